@@ -1,0 +1,1 @@
+// Compiles cmake/Pch.h once for all compiler libraries.

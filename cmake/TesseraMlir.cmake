@@ -1,0 +1,63 @@
+# MLIR and LLVM 19, shared libraries only: mixing in the static ones registers
+# every command-line option twice.
+find_package(MLIR 19 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/mlir)
+list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
+include(TableGen)
+include(AddLLVM)
+include(AddMLIR)
+
+set(TESSERA_LLVM_TOOLS_DIR ${LLVM_TOOLS_BINARY_DIR})
+set(TESSERA_MLIR_LINK MLIR LLVM)
+
+# One object that holds the precompiled MLIR headers; every compiler library
+# reuses it, which takes a translation unit from about 9 s to about 2 s.
+add_library(TesseraPch OBJECT ${CMAKE_SOURCE_DIR}/cmake/Pch.cpp)
+target_include_directories(TesseraPch SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
+target_compile_options(TesseraPch PRIVATE -fno-rtti -fno-exceptions)
+target_precompile_headers(TesseraPch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/Pch.h)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  target_compile_options(TesseraPch PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+endif()
+
+# tessera_tablegen(target TD <file> [flag output]...): runs mlir-tblgen.
+function(tessera_tablegen target td)
+  set(LLVM_TARGET_DEFINITIONS ${td})
+  set(args ${ARGN})
+  while(args)
+    list(POP_FRONT args flag output)
+    separate_arguments(flags UNIX_COMMAND "${flag}")
+    mlir_tablegen(${output} ${flags})
+  endwhile()
+  add_public_tablegen_target(${target})
+endfunction()
+
+# tessera_compiler_library(name SOURCES ... LINK ... DEPENDS tablegen-targets)
+function(tessera_compiler_library name)
+  cmake_parse_arguments(ARG "EXCEPTIONS" "" "SOURCES;LINK;DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_include_directories(${name} SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
+  target_link_libraries(${name} PUBLIC fmt::fmt ${ARG_LINK} ${TESSERA_MLIR_LINK})
+  if(ARG_DEPENDS)
+    add_dependencies(${name} ${ARG_DEPENDS})
+  endif()
+  # A library around an exception-throwing parser (yaml-cpp, nlohmann) keeps
+  # exceptions and catches them at its own border.
+  if(ARG_EXCEPTIONS)
+    target_compile_options(${name} PRIVATE -fno-rtti)
+  else()
+    target_compile_options(${name} PRIVATE -fno-rtti -fno-exceptions)
+    target_precompile_headers(${name} REUSE_FROM TesseraPch)
+    if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+      target_compile_options(${name} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+    endif()
+  endif()
+endfunction()
+
+# tessera_tool(name SOURCES ... LINK ...): an executable that links MLIR.
+function(tessera_tool name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} SYSTEM PRIVATE ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
+  target_compile_options(${name} PRIVATE -fno-rtti)
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} ${TESSERA_MLIR_LINK})
+endfunction()
