@@ -1,6 +1,6 @@
 # MLIR and LLVM 19, shared libraries only: mixing in the static ones registers
 # every command-line option twice.
-find_package(MLIR 19 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/mlir)
+find_package(MLIR 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/mlir)
 list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
 include(TableGen)
 include(AddLLVM)
