@@ -61,3 +61,14 @@ function(tessera_tool name)
   target_compile_options(${name} PRIVATE -fno-rtti)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} ${TESSERA_MLIR_LINK})
 endfunction()
+
+# tessera_docs(dialect td): the op reference as Markdown in build/docs/.
+function(tessera_docs dialect td)
+  set(output ${CMAKE_BINARY_DIR}/docs/${dialect}.md)
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/docs
+    COMMAND ${MLIR_TABLEGEN_EXE} -gen-dialect-doc -dialect=${dialect} -I${CMAKE_SOURCE_DIR}
+            -I${MLIR_INCLUDE_DIRS} ${CMAKE_CURRENT_SOURCE_DIR}/${td} -o ${output}
+    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${td})
+  add_custom_target(docs-${dialect} ALL DEPENDS ${output})
+endfunction()

@@ -1,0 +1,54 @@
+#ifndef TESSERA_GRAPH_ATTRS
+#define TESSERA_GRAPH_ATTRS
+
+include "dialects/graph/GraphDialect.td"
+include "mlir/IR/EnumAttr.td"
+
+class Graph_Enum<string name, string summary, list<I32EnumAttrCase> cases>
+    : I32EnumAttr<name, summary, cases> {
+  let genSpecializedAttr = 0;
+  let cppNamespace = "::tessera::graph";
+}
+
+class Graph_EnumAttr<EnumAttrInfo info, string mnemonic>
+    : EnumAttr<Graph_Dialect, info, mnemonic>;
+
+def Graph_ComparePredicate : Graph_Enum<"ComparePredicate", "how two elements are compared", [
+  I32EnumAttrCase<"eq", 0>, I32EnumAttrCase<"ne", 1>, I32EnumAttrCase<"lt", 2>,
+  I32EnumAttrCase<"le", 3>, I32EnumAttrCase<"gt", 4>, I32EnumAttrCase<"ge", 5>]>;
+def Graph_ComparePredicateAttr : Graph_EnumAttr<Graph_ComparePredicate, "predicate">;
+
+def Graph_ReduceKind : Graph_Enum<"ReduceKind", "what a reduction accumulates", [
+  I32EnumAttrCase<"sum", 0>, I32EnumAttrCase<"max", 1>, I32EnumAttrCase<"min", 2>]>;
+def Graph_ReduceKindAttr : Graph_EnumAttr<Graph_ReduceKind, "reduce_kind">;
+
+def Graph_GeluKind : Graph_Enum<"GeluKind", "which function is meant by GELU", [
+  I32EnumAttrCase<"erf", 0>,      // x Φ(x)
+  I32EnumAttrCase<"tanh", 1>,     // Hendrycks & Gimpel 2016, tanh form ("gelu_new")
+  I32EnumAttrCase<"quick", 2>]>;  // x sigmoid(1.702 x) (CLIP)
+def Graph_GeluKindAttr : Graph_EnumAttr<Graph_GeluKind, "gelu_kind">;
+
+def Graph_RandomKind : Graph_Enum<"RandomKind", "the distribution of random elements", [
+  I32EnumAttrCase<"uniform", 0>,   // [0, 1)
+  I32EnumAttrCase<"normal", 1>]>;  // N(0, 1), Box–Muller
+def Graph_RandomKindAttr : Graph_EnumAttr<Graph_RandomKind, "random_kind">;
+
+def Graph_Role : Graph_Enum<"Role", "what a state tensor is to the checkpoint", [
+  I32EnumAttrCase<"parameter", 0>, I32EnumAttrCase<"optimizer", 1>,
+  I32EnumAttrCase<"counter", 2>]>;
+def Graph_RoleAttr : Graph_EnumAttr<Graph_Role, "role">;
+
+// What a cluster of ops becomes: which skeleton of the tile dialect builds its kernel.
+def Graph_ClusterKind : Graph_Enum<"ClusterKind", "the skeleton that a cluster's kernel is built from", [
+  I32EnumAttrCase<"elementwise", 0>,    // every output element from like-placed inputs
+  I32EnumAttrCase<"row", 1>,            // reductions along the last dimension, and what surrounds them
+  I32EnumAttrCase<"column", 2>,         // reductions over all but the last dimension(s)
+  I32EnumAttrCase<"contraction", 3>,    // one einsum with its epilogue
+  I32EnumAttrCase<"attention", 4>,
+  I32EnumAttrCase<"attention_grad", 5>,
+  I32EnumAttrCase<"gather", 6>,         // rows picked by index
+  I32EnumAttrCase<"scatter", 7>,        // rows added by index
+  I32EnumAttrCase<"reduce_all", 8>]>;   // a whole tensor to one number, in fixed blocks
+def Graph_ClusterKindAttr : Graph_EnumAttr<Graph_ClusterKind, "cluster_kind">;
+
+#endif

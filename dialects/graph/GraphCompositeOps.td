@@ -1,0 +1,139 @@
+// Composites: ops that carry meaning worth keeping. Each has a decomposition
+// into primitives, which is its definition.
+#ifndef TESSERA_GRAPH_COMPOSITE_OPS
+#define TESSERA_GRAPH_COMPOSITE_OPS
+
+include "dialects/graph/GraphOpBase.td"
+
+class Graph_CompositeOp<string mnemonic, list<Trait> traits = []>
+    : Graph_Op<mnemonic, !listconcat([Graph_DecomposableOp, Graph_DifferentiableOp, Graph_CostedDefault], traits)>;
+
+def Graph_SoftmaxOp : Graph_CompositeOp<"softmax", [SameOperandsAndResultType]> {
+  let summary = "softmax along the last dimension; a row of -inf gives zeros";
+  let arguments = (ins Graph_FloatTensor:$input);
+  let results = (outs Graph_FloatTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+
+def Graph_LayerNormOp : Graph_CompositeOp<"layer_norm", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "(x - mean) / sqrt(var + eps) × weight + bias along the last dimension";
+  let description = [{Statistics in f32; the variance is the biased one.}];
+  let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight,
+                       Optional<Graph_FloatTensor>:$bias, F64Attr:$eps);
+  let results = (outs Graph_FloatTensor:$result);
+  let assemblyFormat = "$input `,` $weight (`,` $bias^)? `eps` $eps attr-dict `:` type($input) `,` type($weight) (`,` type($bias)^)?";
+  let hasVerifier = 1;
+}
+
+def Graph_RmsNormOp : Graph_CompositeOp<"rms_norm", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "x / sqrt(mean(x²) + eps) × weight along the last dimension";
+  let description = [{Statistics in f32.}];
+  let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight, F64Attr:$eps);
+  let results = (outs Graph_FloatTensor:$result);
+  let assemblyFormat = "$input `,` $weight `eps` $eps attr-dict `:` type($input) `,` type($weight)";
+  let hasVerifier = 1;
+}
+
+def Graph_RopeOp : Graph_CompositeOp<"rope", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "rotary position embedding in the half-split form";
+  let description = [{
+    `input` is [batch, tokens, heads, head_dim]; position t is the token's index in its
+    sequence. With h = head_dim/2 and angle a(t,i) = t × frequencies[i]:
+    out[i] = x[i] cos a - x[i+h] sin a, out[i+h] = x[i+h] cos a + x[i] sin a, both
+    × `scaling` (attention factor of yarn and longrope, 1 otherwise).
+    The frequencies are in the attribute, so that every rope type is one op.
+  }];
+  let arguments = (ins Graph_FloatTensor:$input, DenseF64ArrayAttr:$frequencies,
+                       DefaultValuedAttr<F64Attr, "1.0">:$scaling,
+                       UnitAttr:$inverse);
+  let results = (outs Graph_FloatTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input)";
+  let hasVerifier = 1;
+}
+
+def Graph_DropoutOp : Graph_CompositeOp<"dropout", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "zero with probability `rate`, the rest scaled by 1/(1-rate); Philox, never stored";
+  let arguments = (ins Graph_FloatTensor:$input, Graph_ScalarInt:$seed, Graph_ScalarInt:$step,
+                       Optional<Graph_ScalarInt>:$offset, F64Attr:$rate, I64Attr:$stream);
+  let results = (outs Graph_FloatTensor:$result);
+  let assemblyFormat = [{
+    $input `rate` $rate `stream` $stream `seed` $seed `step` $step (`offset` $offset^)? attr-dict `:`
+    type($input) `,` type($seed) `,` type($step) (`,` type($offset)^)?
+  }];
+  let hasVerifier = 1;
+}
+
+def Graph_AttentionOp : Graph_Op<"attention", [Graph_DecomposableOp, Graph_DifferentiableOp,
+    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp]> {
+  let summary = "softmax(scale × q kᵀ + mask) v, with its log-sum-exp";
+  let description = [{
+    `query` [batch, tokens, heads, head_dim]; `key`, `value` [batch, tokens, kv_heads, head_dim],
+    heads a multiple of kv_heads (GQA; query head h reads kv head h / (heads / kv_heads)).
+    Key s is visible to query t if s <= t when `causal`, and t - s < `window` when given.
+    A row that sees no key gives zeros. `lse` [batch, heads, tokens] f32 is the natural
+    log of the sum of exponentials of scaled scores, kept for the backward pass.
+  }];
+  let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$key, Graph_FloatTensor:$value,
+                       F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window);
+  let results = (outs Graph_FloatTensor:$result, StaticShapeTensorOf<[F32]>:$lse);
+  let assemblyFormat = "$query `,` $key `,` $value `scale` $scale attr-dict `:` type($query) `,` type($key) `,` type($value) `->` type($result) `,` type($lse)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::tessera::graph::ClusterKind getClusterKind() {
+      return ::tessera::graph::ClusterKind::attention;
+    }
+  }];
+}
+
+def Graph_AttentionGradOp : Graph_Op<"attention_grad", [Graph_DecomposableOp, Graph_DifferentiableOp,
+    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp,
+    AllTypesMatch<["query", "dQuery"]>, AllTypesMatch<["key", "dKey"]>, AllTypesMatch<["value", "dValue"]>]> {
+  let summary = "gradients of attention for query, key and value";
+  let description = [{
+    Recomputes the probabilities from `lse` (Dao et al. 2022); `output` and its
+    cotangent give the row sums of dP ∘ P. Made by autodiff, never by a user.
+  }];
+  let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$key, Graph_FloatTensor:$value,
+                       Graph_FloatTensor:$output, StaticShapeTensorOf<[F32]>:$lse, Graph_FloatTensor:$cotangent,
+                       F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window);
+  let results = (outs Graph_FloatTensor:$dQuery, Graph_FloatTensor:$dKey, Graph_FloatTensor:$dValue);
+  let assemblyFormat = "$query `,` $key `,` $value `,` $output `,` $lse `,` $cotangent `scale` $scale attr-dict `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse) `,` type($cotangent)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::tessera::graph::ClusterKind getClusterKind() {
+      return ::tessera::graph::ClusterKind::attention_grad;
+    }
+  }];
+}
+
+def Graph_LinearCrossEntropyOp : Graph_CompositeOp<"linear_cross_entropy"> {
+  let summary = "sum over tokens of -log softmax(x wᵀ)[target]; the head and its loss in one";
+  let description = [{
+    `input` [tokens, width], `weight` [vocab, width], `targets` [tokens]; a target equal to
+    `ignore` (-100 by default) contributes nothing. The loss is a *sum* in f32: whoever
+    knows the global count of unmasked tokens divides. Never materializes all logits.
+  }];
+  let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight, Graph_IntTensor:$targets,
+                       DefaultValuedAttr<I64Attr, "-100">:$ignore);
+  let results = (outs 0DTensorOf<[F32]>:$loss);
+  let assemblyFormat = "$input `,` $weight `,` $targets attr-dict `:` type($input) `,` type($weight) `,` type($targets) `->` type($loss)";
+  let hasVerifier = 1;
+}
+
+def Graph_LinearCrossEntropyGradOp : Graph_Op<"linear_cross_entropy_grad", [Graph_DecomposableOp,
+    Graph_DifferentiableOp, Graph_CostedDefault]> {
+  let summary = "loss and gradients of linear_cross_entropy in one pass";
+  let description = [{
+    `dInput` and `dWeight` are the gradients of cotangent × loss. Made by autodiff in
+    place of the forward op (whose loss it also gives), and expanded by
+    `expand-linear-cross-entropy` into a loop over chunks of tokens.
+    `dWeight` may be wider than `weight` (f32 gradients of bf16 weights).
+  }];
+  let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight, Graph_IntTensor:$targets,
+                       0DTensorOf<[F32]>:$cotangent, DefaultValuedAttr<I64Attr, "-100">:$ignore);
+  let results = (outs 0DTensorOf<[F32]>:$loss, Graph_FloatTensor:$dInput, Graph_FloatTensor:$dWeight);
+  let assemblyFormat = "$input `,` $weight `,` $targets `,` $cotangent attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+#endif

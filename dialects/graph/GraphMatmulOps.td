@@ -1,0 +1,110 @@
+// Contractions, reductions, gather and scatter, random numbers.
+#ifndef TESSERA_GRAPH_MATMUL_OPS
+#define TESSERA_GRAPH_MATMUL_OPS
+
+include "dialects/graph/GraphOpBase.td"
+
+def Graph_EinsumOp : Graph_Op<"einsum", [Graph_DifferentiableOp,
+    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp]> {
+  let summary = "contraction of two tensors, written as an einsum equation";
+  let description = [{
+    `equation` is `lhs,rhs->out` with one lower-case letter a dimension. A letter
+    in both inputs and the output is a batch dimension; in both inputs only, it is
+    summed; no letter repeats within a term and none stands in one input alone.
+    Products are accumulated in f32 (f64 for f64) and rounded once to the result's
+    element type, which may be wider than the inputs'.
+
+    ```mlir
+    %y = graph.einsum "btk,kn->btn" %x, %w : (tensor<4x64x768xf32>, tensor<768x3072xf32>) -> tensor<4x64x3072xf32>
+    ```
+  }];
+  let arguments = (ins Graph_FloatTensor:$lhs, Graph_FloatTensor:$rhs, StrAttr:$equation);
+  let results = (outs Graph_FloatTensor:$result);
+  let assemblyFormat = "$equation $lhs `,` $rhs attr-dict `:` functional-type(operands, $result)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::tessera::graph::ClusterKind getClusterKind() {
+      return ::tessera::graph::ClusterKind::contraction;
+    }
+  }];
+}
+
+def Graph_ReduceOp : Graph_Op<"reduce", [Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp]> {
+  let summary = "sum, max or min over `dims`, which disappear";
+  let description = [{
+    Sums of f32, bf16 and f16 accumulate in f32. The maximum's gradient goes to
+    every element that equals it, in equal shares.
+  }];
+  let arguments = (ins Graph_Tensor:$input, Graph_ReduceKindAttr:$kind, DenseI64ArrayAttr:$dims);
+  let results = (outs Graph_Tensor:$result);
+  let assemblyFormat = "$input $kind `dims` $dims attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::tessera::graph::ClusterKind getClusterKind();
+    int64_t getFlops() { return getInput().getType().getNumElements(); }
+  }];
+}
+
+def Graph_EmbeddingOp : Graph_Op<"embedding", [Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp]> {
+  let summary = "rows of `table` picked by `ids`";
+  let description = [{
+    `table` is [rows, width], `ids` any shape of integers in [0, rows); the result
+    has the shape of `ids` with `width` appended. The data reader proves the range.
+  }];
+  let arguments = (ins Graph_FloatTensor:$table, Graph_IntTensor:$ids);
+  let results = (outs Graph_FloatTensor:$result);
+  let assemblyFormat = "$table `,` $ids attr-dict `:` functional-type(operands, $result)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::tessera::graph::ClusterKind getClusterKind() {
+      return ::tessera::graph::ClusterKind::gather;
+    }
+    int64_t getFlops() { return 0; }
+  }];
+}
+
+def Graph_ScatterAddOp : Graph_Op<"scatter_add", [AllTypesMatch<["base", "result"]>,
+    Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp]> {
+  let summary = "`base` with rows of `updates` added at rows `ids`";
+  let description = [{
+    The gradient of `embedding`. Rows are added in the order of `ids`, so the
+    result does not depend on how the work is divided. Accumulates in f32.
+  }];
+  let arguments = (ins Graph_FloatTensor:$base, Graph_IntTensor:$ids, Graph_FloatTensor:$updates);
+  let results = (outs Graph_FloatTensor:$result);
+  let assemblyFormat = "$updates `at` $ids `onto` $base attr-dict `:` type($updates) `,` type($ids) `,` type($base)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::tessera::graph::ClusterKind getClusterKind() {
+      return ::tessera::graph::ClusterKind::scatter;
+    }
+  }];
+}
+
+def Graph_RandomOp : Graph_Op<"random", [Graph_DifferentiableOp, Graph_FusableOp]> {
+  let summary = "counter-based random numbers, a pure function of seed, step and element index";
+  let description = [{
+    Philox4x32-10 (Salmon et al. 2011) with key = (low 32 bits of seed xor the high
+    ones × 0x9E3779B9, stream) and counter = (index / 4, 0, step, 0); word index mod 4 of the output
+    belongs to the element. `uniform` is (word >> 8) × 2^-24. `normal` pairs words
+    (0,1) and (2,3) by Box–Muller: r = sqrt(-2 ln((w0 >> 8) + 1) × 2^-24)), cosine for the
+    even element, sine for the odd. The same numbers under any sharding, microbatching
+    or recomputation. `offset` is added to the element index (a microbatch's place in
+    the global batch).
+  }];
+  let arguments = (ins Graph_ScalarInt:$seed, Graph_ScalarInt:$step,
+                       Optional<Graph_ScalarInt>:$offset,
+                       I64Attr:$stream, Graph_RandomKindAttr:$kind);
+  let results = (outs StaticShapeTensorOf<[F32]>:$result);
+  let assemblyFormat = [{
+    $kind `stream` $stream `seed` $seed `step` $step (`offset` $offset^)? attr-dict `:`
+    type($seed) `,` type($step) (`,` type($offset)^)? `->` type($result)
+  }];
+  let extraClassDeclaration = [{
+    ::tessera::graph::ClusterKind getClusterKind() {
+      return ::tessera::graph::ClusterKind::elementwise;
+    }
+  }];
+}
+
+#endif

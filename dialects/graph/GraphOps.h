@@ -1,0 +1,43 @@
+// The graph dialect: what is computed. See README.md in this folder.
+#pragma once
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "dialects/graph/GraphEnums.h.inc"
+
+namespace tessera::graph::detail {
+/// Sums over tensors of their element counts and byte sizes.
+int64_t countElements(mlir::ValueRange values);
+int64_t countBytes(mlir::ValueRange values);
+} // namespace tessera::graph::detail
+
+#include "dialects/graph/GraphInterfaces.h.inc"
+
+#include "dialects/graph/GraphDialect.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "dialects/graph/GraphAttrs.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/graph/GraphOps.h.inc"
+
+namespace tessera::graph {
+
+// Names of the attributes that functions, their arguments and results carry.
+inline constexpr llvm::StringLiteral kBlockAttr = "graph.block";   // on a layer's function
+inline constexpr llvm::StringLiteral kStateAttr = "graph.state";   // checkpoint name
+inline constexpr llvm::StringLiteral kRoleAttr = "graph.role";     // RoleAttr
+inline constexpr llvm::StringLiteral kDecayAttr = "graph.decay";   // weight decay applies
+inline constexpr llvm::StringLiteral kInputAttr = "graph.input";   // what the host writes
+inline constexpr llvm::StringLiteral kOutputAttr = "graph.output"; // what the host reads
+
+inline mlir::RankedTensorType tensorType(mlir::Value value) {
+  return mlir::cast<mlir::RankedTensorType>(value.getType());
+}
+
+} // namespace tessera::graph
