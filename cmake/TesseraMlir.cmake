@@ -22,6 +22,7 @@ endif()
 # tessera_tablegen(target TD <file> [flag output]...): runs mlir-tblgen.
 function(tessera_tablegen target td)
   set(LLVM_TARGET_DEFINITIONS ${td})
+  include_directories(SYSTEM ${MLIR_INCLUDE_DIRS})
   set(args ${ARGN})
   while(args)
     list(POP_FRONT args flag output)
@@ -70,5 +71,5 @@ function(tessera_docs dialect td)
     COMMAND ${MLIR_TABLEGEN_EXE} -gen-dialect-doc -dialect=${dialect} -I${CMAKE_SOURCE_DIR}
             -I${MLIR_INCLUDE_DIRS} ${CMAKE_CURRENT_SOURCE_DIR}/${td} -o ${output}
     DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${td})
-  add_custom_target(docs-${dialect} ALL DEPENDS ${output})
+  add_custom_target(docs-${dialect} DEPENDS ${output})
 endfunction()

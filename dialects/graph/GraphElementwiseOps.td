@@ -10,12 +10,11 @@ class Graph_ElementwiseOp<string mnemonic, list<Trait> traits = []>
         Elementwise, SameOperandsAndResultShape,
         DeclareOpInterfaceMethods<Graph_Elementwise>,
         Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp], traits)> {
-  code fusable = [{
+  let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind() {
       return ::tessera::graph::ClusterKind::elementwise;
     }
   }];
-  let extraClassDeclaration = fusable;
 }
 
 class Graph_UnaryOp<string mnemonic, string meaning>

@@ -20,14 +20,10 @@ def Graph_ScalarInt : 0DTensorOf<[I64, I32]>;
 def Graph_CostedDefault : DeclareOpInterfaceMethods<Graph_Costed>;
 def Graph_DifferentiableOp : DeclareOpInterfaceMethods<Graph_Differentiable>;
 def Graph_DecomposableOp : DeclareOpInterfaceMethods<Graph_Decomposable>;
-def Graph_FusableOp : DeclareOpInterfaceMethods<Graph_Fusable>;
+// Each op says its cluster kind in its class declaration.
+defvar Graph_FusableOp = Graph_Fusable;
 
 class Graph_Op<string mnemonic, list<Trait> traits = []>
     : Op<Graph_Dialect, mnemonic, !listconcat([Pure], traits)>;
-
-// An op that takes part in clusters as `kind`.
-class Graph_Kind<string kind> {
-  code method = "::tessera::graph::ClusterKind getClusterKind() { return ::tessera::graph::ClusterKind::" # kind # "; }";
-}
 
 #endif

@@ -74,6 +74,10 @@ ParseResult LoopOp::parse(OpAsmParser &parser, OperationState &state) {
 
 //===--- small methods ----------------------------------------------------===//
 
+YieldOp LoopOp::getYield() { return cast<YieldOp>(getBody().front().getTerminator()); }
+
+YieldOp ClusterOp::getYield() { return cast<YieldOp>(getBody().front().getTerminator()); }
+
 ClusterKind ReduceOp::getClusterKind() {
   int64_t rank = getInput().getType().getRank();
   ArrayRef<int64_t> dims = getDims();

@@ -45,9 +45,7 @@ def Graph_LoopOp : Graph_Op<"loop", [SingleBlock, AutomaticAllocationScope,
     ::mlir::Block::BlockArgListType getCarried() {
       return getBody().front().getArguments().drop_front();
     }
-    YieldOp getYield() {
-      return ::mlir::cast<YieldOp>(getBody().front().getTerminator());
-    }
+    YieldOp getYield();
   }];
 }
 
@@ -75,9 +73,7 @@ def Graph_ClusterOp : Graph_Op<"cluster", [SingleBlock, IsolatedFromAbove, Graph
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     int64_t getFlops();
-    YieldOp getYield() {
-      return ::mlir::cast<YieldOp>(getBody().front().getTerminator());
-    }
+    YieldOp getYield();
   }];
 }
 
