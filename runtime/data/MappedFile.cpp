@@ -1,0 +1,44 @@
+#include "runtime/data/MappedFile.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tessera {
+
+StatusOr<MappedFile> MappedFile::open(const std::string &path) {
+  // Non-blocking, so that a FIFO is refused instead of waited for.
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0)
+    return Status::error("{}: cannot open: {}", path, std::strerror(errno));
+  struct stat info;
+  Status status;
+  MappedFile file;
+  if (::fstat(descriptor, &info) != 0) {
+    status = Status::error("{}: cannot stat: {}", path, std::strerror(errno));
+  } else if (!S_ISREG(info.st_mode)) {
+    status = Status::error("{}: not a regular file", path);
+  } else if (info.st_size > 0) {
+    size_t length = static_cast<size_t>(info.st_size);
+    void *memory =
+        ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (memory == MAP_FAILED) {
+      status = Status::error("{}: cannot map {} bytes: {}", path, length,
+                             std::strerror(errno));
+    } else {
+      file.length = length;
+      file.memory = std::shared_ptr<const std::byte>(
+          static_cast<const std::byte *>(memory),
+          [memory, length](const std::byte *) { ::munmap(memory, length); });
+    }
+  }
+  ::close(descriptor);
+  if (!status.ok())
+    return status;
+  return file;
+}
+
+} // namespace tessera

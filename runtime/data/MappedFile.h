@@ -1,0 +1,29 @@
+// A read-only view of a whole file.
+#pragma once
+#include "runtime/support/Status.h"
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+/// A read-only private mapping of a regular file; an empty file maps to an
+/// empty span. Copies share the mapping and the last one unmaps it. The file
+/// must not shrink while it is mapped.
+class MappedFile {
+public:
+  static StatusOr<MappedFile> open(const std::string &path);
+  std::span<const std::byte> bytes() const { return {memory.get(), length}; }
+  std::string_view text() const {
+    return {reinterpret_cast<const char *>(memory.get()), length};
+  }
+
+private:
+  std::shared_ptr<const std::byte> memory;
+  size_t length = 0;
+};
+
+} // namespace tessera

@@ -1,0 +1,193 @@
+#include "runtime/data/TokenSplit.h"
+#include "runtime/data/FileOperations.h"
+
+#include <nlohmann/json.hpp>
+#include <simdjson.h>
+
+#include <charconv>
+#include <cmath>
+
+namespace tessera {
+
+static constexpr const char *indexName = "index.json";
+static constexpr std::string_view indexFormat = "tessera-tokens";
+static constexpr uint64_t indexVersion = 1;
+static constexpr size_t maxIndexBytes = 64 << 20;
+
+namespace {
+/// Reads the keys of one JSON object; the first failure sticks.
+class Fields {
+public:
+  Fields(simdjson::dom::object object, std::string where)
+      : object(object), where(std::move(where)) {}
+
+  template <typename T> T get(std::string_view key, const char *kind) {
+    T value{};
+    if (status.ok() && object[key].get(value) != simdjson::SUCCESS)
+      fail(key, fmt::format("must be {}", kind));
+    return value;
+  }
+  uint64_t integer(std::string_view key) {
+    return get<uint64_t>(key, "an integer that is not negative");
+  }
+  std::string text(std::string_view key) {
+    return std::string(get<std::string_view>(key, "a string"));
+  }
+  void fail(std::string_view key, std::string_view what) {
+    if (status.ok())
+      status = Status::error("{}: \"{}\" {}; write the folder again with "
+                             "`tessera data tokenize`",
+                             where, key, what);
+  }
+  Status status;
+
+private:
+  simdjson::dom::object object;
+  std::string where;
+};
+} // namespace
+
+static uint64_t parseHash(Fields &fields) {
+  std::string text = fields.text("tokenizer_hash");
+  uint64_t hash = 0;
+  auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), hash, 16);
+  if (text.size() != 16 || error != std::errc() ||
+      end != text.data() + text.size())
+    fields.fail("tokenizer_hash", "must be 16 hexadecimal digits");
+  return hash;
+}
+
+/// A name that stays in the folder it is joined to.
+static bool isPlainName(std::string_view name) {
+  return !name.empty() && name.front() != '.' &&
+         name.find('/') == std::string_view::npos &&
+         name.find('\0') == std::string_view::npos;
+}
+
+static Status parseShards(simdjson::dom::array array, const std::string &where,
+                          SplitIndex &index) {
+  uint64_t tokens = 0, documents = 0;
+  for (simdjson::dom::element element : array) {
+    std::string entry = fmt::format("{}: shard {}", where, index.shards.size());
+    simdjson::dom::object object;
+    if (element.get(object) != simdjson::SUCCESS)
+      return Status::error("{}: must be an object", entry);
+    Fields fields(object, entry);
+    SplitIndex::Shard shard{fields.text("file"), fields.integer("tokens"),
+                            fields.integer("documents")};
+    if (!isPlainName(shard.file))
+      fields.fail("file", "must be a plain file name within the folder");
+    // Sums below 2^62 cannot wrap while each term is below it.
+    if (shard.tokens >> 62 || shard.documents >> 62 || tokens >> 62 ||
+        documents >> 62)
+      fields.fail("tokens", "is too large");
+    TESSERA_RETURN_IF_ERROR(std::move(fields.status));
+    tokens += shard.tokens;
+    documents += shard.documents;
+    index.shards.push_back(std::move(shard));
+  }
+  if (tokens != index.tokens || documents != index.documents)
+    return Status::error("{}: the shards add up to {} tokens and {} documents, "
+                         "but the split says {} and {}; write the folder again "
+                         "with `tessera data tokenize`",
+                         where, tokens, documents, index.tokens,
+                         index.documents);
+  return Status::success();
+}
+
+StatusOr<SplitIndex> parseSplitIndex(std::string_view json,
+                                     const std::string &where) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  simdjson::dom::object object;
+  if (auto error = parser.parse(json.data(), json.size()).get(root))
+    return Status::error("{}: not valid JSON: {}", where,
+                         simdjson::error_message(error));
+  if (root.get(object) != simdjson::SUCCESS)
+    return Status::error("{}: must be a JSON object", where);
+  Fields fields(object, where);
+  if (fields.text("format") != indexFormat)
+    fields.fail("format", "must be \"tessera-tokens\"");
+  if (fields.integer("version") != indexVersion)
+    fields.fail("version", "must be 1, the version this program reads");
+  SplitIndex index;
+  index.vocabSize = fields.integer("vocab_size");
+  index.tokenizerHash = parseHash(fields);
+  index.tokens = fields.integer("tokens");
+  index.documents = fields.integer("documents");
+  index.textBytes = fields.integer("text_bytes");
+  uint64_t separator = fields.integer("separator");
+  index.unigramEntropy = fields.get<double>("unigram_entropy", "a number");
+  auto shards = fields.get<simdjson::dom::array>("shards", "an array");
+  if (index.vocabSize == 0 || index.vocabSize > maxVocabSize)
+    fields.fail("vocab_size", "must be 1 to 2147483648");
+  if (separator >= index.vocabSize)
+    fields.fail("separator", "must be below vocab_size");
+  if (!(index.unigramEntropy >= 0 && std::isfinite(index.unigramEntropy)))
+    fields.fail("unigram_entropy", "must not be negative");
+  TESSERA_RETURN_IF_ERROR(std::move(fields.status));
+  index.separator = static_cast<uint32_t>(separator);
+  TESSERA_RETURN_IF_ERROR(parseShards(shards, where, index));
+  return index;
+}
+
+Status writeSplitIndex(const SplitIndex &index, const std::string &folder) {
+  nlohmann::ordered_json json = {
+      {"format", indexFormat},
+      {"version", indexVersion},
+      {"vocab_size", index.vocabSize},
+      {"tokenizer_hash", fmt::format("{:016x}", index.tokenizerHash)},
+      {"tokens", index.tokens},
+      {"documents", index.documents},
+      {"text_bytes", index.textBytes},
+      {"separator", index.separator},
+      {"unigram_entropy", index.unigramEntropy},
+      {"shards", nlohmann::ordered_json::array()}};
+  for (const SplitIndex::Shard &shard : index.shards) {
+    if (!isPlainName(shard.file))
+      return Status::error("{}: shard file name \"{}\" is not a plain name",
+                           folder, shard.file);
+    json["shards"].push_back({{"file", shard.file},
+                              {"tokens", shard.tokens},
+                              {"documents", shard.documents}});
+  }
+  using Json = nlohmann::ordered_json;
+  return replaceFile(systemFiles(), folder, indexName,
+                     json.dump(2, ' ', false, Json::error_handler_t::replace) +
+                         "\n");
+}
+
+StatusOr<TokenSplit> TokenSplit::open(const std::string &folder) {
+  std::string indexPath = folder + "/" + indexName;
+  StatusOr<std::string> text = readFile(indexPath, maxIndexBytes);
+  if (!text.ok())
+    return Status::error("{}; a folder of tokens is made by `tessera data "
+                         "tokenize`",
+                         text.message());
+  StatusOr<SplitIndex> index = parseSplitIndex(*text, indexPath);
+  if (!index.ok())
+    return index.status();
+  TokenSplit split{index.take(), {}};
+  for (const SplitIndex::Shard &listed : split.index.shards) {
+    StatusOr<TokenShard> shard = TokenShard::open(folder + "/" + listed.file);
+    if (!shard.ok())
+      return shard.status();
+    const ShardHeader &head = shard->header();
+    if (head.tokenCount != listed.tokens ||
+        head.documentCount != listed.documents ||
+        head.vocabSize != split.index.vocabSize ||
+        head.tokenizerHash != split.index.tokenizerHash)
+      return Status::error(
+          "{}: {} tokens, {} documents, vocabulary {}, tokenizer {:016x}; but "
+          "{} says {}, {}, {}, {:016x}; write the folder again with `tessera "
+          "data tokenize`",
+          shard->path(), head.tokenCount, head.documentCount, head.vocabSize,
+          head.tokenizerHash, indexPath, listed.tokens, listed.documents,
+          split.index.vocabSize, split.index.tokenizerHash);
+    split.shards.push_back(shard.take());
+  }
+  return split;
+}
+
+} // namespace tessera
