@@ -69,7 +69,7 @@ function(tessera_docs dialect td)
   add_custom_command(OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/docs
     COMMAND ${MLIR_TABLEGEN_EXE} -gen-dialect-doc -dialect=${dialect} -I${CMAKE_SOURCE_DIR}
-            -I${MLIR_INCLUDE_DIRS} ${CMAKE_CURRENT_SOURCE_DIR}/${td} -o ${output}
-    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${td})
+            "-I$<JOIN:${MLIR_INCLUDE_DIRS},;-I>" ${CMAKE_CURRENT_SOURCE_DIR}/${td} -o ${output}
+    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${td} COMMAND_EXPAND_LISTS VERBATIM)
   add_custom_target(docs-${dialect} DEPENDS ${output})
 endfunction()

@@ -1,0 +1,62 @@
+// The tile dialect: how one kernel works. See README.md in this folder.
+#ifndef TESSERA_TILE_DIALECT
+#define TESSERA_TILE_DIALECT
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/AttrTypeBase.td"
+
+def Tile_Dialect : Dialect {
+  let name = "tile";
+  let cppNamespace = "::tessera::tile";
+  let summary = "How one kernel works: blocks over tiles in three memory spaces";
+  let description = [{
+    A kernel is a grid of independent blocks. Inside a block, register tiles are
+    builtin vectors (`vector<8x32xf32>`), so that arith and math are the elementwise
+    ops; memory is builtin memrefs, global by default, `#tile.shared` where a block
+    keeps a staged copy; loops and branches are scf. This dialect adds what those
+    lack: moving tiles, multiplying them, and launching.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+  let useDefaultAttributePrinterParser = 1;
+}
+
+class Tile_Enum<string name, string summary, list<I32EnumAttrCase> cases>
+    : I32EnumAttr<name, summary, cases> {
+  let genSpecializedAttr = 0;
+  let cppNamespace = "::tessera::tile";
+}
+
+def Tile_ReduceKind : Tile_Enum<"ReduceKind", "what a reduction accumulates", [
+  I32EnumAttrCase<"sum", 0>, I32EnumAttrCase<"max", 1>, I32EnumAttrCase<"min", 2>]>;
+def Tile_ReduceKindAttr : EnumAttr<Tile_Dialect, Tile_ReduceKind, "reduce_kind">;
+
+def Tile_Access : Tile_Enum<"Access", "what a kernel does to a buffer", [
+  I32EnumAttrCase<"read", 0>, I32EnumAttrCase<"write", 1>, I32EnumAttrCase<"read_write", 2>]>;
+def Tile_AccessAttr : EnumAttr<Tile_Dialect, Tile_Access, "access">;
+
+def Tile_Skeleton : Tile_Enum<"Skeleton", "the plan that a kernel was built from", [
+  I32EnumAttrCase<"elementwise", 0>, I32EnumAttrCase<"row", 1>, I32EnumAttrCase<"column", 2>,
+  I32EnumAttrCase<"contraction", 3>, I32EnumAttrCase<"attention", 4>,
+  I32EnumAttrCase<"attention_grad", 5>, I32EnumAttrCase<"gather", 6>,
+  I32EnumAttrCase<"scatter", 7>, I32EnumAttrCase<"reduce_all", 8>]>;
+def Tile_SkeletonAttr : EnumAttr<Tile_Dialect, Tile_Skeleton, "skeleton">;
+
+// How a staged copy lies in shared memory. Indices stay logical; the layout
+// says which bytes they name.
+def Tile_Layout : Tile_Enum<"Layout", "the order of a staged tile's elements", [
+  I32EnumAttrCase<"rows", 0>,    // row-major
+  I32EnumAttrCase<"pairs", 1>]>; // [..., k, n] stored as [..., k/2, n, 2]: operands of two-way dot products (bf16)
+
+class Tile_Attr<string name, string mnemonic_> : AttrDef<Tile_Dialect, name> {
+  let mnemonic = mnemonic_;
+}
+
+def Tile_SharedAttr : Tile_Attr<"Shared", "shared"> {
+  let summary = "memory space of one block: GPU shared memory, a CPU thread's cache-resident scratch";
+  let parameters = (ins DefaultValuedParameter<"::tessera::tile::Layout", "::tessera::tile::Layout::rows">:$layout);
+  let assemblyFormat = "(`<` $layout^ `>`)?";
+}
+
+#endif

@@ -1,0 +1,216 @@
+#ifndef TESSERA_TILE_OPS
+#define TESSERA_TILE_OPS
+
+include "dialects/tile/TileDialect.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/FunctionInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
+
+def Tile_Vector : VectorOfAnyRankOf<[AnyFloat, AnySignlessInteger, Index]>;
+
+//===--- kernels and launches ---------------------------------------------===//
+
+def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, FunctionOpInterface, Symbol]> {
+  let summary = "one kernel: what a single block does";
+  let description = [{
+    Arguments, in this order: the block number (index, 0 ≤ block < the launch's count),
+    `dynamic_sizes` sizes (index), then the buffers (memrefs, global, static or
+    with one dynamic dimension). Blocks are independent and may run in any order
+    and on any thread: a kernel never depends on how blocks are grouped.
+
+    Made by tiling, one for every distinct cluster and target; consumed by the targets.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
+    Tile_SkeletonAttr:$skeleton, DefaultValuedAttr<I64Attr, "0">:$dynamic_sizes,
+    ArrayAttr:$access, StrAttr:$summary,
+    OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "::llvm::StringRef":$name, "::tessera::tile::Skeleton":$skeleton,
+    "int64_t":$dynamicSizes, "::mlir::TypeRange":$buffers,
+    "::llvm::ArrayRef<::tessera::tile::Access>":$access, "::llvm::StringRef":$summary)>];
+  let extraClassDeclaration = [{
+    ::llvm::ArrayRef<::mlir::Type> getArgumentTypes() { return getFunctionType().getInputs(); }
+    ::llvm::ArrayRef<::mlir::Type> getResultTypes() { return {}; }
+    ::mlir::Region *getCallableRegion() { return &getBody(); }
+    ::mlir::BlockArgument getBlockNumber() { return getBody().getArgument(0); }
+    ::mlir::Block::BlockArgListType getSizes() {
+      return getBody().getArguments().slice(1, getDynamicSizes());
+    }
+    ::mlir::Block::BlockArgListType getBuffers() {
+      return getBody().getArguments().drop_front(1 + getDynamicSizes());
+    }
+    ::tessera::tile::Access getBufferAccess(unsigned i) {
+      return ::mlir::cast<::tessera::tile::AccessAttr>(getAccess()[i]).getValue();
+    }
+  }];
+}
+
+def Tile_ReturnOp : Tile_Op<"return", [Pure, Terminator, ReturnLike, HasParent<"KernelOp">]> {
+  let summary = "ends a kernel";
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_LaunchOp : Tile_Op<"launch", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "runs a kernel over all its blocks, on tensors";
+  let description = [{
+    A launch has one or more *instances*: the same kernel on other buffers, in one
+    parallel region (all AdamW updates are one launch). Operands and results are
+    instance by instance; each instance brings the kernel's read and read_write
+    buffers as operands and its write and read_write buffers as results, both in
+    buffer order. `blocks` has one count an instance, `sizes` the kernel's dynamic
+    sizes for each instance. A read_write buffer's operand and result share memory.
+    `reuse` lists (operand, result) pairs of one instance, by position within it, that may
+    share memory because the kernel reads an element before it writes the like-placed one.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyStaticShapeTensor>:$inputs,
+    DenseI64ArrayAttr:$blocks, DenseI64ArrayAttr:$sizes, OptionalAttr<DenseI64ArrayAttr>:$reuse);
+  let results = (outs Variadic<AnyStaticShapeTensor>:$outputs);
+  let assemblyFormat = "$kernel `(` $inputs `)` `blocks` $blocks `sizes` $sizes (`reuse` $reuse^)? attr-dict `:` functional-type($inputs, $outputs)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    int64_t getNumInstances() { return getBlocks().size(); }
+    ::mlir::OperandRange getInstanceInputs(int64_t i) {
+      int64_t n = getInputs().size() / getNumInstances();
+      return getInputs().slice(i * n, n);
+    }
+    ::mlir::ResultRange getInstanceOutputs(int64_t i) {
+      int64_t n = getOutputs().size() / getNumInstances();
+      return getOutputs().slice(i * n, n);
+    }
+  }];
+}
+
+//===--- moving tiles -----------------------------------------------------===//
+
+def Tile_LoadOp : Tile_Op<"load", [AttrSizedOperandSegments]> {
+  let summary = "a tile of memory into registers";
+  let description = [{
+    Reads the box that starts at `indices`; vector dimension d runs along memory
+    dimension `along[d]` (distinct, in any order: [1, 0] reads transposed), every other
+    dimension stays at its index. The whole box must lie inside the memref, except
+    that `bound`, when given, is the number of valid elements along the last vector
+    dimension from the start index on; beyond it the tile holds zeros and memory is not touched.
+
+    ```mlir
+    %a = tile.load %x[%i, %k] along [0, 1] : memref<256x768xf32>, vector<8x1xf32>
+    ```
+  }];
+  let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$memory, Variadic<Index>:$indices,
+                       Optional<Index>:$bound, DenseI64ArrayAttr:$along);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "$memory `[` $indices `]` `along` $along (`bound` $bound^)? attr-dict `:` type($memory) `,` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments]> {
+  let summary = "a register tile into memory; the mirror image of tile.load";
+  let arguments = (ins Tile_Vector:$value, Arg<AnyMemRef, "", [MemWrite]>:$memory, Variadic<Index>:$indices,
+                       Optional<Index>:$bound, DenseI64ArrayAttr:$along);
+  let assemblyFormat = "$value `,` $memory `[` $indices `]` `along` $along (`bound` $bound^)? attr-dict `:` type($value) `,` type($memory)";
+  let hasVerifier = 1;
+}
+
+def Tile_AllocOp : Tile_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
+  let summary = "a block's own memory, static, for the whole kernel";
+  let description = [{
+    Only at the top level of a kernel. All allocations of a kernel live together: their
+    sum is the shared memory (GPU) or the scratch (CPU) that a block needs. Contents are undefined.
+  }];
+  let results = (outs AnyMemRef:$memory);
+  let assemblyFormat = "attr-dict `:` type($memory)";
+  let hasVerifier = 1;
+}
+
+def Tile_CopyOp : Tile_Op<"copy", [AttrSizedOperandSegments]> {
+  let summary = "a staged copy from global to shared memory, asynchronous where the target can";
+  let description = [{
+    Copies a box of `shape` from `source` at `sourceIndices` to `target` at `targetIndices`; box
+    dimension d runs along `sourceAlong[d]` and `targetAlong[d]`. The bytes are there after a
+    `tile.wait` that covers the group closed by the next `tile.commit`.
+  }];
+  let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$sourceIndices,
+                       Arg<AnyMemRef, "", [MemWrite]>:$target, Variadic<Index>:$targetIndices,
+                       DenseI64ArrayAttr:$shape, DenseI64ArrayAttr:$sourceAlong, DenseI64ArrayAttr:$targetAlong);
+  let assemblyFormat = [{
+    $source `[` $sourceIndices `]` `along` $sourceAlong `to` $target `[` $targetIndices `]` `along` $targetAlong
+    `shape` $shape attr-dict `:` type($source) `to` type($target)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_CommitOp : Tile_Op<"commit", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "closes the group of copies issued since the last commit";
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_WaitOp : Tile_Op<"wait", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "until at most `pending` groups of copies are in flight; then a barrier for the block";
+  let arguments = (ins I64Attr:$pending);
+  let assemblyFormat = "$pending attr-dict";
+  let hasVerifier = 1;
+}
+
+def Tile_BarrierOp : Tile_Op<"barrier", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "all threads of the block have come here; what they stored to shared memory is visible";
+  let assemblyFormat = "attr-dict";
+}
+
+//===--- computing on tiles -----------------------------------------------===//
+
+def Tile_MmaOp : Tile_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]> {
+  let summary = "accumulator + lhs × rhs on tiles";
+  let description = [{
+    `lhs` m×k, `rhs` k×n, `accumulator` m×n of f32 (f64 for f64 inputs). Products of bf16 are
+    exact; the order of summation within one mma is the target's.
+  }];
+  let arguments = (ins Tile_Vector:$lhs, Tile_Vector:$rhs, Tile_Vector:$accumulator);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "$lhs `,` $rhs `,` $accumulator attr-dict `:` type($lhs) `,` type($rhs) `,` type($accumulator)";
+  let hasVerifier = 1;
+}
+
+def Tile_ReduceOp : Tile_Op<"reduce", [Pure]> {
+  let summary = "reduces a tile along one dimension, which disappears";
+  let description = [{
+    [m, n] along 1 gives [m]; a rank-1 tile gives a rank-0 vector. The order is fixed by the
+    target (a tree over lanes) and does not depend on data.
+  }];
+  let arguments = (ins Tile_Vector:$input, Tile_ReduceKindAttr:$kind, I64Attr:$dim);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "$kind $input `dim` $dim attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_BroadcastOp : Tile_Op<"broadcast", [Pure]> {
+  let summary = "input dimension i becomes result dimension dims[i]; the others repeat";
+  let arguments = (ins AnyType:$input, DenseI64ArrayAttr:$dims);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "$input `dims` $dims attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_IotaOp : Tile_Op<"iota", [Pure]> {
+  let summary = "start + index along `dim`, as i32";
+  let arguments = (ins Index:$start, I64Attr:$dim);
+  let results = (outs VectorOfAnyRankOf<[I32]>:$result);
+  let assemblyFormat = "$start `dim` $dim attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_TransposeOp : Tile_Op<"transpose", [Pure]> {
+  let summary = "swaps the two dimensions of a tile";
+  let arguments = (ins Tile_Vector:$input);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+#endif

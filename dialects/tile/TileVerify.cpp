@@ -1,0 +1,269 @@
+// Verifiers of the tile dialect. Debian's MLIR has assertions off, so that IR
+// that slips through here is undefined behaviour later.
+#include "dialects/tile/TileOps.h"
+
+using namespace mlir;
+using namespace tessera::tile;
+
+LogicalResult KernelOp::verify() {
+  FunctionType type = getFunctionType();
+  int64_t sizes = getDynamicSizes();
+  if (type.getNumResults() != 0)
+    return emitOpError("returns nothing, got ")
+           << type.getNumResults() << " results";
+  if (sizes < 0 || static_cast<int64_t>(type.getNumInputs()) < 1 + sizes)
+    return emitOpError("needs a block number and ")
+           << sizes << " sizes before its buffers";
+  for (int64_t i = 0; i <= sizes; ++i)
+    if (!type.getInput(i).isIndex())
+      return emitOpError("argument ")
+             << i << " must be an index, got " << type.getInput(i);
+  ArrayRef<Type> buffers = type.getInputs().drop_front(1 + sizes);
+  if (buffers.size() != getAccess().size())
+    return emitOpError("has ") << buffers.size() << " buffers but "
+                               << getAccess().size() << " access modes";
+  for (auto [i, buffer] : llvm::enumerate(buffers)) {
+    auto memref = dyn_cast<MemRefType>(buffer);
+    if (!memref || memref.getMemorySpace() || !memref.getLayout().isIdentity())
+      return emitOpError("buffer ")
+             << i << " must be a dense memref in global memory, got " << buffer;
+    if (!isa<AccessAttr>(getAccess()[i]))
+      return emitOpError("access of buffer ")
+             << i << " is no #tile<access ...>";
+  }
+  return success();
+}
+
+LogicalResult LaunchOp::verify() {
+  int64_t n = getNumInstances();
+  if (n < 1)
+    return emitOpError("needs at least one instance in `blocks`");
+  if (getInputs().size() % n || getOutputs().size() % n ||
+      getSizes().size() % n)
+    return emitOpError("operands, results and sizes must divide evenly among ")
+           << n << " instances";
+  for (int64_t blocks : getBlocks())
+    if (blocks < 0)
+      return emitOpError("block counts are not negative, got ") << blocks;
+  if (std::optional<ArrayRef<int64_t>> reuse = getReuse()) {
+    int64_t inputs = getInputs().size() / n, outputs = getOutputs().size() / n;
+    if (reuse->size() % 2)
+      return emitOpError("`reuse` lists pairs (operand, result)");
+    for (size_t i = 0; i < reuse->size(); i += 2)
+      if ((*reuse)[i] < 0 || (*reuse)[i] >= inputs || (*reuse)[i + 1] < 0 ||
+          (*reuse)[i + 1] >= outputs)
+        return emitOpError("`reuse` pair ")
+               << i / 2 << " names no operand and result of an instance";
+  }
+  return success();
+}
+
+// The buffers of an instance must have the kernel's element types and, where
+// the kernel's shape is static, its number of elements.
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto kernel =
+      symbols.lookupNearestSymbolFrom<KernelOp>(*this, getKernelAttr());
+  if (!kernel)
+    return success(); // kernels of several targets live in nested modules
+  SmallVector<Type> inputs, outputs;
+  for (auto [i, buffer] : llvm::enumerate(kernel.getBuffers())) {
+    Access access = kernel.getBufferAccess(i);
+    if (access != Access::write)
+      inputs.push_back(buffer.getType());
+    if (access != Access::read)
+      outputs.push_back(buffer.getType());
+  }
+  auto check = [&](TypeRange given, ArrayRef<Type> wanted,
+                   StringRef what) -> LogicalResult {
+    if (given.size() != wanted.size() * getNumInstances())
+      return emitOpError("kernel @")
+             << getKernel() << " takes " << wanted.size() << " " << what
+             << " an instance, got " << given.size() << " for "
+             << getNumInstances();
+    for (auto [i, type] : llvm::enumerate(given)) {
+      auto tensor = cast<RankedTensorType>(type);
+      auto memref = cast<MemRefType>(wanted[i % wanted.size()]);
+      if (tensor.getElementType() != memref.getElementType() ||
+          (memref.hasStaticShape() &&
+           memref.getNumElements() != tensor.getNumElements()))
+        return emitOpError(what)
+               << " " << i << " is " << tensor << " but kernel @" << getKernel()
+               << " expects " << memref;
+    }
+    return success();
+  };
+  if (failed(check(getInputs().getTypes(), inputs, "inputs")) ||
+      failed(check(getOutputs().getTypes(), outputs, "outputs")))
+    return failure();
+  if (static_cast<int64_t>(getSizes().size()) !=
+      static_cast<int64_t>(kernel.getDynamicSizes()) * getNumInstances())
+    return emitOpError("kernel @")
+           << getKernel() << " takes " << kernel.getDynamicSizes()
+           << " sizes an instance";
+  return success();
+}
+
+// What tile.load and tile.store share: one index a dimension, `along` distinct
+// and in range, element types equal, the box no larger than the memory.
+static LogicalResult verifyBox(Operation *op, MemRefType memory, size_t indices,
+                               ArrayRef<int64_t> along, ArrayRef<int64_t> box,
+                               bool bounded) {
+  if (static_cast<int64_t>(indices) != memory.getRank())
+    return op->emitOpError("needs ") << memory.getRank() << " indices for "
+                                     << memory << ", got " << indices;
+  if (along.size() != box.size())
+    return op->emitOpError("`along` needs one memory dimension for each of ")
+           << box.size() << " tile dimensions, got " << along.size();
+  for (auto [i, dim] : llvm::enumerate(along)) {
+    if (dim < 0 || dim >= memory.getRank())
+      return op->emitOpError("`along` names dimension ")
+             << dim << " of " << memory;
+    if (llvm::is_contained(along.drop_front(i + 1), dim))
+      return op->emitOpError("`along` names dimension ") << dim << " twice";
+    bool mayExceed = bounded && i + 1 == along.size();
+    if (!memory.isDynamicDim(dim) && box[i] > memory.getDimSize(dim) &&
+        !mayExceed)
+      return op->emitOpError("tile of ")
+             << box[i] << " along dimension " << dim << " exceeds " << memory;
+  }
+  return success();
+}
+
+static LogicalResult verifyTransfer(Operation *op, MemRefType memory,
+                                    VectorType tile, size_t indices,
+                                    ArrayRef<int64_t> along, bool bounded) {
+  if (memory.getElementType() != tile.getElementType())
+    return op->emitOpError("element types differ: ")
+           << memory << " and " << tile;
+  return verifyBox(op, memory, indices, along, tile.getShape(), bounded);
+}
+
+LogicalResult LoadOp::verify() {
+  auto memory = dyn_cast<MemRefType>(getMemory().getType());
+  if (!memory)
+    return emitOpError("needs a ranked memref");
+  return verifyTransfer(*this, memory, cast<VectorType>(getResult().getType()),
+                        getIndices().size(), getAlong(), bool(getBound()));
+}
+
+LogicalResult StoreOp::verify() {
+  auto memory = dyn_cast<MemRefType>(getMemory().getType());
+  if (!memory)
+    return emitOpError("needs a ranked memref");
+  return verifyTransfer(*this, memory, cast<VectorType>(getValue().getType()),
+                        getIndices().size(), getAlong(), bool(getBound()));
+}
+
+LogicalResult AllocOp::verify() {
+  auto memory = dyn_cast<MemRefType>(getMemory().getType());
+  if (!memory || !memory.hasStaticShape() ||
+      !isa_and_nonnull<SharedAttr>(memory.getMemorySpace()))
+    return emitOpError("allocates a static memref in #tile.shared, got ")
+           << getMemory().getType();
+  if (!isa<KernelOp>((*this)->getParentOp()))
+    return emitOpError("must stand at the top level of a kernel");
+  if (cast<SharedAttr>(memory.getMemorySpace()).getLayout() == Layout::pairs &&
+      (memory.getRank() < 2 || memory.getDimSize(memory.getRank() - 2) % 2))
+    return emitOpError(
+               "layout `pairs` needs an even next-to-last dimension, got ")
+           << memory;
+  return success();
+}
+
+LogicalResult CopyOp::verify() {
+  auto source = dyn_cast<MemRefType>(getSource().getType()),
+       target = dyn_cast<MemRefType>(getTarget().getType());
+  if (!source || !target || source.getElementType() != target.getElementType())
+    return emitOpError("copies between ranked memrefs of one element type");
+  if (source.getMemorySpace() ||
+      !isa_and_nonnull<SharedAttr>(target.getMemorySpace()))
+    return emitOpError("copies from global to #tile.shared memory");
+  if (failed(verifyBox(*this, source, getSourceIndices().size(),
+                       getSourceAlong(), getShape(), false)))
+    return failure();
+  return verifyBox(*this, target, getTargetIndices().size(), getTargetAlong(),
+                   getShape(), false);
+}
+
+LogicalResult WaitOp::verify() {
+  if (static_cast<int64_t>(getPending()) < 0)
+    return emitOpError("`pending` is not negative");
+  return success();
+}
+
+LogicalResult MmaOp::verify() {
+  auto lhs = cast<VectorType>(getLhs().getType()),
+       rhs = cast<VectorType>(getRhs().getType()),
+       acc = cast<VectorType>(getAccumulator().getType());
+  if (lhs.getRank() != 2 || rhs.getRank() != 2 || acc.getRank() != 2)
+    return emitOpError("multiplies tiles of rank 2");
+  if (lhs.getDimSize(1) != rhs.getDimSize(0) ||
+      lhs.getDimSize(0) != acc.getDimSize(0) ||
+      rhs.getDimSize(1) != acc.getDimSize(1))
+    return emitOpError("tile shapes do not fit: ")
+           << lhs << " × " << rhs << " into " << acc;
+  if (lhs.getElementType() != rhs.getElementType())
+    return emitOpError("operands have one element type, got ")
+           << lhs << " and " << rhs;
+  bool isDouble = lhs.getElementType().isF64();
+  if (!(isDouble ? acc.getElementType().isF64() : acc.getElementType().isF32()))
+    return emitOpError("accumulates in ")
+           << (isDouble ? "f64" : "f32") << ", got " << acc;
+  return success();
+}
+
+LogicalResult ReduceOp::verify() {
+  auto input = cast<VectorType>(getInput().getType()),
+       result = cast<VectorType>(getResult().getType());
+  int64_t dim = getDim();
+  if (dim < 0 || dim >= input.getRank())
+    return emitOpError("has no dimension ") << dim << " in " << input;
+  SmallVector<int64_t> shape(input.getShape());
+  shape.erase(shape.begin() + dim);
+  if (result.getShape() != ArrayRef<int64_t>(shape) ||
+      result.getElementType() != input.getElementType())
+    return emitOpError("reduces ")
+           << input << " along " << dim << " but has result " << result;
+  return success();
+}
+
+LogicalResult BroadcastOp::verify() {
+  auto result = cast<VectorType>(getResult().getType());
+  auto input = dyn_cast<VectorType>(getInput().getType());
+  Type element = input ? input.getElementType() : getInput().getType();
+  ArrayRef<int64_t> shape = input ? input.getShape() : ArrayRef<int64_t>();
+  if (element != result.getElementType())
+    return emitOpError("element types differ: ")
+           << element << " and " << result;
+  if (getDims().size() != shape.size())
+    return emitOpError("`dims` needs one entry for each of ")
+           << shape.size() << " input dimensions";
+  int64_t last = -1;
+  for (auto [size, dim] : llvm::zip(shape, getDims())) {
+    if (dim <= last || dim >= result.getRank() ||
+        result.getDimSize(dim) != size)
+      return emitOpError("`dims` must increase and match sizes in ") << result;
+    last = dim;
+  }
+  return success();
+}
+
+LogicalResult IotaOp::verify() {
+  auto type = cast<VectorType>(getResult().getType());
+  if (static_cast<int64_t>(getDim()) < 0 ||
+      static_cast<int64_t>(getDim()) >= type.getRank())
+    return emitOpError("has no dimension ") << getDim() << " in " << type;
+  return success();
+}
+
+LogicalResult TransposeOp::verify() {
+  auto input = cast<VectorType>(getInput().getType()),
+       result = cast<VectorType>(getResult().getType());
+  if (input.getRank() != 2 || result.getRank() != 2 ||
+      input.getDimSize(0) != result.getDimSize(1) ||
+      input.getDimSize(1) != result.getDimSize(0) ||
+      input.getElementType() != result.getElementType())
+    return emitOpError("swaps the dimensions of ")
+           << input << ", got " << result;
+  return success();
+}
