@@ -16,7 +16,7 @@
 //
 // Shards live in a split's folder: TokenSplit.h.
 #pragma once
-#include "runtime/data/MappedFile.h"
+#include "runtime/support/MappedFile.h"
 #include "runtime/support/Status.h"
 
 #include <cstddef>

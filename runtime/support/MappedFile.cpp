@@ -1,4 +1,4 @@
-#include "runtime/data/MappedFile.h"
+#include "runtime/support/MappedFile.h"
 
 #include <cerrno>
 #include <cstring>
