@@ -1,0 +1,276 @@
+// One reader for each shape of config.json, and what every one has in common.
+#include "models/HfConfig.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "models/HfReaders.h"
+#include "models/Text.h"
+
+namespace tessera::models {
+namespace {
+
+constexpr int64_t maxFileBytes = 1 << 20;
+
+struct FamilyInfo {
+  Family family;
+  std::array<std::string_view, 2> architectures;
+  LlamaTraits llama; ///< unused for GPT-2
+};
+
+constexpr FamilyInfo families[] = {
+    {Family::Gpt2, {"GPT2LMHeadModel", "GPT2Model"}, {}},
+    {Family::Llama,
+     {"LlamaForCausalLM", "LlamaModel"},
+     {2048, true, 0, false, true, true, false, LlamaTraits::NoWindow}},
+    {Family::Mistral,
+     {"MistralForCausalLM", "MistralModel"},
+     {131072, false, 0, false, false, false, false, LlamaTraits::EveryLayer}},
+    {Family::Qwen2,
+     {"Qwen2ForCausalLM", "Qwen2Model"},
+     {32768, false, 0, true, false, false, false, LlamaTraits::UpperLayers}},
+    {Family::Qwen3,
+     {"Qwen3ForCausalLM", "Qwen3Model"},
+     {32768, false, 128, false, true, false, true, LlamaTraits::UpperLayers}},
+};
+
+/// Keys of the reference's base classes and of common writers that say nothing
+/// about the mathematics of a forward or backward pass.
+constexpr std::string_view irrelevant[] = {"_attn_implementation",
+                                           "_attn_implementation_autoset",
+                                           "_name_or_path",
+                                           "_commit_hash",
+                                           "attn_implementation",
+                                           "bad_words_ids",
+                                           "begin_suppress_tokens",
+                                           "chunk_size_feed_forward",
+                                           "decoder_start_token_id",
+                                           "diversity_penalty",
+                                           "do_sample",
+                                           "early_stopping",
+                                           "encoder_no_repeat_ngram_size",
+                                           "exponential_decay_length_penalty",
+                                           "finetuning_task",
+                                           "forced_bos_token_id",
+                                           "forced_eos_token_id",
+                                           "gradient_checkpointing",
+                                           "id2label",
+                                           "is_decoder",
+                                           "label2id",
+                                           "length_penalty",
+                                           "max_length",
+                                           "min_length",
+                                           "n_ctx",
+                                           "no_repeat_ngram_size",
+                                           "num_beam_groups",
+                                           "num_beams",
+                                           "num_return_sequences",
+                                           "output_attentions",
+                                           "output_hidden_states",
+                                           "output_scores",
+                                           "prefix",
+                                           "pretraining_tp",
+                                           "problem_type",
+                                           "remove_invalid_values",
+                                           "repetition_penalty",
+                                           "return_dict",
+                                           "return_dict_in_generate",
+                                           "sep_token_id",
+                                           "suppress_tokens",
+                                           "task_specific_params",
+                                           "temperature",
+                                           "tf_legacy_loss",
+                                           "tokenizer_class",
+                                           "top_k",
+                                           "top_p",
+                                           "torchscript",
+                                           "transformers_version",
+                                           "typical_p",
+                                           "unsloth_fixed",
+                                           "unsloth_version",
+                                           "use_bfloat16",
+                                           "use_cache"};
+
+/// Of GPT-2's classification heads, which are not part of the language model.
+constexpr std::string_view summaries[] = {
+    "summary_type", "summary_use_proj", "summary_activation",
+    "summary_proj_to_labels", "summary_first_dropout"};
+
+const FamilyInfo *readFamily(ConfigFields &fields) {
+  std::vector<std::string_view> names;
+  const FamilyInfo *byType = nullptr, *byClass = nullptr;
+  std::string type = fields.text("model_type", "");
+  for (const FamilyInfo &each : families) {
+    names.push_back(name(each.family));
+    if (type == name(each.family))
+      byType = &each;
+  }
+  if (!type.empty() && !byType)
+    fields.fail("model_type",
+                fmt::format("architecture {} is not supported; use {}",
+                            quote(type), choices(names)));
+  for (const std::string &given : fields.texts("architectures")) {
+    const FamilyInfo *found = nullptr;
+    for (const FamilyInfo &each : families)
+      if (std::ranges::count(each.architectures, given))
+        found = &each;
+    if (!found)
+      fields.fail("architectures",
+                  fmt::format("{} is not supported; use the causal language "
+                              "model of {}",
+                              quote(given), choices(names)));
+    else if ((byType && found != byType) || (byClass && found != byClass))
+      fields.fail("architectures",
+                  fmt::format("{} conflicts with {}; correct one of the two",
+                              quote(given),
+                              byType ? fmt::format("model_type '{}'", type)
+                                     : "another entry"));
+    byClass = found;
+  }
+  if (fields.ok() && !byType && !byClass)
+    fields.fail("model_type", "is missing; add it");
+  return byType ? byType : byClass;
+}
+
+/// What does not depend on the family.
+void readCommon(ConfigFields &fields, ModelSpec &spec) {
+  spec.bosToken.reset();
+  if (auto bos = fields.integers("bos_token_id", false); !bos.empty())
+    spec.bosToken = bos[0];
+  if (auto pad = fields.integers("pad_token_id", false); !pad.empty())
+    spec.padToken = pad[0];
+  spec.eosTokens = fields.integers("eos_token_id", true);
+  spec.initializerRange = fields.number("initializer_range", 0, 100, 0.02);
+
+  constexpr std::array<std::string_view, 5> types = {"", "float32", "bfloat16",
+                                                     "float16", "auto"};
+  spec.checkpointDtype = fields.text({"dtype", "torch_dtype"}, "");
+  if (!std::ranges::count(types, spec.checkpointDtype))
+    fields.fail("dtype", fmt::format("{} is not supported; use float32, "
+                                     "bfloat16 or float16",
+                                     quote(spec.checkpointDtype)));
+
+  fields.requireNeutral("quantization_config", nullptr,
+                        "give the model in full precision");
+  fields.requireNeutral("auto_map", nullptr,
+                        "the model brings its own code, which cannot be known "
+                        "to compute the same; remove the key if it does");
+  fields.requireNeutral("is_encoder_decoder", false, "decoder only");
+  fields.requireNeutral("add_cross_attention", false, "decoder only");
+  fields.requireNeutral("tie_encoder_decoder", false, "decoder only");
+  fields.requireNeutral("pruned_heads", Json::object(),
+                        "export the model with its heads removed");
+  fields.requireNeutral("partial_rotary_factor", 1.0,
+                        "rope covers the whole head in these families");
+  fields.ignore(irrelevant);
+}
+
+void readGpt2(ConfigFields &fields, ModelSpec &spec) {
+  spec.vocab = fields.size("vocab_size", maxVocab);
+  spec.hidden = fields.size({"n_embd", "hidden_size"}, maxWidth);
+  spec.layers = fields.size({"n_layer", "num_hidden_layers"}, maxLayers);
+  spec.heads = fields.size({"n_head", "num_attention_heads"}, maxHeads);
+  spec.kvHeads = spec.heads;
+  spec.maxPositions =
+      fields.size({"n_positions", "max_position_embeddings"}, maxWidth);
+  spec.intermediate = fields.size("n_inner", maxIntermediate, 4 * spec.hidden);
+  if (spec.hidden % spec.heads != 0)
+    fields.fail("n_embd", fmt::format("{} is not a multiple of n_head = {}",
+                                      spec.hidden, spec.heads));
+  spec.headDim = spec.hidden / spec.heads;
+
+  spec.norm = NormKind::LayerNorm;
+  spec.normEps = fields.number("layer_norm_epsilon", 1e-20, 1, 1e-5);
+  spec.activation = readActivation(fields, "activation_function", "gelu_new");
+  spec.gatedMlp = false;
+  spec.tieWordEmbeddings = fields.flag("tie_word_embeddings", true);
+  spec.qkvBias = spec.outputBias = spec.mlpBias = true;
+  spec.scaleAttention = fields.flag("scale_attn_weights", true);
+  spec.scaleAttentionByInverseLayer =
+      fields.flag("scale_attn_by_inverse_layer_idx", false);
+  // Scores are always accumulated in fp32 here, which is all that it asks for.
+  fields.flag("reorder_and_upcast_attn", false);
+  spec.embeddingDropout = readDropout(fields, "embd_pdrop", 0.1);
+  spec.attentionDropout = readDropout(fields, "attn_pdrop", 0.1);
+  spec.residualDropout = readDropout(fields, "resid_pdrop", 0.1);
+  fields.ignore(summaries);
+}
+
+} // namespace
+
+Activation readActivation(ConfigFields &fields, Key key, const char *absent) {
+  struct Entry {
+    std::string_view name;
+    Activation activation;
+  };
+  constexpr Entry table[] = {{"gelu", Activation::Gelu},
+                             {"gelu_new", Activation::GeluTanh},
+                             {"gelu_pytorch_tanh", Activation::GeluTanh},
+                             {"gelu_fast", Activation::GeluTanh},
+                             {"quick_gelu", Activation::QuickGelu},
+                             {"silu", Activation::Silu},
+                             {"swish", Activation::Silu},
+                             {"relu", Activation::Relu}};
+  std::string given = fields.text(key, absent);
+  std::vector<std::string_view> names;
+  for (const Entry &each : table) {
+    if (each.name == given)
+      return each.activation;
+    names.push_back(each.name);
+  }
+  fields.fail(key.name, fmt::format("activation {} is not supported; use {}",
+                                    quote(given), choices(names)));
+  return Activation::Gelu;
+}
+
+/// Dropout of 1 would leave nothing to train.
+double readDropout(ConfigFields &fields, Key key, double absent) {
+  double rate = fields.number(key, 0, 1, absent);
+  if (rate == 1)
+    fields.fail(key.name, "must be less than 1");
+  return rate;
+}
+
+StatusOr<ModelSpec> parseHfConfig(std::string_view text,
+                                  const std::string &file) {
+  StatusOr<Json> object = parseConfigObject(text, file);
+  if (!object.ok())
+    return object.status();
+  ConfigFields fields(*object, file);
+  const FamilyInfo *info = readFamily(fields);
+  if (!fields.ok())
+    return fields.status();
+
+  ModelSpec spec;
+  spec.family = info->family;
+  if (info->family == Family::Gpt2)
+    readGpt2(fields, spec);
+  else
+    readLlama(fields, info->llama, spec);
+  readCommon(fields, spec);
+  fields.finish("is unknown, so it may change the model; remove it if it "
+                "does not");
+  if (!fields.ok())
+    return fields.status();
+  return spec;
+}
+
+StatusOr<LoadedConfig> loadHfConfig(const std::string &path) {
+  std::error_code failure;
+  LoadedConfig loaded;
+  loaded.file = path;
+  if (std::filesystem::is_directory(path, failure))
+    loaded.file = (std::filesystem::path(path) / "config.json").string();
+  StatusOr<std::string> text = readTextFile(loaded.file, maxFileBytes);
+  if (!text.ok())
+    return text.status();
+  loaded.text = text.take();
+  StatusOr<ModelSpec> spec = parseHfConfig(loaded.text, loaded.file);
+  if (!spec.ok())
+    return spec.status();
+  loaded.spec = spec.take();
+  return loaded;
+}
+
+} // namespace tessera::models

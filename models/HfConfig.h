@@ -1,0 +1,30 @@
+// Reader of Hugging Face config.json for GPT-2, Llama, Mistral, Qwen2, Qwen3.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "models/ModelSpec.h"
+#include "runtime/support/Status.h"
+
+namespace tessera::models {
+
+/// Reads the text of a config.json as transformers 4 or 5 write it. Defaults
+/// of absent keys are those of the reference's configuration classes; sizes
+/// that every checkpoint states (vocabulary, widths, layers, heads) have none.
+///
+/// Every key is either understood, known not to change the mathematics, or
+/// refused. Errors are one line: `file`, the key, what is wrong, what to do.
+StatusOr<ModelSpec> parseHfConfig(std::string_view text,
+                                  const std::string &file);
+
+/// A model as found on disk.
+struct LoadedConfig {
+  std::string file; ///< path of the config.json
+  std::string text; ///< as given
+  ModelSpec spec;
+};
+
+/// Reads `path`: a config.json or a directory that holds one.
+StatusOr<LoadedConfig> loadHfConfig(const std::string &path);
+
+} // namespace tessera::models

@@ -1,0 +1,152 @@
+// Llama, Mistral, Qwen2 and Qwen3: one shape of config, four sets of defaults.
+#include <algorithm>
+
+#include "models/HfReaders.h"
+#include "models/Text.h"
+
+namespace tessera::models {
+namespace {
+
+/// Whether each layer slides, from layer_types or, without it, from the
+/// family's rule. [layers]
+std::vector<bool> readSlidingLayers(ConfigFields &fields,
+                                    const LlamaTraits &traits,
+                                    const ModelSpec &spec, bool enabled) {
+  std::vector<bool> slides(size_t(spec.layers), enabled);
+  if (traits.window == LlamaTraits::UpperLayers) {
+    // The first so many layers see everything; the name says the opposite.
+    int64_t full = 28;
+    if (const Json *given = fields.find("max_window_layers");
+        given && *given == Json(0))
+      full = 0;
+    else
+      full = fields.size("max_window_layers", maxLayers, full);
+    std::fill_n(slides.begin(), std::min(full, spec.layers), false);
+  }
+  std::vector<std::string> types = fields.texts("layer_types");
+  if (types.empty())
+    return slides;
+  if (types.size() != slides.size()) {
+    fields.fail("layer_types", fmt::format("has {} entries for {} layers",
+                                           types.size(), spec.layers));
+    return slides;
+  }
+  for (size_t layer = 0; layer < types.size(); ++layer) {
+    bool sliding = types[layer] == "sliding_attention";
+    if (!sliding && types[layer] != "full_attention")
+      fields.fail("layer_types",
+                  fmt::format("{} is not supported; use full_attention or "
+                              "sliding_attention",
+                              quote(types[layer])));
+    else if (sliding && !enabled)
+      fields.fail("layer_types",
+                  fmt::format("layer {} slides but the model has no sliding "
+                              "window; correct one of the two",
+                              layer));
+    else if (traits.window == LlamaTraits::EveryLayer && sliding != enabled)
+      fields.fail("layer_types",
+                  fmt::format("layer {} does not slide, but '{}' models slide "
+                              "in every layer or in none",
+                              layer, name(spec.family)));
+    slides[layer] = sliding;
+  }
+  return slides;
+}
+
+void readWindows(ConfigFields &fields, const LlamaTraits &traits,
+                 ModelSpec &spec) {
+  // Reference defaults: 4096 when the key is absent, none when it is null.
+  bool absent = !fields.written("sliding_window");
+  const Json *given = fields.find("sliding_window");
+  bool enabled = given || absent;
+  if (traits.window == LlamaTraits::UpperLayers)
+    enabled = fields.flag("use_sliding_window", false) && enabled;
+  else
+    fields.requireNeutral("use_sliding_window", false,
+                          "this architecture has no such switch");
+  int64_t window = 4096;
+  if (traits.window == LlamaTraits::NoWindow) {
+    enabled = false;
+    fields.requireNeutral("sliding_window", nullptr,
+                          "this architecture attends to the whole past");
+  } else if (given) {
+    window = fields.size("sliding_window", maxPositionCount);
+  }
+  std::vector<bool> slides = readSlidingLayers(fields, traits, spec, enabled);
+  spec.windows.clear();
+  if (!std::ranges::count(slides, true))
+    return;
+  for (bool each : slides)
+    spec.windows.push_back(each ? window : 0);
+}
+
+void readLlamaHeads(ConfigFields &fields, const LlamaTraits &traits,
+                    ModelSpec &spec) {
+  spec.heads = fields.size("num_attention_heads", maxHeads);
+  std::optional<int64_t> kvDefault;
+  if (traits.kvHeadsDefault)
+    kvDefault = spec.heads;
+  spec.kvHeads = fields.size("num_key_value_heads", maxHeads, kvDefault);
+  if (spec.heads % spec.kvHeads != 0)
+    fields.fail("num_attention_heads",
+                fmt::format("{} is not a multiple of num_key_value_heads = {}",
+                            spec.heads, spec.kvHeads));
+  // Where it is given, it is the truth: Mistral-Nemo and Qwen3 have heads *
+  // head_dim != hidden.
+  bool given = fields.find("head_dim") != nullptr;
+  if (!given && traits.headDimDefault == 0 && spec.hidden % spec.heads != 0)
+    fields.fail("hidden_size",
+                fmt::format("{} is not a multiple of num_attention_heads = {}; "
+                            "correct one or give head_dim",
+                            spec.hidden, spec.heads));
+  int64_t derived =
+      traits.headDimDefault ? traits.headDimDefault : spec.hidden / spec.heads;
+  spec.headDim =
+      fields.size("head_dim", 1 << 16, std::max<int64_t>(derived, 1));
+  if (spec.headDim % 2 != 0)
+    fields.fail("head_dim",
+                fmt::format("{} is odd; rope needs pairs", spec.headDim));
+  if (spec.heads * spec.headDim > maxIntermediate)
+    fields.fail("head_dim",
+                fmt::format("{} heads of {} are wider than {}", spec.heads,
+                            spec.headDim, maxIntermediate));
+}
+
+} // namespace
+
+void readLlama(ConfigFields &fields, const LlamaTraits &traits,
+               ModelSpec &spec) {
+  spec.vocab = fields.size("vocab_size", maxVocab);
+  spec.hidden = fields.size("hidden_size", maxWidth);
+  spec.layers = fields.size("num_hidden_layers", maxLayers);
+  spec.intermediate = fields.size("intermediate_size", maxIntermediate);
+  spec.maxPositions = fields.size("max_position_embeddings", maxPositionCount,
+                                  traits.maxPositions);
+  readLlamaHeads(fields, traits, spec);
+
+  spec.norm = NormKind::RmsNorm;
+  spec.normEps = fields.number("rms_norm_eps", 1e-20, 1, 1e-6);
+  spec.activation = readActivation(fields, "hidden_act", "silu");
+  spec.gatedMlp = true;
+  spec.tieWordEmbeddings = fields.flag("tie_word_embeddings", false);
+  spec.qkNorm = traits.qkNorm;
+  spec.qkvBias = traits.qkvBias;
+  spec.outputBias = spec.mlpBias = false;
+  constexpr const char *noKey = "this architecture fixes its biases";
+  if (traits.attentionBiasKey)
+    spec.qkvBias = spec.outputBias = fields.flag("attention_bias", false);
+  else
+    fields.requireNeutral("attention_bias",
+                          traits.qkvBias ? Json() : Json(false), noKey);
+  if (traits.mlpBiasKey)
+    spec.mlpBias = fields.flag("mlp_bias", false);
+  else
+    fields.requireNeutral("mlp_bias", false, noKey);
+  spec.attentionDropout = readDropout(fields, "attention_dropout", 0.0);
+  if (!fields.ok())
+    return; // the rest divides by and allocates for what was read
+  readWindows(fields, traits, spec);
+  spec.rope = readRope(fields, spec);
+}
+
+} // namespace tessera::models

@@ -1,0 +1,44 @@
+// The parts that the config.json reader is made of; private to it.
+#pragma once
+#include "models/ConfigFields.h"
+#include "models/ModelSpec.h"
+
+namespace tessera::models {
+
+// Bounds beyond any model of these families; with them no product of sizes
+// below overflows 63 bits.
+constexpr int64_t maxVocab = int64_t(1) << 24;
+constexpr int64_t maxWidth = int64_t(1) << 20;
+constexpr int64_t maxHeads = int64_t(1) << 14;
+constexpr int64_t maxLayers = int64_t(1) << 12;
+constexpr int64_t maxIntermediate = int64_t(1) << 22;
+constexpr int64_t maxPositionCount = int64_t(1) << 27;
+
+/// Where the members of the Llama family differ. Sources: the configuration
+/// and modeling files of each in transformers.
+struct LlamaTraits {
+  int64_t maxPositions;
+  bool kvHeadsDefault;    ///< absent kv heads mean as many as heads
+  int64_t headDimDefault; ///< 0: hidden / heads
+  bool qkvBias;           ///< always, without a key
+  bool attentionBiasKey;  ///< attention_bias gives q, k, v and o a bias
+  bool mlpBiasKey;
+  bool qkNorm;
+  enum { NoWindow, EveryLayer, UpperLayers } window;
+};
+
+/// Reads a member of the Llama family into `spec`; errors go to `fields`.
+void readLlama(ConfigFields &fields, const LlamaTraits &traits,
+               ModelSpec &spec);
+
+/// Reads v5's `rope_parameters` or v4's `rope_theta` + `rope_scaling`; needs
+/// spec.headDim and spec.maxPositions.
+RopeSpec readRope(ConfigFields &fields, const ModelSpec &spec);
+
+/// An activation by the reference's name for it.
+Activation readActivation(ConfigFields &fields, Key key, const char *absent);
+
+/// A probability in [0, 1).
+double readDropout(ConfigFields &fields, Key key, double absent);
+
+} // namespace tessera::models

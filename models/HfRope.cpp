@@ -1,0 +1,171 @@
+// Two dialects of the same facts. v5 has one section with everything in it;
+// v4 has theta at the top and a section only where frequencies are scaled.
+#include "models/HfReaders.h"
+
+#include <array>
+
+#include "models/Text.h"
+
+namespace tessera::models {
+namespace {
+
+constexpr double maxTheta = 1e15;
+constexpr double maxFactor = 1e6;
+constexpr int64_t maxContext = int64_t(1) << 27;
+
+RopeType readType(ConfigFields &fields) {
+  constexpr std::array<RopeType, 6> types = {
+      RopeType::Default, RopeType::Linear,   RopeType::Dynamic,
+      RopeType::Yarn,    RopeType::LongRope, RopeType::Llama3};
+  std::string given = fields.text({"rope_type", "type"}, "default");
+  std::vector<std::string_view> names;
+  for (RopeType type : types) {
+    if (name(type) == given)
+      return type;
+    names.push_back(name(type));
+  }
+  fields.fail("rope_type", fmt::format("{} is not supported; use {}",
+                                       quote(given), choices(names)));
+  return RopeType::Default;
+}
+
+/// The length that the model was trained at; a v4 config may state it beside
+/// the section instead of in it.
+int64_t readOriginal(ConfigFields &section, std::optional<int64_t> outer,
+                     std::optional<int64_t> fallback) {
+  constexpr const char *key = "original_max_position_embeddings";
+  int64_t inner = section.size(key, maxContext, outer ? outer : fallback);
+  if (outer && inner != *outer)
+    section.fail(key, fmt::format("{} conflicts with {} outside the section; "
+                                  "keep one of the two",
+                                  inner, *outer));
+  return inner;
+}
+
+void readYarn(ConfigFields &section, const ModelSpec &spec,
+              std::optional<int64_t> outer, RopeSpec &rope) {
+  rope.originalMaxPosition = readOriginal(section, outer, spec.maxPositions);
+  // The stated factor rules; the ratio of lengths only stands in for it. (Some
+  // 4.x releases of the reference let the ratio win, which makes the published
+  // long-context settings of Qwen2 a no-op.)
+  rope.factor = section.number("factor", 1, maxFactor,
+                               double(spec.maxPositions) /
+                                   double(rope.originalMaxPosition));
+  rope.attentionFactor = section.maybeNumber("attention_factor", 1e-6, 1e6);
+  rope.mscale = section.maybeNumber("mscale", 0, 1e6);
+  rope.mscaleAllDim = section.maybeNumber("mscale_all_dim", 0, 1e6);
+  rope.betaFast = section.number("beta_fast", 1e-6, 1e6, 32.0);
+  rope.betaSlow = section.number("beta_slow", 1e-6, 1e6, 1.0);
+  rope.truncate = section.flag("truncate", true);
+  if (rope.betaFast < rope.betaSlow)
+    section.fail("beta_fast", fmt::format("{} is less than beta_slow = {}",
+                                          rope.betaFast, rope.betaSlow));
+}
+
+void readLongRope(ConfigFields &section, const ModelSpec &spec,
+                  std::optional<int64_t> outer, RopeSpec &rope) {
+  rope.originalMaxPosition = readOriginal(section, outer, {});
+  double ratio = double(spec.maxPositions) / double(rope.originalMaxPosition);
+  rope.factor = section.number("factor", 1e-6, maxFactor, ratio);
+  rope.attentionFactor = section.maybeNumber("attention_factor", 1e-6, 1e6);
+  rope.shortFactor = section.numbers("short_factor", 1e-6, 1e9);
+  rope.longFactor = section.numbers("long_factor", 1e-6, 1e9);
+  auto checkLength = [&](const char *key, const std::vector<double> &list) {
+    if (int64_t(list.size()) != spec.headDim / 2)
+      section.fail(key, fmt::format("has {} entries, head_dim / 2 is {}",
+                                    list.size(), spec.headDim / 2));
+  };
+  checkLength("short_factor", rope.shortFactor);
+  checkLength("long_factor", rope.longFactor);
+}
+
+void readLlama3(ConfigFields &section, std::optional<int64_t> outer,
+                RopeSpec &rope) {
+  rope.factor = section.number("factor", 1, maxFactor);
+  rope.lowFreqFactor = section.number("low_freq_factor", 1e-6, 1e6);
+  rope.highFreqFactor = section.number("high_freq_factor", 1e-6, 1e6);
+  rope.originalMaxPosition = readOriginal(section, outer, {});
+  if (section.ok() && rope.highFreqFactor <= rope.lowFreqFactor)
+    section.fail("high_freq_factor",
+                 fmt::format("{} must be greater than low_freq_factor = {}",
+                             rope.highFreqFactor, rope.lowFreqFactor));
+}
+
+RopeSpec readSection(ConfigFields &section, const ModelSpec &spec, double theta,
+                     std::optional<int64_t> outer) {
+  RopeSpec rope;
+  rope.type = readType(section);
+  rope.theta = section.number("rope_theta", 1.0001, maxTheta, theta);
+  section.requireNeutral("partial_rotary_factor", 1.0,
+                         "rope covers the whole head in these families");
+  switch (rope.type) {
+  case RopeType::Default:
+    break;
+  case RopeType::Linear:
+  case RopeType::Dynamic:
+    rope.factor = section.number("factor", 1, maxFactor);
+    if (rope.type == RopeType::Dynamic && spec.headDim < 4)
+      section.fail("rope_type", "'dynamic' needs head_dim of at least 4");
+    break;
+  case RopeType::Yarn:
+    readYarn(section, spec, outer, rope);
+    break;
+  case RopeType::LongRope:
+    readLongRope(section, spec, outer, rope);
+    break;
+  case RopeType::Llama3:
+    readLlama3(section, outer, rope);
+    break;
+  }
+  section.finish(fmt::format(
+      "is unknown for rope type '{}'; remove it if it has no effect",
+      name(rope.type)));
+  return rope;
+}
+
+std::optional<RopeSpec> readIfGiven(ConfigFields &fields, const char *key,
+                                    const ModelSpec &spec, double theta,
+                                    std::optional<int64_t> outer) {
+  const Json *object = fields.section(key);
+  if (!object)
+    return {};
+  ConfigFields section(*object, fields.file(), std::string(key) + ".");
+  RopeSpec rope = readSection(section, spec, theta, outer);
+  fields.adopt(section.status());
+  return rope;
+}
+
+} // namespace
+
+RopeSpec readRope(ConfigFields &fields, const ModelSpec &spec) {
+  std::optional<double> theta =
+      fields.maybeNumber("rope_theta", 1.0001, maxTheta);
+  std::optional<int64_t> outer;
+  if (fields.find("original_max_position_embeddings"))
+    outer = fields.size("original_max_position_embeddings", maxContext);
+  double orDefault = theta.value_or(RopeSpec().theta);
+  auto v5 = readIfGiven(fields, "rope_parameters", spec, orDefault, outer);
+  auto v4 = readIfGiven(fields, "rope_scaling", spec,
+                        theta ? *theta : (v5 ? v5->theta : orDefault), outer);
+  if (v4 && v5 && *v4 != *v5)
+    fields.fail("rope_scaling",
+                "conflicts with 'rope_parameters'; keep one of the two");
+  RopeSpec rope;
+  rope.theta = orDefault;
+  if (v5 || v4)
+    rope = v5 ? *v5 : *v4;
+  if (theta && rope.theta != *theta)
+    fields.fail("rope_theta",
+                fmt::format("{} conflicts with {} = {}; keep one of the two",
+                            *theta,
+                            v5 ? "'rope_parameters.rope_theta'"
+                               : "'rope_scaling.rope_theta'",
+                            rope.theta));
+  if (outer && rope.originalMaxPosition == 0)
+    fields.fail("original_max_position_embeddings",
+                fmt::format("has no meaning for rope type '{}'; remove it",
+                            name(rope.type)));
+  return rope;
+}
+
+} // namespace tessera::models

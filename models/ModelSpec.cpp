@@ -1,0 +1,222 @@
+// Names, shapes and counts that follow from a ModelSpec.
+#include "models/ModelSpec.h"
+
+#include <cassert>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace tessera::models {
+
+double ModelSpec::attentionScale(int64_t layer) const {
+  double scale = scaleAttention ? 1.0 / std::sqrt(double(headDim)) : 1.0;
+  return scaleAttentionByInverseLayer ? scale / double(layer + 1) : scale;
+}
+
+int64_t Parameter::elements() const {
+  int64_t count = 1;
+  for (int64_t dim : shape)
+    count *= dim;
+  return count;
+}
+
+namespace {
+
+/// Collects parameters; the spec supplies the initial deviation.
+class List {
+public:
+  explicit List(const ModelSpec &spec) : spec(spec) {}
+
+  void weight(std::string name, std::vector<int64_t> shape) {
+    weight(std::move(name), std::move(shape), spec.initializerRange);
+  }
+  void weight(std::string name, std::vector<int64_t> shape, double deviation) {
+    items.push_back(
+        {std::move(name), std::move(shape), Initializer::Normal, deviation});
+  }
+  void ones(std::string name, int64_t size) {
+    items.push_back({std::move(name), {size}, Initializer::Ones});
+  }
+  void zeros(std::string name, int64_t size) {
+    items.push_back({std::move(name), {size}, Initializer::Zeros});
+  }
+  void layerNorm(const std::string &name) {
+    ones(name + ".weight", spec.hidden);
+    zeros(name + ".bias", spec.hidden);
+  }
+  /// torch.nn.Linear: [out, in].
+  void linear(const std::string &name, int64_t in, int64_t out, bool bias) {
+    weight(name + ".weight", {out, in});
+    if (bias)
+      zeros(name + ".bias", out);
+  }
+  /// transformers' Conv1D: [in, out], always with a bias.
+  void conv1d(const std::string &name, int64_t in, int64_t out,
+              double deviation) {
+    weight(name + ".weight", {in, out}, deviation);
+    zeros(name + ".bias", out);
+  }
+
+  std::vector<Parameter> items;
+
+private:
+  const ModelSpec &spec;
+};
+
+std::vector<Parameter> gpt2Layer(const ModelSpec &spec) {
+  // Radford et al. 2019, 2.3: what is added to the residual stream starts
+  // smaller by the square root of the number of additions.
+  double residual =
+      spec.initializerRange / std::sqrt(2.0 * double(spec.layers));
+  List list(spec);
+  list.layerNorm("ln_1");
+  list.conv1d("attn.c_attn", spec.hidden, 3 * spec.hidden,
+              spec.initializerRange);
+  list.conv1d("attn.c_proj", spec.hidden, spec.hidden, residual);
+  list.layerNorm("ln_2");
+  list.conv1d("mlp.c_fc", spec.hidden, spec.intermediate,
+              spec.initializerRange);
+  list.conv1d("mlp.c_proj", spec.intermediate, spec.hidden, residual);
+  return std::move(list.items);
+}
+
+std::vector<Parameter> llamaLayer(const ModelSpec &spec) {
+  List list(spec);
+  int64_t hidden = spec.hidden;
+  list.linear("self_attn.q_proj", hidden, spec.queryWidth(), spec.qkvBias);
+  list.linear("self_attn.k_proj", hidden, spec.keyValueWidth(), spec.qkvBias);
+  list.linear("self_attn.v_proj", hidden, spec.keyValueWidth(), spec.qkvBias);
+  list.linear("self_attn.o_proj", spec.queryWidth(), hidden, spec.outputBias);
+  if (spec.qkNorm) {
+    list.ones("self_attn.q_norm.weight", spec.headDim);
+    list.ones("self_attn.k_norm.weight", spec.headDim);
+  }
+  list.linear("mlp.gate_proj", hidden, spec.intermediate, spec.mlpBias);
+  list.linear("mlp.up_proj", hidden, spec.intermediate, spec.mlpBias);
+  list.linear("mlp.down_proj", spec.intermediate, hidden, spec.mlpBias);
+  list.ones("input_layernorm.weight", hidden);
+  list.ones("post_attention_layernorm.weight", hidden);
+  return std::move(list.items);
+}
+
+} // namespace
+
+std::vector<Parameter> layerParameters(const ModelSpec &spec) {
+  return spec.family == Family::Gpt2 ? gpt2Layer(spec) : llamaLayer(spec);
+}
+
+std::string layerPrefix(const ModelSpec &spec, int64_t layer) {
+  return spec.family == Family::Gpt2 ? fmt::format("transformer.h.{}.", layer)
+                                     : fmt::format("model.layers.{}.", layer);
+}
+
+std::vector<Parameter> parameters(const ModelSpec &spec) {
+  bool gpt2 = spec.family == Family::Gpt2;
+  List list(spec);
+  if (gpt2) {
+    list.weight("transformer.wte.weight", {spec.vocab, spec.hidden});
+    list.weight("transformer.wpe.weight", {spec.maxPositions, spec.hidden});
+  } else {
+    list.weight("model.embed_tokens.weight", {spec.vocab, spec.hidden});
+  }
+  std::vector<Parameter> ofLayer = layerParameters(spec);
+  for (int64_t layer = 0; layer < spec.layers; ++layer)
+    for (const Parameter &each : ofLayer) {
+      list.items.push_back(each);
+      list.items.back().name = layerPrefix(spec, layer) + each.name;
+      list.items.back().layer = layer;
+    }
+  if (gpt2)
+    list.layerNorm("transformer.ln_f");
+  else
+    list.ones("model.norm.weight", spec.hidden);
+  if (!spec.tieWordEmbeddings)
+    list.weight("lm_head.weight", {spec.vocab, spec.hidden});
+  return std::move(list.items);
+}
+
+std::vector<std::string> checkpointNames(const ModelSpec &spec,
+                                         std::string_view name) {
+  std::vector<std::string> names{std::string(name)};
+  constexpr std::string_view prefix = "transformer.";
+  if (spec.family == Family::Gpt2 && name.substr(0, prefix.size()) == prefix)
+    names.emplace_back(name.substr(prefix.size()));
+  return names;
+}
+
+int64_t parameterCount(const ModelSpec &spec) {
+  // By arithmetic over one layer, so that a hostile layer count costs nothing.
+  ModelSpec one = spec;
+  one.layers = 1;
+  int64_t count = 0;
+  for (const Parameter &each : parameters(one))
+    count += each.elements() * (each.layer < 0 ? 1 : spec.layers);
+  return count;
+}
+
+std::string_view name(Family family) {
+  switch (family) {
+  case Family::Gpt2:
+    return "gpt2";
+  case Family::Llama:
+    return "llama";
+  case Family::Mistral:
+    return "mistral";
+  case Family::Qwen2:
+    return "qwen2";
+  case Family::Qwen3:
+    return "qwen3";
+  }
+  assert(false && "every family has a name");
+  return "";
+}
+
+std::string_view name(Activation activation) {
+  switch (activation) {
+  case Activation::Gelu:
+    return "gelu";
+  case Activation::GeluTanh:
+    return "gelu_new";
+  case Activation::QuickGelu:
+    return "quick_gelu";
+  case Activation::Silu:
+    return "silu";
+  case Activation::Relu:
+    return "relu";
+  }
+  assert(false && "every activation has a name");
+  return "";
+}
+
+std::string_view name(RopeType type) {
+  switch (type) {
+  case RopeType::Default:
+    return "default";
+  case RopeType::Linear:
+    return "linear";
+  case RopeType::Dynamic:
+    return "dynamic";
+  case RopeType::Yarn:
+    return "yarn";
+  case RopeType::LongRope:
+    return "longrope";
+  case RopeType::Llama3:
+    return "llama3";
+  }
+  assert(false && "every rope type has a name");
+  return "";
+}
+
+std::string describe(const ModelSpec &spec) {
+  std::string heads =
+      spec.heads == spec.kvHeads
+          ? fmt::format("{} heads", spec.heads)
+          : fmt::format("{} heads ({} kv)", spec.heads, spec.kvHeads);
+  return fmt::format(
+      "{}: {} layers, hidden {}, {} of {}, mlp {}, vocabulary {}, "
+      "{} positions, {} parameters",
+      name(spec.family), spec.layers, spec.hidden, heads, spec.headDim,
+      spec.intermediate, spec.vocab, spec.maxPositions, parameterCount(spec));
+}
+
+} // namespace tessera::models

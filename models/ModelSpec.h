@@ -1,0 +1,151 @@
+// What a decoder-only transformer of the GPT-2 and Llama families is, as plain
+// data: everything that changes the mathematics of the model and nothing else.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::models {
+
+/// Which builder makes the graph. Mistral, Qwen2 and Qwen3 are members of the
+/// Llama family that differ in data (window, biases, q/k norms), not in code.
+enum class Family { Gpt2, Llama, Mistral, Qwen2, Qwen3 };
+
+enum class NormKind {
+  LayerNorm, ///< (x - mean) / sqrt(var + eps) * weight + bias
+  RmsNorm,   ///< x / sqrt(mean(x^2) + eps) * weight
+};
+
+enum class Activation {
+  Gelu,      ///< x * Phi(x), by erf
+  GeluTanh,  ///< the tanh form: gelu_new, gelu_pytorch_tanh, gelu_fast
+  QuickGelu, ///< x * sigmoid(1.702 x)
+  Silu,      ///< x * sigmoid(x)
+  Relu,
+};
+
+enum class RopeType { Default, Linear, Dynamic, Yarn, LongRope, Llama3 };
+
+/// Rotary position embedding over the whole head (rotate-half layout: element
+/// i is paired with i + head_dim / 2). Fields that a type does not use keep
+/// their defaults; models/Rope.h turns this into frequencies.
+struct RopeSpec {
+  RopeType type = RopeType::Default;
+  double theta = 10000.0;
+  double factor = 1.0;             ///< linear, dynamic, yarn, longrope, llama3
+  double lowFreqFactor = 1.0;      ///< llama3
+  double highFreqFactor = 1.0;     ///< llama3
+  int64_t originalMaxPosition = 0; ///< yarn, longrope, llama3; in tokens
+  double betaFast = 32.0;          ///< yarn: rotations kept as trained
+  double betaSlow = 1.0;           ///< yarn: rotations fully interpolated
+  bool truncate = true;            ///< yarn: correction range cut to integers
+  /// Given scaling of cos and sin; absent: by the type's own rule.
+  std::optional<double> attentionFactor; ///< yarn, longrope
+  std::optional<double> mscale;          ///< yarn
+  std::optional<double> mscaleAllDim;    ///< yarn
+  std::vector<double> shortFactor;       ///< longrope: [head_dim / 2]
+  std::vector<double> longFactor;        ///< longrope: [head_dim / 2]
+  bool operator==(const RopeSpec &) const = default;
+};
+
+/// A validated model: readHfConfig (models/HfConfig.h) promises that sizes are
+/// positive, that heads is a multiple of kvHeads, that headDim is even where
+/// rope is used and that the parameter count fits 63 bits.
+struct ModelSpec {
+  Family family = Family::Gpt2;
+  int64_t vocab = 0;
+  int64_t hidden = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kvHeads = 0;      ///< = heads: MHA; 1: MQA; between: GQA
+  int64_t headDim = 0;      ///< heads * headDim need not equal hidden
+  int64_t intermediate = 0; ///< width of the MLP
+  int64_t maxPositions = 0; ///< tokens; GPT-2: rows of the position table
+
+  NormKind norm = NormKind::LayerNorm;
+  double normEps = 1e-5;
+  Activation activation = Activation::GeluTanh;
+  bool gatedMlp = false; ///< down(act(gate(x)) * up(x)) instead of one way in
+  bool tieWordEmbeddings = true;
+  bool qkvBias = false;
+  bool outputBias = false; ///< of the attention's output projection
+  bool mlpBias = false;
+  bool qkNorm = false; ///< RMSNorm over head_dim on queries and keys
+
+  /// Absent: positions are a learned table (GPT-2).
+  std::optional<RopeSpec> rope;
+  /// [layers], or empty when every layer sees the whole past. Entry w > 0: a
+  /// query at position q sees keys k with q - w < k <= q; 0: all k <= q.
+  std::vector<int64_t> windows;
+
+  bool scaleAttention = true;                ///< scores / sqrt(head_dim)
+  bool scaleAttentionByInverseLayer = false; ///< scores / (layer + 1) too
+
+  double embeddingDropout = 0.0;
+  double attentionDropout = 0.0; ///< on the attention probabilities
+  double residualDropout = 0.0;  ///< on what a sub-layer adds to the residual
+  double initializerRange = 0.02;
+
+  /// Hints that do not change the mathematics.
+  std::vector<int64_t> eosTokens;
+  std::optional<int64_t> bosToken;
+  std::optional<int64_t> padToken;
+  std::string checkpointDtype; ///< "float32", "bfloat16", "float16" or empty
+
+  /// The window of `layer` in tokens; 0: none.
+  int64_t window(int64_t layer) const {
+    return windows.empty() ? 0 : windows[static_cast<size_t>(layer)];
+  }
+  /// What attention scores of `layer` are multiplied with.
+  double attentionScale(int64_t layer) const;
+  int64_t queryWidth() const { return heads * headDim; }
+  int64_t keyValueWidth() const { return kvHeads * headDim; }
+
+  bool operator==(const ModelSpec &) const = default;
+};
+
+/// How a parameter starts a training run.
+enum class Initializer { Normal, Ones, Zeros };
+
+/// One tensor of the checkpoint, in the checkpoint's own name and shape.
+struct Parameter {
+  std::string name; ///< as GPT2LMHeadModel / LlamaForCausalLM save it
+  /// GPT-2 projections are Conv1D: [in, out]; all others [out, in].
+  std::vector<int64_t> shape;
+  Initializer initializer = Initializer::Normal;
+  double deviation = 0.0; ///< standard deviation when Normal
+  int64_t layer = -1;     ///< -1: outside the layers
+  int64_t elements() const;
+  bool operator==(const Parameter &) const = default;
+};
+
+/// Every trainable tensor in checkpoint order; a tied head is not repeated.
+/// Initial deviations follow the reference implementations: initializerRange,
+/// and for GPT-2's residual projections initializerRange / sqrt(2 layers).
+std::vector<Parameter> parameters(const ModelSpec &spec);
+
+/// The tensors of one layer, without its prefix ("attn.c_attn.weight").
+std::vector<Parameter> layerParameters(const ModelSpec &spec);
+
+/// "transformer.h.3." or "model.layers.3.".
+std::string layerPrefix(const ModelSpec &spec, int64_t layer);
+
+/// The names under which a checkpoint may hold `name`: itself first; GPT-2's
+/// early checkpoints were saved without "transformer.".
+std::vector<std::string> checkpointNames(const ModelSpec &spec,
+                                         std::string_view name);
+
+/// Number of trainable values.
+int64_t parameterCount(const ModelSpec &spec);
+
+/// The config's own words: "gpt2", "gelu_new", "llama3".
+std::string_view name(Family family);
+std::string_view name(Activation activation);
+std::string_view name(RopeType type);
+
+/// One line for people: family, sizes, parameter count.
+std::string describe(const ModelSpec &spec);
+
+} // namespace tessera::models

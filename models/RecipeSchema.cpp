@@ -1,0 +1,180 @@
+// Which keys there are, what each may hold, and how it is read and printed.
+#include "models/RecipeSchema.h"
+
+#include <charconv>
+
+#include "models/Text.h"
+
+namespace tessera::models {
+namespace {
+
+constexpr int64_t maxSteps = int64_t(1) << 40;
+
+template <typename Enum>
+Choice choice(Enum &value, std::vector<std::string_view> words) {
+  return {std::move(words), &value,
+          [](const void *at) { return int(*static_cast<const Enum *>(at)); },
+          [](void *at, int to) { *static_cast<Enum *>(at) = Enum(to); }};
+}
+
+/// A plain scalar is a number or a word; a quoted one is always a string, and
+/// quotes around a number are nearly always a slip.
+bool isQuoted(const YAML::Node &node) {
+  return node.IsScalar() && node.Tag() == "!";
+}
+
+template <typename Number>
+Status readNumber(const YAML::Node &node, const char *what, Number least,
+                  Number most, bool below, Number &value) {
+  if (!node.IsScalar() || node.Scalar().empty())
+    return Status::error("must be {}, got {}", what, shown(node));
+  if (isQuoted(node))
+    return Status::error("must be {}, got a string; remove the quotes around "
+                         "{}",
+                         what, node.Scalar());
+  const std::string &text = node.Scalar();
+  Number read{};
+  auto [end, failure] =
+      std::from_chars(text.data(), text.data() + text.size(), read);
+  bool whole = end == text.data() + text.size();
+  if (whole && failure == std::errc() && read >= least && read <= most &&
+      !(below && read == most)) {
+    value = read + Number(0); // -0.0 becomes 0.0
+    return Status::success();
+  }
+  // from_chars also takes "nan" and "inf"; they fail the range above.
+  bool number = whole && failure != std::errc::invalid_argument;
+  if (!number)
+    return Status::error("must be {}, got {}", what, shown(node));
+  return Status::error("must be at least {} and {} {}, got {}", least,
+                       below ? "less than" : "at most", most, text);
+}
+
+Status store(const YAML::Node &node, const Choice &slot) {
+  if (node.IsScalar())
+    for (size_t i = 0; i < slot.words.size(); ++i)
+      if (slot.words[i] == node.Scalar()) {
+        slot.set(slot.value, int(i));
+        return Status::success();
+      }
+  return Status::error("must be {}, got {}{}", choices(slot.words), shown(node),
+                       node.IsScalar() ? suggestion(node.Scalar(), slot.words)
+                                       : "");
+}
+Status store(const YAML::Node &node, const Integer &slot) {
+  return readNumber(node, "an integer", slot.least, slot.most, false,
+                    *slot.value);
+}
+Status store(const YAML::Node &node, const Real &slot) {
+  return readNumber(node, "a number", slot.least, slot.most, slot.below,
+                    *slot.value);
+}
+Status store(const YAML::Node &node, const MaybeReal &slot) {
+  if (node.IsNull()) {
+    slot.value->reset();
+    return Status::success();
+  }
+  double value = 0;
+  TESSERA_RETURN_IF_ERROR(readNumber(node, "a number or null", slot.least,
+                                     slot.most, slot.below, value));
+  *slot.value = value;
+  return Status::success();
+}
+Status store(const YAML::Node &node, const Pair &slot) {
+  if (!node.IsSequence() || node.size() != 2)
+    return Status::error("must be two numbers [a, b], got {}", shown(node));
+  std::array<double, 2> values{};
+  for (size_t i = 0; i < 2; ++i)
+    TESSERA_RETURN_IF_ERROR(readNumber(node[i], "two numbers", slot.least,
+                                       slot.most, slot.below, values[i]));
+  *slot.value = values;
+  return Status::success();
+}
+Status store(const YAML::Node &node, const Path &slot) {
+  if (node.IsNull()) {
+    slot.value->reset();
+    return Status::success();
+  }
+  if (!node.IsScalar() || node.Scalar().empty())
+    return Status::error("must be a directory or null, got {}", shown(node));
+  if (node.Scalar().find('\0') != std::string::npos)
+    return Status::error("must be a directory, got a name with a NUL byte");
+  *slot.value = node.Scalar();
+  return Status::success();
+}
+
+} // namespace
+
+std::vector<Field> schema(Recipe &r) {
+  constexpr double most = 1e6;
+  return {
+      {"optimizer.name", choice(r.optimizer.name, {"adamw", "sgd"})},
+      {"optimizer.lr", Real{&r.optimizer.lr, 0, most}},
+      {"optimizer.betas", Pair{&r.optimizer.betas, 0, 1, true}},
+      {"optimizer.eps", Real{&r.optimizer.eps, 1e-30, 1}},
+      {"optimizer.weight_decay", Real{&r.optimizer.weightDecay, 0, most}},
+      {"optimizer.momentum", Real{&r.optimizer.momentum, 0, 1, true}},
+      {"optimizer.clip", Real{&r.optimizer.clip, 0, most}},
+      {"schedule.name",
+       choice(r.schedule.name, {"cosine", "linear", "constant"})},
+      {"schedule.warmup", Integer{&r.schedule.warmup, 0, maxSteps}},
+      {"schedule.total", Integer{&r.schedule.total, 1, maxSteps}},
+      {"schedule.min_ratio", Real{&r.schedule.minRatio, 0, 1}},
+      {"batch.micro", Integer{&r.batch.micro, 1, 1 << 16}},
+      {"batch.accumulate", Integer{&r.batch.accumulate, 1, 1 << 16}},
+      {"batch.sequence", Integer{&r.batch.sequence, 1, 1 << 27}},
+      {"precision.compute", choice(r.compute, {"fp32", "bf16"})},
+      {"recompute", choice(r.recompute, {"none", "full", "selective"})},
+      {"dropout.rate", MaybeReal{&r.dropout.rate, 0, 1, true}},
+      {"seed", Integer{&r.seed, 0, INT64_MAX}},
+      {"data.train", Path{&r.data.train}},
+      {"data.eval", Path{&r.data.eval}},
+      {"eval.every", Integer{&r.eval.every, 0, maxSteps}},
+      {"eval.batches", Integer{&r.eval.batches, 1, maxSteps}},
+      {"checkpoint.every", Integer{&r.checkpoint.every, 0, maxSteps}},
+      {"checkpoint.keep", Integer{&r.checkpoint.keep, 0, 1 << 20}},
+  };
+}
+
+std::string shown(const YAML::Node &node) {
+  if (node.IsScalar())
+    return quote(node.Scalar());
+  if (node.IsNull())
+    return "null";
+  return fmt::format("a {} of {}", node.IsMap() ? "section" : "list",
+                     node.size());
+}
+
+Status store(const YAML::Node &node, const Slot &slot) {
+  return std::visit([&](const auto &each) { return store(node, each); }, slot);
+}
+
+std::string printed(const Slot &slot) {
+  struct Printer {
+    std::string operator()(const Choice &c) {
+      return std::string(c.words[size_t(c.get(c.value))]);
+    }
+    std::string operator()(const Integer &i) {
+      return fmt::format("{}", *i.value);
+    }
+    std::string operator()(const Real &r) {
+      return fmt::format("{}", *r.value);
+    }
+    std::string operator()(const MaybeReal &r) {
+      return *r.value ? fmt::format("{}", **r.value) : "null";
+    }
+    std::string operator()(const Pair &p) {
+      return fmt::format("[{}, {}]", (*p.value)[0], (*p.value)[1]);
+    }
+    std::string operator()(const Path &p) {
+      if (!*p.value)
+        return "null";
+      YAML::Emitter out;
+      out << YAML::DoubleQuoted << **p.value;
+      return out.c_str();
+    }
+  };
+  return std::visit(Printer(), slot);
+}
+
+} // namespace tessera::models

@@ -1,0 +1,108 @@
+// Reading, quoting and suggesting.
+#include "models/Text.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+namespace tessera::models {
+
+StatusOr<std::string> readTextFile(const std::string &path, int64_t maxBytes) {
+  std::error_code failure;
+  std::filesystem::file_status kind = std::filesystem::status(path, failure);
+  if (!std::filesystem::exists(kind))
+    return Status::error("{}: {}", path,
+                         failure ? failure.message() : "no such file");
+  // A pipe or device could block or never end.
+  if (!std::filesystem::is_regular_file(kind))
+    return Status::error("{}: is not a regular file", path);
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    return Status::error("{}: cannot be opened: {}", path,
+                         std::strerror(errno));
+  // One byte past the bound tells too long from just fitting.
+  std::string text(static_cast<size_t>(maxBytes) + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad())
+    return Status::error("{}: cannot be read: {}", path, std::strerror(errno));
+  if (file.gcount() > maxBytes)
+    return Status::error("{}: larger than {} bytes, which no such file is; "
+                         "check the path",
+                         path, maxBytes);
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+std::string quote(std::string_view text) {
+  constexpr size_t limit = 60;
+  std::string result = "'";
+  for (char each : text.substr(0, limit)) {
+    auto byte = static_cast<unsigned char>(each);
+    if (byte < 0x20 || byte == 0x7f)
+      result += fmt::format("\\x{:02x}", byte);
+    else
+      result += each;
+  }
+  if (text.size() > limit) {
+    // Not through the middle of a UTF-8 sequence.
+    while ((static_cast<unsigned char>(result.back()) & 0xc0) == 0x80)
+      result.pop_back();
+    if (static_cast<unsigned char>(result.back()) >= 0xc0)
+      result.pop_back();
+    result += "...";
+  }
+  return result + "'";
+}
+
+namespace {
+
+/// Levenshtein distance in two rows.
+size_t editDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j)
+    row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+} // namespace
+
+std::string suggestion(std::string_view word,
+                       std::span<const std::string_view> candidates) {
+  // Hostile keys may be long; no slip of the finger is.
+  if (word.size() > 64)
+    return "";
+  std::string_view best;
+  size_t bestDistance = std::max<size_t>(1, word.size() / 3) + 1;
+  for (std::string_view candidate : candidates) {
+    size_t distance = editDistance(word, candidate);
+    if (distance < bestDistance) {
+      bestDistance = distance;
+      best = candidate;
+    }
+  }
+  return best.empty() ? "" : fmt::format(", did you mean '{}'?", best);
+}
+
+std::string choices(std::span<const std::string_view> words) {
+  std::string result;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i > 0)
+      result += i + 1 == words.size() ? " or " : ", ";
+    result += words[i];
+  }
+  return result;
+}
+
+} // namespace tessera::models

@@ -1,0 +1,28 @@
+// Small things that both readers (config.json, recipe.yaml) need to speak well
+// of hostile text.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "runtime/support/Status.h"
+
+namespace tessera::models {
+
+/// The whole file, or why not: missing, a directory, unreadable, larger than
+/// `maxBytes`.
+StatusOr<std::string> readTextFile(const std::string &path, int64_t maxBytes);
+
+/// `text` in single quotes on one line: control bytes escaped, long text cut.
+std::string quote(std::string_view text);
+
+/// ", did you mean 'lr'?" for the candidate nearest to `word` by edit distance
+/// if one is near enough to be a slip; otherwise empty.
+std::string suggestion(std::string_view word,
+                       std::span<const std::string_view> candidates);
+
+/// "a, b or c".
+std::string choices(std::span<const std::string_view> words);
+
+} // namespace tessera::models
