@@ -1,0 +1,110 @@
+// From clusters to kernels. A skeleton turns one graph.cluster into one or more
+// launches; the TilingContext makes each distinct kernel once for each target.
+#pragma once
+#include "dialects/graph/GraphOps.h"
+#include "dialects/tile/TileOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace tessera {
+
+/// What a skeleton needs to know of a target to choose tile sizes.
+struct TileTarget {
+  std::string
+      name;      ///< "cpu:avx512bf16"; also names the nested module of kernels
+  int64_t lanes; ///< f32 elements of a vector register
+  int64_t rows, columns; ///< contraction register tile (m × n), f32 and bf16
+  bool bf16Dot; ///< two-way bf16 dot products: operands staged as `pairs`, k in
+                ///< steps of 2
+  int64_t sharedBytes; ///< budget for a block's staged copies (half of a CPU
+                       ///< core's L2)
+};
+
+/// Targets by name; nullopt where the name is unknown.
+std::optional<TileTarget> lookupTileTarget(llvm::StringRef name);
+/// All CPU targets, best first: "cpu:avx512bf16", "cpu:avx512", "cpu:avx2".
+llvm::ArrayRef<TileTarget> cpuTileTargets();
+
+/// A launch, as a skeleton describes it. Block counts and sizes are those of
+/// the plan and so must not depend on the target.
+struct LaunchSpec {
+  std::string name; ///< base of the kernel's name, e.g. "linear_gelu"
+  tile::Skeleton skeleton;
+  std::string summary;                    ///< what was fused, for people
+  llvm::SmallVector<mlir::Type> buffers;  ///< memrefs, inputs and outputs
+  llvm::SmallVector<tile::Access> access; ///< one for each buffer
+  llvm::SmallVector<int64_t> sizes;       ///< values of the dynamic sizes
+  int64_t blocks = 0;
+  llvm::SmallVector<int64_t> reuse; ///< see tile.launch
+  /// Two launches with equal keys (and buffers, access, name) share their
+  /// kernels.
+  std::string key;
+  /// Fills the kernel's body for one target; the builder stands in its block,
+  /// before the terminator that the context adds.
+  std::function<llvm::Error(tile::KernelOp, const TileTarget &,
+                            mlir::OpBuilder &)>
+      build;
+};
+
+class TilingContext {
+public:
+  TilingContext(mlir::ModuleOp module, llvm::ArrayRef<TileTarget> targets);
+
+  /// Emits the launch before `at`; makes the kernels if this is the first
+  /// launch of its kind. `inputs` are the read and read_write buffers, in
+  /// buffer order; returns the write and read_write ones. The types of the
+  /// results follow from `outputs` (tensor types, same order).
+  llvm::Expected<llvm::SmallVector<mlir::Value>>
+  launch(mlir::Operation *at, const LaunchSpec &spec, mlir::ValueRange inputs,
+         mlir::TypeRange outputs);
+
+private:
+  mlir::ModuleOp module;
+  llvm::SmallVector<TileTarget> targets;
+  llvm::StringMap<std::string> kernels; // key → kernel name
+};
+
+/// One skeleton: replaces `cluster` by launches and returns the values of its
+/// results.
+using Skeleton = llvm::Expected<llvm::SmallVector<mlir::Value>> (*)(
+    graph::ClusterOp cluster, TilingContext &context);
+
+// The skeletons, one file each.
+llvm::Expected<llvm::SmallVector<mlir::Value>> tileElementwise(graph::ClusterOp,
+                                                               TilingContext &);
+llvm::Expected<llvm::SmallVector<mlir::Value>> tileRow(graph::ClusterOp,
+                                                       TilingContext &);
+llvm::Expected<llvm::SmallVector<mlir::Value>> tileColumn(graph::ClusterOp,
+                                                          TilingContext &);
+llvm::Expected<llvm::SmallVector<mlir::Value>> tileReduceAll(graph::ClusterOp,
+                                                             TilingContext &);
+llvm::Expected<llvm::SmallVector<mlir::Value>> tileGather(graph::ClusterOp,
+                                                          TilingContext &);
+llvm::Expected<llvm::SmallVector<mlir::Value>> tileScatter(graph::ClusterOp,
+                                                           TilingContext &);
+llvm::Expected<llvm::SmallVector<mlir::Value>> tileContraction(graph::ClusterOp,
+                                                               TilingContext &);
+llvm::Expected<llvm::SmallVector<mlir::Value>> tileAttention(graph::ClusterOp,
+                                                             TilingContext &);
+llvm::Expected<llvm::SmallVector<mlir::Value>>
+tileAttentionGrad(graph::ClusterOp, TilingContext &);
+
+/// A strided view of a dense buffer: what the view ops (slice, reshape,
+/// transpose, broadcast) between a cluster's input and its use amount to.
+/// Element (i0, i1, …) of the view is element offset + Σ i·strides of the
+/// buffer; a stride of 0 repeats.
+struct View {
+  mlir::Value base; ///< a block argument of the cluster
+  int64_t offset = 0;
+  llvm::SmallVector<int64_t> shape, strides;
+};
+
+/// Follows view ops from `value` back to a cluster argument; nullopt where the
+/// chain is not strided (a reshape across a gap) or starts at a computed value.
+std::optional<View> traceView(mlir::Value value);
+
+/// The view as a memref of the kernel: memref.reinterpret_cast of the buffer.
+mlir::Value emitView(mlir::OpBuilder &builder, mlir::Location loc,
+                     mlir::Value buffer, const View &view);
+
+} // namespace tessera
