@@ -1,0 +1,153 @@
+// The safetensors container, read and written as the reference implementation
+// (huggingface/safetensors 0.8) does: what it accepts is accepted, what it
+// rejects is rejected, and test/oracle/safetensors_oracle.py compares the two.
+//
+//   u64 LE header length N ≤ 100,000,000 | N bytes of JSON | tensor bytes
+//
+// The JSON maps names to {dtype, shape, data_offsets}. Offsets count from the
+// end of the header, leave no hole, and end where the file ends. As in the
+// reference a repeated tensor name is not an error: the last one counts.
+#pragma once
+#include "runtime/data/FileOperations.h"
+#include "runtime/support/MappedFile.h"
+#include "runtime/support/Status.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+/// Element types in the reference's order, which is also the order of tensors
+/// in a written file (descending).
+enum class SafetensorsType : uint8_t {
+  boolean,
+  f4,
+  f6_e2m3,
+  f6_e3m2,
+  u8,
+  i8,
+  f8_e5m2,
+  f8_e4m3,
+  f8_e8m0,
+  f8_e4m3fnuz,
+  f8_e5m2fnuz,
+  i16,
+  u16,
+  f16,
+  bf16,
+  i32,
+  u32,
+  f32,
+  c64,
+  f64,
+  i64,
+  u64
+};
+
+/// "F32", "BF16", … as the file spells it.
+std::string_view safetensorsName(SafetensorsType type);
+std::optional<SafetensorsType> safetensorsType(std::string_view name);
+/// Bits of one element; the packed 4- and 6-bit types are not whole bytes.
+unsigned safetensorsBits(SafetensorsType type);
+
+struct SafetensorsEntry {
+  std::string name;
+  SafetensorsType type;
+  std::vector<uint64_t> shape;
+  uint64_t begin; ///< first byte, from the end of the header
+  uint64_t end;   ///< one past the last byte
+};
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> tensors; ///< by ascending offset
+  std::map<std::string, std::string> metadata;
+  uint64_t dataStart = 0; ///< of the first tensor byte in the file
+  /// The tensor of that name, or null.
+  const SafetensorsEntry *find(std::string_view name) const;
+  /// Name → index in `tensors`.
+  std::map<std::string, std::size_t, std::less<>> byName;
+};
+
+constexpr uint64_t kSafetensorsMaxHeader = 100'000'000;
+
+/// Checks header and offsets of a file of `fileSize` bytes of which `head` is
+/// the beginning (at least 8 bytes and the header, or the whole file).
+/// Memory is proportional to the header; nothing is trusted before it is
+/// proven.
+StatusOr<SafetensorsHeader> parseSafetensors(std::span<const std::byte> head,
+                                             uint64_t fileSize);
+
+/// A file opened for reading. Tensor bytes are read with pread, so a file that
+/// shrinks under the reader is an error and not a bus fault; bytes() gives the
+/// mapping for readers that keep the file in place (weights of an engine).
+class SafetensorsFile {
+public:
+  static StatusOr<SafetensorsFile> open(const std::string &path);
+  SafetensorsFile(SafetensorsFile &&other) noexcept;
+  SafetensorsFile &operator=(SafetensorsFile &&other) noexcept;
+  ~SafetensorsFile();
+
+  const std::string &path() const { return filePath; }
+  const SafetensorsHeader &header() const { return parsed; }
+  /// Copies the tensor's bytes into `out`, whose size must be end - begin.
+  Status read(const SafetensorsEntry &entry, std::span<std::byte> out) const;
+  /// The tensor's bytes in the mapped file, valid as long as this object.
+  StatusOr<std::span<const std::byte>> bytes(const SafetensorsEntry &entry);
+
+private:
+  SafetensorsFile() = default;
+  std::string filePath;
+  SafetensorsHeader parsed;
+  int fd = -1;
+  uint64_t fileSize = 0;
+  MappedFile mapping;
+};
+
+/// One tensor to write; `bytes` is row-major, little-endian, of the exact size.
+struct SafetensorsTensor {
+  std::string name;
+  SafetensorsType type;
+  std::vector<uint64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+/// Called with every piece of the file in order (for a hash on the way).
+class SafetensorsSink {
+public:
+  virtual ~SafetensorsSink() = default;
+  virtual Status write(std::span<const std::byte> bytes) = 0;
+};
+
+/// Writes the tensors sorted by (descending type, name), header padded with
+/// spaces to a multiple of 8: byte for byte what the reference writes.
+Status writeSafetensors(SafetensorsSink &sink,
+                        std::vector<SafetensorsTensor> tensors,
+                        const std::map<std::string, std::string> &metadata);
+
+/// A model's weights: one .safetensors file, a directory with
+/// model.safetensors, or one with model.safetensors.index.json and its shards.
+class SafetensorsModel {
+public:
+  static StatusOr<SafetensorsModel> open(const std::string &path);
+  struct Location {
+    const SafetensorsFile *file;
+    const SafetensorsEntry *entry;
+  };
+  /// Name → place, over all shards.
+  const std::map<std::string, Location, std::less<>> &tensors() const {
+    return byName;
+  }
+
+private:
+  Status addShards(const std::string &directory, const std::string &indexPath);
+  std::vector<std::unique_ptr<SafetensorsFile>> files;
+  std::map<std::string, Location, std::less<>> byName;
+};
+
+} // namespace tessera
