@@ -1,4 +1,5 @@
-// Errors of the runtime as values: one line that says what, where and what to do.
+// Errors of the runtime as values: one line that says what, where and what to
+// do.
 #pragma once
 #include <cassert>
 #include <optional>

@@ -1,0 +1,50 @@
+// Opens an artifact and proves it before anything is used.
+#pragma once
+#include "runtime/artifact/Artifact_generated.h"
+#include "runtime/support/MappedFile.h"
+#include "runtime/support/Status.h"
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+/// A verified artifact. After open() succeeds every offset, index, length and
+/// shape in root() may be followed without a further check (see Validate.h for
+/// the list of what was proven); what the machine code does is not proven.
+/// Copies share the mapping; root() lives as long as any copy.
+class ArtifactReader {
+public:
+  /// Opens a .tsr file, or an executable with an appended artifact. An error
+  /// names the file, the offset in it and the cause; one about the artifact's
+  /// contents ends with the command that rebuilds it.
+  static StatusOr<ArtifactReader> open(const std::string &path);
+
+  /// Reads a bare FlatBuffer without footer, which must outlive the reader and
+  /// be aligned to 16 bytes. `name` stands for the path in errors. For tests
+  /// and for a compiler that checks its own output.
+  static StatusOr<ArtifactReader> fromBytes(std::span<const std::byte> bytes,
+                                            std::string name);
+
+  const artifact::Artifact &root() const { return *artifact; }
+  const std::string &path() const { return name; }
+  /// Bytes of the artifact, without prefix and footer.
+  std::size_t bytes() const { return length; }
+
+  /// The program of that name, or null.
+  const artifact::Program *program(std::string_view name) const;
+  /// The programs' names, separated by commas, for errors.
+  std::string programNames() const;
+
+private:
+  Status load(std::span<const std::byte> bytes, std::uint64_t fileOffset);
+
+  MappedFile file;
+  std::string name;
+  std::size_t length = 0;
+  const artifact::Artifact *artifact = nullptr;
+};
+
+} // namespace tessera

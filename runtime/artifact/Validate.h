@@ -1,0 +1,48 @@
+// The proofs behind ArtifactReader: a FlatBuffer that its verifier accepted is
+// only well-formed; this makes it safe to execute.
+//
+// Proven here:
+//   - schema_version is kSchemaVersion (else the rebuild command is printed);
+//   - enums hold values of the schema; texts hold no control characters;
+//   - names are unique: state, each program's inputs and outputs, programs,
+//     kernels, targets; program and kernel names are C identifiers;
+//   - a tensor's shape × element size = its bytes; it lies inside its space,
+//     64-byte aligned, and overlaps no other tensor of its list; its role fits
+//     the list; decay only on parameters; counters are i64, metrics scalars;
+//   - a launch's kernel exists; each instance has one argument for each entry
+//     of Kernel.access and dynamic_sizes sizes; its blocks fit 32 bits in sum;
+//   - loops nest at most kMaxLoopDepth deep and run at least once, a node at
+//     most kMaxRuns times in all;
+//   - an argument has one stride for each enclosing loop, is 64-byte aligned at
+//     the loops' start if a kernel sees it, and lies inside its space in every
+//     iteration; both sides of a copy have equal size.
+#pragma once
+#include "runtime/artifact/Artifact_generated.h"
+#include "runtime/support/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace tessera::artifact {
+
+inline constexpr unsigned kMaxLoopDepth = 8;
+inline constexpr unsigned kMaxRank = 8;
+inline constexpr std::size_t kMaxNameBytes = 512;
+inline constexpr std::uint64_t kMaxRuns = std::uint64_t(1) << 32;
+/// Of the state, an arena or an io space: what a process can address.
+inline constexpr std::uint64_t kMaxSpaceBytes = std::uint64_t(1) << 46;
+inline constexpr std::uint64_t kMaxScratchBytes = std::uint64_t(1) << 30;
+
+/// Where the buffer was read, for errors.
+struct BufferPlace {
+  std::string file;
+  const std::byte *begin;   ///< first byte of the FlatBuffer in memory
+  std::uint64_t fileOffset; ///< of that byte
+};
+
+/// The first defect, as "FILE: offset N: CAUSE; …", or success. The buffer must
+/// have passed VerifyArtifactBuffer.
+Status validate(const Artifact &artifact, const BufferPlace &place);
+
+} // namespace tessera::artifact

@@ -1,0 +1,181 @@
+#include "runtime/artifact/AppendedArtifact.h"
+#include "runtime/artifact/Checker.h"
+
+#include <array>
+#include <limits>
+
+namespace tessera::artifact {
+namespace {
+
+/// The loops around a node, outermost first.
+struct Nest {
+  std::array<std::uint64_t, kMaxLoopDepth> trips;
+  unsigned depth = 0;
+  std::uint64_t runs = 1; // product of trips
+};
+
+using Nodes = flatbuffers::Vector<flatbuffers::Offset<Node>>;
+
+class ProgramChecker {
+public:
+  ProgramChecker(Checker &checker, const Program &program)
+      : checker(checker), program(program) {}
+  Status nodes(const Nodes &nodes);
+
+private:
+  Status node(const Node &node);
+  Status launch(const Launch &launch);
+  Status instance(const Instance &instance, const Kernel &kernel);
+  Status loop(const Loop &loop);
+  Status arg(const Arg &arg, bool seenByKernel);
+
+  Checker &checker;
+  const Program &program;
+  Nest nest;
+};
+
+Status ProgramChecker::nodes(const Nodes &nodes) {
+  for (flatbuffers::uoffset_t i = 0; i < nodes.size(); ++i) {
+    const std::string_view origin = toView(nodes.Get(i)->origin());
+    if (!isLine(origin))
+      return checker.fail(nodes.Get(i),
+                          "step {}: its origin holds control characters", i);
+    TESSERA_RETURN_WITHIN(node(*nodes.Get(i)), "step {}{}{}{}", i,
+                          origin.empty() ? "" : " (", origin,
+                          origin.empty() ? "" : ")");
+  }
+  return Status::success();
+}
+
+Status ProgramChecker::node(const Node &node) {
+  switch (node.step_type()) {
+  case Step::Launch:
+    return launch(*node.step_as_Launch());
+  case Step::Loop:
+    return loop(*node.step_as_Loop());
+  case Step::Copy: {
+    const Copy &copy = *node.step_as_Copy();
+    TESSERA_RETURN_WITHIN(arg(*copy.from(), false), "copy source");
+    TESSERA_RETURN_WITHIN(arg(*copy.to(), false), "copy destination");
+    if (copy.from()->bytes() != copy.to()->bytes())
+      return checker.fail(&copy, "copy of {} bytes into {}",
+                          copy.from()->bytes(), copy.to()->bytes());
+    return Status::success();
+  }
+  case Step::Fill:
+    TESSERA_RETURN_WITHIN(arg(*node.step_as_Fill()->to(), false),
+                          "fill destination");
+    return Status::success();
+  case Step::NONE:
+    break;
+  }
+  return checker.fail(&node, "unknown kind of step {}",
+                      static_cast<int>(node.step_type()));
+}
+
+Status ProgramChecker::launch(const Launch &launch) {
+  const auto &kernels = *checker.artifact.kernels();
+  if (launch.kernel() >= kernels.size())
+    return checker.fail(&launch, "launch of kernel {}, but there are {}",
+                        launch.kernel(), kernels.size());
+  const Kernel &kernel = *kernels.Get(launch.kernel());
+  if (launch.instances()->size() == 0)
+    return checker.fail(&launch, "launch of '{}' without an instance",
+                        toView(kernel.name()));
+  std::uint64_t blocks = 0;
+  for (flatbuffers::uoffset_t i = 0; i < launch.instances()->size(); ++i) {
+    const Instance &one = *launch.instances()->Get(i);
+    TESSERA_RETURN_WITHIN(instance(one, kernel), "'{}' instance {}",
+                          toView(kernel.name()), i);
+    // Blocks are handed out from a 32-bit counter.
+    if (__builtin_add_overflow(blocks, one.blocks(), &blocks) ||
+        blocks > std::numeric_limits<std::uint32_t>::max())
+      return checker.fail(&one, "launch of '{}' with 2^32 blocks or more",
+                          toView(kernel.name()));
+  }
+  return Status::success();
+}
+
+Status ProgramChecker::instance(const Instance &instance,
+                                const Kernel &kernel) {
+  const auto &args = *instance.args();
+  if (args.size() != kernel.access()->size())
+    return checker.fail(&instance, "{} arguments, but the kernel takes {}",
+                        args.size(), kernel.access()->size());
+  const std::size_t sizes = instance.sizes() ? instance.sizes()->size() : 0;
+  if (sizes != kernel.dynamic_sizes())
+    return checker.fail(&instance, "{} sizes, but the kernel takes {}", sizes,
+                        kernel.dynamic_sizes());
+  for (flatbuffers::uoffset_t i = 0; i < args.size(); ++i)
+    TESSERA_RETURN_WITHIN(arg(*args.Get(i), true), "argument {}", i);
+  return Status::success();
+}
+
+Status ProgramChecker::loop(const Loop &loop) {
+  if (nest.depth == kMaxLoopDepth)
+    return checker.fail(&loop, "loops nest deeper than {}", kMaxLoopDepth);
+  if (loop.trip() == 0)
+    return checker.fail(&loop, "loop that never runs");
+  const Nest outer = nest;
+  if (__builtin_mul_overflow(nest.runs, loop.trip(), &nest.runs) ||
+      nest.runs > kMaxRuns)
+    return checker.fail(&loop,
+                        "loop of {} trips inside {} others exceeds {} "
+                        "runs",
+                        loop.trip(), outer.runs, kMaxRuns);
+  nest.trips[nest.depth++] = loop.trip();
+  TESSERA_RETURN_WITHIN(nodes(*loop.body()), "loop");
+  nest = outer;
+  return Status::success();
+}
+
+Status ProgramChecker::arg(const Arg &arg, bool seenByKernel) {
+  if (!isKnown(arg.space()))
+    return checker.fail(&arg, "unknown space {}",
+                        static_cast<int>(arg.space()));
+  const std::size_t strides =
+      arg.loop_strides() ? arg.loop_strides()->size() : 0;
+  if (strides != nest.depth)
+    return checker.fail(&arg, "{} loop strides inside {} loops", strides,
+                        nest.depth);
+  if (seenByKernel && arg.offset() % kArtifactAlignment != 0)
+    return checker.fail(&arg, "offset {} is not a multiple of {}", arg.offset(),
+                        kArtifactAlignment);
+  // The last iteration of every loop reaches farthest, strides being unsigned.
+  std::uint64_t end = arg.offset();
+  bool overflow = __builtin_add_overflow(end, arg.bytes(), &end);
+  for (unsigned i = 0; i < nest.depth; ++i) {
+    std::uint64_t advance;
+    overflow |= __builtin_mul_overflow(arg.loop_strides()->Get(i),
+                                       nest.trips[i] - 1, &advance);
+    overflow |= __builtin_add_overflow(end, advance, &end);
+  }
+  const std::uint64_t limit =
+      spaceBytes(checker.artifact, &program, arg.space());
+  if (overflow || end > limit)
+    return checker.fail(&arg, "{} bytes at {} leave the {} of {} bytes{}",
+                        arg.bytes(), arg.offset(), EnumNameSpace(arg.space()),
+                        limit, nest.depth ? " in the last iteration" : "");
+  return Status::success();
+}
+
+} // namespace
+
+Status validateProgram(Checker &checker, const Program &program) {
+  for (const auto &[bytes, what] : {std::pair(program.arena_bytes(), "arena"),
+                                    std::pair(program.io_bytes(), "io")})
+    if (bytes > kMaxSpaceBytes)
+      return checker.fail(&program, "its {} of {} bytes exceeds {}", what,
+                          bytes, kMaxSpaceBytes);
+  TESSERA_RETURN_IF_ERROR(validateTensors(
+      checker, {program.inputs(), "input", Space::io, program.io_bytes(),
+                [](Role role) { return role == Role::input; }}));
+  TESSERA_RETURN_IF_ERROR(validateTensors(
+      checker, {program.outputs(), "output", Space::io, program.io_bytes(),
+                [](Role role) {
+                  return role == Role::output || role == Role::metric;
+                }}));
+  return ProgramChecker(checker, program).nodes(*program.steps());
+}
+
+} // namespace tessera::artifact

@@ -1,0 +1,111 @@
+#include "runtime/artifact/AppendedArtifact.h"
+#include "runtime/artifact/Checker.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace tessera::artifact {
+namespace {
+
+Status checkShape(Checker &checker, const Tensor &tensor) {
+  const auto &shape = *tensor.shape();
+  if (shape.size() > kMaxRank)
+    return checker.fail(&tensor, "rank {} is above {}", shape.size(), kMaxRank);
+  std::uint64_t bytes = elementBytes(tensor.type());
+  for (const std::int64_t extent : shape)
+    if (extent < 0 || __builtin_mul_overflow(
+                          bytes, static_cast<std::uint64_t>(extent), &bytes))
+      return checker.fail(&tensor, "shape [{}] is negative or overflows",
+                          fmt::join(shape.begin(), shape.end(), ", "));
+  if (bytes != tensor.bytes())
+    return checker.fail(
+        &tensor, "shape [{}] of {} takes {} bytes, but {} are declared",
+        fmt::join(shape.begin(), shape.end(), ", "),
+        EnumNameElementType(tensor.type()), bytes, tensor.bytes());
+  return Status::success();
+}
+
+Status checkRole(Checker &checker, const Tensor &tensor,
+                 const TensorList &list) {
+  if (!isKnown(tensor.role()))
+    return checker.fail(&tensor, "unknown role {}",
+                        static_cast<int>(tensor.role()));
+  const char *role = EnumNameRole(tensor.role());
+  if (!list.fits(tensor.role()))
+    return checker.fail(&tensor, "role {} does not belong here", role);
+  if (tensor.decay() && tensor.role() != Role::parameter)
+    return checker.fail(&tensor, "weight decay on the role {}", role);
+  const std::uint64_t elements = tensor.bytes() / elementBytes(tensor.type());
+  if (tensor.role() == Role::counter &&
+      (tensor.type() != ElementType::i64 || elements != 1))
+    return checker.fail(&tensor, "a counter must be one i64, got {} × {}",
+                        elements, EnumNameElementType(tensor.type()));
+  const bool countable =
+      tensor.type() == ElementType::f32 || tensor.type() == ElementType::f64 ||
+      tensor.type() == ElementType::i32 || tensor.type() == ElementType::i64;
+  if (tensor.role() == Role::metric && (elements != 1 || !countable))
+    return checker.fail(
+        &tensor, "a metric must be one f32, f64, i32 or i64, got {} × {}",
+        elements, EnumNameElementType(tensor.type()));
+  return Status::success();
+}
+
+Status checkTensor(Checker &checker, const Tensor &tensor,
+                   const TensorList &list) {
+  if (!isKnown(tensor.type()))
+    return checker.fail(&tensor, "unknown element type {}",
+                        static_cast<int>(tensor.type()));
+  TESSERA_RETURN_IF_ERROR(checkShape(checker, tensor));
+  TESSERA_RETURN_IF_ERROR(checkRole(checker, tensor, list));
+  if (tensor.space() != list.space)
+    return checker.fail(&tensor, "space {} instead of {}",
+                        static_cast<int>(tensor.space()),
+                        EnumNameSpace(list.space));
+  if (tensor.offset() % kArtifactAlignment != 0)
+    return checker.fail(&tensor, "offset {} is not a multiple of {}",
+                        tensor.offset(), kArtifactAlignment);
+  std::uint64_t end;
+  if (__builtin_add_overflow(tensor.offset(), tensor.bytes(), &end) ||
+      end > list.spaceBytes)
+    return checker.fail(&tensor, "{} bytes at {} leave the {} of {} bytes",
+                        tensor.bytes(), tensor.offset(),
+                        EnumNameSpace(list.space), list.spaceBytes);
+  return Status::success();
+}
+
+} // namespace
+
+Status validateTensors(Checker &checker, const TensorList &list) {
+  std::vector<const Tensor *> sorted;
+  sorted.reserve(list.tensors->size());
+  for (const Tensor *tensor : *list.tensors) {
+    const std::string_view name = toView(tensor->name());
+    if (!isName(name))
+      return checker.fail(tensor,
+                          "{} {}: its name is empty, too long or not "
+                          "plain ASCII",
+                          list.what, sorted.size());
+    TESSERA_RETURN_WITHIN(checkTensor(checker, *tensor, list), "{} '{}'",
+                          list.what, name);
+    sorted.push_back(tensor);
+  }
+  const auto nameOf = [](const Tensor *t) { return toView(t->name()); };
+  std::sort(
+      sorted.begin(), sorted.end(),
+      [&](const Tensor *a, const Tensor *b) { return nameOf(a) < nameOf(b); });
+  for (std::size_t i = 1; i < sorted.size(); ++i)
+    if (nameOf(sorted[i - 1]) == nameOf(sorted[i]))
+      return checker.fail(sorted[i], "{} '{}' is listed twice", list.what,
+                          nameOf(sorted[i]));
+  std::erase_if(sorted, [](const Tensor *t) { return t->bytes() == 0; });
+  std::sort(sorted.begin(), sorted.end(), [](const Tensor *a, const Tensor *b) {
+    return a->offset() < b->offset();
+  });
+  for (std::size_t i = 1; i < sorted.size(); ++i)
+    if (sorted[i - 1]->offset() + sorted[i - 1]->bytes() > sorted[i]->offset())
+      return checker.fail(sorted[i], "{}s '{}' and '{}' overlap", list.what,
+                          nameOf(sorted[i - 1]), nameOf(sorted[i]));
+  return Status::success();
+}
+
+} // namespace tessera::artifact

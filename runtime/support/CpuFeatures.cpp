@@ -1,0 +1,124 @@
+#include "runtime/support/CpuFeatures.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace tessera {
+namespace {
+
+enum Register { eax, ebx, ecx, edx };
+
+// Intel SDM volume 2, CPUID: leaf, subleaf, register and bit of each feature.
+struct Feature {
+  std::string_view name;
+  unsigned leaf, subleaf;
+  Register where;
+  unsigned bit;
+  bool needsZmm; // otherwise needs the ymm registers
+};
+
+constexpr Feature kFeatures[] = {
+    {"avx2", 7, 0, ebx, 5, false},       {"fma", 1, 0, ecx, 12, false},
+    {"f16c", 1, 0, ecx, 29, false},      {"avx512f", 7, 0, ebx, 16, true},
+    {"avx512bw", 7, 0, ebx, 30, true},   {"avx512dq", 7, 0, ebx, 17, true},
+    {"avx512vl", 7, 0, ebx, 31, true},   {"avx512_vnni", 7, 0, ecx, 11, true},
+    {"avx512_bf16", 7, 1, eax, 5, true},
+};
+
+#if defined(__x86_64__)
+// XCR0: bit 1 xmm, 2 ymm, 5 opmask, 6 upper halves of zmm0-15, 7 zmm16-31.
+constexpr std::uint64_t kYmmState = 0x06, kZmmState = 0xe6;
+
+std::uint64_t savedRegisters() {
+  unsigned regs[4];
+  if (!__get_cpuid(1, &regs[eax], &regs[ebx], &regs[ecx], &regs[edx]) ||
+      !(regs[ecx] & (1u << 27))) // OSXSAVE: xgetbv may be executed
+    return 0;
+  std::uint32_t low, high;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (static_cast<std::uint64_t>(high) << 32) | low;
+}
+
+bool reported(const Feature &feature) {
+  unsigned regs[4];
+  return __get_cpuid_count(feature.leaf, feature.subleaf, &regs[eax],
+                           &regs[ebx], &regs[ecx], &regs[edx]) &&
+         (regs[feature.where] >> feature.bit & 1);
+}
+#endif
+
+} // namespace
+
+CpuFeatures CpuFeatures::detect() {
+  CpuFeatures features;
+#if defined(__x86_64__)
+  const std::uint64_t saved = savedRegisters();
+  for (std::size_t i = 0; i < std::size(kFeatures); ++i) {
+    const std::uint64_t needed = kFeatures[i].needsZmm ? kZmmState : kYmmState;
+    if ((saved & needed) == needed && reported(kFeatures[i]))
+      features.present |= 1u << i;
+  }
+#endif
+  return features;
+}
+
+CpuFeatures CpuFeatures::of(const std::vector<std::string_view> &names) {
+  CpuFeatures features;
+  const auto &known = knownNames();
+  for (std::string_view name : names) {
+    const auto found = std::find(known.begin(), known.end(), name);
+    assert(found != known.end() && "unknown processor feature");
+    features.present |= 1u << (found - known.begin());
+  }
+  return features;
+}
+
+bool CpuFeatures::has(std::string_view name) const {
+  for (std::size_t i = 0; i < std::size(kFeatures); ++i)
+    if (kFeatures[i].name == name)
+      return present >> i & 1;
+  return false;
+}
+
+std::vector<std::string_view> CpuFeatures::names() const {
+  std::vector<std::string_view> names;
+  for (std::string_view name : knownNames())
+    if (has(name))
+      names.push_back(name);
+  return names;
+}
+
+const std::vector<std::string_view> &CpuFeatures::knownNames() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> list;
+    for (const Feature &feature : kFeatures)
+      list.push_back(feature.name);
+    return list;
+  }();
+  return names;
+}
+
+std::string CpuFeatures::brand() {
+#if defined(__x86_64__)
+  unsigned words[12];
+  for (unsigned i = 0; i < 3; ++i)
+    if (!__get_cpuid(0x80000002 + i, &words[4 * i], &words[4 * i + 1],
+                     &words[4 * i + 2], &words[4 * i + 3]))
+      return "unknown x86-64 processor";
+  char text[sizeof(words) + 1] = {};
+  std::memcpy(text, words, sizeof(words));
+  std::string name = text;
+  name.erase(0, name.find_first_not_of(' '));
+  return name;
+#else
+  return "not an x86-64 processor";
+#endif
+}
+
+} // namespace tessera

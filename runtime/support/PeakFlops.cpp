@@ -1,0 +1,128 @@
+#include "runtime/support/PeakFlops.h"
+#include "runtime/support/CpuFeatures.h"
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace tessera {
+namespace {
+
+/// `run` performs `flops` floating-point operations an iteration.
+struct Loop {
+  void (*run)(std::int64_t iterations);
+  double flops;
+  const char *instruction;
+};
+
+#if defined(__x86_64__)
+// Latency 4 or 5 times two units needs ten independent chains; the rest covers
+// the loop's own instructions. Assembly, because the compiler would fold the
+// chains into one.
+__attribute__((target("avx512f"))) void fmaZmm(std::int64_t iterations) {
+  __m512 sums[20];
+  for (int i = 0; i < 20; ++i)
+    sums[i] = _mm512_set1_ps(1e-3f * float(i));
+  const __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(1e-6f);
+  while (iterations-- > 0)
+#pragma GCC unroll 20
+    for (int i = 0; i < 20; ++i)
+      asm volatile("vfmadd231ps %1, %2, %0" : "+v"(sums[i]) : "v"(x), "v"(y));
+}
+
+__attribute__((target("avx2,fma"))) void fmaYmm(std::int64_t iterations) {
+  __m256 sums[14];
+  for (int i = 0; i < 14; ++i)
+    sums[i] = _mm256_set1_ps(1e-3f * float(i));
+  const __m256 x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(1e-6f);
+  while (iterations-- > 0)
+#pragma GCC unroll 14
+    for (int i = 0; i < 14; ++i)
+      asm volatile("vfmadd231ps %1, %2, %0" : "+x"(sums[i]) : "x"(x), "x"(y));
+}
+
+__attribute__((target("avx512f,avx512bf16"))) void
+dotBf16Zmm(std::int64_t iterations) {
+  __m512 sums[20];
+  for (int i = 0; i < 20; ++i)
+    sums[i] = _mm512_set1_ps(1e-3f * float(i));
+  const __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(1e-6f);
+  while (iterations-- > 0)
+#pragma GCC unroll 20
+    for (int i = 0; i < 20; ++i)
+      asm volatile("vdpbf16ps %1, %2, %0" : "+v"(sums[i]) : "v"(x), "v"(y));
+}
+#endif
+
+void scalar(std::int64_t iterations) {
+  float sums[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+  while (iterations-- > 0)
+    for (float &sum : sums) {
+      sum = sum * 0.999f + 1e-6f;
+      asm volatile("" : "+m"(sum));
+    }
+}
+
+Loop choose(PeakType type) {
+#if defined(__x86_64__)
+  CpuFeatures cpu = CpuFeatures::detect();
+  if (type == PeakType::bf16 && cpu.has("avx512_bf16") && cpu.has("avx512f"))
+    return {dotBf16Zmm, 20 * 32 * 2, "vdpbf16ps zmm"};
+  if (cpu.has("avx512f"))
+    return {fmaZmm, 20 * 16 * 2, "vfmadd231ps zmm"};
+  if (cpu.has("avx2") && cpu.has("fma"))
+    return {fmaYmm, 14 * 8 * 2, "vfmadd231ps ymm"};
+#endif
+  return {scalar, 8 * 2, "scalar"};
+}
+
+} // namespace
+
+PeakFlops measurePeakFlops(PeakType type, unsigned threads) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kRounds = 9;
+  constexpr double kRoundSeconds = 5e-3;
+  Loop loop = choose(type);
+  threads = std::max(threads, 1u);
+
+  // One short timed round sets the iterations of the others.
+  std::int64_t probe = 20000;
+  loop.run(probe); // wakes the wide units
+  auto begin = Clock::now();
+  loop.run(probe);
+  double seconds = std::max(
+      std::chrono::duration<double>(Clock::now() - begin).count(), 1e-7);
+  auto iterations = std::int64_t(double(probe) * kRoundSeconds / seconds) + 1;
+
+  std::barrier gate(std::ptrdiff_t(threads), []() noexcept {});
+  std::vector<double> best(kRounds, 0);
+  auto work = [&](bool timed) {
+    for (int round = 0; round < kRounds; ++round) {
+      gate.arrive_and_wait();
+      auto start = Clock::now();
+      loop.run(iterations);
+      gate.arrive_and_wait();
+      if (timed)
+        best[std::size_t(round)] =
+            std::chrono::duration<double>(Clock::now() - start).count();
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (unsigned i = 1; i < threads; ++i)
+    helpers.emplace_back(work, false);
+  work(true);
+  for (std::thread &helper : helpers)
+    helper.join();
+  double fastest = *std::min_element(best.begin(), best.end());
+  return {double(threads) * double(iterations) * loop.flops / fastest,
+          loop.instruction};
+}
+
+} // namespace tessera
