@@ -8,16 +8,21 @@ namespace tessera::graph {
 
 class Emitter {
 public:
-  Emitter(mlir::OpBuilder &builder, mlir::Location loc) : b(builder), loc(loc) {}
+  Emitter(mlir::OpBuilder &builder, mlir::Location loc)
+      : b(builder), loc(loc) {}
 
   // Constants. `like` gives shape and element type.
   mlir::Value splat(double value, mlir::RankedTensorType type);
-  mlir::Value splatLike(double value, mlir::Value like) { return splat(value, tensorType(like)); }
+  mlir::Value splatLike(double value, mlir::Value like) {
+    return splat(value, tensorType(like));
+  }
   mlir::Value zeros(mlir::RankedTensorType type) { return splat(0.0, type); }
   mlir::Value iota(mlir::RankedTensorType type, int64_t dim);
 
   // Elementwise, operands of one type.
-  template <typename Op> mlir::Value unary(mlir::Value x) { return b.create<Op>(loc, x.getType(), x); }
+  template <typename Op> mlir::Value unary(mlir::Value x) {
+    return b.create<Op>(loc, x.getType(), x);
+  }
   template <typename Op> mlir::Value binary(mlir::Value x, mlir::Value y) {
     return b.create<Op>(loc, x.getType(), x, y);
   }
@@ -41,30 +46,38 @@ public:
   mlir::Value reshape(mlir::Value x, llvm::ArrayRef<int64_t> shape);
   mlir::Value transpose(mlir::Value x, llvm::ArrayRef<int64_t> permutation);
   /// Input dimension i becomes dimension dims[i] of `shape`.
-  mlir::Value broadcast(mlir::Value x, llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> shape);
+  mlir::Value broadcast(mlir::Value x, llvm::ArrayRef<int64_t> dims,
+                        llvm::ArrayRef<int64_t> shape);
   /// Scalar → shape and element type of `like` (element types must agree).
   mlir::Value broadcastScalar(mlir::Value x, llvm::ArrayRef<int64_t> shape);
   /// [c] → [..., c]: repeats along all leading dimensions.
   mlir::Value broadcastLast(mlir::Value x, llvm::ArrayRef<int64_t> shape);
   /// [...] → [..., c]: undoes a reduction of the last dimension.
   mlir::Value broadcastFirst(mlir::Value x, llvm::ArrayRef<int64_t> shape);
-  mlir::Value slice(mlir::Value x, llvm::ArrayRef<int64_t> start, llvm::ArrayRef<int64_t> shape);
+  mlir::Value slice(mlir::Value x, llvm::ArrayRef<int64_t> start,
+                    llvm::ArrayRef<int64_t> shape);
   mlir::Value concat(mlir::ValueRange xs, int64_t dim);
-  mlir::Value pad(mlir::Value x, llvm::ArrayRef<int64_t> low, llvm::ArrayRef<int64_t> shape);
+  mlir::Value pad(mlir::Value x, llvm::ArrayRef<int64_t> low,
+                  llvm::ArrayRef<int64_t> shape);
   mlir::Value dynamicSlice(mlir::Value x, mlir::Value index);
 
   // Reductions and contractions.
-  mlir::Value reduce(mlir::Value x, ReduceKind kind, llvm::ArrayRef<int64_t> dims);
-  mlir::Value sum(mlir::Value x, llvm::ArrayRef<int64_t> dims) { return reduce(x, ReduceKind::sum, dims); }
+  mlir::Value reduce(mlir::Value x, ReduceKind kind,
+                     llvm::ArrayRef<int64_t> dims);
+  mlir::Value sum(mlir::Value x, llvm::ArrayRef<int64_t> dims) {
+    return reduce(x, ReduceKind::sum, dims);
+  }
   /// Over the last dimension.
   mlir::Value sumLast(mlir::Value x);
   mlir::Value maxLast(mlir::Value x);
   /// Over every dimension, to a scalar.
   mlir::Value sumAll(mlir::Value x);
   /// The element type of the result is lhs's unless given.
-  mlir::Value einsum(llvm::StringRef equation, mlir::Value lhs, mlir::Value rhs, mlir::Type elementType = {});
+  mlir::Value einsum(llvm::StringRef equation, mlir::Value lhs, mlir::Value rhs,
+                     mlir::Type elementType = {});
   mlir::Value embedding(mlir::Value table, mlir::Value ids);
-  mlir::Value layerNorm(mlir::Value x, mlir::Value weight, mlir::Value bias, double eps);
+  mlir::Value layerNorm(mlir::Value x, mlir::Value weight, mlir::Value bias,
+                        double eps);
   mlir::Value rmsNorm(mlir::Value x, mlir::Value weight, double eps);
 
   mlir::OpBuilder &builder() { return b; }

@@ -12,19 +12,21 @@ namespace tessera::graph {
 struct Einsum {
   std::string lhs, rhs, out;
 
-  /// Parses and checks the letters (see graph.einsum); the error says what is wrong.
+  /// Parses and checks the letters (see graph.einsum); the error says what is
+  /// wrong.
   static llvm::Expected<Einsum> parse(llvm::StringRef equation);
 
   std::string str() const { return lhs + "," + rhs + "->" + out; }
 
   // Letters by role, in the order of the term that is named first.
-  std::string batch() const;    // lhs, rhs and out (order of out)
-  std::string rows() const;     // lhs and out only (order of out)
-  std::string columns() const;  // rhs and out only (order of out)
-  std::string summed() const;   // lhs and rhs only (order of lhs)
+  std::string batch() const;   // lhs, rhs and out (order of out)
+  std::string rows() const;    // lhs and out only (order of out)
+  std::string columns() const; // rhs and out only (order of out)
+  std::string summed() const;  // lhs and rhs only (order of lhs)
 
   /// Size of the dimension named `letter`.
-  static int64_t sizeOf(char letter, llvm::StringRef term, llvm::ArrayRef<int64_t> shape) {
+  static int64_t sizeOf(char letter, llvm::StringRef term,
+                        llvm::ArrayRef<int64_t> shape) {
     return shape[term.find(letter)];
   }
 };

@@ -12,25 +12,29 @@ using namespace tessera::graph;
 
 //===--- loop -------------------------------------------------------------===//
 
-void LoopOp::build(OpBuilder &builder, OperationState &state, int64_t trip, ValueRange inits,
-                   llvm::function_ref<void(OpBuilder &, Location, Value, ValueRange)> body) {
+void LoopOp::build(
+    OpBuilder &builder, OperationState &state, int64_t trip, ValueRange inits,
+    llvm::function_ref<void(OpBuilder &, Location, Value, ValueRange)> body) {
   OpBuilder::InsertionGuard guard(builder);
   state.addOperands(inits);
   state.addTypes(TypeRange(inits));
   state.getOrAddProperties<Properties>().trip = builder.getI64IntegerAttr(trip);
   Region *region = state.addRegion();
   Block *block = builder.createBlock(region);
-  block->addArgument(RankedTensorType::get({}, builder.getI32Type()), state.location);
+  block->addArgument(RankedTensorType::get({}, builder.getI32Type()),
+                     state.location);
   for (Value init : inits)
     block->addArgument(init.getType(), state.location);
   builder.setInsertionPointToStart(block);
-  body(builder, state.location, block->getArgument(0), block->getArguments().drop_front());
+  body(builder, state.location, block->getArgument(0),
+       block->getArguments().drop_front());
 }
 
 // graph.loop 4 (%i, %acc = %init, ...) : (type, ...) { ... }
 void LoopOp::print(OpAsmPrinter &printer) {
   printer << ' ' << getTrip() << " (";
-  printer.printRegionArgument(getBody().front().getArgument(0), {}, /*omitType=*/true);
+  printer.printRegionArgument(getBody().front().getArgument(0), {},
+                              /*omitType=*/true);
   for (auto [argument, init] : llvm::zip(getCarried(), getInits())) {
     printer << ", ";
     printer.printRegionArgument(argument, {}, /*omitType=*/true);
@@ -46,7 +50,8 @@ ParseResult LoopOp::parse(OpAsmParser &parser, OperationState &state) {
   int64_t trip;
   SmallVector<OpAsmParser::Argument> arguments(1);
   SmallVector<OpAsmParser::UnresolvedOperand> inits;
-  if (parser.parseInteger(trip) || parser.parseLParen() || parser.parseArgument(arguments[0]))
+  if (parser.parseInteger(trip) || parser.parseLParen() ||
+      parser.parseArgument(arguments[0]))
     return failure();
   while (succeeded(parser.parseOptionalComma()))
     if (parser.parseArgument(arguments.emplace_back()) || parser.parseEqual() ||
@@ -63,7 +68,8 @@ ParseResult LoopOp::parse(OpAsmParser &parser, OperationState &state) {
     return parser.emitError(at, "expected one type for each carried value");
   Builder &builder = parser.getBuilder();
   arguments[0].type = RankedTensorType::get({}, builder.getI32Type());
-  for (auto [argument, type] : llvm::zip(MutableArrayRef(arguments).drop_front(), types))
+  for (auto [argument, type] :
+       llvm::zip(MutableArrayRef(arguments).drop_front(), types))
     argument.type = type;
   state.addTypes(types);
   state.getOrAddProperties<Properties>().trip = builder.getI64IntegerAttr(trip);
@@ -74,16 +80,21 @@ ParseResult LoopOp::parse(OpAsmParser &parser, OperationState &state) {
 
 //===--- small methods ----------------------------------------------------===//
 
-YieldOp LoopOp::getYield() { return cast<YieldOp>(getBody().front().getTerminator()); }
+YieldOp LoopOp::getYield() {
+  return cast<YieldOp>(getBody().front().getTerminator());
+}
 
-YieldOp ClusterOp::getYield() { return cast<YieldOp>(getBody().front().getTerminator()); }
+YieldOp ClusterOp::getYield() {
+  return cast<YieldOp>(getBody().front().getTerminator());
+}
 
 ClusterKind ReduceOp::getClusterKind() {
   int64_t rank = getInput().getType().getRank();
   ArrayRef<int64_t> dims = getDims();
   if (static_cast<int64_t>(dims.size()) == rank)
     return ClusterKind::reduce_all;
-  return dims.size() == 1 && dims[0] == rank - 1 ? ClusterKind::row : ClusterKind::column;
+  return dims.size() == 1 && dims[0] == rank - 1 ? ClusterKind::row
+                                                 : ClusterKind::column;
 }
 
 //===--- Emitter ----------------------------------------------------------===//
@@ -98,18 +109,25 @@ static RankedTensorType withElement(Value x, Type element) {
 
 Value Emitter::splat(double value, RankedTensorType type) {
   Type element = type.getElementType();
-  Attribute attr = isa<FloatType>(element)
-                       ? Attribute(b.getFloatAttr(element, value))
-                       : Attribute(b.getIntegerAttr(element, static_cast<int64_t>(value)));
-  return b.create<ConstantOp>(loc, type, cast<ElementsAttr>(DenseElementsAttr::get(type, attr)));
+  Attribute attr =
+      isa<FloatType>(element)
+          ? Attribute(b.getFloatAttr(element, value))
+          : Attribute(b.getIntegerAttr(element, static_cast<int64_t>(value)));
+  return b.create<ConstantOp>(
+      loc, type, cast<ElementsAttr>(DenseElementsAttr::get(type, attr)));
 }
 
-Value Emitter::iota(RankedTensorType type, int64_t dim) { return b.create<IotaOp>(loc, type, dim); }
+Value Emitter::iota(RankedTensorType type, int64_t dim) {
+  return b.create<IotaOp>(loc, type, dim);
+}
 
-Value Emitter::gelu(Value x, GeluKind kind) { return b.create<GeluOp>(loc, x.getType(), x, kind); }
+Value Emitter::gelu(Value x, GeluKind kind) {
+  return b.create<GeluOp>(loc, x.getType(), x, kind);
+}
 
 Value Emitter::compare(Value x, ComparePredicate predicate, Value y) {
-  return b.create<CompareOp>(loc, withElement(x, b.getI1Type()), x, y, predicate);
+  return b.create<CompareOp>(loc, withElement(x, b.getI1Type()), x, y,
+                             predicate);
 }
 
 Value Emitter::select(Value condition, Value x, Value y) {
@@ -117,11 +135,15 @@ Value Emitter::select(Value condition, Value x, Value y) {
 }
 
 Value Emitter::convert(Value x, Type element) {
-  return tensorType(x).getElementType() == element ? x : b.create<ConvertOp>(loc, withElement(x, element), x);
+  return tensorType(x).getElementType() == element
+             ? x
+             : b.create<ConvertOp>(loc, withElement(x, element), x);
 }
 
 Value Emitter::reshape(Value x, ArrayRef<int64_t> shape) {
-  return tensorType(x).getShape() == shape ? x : b.create<ReshapeOp>(loc, withShape(x, shape), x);
+  return tensorType(x).getShape() == shape
+             ? x
+             : b.create<ReshapeOp>(loc, withShape(x, shape), x);
 }
 
 Value Emitter::transpose(Value x, ArrayRef<int64_t> permutation) {
@@ -131,21 +153,28 @@ Value Emitter::transpose(Value x, ArrayRef<int64_t> permutation) {
   return b.create<TransposeOp>(loc, withShape(x, shape), x, permutation);
 }
 
-Value Emitter::broadcast(Value x, ArrayRef<int64_t> dims, ArrayRef<int64_t> shape) {
-  return tensorType(x).getShape() == shape ? x : b.create<BroadcastOp>(loc, withShape(x, shape), x, dims);
+Value Emitter::broadcast(Value x, ArrayRef<int64_t> dims,
+                         ArrayRef<int64_t> shape) {
+  return tensorType(x).getShape() == shape
+             ? x
+             : b.create<BroadcastOp>(loc, withShape(x, shape), x, dims);
 }
 
-Value Emitter::broadcastScalar(Value x, ArrayRef<int64_t> shape) { return broadcast(x, {}, shape); }
+Value Emitter::broadcastScalar(Value x, ArrayRef<int64_t> shape) {
+  return broadcast(x, {}, shape);
+}
 
 Value Emitter::broadcastLast(Value x, ArrayRef<int64_t> shape) {
   return broadcast(x, {static_cast<int64_t>(shape.size()) - 1}, shape);
 }
 
 Value Emitter::broadcastFirst(Value x, ArrayRef<int64_t> shape) {
-  return broadcast(x, llvm::to_vector(llvm::seq<int64_t>(0, shape.size() - 1)), shape);
+  return broadcast(x, llvm::to_vector(llvm::seq<int64_t>(0, shape.size() - 1)),
+                   shape);
 }
 
-Value Emitter::slice(Value x, ArrayRef<int64_t> start, ArrayRef<int64_t> shape) {
+Value Emitter::slice(Value x, ArrayRef<int64_t> start,
+                     ArrayRef<int64_t> shape) {
   return b.create<SliceOp>(loc, withShape(x, shape), x, start);
 }
 
@@ -162,7 +191,8 @@ Value Emitter::pad(Value x, ArrayRef<int64_t> low, ArrayRef<int64_t> shape) {
 }
 
 Value Emitter::dynamicSlice(Value x, Value index) {
-  return b.create<DynamicSliceOp>(loc, withShape(x, tensorType(x).getShape().drop_front()), x, index);
+  return b.create<DynamicSliceOp>(
+      loc, withShape(x, tensorType(x).getShape().drop_front()), x, index);
 }
 
 Value Emitter::reduce(Value x, ReduceKind kind, ArrayRef<int64_t> dims) {
@@ -170,25 +200,36 @@ Value Emitter::reduce(Value x, ReduceKind kind, ArrayRef<int64_t> dims) {
   for (auto [dim, size] : llvm::enumerate(tensorType(x).getShape()))
     if (!llvm::is_contained(dims, static_cast<int64_t>(dim)))
       shape.push_back(size);
-  return dims.empty() ? x : b.create<ReduceOp>(loc, withShape(x, shape), x, kind, dims);
+  return dims.empty()
+             ? x
+             : b.create<ReduceOp>(loc, withShape(x, shape), x, kind, dims);
 }
 
-Value Emitter::sumLast(Value x) { return sum(x, {tensorType(x).getRank() - 1}); }
+Value Emitter::sumLast(Value x) {
+  return sum(x, {tensorType(x).getRank() - 1});
+}
 
-Value Emitter::maxLast(Value x) { return reduce(x, ReduceKind::max, {tensorType(x).getRank() - 1}); }
+Value Emitter::maxLast(Value x) {
+  return reduce(x, ReduceKind::max, {tensorType(x).getRank() - 1});
+}
 
-Value Emitter::sumAll(Value x) { return sum(x, llvm::to_vector(llvm::seq<int64_t>(0, tensorType(x).getRank()))); }
+Value Emitter::sumAll(Value x) {
+  return sum(x,
+             llvm::to_vector(llvm::seq<int64_t>(0, tensorType(x).getRank())));
+}
 
 Value Emitter::einsum(StringRef equation, Value lhs, Value rhs, Type element) {
   Einsum e = llvm::cantFail(Einsum::parse(equation));
   SmallVector<int64_t> shape;
   for (char letter : e.out)
-    shape.push_back(StringRef(e.lhs).contains(letter)
-                        ? Einsum::sizeOf(letter, e.lhs, tensorType(lhs).getShape())
-                        : Einsum::sizeOf(letter, e.rhs, tensorType(rhs).getShape()));
+    shape.push_back(
+        StringRef(e.lhs).contains(letter)
+            ? Einsum::sizeOf(letter, e.lhs, tensorType(lhs).getShape())
+            : Einsum::sizeOf(letter, e.rhs, tensorType(rhs).getShape()));
   if (!element)
     element = tensorType(lhs).getElementType();
-  return b.create<EinsumOp>(loc, RankedTensorType::get(shape, element), lhs, rhs, equation);
+  return b.create<EinsumOp>(loc, RankedTensorType::get(shape, element), lhs,
+                            rhs, equation);
 }
 
 Value Emitter::embedding(Value table, Value ids) {
@@ -198,9 +239,11 @@ Value Emitter::embedding(Value table, Value ids) {
 }
 
 Value Emitter::layerNorm(Value x, Value weight, Value bias, double eps) {
-  return b.create<LayerNormOp>(loc, x.getType(), x, weight, bias, b.getF64FloatAttr(eps));
+  return b.create<LayerNormOp>(loc, x.getType(), x, weight, bias,
+                               b.getF64FloatAttr(eps));
 }
 
 Value Emitter::rmsNorm(Value x, Value weight, double eps) {
-  return b.create<RmsNormOp>(loc, x.getType(), x, weight, b.getF64FloatAttr(eps));
+  return b.create<RmsNormOp>(loc, x.getType(), x, weight,
+                             b.getF64FloatAttr(eps));
 }

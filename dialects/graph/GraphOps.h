@@ -29,12 +29,17 @@ int64_t countBytes(mlir::ValueRange values);
 namespace tessera::graph {
 
 // Names of the attributes that functions, their arguments and results carry.
-inline constexpr llvm::StringLiteral kBlockAttr = "graph.block";   // on a layer's function
-inline constexpr llvm::StringLiteral kStateAttr = "graph.state";   // checkpoint name
-inline constexpr llvm::StringLiteral kRoleAttr = "graph.role";     // RoleAttr
-inline constexpr llvm::StringLiteral kDecayAttr = "graph.decay";   // weight decay applies
-inline constexpr llvm::StringLiteral kInputAttr = "graph.input";   // what the host writes
-inline constexpr llvm::StringLiteral kOutputAttr = "graph.output"; // what the host reads
+inline constexpr llvm::StringLiteral kBlockAttr =
+    "graph.block"; // on a layer's function
+inline constexpr llvm::StringLiteral kStateAttr =
+    "graph.state"; // checkpoint name
+inline constexpr llvm::StringLiteral kRoleAttr = "graph.role"; // RoleAttr
+inline constexpr llvm::StringLiteral kDecayAttr =
+    "graph.decay"; // weight decay applies
+inline constexpr llvm::StringLiteral kInputAttr =
+    "graph.input"; // what the host writes
+inline constexpr llvm::StringLiteral kOutputAttr =
+    "graph.output"; // what the host reads
 
 inline mlir::RankedTensorType tensorType(mlir::Value value) {
   return mlir::cast<mlir::RankedTensorType>(value.getType());

@@ -1,0 +1,104 @@
+#ifndef TESSERA_PLAN_OPS
+#define TESSERA_PLAN_OPS
+
+include "dialects/plan/PlanDialect.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemonic, traits>;
+
+def Plan_Buffer : StaticShapeMemRefOf<[AnyType]>;
+
+def Plan_StateOp : Plan_Op<"state", [HasParent<"::mlir::ModuleOp">]> {
+  let summary = "a tensor that persists, and its place in the state region";
+  let description = [{
+    One for each weight, optimizer moment and counter, shared by all programs of
+    the module. `name` is the checkpoint name.
+  }];
+  let arguments = (ins StrAttr:$name, TypeAttrOf<Plan_Buffer>:$type, Plan_RoleAttr:$role,
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$offset, UnitAttr:$decay);
+  let assemblyFormat = "$name `:` $type $role `at` $offset (`decay` $decay^)? attr-dict";
+}
+
+def Plan_ProgramOp : Plan_Op<"program", [IsolatedFromAbove, Symbol, SingleBlock, NoTerminator, NoRegionArguments]> {
+  let summary = "one entry of the artifact: steps in order over state, arena and io";
+  let description = [{
+    `arena` and `io` are sizes in bytes, `flops` the useful floating-point
+    operations of one run. Made by planning, verified by `verify-plan`,
+    serialized by compiler/artifact.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, ConfinedAttr<I64Attr, [IntNonNegative]>:$arena,
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$io,
+                       DefaultValuedAttr<I64Attr, "0">:$flops);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name `arena` $arena `io` $io (`flops` $flops^)? attr-dict-with-keyword $body";
+}
+
+def Plan_BufferOp : Plan_Op<"buffer", [Pure]> {
+  let summary = "a range of bytes with a type";
+  let description = [{
+    `name` is the state tensor's checkpoint name, or the name of an io tensor. `lives` is
+    the first and last step (positions in program order) that touch an arena buffer.
+  }];
+  let arguments = (ins Plan_SpaceAttr:$space, ConfinedAttr<I64Attr, [IntNonNegative]>:$offset,
+                       OptionalAttr<StrAttr>:$name, OptionalAttr<Plan_RoleAttr>:$role,
+                       OptionalAttr<DenseI64ArrayAttr>:$lives);
+  let results = (outs Plan_Buffer:$memory);
+  let assemblyFormat = "$space `at` $offset ($name^)? ($role^)? (`lives` $lives^)? attr-dict `:` type($memory)";
+  let hasVerifier = 1;
+}
+
+def Plan_ViewOp : Plan_Op<"view", [Pure]> {
+  let summary = "a part of a buffer, dense, that may advance with an enclosing loop";
+  let description = [{
+    Starts `offset` bytes into the buffer, plus `stride` bytes × the induction value of a
+    loop when one is given.
+  }];
+  let arguments = (ins Plan_Buffer:$source, ConfinedAttr<I64Attr, [IntNonNegative]>:$offset,
+                       Optional<Index>:$induction, OptionalAttr<I64Attr>:$stride);
+  let results = (outs Plan_Buffer:$memory);
+  let assemblyFormat = "$source `at` $offset (`plus` $induction^ `times` $stride)? attr-dict `:` type($source) `to` type($memory)";
+  let hasVerifier = 1;
+}
+
+def Plan_LaunchOp : Plan_Op<"launch", []> {
+  let summary = "runs all blocks of a kernel on buffers";
+  let description = [{
+    `buffers` are those of the kernel, instance by instance; `blocks` has one count an
+    instance, `sizes` the dynamic sizes instance by instance. Steps are separated by a
+    barrier: the next one starts when every block is done.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<Plan_Buffer>:$buffers,
+                       DenseI64ArrayAttr:$blocks, DenseI64ArrayAttr:$sizes);
+  let assemblyFormat = "$kernel `(` $buffers `)` `blocks` $blocks `sizes` $sizes attr-dict `:` type($buffers)";
+  let hasVerifier = 1;
+}
+
+def Plan_LoopOp : Plan_Op<"loop", [SingleBlock, NoTerminator]> {
+  let summary = "the body `trip` times, in order";
+  let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$trip);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "int64_t":$trip)>];
+  let extraClassDeclaration = [{
+    ::mlir::Value getInduction() { return getBody().front().getArgument(0); }
+  }];
+}
+
+def Plan_CopyOp : Plan_Op<"copy", [AllTypesMatch<["from", "to"]>]> {
+  let summary = "copies bytes from one buffer to another";
+  let arguments = (ins Plan_Buffer:$from, Plan_Buffer:$to);
+  let assemblyFormat = "$from `to` $to attr-dict `:` type($from)";
+}
+
+def Plan_FillOp : Plan_Op<"fill", []> {
+  let summary = "sets every byte of a buffer to `value`";
+  let arguments = (ins Plan_Buffer:$to, I8Attr:$value);
+  let assemblyFormat = "$to `with` $value attr-dict `:` type($to)";
+}
+
+#endif
