@@ -13,6 +13,7 @@
 #include "runtime/support/Status.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -95,8 +96,10 @@ public:
 
   const std::string &path() const { return filePath; }
   const SafetensorsHeader &header() const { return parsed; }
-  /// Copies the tensor's bytes into `out`, whose size must be end - begin.
-  Status read(const SafetensorsEntry &entry, std::span<std::byte> out) const;
+  /// Copies the tensor's bytes from `offset` on into `out`; the range must lie
+  /// within the tensor.
+  Status read(const SafetensorsEntry &entry, uint64_t offset,
+              std::span<std::byte> out) const;
   /// The tensor's bytes in the mapped file, valid as long as this object.
   StatusOr<std::span<const std::byte>> bytes(const SafetensorsEntry &entry);
 
@@ -109,19 +112,22 @@ private:
   MappedFile mapping;
 };
 
-/// One tensor to write; `bytes` is row-major, little-endian, of the exact size.
-struct SafetensorsTensor {
-  std::string name;
-  SafetensorsType type;
-  std::vector<uint64_t> shape;
-  std::span<const std::byte> bytes;
-};
-
-/// Called with every piece of the file in order (for a hash on the way).
+/// Called with every piece of a file in order.
 class SafetensorsSink {
 public:
   virtual ~SafetensorsSink() = default;
   virtual Status write(std::span<const std::byte> bytes) = 0;
+};
+
+/// One tensor to write. `emit` hands its `size` bytes (row-major,
+/// little-endian) to the sink, in pieces if it likes, so that a tensor which
+/// lives on a device needs no second copy in memory.
+struct SafetensorsTensor {
+  std::string name;
+  SafetensorsType type;
+  std::vector<uint64_t> shape;
+  uint64_t size;
+  std::function<Status(SafetensorsSink &)> emit;
 };
 
 /// Writes the tensors sorted by (descending type, name), header padded with

@@ -129,13 +129,14 @@ SafetensorsFile::~SafetensorsFile() {
     ::close(fd);
 }
 
-Status SafetensorsFile::read(const SafetensorsEntry &entry,
+Status SafetensorsFile::read(const SafetensorsEntry &entry, uint64_t offset,
                              std::span<std::byte> out) const {
-  if (out.size() != entry.end - entry.begin)
-    return Status::error("'{}' in '{}' has {} bytes, but {} are wanted",
-                         entry.name, filePath, entry.end - entry.begin,
-                         out.size());
-  return readAt(fd, parsed.dataStart + entry.begin, out, filePath);
+  uint64_t size = entry.end - entry.begin;
+  if (offset > size || out.size() > size - offset)
+    return Status::error("'{}' in '{}' has {} bytes, but {} from byte {} are "
+                         "wanted",
+                         entry.name, filePath, size, out.size(), offset);
+  return readAt(fd, parsed.dataStart + entry.begin + offset, out, filePath);
 }
 
 StatusOr<std::span<const std::byte>>
@@ -177,8 +178,8 @@ Status writeSafetensors(SafetensorsSink &sink,
     header += fmt::format(
         "{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}},",
         quoted(tensor.name), safetensorsName(tensor.type),
-        fmt::join(tensor.shape, ","), offset, offset + tensor.bytes.size());
-    offset += tensor.bytes.size();
+        fmt::join(tensor.shape, ","), offset, offset + tensor.size);
+    offset += tensor.size;
   }
   if (header.back() == ',')
     header.pop_back();
@@ -193,7 +194,7 @@ Status writeSafetensors(SafetensorsSink &sink,
   TESSERA_RETURN_IF_ERROR(
       sink.write(std::as_bytes(std::span(header.data(), header.size()))));
   for (const SafetensorsTensor &tensor : tensors)
-    TESSERA_RETURN_IF_ERROR(sink.write(tensor.bytes));
+    TESSERA_RETURN_IF_ERROR(tensor.emit(sink));
   return Status::success();
 }
 

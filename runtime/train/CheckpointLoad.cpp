@@ -1,0 +1,248 @@
+// Finding, proving and loading checkpoints.
+#include "runtime/support/Hash.h"
+#include "runtime/train/Checkpoint.h"
+#include "runtime/train/Manifest.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+namespace tessera {
+namespace {
+
+constexpr uint64_t kPieceBytes = uint64_t(4) << 20;
+constexpr std::size_t kMaxManifestBytes = 64u << 20;
+
+/// The step in "step-000100", or nothing.
+std::optional<uint64_t> stepOf(std::string_view name) {
+  constexpr std::string_view prefix = "step-";
+  if (!name.starts_with(prefix))
+    return std::nullopt;
+  name.remove_prefix(prefix.size());
+  uint64_t step = 0;
+  auto [end, code] =
+      std::from_chars(name.data(), name.data() + name.size(), step);
+  if (code != std::errc() || end != name.data() + name.size() ||
+      checkpointName(step).substr(prefix.size()) != name)
+    return std::nullopt;
+  return step;
+}
+
+Status verifyFile(const std::string &path, const CheckpointFile &expected) {
+  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return Status::error("cannot open '{}': {}", path, std::strerror(errno));
+  std::vector<std::byte> buffer(kPieceBytes);
+  Hasher64 hasher;
+  uint64_t bytes = 0;
+  ssize_t done = 0;
+  while ((done = ::read(fd, buffer.data(), buffer.size())) > 0 ||
+         (done < 0 && errno == EINTR)) {
+    if (done < 0)
+      continue;
+    hasher.update(std::span(buffer).first(std::size_t(done)));
+    bytes += uint64_t(done);
+  }
+  int code = errno;
+  ::close(fd);
+  if (done < 0)
+    return Status::error("cannot read '{}': {}", path, std::strerror(code));
+  if (bytes != expected.bytes)
+    return Status::error("'{}' has {} bytes, its manifest says {}", path, bytes,
+                         expected.bytes);
+  if (hasher.digest() != expected.hash)
+    return Status::error("'{}' has the hash {:016x}, its manifest says {:016x}",
+                         path, hasher.digest(), expected.hash);
+  return Status::success();
+}
+
+/// Text of a scalar, or of a whole value that is not one.
+std::string shown(const nlohmann::json *value) {
+  if (!value)
+    return "absent";
+  return value->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string shapeText(const std::vector<uint64_t> &shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+/// One file per group of roles; both are opened before any state changes.
+struct OpenedFiles {
+  std::unique_ptr<SafetensorsFile> parameters, optimizer;
+  SafetensorsFile *of(const StateTensor &tensor) const {
+    return tensor.role == StateRole::parameter ? parameters.get()
+                                               : optimizer.get();
+  }
+};
+
+StatusOr<std::unique_ptr<SafetensorsFile>>
+openListed(const std::string &directory, const CheckpointManifest &manifest,
+           const std::string &name) {
+  bool listed =
+      std::any_of(manifest.files.begin(), manifest.files.end(),
+                  [&](const auto &file) { return file.name == name; });
+  if (!listed)
+    return Status::error("'{}' has no {} in its manifest", directory, name);
+  StatusOr<SafetensorsFile> file =
+      SafetensorsFile::open(directory + "/" + name);
+  if (!file.ok())
+    return file.status();
+  return std::make_unique<SafetensorsFile>(file.take());
+}
+
+/// Proves that every tensor of the model is there with its type and shape.
+Status checkTensors(const std::string &directory, const TrainModel &model,
+                    const OpenedFiles &files) {
+  for (const StateTensor &tensor : model.state()) {
+    SafetensorsFile *file = files.of(tensor);
+    if (!file)
+      continue;
+    const SafetensorsEntry *entry = file->header().find(tensor.name);
+    if (!entry)
+      return Status::error("'{}' belongs to another program: it has no tensor "
+                           "'{}'; resume with the program that wrote it, or "
+                           "start a new run with --init-from",
+                           directory, tensor.name);
+    if (entry->shape != tensor.shape || entry->type != tensor.type)
+      return Status::error(
+          "'{}' belongs to another program: tensor '{}' is {} {} there and {} "
+          "{} here; resume with the program that wrote it",
+          directory, tensor.name, safetensorsName(entry->type),
+          shapeText(entry->shape), safetensorsName(tensor.type),
+          shapeText(tensor.shape));
+  }
+  return Status::success();
+}
+
+Status loadTensor(TrainModel &model, const StateTensor &tensor,
+                  const SafetensorsFile &file, std::vector<std::byte> &buffer) {
+  const SafetensorsEntry &entry = *file.header().find(tensor.name);
+  for (uint64_t offset = 0; offset < tensor.size; offset += kPieceBytes) {
+    buffer.resize(std::min(kPieceBytes, tensor.size - offset));
+    TESSERA_RETURN_IF_ERROR(file.read(entry, offset, buffer));
+    TESSERA_RETURN_IF_ERROR(model.writeState(tensor, offset, buffer));
+  }
+  return Status::success();
+}
+
+} // namespace
+
+StatusOr<std::vector<std::string>> listCheckpoints(const std::string &run) {
+  namespace fs = std::filesystem;
+  std::vector<std::pair<uint64_t, std::string>> found;
+  std::error_code code;
+  fs::directory_iterator entries(run, code), end;
+  if (code == std::errc::no_such_file_or_directory)
+    return std::vector<std::string>();
+  for (; !code && entries != end; entries.increment(code)) {
+    std::string name = entries->path().filename().string();
+    std::error_code ignored; // what cannot be examined is no checkpoint
+    if (std::optional<uint64_t> step = stepOf(name);
+        step && entries->is_directory(ignored))
+      found.emplace_back(*step, name);
+  }
+  if (code)
+    return Status::error("cannot list '{}': {}", run, code.message());
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> names;
+  for (auto &[step, name] : found)
+    names.push_back(std::move(name));
+  return names;
+}
+
+StatusOr<CheckpointManifest> verifyCheckpoint(const std::string &directory) {
+  std::string path = directory + "/manifest.json";
+  StatusOr<std::string> text = readFile(path, kMaxManifestBytes);
+  if (!text.ok())
+    return text.status();
+  StatusOr<CheckpointManifest> manifest = parseManifest(*text, path);
+  if (!manifest.ok())
+    return manifest.status();
+  for (const CheckpointFile &file : manifest->files)
+    TESSERA_RETURN_IF_ERROR(verifyFile(directory + "/" + file.name, file));
+  return manifest;
+}
+
+std::string configDifference(const std::string &there,
+                             const std::string &here) {
+  using nlohmann::json;
+  json theirs = json::parse(there, nullptr, false);
+  json ours = json::parse(here, nullptr, false);
+  if (!theirs.is_object() || !ours.is_object())
+    return there == here ? "" : "config.json differs";
+  json both = theirs;
+  both.update(ours);
+  for (const auto &[key, unused] : both.items()) {
+    auto left = theirs.find(key), right = ours.find(key);
+    const json *a = left == theirs.end() ? nullptr : &*left;
+    const json *b = right == ours.end() ? nullptr : &*right;
+    if (!a || !b || *a != *b)
+      return fmt::format("{} is {} there and {} here", key, shown(a), shown(b));
+  }
+  return "";
+}
+
+Status loadCheckpoint(const std::string &directory,
+                      const CheckpointManifest &manifest, TrainModel &model,
+                      bool parametersOnly) {
+  std::string difference =
+      configDifference(manifest.modelConfig, model.facts().modelConfig);
+  if (!difference.empty())
+    return Status::error("'{}' is a checkpoint of another model: {}; use the "
+                         "program that wrote it or another --out",
+                         directory, difference);
+  OpenedFiles files;
+  auto parameters = openListed(directory, manifest, "model.safetensors");
+  if (!parameters.ok())
+    return parameters.status();
+  files.parameters = parameters.take();
+  if (!parametersOnly) {
+    auto optimizer = openListed(directory, manifest, "optimizer.safetensors");
+    if (!optimizer.ok())
+      return optimizer.status();
+    files.optimizer = optimizer.take();
+  }
+  TESSERA_RETURN_IF_ERROR(checkTensors(directory, model, files));
+  std::vector<std::byte> buffer;
+  for (const StateTensor &tensor : model.state())
+    if (SafetensorsFile *file = files.of(tensor))
+      TESSERA_RETURN_IF_ERROR(loadTensor(model, tensor, *file, buffer));
+  return model.stateWritten();
+}
+
+StatusOr<std::optional<ResumedCheckpoint>>
+resumeNewest(const std::string &run, TrainModel &model, bool parametersOnly) {
+  StatusOr<std::vector<std::string>> names = listCheckpoints(run);
+  if (!names.ok())
+    return names.status();
+  ResumedCheckpoint resumed;
+  for (const std::string &name : *names) {
+    StatusOr<CheckpointManifest> manifest = verifyCheckpoint(run + "/" + name);
+    if (!manifest.ok()) {
+      resumed.skipped.push_back(
+          fmt::format("skipping {}: {}", name, manifest.message()));
+      continue;
+    }
+    TESSERA_RETURN_IF_ERROR(
+        loadCheckpoint(run + "/" + name, *manifest, model, parametersOnly));
+    resumed.name = name;
+    resumed.manifest = manifest.take();
+    return std::optional(std::move(resumed));
+  }
+  if (!names->empty())
+    return Status::error("all {} checkpoints in '{}' are damaged; the newest: "
+                         "{}",
+                         names->size(), run, resumed.skipped.front());
+  return std::optional<ResumedCheckpoint>();
+}
+
+} // namespace tessera

@@ -1,0 +1,87 @@
+// What the training loop, checkpoints and generation need of a compiled model.
+// SessionModel gives it over the runtime's Session; tests give it over a few
+// lines of arithmetic, so that faults and restarts are tried in milliseconds.
+#pragma once
+#include "runtime/data/Safetensors.h"
+#include "runtime/support/Status.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+enum class StateRole { parameter, optimizer, counter };
+
+struct StateTensor {
+  std::string name; ///< in checkpoints: "transformer.wte.weight", "….exp_avg"
+  SafetensorsType type;
+  std::vector<uint64_t> shape;
+  StateRole role;
+  uint64_t size; ///< in bytes
+};
+
+struct ModelFacts {
+  std::string programHash;
+  std::string compilerVersion;
+  std::string rebuildCommand;
+  std::string modelConfig;   ///< config.json
+  std::string recipe;        ///< resolved recipe.yaml
+  int64_t microbatches = 1;  ///< A
+  int64_t rows = 1;          ///< B, sequences in a microbatch
+  int64_t sequence = 1;      ///< T
+  int64_t evalRows = 1;      ///< B of eval_step
+  int64_t vocabSize = 1;     ///< V
+  uint64_t stepFlops = 0;    ///< useful FLOPs of one train_step
+  uint64_t plannedBytes = 0; ///< state, io and the largest arena
+};
+
+struct StepMetrics {
+  float loss = 0;     ///< mean over the unmasked tokens of the step
+  float gradNorm = 0; ///< global, before clipping
+  float lr = 0;
+  int64_t tokens = 0; ///< unmasked
+};
+
+struct EvalSum {
+  float loss = 0; ///< summed over the unmasked tokens
+  int64_t tokens = 0;
+};
+
+class TrainModel {
+public:
+  virtual ~TrainModel() = default;
+  virtual const ModelFacts &facts() const = 0;
+  virtual const std::vector<StateTensor> &state() const = 0;
+
+  /// Copies bytes [offset, offset + out.size()) of a tensor of state().
+  virtual Status readState(const StateTensor &tensor, uint64_t offset,
+                           std::span<std::byte> out) = 0;
+  virtual Status writeState(const StateTensor &tensor, uint64_t offset,
+                            std::span<const std::byte> bytes) = 0;
+  /// Called once after the state was written from outside and before the next
+  /// step: recomputes what is derived from it.
+  virtual Status stateWritten() = 0;
+
+  /// Weights from their distributions, moments and counters zero.
+  virtual Status initialize(int64_t seed) = 0;
+  /// tokens, targets: [A, B, T].
+  virtual StatusOr<StepMetrics> trainStep(std::span<const int32_t> tokens,
+                                          std::span<const int32_t> targets,
+                                          int64_t seed) = 0;
+  virtual bool canEvaluate() const = 0;
+  /// tokens, targets: [evalRows, T].
+  virtual StatusOr<EvalSum> evalStep(std::span<const int32_t> tokens,
+                                     std::span<const int32_t> targets) = 0;
+  /// Length T of the logits program, or 0 if the model has none.
+  virtual int64_t contextLength() const = 0;
+  /// tokens: [T]; the result is [T, V] and valid until the next call.
+  virtual StatusOr<std::span<const float>>
+  logits(std::span<const int32_t> tokens) = 0;
+
+  /// The tensor of that name, or null.
+  const StateTensor *find(std::string_view name) const;
+};
+
+} // namespace tessera
