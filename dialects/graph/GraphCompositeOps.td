@@ -13,6 +13,7 @@ def Graph_SoftmaxOp : Graph_CompositeOp<"softmax", [SameOperandsAndResultType]> 
   let arguments = (ins Graph_FloatTensor:$input);
   let results = (outs Graph_FloatTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
+  let hasVerifier = 1;
 }
 
 def Graph_LayerNormOp : Graph_CompositeOp<"layer_norm", [AllTypesMatch<["input", "result"]>]> {
@@ -40,7 +41,8 @@ def Graph_RopeOp : Graph_CompositeOp<"rope", [AllTypesMatch<["input", "result"]>
     `input` is [batch, tokens, heads, head_dim]; position t is the token's index in its
     sequence. With h = head_dim/2 and angle a(t,i) = t × frequencies[i]:
     out[i] = x[i] cos a - x[i+h] sin a, out[i+h] = x[i+h] cos a + x[i] sin a, both
-    × `scaling` (attention factor of yarn and longrope, 1 otherwise).
+    × `scaling` (attention factor of yarn and longrope, 1 otherwise). `inverse` turns
+    the other way, by -a: the gradient of the op without it.
     The frequencies are in the attribute, so that every rope type is one op.
   }];
   let arguments = (ins Graph_FloatTensor:$input, DenseF64ArrayAttr:$frequencies,
@@ -53,6 +55,10 @@ def Graph_RopeOp : Graph_CompositeOp<"rope", [AllTypesMatch<["input", "result"]>
 
 def Graph_DropoutOp : Graph_CompositeOp<"dropout", [AllTypesMatch<["input", "result"]>]> {
   let summary = "zero with probability `rate`, the rest scaled by 1/(1-rate); Philox, never stored";
+  let description = [{
+    An element is kept where `graph.random uniform` of the same stream, seed, step,
+    offset and shape is >= `rate`. `offset` counts entries of the first dimension.
+  }];
   let arguments = (ins Graph_FloatTensor:$input, Graph_ScalarInt:$seed, Graph_ScalarInt:$step,
                        Optional<Graph_ScalarInt>:$offset, F64Attr:$rate, I64Attr:$stream);
   let results = (outs Graph_FloatTensor:$result);

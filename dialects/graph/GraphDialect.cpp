@@ -19,8 +19,12 @@ namespace {
 // Everything may be inlined: values, no places.
 struct GraphInliner : DialectInlinerInterface {
   using DialectInlinerInterface::DialectInlinerInterface;
-  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const final { return true; }
-  bool isLegalToInline(Region *, Region *, bool, IRMapping &) const final { return true; }
+  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const final {
+    return true;
+  }
+  bool isLegalToInline(Region *, Region *, bool, IRMapping &) const final {
+    return true;
+  }
 };
 } // namespace
 
@@ -36,8 +40,11 @@ void GraphDialect::initialize() {
   addInterfaces<GraphInliner>();
 }
 
-Operation *GraphDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {
-  if (auto elements = dyn_cast<ElementsAttr>(value); elements && elements.getType() == type)
+Operation *GraphDialect::materializeConstant(OpBuilder &builder,
+                                             Attribute value, Type type,
+                                             Location loc) {
+  if (auto elements = dyn_cast<ElementsAttr>(value);
+      elements && elements.getType() == type)
     return builder.create<ConstantOp>(loc, type, elements);
   return nullptr;
 }

@@ -25,11 +25,12 @@ class Graph_UnaryOp<string mnemonic, string meaning>
   let assemblyFormat = "$input attr-dict `:` type($result)";
 }
 
-class Graph_BinaryOp<string mnemonic, string meaning, list<Trait> traits = []>
+class Graph_BinaryOp<string mnemonic, string meaning, list<Trait> traits = [],
+                     TypeConstraint operand = Graph_NumberTensor>
     : Graph_ElementwiseOp<mnemonic, !listconcat([SameOperandsAndResultType], traits)> {
   let summary = meaning;
-  let arguments = (ins Graph_Tensor:$lhs, Graph_Tensor:$rhs);
-  let results = (outs Graph_Tensor:$result);
+  let arguments = (ins operand:$lhs, operand:$rhs);
+  let results = (outs operand:$result);
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
 }
 
@@ -73,17 +74,15 @@ def Graph_MulOp : Graph_BinaryOp<"mul", "x × y", [Commutative]> { let hasCanoni
 def Graph_DivOp : Graph_BinaryOp<"div", "x / y; integer division truncates">;
 def Graph_MaxOp : Graph_BinaryOp<"max", "the larger; gradient to lhs where equal", [Commutative]>;
 def Graph_MinOp : Graph_BinaryOp<"min", "the smaller; gradient to lhs where equal", [Commutative]>;
-def Graph_PowOp : Graph_BinaryOp<"pow", "x^y for x > 0">;
-def Graph_AndOp : Graph_BinaryOp<"and", "bitwise and of integers, logical and of i1", [Commutative]> {
-  let hasVerifier = 1;
-}
-def Graph_OrOp : Graph_BinaryOp<"or", "bitwise or of integers, logical or of i1", [Commutative]> {
-  let hasVerifier = 1;
-}
+def Graph_PowOp : Graph_BinaryOp<"pow", "x^y for x > 0", [], Graph_FloatTensor>;
+def Graph_AndOp : Graph_BinaryOp<"and", "bitwise and of integers, logical and of i1",
+                                 [Commutative], Graph_IntOrBoolTensor>;
+def Graph_OrOp : Graph_BinaryOp<"or", "bitwise or of integers, logical or of i1",
+                                [Commutative], Graph_IntOrBoolTensor>;
 
 def Graph_CompareOp : Graph_ElementwiseOp<"compare", [AllTypesMatch<["lhs", "rhs"]>]> {
   let summary = "elementwise comparison; false where a NaN takes part, except `ne`";
-  let arguments = (ins Graph_Tensor:$lhs, Graph_Tensor:$rhs, Graph_ComparePredicateAttr:$predicate);
+  let arguments = (ins Graph_NumberTensor:$lhs, Graph_NumberTensor:$rhs, Graph_ComparePredicateAttr:$predicate);
   let results = (outs Graph_BoolTensor:$result);
   let assemblyFormat = "$lhs $predicate $rhs attr-dict `:` type($lhs) `->` type($result)";
 }
@@ -98,9 +97,14 @@ def Graph_SelectOp : Graph_ElementwiseOp<"select",
 
 def Graph_ConvertOp : Graph_ElementwiseOp<"convert"> {
   let summary = "change of element type; floats round to nearest even, float to integer truncates";
+  let description = [{
+    Booleans become 0 and 1. Nothing converts to a boolean: `graph.compare` says what is meant.
+    A float outside the integer type's range gives an unspecified integer.
+  }];
   let arguments = (ins Graph_Tensor:$input);
   let results = (outs Graph_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
   let hasFolder = 1;
 }
 

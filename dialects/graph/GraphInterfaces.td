@@ -30,8 +30,9 @@ def Graph_Elementwise : OpInterface<"Elementwise"> {
   let methods = [
     InterfaceMethod<[{
       Emits the op on scalars or on vectors of any shape, in arith and math ops.
-      Float operands and results are f32 (f64 operands stay f64); integers and
-      i1 are as in the tensor. `operands` are in operand order.
+      Float operands and results are f32 (f64 operands stay f64), a conversion to
+      a narrower float rounds; i1 and integers are as in the tensor, but signless
+      (ui8 is held in i8). `operands` are in operand order.
     }], "::mlir::Value", "emitScalar",
     (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$operands)>,
     InterfaceMethod<[{

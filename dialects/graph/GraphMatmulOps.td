@@ -11,7 +11,7 @@ def Graph_EinsumOp : Graph_Op<"einsum", [Graph_DifferentiableOp,
     `equation` is `lhs,rhs->out` with one lower-case letter a dimension. A letter
     in both inputs and the output is a batch dimension; in both inputs only, it is
     summed; no letter repeats within a term and none stands in one input alone.
-    Products are accumulated in f32 (f64 for f64) and rounded once to the result's
+    Both inputs have one element type. Products are accumulated in f32 (f64 for f64) and rounded once to the result's
     element type, which may be wider than the inputs'.
 
     ```mlir
@@ -32,11 +32,12 @@ def Graph_EinsumOp : Graph_Op<"einsum", [Graph_DifferentiableOp,
 def Graph_ReduceOp : Graph_Op<"reduce", [Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp]> {
   let summary = "sum, max or min over `dims`, which disappear";
   let description = [{
-    Sums of f32, bf16 and f16 accumulate in f32. The maximum's gradient goes to
-    every element that equals it, in equal shares.
+    `dims` is strictly increasing and not empty. Sums of f32, bf16 and f16
+    accumulate in f32. The gradient of a maximum (minimum) goes to every element
+    that equals it, in equal shares.
   }];
-  let arguments = (ins Graph_Tensor:$input, Graph_ReduceKindAttr:$kind, DenseI64ArrayAttr:$dims);
-  let results = (outs Graph_Tensor:$result);
+  let arguments = (ins Graph_NumberTensor:$input, Graph_ReduceKindAttr:$kind, DenseI64ArrayAttr:$dims);
+  let results = (outs Graph_NumberTensor:$result);
   let assemblyFormat = "$input $kind `dims` $dims attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -68,7 +69,8 @@ def Graph_ScatterAddOp : Graph_Op<"scatter_add", [AllTypesMatch<["base", "result
   let summary = "`base` with rows of `updates` added at rows `ids`";
   let description = [{
     The gradient of `embedding`. Rows are added in the order of `ids`, so the
-    result does not depend on how the work is divided. Accumulates in f32.
+    result does not depend on how the work is divided. Accumulates in f32; `base`
+    may be wider than `updates` (f32 gradients of bf16 tables).
   }];
   let arguments = (ins Graph_FloatTensor:$base, Graph_IntTensor:$ids, Graph_FloatTensor:$updates);
   let results = (outs Graph_FloatTensor:$result);
@@ -84,13 +86,22 @@ def Graph_ScatterAddOp : Graph_Op<"scatter_add", [AllTypesMatch<["base", "result
 def Graph_RandomOp : Graph_Op<"random", [Graph_DifferentiableOp, Graph_FusableOp]> {
   let summary = "counter-based random numbers, a pure function of seed, step and element index";
   let description = [{
-    Philox4x32-10 (Salmon et al. 2011) with key = (low 32 bits of seed xor the high
-    ones × 0x9E3779B9, stream) and counter = (index / 4, 0, step, 0); word index mod 4 of the output
-    belongs to the element. `uniform` is (word >> 8) × 2^-24. `normal` pairs words
-    (0,1) and (2,3) by Box–Muller: r = sqrt(-2 ln((w0 >> 8) + 1) × 2^-24)), cosine for the
-    even element, sine for the odd. The same numbers under any sharding, microbatching
-    or recomputation. `offset` is added to the element index (a microbatch's place in
-    the global batch).
+    Philox4x32-10 (Salmon et al. 2011), all words unsigned 32 bits, with
+      key     = (lo(seed) xor (hi(seed) × 0x9E3779B9 mod 2^32), stream)
+      counter = (lo(index / 4), hi(index / 4), lo(step), hi(step)),
+    where lo and hi are the halves of the value as 64 bits (an i32 operand is
+    sign-extended) and
+      index = row-major index of the element + offset × (elements of one entry of
+              the first dimension).
+    Word (index mod 4) of the four output words w0..w3 belongs to the element.
+    `uniform` is (word >> 8) × 2^-24. `normal` pairs (u, v) = (w0, w1) and (w2, w3) by
+    Box–Muller, r = sqrt(-2 ln(((u >> 8) + 1) × 2^-24)), a = 2π (v >> 8) × 2^-24: the element with
+    even index gets r cos a, the odd one r sin a.
+
+    The same numbers under any sharding, microbatching or recomputation: `offset`
+    (0 when absent) is the place of the result's first entry in the global batch,
+    counted in entries of the first dimension. `stream` tells the uses of one
+    seed apart; it fits 32 bits.
   }];
   let arguments = (ins Graph_ScalarInt:$seed, Graph_ScalarInt:$step,
                        Optional<Graph_ScalarInt>:$offset,
@@ -100,6 +111,7 @@ def Graph_RandomOp : Graph_Op<"random", [Graph_DifferentiableOp, Graph_FusableOp
     $kind `stream` $stream `seed` $seed `step` $step (`offset` $offset^)? attr-dict `:`
     type($seed) `,` type($step) (`,` type($offset)^)? `->` type($result)
   }];
+  let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind() {
       return ::tessera::graph::ClusterKind::elementwise;

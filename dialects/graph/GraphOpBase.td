@@ -11,8 +11,13 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Graph_Float : AnyTypeOf<[F32, BF16, F16, F64]>;
 def Graph_Int : AnyTypeOf<[I64, I32, I16, I8]>;
 def Graph_Element : AnyTypeOf<[F32, BF16, F16, F64, I64, I32, I16, I8, UI8, I1]>;
+def Graph_Number : AnyTypeOf<[F32, BF16, F16, F64, I64, I32, I16, I8]>;
+def Graph_IntOrBool : AnyTypeOf<[I64, I32, I16, I8, I1]>;
 def Graph_Tensor : StaticShapeTensorOf<[Graph_Element]>;
 def Graph_FloatTensor : StaticShapeTensorOf<[Graph_Float]>;
+// What arithmetic works on: neither booleans nor unsigned bytes.
+def Graph_NumberTensor : StaticShapeTensorOf<[Graph_Number]>;
+def Graph_IntOrBoolTensor : StaticShapeTensorOf<[Graph_IntOrBool]>;
 def Graph_IntTensor : StaticShapeTensorOf<[Graph_Int]>;
 def Graph_BoolTensor : StaticShapeTensorOf<[I1]>;
 def Graph_ScalarInt : 0DTensorOf<[I64, I32]>;

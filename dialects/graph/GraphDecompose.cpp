@@ -1,0 +1,215 @@
+// Composites in primitives: norms, softmax, rope, dropout, cross-entropy.
+#include "dialects/graph/GraphDecompose.h"
+#include <limits>
+
+using namespace mlir;
+using namespace tessera::graph;
+using namespace tessera::graph::detail;
+
+Type tessera::graph::detail::statisticsType(Value x) {
+  Type element = tensorType(x).getElementType();
+  return element.isF64() ? element : Float32Type::get(element.getContext());
+}
+
+static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
+
+static int64_t lastSize(Value x) { return shapeOf(x).back(); }
+
+//===--- norms ------------------------------------------------------------===//
+
+static Value meanLast(Emitter &e, Value x) {
+  return e.mul(e.sumLast(x), 1.0 / static_cast<double>(lastSize(x)));
+}
+
+Normalized tessera::graph::detail::normalize(Emitter &e, Value x, double eps,
+                                             bool center) {
+  ArrayRef<int64_t> shape = shapeOf(x);
+  x = e.convert(x, statisticsType(x));
+  if (center)
+    x = e.sub(x, e.broadcastFirst(meanLast(e, x), shape));
+  Value inverse = e.unary<RsqrtOp>(e.add(meanLast(e, e.mul(x, x)), eps));
+  return {e.mul(x, e.broadcastFirst(inverse, shape)), inverse};
+}
+
+// value × weight + bias (none if null), in the element type of `like`.
+static Value scaleAndShift(Emitter &e, Value value, Value weight, Value bias,
+                           Value like) {
+  ArrayRef<int64_t> shape = shapeOf(value);
+  Type type = tensorType(value).getElementType();
+  value = e.mul(value, e.broadcastLast(e.convert(weight, type), shape));
+  if (bias)
+    value = e.add(value, e.broadcastLast(e.convert(bias, type), shape));
+  return e.convert(value, tensorType(like).getElementType());
+}
+
+SmallVector<Value> LayerNormOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Normalized x = normalize(e, getInput(), getEps().convertToDouble(), true);
+  return {scaleAndShift(e, x.value, getWeight(), getBias(), getInput())};
+}
+
+SmallVector<Value> RmsNormOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Normalized x = normalize(e, getInput(), getEps().convertToDouble(), false);
+  return {scaleAndShift(e, x.value, getWeight(), {}, getInput())};
+}
+
+//===--- softmax ----------------------------------------------------------===//
+
+Exponentials tessera::graph::detail::exponentials(Emitter &e, Value x) {
+  // A row of -inf would give -inf - -inf; the least finite maximum gives 0.
+  Value max = e.maxLast(x);
+  max = e.max(max, e.splatLike(std::numeric_limits<float>::lowest(), max));
+  Value value = e.exp(e.sub(x, e.broadcastFirst(max, shapeOf(x))));
+  Value sum = e.sumLast(value);
+  return {value, sum, e.add(max, e.unary<LogOp>(sum))};
+}
+
+// A visible row sums to 1 or more, so that only rows of zeros are changed.
+static Value avoidZero(Emitter &e, Value sum) {
+  return e.max(sum, e.splatLike(std::numeric_limits<float>::min(), sum));
+}
+
+SmallVector<Value> SoftmaxOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Value x = e.convert(getInput(), statisticsType(getInput()));
+  Exponentials exps = exponentials(e, x);
+  Value sum = e.broadcastFirst(avoidZero(e, exps.sum), shapeOf(x));
+  return {e.convert(e.div(exps.value, sum),
+                    tensorType(getInput()).getElementType())};
+}
+
+//===--- rope -------------------------------------------------------------===//
+
+// A table of `Op`(t × frequencies[i]) × scaling: [tokens, head_dim / 2].
+template <typename Op>
+static Value angleTable(Emitter &e, Value angles, double scaling) {
+  Value table = e.unary<Op>(angles);
+  return scaling == 1.0 ? table : e.mul(table, scaling);
+}
+
+static Value ropeAngles(Emitter &e, int64_t tokens,
+                        ArrayRef<double> frequencies, FloatType type) {
+  int64_t half = frequencies.size();
+  SmallVector<APFloat> rounded;
+  for (double frequency : frequencies) {
+    bool inexact;
+    rounded.emplace_back(frequency);
+    rounded.back().convert(type.getFloatSemantics(),
+                           APFloat::rmNearestTiesToEven, &inexact);
+  }
+  auto rowType = RankedTensorType::get({half}, type);
+  Value row = e.builder().create<ConstantOp>(
+      e.location(), rowType,
+      cast<ElementsAttr>(DenseElementsAttr::get(rowType, rounded)));
+  auto i32 = IntegerType::get(type.getContext(), 32);
+  Value t = e.convert(e.iota(RankedTensorType::get({tokens}, i32), 0), type);
+  return e.mul(e.broadcastFirst(t, {tokens, half}),
+               e.broadcastLast(row, {tokens, half}));
+}
+
+SmallVector<Value> RopeOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Value x = e.convert(getInput(), statisticsType(getInput()));
+  SmallVector<int64_t> half(shapeOf(x));
+  half[3] /= 2;
+  Value angles = ropeAngles(e, half[1], getFrequencies(),
+                            cast<FloatType>(tensorType(x).getElementType()));
+  double scaling = getScaling().convertToDouble();
+  Value cos = angleTable<CosOp>(e, angles, scaling);
+  Value sin = angleTable<SinOp>(e, angles, getInverse() ? -scaling : scaling);
+  cos = e.broadcast(cos, {1, 3}, half);
+  sin = e.broadcast(sin, {1, 3}, half);
+  Value low = e.slice(x, {0, 0, 0, 0}, half);
+  Value high = e.slice(x, {0, 0, 0, half[3]}, half);
+  Value turned = e.concat({e.sub(e.mul(low, cos), e.mul(high, sin)),
+                           e.add(e.mul(high, cos), e.mul(low, sin))},
+                          3);
+  return {e.convert(turned, tensorType(getInput()).getElementType())};
+}
+
+//===--- dropout ----------------------------------------------------------===//
+
+SmallVector<Value> DropoutOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  double rate = getRate().convertToDouble();
+  if (rate == 0.0)
+    return {getInput()};
+  Value uniform = builder.create<RandomOp>(
+      getLoc(),
+      RankedTensorType::get(shapeOf(getInput()), builder.getF32Type()),
+      getSeed(), getStep(), getOffset(), getStream(), RandomKind::uniform);
+  Value keep =
+      e.compare(uniform, ComparePredicate::ge, e.splatLike(rate, uniform));
+  // In f32, because 1/(1-rate) rounded to bf16 would bias the sum.
+  Value x = e.convert(getInput(), statisticsType(getInput()));
+  Value scaled =
+      e.select(keep, e.mul(x, 1.0 / (1.0 - rate)), e.splatLike(0.0, x));
+  return {e.convert(scaled, tensorType(getInput()).getElementType())};
+}
+
+//===--- linear cross-entropy ---------------------------------------------===//
+
+namespace {
+// What the loss and its gradients are made of. Shapes: [tokens, vocab], and
+// [tokens] for `counted` (i1) and `loss`.
+struct Head {
+  Exponentials exps;
+  Value isTarget, counted, loss;
+};
+} // namespace
+
+static Head buildHead(Emitter &e, Value input, Value weight, Value targets,
+                      int64_t ignore) {
+  Type type = statisticsType(input);
+  Value logits = e.einsum("tk,vk->tv", input, weight, type);
+  ArrayRef<int64_t> shape = shapeOf(logits);
+  // A vocabulary does not fit the indices of narrower integers.
+  if (tensorType(targets).getElementTypeBitWidth() < 32)
+    targets = e.convert(targets, e.builder().getI32Type());
+  Type index = tensorType(targets).getElementType();
+  Head head;
+  head.exps = exponentials(e, logits);
+  head.isTarget =
+      e.compare(e.iota(RankedTensorType::get(shape, index), 1),
+                ComparePredicate::eq, e.broadcastFirst(targets, shape));
+  head.counted = e.compare(targets, ComparePredicate::ne,
+                           e.splatLike(static_cast<double>(ignore), targets));
+  Value picked =
+      e.sumLast(e.select(head.isTarget, logits, e.splatLike(0.0, logits)));
+  Value loss = e.sub(head.exps.logSum, picked);
+  head.loss = e.select(head.counted, loss, e.splatLike(0.0, loss));
+  return head;
+}
+
+static Value totalLoss(Emitter &e, const Head &head) {
+  return e.convert(e.sumAll(head.loss), e.builder().getF32Type());
+}
+
+SmallVector<Value> LinearCrossEntropyOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Head head = buildHead(e, getInput(), getWeight(), getTargets(),
+                        static_cast<int64_t>(getIgnore()));
+  return {totalLoss(e, head)};
+}
+
+SmallVector<Value> LinearCrossEntropyGradOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Head head = buildHead(e, getInput(), getWeight(), getTargets(),
+                        static_cast<int64_t>(getIgnore()));
+  ArrayRef<int64_t> shape = shapeOf(head.exps.value);
+  Type type = tensorType(head.exps.value).getElementType();
+  // d loss / d logits = (softmax - one-hot) × cotangent where counted, else 0.
+  Value softmax =
+      e.div(head.exps.value, e.broadcastFirst(head.exps.sum, shape));
+  Value ones = e.convert(head.isTarget, type);
+  Value cotangent =
+      e.broadcastScalar(e.convert(getCotangent(), type), {shape[0]});
+  cotangent = e.select(head.counted, cotangent, e.splatLike(0.0, cotangent));
+  Value dLogits =
+      e.mul(e.sub(softmax, ones), e.broadcastFirst(cotangent, shape));
+  dLogits = e.convert(dLogits, tensorType(getInput()).getElementType());
+  return {totalLoss(e, head), e.einsum("tv,vk->tk", dLogits, getWeight()),
+          e.einsum("tv,tk->vk", dLogits, getInput(),
+                   tensorType(getDWeight()).getElementType())};
+}

@@ -1,0 +1,43 @@
+// Pieces that decompositions and gradients of composites share.
+#pragma once
+#include "dialects/graph/Build.h"
+
+namespace tessera::graph::detail {
+
+/// f64 for f64, else f32: in what statistics are computed.
+mlir::Type statisticsType(mlir::Value x);
+
+/// x without its mean (if `center`) over its root mean square, along the last
+/// dimension; `inverse` is 1 / sqrt(mean of squares + eps), of x's rank less
+/// one. Both in the statistics type.
+struct Normalized {
+  mlir::Value value, inverse;
+};
+Normalized normalize(Emitter &e, mlir::Value x, double eps, bool center);
+
+/// exp(x - max) along the last dimension, its sum, and the natural logarithm of
+/// the sum of exp(x). A row of -inf has exponentials 0 and logarithm -inf.
+struct Exponentials {
+  mlir::Value value, sum, logSum;
+};
+Exponentials exponentials(Emitter &e, mlir::Value x);
+
+/// What the gradients of attention need besides the cotangent of its result.
+struct AttentionInputs {
+  mlir::Value query, key, value;
+  double scale;
+  bool causal;
+  std::optional<uint64_t> window;
+};
+
+/// Gradients of query, key, value. `lse` and `rowSums` (of dP ∘ P, less the
+/// cotangent of lse if it has one) are [batch, heads, tokens].
+llvm::SmallVector<mlir::Value>
+attentionGradients(Emitter &e, const AttentionInputs &in, mlir::Value lse,
+                   mlir::Value rowSums, mlir::Value cotangent);
+
+/// Sums over head_dim of output × cotangent: [batch, heads, tokens].
+mlir::Value attentionRowSums(Emitter &e, mlir::Value output,
+                             mlir::Value cotangent);
+
+} // namespace tessera::graph::detail

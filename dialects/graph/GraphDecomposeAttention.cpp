@@ -1,0 +1,108 @@
+// Attention and its gradient in primitives. Letters of the equations: b batch,
+// t query token, s key token, k kv head, g query head of a kv head's group,
+// d head_dim.
+#include "dialects/graph/GraphDecompose.h"
+#include <limits>
+
+using namespace mlir;
+using namespace tessera::graph;
+using namespace tessera::graph::detail;
+
+static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
+
+// [batch, tokens, heads, head_dim] → [b, t, k, g, d]
+static Value groupHeads(Emitter &e, Value x, Value key) {
+  ArrayRef<int64_t> s = shapeOf(x);
+  int64_t kvHeads = shapeOf(key)[2];
+  return e.reshape(x, {s[0], s[1], kvHeads, s[2] / kvHeads, s[3]});
+}
+
+// [batch, heads, tokens] → the shape of `scores`, [b, k, g, t, s]
+static Value spreadRows(Emitter &e, Value rows, Value scores) {
+  ArrayRef<int64_t> shape = shapeOf(scores);
+  return e.broadcastFirst(e.reshape(rows, shape.drop_back()), shape);
+}
+
+// Which (t, s) are visible, in the shape of `scores`; null if all are.
+static Value visible(Emitter &e, const AttentionInputs &in, Value scores) {
+  ArrayRef<int64_t> shape = shapeOf(scores);
+  auto type =
+      RankedTensorType::get(shape.take_back(2), e.builder().getI32Type());
+  Value t = e.iota(type, 0), s = e.iota(type, 1), mask;
+  if (in.causal)
+    mask = e.compare(s, ComparePredicate::le, t);
+  // A window at least as long as the sequence hides nothing.
+  if (in.window && *in.window < static_cast<uint64_t>(shape.back())) {
+    Value near = e.compare(e.sub(t, s), ComparePredicate::lt,
+                           e.splatLike(static_cast<double>(*in.window), t));
+    mask = mask ? e.binary<AndOp>(mask, near) : near;
+  }
+  return mask ? e.broadcast(mask, {3, 4}, shape) : Value();
+}
+
+// scale × q kᵀ in the statistics type, without the mask: [b, k, g, t, s]
+static Value scaledScores(Emitter &e, const AttentionInputs &in) {
+  Value scores = e.einsum("btkgd,bskd->bkgts", groupHeads(e, in.query, in.key),
+                          in.key, statisticsType(in.query));
+  return e.mul(scores, in.scale);
+}
+
+SmallVector<Value> AttentionOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  AttentionInputs in{getQuery(),  getKey(),
+                     getValue(),  getScale().convertToDouble(),
+                     getCausal(), getWindow()};
+  Value scores = scaledScores(e, in);
+  if (Value mask = visible(e, in, scores))
+    scores =
+        e.select(mask, scores,
+                 e.splatLike(-std::numeric_limits<double>::infinity(), scores));
+  Exponentials exps = exponentials(e, scores);
+  Value sum =
+      e.max(exps.sum, e.splatLike(std::numeric_limits<float>::min(), exps.sum));
+  Value p = e.div(exps.value, e.broadcastFirst(sum, shapeOf(scores)));
+  p = e.convert(p, tensorType(getValue()).getElementType());
+  Value result = e.einsum("bkgts,bskd->btkgd", p, getValue());
+  Value lse = e.convert(exps.logSum, builder.getF32Type());
+  return {e.reshape(result, shapeOf(getResult())),
+          e.reshape(lse, shapeOf(getLse()))};
+}
+
+Value tessera::graph::detail::attentionRowSums(Emitter &e, Value output,
+                                               Value cotangent) {
+  Type type = statisticsType(output);
+  Value sums =
+      e.sumLast(e.mul(e.convert(output, type), e.convert(cotangent, type)));
+  return e.transpose(sums, {0, 2, 1});
+}
+
+SmallVector<Value>
+tessera::graph::detail::attentionGradients(Emitter &e,
+                                           const AttentionInputs &in, Value lse,
+                                           Value rowSums, Value cotangent) {
+  Type type = statisticsType(in.query);
+  Type narrow = tensorType(in.query).getElementType();
+  Value scores = scaledScores(e, in);
+  Value p = e.exp(e.sub(scores, spreadRows(e, e.convert(lse, type), scores)));
+  if (Value mask = visible(e, in, scores))
+    p = e.select(mask, p, e.splatLike(0.0, p));
+  Value query = groupHeads(e, in.query, in.key);
+  cotangent = groupHeads(e, cotangent, in.key);
+  Value dP = e.einsum("btkgd,bskd->bkgts", cotangent, in.value, type);
+  Value dScores = e.mul(p, e.sub(dP, spreadRows(e, rowSums, dP)));
+  dScores = e.convert(e.mul(dScores, in.scale), narrow);
+  Value dQuery = e.einsum("bkgts,bskd->btkgd", dScores, in.key);
+  return {e.reshape(dQuery, shapeOf(in.query)),
+          e.einsum("bkgts,btkgd->bskd", dScores, query),
+          e.einsum("bkgts,btkgd->bskd", e.convert(p, narrow), cotangent)};
+}
+
+SmallVector<Value> AttentionGradOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  AttentionInputs in{getQuery(),  getKey(),
+                     getValue(),  getScale().convertToDouble(),
+                     getCausal(), getWindow()};
+  return attentionGradients(e, in, getLse(),
+                            attentionRowSums(e, getOutput(), getCotangent()),
+                            getCotangent());
+}

@@ -1,0 +1,197 @@
+// Folders of constants, conversions and views, and the canonical forms of
+// sums and products with a neutral constant.
+#include "dialects/graph/GraphOps.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace tessera::graph;
+
+OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
+
+//===--- conversion -------------------------------------------------------===//
+
+static APFloat toFloat(const APFloat &value, FloatType type) {
+  APFloat result = value;
+  bool inexact;
+  result.convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven,
+                 &inexact);
+  return result;
+}
+
+static APFloat toFloat(const APInt &value, bool isSigned, FloatType type) {
+  APFloat result(type.getFloatSemantics());
+  result.convertFromAPInt(value, isSigned, APFloat::rmNearestTiesToEven);
+  return result;
+}
+
+// Booleans and ui8 extend with zeros.
+static bool isSigned(Type type) {
+  return !type.isInteger(1) && !type.isUnsignedInteger();
+}
+
+static APInt toInt(const APFloat &value, IntegerType type) {
+  APSInt result(type.getWidth(), !isSigned(type));
+  bool exact;
+  value.convertToInteger(result, APFloat::rmTowardZero, &exact);
+  return result;
+}
+
+static Attribute convertElements(DenseElementsAttr elements, Type to) {
+  Type from = elements.getElementType();
+  auto toFloatType = dyn_cast<FloatType>(to);
+  if (isa<FloatType>(from)) {
+    if (toFloatType)
+      return cast<DenseFPElementsAttr>(elements).mapValues(
+          to, [&](const APFloat &value) {
+            return toFloat(value, toFloatType).bitcastToAPInt();
+          });
+    return cast<DenseFPElementsAttr>(elements).mapValues(
+        to, [&](const APFloat &value) {
+          return toInt(value, cast<IntegerType>(to));
+        });
+  }
+  bool extendSign = isSigned(from);
+  return cast<DenseIntElementsAttr>(elements).mapValues(
+      to, [&](const APInt &value) {
+        if (toFloatType)
+          return toFloat(value, extendSign, toFloatType).bitcastToAPInt();
+        unsigned width = to.getIntOrFloatBitWidth();
+        return extendSign ? value.sextOrTrunc(width) : value.zextOrTrunc(width);
+      });
+}
+
+// Whether every value of `narrow` is one of `wide`.
+static bool widens(Type narrow, Type wide) {
+  if (isa<FloatType>(narrow) && isa<FloatType>(wide))
+    return cast<FloatType>(wide).getFPMantissaWidth() >=
+               cast<FloatType>(narrow).getFPMantissaWidth() &&
+           wide.getIntOrFloatBitWidth() > narrow.getIntOrFloatBitWidth();
+  return isa<IntegerType>(narrow) && isa<IntegerType>(wide) &&
+         isSigned(narrow) == isSigned(wide) &&
+         wide.getIntOrFloatBitWidth() > narrow.getIntOrFloatBitWidth();
+}
+
+OpFoldResult ConvertOp::fold(FoldAdaptor adaptor) {
+  Type to = tensorType(getResult()).getElementType();
+  if (getInput().getType() == getResult().getType())
+    return getInput();
+  if (auto elements =
+          dyn_cast_if_present<DenseElementsAttr>(adaptor.getInput()))
+    return convertElements(elements, to);
+  // There and back through a wider type.
+  if (auto inner = getInput().getDefiningOp<ConvertOp>())
+    if (inner.getInput().getType() == getResult().getType() &&
+        widens(to, tensorType(getInput()).getElementType()))
+      return inner.getInput();
+  return {};
+}
+
+//===--- views ------------------------------------------------------------===//
+
+// A splat under another shape; nothing for what is not a splat.
+static OpFoldResult foldSplat(Attribute input, Value result) {
+  if (auto splat = dyn_cast_if_present<SplatElementsAttr>(input))
+    return splat.resizeSplat(tensorType(result));
+  return {};
+}
+
+OpFoldResult ReshapeOp::fold(FoldAdaptor adaptor) {
+  if (getInput().getType() == getResult().getType())
+    return getInput();
+  if (auto elements =
+          dyn_cast_if_present<DenseElementsAttr>(adaptor.getInput()))
+    return elements.reshape(tensorType(getResult()));
+  if (auto inner = getInput().getDefiningOp<ReshapeOp>()) {
+    getInputMutable().assign(inner.getInput());
+    return getResult();
+  }
+  return {};
+}
+
+OpFoldResult TransposeOp::fold(FoldAdaptor adaptor) {
+  ArrayRef<int64_t> outer = getPermutation();
+  if (llvm::equal(outer, llvm::seq<int64_t>(0, outer.size())))
+    return getInput();
+  if (OpFoldResult splat = foldSplat(adaptor.getInput(), getResult()))
+    return splat;
+  if (auto inner = getInput().getDefiningOp<TransposeOp>()) {
+    SmallVector<int64_t> both;
+    for (int64_t dim : outer)
+      both.push_back(inner.getPermutation()[dim]);
+    setPermutation(both);
+    getInputMutable().assign(inner.getInput());
+    return getResult();
+  }
+  return {};
+}
+
+OpFoldResult BroadcastOp::fold(FoldAdaptor adaptor) {
+  if (getInput().getType() == getResult().getType())
+    return getInput();
+  if (OpFoldResult splat = foldSplat(adaptor.getInput(), getResult()))
+    return splat;
+  if (auto inner = getInput().getDefiningOp<BroadcastOp>()) {
+    SmallVector<int64_t> both;
+    for (int64_t dim : inner.getDims())
+      both.push_back(getDims()[dim]);
+    setDims(both);
+    getInputMutable().assign(inner.getInput());
+    return getResult();
+  }
+  return {};
+}
+
+OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
+  if (getInput().getType() == getResult().getType())
+    return getInput();
+  if (OpFoldResult splat = foldSplat(adaptor.getInput(), getResult()))
+    return splat;
+  if (auto inner = getInput().getDefiningOp<SliceOp>()) {
+    SmallVector<int64_t> both;
+    for (auto [a, b] : llvm::zip_equal(getStart(), inner.getStart()))
+      both.push_back(a + b);
+    setStart(both);
+    getInputMutable().assign(inner.getInput());
+    return getResult();
+  }
+  return {};
+}
+
+//===--- neutral constants ------------------------------------------------===//
+
+static bool isSplat(Value value, double number) {
+  DenseElementsAttr elements;
+  if (!matchPattern(value, m_Constant(&elements)) || !elements.isSplat())
+    return false;
+  if (isa<FloatType>(elements.getElementType()))
+    return elements.getSplatValue<APFloat>().convertToDouble() == number;
+  return elements.getSplatValue<APInt>().getSExtValue() ==
+         static_cast<int64_t>(number);
+}
+
+// x + 0 and x × 1 are x. (x × 0 is not 0 for an infinite x, and stays.)
+template <typename Op>
+static LogicalResult dropNeutral(Op op, PatternRewriter &rewriter,
+                                 double neutral) {
+  for (auto [side, other] : {std::pair(op.getRhs(), op.getLhs()),
+                             std::pair(op.getLhs(), op.getRhs())})
+    if (isSplat(side, neutral)) {
+      rewriter.replaceOp(op, other);
+      return success();
+    }
+  return failure();
+}
+
+void AddOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                        MLIRContext *) {
+  patterns.add(+[](AddOp op, PatternRewriter &rewriter) {
+    return dropNeutral(op, rewriter, 0.0);
+  });
+}
+
+void MulOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                        MLIRContext *) {
+  patterns.add(+[](MulOp op, PatternRewriter &rewriter) {
+    return dropNeutral(op, rewriter, 1.0);
+  });
+}
