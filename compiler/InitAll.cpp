@@ -1,0 +1,28 @@
+#include "compiler/InitAll.h"
+#include "dialects/graph/GraphOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/Extensions/InlinerExtension.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+void tessera::registerAllDialects(mlir::DialectRegistry &registry) {
+  registry.insert<graph::GraphDialect>();
+  registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::LLVM::LLVMDialect, mlir::math::MathDialect,
+                  mlir::memref::MemRefDialect, mlir::scf::SCFDialect, mlir::vector::VectorDialect>();
+  mlir::func::registerInlinerExtension(registry);
+}
+
+void tessera::registerAllPasses() {
+  mlir::registerCanonicalizer();
+  mlir::registerCSE();
+  mlir::registerInliner();
+  mlir::registerSymbolDCE();
+  mlir::registerPrintIRPass();
+  mlir::registerStripDebugInfo();
+}
