@@ -1,0 +1,61 @@
+// Byte-pair encoding of one piece of text: start from its bytes and merge, as
+// long as any neighbours have a rank, the pair of lowest rank, leftmost first
+// (R. Sennrich et al., "Neural Machine Translation of Rare Words with Subword
+// Units", 2016).
+#pragma once
+#include "runtime/data/tokenizer/PairMap.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace tessera::tokenizer {
+
+/// Lets maps of std::string be searched by std::string_view.
+struct StringHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const {
+    return std::hash<std::string_view>()(text);
+  }
+};
+template <typename Value>
+using StringMap =
+    std::unordered_map<std::string, Value, StringHash, std::equal_to<>>;
+
+struct Merge {
+  uint32_t rank;
+  uint32_t token; // what the pair becomes
+};
+
+/// Filled when the tokenizer is read, constant from then on.
+struct BpeModel {
+  std::array<uint32_t, 256> byteTokens{};
+  PairMap<Merge> merges;
+  /// Take a piece that is a token as it is, whatever the merges say.
+  bool ignoreMerges = false;
+  StringMap<uint32_t> tokensByBytes; // filled only for ignoreMerges
+};
+
+/// Encodes pieces; holds the working memory. One a thread.
+class BpeMerger {
+public:
+  explicit BpeMerger(const BpeModel &model) : model(model) {}
+  /// Appends the tokens of `piece` (not empty, below 4 GiB) to `out`. Short
+  /// pieces cost O(n²) with a tiny constant, long ones O(n log n).
+  void encode(std::string_view piece, std::vector<uint32_t> &out);
+
+private:
+  void mergeShort(std::string_view piece, std::vector<uint32_t> &out);
+  void mergeLong(std::string_view piece, std::vector<uint32_t> &out);
+
+  struct Symbol {
+    uint32_t token, previous, next;
+  };
+  const BpeModel &model;
+  std::vector<Symbol> symbols;
+  std::vector<uint64_t> heap;
+};
+
+} // namespace tessera::tokenizer

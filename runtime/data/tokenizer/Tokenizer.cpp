@@ -1,0 +1,68 @@
+#include "runtime/data/tokenizer/Tokenizer.h"
+#include "runtime/data/tokenizer/Unicode.h"
+
+#include <algorithm>
+
+namespace tessera::tokenizer {
+
+const TokenText &Tokenizer::token(uint32_t id) const {
+  static const TokenText absent;
+  return id < texts.size() ? texts[id] : absent;
+}
+
+std::optional<uint32_t> Tokenizer::addedToken(std::string_view content) const {
+  auto found =
+      std::find_if(added.begin(), added.end(), [&](const AddedToken &token) {
+        return token.content == content;
+      });
+  if (found == added.end())
+    return std::nullopt;
+  return found->id;
+}
+
+std::optional<uint32_t> Tokenizer::documentEnd() const {
+  for (std::string_view content : {"<|endoftext|>", "<|end_of_text|>"})
+    if (auto id = addedToken(content))
+      return id;
+  return std::nullopt;
+}
+
+static std::string_view textOf(const Tokenizer &tokenizer, uint32_t id,
+                               bool skipSpecial) {
+  const TokenText &token = tokenizer.token(id);
+  return token.special && skipSpecial ? std::string_view()
+                                      : std::string_view(token.bytes);
+}
+
+std::string decodeBytes(const Tokenizer &tokenizer,
+                        std::span<const uint32_t> ids, bool skipSpecial) {
+  std::string bytes;
+  for (uint32_t id : ids)
+    bytes += textOf(tokenizer, id, skipSpecial);
+  return bytes;
+}
+
+std::string decode(const Tokenizer &tokenizer, std::span<const uint32_t> ids,
+                   bool skipSpecial) {
+  std::string text;
+  appendValidUtf8(decodeBytes(tokenizer, ids, skipSpecial), /*final=*/true,
+                  text);
+  return text;
+}
+
+std::string StreamDecoder::push(uint32_t id) {
+  held += textOf(tokenizer, id, skipSpecial);
+  std::string text;
+  size_t rest = appendValidUtf8(held, /*final=*/false, text);
+  held.erase(0, held.size() - rest);
+  return text;
+}
+
+std::string StreamDecoder::finish() {
+  std::string text;
+  appendValidUtf8(held, /*final=*/true, text);
+  held.clear();
+  return text;
+}
+
+} // namespace tessera::tokenizer
