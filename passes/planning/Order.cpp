@@ -1,0 +1,68 @@
+// Positions of operations, and when a tensor is read last.
+#include "passes/planning/Places.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::planning;
+
+static void assignPositions(
+    Block &block,
+    llvm::DenseMap<Operation *, std::pair<int64_t, int64_t>> &positions,
+    int64_t &next) {
+  for (Operation &op : block) {
+    int64_t begin = next++;
+    if (auto loop = dyn_cast<graph::LoopOp>(op)) {
+      assignPositions(loop.getBody().front(), positions, next);
+      positions[&op] = {begin, next++};
+    } else {
+      positions[&op] = {begin, begin};
+    }
+  }
+}
+
+Order::Order(func::FuncOp function) {
+  int64_t next = 0;
+  assignPositions(function.getBody().front(), positions, next);
+}
+
+int64_t Order::lastRead(Value value) const {
+  int64_t last = -1;
+  Block *home = value.getParentBlock();
+  for (OpOperand &use : value.getUses()) {
+    Operation *user = use.getOwner();
+    Operation *here = home->findAncestorOpInBlock(*user);
+    // A loop reads its initial values before its first turn, and whatever its
+    // body reads until its last.
+    int64_t position =
+        here == user && isa<graph::LoopOp>(user) ? begin(user) : end(here);
+    if (isView(user))
+      position = here == user ? lastRead(user->getResult(0)) : end(here);
+    last = std::max(last, position);
+  }
+  return last;
+}
+
+bool tessera::planning::isView(Operation *op) {
+  if (auto slice = dyn_cast<graph::SliceOp>(op))
+    return contiguousOffset(slice).has_value();
+  return isa<graph::ReshapeOp, graph::DynamicSliceOp>(op);
+}
+
+std::optional<int64_t>
+tessera::planning::contiguousOffset(graph::SliceOp slice) {
+  ArrayRef<int64_t> from = graph::tensorType(slice.getInput()).getShape();
+  ArrayRef<int64_t> to = graph::tensorType(slice.getResult()).getShape();
+  // Dense iff every dimension after the first one with more than one entry is
+  // whole.
+  bool mustBeWhole = false;
+  int64_t offset = 0;
+  for (auto [start, whole, part] : llvm::zip(slice.getStart(), from, to)) {
+    if (mustBeWhole && part != whole)
+      return std::nullopt;
+    mustBeWhole |= part > 1;
+    offset = offset * whole + start;
+  }
+  return offset *
+         plan::byteSize(RankedTensorType::get(
+             {1}, graph::tensorType(slice.getResult()).getElementType()));
+}

@@ -1,0 +1,150 @@
+// Where tensors live while a program is being planned, and the steps it will
+// have.
+#pragma once
+#include "dialects/graph/GraphOps.h"
+#include "dialects/plan/PlanOps.h"
+#include "dialects/tile/TileOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseMap.h"
+#include <list>
+#include <optional>
+#include <vector>
+
+namespace tessera::planning {
+
+/// A range of bytes that some values share.
+struct Buffer {
+  plan::Space space = plan::Space::arena;
+  int64_t bytes = 0;
+  int64_t offset = 0;    ///< known early for state and io, last for the arena
+  mlir::StringAttr name; ///< state and io
+  std::optional<plan::Role> role;
+  mlir::RankedTensorType type; ///< of the first tensor placed here
+  size_t depth = 0;            ///< loops around the block that made it
+  bool reserved =
+      false; ///< state, io, loop-carried: only who is wanted here may overwrite
+  int64_t first = -1, last = -1;         ///< steps that touch it
+  llvm::SmallVector<mlir::Value> values; ///< tensors placed here so far
+};
+
+/// The place of a tensor: part of a buffer, which may advance with loops.
+struct Place {
+  Buffer *buffer = nullptr;
+  int64_t offset = 0;
+  llvm::SmallVector<std::pair<graph::LoopOp, int64_t>, 1>
+      advances; ///< (loop, stride in bytes)
+  bool operator==(const Place &other) const {
+    return buffer == other.buffer && offset == other.offset &&
+           advances == other.advances;
+  }
+};
+
+/// A place seen as a tensor of some type.
+struct Typed {
+  Place place;
+  mlir::RankedTensorType type;
+};
+
+/// One step of the program to be.
+struct Step {
+  enum Kind { launch, loop, copy, fill } kind;
+  mlir::Location loc;
+  mlir::Operation *source = nullptr; ///< tile.launch or graph.loop
+  llvm::SmallVector<Typed>
+      operands;           ///< launch: all buffers; copy: from, to; fill: to
+  std::vector<Step> body; ///< loop
+  int64_t begin = 0,
+          end = 0; ///< numbers in program order; a loop takes one for each end
+};
+
+/// Positions of operations in the source function: a loop spans [begin, end].
+class Order {
+public:
+  explicit Order(mlir::func::FuncOp function);
+  int64_t begin(mlir::Operation *op) const {
+    return positions.lookup(op).first;
+  }
+  int64_t end(mlir::Operation *op) const { return positions.lookup(op).second; }
+  /// Where the value, or a view of it, is read last: a position at the level of
+  /// the value's own block. A value that leaves its block is read at the very
+  /// end.
+  int64_t lastRead(mlir::Value value) const;
+
+private:
+  llvm::DenseMap<mlir::Operation *, std::pair<int64_t, int64_t>> positions;
+};
+
+/// graph.reshape, a contiguous graph.slice or graph.dynamic_slice: the result
+/// is part of the input.
+bool isView(mlir::Operation *op);
+
+/// Bytes from the input's start to the result's, for a contiguous slice;
+/// nullopt where it has gaps.
+std::optional<int64_t> contiguousOffset(graph::SliceOp slice);
+
+/// Plans one function. `state` maps checkpoint names to their buffers,
+/// `kernels` names to any target's version of a kernel (their buffers are
+/// alike).
+class ProgramPlanner {
+public:
+  ProgramPlanner(mlir::func::FuncOp function,
+                 const llvm::StringMap<Buffer *> &state,
+                 const llvm::StringMap<tile::KernelOp> &kernels);
+  mlir::LogicalResult run();
+
+  std::list<Buffer> buffers; ///< arena and io; stable addresses
+  std::vector<Step> steps;
+  int64_t ioBytes = 0;
+
+private:
+  // Places.
+  Buffer *newBuffer(mlir::RankedTensorType type, size_t depth);
+  Buffer *newIo(llvm::StringRef name, plan::Role role,
+                mlir::RankedTensorType type);
+  void put(mlir::Value value, const Place &place);
+  mlir::LogicalResult bindArguments();
+  void wantReturns();
+  void want(mlir::Value value, Buffer *buffer);
+  bool mayOverwrite(Buffer *buffer, mlir::Value output, mlir::Operation *at,
+                    mlir::Value through) const;
+  std::optional<Place> placeOver(tile::LaunchOp launch, mlir::Value input,
+                                 mlir::Value output) const;
+  Place placeFresh(mlir::Value output, size_t depth);
+
+  // The walk, in program order.
+  mlir::LogicalResult plan(mlir::Block &block, size_t depth,
+                           std::vector<Step> &out);
+  mlir::LogicalResult planView(mlir::Operation *op);
+  mlir::LogicalResult planInstance(tile::LaunchOp launch, tile::KernelOp kernel,
+                                   int64_t instance, size_t depth,
+                                   std::vector<Step> &out, Step &step);
+  mlir::LogicalResult planLaunch(tile::LaunchOp launch, size_t depth,
+                                 std::vector<Step> &out);
+  mlir::LogicalResult planLoop(graph::LoopOp loop, size_t depth,
+                               std::vector<Step> &out);
+  mlir::LogicalResult planUpdate(graph::DynamicUpdateOp update, size_t depth,
+                                 std::vector<Step> &out);
+  mlir::LogicalResult finishBody(graph::LoopOp loop,
+                                 llvm::ArrayRef<Buffer *> carried, size_t depth,
+                                 std::vector<Step> &out);
+  mlir::LogicalResult finishReturns(mlir::func::ReturnOp ret,
+                                    std::vector<Step> &out);
+  mlir::FailureOr<Typed> read(mlir::Value value, mlir::Operation *user,
+                              size_t depth, std::vector<Step> &out);
+  mlir::LogicalResult initialize(mlir::Value from, const Place &to,
+                                 mlir::Operation *at, std::vector<Step> &out);
+
+  // Lifetimes, once all steps are known.
+  void number(std::vector<Step> &list, int64_t &position);
+  void touch(std::vector<Step> &list,
+             llvm::SmallVectorImpl<const Step *> &loops);
+
+  mlir::func::FuncOp function;
+  const llvm::StringMap<Buffer *> &state;
+  const llvm::StringMap<tile::KernelOp> &kernels;
+  Order order;
+  llvm::DenseMap<mlir::Value, Place> places;
+  llvm::DenseMap<mlir::Value, Buffer *> wanted;
+};
+
+} // namespace tessera::planning

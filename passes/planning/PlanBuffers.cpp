@@ -1,0 +1,254 @@
+// The pass: state places, one program a function, offsets, and the plan's text.
+#include "mlir/Pass/PassManager.h"
+#include "passes/planning/Places.h"
+#include "passes/planning/Planning.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::planning;
+
+namespace tessera {
+#define GEN_PASS_DEF_PLANBUFFERS
+#include "passes/planning/Passes.h.inc"
+} // namespace tessera
+
+namespace {
+
+MemRefType memoryType(RankedTensorType type) {
+  return MemRefType::get(type.getShape(), type.getElementType());
+}
+
+/// The state tensors of all programs, each with one place.
+class StateTable {
+public:
+  LogicalResult collect(ModuleOp module) {
+    for (auto function : module.getOps<func::FuncOp>())
+      for (unsigned i = 0;
+           i < function.getNumArguments() + function.getNumResults(); ++i)
+        if (failed(add(function, i)))
+          return failure();
+    return success();
+  }
+
+  void emit(OpBuilder &builder) const {
+    for (const Entry &entry : entries)
+      builder.create<plan::StateOp>(
+          entry.loc, entry.buffer->name,
+          TypeAttr::get(memoryType(entry.buffer->type)),
+          plan::RoleAttr::get(builder.getContext(), *entry.buffer->role),
+          builder.getI64IntegerAttr(entry.buffer->offset),
+          entry.decay ? builder.getUnitAttr() : UnitAttr());
+  }
+
+  llvm::StringMap<Buffer *> byName;
+
+private:
+  struct Entry {
+    Buffer *buffer;
+    Location loc;
+    bool decay;
+  };
+
+  // Argument i of the function, or result i - #arguments.
+  LogicalResult add(func::FuncOp function, unsigned i) {
+    unsigned arguments = function.getNumArguments();
+    DictionaryAttr attrs = i < arguments
+                               ? function.getArgAttrDict(i)
+                               : function.getResultAttrDict(i - arguments);
+    auto name =
+        attrs ? attrs.getAs<StringAttr>(graph::kStateAttr) : StringAttr();
+    if (!name)
+      return success();
+    auto type = cast<RankedTensorType>(
+        i < arguments ? function.getArgumentTypes()[i]
+                      : function.getResultTypes()[i - arguments]);
+    auto role = attrs.getAs<graph::RoleAttr>(graph::kRoleAttr);
+    if (!role)
+      return function.emitOpError("state \"")
+             << name.getValue() << "\" has no " << graph::kRoleAttr;
+    if (Buffer *known = byName.lookup(name.getValue())) {
+      if (known->type != type)
+        return function.emitOpError("state \"")
+               << name.getValue() << "\" is " << type << " here and "
+               << known->type << " elsewhere";
+      return success();
+    }
+    Buffer &buffer = storage.emplace_back();
+    buffer.space = plan::Space::state;
+    buffer.name = name;
+    buffer.type = type;
+    buffer.role = static_cast<plan::Role>(role.getValue());
+    buffer.reserved = true;
+    buffer.bytes = plan::byteSize(type);
+    buffer.offset = size;
+    size += llvm::alignTo(buffer.bytes, plan::kAlignment);
+    byName[name.getValue()] = &buffer;
+    entries.push_back(
+        {&buffer, function.getLoc(), attrs.contains(graph::kDecayAttr)});
+    return success();
+  }
+
+  std::list<Buffer> storage;
+  std::vector<Entry> entries;
+  int64_t size = 0;
+};
+
+/// Writes a planned function as a plan.program.
+class ProgramEmitter {
+public:
+  ProgramEmitter(OpBuilder &builder, func::FuncOp function)
+      : b(builder), function(function) {}
+
+  void emit(ProgramPlanner &planner, int64_t arena) {
+    auto flops = function->getAttrOfType<IntegerAttr>("graph.flops");
+    auto program = b.create<plan::ProgramOp>(
+        function.getLoc(), function.getSymName(), arena, planner.ioBytes,
+        flops ? flops.getInt() : 0);
+    top = &program.getBody().emplaceBlock();
+    b.setInsertionPointToStart(top);
+    for (const Buffer &buffer : planner.buffers)
+      if (buffer.space == plan::Space::io)
+        declare(&buffer);
+    emit(planner.steps);
+  }
+
+private:
+  // The plan.buffer of a buffer: declared at the top when it is first needed.
+  Value declare(const Buffer *buffer) {
+    Value &memory = memories[buffer];
+    if (memory)
+      return memory;
+    OpBuilder::InsertionGuard guard(b);
+    if (lastDeclared)
+      b.setInsertionPointAfter(lastDeclared);
+    else
+      b.setInsertionPointToStart(top);
+    auto lives = buffer->space == plan::Space::arena
+                     ? b.getDenseI64ArrayAttr({buffer->first, buffer->last})
+                     : DenseI64ArrayAttr();
+    auto role = buffer->role
+                    ? plan::RoleAttr::get(b.getContext(), *buffer->role)
+                    : plan::RoleAttr();
+    auto op = b.create<plan::BufferOp>(
+        function.getLoc(), memoryType(buffer->type),
+        plan::SpaceAttr::get(b.getContext(), buffer->space),
+        b.getI64IntegerAttr(buffer->offset), buffer->name, role, lives);
+    lastDeclared = op;
+    return memory = op;
+  }
+
+  Value address(const Typed &operand, Location loc) {
+    const Place &place = operand.place;
+    Value memory = declare(place.buffer);
+    if (place.offset == 0 && place.advances.empty() &&
+        operand.type == place.buffer->type)
+      return memory;
+    if (place.advances.empty())
+      return b.create<plan::ViewOp>(loc, memoryType(operand.type), memory,
+                                    place.offset, Value(), IntegerAttr());
+    // One view for each loop, the outermost first: all but the last keep the
+    // rest of the range.
+    int64_t left = place.buffer->bytes - place.offset, offset = place.offset;
+    for (auto [i, advance] : llvm::enumerate(place.advances)) {
+      auto [loop, stride] = advance;
+      left -= stride * (static_cast<int64_t>(loop.getTrip()) - 1);
+      MemRefType type = i + 1 == place.advances.size()
+                            ? memoryType(operand.type)
+                            : MemRefType::get({left}, b.getI8Type());
+      memory = b.create<plan::ViewOp>(loc, type, memory, offset,
+                                      inductions.lookup(loop),
+                                      b.getI64IntegerAttr(stride));
+      offset = 0;
+    }
+    return memory;
+  }
+
+  void emit(ArrayRef<Step> steps) {
+    for (const Step &step : steps) {
+      SmallVector<Value> memories;
+      for (const Typed &operand : step.operands)
+        memories.push_back(address(operand, step.loc));
+      switch (step.kind) {
+      case Step::launch: {
+        auto launch = cast<tile::LaunchOp>(step.source);
+        b.create<plan::LaunchOp>(step.loc, launch.getKernelAttr(), memories,
+                                 launch.getBlocksAttr(), launch.getSizesAttr());
+        break;
+      }
+      case Step::copy:
+        b.create<plan::CopyOp>(step.loc, memories[0], memories[1]);
+        break;
+      case Step::fill:
+        b.create<plan::FillOp>(step.loc, memories[0], b.getI8IntegerAttr(0));
+        break;
+      case Step::loop: {
+        auto source = cast<graph::LoopOp>(step.source);
+        auto loop = b.create<plan::LoopOp>(step.loc, source.getTrip());
+        inductions[source] = loop.getInduction();
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPointToStart(&loop.getBody().front());
+        emit(step.body);
+        break;
+      }
+      }
+    }
+  }
+
+  OpBuilder &b;
+  func::FuncOp function;
+  llvm::DenseMap<const Buffer *, Value> memories;
+  llvm::DenseMap<Operation *, Value> inductions;
+  Block *top = nullptr; // of the program: where buffers are declared
+  Operation *lastDeclared = nullptr;
+};
+
+int64_t placeInArena(ProgramPlanner &planner) {
+  SmallVector<ArenaRequest> requests;
+  SmallVector<Buffer *> owners;
+  for (Buffer &buffer : planner.buffers)
+    if (buffer.space == plan::Space::arena && buffer.first >= 0) {
+      requests.push_back({buffer.bytes, buffer.first, buffer.last});
+      owners.push_back(&buffer);
+    }
+  int64_t arena = assignOffsets(requests);
+  for (auto [request, owner] : llvm::zip(requests, owners))
+    owner->offset = request.offset;
+  return arena;
+}
+
+struct PlanBuffers : tessera::impl::PlanBuffersBase<PlanBuffers> {
+  using PlanBuffersBase::PlanBuffersBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    StateTable state;
+    if (failed(state.collect(module)))
+      return signalPassFailure();
+    llvm::StringMap<tile::KernelOp> kernels;
+    module.walk([&](tile::KernelOp kernel) {
+      kernels.try_emplace(kernel.getSymName(), kernel);
+    });
+
+    SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
+    OpBuilder builder(module.getBodyRegion());
+    state.emit(builder);
+    for (func::FuncOp function : functions) {
+      ProgramPlanner planner(function, state.byName, kernels);
+      if (failed(planner.run()))
+        return signalPassFailure();
+      int64_t arena = placeInArena(planner);
+      builder.setInsertionPoint(function);
+      ProgramEmitter(builder, function).emit(planner, arena);
+      function.erase();
+    }
+  }
+};
+
+} // namespace
+
+void tessera::buildPlanningPipeline(OpPassManager &pipeline) {
+  // Bytes for every tensor: from here on nothing is a value any more.
+  pipeline.addPass(createPlanBuffers());
+  // The proof that it is right does not share code with what it proves.
+  pipeline.addPass(createVerifyPlan());
+}

@@ -1,0 +1,428 @@
+// Places for tensors, in program order: what may be overwritten is overwritten.
+#include "passes/planning/Places.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::planning;
+using graph::tensorType;
+
+ProgramPlanner::ProgramPlanner(func::FuncOp function,
+                               const llvm::StringMap<Buffer *> &state,
+                               const llvm::StringMap<tile::KernelOp> &kernels)
+    : function(function), state(state), kernels(kernels), order(function) {}
+
+LogicalResult ProgramPlanner::run() {
+  if (failed(bindArguments()))
+    return failure();
+  wantReturns();
+  if (failed(plan(function.getBody().front(), 0, steps)))
+    return failure();
+  int64_t position = 0;
+  number(steps, position);
+  SmallVector<const Step *> loops;
+  touch(steps, loops);
+  return success();
+}
+
+//===--- places -----------------------------------------------------------===//
+
+Buffer *ProgramPlanner::newBuffer(RankedTensorType type, size_t depth) {
+  Buffer &buffer = buffers.emplace_back();
+  buffer.bytes = plan::byteSize(type);
+  buffer.type = type;
+  buffer.depth = depth;
+  return &buffer;
+}
+
+Buffer *ProgramPlanner::newIo(StringRef name, plan::Role role,
+                              RankedTensorType type) {
+  Buffer *buffer = newBuffer(type, 0);
+  buffer->space = plan::Space::io;
+  buffer->name = StringAttr::get(function.getContext(), name);
+  buffer->role = role;
+  buffer->reserved = true;
+  buffer->offset = ioBytes;
+  ioBytes += llvm::alignTo(buffer->bytes, plan::kAlignment);
+  return buffer;
+}
+
+void ProgramPlanner::put(Value value, const Place &place) {
+  places[value] = place;
+  place.buffer->values.push_back(value);
+}
+
+LogicalResult ProgramPlanner::bindArguments() {
+  for (BlockArgument argument : function.getArguments()) {
+    unsigned i = argument.getArgNumber();
+    if (auto name = function.getArgAttrOfType<StringAttr>(i, graph::kStateAttr))
+      put(argument, {state.lookup(name.getValue()), 0, {}});
+    else if (auto name =
+                 function.getArgAttrOfType<StringAttr>(i, graph::kInputAttr))
+      put(argument,
+          {newIo(name.getValue(), plan::Role::input, tensorType(argument)),
+           0,
+           {}});
+    else
+      return function.emitOpError("argument ")
+             << i << " is neither state (" << graph::kStateAttr
+             << ") nor input (" << graph::kInputAttr << ")";
+  }
+  return success();
+}
+
+// Returned state is best made where it lives, outputs where the host reads
+// them.
+void ProgramPlanner::wantReturns() {
+  Operation *ret = function.getBody().front().getTerminator();
+  for (auto [i, value] : llvm::enumerate(ret->getOperands())) {
+    if (auto name =
+            function.getResultAttrOfType<StringAttr>(i, graph::kStateAttr))
+      want(value, state.lookup(name.getValue()));
+    else if (auto name = function.getResultAttrOfType<StringAttr>(
+                 i, graph::kOutputAttr))
+      want(value,
+           newIo(name.getValue(), plan::Role::output, tensorType(value)));
+  }
+}
+
+void ProgramPlanner::want(Value value, Buffer *buffer) {
+  while (auto reshape = value.getDefiningOp<graph::ReshapeOp>())
+    value = reshape.getInput();
+  wanted.try_emplace(value, buffer);
+}
+
+// Whether `output`, made by `at`, may take the bytes of `buffer`: everybody who
+// reads what is there has done so. `through` is the operand that the kernel
+// reads before it overwrites it, element by element; null if there is none.
+bool ProgramPlanner::mayOverwrite(Buffer *buffer, Value output, Operation *at,
+                                  Value through) const {
+  if (buffer->reserved && wanted.lookup(output) != buffer)
+    return false;
+  if (plan::byteSize(tensorType(output)) != buffer->bytes)
+    return false;
+  int64_t now = order.begin(at);
+  for (Value value : buffer->values)
+    if (int64_t last = order.lastRead(value);
+        last > now || (last == now && !through))
+      return false;
+  if (!through)
+    return true;
+  int64_t operandsHere = llvm::count_if(at->getOperands(), [&](Value operand) {
+    auto place = places.find(operand);
+    return place != places.end() && place->second.buffer == buffer;
+  });
+  return operandsHere == 1;
+}
+
+std::optional<Place> ProgramPlanner::placeOver(tile::LaunchOp launch,
+                                               Value input,
+                                               Value output) const {
+  auto place = places.find(input);
+  if (place == places.end() || place->second.offset != 0 ||
+      !place->second.advances.empty())
+    return std::nullopt;
+  Buffer *wish = wanted.lookup(output);
+  if (wish && wish != place->second.buffer)
+    return std::nullopt;
+  if (!mayOverwrite(place->second.buffer, output, launch, input))
+    return std::nullopt;
+  return place->second;
+}
+
+Place ProgramPlanner::placeFresh(Value output, size_t depth) {
+  Buffer *wish = wanted.lookup(output);
+  if (wish && mayOverwrite(wish, output, output.getDefiningOp(), {}))
+    return {wish, 0, {}};
+  return {newBuffer(tensorType(output), depth), 0, {}};
+}
+
+//===--- the walk ---------------------------------------------------------===//
+
+LogicalResult ProgramPlanner::plan(Block &block, size_t depth,
+                                   std::vector<Step> &out) {
+  for (Operation &op : block) {
+    LogicalResult done =
+        llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+            .Case([&](tile::LaunchOp launch) {
+              return planLaunch(launch, depth, out);
+            })
+            .Case(
+                [&](graph::LoopOp loop) { return planLoop(loop, depth, out); })
+            .Case([&](graph::DynamicUpdateOp update) {
+              return planUpdate(update, depth, out);
+            })
+            .Case([&](func::ReturnOp ret) { return finishReturns(ret, out); })
+            .Case<graph::ConstantOp, graph::YieldOp>(
+                [](auto) { return success(); })
+            .Default([&](Operation *other) { return planView(other); });
+    if (failed(done))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult ProgramPlanner::planView(Operation *op) {
+  if (!isView(op))
+    return op->emitOpError("cannot be planned: only launches, loops and "
+                           "contiguous views have places");
+  auto input = places.find(op->getOperand(0));
+  if (input == places.end())
+    return op->emitOpError("is a view of a constant; fold it");
+  Place place = input->second;
+  if (auto slice = dyn_cast<graph::SliceOp>(op))
+    place.offset += *contiguousOffset(slice);
+  if (auto slice = dyn_cast<graph::DynamicSliceOp>(op)) {
+    auto index = dyn_cast<BlockArgument>(slice.getIndex());
+    auto loop = index ? dyn_cast<graph::LoopOp>(index.getOwner()->getParentOp())
+                      : graph::LoopOp();
+    if (!loop || index.getArgNumber() != 0)
+      return op->emitOpError(
+          "index must be the induction value of a graph.loop");
+    place.advances.emplace_back(loop,
+                                plan::byteSize(tensorType(slice.getResult())));
+  }
+  put(op->getResult(0), place);
+  return success();
+}
+
+FailureOr<Typed> ProgramPlanner::read(Value value, Operation *user,
+                                      size_t depth, std::vector<Step> &out) {
+  if (auto place = places.find(value); place != places.end())
+    return Typed{place->second, tensorType(value)};
+  if (!value.getDefiningOp<graph::ConstantOp>())
+    return user->emitOpError("reads a value without a place");
+  Place place{newBuffer(tensorType(value), depth), 0, {}};
+  if (failed(initialize(value, place, user, out)))
+    return failure();
+  return Typed{place, tensorType(value)};
+}
+
+// Brings the contents of `from` to `to`: a fill for a constant, a copy
+// otherwise.
+LogicalResult ProgramPlanner::initialize(Value from, const Place &to,
+                                         Operation *at,
+                                         std::vector<Step> &out) {
+  RankedTensorType type = tensorType(from);
+  if (auto constant = from.getDefiningOp<graph::ConstantOp>()) {
+    auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
+    if (!dense || !dense.isSplat() ||
+        llvm::any_of(dense.getRawData(), [](char byte) { return byte != 0; }))
+      return at->emitOpError(
+          "needs a constant that is not zero; only kernels can make one");
+    out.push_back({Step::fill, at->getLoc(), at, {{to, type}}, {}});
+    return success();
+  }
+  out.push_back({Step::copy,
+                 at->getLoc(),
+                 at,
+                 {{places.lookup(from), type}, {to, type}},
+                 {}});
+  return success();
+}
+
+// The buffers of one instance in the kernel's order, inputs and outputs placed.
+LogicalResult ProgramPlanner::planInstance(tile::LaunchOp launch,
+                                           tile::KernelOp kernel,
+                                           int64_t instance, size_t depth,
+                                           std::vector<Step> &out, Step &step) {
+  OperandRange inputs = launch.getInstanceInputs(instance);
+  ResultRange outputs = launch.getInstanceOutputs(instance);
+  ArrayRef<int64_t> reuse = launch.getReuse().value_or(ArrayRef<int64_t>());
+  size_t nextInput = 0, nextOutput = 0;
+  for (size_t i = 0, e = kernel.getAccess().size(); i < e; ++i) {
+    tile::Access access = kernel.getBufferAccess(i);
+    if (access == tile::Access::read) {
+      FailureOr<Typed> operand = read(inputs[nextInput++], launch, depth, out);
+      if (failed(operand))
+        return failure();
+      step.operands.push_back(*operand);
+      continue;
+    }
+    Value output = outputs[nextOutput];
+    std::optional<Place> place;
+    if (access == tile::Access::read_write) { // in place, or on a copy
+      Value input = inputs[nextInput++];
+      place = placeOver(launch, input, output);
+      if (!place) {
+        place = placeFresh(output, depth);
+        if (failed(initialize(input, *place, launch, out)))
+          return failure();
+      }
+    } else {
+      for (size_t p = 0; p < reuse.size() && !place; p += 2)
+        if (reuse[p + 1] == static_cast<int64_t>(nextOutput))
+          place = placeOver(launch, inputs[reuse[p]], output);
+      if (!place)
+        place = placeFresh(output, depth);
+    }
+    ++nextOutput;
+    put(output, *place);
+    step.operands.push_back({*place, tensorType(output)});
+  }
+  return success();
+}
+
+LogicalResult ProgramPlanner::planLaunch(tile::LaunchOp launch, size_t depth,
+                                         std::vector<Step> &out) {
+  tile::KernelOp kernel = kernels.lookup(launch.getKernel());
+  if (!kernel)
+    return launch.emitOpError("launches @")
+           << launch.getKernel() << ", which no target has";
+  Step step{Step::launch, launch.getLoc(), launch, {}, {}};
+  for (int64_t instance = 0; instance < launch.getNumInstances(); ++instance)
+    if (failed(planInstance(launch, kernel, instance, depth, out, step)))
+      return failure();
+  out.push_back(std::move(step));
+  return success();
+}
+
+LogicalResult ProgramPlanner::planUpdate(graph::DynamicUpdateOp update,
+                                         size_t depth, std::vector<Step> &out) {
+  auto index = dyn_cast<BlockArgument>(update.getIndex());
+  auto loop = index ? dyn_cast<graph::LoopOp>(index.getOwner()->getParentOp())
+                    : graph::LoopOp();
+  if (!loop || index.getArgNumber() != 0)
+    return update.emitOpError(
+        "index must be the induction value of a graph.loop");
+  Value input = update.getInput(), output = update.getResult();
+  auto place = places.find(input);
+  Place target;
+  if (place != places.end() && place->second.offset == 0 &&
+      place->second.advances.empty() &&
+      mayOverwrite(place->second.buffer, output, update, input)) {
+    target = place->second;
+  } else {
+    target = placeFresh(output, depth);
+    if (failed(initialize(input, target, update, out)))
+      return failure();
+  }
+  Place entry = target;
+  entry.advances.emplace_back(loop,
+                              plan::byteSize(tensorType(update.getUpdate())));
+  put(output, target);
+  return initialize(update.getUpdate(), entry, update, out);
+}
+
+LogicalResult ProgramPlanner::planLoop(graph::LoopOp loop, size_t depth,
+                                       std::vector<Step> &out) {
+  SmallVector<Buffer *> carried;
+  for (auto [init, argument] : llvm::zip(loop.getInits(), loop.getCarried())) {
+    // The initial value's own buffer will do if nobody else needs it.
+    auto place = places.find(init);
+    bool own = place != places.end() && place->second.offset == 0 &&
+               place->second.advances.empty() &&
+               place->second.buffer->depth == depth &&
+               !llvm::is_contained(carried, place->second.buffer) &&
+               llvm::count(loop.getInits(), init) == 1 &&
+               mayOverwrite(place->second.buffer, init, loop, init);
+    Buffer *buffer =
+        own ? place->second.buffer : newBuffer(tensorType(init), depth);
+    if (!own && failed(initialize(init, {buffer, 0, {}}, loop, out)))
+      return failure();
+    buffer->reserved = true;
+    carried.push_back(buffer);
+    put(argument, {buffer, 0, {}});
+  }
+  for (auto [value, buffer] : llvm::zip(loop.getYield().getValues(), carried))
+    want(value, buffer);
+
+  Step step{Step::loop, loop.getLoc(), loop, {}, {}};
+  if (failed(plan(loop.getBody().front(), depth + 1, step.body)) ||
+      failed(finishBody(loop, carried, depth + 1, step.body)))
+    return failure();
+  out.push_back(std::move(step));
+  for (auto [result, buffer] : llvm::zip(loop.getResults(), carried)) {
+    buffer->reserved = false;
+    put(result, {buffer, 0, {}});
+  }
+  return success();
+}
+
+// What is not yet where the next turn expects it is copied there. A value that
+// lies in another carried buffer goes by way of a temporary: copies may swap.
+LogicalResult ProgramPlanner::finishBody(graph::LoopOp loop,
+                                         ArrayRef<Buffer *> carried,
+                                         size_t depth, std::vector<Step> &out) {
+  std::vector<Step> moves;
+  for (auto [value, buffer] : llvm::zip(loop.getYield().getValues(), carried)) {
+    Place target{buffer, 0, {}};
+    FailureOr<Typed> from = read(value, loop.getYield(), depth, out);
+    if (failed(from))
+      return failure();
+    if (from->place == target)
+      continue;
+    if (llvm::is_contained(carried, from->place.buffer)) {
+      Typed temporary{{newBuffer(from->type, depth), 0, {}}, from->type};
+      out.push_back({Step::copy, loop.getLoc(), loop, {*from, temporary}, {}});
+      from = temporary;
+    }
+    moves.push_back(
+        {Step::copy, loop.getLoc(), loop, {*from, {target, from->type}}, {}});
+  }
+  llvm::move(moves, std::back_inserter(out));
+  return success();
+}
+
+LogicalResult ProgramPlanner::finishReturns(func::ReturnOp ret,
+                                            std::vector<Step> &out) {
+  for (auto [i, value] : llvm::enumerate(ret.getOperands())) {
+    Buffer *target = nullptr;
+    if (auto name =
+            function.getResultAttrOfType<StringAttr>(i, graph::kStateAttr)) {
+      target = state.lookup(name.getValue());
+    } else if (auto name = function.getResultAttrOfType<StringAttr>(
+                   i, graph::kOutputAttr)) {
+      for (Buffer &buffer : buffers)
+        if (buffer.role == plan::Role::output && buffer.name == name)
+          target = &buffer;
+    } else {
+      return function.emitOpError("result ")
+             << i << " is neither state nor output";
+    }
+    auto place = places.find(value);
+    if (place != places.end() && place->second == Place{target, 0, {}})
+      continue;
+    // A state tensor may not be overwritten while another result still waits in
+    // it.
+    if (place != places.end() &&
+        place->second.buffer->space == plan::Space::state &&
+        place->second.buffer != target)
+      return function.emitOpError("result ")
+             << i << " returns state \""
+             << place->second.buffer->name.getValue()
+             << "\" under another name";
+    if (failed(initialize(value, {target, 0, {}}, ret, out)))
+      return failure();
+  }
+  return success();
+}
+
+//===--- lifetimes --------------------------------------------------------===//
+
+void ProgramPlanner::number(std::vector<Step> &list, int64_t &position) {
+  for (Step &step : list) {
+    step.begin = step.end = position++;
+    if (step.kind == Step::loop) {
+      number(step.body, position);
+      step.end = position++;
+    }
+  }
+}
+
+void ProgramPlanner::touch(std::vector<Step> &list,
+                           SmallVectorImpl<const Step *> &loops) {
+  for (Step &step : list) {
+    for (Typed &operand : step.operands) {
+      Buffer *buffer = operand.place.buffer;
+      // What was made outside a loop must last until its last turn.
+      const Step &extent =
+          buffer->depth < loops.size() ? *loops[buffer->depth] : step;
+      buffer->first = buffer->first < 0 ? extent.begin
+                                        : std::min(buffer->first, extent.begin);
+      buffer->last = std::max(buffer->last, extent.end);
+    }
+    loops.push_back(&step);
+    touch(step.body, loops);
+    loops.pop_back();
+  }
+}
