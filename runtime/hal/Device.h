@@ -1,0 +1,116 @@
+// The hardware abstraction: five small interfaces that the CPU, the null and
+// every later device implement, and that one conformance suite
+// (test/runtime/hal) holds them to.
+#pragma once
+#include "runtime/artifact/ArtifactReader.h"
+#include "runtime/support/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tessera::hal {
+
+class Profile;
+
+/// Memory of a device: zero at first, at least 64-byte aligned, of fixed size.
+class Buffer {
+public:
+  virtual ~Buffer() = default;
+  virtual std::uint64_t bytes() const = 0;
+  /// Copies from or to the host. A range outside the buffer is an error. Must
+  /// not overlap in time with the run of a program bound to the buffer.
+  virtual Status write(std::uint64_t offset,
+                       std::span<const std::byte> from) = 0;
+  virtual Status read(std::uint64_t offset, std::span<std::byte> to) const = 0;
+  /// The buffer itself where the host can address it, otherwise null.
+  virtual std::byte *host() { return nullptr; }
+};
+
+/// The kernels of an artifact, loaded. Must outlive its command lists.
+class Executable {
+public:
+  virtual ~Executable() = default;
+  /// CodeObject.target of what was loaded.
+  virtual std::string_view target() const = 0;
+  /// Device memory that launches need beyond the program's own spaces.
+  virtual std::uint64_t scratchBytes() const = 0;
+};
+
+/// A program with every address resolved. Owned by the caller; the executable
+/// and the buffers it was recorded with must outlive it.
+class CommandList {
+public:
+  virtual ~CommandList() = default;
+  /// Runs the program to its end; allocates no memory. The arena's contents are
+  /// undefined before and after. Not to be called from two threads at once,
+  /// neither on one list nor on two that share a device.
+  virtual Status run() = 0;
+  /// What was measured so far; null unless recorded with `profile`.
+  virtual const Profile *profile() const { return nullptr; }
+};
+
+/// Where a program's three spaces lie; each buffer at least as large as the
+/// program says. A space of zero bytes may be null.
+struct Bindings {
+  Buffer *state = nullptr;
+  Buffer *arena = nullptr;
+  Buffer *io = nullptr;
+};
+
+/// For devices: an error that names the space whose buffer is too small.
+Status checkBindings(const artifact::Artifact &artifact,
+                     const artifact::Program &program,
+                     const Bindings &bindings);
+/// For devices: an error if [offset, offset + count) leaves a buffer of
+/// `bytes` that is called `what`.
+Status checkRange(std::uint64_t offset, std::uint64_t count,
+                  std::uint64_t bytes, std::string_view what);
+
+struct RecordOptions {
+  /// Time every step (two clock reads a launch).
+  bool profile = false;
+  /// Events kept for a Chrome trace; later ones are counted and dropped.
+  std::size_t traceEvents = 0;
+  /// After every launch, look for NaN and infinity in what it wrote, as far as
+  /// Kernel.element_types names the types. Slow: for finding the culprit.
+  bool checkFinite = false;
+};
+
+class Device {
+public:
+  virtual ~Device() = default;
+  /// "cpu", "null".
+  virtual std::string_view name() const = 0;
+  /// One line for people: model, features, threads.
+  virtual std::string describe() const = 0;
+  /// `what` names the buffer in errors.
+  virtual StatusOr<std::unique_ptr<Buffer>> allocate(std::uint64_t bytes,
+                                                     std::string_view what) = 0;
+  /// Chooses the code object for this device and loads it.
+  virtual StatusOr<std::unique_ptr<Executable>>
+  load(const ArtifactReader &artifact) = 0;
+  /// `program` must belong to the executable's artifact.
+  virtual StatusOr<std::unique_ptr<CommandList>>
+  record(Executable &executable, const artifact::Program &program,
+         const Bindings &bindings, const RecordOptions &options) = 0;
+};
+
+struct DeviceOptions {
+  /// Threads that run kernels, the caller among them. 0: as many as the
+  /// processors this process may use.
+  unsigned threads = 0;
+  /// Takes the code object of this target, "cpu:avx2" or just "avx2", instead
+  /// of the first that fits. Empty: the environment variable TESSERA_CPU, if
+  /// it is set. The machine must have its features either way.
+  std::string cpuTarget;
+};
+
+/// The device of that name.
+StatusOr<std::unique_ptr<Device>> createDevice(std::string_view name,
+                                               const DeviceOptions &options);
+
+} // namespace tessera::hal

@@ -1,0 +1,148 @@
+#include "runtime/hal/cpu/Commands.h"
+
+#include "runtime/artifact/ElementTypes.h"
+
+#include <algorithm>
+
+namespace tessera::hal {
+namespace {
+
+using artifact::Arg;
+using artifact::Node;
+using artifact::Step;
+using artifact::toView;
+using Nodes = flatbuffers::Vector<flatbuffers::Offset<Node>>;
+
+class Flattener {
+public:
+  Flattener(const artifact::Artifact &artifact,
+            std::span<const KernelFunction> kernels,
+            const SpaceAddresses &spaces)
+      : artifact(artifact), kernels(kernels), spaces(spaces) {}
+  void nodes(const Nodes &nodes);
+  Commands take() { return std::move(out); }
+
+private:
+  void launch(const artifact::Launch &launch, std::string_view origin);
+  void loop(const artifact::Loop &loop);
+  void copy(const artifact::Copy &copy, std::string_view origin);
+  void fill(const artifact::Fill &fill, std::string_view origin);
+  std::uint32_t pointer(const Arg &arg);
+  /// Appends a command and the step that profiles it.
+  void emit(Command::Kind kind, std::size_t index, ProfiledStep step);
+
+  const artifact::Artifact &artifact;
+  std::span<const KernelFunction> kernels;
+  SpaceAddresses spaces;
+  Commands out;
+  /// For each open loop, outermost first, the pointers that it moves.
+  std::vector<std::vector<Advance>> open;
+};
+
+std::uint32_t index32(std::size_t index) {
+  // A buffer of less than 2 GiB cannot list 2^32 of anything.
+  return static_cast<std::uint32_t>(index);
+}
+
+void Flattener::nodes(const Nodes &nodes) {
+  for (const Node *node : nodes) {
+    const std::string_view origin = toView(node->origin());
+    switch (node->step_type()) {
+    case Step::Launch:
+      launch(*node->step_as_Launch(), origin);
+      break;
+    case Step::Loop:
+      loop(*node->step_as_Loop());
+      break;
+    case Step::Copy:
+      copy(*node->step_as_Copy(), origin);
+      break;
+    case Step::Fill:
+      fill(*node->step_as_Fill(), origin);
+      break;
+    case Step::NONE:
+      break; // the validator refused it
+    }
+  }
+}
+
+void Flattener::emit(Command::Kind kind, std::size_t index, ProfiledStep step) {
+  out.commands.push_back({kind, index32(index), index32(out.steps.size())});
+  out.steps.push_back(step);
+}
+
+std::uint32_t Flattener::pointer(const Arg &arg) {
+  const std::uint32_t index = index32(out.pointers.size());
+  std::byte *base = arg.space() == artifact::Space::state   ? spaces.state
+                    : arg.space() == artifact::Space::arena ? spaces.arena
+                                                            : spaces.io;
+  out.pointers.push_back(base + arg.offset());
+  for (std::size_t level = 0; level < open.size(); ++level)
+    if (const std::uint64_t stride =
+            arg.loop_strides()->Get(static_cast<flatbuffers::uoffset_t>(level)))
+      open[level].push_back({index, stride});
+  return index;
+}
+
+void Flattener::launch(const artifact::Launch &launch,
+                       std::string_view origin) {
+  const artifact::Kernel &kernel = *artifact.kernels()->Get(launch.kernel());
+  LaunchCommand command{kernels[launch.kernel()], &kernel,
+                        index32(out.instances.size()), 0, 0};
+  for (const artifact::Instance *instance : *launch.instances()) {
+    LaunchInstance one{
+        index32(out.pointers.size()), command.blocks,
+        command.blocks + static_cast<std::uint32_t>(instance->blocks()),
+        instance->sizes() ? instance->sizes()->data() : nullptr, instance};
+    for (const Arg *arg : *instance->args())
+      pointer(*arg);
+    command.blocks = one.endBlock;
+    out.instances.push_back(one);
+  }
+  command.endInstance = index32(out.instances.size());
+  const std::uint64_t instances = launch.instances()->size();
+  emit(Command::Kind::launch, out.launches.size(),
+       {toView(kernel.name()), origin, kernel.flops() * instances,
+        kernel.bytes() * instances});
+  out.launches.push_back(command);
+}
+
+void Flattener::loop(const artifact::Loop &loop) {
+  const std::uint32_t index = index32(out.loops.size());
+  out.loops.push_back({loop.trip(), index32(out.commands.size() + 1), 0, 0});
+  out.commands.push_back({Command::Kind::loopBegin, index, 0});
+  open.emplace_back();
+  nodes(*loop.body());
+  out.loops[index].firstAdvance = index32(out.advances.size());
+  out.advances.insert(out.advances.end(), open.back().begin(),
+                      open.back().end());
+  out.loops[index].endAdvance = index32(out.advances.size());
+  open.pop_back();
+  out.commands.push_back({Command::Kind::loopEnd, index, 0});
+}
+
+void Flattener::copy(const artifact::Copy &copy, std::string_view origin) {
+  const std::uint32_t from = pointer(*copy.from()), to = pointer(*copy.to());
+  const std::uint64_t bytes = copy.to()->bytes();
+  emit(Command::Kind::copy, out.copies.size(), {"copy", origin, 0, 2 * bytes});
+  out.copies.push_back({from, to, bytes});
+}
+
+void Flattener::fill(const artifact::Fill &fill, std::string_view origin) {
+  const std::uint64_t bytes = fill.to()->bytes();
+  emit(Command::Kind::fill, out.fills.size(), {"fill", origin, 0, bytes});
+  out.fills.push_back({pointer(*fill.to()), bytes, fill.value()});
+}
+
+} // namespace
+
+Commands flatten(const artifact::Artifact &artifact,
+                 const artifact::Program &program,
+                 std::span<const KernelFunction> kernels,
+                 const SpaceAddresses &spaces) {
+  Flattener flattener(artifact, kernels, spaces);
+  flattener.nodes(*program.steps());
+  return flattener.take();
+}
+
+} // namespace tessera::hal

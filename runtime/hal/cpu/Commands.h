@@ -1,0 +1,84 @@
+// A program as the CPU executes it: flat, with every address resolved.
+#pragma once
+#include "runtime/hal/Device.h"
+#include "runtime/hal/Profile.h"
+#include "runtime/hal/cpu/CodeObject.h"
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace tessera::hal {
+
+/// One instruction. `index` selects from the list that its kind names.
+struct Command {
+  enum class Kind : std::uint8_t { launch, copy, fill, loopBegin, loopEnd };
+  Kind kind;
+  std::uint32_t index;
+  std::uint32_t step; // into Commands.steps; unused by loops
+};
+
+/// One problem of a launch.
+struct LaunchInstance {
+  std::uint32_t firstPointer; // into Commands.pointers
+  std::uint32_t firstBlock;   // in the launch's block range
+  std::uint32_t endBlock;
+  const std::int64_t *sizes; // in the artifact, or null
+  const artifact::Instance *source;
+};
+
+struct LaunchCommand {
+  KernelFunction function;
+  const artifact::Kernel *kernel;
+  std::uint32_t firstInstance, endInstance; // into Commands.instances
+  std::uint32_t blocks;                     // of all instances
+};
+
+struct CopyCommand {
+  std::uint32_t from, to; // into Commands.pointers
+  std::uint64_t bytes;
+};
+
+struct FillCommand {
+  std::uint32_t to; // into Commands.pointers
+  std::uint64_t bytes;
+  std::uint8_t value;
+};
+
+/// A pointer that moves when a loop's iteration ends.
+struct Advance {
+  std::uint32_t pointer; // into Commands.pointers
+  std::uint64_t stride;
+};
+
+struct LoopCommand {
+  std::uint64_t trip;
+  std::uint32_t firstCommand;             // of the body
+  std::uint32_t firstAdvance, endAdvance; // into Commands.advances
+};
+
+struct Commands {
+  std::vector<Command> commands;
+  std::vector<LaunchCommand> launches;
+  std::vector<LaunchInstance> instances;
+  std::vector<CopyCommand> copies;
+  std::vector<FillCommand> fills;
+  std::vector<LoopCommand> loops;
+  std::vector<Advance> advances;
+  /// Addresses of every argument in the loops' first iterations.
+  std::vector<void *> pointers;
+  std::vector<ProfiledStep> steps;
+};
+
+/// Flattens `program` of a validated artifact. `kernels` follows
+/// Artifact.kernels; the spaces are host addresses.
+struct SpaceAddresses {
+  std::byte *state, *arena, *io;
+};
+Commands flatten(const artifact::Artifact &artifact,
+                 const artifact::Program &program,
+                 std::span<const KernelFunction> kernels,
+                 const SpaceAddresses &spaces);
+
+} // namespace tessera::hal

@@ -1,0 +1,171 @@
+#include "runtime/hal/cpu/CpuDevice.h"
+
+#include "runtime/artifact/ElementTypes.h"
+#include "runtime/hal/cpu/CodeObject.h"
+#include "runtime/hal/cpu/CpuCommandList.h"
+#include "runtime/hal/cpu/HostMemory.h"
+#include "runtime/hal/cpu/ThreadPool.h"
+#include "runtime/support/CpuFeatures.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace tessera::hal {
+namespace {
+
+class CpuBuffer : public Buffer {
+public:
+  CpuBuffer(HostMemory memory, std::string_view what)
+      : memory(std::move(memory)), what(what) {}
+  std::uint64_t bytes() const override { return memory.size(); }
+  std::byte *host() override { return memory.data(); }
+
+  Status write(std::uint64_t offset, std::span<const std::byte> from) override {
+    TESSERA_RETURN_IF_ERROR(
+        checkRange(offset, from.size(), memory.size(), what));
+    if (!from.empty())
+      std::memcpy(memory.data() + offset, from.data(), from.size());
+    return Status::success();
+  }
+
+  Status read(std::uint64_t offset, std::span<std::byte> to) const override {
+    TESSERA_RETURN_IF_ERROR(checkRange(offset, to.size(), memory.size(), what));
+    if (!to.empty())
+      std::memcpy(to.data(), memory.data() + offset, to.size());
+    return Status::success();
+  }
+
+private:
+  HostMemory memory;
+  std::string what;
+};
+
+class CpuExecutable : public Executable {
+public:
+  CpuExecutable(const ArtifactReader &artifact, std::string_view target,
+                LoadedCode code, std::vector<KernelFunction> kernels,
+                HostMemory scratch, std::uint64_t scratchStride)
+      : artifact(artifact), targetName(target), code(std::move(code)),
+        kernels(std::move(kernels)), scratch(std::move(scratch)),
+        scratchStride(scratchStride) {}
+  std::string_view target() const override { return targetName; }
+  std::uint64_t scratchBytes() const override { return scratch.size(); }
+
+  ArtifactReader artifact;
+  std::string_view targetName;
+  LoadedCode code;
+  std::vector<KernelFunction> kernels; // as Artifact.kernels
+  HostMemory scratch;
+  std::uint64_t scratchStride; // a thread's share
+};
+
+class CpuDevice : public Device {
+public:
+  CpuDevice(std::unique_ptr<ThreadPool> pool, std::string forcedTarget)
+      : cpu(CpuFeatures::detect()), pool(std::move(pool)),
+        forcedTarget(std::move(forcedTarget)) {}
+  std::string_view name() const override { return "cpu"; }
+  std::string describe() const override;
+  StatusOr<std::unique_ptr<Buffer>> allocate(std::uint64_t bytes,
+                                             std::string_view what) override;
+  StatusOr<std::unique_ptr<Executable>>
+  load(const ArtifactReader &artifact) override;
+  StatusOr<std::unique_ptr<CommandList>>
+  record(Executable &executable, const artifact::Program &program,
+         const Bindings &bindings, const RecordOptions &options) override;
+
+private:
+  CpuFeatures cpu;
+  std::unique_ptr<ThreadPool> pool;
+  std::string forcedTarget;
+};
+
+std::string CpuDevice::describe() const {
+  const auto names = cpu.names();
+  return fmt::format("{}, {} thread{}, {}", CpuFeatures::brand(),
+                     pool->threads(), pool->threads() == 1 ? "" : "s",
+                     fmt::join(names, " "));
+}
+
+StatusOr<std::unique_ptr<Buffer>> CpuDevice::allocate(std::uint64_t bytes,
+                                                      std::string_view what) {
+  auto memory = HostMemory::allocate(bytes, what);
+  if (!memory.ok())
+    return memory.status();
+  return std::unique_ptr<Buffer>(
+      std::make_unique<CpuBuffer>(memory.take(), what));
+}
+
+/// Every thread gets its share on pages of its own.
+std::uint64_t scratchShare(const artifact::Artifact &artifact) {
+  std::uint64_t most = 0;
+  for (const artifact::Kernel *kernel : *artifact.kernels())
+    most = std::max(most, kernel->scratch_bytes());
+  return (most + 4095) / 4096 * 4096;
+}
+
+StatusOr<std::unique_ptr<Executable>>
+CpuDevice::load(const ArtifactReader &artifact) {
+  auto chosen = chooseCodeObject(artifact, cpu, forcedTarget);
+  if (!chosen.ok())
+    return chosen.status();
+  const artifact::CodeObject &object = **chosen;
+  const std::string_view target = artifact::toView(object.target());
+  auto code = LoadedCode::load(
+      std::as_bytes(std::span(object.elf()->data(), object.elf()->size())),
+      fmt::format("{}: code object '{}'", artifact.path(), target));
+  if (!code.ok())
+    return code.status();
+  std::vector<KernelFunction> kernels;
+  for (const artifact::Kernel *kernel : *artifact.root().kernels()) {
+    auto function = code->kernel(kernel->name()->str());
+    if (!function.ok())
+      return function.status();
+    kernels.push_back(*function);
+  }
+  const std::uint64_t share = scratchShare(artifact.root());
+  auto scratch =
+      HostMemory::allocate(share * pool->threads(), "the kernels' scratch");
+  if (!scratch.ok())
+    return scratch.status();
+  return std::unique_ptr<Executable>(std::make_unique<CpuExecutable>(
+      artifact, target, code.take(), std::move(kernels), scratch.take(),
+      share));
+}
+
+StatusOr<std::unique_ptr<CommandList>>
+CpuDevice::record(Executable &executable, const artifact::Program &program,
+                  const Bindings &bindings, const RecordOptions &options) {
+  auto &loaded = static_cast<CpuExecutable &>(executable);
+  const artifact::Artifact &artifact = loaded.artifact.root();
+  TESSERA_RETURN_IF_ERROR(checkBindings(artifact, program, bindings));
+  const auto host = [](Buffer *buffer) -> std::byte * {
+    return buffer ? buffer->host() : nullptr;
+  };
+  const SpaceAddresses spaces{host(bindings.state), host(bindings.arena),
+                              host(bindings.io)};
+  return std::unique_ptr<CommandList>(std::make_unique<CpuCommandList>(
+      artifact::toView(program.name()),
+      flatten(artifact, program, loaded.kernels, spaces), *pool,
+      loaded.scratch.data(), loaded.scratchStride,
+      std::span(spaces.arena, program.arena_bytes()), options));
+}
+
+} // namespace
+
+StatusOr<std::unique_ptr<Device>>
+createCpuDevice(const DeviceOptions &options) {
+  auto pool = ThreadPool::create(options.threads ? options.threads
+                                                 : availableProcessors());
+  if (!pool.ok())
+    return pool.status();
+  std::string target = options.cpuTarget;
+  if (const char *environment = std::getenv("TESSERA_CPU");
+      target.empty() && environment)
+    target = environment;
+  return std::unique_ptr<Device>(
+      std::make_unique<CpuDevice>(pool.take(), std::move(target)));
+}
+
+} // namespace tessera::hal

@@ -1,0 +1,42 @@
+#include "runtime/hal/cpu/FiniteCheck.h"
+
+#include <cstring>
+
+namespace tessera::hal {
+namespace {
+
+/// A float whose exponent bits are all ones is not finite, and NaN if its
+/// fraction is not zero: the same rule for all IEEE-like formats.
+template <typename Bits>
+std::optional<BadElement> find(std::span<const std::byte> bytes, Bits exponent,
+                               Bits fraction) {
+  const std::size_t count = bytes.size() / sizeof(Bits);
+  for (std::size_t i = 0; i < count; ++i) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + i * sizeof(Bits), sizeof(Bits));
+    if ((bits & exponent) == exponent)
+      return BadElement{i, (bits & fraction) != 0};
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+std::optional<BadElement> findNotFinite(std::span<const std::byte> bytes,
+                                        artifact::ElementType type) {
+  using artifact::ElementType;
+  switch (type) {
+  case ElementType::f32:
+    return find<std::uint32_t>(bytes, 0x7f800000, 0x007fffff);
+  case ElementType::bf16:
+    return find<std::uint16_t>(bytes, 0x7f80, 0x007f);
+  case ElementType::f16:
+    return find<std::uint16_t>(bytes, 0x7c00, 0x03ff);
+  case ElementType::f64:
+    return find<std::uint64_t>(bytes, 0x7ff0000000000000, 0x000fffffffffffff);
+  default:
+    return std::nullopt;
+  }
+}
+
+} // namespace tessera::hal

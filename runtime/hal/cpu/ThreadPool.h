@@ -1,0 +1,72 @@
+// Threads that share the blocks of one launch after another, with microseconds
+// between launches: no allocation, no lock and no queue on that path.
+#pragma once
+#include "runtime/support/Status.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace tessera::hal {
+
+/// Idle threads spin for a moment, since the next launch is usually near, and
+/// then sleep on a futex. Launches come from one thread at a time.
+class ThreadPool {
+public:
+  /// `threads` ≥ 1, the caller of parallelFor among them.
+  static StatusOr<std::unique_ptr<ThreadPool>> create(unsigned threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool &) = delete;
+  ThreadPool &operator=(const ThreadPool &) = delete;
+
+  unsigned threads() const { return static_cast<unsigned>(workers.size()) + 1; }
+
+  /// Calls body(begin, end, thread) until [0, blocks) is covered, each block
+  /// once, and returns when all calls have; thread < threads(). How the range
+  /// is cut depends on timing.
+  template <typename Body> void parallelFor(std::uint32_t blocks, Body &&body) {
+    using Callee = std::remove_reference_t<Body>;
+    run(
+        blocks,
+        [](void *context, std::uint32_t begin, std::uint32_t end,
+           unsigned thread) {
+          (*static_cast<Callee *>(context))(begin, end, thread);
+        },
+        &body);
+  }
+
+private:
+  using Call = void (*)(void *context, std::uint32_t begin, std::uint32_t end,
+                        unsigned thread);
+  ThreadPool() = default;
+  void run(std::uint32_t blocks, Call call, void *context);
+  void workerMain(unsigned thread);
+  /// Takes and runs chunks of launch `generation` while there are any.
+  void work(std::uint32_t generation, unsigned thread);
+  /// Returns the generation that follows `seen`.
+  std::uint32_t awaitLaunch(std::uint32_t seen);
+  void awaitFinish(std::uint32_t blocks);
+
+  // The launch: written while no block is claimed, read by whoever claimed one.
+  std::atomic<Call> launchCall{nullptr};
+  std::atomic<void *> launchContext{nullptr};
+  std::atomic<std::uint32_t> launchBlocks{0};
+  // Generation (high half) and unclaimed blocks (low half) of the launch. A
+  // late thread's claim fails, because its generation has passed or nothing is
+  // left: so nobody waits for threads that never came.
+  alignas(64) std::atomic<std::uint64_t> ticket{0};
+  alignas(64) std::atomic<std::uint32_t> finishedBlocks{0}; // futex
+  std::atomic<std::uint32_t> launcherSleeps{0};
+  alignas(64) std::atomic<std::uint32_t> latest{0}; // generation; futex
+  std::atomic<std::uint32_t> sleepers{0};
+  std::atomic<bool> stopping{false};
+  std::vector<std::thread> workers;
+};
+
+/// Processors that this process may run on (its affinity mask).
+unsigned availableProcessors();
+
+} // namespace tessera::hal

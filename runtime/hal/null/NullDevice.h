@@ -1,0 +1,13 @@
+// A device that holds nothing and runs nothing, but checks every plan it is
+// given: what would run, and in which bytes, without the memory to run it.
+#pragma once
+#include "runtime/hal/Device.h"
+
+namespace tessera::hal {
+
+/// Buffers have sizes but no memory (they read as zeros); recording a program
+/// is checkPlan; running it does nothing.
+StatusOr<std::unique_ptr<Device>>
+createNullDevice(const DeviceOptions &options);
+
+} // namespace tessera::hal

@@ -1,0 +1,23 @@
+// Proves of a program what its validated tables cannot show: the order of its
+// steps makes sense.
+#pragma once
+#include "runtime/artifact/ArtifactReader.h"
+#include "runtime/support/Status.h"
+
+namespace tessera::hal {
+
+/// Steps that checkPlan walks at most, loops unrolled.
+inline constexpr std::uint64_t kMaxCheckedSteps = 20'000'000;
+
+/// Walks `program` without running it and reports the first
+///   - byte of the arena or io that a step reads and nothing wrote before in
+///     this run (the state and the inputs count as written),
+///   - pair of instances of one launch of which one writes bytes that the other
+///     touches: they run at the same time,
+///   - output that is not completely written at the end.
+/// An argument's whole extent counts as read or written. Programs of more than
+/// kMaxCheckedSteps steps are refused.
+Status checkPlan(const ArtifactReader &artifact,
+                 const artifact::Program &program);
+
+} // namespace tessera::hal
