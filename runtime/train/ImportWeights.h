@@ -1,0 +1,21 @@
+// Starting from weights that others trained.
+#pragma once
+#include "runtime/train/TrainModel.h"
+
+namespace tessera {
+
+struct ImportReport {
+  uint64_t loaded = 0;
+  std::vector<std::string> unexpected; ///< in the file, not in the model
+};
+
+/// Copies the parameters of a Hugging Face checkpoint (a .safetensors file, or
+/// a directory with model.safetensors or its index) into the model, by name; a
+/// leading "transformer." or "model." may be there on either side. f16, bf16,
+/// f32 and f64 convert to the model's fp32. Every parameter of the model must
+/// be there with its shape: what is missing is an error that lists it, and the
+/// model is then unchanged.
+StatusOr<ImportReport> importWeights(const std::string &path,
+                                     TrainModel &model);
+
+} // namespace tessera

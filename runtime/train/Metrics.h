@@ -1,0 +1,82 @@
+// What a run reports: metrics.jsonl for programs, a progress line for people.
+#pragma once
+#include "runtime/support/Status.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tessera {
+
+/// One line of metrics.jsonl. A record of step 0 holds only the evaluation
+/// before training.
+struct MetricsRecord {
+  uint64_t step = 0;
+  std::optional<float> loss; ///< mean over the step's unmasked tokens, nats
+  std::optional<float> gradNorm;
+  std::optional<float> lr;
+  uint64_t tokens = 0;        ///< unmasked, since the run's beginning
+  double tokensPerSecond = 0; ///< of this step
+  double stepSeconds = 0;
+  std::optional<double> mfu; ///< model FLOPs ÷ time ÷ measured peak
+  uint64_t peakBytes = 0;    ///< largest resident set so far
+  std::optional<double> evalLoss;
+};
+
+/// The record as one line of JSON; floats read back bit for bit.
+std::string printMetrics(const MetricsRecord &record);
+
+/// loss, grad_norm and lr of a step as hexadecimal floats, for comparing runs
+/// bit by bit.
+std::string printExactMetrics(const MetricsRecord &record);
+
+/// RUN/metrics.jsonl, appended to line by line.
+class MetricsLog {
+public:
+  /// Opens the log of a run that stands at `step`: lines of later steps, which
+  /// a crash left behind the last checkpoint, and a torn last line are cut off.
+  static StatusOr<MetricsLog> open(const std::string &run, uint64_t step);
+  MetricsLog(MetricsLog &&other) noexcept : path(other.path), fd(other.fd) {
+    other.fd = -1;
+  }
+  MetricsLog &operator=(MetricsLog &&) = delete;
+  ~MetricsLog();
+  Status append(const MetricsRecord &record);
+
+private:
+  MetricsLog(std::string path, int fd) : path(std::move(path)), fd(fd) {}
+  std::string path;
+  int fd;
+};
+
+/// Progress on standard error: a line rewritten in place on a terminal, else a
+/// line every `every` steps.
+class Progress {
+public:
+  enum class Style { none, plain, live };
+  Progress(Style style, uint64_t every) : style(style), every(every) {}
+  /// `lastStep` is where the run will end.
+  void step(const MetricsRecord &record, uint64_t lastStep);
+  /// Ends a live line, so that other output starts on its own.
+  void finish();
+
+private:
+  Style style;
+  uint64_t every;
+  double smoothedSeconds = 0; ///< of a step, evaluation excluded
+  std::optional<double> evalLoss;
+  bool lineOpen = false;
+};
+
+/// The progress line of a record, without control characters.
+std::string progressLine(const MetricsRecord &record, uint64_t lastStep,
+                         double secondsPerStep, std::optional<double> evalLoss);
+
+/// "12.4k", "1.20M": three digits with a decimal suffix.
+std::string shortNumber(double value);
+/// "1.52 GiB".
+std::string byteText(uint64_t bytes);
+/// "1:02:03" or "2:03".
+std::string durationText(double seconds);
+
+} // namespace tessera

@@ -1,0 +1,93 @@
+#include "runtime/train/RunDirectory.h"
+#include "runtime/artifact/AppendedArtifact.h"
+#include "runtime/support/MappedFile.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace tessera {
+namespace fs = std::filesystem;
+
+StatusOr<RunDirectory> RunDirectory::open(const std::string &path) {
+  std::error_code code;
+  fs::create_directories(path, code);
+  if (code)
+    return Status::error("cannot create the run directory '{}': {}", path,
+                         code.message());
+  std::string lockPath = path + "/.lock";
+  int fd = ::open(lockPath.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0)
+    return Status::error("cannot write to the run directory '{}': {}", path,
+                         std::strerror(errno));
+  RunDirectory run(path, fd);
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0)
+    return Status::error("another process is training in '{}'; wait for it or "
+                         "choose another --out",
+                         path);
+  fs::directory_iterator entries(path, code), end;
+  for (; !code && entries != end; entries.increment(code)) {
+    std::string name = entries->path().filename().string();
+    if (name.starts_with(".tmp-"))
+      TESSERA_RETURN_IF_ERROR(systemFiles().removeTree(path + "/" + name));
+  }
+  if (code)
+    return Status::error("cannot list the run directory '{}': {}", path,
+                         code.message());
+  return run;
+}
+
+RunDirectory::RunDirectory(RunDirectory &&other) noexcept
+    : directory(std::move(other.directory)), lock(other.lock) {
+  other.lock = -1;
+}
+
+RunDirectory::~RunDirectory() {
+  if (lock >= 0)
+    ::close(lock); // which also unlocks
+}
+
+StatusOr<DataLayout> findData(const std::string &data,
+                              const std::string &evalData) {
+  std::error_code code;
+  if (!fs::is_directory(data, code))
+    return Status::error("cannot read the token directory '{}': {}; make one "
+                         "with: tessera data tokenize",
+                         data, code ? code.message() : "it is not a directory");
+  DataLayout layout;
+  bool nested = fs::is_directory(data + "/train", code);
+  layout.train = nested ? data + "/train" : data;
+  if (!evalData.empty())
+    layout.eval = evalData;
+  else if (nested && fs::is_directory(data + "/eval", code))
+    layout.eval = data + "/eval";
+  for (const std::string &folder : {data, data + "/.."}) {
+    std::string path = folder + "/" + kTokenizerFile;
+    if (layout.tokenizer.empty() && fs::exists(path, code))
+      layout.tokenizer = path;
+  }
+  return layout;
+}
+
+StatusOr<std::string> programFileOf(const std::string &source) {
+  StatusOr<MappedFile> file = MappedFile::open(source);
+  if (!file.ok())
+    return file.status();
+  std::string_view text = file->text();
+  artifact::Footer footer;
+  if (text.size() < artifact::kFooterBytes)
+    return Status::error("'{}' holds no program", source);
+  std::memcpy(&footer, text.data() + text.size() - artifact::kFooterBytes,
+              artifact::kFooterBytes);
+  uint64_t room = text.size() - artifact::kFooterBytes;
+  if (std::memcmp(footer.magic, artifact::kFooterMagic, 8) != 0 ||
+      footer.offset > room || footer.bytes != room - footer.offset)
+    return Status::error("'{}' holds no program", source);
+  return artifact::appendedBytes(0, text.substr(footer.offset, footer.bytes));
+}
+
+} // namespace tessera

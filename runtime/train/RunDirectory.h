@@ -1,0 +1,48 @@
+// What a run leaves behind: RUN/ holds checkpoints, metrics.jsonl, and copies
+// of all that generation or a resume elsewhere needs: program.tsr, recipe.yaml
+// and tokenizer.json.
+#pragma once
+#include "runtime/data/FileOperations.h"
+
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+inline constexpr const char *kProgramFile = "program.tsr";
+inline constexpr const char *kRecipeFile = "recipe.yaml";
+inline constexpr const char *kTokenizerFile = "tokenizer.json";
+
+/// The directory while a process trains in it: created if absent, locked
+/// against a second trainer, rid of what a crashed save left half-written.
+class RunDirectory {
+public:
+  static StatusOr<RunDirectory> open(const std::string &path);
+  RunDirectory(RunDirectory &&other) noexcept;
+  RunDirectory &operator=(RunDirectory &&) = delete;
+  ~RunDirectory();
+  const std::string &path() const { return directory; }
+
+private:
+  RunDirectory(std::string path, int lock)
+      : directory(std::move(path)), lock(lock) {}
+  std::string directory;
+  int lock;
+};
+
+/// Where the parts of a token directory are: `data` has train/ and eval/, or is
+/// itself a split. tokenizer.json is looked for in `data` and beside it.
+struct DataLayout {
+  std::string train;
+  std::string eval;      ///< empty: none
+  std::string tokenizer; ///< empty: none
+};
+/// `evalData` overrides what is found; empty: not given.
+StatusOr<DataLayout> findData(const std::string &data,
+                              const std::string &evalData);
+
+/// The artifact at the end of `source` (a .tsr file or an executable that
+/// carries one) as the bytes of a .tsr file.
+StatusOr<std::string> programFileOf(const std::string &source);
+
+} // namespace tessera

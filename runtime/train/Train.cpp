@@ -1,0 +1,412 @@
+#include "runtime/train/Train.h"
+#include "runtime/data/TokenDataset.h"
+#include "runtime/support/ProcessMemory.h"
+#include "runtime/support/StopSignals.h"
+#include "runtime/train/Checkpoint.h"
+#include "runtime/train/ImportWeights.h"
+#include "runtime/train/RunDirectory.h"
+#include "runtime/train/RunRecipe.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include <unistd.h>
+
+namespace tessera {
+namespace {
+
+uint64_t peakResidentBytes() {
+  StatusOr<ProcessMemory> memory = readProcessMemory();
+  return memory.ok() ? memory->peakResidentBytes : 0;
+}
+
+/// One run from its options to its last checkpoint. The members are set in the
+/// order of prepare().
+class Trainer {
+public:
+  Trainer(TrainModel &model, const TrainOptions &options, FileOperations &files)
+      : model(model), facts(model.facts()), options(options), files(files) {}
+  StatusOr<TrainSummary> run();
+
+private:
+  Status prepare();
+  Status readRecipe();
+  Status openData();
+  Status startOrResume();
+  Status resume(const ResumedCheckpoint &from);
+  Status writeHyper();
+  Status copyIntoRun();
+  void announce();
+  Status evaluateFirst();
+  void conclude();
+  Status trainOneStep();
+  StatusOr<double> evaluate();
+  Status evaluateInto(MetricsRecord &record);
+  Status save();
+  void report(const MetricsRecord &record);
+  bool due(int64_t every) const {
+    return every > 0 && position.step % uint64_t(every) == 0;
+  }
+
+  template <typename... Args>
+  void say(fmt::format_string<Args...> format, Args &&...args) {
+    if (options.quiet)
+      return;
+    progress->finish();
+    fmt::print(stderr, "{}\n",
+               fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  TrainModel &model;
+  const ModelFacts &facts;
+  const TrainOptions &options;
+  FileOperations &files;
+
+  RunRecipe recipe;
+  std::string recipeText; // what the checkpoints and recipe.yaml say
+  uint64_t lastStep = 0;
+  DataLayout layout;
+  std::optional<TokenDataset> trainData, evalData;
+  std::optional<RunDirectory> directory;
+  TrainPosition position;
+  std::optional<uint64_t> savedStep;
+  std::optional<MetricsLog> log;
+  std::optional<Progress> progress;
+  TrainSummary summary;
+  std::vector<int32_t> tokens, targets, evalTokens, evalTargets;
+};
+
+Status Trainer::readRecipe() {
+  StatusOr<RunRecipe> parsed = parseRunRecipe(facts.recipe);
+  if (!parsed.ok())
+    return parsed.status();
+  recipe = parsed.take();
+  for (const std::string &each : options.sets)
+    TESSERA_RETURN_IF_ERROR(setRecipeKey(recipe, each, facts.rebuildCommand));
+  if (!options.data.empty())
+    recipe.trainData = options.data;
+  if (!options.evalData.empty())
+    recipe.evalData = options.evalData;
+  if (options.seed)
+    recipe.seed = *options.seed;
+  if (options.evalEvery)
+    recipe.evalEvery = int64_t(*options.evalEvery);
+  if (options.checkpointEvery)
+    recipe.checkpointEvery = int64_t(*options.checkpointEvery);
+  lastStep = options.steps.value_or(recipe.totalSteps());
+  return Status::success();
+}
+
+Status Trainer::openData() {
+  if (recipe.trainData.empty())
+    return Status::error("no training data: give --data DIR, a directory that "
+                         "tessera data tokenize made");
+  StatusOr<DataLayout> found = findData(recipe.trainData, recipe.evalData);
+  if (!found.ok())
+    return found.status();
+  layout = found.take();
+  StatusOr<TokenDataset> train =
+      TokenDataset::open(layout.train, facts.vocabSize, facts.sequence);
+  if (!train.ok())
+    return train.status();
+  trainData = train.take();
+  if (!layout.eval.empty() && model.canEvaluate() && recipe.evalEvery > 0) {
+    StatusOr<TokenDataset> eval =
+        TokenDataset::open(layout.eval, facts.vocabSize, facts.sequence);
+    if (!eval.ok())
+      return eval.status();
+    evalData = eval.take();
+  }
+  auto size = std::size_t(facts.microbatches * facts.rows * facts.sequence);
+  tokens.resize(size);
+  targets.resize(size);
+  evalTokens.resize(std::size_t(facts.evalRows * facts.sequence));
+  evalTargets.resize(evalTokens.size());
+  return Status::success();
+}
+
+/// Takes over position, seed and, unless this is another program with a recipe
+/// of its own, the hyperparameters that the run was trained with.
+Status Trainer::resume(const ResumedCheckpoint &from) {
+  position = from.manifest.position;
+  savedStep = position.step;
+  if (options.seed && *options.seed != position.seed)
+    return Status::error("'{}' was trained with seed {}, --seed says {}; leave "
+                         "--seed out to resume",
+                         from.name, position.seed, *options.seed);
+  if (from.manifest.programHash != facts.programHash) {
+    say("{} was written by another build of this model; hyperparameters come "
+        "from this program's recipe and results may differ in the last bits",
+        from.name);
+  } else {
+    StatusOr<RunRecipe> before = parseRunRecipe(from.manifest.recipe);
+    if (!before.ok())
+      return before.status();
+    recipe.hyper = before->hyper;
+    for (const std::string &each : options.sets)
+      TESSERA_RETURN_IF_ERROR(setRecipeKey(recipe, each, facts.rebuildCommand));
+    if (!options.steps)
+      lastStep = recipe.totalSteps();
+  }
+  recipe.seed = position.seed;
+  say("resuming from {}/{}: step {}, {} tokens", options.out, from.name,
+      position.step, shortNumber(double(position.tokens)));
+  return Status::success();
+}
+
+Status Trainer::startOrResume() {
+  if (options.resume) {
+    StatusOr<std::optional<ResumedCheckpoint>> from =
+        resumeNewest(options.out, model);
+    if (!from.ok())
+      return from.status();
+    if (*from) {
+      for (const std::string &line : (*from)->skipped)
+        say("{}", line);
+      return resume(**from);
+    }
+    say("no checkpoint in '{}' yet, starting a new run", options.out);
+  } else {
+    StatusOr<std::vector<std::string>> present = listCheckpoints(options.out);
+    if (!present.ok())
+      return present.status();
+    if (!present->empty())
+      return Status::error("'{}' already holds {}; continue it with --resume "
+                           "or choose another --out",
+                           options.out, present->front());
+  }
+  position.seed = recipe.seed;
+  TESSERA_RETURN_IF_ERROR(model.initialize(position.seed));
+  if (options.initFrom.empty())
+    return Status::success();
+  StatusOr<ImportReport> imported = importWeights(options.initFrom, model);
+  if (!imported.ok())
+    return imported.status();
+  say("loaded {} tensors from '{}'", imported->loaded, options.initFrom);
+  if (!imported->unexpected.empty())
+    say("{} tensors there are not of this model, such as '{}'",
+        imported->unexpected.size(), imported->unexpected.front());
+  return Status::success();
+}
+
+Status Trainer::writeHyper() {
+  const StateTensor *tensor = model.find(kHyperTensor);
+  auto bytes = std::as_bytes(std::span(recipe.hyper));
+  if (!tensor || tensor->size != bytes.size())
+    return Status::error("this program has no state tensor '{}' of {} bytes; "
+                         "it was compiled by another version, run: {}",
+                         kHyperTensor, bytes.size(), facts.rebuildCommand);
+  TESSERA_RETURN_IF_ERROR(model.writeState(*tensor, 0, bytes));
+  return model.stateWritten();
+}
+
+Status Trainer::copyIntoRun() {
+  StatusOr<std::string> text = printRunRecipe(facts.recipe, recipe);
+  if (!text.ok())
+    return text.status();
+  recipeText = text.take();
+  TESSERA_RETURN_IF_ERROR(
+      replaceFile(files, options.out, kRecipeFile, recipeText));
+  if (!layout.tokenizer.empty()) {
+    constexpr std::size_t kMaxTokenizerBytes = 1u << 30;
+    StatusOr<std::string> json = readFile(layout.tokenizer, kMaxTokenizerBytes);
+    if (!json.ok())
+      return json.status();
+    TESSERA_RETURN_IF_ERROR(
+        replaceFile(files, options.out, kTokenizerFile, *json));
+  }
+  if (options.program.empty())
+    return Status::success();
+  StatusOr<std::string> program = programFileOf(options.program);
+  if (!program.ok())
+    return program.status();
+  return replaceFile(files, options.out, kProgramFile, *program);
+}
+
+Status Trainer::prepare() {
+  bool live = !options.json && !options.dumpMetrics && ::isatty(STDERR_FILENO);
+  TESSERA_RETURN_IF_ERROR(readRecipe());
+  progress.emplace(options.quiet ? Progress::Style::none
+                   : live        ? Progress::Style::live
+                                 : Progress::Style::plain,
+                   std::max<uint64_t>(options.logEvery, 1));
+  TESSERA_RETURN_IF_ERROR(openData());
+  StatusOr<RunDirectory> locked = RunDirectory::open(options.out);
+  if (!locked.ok())
+    return locked.status();
+  directory.emplace(locked.take());
+  TESSERA_RETURN_IF_ERROR(startOrResume());
+  TESSERA_RETURN_IF_ERROR(writeHyper());
+  TESSERA_RETURN_IF_ERROR(copyIntoRun());
+  StatusOr<MetricsLog> opened = MetricsLog::open(options.out, position.step);
+  if (!opened.ok())
+    return opened.status();
+  log.emplace(opened.take());
+  summary.firstStep = position.step;
+  announce();
+  return Status::success();
+}
+
+void Trainer::announce() {
+  uint64_t parameters = 0, stateBytes = 0;
+  for (const StateTensor &tensor : model.state()) {
+    stateBytes += tensor.size;
+    if (tensor.role == StateRole::parameter)
+      parameters += tensor.size * 8 / safetensorsBits(tensor.type);
+  }
+  say("model: {} parameters, {} vocabulary, {} compute",
+      shortNumber(double(parameters)), facts.vocabSize, recipe.compute);
+  say("data: {} tokens, {} samples an epoch; a step is {} x {} x {} = {} "
+      "tokens",
+      shortNumber(double(trainData->tokens())), trainData->samplesPerEpoch(),
+      facts.microbatches, facts.rows, facts.sequence, tokens.size());
+  if (trainData->index().unigramEntropy > 0)
+    say("loss to beat: ln V = {:.4f}, unigram entropy of the text = {:.4f}",
+        std::log(double(facts.vocabSize)), trainData->index().unigramEntropy);
+  say("planned peak memory: {} ({} state, {} arena and io)",
+      byteText(facts.plannedBytes), byteText(stateBytes),
+      byteText(facts.plannedBytes - std::min(stateBytes, facts.plannedBytes)));
+}
+
+StatusOr<double> Trainer::evaluate() {
+  double loss = 0;
+  int64_t count = 0;
+  auto batches = uint64_t(recipe.evalBatches);
+  for (uint64_t index = 0; index < batches; ++index) {
+    TESSERA_RETURN_IF_ERROR(
+        evalData->evalBatch(index, batches, evalTokens, evalTargets));
+    StatusOr<EvalSum> sum = model.evalStep(evalTokens, evalTargets);
+    if (!sum.ok())
+      return sum.status();
+    loss += sum->loss;
+    count += sum->tokens;
+  }
+  return count ? loss / double(count) : 0.0;
+}
+
+Status Trainer::evaluateInto(MetricsRecord &record) {
+  StatusOr<double> loss = evaluate();
+  if (!loss.ok())
+    return loss.status();
+  record.evalLoss = *loss;
+  (position.step == 0 ? summary.evalLossBefore : summary.evalLossAfter) = *loss;
+  return Status::success();
+}
+
+Status Trainer::save() {
+  if (savedStep == position.step)
+    return Status::success();
+  TESSERA_RETURN_IF_ERROR(saveCheckpoint(files, options.out, model, position,
+                                         recipeText,
+                                         uint64_t(recipe.checkpointKeep)));
+  savedStep = position.step;
+  return Status::success();
+}
+
+void Trainer::report(const MetricsRecord &record) {
+  if (options.json)
+    fmt::print("{}\n", printMetrics(record));
+  if (options.dumpMetrics && record.loss)
+    fmt::print("{}\n", printExactMetrics(record));
+  if (options.json || options.dumpMetrics)
+    std::fflush(stdout);
+  progress->step(record, lastStep);
+}
+
+Status Trainer::trainOneStep() {
+  using Clock = std::chrono::steady_clock;
+  TESSERA_RETURN_IF_ERROR(trainData->batch(
+      uint64_t(position.seed), position.dataCursor, tokens, targets));
+  auto begin = Clock::now();
+  StatusOr<StepMetrics> metrics =
+      model.trainStep(tokens, targets, position.seed);
+  double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  if (!metrics.ok())
+    return metrics.status();
+  uint64_t step = position.step + 1;
+  for (auto [name, value] : {std::pair("loss", metrics->loss),
+                             std::pair("gradient norm", metrics->gradNorm)})
+    if (!std::isfinite(value))
+      return Status::error(
+          "{} is {} at step {}; {}, resume with a lower rate, e.g. --resume "
+          "--set optimizer.lr={}",
+          name, value, step,
+          savedStep ? fmt::format("{} is intact", checkpointName(*savedStep))
+                    : std::string("nothing was saved"),
+          recipe.slot(HyperSlot::lr) / 2);
+
+  position.step = step;
+  position.dataCursor += uint64_t(facts.microbatches * facts.rows);
+  position.tokens += uint64_t(metrics->tokens);
+  summary.loss = metrics->loss;
+  MetricsRecord record;
+  record.step = step;
+  record.loss = metrics->loss;
+  record.gradNorm = metrics->gradNorm;
+  record.lr = metrics->lr;
+  record.tokens = position.tokens;
+  record.stepSeconds = seconds;
+  record.tokensPerSecond = double(metrics->tokens) / std::max(seconds, 1e-9);
+  if (options.peakFlops > 0 && facts.stepFlops > 0)
+    record.mfu =
+        double(facts.stepFlops) / std::max(seconds, 1e-9) / options.peakFlops;
+  if (evalData && (due(recipe.evalEvery) || step == lastStep))
+    TESSERA_RETURN_IF_ERROR(evaluateInto(record));
+  record.peakBytes = peakResidentBytes();
+  TESSERA_RETURN_IF_ERROR(log->append(record));
+  report(record);
+  return Status::success();
+}
+
+/// The held-out loss that training starts from.
+Status Trainer::evaluateFirst() {
+  if (!evalData || position.step != 0 || lastStep == 0)
+    return Status::success();
+  MetricsRecord record;
+  TESSERA_RETURN_IF_ERROR(evaluateInto(record));
+  record.peakBytes = peakResidentBytes();
+  say("held-out loss {:.4f} before the first step", *record.evalLoss);
+  return log->append(record);
+}
+
+void Trainer::conclude() {
+  summary.lastStep = position.step;
+  summary.stopped = position.step < lastStep;
+  progress->finish();
+  if (summary.stopped)
+    say("stopped after step {}; continue with --resume", position.step);
+  else if (summary.firstStep >= lastStep)
+    say("nothing to do: the run is at step {} of {}; raise --steps",
+        position.step, lastStep);
+  if (summary.evalLossBefore && summary.evalLossAfter)
+    say("held-out loss {:.4f} -> {:.4f}", *summary.evalLossBefore,
+        *summary.evalLossAfter);
+  say("peak memory: {} resident, {} planned", byteText(peakResidentBytes()),
+      byteText(facts.plannedBytes));
+}
+
+StatusOr<TrainSummary> Trainer::run() {
+  TESSERA_RETURN_IF_ERROR(prepare());
+  TESSERA_RETURN_IF_ERROR(evaluateFirst());
+  auto stop = [&] { return options.stop ? options.stop() : stopRequested(); };
+  while (position.step < lastStep && !stop()) {
+    TESSERA_RETURN_IF_ERROR(trainOneStep());
+    if (due(recipe.checkpointEvery))
+      TESSERA_RETURN_IF_ERROR(save());
+  }
+  if (position.step > summary.firstStep)
+    TESSERA_RETURN_IF_ERROR(save());
+  conclude();
+  return summary;
+}
+
+} // namespace
+
+StatusOr<TrainSummary> runTraining(TrainModel &model,
+                                   const TrainOptions &options,
+                                   FileOperations &files) {
+  return Trainer(model, options, files).run();
+}
+
+} // namespace tessera

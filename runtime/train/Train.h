@@ -1,0 +1,56 @@
+// The training loop: batches in, steps, evaluation, checkpoints, metrics out.
+#pragma once
+#include "runtime/data/FileOperations.h"
+#include "runtime/train/Metrics.h"
+#include "runtime/train/TrainModel.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// What the command line of a training executable says.
+struct TrainOptions {
+  std::string data;              ///< token directory; empty: the recipe's
+  std::string evalData;          ///< empty: the recipe's, or data/eval
+  std::string out = "run";       ///< run directory
+  std::optional<uint64_t> steps; ///< last step; default: schedule.total
+  bool resume = false;
+  std::string initFrom;          ///< Hugging Face weights; empty: none
+  std::vector<std::string> sets; ///< "optimizer.lr=3e-4"
+  std::optional<int64_t> seed;
+  std::optional<uint64_t> evalEvery, checkpointEvery; ///< steps
+  uint64_t logEvery = 10;   ///< steps between plain progress lines
+  bool quiet = false;       ///< errors only
+  bool json = false;        ///< metrics records on standard output
+  bool dumpMetrics = false; ///< hexadecimal metrics on standard output
+  std::string profile;      ///< trace file; empty: none
+  std::string device = "cpu";
+  unsigned threads = 0; ///< 0: all processors
+
+  /// Where the artifact is, for the copy in the run directory; empty: none.
+  std::string program;
+  /// FLOP/s that 100 % MFU means; 0: not reported.
+  double peakFlops = 0;
+  /// Asked between steps; the default is stopRequested().
+  std::function<bool()> stop;
+};
+
+struct TrainSummary {
+  uint64_t firstStep = 0, lastStep = 0; ///< steps done before and after
+  std::optional<float> loss;            ///< of the last step
+  std::optional<double> evalLossBefore, evalLossAfter;
+  bool stopped = false; ///< by a signal, before the last step
+};
+
+/// Trains to step `options.steps` in total (a resumed run does the steps that
+/// are left). On a signal the step under way is finished and checkpointed, and
+/// that is a success. On an error no checkpoint of before is touched; a loss
+/// that is not finite is an error.
+StatusOr<TrainSummary> runTraining(TrainModel &model,
+                                   const TrainOptions &options,
+                                   FileOperations &files = systemFiles());
+
+} // namespace tessera
