@@ -44,9 +44,7 @@ public:
     if (size_t column = what.find("column "); column != what.npos)
       if (size_t colon = what.find(": ", column); colon != what.npos)
         what.remove_prefix(colon + 2);
-    std::string line = quote(what.substr(0, 60));
-    problem =
-        fmt::format("is not valid JSON: {}", line.substr(1, line.size() - 2));
+    problem = fmt::format("is not valid JSON: {}", oneLine(what));
     return false;
   }
 
@@ -145,10 +143,12 @@ void ConfigFields::failMissing(Key key) {
 const Json *ConfigFields::find(Key key) {
   const Json *found = nullptr;
   for (std::string_view name : {key.name, key.other}) {
-    auto it = name.empty() ? object.end() : object.find(name);
-    if (it == object.end())
+    if (name.empty())
       continue;
     understood.emplace(name);
+    auto it = object.find(name);
+    if (it == object.end())
+      continue;
     if (it->is_null())
       continue;
     if (found && *found != *it) {
@@ -308,11 +308,16 @@ void ConfigFields::requireNeutral(std::string_view key, const Json &neutral,
     fail(key, fmt::format("{} is not supported: {}", shown(*value), why));
 }
 
-void ConfigFields::finish(std::string_view why) {
+void ConfigFields::finish(std::string_view advice) {
   std::vector<std::string_view> known(understood.begin(), understood.end());
-  for (const auto &[key, value] : object.items())
-    if (!value.is_null() && !understood.contains(key))
-      fail(key, fmt::format("{}{}", why, suggestion(key, known)));
+  for (const auto &[key, value] : object.items()) {
+    if (value.is_null() || understood.contains(key))
+      continue;
+    std::string meant = suggestion(key, known);
+    fail(key, fmt::format("is unknown{}",
+                          meant.empty() ? std::string(advice) : meant));
+    return;
+  }
 }
 
 } // namespace tessera::models

@@ -72,8 +72,9 @@ public:
   /// A key that may be there only with the value that does nothing.
   void requireNeutral(std::string_view key, const Json &neutral,
                       std::string_view why);
-  /// Refuses every key that was not understood.
-  void finish(std::string_view why);
+  /// Refuses every key that was not asked for: "is unknown" and the key that
+  /// was probably meant, or else `advice`.
+  void finish(std::string_view advice);
 
   /// Records "FILE: key 'PREFIXkey': ..." unless an error is there already.
   void fail(std::string_view key, const std::string &what);

@@ -249,8 +249,7 @@ StatusOr<ModelSpec> parseHfConfig(std::string_view text,
   else
     readLlama(fields, info->llama, spec);
   readCommon(fields, spec);
-  fields.finish("is unknown, so it may change the model; remove it if it "
-                "does not");
+  fields.finish(", so it may change the model; remove it if it does not");
   if (!fields.ok())
     return fields.status();
   return spec;

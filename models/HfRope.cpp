@@ -118,8 +118,7 @@ RopeSpec readSection(ConfigFields &section, const ModelSpec &spec, double theta,
     break;
   }
   section.finish(fmt::format(
-      "is unknown for rope type '{}'; remove it if it has no effect",
-      name(rope.type)));
+      " for rope type '{}'; remove it if it has no effect", name(rope.type)));
   return rope;
 }
 

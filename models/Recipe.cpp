@@ -125,7 +125,7 @@ Status parseDocument(std::string_view text, const std::string &file,
   } catch (const YAML::Exception &problem) {
     return Status::error("{}:{}:{}: is not valid YAML: {}", file,
                          problem.mark.line + 1, problem.mark.column + 1,
-                         problem.msg);
+                         oneLine(problem.msg));
   }
 }
 
@@ -144,7 +144,7 @@ Status applyOverride(Recipe &recipe, std::string_view assignment) {
     YAML::Node value = YAML::Load(std::string(assignment.substr(equals + 1)));
     status = Reader(recipe, "").assign(key, value);
   } catch (const YAML::Exception &problem) {
-    status = Status::error("is not a valid value: {}", problem.msg);
+    status = Status::error("is not a valid value: {}", oneLine(problem.msg));
   }
   if (status.ok())
     return status;

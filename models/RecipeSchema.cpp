@@ -31,7 +31,7 @@ Status readNumber(const YAML::Node &node, const char *what, Number least,
   if (isQuoted(node))
     return Status::error("must be {}, got a string; remove the quotes around "
                          "{}",
-                         what, node.Scalar());
+                         what, quote(node.Scalar()));
   const std::string &text = node.Scalar();
   Number read{};
   auto [end, failure] =
@@ -97,8 +97,9 @@ Status store(const YAML::Node &node, const Path &slot) {
   }
   if (!node.IsScalar() || node.Scalar().empty())
     return Status::error("must be a directory or null, got {}", shown(node));
-  if (node.Scalar().find('\0') != std::string::npos)
-    return Status::error("must be a directory, got a name with a NUL byte");
+  // A recipe is stored as text and printed again; such names have no text.
+  if (node.Scalar().find('\0') != std::string::npos || !isUtf8(node.Scalar()))
+    return Status::error("must be a name in UTF-8 without NUL bytes");
   *slot.value = node.Scalar();
   return Status::success();
 }

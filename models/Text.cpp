@@ -36,9 +36,9 @@ StatusOr<std::string> readTextFile(const std::string &path, int64_t maxBytes) {
   return text;
 }
 
-std::string quote(std::string_view text) {
+std::string oneLine(std::string_view text) {
   constexpr size_t limit = 60;
-  std::string result = "'";
+  std::string result;
   for (char each : text.substr(0, limit)) {
     auto byte = static_cast<unsigned char>(each);
     if (byte < 0x20 || byte == 0x7f)
@@ -54,7 +54,36 @@ std::string quote(std::string_view text) {
       result.pop_back();
     result += "...";
   }
-  return result + "'";
+  return result;
+}
+
+std::string quote(std::string_view text) { return "'" + oneLine(text) + "'"; }
+
+bool isUtf8(std::string_view text) {
+  // Unicode 15, table 3-7: the lead byte bounds the first continuation byte.
+  for (size_t i = 0; i < text.size();) {
+    auto at = [&](size_t k) -> unsigned {
+      return k < text.size() ? static_cast<unsigned char>(text[k]) : 0;
+    };
+    unsigned lead = at(i);
+    unsigned least = 0x80, most = 0xbf;
+    size_t length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    if ((lead >= 0x80 && lead < 0xc2) || lead > 0xf4)
+      return false;
+    if (lead == 0xe0)
+      least = 0xa0;
+    if (lead == 0xed)
+      most = 0x9f;
+    if (lead == 0xf0)
+      least = 0x90;
+    if (lead == 0xf4)
+      most = 0x8f;
+    for (size_t k = 1; k < length; ++k, least = 0x80, most = 0xbf)
+      if (at(i + k) < least || at(i + k) > most)
+        return false;
+    i += length;
+  }
+  return true;
 }
 
 namespace {

@@ -14,8 +14,14 @@ namespace tessera::models {
 /// `maxBytes`.
 StatusOr<std::string> readTextFile(const std::string &path, int64_t maxBytes);
 
-/// `text` in single quotes on one line: control bytes escaped, long text cut.
+/// `text` on one line: control bytes escaped, cut after 60 bytes.
+std::string oneLine(std::string_view text);
+
+/// oneLine in single quotes.
 std::string quote(std::string_view text);
+
+/// Whether `text` is well-formed UTF-8 (no overlong forms, no surrogates).
+bool isUtf8(std::string_view text);
 
 /// ", did you mean 'lr'?" for the candidate nearest to `word` by edit distance
 /// if one is near enough to be a slip; otherwise empty.

@@ -1,0 +1,50 @@
+// Small valid configs and the means to bend them.
+#pragma once
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "models/HfConfig.h"
+
+namespace tessera::models {
+
+/// A valid config of `modelType` with sizes small enough to count by hand.
+inline nlohmann::json smallConfig(const std::string &modelType) {
+  if (modelType == "gpt2")
+    return {{"model_type", "gpt2"}, {"vocab_size", 96}, {"n_positions", 32},
+            {"n_embd", 24},         {"n_layer", 2},     {"n_head", 3}};
+  return {{"model_type", modelType},   {"vocab_size", 96},
+          {"hidden_size", 24},         {"intermediate_size", 40},
+          {"num_hidden_layers", 4},    {"num_attention_heads", 6},
+          {"num_key_value_heads", 2},  {"head_dim", 8},
+          {"sliding_window", nullptr}, {"max_position_embeddings", 64},
+          {"rope_theta", 10000.0}};
+}
+
+/// `patch` as RFC 7386: a null removes the key.
+inline StatusOr<ModelSpec> readPatched(const std::string &modelType,
+                                       const nlohmann::json &patch) {
+  nlohmann::json config = smallConfig(modelType);
+  config.merge_patch(patch);
+  return parseHfConfig(config.dump(), "config.json");
+}
+
+inline ModelSpec mustRead(const std::string &modelType,
+                          const nlohmann::json &patch = {}) {
+  StatusOr<ModelSpec> spec = readPatched(
+      modelType, patch.is_null() ? nlohmann::json::object() : patch);
+  if (!spec.ok())
+    throw std::runtime_error(spec.message());
+  return *spec;
+}
+
+/// A spec of models/specs by name.
+inline ModelSpec readySpec(const std::string &name) {
+  StatusOr<LoadedConfig> loaded =
+      loadHfConfig(std::string(TESSERA_SOURCE_DIR "/models/specs/") + name);
+  if (!loaded.ok())
+    throw std::runtime_error(loaded.message());
+  return loaded->spec;
+}
+
+} // namespace tessera::models

@@ -1,0 +1,356 @@
+// Every way in which a config.json can be refused, with the whole line.
+#include "test/models/ConfigFixture.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+
+struct Case {
+  const char *family;
+  json patch;
+  const char *message; ///< after "config.json: "
+};
+
+void expectAll(const std::vector<Case> &cases) {
+  for (const Case &each : cases) {
+    StatusOr<ModelSpec> spec = readPatched(each.family, each.patch);
+    ASSERT_FALSE(spec.ok()) << each.patch;
+    EXPECT_EQ(spec.message(), std::string("config.json: ") + each.message)
+        << each.patch;
+  }
+}
+
+json rope(json section) { return {{"rope_scaling", std::move(section)}}; }
+
+TEST(HfConfigErrors, Architecture) {
+  expectAll({
+      {"gpt2",
+       {{"model_type", "bert"}},
+       "key 'model_type': architecture 'bert' is not supported; use gpt2, "
+       "llama, mistral, qwen2 or qwen3"},
+      {"gpt2",
+       {{"model_type", nullptr}},
+       "key 'model_type': is missing; add it"},
+      {"gpt2",
+       {{"model_type", 2}},
+       "key 'model_type': must be a string, got 2"},
+      {"llama",
+       {{"architectures", {"LlamaForSequenceClassification"}}},
+       "key 'architectures': 'LlamaForSequenceClassification' is not "
+       "supported; use the causal language model of gpt2, llama, mistral, "
+       "qwen2 or qwen3"},
+      {"llama",
+       {{"architectures", {"MistralForCausalLM"}}},
+       "key 'architectures': 'MistralForCausalLM' conflicts with model_type "
+       "'llama'; correct one of the two"},
+      {"llama",
+       {{"model_type", nullptr},
+        {"architectures", {"LlamaModel", "Qwen2Model"}}},
+       "key 'architectures': 'Qwen2Model' conflicts with another entry; "
+       "correct one of the two"},
+      {"llama",
+       {{"architectures", "LlamaModel"}},
+       "key 'architectures': must be a list of strings, got 'LlamaModel'"},
+      {"llama",
+       {{"architectures", json::array({1})}},
+       "key 'architectures': must be a list of strings, got a list of 1"},
+  });
+}
+
+TEST(HfConfigErrors, Sizes) {
+  expectAll({
+      {"gpt2", {{"n_embd", nullptr}}, "key 'n_embd' is missing; add it"},
+      {"gpt2",
+       {{"n_head", 0}},
+       "key 'n_head': must be between 1 and 16384, got 0"},
+      {"gpt2",
+       {{"n_layer", -1}},
+       "key 'n_layer': must be between 1 and 4096, got -1"},
+      {"gpt2",
+       {{"vocab_size", 50257.0}},
+       "key 'vocab_size': must be an integer, got 50257.0"},
+      {"gpt2",
+       {{"vocab_size", true}},
+       "key 'vocab_size': must be an integer, got true"},
+      {"gpt2",
+       {{"vocab_size", "50257"}},
+       "key 'vocab_size': must be an integer, got '50257'"},
+      {"gpt2",
+       {{"vocab_size", UINT64_MAX}},
+       "key 'vocab_size': must be between 1 and 16777216, got "
+       "18446744073709551615"},
+      {"gpt2",
+       {{"n_embd", 25}},
+       "key 'n_embd': 25 is not a multiple of n_head = 3"},
+      {"gpt2",
+       {{"hidden_size", 32}},
+       "key 'hidden_size': 32 conflicts with 'n_embd' = 24; keep one of the "
+       "two"},
+      {"llama",
+       {{"num_key_value_heads", 4}},
+       "key 'num_attention_heads': 6 is not a multiple of num_key_value_heads "
+       "= 4"},
+      {"qwen2",
+       {{"num_key_value_heads", nullptr}},
+       "key 'num_key_value_heads' is missing; add it"},
+      {"llama",
+       {{"head_dim", nullptr}, {"hidden_size", 25}},
+       "key 'hidden_size': 25 is not a multiple of num_attention_heads = 6; "
+       "correct one or give head_dim"},
+      {"llama",
+       {{"head_dim", 7}},
+       "key 'head_dim': 7 is odd; rope needs pairs"},
+      {"llama",
+       {{"head_dim", 65536},
+        {"num_attention_heads", 256},
+        {"num_key_value_heads", 1}},
+       "key 'head_dim': 256 heads of 65536 are wider than 4194304"},
+  });
+}
+
+TEST(HfConfigErrors, ValuesThatChangeTheModel) {
+  expectAll({
+      {"gpt2",
+       {{"activation_function", "mish"}},
+       "key 'activation_function': activation 'mish' is not supported; use "
+       "gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, quick_gelu, silu, swish "
+       "or relu"},
+      {"gpt2",
+       {{"add_cross_attention", true}},
+       "key 'add_cross_attention': true is not supported: decoder only"},
+      {"gpt2",
+       {{"scale_attn_weights", 1}},
+       "key 'scale_attn_weights': must be true or false, got 1"},
+      {"gpt2", {{"attn_pdrop", 1.0}}, "key 'attn_pdrop': must be less than 1"},
+      {"gpt2",
+       {{"resid_pdrop", -0.1}},
+       "key 'resid_pdrop': must be between 0 and 1, got -0.1"},
+      {"gpt2",
+       {{"layer_norm_epsilon", 0}},
+       "key 'layer_norm_epsilon': must be between 1e-20 and 1, got 0"},
+      {"llama",
+       {{"rms_norm_eps", "1e-5"}},
+       "key 'rms_norm_eps': must be a number, got '1e-5'"},
+      {"llama",
+       {{"quantization_config", {{"quant_method", "gptq"}}}},
+       "key 'quantization_config': a section of 1 is not supported: give the "
+       "model in full precision"},
+      {"llama",
+       {{"auto_map", {{"AutoModel", "x.Y"}}}},
+       "key 'auto_map': a section of 1 is not supported: the model brings its "
+       "own code, which cannot be known to compute the same; remove the key "
+       "if it does"},
+      {"llama",
+       {{"partial_rotary_factor", 0.5}},
+       "key 'partial_rotary_factor': 0.5 is not supported: rope covers the "
+       "whole head in these families"},
+      {"llama",
+       {{"dtype", "float8_e4m3fn"}},
+       "key 'dtype': 'float8_e4m3fn' is not supported; use float32, bfloat16 "
+       "or float16"},
+      {"llama",
+       {{"dtype", "float32"}, {"torch_dtype", "bfloat16"}},
+       "key 'torch_dtype': 'bfloat16' conflicts with 'dtype' = 'float32'; "
+       "keep one of the two"},
+      {"mistral",
+       {{"attention_bias", true}},
+       "key 'attention_bias': true is not supported: this architecture fixes "
+       "its biases"},
+      {"qwen2",
+       {{"attention_bias", false}},
+       "key 'attention_bias': false is not supported: this architecture fixes "
+       "its biases"},
+      {"qwen3",
+       {{"mlp_bias", true}},
+       "key 'mlp_bias': true is not supported: this architecture fixes its "
+       "biases"},
+      {"llama",
+       {{"eos_token_id", {1, "</s>"}}},
+       "key 'eos_token_id': must be an integer, got '</s>'"},
+      {"llama",
+       {{"logit_scale", 0.0625}},
+       "key 'logit_scale': is unknown, so it may change the model; remove it "
+       "if it does not"},
+      {"llama",
+       {{"rms_norm_epz", 1e-5}},
+       "key 'rms_norm_epz': is unknown, did you mean 'rms_norm_eps'?"},
+  });
+}
+
+TEST(HfConfigErrors, Windows) {
+  expectAll({
+      {"llama",
+       {{"sliding_window", 64}},
+       "key 'sliding_window': 64 is not supported: this architecture attends "
+       "to the whole past"},
+      {"mistral",
+       {{"use_sliding_window", true}},
+       "key 'use_sliding_window': true is not supported: this architecture "
+       "has no such switch"},
+      {"qwen2",
+       {{"layer_types", {"full_attention"}}},
+       "key 'layer_types': has 1 entries for 4 layers"},
+      {"qwen2",
+       {{"layer_types", json(4, "chunked_attention")}},
+       "key 'layer_types': 'chunked_attention' is not supported; use "
+       "full_attention or sliding_attention"},
+      {"qwen2",
+       {{"layer_types", json(4, "sliding_attention")}},
+       "key 'layer_types': layer 0 slides but the model has no sliding "
+       "window; correct one of the two"},
+      {"mistral",
+       {{"sliding_window", 8}, {"layer_types", json(4, "full_attention")}},
+       "key 'layer_types': layer 0 does not slide, but 'mistral' models slide "
+       "in every layer or in none"},
+      {"qwen3",
+       {{"use_sliding_window", true}, {"sliding_window", 0}},
+       "key 'sliding_window': must be between 1 and 134217728, got 0"},
+      {"qwen3",
+       {{"max_window_layers", -1}},
+       "key 'max_window_layers': must be between 1 and 4096, got -1"},
+  });
+}
+
+TEST(HfConfigErrors, Rope) {
+  json llama3 = {{"rope_type", "llama3"},
+                 {"factor", 8},
+                 {"low_freq_factor", 4},
+                 {"high_freq_factor", 4},
+                 {"original_max_position_embeddings", 64}};
+  expectAll({
+      {"llama", rope({{"rope_type", "mrope"}}),
+       "key 'rope_scaling.rope_type': 'mrope' is not supported; use default, "
+       "linear, dynamic, yarn, longrope or llama3"},
+      {"llama", rope({{"rope_type", "linear"}, {"type", "yarn"}}),
+       "key 'rope_scaling.type': 'yarn' conflicts with 'rope_type' = "
+       "'linear'; keep one of the two"},
+      {"llama", rope({{"type", "linear"}}),
+       "key 'rope_scaling.factor' is missing; add it"},
+      {"llama", rope({{"type", "linear"}, {"factor", 0.5}}),
+       "key 'rope_scaling.factor': must be between 1 and 1000000, got 0.5"},
+      {"llama", rope({{"type", "linear"}, {"factor", 2}, {"beta_fast", 32}}),
+       "key 'rope_scaling.beta_fast': is unknown for rope type 'linear'; "
+       "remove it if it has no effect"},
+      {"llama", rope(llama3),
+       "key 'rope_scaling.high_freq_factor': 4 must be greater than "
+       "low_freq_factor = 4"},
+      {"llama",
+       rope({{"type", "yarn"},
+             {"factor", 2},
+             {"beta_fast", 1},
+             {"beta_slow", 2}}),
+       "key 'rope_scaling.beta_fast': 1 is less than beta_slow = 2"},
+      {"llama",
+       rope({{"type", "longrope"},
+             {"original_max_position_embeddings", 32},
+             {"short_factor", {1, 1, 1}},
+             {"long_factor", {1, 1, 1, 1}}}),
+       "key 'rope_scaling.short_factor': has 3 entries, head_dim / 2 is 4"},
+      {"llama",
+       rope({{"type", "longrope"}, {"original_max_position_embeddings", 32}}),
+       "key 'rope_scaling.short_factor' is missing; add it"},
+      {"llama",
+       rope({{"type", "longrope"},
+             {"original_max_position_embeddings", 32},
+             {"short_factor", 1}}),
+       "key 'rope_scaling.short_factor': must be a list of numbers, got 1"},
+      {"llama",
+       {{"rope_scaling", 2.0}},
+       "key 'rope_scaling': must be a section {...} or null, got 2.0"},
+      {"llama",
+       {{"rope_theta", 1.0}},
+       "key 'rope_theta': must be between 1.0001 and 1000000000000000, got "
+       "1.0"},
+      {"llama",
+       {{"original_max_position_embeddings", 32}},
+       "key 'original_max_position_embeddings': has no meaning for rope type "
+       "'default'; remove it"},
+  });
+  json conflict = rope(llama3);
+  conflict["rope_scaling"]["high_freq_factor"] = 8;
+  conflict["original_max_position_embeddings"] = 32;
+  expectAll({{"llama", conflict,
+              "key 'rope_scaling.original_max_position_embeddings': 64 "
+              "conflicts with 32 outside the section; keep one of the two"}});
+  expectAll({{"llama",
+              {{"head_dim", 2},
+               {"rope_scaling", {{"type", "dynamic"}, {"factor", 2}}}},
+              "key 'rope_scaling.rope_type': 'dynamic' needs head_dim of at "
+              "least 4"}});
+}
+
+TEST(HfConfigErrors, DialectsThatDisagree) {
+  json sections = {
+      {"rope_parameters", {{"rope_type", "linear"}, {"factor", 2}}},
+      {"rope_scaling", {{"type", "linear"}, {"factor", 4}}}};
+  expectAll({
+      {"llama",
+       {{"rope_parameters", {{"rope_theta", 5e5}}}},
+       "key 'rope_theta': 10000 conflicts with 'rope_parameters.rope_theta' = "
+       "500000; keep one of the two"},
+      {"llama", rope({{"type", "default"}, {"rope_theta", 5e5}}),
+       "key 'rope_theta': 10000 conflicts with 'rope_scaling.rope_theta' = "
+       "500000; keep one of the two"},
+      {"llama", sections,
+       "key 'rope_scaling': conflicts with 'rope_parameters'; keep one of the "
+       "two"},
+  });
+}
+
+std::string parseError(std::string_view text) {
+  StatusOr<ModelSpec> spec = parseHfConfig(text, "config.json");
+  return spec.ok() ? "" : spec.message();
+}
+
+TEST(HfConfigErrors, Text) {
+  EXPECT_EQ(parseError("{\"model_type\": \"gpt2\",\n \"n_head\": 3,\n "
+                       "\"n_head\": 4}"),
+            "config.json: key 'n_head' is given twice; keep one");
+  EXPECT_EQ(parseError("[1, 2]"),
+            "config.json: is a list of 2, expected a JSON object {...}");
+  EXPECT_EQ(parseError("7"), "config.json: is 7, expected a JSON object {...}");
+  EXPECT_EQ(parseError(std::string(10000, '[')),
+            "config.json: nests deeper than 32 levels");
+  EXPECT_EQ(parseError("{\"a\":\n  nan}").substr(0, 39),
+            "config.json:2:4: is not valid JSON: syn");
+  for (const char *broken :
+       {"", "{", "{\"a\" 1}", "{\"a\": 1} x", "{\"a\": \"\xff\"}",
+        "{\"a\": 1e999}", "{'a': 1}", "{\"a\": 1,}"}) {
+    std::string message = parseError(broken);
+    EXPECT_TRUE(message.starts_with("config.json:1:")) << message;
+    EXPECT_EQ(message.find('\n'), message.npos);
+  }
+}
+
+TEST(HfConfigErrors, HostileTextStaysOnOneLine) {
+  std::string message =
+      parseError("{\"model_type\": \"a\\nb" + std::string(500, 'x') + "\"}");
+  EXPECT_EQ(message.find('\n'), message.npos);
+  EXPECT_NE(message.find("a\\x0ab"), message.npos);
+  EXPECT_LT(message.size(), 220u);
+}
+
+TEST(HfConfigErrors, Files) {
+  std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / "tessera-config-errors";
+  std::filesystem::create_directories(folder / "config.json");
+  EXPECT_EQ(loadHfConfig("/no/such/place").message(),
+            "/no/such/place: No such file or directory");
+  EXPECT_EQ(loadHfConfig(folder.string()).message(),
+            (folder / "config.json").string() + ": is not a regular file");
+  std::string big = (folder / "big.json").string();
+  std::ofstream(big) << std::string((1 << 20) + 1, ' ');
+  EXPECT_EQ(loadHfConfig(big).message(),
+            big + ": larger than 1048576 bytes, which no such file is; check "
+                  "the path");
+  std::filesystem::remove_all(folder);
+}
+
+} // namespace
+} // namespace tessera::models

@@ -1,0 +1,277 @@
+// Golden facts: what the public checkpoints of each family are known to be.
+#include "test/models/ConfigFixture.h"
+
+#include <algorithm>
+#include <map>
+
+#include <gtest/gtest.h>
+
+namespace tessera::models {
+namespace {
+
+using nlohmann::json;
+
+// Parameter counts as the model cards and the checkpoints' own tensors have
+// them; tied heads counted once.
+TEST(ReadySpecs, HaveThePublishedParameterCounts) {
+  const std::map<std::string, int64_t> published = {
+      {"gpt2-124m", 124439808},   {"gpt2-350m", 354823168},
+      {"llama-1b", 1235814400},   {"llama-3-8b", 8030261248},
+      {"mistral-7b", 7241732096}, {"qwen2-0.5b", 494032768},
+      {"qwen3-0.6b", 596049920},  {"qwen3-8b", 8190735360}};
+  for (const auto &[name, count] : published)
+    EXPECT_EQ(parameterCount(readySpec(name)), count) << name;
+}
+
+TEST(ReadySpecs, OfOurOwnAreWhatTheirNamesSay) {
+  const std::map<std::string, double> millions = {{"tiny-gpt2", 1},
+                                                  {"gpt2-10m", 10},
+                                                  {"llama-15m", 15},
+                                                  {"llama-110m", 110}};
+  for (const auto &[name, size] : millions)
+    EXPECT_NEAR(double(parameterCount(readySpec(name))) / 1e6, size,
+                size * 0.06)
+        << name;
+}
+
+TEST(ReadySpecs, Gpt2) {
+  ModelSpec spec = readySpec("gpt2-124m");
+  EXPECT_EQ(spec.family, Family::Gpt2);
+  EXPECT_EQ(spec.headDim, 64);
+  EXPECT_EQ(spec.kvHeads, 12);
+  EXPECT_EQ(spec.intermediate, 3072); // n_inner null: 4 n_embd
+  EXPECT_EQ(spec.norm, NormKind::LayerNorm);
+  EXPECT_EQ(spec.activation, Activation::GeluTanh);
+  EXPECT_TRUE(spec.tieWordEmbeddings && spec.qkvBias && spec.outputBias &&
+              spec.mlpBias);
+  EXPECT_FALSE(spec.gatedMlp || spec.qkNorm || spec.rope);
+  EXPECT_EQ(spec.attentionDropout, 0.1);
+  EXPECT_EQ(spec.eosTokens, std::vector<int64_t>{50256});
+  EXPECT_DOUBLE_EQ(spec.attentionScale(5), 0.125);
+}
+
+TEST(ReadySpecs, Llama) {
+  ModelSpec spec = readySpec("llama-1b");
+  EXPECT_EQ(spec.family, Family::Llama);
+  EXPECT_EQ(spec.kvHeads, 8);
+  EXPECT_EQ(spec.queryWidth(), 2048);
+  EXPECT_EQ(spec.keyValueWidth(), 512);
+  EXPECT_EQ(spec.norm, NormKind::RmsNorm);
+  EXPECT_EQ(spec.activation, Activation::Silu);
+  EXPECT_TRUE(spec.gatedMlp && spec.tieWordEmbeddings);
+  EXPECT_FALSE(spec.qkvBias || spec.outputBias || spec.mlpBias || spec.qkNorm);
+  EXPECT_EQ(spec.rope->type, RopeType::Llama3);
+  EXPECT_EQ(spec.rope->theta, 500000.0);
+  EXPECT_EQ(spec.rope->factor, 32.0);
+  EXPECT_EQ(spec.rope->originalMaxPosition, 8192);
+  EXPECT_EQ(spec.checkpointDtype, "bfloat16");
+  EXPECT_TRUE(spec.windows.empty());
+}
+
+TEST(ReadySpecs, Mistral) {
+  ModelSpec spec = readySpec("mistral-7b");
+  EXPECT_EQ(spec.headDim, 128); // derived
+  EXPECT_EQ(spec.windows, std::vector<int64_t>(32, 4096));
+}
+
+TEST(ReadySpecs, Qwen) {
+  ModelSpec two = readySpec("qwen2-0.5b");
+  EXPECT_TRUE(two.qkvBias);
+  EXPECT_FALSE(two.outputBias || two.qkNorm);
+  EXPECT_TRUE(two.windows.empty()); // sliding_window stands, its switch is off
+  ModelSpec three = readySpec("qwen3-0.6b");
+  EXPECT_TRUE(three.qkNorm);
+  EXPECT_FALSE(three.qkvBias);
+  EXPECT_EQ(three.headDim, 128); // given; hidden / heads would be 64
+  EXPECT_EQ(three.queryWidth(), 2048);
+  EXPECT_EQ(three.rope->theta, 1e6);
+}
+
+TEST(HfConfig, DefaultsAreTheReferences) {
+  ModelSpec gpt2 = mustRead("gpt2");
+  EXPECT_EQ(gpt2.normEps, 1e-5);
+  EXPECT_EQ(gpt2.embeddingDropout, 0.1);
+  EXPECT_EQ(gpt2.initializerRange, 0.02);
+  EXPECT_TRUE(gpt2.tieWordEmbeddings && gpt2.scaleAttention);
+
+  ModelSpec llama = mustRead("llama", {{"num_key_value_heads", nullptr},
+                                       {"max_position_embeddings", nullptr},
+                                       {"head_dim", nullptr},
+                                       {"rope_theta", nullptr}});
+  EXPECT_EQ(llama.kvHeads, 6);
+  EXPECT_EQ(llama.headDim, 4);
+  EXPECT_EQ(llama.maxPositions, 2048);
+  EXPECT_EQ(llama.normEps, 1e-6);
+  EXPECT_EQ(llama.rope->theta, 10000.0);
+  EXPECT_FALSE(llama.tieWordEmbeddings);
+  EXPECT_EQ(mustRead("qwen3", {{"head_dim", nullptr}}).headDim, 128);
+}
+
+TEST(HfConfig, MistralWindowIsNullAware) {
+  EXPECT_EQ(mustRead("mistral", {{"sliding_window", 16}}).window(3), 16);
+  // A null in the patch takes the key away.
+  EXPECT_EQ(mustRead("mistral", {{"sliding_window", nullptr}}).window(0), 4096);
+  json config = smallConfig("mistral"); // holds sliding_window: null
+  StatusOr<ModelSpec> spec = parseHfConfig(config.dump(), "config.json");
+  ASSERT_TRUE(spec.ok()) << spec.message();
+  EXPECT_TRUE(spec->windows.empty());
+}
+
+TEST(HfConfig, QwenWindowsFollowTheirSwitch) {
+  json on = {{"use_sliding_window", true},
+             {"sliding_window", 16},
+             {"max_window_layers", 3}};
+  EXPECT_EQ(mustRead("qwen2", on).windows, (std::vector<int64_t>{0, 0, 0, 16}));
+  on["max_window_layers"] = 0;
+  EXPECT_EQ(mustRead("qwen3", on).windows, std::vector<int64_t>(4, 16));
+  on["layer_types"] = {"sliding_attention", "full_attention", "full_attention",
+                       "sliding_attention"};
+  EXPECT_EQ(mustRead("qwen3", on).windows,
+            (std::vector<int64_t>{16, 0, 0, 16}));
+  on["use_sliding_window"] = false;
+  on.erase("layer_types");
+  EXPECT_TRUE(mustRead("qwen2", on).windows.empty());
+}
+
+TEST(HfConfig, BiasesByFamily) {
+  ModelSpec llama =
+      mustRead("llama", {{"attention_bias", true}, {"mlp_bias", true}});
+  EXPECT_TRUE(llama.qkvBias && llama.outputBias && llama.mlpBias);
+  ModelSpec qwen3 = mustRead("qwen3", {{"attention_bias", true}});
+  EXPECT_TRUE(qwen3.qkvBias && qwen3.outputBias);
+  EXPECT_FALSE(qwen3.mlpBias);
+}
+
+TEST(HfConfig, ActivationsByName) {
+  const std::map<std::string, Activation> names = {
+      {"gelu", Activation::Gelu},
+      {"gelu_new", Activation::GeluTanh},
+      {"gelu_pytorch_tanh", Activation::GeluTanh},
+      {"gelu_fast", Activation::GeluTanh},
+      {"quick_gelu", Activation::QuickGelu},
+      {"silu", Activation::Silu},
+      {"swish", Activation::Silu},
+      {"relu", Activation::Relu}};
+  for (const auto &[name, activation] : names) {
+    EXPECT_EQ(mustRead("gpt2", {{"activation_function", name}}).activation,
+              activation);
+    EXPECT_EQ(mustRead("llama", {{"hidden_act", name}}).activation, activation);
+  }
+}
+
+TEST(HfConfig, Gpt2AttentionScales) {
+  ModelSpec spec = mustRead("gpt2", {{"scale_attn_weights", false},
+                                     {"scale_attn_by_inverse_layer_idx", true},
+                                     {"reorder_and_upcast_attn", true}});
+  EXPECT_DOUBLE_EQ(spec.attentionScale(0), 1.0);
+  EXPECT_DOUBLE_EQ(spec.attentionScale(3), 0.25);
+}
+
+TEST(HfConfig, BothDialectsGiveTheSameModel) {
+  json four = {{"rope_theta", 5e5},
+               {"torch_dtype", "bfloat16"},
+               {"rope_scaling", {{"type", "linear"}, {"factor", 4}}}};
+  json five = {
+      {"rope_theta", nullptr},
+      {"dtype", "bfloat16"},
+      {"rope_parameters",
+       {{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 500000}}}};
+  ModelSpec spec = mustRead("llama", four);
+  EXPECT_EQ(spec, mustRead("llama", five));
+  json both = four;
+  both.update(five);
+  both["rope_theta"] = 5e5;
+  EXPECT_EQ(spec, mustRead("llama", both)); // agreeing twice is no conflict
+}
+
+TEST(HfConfig, AliasesOfGpt2) {
+  ModelSpec spec = mustRead(
+      "gpt2",
+      {{"n_embd", nullptr}, {"hidden_size", 24}, {"num_hidden_layers", 2}});
+  EXPECT_EQ(spec, mustRead("gpt2"));
+}
+
+TEST(HfConfig, FamilyFromTheArchitectureAlone) {
+  EXPECT_EQ(mustRead("qwen2", {{"model_type", nullptr},
+                               {"architectures", {"Qwen2ForCausalLM"}}})
+                .family,
+            Family::Qwen2);
+}
+
+TEST(HfConfig, TokensMayBeLists) {
+  ModelSpec spec = mustRead(
+      "llama",
+      {{"eos_token_id", {1, 2}}, {"bos_token_id", 0}, {"pad_token_id", -1}});
+  EXPECT_EQ(spec.eosTokens, (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(spec.bosToken, 0);
+  EXPECT_EQ(spec.padToken, -1);
+}
+
+TEST(HfConfig, IrrelevantKeysAreIgnored) {
+  EXPECT_EQ(mustRead("gpt2", {{"n_ctx", 7},
+                              {"transformers_version", "9.9.9"},
+                              {"task_specific_params", {{"a", {{"b", 1}}}}},
+                              {"summary_type", "cls_index"},
+                              {"use_cache", false}}),
+            mustRead("gpt2"));
+}
+
+TEST(Parameters, NamesShapesAndStartsOfGpt2) {
+  ModelSpec spec = mustRead("gpt2");
+  std::vector<Parameter> all = parameters(spec);
+  ASSERT_EQ(all.size(), 2 + 2 * 12 + 2u);
+  EXPECT_EQ(all[0].name, "transformer.wte.weight");
+  EXPECT_EQ(all[1].shape, (std::vector<int64_t>{32, 24}));
+  auto find = [&](const std::string &name) {
+    return *std::ranges::find(all, name, &Parameter::name);
+  };
+  Parameter attention = find("transformer.h.1.attn.c_attn.weight");
+  EXPECT_EQ(attention.shape, (std::vector<int64_t>{24, 72})); // [in, out]
+  EXPECT_EQ(attention.layer, 1);
+  EXPECT_EQ(attention.deviation, 0.02);
+  EXPECT_DOUBLE_EQ(find("transformer.h.0.mlp.c_proj.weight").deviation, 0.01);
+  EXPECT_EQ(find("transformer.h.0.ln_1.weight").initializer, Initializer::Ones);
+  EXPECT_EQ(find("transformer.h.0.attn.c_proj.bias").initializer,
+            Initializer::Zeros);
+  EXPECT_EQ(all.back().name, "transformer.ln_f.bias");
+  EXPECT_EQ(checkpointNames(spec, "transformer.h.0.ln_1.weight"),
+            (std::vector<std::string>{"transformer.h.0.ln_1.weight",
+                                      "h.0.ln_1.weight"}));
+}
+
+TEST(Parameters, NamesAndShapesOfQwen3) {
+  std::vector<Parameter> all =
+      parameters(mustRead("qwen3", {{"attention_bias", true}}));
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const Parameter &each : all)
+    shapes[each.name] = each.shape;
+  using Shape = std::vector<int64_t>;
+  std::string layer = "model.layers.3.";
+  EXPECT_EQ(shapes[layer + "self_attn.q_proj.weight"], (Shape{48, 24}));
+  EXPECT_EQ(shapes[layer + "self_attn.k_proj.bias"], Shape{16});
+  EXPECT_EQ(shapes[layer + "self_attn.o_proj.weight"], (Shape{24, 48}));
+  EXPECT_EQ(shapes[layer + "self_attn.o_proj.bias"], Shape{24});
+  EXPECT_EQ(shapes[layer + "self_attn.q_norm.weight"], Shape{8});
+  EXPECT_EQ(shapes[layer + "mlp.down_proj.weight"], (Shape{24, 40}));
+  EXPECT_EQ(shapes["lm_head.weight"], (Shape{96, 24}));
+  EXPECT_EQ(all.size(), 3u + 4 * 15);
+}
+
+TEST(Parameters, CountIsTheSumOfElements) {
+  for (const char *type : {"gpt2", "llama", "mistral", "qwen2", "qwen3"}) {
+    ModelSpec spec = mustRead(type);
+    int64_t sum = 0;
+    for (const Parameter &each : parameters(spec))
+      sum += each.elements();
+    EXPECT_EQ(parameterCount(spec), sum) << type;
+  }
+}
+
+TEST(Describe, IsOneLine) {
+  EXPECT_EQ(describe(readySpec("llama-1b")),
+            "llama: 16 layers, hidden 2048, 32 heads (8 kv) of 64, mlp 8192, "
+            "vocabulary 128256, 131072 positions, 1235814400 parameters");
+}
+
+} // namespace
+} // namespace tessera::models
