@@ -52,7 +52,7 @@ def Graph_GeluOp : Graph_ElementwiseOp<"gelu", [SameOperandsAndResultType]> {
   let summary = "x Φ(x), exact or in one of its two usual approximations";
   let arguments = (ins Graph_FloatTensor:$input, Graph_GeluKindAttr:$kind);
   let results = (outs Graph_FloatTensor:$result);
-  let assemblyFormat = "$input $kind attr-dict `:` type($result)";
+  let assemblyFormat = "$input `` $kind attr-dict `:` type($result)";
 }
 
 def Graph_GeluGradOp : Graph_ElementwiseOp<"gelu_grad",
@@ -65,7 +65,7 @@ def Graph_GeluGradOp : Graph_ElementwiseOp<"gelu_grad",
   let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$cotangent,
                        Graph_GeluKindAttr:$kind);
   let results = (outs Graph_FloatTensor:$result);
-  let assemblyFormat = "$input `,` $cotangent $kind attr-dict `:` type($result)";
+  let assemblyFormat = "$input `,` $cotangent `` $kind attr-dict `:` type($result)";
 }
 
 def Graph_AddOp : Graph_BinaryOp<"add", "x + y", [Commutative]> { let hasCanonicalizer = 1; }
@@ -84,7 +84,7 @@ def Graph_CompareOp : Graph_ElementwiseOp<"compare", [AllTypesMatch<["lhs", "rhs
   let summary = "elementwise comparison; false where a NaN takes part, except `ne`";
   let arguments = (ins Graph_NumberTensor:$lhs, Graph_NumberTensor:$rhs, Graph_ComparePredicateAttr:$predicate);
   let results = (outs Graph_BoolTensor:$result);
-  let assemblyFormat = "$lhs $predicate $rhs attr-dict `:` type($lhs) `->` type($result)";
+  let assemblyFormat = "$lhs `` $predicate $rhs attr-dict `:` type($lhs) `->` type($result)";
 }
 
 def Graph_SelectOp : Graph_ElementwiseOp<"select",

@@ -38,7 +38,7 @@ def Graph_ReduceOp : Graph_Op<"reduce", [Graph_DifferentiableOp, Graph_CostedDef
   }];
   let arguments = (ins Graph_NumberTensor:$input, Graph_ReduceKindAttr:$kind, DenseI64ArrayAttr:$dims);
   let results = (outs Graph_NumberTensor:$result);
-  let assemblyFormat = "$input $kind `dims` $dims attr-dict `:` type($input) `->` type($result)";
+  let assemblyFormat = "$input `` $kind `dims` $dims attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind();
@@ -108,7 +108,7 @@ def Graph_RandomOp : Graph_Op<"random", [Graph_DifferentiableOp, Graph_FusableOp
                        I64Attr:$stream, Graph_RandomKindAttr:$kind);
   let results = (outs StaticShapeTensorOf<[F32]>:$result);
   let assemblyFormat = [{
-    $kind `stream` $stream `seed` $seed `step` $step (`offset` $offset^)? attr-dict `:`
+    `` $kind `stream` $stream `seed` $seed `step` $step (`offset` $offset^)? attr-dict `:`
     type($seed) `,` type($step) (`,` type($offset)^)? `->` type($result)
   }];
   let hasVerifier = 1;

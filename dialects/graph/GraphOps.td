@@ -69,7 +69,7 @@ def Graph_ClusterOp : Graph_Op<"cluster", [SingleBlock, IsolatedFromAbove, Graph
                        OptionalAttr<DenseI64ArrayAttr>:$accumulates);
   let results = (outs Variadic<Graph_Tensor>:$results);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$kind $name `(` $inputs `)` attr-dict-with-keyword `:` functional-type($inputs, $results) $body";
+  let assemblyFormat = "`` $kind $name `(` $inputs `)` attr-dict-with-keyword `:` functional-type($inputs, $results) $body";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     int64_t getFlops();

@@ -1,0 +1,27 @@
+// The reference: runs a function of graph ops in double precision.
+#pragma once
+#include "compiler/interpreter/Tensor.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/Error.h"
+
+namespace tessera::interpreter {
+
+struct Options {
+  /// Rounds the result of every op to its element type (to nearest even), to
+  /// tell what rounding does from what a pass does.
+  bool roundToType = false;
+};
+
+/// Runs `function` of `module` on `inputs`, one an argument, each of the
+/// argument's shape; gives one tensor a result. Float types are taken as double
+/// unless rounding is asked for; integers wrap around in their own width. The
+/// module must have been verified. Executes func.call and func.return, all
+/// graph ops, and composites by their decomposition. Errors: an unknown
+/// function, an input of another shape, an op of another dialect, an index out
+/// of bounds.
+llvm::Expected<Tensors> interpret(mlir::ModuleOp module,
+                                  llvm::StringRef function,
+                                  llvm::ArrayRef<Tensor> inputs,
+                                  const Options &options = {});
+
+} // namespace tessera::interpreter

@@ -1,0 +1,164 @@
+// Contractions, reductions, gather and scatter, random numbers.
+#include "compiler/interpreter/Evaluators.h"
+#include "compiler/interpreter/Philox.h"
+#include "dialects/graph/Einsum.h"
+#include "dialects/graph/GraphOps.h"
+#include <cmath>
+#include <numbers>
+
+using namespace mlir;
+using namespace tessera::graph;
+using namespace tessera::interpreter;
+
+using Result = llvm::Expected<Tensor>;
+
+static ArrayRef<int64_t> resultShape(Operation *op) {
+  return tensorType(op->getResult(0)).getShape();
+}
+
+// Steps in `tensor` from one value of each letter to the next; 0 for letters
+// that `term` does not have.
+static SmallVector<int64_t> stepsOf(StringRef letters, StringRef term,
+                                    const Tensor &tensor) {
+  SmallVector<int64_t> strides = stridesOf(tensor.shape), steps;
+  for (char letter : letters)
+    steps.push_back(term.contains(letter) ? strides[term.find(letter)] : 0);
+  return steps;
+}
+
+static int64_t dot(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
+  int64_t sum = 0;
+  for (auto [x, y] : llvm::zip_equal(a, b))
+    sum += x * y;
+  return sum;
+}
+
+static Result evaluateEinsum(EinsumOp op, Operands in) {
+  const Tensor &lhs = *in[0], &rhs = *in[1];
+  Einsum eq = llvm::cantFail(Einsum::parse(op.getEquation()));
+  std::string summed = eq.summed();
+  SmallVector<int64_t> terms;
+  for (char letter : summed)
+    terms.push_back(Einsum::sizeOf(letter, eq.lhs, lhs.shape));
+  SmallVector<int64_t> lhsOut = stepsOf(eq.out, eq.lhs, lhs),
+                       rhsOut = stepsOf(eq.out, eq.rhs, rhs);
+  SmallVector<int64_t> lhsSum = stepsOf(summed, eq.lhs, lhs),
+                       rhsSum = stepsOf(summed, eq.rhs, rhs);
+  Tensor result(resultShape(op));
+  forEachIndex(result.shape, [&](ArrayRef<int64_t> out) {
+    const double *x = lhs.data.data() + dot(out, lhsOut),
+                 *y = rhs.data.data() + dot(out, rhsOut);
+    double sum = 0.0;
+    forEachIndex(terms, [&](ArrayRef<int64_t> k) {
+      sum += x[dot(k, lhsSum)] * y[dot(k, rhsSum)];
+    });
+    result.at(out) = sum;
+  });
+  return result;
+}
+
+static double startOf(ReduceKind kind) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  return kind == ReduceKind::sum   ? 0.0
+         : kind == ReduceKind::max ? -infinity
+                                   : infinity;
+}
+
+static double combine(ReduceKind kind, double a, double b) {
+  if (kind == ReduceKind::sum)
+    return a + b;
+  if (std::isnan(a) || std::isnan(b))
+    return std::numeric_limits<double>::quiet_NaN();
+  return kind == ReduceKind::max ? std::max(a, b) : std::min(a, b);
+}
+
+static Result evaluateReduce(ReduceOp op, Operands in) {
+  Tensor result(resultShape(op), startOf(op.getKind()));
+  SmallVector<int64_t> to;
+  forEachIndex(in[0]->shape, [&](ArrayRef<int64_t> i) {
+    to.clear();
+    for (auto [dim, index] : llvm::enumerate(i))
+      if (!llvm::is_contained(op.getDims(), static_cast<int64_t>(dim)))
+        to.push_back(index);
+    result.at(to) = combine(op.getKind(), result.at(to), in[0]->at(i));
+  });
+  return result;
+}
+
+// Row `ids[i]` of a table of `rows`, or the error that it has none.
+static llvm::Expected<int64_t> rowOf(Operation *op, const Tensor &ids,
+                                     int64_t i, int64_t rows) {
+  auto row = static_cast<int64_t>(ids.data[i]);
+  if (row < 0 || row >= rows)
+    return fail(op, "id " + llvm::Twine(row) + " is outside a table of " +
+                        llvm::Twine(rows) + " rows");
+  return row;
+}
+
+static Result evaluateEmbedding(EmbeddingOp op, Operands in) {
+  const Tensor &table = *in[0], &ids = *in[1];
+  int64_t width = table.shape[1];
+  Tensor result(resultShape(op));
+  for (int64_t i = 0; i < ids.size(); ++i) {
+    llvm::Expected<int64_t> row = rowOf(op, ids, i, table.shape[0]);
+    if (!row)
+      return row.takeError();
+    std::copy_n(table.data.begin() + *row * width, width,
+                result.data.begin() + i * width);
+  }
+  return result;
+}
+
+static Result evaluateScatterAdd(ScatterAddOp op, Operands in) {
+  Tensor result = *in[0];
+  const Tensor &ids = *in[1], &updates = *in[2];
+  int64_t width = result.shape[1];
+  for (int64_t i = 0; i < ids.size(); ++i) {
+    llvm::Expected<int64_t> row = rowOf(op, ids, i, result.shape[0]);
+    if (!row)
+      return row.takeError();
+    for (int64_t j = 0; j < width; ++j)
+      result.data[*row * width + j] += updates.data[i * width + j];
+  }
+  return result;
+}
+
+// The upper 24 bits of a word, of which every value is a float.
+static double upperBits(uint32_t word) {
+  return static_cast<double>(word >> 8);
+}
+
+static double randomElement(RandomKind kind, const PhiloxCounter &words,
+                            unsigned lane) {
+  constexpr double unit = 0x1p-24;
+  if (kind == RandomKind::uniform)
+    return upperBits(words[lane]) * unit;
+  unsigned pair = lane & ~1u;
+  double radius =
+      std::sqrt(-2.0 * std::log((upperBits(words[pair]) + 1.0) * unit));
+  double angle = 2.0 * std::numbers::pi * upperBits(words[pair + 1]) * unit;
+  return radius * (lane % 2 ? std::sin(angle) : std::cos(angle));
+}
+
+static Result evaluateRandom(RandomOp op, Operands in) {
+  Tensor result(resultShape(op));
+  PhiloxKey key = philoxKey(static_cast<int64_t>(in[0]->data[0]),
+                            static_cast<uint32_t>(op.getStream()));
+  auto step = static_cast<int64_t>(in[1]->data[0]);
+  int64_t entries = result.shape.empty() ? 1 : result.shape[0];
+  int64_t offset = op.getOffset() ? static_cast<int64_t>(in[2]->data[0]) : 0;
+  for (int64_t i = 0; i < result.size(); ++i) {
+    auto index = static_cast<uint64_t>(offset * (result.size() / entries) + i);
+    result.data[i] =
+        randomElement(op.getKind(), philoxWords(key, index, step), index % 4);
+  }
+  return result;
+}
+
+void tessera::interpreter::addMatmulEvaluators(EvaluatorTable &table) {
+  table.add(evaluateEinsum);
+  table.add(evaluateReduce);
+  table.add(evaluateEmbedding);
+  table.add(evaluateScatterAdd);
+  table.add(evaluateRandom);
+}
