@@ -1,0 +1,204 @@
+// A model of a few lines that behaves like a compiled one: its loss falls, and
+// every weight depends on every token, hyperparameter and step before it, so
+// any slip in resuming shows in the bits.
+#pragma once
+#include "runtime/data/TokenDataset.h"
+#include "runtime/train/Hyper.h"
+#include "runtime/train/TrainModel.h"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+
+namespace tessera::testing {
+
+/// weight[v] is pulled to 1 by every target v, with momentum beta1.
+class FakeModel : public TrainModel {
+public:
+  explicit FakeModel(int64_t vocab = 32, std::string config = R"({"n":1})") {
+    info.programHash = "hash-of-" + config;
+    info.compilerVersion = "test";
+    info.rebuildCommand = "tessera compile MODEL --mode train";
+    info.modelConfig = std::move(config);
+    info.recipe = "optimizer: {name: adamw, lr: 0.5, betas: [0.5, 0.95]}\n"
+                  "schedule: {total: 12}\n"
+                  "eval: {every: 5, batches: 2}\n"
+                  "checkpoint: {every: 4, keep: 2}\n";
+    info.microbatches = 2;
+    info.rows = 3;
+    info.sequence = 8;
+    info.evalRows = 3;
+    info.vocabSize = vocab;
+    info.stepFlops = 1000;
+    weight.resize(std::size_t(vocab));
+    moment.resize(std::size_t(vocab));
+    auto length = uint64_t(vocab);
+    tensors = {{"model.weight",
+                SafetensorsType::f32,
+                {length},
+                StateRole::parameter,
+                4 * length},
+               {"model.weight.exp_avg",
+                SafetensorsType::f32,
+                {length},
+                StateRole::optimizer,
+                4 * length},
+               {"step", SafetensorsType::i64, {1}, StateRole::counter, 8},
+               {"hyper",
+                SafetensorsType::f32,
+                {kHyperSlots},
+                StateRole::counter,
+                4 * kHyperSlots}};
+    info.plannedBytes = 8 * length + 72;
+  }
+
+  const ModelFacts &facts() const override { return info; }
+  const std::vector<StateTensor> &state() const override { return tensors; }
+  Status readState(const StateTensor &tensor, uint64_t offset,
+                   std::span<std::byte> out) override {
+    std::memcpy(out.data(), place(tensor) + offset, out.size());
+    return Status::success();
+  }
+  Status writeState(const StateTensor &tensor, uint64_t offset,
+                    std::span<const std::byte> bytes) override {
+    std::memcpy(place(tensor) + offset, bytes.data(), bytes.size());
+    fresh = false;
+    return Status::success();
+  }
+  Status stateWritten() override {
+    fresh = true;
+    return Status::success();
+  }
+  Status initialize(int64_t seed) override {
+    for (std::size_t i = 0; i < weight.size(); ++i) {
+      weight[i] = float((uint64_t(seed) * 31 + i * 7) % 13) / 13;
+      moment[i] = 0;
+    }
+    step = 0;
+    fresh = true;
+    return Status::success();
+  }
+  StatusOr<StepMetrics> trainStep(std::span<const int32_t> tokens,
+                                  std::span<const int32_t> targets,
+                                  int64_t seed) override {
+    if (!fresh)
+      return Status::error("state was written and not announced");
+    float lr = hyper[std::size_t(HyperSlot::lr)];
+    float beta = hyper[std::size_t(HyperSlot::beta1)];
+    StepMetrics metrics;
+    metrics.lr = lr;
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      float &w = weight[std::size_t(targets[i])];
+      float &m = moment[std::size_t(targets[i])];
+      float gradient = (w - 1) * (1 + 0.01f * float(tokens[i])) +
+                       1e-3f * float((seed + step) % 5);
+      m = beta * m + (1 - beta) * gradient;
+      w -= lr / float(targets.size()) * m;
+      metrics.loss += (w - 1) * (w - 1) / float(targets.size());
+      metrics.gradNorm += std::abs(gradient);
+    }
+    metrics.tokens = int64_t(targets.size());
+    ++step;
+    if (step == nanAtStep)
+      metrics.loss = std::numeric_limits<float>::quiet_NaN();
+    return metrics;
+  }
+  bool canEvaluate() const override { return true; }
+  StatusOr<EvalSum> evalStep(std::span<const int32_t>,
+                             std::span<const int32_t> targets) override {
+    EvalSum sum;
+    for (int32_t target : targets)
+      if (target != ignoredTarget) {
+        float error = weight[std::size_t(target)] - 1;
+        sum.loss += error * error;
+        ++sum.tokens;
+      }
+    return sum;
+  }
+  int64_t contextLength() const override { return info.sequence; }
+  /// After token t comes t + 1, with a runner-up t + 2; the logits of a
+  /// position depend on that position's token alone.
+  StatusOr<std::span<const float>>
+  logits(std::span<const int32_t> tokens) override {
+    ++logitsCalls;
+    auto vocab = std::size_t(info.vocabSize);
+    scores.assign(tokens.size() * vocab, 0);
+    for (std::size_t at = 0; at < tokens.size(); ++at) {
+      scores[at * vocab + (std::size_t(tokens[at]) + 1) % vocab] = 4;
+      scores[at * vocab + (std::size_t(tokens[at]) + 2) % vocab] = 3;
+    }
+    return std::span<const float>(scores);
+  }
+
+  ModelFacts info;
+  std::vector<StateTensor> tensors;
+  std::vector<float> weight, moment, scores;
+  int64_t step = 0;
+  float hyper[kHyperSlots] = {};
+  bool fresh = true;
+  int64_t nanAtStep = -1;
+  int logitsCalls = 0;
+
+private:
+  std::byte *place(const StateTensor &tensor) {
+    void *where = nullptr;
+    if (tensor.name == "step")
+      where = &step;
+    else if (tensor.name == "hyper")
+      where = hyper;
+    else
+      where =
+          tensor.role == StateRole::parameter ? weight.data() : moment.data();
+    return static_cast<std::byte *>(where);
+  }
+};
+
+/// A directory that goes away with the test.
+class ScratchDirectory {
+public:
+  ScratchDirectory() {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "tessera-XXXXXX").string();
+    path = ::mkdtemp(pattern.data());
+  }
+  ~ScratchDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  ScratchDirectory(const ScratchDirectory &) = delete;
+  std::string operator/(const std::string &name) const {
+    return path + "/" + name;
+  }
+  std::string path;
+};
+
+/// Writes a split of shards of the given lengths; token i of the stream is
+/// (i * 5 + i / 7) % vocab.
+inline void writeSplit(const std::string &folder,
+                       const std::vector<std::size_t> &lengths,
+                       uint32_t vocab) {
+  std::filesystem::create_directories(folder);
+  SplitIndex index;
+  index.vocabSize = vocab;
+  uint64_t position = 0;
+  for (std::size_t length : lengths) {
+    std::vector<uint32_t> tokens(length);
+    for (uint32_t &token : tokens) {
+      token = uint32_t((position * 5 + position / 7) % vocab);
+      ++position;
+    }
+    std::string name = "shard-" + std::to_string(index.shards.size()) + ".tok";
+    Status written = writeTokenShard(folder, name, {tokens, 1, vocab, 0});
+    assert(written.ok());
+    (void)written;
+    index.shards.push_back({name, length, 1});
+    index.tokens += length;
+    index.documents += 1;
+  }
+  Status written = writeSplitIndex(index, folder);
+  assert(written.ok());
+  (void)written;
+}
+
+} // namespace tessera::testing
