@@ -1,0 +1,136 @@
+#include "runtime/support/CpuFeatures.h"
+#include "runtime/support/Hash.h"
+#include "runtime/support/Logging.h"
+#include "runtime/support/MappedFile.h"
+#include "runtime/support/ProcessMemory.h"
+#include "runtime/support/StopSignals.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <unistd.h>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+
+using namespace tessera;
+
+namespace {
+
+std::span<const std::byte> bytesOf(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+/// A file that is removed at the end of the test.
+struct TemporaryFile {
+  explicit TemporaryFile(std::string_view text)
+      : path(testing::TempDir() + "tessera-support-" +
+             std::to_string(::getpid())) {
+    std::ofstream(path, std::ios::binary) << text;
+  }
+  ~TemporaryFile() { ::unlink(path.c_str()); }
+  std::string path;
+};
+
+} // namespace
+
+TEST(CpuFeatures, AgreesWithTheKernel) {
+  std::ifstream file("/proc/cpuinfo");
+  std::vector<std::string> flags;
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind("flags", 0) == 0) {
+      std::istringstream words(line.substr(line.find(':') + 1));
+      for (std::string word; words >> word;)
+        flags.push_back(word);
+      break;
+    }
+  if (flags.empty())
+    GTEST_SKIP() << "/proc/cpuinfo lists no x86 flags here";
+  const CpuFeatures cpu = CpuFeatures::detect();
+  for (std::string_view name : CpuFeatures::knownNames())
+    EXPECT_EQ(cpu.has(name),
+              std::find(flags.begin(), flags.end(), name) != flags.end())
+        << name;
+  EXPECT_FALSE(CpuFeatures::brand().empty());
+}
+
+TEST(CpuFeatures, MadeUpProcessor) {
+  const CpuFeatures cpu = CpuFeatures::of({"fma", "avx2"});
+  EXPECT_TRUE(cpu.has("avx2"));
+  EXPECT_FALSE(cpu.has("avx512f"));
+  EXPECT_FALSE(cpu.has("no such feature"));
+  EXPECT_EQ(cpu.names(), (std::vector<std::string_view>{"avx2", "fma"}));
+}
+
+TEST(Hash, KnownAnswerAndPieces) {
+  EXPECT_EQ(hash64({}), 0x2d06800538d394c2u); // XXH3-64 of nothing
+  std::string text(5000, 'x');
+  for (std::size_t i = 0; i < text.size(); ++i)
+    text[i] = static_cast<char>(i * 31);
+  Hasher64 hasher;
+  for (std::size_t at = 0; at < text.size(); at += 777)
+    hasher.update(bytesOf(std::string_view(text).substr(at, 777)));
+  EXPECT_EQ(hasher.digest(), hash64(bytesOf(text)));
+  text[4999] ^= 1;
+  EXPECT_NE(hasher.digest(), hash64(bytesOf(text)));
+}
+
+TEST(MappedFile, MapsWhatTheFileHolds) {
+  const TemporaryFile file("weights");
+  auto mapped = MappedFile::open(file.path);
+  ASSERT_TRUE(mapped.ok()) << mapped.message();
+  EXPECT_EQ(mapped->text(), "weights");
+  const TemporaryFile empty("");
+  auto nothing = MappedFile::open(empty.path);
+  ASSERT_TRUE(nothing.ok()) << nothing.message();
+  EXPECT_TRUE(nothing->bytes().empty());
+}
+
+TEST(MappedFile, ErrorsNameThePath) {
+  EXPECT_EQ(MappedFile::open("/no/such/file").message(),
+            "/no/such/file: cannot open: No such file or directory");
+  EXPECT_EQ(MappedFile::open("/tmp").message(), "/tmp: not a regular file");
+}
+
+TEST(Logging, LevelAndEnvironment) {
+  ::unsetenv("TESSERA_LOG");
+  ASSERT_TRUE(initLogging("warn").ok());
+  EXPECT_EQ(spdlog::get_level(), spdlog::level::warn);
+  EXPECT_EQ(initLogging("loud").message(),
+            "log level: unknown log level 'loud': use trace, debug, info, "
+            "warn, error or off");
+  ::setenv("TESSERA_LOG", "debug", 1);
+  ASSERT_TRUE(initLogging("warn").ok());
+  EXPECT_EQ(spdlog::get_level(), spdlog::level::debug);
+  ::unsetenv("TESSERA_LOG");
+}
+
+TEST(ProcessMemory, SeesWhatWeTouch) {
+  constexpr std::size_t bytes = std::size_t(32) << 20;
+  const auto before = readProcessMemory();
+  ASSERT_TRUE(before.ok()) << before.message();
+  std::vector<char> block(bytes, 1);
+  const auto after = readProcessMemory();
+  ASSERT_TRUE(after.ok()) << after.message();
+  EXPECT_EQ(block[bytes / 2], 1);
+  EXPECT_GE(after->residentBytes, before->residentBytes + bytes / 2);
+  EXPECT_GE(after->peakResidentBytes, after->residentBytes);
+}
+
+TEST(StopSignals, TheFirstIsRememberedTheSecondKills) {
+  ASSERT_TRUE(catchStopSignals().ok());
+  EXPECT_FALSE(stopRequested());
+  std::raise(SIGTERM);
+  EXPECT_TRUE(stopRequested());
+  EXPECT_EQ(stopSignal(), SIGTERM);
+  EXPECT_EXIT(
+      {
+        (void)catchStopSignals();
+        std::raise(SIGINT);
+        std::raise(SIGINT);
+      },
+      testing::KilledBySignal(SIGINT), "");
+}
