@@ -1,0 +1,150 @@
+#include "runtime/train/ImportWeights.h"
+#include "runtime/support/Floats.h"
+#include "test/runtime/train/FakeModel.h"
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+using namespace tessera;
+using namespace tessera::testing;
+
+namespace {
+
+/// Writes a file with one tensor of 32 elements, value(i) = i / 8 - 2.
+class Writer : public SafetensorsSink {
+public:
+  explicit Writer(const std::string &path) : file(path, std::ios::binary) {}
+  Status write(std::span<const std::byte> bytes) override {
+    file.write(reinterpret_cast<const char *>(bytes.data()),
+               std::streamsize(bytes.size()));
+    return Status::success();
+  }
+  std::ofstream file;
+};
+
+float value(std::size_t i) { return float(i) / 8 - 2; }
+
+std::vector<std::byte> bytesOf(SafetensorsType type, std::size_t count) {
+  std::vector<std::byte> bytes(count * safetensorsBits(type) / 8);
+  for (std::size_t i = 0; i < count; ++i) {
+    float single = value(i);
+    double wide = single;
+    uint16_t half = type == SafetensorsType::bf16 ? floatToBf16(single)
+                                                  : floatToF16(single);
+    if (type == SafetensorsType::f64)
+      std::memcpy(bytes.data() + 8 * i, &wide, 8);
+    else if (type == SafetensorsType::f32 || type == SafetensorsType::i32)
+      std::memcpy(bytes.data() + 4 * i, &single, 4);
+    else
+      std::memcpy(bytes.data() + 2 * i, &half, 2);
+  }
+  return bytes;
+}
+
+void writeWeights(const std::string &path,
+                  const std::vector<std::string> &names, SafetensorsType type,
+                  std::size_t count = 32) {
+  std::vector<std::byte> bytes = bytesOf(type, count);
+  std::vector<SafetensorsTensor> tensors;
+  for (const std::string &name : names)
+    tensors.push_back(
+        {name, type, {count}, bytes.size(), [&](SafetensorsSink &sink) {
+           return sink.write(bytes);
+         }});
+  Writer writer(path);
+  ASSERT_TRUE(writeSafetensors(writer, tensors, {}).ok());
+}
+
+} // namespace
+
+TEST(ImportWeights, ConvertsEveryFloatType) {
+  for (SafetensorsType type : {SafetensorsType::f32, SafetensorsType::f16,
+                               SafetensorsType::bf16, SafetensorsType::f64}) {
+    ScratchDirectory directory;
+    writeWeights(directory / "model.safetensors", {"model.weight"}, type);
+    FakeModel model;
+    auto report = importWeights(directory.path, model);
+    ASSERT_TRUE(report.ok()) << report.message();
+    EXPECT_EQ(report->loaded, 1u);
+    EXPECT_TRUE(model.fresh);
+    for (std::size_t i = 0; i < 32; ++i)
+      EXPECT_EQ(model.weight[i], value(i)) << safetensorsName(type);
+  }
+}
+
+TEST(ImportWeights, ToleratesPrefixesOnEitherSide) {
+  for (const char *stored : {"weight", "model.weight", "transformer.weight"})
+    for (const char *own : {"weight", "model.weight", "transformer.weight"}) {
+      ScratchDirectory directory;
+      writeWeights(directory / "w.safetensors", {stored}, SafetensorsType::f32);
+      FakeModel model;
+      model.tensors[0].name = own;
+      EXPECT_TRUE(importWeights(directory / "w.safetensors", model).ok())
+          << stored << " as " << own;
+    }
+}
+
+TEST(ImportWeights, ReportsWhatIsMissingUnexpectedOrMisshapen) {
+  ScratchDirectory directory;
+  std::string path = directory / "w.safetensors";
+  FakeModel model;
+  writeWeights(path, {"other"}, SafetensorsType::f32);
+  EXPECT_NE(importWeights(path, model)
+                .message()
+                .find("lacks 1 of the model's parameters: model.weight"),
+            std::string::npos);
+  writeWeights(path, {"model.weight", "other", "h.0.attn.bias"},
+               SafetensorsType::f32);
+  auto report = importWeights(path, model);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->unexpected, std::vector<std::string>{"other"});
+  writeWeights(path, {"model.weight"}, SafetensorsType::f32, 31);
+  EXPECT_NE(importWeights(path, model)
+                .message()
+                .find("[31], the model's has "
+                      "[32]"),
+            std::string::npos);
+  writeWeights(path, {"model.weight"}, SafetensorsType::i32);
+  EXPECT_NE(importWeights(path, model).message().find("does not convert"),
+            std::string::npos);
+  EXPECT_FALSE(importWeights(directory / "absent", model).ok());
+  EXPECT_NE(importWeights(directory.path, model)
+                .message()
+                .find("neither model.safetensors nor"),
+            std::string::npos);
+}
+
+TEST(ImportWeights, ReadsShardedModels) {
+  ScratchDirectory directory;
+  writeWeights(directory / "model-00001-of-00002.safetensors", {"model.weight"},
+               SafetensorsType::f32);
+  writeWeights(directory / "model-00002-of-00002.safetensors", {"other"},
+               SafetensorsType::f32);
+  auto index = [&](const std::string &first, const std::string &second) {
+    std::ofstream(directory / "model.safetensors.index.json")
+        << R"({"metadata":{},"weight_map":{"model.weight":")" + first +
+               R"(","other":")" + second + "\"}}";
+    FakeModel model;
+    return importWeights(directory.path, model);
+  };
+  auto report = index("model-00001-of-00002.safetensors",
+                      "model-00002-of-00002.safetensors");
+  ASSERT_TRUE(report.ok()) << report.message();
+  EXPECT_EQ(report->unexpected.size(), 1u);
+  for (const char *bad : {"../x.safetensors", "/etc/passwd", "", "..", "."})
+    EXPECT_NE(index(bad, "model-00002-of-00002.safetensors")
+                  .message()
+                  .find("must be a plain file name"),
+              std::string::npos)
+        << bad;
+  EXPECT_NE(index("model-00002-of-00002.safetensors",
+                  "model-00002-of-00002.safetensors")
+                .message()
+                .find("does not hold it"),
+            std::string::npos);
+  EXPECT_NE(index("absent.safetensors", "model-00002-of-00002.safetensors")
+                .message()
+                .find("index.json"),
+            std::string::npos);
+}

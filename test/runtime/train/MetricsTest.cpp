@@ -1,0 +1,95 @@
+#include "runtime/train/Metrics.h"
+#include "test/runtime/train/FakeModel.h"
+
+#include <cstring>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+using namespace tessera;
+using namespace tessera::testing;
+
+static MetricsRecord exampleRecord() {
+  MetricsRecord record;
+  record.step = 7;
+  record.loss = 0.1f + 1e-8f;
+  record.gradNorm = 1e-30f;
+  record.lr = 2.9999998e-4f;
+  record.tokens = 4096;
+  record.tokensPerSecond = 12345.678;
+  record.stepSeconds = 0.25;
+  record.mfu = 0.4321;
+  record.peakBytes = 1 << 30;
+  record.evalLoss = 5.5;
+  return record;
+}
+
+TEST(Metrics, RecordIsJsonAndFloatsReadBackExactly) {
+  MetricsRecord record = exampleRecord();
+  auto json = nlohmann::json::parse(printMetrics(record));
+  EXPECT_EQ(json["step"], 7);
+  EXPECT_EQ(std::stof(json["loss"].dump()), *record.loss);
+  EXPECT_EQ(json["loss"].get<float>(), *record.loss);
+  EXPECT_EQ(json["grad_norm"].get<float>(), *record.gradNorm);
+  EXPECT_EQ(json["lr"].get<float>(), *record.lr);
+  EXPECT_EQ(json["tokens"], 4096);
+  EXPECT_EQ(json["mfu"], 0.4321);
+  EXPECT_EQ(json["eval_loss"], 5.5);
+  record.loss = NAN;
+  EXPECT_TRUE(nlohmann::json::parse(printMetrics(record))["loss"].is_null());
+}
+
+TEST(Metrics, ExactLineTellsNeighbouringFloatsApart) {
+  MetricsRecord record = exampleRecord();
+  std::string line = printExactMetrics(record);
+  record.loss = std::nextafterf(*record.loss, 1);
+  EXPECT_NE(printExactMetrics(record), line);
+}
+
+TEST(Metrics, ProgressLine) {
+  MetricsRecord record = exampleRecord();
+  EXPECT_EQ(progressLine(record, 107, 0.5, 5.5),
+            "step 7/107  loss 0.1000  held-out 5.5000  lr 3.00e-04  12.3k "
+            "tokens/s  mfu 43.2 %  eta 0:50");
+  record.mfu.reset();
+  EXPECT_EQ(progressLine(record, 7, 0.5, std::nullopt),
+            "step 7/7  loss 0.1000  lr 3.00e-04  12.3k tokens/s");
+}
+
+TEST(Metrics, Texts) {
+  EXPECT_EQ(shortNumber(0), "0");
+  EXPECT_EQ(shortNumber(999), "999");
+  EXPECT_EQ(shortNumber(999.6), "1.00k");
+  EXPECT_EQ(shortNumber(9999), "10.0k");
+  EXPECT_EQ(shortNumber(123456), "123k");
+  EXPECT_EQ(shortNumber(124439808), "124M");
+  EXPECT_EQ(byteText(1023), "1023 B");
+  EXPECT_EQ(byteText(1536), "1.50 KiB");
+  EXPECT_EQ(durationText(59.6), "1:00");
+  EXPECT_EQ(durationText(3723), "1:02:03");
+}
+
+TEST(Metrics, LogIsCutBackToTheStepItResumesFrom) {
+  ScratchDirectory run;
+  std::string path = run / "metrics.jsonl";
+  MetricsRecord record;
+  {
+    auto log = MetricsLog::open(run.path, 0);
+    ASSERT_TRUE(log.ok()) << log.message();
+    for (uint64_t step = 0; step <= 12; ++step) {
+      record.step = step;
+      ASSERT_TRUE(log->append(record).ok());
+    }
+  }
+  std::ofstream(path, std::ios::app) << "{\"step\":13";
+  ASSERT_TRUE(MetricsLog::open(run.path, 12).ok());
+  auto count = [&] {
+    std::ifstream file(path);
+    return std::count(std::istreambuf_iterator<char>(file), {}, '\n');
+  };
+  EXPECT_EQ(count(), 13);
+  ASSERT_TRUE(MetricsLog::open(run.path, 9).ok());
+  EXPECT_EQ(count(), 10);
+  EXPECT_FALSE(MetricsLog::open(run / "absent", 0).ok());
+}
