@@ -1,0 +1,43 @@
+#!/bin/sh
+# Installs what building and testing need on Debian 12, all from its packages.
+# --oracles also makes .venv with the Python packages that tests compare with.
+set -eu
+cd "$(dirname "$0")/.."
+
+packages="
+  cmake ninja-build make ccache g++ clang-19 clang-format-19 clang-tidy-19 lld-19 liblld-19-dev libclang-rt-19-dev
+  llvm-19-dev llvm-19-tools libmlir-19-dev mlir-19-tools zlib1g-dev libzstd-dev libedit-dev libxml2-dev libcurl4-openssl-dev
+  libfmt-dev libspdlog-dev libcli11-dev libsimdjson-dev nlohmann-json3-dev libyaml-cpp-dev
+  libflatbuffers-dev flatbuffers-compiler libxxhash-dev libutf8proc-dev
+  libgtest-dev libgmock-dev python3 python3-venv python3-torch python3-numpy"
+
+missing=""
+for package in $packages; do
+  state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$state" = installed ] || missing="$missing $package"
+done
+if [ -n "$missing" ]; then
+  sudo=""
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || {
+      echo "install-deps: run as root, or install these yourself:$missing" >&2
+      exit 1
+    }
+    sudo=sudo
+  fi
+  echo "install-deps: installing$missing"
+  $sudo apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null
+fi
+
+# The oracles: transformers runs on Debian's own PyTorch. A machine without a
+# package index still runs every other test; those that need it say that they skip.
+if [ "${1:-}" = --oracles ] && [ ! -f .venv/ready ]; then
+  echo "install-deps: making .venv for the test oracles"
+  /usr/bin/python3 -m venv --system-site-packages .venv
+  if .venv/bin/pip install -q -r test/oracle/requirements.txt; then
+    touch .venv/ready
+  else
+    echo "install-deps: the oracles' packages could not be installed; their tests will skip" >&2
+  fi
+fi
