@@ -8,5 +8,6 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   tessera::registerAllDialects(registry);
   tessera::registerAllPasses();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Tessera's pass driver\n", registry));
+  return mlir::asMainReturnCode(
+      mlir::MlirOptMain(argc, argv, "Tessera's pass driver\n", registry));
 }

@@ -1,0 +1,26 @@
+# Tests that are a file with RUN lines: .mlir for dialects and passes, .test for
+# tools. Their tools come from build/bin and from LLVM.
+import os
+
+import lit.formats
+
+config.name = "tessera"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test"]
+# Inputs of other tests.
+config.excludes = ["Inputs", "corpus"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = config.tessera_test_exec_root
+
+config.environment["PATH"] = os.pathsep.join(
+    [config.tessera_bin_dir, config.llvm_tools_dir, os.environ["PATH"]]
+)
+# A failing pass must not print through a symbolizer for seconds.
+config.environment["LLVM_DISABLE_SYMBOLIZATION"] = "1"
+
+config.substitutions.append(("%source", config.tessera_source_dir))
+config.substitutions.append(("%bin", config.tessera_bin_dir))
+config.substitutions.append(("%python", config.python))
+
+if config.tessera_build_compiler:
+    config.available_features.add("compiler")

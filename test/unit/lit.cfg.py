@@ -1,0 +1,14 @@
+# The GoogleTest binaries of build/bin/unit, each of their tests counted as one.
+import os
+
+import lit.formats
+
+config.name = "tessera-unit"
+config.test_source_root = os.path.join(config.tessera_bin_dir, "unit")
+config.test_exec_root = config.test_source_root
+config.test_format = lit.formats.GoogleTest(".", "Tests")
+# Where tests find the specs, corpora and golden files of the source tree.
+config.environment["TESSERA_SOURCE_DIR"] = config.tessera_source_dir
+for name in ("HOME", "TMPDIR"):
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
