@@ -2,6 +2,9 @@
 #include "models/Recipe.h"
 
 #include <set>
+#include <sstream>
+
+#include <yaml-cpp/eventhandler.h>
 
 #include "models/RecipeSchema.h"
 #include "models/Text.h"
@@ -109,19 +112,45 @@ Status checkTogether(const Recipe &recipe) {
   return Status::success();
 }
 
+/// Remembers where the last document began.
+class DocumentStart final : public YAML::EventHandler {
+public:
+  YAML::Mark mark;
+  void OnDocumentStart(const YAML::Mark &at) override { mark = at; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark &, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark &, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark &, const std::string &, YAML::anchor_t,
+                const std::string &) override {}
+  void OnSequenceStart(const YAML::Mark &, const std::string &, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark &, const std::string &, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+/// The one document of `text`. YAML::Load is silent about what follows it, and
+/// YAML::LoadAll never ends on some texts (",@"), making documents of nothing.
+YAML::Node loadOne(const std::string &text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentStart start;
+  if (parser.HandleNextDocument(start) && parser.HandleNextDocument(start))
+    throw YAML::ParserException(start.mark, "something follows the document");
+  return YAML::Load(text);
+}
+
 Status parseDocument(std::string_view text, const std::string &file,
                      Recipe &recipe) {
   try {
-    std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.size() > 1)
-      return Status::error("{}: holds {} documents; a recipe is one", file,
-                           documents.size());
-    if (documents.empty() || documents[0].IsNull())
+    YAML::Node document = loadOne(std::string(text));
+    if (document.IsNull())
       return Status::success();
-    if (!documents[0].IsMap())
+    if (!document.IsMap())
       return Status::error("{}: is {}, expected sections such as optimizer:",
-                           file, shown(documents[0]));
-    return Reader(recipe, file).section(documents[0], "");
+                           file, shown(document));
+    return Reader(recipe, file).section(document, "");
   } catch (const YAML::Exception &problem) {
     return Status::error("{}:{}:{}: is not valid YAML: {}", file,
                          problem.mark.line + 1, problem.mark.column + 1,
@@ -141,7 +170,7 @@ Status applyOverride(Recipe &recipe, std::string_view assignment) {
   std::string key(assignment.substr(0, equals));
   Status status;
   try {
-    YAML::Node value = YAML::Load(std::string(assignment.substr(equals + 1)));
+    YAML::Node value = loadOne(std::string(assignment.substr(equals + 1)));
     status = Reader(recipe, "").assign(key, value);
   } catch (const YAML::Exception &problem) {
     status = Status::error("is not a valid value: {}", oneLine(problem.msg));

@@ -48,9 +48,12 @@ std::string oneLine(std::string_view text) {
   }
   if (text.size() > limit) {
     // Not through the middle of a UTF-8 sequence.
-    while ((static_cast<unsigned char>(result.back()) & 0xc0) == 0x80)
+    auto last = [&] {
+      return result.empty() ? 0u : static_cast<unsigned char>(result.back());
+    };
+    while ((last() & 0xc0) == 0x80)
       result.pop_back();
-    if (static_cast<unsigned char>(result.back()) >= 0xc0)
+    if (last() >= 0xc0)
       result.pop_back();
     result += "...";
   }

@@ -174,7 +174,7 @@ TEST(Recipe, WrongValuesNameLineAndKey) {
            {"just words",
             "r.yaml: is 'just words', expected sections such as optimizer:"},
            {"seed: 1\n---\nseed: 2",
-            "r.yaml: holds 2 documents; a recipe is one"},
+            "r.yaml:2:1: is not valid YAML: something follows the document"},
        })
     EXPECT_EQ(errorOf(each.text), each.message) << each.text;
 }
@@ -207,6 +207,9 @@ TEST(Recipe, OverrideErrors) {
   EXPECT_EQ(errorOf("", {"optimizer.lr"}),
             "--set 'optimizer.lr': expected KEY=VALUE, for example "
             "optimizer.lr=3e-4");
+  EXPECT_EQ(errorOf("", {"seed=1]"}),
+            "--set 'seed=1]': key 'seed': is not a valid value: something "
+            "follows the document");
   EXPECT_EQ(errorOf("", {"=3"}), "--set '=3': expected KEY=VALUE, for example "
                                  "optimizer.lr=3e-4");
   EXPECT_EQ(errorOf("", {"optimizer.lr=x"}),

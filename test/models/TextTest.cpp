@@ -28,6 +28,7 @@ TEST(Text, QuoteIsOneShortLine) {
   // 59 bytes, then a character of three: cut before it, not inside.
   EXPECT_EQ(quote(std::string(59, 'a') + "\xe4\xb8\xad"),
             "'" + std::string(59, 'a') + "...'");
+  EXPECT_EQ(quote(std::string(70, '\x80')), "'...'");
 }
 
 TEST(Text, SuggestionsAreForSlipsOnly) {
