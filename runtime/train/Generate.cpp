@@ -1,0 +1,167 @@
+#include "runtime/train/Generate.h"
+#include "runtime/train/Checkpoint.h"
+#include "runtime/train/RunDirectory.h"
+#include "runtime/train/SessionModel.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+namespace tessera {
+namespace {
+
+/// The context as token ids, checked against the model's vocabulary.
+StatusOr<std::vector<int32_t>>
+promptTokens(const TrainModel &model, const tokenizer::Tokenizer &tokenizer,
+             const std::string &prompt) {
+  std::vector<uint32_t> ids = tokenizer::Encoder(tokenizer).encode(prompt);
+  if (ids.empty()) {
+    std::optional<uint32_t> start = tokenizer.documentEnd();
+    if (!start)
+      return Status::error("the prompt is empty and the tokenizer has no "
+                           "end-of-text token to start from; give a prompt");
+    ids.push_back(*start);
+  }
+  int64_t vocab = model.facts().vocabSize;
+  std::vector<int32_t> tokens;
+  for (uint32_t id : ids) {
+    if (int64_t(id) >= vocab)
+      return Status::error("the prompt has token {}, the model's vocabulary "
+                           "ends at {}; this tokenizer belongs to another "
+                           "model",
+                           id, vocab);
+    tokens.push_back(int32_t(id));
+  }
+  return tokens;
+}
+
+/// Logits of the token after `tokens`, of which the last T are seen. What
+/// stands right of them is padding that a causal model does not look at.
+StatusOr<std::span<const float>> nextLogits(TrainModel &model,
+                                            std::span<const int32_t> tokens,
+                                            std::vector<int32_t> &window) {
+  auto context = std::size_t(model.contextLength());
+  std::span<const int32_t> seen = tokens.last(std::min(tokens.size(), context));
+  window.assign(context, 0);
+  std::copy(seen.begin(), seen.end(), window.begin());
+  StatusOr<std::span<const float>> logits = model.logits(window);
+  if (!logits.ok())
+    return logits.status();
+  auto vocab = std::size_t(model.facts().vocabSize);
+  return logits->subspan((seen.size() - 1) * vocab, vocab);
+}
+
+} // namespace
+
+StatusOr<GenerateResult> generateText(TrainModel &model,
+                                      const tokenizer::Tokenizer &tokenizer,
+                                      const GenerateOptions &options,
+                                      const TextSink &sink) {
+  using Clock = std::chrono::steady_clock;
+  TESSERA_RETURN_IF_ERROR(checkSampling(options.sampling));
+  if (model.contextLength() < 1)
+    return Status::error("this program has no logits program; compile the "
+                         "model again: {}",
+                         model.facts().rebuildCommand);
+  auto prompt = promptTokens(model, tokenizer, options.prompt);
+  if (!prompt.ok())
+    return prompt.status();
+  std::vector<int32_t> tokens = prompt.take();
+  GenerateResult result;
+  result.promptTokens = tokens.size();
+  Sampler sampler(options.sampling);
+  tokenizer::StreamDecoder decoder(tokenizer, /*skipSpecial=*/true);
+  std::optional<uint32_t> end = tokenizer.documentEnd();
+  // A vocabulary padded beyond the tokenizer's has tokens without text.
+  auto choices = std::size_t(
+      std::min<int64_t>(model.facts().vocabSize, tokenizer.vocabSize()));
+  std::vector<int32_t> window;
+  auto begin = Clock::now();
+  while (result.tokens.size() < options.maxTokens && !result.ended) {
+    auto logits = nextLogits(model, tokens, window);
+    if (!logits.ok())
+      return logits.status();
+    StatusOr<int32_t> token =
+        sampler.sample(logits->first(choices), result.tokens.size());
+    if (!token.ok())
+      return token.status();
+    tokens.push_back(*token);
+    result.tokens.push_back(*token);
+    result.ended = end && uint32_t(*token) == *end && !options.ignoreEnd;
+    if (std::string text = decoder.push(uint32_t(*token)); !text.empty())
+      sink(text);
+  }
+  if (std::string text = decoder.finish(); !text.empty())
+    sink(text);
+  result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  return result;
+}
+
+StatusOr<GenerateResult> generateFromRun(const std::string &path,
+                                         const GenerateOptions &options,
+                                         const TextSink &sink,
+                                         const TextSink &note) {
+  namespace fs = std::filesystem;
+  TESSERA_RETURN_IF_ERROR(checkSampling(options.sampling));
+  std::error_code code;
+  fs::path run = fs::path(path).lexically_normal();
+  if (!run.has_filename()) // "run/" is "run"
+    run = run.parent_path();
+  std::string checkpoint;
+  if (fs::exists(run / "manifest.json", code)) {
+    checkpoint = run.filename().string();
+    run = run.has_parent_path() ? run.parent_path() : fs::path(".");
+  }
+  if (!fs::is_directory(run, code))
+    return Status::error("'{}' is not a run directory; train one with --out {}",
+                         run.string(), run.string());
+
+  auto tokenizer = tokenizer::Tokenizer::load((run / kTokenizerFile).string());
+  if (!tokenizer.ok())
+    return tokenizer.status();
+  StatusOr<ArtifactReader> reader =
+      ArtifactReader::open((run / kProgramFile).string());
+  if (!reader.ok())
+    return reader.status();
+  hal::SessionOptions session;
+  session.deviceOptions.threads = options.threads;
+  for (const char *wanted : {"logits", "refresh"})
+    if (reader->program(wanted))
+      session.programs.push_back(wanted);
+  if (session.programs.empty())
+    return Status::error("'{}' has no logits program; compile the model again: "
+                         "{}",
+                         reader->path(),
+                         reader->root().rebuild_command()->string_view());
+  auto opened = hal::Session::open(*reader, session);
+  if (!opened.ok())
+    return opened.status();
+  auto model = SessionModel::create(opened.take());
+  if (!model.ok())
+    return model.status();
+
+  if (!checkpoint.empty()) {
+    StatusOr<CheckpointManifest> manifest =
+        verifyCheckpoint((run / checkpoint).string());
+    if (!manifest.ok())
+      return manifest.status();
+    TESSERA_RETURN_IF_ERROR(loadCheckpoint((run / checkpoint).string(),
+                                           *manifest, **model,
+                                           /*parametersOnly=*/true));
+  } else {
+    auto loaded = resumeNewest(run.string(), **model, /*parametersOnly=*/true);
+    if (!loaded.ok())
+      return loaded.status();
+    if (!*loaded)
+      return Status::error("'{}' has no checkpoint yet", run.string());
+    for (const std::string &line : (*loaded)->skipped)
+      note(line);
+    checkpoint = (*loaded)->name;
+  }
+  auto result = generateText(**model, *tokenizer, options, sink);
+  if (result.ok())
+    result->checkpoint = checkpoint;
+  return result;
+}
+
+} // namespace tessera

@@ -1,0 +1,242 @@
+#include "runtime/train/SessionModel.h"
+#include "runtime/artifact/ElementTypes.h"
+
+#include <nlohmann/json.hpp>
+
+namespace tessera {
+namespace {
+
+using artifact::ElementType;
+
+std::optional<SafetensorsType> storedAs(ElementType type) {
+  switch (type) {
+  case ElementType::f32:
+    return SafetensorsType::f32;
+  case ElementType::bf16:
+    return SafetensorsType::bf16;
+  case ElementType::f16:
+    return SafetensorsType::f16;
+  case ElementType::f64:
+    return SafetensorsType::f64;
+  case ElementType::i64:
+    return SafetensorsType::i64;
+  case ElementType::i32:
+    return SafetensorsType::i32;
+  case ElementType::i16:
+    return SafetensorsType::i16;
+  case ElementType::i8:
+    return SafetensorsType::i8;
+  case ElementType::u8:
+    return SafetensorsType::u8;
+  case ElementType::i1:
+    return SafetensorsType::boolean;
+  }
+  return std::nullopt;
+}
+
+StateRole roleOf(artifact::Role role) {
+  switch (role) {
+  case artifact::Role::parameter:
+    return StateRole::parameter;
+  case artifact::Role::optimizer:
+    return StateRole::optimizer;
+  default:
+    return StateRole::counter;
+  }
+}
+
+/// vocab_size of config.json, which vision models nest in text_config.
+int64_t vocabSizeOf(const std::string &config) {
+  nlohmann::json json = nlohmann::json::parse(config, nullptr, false);
+  for (const char *nest : {"", "text_config"}) {
+    const nlohmann::json *object = &json;
+    if (*nest && json.is_object() && json.contains(nest))
+      object = &json[nest];
+    if (!object->is_object())
+      continue;
+    auto found = object->find("vocab_size");
+    if (found != object->end() && found->is_number_integer())
+      return found->get<int64_t>();
+  }
+  return 0;
+}
+
+} // namespace
+
+StatusOr<std::unique_ptr<SessionModel>>
+SessionModel::create(std::unique_ptr<hal::Session> session) {
+  std::unique_ptr<SessionModel> model(new SessionModel(std::move(session)));
+  TESSERA_RETURN_IF_ERROR(model->readFacts());
+  TESSERA_RETURN_IF_ERROR(model->readShapes());
+  return model;
+}
+
+Status SessionModel::readFacts() {
+  const artifact::Artifact &root = session->artifact();
+  info.programHash = root.program_hash()->str();
+  info.compilerVersion = root.compiler_version()->str();
+  info.rebuildCommand = root.rebuild_command()->str();
+  info.modelConfig = root.model_config()->str();
+  info.recipe = root.recipe()->str();
+  info.plannedBytes = session->memory().peak();
+  if (const artifact::Program *step =
+          session->artifactReader().program("train_step"))
+    info.stepFlops = step->model_flops();
+  for (const hal::TensorInfo &tensor : session->state()) {
+    std::optional<SafetensorsType> type = storedAs(tensor.type);
+    if (!type)
+      return Status::error("state tensor '{}' has a type that checkpoints do "
+                           "not store",
+                           tensor.name);
+    tensors.push_back({std::string(tensor.name),
+                       *type,
+                       {tensor.shape.begin(), tensor.shape.end()},
+                       roleOf(tensor.role),
+                       tensor.bytes});
+  }
+  return Status::success();
+}
+
+StatusOr<const hal::TensorInfo *>
+SessionModel::port(std::string_view program, std::string_view name, bool output,
+                   ElementType type, std::size_t rank) const {
+  auto ports = output ? session->outputs(program) : session->inputs(program);
+  for (const hal::TensorInfo &tensor : ports)
+    if (tensor.name == name && tensor.type == type &&
+        tensor.shape.size() == rank)
+      return &tensor;
+  return Status::error("program '{}' has no {} '{}' of {} and rank {}; it was "
+                       "compiled by another version, run: {}",
+                       program, output ? "output" : "input", name,
+                       artifact::EnumNameElementType(type), rank,
+                       info.rebuildCommand);
+}
+
+/// The interface of each program that the session has, as
+/// docs of the artifact's programs fix it.
+Status SessionModel::readShapes() {
+  struct Port {
+    const char *program, *name;
+    bool output;
+    ElementType type;
+    std::size_t rank;
+  };
+  static constexpr Port ports[] = {
+      {"init", "seed", false, ElementType::i64, 1},
+      {"train_step", "tokens", false, ElementType::i32, 3},
+      {"train_step", "targets", false, ElementType::i32, 3},
+      {"train_step", "seed", false, ElementType::i64, 1},
+      {"train_step", "loss", true, ElementType::f32, 0},
+      {"train_step", "grad_norm", true, ElementType::f32, 0},
+      {"train_step", "lr", true, ElementType::f32, 0},
+      {"train_step", "tokens", true, ElementType::i64, 0},
+      {"eval_step", "tokens", false, ElementType::i32, 2},
+      {"eval_step", "targets", false, ElementType::i32, 2},
+      {"eval_step", "loss_sum", true, ElementType::f32, 0},
+      {"eval_step", "tokens", true, ElementType::i64, 0},
+      {"logits", "tokens", false, ElementType::i32, 2},
+      {"logits", "logits", true, ElementType::f32, 3},
+  };
+  info.vocabSize = vocabSizeOf(info.modelConfig);
+  for (const Port &each : ports) {
+    if (!session->hasProgram(each.program))
+      continue;
+    auto found =
+        port(each.program, each.name, each.output, each.type, each.rank);
+    if (!found.ok())
+      return found.status();
+    std::span<const int64_t> shape = (*found)->shape;
+    bool isTokens = !each.output && each.name == std::string_view("tokens");
+    if (isTokens && each.rank == 3) {
+      info.microbatches = shape[0];
+      info.rows = shape[1];
+      info.sequence = shape[2];
+    } else if (isTokens && each.program == std::string_view("eval_step")) {
+      info.evalRows = shape[0];
+      if (shape[1] != info.sequence)
+        return Status::error("eval_step takes sequences of {}, train_step of "
+                             "{}; run: {}",
+                             shape[1], info.sequence, info.rebuildCommand);
+    } else if (isTokens) {
+      context = shape[1];
+    } else if (each.rank == 3 && each.output) {
+      info.vocabSize = shape[2];
+      scores.resize((*found)->elements());
+    }
+  }
+  if (info.vocabSize < 1)
+    return Status::error("the artifact's config.json has no vocab_size; run: "
+                         "{}",
+                         info.rebuildCommand);
+  return Status::success();
+}
+
+Status SessionModel::readState(const StateTensor &tensor, uint64_t offset,
+                               std::span<std::byte> out) {
+  return session->readState(tensor.name, out, offset);
+}
+
+Status SessionModel::writeState(const StateTensor &tensor, uint64_t offset,
+                                std::span<const std::byte> bytes) {
+  return session->writeState(tensor.name, bytes, offset);
+}
+
+Status SessionModel::stateWritten() {
+  // Packed or narrowed copies of the weights, where a program keeps any, are
+  // made again from the logical tensors.
+  if (session->hasProgram("refresh"))
+    return session->run("refresh");
+  return Status::success();
+}
+
+Status SessionModel::initialize(int64_t seed) {
+  TESSERA_RETURN_IF_ERROR(
+      session->writeInput("init", "seed", std::span<const int64_t>(&seed, 1)));
+  return session->run("init");
+}
+
+StatusOr<StepMetrics> SessionModel::trainStep(std::span<const int32_t> tokens,
+                                              std::span<const int32_t> targets,
+                                              int64_t seed) {
+  constexpr std::string_view step = "train_step";
+  TESSERA_RETURN_IF_ERROR(session->writeInput(step, "tokens", tokens));
+  TESSERA_RETURN_IF_ERROR(session->writeInput(step, "targets", targets));
+  TESSERA_RETURN_IF_ERROR(
+      session->writeInput(step, "seed", std::span<const int64_t>(&seed, 1)));
+  TESSERA_RETURN_IF_ERROR(session->run(step));
+  auto loss = session->readScalar<float>(step, "loss");
+  auto norm = session->readScalar<float>(step, "grad_norm");
+  auto lr = session->readScalar<float>(step, "lr");
+  auto count = session->readScalar<int64_t>(step, "tokens");
+  for (const Status *status :
+       {&loss.status(), &norm.status(), &lr.status(), &count.status()})
+    if (!status->ok())
+      return *status;
+  return StepMetrics{*loss, *norm, *lr, *count};
+}
+
+StatusOr<EvalSum> SessionModel::evalStep(std::span<const int32_t> tokens,
+                                         std::span<const int32_t> targets) {
+  constexpr std::string_view step = "eval_step";
+  TESSERA_RETURN_IF_ERROR(session->writeInput(step, "tokens", tokens));
+  TESSERA_RETURN_IF_ERROR(session->writeInput(step, "targets", targets));
+  TESSERA_RETURN_IF_ERROR(session->run(step));
+  auto loss = session->readScalar<float>(step, "loss_sum");
+  if (!loss.ok())
+    return loss.status();
+  auto count = session->readScalar<int64_t>(step, "tokens");
+  if (!count.ok())
+    return count.status();
+  return EvalSum{*loss, *count};
+}
+
+StatusOr<std::span<const float>>
+SessionModel::logits(std::span<const int32_t> tokens) {
+  TESSERA_RETURN_IF_ERROR(session->writeInput("logits", "tokens", tokens));
+  TESSERA_RETURN_IF_ERROR(session->run("logits"));
+  TESSERA_RETURN_IF_ERROR(session->readOutput(
+      "logits", "logits", std::as_writable_bytes(std::span(scores))));
+  return std::span<const float>(scores);
+}
+
+} // namespace tessera

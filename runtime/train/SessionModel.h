@@ -1,0 +1,55 @@
+// A compiled model behind the runtime's Session.
+#pragma once
+#include "runtime/hal/Session.h"
+#include "runtime/train/TrainModel.h"
+
+#include <memory>
+
+namespace tessera {
+
+class SessionModel : public TrainModel {
+public:
+  /// Proves that the artifact's programs have the inputs, outputs and state
+  /// that training needs, and from their shapes learns A, B, T and V. Programs
+  /// that the session does not have are no error here but where they are used.
+  static StatusOr<std::unique_ptr<SessionModel>>
+  create(std::unique_ptr<hal::Session> session);
+
+  const ModelFacts &facts() const override { return info; }
+  const std::vector<StateTensor> &state() const override { return tensors; }
+  Status readState(const StateTensor &tensor, uint64_t offset,
+                   std::span<std::byte> out) override;
+  Status writeState(const StateTensor &tensor, uint64_t offset,
+                    std::span<const std::byte> bytes) override;
+  Status stateWritten() override;
+  Status initialize(int64_t seed) override;
+  StatusOr<StepMetrics> trainStep(std::span<const int32_t> tokens,
+                                  std::span<const int32_t> targets,
+                                  int64_t seed) override;
+  bool canEvaluate() const override { return session->hasProgram("eval_step"); }
+  StatusOr<EvalSum> evalStep(std::span<const int32_t> tokens,
+                             std::span<const int32_t> targets) override;
+  int64_t contextLength() const override { return context; }
+  StatusOr<std::span<const float>>
+  logits(std::span<const int32_t> tokens) override;
+
+  const hal::Session &get() const { return *session; }
+
+private:
+  explicit SessionModel(std::unique_ptr<hal::Session> session)
+      : session(std::move(session)) {}
+  Status readFacts();
+  Status readShapes();
+  StatusOr<const hal::TensorInfo *> port(std::string_view program,
+                                         std::string_view name, bool output,
+                                         artifact::ElementType type,
+                                         std::size_t rank) const;
+
+  std::unique_ptr<hal::Session> session;
+  ModelFacts info;
+  std::vector<StateTensor> tensors;
+  int64_t context = 0;
+  std::vector<float> scores; // [T, V] of the logits program
+};
+
+} // namespace tessera

@@ -1,0 +1,173 @@
+#include "runtime/train/TrainCommand.h"
+#include "runtime/support/Logging.h"
+#include "runtime/support/PeakFlops.h"
+#include "runtime/support/StopSignals.h"
+#include "runtime/train/RunRecipe.h"
+#include "runtime/train/SessionModel.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+
+namespace tessera {
+namespace {
+
+/// Events of a profile's trace: some hundred steps of a small model.
+constexpr std::size_t kTraceEvents = std::size_t(1) << 18;
+
+void addOptions(CLI::App &app, TrainOptions &options) {
+  app.add_option("--data", options.data,
+                 "Token directory made by tessera data tokenize, with train/ "
+                 "and eval/ (default: the recipe's data.train)")
+      ->type_name("DIR");
+  app.add_option("--eval-data", options.evalData,
+                 "Held-out split (default: eval/ in the token directory)")
+      ->type_name("DIR");
+  app.add_option("--steps", options.steps,
+                 "Last step, counted from the run's beginning (default: the "
+                 "recipe's schedule.total)");
+  app.add_option("--out", options.out, "Run directory")
+      ->type_name("DIR")
+      ->capture_default_str();
+  app.add_flag("--resume", options.resume,
+               "Continue from the newest intact checkpoint in --out");
+  app.add_option("--init-from", options.initFrom,
+                 "Start from Hugging Face safetensors: a file or a directory")
+      ->type_name("DIR");
+  app.add_option("--set", options.sets,
+                 "Change a key of the recipe, e.g. optimizer.lr=3e-4; may be "
+                 "repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--seed", options.seed,
+                 "Seed of weights, dropout and data order");
+  app.add_option("--eval-every", options.evalEvery,
+                 "Steps between evaluations; 0: never");
+  app.add_option("--checkpoint-every", options.checkpointEvery,
+                 "Steps between checkpoints; 0: only at the end");
+  app.add_option("--log-every", options.logEvery,
+                 "Steps between progress lines when standard error is not a "
+                 "terminal")
+      ->capture_default_str();
+  app.add_option("--threads", options.threads,
+                 "Threads that run kernels (default: all processors)");
+  app.add_option("--device", options.device,
+                 "Where to run; null checks the plan and computes nothing")
+      ->check(CLI::IsMember({"cpu", "null"}))
+      ->capture_default_str();
+  app.add_option("--profile", options.profile,
+                 "Write a Chrome trace of the kernels, which Perfetto opens, "
+                 "and print a table")
+      ->type_name("FILE");
+  app.add_flag("--json", options.json,
+               "Print every metrics record on standard output");
+  app.add_flag("--dump-metrics", options.dumpMetrics,
+               "Print loss, gradient norm and rate of every step as "
+               "hexadecimal floats on standard output");
+  app.add_flag("--quiet", options.quiet, "Print nothing but errors");
+}
+
+StatusOr<std::unique_ptr<SessionModel>> openModel(const std::string &path,
+                                                  const TrainOptions &options) {
+  hal::SessionOptions session;
+  session.device = options.device;
+  session.deviceOptions.threads = options.threads;
+  session.recordOptions.profile = !options.profile.empty();
+  session.recordOptions.traceEvents =
+      options.profile.empty() ? 0 : kTraceEvents;
+  StatusOr<ArtifactReader> reader = ArtifactReader::open(path);
+  if (!reader.ok())
+    return reader.status();
+  for (const char *needed : {"init", "train_step"})
+    if (!reader->program(needed))
+      return Status::error("'{}' has no program '{}', so it cannot train; "
+                           "compile it with --mode train",
+                           path, needed);
+  // Generation runs from the run directory: its program needs no memory here.
+  for (const char *wanted : {"init", "train_step", "eval_step", "refresh"})
+    if (reader->program(wanted))
+      session.programs.push_back(wanted);
+  auto opened = hal::Session::open(*reader, session);
+  if (!opened.ok())
+    return opened.status();
+  return SessionModel::create(opened.take());
+}
+
+Status writeProfile(const hal::Session &session, const std::string &path) {
+  std::vector<const hal::Profile *> profiles = session.profiles();
+  for (const hal::Profile *profile : profiles)
+    fmt::print(stderr, "{}\n", profile->table());
+  namespace fs = std::filesystem;
+  fs::path file(path);
+  std::string folder =
+      file.has_parent_path() ? file.parent_path().string() : ".";
+  return replaceFile(systemFiles(), folder, file.filename().string(),
+                     hal::chromeTrace(profiles));
+}
+
+Status train(const std::string &path, TrainOptions options) {
+  TESSERA_RETURN_IF_ERROR(initLogging(options.quiet ? "error" : "warn"));
+  TESSERA_RETURN_IF_ERROR(catchStopSignals());
+  auto model = openModel(path, options);
+  if (!model.ok())
+    return model.status();
+  const hal::Session &session = (*model)->get();
+  options.program = path;
+  if (options.device == "cpu") {
+    StatusOr<RunRecipe> recipe = parseRunRecipe((*model)->facts().recipe);
+    if (!recipe.ok())
+      return recipe.status();
+    unsigned threads = options.threads
+                           ? options.threads
+                           : std::max(std::thread::hardware_concurrency(), 1u);
+    PeakFlops peak = measurePeakFlops(
+        recipe->compute == "bf16" ? PeakType::bf16 : PeakType::fp32, threads);
+    options.peakFlops = peak.perSecond;
+    if (!options.quiet)
+      fmt::print(stderr, "device: {}; peak {}FLOP/s of {} on {} threads\n",
+                 session.device().describe(), shortNumber(peak.perSecond),
+                 peak.instruction, threads);
+  }
+  StatusOr<TrainSummary> summary = runTraining(**model, options);
+  // A profile of a run that failed is still worth reading.
+  if (!options.profile.empty())
+    if (Status status = writeProfile(session, options.profile);
+        !status.ok() && summary.ok())
+      return status;
+  return summary.status();
+}
+
+} // namespace
+
+TrainCommandLine parseTrainCommand(int argc, const char *const *argv) {
+  TrainCommandLine parsed;
+  CLI::App app("Trains the model that is compiled into this program.");
+  addOptions(app, parsed.options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    std::ostringstream out, errors;
+    int code = app.exit(error, out, errors);
+    parsed.exitCode = code == 0 ? 0 : 2;
+    parsed.message = out.str() + errors.str();
+  }
+  return parsed;
+}
+
+int trainMain(int argc, const char *const *argv,
+              const std::string &artifactPath) {
+  TrainCommandLine parsed = parseTrainCommand(argc, argv);
+  if (parsed.exitCode) {
+    std::fputs(parsed.message.c_str(), *parsed.exitCode ? stderr : stdout);
+    return *parsed.exitCode;
+  }
+  Status status = train(artifactPath, std::move(parsed.options));
+  if (!status.ok())
+    fmt::print(stderr, "error: {}\n", status.message());
+  return status.ok() ? 0 : 1;
+}
+
+} // namespace tessera
