@@ -1,0 +1,286 @@
+// One hostile artifact for each proof of Validate.h. All have correct hashes:
+// only the validator stands between them and the machine.
+#include "runtime/artifact/Validate.h"
+#include "test/runtime/artifact/TestArtifact.h"
+
+#include <functional>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max();
+
+struct Hostile {
+  const char *name;
+  std::function<void(ArtifactT &)> plant;
+  const char *expected;
+};
+
+std::string errorOf(const ArtifactT &artifact) {
+  const AlignedBytes bytes(pack(artifact));
+  return ArtifactReader::fromBytes(bytes.span(), "hostile").message();
+}
+
+NodeT &step(ArtifactT &artifact, int index) {
+  return *artifact.programs[0]->steps[index];
+}
+ArgT &launchArg(ArtifactT &artifact, int argument) {
+  LoopT &loop = *step(artifact, 1).step.AsLoop();
+  return *loop.body[0]->step.AsLaunch()->instances[0]->args[argument];
+}
+InstanceT &innerInstance(ArtifactT &artifact) {
+  return *step(artifact, 1)
+              .step.AsLoop()
+              ->body[0]
+              ->step.AsLaunch()
+              ->instances[0];
+}
+
+NodeT nest(unsigned depth, std::uint64_t trip) {
+  std::vector<std::uint64_t> strides(depth, 0);
+  NodeT inner = fill(arg(Space::arena, 0, 64, strides), 0);
+  for (unsigned i = 0; i < depth; ++i)
+    inner = loop(trip, {inner});
+  return inner;
+}
+
+const Hostile kHostile[] = {
+    {"SchemaVersion", [](ArtifactT &a) { a.schema_version = 99; },
+     "schema version 99, but this runtime reads 1 (the artifact is of compiler "
+     "0.0-test); rebuild it: tessera compile models/specs/test -o test.tsr"},
+    {"StateTooLarge", [](ArtifactT &a) { a.state_bytes = kHuge; },
+     "a state of 18446744073709551615 bytes exceeds"},
+    {"ControlCharacters", [](ArtifactT &a) { a.program_hash = "a\nb"; },
+     "program_hash holds control characters"},
+    {"RebuildCommandWithEscape",
+     [](ArtifactT &a) { a.rebuild_command = "\x1b[2J"; },
+     "rebuild_command holds control characters; rebuild it: (unprintable)"},
+
+    {"TensorName", [](ArtifactT &a) { a.state[0]->name = "a b"; },
+     "state tensor 0: its name is empty, too long or not plain ASCII"},
+    {"TensorNameEmpty", [](ArtifactT &a) { a.state[0]->name = ""; },
+     "state tensor 0: its name is empty"},
+    {"TensorNameTooLong",
+     [](ArtifactT &a) { a.state[0]->name = std::string(513, 'n'); },
+     "state tensor 0: its name is empty, too long"},
+    {"TensorNameTwice", [](ArtifactT &a) { a.state[1]->name = "w"; },
+     "state tensor 'w' is listed twice"},
+    {"TensorType",
+     [](ArtifactT &a) { a.state[0]->type = static_cast<ElementType>(77); },
+     "state tensor 'w': unknown element type 77"},
+    {"TensorRole",
+     [](ArtifactT &a) { a.state[0]->role = static_cast<Role>(77); },
+     "state tensor 'w': unknown role 77"},
+    {"TensorRoleElsewhere",
+     [](ArtifactT &a) { a.state[0]->role = Role::input; },
+     "state tensor 'w': role input does not belong here"},
+    {"TensorSpace", [](ArtifactT &a) { a.state[0]->space = Space::arena; },
+     "state tensor 'w': space 1 instead of state"},
+    {"TensorBytes", [](ArtifactT &a) { a.state[0]->bytes = 60; },
+     "state tensor 'w': shape [4, 4] of f32 takes 64 bytes, but 60 are"},
+    {"TensorNegative", [](ArtifactT &a) { a.state[0]->shape = {-4, -4}; },
+     "state tensor 'w': shape [-4, -4] is negative or overflows"},
+    {"TensorOverflow",
+     [](ArtifactT &a) {
+       a.state[0]->shape = {std::int64_t(1) << 40, std::int64_t(1) << 40};
+     },
+     "is negative or overflows"},
+    {"TensorRank", [](ArtifactT &a) { a.state[0]->shape.assign(9, 1); },
+     "state tensor 'w': rank 9 is above 8"},
+    {"TensorMisaligned", [](ArtifactT &a) { a.state[0]->offset = 32; },
+     "state tensor 'w': offset 32 is not a multiple of 64"},
+    {"TensorOutside", [](ArtifactT &a) { a.state[2]->offset = 192; },
+     "state tensor 'step': 8 bytes at 192 leave the state of 192 bytes"},
+    {"TensorWraps", [](ArtifactT &a) { a.state[2]->offset = kHuge - 63; },
+     "leave the state of 192 bytes"},
+    {"TensorsOverlap", [](ArtifactT &a) { a.state[1]->offset = 0; }, "overlap"},
+    {"DecayOnMoment", [](ArtifactT &a) { a.state[1]->decay = true; },
+     "state tensor 'w.exp_avg': weight decay on the role optimizer"},
+    {"CounterType", [](ArtifactT &a) { a.state[2]->type = ElementType::f64; },
+     "state tensor 'step': a counter must be one i64, got 1 × f64"},
+    {"MetricShape",
+     [](ArtifactT &a) {
+       a.programs[0]->outputs[0]->shape = {2};
+       a.programs[0]->outputs[0]->bytes = 8;
+     },
+     "output 'loss': a metric must be one f32, f64, i32 or i64, got 2 × f32"},
+    {"MetricType",
+     [](ArtifactT &a) {
+       a.programs[0]->outputs[0]->type = ElementType::bf16;
+       a.programs[0]->outputs[0]->bytes = 2;
+     },
+     "got 1 × bf16"},
+    {"InputOutsideIo",
+     [](ArtifactT &a) { a.programs[0]->inputs[0]->offset = 192; },
+     "program 'train_step': input 'tokens': 256 bytes at 192 leave the io"},
+    {"OutputRole",
+     [](ArtifactT &a) { a.programs[0]->outputs[1]->role = Role::parameter; },
+     "output 'row': role parameter does not belong here"},
+
+    {"KernelName", [](ArtifactT &a) { a.kernels[0]->name = "a-b"; },
+     "kernel name 'a-b' is not a C identifier"},
+    {"KernelNameDigit", [](ArtifactT &a) { a.kernels[0]->name = "0a"; },
+     "kernel name '0a' is not a C identifier"},
+    {"KernelNameUnprintable",
+     [](ArtifactT &a) { a.kernels[0]->name = "a\x01"; },
+     "kernel name '(unprintable)' is not a C identifier"},
+    {"KernelTwice", [](ArtifactT &a) { a.kernels[1]->name = "add_row"; },
+     "kernel 'add_row' is listed twice"},
+    {"KernelAccess",
+     [](ArtifactT &a) { a.kernels[0]->access[0] = static_cast<Access>(9); },
+     "kernel 'add_row': unknown access 9"},
+    {"KernelScratch", [](ArtifactT &a) { a.kernels[0]->scratch_bytes = kHuge; },
+     "bytes of scratch exceed"},
+    {"KernelElementTypes",
+     [](ArtifactT &a) { a.kernels[0]->element_types = {ElementType::f32}; },
+     "kernel 'add_row': 1 element types for 2 arguments"},
+    {"KernelElementType",
+     [](ArtifactT &a) {
+       a.kernels[1]->element_types[1] = static_cast<ElementType>(200);
+     },
+     "kernel 'update': unknown element type 200"},
+    {"KernelSummary", [](ArtifactT &a) { a.kernels[0]->summary = "\x07"; },
+     "kernel 'add_row': its summary holds control characters"},
+
+    {"NoCode", [](ArtifactT &a) { a.code.clear(); },
+     "2 kernels, but no code object"},
+    {"CodeTwice", [](ArtifactT &a) { a.code[1]->target = "cpu:avx512"; },
+     "code object 'cpu:avx512' is listed twice"},
+    {"CodeTarget", [](ArtifactT &a) { a.code[0]->target = ""; },
+     "code object: its target is empty"},
+    {"CodeFeature", [](ArtifactT &a) { a.code[0]->features[0] = "\n"; },
+     "code object 'cpu:avx512': a feature's name is empty"},
+    {"CodeEmpty", [](ArtifactT &a) { a.code[0]->elf.clear(); },
+     "code object 'cpu:avx512' is empty"},
+
+    {"ProgramName", [](ArtifactT &a) { a.programs[0]->name = "train step"; },
+     "program name 'train step' is not a C identifier"},
+    {"ProgramTwice",
+     [](ArtifactT &a) {
+       a.programs.push_back(std::make_unique<ProgramT>(*a.programs[0]));
+     },
+     "program 'train_step' is listed twice"},
+    {"ArenaTooLarge", [](ArtifactT &a) { a.programs[0]->arena_bytes = kHuge; },
+     "program 'train_step': its arena of"},
+    {"IoTooLarge", [](ArtifactT &a) { a.programs[0]->io_bytes = kHuge; },
+     "program 'train_step': its io of"},
+
+    {"KernelIndex",
+     [](ArtifactT &a) { step(a, 2).step.AsLaunch()->kernel = 2; },
+     "step 2 (test.launch): launch of kernel 2, but there are 2"},
+    {"NoInstance",
+     [](ArtifactT &a) { step(a, 2).step.AsLaunch()->instances.clear(); },
+     "launch of 'update' without an instance"},
+    {"ArgumentCount", [](ArtifactT &a) { innerInstance(a).args.pop_back(); },
+     "step 1 (test.loop): loop: step 0 (h.0.sum): 'add_row' instance 0: 1 "
+     "arguments, but the kernel takes 2"},
+    {"SizesCount", [](ArtifactT &a) { innerInstance(a).sizes.clear(); },
+     "0 sizes, but the kernel takes 1"},
+    {"Blocks",
+     [](ArtifactT &a) { innerInstance(a).blocks = std::uint64_t(1) << 32; },
+     "launch of 'add_row' with 2^32 blocks or more"},
+    {"BlocksWrap",
+     [](ArtifactT &a) {
+       auto &instances =
+           step(a, 1).step.AsLoop()->body[0]->step.AsLaunch()->instances;
+       instances.push_back(std::make_unique<InstanceT>(*instances[0]));
+       instances[1]->blocks = kHuge;
+     },
+     "launch of 'add_row' with 2^32 blocks or more"},
+    {"ArgumentSpace",
+     [](ArtifactT &a) { launchArg(a, 0).space = static_cast<Space>(3); },
+     "argument 0: unknown space 3"},
+    {"ArgumentMisaligned", [](ArtifactT &a) { launchArg(a, 1).offset = 4; },
+     "argument 1: offset 4 is not a multiple of 64"},
+    {"ArgumentOutside", [](ArtifactT &a) { launchArg(a, 1).offset = 128; },
+     "argument 1: 64 bytes at 128 leave the arena of 128 bytes in the last "
+     "iteration"},
+    {"ArgumentWraps", [](ArtifactT &a) { launchArg(a, 1).bytes = kHuge; },
+     "leave the arena of 128 bytes"},
+    {"LastIterationOutside",
+     [](ArtifactT &a) { launchArg(a, 0).loop_strides[0] = 128; },
+     "argument 0: 64 bytes at 0 leave the io of 384 bytes in the last"},
+    {"StrideWraps",
+     [](ArtifactT &a) {
+       launchArg(a, 0).loop_strides[0] = std::uint64_t(1) << 63;
+     },
+     "leave the io of 384 bytes in the last iteration"},
+    {"StridesMissing",
+     [](ArtifactT &a) { launchArg(a, 0).loop_strides.clear(); },
+     "argument 0: 0 loop strides inside 1 loops"},
+    {"StridesTooMany",
+     [](ArtifactT &a) { launchArg(a, 0).loop_strides.push_back(0); },
+     "argument 0: 2 loop strides inside 1 loops"},
+    {"LoopNeverRuns", [](ArtifactT &a) { step(a, 1).step.AsLoop()->trip = 0; },
+     "step 1 (test.loop): loop that never runs"},
+    {"LoopRunsForever",
+     [](ArtifactT &a) { step(a, 1).step.AsLoop()->trip = kHuge; }, "runs"},
+    {"LoopProduct", [](ArtifactT &a) { step(a, 1) = nest(4, 1000); },
+     "loop of 1000 trips inside 1000000000 others exceeds"},
+    {"LoopDepth", [](ArtifactT &a) { step(a, 1) = nest(9, 1); },
+     "loops nest deeper than 8"},
+    {"CopySizes",
+     [](ArtifactT &a) { step(a, 3).step.AsCopy()->from->bytes = 32; },
+     "step 3 (test.copy): copy of 32 bytes into 64"},
+    {"CopySource",
+     [](ArtifactT &a) { step(a, 3).step.AsCopy()->from->offset = 65; },
+     "copy source: 64 bytes at 65 leave the arena of 128 bytes"},
+    {"CopyDestination",
+     [](ArtifactT &a) { step(a, 3).step.AsCopy()->to->offset = 321; },
+     "copy destination: 64 bytes at 321 leave the io"},
+    {"FillDestination",
+     [](ArtifactT &a) { step(a, 0).step.AsFill()->to->bytes = 129; },
+     "fill destination: 129 bytes at 0 leave the arena of 128 bytes"},
+    {"Origin", [](ArtifactT &a) { step(a, 0).origin = "a\tb"; },
+     "step 0: its origin holds control characters"},
+};
+
+class Validate : public testing::TestWithParam<Hostile> {};
+
+} // namespace
+
+TEST(ValidateArtifact, AcceptsTheSmallOne) {
+  EXPECT_EQ(errorOf(smallArtifact()), "");
+  EXPECT_EQ(errorOf(emptyArtifact()), "");
+}
+
+TEST(ValidateArtifact, AcceptsTheDeepestNestAndOddCopies) {
+  ArtifactT artifact = smallArtifact();
+  step(artifact, 1) = nest(kMaxLoopDepth, 16);
+  step(artifact, 3) = copy(arg(Space::arena, 3, 5), arg(Space::io, 321, 5));
+  EXPECT_EQ(errorOf(artifact), "");
+}
+
+TEST(ValidateArtifact, UnknownKindOfStep) {
+  // The object API cannot write it, so the tag is changed in the buffer.
+  AlignedBytes bytes(pack(smallArtifact()));
+  const auto *artifact = GetArtifact(bytes.span().data());
+  const Node *node = artifact->programs()->Get(0)->steps()->Get(0);
+  auto *table =
+      reinterpret_cast<flatbuffers::Table *>(const_cast<Node *>(node));
+  ASSERT_TRUE(table->SetField<std::uint8_t>(Node::VT_STEP_TYPE, 9, 0));
+  EXPECT_NE(ArtifactReader::fromBytes(bytes.span(), "hostile")
+                .message()
+                .find("step 0 (test.fill): unknown kind of step 9"),
+            std::string::npos);
+}
+
+TEST_P(Validate, Refuses) {
+  ArtifactT artifact = smallArtifact();
+  GetParam().plant(artifact);
+  const std::string error = errorOf(artifact);
+  EXPECT_NE(error.find(GetParam().expected), std::string::npos)
+      << "got: " << error;
+  EXPECT_EQ(error.find("hostile: offset 0x"), 0u) << error;
+  EXPECT_EQ(error.find('\n'), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Hostile, Validate, testing::ValuesIn(kHostile),
+                         [](const auto &info) {
+                           return std::string(info.param.name);
+                         });
