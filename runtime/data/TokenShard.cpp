@@ -1,8 +1,6 @@
 #include "runtime/data/TokenShard.h"
 #include "runtime/data/FileOperations.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "runtime/support/Hash.h"
 
 #include <algorithm>
 #include <bit>
@@ -34,6 +32,11 @@ static constexpr char shardMagic[8] = {'T', 'S', 'R', 'A', 'T', 'O', 'K', 'S'};
 static constexpr uint32_t shardVersion = 1;
 static constexpr const char *rebuildAdvice =
     "write it again with `tessera data tokenize`";
+
+static uint64_t hashHeader(const RawHeader &raw) {
+  return hash64(
+      std::as_bytes(std::span(&raw, 1)).first(offsetof(RawHeader, headerHash)));
+}
 
 static uint32_t tokenBytesFor(uint64_t vocabSize) {
   return vocabSize <= 65536 ? 2 : 4;
@@ -84,7 +87,7 @@ StatusOr<ShardHeader> parseShardHeader(std::span<const std::byte> bytes,
     return Status::error("{}: offset 8: token shard version {} is not "
                          "supported, this program reads version {}; {}",
                          where, raw.version, shardVersion, rebuildAdvice);
-  if (XXH3_64bits(&raw, offsetof(RawHeader, headerHash)) != raw.headerHash)
+  if (hashHeader(raw) != raw.headerHash)
     return Status::error("{}: offset 56: the header does not match its hash; "
                          "{}",
                          where, rebuildAdvice);
@@ -146,7 +149,7 @@ Status TokenShard::read(uint64_t begin, std::span<int32_t> out) const {
 
 Status TokenShard::verify() const {
   std::span<const std::byte> payload = file.bytes().subspan(shardHeaderSize);
-  if (XXH3_64bits(payload.data(), payload.size()) != head.payloadHash)
+  if (hash64(payload) != head.payloadHash)
     return Status::error("{}: the tokens do not match their hash; the file is "
                          "damaged, {}",
                          name, rebuildAdvice);
@@ -206,9 +209,9 @@ Status writeTokenShard(const std::string &folder, const std::string &name,
   raw.documentCount = contents.documents;
   raw.vocabSize = contents.vocabSize;
   raw.tokenizerHash = contents.tokenizerHash;
-  raw.payloadHash = XXH3_64bits(payload->data(), payload->size());
+  raw.payloadHash = hash64(*payload);
   std::memcpy(raw.magic, shardMagic, sizeof(shardMagic));
-  raw.headerHash = XXH3_64bits(&raw, offsetof(RawHeader, headerHash));
+  raw.headerHash = hashHeader(raw);
 
   FileOperations &files = systemFiles();
   std::string temporary = folder + "/.tmp-" + name;

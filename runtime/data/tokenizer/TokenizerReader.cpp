@@ -1,9 +1,7 @@
 #include "runtime/data/tokenizer/TokenizerReader.h"
 #include "runtime/data/FileOperations.h"
 #include "runtime/data/tokenizer/Unicode.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "runtime/support/Hash.h"
 
 namespace tessera::tokenizer {
 
@@ -73,7 +71,7 @@ StatusOr<Tokenizer> TokenizerReader::read(std::string_view json) {
       return error("\"added_tokens\" must be an array");
     TESSERA_RETURN_IF_ERROR(readAddedTokens(tokens));
   }
-  result.contentHash = XXH3_64bits(json.data(), json.size());
+  result.contentHash = hash64(std::as_bytes(std::span(json)));
   return std::move(result);
 }
 

@@ -1,0 +1,164 @@
+#include "tools/tessera/Data.h"
+#include "runtime/data/FileOperations.h"
+#include "runtime/data/tokenizer/BpeTrainer.h"
+#include "runtime/data/tokenizer/CorpusTokens.h"
+#include "runtime/data/tokenizer/Documents.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+namespace tessera {
+
+using namespace tokenizer;
+
+static constexpr const char *inputHelp =
+    "folders (of .txt and .jsonl), .jsonl files ({\"text\": ...} a line), or "
+    "files of one document each";
+
+static unsigned machineThreads() {
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+[[noreturn]] static void fail(const Status &status) {
+  fmt::print(stderr, "tessera data: {}\n", status.message());
+  throw CLI::RuntimeError(1);
+}
+
+namespace {
+struct TrainArguments {
+  TrainOptions training;
+  std::string pattern = "gpt2";
+  std::vector<std::string> inputs;
+  std::string out;
+  unsigned threads = machineThreads();
+};
+} // namespace
+
+static SplitPattern patternNamed(const std::string &name) {
+  if (name == "llama3")
+    return SplitPattern::Cl100k;
+  return name == "qwen2" ? SplitPattern::Qwen2 : SplitPattern::Gpt2;
+}
+
+static Status trainTokenizer(TrainArguments &arguments) {
+  arguments.training.pattern = patternNamed(arguments.pattern);
+  auto start = std::chrono::steady_clock::now();
+  WordCounter counter(arguments.training.pattern,
+                      std::max(1u, arguments.threads));
+  uint64_t documents = 0, bytes = 0;
+  TESSERA_RETURN_IF_ERROR(
+      forEachDocument(arguments.inputs, [&](std::string document) {
+        ++documents;
+        bytes += document.size();
+        counter.add(std::move(document));
+        return Status::success();
+      }));
+  StatusOr<TrainedBpe> trained = trainBpe(counter.finish(), arguments.training);
+  if (!trained.ok())
+    return trained.status();
+  std::filesystem::path path = arguments.out;
+  std::string folder =
+      path.has_parent_path() ? path.parent_path().string() : ".";
+  TESSERA_RETURN_IF_ERROR(replaceFile(systemFiles(), folder,
+                                      path.filename().string(),
+                                      tokenizerJson(*trained)));
+  std::chrono::duration<double> seconds =
+      std::chrono::steady_clock::now() - start;
+  fmt::print("{}: {} tokens, {} merges from {} documents, {:.2f} MB of text, "
+             "in {:.1f} s\n",
+             arguments.out, trained->tokens.size(), trained->merges.size(),
+             documents, static_cast<double>(bytes) / 1e6, seconds.count());
+  if (trained->tokens.size() < arguments.training.vocabSize)
+    fmt::print("the text has no more pairs that occur {} times: {} tokens "
+               "instead of {}\n",
+               arguments.training.minFrequency, trained->tokens.size(),
+               arguments.training.vocabSize);
+  return Status::success();
+}
+
+static void addTokenizerCommand(CLI::App &data) {
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::App *command = data.add_subcommand(
+      "tokenizer", "train a byte-level BPE tokenizer and write tokenizer.json");
+  command->add_option("--input", arguments->inputs, inputHelp)->required();
+  command
+      ->add_option("--vocab", arguments->training.vocabSize,
+                   "tokens, the 256 bytes and the special tokens included")
+      ->capture_default_str();
+  command
+      ->add_option("--min-frequency", arguments->training.minFrequency,
+                   "merge no pair that occurs less often")
+      ->capture_default_str();
+  command
+      ->add_option("--special", arguments->training.specialTokens,
+                   "special tokens, which take the first ids")
+      ->capture_default_str();
+  command
+      ->add_option("--pattern", arguments->pattern,
+                   "whose way to cut text before merging")
+      ->check(CLI::IsMember({"gpt2", "llama3", "qwen2"}))
+      ->capture_default_str();
+  command->add_option("--threads", arguments->threads)->capture_default_str();
+  command->add_option("-o,--out", arguments->out, "the tokenizer.json to write")
+      ->required();
+  command->callback([arguments] {
+    if (Status status = trainTokenizer(*arguments); !status.ok())
+      fail(status);
+  });
+}
+
+static void printSplit(const std::string &path, const SplitIndex &index) {
+  fmt::print("{}: {} documents, {:.2f} MB of text, {} tokens in {} shards, "
+             "{:.2f} bytes/token, unigram entropy {:.4f} nats/token\n",
+             path, index.documents, static_cast<double>(index.textBytes) / 1e6,
+             index.tokens, index.shards.size(),
+             static_cast<double>(index.textBytes) /
+                 static_cast<double>(std::max<uint64_t>(index.tokens, 1)),
+             index.unigramEntropy);
+}
+
+static void addTokenizeCommand(CLI::App &data) {
+  auto options = std::make_shared<CorpusOptions>();
+  options->threads = machineThreads();
+  CLI::App *command = data.add_subcommand(
+      "tokenize", "turn text into token shards for training and evaluation");
+  command->add_option("--tokenizer", options->tokenizerPath, "a tokenizer.json")
+      ->required();
+  command->add_option("--input", options->trainInputs, inputHelp)->required();
+  command->add_option("--eval-input", options->evalInputs,
+                      "the same, for the eval split");
+  command->add_option("--separator", options->separator,
+                      "the special token that ends a document (default: "
+                      "<|endoftext|> or <|end_of_text|>)");
+  command
+      ->add_option("--shard-tokens", options->shardTokens, "tokens in a shard")
+      ->capture_default_str();
+  command->add_option("--threads", options->threads)->capture_default_str();
+  command->add_flag("--force", options->replace,
+                    "replace the tokens that the folder holds");
+  command->add_option("-o,--out", options->out, "the folder to write")
+      ->required();
+  command->callback([options] {
+    StatusOr<CorpusResult> result = tokenizeCorpus(*options);
+    if (!result.ok())
+      fail(result.status());
+    printSplit(options->out + "/train", result->train);
+    if (result->eval)
+      printSplit(options->out + "/eval", *result->eval);
+  });
+}
+
+void addDataCommands(CLI::App &app) {
+  CLI::App *data =
+      app.add_subcommand("data", "tokenizers and token shards from text");
+  data->require_subcommand(1);
+  addTokenizerCommand(*data);
+  addTokenizeCommand(*data);
+}
+
+} // namespace tessera
