@@ -1,5 +1,6 @@
 #include "runtime/artifact/AppendedArtifact.h"
 #include "runtime/artifact/Checker.h"
+#include "runtime/train/Hyper.h"
 
 #include <algorithm>
 #include <vector>
@@ -36,10 +37,15 @@ Status checkRole(Checker &checker, const Tensor &tensor,
   if (tensor.decay() && tensor.role() != Role::parameter)
     return checker.fail(&tensor, "weight decay on the role {}", role);
   const std::uint64_t elements = tensor.bytes() / elementBytes(tensor.type());
-  if (tensor.role() == Role::counter &&
-      (tensor.type() != ElementType::i64 || elements != 1))
-    return checker.fail(&tensor, "a counter must be one i64, got {} × {}",
-                        elements, EnumNameElementType(tensor.type()));
+  const bool isCount = tensor.type() == ElementType::i64 && elements == 1;
+  const bool isHyper =
+      tensor.type() == ElementType::f32 && elements == kHyperSlots;
+  if (tensor.role() == Role::counter && !isCount && !isHyper)
+    return checker.fail(&tensor,
+                        "a counter must be one i64, or the {} f32 of "
+                        "hyperparameters, got {} × {}",
+                        kHyperSlots, elements,
+                        EnumNameElementType(tensor.type()));
   const bool countable =
       tensor.type() == ElementType::f32 || tensor.type() == ElementType::f64 ||
       tensor.type() == ElementType::i32 || tensor.type() == ElementType::i64;
