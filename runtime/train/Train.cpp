@@ -261,9 +261,11 @@ void Trainer::announce() {
       "tokens",
       shortNumber(double(trainData->tokens())), trainData->samplesPerEpoch(),
       facts.microbatches, facts.rows, facts.sequence, tokens.size());
-  if (trainData->index().unigramEntropy > 0)
-    say("loss to beat: ln V = {:.4f}, unigram entropy of the text = {:.4f}",
-        std::log(double(facts.vocabSize)), trainData->index().unigramEntropy);
+  double entropy = trainData->index().unigramEntropy;
+  say("loss to beat: ln V = {:.4f}{}", std::log(double(facts.vocabSize)),
+      entropy > 0
+          ? fmt::format(", unigram entropy of the text = {:.4f}", entropy)
+          : std::string());
   say("planned peak memory: {} ({} state, {} arena and io)",
       byteText(facts.plannedBytes), byteText(stateBytes),
       byteText(facts.plannedBytes - std::min(stateBytes, facts.plannedBytes)));

@@ -28,7 +28,8 @@ void addOptions(CLI::App &app, TrainOptions &options) {
       ->type_name("DIR");
   app.add_option("--steps", options.steps,
                  "Last step, counted from the run's beginning (default: the "
-                 "recipe's schedule.total)");
+                 "recipe's schedule.total)")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--out", options.out, "Run directory")
       ->type_name("DIR")
       ->capture_default_str();
@@ -45,15 +46,19 @@ void addOptions(CLI::App &app, TrainOptions &options) {
   app.add_option("--seed", options.seed,
                  "Seed of weights, dropout and data order");
   app.add_option("--eval-every", options.evalEvery,
-                 "Steps between evaluations; 0: never");
+                 "Steps between evaluations; 0: never")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--checkpoint-every", options.checkpointEvery,
-                 "Steps between checkpoints; 0: only at the end");
+                 "Steps between checkpoints; 0: only at the end")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--log-every", options.logEvery,
                  "Steps between progress lines when standard error is not a "
                  "terminal")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--threads", options.threads,
-                 "Threads that run kernels (default: all processors)");
+                 "Threads that run kernels (default: all processors)")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--device", options.device,
                  "Where to run; null checks the plan and computes nothing")
       ->check(CLI::IsMember({"cpu", "null"}))
