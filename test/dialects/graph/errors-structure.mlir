@@ -1,0 +1,250 @@
+// RUN: tessera-opt %s --split-input-file --verify-diagnostics
+// One case for each branch of the verifiers of loops, clusters and the attributes of functions.
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.loop' op expects a trip count of at least 1, got 0}}
+  %0 = "graph.loop"(%x) <{trip = 0 : i64}> ({
+  ^bb0(%i: tensor<i32>, %a: tensor<4xf32>):
+    "graph.yield"(%a) : (tensor<4xf32>) -> ()
+  }) : (tensor<4xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.loop' op failed to verify that all of {inits, results} have same type}}
+  %0 = "graph.loop"(%x) <{trip = 2 : i64}> ({
+  ^bb0(%i: tensor<i32>, %a: tensor<4xf32>):
+    "graph.yield"(%a) : (tensor<4xf32>) -> ()
+  }) : (tensor<4xf32>) -> (tensor<5xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.loop' op expects body arguments ('tensor<i32>', 'tensor<4xf32>'), got ('tensor<4xf32>')}}
+  %0 = "graph.loop"(%x) <{trip = 2 : i64}> ({
+  ^bb0(%a: tensor<4xf32>):
+    "graph.yield"(%a) : (tensor<4xf32>) -> ()
+  }) : (tensor<4xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.loop' op yields () where ('tensor<4xf32>') is expected}}
+  %0 = "graph.loop"(%x) <{trip = 2 : i64}> ({
+  ^bb0(%i: tensor<i32>, %a: tensor<4xf32>):
+    "graph.yield"() : () -> ()
+  }) : (tensor<4xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.loop' op expects its body to end in graph.yield}}
+  %0 = "graph.loop"(%x) <{trip = 2 : i64}> ({
+  ^bb0(%i: tensor<i32>, %a: tensor<4xf32>):
+    "func.return"(%a) : (tensor<4xf32>) -> ()
+  }) : (tensor<4xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.loop' op expects its body to end in graph.yield}}
+  %0 = "graph.loop"(%x) <{trip = 2 : i64}> ({
+  ^bb0(%i: tensor<i32>, %a: tensor<4xf32>):
+    %b = graph.neg %a : tensor<4xf32>
+  }) : (tensor<4xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{expected one type for each carried value}}
+  %0 = graph.loop 2 (%i, %a = %x) : () {
+    graph.yield %a : tensor<4xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.cluster' op expects a name}}
+  %0 = "graph.cluster"(%x) <{kind = #graph<cluster_kind elementwise>, name = ""}> ({
+  ^bb0(%a: tensor<4xf32>):
+    "graph.yield"(%a) : (tensor<4xf32>) -> ()
+  }) : (tensor<4xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.cluster' op expects body arguments ('tensor<4xf32>'), got ('tensor<5xf32>')}}
+  %0 = "graph.cluster"(%x) <{kind = #graph<cluster_kind elementwise>, name = "c"}> ({
+  ^bb0(%a: tensor<5xf32>):
+    "graph.yield"(%a) : (tensor<5xf32>) -> ()
+  }) : (tensor<4xf32>) -> (tensor<5xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.cluster' op cannot hold 'arith.addf'; a cluster has graph ops only, without regions}}
+  %0 = "graph.cluster"(%x) <{kind = #graph<cluster_kind elementwise>, name = "c"}> ({
+  ^bb0(%a: tensor<4xf32>):
+    %b = "arith.addf"(%a, %a) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    "graph.yield"(%a) : (tensor<4xf32>) -> ()
+  }) : (tensor<4xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.cluster' op cannot hold 'graph.loop'}}
+  %0 = "graph.cluster"(%x) <{kind = #graph<cluster_kind elementwise>, name = "c"}> ({
+  ^bb0(%a: tensor<4xf32>):
+    graph.loop 2 (%i) : () {
+      graph.yield
+    }
+    "graph.yield"(%a) : (tensor<4xf32>) -> ()
+  }) : (tensor<4xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.cluster' op expects its body to end in graph.yield}}
+  %0 = "graph.cluster"(%x) <{kind = #graph<cluster_kind elementwise>, name = "c"}> ({
+  ^bb0(%a: tensor<4xf32>):
+    %b = graph.neg %a : tensor<4xf32>
+  }) : (tensor<4xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.cluster' op yields ('tensor<4xf32>') where ('tensor<5xf32>') is expected}}
+  %0 = "graph.cluster"(%x) <{kind = #graph<cluster_kind elementwise>, name = "c"}> ({
+  ^bb0(%a: tensor<4xf32>):
+    "graph.yield"(%a) : (tensor<4xf32>) -> ()
+  }) : (tensor<4xf32>) -> (tensor<5xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.cluster' op expects accumulates to be pairs of an input and an output}}
+  %0 = "graph.cluster"(%x) <{kind = #graph<cluster_kind elementwise>, name = "c", accumulates = array<i64: 0>}> ({
+  ^bb0(%a: tensor<4xf32>):
+    "graph.yield"(%a) : (tensor<4xf32>) -> ()
+  }) : (tensor<4xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.cluster' op accumulates pair (1, 0) is outside its inputs and outputs}}
+  %0 = "graph.cluster"(%x) <{kind = #graph<cluster_kind elementwise>, name = "c", accumulates = array<i64: 1, 0>}> ({
+  ^bb0(%a: tensor<4xf32>):
+    "graph.yield"(%a) : (tensor<4xf32>) -> ()
+  }) : (tensor<4xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.cluster' op accumulates pair (0, -1) is outside its inputs and outputs}}
+  %0 = "graph.cluster"(%x) <{kind = #graph<cluster_kind elementwise>, name = "c", accumulates = array<i64: 0, -1>}> ({
+  ^bb0(%a: tensor<4xf32>):
+    "graph.yield"(%a) : (tensor<4xf32>) -> ()
+  }) : (tensor<4xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.cluster' op accumulates pair (1, 0) joins different types}}
+  %0 = "graph.cluster"(%x, %y) <{kind = #graph<cluster_kind elementwise>, name = "c", accumulates = array<i64: 1, 0>}> ({
+  ^bb0(%a: tensor<4xf32>, %b: tensor<5xf32>):
+    "graph.yield"(%a) : (tensor<4xf32>) -> ()
+  }) : (tensor<4xf32>, tensor<5xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @+1 {{'graph.cluster' op accumulates pair (0, 0) names an input or output twice}}
+  %0 = "graph.cluster"(%x) <{kind = #graph<cluster_kind elementwise>, name = "c", accumulates = array<i64: 0, 0, 0, 0>}> ({
+  ^bb0(%a: tensor<4xf32>):
+    "graph.yield"(%a) : (tensor<4xf32>) -> ()
+  }) : (tensor<4xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'graph.yield' op expects parent op to be one of 'graph.loop, graph.cluster'}}
+  graph.yield %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{expects a name in 'graph.state'}}
+func.func @f(%x: tensor<4xf32> {graph.state}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{expects a name in 'graph.input'}}
+func.func @f(%x: tensor<4xf32> {graph.input = ""}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{expects a name in 'graph.output'}}
+func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32> {graph.output = 1 : i32}) {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{expects #graph<role ...> in 'graph.role'}}
+func.func @f(%x: tensor<4xf32> {graph.role = "parameter"}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{expects no value for 'graph.decay'}}
+func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32> {graph.decay = 1 : i32}) {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{does not know the attribute 'graph.colour' of an argument or result}}
+func.func @f(%x: tensor<4xf32> {graph.colour}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}

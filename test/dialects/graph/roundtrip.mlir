@@ -1,0 +1,166 @@
+// RUN: tessera-opt %s | tessera-opt | FileCheck %s
+// RUN: tessera-opt %s --mlir-print-op-generic | tessera-opt | FileCheck %s
+// Every op in its own syntax survives printing and parsing, plain and generic.
+
+// CHECK-LABEL: func @elementwise
+func.func @elementwise(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>, %i: tensor<2x3xi32>) -> tensor<2x3xf32> {
+  // CHECK: graph.neg %{{.*}} : tensor<2x3xf32>
+  %0 = graph.neg %x : tensor<2x3xf32>
+  // CHECK: graph.abs
+  %1 = graph.abs %x : tensor<2x3xf32>
+  // CHECK: graph.exp
+  %2 = graph.exp %x : tensor<2x3xf32>
+  // CHECK: graph.log
+  %3 = graph.log %x : tensor<2x3xf32>
+  // CHECK: graph.sqrt
+  %4 = graph.sqrt %x : tensor<2x3xf32>
+  // CHECK: graph.rsqrt
+  %5 = graph.rsqrt %x : tensor<2x3xf32>
+  // CHECK: graph.tanh
+  %6 = graph.tanh %x : tensor<2x3xf32>
+  // CHECK: graph.erf
+  %7 = graph.erf %x : tensor<2x3xf32>
+  // CHECK: graph.sin
+  %8 = graph.sin %x : tensor<2x3xf32>
+  // CHECK: graph.cos
+  %9 = graph.cos %x : tensor<2x3xf32>
+  // CHECK: graph.sigmoid
+  %10 = graph.sigmoid %x : tensor<2x3xf32>
+  // CHECK: graph.relu
+  %11 = graph.relu %x : tensor<2x3xf32>
+  // CHECK: graph.silu
+  %12 = graph.silu %x : tensor<2x3xf32>
+  // CHECK: graph.gelu %{{.*}} erf : tensor<2x3xf32>
+  %13 = graph.gelu %x erf : tensor<2x3xf32>
+  // CHECK: graph.gelu %{{.*}} quick : tensor<2x3xf32>
+  %14 = graph.gelu %x quick : tensor<2x3xf32>
+  // CHECK: graph.gelu_grad %{{.*}}, %{{.*}} tanh : tensor<2x3xf32>
+  %15 = graph.gelu_grad %x, %y tanh : tensor<2x3xf32>
+  // CHECK: graph.add %{{.*}}, %{{.*}} : tensor<2x3xi32>
+  %16 = graph.add %i, %i : tensor<2x3xi32>
+  // CHECK: graph.sub
+  %17 = graph.sub %x, %y : tensor<2x3xf32>
+  // CHECK: graph.mul
+  %18 = graph.mul %x, %y : tensor<2x3xf32>
+  // CHECK: graph.div
+  %19 = graph.div %x, %y : tensor<2x3xf32>
+  // CHECK: graph.max
+  %20 = graph.max %x, %y : tensor<2x3xf32>
+  // CHECK: graph.min
+  %21 = graph.min %x, %y : tensor<2x3xf32>
+  // CHECK: graph.pow
+  %22 = graph.pow %x, %y : tensor<2x3xf32>
+  // CHECK: graph.compare %{{.*}} lt %{{.*}} : tensor<2x3xf32> -> tensor<2x3xi1>
+  %23 = graph.compare %x lt %y : tensor<2x3xf32> -> tensor<2x3xi1>
+  // CHECK: graph.compare %{{.*}} ne %{{.*}} : tensor<2x3xi32> -> tensor<2x3xi1>
+  %24 = graph.compare %i ne %i : tensor<2x3xi32> -> tensor<2x3xi1>
+  // CHECK: graph.and
+  %25 = graph.and %23, %24 : tensor<2x3xi1>
+  // CHECK: graph.or
+  %26 = graph.or %23, %25 : tensor<2x3xi1>
+  // CHECK: graph.select %{{.*}}, %{{.*}}, %{{.*}} : tensor<2x3xi1>, tensor<2x3xf32>
+  %27 = graph.select %26, %x, %y : tensor<2x3xi1>, tensor<2x3xf32>
+  // CHECK: graph.convert %{{.*}} : tensor<2x3xf32> -> tensor<2x3xbf16>
+  %28 = graph.convert %27 : tensor<2x3xf32> -> tensor<2x3xbf16>
+  return %27 : tensor<2x3xf32>
+}
+
+// CHECK-LABEL: func @shapes
+func.func @shapes(%x: tensor<2x3xf32>, %i: tensor<i32>) -> tensor<3x2xf32> {
+  // CHECK: graph.constant dense<1.000000e+00> : tensor<f32>
+  %0 = graph.constant dense<1.0> : tensor<f32>
+  // CHECK: graph.iota dim 1 : tensor<2x3xi32>
+  %1 = graph.iota dim 1 : tensor<2x3xi32>
+  // CHECK: graph.reshape %{{.*}} : tensor<2x3xf32> -> tensor<6xf32>
+  %2 = graph.reshape %x : tensor<2x3xf32> -> tensor<6xf32>
+  // CHECK: graph.transpose %{{.*}} [1, 0] : tensor<2x3xf32> -> tensor<3x2xf32>
+  %3 = graph.transpose %x [1, 0] : tensor<2x3xf32> -> tensor<3x2xf32>
+  // CHECK: graph.broadcast %{{.*}} dims [] : tensor<f32> -> tensor<2x3xf32>
+  %4 = graph.broadcast %0 dims [] : tensor<f32> -> tensor<2x3xf32>
+  // CHECK: graph.broadcast %{{.*}} dims [0, 2] : tensor<2x3xf32> -> tensor<2x5x3xf32>
+  %5 = graph.broadcast %x dims [0, 2] : tensor<2x3xf32> -> tensor<2x5x3xf32>
+  // CHECK: graph.slice %{{.*}} [1, 0] : tensor<2x3xf32> -> tensor<1x2xf32>
+  %6 = graph.slice %x [1, 0] : tensor<2x3xf32> -> tensor<1x2xf32>
+  // CHECK: graph.concat %{{.*}}, %{{.*}} dim 0 : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<4x3xf32>
+  %7 = graph.concat %x, %4 dim 0 : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<4x3xf32>
+  // CHECK: graph.pad %{{.*}} low [1, 0] : tensor<2x3xf32> -> tensor<4x3xf32>
+  %8 = graph.pad %x low [1, 0] : tensor<2x3xf32> -> tensor<4x3xf32>
+  // CHECK: graph.dynamic_slice %{{.*}}[%{{.*}}] : tensor<2x3xf32>, tensor<i32> -> tensor<3xf32>
+  %9 = graph.dynamic_slice %x[%i] : tensor<2x3xf32>, tensor<i32> -> tensor<3xf32>
+  // CHECK: graph.dynamic_update %{{.*}} into %{{.*}}[%{{.*}}] : tensor<3xf32>, tensor<i32> -> tensor<2x3xf32>
+  %10 = graph.dynamic_update %9 into %x[%i] : tensor<3xf32>, tensor<i32> -> tensor<2x3xf32>
+  return %3 : tensor<3x2xf32>
+}
+
+// CHECK-LABEL: func @contractions
+func.func @contractions(%x: tensor<2x4x8xbf16>, %w: tensor<8x16xbf16>, %table: tensor<10x4xf32>, %ids: tensor<2x3xi32>,
+                        %seed: tensor<i64>) -> tensor<2x4x16xf32> {
+  // CHECK: graph.einsum "btk,kn->btn" %{{.*}}, %{{.*}} : (tensor<2x4x8xbf16>, tensor<8x16xbf16>) -> tensor<2x4x16xf32>
+  %0 = graph.einsum "btk,kn->btn" %x, %w : (tensor<2x4x8xbf16>, tensor<8x16xbf16>) -> tensor<2x4x16xf32>
+  // CHECK: graph.reduce %{{.*}} sum dims [0, 1] : tensor<2x4x16xf32> -> tensor<16xf32>
+  %1 = graph.reduce %0 sum dims [0, 1] : tensor<2x4x16xf32> -> tensor<16xf32>
+  // CHECK: graph.reduce %{{.*}} max dims [2]
+  %2 = graph.reduce %0 max dims [2] : tensor<2x4x16xf32> -> tensor<2x4xf32>
+  // CHECK: graph.embedding %{{.*}}, %{{.*}} : (tensor<10x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  %3 = graph.embedding %table, %ids : (tensor<10x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+  // CHECK: graph.scatter_add %{{.*}} at %{{.*}} onto %{{.*}} : tensor<2x3x4xf32>, tensor<2x3xi32>, tensor<10x4xf32>
+  %4 = graph.scatter_add %3 at %ids onto %table : tensor<2x3x4xf32>, tensor<2x3xi32>, tensor<10x4xf32>
+  // CHECK: graph.random normal stream 7 seed %{{.*}} step %{{.*}} : tensor<i64>, tensor<i64> -> tensor<5xf32>
+  %5 = graph.random normal stream 7 seed %seed step %seed : tensor<i64>, tensor<i64> -> tensor<5xf32>
+  // CHECK: graph.random uniform stream 0 seed %{{.*}} step %{{.*}} offset %{{.*}} : tensor<i64>, tensor<i64>, tensor<i64> -> tensor<5xf32>
+  %6 = graph.random uniform stream 0 seed %seed step %seed offset %seed : tensor<i64>, tensor<i64>, tensor<i64> -> tensor<5xf32>
+  return %0 : tensor<2x4x16xf32>
+}
+
+// CHECK-LABEL: func @composites
+func.func @composites(%q: tensor<1x4x4x8xf32>, %kv: tensor<1x4x2x8xf32>, %w: tensor<8xf32>, %x: tensor<4x8xf32>,
+                      %vocab: tensor<10x8xf32>, %targets: tensor<4xi32>, %seed: tensor<i64>, %one: tensor<f32>) -> tensor<f32> {
+  // CHECK: graph.softmax %{{.*}} : tensor<4x8xf32>
+  %0 = graph.softmax %x : tensor<4x8xf32>
+  // CHECK: graph.layer_norm %{{.*}}, %{{.*}}, %{{.*}} eps 1.000000e-05 : tensor<4x8xf32>, tensor<8xf32>, tensor<8xf32>
+  %1 = graph.layer_norm %x, %w, %w eps 1.0e-5 : tensor<4x8xf32>, tensor<8xf32>, tensor<8xf32>
+  // CHECK: graph.layer_norm %{{.*}}, %{{.*}} eps 1.000000e-05 : tensor<4x8xf32>, tensor<8xf32>
+  %2 = graph.layer_norm %x, %w eps 1.0e-5 : tensor<4x8xf32>, tensor<8xf32>
+  // CHECK: graph.rms_norm %{{.*}}, %{{.*}} eps 5.000000e-01 : tensor<4x8xf32>, tensor<8xf32>
+  %3 = graph.rms_norm %x, %w eps 0.5 : tensor<4x8xf32>, tensor<8xf32>
+  // CHECK: graph.rope %{{.*}} {frequencies = array<f64: 1.000000e+00, 5.000000e-01, 2.500000e-01, 1.250000e-01>, inverse} : tensor<1x4x4x8xf32>
+  %4 = graph.rope %q {frequencies = array<f64: 1.0, 0.5, 0.25, 0.125>, inverse} : tensor<1x4x4x8xf32>
+  // CHECK: graph.dropout %{{.*}} rate 1.000000e-01 stream 2 seed %{{.*}} step %{{.*}} : tensor<4x8xf32>, tensor<i64>, tensor<i64>
+  %5 = graph.dropout %x rate 1.0e-1 stream 2 seed %seed step %seed : tensor<4x8xf32>, tensor<i64>, tensor<i64>
+  // CHECK: graph.attention %{{.*}}, %{{.*}}, %{{.*}} scale 5.000000e-01 {causal, window = 3 : i64} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
+  %6, %lse = graph.attention %q, %kv, %kv scale 0.5 {causal, window = 3 : i64} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
+  // CHECK: graph.attention_grad
+  // CHECK-SAME: scale 5.000000e-01 {causal}
+  %7:3 = graph.attention_grad %q, %kv, %kv, %6, %lse, %q scale 0.5 {causal} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x4x8xf32>, tensor<1x4x4xf32>, tensor<1x4x4x8xf32>
+  // CHECK: graph.linear_cross_entropy %{{.*}}, %{{.*}}, %{{.*}} : tensor<4x8xf32>, tensor<10x8xf32>, tensor<4xi32> -> tensor<f32>
+  %8 = graph.linear_cross_entropy %x, %vocab, %targets : tensor<4x8xf32>, tensor<10x8xf32>, tensor<4xi32> -> tensor<f32>
+  // CHECK: graph.linear_cross_entropy_grad %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {ignore = 0 : i64}
+  %9:3 = graph.linear_cross_entropy_grad %x, %vocab, %targets, %one {ignore = 0 : i64} : (tensor<4x8xf32>, tensor<10x8xf32>, tensor<4xi32>, tensor<f32>) -> (tensor<f32>, tensor<4x8xf32>, tensor<10x8xf32>)
+  return %8 : tensor<f32>
+}
+
+// CHECK-LABEL: func @structure
+// CHECK-SAME: tensor<4xf32> {graph.decay, graph.role = #graph<role parameter>, graph.state = "wte.weight"}
+// CHECK-SAME: -> (tensor<4xf32> {graph.output = "loss"})
+// CHECK-SAME: attributes {graph.block}
+func.func @structure(%x: tensor<4xf32> {graph.decay, graph.role = #graph<role parameter>, graph.state = "wte.weight"})
+    -> (tensor<4xf32> {graph.output = "loss"}) attributes {graph.block} {
+  // CHECK: graph.loop 3 (%{{.*}}, %[[ACC:.*]] = %{{.*}}) : (tensor<4xf32>) {
+  // CHECK-NEXT: graph.add %[[ACC]], %{{.*}}
+  // CHECK-NEXT: graph.yield %{{.*}} : tensor<4xf32>
+  %0 = graph.loop 3 (%i, %acc = %x) : (tensor<4xf32>) {
+    %s = graph.add %acc, %x : tensor<4xf32>
+    graph.yield %s : tensor<4xf32>
+  }
+  // CHECK: graph.loop 2 (%{{.*}}) : () {
+  graph.loop 2 (%i) : () {
+    graph.yield
+  }
+  // CHECK: graph.cluster elementwise "twice"(%{{.*}}, %{{.*}}) attributes {accumulates = array<i64: 0, 0>} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %1 = graph.cluster elementwise "twice" (%0, %x) attributes {accumulates = array<i64: 0, 0>} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> {
+  ^bb0(%a: tensor<4xf32>, %b: tensor<4xf32>):
+    %s = graph.add %a, %b : tensor<4xf32>
+    graph.yield %s : tensor<4xf32>
+  }
+  return %1 : tensor<4xf32>
+}
