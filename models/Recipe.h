@@ -18,6 +18,12 @@ enum class ScheduleKind { Cosine, Linear, Constant };
 enum class Precision { Fp32, Bf16 };
 enum class Recompute { None, Full, Selective };
 
+/// The recipe's own words: "adamw", "cosine", "bf16", "selective".
+std::string_view name(OptimizerKind kind);
+std::string_view name(ScheduleKind kind);
+std::string_view name(Precision precision);
+std::string_view name(Recompute recompute);
+
 struct Recipe {
   struct Optimizer {
     OptimizerKind name = OptimizerKind::AdamW;

@@ -10,9 +10,17 @@ namespace {
 
 constexpr int64_t maxSteps = int64_t(1) << 40;
 
+// In the order of the enumerators.
+constexpr std::array<std::string_view, 2> optimizers = {"adamw", "sgd"};
+constexpr std::array<std::string_view, 3> schedules = {"cosine", "linear",
+                                                       "constant"};
+constexpr std::array<std::string_view, 2> precisions = {"fp32", "bf16"};
+constexpr std::array<std::string_view, 3> recomputes = {"none", "full",
+                                                        "selective"};
+
 template <typename Enum>
-Choice choice(Enum &value, std::vector<std::string_view> words) {
-  return {std::move(words), &value,
+Choice choice(Enum &value, std::span<const std::string_view> words) {
+  return {words, &value,
           [](const void *at) { return int(*static_cast<const Enum *>(at)); },
           [](void *at, int to) { *static_cast<Enum *>(at) = Enum(to); }};
 }
@@ -106,26 +114,34 @@ Status store(const YAML::Node &node, const Path &slot) {
 
 } // namespace
 
+std::string_view name(OptimizerKind kind) { return optimizers[size_t(kind)]; }
+std::string_view name(ScheduleKind kind) { return schedules[size_t(kind)]; }
+std::string_view name(Precision precision) {
+  return precisions[size_t(precision)];
+}
+std::string_view name(Recompute recompute) {
+  return recomputes[size_t(recompute)];
+}
+
 std::vector<Field> schema(Recipe &r) {
   constexpr double most = 1e6;
   return {
-      {"optimizer.name", choice(r.optimizer.name, {"adamw", "sgd"})},
+      {"optimizer.name", choice(r.optimizer.name, optimizers)},
       {"optimizer.lr", Real{&r.optimizer.lr, 0, most}},
       {"optimizer.betas", Pair{&r.optimizer.betas, 0, 1, true}},
       {"optimizer.eps", Real{&r.optimizer.eps, 1e-30, 1}},
       {"optimizer.weight_decay", Real{&r.optimizer.weightDecay, 0, most}},
       {"optimizer.momentum", Real{&r.optimizer.momentum, 0, 1, true}},
       {"optimizer.clip", Real{&r.optimizer.clip, 0, most}},
-      {"schedule.name",
-       choice(r.schedule.name, {"cosine", "linear", "constant"})},
+      {"schedule.name", choice(r.schedule.name, schedules)},
       {"schedule.warmup", Integer{&r.schedule.warmup, 0, maxSteps}},
       {"schedule.total", Integer{&r.schedule.total, 1, maxSteps}},
       {"schedule.min_ratio", Real{&r.schedule.minRatio, 0, 1}},
       {"batch.micro", Integer{&r.batch.micro, 1, 1 << 16}},
       {"batch.accumulate", Integer{&r.batch.accumulate, 1, 1 << 16}},
       {"batch.sequence", Integer{&r.batch.sequence, 1, 1 << 27}},
-      {"precision.compute", choice(r.compute, {"fp32", "bf16"})},
-      {"recompute", choice(r.recompute, {"none", "full", "selective"})},
+      {"precision.compute", choice(r.compute, precisions)},
+      {"recompute", choice(r.recompute, recomputes)},
       {"dropout.rate", MaybeReal{&r.dropout.rate, 0, 1, true}},
       {"seed", Integer{&r.seed, 0, INT64_MAX}},
       {"data.train", Path{&r.data.train}},

@@ -11,7 +11,7 @@ namespace tessera::models {
 
 /// An enumeration as the table sees it: its words, and where the value stands.
 struct Choice {
-  std::vector<std::string_view> words;
+  std::span<const std::string_view> words;
   void *value;
   int (*get)(const void *);
   void (*set)(void *, int);

@@ -207,8 +207,8 @@ TEST(Recipe, OverrideErrors) {
   EXPECT_EQ(errorOf("", {"optimizer.lr"}),
             "--set 'optimizer.lr': expected KEY=VALUE, for example "
             "optimizer.lr=3e-4");
-  EXPECT_EQ(errorOf("", {"seed=1]"}),
-            "--set 'seed=1]': key 'seed': is not a valid value: something "
+  EXPECT_EQ(errorOf("", {"seed=,@"}),
+            "--set 'seed=,@': key 'seed': is not a valid value: something "
             "follows the document");
   EXPECT_EQ(errorOf("", {"=3"}), "--set '=3': expected KEY=VALUE, for example "
                                  "optimizer.lr=3e-4");

@@ -1,0 +1,26 @@
+// From a model spec and a recipe to the module that the compiler starts from.
+#pragma once
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "llvm/Support/Error.h"
+
+#include "models/ModelSpec.h"
+#include "models/Recipe.h"
+
+namespace tessera::models {
+
+/// Makes `@loss`, `@logits`, `@init` and their blocks as
+/// dialects/graph/README.md describes them, all in f32, with B = batch.micro
+/// and T = batch.sequence. The recipe's dropout takes the place of the model's.
+///
+/// Layers of one kind (the same attention window and scale) share one block.
+/// A block's operations are located by their module path inside the layer
+/// ("attn"), its calls by the layer ("transformer.h.3").
+///
+/// `context` must have the func and graph dialects loaded. Errors: the recipe
+/// does not fit the model (checkRecipe).
+llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>>
+buildModel(mlir::MLIRContext &context, const ModelSpec &spec,
+           const Recipe &recipe);
+
+} // namespace tessera::models

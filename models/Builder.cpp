@@ -1,0 +1,125 @@
+// Sub-layers that more than one family is made of.
+#include "models/Builder.h"
+
+#include <limits>
+
+using namespace mlir;
+using tessera::graph::Emitter;
+using tessera::graph::tensorType;
+
+namespace tessera::models {
+
+// Streams of random numbers: @init counts from 0, dropout from here.
+constexpr int64_t dropoutStream = int64_t(1) << 30;
+
+Value Scope::parameter(const Twine &name) const {
+  auto found = values.find(name.str());
+  assert(found != values.end() && "a builder asks for what parameters() lists");
+  return found->second;
+}
+
+Emitter Scope::at(StringRef path) const {
+  return Emitter(builder, NameLoc::get(builder.getStringAttr(path)));
+}
+
+Value Scope::dropout(Emitter &e, Value x, double rate, int64_t site) const {
+  if (rate == 0 || !random.seed)
+    return x;
+  return builder.create<graph::DropoutOp>(
+      e.location(), x.getType(), x, random.seed, random.step, random.offset,
+      builder.getF64FloatAttr(rate),
+      builder.getI64IntegerAttr(dropoutStream + site));
+}
+
+static Value addBias(const Scope &scope, Emitter &e, Value x, StringRef name) {
+  Value bias = scope.parameter(name + ".bias");
+  return e.add(x, e.broadcastLast(bias, tensorType(x).getShape()));
+}
+
+Value linear(const Scope &scope, Value x, StringRef name, bool bias) {
+  Emitter e = scope.at(name);
+  Value y = e.einsum("btk,nk->btn", x, scope.parameter(name + ".weight"));
+  return bias ? addBias(scope, e, y, name) : y;
+}
+
+Value conv1d(const Scope &scope, Value x, StringRef name) {
+  Emitter e = scope.at(name);
+  Value y = e.einsum("btk,kn->btn", x, scope.parameter(name + ".weight"));
+  return addBias(scope, e, y, name);
+}
+
+Value norm(const Scope &scope, Value x, StringRef name) {
+  Emitter e = scope.at(name);
+  Value weight = scope.parameter(name + ".weight");
+  if (scope.spec.norm == NormKind::RmsNorm)
+    return e.rmsNorm(x, weight, scope.spec.normEps);
+  return e.layerNorm(x, weight, scope.parameter(name + ".bias"),
+                     scope.spec.normEps);
+}
+
+Value activation(Emitter &e, Value x, Activation kind) {
+  switch (kind) {
+  case Activation::Gelu:
+    return e.gelu(x, graph::GeluKind::erf);
+  case Activation::GeluTanh:
+    return e.gelu(x, graph::GeluKind::tanh);
+  case Activation::QuickGelu:
+    return e.gelu(x, graph::GeluKind::quick);
+  case Activation::Silu:
+    return e.unary<graph::SiluOp>(x);
+  case Activation::Relu:
+    return e.unary<graph::ReluOp>(x);
+  }
+  llvm_unreachable("every activation is built");
+}
+
+/// Which keys s each query t sees, i1 in the shape of `scores` [b, k, g, t, s].
+static Value visible(Emitter &e, Value scores, int64_t window) {
+  ArrayRef<int64_t> shape = tensorType(scores).getShape();
+  auto type =
+      RankedTensorType::get(shape.take_back(2), e.builder().getI32Type());
+  Value t = e.iota(type, 0), s = e.iota(type, 1);
+  Value mask = e.compare(s, graph::ComparePredicate::le, t);
+  if (window > 0) {
+    Value near = e.compare(e.sub(t, s), graph::ComparePredicate::lt,
+                           e.splatLike(double(window), t));
+    mask = e.binary<graph::AndOp>(mask, near);
+  }
+  return e.broadcast(mask, {3, 4}, shape);
+}
+
+/// Attention in primitives: the tiled op has no place for dropout of the
+/// probabilities. Letters: k kv head, g query head of its group.
+static Value droppedAttention(const Scope &scope, Emitter &e, Value query,
+                              Value key, Value value, const LayerKind &kind) {
+  const ModelSpec &spec = scope.spec;
+  ArrayRef<int64_t> shape = tensorType(query).getShape();
+  Value grouped = e.reshape(query, {shape[0], shape[1], spec.kvHeads,
+                                    spec.heads / spec.kvHeads, spec.headDim});
+  Value scores = e.mul(e.einsum("btkgd,bskd->bkgts", grouped, key), kind.scale);
+  Value hidden = e.splatLike(-std::numeric_limits<double>::infinity(), scores);
+  scores = e.select(visible(e, scores, kind.window), scores, hidden);
+  Value p = e.unary<graph::SoftmaxOp>(scores);
+  p = scope.dropout(e, p, spec.attentionDropout, /*site=*/0);
+  return e.einsum("bkgts,bskd->btkgd", p, value);
+}
+
+Value attention(const Scope &scope, Value query, Value key, Value value,
+                const LayerKind &kind, StringRef path) {
+  Emitter e = scope.at(path);
+  OpBuilder &b = scope.builder;
+  ArrayRef<int64_t> shape = tensorType(query).getShape();
+  SmallVector<int64_t> merged = {shape[0], shape[1], scope.spec.queryWidth()};
+  if (scope.drops() && scope.spec.attentionDropout > 0)
+    return e.reshape(droppedAttention(scope, e, query, key, value, kind),
+                     merged);
+  auto lse =
+      RankedTensorType::get({shape[0], shape[2], shape[1]}, b.getF32Type());
+  auto op = b.create<graph::AttentionOp>(
+      e.location(), query.getType(), lse, query, key, value,
+      b.getF64FloatAttr(kind.scale), b.getUnitAttr(),
+      kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr());
+  return e.reshape(op.getResult(), merged);
+}
+
+} // namespace tessera::models

@@ -1,0 +1,86 @@
+// What the builders of all families are made of.
+#pragma once
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringMap.h"
+
+#include "dialects/graph/Build.h"
+#include "models/ModelSpec.h"
+
+namespace tessera::models {
+
+/// What makes one layer's block differ from another's.
+struct LayerKind {
+  int64_t window = 0; ///< tokens; 0: the whole past
+  double scale = 1.0; ///< of attention scores
+  bool operator==(const LayerKind &) const = default;
+};
+
+/// Where random numbers come from; null values where nothing is dropped.
+struct RandomState {
+  mlir::Value seed;   ///< i64[], one a layer
+  mlir::Value step;   ///< i64[]
+  mlir::Value offset; ///< i64[], index of the microbatch's first sequence
+};
+
+/// A function while its body is written: its parameters by name, emitters by
+/// module path, and what the body may depend on.
+class Scope {
+public:
+  Scope(mlir::OpBuilder &builder, const ModelSpec &spec, RandomState random)
+      : builder(builder), spec(spec), random(random) {}
+
+  void define(llvm::StringRef name, mlir::Value value) { values[name] = value; }
+  /// A parameter by its checkpoint name (in a block: without the layer's
+  /// prefix).
+  mlir::Value parameter(const llvm::Twine &name) const;
+
+  /// Emits operations that are located at the module `path`.
+  graph::Emitter at(llvm::StringRef path) const;
+
+  /// Whether anything random happens here: not in @logits.
+  bool drops() const { return bool(random.seed); }
+  /// Drops elements of `x` at `rate`; `site` tells the uses in one scope apart.
+  mlir::Value dropout(graph::Emitter &e, mlir::Value x, double rate,
+                      int64_t site) const;
+
+  mlir::OpBuilder &builder;
+  const ModelSpec &spec;
+
+private:
+  RandomState random;
+  llvm::StringMap<mlir::Value> values;
+};
+
+/// How a family becomes graph ops. All activations are [batch, tokens, hidden].
+struct FamilyBuilder {
+  /// tokens i32[batch, tokens] → activations.
+  mlir::Value (*embed)(const Scope &, mlir::Value tokens);
+  /// One layer; parameters without the layer's prefix.
+  mlir::Value (*layer)(const Scope &, mlir::Value x, const LayerKind &kind);
+  /// What stands between the last layer and the head.
+  mlir::Value (*finish)(const Scope &, mlir::Value x);
+  const char *embedding; ///< name of the table, which a tied head reads too
+};
+
+const FamilyBuilder &gpt2Builder();  // models/gpt2/Build.cpp
+const FamilyBuilder &llamaBuilder(); // models/llama/Build.cpp
+
+// Sub-layers. `name` is the module's name: parameters are NAME.weight and, if
+// `bias`, NAME.bias.
+
+/// torch.nn.Linear: weight [out, in].
+mlir::Value linear(const Scope &scope, mlir::Value x, llvm::StringRef name,
+                   bool bias);
+/// transformers' Conv1D: weight [in, out], always with a bias.
+mlir::Value conv1d(const Scope &scope, mlir::Value x, llvm::StringRef name);
+/// The norm of the spec's kind, along the last dimension.
+mlir::Value norm(const Scope &scope, mlir::Value x, llvm::StringRef name);
+mlir::Value activation(graph::Emitter &e, mlir::Value x, Activation kind);
+/// Causal attention. query [batch, tokens, heads, head_dim], key and value with
+/// kv_heads → [batch, tokens, heads * head_dim]. With attention dropout the
+/// probabilities are materialized.
+mlir::Value attention(const Scope &scope, mlir::Value query, mlir::Value key,
+                      mlir::Value value, const LayerKind &kind,
+                      llvm::StringRef path);
+
+} // namespace tessera::models

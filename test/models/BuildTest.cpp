@@ -1,0 +1,318 @@
+// The builders' modules, interpreted in fp64, against ReferenceModel.
+#include "models/Build.h"
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "compiler/interpreter/Interpreter.h"
+#include "dialects/graph/GraphOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "test/models/ConfigFixture.h"
+#include "test/models/ReferenceModel.h"
+
+namespace tessera::models {
+namespace {
+
+using interpreter::Tensor;
+using interpreter::Tensors;
+using nlohmann::json;
+
+constexpr int64_t batch = 2, length = 7;
+// The interpreter computes in fp64, but constants of an f32 graph (scales, eps,
+// angles) were rounded when they were made: 2^-24, times what depth adds.
+constexpr double tolerance = 1e-6;
+
+class Build : public testing::Test {
+protected:
+  Build() {
+    context.loadDialect<graph::GraphDialect, mlir::func::FuncDialect>();
+    recipe.batch.micro = batch;
+    recipe.batch.sequence = length;
+    recipe.dropout.rate = 0.0;
+  }
+
+  mlir::ModuleOp build(const ModelSpec &spec) {
+    auto built = buildModel(context, spec, recipe);
+    if (!built)
+      throw std::runtime_error(llvm::toString(built.takeError()));
+    module = std::move(*built);
+    EXPECT_TRUE(mlir::succeeded(mlir::verify(*module)));
+    return *module;
+  }
+
+  /// Every parameter random, so that no bias or norm weight goes unseen.
+  void randomize(const ModelSpec &spec) {
+    std::mt19937_64 random(11);
+    std::normal_distribution<double> normal(0, 0.4);
+    weights.clear();
+    for (const Parameter &each : parameters(spec)) {
+      std::vector<double> values(size_t(each.elements()));
+      for (double &value : values)
+        value = normal(random);
+      weights[each.name] = values;
+    }
+    std::uniform_int_distribution<int> token(0, int(spec.vocab) - 1);
+    tokens.assign(batch, {});
+    targets.assign(batch, {});
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t t = 0; t < length; ++t) {
+        tokens[size_t(b)].push_back(token(random));
+        targets[size_t(b)].push_back(t % 3 == b ? -100 : token(random));
+      }
+  }
+
+  Tensors parameterInputs(const ModelSpec &spec) {
+    Tensors inputs;
+    for (const Parameter &each : parameters(spec))
+      inputs.emplace_back(each.shape, weights[each.name]);
+    return inputs;
+  }
+  static Tensor ids(const std::vector<std::vector<int>> &rows) {
+    std::vector<double> values;
+    for (const auto &row : rows)
+      values.insert(values.end(), row.begin(), row.end());
+    return Tensor({int64_t(rows.size()), length}, values);
+  }
+  Tensors run(llvm::StringRef function, const Tensors &inputs) {
+    auto results = interpreter::interpret(*module, function, inputs);
+    if (!results)
+      throw std::runtime_error(llvm::toString(results.takeError()));
+    return std::move(*results);
+  }
+  double loss(const ModelSpec &spec, double seed = 1, double step = 0,
+              double offset = 0) {
+    Tensors inputs = parameterInputs(spec);
+    inputs.push_back(ids(tokens));
+    inputs.push_back(ids(targets));
+    for (double each : {seed, step, offset})
+      inputs.emplace_back(llvm::ArrayRef<int64_t>(), each);
+    return run("loss", inputs)[0].data[0];
+  }
+
+  /// Builds `spec` and holds logits and loss against the reference.
+  void expectReference(const ModelSpec &spec) {
+    build(spec);
+    randomize(spec);
+    ReferenceModel reference(spec, weights);
+    Tensors inputs = parameterInputs(spec);
+    inputs.push_back(ids({tokens[0]}));
+    Tensor logits = run("logits", inputs)[0];
+    double expectedLoss = 0;
+    for (int64_t b = 0; b < batch; ++b) {
+      auto expected = reference.logits(tokens[size_t(b)]);
+      for (int64_t t = 0; t < length; ++t) {
+        double sum = 0;
+        for (int64_t v = 0; v < spec.vocab; ++v) {
+          double value = expected[size_t(t)][size_t(v)];
+          sum += std::exp(value);
+          if (b == 0)
+            ASSERT_NEAR(logits.at({0, t, v}), value, tolerance);
+        }
+        int target = targets[size_t(b)][size_t(t)];
+        if (target != -100)
+          expectedLoss += std::log(sum) - expected[size_t(t)][size_t(target)];
+      }
+    }
+    EXPECT_NEAR(loss(spec), expectedLoss, batch * length * tolerance);
+  }
+
+  template <typename Op> int64_t count() {
+    int64_t total = 0;
+    module->walk([&](Op) { ++total; });
+    return total;
+  }
+
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  Recipe recipe;
+  std::map<std::string, std::vector<double>> weights;
+  std::vector<std::vector<int>> tokens, targets;
+};
+
+TEST_F(Build, Gpt2) {
+  expectReference(mustRead("gpt2"));
+  for (const char *each : {"gelu", "quick_gelu", "silu", "relu"})
+    expectReference(mustRead("gpt2", {{"activation_function", each}}));
+}
+
+TEST_F(Build, Gpt2WithItsRareSwitches) {
+  expectReference(mustRead("gpt2", {{"scale_attn_by_inverse_layer_idx", true},
+                                    {"tie_word_embeddings", false},
+                                    {"n_inner", 20}}));
+  expectReference(mustRead("gpt2", {{"scale_attn_weights", false}}));
+}
+
+TEST_F(Build, Llama) {
+  expectReference(mustRead("llama"));
+  expectReference(mustRead("llama", {{"attention_bias", true},
+                                     {"mlp_bias", true},
+                                     {"tie_word_embeddings", true},
+                                     {"num_key_value_heads", 1}}));
+  json section = {{"rope_type", "yarn"}, {"factor", 4}};
+  expectReference(mustRead("llama", {{"rope_scaling", section}}));
+  section = {{"rope_type", "dynamic"}, {"factor", 2}};
+  expectReference(mustRead("llama", {{"rope_scaling", section}}));
+}
+
+TEST_F(Build, MistralWindow) {
+  ModelSpec spec = mustRead("mistral", {{"sliding_window", 3}});
+  expectReference(spec);
+  expectReference(mustRead("mistral", {{"sliding_window", 1}}));
+  // A window that hides nothing is not there.
+  build(mustRead("mistral", {{"sliding_window", length}}));
+  module->walk([](graph::AttentionOp op) { EXPECT_FALSE(op.getWindow()); });
+}
+
+TEST_F(Build, Qwen2MixesWindows) {
+  expectReference(mustRead("qwen2", {{"use_sliding_window", true},
+                                     {"sliding_window", 2},
+                                     {"max_window_layers", 2}}));
+  // Two kinds of layer, each once for @loss and once for @logits.
+  EXPECT_EQ(count<graph::AttentionOp>(), 4);
+  EXPECT_EQ(count<mlir::func::CallOp>(), 8);
+}
+
+TEST_F(Build, Qwen3) {
+  expectReference(mustRead("qwen3"));
+  expectReference(mustRead("qwen3", {{"attention_bias", true}}));
+}
+
+TEST_F(Build, PortsCarryNamesRolesAndDecay) {
+  ModelSpec spec = mustRead("gpt2");
+  build(spec);
+  auto loss = module->lookupSymbol<mlir::func::FuncOp>("loss");
+  auto init = module->lookupSymbol<mlir::func::FuncOp>("init");
+  auto logits = module->lookupSymbol<mlir::func::FuncOp>("logits");
+  std::vector<Parameter> all = parameters(spec);
+  ASSERT_EQ(loss.getNumArguments(), all.size() + 5);
+  ASSERT_EQ(logits.getNumArguments(), all.size() + 1);
+  ASSERT_EQ(init.getNumResults(), all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    auto attributes = loss.getArgAttrDict(unsigned(i));
+    EXPECT_EQ(attributes, logits.getArgAttrDict(unsigned(i)));
+    EXPECT_EQ(attributes, init.getResultAttrDict(unsigned(i)));
+    EXPECT_EQ(attributes.getAs<mlir::StringAttr>(graph::kStateAttr).getValue(),
+              all[i].name);
+    EXPECT_EQ(attributes.contains(graph::kDecayAttr), all[i].shape.size() >= 2);
+  }
+  std::vector<std::string> names;
+  for (size_t i = all.size(); i < loss.getNumArguments(); ++i)
+    names.push_back(
+        loss.getArgAttrOfType<mlir::StringAttr>(unsigned(i), graph::kInputAttr)
+            .str());
+  EXPECT_EQ(names, (std::vector<std::string>{"tokens", "targets", "seed",
+                                             "step", "offset"}));
+}
+
+TEST_F(Build, BlocksArePrivateAndSharedByLayers) {
+  build(mustRead("llama"));
+  int64_t blocks = 0;
+  for (auto function : module->getOps<mlir::func::FuncOp>()) {
+    EXPECT_EQ(function.isPrivate(), function->hasAttr(graph::kBlockAttr));
+    blocks += function.isPrivate();
+  }
+  EXPECT_EQ(blocks, 2);
+  EXPECT_EQ(count<mlir::func::CallOp>(), 8);
+}
+
+TEST_F(Build, PrintedModulesParseBack) {
+  recipe.dropout.rate = 0.1;
+  for (const char *type : {"gpt2", "llama", "mistral", "qwen2", "qwen3"}) {
+    build(mustRead(type));
+    std::string text, again;
+    llvm::raw_string_ostream(text) << *module;
+    auto parsed = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+    ASSERT_TRUE(parsed) << type;
+    llvm::raw_string_ostream(again) << *parsed;
+    EXPECT_EQ(text, again) << type;
+  }
+}
+
+TEST_F(Build, InitFollowsTheReferencesDistributions) {
+  ModelSpec spec = mustRead(
+      "gpt2", {{"n_embd", 48}, {"n_positions", 64}, {"vocab_size", 200}});
+  build(spec);
+  Tensor seed({1}, 42.0);
+  Tensors first = run("init", {seed}), again = run("init", {seed});
+  Tensors other = run("init", {Tensor({1}, 43.0)});
+  std::vector<Parameter> all = parameters(spec);
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(first[i].data, again[i].data);
+    if (all[i].initializer != Initializer::Normal) {
+      double value = all[i].initializer == Initializer::Ones ? 1 : 0;
+      EXPECT_EQ(first[i].data, std::vector<double>(first[i].data.size(), value))
+          << all[i].name;
+      continue;
+    }
+    EXPECT_NE(first[i].data, other[i].data);
+    double sum = 0, square = 0, n = double(first[i].size());
+    for (double each : first[i].data)
+      sum += each, square += each * each;
+    // Five standard errors of a mean and of a deviation.
+    double sigma = all[i].deviation;
+    EXPECT_NEAR(sum / n, 0, 5 * sigma / std::sqrt(n)) << all[i].name;
+    EXPECT_NEAR(std::sqrt(square / n), sigma, 5 * sigma / std::sqrt(2 * n))
+        << all[i].name;
+  }
+  EXPECT_NE(first[4].data[0] / all[4].deviation,
+            first[0].data[0] / all[0].deviation); // streams differ
+}
+
+// A rate so small that nothing is dropped must change nothing: holds the
+// materialized attention of training against the reference.
+TEST_F(Build, DropoutOfNothingIsTheReference) {
+  recipe.dropout.rate = 1e-13;
+  expectReference(mustRead("gpt2"));
+  EXPECT_EQ(count<graph::DropoutOp>(), 4); // embedding, and three a block
+  expectReference(mustRead("qwen2", {{"use_sliding_window", true},
+                                     {"sliding_window", 2},
+                                     {"max_window_layers", 2}}));
+}
+
+TEST_F(Build, DropoutDependsOnSeedStepOffsetAndLayer) {
+  recipe.dropout.rate = 0.3;
+  ModelSpec spec = mustRead("gpt2");
+  build(spec);
+  randomize(spec);
+  double base = loss(spec, 5, 6, 7);
+  EXPECT_EQ(loss(spec, 5, 6, 7), base);
+  EXPECT_NE(loss(spec, 6, 6, 7), base);
+  EXPECT_NE(loss(spec, 5, 7, 7), base);
+  EXPECT_NE(loss(spec, 5, 6, 9), base);
+  // Each call has a seed of its own, made from @loss's by one addition.
+  auto function = module->lookupSymbol<mlir::func::FuncOp>("loss");
+  llvm::DenseSet<mlir::Value> seeds;
+  function.walk([&](mlir::func::CallOp call) {
+    seeds.insert(call.getOperand(call.getNumOperands() - 3));
+  });
+  EXPECT_EQ(seeds.size(), 2u);
+  std::vector<int64_t> highs;
+  for (auto constant : function.getOps<graph::ConstantOp>())
+    if (auto value =
+            mlir::dyn_cast<mlir::DenseIntElementsAttr>(constant.getValue()))
+      highs.push_back(value.getSplatValue<int64_t>());
+  EXPECT_EQ(highs, (std::vector<int64_t>{1ll << 32, 2ll << 32}));
+}
+
+TEST_F(Build, RecipesThatDoNotFitAreRefused) {
+  recipe.batch.sequence = 33;
+  auto built = buildModel(context, mustRead("gpt2"), recipe);
+  ASSERT_FALSE(bool(built));
+  EXPECT_EQ(llvm::toString(built.takeError()),
+            "batch.sequence = 33 is more than the model's 32 positions; lower "
+            "it, or raise n_positions in config.json");
+}
+
+TEST_F(Build, EveryReadySpecMakesAValidModule) {
+  for (const char *name :
+       {"tiny-gpt2", "gpt2-10m", "gpt2-124m", "gpt2-350m", "llama-15m",
+        "llama-110m", "llama-1b", "llama-3-8b", "mistral-7b", "qwen2-0.5b",
+        "qwen3-0.6b", "qwen3-8b"})
+    build(readySpec(name));
+}
+
+} // namespace
+} // namespace tessera::models

@@ -1,0 +1,221 @@
+// The forward pass of both families as plain loops in fp64, written to be
+// obvious and without any of the builders' code: what they are tested against.
+#pragma once
+#include <cmath>
+#include <functional>
+#include <map>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "models/ModelSpec.h"
+#include "models/Rope.h"
+
+namespace tessera::models {
+
+class ReferenceModel {
+public:
+  using Row = std::vector<double>;
+  using Rows = std::vector<Row>; ///< [tokens][width]
+
+  ReferenceModel(const ModelSpec &spec, std::map<std::string, Row> weights)
+      : spec(spec), weights(std::move(weights)) {}
+
+  /// Logits of one sequence, [tokens][vocab].
+  Rows logits(const std::vector<int> &tokens) const {
+    Rows x;
+    const char *table =
+        gpt2() ? "transformer.wte.weight" : "model.embed_tokens.weight";
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      Row row = slice(table, size_t(tokens[t]));
+      if (gpt2())
+        row = plus(row, slice("transformer.wpe.weight", t));
+      x.push_back(row);
+    }
+    for (int64_t layer = 0; layer < spec.layers; ++layer)
+      x = runLayer(x, layer);
+    x = norms(x, gpt2() ? "transformer.ln_f" : "model.norm");
+    const Row &head = weight(spec.tieWordEmbeddings ? table : "lm_head.weight");
+    Rows result;
+    for (const Row &row : x)
+      result.push_back(rowsTimes(head, row));
+    return result;
+  }
+
+private:
+  bool gpt2() const { return spec.family == Family::Gpt2; }
+  const Row &weight(const std::string &name) const { return weights.at(name); }
+  Row slice(const std::string &table, size_t index) const {
+    auto begin = weight(table).begin() + int64_t(index) * spec.hidden;
+    return Row(begin, begin + spec.hidden);
+  }
+  static Row plus(Row a, const Row &b) {
+    for (size_t i = 0; i < a.size(); ++i)
+      a[i] += b[i];
+    return a;
+  }
+  /// matrix [out, in] times x.
+  static Row rowsTimes(const Row &matrix, const Row &x) {
+    Row y(matrix.size() / x.size());
+    for (size_t o = 0; o < y.size(); ++o)
+      for (size_t i = 0; i < x.size(); ++i)
+        y[o] += matrix[o * x.size() + i] * x[i];
+    return y;
+  }
+  /// matrix [in, out]: Conv1D.
+  static Row columnsTimes(const Row &matrix, const Row &x) {
+    Row y(matrix.size() / x.size());
+    for (size_t o = 0; o < y.size(); ++o)
+      for (size_t i = 0; i < x.size(); ++i)
+        y[o] += matrix[i * y.size() + o] * x[i];
+    return y;
+  }
+  Row project(const std::string &name, const Row &x) const {
+    Row y = gpt2() ? columnsTimes(weight(name + ".weight"), x)
+                   : rowsTimes(weight(name + ".weight"), x);
+    auto bias = weights.find(name + ".bias");
+    return bias == weights.end() ? y : plus(y, bias->second);
+  }
+  Row norm(const Row &x, const std::string &name) const {
+    double mean = 0, square = 0;
+    if (spec.norm == NormKind::LayerNorm)
+      for (double each : x)
+        mean += each / double(x.size());
+    for (double each : x)
+      square += (each - mean) * (each - mean) / double(x.size());
+    Row y;
+    for (size_t i = 0; i < x.size(); ++i) {
+      y.push_back((x[i] - mean) / std::sqrt(square + spec.normEps) *
+                  weight(name + ".weight")[i]);
+      if (spec.norm == NormKind::LayerNorm)
+        y[i] += weight(name + ".bias")[i];
+    }
+    return y;
+  }
+  Rows norms(Rows x, const std::string &name) const {
+    for (Row &row : x)
+      row = norm(row, name);
+    return x;
+  }
+  double activate(double x) const {
+    auto sigmoid = [](double z) { return 1 / (1 + std::exp(-z)); };
+    switch (spec.activation) {
+    case Activation::Gelu:
+      return x * 0.5 * (1 + std::erf(x / std::numbers::sqrt2));
+    case Activation::GeluTanh:
+      return 0.5 * x *
+             (1 + std::tanh(std::sqrt(2 / std::numbers::pi) *
+                            (x + 0.044715 * x * x * x)));
+    case Activation::QuickGelu:
+      return x * sigmoid(1.702 * x);
+    case Activation::Silu:
+      return x * sigmoid(x);
+    case Activation::Relu:
+      return x > 0 ? x : 0;
+    }
+    return 0;
+  }
+  /// Head `head` of a projected row.
+  Row headOf(const Row &row, int64_t head) const {
+    auto begin = row.begin() + head * spec.headDim;
+    return Row(begin, begin + spec.headDim);
+  }
+  /// Normalized and rotated, where the model does so.
+  Row prepared(Row head, int64_t position, int64_t tokens,
+               const std::string &normName) const {
+    if (spec.qkNorm)
+      head = norm(head, normName);
+    if (!spec.rope)
+      return head;
+    RopeFrequencies rope = ropeFrequencies(spec, tokens);
+    size_t half = head.size() / 2;
+    Row turned = head;
+    for (size_t i = 0; i < half; ++i) {
+      double angle = double(position) * rope.inverseFrequencies[i];
+      double c = std::cos(angle) * rope.attentionScaling;
+      double s = std::sin(angle) * rope.attentionScaling;
+      turned[i] = head[i] * c - head[i + half] * s;
+      turned[i + half] = head[i + half] * c + head[i] * s;
+    }
+    return turned;
+  }
+
+  Rows attend(const Rows &x, int64_t layer, const std::string &prefix) const {
+    const int64_t tokens = int64_t(x.size());
+    const int64_t group = spec.heads / spec.kvHeads;
+    Rows query, key, value;
+    for (const Row &row : x) {
+      if (gpt2()) {
+        Row fused = project(prefix + "attn.c_attn", row);
+        auto part = [&](int64_t i) {
+          auto begin = fused.begin() + i * spec.hidden;
+          return Row(begin, begin + spec.hidden);
+        };
+        query.push_back(part(0));
+        key.push_back(part(1));
+        value.push_back(part(2));
+      } else {
+        query.push_back(project(prefix + "self_attn.q_proj", row));
+        key.push_back(project(prefix + "self_attn.k_proj", row));
+        value.push_back(project(prefix + "self_attn.v_proj", row));
+      }
+    }
+    Rows result(x.size());
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t h = 0; h < spec.heads; ++h) {
+        Row q = prepared(headOf(query[size_t(t)], h), t, tokens,
+                         prefix + "self_attn.q_norm");
+        Row out(size_t(spec.headDim));
+        double sum = 0;
+        for (int64_t s = 0; s <= t; ++s) {
+          if (spec.window(layer) > 0 && t - s >= spec.window(layer))
+            continue;
+          Row k = prepared(headOf(key[size_t(s)], h / group), s, tokens,
+                           prefix + "self_attn.k_norm");
+          double score = 0;
+          for (size_t d = 0; d < q.size(); ++d)
+            score += q[d] * k[d];
+          double p = std::exp(score * spec.attentionScale(layer));
+          Row v = headOf(value[size_t(s)], h / group);
+          for (size_t d = 0; d < v.size(); ++d)
+            out[d] += p * v[d];
+          sum += p;
+        }
+        for (double each : out)
+          result[size_t(t)].push_back(each / sum);
+      }
+    for (Row &row : result)
+      row =
+          project(prefix + (gpt2() ? "attn.c_proj" : "self_attn.o_proj"), row);
+    return result;
+  }
+
+  Row feedForward(const Row &x, const std::string &prefix) const {
+    Row inner = project(prefix + (gpt2() ? "mlp.c_fc" : "mlp.gate_proj"), x);
+    for (double &each : inner)
+      each = activate(each);
+    if (!gpt2()) {
+      Row up = project(prefix + "mlp.up_proj", x);
+      for (size_t i = 0; i < inner.size(); ++i)
+        inner[i] *= up[i];
+    }
+    return project(prefix + (gpt2() ? "mlp.c_proj" : "mlp.down_proj"), inner);
+  }
+
+  Rows runLayer(Rows x, int64_t layer) const {
+    std::string prefix = layerPrefix(spec, layer);
+    Rows y = attend(norms(x, prefix + (gpt2() ? "ln_1" : "input_layernorm")),
+                    layer, prefix);
+    for (size_t t = 0; t < x.size(); ++t)
+      x[t] = plus(x[t], y[t]);
+    Rows z = norms(x, prefix + (gpt2() ? "ln_2" : "post_attention_layernorm"));
+    for (size_t t = 0; t < x.size(); ++t)
+      x[t] = plus(x[t], feedForward(z[t], prefix));
+    return x;
+  }
+
+  const ModelSpec spec;
+  const std::map<std::string, Row> weights;
+};
+
+} // namespace tessera::models
