@@ -1,0 +1,76 @@
+#include "test/runtime/hal/Conformance.h"
+
+#include <fstream>
+#include <iterator>
+
+namespace tessera::test {
+
+const std::vector<DeviceUnderTest> kDevices = {
+    {"Cpu1", "cpu", 1, nullptr},
+    {"Cpu2", "cpu", 2, nullptr},
+    {"Cpu7", "cpu", 7, nullptr}, // more threads than processors
+    {"Null", "null", 0,
+     "the null device checks programs but computes no results"},
+};
+
+const std::string &kernelObject() {
+  static const std::string bytes = [] {
+    std::ifstream file(TESSERA_TEST_KERNELS, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }();
+  return bytes;
+}
+
+ArtifactT kernelArtifact(std::uint64_t stateBytes) {
+  constexpr Access in = Access::read, out = Access::write,
+                   both = Access::read_write;
+  ArtifactT artifact = emptyArtifact();
+  artifact.state_bytes = stateBytes;
+  artifact.kernels = owned<KernelT>({
+      kernel("iota", {out}, 1),
+      kernel("scale", {in, out}, 1),
+      kernel("accumulate", {in, both}, 1),
+      kernel("partial_sums", {in, out}, 1),
+      kernel("total", {in, out}, 1),
+      kernel("reverse_blocks", {in, out}, 1, 64 * sizeof(float)),
+      kernel("count_runs", {both}),
+      kernel("nan_below_five", {in, out}, 1),
+  });
+  for (auto &kernel : artifact.kernels)
+    kernel->element_types.assign(kernel->access.size(), ElementType::f32);
+  artifact.kernels[kCountRuns]->element_types = {ElementType::i32};
+  artifact.code =
+      owned<CodeObjectT>({codeObject("cpu:baseline", {}, kernelObject())});
+  return artifact;
+}
+
+ArtifactT oneProgram(ProgramT program, std::uint64_t stateBytes) {
+  ArtifactT artifact = kernelArtifact(stateBytes);
+  artifact.programs = owned<ProgramT>({std::move(program)});
+  return artifact;
+}
+
+namespace {
+
+StatusOr<std::unique_ptr<hal::Session>>
+openSession(std::span<const std::byte> bytes,
+            const hal::SessionOptions &options) {
+  auto reader = ArtifactReader::fromBytes(bytes, "test.tsr");
+  if (!reader.ok())
+    return reader.status();
+  return hal::Session::open(*reader, options);
+}
+
+} // namespace
+
+Runner::Runner(const ArtifactT &artifact, const hal::SessionOptions &options)
+    : bytes(pack(artifact)), session(openSession(bytes.span(), options)) {}
+
+hal::SessionOptions Conformance::options() const {
+  hal::SessionOptions options;
+  options.device = GetParam().device;
+  options.deviceOptions.threads = GetParam().threads;
+  return options;
+}
+
+} // namespace tessera::test
