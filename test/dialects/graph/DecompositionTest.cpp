@@ -1,0 +1,359 @@
+// Composites, by their decomposition, against direct loops.
+#include "mlir/IR/Verifier.h"
+#include "test/support/GraphTesting.h"
+#include "gtest/gtest.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace tessera::graph;
+using namespace tessera::testing;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Runs the op `text` on inputs called %0, %1, ... of f64 (or the type given).
+Tensors evaluate(const std::string &text, ArrayRef<Tensor> inputs) {
+  OwningOpRef<ModuleOp> module = parse(text);
+  if (!module) {
+    ADD_FAILURE() << text;
+    return {};
+  }
+  llvm::Expected<Tensors> results =
+      tessera::interpreter::interpret(*module, "f", inputs);
+  if (!results) {
+    ADD_FAILURE() << llvm::toString(results.takeError());
+    return {};
+  }
+  return *results;
+}
+
+Tensor draw(ArrayRef<int64_t> shape, unsigned seed, double low = -2,
+            double high = 2) {
+  std::mt19937_64 engine(seed);
+  return randomTensor(
+      RankedTensorType::get(shape, Float64Type::get(&context())), low, high,
+      engine);
+}
+
+void expectClose(const Tensor &actual, const Tensor &expected,
+                 double tolerance = 1e-12) {
+  ASSERT_EQ(ArrayRef(actual.shape), ArrayRef(expected.shape));
+  for (int64_t i = 0; i < actual.size(); ++i)
+    if (actual.data[i] != expected.data[i])
+      ASSERT_NEAR(actual.data[i], expected.data[i],
+                  tolerance * (1 + std::abs(expected.data[i])))
+          << "element " << i;
+}
+
+TEST(GraphDecomposition, Softmax) {
+  Tensor x({3, 4}, {1, 2, 3, 4, -kInfinity, -kInfinity, -kInfinity, -kInfinity,
+                    0, -kInfinity, 0, -kInfinity});
+  Tensor y =
+      evaluate(
+          "func.func @f(%x: tensor<3x4xf64>) -> tensor<3x4xf64> { %y = "
+          "graph.softmax %x : tensor<3x4xf64> return %y : tensor<3x4xf64> }",
+          {x})
+          .at(0);
+  double sum = std::exp(1) + std::exp(2) + std::exp(3) + std::exp(4);
+  expectClose(y, Tensor({3, 4}, {std::exp(1) / sum, std::exp(2) / sum,
+                                 std::exp(3) / sum, std::exp(4) / sum, 0, 0, 0,
+                                 0, 0.5, 0, 0.5, 0}));
+}
+
+TEST(GraphDecomposition, Norms) {
+  constexpr double eps = 0.25;
+  Tensor x = draw({3, 5}, 1), w = draw({5}, 2), b = draw({5}, 3), layer({3, 5}),
+         rms({3, 5});
+  for (int64_t t = 0; t < 3; ++t) {
+    double mean = 0, variance = 0, square = 0;
+    for (int64_t i = 0; i < 5; ++i) {
+      mean += x.at({t, i}) / 5;
+      square += x.at({t, i}) * x.at({t, i}) / 5;
+    }
+    for (int64_t i = 0; i < 5; ++i)
+      variance += (x.at({t, i}) - mean) * (x.at({t, i}) - mean) / 5;
+    for (int64_t i = 0; i < 5; ++i) {
+      layer.at({t, i}) =
+          (x.at({t, i}) - mean) / std::sqrt(variance + eps) * w.at({i}) +
+          b.at({i});
+      rms.at({t, i}) = x.at({t, i}) / std::sqrt(square + eps) * w.at({i});
+    }
+  }
+  expectClose(
+      evaluate("func.func @f(%x: tensor<3x5xf64>, %w: tensor<5xf64>, %b: "
+               "tensor<5xf64>) -> tensor<3x5xf64> { %y = graph.layer_norm %x, "
+               "%w, %b eps 0.25 : tensor<3x5xf64>, tensor<5xf64>, "
+               "tensor<5xf64> return %y : tensor<3x5xf64> }",
+               {x, w, b})
+          .at(0),
+      layer);
+  expectClose(
+      evaluate("func.func @f(%x: tensor<3x5xf64>, %w: tensor<5xf64>) -> "
+               "tensor<3x5xf64> { %y = graph.rms_norm %x, %w eps 0.25 : "
+               "tensor<3x5xf64>, tensor<5xf64> return %y : tensor<3x5xf64> }",
+               {x, w})
+          .at(0),
+      rms);
+}
+
+TEST(GraphDecomposition, Rope) {
+  const double frequencies[] = {1.0, 0.25, 0.1}, scaling = 1.5;
+  Tensor x = draw({2, 4, 3, 6}, 4), y({2, 4, 3, 6});
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t t = 0; t < 4; ++t)
+      for (int64_t h = 0; h < 3; ++h)
+        for (int64_t i = 0; i < 3; ++i) {
+          double angle = t * frequencies[i];
+          double low = x.at({b, t, h, i}), high = x.at({b, t, h, i + 3});
+          y.at({b, t, h, i}) =
+              scaling * (low * std::cos(angle) - high * std::sin(angle));
+          y.at({b, t, h, i + 3}) =
+              scaling * (high * std::cos(angle) + low * std::sin(angle));
+        }
+  auto rope = [](const std::string &attrs, const Tensor &x) {
+    return evaluate(
+               "func.func @f(%x: tensor<2x4x3x6xf64>) -> tensor<2x4x3x6xf64> { "
+               "%y = graph.rope %x {frequencies = array<f64: 1.0, 0.25, 0.1>" +
+                   attrs +
+                   "} : tensor<2x4x3x6xf64> return %y : tensor<2x4x3x6xf64> }",
+               {x})
+        .at(0);
+  };
+  expectClose(rope(", scaling = 1.5 : f64", x), y);
+  // Turning there and back is where one was.
+  expectClose(rope(", inverse", rope("", x)), x);
+}
+
+TEST(GraphDecomposition, Dropout) {
+  const std::string types =
+      " : tensor<4x6xf64>, tensor<i64>, tensor<i64>, tensor<i64>";
+  Tensor x = draw({4, 6}, 5, 1, 2), seed({}, 11), step({}, 3), offset({}, 2);
+  Tensor y =
+      evaluate("func.func @f(%x: tensor<4x6xf64>, %s: tensor<i64>, %t: "
+               "tensor<i64>, %o: tensor<i64>) -> tensor<4x6xf64> { %y = "
+               "graph.dropout %x rate 0.25 stream 9 seed %s step %t offset %o" +
+                   types + " return %y : tensor<4x6xf64> }",
+               {x, seed, step, offset})
+          .at(0);
+  Tensor u =
+      evaluate("func.func @f(%s: tensor<i64>, %t: tensor<i64>, %o: "
+               "tensor<i64>) -> tensor<4x6xf32> { %y = graph.random uniform "
+               "stream 9 seed %s step %t offset %o : tensor<i64>, tensor<i64>, "
+               "tensor<i64> -> tensor<4x6xf32> return %y : tensor<4x6xf32> }",
+               {seed, step, offset})
+          .at(0);
+  Tensor expected({4, 6});
+  int64_t dropped = 0;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    expected.data[i] = u.data[i] >= 0.25 ? x.data[i] / 0.75 : 0.0;
+    dropped += u.data[i] < 0.25;
+  }
+  EXPECT_GT(dropped, 0);
+  EXPECT_LT(dropped, x.size());
+  expectClose(y, expected);
+  // A rate of zero is the identity, bit by bit.
+  Tensor same =
+      evaluate("func.func @f(%x: tensor<4x6xf64>, %s: tensor<i64>, %t: "
+               "tensor<i64>, %o: tensor<i64>) -> tensor<4x6xf64> { %y = "
+               "graph.dropout %x rate 0.0 stream 9 seed %s step %t offset %o" +
+                   types + " return %y : tensor<4x6xf64> }",
+               {x, seed, step, offset})
+          .at(0);
+  EXPECT_EQ(same.data, x.data);
+}
+
+//===--- attention --------------------------------------------------------===//
+
+struct AttentionShape {
+  int64_t batch, tokens, heads, kvHeads, headDim;
+  bool causal;
+  int64_t window; // 0: none
+};
+
+// Row by row, as the op's description says.
+std::pair<Tensor, Tensor> attentionLoops(const AttentionShape &s, double scale,
+                                         const Tensor &q, const Tensor &k,
+                                         const Tensor &v) {
+  Tensor out({s.batch, s.tokens, s.heads, s.headDim}),
+      lse({s.batch, s.heads, s.tokens});
+  for (int64_t b = 0; b < s.batch; ++b)
+    for (int64_t h = 0; h < s.heads; ++h)
+      for (int64_t t = 0; t < s.tokens; ++t) {
+        int64_t kv = h / (s.heads / s.kvHeads);
+        double sum = 0;
+        for (int64_t u = 0; u < s.tokens; ++u) {
+          if ((s.causal && u > t) || (s.window && t - u >= s.window))
+            continue;
+          double score = 0;
+          for (int64_t d = 0; d < s.headDim; ++d)
+            score += scale * q.at({b, t, h, d}) * k.at({b, u, kv, d});
+          sum += std::exp(score);
+          for (int64_t d = 0; d < s.headDim; ++d)
+            out.at({b, t, h, d}) += std::exp(score) * v.at({b, u, kv, d});
+        }
+        for (int64_t d = 0; d < s.headDim; ++d)
+          out.at({b, t, h, d}) /= sum;
+        lse.at({b, h, t}) = std::log(sum);
+      }
+  return {out, lse};
+}
+
+TEST(GraphDecomposition, Attention) {
+  const AttentionShape shapes[] = {
+      {2, 5, 4, 2, 3, true, 0},  {1, 7, 3, 3, 4, false, 0},
+      {1, 6, 4, 1, 2, true, 2},  {2, 4, 2, 2, 3, true, 1},
+      {1, 5, 2, 1, 3, false, 2}, {1, 1, 1, 1, 2, true, 9}};
+  for (const AttentionShape &s : shapes) {
+    auto dims = [&](int64_t heads) {
+      return std::to_string(s.batch) + "x" + std::to_string(s.tokens) + "x" +
+             std::to_string(heads) + "x" + std::to_string(s.headDim);
+    };
+    std::string q = "tensor<" + dims(s.heads) + "xf64>",
+                kv = "tensor<" + dims(s.kvHeads) + "xf64>";
+    std::string lse = "tensor<" + std::to_string(s.batch) + "x" +
+                      std::to_string(s.heads) + "x" + std::to_string(s.tokens) +
+                      "xf32>";
+    std::string attrs = s.causal ? "causal" : "";
+    if (s.window)
+      attrs += (attrs.empty() ? "" : ", ") +
+               ("window = " + std::to_string(s.window) + " : i64");
+    std::string text =
+        "func.func @f(%q: " + q + ", %k: " + kv + ", %v: " + kv + ") -> (" + q +
+        ", " + lse + ") { %y, %lse = graph.attention %q, %k, %v scale 0.7 {" +
+        attrs + "} : " + q + ", " + kv + ", " + kv + " -> " + q + ", " + lse +
+        " return %y, %lse : " + q + ", " + lse + " }";
+    Tensor query = draw({s.batch, s.tokens, s.heads, s.headDim}, 6),
+           key = draw({s.batch, s.tokens, s.kvHeads, s.headDim}, 7),
+           value = draw({s.batch, s.tokens, s.kvHeads, s.headDim}, 8);
+    Tensors actual = evaluate(text, {query, key, value});
+    ASSERT_EQ(actual.size(), 2u);
+    auto [out, logSum] = attentionLoops(s, 0.7, query, key, value);
+    expectClose(actual[0], out);
+    expectClose(actual[1], logSum);
+  }
+}
+
+//===--- linear cross-entropy ---------------------------------------------===//
+
+TEST(GraphDecomposition, LinearCrossEntropy) {
+  Tensor x = draw({4, 3}, 9), w = draw({5, 3}, 10),
+         targets({4}, {2, -100, 0, 4}), cotangent({}, 0.5);
+  double loss = 0;
+  Tensor dInput({4, 3}), dWeight({5, 3});
+  for (int64_t t = 0; t < 4; ++t) {
+    if (targets.at({t}) == -100)
+      continue;
+    auto target = static_cast<int64_t>(targets.at({t}));
+    double logits[5] = {}, sum = 0;
+    for (int64_t v = 0; v < 5; ++v) {
+      for (int64_t k = 0; k < 3; ++k)
+        logits[v] += x.at({t, k}) * w.at({v, k});
+      sum += std::exp(logits[v]);
+    }
+    loss += std::log(sum) - logits[target];
+    for (int64_t v = 0; v < 5; ++v)
+      for (int64_t k = 0; k < 3; ++k) {
+        double d = 0.5 * (std::exp(logits[v]) / sum - (v == target));
+        dInput.at({t, k}) += d * w.at({v, k});
+        dWeight.at({v, k}) += d * x.at({t, k});
+      }
+  }
+  // Narrow targets must not confuse rows of a vocabulary beyond their range.
+  for (const char *index : {"i32", "i64", "i8"}) {
+    std::string t = std::string("tensor<4x") + index + ">";
+    expectClose(
+        evaluate(
+            "func.func @f(%x: tensor<4x3xf64>, %w: tensor<5x3xf64>, %t: " + t +
+                ") -> tensor<f32> { %y = graph.linear_cross_entropy %x, %w, %t "
+                ": tensor<4x3xf64>, tensor<5x3xf64>, " +
+                t + " -> tensor<f32> return %y : tensor<f32> }",
+            {x, w, targets})
+            .at(0),
+        Tensor({}, loss));
+    Tensors grad = evaluate(
+        "func.func @f(%x: tensor<4x3xf64>, %w: tensor<5x3xf64>, %t: " + t +
+            ", %g: tensor<f32>) -> (tensor<f32>, tensor<4x3xf64>, "
+            "tensor<5x3xf64>) { %y:3 = graph.linear_cross_entropy_grad %x, %w, "
+            "%t, %g : (tensor<4x3xf64>, tensor<5x3xf64>, " +
+            t +
+            ", tensor<f32>) -> (tensor<f32>, tensor<4x3xf64>, tensor<5x3xf64>) "
+            "return %y#0, %y#1, %y#2 : tensor<f32>, tensor<4x3xf64>, "
+            "tensor<5x3xf64> }",
+        {x, w, targets, cotangent});
+    ASSERT_EQ(grad.size(), 3u);
+    expectClose(grad[0], Tensor({}, loss));
+    expectClose(grad[1], dInput);
+    expectClose(grad[2], dWeight);
+  }
+}
+
+//===--- every composite, every type --------------------------------------===//
+
+// Decompositions verify in every float type, and give the op's result types.
+TEST(GraphDecomposition, VerifiesInEveryFloatType) {
+  const std::map<std::string, std::string> ops{
+      {"softmax",
+       "func.func @f(%x: tensor<3x4x$T>) -> tensor<3x4x$T> { %y = "
+       "graph.softmax %x : tensor<3x4x$T> return %y : tensor<3x4x$T> }"},
+      {"layer_norm",
+       "func.func @f(%x: tensor<3x4x$T>, %w: tensor<4xf32>) -> tensor<3x4x$T> "
+       "{ %y = graph.layer_norm %x, %w, %w eps 0.1 : tensor<3x4x$T>, "
+       "tensor<4xf32>, tensor<4xf32> return %y : tensor<3x4x$T> }"},
+      {"rms_norm", "func.func @f(%x: tensor<3x4x$T>, %w: tensor<4x$T>) -> "
+                   "tensor<3x4x$T> { %y = graph.rms_norm %x, %w eps 0.1 : "
+                   "tensor<3x4x$T>, tensor<4x$T> return %y : tensor<3x4x$T> }"},
+      {"rope", "func.func @f(%x: tensor<1x3x2x4x$T>) -> tensor<1x3x2x4x$T> { "
+               "%y = graph.rope %x {frequencies = array<f64: 1.0, 0.1>} : "
+               "tensor<1x3x2x4x$T> return %y : tensor<1x3x2x4x$T> }"},
+      {"dropout",
+       "func.func @f(%x: tensor<3x4x$T>, %s: tensor<i64>) -> tensor<3x4x$T> { "
+       "%y = graph.dropout %x rate 0.1 stream 0 seed %s step %s : "
+       "tensor<3x4x$T>, tensor<i64>, tensor<i64> return %y : tensor<3x4x$T> }"},
+      {"attention",
+       "func.func @f(%q: tensor<1x3x4x2x$T>, %k: tensor<1x3x2x2x$T>) -> "
+       "tensor<1x3x4x2x$T> { %y, %l = graph.attention %q, %k, %k scale 0.5 "
+       "{causal, window = 2 : i64} : tensor<1x3x4x2x$T>, tensor<1x3x2x2x$T>, "
+       "tensor<1x3x2x2x$T> -> tensor<1x3x4x2x$T>, tensor<1x4x3xf32> return %y "
+       ": tensor<1x3x4x2x$T> }"},
+      {"attention_grad",
+       "func.func @f(%q: tensor<1x3x4x2x$T>, %k: tensor<1x3x2x2x$T>, %l: "
+       "tensor<1x4x3xf32>) -> tensor<1x3x4x2x$T> { %y:3 = graph.attention_grad "
+       "%q, %k, %k, %q, %l, %q scale 0.5 {causal} : tensor<1x3x4x2x$T>, "
+       "tensor<1x3x2x2x$T>, tensor<1x3x2x2x$T>, tensor<1x3x4x2x$T>, "
+       "tensor<1x4x3xf32>, tensor<1x3x4x2x$T> return %y#0 : tensor<1x3x4x2x$T> "
+       "}"},
+      {"linear_cross_entropy",
+       "func.func @f(%x: tensor<4x3x$T>, %w: tensor<5x3x$T>, %t: "
+       "tensor<4xi32>) -> tensor<f32> { %y = graph.linear_cross_entropy %x, "
+       "%w, %t : tensor<4x3x$T>, tensor<5x3x$T>, tensor<4xi32> -> tensor<f32> "
+       "return %y : tensor<f32> }"},
+      {"linear_cross_entropy_grad",
+       "func.func @f(%x: tensor<4x3x$T>, %w: tensor<5x3x$T>, %t: "
+       "tensor<4xi32>, %g: tensor<f32>) -> tensor<f32> { %y:3 = "
+       "graph.linear_cross_entropy_grad %x, %w, %t, %g : (tensor<4x3x$T>, "
+       "tensor<5x3x$T>, tensor<4xi32>, tensor<f32>) -> (tensor<f32>, "
+       "tensor<4x3x$T>, tensor<5x3x$T>) return %y#0 : tensor<f32> }"}};
+  for (RegisteredOperationName name : context().getRegisteredOperations()) {
+    if (!name.hasInterface<Decomposable>())
+      continue;
+    auto it = ops.find(name.stripDialect().str());
+    ASSERT_NE(it, ops.end()) << name.getStringRef().str()
+                             << " is Decomposable and has no case in this test";
+    for (const char *type : {"f64", "f32", "bf16", "f16"}) {
+      OwningOpRef<ModuleOp> module = parse(withType(it->second, type));
+      ASSERT_TRUE(module) << it->second;
+      auto op = cast<Decomposable>(
+          module->lookupSymbol<func::FuncOp>("f").front().front());
+      OpBuilder builder(op);
+      SmallVector<Value> results = op.decompose(builder);
+      ASSERT_EQ(ValueRange(results).getTypes(), op->getResultTypes())
+          << it->first << " in " << type;
+      op->replaceAllUsesWith(results);
+      op->erase();
+      EXPECT_TRUE(succeeded(verify(*module))) << it->first << " in " << type;
+    }
+  }
+}
+
+} // namespace
