@@ -10,6 +10,8 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Transforms/Passes.h"
+#include "passes/autodiff/Autodiff.h"
+#include "passes/precision/Precision.h"
 
 void tessera::registerAllDialects(mlir::DialectRegistry &registry) {
   registry.insert<graph::GraphDialect>();
@@ -27,4 +29,6 @@ void tessera::registerAllPasses() {
   mlir::registerSymbolDCE();
   mlir::registerPrintIRPass();
   mlir::registerStripDebugInfo();
+  registerPrecisionPasses();
+  registerAutodiffPasses();
 }

@@ -1,0 +1,37 @@
+// From a loss to programs that train and evaluate. See README.md in this
+// folder.
+#pragma once
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+#include "models/Recipe.h"
+#include "passes/precision/Precision.h"
+
+namespace tessera {
+
+/// What a block computes again in its backward function instead of saving it.
+enum class RecomputePolicy { none, selective, full };
+enum class OptimizerRule { adamw, sgd };
+enum class ScheduleRule { cosine, linear, constant };
+
+#define GEN_PASS_DECL
+#include "passes/autodiff/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/autodiff/Passes.h.inc"
+
+/// All that the phase has to be told: which program to make, and the numbers
+/// that `@init` writes into its `hyper` state.
+struct AutodiffOptions {
+  ComputePrecision compute = ComputePrecision::fp32;
+  RecomputePolicy recompute = RecomputePolicy::none;
+  BuildTrainStepOptions step;
+
+  static AutodiffOptions fromRecipe(const models::Recipe &recipe);
+};
+
+/// The phase: `@loss`, `@logits`, `@init` in, `@train_step`, `@eval_step`,
+/// `@logits`, `@init` out. Ends in verify-step-program.
+void buildAutodiffPipeline(mlir::OpPassManager &pipeline,
+                           const AutodiffOptions &options);
+
+} // namespace tessera

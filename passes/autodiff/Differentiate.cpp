@@ -1,0 +1,100 @@
+// The pass: @gradients from @loss.
+#include "passes/autodiff/BlockGradients.h"
+#include "passes/autodiff/Program.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::autodiff;
+
+namespace tessera {
+#define GEN_PASS_DEF_DIFFERENTIATE
+#include "passes/autodiff/Passes.h.inc"
+} // namespace tessera
+
+static LogicalResult checkLoss(func::FuncOp loss,
+                               ArrayRef<Parameter> parameters) {
+  auto scalar = RankedTensorType::get({}, Float32Type::get(loss.getContext()));
+  if (TypeRange(loss.getResultTypes()) != TypeRange(Type(scalar)))
+    return loss.emitOpError()
+           << "expects one result of type " << scalar
+           << " to differentiate, got (" << loss.getResultTypes() << ")";
+  if (parameters.empty())
+    return loss.emitOpError() << "has no argument of role parameter to "
+                                 "differentiate for";
+  for (const Parameter &parameter : parameters)
+    if (!isa<FloatType>(parameter.type.getElementType()))
+      return loss.emitOpError() << "cannot train '" << parameter.name.getValue()
+                                << "': a parameter of type " << parameter.type
+                                << " has no gradient";
+  return success();
+}
+
+// The gradient op of a fused head computes its loss, too. Where only later ops
+// read the loss, the forward op goes.
+static void reuseHeadLoss(Block &block) {
+  for (auto gradient : block.getOps<graph::LinearCrossEntropyGradOp>())
+    for (Operation *user :
+         llvm::make_early_inc_range(gradient.getInput().getUsers())) {
+      auto forward = dyn_cast<graph::LinearCrossEntropyOp>(user);
+      if (!forward || forward.getWeight() != gradient.getWeight() ||
+          forward.getTargets() != gradient.getTargets() ||
+          forward.getIgnore() != gradient.getIgnore())
+        continue;
+      if (llvm::all_of(forward->getUsers(), [&](Operation *reader) {
+            return gradient->isBeforeInBlock(reader);
+          })) {
+        forward.replaceAllUsesWith(gradient.getLoss());
+        forward.erase();
+      }
+    }
+}
+
+// (loss arguments, cotangent of the loss) -> (loss, gradients)
+static void finishGradients(JointFunction &joint) {
+  func::FuncOp function = joint.function;
+  OpBuilder builder(function.getContext());
+  unsigned last = function.getNumArguments() - 1;
+  function.setArgAttr(last, graph::kInputAttr,
+                      builder.getStringAttr("cotangent"));
+  auto terminator = cast<func::ReturnOp>(function.front().getTerminator());
+  terminator.getOperandsMutable().append(joint.gradients);
+  function.setType(builder.getFunctionType(function.getArgumentTypes(),
+                                           terminator.getOperandTypes()));
+  function.removeResAttrsAttr();
+  reuseHeadLoss(function.front());
+}
+
+namespace {
+
+struct Differentiate : tessera::impl::DifferentiateBase<Differentiate> {
+  using DifferentiateBase::DifferentiateBase;
+
+  void runOnOperation() override {
+    if (failed(differentiate()))
+      signalPassFailure();
+  }
+
+  LogicalResult differentiate() {
+    func::FuncOp loss =
+        requireFunction(getOperation(), kLoss, "importing a model");
+    if (!loss)
+      return failure();
+    SmallVector<Parameter> parameters = parametersOf(loss);
+    if (failed(checkLoss(loss, parameters)))
+      return failure();
+    SmallVector<unsigned> wanted;
+    for (const Parameter &parameter : parameters)
+      wanted.push_back(parameter.index);
+
+    BlockGradients gradients(getOperation(), recompute);
+    if (failed(gradients.analyze(loss, wanted)))
+      return failure();
+    FailureOr<JointFunction> joint = gradients.makeJoint(loss, kGradients);
+    if (failed(joint))
+      return failure();
+    finishGradients(*joint);
+    return success();
+  }
+};
+
+} // namespace

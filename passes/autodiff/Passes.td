@@ -1,0 +1,152 @@
+#ifndef TESSERA_AUTODIFF_PASSES
+#define TESSERA_AUTODIFF_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
+  let summary = "makes @gradients from @loss, and each block's forward and backward function";
+  let description = [{
+    Reverse-mode differentiation with respect to the parameters of `@loss`, through the
+    interface `Differentiable`. Each distinct block function that a gradient passes through
+    gets, once, `@block.forward` (its results, then the values it saves) and
+    `@block.backward` (saved values and cotangents of the float results, to cotangents of
+    the arguments that need one). A value with several uses gets its cotangents added in
+    the reverse order of the uses.
+
+    `recompute` says what a block saves. The gradients are the same bits under every
+    policy: a recomputed value is the same op on the same operands.
+
+    Before:
+    ```mlir
+    func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> attributes {graph.block} {
+      %y = graph.einsum "mk,kn->mn" %x, %w : ...
+      %z = graph.gelu %y erf : tensor<4x8xf32>
+      return %z : tensor<4x8xf32>
+    }
+    ```
+    After, beside it:
+    ```mlir
+    func.func private @layer.forward(%x, %w) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+      ...
+      return %z, %y
+    }
+    func.func private @layer.backward(%x, %w, %y, %dz) -> (tensor<4x8xf32>, tensor<8x8xf32>) {
+      %dy = graph.gelu_grad %y, %dz erf : tensor<4x8xf32>
+      %dx = graph.einsum "mn,kn->mk" %dy, %w : ...
+      %dw = graph.einsum "mk,mn->kn" %x, %dy : ...
+      return %dx, %dw
+    }
+    ```
+
+    `@gradients` takes the arguments of `@loss` and the cotangent of the loss; it returns
+    the loss and one gradient a parameter, in the order of the parameters.
+
+    Afterwards `@gradients` exists, calls only `.forward` and `.backward` functions of blocks
+    that a gradient passes through, and `@loss` is unchanged.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
+  let options = [
+    Option<"recompute", "recompute", "::tessera::RecomputePolicy",
+      "::tessera::RecomputePolicy::none", "What a block computes again in its backward function",
+      [{::llvm::cl::values(
+        clEnumValN(::tessera::RecomputePolicy::none, "none",
+                   "nothing but what is free: views, constants, widened values"),
+        clEnumValN(::tessera::RecomputePolicy::selective, "selective",
+                   "all but contractions and attention with their epilogues"),
+        clEnumValN(::tessera::RecomputePolicy::full, "full",
+                   "everything; a block saves its arguments only"))}]>];
+}
+
+def BuildTrainStep : Pass<"build-train-step", "::mlir::ModuleOp"> {
+  let summary = "makes @train_step from @gradients: accumulation, clipping, schedule, optimizer";
+  let description = [{
+    One training step is one program. State comes in and goes out under the same
+    `graph.state` name; the host reads four metrics and steers nothing in between.
+
+    - N counts the targets that are not `ignore` over all microbatches. The cotangent of each
+      microbatch's loss sum is 1/N (0 if N is 0): accumulating equals the big batch.
+    - Gradients are added in f32 over a `graph.loop`; with one microbatch there is no loop.
+      What does not change from turn to turn, such as the bf16 copies of the weights, is
+      computed before the loop.
+    - Gradients are scaled by min(1, clip / (norm + 1e-6)) with their global norm in f32;
+      a clip of 0 means that they are not.
+    - The learning rate follows from `step` (0 before the first step) and the schedule; the
+      optimizer's formulas are those of `torch.optim.AdamW` and `torch.optim.SGD`. Weight decay
+      applies to parameters with `graph.decay`.
+
+    The numbers are read from the state tensor `hyper` at run time; the options `lr` to
+    `min-ratio` are what `@init` writes there. `@init` also gains zero moments and a zero step.
+
+    After:
+    ```mlir
+    func.func @train_step(%w: tensor<8x8xf32> {graph.state = "w", ...}, %m: ... {graph.state = "w.exp_avg"}, ...,
+        %step: tensor<1xi64> {graph.state = "step"}, %hyper: tensor<16xf32> {graph.state = "hyper"},
+        %tokens: tensor<4x2x64xi32> {graph.input = "tokens"}, %targets: ..., %seed: tensor<1xi64>)
+      -> (tensor<8x8xf32> {graph.state = "w"}, ..., tensor<f32> {graph.output = "loss"},
+          tensor<f32> {graph.output = "grad_norm"}, tensor<f32> {graph.output = "lr"},
+          tensor<i64> {graph.output = "tokens"})
+    ```
+    Afterwards `@gradients` is gone.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
+  let options = [
+    Option<"optimizer", "optimizer", "::tessera::OptimizerRule", "::tessera::OptimizerRule::adamw",
+      "The update rule", [{::llvm::cl::values(
+        clEnumValN(::tessera::OptimizerRule::adamw, "adamw", "Adam with decoupled weight decay"),
+        clEnumValN(::tessera::OptimizerRule::sgd, "sgd", "stochastic gradient descent"))}]>,
+    Option<"schedule", "schedule", "::tessera::ScheduleRule", "::tessera::ScheduleRule::cosine",
+      "The learning rate after warmup", [{::llvm::cl::values(
+        clEnumValN(::tessera::ScheduleRule::cosine, "cosine", "half a cosine down to min-ratio"),
+        clEnumValN(::tessera::ScheduleRule::linear, "linear", "a line down to min-ratio"),
+        clEnumValN(::tessera::ScheduleRule::constant, "constant", "stays"))}]>,
+    Option<"accumulate", "accumulate", "int64_t", "1", "Microbatches in a step">,
+    Option<"lr", "lr", "double", "3.0e-4", "Learning rate at the top of the schedule">,
+    Option<"beta1", "beta1", "double", "0.9", "AdamW's decay of the first moment">,
+    Option<"beta2", "beta2", "double", "0.95", "AdamW's decay of the second moment">,
+    Option<"eps", "eps", "double", "1.0e-8", "Added to the root of AdamW's second moment">,
+    Option<"weightDecay", "weight-decay", "double", "0.1", "Weight decay">,
+    Option<"clip", "clip", "double", "1.0", "Bound of the global gradient norm; 0: none">,
+    Option<"momentum", "momentum", "double", "0.0",
+      "SGD's momentum; 0 compiles a program without momentum buffers">,
+    Option<"warmup", "warmup", "int64_t", "0", "Steps from 0 to lr">,
+    Option<"total", "total", "int64_t", "1000", "Step at which lr has fallen to min-ratio">,
+    Option<"minRatio", "min-ratio", "double", "0.1", "Learning rate at the end, as a part of lr">];
+}
+
+def BuildEvalStep : Pass<"build-eval-step", "::mlir::ModuleOp"> {
+  let summary = "makes @eval_step from @loss, without dropout";
+  let description = [{
+    `@eval_step` takes the parameters, `tokens` and `targets` i32[B,T] and returns `loss_sum` f32[]
+    and the number of targets that are not ignored, `tokens` i64[]. Blocks that hold dropout
+    are called as `@block.eval`, a copy without it; the others are shared.
+
+    Before:
+    ```mlir
+    func.func @loss(%w: ..., %tokens, %targets, %seed, %step, %offset) -> tensor<f32> {
+      %h = call @layer(%x, %w, %seed, %step, %offset) : ...
+    ```
+    After:
+    ```mlir
+    func.func @eval_step(%w: ..., %tokens, %targets) -> (tensor<f32> {graph.output = "loss_sum"}, tensor<i64> {graph.output = "tokens"}) {
+      %h = call @layer.eval(%x, %w, %zero, %zero, %zero) : ...
+    ```
+    Afterwards `@loss` is gone.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
+}
+
+def VerifyStepProgram : Pass<"verify-step-program", "::mlir::ModuleOp"> {
+  let summary = "proves that the module holds complete step programs";
+  let description = [{
+    The end of the phase. Errors unless
+    - `@init`, `@train_step` exist, and neither `@loss` nor `@gradients` does, nor a call to a
+      function that is not there;
+    - state of one name has one type and one role in all functions;
+    - `@train_step` returns every parameter, every optimizer state and `step` that it takes;
+    - `@init` gives every state that any program takes;
+    - a program that returns a state takes it too (`@init` excepted), and no name is returned twice;
+    - `@train_step` returns `loss`, `grad_norm`, `lr` (f32) and `tokens` (i64), and nothing else beside state.
+  }];
+}
+
+#endif

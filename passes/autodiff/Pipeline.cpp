@@ -1,0 +1,80 @@
+// The order of the phase.
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+#include "passes/autodiff/Autodiff.h"
+
+using namespace mlir;
+using namespace tessera;
+
+void tessera::buildAutodiffPipeline(OpPassManager &pipeline,
+                                    const AutodiffOptions &options) {
+  //===--- the model in its compute type ----------------------------------===//
+  // Before differentiation, so that the backward pass follows from the forward
+  // pass and no rule has to be written twice.
+  pipeline.addPass(createApplyPrecision({options.compute}));
+  // Constants take their new type, conversions there and back go.
+  pipeline.addPass(createCanonicalizerPass());
+
+  //===--- gradients ------------------------------------------------------===//
+  pipeline.addPass(createDifferentiate({options.recompute}));
+  // Before anything reads the gradients: functions still have one caller each
+  // way, and the roots are the results of @gradients.
+  pipeline.addPass(createWidenWeightGradients());
+
+  //===--- programs -------------------------------------------------------===//
+  pipeline.addPass(createBuildTrainStep(options.step));
+  // Takes @loss away, so it comes after everything that needs it.
+  pipeline.addPass(createBuildEvalStep());
+  // Blocks that only @loss called.
+  pipeline.addPass(createSymbolDCEPass());
+  // Sums of one term, constants of one value. No CSE: it would join what the
+  // backward pass computes again to the forward op and so save it after all.
+  pipeline.addPass(createCanonicalizerPass());
+
+  pipeline.addPass(createVerifyStepProgram());
+}
+
+AutodiffOptions AutodiffOptions::fromRecipe(const models::Recipe &recipe) {
+  AutodiffOptions result;
+  result.compute = recipe.compute == models::Precision::Bf16
+                       ? ComputePrecision::bf16
+                       : ComputePrecision::fp32;
+  switch (recipe.recompute) {
+  case models::Recompute::None:
+    result.recompute = RecomputePolicy::none;
+    break;
+  case models::Recompute::Selective:
+    result.recompute = RecomputePolicy::selective;
+    break;
+  case models::Recompute::Full:
+    result.recompute = RecomputePolicy::full;
+    break;
+  }
+  BuildTrainStepOptions &step = result.step;
+  step.optimizer = recipe.optimizer.name == models::OptimizerKind::AdamW
+                       ? OptimizerRule::adamw
+                       : OptimizerRule::sgd;
+  switch (recipe.schedule.name) {
+  case models::ScheduleKind::Cosine:
+    step.schedule = ScheduleRule::cosine;
+    break;
+  case models::ScheduleKind::Linear:
+    step.schedule = ScheduleRule::linear;
+    break;
+  case models::ScheduleKind::Constant:
+    step.schedule = ScheduleRule::constant;
+    break;
+  }
+  step.accumulate = recipe.batch.accumulate;
+  step.lr = recipe.optimizer.lr;
+  step.beta1 = recipe.optimizer.betas[0];
+  step.beta2 = recipe.optimizer.betas[1];
+  step.eps = recipe.optimizer.eps;
+  step.weightDecay = recipe.optimizer.weightDecay;
+  step.clip = recipe.optimizer.clip;
+  step.momentum = recipe.optimizer.momentum;
+  step.warmup = recipe.schedule.warmup;
+  step.total = recipe.schedule.total;
+  step.minRatio = recipe.schedule.minRatio;
+  return result;
+}

@@ -1,0 +1,103 @@
+#include "passes/autodiff/Program.h"
+#include "dialects/graph/Build.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::autodiff;
+
+SmallVector<Parameter> tessera::autodiff::parametersOf(func::FuncOp function) {
+  SmallVector<Parameter> result;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    auto role = function.getArgAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr);
+    auto name = function.getArgAttrOfType<StringAttr>(i, graph::kStateAttr);
+    if (role && name && role.getValue() == graph::Role::parameter)
+      result.push_back({i, name,
+                        cast<RankedTensorType>(function.getArgumentTypes()[i]),
+                        function.getArgAttr(i, graph::kDecayAttr) != nullptr});
+  }
+  return result;
+}
+
+Value tessera::autodiff::findInput(func::FuncOp function, StringRef name) {
+  for (BlockArgument argument : function.getArguments())
+    if (auto input = function.getArgAttrOfType<StringAttr>(
+            argument.getArgNumber(), graph::kInputAttr);
+        input && input.getValue() == name)
+      return argument;
+  return {};
+}
+
+func::FuncOp tessera::autodiff::requireFunction(ModuleOp module, StringRef name,
+                                                StringRef madeBy) {
+  auto function = module.lookupSymbol<func::FuncOp>(name);
+  if (function && !function.isExternal())
+    return function;
+  module.emitError() << "has no function '" << name << "' with a body; "
+                     << madeBy << " makes it";
+  return {};
+}
+
+Port tessera::autodiff::statePort(StringAttr name, RankedTensorType type,
+                                  graph::Role role, bool decay) {
+  Builder b(name.getContext());
+  SmallVector<NamedAttribute> attrs{
+      b.getNamedAttr(graph::kStateAttr, name),
+      b.getNamedAttr(graph::kRoleAttr,
+                     graph::RoleAttr::get(name.getContext(), role))};
+  if (decay)
+    attrs.push_back(b.getNamedAttr(graph::kDecayAttr, b.getUnitAttr()));
+  return {type, b.getDictionaryAttr(attrs)};
+}
+
+static Port hostPort(StringRef kind, StringRef name, RankedTensorType type) {
+  Builder b(type.getContext());
+  return {type,
+          b.getDictionaryAttr(b.getNamedAttr(kind, b.getStringAttr(name)))};
+}
+
+Port tessera::autodiff::inputPort(StringRef name, RankedTensorType type) {
+  return hostPort(graph::kInputAttr, name, type);
+}
+
+Port tessera::autodiff::outputPort(StringRef name, RankedTensorType type) {
+  return hostPort(graph::kOutputAttr, name, type);
+}
+
+func::FuncOp tessera::autodiff::createProgram(OpBuilder &builder, Location loc,
+                                              StringRef name,
+                                              ArrayRef<Port> arguments,
+                                              ArrayRef<Port> results) {
+  SmallVector<Type> argumentTypes, resultTypes;
+  for (const Port &port : arguments)
+    argumentTypes.push_back(port.type);
+  for (const Port &port : results)
+    resultTypes.push_back(port.type);
+  auto function = builder.create<func::FuncOp>(
+      loc, name, builder.getFunctionType(argumentTypes, resultTypes));
+  for (auto [i, port] : llvm::enumerate(arguments))
+    function.setArgAttrs(i, port.attrs);
+  for (auto [i, port] : llvm::enumerate(results))
+    function.setResultAttrs(i, port.attrs);
+  function.addEntryBlock();
+  return function;
+}
+
+SmallVector<Value> tessera::autodiff::inlineBody(OpBuilder &builder,
+                                                 func::FuncOp function,
+                                                 IRMapping &map) {
+  Block &block = function.front();
+  for (Operation &op : block.without_terminator())
+    builder.clone(op, map);
+  SmallVector<Value> results;
+  for (Value value : block.getTerminator()->getOperands())
+    results.push_back(map.lookup(value));
+  return results;
+}
+
+Value tessera::autodiff::countTargets(OpBuilder &builder, Location loc,
+                                      Value targets) {
+  graph::Emitter e(builder, loc);
+  Value counts = e.compare(targets, graph::ComparePredicate::ne,
+                           e.splatLike(kIgnoredTarget, targets));
+  return e.sumAll(e.convert(counts, builder.getI64Type()));
+}

@@ -1,0 +1,101 @@
+// The three recomputation policies.
+#include "passes/autodiff/Residuals.h"
+#include "dialects/graph/GraphOps.h"
+#include "mlir/Transforms/RegionUtils.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::autodiff;
+
+static int64_t bytesOf(Value value) { return graph::detail::countBytes(value); }
+
+static bool isView(Operation *op) {
+  auto fusable = dyn_cast<graph::Fusable>(op);
+  return fusable && fusable.isView();
+}
+
+static bool isWidening(Operation *op) {
+  auto convert = dyn_cast<graph::ConvertOp>(op);
+  return convert && bytesOf(convert.getResult()) > bytesOf(convert.getInput());
+}
+
+// Costs nothing where it is fused into its user.
+static bool isFree(Operation *op) {
+  return op->getNumOperands() == 0 || isa<graph::RandomOp>(op) || isView(op) ||
+         isWidening(op);
+}
+
+// Whether `value` is computed elementwise from widened values, arguments,
+// constants and smaller values; `widened` tells whether there was one of the
+// first.
+static bool comesFromNarrow(Value value, int64_t elements, bool &widened) {
+  Operation *op = value.getDefiningOp();
+  if (!op || op->getNumOperands() == 0)
+    return true;
+  if (isWidening(op))
+    return widened = true;
+  if (!isa<graph::Elementwise>(op) && !isView(op))
+    return graph::tensorType(value).getNumElements() < elements;
+  return llvm::all_of(op->getOperands(), [&](Value operand) {
+    return comesFromNarrow(operand, elements, widened);
+  });
+}
+
+// An f32 value inside a chain of elementwise ops that starts at bf16 values.
+// The forward kernel never stores it, and storing it would cost more than twice
+// the bytes of what it comes from.
+static bool isWideOfNarrow(Value value) {
+  bool widened = false;
+  return isa<graph::Elementwise>(value.getDefiningOp()) &&
+         graph::tensorType(value).getElementTypeBitWidth() >= 32 &&
+         comesFromNarrow(value, graph::tensorType(value).getNumElements(),
+                         widened) &&
+         widened;
+}
+
+// A contraction or attention, or what is computed from one that nobody else
+// uses: saving it costs no more, and less is computed again.
+static bool endsContraction(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return false;
+  if (isa<func::CallOp>(op))
+    return true;
+  if (auto fusable = dyn_cast<graph::Fusable>(op))
+    if (fusable.getClusterKind() == graph::ClusterKind::contraction ||
+        fusable.getClusterKind() == graph::ClusterKind::attention)
+      return true;
+  return llvm::any_of(op->getOperands(), [&](Value operand) {
+    return operand.hasOneUse() && bytesOf(value) <= bytesOf(operand) &&
+           endsContraction(operand);
+  });
+}
+
+bool ResidualPlan::recomputes(Value value) const {
+  Operation *op = value.getDefiningOp();
+  if (!isForward(op))
+    return false;
+  switch (policy) {
+  case RecomputePolicy::none:
+    return isFree(op) || isWideOfNarrow(value);
+  case RecomputePolicy::selective:
+    return !endsContraction(value);
+  case RecomputePolicy::full:
+    return true;
+  }
+  llvm_unreachable("all policies are listed");
+}
+
+void ResidualPlan::require(Value value) {
+  if (!recomputes(value)) {
+    saved.insert(value);
+    return;
+  }
+  Operation *op = value.getDefiningOp();
+  if (!recomputed.insert(op).second)
+    return;
+  llvm::SetVector<Value> inputs(op->operand_begin(), op->operand_end());
+  getUsedValuesDefinedAbove(op->getRegions(), inputs);
+  for (Value input : inputs)
+    require(input);
+}

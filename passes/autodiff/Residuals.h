@@ -1,0 +1,51 @@
+// What a block's backward function is handed and what it computes again.
+#pragma once
+#include "passes/autodiff/Autodiff.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace tessera::autodiff {
+
+/// On ops that a backward function computes again. The attribute keeps CSE from
+/// merging them with the forward op that they repeat once blocks are inlined,
+/// which would save the value after all.
+inline constexpr llvm::StringLiteral kRecomputedAttr = "graph.recomputed";
+
+/// Decides for every forward value that the backward function needs. Arguments
+/// of the block are never computed, so they are always saved; saving one costs
+/// nothing that the caller does not hold anyway.
+///
+///  none      saves what is needed; computes again only what is free
+///  (constants,
+///            views, random numbers, widening conversions) and wide elementwise
+///            functions of narrow values: those the bf16 values replace.
+///  selective saves contractions and attention, each with what is computed from
+///            it alone (a bias, the residual sum); computes the rest again.
+///  full      saves the arguments only.
+class ResidualPlan {
+public:
+  ResidualPlan(RecomputePolicy policy,
+               llvm::ArrayRef<mlir::Operation *> forward)
+      : policy(policy), forward(forward.begin(), forward.end()) {}
+
+  /// `value` is a forward value that the backward function uses.
+  void require(mlir::Value value);
+
+  bool isSaved(mlir::Value value) const { return saved.contains(value); }
+  bool isRecomputed(mlir::Operation *op) const {
+    return recomputed.contains(op);
+  }
+
+private:
+  bool recomputes(mlir::Value value) const;
+  bool isForward(mlir::Operation *op) const {
+    return op && forward.contains(op);
+  }
+
+  RecomputePolicy policy;
+  llvm::DenseSet<mlir::Operation *> forward;
+  llvm::DenseSet<mlir::Value> saved;
+  llvm::DenseSet<mlir::Operation *> recomputed;
+};
+
+} // namespace tessera::autodiff

@@ -1,0 +1,192 @@
+// The end of the phase: complete programs, and nothing half-made left.
+#include "passes/autodiff/Autodiff.h"
+#include "passes/autodiff/Program.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::autodiff;
+
+namespace tessera {
+#define GEN_PASS_DEF_VERIFYSTEPPROGRAM
+#include "passes/autodiff/Passes.h.inc"
+} // namespace tessera
+
+namespace {
+
+/// A state tensor as one function knows it.
+struct State {
+  StringAttr name;
+  Type type;
+  graph::Role role;
+};
+
+/// What a function takes and returns of the state.
+struct Traffic {
+  SmallVector<State> taken, returned;
+};
+
+llvm::StringSet<> namesOf(ArrayRef<State> states) {
+  llvm::StringSet<> names;
+  for (const State &state : states)
+    names.insert(state.name.getValue());
+  return names;
+}
+
+class ProgramVerifier {
+public:
+  explicit ProgramVerifier(ModuleOp module) : module(module) {}
+
+  LogicalResult verify() {
+    if (failed(verifyFunctions()) || failed(verifyCalls()))
+      return failure();
+    for (auto function : module.getOps<func::FuncOp>())
+      if (failed(collect(function)) || failed(verifyReturned(function)))
+        return failure();
+    return failure(failed(verifyTrainStep()) || failed(verifyMetrics()) ||
+                   failed(verifyInit()));
+  }
+
+private:
+  LogicalResult verifyFunctions() {
+    for (StringRef name : {kLoss, kGradients})
+      if (auto left = module.lookupSymbol<func::FuncOp>(name))
+        return left.emitOpError("is left: no step program was made of it");
+    init = requireFunction(module, kInit, "importing a model");
+    trainStep = requireFunction(module, kTrainStep, "build-train-step");
+    return success(init && trainStep);
+  }
+
+  LogicalResult verifyCalls() {
+    WalkResult result = module.walk([&](func::CallOp call) {
+      if (module.lookupSymbol<func::FuncOp>(call.getCallee()))
+        return WalkResult::advance();
+      call.emitOpError() << "calls '" << call.getCallee()
+                         << "', which the module does not have";
+      return WalkResult::interrupt();
+    });
+    return failure(result.wasInterrupted());
+  }
+
+  LogicalResult collect(func::FuncOp function) {
+    Traffic &own = traffic[function];
+    for (auto [i, type] : llvm::enumerate(function.getArgumentTypes()))
+      if (failed(add(function, function.getArgAttrDict(i), type, own.taken)))
+        return failure();
+    for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
+      if (failed(
+              add(function, function.getResultAttrDict(i), type, own.returned)))
+        return failure();
+    return success();
+  }
+
+  // One type and one role a name, over all functions.
+  LogicalResult add(func::FuncOp function, DictionaryAttr attrs, Type type,
+                    SmallVector<State> &states) {
+    auto name =
+        attrs ? attrs.getAs<StringAttr>(graph::kStateAttr) : StringAttr();
+    if (!name)
+      return success();
+    auto role = attrs.getAs<graph::RoleAttr>(graph::kRoleAttr);
+    if (!role)
+      return function.emitOpError()
+             << "state '" << name.getValue() << "' has no " << graph::kRoleAttr;
+    State state{name, type, role.getValue()};
+    const State &first =
+        known.try_emplace(name.getValue(), state).first->second;
+    if (first.type != type)
+      return function.emitOpError()
+             << "state '" << name.getValue() << "' is " << type << " here and "
+             << first.type << " elsewhere";
+    if (first.role != state.role)
+      return function.emitOpError()
+             << "state '" << name.getValue() << "' has the role "
+             << stringifyRole(state.role) << " here and "
+             << stringifyRole(first.role) << " elsewhere";
+    states.push_back(state);
+    return success();
+  }
+
+  LogicalResult verifyReturned(func::FuncOp function) {
+    llvm::StringSet<> taken = namesOf(traffic[function].taken), seen;
+    for (const State &state : traffic[function].returned) {
+      if (!seen.insert(state.name.getValue()).second)
+        return function.emitOpError()
+               << "returns state '" << state.name.getValue() << "' twice";
+      if (function != init && !taken.contains(state.name.getValue()))
+        return function.emitOpError()
+               << "returns state '" << state.name.getValue()
+               << "' without taking it";
+    }
+    return success();
+  }
+
+  LogicalResult verifyTrainStep() {
+    llvm::StringSet<> returned = namesOf(traffic[trainStep].returned);
+    for (const State &state : traffic[trainStep].taken) {
+      bool written =
+          state.role != graph::Role::counter || state.name.getValue() == "step";
+      if (written && !returned.contains(state.name.getValue()))
+        return trainStep.emitOpError()
+               << "takes state '" << state.name.getValue()
+               << "' and does not return it";
+    }
+    return success();
+  }
+
+  LogicalResult verifyMetrics() {
+    Builder b(module.getContext());
+    auto f32 = RankedTensorType::get({}, b.getF32Type());
+    auto i64 = RankedTensorType::get({}, b.getI64Type());
+    llvm::StringMap<Type> missing{
+        {"loss", f32}, {"grad_norm", f32}, {"lr", f32}, {"tokens", i64}};
+    for (auto [i, type] : llvm::enumerate(trainStep.getResultTypes())) {
+      auto name =
+          trainStep.getResultAttrOfType<StringAttr>(i, graph::kOutputAttr);
+      if (!name) {
+        if (trainStep.getResultAttr(i, graph::kStateAttr))
+          continue;
+        return trainStep.emitOpError()
+               << "result " << i << " is neither state nor output";
+      }
+      if (missing.lookup(name.getValue()) != type)
+        return trainStep.emitOpError()
+               << "has an unexpected output '" << name.getValue()
+               << "' of type " << type;
+      missing.erase(name.getValue());
+    }
+    for (StringRef name : {"loss", "grad_norm", "lr", "tokens"})
+      if (missing.contains(name))
+        return trainStep.emitOpError() << "has no output '" << name << "'";
+    return success();
+  }
+
+  LogicalResult verifyInit() {
+    llvm::StringSet<> given = namesOf(traffic[init].returned);
+    for (auto &[function, own] : traffic)
+      for (const State &state : own.taken)
+        if (!given.contains(state.name.getValue()))
+          return init.emitOpError()
+                 << "does not give state '" << state.name.getValue()
+                 << "', which '" << cast<func::FuncOp>(function).getName()
+                 << "' takes";
+    return success();
+  }
+
+  ModuleOp module;
+  func::FuncOp init, trainStep;
+  llvm::StringMap<State> known;
+  llvm::MapVector<Operation *, Traffic> traffic;
+};
+
+struct VerifyStepProgram
+    : tessera::impl::VerifyStepProgramBase<VerifyStepProgram> {
+  void runOnOperation() override {
+    if (failed(ProgramVerifier(getOperation()).verify()))
+      signalPassFailure();
+  }
+};
+
+} // namespace

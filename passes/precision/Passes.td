@@ -1,0 +1,65 @@
+#ifndef TESSERA_PRECISION_PASSES
+#define TESSERA_PRECISION_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def ApplyPrecision : Pass<"apply-precision", "::mlir::ModuleOp"> {
+  let summary = "gives matrices and activations the compute type, before differentiation";
+  let description = [{
+    With `compute=bf16`, parameters stay f32 arguments (the master weights) of `@loss` and
+    `@logits`; matrices are converted once at the function's start. What is stored between
+    kernels is bf16; what is computed inside one is f32 (see README.md for the rules).
+    Because the conversions are ops of the forward pass, the backward pass follows by the
+    gradient of `graph.convert`. `compute=fp32` changes nothing.
+
+    Before:
+    ```mlir
+    func.func @loss(%w: tensor<8x16xf32> {graph.state = "w", ...}, ...) {
+      %y = graph.einsum "mk,kn->mn" %x, %w : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+      %z = graph.add %y, %bias : tensor<4x16xf32>
+      %g = graph.gelu %z erf : tensor<4x16xf32>
+    ```
+    After:
+    ```mlir
+      %w16 = graph.convert %w : tensor<8x16xf32> -> tensor<8x16xbf16>
+      %y = graph.einsum "mk,kn->mn" %x, %w16 : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xf32>
+      %z = graph.add %y, %bias : tensor<4x16xf32>
+      %z16 = graph.convert %z : tensor<4x16xf32> -> tensor<4x16xbf16>
+      %z32 = graph.convert %z16 : tensor<4x16xbf16> -> tensor<4x16xf32>
+      %g = graph.gelu %z32 erf : tensor<4x16xf32>
+    ```
+    Afterwards no contraction, attention or norm has an f32 operand of rank 2 or more, and blocks
+    exchange no such value.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
+  let options = [
+    Option<"compute", "compute", "::tessera::ComputePrecision", "::tessera::ComputePrecision::fp32",
+      "The element type of contractions", [{::llvm::cl::values(
+        clEnumValN(::tessera::ComputePrecision::fp32, "fp32", "f32 throughout"),
+        clEnumValN(::tessera::ComputePrecision::bf16, "bf16", "bf16, accumulated in f32"))}]>];
+}
+
+def WidenWeightGradients : Pass<"widen-weight-gradients", "::mlir::ModuleOp"> {
+  let summary = "lets f32 gradients come out of contractions in f32";
+  let description = [{
+    A master weight is f32, its bf16 copy has a bf16 cotangent, and the gradient of the
+    conversion widens that: one rounding too many. From each gradient that `@gradients`
+    returns, this pass takes the widening back to where the number is made: through sums,
+    views and block functions to the contraction, `scatter_add` or
+    `linear_cross_entropy_grad` that then writes its f32 accumulator as it is.
+
+    Before:
+    ```mlir
+    %d16 = graph.einsum "mk,mn->kn" %x, %dy : (tensor<4x8xbf16>, tensor<4x16xbf16>) -> tensor<8x16xbf16>
+    %d = graph.convert %d16 : tensor<8x16xbf16> -> tensor<8x16xf32>
+    ```
+    After:
+    ```mlir
+    %d = graph.einsum "mk,mn->kn" %x, %dy : (tensor<4x8xbf16>, tensor<4x16xbf16>) -> tensor<8x16xf32>
+    ```
+    Afterwards no returned gradient is the widening of a contraction that nobody else reads.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
+}
+
+#endif

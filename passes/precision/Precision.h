@@ -1,0 +1,16 @@
+// In which element type a model computes. See README.md in this folder.
+#pragma once
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace tessera {
+
+enum class ComputePrecision { fp32, bf16 };
+
+#define GEN_PASS_DECL
+#include "passes/precision/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/precision/Passes.h.inc"
+
+} // namespace tessera
