@@ -5,10 +5,10 @@
 #include "runtime/data/TokenDataset.h"
 #include "runtime/train/Hyper.h"
 #include "runtime/train/TrainModel.h"
+#include "test/runtime/data/TestData.h"
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 
 namespace tessera::testing {
@@ -153,52 +153,5 @@ private:
     return static_cast<std::byte *>(where);
   }
 };
-
-/// A directory that goes away with the test.
-class ScratchDirectory {
-public:
-  ScratchDirectory() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "tessera-XXXXXX").string();
-    path = ::mkdtemp(pattern.data());
-  }
-  ~ScratchDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  ScratchDirectory(const ScratchDirectory &) = delete;
-  std::string operator/(const std::string &name) const {
-    return path + "/" + name;
-  }
-  std::string path;
-};
-
-/// Writes a split of shards of the given lengths; token i of the stream is
-/// (i * 5 + i / 7) % vocab.
-inline void writeSplit(const std::string &folder,
-                       const std::vector<std::size_t> &lengths,
-                       uint32_t vocab) {
-  std::filesystem::create_directories(folder);
-  SplitIndex index;
-  index.vocabSize = vocab;
-  uint64_t position = 0;
-  for (std::size_t length : lengths) {
-    std::vector<uint32_t> tokens(length);
-    for (uint32_t &token : tokens) {
-      token = uint32_t((position * 5 + position / 7) % vocab);
-      ++position;
-    }
-    std::string name = "shard-" + std::to_string(index.shards.size()) + ".tok";
-    Status written = writeTokenShard(folder, name, {tokens, 1, vocab, 0});
-    assert(written.ok());
-    (void)written;
-    index.shards.push_back({name, length, 1});
-    index.tokens += length;
-    index.documents += 1;
-  }
-  Status written = writeSplitIndex(index, folder);
-  assert(written.ok());
-  (void)written;
-}
 
 } // namespace tessera::testing
