@@ -4,26 +4,10 @@
 #include "dialects/graph/GraphOps.h"
 #include "dialects/tile/TileOps.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "passes/tiling/Targets.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace tessera {
-
-/// What a skeleton needs to know of a target to choose tile sizes.
-struct TileTarget {
-  std::string
-      name;      ///< "cpu:avx512bf16"; also names the nested module of kernels
-  int64_t lanes; ///< f32 elements of a vector register
-  int64_t rows, columns; ///< contraction register tile (m × n), f32 and bf16
-  bool bf16Dot; ///< two-way bf16 dot products: operands staged as `pairs`, k in
-                ///< steps of 2
-  int64_t sharedBytes; ///< budget for a block's staged copies (half of a CPU
-                       ///< core's L2)
-};
-
-/// Targets by name; nullopt where the name is unknown.
-std::optional<TileTarget> lookupTileTarget(llvm::StringRef name);
-/// All CPU targets, best first: "cpu:avx512bf16", "cpu:avx512", "cpu:avx2".
-llvm::ArrayRef<TileTarget> cpuTileTargets();
 
 /// A launch, as a skeleton describes it. Block counts and sizes are those of
 /// the plan and so must not depend on the target.
@@ -59,10 +43,18 @@ public:
          mlir::TypeRange outputs);
 
 private:
+  llvm::Expected<std::string> kernelFor(const LaunchSpec &spec,
+                                        mlir::Location loc);
+  mlir::ModuleOp kernelModule(const TileTarget &target);
+
   mlir::ModuleOp module;
   llvm::SmallVector<TileTarget> targets;
   llvm::StringMap<std::string> kernels; // key → kernel name
+  llvm::StringMap<unsigned> names;      // base name → kernels so far
 };
+
+/// On a nested module of kernels: the target's name.
+inline constexpr llvm::StringLiteral kTargetAttr = "tile.target";
 
 /// One skeleton: replaces `cluster` by launches and returns the values of its
 /// results.

@@ -1,0 +1,22 @@
+// LLVM IR to a relocatable object.
+#pragma once
+#include "passes/tiling/Targets.h"
+#include "llvm/Support/Error.h"
+#include <string>
+
+namespace llvm {
+class Module;
+}
+
+namespace tessera::cpu {
+
+/// Optimizes the module and emits an object for the target's processor.
+/// Changes the module. Safe from several threads, each with its own context.
+llvm::Expected<std::string> emitObject(llvm::Module &module,
+                                       const TileTarget &target);
+
+/// Changes whenever emitObject may give other code for equal input: part of
+/// every cache key.
+std::string codeGenVersion(const TileTarget &target);
+
+} // namespace tessera::cpu

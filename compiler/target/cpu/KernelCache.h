@@ -1,0 +1,27 @@
+// Object code of kernels that were compiled before, by the hash of what they
+// were compiled from.
+#pragma once
+#include "llvm/ADT/StringRef.h"
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace tessera::cpu {
+
+/// A map from content hashes to bytes. Called from several threads.
+class KernelCache {
+public:
+  virtual ~KernelCache();
+  virtual std::optional<std::string> find(llvm::StringRef key) = 0;
+  /// May fail to keep the bytes; a cache is allowed to forget.
+  virtual void insert(llvm::StringRef key, llvm::StringRef bytes) = 0;
+};
+
+/// $XDG_CACHE_HOME/tessera/kernels, or ~/.cache/tessera/kernels; null where
+/// neither names a directory. Files are written aside and renamed; a damaged
+/// one counts as absent.
+std::unique_ptr<KernelCache> openUserKernelCache();
+/// The same in a directory of the caller's.
+std::unique_ptr<KernelCache> openKernelCache(llvm::StringRef directory);
+
+} // namespace tessera::cpu

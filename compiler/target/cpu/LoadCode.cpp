@@ -1,0 +1,35 @@
+#include "compiler/target/cpu/LoadCode.h"
+#include "llvm/Support/raw_ostream.h"
+#include <dlfcn.h>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace tessera::cpu {
+
+llvm::Expected<std::unique_ptr<LoadedCode>>
+LoadedCode::load(llvm::StringRef elf) {
+  int file = memfd_create("kernels", MFD_CLOEXEC);
+  if (file < 0)
+    return llvm::errorCodeToError(
+        std::error_code(errno, std::generic_category()));
+  {
+    llvm::raw_fd_ostream stream(file, /*shouldClose=*/false);
+    stream << elf;
+  }
+  void *handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(),
+                        RTLD_NOW | RTLD_LOCAL);
+  close(file);
+  if (!handle)
+    return llvm::createStringError(std::string("cannot load kernels: ") +
+                                   dlerror());
+  return std::unique_ptr<LoadedCode>(new LoadedCode(handle));
+}
+
+LoadedCode::~LoadedCode() { dlclose(handle); }
+
+KernelEntry LoadedCode::find(const std::string &kernel) const {
+  return reinterpret_cast<KernelEntry>(dlsym(handle, kernel.c_str()));
+}
+
+} // namespace tessera::cpu

@@ -1,0 +1,30 @@
+// Runs compiled kernels inside the compiler's own process: for tests and
+// benchmarks. Training executables have the runtime's device for this.
+#pragma once
+#include "llvm/Support/Error.h"
+#include <memory>
+
+namespace tessera::cpu {
+
+/// The kernel ABI: buffers, dynamic sizes, first block, block past the last,
+/// scratch of this thread (64-byte aligned).
+using KernelEntry = void (*)(void *const *buffers, const int64_t *sizes,
+                             int64_t blockBegin, int64_t blockEnd,
+                             void *scratch);
+
+/// A shared object loaded from memory; unloaded when destroyed.
+class LoadedCode {
+public:
+  static llvm::Expected<std::unique_ptr<LoadedCode>> load(llvm::StringRef elf);
+  ~LoadedCode();
+  LoadedCode(const LoadedCode &) = delete;
+
+  /// Null where no kernel has this name.
+  KernelEntry find(const std::string &kernel) const;
+
+private:
+  explicit LoadedCode(void *handle) : handle(handle) {}
+  void *handle;
+};
+
+} // namespace tessera::cpu

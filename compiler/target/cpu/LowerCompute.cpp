@@ -1,0 +1,298 @@
+// Products, reductions, broadcasts and the few vector ops that skeletons use.
+#include "compiler/target/cpu/Lowering.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using tessera::tile::ReduceKind;
+
+namespace tessera::cpu {
+
+static ArrayRef<int64_t> shapeOf(Value value) {
+  auto vector = dyn_cast<VectorType>(value.getType());
+  return vector ? vector.getShape() : ArrayRef<int64_t>();
+}
+
+//===--- products ---------------------------------------------------------===//
+
+Value KernelLowering::leftElement(const Tile &lhs, int64_t i, int64_t k,
+                                  bool isBf16, Type type) {
+  Value element = lhs.form == Form::scalars ? lhs.pieces[i * lhs.shape[1] + k]
+                                            : p.element(lhs, i, k);
+  if (isBf16)
+    element = p.extendBf16(element);
+  return p.like(element, type);
+}
+
+// Elements (i, k) and (i, k + 1) as one i32; zero beside a last odd one.
+Value KernelLowering::leftPair(const Tile &lhs, int64_t i, int64_t k) {
+  if (lhs.form == Form::scalars)
+    return lhs.pieces[i * ((lhs.shape[1] + 1) / 2) + k / 2];
+  bool hasOdd = k + 1 < lhs.shape[1];
+  return p.pairRows(p.element(lhs, i, k),
+                    hasOdd ? p.element(lhs, i, k + 1) : Value());
+}
+
+Value KernelLowering::rightPair(const Tile &rhs, int64_t k, int64_t chunk) {
+  int64_t n = rhs.shape[1], chunks = (n + target.lanes - 1) / target.lanes;
+  if (rhs.form == Form::pairs)
+    return rhs.pieces[k / 2 * chunks + chunk];
+  Value even = rhs.pieces[k * chunks + chunk];
+  Value odd =
+      k + 1 < rhs.shape[0] ? rhs.pieces[(k + 1) * chunks + chunk] : Value();
+  Value words = p.pairRows(even, odd);
+  return isa<VectorType>(words.getType()) ? words : p.gatherLanes(words);
+}
+
+// One splat of A and a row of accumulators at a time, so that no more than
+// the accumulators, a row of B and one splat are alive.
+llvm::Error KernelLowering::lowerMma(tile::MmaOp op) {
+  Tile lhs = tileOf(op.getLhs()), rhs = tileOf(op.getRhs()),
+       acc = tileOf(op.getAccumulator());
+  int64_t m = acc.shape[0], n = acc.shape[1], k = lhs.shape[1];
+  int64_t chunks = p.chunks(n);
+  Type piece = acc.pieces.front().getType();
+  bool isBf16 = getElementTypeOrSelf(op.getLhs().getType()).isBF16();
+  bool dot = isBf16 && target.bf16Dot && isa<VectorType>(piece);
+  if (isBf16 && !dot && rhs.form == Form::pairs) // one column: no vectors
+    return error(op, "a product with one column can't take paired memory");
+  if (getElementTypeOrSelf(op.getLhs().getType()).isF16())
+    return error(op, "multiplies f32, f64 and bf16 on the CPU");
+  Type halves = VectorType::get({2 * target.lanes}, b.getBF16Type());
+  for (int64_t kk = 0; kk < k; kk += dot ? 2 : 1) {
+    SmallVector<Value> right;
+    for (int64_t c = 0; c < chunks; ++c) {
+      Value value = dot ? rightPair(rhs, kk, c) : rhs.pieces[kk * chunks + c];
+      if (dot)
+        value = b.create<LLVM::BitcastOp>(loc, halves, value);
+      else if (isBf16)
+        value = p.extendBf16(value);
+      right.push_back(value);
+    }
+    for (int64_t i = 0; i < m; ++i) {
+      Value left = dot ? p.splat(leftPair(lhs, i, kk))
+                       : leftElement(lhs, i, kk, isBf16, piece);
+      if (dot)
+        left = b.create<LLVM::BitcastOp>(loc, halves, left);
+      for (int64_t c = 0; c < chunks; ++c) {
+        Value &sum = acc.pieces[i * chunks + c];
+        if (dot)
+          sum = b.create<LLVM::CallIntrinsicOp>(
+                     loc, piece,
+                     b.getStringAttr("llvm.x86.avx512bf16.dpbf16ps.512"),
+                     ValueRange{sum, left, right[c]})
+                    .getResults();
+        else
+          sum = b.create<math::FmaOp>(loc, left, right[c], sum);
+      }
+    }
+  }
+  bind(op.getResult(), std::move(acc));
+  return llvm::Error::success();
+}
+
+//===--- reductions -------------------------------------------------------===//
+
+// Maxima and minima keep NaN: x wherever it is one, else y unless x beats it.
+Value KernelLowering::combine(ReduceKind kind, Value x, Value y) {
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(x.getType()));
+  if (kind == ReduceKind::sum)
+    return isFloat ? b.create<arith::AddFOp>(loc, x, y).getResult()
+                   : b.create<arith::AddIOp>(loc, x, y).getResult();
+  bool max = kind == ReduceKind::max;
+  if (!isFloat)
+    return max ? b.create<arith::MaxSIOp>(loc, x, y).getResult()
+               : b.create<arith::MinSIOp>(loc, x, y).getResult();
+  Value beats = b.create<arith::CmpFOp>(
+      loc, max ? arith::CmpFPredicate::OGT : arith::CmpFPredicate::OLT, x, y);
+  Value best = b.create<arith::SelectOp>(loc, beats, x, y);
+  Value nan = b.create<arith::CmpFOp>(loc, arith::CmpFPredicate::UNO, x, x);
+  return b.create<arith::SelectOp>(loc, nan, x, best);
+}
+
+static TypedAttr identityOf(OpBuilder &b, ReduceKind kind, Type element) {
+  if (auto type = dyn_cast<FloatType>(element)) {
+    double value = kind == ReduceKind::sum ? -0.0
+                   : kind == ReduceKind::max
+                       ? -std::numeric_limits<double>::infinity()
+                       : std::numeric_limits<double>::infinity();
+    return b.getFloatAttr(type, value);
+  }
+  unsigned width = element.isIndex() ? 64 : element.getIntOrFloatBitWidth();
+  llvm::APInt value = kind == ReduceKind::sum ? llvm::APInt(width, 0)
+                      : kind == ReduceKind::max
+                          ? llvm::APInt::getSignedMinValue(width)
+                          : llvm::APInt::getSignedMaxValue(width);
+  return b.getIntegerAttr(element, value);
+}
+
+// Along the last dimension: pieces one after another, then a tree over lanes,
+// the lanes beyond the last column replaced by the identity. Along another:
+// piece by piece.
+llvm::Error KernelLowering::lowerReduce(tile::ReduceOp op) {
+  Tile input = tileOf(op.getInput());
+  ReduceKind kind = op.getKind();
+  Type element = getElementTypeOrSelf(op.getInput().getType());
+  if (element.isBF16() || element.isF16())
+    return error(op, "reduces f32, f64 and integers; extend first");
+  int64_t rank = input.shape.size(), dim = op.getDim();
+  Tile result{llvm::to_vector(shapeOf(op.getResult())), {}, Form::vectors};
+  auto fold = [&](Value x, Value y) { return combine(kind, x, y); };
+  int64_t columns = input.shape.back(), chunks = p.chunks(columns);
+  if (dim == rank - 1) {
+    SmallVector<Value> sums; // one a row
+    for (size_t row = 0; row < input.pieces.size(); row += chunks) {
+      Value sum = input.pieces[row];
+      for (int64_t c = 0; c < chunks; ++c) {
+        Value piece = input.pieces[row + c];
+        if (columns > 1 && columns - c * target.lanes < target.lanes) {
+          Value fill = p.constant(
+              DenseElementsAttr::get(cast<VectorType>(piece.getType()),
+                                     Attribute(identityOf(b, kind, element))));
+          piece = b.create<arith::SelectOp>(
+              loc, p.laneMask(columns - c * target.lanes), piece, fill);
+        }
+        sum = c == 0 ? piece : fold(sum, piece);
+      }
+      sums.push_back(columns > 1 ? p.reduceLanes(sum, fold) : sum);
+    }
+    int64_t size = result.shape.empty() ? 1 : result.shape.back();
+    for (size_t i = 0; i < sums.size(); i += size)
+      for (int64_t c = 0; c < size; c += target.lanes)
+        result.pieces.push_back(
+            size == 1 ? sums[i]
+                      : p.gatherLanes(ArrayRef(sums).slice(
+                            i + c, std::min(target.lanes, size - c))));
+    bind(op.getResult(), std::move(result));
+    return llvm::Error::success();
+  }
+  // [outer, size, inner pieces]
+  int64_t size = input.shape[dim], inner = chunks;
+  for (int64_t d = dim + 1; d + 1 < rank; ++d)
+    inner *= input.shape[d];
+  int64_t outer = input.pieces.size() / (size * inner);
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < inner; ++i) {
+      Value sum = input.pieces[o * size * inner + i];
+      for (int64_t s = 1; s < size; ++s)
+        sum = fold(sum, input.pieces[(o * size + s) * inner + i]);
+      result.pieces.push_back(sum);
+    }
+  bind(op.getResult(), std::move(result));
+  return llvm::Error::success();
+}
+
+//===--- broadcasts -------------------------------------------------------===//
+
+void KernelLowering::broadcast(const Tile &input, ArrayRef<int64_t> dims,
+                               Tile &result) {
+  int64_t rank = result.shape.size();
+  int64_t columns = rank ? result.shape.back() : 1;
+  int64_t chunks = p.chunks(columns);
+  bool lastMapped = !dims.empty() && dims.back() == rank - 1;
+  int64_t rows = p.pieceCount(result.shape) / chunks;
+  llvm::SmallDenseMap<Value, Value> splats;
+  for (int64_t row = 0; row < rows; ++row) {
+    // The row's index, projected on the input's dimensions.
+    SmallVector<int64_t> index(rank, 0);
+    for (int64_t d = rank - 2, rest = row; d >= 0; --d) {
+      index[d] = rest % result.shape[d];
+      rest /= result.shape[d];
+    }
+    int64_t inputRow = 0, inputColumn = 0;
+    for (auto [i, dim] : llvm::enumerate(dims)) {
+      bool last = i + 1 == dims.size();
+      if (!last)
+        inputRow = inputRow * input.shape[i] + index[dim];
+      else if (!lastMapped)
+        inputColumn = index[dim];
+    }
+    for (int64_t c = 0; c < chunks; ++c) {
+      if (lastMapped) {
+        result.pieces.push_back(input.pieces[inputRow * chunks + c]);
+        continue;
+      }
+      Value scalar = p.element(input, inputRow, inputColumn);
+      if (columns == 1) {
+        result.pieces.push_back(scalar);
+        continue;
+      }
+      if (c == 0)
+        splats[scalar] = p.splat(scalar);
+      result.pieces.push_back(splats[scalar]);
+    }
+  }
+}
+
+llvm::Error KernelLowering::lowerBroadcast(tile::BroadcastOp op) {
+  Tile result{llvm::to_vector(shapeOf(op.getResult())), {}, Form::vectors};
+  broadcast(tileOf(op.getInput()), op.getDims(), result);
+  bind(op.getResult(), std::move(result));
+  return llvm::Error::success();
+}
+
+llvm::Error KernelLowering::lowerIota(tile::IotaOp op) {
+  Tile result{llvm::to_vector(shapeOf(op.getResult())), {}, Form::vectors};
+  Value start = b.create<arith::IndexCastOp>(loc, b.getI32Type(),
+                                             scalarOf(op.getStart()));
+  int64_t dim = op.getDim(), rank = result.shape.size();
+  int64_t columns = result.shape.back(), chunks = p.chunks(columns);
+  int64_t inner = 1; // rows of one index along `dim`
+  for (int64_t d = dim + 1; d + 1 < rank; ++d)
+    inner *= result.shape[d];
+  int64_t rows = p.pieceCount(result.shape) / chunks;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t c = 0; c < chunks; ++c) {
+      int64_t offset = dim == rank - 1 ? 0 : row / inner % result.shape[dim];
+      Value value = b.create<arith::AddIOp>(
+          loc, start, p.constant(b.getI32IntegerAttr(offset)));
+      if (columns > 1) {
+        value = p.splat(value);
+        if (dim == rank - 1)
+          value = b.create<arith::AddIOp>(loc, value,
+                                          p.laneNumbers(c * target.lanes));
+      }
+      result.pieces.push_back(value);
+    }
+  bind(op.getResult(), std::move(result));
+  return llvm::Error::success();
+}
+
+// The ops of the vector dialect by which scalars enter and leave tiles.
+llvm::Error KernelLowering::lowerVector(Operation *op) {
+  Tile result;
+  if (op->getNumResults() == 1)
+    result.shape = llvm::to_vector(shapeOf(op->getResult(0)));
+  if (isa<vector::SplatOp>(op) ||
+      (isa<vector::BroadcastOp>(op) && shapeOf(op->getOperand(0)).empty())) {
+    broadcast(tileOf(op->getOperand(0)), {}, result);
+  } else if (auto extract = dyn_cast<vector::ExtractOp>(op);
+             extract && result.shape.empty() && !extract.hasDynamicPosition()) {
+    const Tile &tile = tileOf(extract.getVector());
+    int64_t row = 0, column = 0;
+    for (auto [i, at] : llvm::enumerate(extract.getStaticPosition()))
+      if (i + 1 == tile.shape.size())
+        column = at;
+      else
+        row = row * tile.shape[i] + at;
+    result.pieces = {p.element(tile, row, column)};
+  } else if (isa<vector::ExtractElementOp>(op) &&
+             shapeOf(op->getOperand(0)).empty()) {
+    result.pieces = tileOf(op->getOperand(0)).pieces;
+  } else if (isa<vector::ShapeCastOp>(op)) {
+    const Tile &tile = tileOf(op->getOperand(0));
+    auto last = [](ArrayRef<int64_t> shape) {
+      return shape.empty() ? 1 : shape.back();
+    };
+    if (last(tile.shape) != last(result.shape))
+      return error(op, "must keep the last dimension");
+    result.pieces = tile.pieces;
+  } else {
+    return error(op, "has no lowering on the CPU");
+  }
+  bind(op->getResult(0), std::move(result));
+  return llvm::Error::success();
+}
+
+} // namespace tessera::cpu

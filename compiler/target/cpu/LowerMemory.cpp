@@ -1,0 +1,473 @@
+// Addresses, loads and stores.
+#include "compiler/target/cpu/Lowering.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+
+using namespace mlir;
+using tessera::tile::Layout;
+
+namespace tessera::cpu {
+
+// How an element lies in memory: bf16 as its bits, i1 as a byte.
+static Type inMemory(Type element) {
+  if (element.isInteger(1))
+    return IntegerType::get(element.getContext(), 8);
+  return PieceBuilder::stored(element);
+}
+
+static int64_t bytesOf(Type element) {
+  return inMemory(element).getIntOrFloatBitWidth() / 8;
+}
+
+//===--- memories ---------------------------------------------------------===//
+
+llvm::Expected<KernelLowering::Memory>
+KernelLowering::describe(Operation *op, MemRefType type, Value pointer) {
+  Memory memory;
+  memory.pointer = pointer;
+  memory.element = type.getElementType();
+  memory.shape.assign(type.getShape().begin(), type.getShape().end());
+  if (!memory.element.isIntOrFloat())
+    return error(op, "memory holds integers or floats");
+  if (failed(getStridesAndOffset(type, memory.strides, memory.fixedOffset)) ||
+      llvm::is_contained(memory.strides, ShapedType::kDynamic))
+    return error(op, "strides must be static");
+  if (memory.fixedOffset == ShapedType::kDynamic)
+    memory.fixedOffset = 0; // the view's operand says it
+  auto shared = dyn_cast_or_null<tile::SharedAttr>(type.getMemorySpace());
+  memory.pairs = shared && shared.getLayout() == Layout::pairs;
+  return memory;
+}
+
+llvm::Error KernelLowering::lowerAlloc(tile::AllocOp op) {
+  auto type = cast<MemRefType>(op.getMemory().getType());
+  if (!type.getElementType().isIntOrFloat())
+    return error(op, "memory holds integers or floats");
+  Value pointer = step(scratch, b.getI8Type(), scratchUsed);
+  int64_t bytes = type.getNumElements() * bytesOf(type.getElementType());
+  scratchUsed += llvm::alignTo(bytes, 64);
+  llvm::Expected<Memory> memory = describe(op, type, pointer);
+  if (!memory)
+    return memory.takeError();
+  memories[op.getMemory()] = std::move(*memory);
+  return llvm::Error::success();
+}
+
+// Views, and scalars in memory.
+llvm::Error KernelLowering::lowerMemory(Operation *op) {
+  if (auto view = dyn_cast<memref::ReinterpretCastOp>(op)) {
+    Memory source = memories[view.getSource()];
+    llvm::Expected<Memory> memory =
+        describe(op, cast<MemRefType>(view.getType()), source.pointer);
+    if (!memory)
+      return memory.takeError();
+    if (source.pairs)
+      return error(op, "a view of paired memory has no strides");
+    if (!view.getOffsets().empty())
+      memory->offset = scalarOf(view.getOffsets()[0]);
+    memories[view.getResult()] = std::move(*memory);
+    return llvm::Error::success();
+  }
+  if (auto cast = dyn_cast<memref::CastOp>(op)) {
+    memories[cast.getDest()] = memories[cast.getSource()];
+    return llvm::Error::success();
+  }
+  if (auto load = dyn_cast<memref::LoadOp>(op)) {
+    const Memory &memory = memories[load.getMemref()];
+    Value pointer = address(memory, scalarsOf(load.getIndices()));
+    bind(load, {{}, {loadScalar(pointer, memory.element)}, Form::vectors});
+    return llvm::Error::success();
+  }
+  if (auto store = dyn_cast<memref::StoreOp>(op)) {
+    const Memory &memory = memories[store.getMemref()];
+    storeScalar(scalarOf(store.getValueToStore()),
+                address(memory, scalarsOf(store.getIndices())), memory.element);
+    return llvm::Error::success();
+  }
+  return error(op, "has no lowering on the CPU");
+}
+
+//===--- addresses --------------------------------------------------------===//
+
+Value KernelLowering::step(Value pointer, Type element, int64_t elements) {
+  if (elements == 0)
+    return pointer;
+  Value count = p.constant(b.getI64IntegerAttr(elements));
+  return b.create<LLVM::GEPOp>(loc, pointer.getType(), inMemory(element),
+                               pointer, ArrayRef<LLVM::GEPArg>{count});
+}
+
+// Of paired memory, element (k, n) is (k / 2) · 2N + 2 n + k mod 2.
+Value KernelLowering::address(const Memory &memory, ArrayRef<Value> indices) {
+  Value sum = p.index(memory.fixedOffset);
+  auto addTerm = [&](Value i, int64_t stride) {
+    Value term = b.createOrFold<arith::MulIOp>(loc, i, p.index(stride));
+    sum = b.createOrFold<arith::AddIOp>(loc, sum, term);
+  };
+  if (memory.offset)
+    addTerm(memory.offset, 1);
+  for (auto [d, i] : llvm::enumerate(indices)) {
+    size_t fromEnd = indices.size() - d;
+    if (memory.pairs && fromEnd == 2) {
+      Value half = b.createOrFold<arith::ShRUIOp>(loc, i, p.index(1));
+      addTerm(half, 2 * memory.strides[d]);
+      addTerm(b.createOrFold<arith::AndIOp>(loc, i, p.index(1)), 1);
+    } else {
+      addTerm(i, memory.strides[d] * (memory.pairs && fromEnd == 1 ? 2 : 1));
+    }
+  }
+  Value elements = b.createOrFold<arith::IndexCastOp>(loc, b.getI64Type(), sum);
+  return b.create<LLVM::GEPOp>(loc, memory.pointer.getType(),
+                               inMemory(memory.element), memory.pointer,
+                               ArrayRef<LLVM::GEPArg>{elements});
+}
+
+KernelLowering::Box KernelLowering::boxOf(const Memory &memory,
+                                          ValueRange indices,
+                                          ArrayRef<int64_t> along,
+                                          ArrayRef<int64_t> shape) {
+  Box box;
+  box.start = address(memory, scalarsOf(indices));
+  box.element = memory.element;
+  box.shape.assign(shape.begin(), shape.end());
+  for (int64_t d : along)
+    box.strides.push_back(memory.strides[d]);
+  return box;
+}
+
+//===--- pieces -----------------------------------------------------------===//
+
+Value KernelLowering::loadScalar(Value pointer, Type element) {
+  Value loaded =
+      b.create<LLVM::LoadOp>(loc, inMemory(element), pointer, bytesOf(element));
+  if (!element.isInteger(1))
+    return loaded;
+  return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ne, loaded,
+                                 p.bits(loaded.getType(), 0));
+}
+
+void KernelLowering::storeScalar(Value value, Value pointer, Type element) {
+  if (element.isInteger(1))
+    value = b.create<arith::ExtUIOp>(loc, b.getI8Type(), value);
+  b.create<LLVM::StoreOp>(loc, value, pointer, bytesOf(element));
+}
+
+Value KernelLowering::loadPiece(Value pointer, Type element, int64_t count,
+                                Value mask) {
+  auto type = VectorType::get({target.lanes}, inMemory(element));
+  Value loaded;
+  if (!mask && count >= target.lanes) {
+    loaded = b.create<LLVM::LoadOp>(loc, type, pointer, bytesOf(element));
+  } else {
+    if (!mask)
+      mask = p.laneMask(count);
+    loaded = b.create<LLVM::MaskedLoadOp>(loc, type, pointer, mask,
+                                          ValueRange{p.number(type, 0.0)},
+                                          bytesOf(element));
+  }
+  if (!element.isInteger(1))
+    return loaded;
+  return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ne, loaded,
+                                 p.bits(type, 0));
+}
+
+void KernelLowering::storePiece(Value piece, Value pointer, Type element,
+                                int64_t count, Value mask) {
+  if (element.isInteger(1))
+    piece = b.create<arith::ExtUIOp>(
+        loc, VectorType::get({target.lanes}, b.getI8Type()), piece);
+  if (!mask && count >= target.lanes) {
+    b.create<LLVM::StoreOp>(loc, piece, pointer, bytesOf(element));
+    return;
+  }
+  if (!mask)
+    mask = p.laneMask(count);
+  b.create<LLVM::MaskedStoreOp>(loc, piece, pointer, mask, bytesOf(element));
+}
+
+// Lane i is valid where first + i < bound.
+Value KernelLowering::boundMask(Value bound, int64_t first) {
+  Value capped = b.create<arith::MinSIOp>(loc, bound, p.index(1 << 30));
+  Value count = b.create<arith::IndexCastOp>(loc, b.getI32Type(), capped);
+  return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::slt,
+                                 p.laneNumbers(first), p.splat(count));
+}
+
+//===--- boxes ------------------------------------------------------------===//
+
+// Calls `visit(row, pointer offset in elements)` for every index of the leading
+// dimensions.
+static void forEachRow(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides,
+                       llvm::function_ref<void(int64_t, int64_t)> visit) {
+  int64_t rows = 1, leading = static_cast<int64_t>(shape.size()) - 1;
+  for (int64_t d = 0; d < leading; ++d)
+    rows *= shape[d];
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t offset = 0, rest = row;
+    for (int64_t d = leading - 1; d >= 0; --d) {
+      offset += rest % shape[d] * strides[d];
+      rest /= shape[d];
+    }
+    visit(row, offset);
+  }
+}
+
+Tile KernelLowering::loadBox(const Box &box, Value bound) {
+  if (box.shape.empty())
+    return {{}, {loadScalar(box.start, box.element)}, Form::vectors};
+  int64_t columns = box.shape.back(), stride = box.strides.back();
+  // The rows of a transposed box are contiguous: load it lying down.
+  if (!bound && stride != 1 && stride != 0 && columns > 1 &&
+      box.shape.size() == 2 && box.strides[0] == 1 && box.shape[0] > 1) {
+    Box lying = box;
+    std::swap(lying.shape[0], lying.shape[1]);
+    std::swap(lying.strides[0], lying.strides[1]);
+    return p.transpose(loadBox(lying, {}));
+  }
+  if (columns == 1 || (stride != 1 && stride != 0) || (stride == 0 && bound))
+    return loadElements(box, bound);
+  Tile tile{box.shape, {}, Form::vectors};
+  SmallVector<Value> masks;
+  for (int64_t c = 0; bound && c < columns; c += target.lanes)
+    masks.push_back(boundMask(bound, c));
+  forEachRow(box.shape, box.strides, [&](int64_t, int64_t offset) {
+    Value row = step(box.start, box.element, offset);
+    Value splat = stride == 0 ? p.splat(loadScalar(row, box.element)) : Value();
+    for (int64_t c = 0; c < columns; c += target.lanes)
+      tile.pieces.push_back(
+          splat ? splat
+                : loadPiece(step(row, box.element, c), box.element, columns - c,
+                            bound ? masks[c / target.lanes] : Value()));
+  });
+  return tile;
+}
+
+// One element at a time, for steps that no vector load takes.
+Tile KernelLowering::loadElements(const Box &box, Value bound) {
+  Tile tile{box.shape, {}, Form::vectors};
+  int64_t columns = box.shape.back();
+  Type stored = PieceBuilder::stored(box.element);
+  auto load = [&](Value row, int64_t column) -> Value {
+    Value pointer = step(row, box.element, column * box.strides.back());
+    if (!bound)
+      return loadScalar(pointer, box.element);
+    Value valid = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::sgt, bound,
+                                          p.index(column));
+    auto branch = b.create<scf::IfOp>(loc, stored, valid, true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    b.create<scf::YieldOp>(loc, loadScalar(pointer, box.element));
+    b.setInsertionPointToStart(branch.elseBlock());
+    b.create<scf::YieldOp>(loc, p.number(stored, 0.0));
+    return branch.getResult(0);
+  };
+  forEachRow(box.shape, box.strides, [&](int64_t, int64_t offset) {
+    Value row = step(box.start, box.element, offset);
+    if (columns == 1) {
+      tile.pieces.push_back(load(row, 0));
+      return;
+    }
+    for (int64_t c = 0; c < columns; c += target.lanes) {
+      SmallVector<Value> scalars;
+      for (int64_t i = c; i < std::min(columns, c + target.lanes); ++i)
+        scalars.push_back(load(row, i));
+      tile.pieces.push_back(p.gatherLanes(scalars));
+    }
+  });
+  return tile;
+}
+
+void KernelLowering::storeBox(const Tile &tile, const Box &box, Value bound) {
+  if (box.shape.empty())
+    return storeScalar(tile.pieces[0], box.start, box.element);
+  int64_t columns = box.shape.back(), stride = box.strides.back();
+  if (!bound && stride != 1 && columns > 1 && box.shape.size() == 2 &&
+      box.strides[0] == 1 && box.shape[0] > 1) {
+    Box lying = box;
+    std::swap(lying.shape[0], lying.shape[1]);
+    std::swap(lying.strides[0], lying.strides[1]);
+    return storeBox(p.transpose(tile), lying, {});
+  }
+  if (columns == 1 || stride != 1)
+    return storeElements(tile, box, bound);
+  SmallVector<Value> masks;
+  for (int64_t c = 0; bound && c < columns; c += target.lanes)
+    masks.push_back(boundMask(bound, c));
+  int64_t chunks = p.chunks(columns);
+  forEachRow(box.shape, box.strides, [&](int64_t row, int64_t offset) {
+    Value pointer = step(box.start, box.element, offset);
+    for (int64_t c = 0; c < columns; c += target.lanes)
+      storePiece(tile.pieces[row * chunks + c / target.lanes],
+                 step(pointer, box.element, c), box.element, columns - c,
+                 bound ? masks[c / target.lanes] : Value());
+  });
+}
+
+void KernelLowering::storeElements(const Tile &tile, const Box &box,
+                                   Value bound) {
+  forEachRow(box.shape, box.strides, [&](int64_t row, int64_t offset) {
+    Value pointer = step(box.start, box.element, offset);
+    for (int64_t c = 0; c < box.shape.back(); ++c) {
+      OpBuilder::InsertionGuard guard(b);
+      if (bound) {
+        Value valid = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::sgt,
+                                              bound, p.index(c));
+        auto branch = b.create<scf::IfOp>(loc, valid, false);
+        b.setInsertionPointToStart(branch.thenBlock());
+      }
+      storeScalar(p.element(tile, row, c),
+                  step(pointer, box.element, c * box.strides.back()),
+                  box.element);
+    }
+  });
+}
+
+//===--- tile.load and tile.store -----------------------------------------===//
+
+// Whether every use is the left (right) operand of a product.
+static bool feedsOnlyProducts(Value tile, bool left) {
+  return !tile.use_empty() && llvm::all_of(tile.getUses(), [&](OpOperand &use) {
+    return isa<tile::MmaOp>(use.getOwner()) &&
+           use.getOperandNumber() == (left ? 0 : 1);
+  });
+}
+
+// [m, k] as scalars; pairs of bf16 as i32 where k is contiguous, the last of an
+// odd count beside a zero.
+Tile KernelLowering::loadScalars(const Box &box) {
+  Tile tile{box.shape, {}, Form::scalars};
+  bool pairs = box.element.isBF16() && target.bf16Dot;
+  int64_t columns = box.shape.back(), stride = box.strides.back();
+  Type word = b.getI32Type();
+  forEachRow(box.shape, box.strides, [&](int64_t, int64_t offset) {
+    Value row = step(box.start, box.element, offset);
+    auto scalar = [&](int64_t c) {
+      return loadScalar(step(row, box.element, c * stride), box.element);
+    };
+    for (int64_t c = 0; c < columns; c += pairs ? 2 : 1) {
+      if (!pairs)
+        tile.pieces.push_back(scalar(c));
+      else if (stride == 1 && c + 1 < columns)
+        tile.pieces.push_back(
+            b.create<LLVM::LoadOp>(loc, word, step(row, box.element, c), 2));
+      else
+        tile.pieces.push_back(
+            p.pairRows(scalar(c), c + 1 < columns ? scalar(c + 1) : Value()));
+    }
+  });
+  return tile;
+}
+
+// Whether a value of the kernel is even for certain.
+static bool isEven(Value value) {
+  APInt constant;
+  if (matchPattern(value, m_ConstantInt(&constant)))
+    return !constant[0];
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
+    return loop && argument == loop.getInductionVar() &&
+           isEven(loop.getLowerBound()) && isEven(loop.getStep());
+  }
+  if (auto mul = value.getDefiningOp<arith::MulIOp>())
+    return isEven(mul.getLhs()) || isEven(mul.getRhs());
+  if (auto add = value.getDefiningOp<arith::AddIOp>())
+    return isEven(add.getLhs()) && isEven(add.getRhs());
+  return false;
+}
+
+llvm::Error KernelLowering::checkPairs(Operation *op, const Memory &memory,
+                                       ArrayRef<int64_t> along, Value bound) {
+  int64_t rank = memory.shape.size();
+  if (bound || along.size() != 2 || along[0] != rank - 2 ||
+      along[1] != rank - 1)
+    return error(op, "paired memory is read and written along its last two "
+                     "dimensions, in order and without a bound");
+  Value k = isa<tile::LoadOp>(op)
+                ? cast<tile::LoadOp>(op).getIndices()[rank - 2]
+                : cast<tile::StoreOp>(op).getIndices()[rank - 2];
+  if (!isEven(k))
+    return error(op, "a tile of paired memory must start at an even row: a "
+                     "constant, or a loop's induction value of even step, "
+                     "times or plus such");
+  return llvm::Error::success();
+}
+
+llvm::Expected<Tile> KernelLowering::loadPairs(tile::LoadOp op,
+                                               const Memory &memory) {
+  if (llvm::Error error = checkPairs(op, memory, op.getAlong(), op.getBound()))
+    return error;
+  auto type = cast<VectorType>(op.getResult().getType());
+  int64_t k = type.getDimSize(0), n = type.getDimSize(1);
+  int64_t rowStride = 2 * memory.strides[memory.shape.size() - 2];
+  Value start = address(memory, scalarsOf(op.getIndices()));
+  Tile pairs{{k, n}, {}, Form::pairs};
+  for (int64_t row = 0; row < k; row += 2)
+    for (int64_t c = 0; c < n; c += target.lanes)
+      pairs.pieces.push_back(
+          loadPiece(step(start, memory.element, row / 2 * rowStride + 2 * c),
+                    b.getI32Type(), std::max<int64_t>(n - c, 1)));
+  if (target.bf16Dot && feedsOnlyProducts(op.getResult(), false))
+    return pairs;
+  Tile rows{{k, n}, {}, Form::vectors};
+  int64_t chunks = (n + target.lanes - 1) / target.lanes;
+  Type halves = p.vectorOf(memory.element);
+  for (int64_t row = 0; row < k; ++row)
+    for (int64_t c = 0; c < chunks; ++c) {
+      Value word = pairs.pieces[row / 2 * chunks + c];
+      if (row % 2)
+        word = b.create<arith::ShRUIOp>(loc, word, p.bits(word.getType(), 16));
+      Value half = b.create<arith::TruncIOp>(loc, halves, word);
+      rows.pieces.push_back(n == 1 ? p.lane(half, 0) : half);
+    }
+  return rows;
+}
+
+llvm::Error KernelLowering::lowerLoad(tile::LoadOp op) {
+  const Memory &memory = memories[op.getMemory()];
+  if (memory.pairs) {
+    llvm::Expected<Tile> tile = loadPairs(op, memory);
+    if (!tile)
+      return tile.takeError();
+    bind(op, std::move(*tile));
+    return llvm::Error::success();
+  }
+  Box box = boxOf(memory, op.getIndices(), op.getAlong(),
+                  cast<VectorType>(op.getResult().getType()).getShape());
+  Value bound = op.getBound() ? scalarOf(op.getBound()) : Value();
+  bind(op, !bound && feedsOnlyProducts(op.getResult(), true)
+               ? loadScalars(box)
+               : loadBox(box, bound));
+  return llvm::Error::success();
+}
+
+llvm::Error KernelLowering::lowerStore(tile::StoreOp op) {
+  const Memory &memory = memories[op.getMemory()];
+  Tile tile = tileOf(op.getValue());
+  Value bound = op.getBound() ? scalarOf(op.getBound()) : Value();
+  if (!memory.pairs) {
+    storeBox(tile, boxOf(memory, op.getIndices(), op.getAlong(), tile.shape),
+             bound);
+    return llvm::Error::success();
+  }
+  if (llvm::Error error = checkPairs(op, memory, op.getAlong(), bound))
+    return error;
+  int64_t k = tile.shape[0], n = tile.shape[1], chunks = p.chunks(n);
+  int64_t rowStride = 2 * memory.strides[memory.shape.size() - 2];
+  Value start = address(memory, scalarsOf(op.getIndices()));
+  for (int64_t row = 0; row < k; row += 2)
+    for (int64_t c = 0; c < chunks; ++c) {
+      Value even = tile.pieces[row * chunks + c];
+      Value odd = row + 1 < k ? tile.pieces[(row + 1) * chunks + c] : Value();
+      Value words = p.pairRows(even, odd);
+      Value pointer = step(start, memory.element,
+                           row / 2 * rowStride + 2 * c * target.lanes);
+      if (isa<VectorType>(words.getType()))
+        storePiece(words, pointer, b.getI32Type(), n - c * target.lanes);
+      else
+        b.create<LLVM::StoreOp>(loc, words, pointer, 2);
+    }
+  return llvm::Error::success();
+}
+
+} // namespace tessera::cpu

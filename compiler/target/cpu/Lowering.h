@@ -1,0 +1,145 @@
+// One tile.kernel as functions over machine vectors.
+#pragma once
+#include "compiler/target/cpu/Pieces.h"
+#include "compiler/target/cpu/Polynomials.h"
+#include "dialects/tile/TileOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "passes/tiling/Targets.h"
+#include "llvm/Support/Error.h"
+#include <memory>
+
+namespace tessera::cpu {
+
+/// The integer attribute on a lowered kernel's function: bytes of scratch that
+/// a thread needs, a multiple of 64.
+inline constexpr llvm::StringLiteral kScratchAttr = "tessera.scratch_bytes";
+
+/// To be raised whenever equal kernels are lowered otherwise than before: part
+/// of the key of cached objects.
+inline constexpr int kLoweringVersion = 1;
+
+/// Appends to `module` the functions @NAME (the kernel ABI: buffers, sizes,
+/// first block, block past the last, scratch) and @NAME.block (one block).
+/// The error names the kernel and the op that has no lowering.
+llvm::Error lowerKernel(tile::KernelOp kernel, const TileTarget &target,
+                        mlir::ModuleOp module);
+
+/// Walks a kernel's body and emits it anew, every tile as its pieces.
+class KernelLowering {
+public:
+  KernelLowering(const TileTarget &target, mlir::OpBuilder &builder,
+                 mlir::Block &entry);
+
+  /// Buffers, sizes and block number of the kernel, in the order of its
+  /// arguments; `scratch` is where tile.alloc takes memory from.
+  llvm::Error lowerBody(tile::KernelOp kernel, mlir::ValueRange arguments,
+                        mlir::Value scratch);
+  int64_t scratchBytes() const { return scratchUsed; }
+
+private:
+  /// A memref: element (i0, i1, …) lies at pointer[offset + Σ i·stride].
+  struct Memory {
+    mlir::Value pointer;
+    mlir::Value offset; // in elements; may be null
+    int64_t fixedOffset = 0;
+    mlir::Type element; // as declared: bf16 and i1, not their stored forms
+    llvm::SmallVector<int64_t> shape, strides;
+    bool pairs = false; // the last two dimensions as [k/2, n, 2]
+  };
+  /// A box of a memory: where it starts and how its dimensions step.
+  struct Box {
+    mlir::Value start;
+    mlir::Type element;
+    llvm::SmallVector<int64_t> shape, strides;
+  };
+
+  // Structure (Lowering.cpp).
+  llvm::Error lowerBlock(mlir::Block &block);
+  llvm::Error lowerOp(mlir::Operation *op);
+  llvm::Error lowerFor(mlir::scf::ForOp loop);
+  llvm::Error lowerIf(mlir::scf::IfOp branch);
+  void yield(mlir::Operation *terminator);
+  llvm::Error lowerConstant(mlir::arith::ConstantOp op);
+  llvm::Error lowerElementwise(mlir::Operation *op);
+  llvm::Error lowerConversion(mlir::Operation *op);
+  mlir::Value lowerMath(mlir::Operation *op, mlir::ValueRange operands);
+  llvm::SmallVector<mlir::Type> expandTypes(mlir::TypeRange types);
+  llvm::Error bindResults(mlir::ValueRange originals, mlir::ValueRange pieces);
+  llvm::Error error(mlir::Operation *op, const llvm::Twine &what);
+
+  // Memory (LowerMemory.cpp).
+  llvm::Expected<Memory> describe(mlir::Operation *op, mlir::MemRefType type,
+                                  mlir::Value pointer);
+  llvm::Error lowerAlloc(tile::AllocOp op);
+  llvm::Error lowerMemory(mlir::Operation *op);
+  llvm::Error lowerLoad(tile::LoadOp op);
+  llvm::Error lowerStore(tile::StoreOp op);
+  mlir::Value address(const Memory &memory,
+                      llvm::ArrayRef<mlir::Value> indices);
+  Box boxOf(const Memory &memory, mlir::ValueRange indices,
+            llvm::ArrayRef<int64_t> along, llvm::ArrayRef<int64_t> shape);
+  mlir::Value step(mlir::Value pointer, mlir::Type element, int64_t elements);
+  mlir::Value loadScalar(mlir::Value pointer, mlir::Type element);
+  void storeScalar(mlir::Value value, mlir::Value pointer, mlir::Type element);
+  /// One piece of `count` elements; `mask` overrides the static count.
+  mlir::Value loadPiece(mlir::Value pointer, mlir::Type element, int64_t count,
+                        mlir::Value mask = {});
+  void storePiece(mlir::Value piece, mlir::Value pointer, mlir::Type element,
+                  int64_t count, mlir::Value mask = {});
+  mlir::Value boundMask(mlir::Value bound, int64_t first);
+  Tile loadBox(const Box &box, mlir::Value bound);
+  Tile loadScalars(const Box &box);
+  llvm::Expected<Tile> loadPairs(tile::LoadOp op, const Memory &memory);
+  void storeBox(const Tile &tile, const Box &box, mlir::Value bound);
+  Tile loadElements(const Box &box, mlir::Value bound);
+  void storeElements(const Tile &tile, const Box &box, mlir::Value bound);
+  llvm::Error checkPairs(mlir::Operation *op, const Memory &memory,
+                         llvm::ArrayRef<int64_t> along, mlir::Value bound);
+
+  // Staged copies (LowerCopy.cpp).
+  llvm::Error lowerCopy(tile::CopyOp op);
+  void copyRuns(const Box &from, const Box &to, int64_t dim);
+  void copyTransposed(const Box &from, const Box &to, int64_t fromDim,
+                      int64_t toDim);
+  llvm::Error copyToPairs(tile::CopyOp op, const Box &from,
+                          const Memory &memory, mlir::Value start, int64_t kDim,
+                          int64_t nDim);
+  void loopNest(llvm::ArrayRef<int64_t> trips,
+                llvm::function_ref<void(mlir::ValueRange)> body);
+  mlir::Value advance(mlir::Value pointer, mlir::Type element,
+                      mlir::ValueRange indices,
+                      llvm::ArrayRef<int64_t> strides);
+
+  // Computing (LowerCompute.cpp).
+  llvm::Error lowerMma(tile::MmaOp op);
+  llvm::Error lowerReduce(tile::ReduceOp op);
+  llvm::Error lowerBroadcast(tile::BroadcastOp op);
+  llvm::Error lowerIota(tile::IotaOp op);
+  llvm::Error lowerVector(mlir::Operation *op);
+  void broadcast(const Tile &input, llvm::ArrayRef<int64_t> dims, Tile &result);
+  mlir::Value combine(tile::ReduceKind kind, mlir::Value x, mlir::Value y);
+  /// Left operand, element (i, k): a splat, or the scalar if `type` is one.
+  mlir::Value leftElement(const Tile &lhs, int64_t i, int64_t k, bool isBf16,
+                          mlir::Type type);
+  mlir::Value leftPair(const Tile &lhs, int64_t i, int64_t k);
+  mlir::Value rightPair(const Tile &rhs, int64_t k, int64_t chunk);
+
+  Tile &tileOf(mlir::Value value) { return tiles[value]; }
+  mlir::Value scalarOf(mlir::Value value) { return tiles[value].pieces[0]; }
+  llvm::SmallVector<mlir::Value> scalarsOf(mlir::ValueRange values);
+  void bind(mlir::Value value, Tile tile) { tiles[value] = std::move(tile); }
+
+  const TileTarget &target;
+  mlir::OpBuilder &b;
+  PieceBuilder p;
+  Polynomials math;
+  mlir::Location loc;
+  mlir::Value scratch;
+  int64_t scratchUsed = 0;
+  llvm::DenseMap<mlir::Value, Tile> tiles;
+  llvm::DenseMap<mlir::Value, Memory> memories;
+};
+
+} // namespace tessera::cpu

@@ -1,0 +1,25 @@
+// The CPU targets. Register tiles leave room for the operands: on 32 zmm
+// registers 28 accumulators, two columns of B and a broadcast of A; on 16 ymm
+// registers 12, two and one.
+#include "passes/tiling/Targets.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace tessera {
+
+llvm::ArrayRef<TileTarget> cpuTileTargets() {
+  static const TileTarget targets[] = {
+      {"cpu:avx512bf16", 16, 14, 32, true, 512 << 10},
+      {"cpu:avx512", 16, 14, 32, false, 512 << 10},
+      {"cpu:avx2", 8, 6, 16, false, 128 << 10},
+  };
+  return targets;
+}
+
+std::optional<TileTarget> lookupTileTarget(llvm::StringRef name) {
+  for (const TileTarget &target : cpuTileTargets())
+    if (target.name == name)
+      return target;
+  return std::nullopt;
+}
+
+} // namespace tessera

@@ -1,0 +1,28 @@
+// The targets that kernels are tiled for, as plain figures.
+#pragma once
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tessera {
+
+/// What a skeleton needs to know of a target to choose tile sizes.
+struct TileTarget {
+  std::string
+      name;      ///< "cpu:avx512bf16"; also names the nested module of kernels
+  int64_t lanes; ///< f32 elements of a vector register
+  int64_t rows, columns; ///< contraction register tile (m × n), f32 and bf16
+  bool bf16Dot; ///< two-way bf16 dot products: operands staged as `pairs`, k in
+                ///< steps of 2
+  int64_t sharedBytes; ///< budget for a block's staged copies (half of a CPU
+                       ///< core's L2)
+};
+
+/// Targets by name; nullopt where the name is unknown.
+std::optional<TileTarget> lookupTileTarget(llvm::StringRef name);
+/// All CPU targets, best first: "cpu:avx512bf16", "cpu:avx512", "cpu:avx2".
+llvm::ArrayRef<TileTarget> cpuTileTargets();
+
+} // namespace tessera
