@@ -199,6 +199,9 @@ Status writeTokenShard(const std::string &folder, const std::string &name,
   if (contents.vocabSize == 0 || contents.vocabSize > maxVocabSize)
     return Status::error("{}: vocabulary size must be 1 to {}, got {}", path,
                          maxVocabSize, contents.vocabSize);
+  if (contents.documents > contents.tokens.size())
+    return Status::error("{}: {} documents cannot end in {} tokens", path,
+                         contents.documents, contents.tokens.size());
   StatusOr<std::vector<std::byte>> payload = packTokens(contents, path);
   if (!payload.ok())
     return payload.status();

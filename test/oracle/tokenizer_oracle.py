@@ -204,7 +204,8 @@ def compare_training(probe, name, texts, vocab, min_frequency, folder):
         pre_tokenizers.ByteLevel(add_prefix_space=False))
     theirs = json.loads(reference.to_str())["model"]
     merges = [tuple(m.split(" ")) for m in ours["merges"]]
-    wanted = [tuple(m) for m in theirs["merges"]]
+    wanted = [tuple(m.split(" ")) if isinstance(m, str) else tuple(m)
+              for m in theirs["merges"]]
     same = ours["vocab"] == theirs["vocab"] and merges == wanted
     first = next((i for i, (a, b) in enumerate(zip(merges, wanted)) if a != b),
                  min(len(merges), len(wanted)))
