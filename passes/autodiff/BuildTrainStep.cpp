@@ -1,6 +1,7 @@
 // The pass: @train_step from @gradients, and the state that @init gains.
 #include "passes/autodiff/Program.h"
 #include "passes/autodiff/StepMath.h"
+#include "passes/autodiff/UpdateFunctions.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -22,7 +23,9 @@ public:
   TrainStepBuilder(func::FuncOp gradients, const BuildTrainStepOptions &options)
       : gradients(gradients), options(options), b(gradients.getContext()),
         loc(gradients.getLoc()), e(b, loc), f32(b.getF32Type()),
-        i64(b.getI64Type()) {}
+        i64(b.getI64Type()),
+        optimizer(makeOptimizer(options.optimizer, options.momentum != 0.0)),
+        updates(gradients->getParentOfType<ModuleOp>(), *optimizer) {}
 
   LogicalResult build(func::FuncOp init) {
     if (failed(check(init)))
@@ -72,8 +75,7 @@ private:
 
   // Moments follow the parameters, kind by kind.
   void collectState() {
-    for (StringRef suffix :
-         momentSuffixes(options.optimizer, options.momentum != 0.0))
+    for (StringRef suffix : optimizer->momentSuffixes())
       for (const Parameter &parameter : parameters)
         moments.push_back(
             statePort(b.getStringAttr(parameter.name.getValue() + "." + suffix),
@@ -225,21 +227,24 @@ private:
         op.moveBefore(loop);
   }
 
-  SmallVector<Value> updateAll(const HyperTable &table, ArrayRef<Value> grads,
+  // Parameters, then moments in the order of the state.
+  SmallVector<Value> updateAll(HyperTable &table, ArrayRef<Value> grads,
                                Value scale, Value lr, Value t) {
-    std::unique_ptr<Optimizer> optimizer =
-        makeOptimizer(options.optimizer, e, table, lr, t);
+    SmallVector<Value> scalars{scale};
+    llvm::append_range(scalars, optimizer->scalars(e, table, lr, t));
     unsigned count = parameters.size();
     SmallVector<Value> results(count + moments.size());
     for (auto [i, parameter] : llvm::enumerate(parameters)) {
-      SmallVector<Value> own;
+      SmallVector<Value> operands{parameterValues()[i], grads[i]};
       for (unsigned j = i; j < moments.size(); j += count)
-        own.push_back(momentValues()[j]);
-      Value gradient =
-          e.mul(grads[i], e.broadcastScalar(scale, parameter.type.getShape()));
-      SmallVector<Value> updated = optimizer->update(
-          parameterValues()[i], gradient, own, parameter.decay);
-      for (auto [j, value] : llvm::enumerate(updated))
+        operands.push_back(momentValues()[j]);
+      llvm::append_range(operands, scalars);
+      auto updated =
+          b.create<func::CallOp>(loc,
+                                 updates.get(parameter.type, parameter.decay,
+                                             ValueRange(operands).getTypes()),
+                                 operands);
+      for (auto [j, value] : llvm::enumerate(updated.getResults()))
         results[i + j * count] = value;
     }
     return results;
@@ -290,6 +295,8 @@ private:
   Location loc;
   graph::Emitter e;
   Type f32, i64;
+  std::unique_ptr<Optimizer> optimizer;
+  UpdateFunctions updates;
   SmallVector<Parameter> parameters;
   SmallVector<Port> moments; // kind by kind, parameters in order
   Port counter, hyper;

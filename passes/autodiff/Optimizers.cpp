@@ -40,75 +40,89 @@ Value oneMinusPower(graph::Emitter &e, Value b, Value n) {
 ///   w ← w - lr / (1 - β₁ⁿ) × m / (√v / √(1 - β₂ⁿ) + ε)
 class AdamW : public Optimizer {
 public:
-  AdamW(graph::Emitter &e, const HyperTable &hyper, Value lr, Value t) : e(e) {
-    beta1 = hyper[HyperSlot::beta1];
-    beta2 = hyper[HyperSlot::beta2];
-    eps = hyper[HyperSlot::eps];
-    keep1 = oneMinus(e, beta1);
-    keep2 = oneMinus(e, beta2);
-    shrink = oneMinus(e, e.mul(lr, hyper[HyperSlot::weightDecay]));
-    Value n = e.add(t, 1.0);
-    stepSize = e.div(lr, oneMinusPower(e, beta1, n));
-    Value root = e.unary<graph::SqrtOp>(oneMinusPower(e, beta2, n));
-    inverseRoot = e.div(e.splatLike(1.0, root), root);
+  StringRef name() const override { return "adamw"; }
+  SmallVector<StringRef> momentSuffixes() const override {
+    return {"exp_avg", "exp_avg_sq"};
   }
 
-  SmallVector<Value> update(Value parameter, Value gradient, ValueRange moments,
+  SmallVector<Value> scalars(graph::Emitter &e, HyperTable &hyper, Value lr,
+                             Value t) const override {
+    Value beta1 = hyper[HyperSlot::beta1], beta2 = hyper[HyperSlot::beta2];
+    Value shrink = oneMinus(e, e.mul(lr, hyper[HyperSlot::weightDecay]));
+    Value n = e.add(t, 1.0);
+    Value stepSize = e.div(lr, oneMinusPower(e, beta1, n));
+    Value root = e.unary<graph::SqrtOp>(oneMinusPower(e, beta2, n));
+    Value inverseRoot = e.div(e.splatLike(1.0, root), root);
+    return {beta1,
+            beta2,
+            oneMinus(e, beta1),
+            oneMinus(e, beta2),
+            hyper[HyperSlot::eps],
+            inverseRoot,
+            stepSize,
+            shrink};
+  }
+
+  SmallVector<Value> update(graph::Emitter &e, ValueRange scalars,
+                            Value parameter, Value gradient, ValueRange moments,
                             bool decay) const override {
     Spread spread(e, parameter);
+    Value beta1 = scalars[0], beta2 = scalars[1], rest1 = scalars[2],
+          rest2 = scalars[3], eps = scalars[4], inverseRoot = scalars[5],
+          stepSize = scalars[6], shrink = scalars[7];
     Value first =
-        e.add(e.mul(moments[0], spread(beta1)), e.mul(gradient, spread(keep1)));
+        e.add(e.mul(moments[0], spread(beta1)), e.mul(gradient, spread(rest1)));
     Value second = e.add(e.mul(moments[1], spread(beta2)),
-                         e.mul(e.mul(gradient, gradient), spread(keep2)));
+                         e.mul(e.mul(gradient, gradient), spread(rest2)));
     Value root = e.mul(e.unary<graph::SqrtOp>(second), spread(inverseRoot));
     Value direction = e.div(first, e.add(root, spread(eps)));
     Value kept = decay ? e.mul(parameter, spread(shrink)) : parameter;
     return {e.sub(kept, e.mul(direction, spread(stepSize))), first, second};
   }
-
-private:
-  graph::Emitter &e;
-  Value beta1, beta2, eps, keep1, keep2, shrink, stepSize, inverseRoot;
 };
 
 /// torch.optim.SGD (no dampening, no Nesterov):
 ///   g ← g + λ w        b ← μ b + g        w ← w - lr b
 class Sgd : public Optimizer {
 public:
-  Sgd(graph::Emitter &e, const HyperTable &hyper, Value lr)
-      : e(e), lr(lr), weightDecay(hyper[HyperSlot::weightDecay]),
-        momentum(hyper[HyperSlot::momentum]) {}
+  explicit Sgd(bool momentum) : momentum(momentum) {}
 
-  SmallVector<Value> update(Value parameter, Value gradient, ValueRange moments,
+  StringRef name() const override { return "sgd"; }
+  SmallVector<StringRef> momentSuffixes() const override {
+    return momentum ? SmallVector<StringRef>{"momentum_buffer"}
+                    : SmallVector<StringRef>{};
+  }
+
+  SmallVector<Value> scalars(graph::Emitter &, HyperTable &hyper, Value lr,
+                             Value) const override {
+    SmallVector<Value> result{lr, hyper[HyperSlot::weightDecay]};
+    if (momentum)
+      result.push_back(hyper[HyperSlot::momentum]);
+    return result;
+  }
+
+  SmallVector<Value> update(graph::Emitter &e, ValueRange scalars,
+                            Value parameter, Value gradient, ValueRange moments,
                             bool decay) const override {
     Spread spread(e, parameter);
+    Value lr = scalars[0], weightDecay = scalars[1];
     if (decay)
       gradient = e.add(gradient, e.mul(parameter, spread(weightDecay)));
-    if (moments.empty())
+    if (!momentum)
       return {e.sub(parameter, e.mul(gradient, spread(lr)))};
-    Value buffer = e.add(e.mul(moments[0], spread(momentum)), gradient);
+    Value buffer = e.add(e.mul(moments[0], spread(scalars[2])), gradient);
     return {e.sub(parameter, e.mul(buffer, spread(lr))), buffer};
   }
 
 private:
-  graph::Emitter &e;
-  Value lr, weightDecay, momentum;
+  bool momentum;
 };
 
 } // namespace
 
-SmallVector<StringRef> tessera::autodiff::momentSuffixes(OptimizerRule rule,
-                                                         bool momentum) {
+std::unique_ptr<Optimizer> tessera::autodiff::makeOptimizer(OptimizerRule rule,
+                                                            bool momentum) {
   if (rule == OptimizerRule::adamw)
-    return {"exp_avg", "exp_avg_sq"};
-  return momentum ? SmallVector<StringRef>{"momentum_buffer"}
-                  : SmallVector<StringRef>{};
-}
-
-std::unique_ptr<Optimizer>
-tessera::autodiff::makeOptimizer(OptimizerRule rule, graph::Emitter &e,
-                                 const HyperTable &hyper, Value lr, Value t) {
-  if (rule == OptimizerRule::adamw)
-    return std::make_unique<AdamW>(e, hyper, lr, t);
-  return std::make_unique<Sgd>(e, hyper, lr);
+    return std::make_unique<AdamW>();
+  return std::make_unique<Sgd>(momentum);
 }

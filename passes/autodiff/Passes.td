@@ -113,6 +113,28 @@ def BuildTrainStep : Pass<"build-train-step", "::mlir::ModuleOp"> {
     Option<"minRatio", "min-ratio", "double", "0.1", "Learning rate at the end, as a part of lr">];
 }
 
+def SinkScatters : Pass<"sink-scatters", "::mlir::ModuleOp"> {
+  let summary = "adds rows to a sum in place instead of adding a tensor of mostly zeros";
+  let description = [{
+    The gradient of an embedding touches as many rows as there are tokens, and stands in a
+    tensor as large as the table: zeros, a scatter, a sum with what the head or an earlier
+    microbatch gave. This pass turns it around. The sum is taken in another order, the
+    same under all recomputation policies.
+
+    Before:
+    ```mlir
+    %d = graph.scatter_add %rows at %ids onto %zero : tensor<8x16xf32>, tensor<8xi32>, tensor<512x16xf32>
+    %next = graph.add %sum, %d : tensor<512x16xf32>
+    ```
+    After:
+    ```mlir
+    %next = graph.scatter_add %rows at %ids onto %sum : tensor<8x16xf32>, tensor<8xi32>, tensor<512x16xf32>
+    ```
+    Afterwards no sum reads a scatter that nobody else reads.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect"];
+}
+
 def BuildEvalStep : Pass<"build-eval-step", "::mlir::ModuleOp"> {
   let summary = "makes @eval_step from @loss, without dropout";
   let description = [{

@@ -23,6 +23,8 @@ void tessera::buildAutodiffPipeline(OpPassManager &pipeline,
 
   //===--- programs -------------------------------------------------------===//
   pipeline.addPass(createBuildTrainStep(options.step));
+  // Now that the sums over microbatches are there to scatter onto.
+  pipeline.addPass(createSinkScatters());
   // Takes @loss away, so it comes after everything that needs it.
   pipeline.addPass(createBuildEvalStep());
   // Blocks that only @loss called.

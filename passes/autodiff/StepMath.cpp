@@ -7,8 +7,11 @@ using namespace tessera;
 using namespace tessera::autodiff;
 using graph::ComparePredicate;
 
-Value HyperTable::operator[](HyperSlot slot) const {
-  return e.reshape(e.slice(table, {static_cast<int64_t>(slot)}, {1}), {});
+Value HyperTable::operator[](HyperSlot slot) {
+  Value &value = taken[static_cast<size_t>(slot)];
+  if (!value)
+    value = e.reshape(e.slice(table, {static_cast<int64_t>(slot)}, {1}), {});
+  return value;
 }
 
 static Value minus(graph::Emitter &e, double x, Value y) {
@@ -25,7 +28,7 @@ static Value falling(graph::Emitter &e, ScheduleRule rule, Value p) {
 
 // lr from the end of warmup on.
 static Value scheduledRate(graph::Emitter &e, ScheduleRule rule,
-                           const HyperTable &hyper, Value t) {
+                           HyperTable &hyper, Value t) {
   Value lr = hyper[HyperSlot::lr];
   if (rule == ScheduleRule::constant)
     return lr;
@@ -38,7 +41,7 @@ static Value scheduledRate(graph::Emitter &e, ScheduleRule rule,
 }
 
 Value tessera::autodiff::learningRate(graph::Emitter &e, ScheduleRule rule,
-                                      const HyperTable &hyper, Value t) {
+                                      HyperTable &hyper, Value t) {
   Value warmup = hyper[HyperSlot::warmup];
   // Not selected when warmup is 0; the maximum keeps the quotient finite.
   Value rising = e.div(e.mul(hyper[HyperSlot::lr], e.add(t, 1.0)),
@@ -58,7 +61,7 @@ Value tessera::autodiff::globalNorm(graph::Emitter &e, ValueRange gradients) {
   return e.unary<graph::SqrtOp>(sum);
 }
 
-Value tessera::autodiff::clipScale(graph::Emitter &e, const HyperTable &hyper,
+Value tessera::autodiff::clipScale(graph::Emitter &e, HyperTable &hyper,
                                    Value norm) {
   Value clip = hyper[HyperSlot::clip], one = e.splatLike(1.0, norm);
   Value scale = e.min(e.div(clip, e.add(norm, 1e-6)), one);

@@ -7,16 +7,17 @@
 
 namespace tessera::autodiff {
 
-/// Scalars of the state tensor `hyper`.
+/// Scalars of the state tensor `hyper`, each taken out once.
 class HyperTable {
 public:
   HyperTable(graph::Emitter &e, mlir::Value table) : e(e), table(table) {}
   /// f32[].
-  mlir::Value operator[](HyperSlot slot) const;
+  mlir::Value operator[](HyperSlot slot);
 
 private:
   graph::Emitter &e;
   mlir::Value table;
+  std::array<mlir::Value, kHyperSlots> taken;
 };
 
 /// The learning rate of the step that runs, with t (f32[]) steps done before:
@@ -26,36 +27,36 @@ private:
 ///     linear:   lr (r + (1 - r) (1 - p))
 ///     constant: lr
 mlir::Value learningRate(graph::Emitter &e, ScheduleRule rule,
-                         const HyperTable &hyper, mlir::Value t);
+                         HyperTable &hyper, mlir::Value t);
 
 /// sqrt of the sum of squares over all tensors (f32): f32[].
 mlir::Value globalNorm(graph::Emitter &e, mlir::ValueRange gradients);
 
 /// min(1, clip / (norm + 1e-6)), 1 where clip is 0
 /// (torch.nn.utils.clip_grad_norm_): f32[].
-mlir::Value clipScale(graph::Emitter &e, const HyperTable &hyper,
-                      mlir::Value norm);
+mlir::Value clipScale(graph::Emitter &e, HyperTable &hyper, mlir::Value norm);
 
-/// An update rule with the scalars of one step.
+/// An update rule.
 class Optimizer {
 public:
   virtual ~Optimizer() = default;
-  /// New parameter, then new moments. All tensors have one shape and are f32;
+  virtual llvm::StringRef name() const = 0;
+  /// What the checkpoint calls the moments: "<parameter>.<suffix>".
+  virtual llvm::SmallVector<llvm::StringRef> momentSuffixes() const = 0;
+  /// The scalars (f32[]) that all updates of a step share. `lr` is the step's
+  /// learning rate, `t` (f32[]) counts the steps done before.
+  virtual llvm::SmallVector<mlir::Value> scalars(graph::Emitter &e,
+                                                 HyperTable &hyper,
+                                                 mlir::Value lr,
+                                                 mlir::Value t) const = 0;
+  /// New parameter, then new moments. Tensors have one shape and are f32;
   /// `decay` says whether weight decay applies.
-  virtual llvm::SmallVector<mlir::Value> update(mlir::Value parameter,
-                                                mlir::Value gradient,
-                                                mlir::ValueRange moments,
-                                                bool decay) const = 0;
+  virtual llvm::SmallVector<mlir::Value>
+  update(graph::Emitter &e, mlir::ValueRange scalars, mlir::Value parameter,
+         mlir::Value gradient, mlir::ValueRange moments, bool decay) const = 0;
 };
 
-/// What the checkpoint calls a rule's moments: "<parameter>.<suffix>".
-/// SGD has a momentum buffer only if it has momentum.
-llvm::SmallVector<llvm::StringRef> momentSuffixes(OptimizerRule rule,
-                                                  bool momentum);
-
-/// `t` (f32[]) counts the steps done before, `lr` is that of this step.
-std::unique_ptr<Optimizer> makeOptimizer(OptimizerRule rule, graph::Emitter &e,
-                                         const HyperTable &hyper,
-                                         mlir::Value lr, mlir::Value t);
+/// SGD keeps a momentum buffer only if it has momentum.
+std::unique_ptr<Optimizer> makeOptimizer(OptimizerRule rule, bool momentum);
 
 } // namespace tessera::autodiff
