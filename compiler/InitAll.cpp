@@ -1,5 +1,8 @@
 #include "compiler/InitAll.h"
+#include "compiler/target/cpu/Passes.h"
 #include "dialects/graph/GraphOps.h"
+#include "dialects/plan/PlanOps.h"
+#include "dialects/tile/TileOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/Extensions/InlinerExtension.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -11,10 +14,11 @@
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Transforms/Passes.h"
 #include "passes/autodiff/Autodiff.h"
+#include "passes/planning/Planning.h"
 #include "passes/precision/Precision.h"
 
 void tessera::registerAllDialects(mlir::DialectRegistry &registry) {
-  registry.insert<graph::GraphDialect>();
+  registry.insert<graph::GraphDialect, tile::TileDialect, plan::PlanDialect>();
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect,
                   mlir::LLVM::LLVMDialect, mlir::math::MathDialect,
                   mlir::memref::MemRefDialect, mlir::scf::SCFDialect,
@@ -31,4 +35,6 @@ void tessera::registerAllPasses() {
   mlir::registerStripDebugInfo();
   registerPrecisionPasses();
   registerAutodiffPasses();
+  registerPlanningPasses();
+  cpu::registerPasses();
 }

@@ -1,0 +1,35 @@
+// The artifact cache: $XDG_CACHE_HOME/tessera/<key>.tsr. A key is a hash of all
+// that the artifact follows from: spec, recipe, targets, and the compiler
+// itself.
+#pragma once
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include <optional>
+#include <string>
+
+namespace tessera {
+
+enum class CacheMode { off, on, redo, readonly };
+std::optional<CacheMode> parseCacheMode(llvm::StringRef text);
+
+class Cache {
+public:
+  explicit Cache(CacheMode mode);
+
+  /// 32 hexadecimal digits over the parts and the compiler's own program file.
+  static std::string key(llvm::ArrayRef<llvm::StringRef> parts);
+
+  /// The stored bytes; nullopt where there are none or the mode forbids to
+  /// look.
+  std::optional<std::string> load(llvm::StringRef key) const;
+  /// Stores atomically. A cache that cannot be written is no error: compiling
+  /// works without one.
+  void store(llvm::StringRef key, llvm::StringRef bytes) const;
+
+private:
+  std::string path(llvm::StringRef key) const;
+  CacheMode mode;
+  std::string directory; ///< empty: no home, no cache
+};
+
+} // namespace tessera

@@ -1,0 +1,41 @@
+// From a model spec to an artifact: runs the phases, dumps them on request,
+// compiles kernels, writes the result. `tessera compile` is a thin shell on it.
+#pragma once
+#include "llvm/Support/Error.h"
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct CompileRequest {
+  std::string spec;   ///< directory with config.json, or the file itself
+  std::string recipe; ///< path of recipe.yaml; empty: all defaults
+  std::vector<std::string> set; ///< recipe overrides, "optimizer.lr=3e-4"
+  std::string output;           ///< path to write
+  bool executable = true; ///< append to a copy of the runtime, or a bare .tsr
+  std::string runtime;    ///< the prebuilt runtime to copy
+  std::vector<std::string> targets = {
+      "cpu"};              ///< "cpu" stands for all CPU variants
+  std::string dumpDir;     ///< one file a phase; empty: none
+  bool dumpPasses = false; ///< also after every pass that changed something
+  std::string from;        ///< continue after this phase with `input`
+  std::string to;    ///< stop after this phase and write its IR to `output`
+  std::string input; ///< .mlir, with `from`
+  std::string cache = "on";  ///< on | off | redo | readonly
+  bool embedSources = false; ///< keep the IR of every phase in the artifact
+  bool timing = false;       ///< time of each phase to stderr
+  std::string commandLine;   ///< becomes the artifact's rebuild command
+};
+
+struct CompileSummary {
+  bool fromCache = false;
+  double seconds = 0;
+  size_t kernels = 0;
+  int64_t artifactBytes = 0;
+};
+
+/// Errors are one line: what, where, what to do.
+llvm::Expected<CompileSummary> compile(const CompileRequest &request);
+
+} // namespace tessera

@@ -1,0 +1,56 @@
+#include "compiler/Flops.h"
+#include "dialects/graph/GraphOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseMap.h"
+
+using namespace mlir;
+using namespace tessera;
+
+static int64_t countFlops(func::FuncOp function,
+                          llvm::DenseMap<Operation *, int64_t> &known) {
+  if (auto it = known.find(function); it != known.end())
+    return it->second;
+  auto module = function->getParentOfType<ModuleOp>();
+  int64_t flops = 0;
+  function.walk([&](Operation *op) {
+    if (auto call = dyn_cast<func::CallOp>(op)) {
+      if (auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee()))
+        flops += countFlops(callee, known);
+    } else if (isa<graph::EinsumOp, graph::AttentionOp,
+                   graph::LinearCrossEntropyOp>(op)) {
+      flops += cast<graph::Costed>(op).getFlops();
+    }
+  });
+  return known[function] = flops;
+}
+
+void tessera::annotateForwardFlops(ModuleOp module) {
+  llvm::DenseMap<Operation *, int64_t> known;
+  Builder builder(module.getContext());
+  if (auto loss = module.lookupSymbol<func::FuncOp>("loss"))
+    module->setAttr(kForwardFlopsAttr,
+                    builder.getI64IntegerAttr(countFlops(loss, known)));
+  if (auto logits = module.lookupSymbol<func::FuncOp>("logits"))
+    logits->setAttr(kFlopsAttr,
+                    builder.getI64IntegerAttr(countFlops(logits, known)));
+}
+
+void tessera::annotateProgramFlops(ModuleOp module) {
+  auto forward = module->getAttrOfType<IntegerAttr>(kForwardFlopsAttr);
+  if (!forward)
+    return;
+  Builder builder(module.getContext());
+  if (auto eval = module.lookupSymbol<func::FuncOp>("eval_step"))
+    eval->setAttr(kFlopsAttr, forward);
+  auto step = module.lookupSymbol<func::FuncOp>("train_step");
+  if (!step)
+    return;
+  int64_t microbatches = 1;
+  for (unsigned i = 0; i < step.getNumArguments(); ++i)
+    if (auto name = step.getArgAttrOfType<StringAttr>(i, graph::kInputAttr);
+        name && name.getValue() == "tokens")
+      microbatches =
+          cast<RankedTensorType>(step.getArgumentTypes()[i]).getDimSize(0);
+  step->setAttr(kFlopsAttr,
+                builder.getI64IntegerAttr(3 * microbatches * forward.getInt()));
+}

@@ -1,0 +1,25 @@
+// Model FLOPs: what the mathematics of the model needs, whatever the compiler
+// makes of it. MFU is reported against them.
+#pragma once
+#include "mlir/IR/BuiltinOps.h"
+
+namespace tessera {
+
+/// Function attribute: useful floating-point operations of one run.
+inline constexpr llvm::StringLiteral kFlopsAttr = "graph.flops";
+/// Module attribute: those of one forward pass of @loss over a microbatch.
+inline constexpr llvm::StringLiteral kForwardFlopsAttr =
+    "tessera.forward_flops";
+
+/// Counts contractions, attention and the head (2 a multiply-add; only what the
+/// mask lets through in attention) in @loss and @logits of an imported module,
+/// following calls, and records them as attributes.
+void annotateForwardFlops(mlir::ModuleOp module);
+
+/// Records the FLOPs of the programs that autodiff made: 3 forward passes a
+/// microbatch for @train_step (backward counts twice forward; recomputation
+/// does not count, the usual definition of MFU, PaLM appendix B), one for
+/// @eval_step.
+void annotateProgramFlops(mlir::ModuleOp module);
+
+} // namespace tessera

@@ -1,0 +1,83 @@
+#include "compiler/Phases.h"
+#include "mlir/Pass/PassManager.h"
+#include "models/Recipe.h"
+#include "passes/autodiff/Autodiff.h"
+#include "passes/fusion/Fusion.h"
+#include "passes/planning/Planning.h"
+#include "passes/precision/Precision.h"
+#include "passes/tiling/Passes.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace tessera;
+using mlir::OpPassManager;
+
+static void noPasses(OpPassManager &, const PhaseOptions &) {}
+
+static void precision(OpPassManager &pipeline, const PhaseOptions &options) {
+  // The gradient of a conversion makes the backward pass follow the forward.
+  bool bf16 = options.recipe.compute == models::Precision::Bf16;
+  pipeline.addPass(createApplyPrecision(
+      {bf16 ? ComputePrecision::bf16 : ComputePrecision::fp32}));
+}
+
+static void autodiff(OpPassManager &pipeline, const PhaseOptions &options) {
+  AutodiffOptions autodiff = AutodiffOptions::fromRecipe(options.recipe);
+  autodiff.compute = ComputePrecision::fp32; // the phase before has done it
+  buildAutodiffPipeline(pipeline, autodiff);
+}
+
+static void fusion(OpPassManager &pipeline, const PhaseOptions &) {
+  buildFusionPipeline(pipeline);
+}
+
+static void tiling(OpPassManager &pipeline, const PhaseOptions &options) {
+  buildTilingPipeline(pipeline, options.targets);
+}
+
+static void planning(OpPassManager &pipeline, const PhaseOptions &) {
+  buildPlanningPipeline(pipeline);
+}
+
+static constexpr Phase kPhases[] = {
+    {"import",
+     "the model as its spec says it: @loss, @logits and @init over blocks, one "
+     "for each kind of layer",
+     noPasses},
+    {"precision",
+     "every tensor has the element type in which it is computed; masters stay "
+     "f32",
+     precision},
+    {"autodiff",
+     "whole programs: one training step is one function, with gradients, "
+     "accumulation and optimizer",
+     autodiff},
+    {"partition", "one device: the program is its own share", noPasses},
+    {"fusion", "clusters: each becomes one kernel", fusion},
+    {"tiling", "launches, and for each target the kernels that they run",
+     tiling},
+    {"planning", "bytes: steps over one arena, with every offset known",
+     planning},
+};
+
+llvm::ArrayRef<Phase> tessera::phases() { return kPhases; }
+
+std::optional<size_t> tessera::findPhase(llvm::StringRef name) {
+  for (auto [i, phase] : llvm::enumerate(phases()))
+    if (phase.name == name)
+      return i;
+  return std::nullopt;
+}
+
+std::string tessera::dumpName(size_t phase) {
+  return llvm::formatv("{0,0+2}-{1}.mlir", phase, phases()[phase].name).str();
+}
+
+std::string tessera::phasesAsMarkdown() {
+  std::string text =
+      "| phase | dump | what holds afterwards |\n|---|---|---|\n";
+  for (auto [i, phase] : llvm::enumerate(phases()))
+    text += llvm::formatv("| `{0}` | `{1}` | {2} |\n", phase.name, dumpName(i),
+                          phase.description)
+                .str();
+  return text;
+}

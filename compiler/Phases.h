@@ -1,0 +1,44 @@
+// THE list of phases. --from, --to, the names of dumps and docs/pipeline.md all
+// fall out of it.
+#pragma once
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mlir {
+class OpPassManager;
+}
+namespace tessera::models {
+struct Recipe;
+}
+
+namespace tessera {
+
+/// What the passes of a phase may depend on besides the module.
+struct PhaseOptions {
+  const models::Recipe &recipe;
+  std::vector<std::string> targets; ///< "cpu:avx512bf16", …
+};
+
+struct Phase {
+  llvm::StringLiteral name;
+  llvm::StringLiteral description; ///< what holds afterwards
+  void (*build)(mlir::OpPassManager &, const PhaseOptions &);
+};
+
+/// In order. The first one, import, has no passes: its module comes from
+/// models/.
+llvm::ArrayRef<Phase> phases();
+
+/// Position of a phase by name; nullopt where there is none.
+std::optional<size_t> findPhase(llvm::StringRef name);
+
+/// "03-partition.mlir"
+std::string dumpName(size_t phase);
+
+/// The phases as Markdown, for docs/pipeline.md.
+std::string phasesAsMarkdown();
+
+} // namespace tessera

@@ -1,0 +1,329 @@
+#include "passes/tiling/AttentionTiles.h"
+#include "passes/tiling/ClusterLaunch.h"
+
+using namespace mlir;
+using namespace tessera;
+
+int64_t AttentionShape::queryTile() const {
+  return std::min<int64_t>(64, llvm::alignTo(tokens, 32));
+}
+
+//===--- indices and constants --------------------------------------------===//
+
+Value AttentionEmitter::index(int64_t value) {
+  return b.create<arith::ConstantIndexOp>(loc, value);
+}
+Value AttentionEmitter::add(Value x, Value y) {
+  return b.create<arith::AddIOp>(loc, x, y);
+}
+Value AttentionEmitter::sub(Value x, Value y) {
+  return b.create<arith::SubIOp>(loc, x, y);
+}
+Value AttentionEmitter::mul(Value x, int64_t y) {
+  return b.create<arith::MulIOp>(loc, x, index(y));
+}
+Value AttentionEmitter::min(Value x, Value y) {
+  return b.create<arith::MinSIOp>(loc, x, y);
+}
+
+Value AttentionEmitter::splat(double value, ArrayRef<int64_t> sizes) {
+  auto type = VectorType::get(sizes, b.getF32Type());
+  return b.create<arith::ConstantOp>(
+      loc, DenseElementsAttr::get(type, static_cast<float>(value)));
+}
+
+Value AttentionEmitter::spread(Value scalar, ArrayRef<int64_t> sizes) {
+  auto type = VectorType::get(sizes, scalar.getType());
+  return b.create<tile::BroadcastOp>(loc, type, scalar, ArrayRef<int64_t>());
+}
+
+//===--- memory -----------------------------------------------------------===//
+
+Value AttentionEmitter::alloc(ArrayRef<int64_t> sizes) {
+  auto space = tile::SharedAttr::get(b.getContext(), tile::Layout::rows);
+  auto type = MemRefType::get(sizes, b.getF32Type(),
+                              MemRefLayoutAttrInterface(), space);
+  return b.create<tile::AllocOp>(loc, type);
+}
+
+Matrix AttentionEmitter::matrix(Value memory) {
+  Value zero = index(0);
+  return {memory, {zero, zero}, 0, 1};
+}
+
+SmallVector<Value> AttentionEmitter::at(const Matrix &m, Value row, Value col) {
+  SmallVector<Value> indices(m.origin);
+  indices[m.rowDim] = add(indices[m.rowDim], row);
+  indices[m.colDim] = add(indices[m.colDim], col);
+  return indices;
+}
+
+Value AttentionEmitter::toF32(Value tile) {
+  auto type = cast<VectorType>(tile.getType());
+  if (type.getElementType().isF32())
+    return tile;
+  return b.create<arith::ExtFOp>(
+      loc, VectorType::get(type.getShape(), b.getF32Type()), tile);
+}
+
+static Type elementOf(Value memory) {
+  return cast<MemRefType>(memory.getType()).getElementType();
+}
+
+Value AttentionEmitter::load(const Matrix &m, Value row, Value col,
+                             int64_t rows, int64_t cols) {
+  auto type = VectorType::get({rows, cols}, elementOf(m.memory));
+  return toF32(b.create<tile::LoadOp>(loc, type, m.memory, at(m, row, col),
+                                      Value(),
+                                      ArrayRef<int64_t>{m.rowDim, m.colDim}));
+}
+
+// Rounds once, on the way to memory.
+static Value toElement(OpBuilder &b, Location loc, Value tile, Type element) {
+  auto type = cast<VectorType>(tile.getType());
+  if (type.getElementType() == element)
+    return tile;
+  return b.create<arith::TruncFOp>(
+      loc, VectorType::get(type.getShape(), element), tile);
+}
+
+void AttentionEmitter::store(Value tile, const Matrix &m, Value row,
+                             Value col) {
+  b.create<tile::StoreOp>(loc, toElement(b, loc, tile, elementOf(m.memory)),
+                          m.memory, at(m, row, col), Value(),
+                          ArrayRef<int64_t>{m.rowDim, m.colDim});
+}
+
+Value AttentionEmitter::loadRow(const Matrix &m, Value row, int64_t col,
+                                int64_t cols) {
+  auto type = VectorType::get({cols}, elementOf(m.memory));
+  return toF32(b.create<tile::LoadOp>(loc, type, m.memory,
+                                      at(m, row, index(col)), Value(),
+                                      ArrayRef<int64_t>{m.colDim}));
+}
+
+void AttentionEmitter::storeRow(Value tile, const Matrix &m, Value row,
+                                int64_t col) {
+  b.create<tile::StoreOp>(loc, toElement(b, loc, tile, elementOf(m.memory)),
+                          m.memory, at(m, row, index(col)), Value(),
+                          ArrayRef<int64_t>{m.colDim});
+}
+
+Value AttentionEmitter::loadVector(Value memory, Value at, int64_t size,
+                                   Value bound) {
+  auto type = VectorType::get({size}, elementOf(memory));
+  return b.create<tile::LoadOp>(loc, type, memory, ValueRange(at), bound,
+                                ArrayRef<int64_t>{0});
+}
+
+void AttentionEmitter::storeVector(Value tile, Value memory, Value at,
+                                   Value bound) {
+  b.create<tile::StoreOp>(loc, tile, memory, ValueRange(at), bound,
+                          ArrayRef<int64_t>{0});
+}
+
+//===--- loops ------------------------------------------------------------===//
+
+void AttentionEmitter::forRange(Value begin, Value end, int64_t step,
+                                llvm::function_ref<void(Value)> body) {
+  auto loop = b.create<scf::ForOp>(loc, begin, end, index(step));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(loop.getBody()->getTerminator());
+  body(loop.getInductionVar());
+}
+
+void AttentionEmitter::ifTrue(Value condition,
+                              llvm::function_ref<void()> body) {
+  auto branch = b.create<scf::IfOp>(loc, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  body();
+}
+
+void AttentionEmitter::forRows(Value count, int64_t step, int64_t remainder,
+                               llvm::function_ref<void(Value, int64_t)> body) {
+  if (remainder == 0)
+    return forRange(index(0), count, step, [&](Value i) { body(i, step); });
+  Value rest = b.create<arith::RemUIOp>(loc, count, index(step));
+  Value whole = sub(count, rest);
+  forRange(index(0), whole, step, [&](Value i) { body(i, step); });
+  Value ragged =
+      b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ne, rest, index(0));
+  ifTrue(ragged, [&] { body(whole, remainder); });
+}
+
+void AttentionEmitter::forColumns(
+    int64_t cols, int64_t width,
+    llvm::function_ref<void(int64_t, int64_t)> body) {
+  int64_t col = 0;
+  for (; col + width <= cols; col += width)
+    body(col, width);
+  for (int64_t rest : remainderTiles(cols, width, target.lanes)) {
+    body(col, rest);
+    col += rest;
+  }
+}
+
+//===--- products and copies ----------------------------------------------===//
+
+void AttentionEmitter::multiply(const Matrix &a, const Matrix &bMatrix,
+                                const Matrix &c, Value rows,
+                                int64_t rowRemainder, int64_t cols, Value depth,
+                                bool accumulate) {
+  forRows(rows, microRows(), rowRemainder, [&](Value i, int64_t height) {
+    forColumns(cols, microCols(), [&](int64_t j, int64_t width) {
+      Value col = index(j);
+      Value init = accumulate ? load(c, i, col, height, width)
+                              : splat(0.0, {height, width});
+      auto loop = b.create<scf::ForOp>(loc, index(0), depth, index(1), init);
+      {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPointToEnd(loop.getBody());
+        Value k = loop.getInductionVar();
+        Value x = load(a, i, k, height, 1), y = load(bMatrix, k, col, 1, width);
+        Value sum = b.create<tile::MmaOp>(loc, init.getType(), x, y,
+                                          loop.getRegionIterArg(0));
+        b.create<scf::YieldOp>(loc, sum);
+      }
+      store(loop.getResult(0), c, i, col);
+    });
+  });
+}
+
+void AttentionEmitter::fillZero(const Matrix &m, Value rows, int64_t cols) {
+  forRange(index(0), rows, 1, [&](Value row) {
+    forColumns(cols, 4 * target.lanes, [&](int64_t col, int64_t width) {
+      storeRow(splat(0.0, {width}), m, row, col);
+    });
+  });
+}
+
+void AttentionEmitter::copyRows(const Matrix &from, const Matrix &to,
+                                Value rows, int64_t cols) {
+  forRange(index(0), rows, 1, [&](Value row) {
+    forColumns(cols, 4 * target.lanes, [&](int64_t col, int64_t width) {
+      storeRow(loadRow(from, row, col, width), to, row, col);
+    });
+  });
+}
+
+void AttentionEmitter::copyTransposed(const Matrix &from, const Matrix &to,
+                                      Value rows, int64_t rowRemainder,
+                                      int64_t cols) {
+  int64_t side = target.lanes;
+  forRows(rows, side, rowRemainder, [&](Value row, int64_t height) {
+    forColumns(cols, side, [&](int64_t col, int64_t width) {
+      Value tile = load(from, row, index(col), height, width);
+      Value turned = b.create<tile::TransposeOp>(
+          loc, VectorType::get({width, height}, b.getF32Type()), tile);
+      store(turned, to, index(col), row);
+    });
+  });
+}
+
+//===--- the mask ---------------------------------------------------------===//
+
+std::pair<Value, Value> AttentionEmitter::visibleKeys(Value query,
+                                                      Value queries) {
+  Value end = index(shape.tokens), begin = index(0);
+  if (shape.causal)
+    end = add(query, queries);
+  if (shape.window > 0) {
+    Value first = sub(query, index(shape.window - 1));
+    first = b.create<arith::MaxSIOp>(loc, first, index(0));
+    Value within = b.create<arith::RemUIOp>(loc, first, index(shape.keyTile()));
+    begin = sub(first, within);
+  }
+  return {begin, end};
+}
+
+void AttentionEmitter::maskScores(const Matrix &scores, Value key, Value keys,
+                                  Value query, double masked) {
+  if (!shape.causal && shape.window == 0)
+    return;
+  // Only tiles that the diagonal or the window's edge crosses hold any.
+  int64_t queries = shape.queryTile();
+  auto compare = [&](arith::CmpIPredicate predicate, Value x,
+                     Value y) -> Value {
+    return b.create<arith::CmpIOp>(loc, predicate, x, y);
+  };
+  Value crossed;
+  if (shape.causal)
+    crossed = compare(arith::CmpIPredicate::sgt, add(key, keys), add(query, 1));
+  if (shape.window > 0) {
+    Value lastQuery = add(query, queries - 1);
+    Value edge = compare(arith::CmpIPredicate::sge, sub(lastQuery, key),
+                         index(shape.window));
+    crossed = crossed ? b.create<arith::OrIOp>(loc, crossed, edge) : edge;
+  }
+  auto ints = VectorType::get({queries}, b.getI32Type());
+  ifTrue(crossed, [&] {
+    Value position = b.create<tile::IotaOp>(loc, ints, query, 0);
+    forRange(index(0), keys, 1, [&](Value row) {
+      Value here =
+          b.create<arith::IndexCastOp>(loc, b.getI32Type(), add(key, row));
+      Value keyPosition = spread(here, {queries});
+      Value visible;
+      if (shape.causal)
+        visible = compare(arith::CmpIPredicate::sle, keyPosition, position);
+      if (shape.window > 0) {
+        Value distance = b.create<arith::SubIOp>(loc, position, keyPosition);
+        Value limit = b.create<arith::ConstantOp>(
+            loc,
+            DenseElementsAttr::get(ints, static_cast<int32_t>(shape.window)));
+        Value near = compare(arith::CmpIPredicate::slt, distance, limit);
+        visible = visible ? b.create<arith::AndIOp>(loc, visible, near) : near;
+      }
+      Value score = loadRow(scores, row, 0, queries);
+      storeRow(b.create<arith::SelectOp>(loc, visible, score,
+                                         splat(masked, {queries})),
+               scores, row, 0);
+    });
+  });
+}
+
+//===--- clusters ---------------------------------------------------------===//
+
+llvm::Expected<AttentionOperand> tessera::attentionOperand(Operation *op,
+                                                           Value value) {
+  std::optional<View> view = traceView(value);
+  std::string where;
+  llvm::raw_string_ostream(where) << op->getLoc();
+  if (!view)
+    return llvm::createStringError(
+        llvm::inconvertibleErrorCode(),
+        where + ": an operand of attention is no view of a cluster input; "
+                "fusion must leave its computation outside");
+  if (view->strides.back() != 1 && view->shape.back() != 1)
+    return llvm::createStringError(
+        llvm::inconvertibleErrorCode(),
+        where + ": the head dimension of attention must be contiguous");
+  return AttentionOperand{cast<BlockArgument>(view->base).getArgNumber(),
+                          *view};
+}
+
+Matrix tessera::headMatrix(AttentionEmitter &e, Value buffer, const View &view,
+                           Value batch, Value token, Value head) {
+  Value memory = emitView(e.b, e.loc, buffer, view);
+  return {memory, {batch, token, head, e.index(0)}, 1, 3};
+}
+
+LaunchSpec tessera::attentionLaunch(graph::ClusterOp cluster,
+                                    tile::Skeleton skeleton, int64_t blocks) {
+  LaunchSpec spec;
+  spec.name = cluster.getName().str();
+  spec.skeleton = skeleton;
+  spec.summary = summarize(cluster);
+  for (Value input : cluster.getInputs()) {
+    spec.buffers.push_back(bufferType(input.getType()));
+    spec.access.push_back(tile::Access::read);
+  }
+  for (Value result : cluster.getResults()) {
+    spec.buffers.push_back(bufferType(result.getType()));
+    spec.access.push_back(tile::Access::write);
+  }
+  spec.blocks = blocks;
+  llvm::raw_string_ostream key(spec.key);
+  cluster.getBody().front().print(key);
+  return spec;
+}

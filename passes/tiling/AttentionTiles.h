@@ -1,0 +1,132 @@
+// What the attention skeletons share: matrices inside four-dimensional tensors,
+// products of them by register tiles, and which keys a query sees.
+#pragma once
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/tiling/Tiling.h"
+#include "llvm/Support/Error.h"
+
+namespace tessera {
+
+/// A matrix inside a memref: two of its dimensions, the others fixed.
+struct Matrix {
+  mlir::Value memory;
+  llvm::SmallVector<mlir::Value> origin; ///< index of element (0, 0)
+  unsigned rowDim, colDim;
+
+  Matrix transposed() const { return {memory, origin, colDim, rowDim}; }
+};
+
+/// The sizes of one attention, and its mask.
+struct AttentionShape {
+  int64_t batch, tokens, heads, kvHeads, headDim;
+  double scale;
+  bool causal;
+  int64_t window; ///< 0: none
+  /// Queries and keys of a tile: 64, less for short sequences.
+  int64_t queryTile() const;
+  int64_t keyTile() const { return 64; }
+  int64_t queryTiles() const { return llvm::divideCeil(tokens, queryTile()); }
+};
+
+/// Emits into one kernel, all in f32; bf16 memory is converted at its border.
+class AttentionEmitter {
+public:
+  AttentionEmitter(mlir::OpBuilder &builder, mlir::Location loc,
+                   const TileTarget &target, const AttentionShape &shape)
+      : b(builder), loc(loc), target(target), shape(shape) {}
+
+  mlir::OpBuilder &b;
+  const mlir::Location loc;
+  const TileTarget &target;
+  const AttentionShape &shape;
+
+  // Indices and constants.
+  mlir::Value index(int64_t value);
+  mlir::Value add(mlir::Value x, mlir::Value y);
+  mlir::Value add(mlir::Value x, int64_t y) { return add(x, index(y)); }
+  mlir::Value sub(mlir::Value x, mlir::Value y);
+  mlir::Value mul(mlir::Value x, int64_t y);
+  mlir::Value min(mlir::Value x, mlir::Value y);
+  mlir::Value splat(double value, llvm::ArrayRef<int64_t> sizes);
+  mlir::Value spread(mlir::Value scalar, llvm::ArrayRef<int64_t> sizes);
+
+  // Memory. Values are f32 whatever the memory holds.
+  mlir::Value alloc(llvm::ArrayRef<int64_t> sizes);
+  Matrix matrix(mlir::Value memory); ///< a two-dimensional memref as it is
+  mlir::Value load(const Matrix &m, mlir::Value row, mlir::Value col,
+                   int64_t rows, int64_t cols);
+  void store(mlir::Value tile, const Matrix &m, mlir::Value row,
+             mlir::Value col);
+  /// A run of `cols` elements of one row, as a rank-1 tile.
+  mlir::Value loadRow(const Matrix &m, mlir::Value row, int64_t col,
+                      int64_t cols);
+  void storeRow(mlir::Value tile, const Matrix &m, mlir::Value row,
+                int64_t col);
+  mlir::Value loadVector(mlir::Value memory, mlir::Value at, int64_t size,
+                         mlir::Value bound = {});
+  void storeVector(mlir::Value tile, mlir::Value memory, mlir::Value at,
+                   mlir::Value bound = {});
+
+  // Loops.
+  void forRange(mlir::Value begin, mlir::Value end, int64_t step,
+                llvm::function_ref<void(mlir::Value)> body);
+  void ifTrue(mlir::Value condition, llvm::function_ref<void()> body);
+  /// Runs of `step` rows while they are whole, then one of `remainder`: all
+  /// that can be left of `count`, which is a multiple of step or ends the
+  /// sequence.
+  void forRows(mlir::Value count, int64_t step, int64_t remainder,
+               llvm::function_ref<void(mlir::Value, int64_t)> body);
+  /// Static column ranges of at most `width`.
+  void forColumns(int64_t cols, int64_t width,
+                  llvm::function_ref<void(int64_t, int64_t)> body);
+
+  /// c[rows × cols] = a[rows × depth] b[depth × cols] (+ c where `accumulate`).
+  void multiply(const Matrix &a, const Matrix &bMatrix, const Matrix &c,
+                mlir::Value rows, int64_t rowRemainder, int64_t cols,
+                mlir::Value depth, bool accumulate);
+  /// Every element of `m`, [rows × cols] with static columns, to zero.
+  void fillZero(const Matrix &m, mlir::Value rows, int64_t cols);
+  /// Copies rows, converting to f32 (or from it, into bf16 memory).
+  void copyRows(const Matrix &from, const Matrix &to, mlir::Value rows,
+                int64_t cols);
+  /// to[c][r] = from[r][c] for r < rows; rows end whole or in `rowRemainder`.
+  void copyTransposed(const Matrix &from, const Matrix &to, mlir::Value rows,
+                      int64_t rowRemainder, int64_t cols);
+
+  /// The first and the past-the-last key that any of `queries` queries from
+  /// `query` sees; the first is a multiple of the key tile.
+  std::pair<mlir::Value, mlir::Value> visibleKeys(mlir::Value query,
+                                                  mlir::Value queries);
+  /// Replaces scores[key][query] of invisible pairs by `masked`, where the tile
+  /// has any: keys from `key`, queries from `query`.
+  void maskScores(const Matrix &scores, mlir::Value key, mlir::Value keys,
+                  mlir::Value query, double masked);
+
+  /// Register tile of the products.
+  int64_t microRows() const { return target.lanes >= 16 ? 8 : 4; }
+  int64_t microCols() const { return 2 * target.lanes; }
+
+private:
+  mlir::Value toF32(mlir::Value tile);
+  llvm::SmallVector<mlir::Value> at(const Matrix &m, mlir::Value row,
+                                    mlir::Value col);
+};
+
+/// An attention op inside a cluster: where its operands come from.
+struct AttentionOperand {
+  unsigned argument; ///< of the cluster
+  View view;
+};
+llvm::Expected<AttentionOperand> attentionOperand(mlir::Operation *op,
+                                                  mlir::Value value);
+
+/// The [tokens × head_dim] matrix of one head in a buffer seen through `view`.
+Matrix headMatrix(AttentionEmitter &e, mlir::Value buffer, const View &view,
+                  mlir::Value batch, mlir::Value token, mlir::Value head);
+
+/// A launch with one buffer for each cluster argument and then each result.
+LaunchSpec attentionLaunch(graph::ClusterOp cluster, tile::Skeleton skeleton,
+                           int64_t blocks);
+
+} // namespace tessera

@@ -1,0 +1,92 @@
+// RUN: tessera-opt %s --split-input-file --plan-buffers --verify-plan | FileCheck %s
+
+// State that a launch may overwrite is written where it lives; the metric is
+// made where the host reads it.
+module {
+  module @cpu attributes {tile.target = "cpu:avx2"} {
+    tile.kernel @sgd(%block: index, %n: index, %w: memref<?xf32>, %g: memref<?xf32>, %new: memref<?xf32>)
+        attributes {skeleton = #tile<skeleton elementwise>, dynamic_sizes = 1 : i64, summary = "sgd",
+                    access = [#tile<access read>, #tile<access read>, #tile<access write>]} {
+      tile.return
+    }
+    tile.kernel @norm(%block: index, %g: memref<8xf32>, %out: memref<f32>)
+        attributes {skeleton = #tile<skeleton reduce_all>, summary = "norm",
+                    access = [#tile<access read>, #tile<access write>]} {
+      tile.return
+    }
+  }
+  // CHECK: plan.state "w" : memref<8xf32> {{ ?}}parameter at 0 decay
+  // CHECK-LABEL: plan.program @train_step arena 64 io 128
+  // CHECK-DAG: %[[X:.*]] = plan.buffer {{ ?}}io at 0 "x" {{ ?}}input : memref<8xf32>
+  // CHECK-DAG: %[[NORM:.*]] = plan.buffer {{ ?}}io at 64 "norm" {{ ?}}output : memref<f32>
+  // CHECK-DAG: %[[G:.*]] = plan.buffer {{ ?}}arena at 0 lives [0, 2] : memref<8xf32>
+  // CHECK-DAG: %[[W:.*]] = plan.buffer {{ ?}}state at 0 "w" {{ ?}}parameter : memref<8xf32>
+  // CHECK: plan.launch @sgd(%[[X]], %[[X]], %[[G]])
+  // CHECK: plan.launch @norm(%[[G]], %[[NORM]])
+  // CHECK: plan.launch @sgd(%[[W]], %[[G]], %[[W]])
+  // CHECK-NOT: plan.copy
+  func.func @train_step(%w: tensor<8xf32> {graph.state = "w", graph.role = #graph<role parameter>, graph.decay},
+                        %x: tensor<8xf32> {graph.input = "x"})
+      -> (tensor<8xf32> {graph.state = "w", graph.role = #graph<role parameter>, graph.decay},
+          tensor<f32> {graph.output = "norm"}) {
+    %g = tile.launch @sgd(%x, %x) blocks [1] sizes [8] reuse [0, 0] : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %n = tile.launch @norm(%g) blocks [1] sizes [] : (tensor<8xf32>) -> tensor<f32>
+    %new = tile.launch @sgd(%w, %g) blocks [1] sizes [8] reuse [0, 0] : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    return %new, %n : tensor<8xf32>, tensor<f32>
+  }
+}
+
+// -----
+
+// Who reads the old state after the update keeps it: the update goes elsewhere
+// and is copied at the end.
+module {
+  module @cpu attributes {tile.target = "cpu:avx2"} {
+    tile.kernel @double(%block: index, %w: memref<8xf32>, %new: memref<8xf32>)
+        attributes {skeleton = #tile<skeleton elementwise>, summary = "double",
+                    access = [#tile<access read>, #tile<access write>]} {
+      tile.return
+    }
+  }
+  // CHECK-LABEL: plan.program @train_step arena 64 io 64
+  // CHECK: %[[NEW:.*]] = plan.buffer arena at 0 lives [0, 2]
+  // CHECK: plan.launch @double(%[[W:.*]], %[[NEW]])
+  // CHECK: plan.launch @double(%[[W]], %{{.*}})
+  // CHECK: plan.copy %[[NEW]] to %[[W]]
+  func.func @train_step(%w: tensor<8xf32> {graph.state = "w", graph.role = #graph<role parameter>})
+      -> (tensor<8xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<8xf32> {graph.output = "old"}) {
+    %new = tile.launch @double(%w) blocks [1] sizes [] reuse [0, 0] : (tensor<8xf32>) -> tensor<8xf32>
+    %old = tile.launch @double(%w) blocks [1] sizes [] reuse [0, 0] : (tensor<8xf32>) -> tensor<8xf32>
+    return %new, %old : tensor<8xf32>, tensor<8xf32>
+  }
+}
+
+// -----
+
+// A loop's sum stays in one buffer, zeroed once; its input advances.
+module {
+  module @cpu attributes {tile.target = "cpu:avx2"} {
+    tile.kernel @accumulate(%block: index, %x: memref<16xf32>, %sum: memref<16xf32>)
+        attributes {skeleton = #tile<skeleton elementwise>, summary = "accumulate",
+                    access = [#tile<access read>, #tile<access read_write>]} {
+      tile.return
+    }
+  }
+  // CHECK-LABEL: plan.program @train_step
+  // CHECK: plan.fill %[[SUM:.*]] with 0
+  // CHECK: plan.loop %[[I:.*]] to 4 {
+  // CHECK:   %[[PART:.*]] = plan.view %{{.*}} at 0 plus %[[I]] times 64 : memref<4x16xf32> to memref<16xf32>
+  // CHECK:   plan.launch @accumulate(%[[PART]], %[[SUM]])
+  // CHECK-NOT: plan.copy
+  // CHECK: }
+  // CHECK: plan.copy %[[SUM]] to
+  func.func @train_step(%x: tensor<4x16xf32> {graph.input = "x"}) -> (tensor<16xf32> {graph.output = "sum"}) {
+    %zero = graph.constant dense<0.0> : tensor<16xf32>
+    %sum = graph.loop 4 (%i, %acc = %zero) : (tensor<16xf32>) {
+      %part = graph.dynamic_slice %x[%i] : tensor<4x16xf32>, tensor<i32> -> tensor<16xf32>
+      %next = tile.launch @accumulate(%part, %acc) blocks [1] sizes [] : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+      graph.yield %next : tensor<16xf32>
+    }
+    return %sum : tensor<16xf32>
+  }
+}

@@ -1,0 +1,37 @@
+// tessera-run: the runtime alone. `tessera compile` appends an artifact to a
+// copy of it, and the copy is a training executable; without one it takes the
+// artifact as its first argument.
+#include "runtime/artifact/AppendedArtifact.h"
+#include "runtime/train/TrainCommand.h"
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+using namespace tessera;
+
+static constexpr const char *kSelf = "/proc/self/exe";
+
+// Whether this program's own file ends in the footer of an artifact.
+static bool hasArtifact() {
+  std::ifstream file(kSelf, std::ios::binary);
+  artifact::Footer footer{};
+  file.seekg(-static_cast<std::streamoff>(sizeof(footer)), std::ios::end);
+  return file.read(reinterpret_cast<char *>(&footer), sizeof(footer)) &&
+         std::memcmp(footer.magic, artifact::kFooterMagic,
+                     sizeof(footer.magic)) == 0;
+}
+
+int main(int argc, char **argv) {
+  if (hasArtifact())
+    return trainMain(argc, argv, kSelf);
+  if (argc < 2 || std::string_view(argv[1]) == "--help") {
+    std::puts("usage: tessera-run ARTIFACT.tsr [options of a training "
+              "executable; ARTIFACT.tsr --help lists them]");
+    return argc < 2 ? 2 : 0;
+  }
+  std::string path = argv[1];
+  argv[1] = argv[0];
+  return trainMain(argc - 1, argv + 1, path);
+}

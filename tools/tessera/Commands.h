@@ -1,0 +1,24 @@
+// The subcommands of `tessera`, one file each. Each adds itself to the
+// application and sets `exitCode` when it ran.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace tessera {
+
+/// Global state of one invocation: what main() returns.
+struct Invocation {
+  int exitCode = 0;
+  /// Prints "tessera: MESSAGE" to stderr and makes the exit code 1.
+  void fail(const char *message);
+};
+
+void addCompileCommand(CLI::App &app, Invocation &invocation, int argc,
+                       char **argv);
+void addGenerateCommand(CLI::App &app, Invocation &invocation);
+void addDoctorCommand(CLI::App &app, Invocation &invocation);
+void addBenchCommand(CLI::App &app, Invocation &invocation);
+
+} // namespace tessera

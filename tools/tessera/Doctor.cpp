@@ -1,0 +1,104 @@
+// tessera doctor: what this machine has, with one line of advice each.
+#include "runtime/support/CpuFeatures.h"
+#include "runtime/support/PeakFlops.h"
+#include "tools/tessera/Commands.h"
+#include <CLI/CLI.hpp>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fstream>
+#include <thread>
+
+using namespace tessera;
+
+// A value of /proc/meminfo in GiB; 0 where it is missing.
+static double memInfo(const std::string &key) {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(key + ":"))
+      return std::stod(line.substr(key.size() + 1)) / (1 << 20);
+  return 0;
+}
+
+static std::string firstLine(const char *path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// Whether the loader finds a library, as the runtime would when it needs it.
+static bool canLoad(std::initializer_list<const char *> names) {
+  for (const char *name : names)
+    if (void *handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL)) {
+      dlclose(handle);
+      return true;
+    }
+  return false;
+}
+
+static void say(const char *what, const std::string &found,
+                const std::string &advice) {
+  fmt::print("{:<10} {}\n{:<10}   {}\n", what, found, "", advice);
+}
+
+static void reportProcessor() {
+  CpuFeatures cpu = CpuFeatures::detect();
+  say("processor", CpuFeatures::brand(),
+      cpu.has("avx512_bf16") ? "runs the avx512bf16 kernels; "
+                               "precision.compute: bf16 is worth trying"
+      : cpu.has("avx512f")
+          ? "runs the avx512 kernels; bf16 saves memory here, not time"
+      : cpu.has("avx2")
+          ? "runs the avx2 kernels, about half the speed of avx512"
+          : "has no AVX2: generated kernels cannot run here; use a newer "
+            "machine");
+  unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  PeakFlops fp32 = measurePeakFlops(PeakType::fp32, threads),
+            bf16 = measurePeakFlops(PeakType::bf16, threads);
+  say("peak",
+      fmt::format("fp32 {:.0f} GFLOP/s ({}), bf16 {:.0f} GFLOP/s ({})",
+                  fp32.perSecond / 1e9, fp32.instruction, bf16.perSecond / 1e9,
+                  bf16.instruction),
+      bf16.perSecond > 1.2 * fp32.perSecond
+          ? "bf16 multiplies faster than fp32 on this machine"
+          : "bf16 does not multiply faster than fp32 on this machine");
+  say("threads", std::to_string(threads),
+      threads == 1 ? "one thread only; training is sequential"
+                   : "used by default; --threads N takes fewer");
+}
+
+static void reportMemory() {
+  double total = memInfo("MemTotal"), available = memInfo("MemAvailable");
+  say("memory",
+      fmt::format("{:.1f} GiB, {:.1f} GiB available", total, available),
+      fmt::format("AdamW in fp32 needs 16 bytes a parameter and activations: "
+                  "about {:.1f}B parameters fit",
+                  available / 16 * 1.0737 * 0.8));
+  std::string pages = firstLine("/sys/kernel/mm/transparent_hugepage/enabled");
+  bool huge = pages.find("[always]") != std::string::npos ||
+              pages.find("[madvise]") != std::string::npos;
+  say("huge pages", pages.empty() ? "unknown" : pages,
+      huge ? "good: the arena asks for them"
+           : "set /sys/kernel/mm/transparent_hugepage/enabled to madvise");
+}
+
+static void reportOptional() {
+  bool mpi = canLoad({"libmpi.so.40", "libmpi.so.12", "libmpi.so"});
+  say("MPI", mpi ? "found" : "not found",
+      mpi ? "not used yet: this version trains on one machine"
+          : "not needed: this version trains on one machine");
+  bool cuda = canLoad({"libcuda.so.1"});
+  say("CUDA", cuda ? "driver found" : "no driver",
+      cuda ? "not used yet: this version has the CPU target only"
+           : "not needed: this version has the CPU target only");
+}
+
+void tessera::addDoctorCommand(CLI::App &app, Invocation &) {
+  CLI::App *command = app.add_subcommand(
+      "doctor", "Report what this machine has, with one line of advice each");
+  command->callback([] {
+    reportProcessor();
+    reportMemory();
+    reportOptional();
+  });
+}

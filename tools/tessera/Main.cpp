@@ -1,0 +1,30 @@
+// tessera: the one command a user types.
+#include "tools/tessera/Commands.h"
+#include "tools/tessera/Data.h"
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+void tessera::Invocation::fail(const char *message) {
+  std::fprintf(stderr, "tessera: %s\n", message);
+  exitCode = 1;
+}
+
+int main(int argc, char **argv) {
+  CLI::App app{"Compiles model specs into training executables, and everything "
+               "around them.",
+               "tessera"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", TESSERA_VERSION);
+  app.failure_message([](const CLI::App *, const CLI::Error &error) {
+    return std::string("tessera: ") + error.what() + "; see tessera --help\n";
+  });
+
+  tessera::Invocation invocation;
+  tessera::addCompileCommand(app, invocation, argc, argv);
+  tessera::addGenerateCommand(app, invocation);
+  tessera::addDataCommands(app);
+  tessera::addBenchCommand(app, invocation);
+  tessera::addDoctorCommand(app, invocation);
+  CLI11_PARSE(app, argc, argv);
+  return invocation.exitCode;
+}
