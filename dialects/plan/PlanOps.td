@@ -46,7 +46,7 @@ def Plan_BufferOp : Plan_Op<"buffer", [Pure]> {
                        OptionalAttr<StrAttr>:$name, OptionalAttr<Plan_RoleAttr>:$role,
                        OptionalAttr<DenseI64ArrayAttr>:$lives);
   let results = (outs Plan_Buffer:$memory);
-  let assemblyFormat = "$space `at` $offset ($name^)? ($role^)? (`lives` $lives^)? attr-dict `:` type($memory)";
+  let assemblyFormat = "$space `at` $offset ($name^)? (`as` $role^)? (`lives` $lives^)? attr-dict `:` type($memory)";
   let hasVerifier = 1;
 }
 

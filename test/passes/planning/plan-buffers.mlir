@@ -49,7 +49,7 @@ module {
     }
   }
   // CHECK-LABEL: plan.program @train_step arena 64 io 64
-  // CHECK: %[[NEW:.*]] = plan.buffer arena at 0 lives [0, 2]
+  // CHECK: %[[NEW:.*]] = plan.buffer {{ ?}}arena at 0 lives [0, 2]
   // CHECK: plan.launch @double(%[[W:.*]], %[[NEW]])
   // CHECK: plan.launch @double(%[[W]], %{{.*}})
   // CHECK: plan.copy %[[NEW]] to %[[W]]

@@ -38,7 +38,7 @@ module {
   plan.state "w" : memref<16xf32> parameter at 64
   plan.program @state arena 0 io 0 {
     // expected-error@+1 {{does not agree with the plan.state "w"}}
-    %a = plan.buffer state at 0 "w" parameter : memref<16xf32>
+    %a = plan.buffer state at 0 "w" as parameter : memref<16xf32>
     plan.fill %a with 0 : memref<16xf32>
   }
 }
