@@ -15,12 +15,12 @@ module {
       tile.return
     }
   }
-  // CHECK: plan.state "w" : memref<8xf32> {{ ?}}parameter at 0 decay
+  // CHECK: plan.state "w" : memref<8xf32> parameter at 0 decay
   // CHECK-LABEL: plan.program @train_step arena 64 io 128
-  // CHECK-DAG: %[[X:.*]] = plan.buffer {{ ?}}io at 0 "x" {{ ?}}input : memref<8xf32>
-  // CHECK-DAG: %[[NORM:.*]] = plan.buffer {{ ?}}io at 64 "norm" {{ ?}}output : memref<f32>
-  // CHECK-DAG: %[[G:.*]] = plan.buffer {{ ?}}arena at 0 lives [0, 2] : memref<8xf32>
-  // CHECK-DAG: %[[W:.*]] = plan.buffer {{ ?}}state at 0 "w" {{ ?}}parameter : memref<8xf32>
+  // CHECK-DAG: %[[X:.*]] = plan.buffer io at 0 "x" as input : memref<8xf32>
+  // CHECK-DAG: %[[NORM:.*]] = plan.buffer io at 64 "norm" as output : memref<f32>
+  // CHECK-DAG: %[[G:.*]] = plan.buffer arena at 0 lives [0, 2] : memref<8xf32>
+  // CHECK-DAG: %[[W:.*]] = plan.buffer state at 0 "w" as parameter : memref<8xf32>
   // CHECK: plan.launch @sgd(%[[X]], %[[X]], %[[G]])
   // CHECK: plan.launch @norm(%[[G]], %[[NORM]])
   // CHECK: plan.launch @sgd(%[[W]], %[[G]], %[[W]])
@@ -49,7 +49,7 @@ module {
     }
   }
   // CHECK-LABEL: plan.program @train_step arena 64 io 64
-  // CHECK: %[[NEW:.*]] = plan.buffer {{ ?}}arena at 0 lives [0, 2]
+  // CHECK: %[[NEW:.*]] = plan.buffer arena at 0 lives [0, 2]
   // CHECK: plan.launch @double(%[[W:.*]], %[[NEW]])
   // CHECK: plan.launch @double(%[[W]], %{{.*}})
   // CHECK: plan.copy %[[NEW]] to %[[W]]
