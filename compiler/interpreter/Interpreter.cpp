@@ -29,6 +29,17 @@ static const EvaluatorTable &evaluators() {
   return table;
 }
 
+bool tessera::interpreter::isInterpretable(Type type) {
+  auto ranked = dyn_cast<RankedTensorType>(type);
+  if (!ranked || !ranked.hasStaticShape())
+    return false;
+  int64_t count = 1;
+  for (int64_t size : ranked.getShape())
+    if (llvm::MulOverflow(count, size, count) || count > kMaxElements)
+      return false;
+  return true;
+}
+
 //===--- rounding ---------------------------------------------------------===//
 
 static void roundTo(Type element, Tensor &tensor) {
@@ -115,6 +126,9 @@ llvm::Expected<std::vector<TensorPtr>> Interpreter::run(Block &block,
       operands.push_back(frame.at(operand));
     if (op.hasTrait<OpTrait::IsTerminator>())
       return operands;
+    if (!llvm::all_of(op.getResultTypes(), isInterpretable))
+      return fail(&op, "a result is no tensor of static shape, or too large "
+                       "for the reference");
     llvm::Expected<Tensors> results = execute(op, operands, frame);
     if (!results)
       return results.takeError();
@@ -249,10 +263,12 @@ static llvm::Error checkInputs(func::FuncOp function, ArrayRef<Tensor> inputs) {
     return fail(function, "expects " + llvm::Twine(function.getNumArguments()) +
                               " inputs, got " + llvm::Twine(inputs.size()));
   for (auto [i, input] : llvm::enumerate(inputs)) {
-    auto type = dyn_cast<RankedTensorType>(function.getArgument(i).getType());
-    if (!type || !type.hasStaticShape())
-      return fail(function, "argument " + llvm::Twine(i) +
-                                " is not a tensor of static shape");
+    if (!isInterpretable(function.getArgument(i).getType()))
+      return fail(
+          function,
+          "argument " + llvm::Twine(i) +
+              " is no tensor of static shape, or too large for the reference");
+    RankedTensorType type = tensorType(function.getArgument(i));
     if (type.getShape() != ArrayRef(input.shape) ||
         type.getNumElements() != input.size())
       return fail(function, "expects input " + llvm::Twine(i) + " of shape " +

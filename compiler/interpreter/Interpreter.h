@@ -12,6 +12,13 @@ struct Options {
   bool roundToType = false;
 };
 
+/// Elements of the largest tensor that the reference takes: 32 GiB of doubles.
+inline constexpr int64_t kMaxElements = int64_t{1} << 32;
+
+/// Whether values of this type can be interpreted: tensors of static shape with
+/// at most kMaxElements elements.
+bool isInterpretable(mlir::Type type);
+
 /// Runs `function` of `module` on `inputs`, one an argument, each of the
 /// argument's shape; gives one tensor a result. Float types are taken as double
 /// unless rounding is asked for; integers wrap around in their own width. The
