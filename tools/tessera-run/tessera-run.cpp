@@ -1,8 +1,9 @@
 // tessera-run: the runtime alone. `tessera compile` appends an artifact to a
 // copy of it, and the copy is a training executable; without one it takes the
-// artifact as its first argument.
+// artifact as its first argument and trains, or runs one program of it.
 #include "runtime/artifact/AppendedArtifact.h"
 #include "runtime/train/TrainCommand.h"
+#include "tools/tessera-run/RunProgram.h"
 
 #include <cstdio>
 #include <fstream>
@@ -28,10 +29,14 @@ int main(int argc, char **argv) {
     return trainMain(argc, argv, kSelf);
   if (argc < 2 || std::string_view(argv[1]) == "--help") {
     std::puts("usage: tessera-run ARTIFACT.tsr [options of a training "
-              "executable; ARTIFACT.tsr --help lists them]");
+              "executable; ARTIFACT.tsr --help lists them]\n"
+              "       tessera-run ARTIFACT.tsr --program NAME [options; "
+              "ARTIFACT.tsr --program --help lists them]");
     return argc < 2 ? 2 : 0;
   }
   std::string path = argv[1];
   argv[1] = argv[0];
+  if (asksForProgram(argc - 1, argv + 1))
+    return runProgramMain(argc - 1, argv + 1, path);
   return trainMain(argc - 1, argv + 1, path);
 }
