@@ -128,10 +128,12 @@ static void eraseDead(Block &block, ArrayRef<Operation *> forward,
   for (Value value : kept)
     if (Operation *op = value.getDefiningOp())
       untouched.insert(op);
-  for (Operation &op :
-       llvm::make_early_inc_range(llvm::reverse(block.without_terminator())))
-    if (!untouched.contains(&op) && isOpTriviallyDead(&op))
-      op.erase();
+  SmallVector<Operation *> ops;
+  for (Operation &op : block.without_terminator())
+    ops.push_back(&op);
+  for (Operation *op : llvm::reverse(ops))
+    if (!untouched.contains(op) && isOpTriviallyDead(op))
+      op->erase();
 }
 
 FailureOr<JointFunction> BlockGradients::makeJoint(func::FuncOp function,
