@@ -1,0 +1,109 @@
+// The dist dialect: where things are computed. See README.md in this folder.
+#ifndef TESSERA_DIST_DIALECT
+#define TESSERA_DIST_DIALECT
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/AttrTypeBase.td"
+
+def Dist_Dialect : Dialect {
+  let name = "dist";
+  let cppNamespace = "::tessera::dist";
+  let summary = "Where it is computed: meshes, shardings, collectives";
+  let description = [{
+    A mesh names the axes of the device grid; a sharding says for a tensor, dimension by
+    dimension, along which axes it is cut, and along which axes each device holds only a
+    *part of a sum* (or of a maximum). `dist.sharding` on a function argument or result and
+    `dist.shardings` (one entry a result) on an operation attach them.
+
+    Before partitioning tensors are global and shardings are attributes; afterwards
+    tensors are one device's share and collectives stand between them.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let useDefaultTypePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
+}
+
+class Dist_Enum<string name, string summary, list<I32EnumAttrCase> cases>
+    : I32EnumAttr<name, summary, cases> {
+  let genSpecializedAttr = 0;
+  let cppNamespace = "::tessera::dist";
+}
+
+// Slower ones are later. A planner prices an axis by its tier.
+def Dist_LinkTier : Dist_Enum<"LinkTier", "the slowest link that a step along an axis crosses", [
+  I32EnumAttrCase<"memory", 0>,   // processes of one machine
+  I32EnumAttrCase<"nvlink", 1>,   // one NVLink domain
+  I32EnumAttrCase<"rail", 2>,     // same NIC rail, one switch
+  I32EnumAttrCase<"spine", 3>]>;  // through the spine
+def Dist_LinkTierAttr : EnumAttr<Dist_Dialect, Dist_LinkTier, "link">;
+
+def Dist_ReduceKind : Dist_Enum<"ReduceKind", "how parts combine into the whole", [
+  I32EnumAttrCase<"sum", 0>, I32EnumAttrCase<"max", 1>]>;
+def Dist_ReduceKindAttr : EnumAttr<Dist_Dialect, Dist_ReduceKind, "reduce_kind">;
+
+class Dist_Attr<string name, string mnemonic_> : AttrDef<Dist_Dialect, name> {
+  let mnemonic = mnemonic_;
+}
+
+def Dist_AxisAttr : Dist_Attr<"Axis", "axis"> {
+  let summary = "a named axis of a mesh: size and link tier";
+  let parameters = (ins StringRefParameter<>:$name, "int64_t":$size,
+                        EnumParameter<Dist_LinkTier>:$link);
+  let assemblyFormat = "`<` $name `=` $size $link `>`";
+  let genVerifyDecl = 1;
+}
+
+def Dist_AxisRefAttr : Dist_Attr<"AxisRef", "axis_ref"> {
+  let summary = "a mesh axis, or a part of one";
+  let description = [{
+    A sub-axis is `name:(pre)size`: of the axis split into pre × size × rest, the
+    middle factor (major to minor). `size` 0 means the whole axis.
+  }];
+  let parameters = (ins StringRefParameter<>:$name, DefaultValuedParameter<"int64_t", "1">:$pre,
+                        DefaultValuedParameter<"int64_t", "0">:$size);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{ bool isWhole() const { return getSize() == 0; } }];
+}
+
+def Dist_DimShardingAttr : Dist_Attr<"DimSharding", "dim"> {
+  let summary = "the axes along which one dimension is cut, major first";
+  let parameters = (ins OptionalArrayRefParameter<"::tessera::dist::AxisRefAttr">:$axes);
+  let hasCustomAssemblyFormat = 1;
+}
+
+def Dist_ShardingAttr : Dist_Attr<"Sharding", "sharding"> {
+  let summary = "where the elements of a tensor are";
+  let description = [{
+    `dims` has one entry a dimension; an axis that stands nowhere replicates. Along the axes
+    of `partial` every device holds a part, and the tensor is their sum or maximum.
+
+    ```mlir
+    #dist.sharding<@mesh, [{"data"}, {}, {"tensor"} ]>
+    #dist.sharding<@mesh, [{"data"}, {} ], partial sum {"tensor"}>
+    #dist.sharding<@mesh, [{"data", "tensor":(1)2} ]>
+    ```
+  }];
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$mesh,
+                        OptionalArrayRefParameter<"::tessera::dist::DimShardingAttr">:$dims,
+                        DefaultValuedParameter<"::tessera::dist::ReduceKind", "::tessera::dist::ReduceKind::sum">:$kind,
+                        OptionalArrayRefParameter<"::tessera::dist::AxisRefAttr">:$partial);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{ bool isPartial() const { return !getPartial().empty(); } }];
+}
+
+class Dist_Type<string name, string mnemonic_> : TypeDef<Dist_Dialect, name> {
+  let mnemonic = mnemonic_;
+}
+
+def Dist_PendingType : Dist_Type<"Pending", "pending"> {
+  let summary = "a tensor that is on its way: the result of a collective that was started";
+  let parameters = (ins "::mlir::RankedTensorType":$tensor);
+  let assemblyFormat = "`<` $tensor `>`";
+}
+
+#endif

@@ -1,0 +1,40 @@
+// The dist dialect: where things are computed. See README.md in this folder.
+#pragma once
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "dialects/dist/DistEnums.h.inc"
+
+#include "dialects/dist/DistDialect.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "dialects/dist/DistAttrs.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "dialects/dist/DistTypes.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/dist/DistOps.h.inc"
+
+namespace tessera::dist {
+
+inline constexpr llvm::StringLiteral kShardingAttr =
+    "dist.sharding"; // argument or result of a function
+inline constexpr llvm::StringLiteral kShardingsAttr =
+    "dist.shardings"; // op: array, one a result
+
+/// Devices along these axes together; the axes must be those of the mesh.
+int64_t deviceCount(MeshOp mesh, llvm::ArrayRef<AxisRefAttr> axes);
+
+/// Whether the sharding fits mesh and tensor: axes exist and are used once,
+/// sub-axes divide them, one entry a dimension, and no dimension is cut into
+/// more pieces than it has elements. Says what is wrong through `complain`.
+mlir::LogicalResult
+verifySharding(ShardingAttr sharding, MeshOp mesh, mlir::RankedTensorType type,
+               llvm::function_ref<mlir::InFlightDiagnostic()> complain);
+
+} // namespace tessera::dist

@@ -1,0 +1,84 @@
+#ifndef TESSERA_DIST_OPS
+#define TESSERA_DIST_OPS
+
+include "dialects/dist/DistDialect.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Dist_Op<string mnemonic, list<Trait> traits = []> : Op<Dist_Dialect, mnemonic, traits>;
+
+def Dist_MeshOp : Dist_Op<"mesh", [Symbol, HasParent<"::mlir::ModuleOp">]> {
+  let summary = "the grid of devices: named axes, the slowest-varying first";
+  let description = [{
+    Device r of the mesh has the coordinates of r written in mixed radix over the axes, the
+    last one fastest.
+
+    ```mlir
+    dist.mesh @mesh [#dist.axis<"data" = 4 rail>, #dist.axis<"tensor" = 8 nvlink>]
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypedArrayAttrBase<Dist_AxisAttr, "axes">:$axes);
+  let assemblyFormat = "$sym_name $axes attr-dict";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::tessera::dist::AxisAttr getAxis(::llvm::StringRef name);
+    int64_t getDeviceCount();
+  }];
+}
+
+def Dist_ReshardOp : Dist_Op<"reshard", [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "the same global tensor under another sharding; partitioning makes collectives of it";
+  let arguments = (ins AnyStaticShapeTensor:$input, Dist_ShardingAttr:$to);
+  let results = (outs AnyStaticShapeTensor:$result);
+  let assemblyFormat = "$input `to` $to attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+// Collectives run on one device's share. A result of type !dist.pending starts
+// the collective and returns at once; dist.wait ends it.
+def Dist_Result : AnyTypeOf<[AnyStaticShapeTensor, Dist_PendingType]>;
+def Dist_Axes : TypedArrayAttrBase<Dist_AxisRefAttr, "mesh axes">;
+
+class Dist_CollectiveOp<string mnemonic, string meaning>
+    : Dist_Op<mnemonic, [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = meaning;
+  let results = (outs Dist_Result:$result);
+  let hasVerifier = 1;
+}
+
+def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce", "every device gets the combination of all parts"> {
+  let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh, Dist_Axes:$axes, Dist_ReduceKindAttr:$kind);
+  let assemblyFormat = "$kind $input `over` $mesh $axes attr-dict `:` type($input) `->` type($result)";
+}
+
+def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather", "every device gets all shares, joined along `dim`"> {
+  let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh, Dist_Axes:$axes, I64Attr:$dim);
+  let assemblyFormat = "$input `dim` $dim `over` $mesh $axes attr-dict `:` type($input) `->` type($result)";
+}
+
+def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter", "parts are combined and every device keeps its share along `dim`"> {
+  let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh, Dist_Axes:$axes, I64Attr:$dim, Dist_ReduceKindAttr:$kind);
+  let assemblyFormat = "$kind $input `dim` $dim `over` $mesh $axes attr-dict `:` type($input) `->` type($result)";
+}
+
+def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all", "cuts along `splitDim`, sends piece i to device i, joins what comes along `joinDim`"> {
+  let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh, Dist_Axes:$axes, I64Attr:$splitDim, I64Attr:$joinDim);
+  let assemblyFormat = "$input `split` $splitDim `join` $joinDim `over` $mesh $axes attr-dict `:` type($input) `->` type($result)";
+}
+
+def Dist_PermuteOp : Dist_CollectiveOp<"permute", "device i along the axes sends to device targets[i]; -1 sends to nobody"> {
+  let description = [{A device to which nobody sends gets zeros.}];
+  let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh, Dist_Axes:$axes, DenseI64ArrayAttr:$targets);
+  let assemblyFormat = "$input `targets` $targets `over` $mesh $axes attr-dict `:` type($input) `->` type($result)";
+}
+
+def Dist_WaitOp : Dist_Op<"wait"> {
+  let summary = "the tensor of a started collective, once it is there";
+  let arguments = (ins Dist_PendingType:$pending);
+  let results = (outs AnyStaticShapeTensor:$result);
+  let assemblyFormat = "$pending attr-dict `:` type($pending) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+#endif

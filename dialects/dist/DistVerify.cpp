@@ -1,0 +1,286 @@
+// Verifiers of attributes and ops.
+#include "dialects/dist/DistOps.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace tessera::dist;
+
+#define GET_OP_CLASSES
+#include "dialects/dist/DistOps.cpp.inc"
+
+//===--- attributes -------------------------------------------------------===//
+
+LogicalResult
+AxisAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
+                 StringRef name, int64_t size, LinkTier) {
+  if (name.empty())
+    return complain() << "an axis has a name";
+  if (size < 1)
+    return complain() << "axis size must be at least 1, got: " << size;
+  return success();
+}
+
+LogicalResult
+AxisRefAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
+                    StringRef name, int64_t pre, int64_t size) {
+  if (name.empty())
+    return complain() << "an axis has a name";
+  if (pre < 1 || size < 0 || (size == 0 && pre != 1))
+    return complain() << "a sub-axis is (pre)size with both at least 1, got: ("
+                      << pre << ")" << size;
+  return success();
+}
+
+LogicalResult
+ShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
+                     FlatSymbolRefAttr mesh, ArrayRef<DimShardingAttr> dims,
+                     ReduceKind, ArrayRef<AxisRefAttr> partial) {
+  // One axis, one use; parts of one axis may stand in several places.
+  llvm::StringMap<SmallVector<AxisRefAttr>> used;
+  auto use = [&](AxisRefAttr axis) -> LogicalResult {
+    auto &others = used[axis.getName()];
+    for (AxisRefAttr other : others) {
+      int64_t from = axis.getPre(), to = from * axis.getSize();
+      bool apart =
+          !axis.isWhole() && !other.isWhole() &&
+          (to <= other.getPre() || other.getPre() * other.getSize() <= from);
+      if (!apart)
+        return complain() << "axis \"" << axis.getName()
+                          << "\" is used twice in one sharding";
+    }
+    others.push_back(axis);
+    return success();
+  };
+  for (DimShardingAttr dim : dims)
+    for (AxisRefAttr axis : dim.getAxes())
+      if (failed(use(axis)))
+        return failure();
+  for (AxisRefAttr axis : partial)
+    if (failed(use(axis)))
+      return failure();
+  return success();
+}
+
+//===--- meshes -----------------------------------------------------------===//
+
+AxisAttr MeshOp::getAxis(StringRef name) {
+  for (auto axis : getAxes().getAsRange<AxisAttr>())
+    if (axis.getName() == name)
+      return axis;
+  return {};
+}
+
+int64_t MeshOp::getDeviceCount() {
+  int64_t count = 1;
+  for (auto axis : getAxes().getAsRange<AxisAttr>())
+    count *= axis.getSize();
+  return count;
+}
+
+LogicalResult MeshOp::verify() {
+  llvm::StringMap<bool> seen;
+  int64_t devices = 1;
+  for (auto axis : getAxes().getAsRange<AxisAttr>()) {
+    if (!seen.try_emplace(axis.getName(), true).second)
+      return emitOpError("has two axes \"") << axis.getName() << "\"";
+    if (llvm::MulOverflow(devices, axis.getSize(), devices))
+      return emitOpError("has more devices than fit 63 bits");
+  }
+  return success();
+}
+
+// The axis must exist, and a sub-axis must divide it.
+static LogicalResult
+verifyAxis(MeshOp mesh, AxisRefAttr ref,
+           llvm::function_ref<InFlightDiagnostic()> complain) {
+  AxisAttr axis = mesh.getAxis(ref.getName());
+  if (!axis)
+    return complain() << "mesh @" << mesh.getSymName() << " has no axis \""
+                      << ref.getName() << "\"";
+  if (!ref.isWhole() && axis.getSize() % (ref.getPre() * ref.getSize()))
+    return complain() << "sub-axis (" << ref.getPre() << ")" << ref.getSize()
+                      << " does not divide axis \"" << ref.getName()
+                      << "\" of size " << axis.getSize();
+  return success();
+}
+
+int64_t tessera::dist::deviceCount(MeshOp mesh, ArrayRef<AxisRefAttr> axes) {
+  int64_t count = 1;
+  for (AxisRefAttr ref : axes)
+    count *=
+        ref.isWhole() ? mesh.getAxis(ref.getName()).getSize() : ref.getSize();
+  return count;
+}
+
+LogicalResult tessera::dist::verifySharding(
+    ShardingAttr sharding, MeshOp mesh, RankedTensorType type,
+    llvm::function_ref<InFlightDiagnostic()> complain) {
+  if (static_cast<int64_t>(sharding.getDims().size()) != type.getRank())
+    return complain() << "sharding has " << sharding.getDims().size()
+                      << " dimensions, the tensor has " << type.getRank();
+  for (auto [i, dim] : llvm::enumerate(sharding.getDims())) {
+    for (AxisRefAttr axis : dim.getAxes())
+      if (failed(verifyAxis(mesh, axis, complain)))
+        return failure();
+    int64_t pieces = deviceCount(mesh, dim.getAxes());
+    if (!type.isDynamicDim(i) && pieces > 1 && pieces > type.getDimSize(i))
+      return complain() << "dimension " << i << " of size "
+                        << type.getDimSize(i) << " cannot be cut into "
+                        << pieces << " pieces";
+  }
+  for (AxisRefAttr axis : sharding.getPartial())
+    if (failed(verifyAxis(mesh, axis, complain)))
+      return failure();
+  return success();
+}
+
+//===--- resharding and collectives ---------------------------------------===//
+
+LogicalResult ReshardOp::verify() {
+  auto mesh =
+      SymbolTable::lookupNearestSymbolFrom<MeshOp>(*this, getTo().getMesh());
+  if (!mesh)
+    return emitOpError("names mesh ")
+           << getTo().getMesh() << ", which is not in the module";
+  if (getTo().isPartial())
+    return emitOpError(
+        "cannot make a partial value: a sum has no unique parts");
+  return verifySharding(getTo(), mesh,
+                        cast<RankedTensorType>(getResult().getType()),
+                        [&] { return emitOpError(); });
+}
+
+static RankedTensorType resultTensor(Type type) {
+  if (auto pending = dyn_cast<PendingType>(type))
+    return pending.getTensor();
+  return cast<RankedTensorType>(type);
+}
+
+static LogicalResult verifyDim(Operation *op, int64_t dim,
+                               RankedTensorType type) {
+  if (dim < 0 || dim >= type.getRank())
+    return op->emitOpError("has no dimension ") << dim << " in " << type;
+  return success();
+}
+
+// Mesh and axes exist; the result has the shape that `expected` says for n
+// devices.
+template <typename Op>
+static LogicalResult verifyCollective(
+    Op op, SymbolTableCollection &symbols,
+    llvm::function_ref<LogicalResult(int64_t devices,
+                                     SmallVectorImpl<int64_t> &shape)>
+        expected) {
+  auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
+  if (!mesh)
+    return op.emitOpError("names mesh ")
+           << op.getMeshAttr() << ", which is not in the module";
+  SmallVector<AxisRefAttr> axes(
+      op.getAxes().template getAsRange<AxisRefAttr>());
+  for (AxisRefAttr axis : axes)
+    if (failed(verifyAxis(mesh, axis, [&] { return op.emitOpError(); })))
+      return failure();
+  auto input = cast<RankedTensorType>(op.getInput().getType());
+  SmallVector<int64_t> shape(input.getShape());
+  if (failed(expected(deviceCount(mesh, axes), shape)))
+    return failure();
+  RankedTensorType result = resultTensor(op.getResult().getType());
+  if (result.getShape() != ArrayRef<int64_t>(shape) ||
+      result.getElementType() != input.getElementType())
+    return op.emitOpError("result must be ")
+           << RankedTensorType::get(shape, input.getElementType()) << ", got "
+           << result;
+  return success();
+}
+
+static LogicalResult divide(Operation *op, SmallVectorImpl<int64_t> &shape,
+                            int64_t dim, int64_t devices) {
+  if (shape[dim] % devices)
+    return op->emitOpError("dimension ")
+           << dim << " of size " << shape[dim] << " does not divide among "
+           << devices << " devices";
+  shape[dim] /= devices;
+  return success();
+}
+
+LogicalResult AllReduceOp::verify() { return success(); }
+
+LogicalResult AllReduceOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyCollective(
+      *this, symbols,
+      [](int64_t, SmallVectorImpl<int64_t> &) { return success(); });
+}
+
+LogicalResult AllGatherOp::verify() {
+  return verifyDim(*this, getDim(),
+                   cast<RankedTensorType>(getInput().getType()));
+}
+
+LogicalResult AllGatherOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyCollective(
+      *this, symbols, [&](int64_t devices, SmallVectorImpl<int64_t> &shape) {
+        shape[getDim()] *= devices;
+        return success();
+      });
+}
+
+LogicalResult ReduceScatterOp::verify() {
+  return verifyDim(*this, getDim(),
+                   cast<RankedTensorType>(getInput().getType()));
+}
+
+LogicalResult
+ReduceScatterOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyCollective(
+      *this, symbols, [&](int64_t devices, SmallVectorImpl<int64_t> &shape) {
+        return divide(*this, shape, getDim(), devices);
+      });
+}
+
+LogicalResult AllToAllOp::verify() {
+  auto type = cast<RankedTensorType>(getInput().getType());
+  return failed(verifyDim(*this, getSplitDim(), type))
+             ? failure()
+             : verifyDim(*this, getJoinDim(), type);
+}
+
+LogicalResult AllToAllOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyCollective(
+      *this, symbols, [&](int64_t devices, SmallVectorImpl<int64_t> &shape) {
+        if (failed(divide(*this, shape, getSplitDim(), devices)))
+          return failure();
+        shape[getJoinDim()] *= devices;
+        return success();
+      });
+}
+
+LogicalResult PermuteOp::verify() {
+  llvm::DenseSet<int64_t> seen;
+  int64_t devices = getTargets().size();
+  for (int64_t target : getTargets()) {
+    if (target < -1 || target >= devices)
+      return emitOpError("sends to device ") << target << " of " << devices;
+    if (target >= 0 && !seen.insert(target).second)
+      return emitOpError("sends to device ") << target << " twice";
+  }
+  return success();
+}
+
+LogicalResult PermuteOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyCollective(
+      *this, symbols,
+      [&](int64_t devices, SmallVectorImpl<int64_t> &) -> LogicalResult {
+        if (devices != static_cast<int64_t>(getTargets().size()))
+          return emitOpError("names targets for ")
+                 << getTargets().size() << " of " << devices << " devices";
+        return success();
+      });
+}
+
+LogicalResult WaitOp::verify() {
+  if (cast<PendingType>(getPending().getType()).getTensor() !=
+      getResult().getType())
+    return emitOpError("waits for ")
+           << getPending().getType() << " but gives " << getResult().getType();
+  return success();
+}
