@@ -106,6 +106,18 @@ Status removeCheckpoint(FileOperations &files, const std::string &run,
   return files.removeTree(hidden);
 }
 
+/// Gives the finished directory its name, over a damaged one of that name.
+Status publish(FileOperations &files, const std::string &run,
+               const std::string &name, const std::string &partial) {
+  StatusOr<std::vector<std::string>> present = listCheckpoints(run);
+  if (!present.ok())
+    return present.status();
+  if (std::find(present->begin(), present->end(), name) != present->end())
+    TESSERA_RETURN_IF_ERROR(removeCheckpoint(files, run, name));
+  TESSERA_RETURN_IF_ERROR(files.rename(partial, run + "/" + name));
+  return files.syncDirectory(run);
+}
+
 } // namespace
 
 std::string checkpointName(uint64_t step) {
@@ -125,8 +137,10 @@ Status saveCheckpoint(FileOperations &files, const std::string &run,
   std::string name = checkpointName(position.step);
   std::string partial = run + "/.tmp-" + name;
   TESSERA_RETURN_IF_ERROR(files.removeTree(partial));
-  if (Status status = writeDirectory(files, partial, model, manifest);
-      !status.ok()) {
+  Status status = writeDirectory(files, partial, model, manifest);
+  if (status.ok())
+    status = publish(files, run, name, partial);
+  if (!status.ok()) {
     // Gives the space back, which is what a full disk needs; the error that
     // counts is the first one.
     (void)files.removeTree(partial);
@@ -134,15 +148,8 @@ Status saveCheckpoint(FileOperations &files, const std::string &run,
                          "untouched: {}",
                          name, status.message());
   }
-  StatusOr<std::vector<std::string>> present = listCheckpoints(run);
-  if (!present.ok())
-    return present.status();
-  if (std::find(present->begin(), present->end(), name) != present->end())
-    TESSERA_RETURN_IF_ERROR(removeCheckpoint(files, run, name));
-  TESSERA_RETURN_IF_ERROR(files.rename(partial, run + "/" + name));
-  TESSERA_RETURN_IF_ERROR(files.syncDirectory(run));
 
-  present = listCheckpoints(run);
+  StatusOr<std::vector<std::string>> present = listCheckpoints(run);
   if (!present.ok())
     return present.status();
   // Newer ones can only be damaged leftovers that resuming stepped over: they

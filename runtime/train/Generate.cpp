@@ -51,6 +51,72 @@ StatusOr<std::span<const float>> nextLogits(TrainModel &model,
   return logits->subspan((seen.size() - 1) * vocab, vocab);
 }
 
+/// A run directory, and the one checkpoint of it that was asked for (or none).
+struct RunPath {
+  std::string run, checkpoint;
+};
+
+StatusOr<RunPath> resolveRun(const std::string &path) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  fs::path run = fs::path(path).lexically_normal();
+  if (!run.has_filename()) // "run/" is "run"
+    run = run.parent_path();
+  RunPath place;
+  if (fs::exists(run / "manifest.json", code)) {
+    place.checkpoint = run.filename().string();
+    run = run.has_parent_path() ? run.parent_path() : fs::path(".");
+  }
+  place.run = run.string();
+  if (!fs::is_directory(run, code))
+    return Status::error("'{}' is not a run directory; train one with --out {}",
+                         place.run, place.run);
+  return place;
+}
+
+StatusOr<std::unique_ptr<SessionModel>>
+openForGeneration(const std::string &program, const GenerateOptions &options) {
+  StatusOr<ArtifactReader> reader = ArtifactReader::open(program);
+  if (!reader.ok())
+    return reader.status();
+  if (!reader->program("logits"))
+    return Status::error("'{}' has no logits program; compile the model again: "
+                         "{}",
+                         program,
+                         reader->root().rebuild_command()->string_view());
+  hal::SessionOptions session;
+  session.deviceOptions.threads = options.threads;
+  session.programs.push_back("logits");
+  if (reader->program("refresh"))
+    session.programs.push_back("refresh");
+  auto opened = hal::Session::open(*reader, session);
+  if (!opened.ok())
+    return opened.status();
+  return SessionModel::create(opened.take());
+}
+
+/// Loads the checkpoint asked for, or the newest intact one; returns its name.
+StatusOr<std::string> loadWeights(const RunPath &place, TrainModel &model,
+                                  const TextSink &note) {
+  if (!place.checkpoint.empty()) {
+    std::string directory = place.run + "/" + place.checkpoint;
+    StatusOr<CheckpointManifest> manifest = verifyCheckpoint(directory);
+    if (!manifest.ok())
+      return manifest.status();
+    TESSERA_RETURN_IF_ERROR(loadCheckpoint(directory, *manifest, model,
+                                           /*parametersOnly=*/true));
+    return place.checkpoint;
+  }
+  auto loaded = resumeNewest(place.run, model, /*parametersOnly=*/true);
+  if (!loaded.ok())
+    return loaded.status();
+  if (!*loaded)
+    return Status::error("'{}' has no checkpoint yet", place.run);
+  for (const std::string &line : (*loaded)->skipped)
+    note(line);
+  return (*loaded)->name;
+}
+
 } // namespace
 
 StatusOr<GenerateResult> generateText(TrainModel &model,
@@ -101,66 +167,23 @@ StatusOr<GenerateResult> generateFromRun(const std::string &path,
                                          const GenerateOptions &options,
                                          const TextSink &sink,
                                          const TextSink &note) {
-  namespace fs = std::filesystem;
   TESSERA_RETURN_IF_ERROR(checkSampling(options.sampling));
-  std::error_code code;
-  fs::path run = fs::path(path).lexically_normal();
-  if (!run.has_filename()) // "run/" is "run"
-    run = run.parent_path();
-  std::string checkpoint;
-  if (fs::exists(run / "manifest.json", code)) {
-    checkpoint = run.filename().string();
-    run = run.has_parent_path() ? run.parent_path() : fs::path(".");
-  }
-  if (!fs::is_directory(run, code))
-    return Status::error("'{}' is not a run directory; train one with --out {}",
-                         run.string(), run.string());
-
-  auto tokenizer = tokenizer::Tokenizer::load((run / kTokenizerFile).string());
+  StatusOr<RunPath> place = resolveRun(path);
+  if (!place.ok())
+    return place.status();
+  auto tokenizer =
+      tokenizer::Tokenizer::load(place->run + "/" + kTokenizerFile);
   if (!tokenizer.ok())
     return tokenizer.status();
-  StatusOr<ArtifactReader> reader =
-      ArtifactReader::open((run / kProgramFile).string());
-  if (!reader.ok())
-    return reader.status();
-  hal::SessionOptions session;
-  session.deviceOptions.threads = options.threads;
-  for (const char *wanted : {"logits", "refresh"})
-    if (reader->program(wanted))
-      session.programs.push_back(wanted);
-  if (session.programs.empty())
-    return Status::error("'{}' has no logits program; compile the model again: "
-                         "{}",
-                         reader->path(),
-                         reader->root().rebuild_command()->string_view());
-  auto opened = hal::Session::open(*reader, session);
-  if (!opened.ok())
-    return opened.status();
-  auto model = SessionModel::create(opened.take());
+  auto model = openForGeneration(place->run + "/" + kProgramFile, options);
   if (!model.ok())
     return model.status();
-
-  if (!checkpoint.empty()) {
-    StatusOr<CheckpointManifest> manifest =
-        verifyCheckpoint((run / checkpoint).string());
-    if (!manifest.ok())
-      return manifest.status();
-    TESSERA_RETURN_IF_ERROR(loadCheckpoint((run / checkpoint).string(),
-                                           *manifest, **model,
-                                           /*parametersOnly=*/true));
-  } else {
-    auto loaded = resumeNewest(run.string(), **model, /*parametersOnly=*/true);
-    if (!loaded.ok())
-      return loaded.status();
-    if (!*loaded)
-      return Status::error("'{}' has no checkpoint yet", run.string());
-    for (const std::string &line : (*loaded)->skipped)
-      note(line);
-    checkpoint = (*loaded)->name;
-  }
+  StatusOr<std::string> loaded = loadWeights(*place, **model, note);
+  if (!loaded.ok())
+    return loaded.status();
   auto result = generateText(**model, *tokenizer, options, sink);
   if (result.ok())
-    result->checkpoint = checkpoint;
+    result->checkpoint = *loaded;
   return result;
 }
 

@@ -384,8 +384,10 @@ void Trainer::conclude() {
   if (summary.evalLossBefore && summary.evalLossAfter)
     say("held-out loss {:.4f} -> {:.4f}", *summary.evalLossBefore,
         *summary.evalLossAfter);
-  say("peak memory: {} resident, {} planned", byteText(peakResidentBytes()),
-      byteText(facts.plannedBytes));
+  say("peak memory: {} resident, {} planned; outside of the plan: {} before "
+      "the model was opened, and token shards as they are mapped",
+      byteText(peakResidentBytes()), byteText(facts.plannedBytes),
+      byteText(options.baseBytes));
 }
 
 StatusOr<TrainSummary> Trainer::run() {

@@ -1,6 +1,7 @@
 #include "runtime/train/TrainCommand.h"
 #include "runtime/support/Logging.h"
 #include "runtime/support/PeakFlops.h"
+#include "runtime/support/ProcessMemory.h"
 #include "runtime/support/StopSignals.h"
 #include "runtime/train/RunRecipe.h"
 #include "runtime/train/SessionModel.h"
@@ -116,6 +117,8 @@ Status writeProfile(const hal::Session &session, const std::string &path) {
 Status train(const std::string &path, TrainOptions options) {
   TESSERA_RETURN_IF_ERROR(initLogging(options.quiet ? "error" : "warn"));
   TESSERA_RETURN_IF_ERROR(catchStopSignals());
+  if (StatusOr<ProcessMemory> memory = readProcessMemory(); memory.ok())
+    options.baseBytes = memory->residentBytes;
   auto model = openModel(path, options);
   if (!model.ok())
     return model.status();
