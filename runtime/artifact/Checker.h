@@ -47,6 +47,14 @@ template <typename Enum> bool isKnown(Enum value) {
   return value >= Enum::MIN && value <= Enum::MAX;
 }
 
+/// Whether the elements lie at multiples of their size. The FlatBuffers
+/// verifier (2.0.8) looks only at the alignment of a vector's length; its
+/// builder aligns no elements where there are none.
+template <typename T> bool isAligned(const flatbuffers::Vector<T> *vector) {
+  return !vector || vector->size() == 0 ||
+         reinterpret_cast<std::uintptr_t>(vector->Data()) % sizeof(T) == 0;
+}
+
 /// Of the state, or of a program's arena or io space.
 std::uint64_t spaceBytes(const Artifact &artifact, const Program *program,
                          Space space);

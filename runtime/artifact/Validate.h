@@ -8,9 +8,8 @@
 //     kernels, targets; program and kernel names are C identifiers;
 //   - a tensor's shape × element size = its bytes; it lies inside its space,
 //     64-byte aligned, and overlaps no other tensor of its list; its role fits
-//     the list; decay only on parameters; counters are one i64
-//     or the f32 table of hyperparameters (runtime/train/Hyper.h), metrics
-//     scalars;
+//     the list; decay only on parameters; counters are one i64 or a table of
+//     f32 (hyperparameters), metrics scalars;
 //   - a launch's kernel exists; each instance has one argument for each entry
 //     of Kernel.access and dynamic_sizes sizes; its blocks fit 32 bits in sum;
 //   - loops nest at most kMaxLoopDepth deep and run at least once, a node at

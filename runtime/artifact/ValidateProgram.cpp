@@ -106,6 +106,8 @@ Status ProgramChecker::instance(const Instance &instance,
   if (sizes != kernel.dynamic_sizes())
     return checker.fail(&instance, "{} sizes, but the kernel takes {}", sizes,
                         kernel.dynamic_sizes());
+  if (!isAligned(instance.sizes()))
+    return checker.fail(&instance, "its sizes are misaligned");
   for (flatbuffers::uoffset_t i = 0; i < args.size(); ++i)
     TESSERA_RETURN_WITHIN(arg(*args.Get(i), true), "argument {}", i);
   return Status::success();
@@ -138,6 +140,8 @@ Status ProgramChecker::arg(const Arg &arg, bool seenByKernel) {
   if (strides != nest.depth)
     return checker.fail(&arg, "{} loop strides inside {} loops", strides,
                         nest.depth);
+  if (!isAligned(arg.loop_strides()))
+    return checker.fail(&arg, "its loop strides are misaligned");
   if (seenByKernel && arg.offset() % kArtifactAlignment != 0)
     return checker.fail(&arg, "offset {} is not a multiple of {}", arg.offset(),
                         kArtifactAlignment);

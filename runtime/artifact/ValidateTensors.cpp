@@ -1,6 +1,5 @@
 #include "runtime/artifact/AppendedArtifact.h"
 #include "runtime/artifact/Checker.h"
-#include "runtime/train/Hyper.h"
 
 #include <algorithm>
 #include <vector>
@@ -10,6 +9,8 @@ namespace {
 
 Status checkShape(Checker &checker, const Tensor &tensor) {
   const auto &shape = *tensor.shape();
+  if (!isAligned(&shape))
+    return checker.fail(&tensor, "its shape is misaligned");
   if (shape.size() > kMaxRank)
     return checker.fail(&tensor, "rank {} is above {}", shape.size(), kMaxRank);
   std::uint64_t bytes = elementBytes(tensor.type());
@@ -37,15 +38,16 @@ Status checkRole(Checker &checker, const Tensor &tensor,
   if (tensor.decay() && tensor.role() != Role::parameter)
     return checker.fail(&tensor, "weight decay on the role {}", role);
   const std::uint64_t elements = tensor.bytes() / elementBytes(tensor.type());
+  // What a counter of f32 holds (runtime/train/Hyper.h) is the trainer's to
+  // know.
   const bool isCount = tensor.type() == ElementType::i64 && elements == 1;
-  const bool isHyper =
-      tensor.type() == ElementType::f32 && elements == kHyperSlots;
-  if (tensor.role() == Role::counter && !isCount && !isHyper)
+  const bool isTable =
+      tensor.type() == ElementType::f32 && tensor.shape()->size() == 1;
+  if (tensor.role() == Role::counter && !isCount && !isTable)
     return checker.fail(&tensor,
-                        "a counter must be one i64, or the {} f32 of "
-                        "hyperparameters, got {} × {}",
-                        kHyperSlots, elements,
-                        EnumNameElementType(tensor.type()));
+                        "a counter must be one i64 or a table of f32, got {} × "
+                        "{}",
+                        elements, EnumNameElementType(tensor.type()));
   const bool countable =
       tensor.type() == ElementType::f32 || tensor.type() == ElementType::f64 ||
       tensor.type() == ElementType::i32 || tensor.type() == ElementType::i64;

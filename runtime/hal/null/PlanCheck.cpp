@@ -54,8 +54,9 @@ struct Reach {
 
 class PlanChecker {
 public:
-  PlanChecker(const artifact::Artifact &artifact, const Program &program)
-      : artifact(artifact), program(program) {}
+  PlanChecker(const artifact::Artifact &artifact, const Program &program,
+              std::uint64_t maxSteps)
+      : artifact(artifact), program(program), maxSteps(maxSteps) {}
   Status run();
 
 private:
@@ -72,6 +73,7 @@ private:
 
   const artifact::Artifact &artifact;
   const Program &program;
+  std::uint64_t maxSteps;
   std::array<ByteSet, 3> written;        // by Space
   std::vector<std::uint64_t> iterations; // of the open loops, outermost first
   std::uint64_t steps = 0;
@@ -121,9 +123,9 @@ Status PlanChecker::run() {
 
 Status PlanChecker::nodes(const Nodes &nodes) {
   for (flatbuffers::uoffset_t i = 0; i < nodes.size(); ++i) {
-    if (++steps > kMaxCheckedSteps)
+    if (++steps > maxSteps)
       return Status::error("more than {} steps are too many to check",
-                           kMaxCheckedSteps);
+                           maxSteps);
     if (Status status = node(*nodes.Get(i)); !status.ok())
       return Status::error("step {} ({}): {}", i,
                            toView(nodes.Get(i)->origin()), status.message());
@@ -235,8 +237,10 @@ void PlanChecker::write(const Extent &extent) {
 
 } // namespace
 
-Status checkPlan(const ArtifactReader &artifact, const Program &program) {
-  if (Status status = PlanChecker(artifact.root(), program).run(); !status.ok())
+Status checkPlan(const ArtifactReader &artifact, const Program &program,
+                 std::uint64_t maxSteps) {
+  if (Status status = PlanChecker(artifact.root(), program, maxSteps).run();
+      !status.ok())
     return Status::error("{}: program '{}': {}", artifact.path(),
                          toView(program.name()), status.message());
   return Status::success();

@@ -6,7 +6,7 @@
 
 namespace tessera::hal {
 
-/// Steps that checkPlan walks at most, loops unrolled.
+/// Steps that checkPlan walks at most by default, loops unrolled.
 inline constexpr std::uint64_t kMaxCheckedSteps = 20'000'000;
 
 /// Walks `program` without running it and reports the first
@@ -16,8 +16,9 @@ inline constexpr std::uint64_t kMaxCheckedSteps = 20'000'000;
 ///     touches: they run at the same time,
 ///   - output that is not completely written at the end.
 /// An argument's whole extent counts as read or written. Programs of more than
-/// kMaxCheckedSteps steps are refused.
+/// `maxSteps` steps are refused.
 Status checkPlan(const ArtifactReader &artifact,
-                 const artifact::Program &program);
+                 const artifact::Program &program,
+                 std::uint64_t maxSteps = kMaxCheckedSteps);
 
 } // namespace tessera::hal

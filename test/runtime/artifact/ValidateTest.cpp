@@ -102,8 +102,9 @@ const Hostile kHostile[] = {
     {"DecayOnMoment", [](ArtifactT &a) { a.state[1]->decay = true; },
      "state tensor 'w.exp_avg': weight decay on the role optimizer"},
     {"CounterType", [](ArtifactT &a) { a.state[2]->type = ElementType::f64; },
-     "state tensor 'step': a counter must be one i64, or the 16 f32 of "
-     "hyperparameters, got 1 × f64"},
+     "state tensor 'step': a counter must be one i64 or a table of f32, got 1 "
+     "× "
+     "f64"},
     {"MetricShape",
      [](ArtifactT &a) {
        a.programs[0]->outputs[0]->shape = {2};

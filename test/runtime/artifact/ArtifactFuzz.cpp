@@ -1,0 +1,118 @@
+// libFuzzer's entry for the artifact reader. Every test run replays the corpus
+// through it; -DTESSERA_FUZZ=ON builds the fuzzer itself. The hash is left out:
+// a fuzzer never guesses one, and the validator must stand without it.
+#include "runtime/hal/cpu/Commands.h"
+#include "runtime/hal/null/PlanCheck.h"
+#include "test/runtime/artifact/TestArtifact.h"
+
+#include <cstdlib>
+#include <vector>
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+/// What an accepted artifact promises to its users; a breach is a crash.
+void check(bool promise) {
+  if (!promise)
+    std::abort();
+}
+
+/// Follows every argument through every iteration, as plainly as can be, and
+/// checks that it stays in its space; gives up after `budget` addresses.
+class Walk {
+public:
+  Walk(const Artifact &artifact, const Program &program)
+      : artifact(artifact), program(program) {}
+
+  void nodes(const flatbuffers::Vector<flatbuffers::Offset<Node>> &nodes) {
+    for (const Node *node : nodes) {
+      if (const Loop *loop = node->step_as_Loop()) {
+        check(loop->trip() > 0);
+        for (std::uint64_t i = 0; i < loop->trip() && budget > 0; ++i) {
+          iterations.push_back(i);
+          this->nodes(*loop->body());
+          iterations.pop_back();
+        }
+      } else if (const Copy *copy = node->step_as_Copy()) {
+        arg(*copy->from());
+        arg(*copy->to());
+      } else if (const Fill *fill = node->step_as_Fill()) {
+        arg(*fill->to());
+      } else {
+        launch(*node->step_as_Launch());
+      }
+    }
+  }
+
+private:
+  void launch(const Launch &launch) {
+    const Kernel *kernel = artifact.kernels()->Get(launch.kernel());
+    for (const Instance *instance : *launch.instances()) {
+      check(instance->args()->size() == kernel->access()->size());
+      for (const Arg *argument : *instance->args())
+        arg(*argument);
+    }
+  }
+
+  void arg(const Arg &arg) {
+    --budget;
+    // Wider than any sum of these terms, so nothing can wrap.
+    unsigned __int128 end = arg.offset();
+    end += arg.bytes();
+    for (std::size_t i = 0; i < iterations.size(); ++i)
+      end += static_cast<unsigned __int128>(arg.loop_strides()->Get(
+                 static_cast<flatbuffers::uoffset_t>(i))) *
+             iterations[i];
+    check(end <= (arg.space() == Space::state   ? artifact.state_bytes()
+                  : arg.space() == Space::arena ? program.arena_bytes()
+                                                : program.io_bytes()));
+  }
+
+  const Artifact &artifact;
+  const Program &program;
+  std::vector<std::uint64_t> iterations;
+  int budget = 10'000;
+};
+
+void checkTensors(const flatbuffers::Vector<flatbuffers::Offset<Tensor>> &list,
+                  std::uint64_t spaceBytes) {
+  for (const Tensor *tensor : list) {
+    unsigned __int128 bytes = elementBytes(tensor->type());
+    for (const std::int64_t extent : *tensor->shape())
+      bytes *= static_cast<std::uint64_t>(extent);
+    check(bytes == tensor->bytes());
+    check(tensor->bytes() <= spaceBytes &&
+          tensor->offset() <= spaceBytes - tensor->bytes());
+  }
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data,
+                                      std::size_t size) {
+  const AlignedBytes bytes({reinterpret_cast<const char *>(data), size});
+  const auto reader = ArtifactReader::fromBytes(bytes.span(), "fuzz");
+  if (!reader.ok()) {
+    const std::string &error = reader.message();
+    check(error.find("fuzz: offset 0x") == 0 && error.size() < 8192);
+    check(error.find('\n') == error.npos && error.find('\x1b') == error.npos);
+    return 0;
+  }
+  const Artifact &artifact = reader->root();
+  checkTensors(*artifact.state(), artifact.state_bytes());
+  const std::vector<hal::KernelFunction> kernels(artifact.kernels()->size());
+  for (const Program *program : *artifact.programs()) {
+    checkTensors(*program->inputs(), program->io_bytes());
+    checkTensors(*program->outputs(), program->io_bytes());
+    Walk(artifact, *program).nodes(*program->steps());
+    (void)hal::checkPlan(*reader, *program, 10'000);
+    // Addresses that are only computed with: no memory lies there.
+    auto *space = reinterpret_cast<std::byte *>(std::uintptr_t(1) << 46);
+    const hal::Commands commands =
+        hal::flatten(artifact, *program, kernels, {space, space, space});
+    check(commands.pointers.size() < size); // an argument takes bytes
+  }
+  return 0;
+}
