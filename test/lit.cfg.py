@@ -24,3 +24,10 @@ config.substitutions.append(("%python", config.python))
 
 if config.tessera_build_compiler:
     config.available_features.add("compiler")
+
+# Python with the packages that tests compare with: scripts/install-deps.sh
+# --oracles makes it.
+oracles = os.path.join(config.tessera_source_dir, ".venv")
+config.substitutions.append(("%oracle-python", os.path.join(oracles, "bin", "python")))
+if os.path.exists(os.path.join(oracles, "ready")):
+    config.available_features.add("oracles")
