@@ -1,5 +1,6 @@
 #include "compiler/InitAll.h"
 #include "compiler/target/cpu/Passes.h"
+#include "dialects/dist/DistOps.h"
 #include "dialects/graph/GraphOps.h"
 #include "dialects/plan/PlanOps.h"
 #include "dialects/tile/TileOps.h"
@@ -18,7 +19,8 @@
 #include "passes/precision/Precision.h"
 
 void tessera::registerAllDialects(mlir::DialectRegistry &registry) {
-  registry.insert<graph::GraphDialect, tile::TileDialect, plan::PlanDialect>();
+  registry.insert<graph::GraphDialect, dist::DistDialect, tile::TileDialect,
+                  plan::PlanDialect>();
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect,
                   mlir::LLVM::LLVMDialect, mlir::math::MathDialect,
                   mlir::memref::MemRefDialect, mlir::scf::SCFDialect,

@@ -1,0 +1,112 @@
+// RUN: tessera-opt %s --split-input-file --verify-diagnostics
+
+// expected-error@+1 {{axis size must be at least 1, got: 0}}
+dist.mesh @zero [#dist.axis<"data" = 0 rail>]
+
+// -----
+
+// expected-error@+1 {{has two axes "data"}}
+dist.mesh @twice [#dist.axis<"data" = 2 rail>, #dist.axis<"data" = 2 rail>]
+
+// -----
+
+// expected-error@+1 {{has more devices than fit 63 bits}}
+dist.mesh @huge [#dist.axis<"a" = 4611686018427387904 rail>, #dist.axis<"b" = 4 rail>]
+
+// -----
+
+// expected-error@+1 {{sharding names mesh @mesh, which is not in the module}}
+func.func @no_mesh(%x: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}]>}) { return }
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+// expected-error@+1 {{mesh @mesh has no axis "tensor"}}
+func.func @no_axis(%x: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}]>}) { return }
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+// expected-error@+1 {{sharding has 1 dimensions, the tensor has 2}}
+func.func @rank(%x: tensor<8x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}]>}) { return }
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 8 rail>]
+// expected-error@+1 {{dimension 0 of size 4 cannot be cut into 8 pieces}}
+func.func @too_many(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}]>}) { return }
+
+// -----
+
+// expected-error@+1 {{axis "data" is used twice in one sharding}}
+func.func @axis_twice(%x: tensor<8x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {"data"}]>}) { return }
+
+// -----
+
+// expected-error@+1 {{axis "data" is used twice in one sharding}}
+func.func @overlap(%x: tensor<8x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data":(1)4}, {"data":(2)2}]>}) { return }
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 6 rail>]
+// expected-error@+1 {{sub-axis (1)4 does not divide axis "data" of size 6}}
+func.func @sub_axis(%x: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data":(1)4}]>}) { return }
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+// expected-error@+1 {{only tensors are sharded, got 'f32'}}
+func.func @scalar(%x: f32 {dist.sharding = #dist.sharding<@mesh, []>}) { return }
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @results(%x: tensor<8xf32>) {
+  // expected-error@+1 {{'dist.shardings' has one entry for each of 1 results}}
+  %0 = graph.neg %x {dist.shardings = []} : tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @partial(%x: tensor<8xf32>) {
+  // expected-error@+1 {{cannot make a partial value}}
+  %0 = dist.reshard %x to <@mesh, [{}], partial sum {"data"}> : tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @gather(%x: tensor<8xf32>) {
+  // expected-error@+1 {{result must be 'tensor<16xf32>', got 'tensor<8xf32>'}}
+  %0 = dist.all_gather %x dim 0 over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 3 rail>]
+func.func @scatter(%x: tensor<8xf32>) {
+  // expected-error@+1 {{dimension 0 of size 8 does not divide among 3 devices}}
+  %0 = dist.reduce_scatter sum %x dim 0 over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @permute(%x: tensor<8xf32>) {
+  // expected-error@+1 {{sends to device 0 twice}}
+  %0 = dist.permute %x targets [0, 0] over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @wait(%x: !dist.pending<tensor<8xf32>>) {
+  // expected-error@+1 {{waits for '!dist.pending<tensor<8xf32>>' but gives 'tensor<4xf32>'}}
+  %0 = dist.wait %x : <tensor<8xf32>> -> tensor<4xf32>
+  return
+}
