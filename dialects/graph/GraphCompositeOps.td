@@ -124,6 +124,7 @@ def Graph_LinearCrossEntropyOp : Graph_CompositeOp<"linear_cross_entropy"> {
   let results = (outs 0DTensorOf<[F32]>:$loss);
   let assemblyFormat = "$input `,` $weight `,` $targets attr-dict `:` type($input) `,` type($weight) `,` type($targets) `->` type($loss)";
   let hasVerifier = 1;
+  let extraClassDeclaration = [{ int64_t getFlops(); }];
 }
 
 def Graph_LinearCrossEntropyGradOp : Graph_Op<"linear_cross_entropy_grad", [Graph_DecomposableOp,
@@ -140,6 +141,7 @@ def Graph_LinearCrossEntropyGradOp : Graph_Op<"linear_cross_entropy_grad", [Grap
   let results = (outs 0DTensorOf<[F32]>:$loss, Graph_FloatTensor:$dInput, Graph_FloatTensor:$dWeight);
   let assemblyFormat = "$input `,` $weight `,` $targets `,` $cotangent attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
+  let extraClassDeclaration = [{ int64_t getFlops(); }];
 }
 
 #endif

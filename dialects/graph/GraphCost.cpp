@@ -59,6 +59,21 @@ int64_t AttentionOp::getFlops() { return 2 * flopsOfOnePass(*this); }
 // q kᵀ again, dP = dO vᵀ, dV = pᵀ dO, dQ = dS k, dK = dSᵀ q.
 int64_t AttentionGradOp::getFlops() { return 5 * flopsOfOnePass(*this); }
 
+// One contraction of [tokens, width] with [vocab, width].
+static int64_t flopsOfLogits(Value input, Value weight) {
+  return 2 * tensorType(input).getNumElements() *
+         tensorType(weight).getDimSize(0);
+}
+
+int64_t LinearCrossEntropyOp::getFlops() {
+  return flopsOfLogits(getInput(), getWeight());
+}
+
+// The logits, dInput and dWeight.
+int64_t LinearCrossEntropyGradOp::getFlops() {
+  return 3 * flopsOfLogits(getInput(), getWeight());
+}
+
 int64_t ClusterOp::getFlops() {
   int64_t flops = 0;
   for (Operation &op : getBody().front())

@@ -181,6 +181,28 @@ TEST(Interpreter, GatherAndScatter) {
             (Values{31, 42, 3, 4, 65, 86}));
 }
 
+// Activations at 1 and -2, from their published definitions in 40-digit
+// arithmetic.
+TEST(Interpreter, Activations) {
+  auto at = [](const std::string &op, double x) {
+    return run("func.func @f(%x: tensor<f64>) -> tensor<f64> { %y = graph." +
+                   op + " : tensor<f64> return %y : tensor<f64> }",
+               {Tensor({}, x)})[0];
+  };
+  EXPECT_DOUBLE_EQ(at("gelu %x erf", 1), 0.84134474606854293);
+  EXPECT_DOUBLE_EQ(at("gelu %x tanh", 1), 0.84119199060827665);
+  EXPECT_DOUBLE_EQ(at("gelu %x quick", 1), 0.84579576593282124);
+  EXPECT_NEAR(at("gelu %x erf", -2), -0.045500263896358417, 1e-16);
+  EXPECT_NEAR(at("gelu %x tanh", -2), -0.04540230591222498, 1e-16);
+  EXPECT_NEAR(at("gelu %x quick", -2), -0.064341376855791846, 1e-16);
+  EXPECT_DOUBLE_EQ(at("sigmoid %x", 1), 0.7310585786300049);
+  EXPECT_DOUBLE_EQ(at("silu %x", -2), -0.23840584404423512);
+  EXPECT_DOUBLE_EQ(at("rsqrt %x", 4), 0.5);
+  EXPECT_DOUBLE_EQ(at("erf %x", 1), 0.84270079294971489);
+  EXPECT_EQ(at("relu %x", -2), 0);
+  EXPECT_EQ(at("relu %x", 1), 1);
+}
+
 TEST(Interpreter, Integers) {
   auto binary = [](const std::string &op, double x, double y) {
     return run("func.func @f(%x: tensor<i8>, %y: tensor<i8>) -> tensor<i8> { "
