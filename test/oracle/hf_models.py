@@ -1,0 +1,221 @@
+"""Models of Hugging Face `transformers` with random weights, and their twins.
+
+A twin is the same model with the same weights in another arithmetic:
+
+  fp32   as it is
+  bf16   model.to(bfloat16): weights, activations and the residual stream in
+         bf16, what training with bf16 compute and fp32 master weights does
+  fp64   the reference. `model.double()` would not do: the modules force fp32
+         in places (norms, rotary angles, softmax, the loss). `Float64` turns
+         every such request into fp64 while the model is made and run.
+"""
+import copy
+import json
+import math
+
+import safetensors.torch
+import torch
+import transformers
+from torch.overrides import TorchFunctionMode
+
+# Extents are odd on purpose: no tile size divides them.
+FAMILIES = {
+    "gpt2": dict(
+        model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=509,
+        n_positions=96, n_embd=60, n_layer=2, n_head=3,
+        activation_function="gelu_new", layer_norm_epsilon=1e-5,
+        embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0,
+        tie_word_embeddings=True),
+    "llama": dict(
+        model_type="llama", architectures=["LlamaForCausalLM"],
+        vocab_size=331, hidden_size=96, intermediate_size=136,
+        num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
+        hidden_act="silu", max_position_embeddings=256, rms_norm_eps=1e-5,
+        rope_theta=500000.0, attention_bias=False, tie_word_embeddings=False,
+        rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0,
+                          high_freq_factor=4.0,
+                          original_max_position_embeddings=32)),
+    "mistral": dict(
+        model_type="mistral", architectures=["MistralForCausalLM"],
+        vocab_size=263, hidden_size=64, intermediate_size=152,
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        hidden_act="silu", max_position_embeddings=256, rms_norm_eps=1e-5,
+        rope_theta=10000.0, sliding_window=21, tie_word_embeddings=False),
+    "qwen2": dict(
+        model_type="qwen2", architectures=["Qwen2ForCausalLM"],
+        vocab_size=307, hidden_size=80, intermediate_size=168,
+        num_hidden_layers=2, num_attention_heads=5, num_key_value_heads=1,
+        hidden_act="silu", max_position_embeddings=256, rms_norm_eps=1e-6,
+        rope_theta=10000.0, use_sliding_window=False,
+        tie_word_embeddings=True),
+}
+# Tokens in a sequence; Mistral's window hides most of its sequence.
+SEQUENCE = {"gpt2": 67, "llama": 61, "mistral": 79, "qwen2": 53}
+ROWS = 2   # B
+MICRO = 2  # A
+
+
+class Float64(TorchFunctionMode):
+    """Every float32 that anything asks for becomes a float64."""
+
+    def __enter__(self):
+        torch.set_default_dtype(torch.float64)
+        return super().__enter__()
+
+    def __exit__(self, *exception):
+        torch.set_default_dtype(torch.float32)
+        return super().__exit__(*exception)
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.Tensor.float:
+            func = torch.Tensor.double
+
+        def widen(value):
+            return torch.float64 if value is torch.float32 else value
+
+        return func(*map(widen, args),
+                    **{k: widen(v) for k, v in (kwargs or {}).items()})
+
+
+def reference_config(family):
+    """The family's config as transformers 4.40 is to be told it."""
+    fields = copy.deepcopy(FAMILIES[family])
+    fields.pop("rope_scaling", None)  # 4.40 has no llama3: see stretch_rope
+    if family == "mistral":
+        # Key s is visible to query t where t - s < window; the mask of 4.40.2
+        # (and not of the versions before and after it) says t - s <= window.
+        fields["sliding_window"] -= 1
+    return transformers.AutoConfig.for_model(**fields)
+
+
+def stretched(frequencies, scaling):
+    """Llama 3's frequencies: those whose wavelength is long against the
+    original context are divided by the factor, short ones stay, and between
+    the two the division is blended in (in wavelengths, as published)."""
+    original = scaling["original_max_position_embeddings"]
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    result = []
+    for frequency in frequencies.tolist():
+        wavelength = 2 * math.pi / frequency
+        if wavelength < original / high:
+            result.append(frequency)
+        elif wavelength > original / low:
+            result.append(frequency / scaling["factor"])
+        else:
+            smooth = (original / wavelength - low) / (high - low)
+            result.append((1 - smooth) * frequency / scaling["factor"]
+                          + smooth * frequency)
+    return torch.tensor(result, dtype=frequencies.dtype)
+
+
+def build(family, dtype=torch.float32):
+    config = reference_config(family)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    scaling = FAMILIES[family].get("rope_scaling")
+    if scaling:
+        for module in model.modules():
+            if hasattr(module, "inv_freq"):
+                module.inv_freq = stretched(module.inv_freq, scaling)
+    return model.to(dtype).train()
+
+
+def random_weights(model, seed):
+    """Away from the usual start, at which biases are 0 and norms 1 and an
+    error in their gradients would hide."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        value = torch.randn(parameter.shape, generator=generator)
+        if parameter.dim() >= 2:
+            value *= 0.1
+        elif "bias" in name:
+            value *= 0.05
+        else:
+            value = 1 + 0.1 * value
+        parameter.data.copy_(value)
+
+
+class Twins:
+    """One model with one set of weights in fp32, bf16 and fp64."""
+
+    def __init__(self, family, seed):
+        self.family = family
+        self.fp32 = build(family)
+        random_weights(self.fp32, seed)
+        self.bf16 = build(family)
+        self.bf16.load_state_dict(self.fp32.state_dict())
+        self.bf16.to(torch.bfloat16)
+        self._restore_frequencies()
+        with Float64():
+            self.fp64 = build(family, torch.float64)
+            for name, parameter in self.fp64.named_parameters():
+                parameter.data.copy_(
+                    dict(self.fp32.named_parameters())[name].data)
+
+    def _restore_frequencies(self):
+        """.to(bfloat16) also rounds the table of frequencies, which a model
+        that is loaded in bf16 keeps in fp32."""
+        theirs = dict(self.fp32.named_modules())
+        for name, module in self.bf16.named_modules():
+            if hasattr(module, "inv_freq"):
+                module.inv_freq = theirs[name].inv_freq.clone()
+
+    def save(self, folder):
+        """config.json and model.safetensors as a checkpoint on the hub has
+        them: a tied head is not stored."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(
+            json.dumps(FAMILIES[self.family], indent=2))
+        tensors = {n: p.data.contiguous()
+                   for n, p in self.fp32.named_parameters()}
+        safetensors.torch.save_file(tensors, folder / "model.safetensors",
+                                    metadata={"format": "pt"})
+
+
+def run(model, tokens):
+    """Logits of the model in its own arithmetic."""
+    if next(model.parameters()).dtype is torch.float64:
+        with Float64():
+            return model(tokens).logits
+    return model(tokens).logits
+
+
+def loss_sum(model, tokens, targets):
+    """Summed cross-entropy of the targets that are not -100; targets are
+    already shifted. The loss is computed in fp32 (fp64 in the reference)."""
+    def compute():
+        logits = model(tokens).logits.float()
+        return torch.nn.functional.cross_entropy(
+            logits.reshape(-1, logits.shape[-1]), targets.reshape(-1).long(),
+            ignore_index=-100, reduction="sum")
+    if next(model.parameters()).dtype is torch.float64:
+        with Float64():
+            return compute()
+    return compute()
+
+
+def gradients(model, tokens, targets):
+    """Mean loss over the unmasked tokens of all microbatches [A, B, T], and
+    its gradient by parameter in fp64."""
+    model.zero_grad(set_to_none=True)
+    count = int((targets != -100).sum())
+    total = 0.0
+    for each, wanted in zip(tokens, targets):
+        loss = loss_sum(model, each.long(), wanted) / count
+        loss.backward()
+        total += float(loss.detach())
+    return total, {n: p.grad.double() for n, p in model.named_parameters()}
+
+
+def batches(family, steps, seed, micro=MICRO, rows=ROWS):
+    """tokens and targets [steps, A, B, T] as int32. Every row hides another
+    number of its targets, so that no mean of means is right by accident."""
+    generator = torch.Generator().manual_seed(seed)
+    length = SEQUENCE[family]
+    text = torch.randint(0, FAMILIES[family]["vocab_size"],
+                         (steps, micro, rows, length + 1), generator=generator,
+                         dtype=torch.int32)
+    tokens, targets = text[..., :-1].clone(), text[..., 1:].clone()
+    hidden = torch.randint(0, length // 2, (steps, micro, rows),
+                           generator=generator)
+    targets[torch.arange(length) < hidden[..., None]] = -100
+    return tokens, targets

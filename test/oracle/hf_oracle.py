@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Compares compiled models with Hugging Face `transformers` on random weights.
+
+    hf_oracle.py BIN FOLDER [--family NAME]... [--dtype fp32|bf16]... [--check NAME]...
+
+BIN is build/bin, FOLDER is for models and artifacts. Accuracy is never judged
+by a tolerance made by hand: our distance to the fp64 reference may be at most
+twice the distance of PyTorch's own fp32, or bf16, twin (hf_models.py says what
+the twins are). The distance of a tensor x from its reference r, over all seeds,
+in two norms:
+
+    l2    |x - r|_2 / |r|_2          max   max |x - r| / max |r|
+
+and PyTorch's distance counts as at least 2^-24, what rounding the exact result
+to fp32 costs. For gradients the table shows the parameter with the worst ratio;
+every single one has to pass. Where transformers is not installed, prints so and
+exits 0.
+"""
+import argparse
+import pathlib
+import sys
+
+try:
+    import safetensors.torch
+    import torch
+    import transformers
+except ImportError as error:
+    print(f"SKIP: {error}; scripts/install-deps.sh --oracles installs it")
+    sys.exit(0)
+
+import hf_checks
+from hf_models import FAMILIES, SEQUENCE, MICRO, ROWS, Twins
+from hf_models import batches, gradients, run
+from hf_tessera import Tessera, ToolError, processor_targets
+from hf_training import STEPS, losses, settings
+
+SEEDS = (1, 2, 3)
+FLOOR = 2.0 ** -24
+MOST = 2.0        # times PyTorch's own distance
+LOSS_FP32 = 1e-5  # relative, against PyTorch's fp32
+PROMPT, GENERATED = 16, 32
+
+
+class Distance:
+    """Of one tensor from its reference, pooled over the seeds."""
+
+    def __init__(self):
+        self.error = self.size = self.worst = self.largest = 0.0
+
+    def add(self, value, reference):
+        value, reference = value.double(), reference.double()
+        if value.shape != reference.shape:
+            raise ToolError(f"shape {tuple(value.shape)} instead of "
+                            f"{tuple(reference.shape)}")
+        difference = value - reference
+        # max() would lose a NaN.
+        if not torch.isfinite(difference).all():
+            difference = torch.full_like(difference, float("inf"))
+        self.error += float(difference.square().sum())
+        self.size += float(reference.square().sum())
+        self.worst = max(self.worst, float(difference.abs().max()))
+        self.largest = max(self.largest, float(reference.abs().max()))
+
+    def norms(self):
+        return {"l2": (self.error / self.size) ** 0.5,
+                "max": self.worst / self.largest}
+
+
+class Report:
+    """The table, a line at a time, and what failed."""
+
+    def __init__(self):
+        self.failures = 0
+        self.lines = 0
+
+    def line(self, family, dtype, quantity, ours, theirs, most=MOST):
+        if not self.lines:
+            print(f"{'family':8} {'dtype':5} {'quantity':52} {'ours':>9} "
+                  f"{'torch':>9} {'ratio':>6}")
+        self.lines += 1
+        ratio = ours / max(theirs, FLOOR)
+        failed = not ratio <= most
+        self.failures += failed
+        print(f"{family:8} {dtype:5} {quantity:52} {ours:9.2e} {theirs:9.2e} "
+              f"{ratio:6.2f}{'  FAIL' if failed else ''}", flush=True)
+
+    def fact(self, family, dtype, quantity, value, passed):
+        self.lines += 1
+        self.failures += not passed
+        print(f"{family:8} {dtype:5} {quantity:52} {value}"
+              f"{'' if passed else '  FAIL'}", flush=True)
+
+
+def worst(pairs):
+    """The name with the worst ratio among (name, ours, theirs)."""
+    return max(pairs, key=lambda p: p[1] / max(p[2], FLOOR))
+
+
+class Comparison:
+    """One family in one dtype on one target."""
+
+    def __init__(self, tessera, report, family, dtype, target, twins):
+        self.tessera, self.report = tessera, report
+        self.family, self.dtype = family, dtype
+        self.target, self.twins = target, twins
+        self.torch = [getattr(each, dtype) for each, _ in twins]
+
+    def compile(self, **options):
+        return self.tessera.compile(
+            self.twins[0][1], self.target, SEQUENCE[self.family], MICRO, ROWS,
+            compute=self.dtype, **options)
+
+    def all(self):
+        artifact = self.compile(schedule="cosine")
+        self.logits(artifact)
+        self.gradients(artifact)
+        self.losses(artifact)
+        if self.dtype == "fp32":
+            self.greedy(artifact)
+
+    def logits(self, artifact):
+        ours, theirs = Distance(), Distance()
+        for seed, ((twin, folder), other) in enumerate(
+                zip(self.twins, self.torch)):
+            tokens = batches(self.family, 1, 100 + seed)[0].flatten(0, 2)
+            with torch.no_grad():
+                reference = run(twin.fp64, tokens.long())
+                theirs.add(run(other, tokens.long()), reference)
+            ours.add(self.tessera.logits(artifact, folder, tokens), reference)
+        for norm, value in ours.norms().items():
+            self.report.line(self.family, self.dtype, f"logits, {norm}", value,
+                             theirs.norms()[norm])
+
+    def gradients(self, artifact):
+        ours, theirs, losses_ = {}, {}, (Distance(), Distance())
+        for seed, ((twin, folder), other) in enumerate(
+                zip(self.twins, self.torch)):
+            tokens, targets = (x[0] for x in
+                               batches(self.family, 1, 200 + seed))
+            loss, reference = gradients(twin.fp64, tokens, targets)
+            other_loss, other_gradients = gradients(other, tokens, targets)
+            step = self.tessera.gradients(artifact, folder, tokens, targets)
+            if set(step.gradients) != set(reference):
+                raise ToolError(f"parameters differ: "
+                                f"{set(step.gradients) ^ set(reference)}")
+            counted = int(step.outputs["tokens"])
+            if counted != int((targets != -100).sum()):
+                raise ToolError(f"{counted} tokens counted")
+            losses_[0].add(step.loss, torch.tensor(loss))
+            losses_[1].add(torch.tensor(other_loss), torch.tensor(loss))
+            for name, value in reference.items():
+                ours.setdefault(name, Distance()).add(step.gradients[name],
+                                                      value)
+                theirs.setdefault(name, Distance()).add(other_gradients[name],
+                                                        value)
+        self.report.line(self.family, self.dtype, "loss of one step",
+                         losses_[0].norms()["l2"], losses_[1].norms()["l2"])
+        for norm in ("l2", "max"):
+            name, mine, other = worst(
+                [(n, ours[n].norms()[norm], theirs[n].norms()[norm])
+                 for n in ours])
+            short = name.replace("transformer.", "").replace("model.", "")
+            self.report.line(
+                self.family, self.dtype,
+                f"{len(ours)} gradients, {norm}: {short}", mine, other)
+
+    def losses(self, artifact):
+        """20 losses; in bf16, where two runs drift apart by their roundings,
+        the mean distance over all steps and seeds."""
+        apart, ours, theirs = 0.0, Distance(), Distance()
+        rates = norms = 0.0
+        for seed, ((twin, folder), other) in enumerate(
+                zip(self.twins, self.torch)):
+            tokens, targets = batches(self.family, STEPS, 300 + seed)
+            masters = (list(twin.fp32.parameters()) if self.dtype == "bf16"
+                       else None)
+            expected = losses(other, masters, tokens, targets)
+            got = self.tessera.losses(artifact, folder, tokens, targets,
+                                      settings())
+            reference = losses(twin.fp64, None, tokens, targets)
+            ours.add(got["loss"], reference[:, 0])
+            theirs.add(expected[:, 0], reference[:, 0])
+            relative = (got["loss"].double() / expected[:, 0] - 1).abs()
+            apart = max(apart, float(relative.max()))
+            rates = max(rates, float((got["lr"].double() / expected[:, 2] - 1)
+                                     .abs().max()))
+            norms = max(norms, float((got["grad_norm"].double()
+                                      / expected[:, 1] - 1).abs().max()))
+        self.report.line(self.family, self.dtype, f"{STEPS} AdamW losses, l2",
+                         ours.norms()["l2"], theirs.norms()["l2"])
+        self.report.fact(self.family, self.dtype,
+                         f"{STEPS} learning rates against PyTorch, relative",
+                         f"{rates:.2e}", rates <= 1e-6)
+        if self.dtype == "fp32":
+            for what, value in (("losses", apart), ("gradient norms", norms)):
+                self.report.fact(
+                    self.family, self.dtype,
+                    f"{STEPS} AdamW {what} against PyTorch, relative",
+                    f"{value:.2e}", value <= LOSS_FP32)
+
+    def greedy(self, artifact):
+        (twin, folder), other = self.twins[0], self.torch[0]
+        length = SEQUENCE[self.family]
+        prompt = batches(self.family, 1, 400)[0].flatten()[:PROMPT].tolist()
+        got = self.tessera.greedy(artifact, folder, prompt, GENERATED, length)
+        wanted = list(prompt)
+        with torch.no_grad():
+            for _ in range(GENERATED):
+                logits = run(other, torch.tensor([wanted]))
+                wanted.append(int(logits[0, -1].argmax()))
+        same = sum(a == b for a, b in zip(got, wanted[PROMPT:]))
+        self.report.fact(self.family, self.dtype, "greedy tokens equal",
+                         f"{same} of {GENERATED}", same == GENERATED)
+
+
+def make_twins(family, folder):
+    twins = []
+    for seed in SEEDS:
+        twin = Twins(family, seed)
+        path = folder / f"{family}-{seed}"
+        twin.save(path)
+        twins.append((twin, path))
+    return twins
+
+
+def compare(options, tessera, report):
+    """Every variant of the machine code sees some families in each dtype."""
+    targets = processor_targets()
+    turn = 0
+    for family in options.family or FAMILIES:
+        twins = make_twins(family, tessera.folder)
+        for dtype in options.dtype or ("fp32", "bf16"):
+            target = options.target or targets[turn % len(targets)]
+            turn += 1
+            print(f"# {family} {dtype} on {target}", flush=True)
+            try:
+                Comparison(tessera, report, family, dtype, target, twins).all()
+            except ToolError as error:
+                report.fact(family, dtype, "failed", error, False)
+        for name in options.check or hf_checks.CHECKS:
+            try:
+                hf_checks.CHECKS[name](tessera, report, family,
+                                       options.target or targets[0], twins[0])
+            except ToolError as error:
+                report.fact(family, "fp32", name + " failed", error, False)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binaries")
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--family", action="append", choices=list(FAMILIES))
+    parser.add_argument("--dtype", action="append", choices=["fp32", "bf16"])
+    parser.add_argument("--check", action="append",
+                        choices=list(hf_checks.CHECKS))
+    parser.add_argument("--target", help="one target for all")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    print(f"# torch {torch.__version__}, transformers "
+          f"{transformers.__version__}, targets "
+          f"{', '.join(processor_targets())}")
+    report = Report()
+    compare(options, Tessera(options.binaries, options.folder), report)
+    print(f"{report.lines} comparisons, {report.failures} failed")
+    return 1 if report.failures or not report.lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""Our side of the comparison: `tessera compile`, then `tessera-run` on tensors
+from files. Every failure of a tool is an error with what it printed."""
+import dataclasses
+import pathlib
+import subprocess
+
+import safetensors.torch
+import torch
+
+SEED = {"seed": torch.tensor([1], dtype=torch.int64)}
+# With these AdamW's first moment after one step is the gradient, bit for bit:
+# m = 0 m + (1 - 0) g.
+GRADIENT = ["optimizer.betas=[0, 0.95]", "optimizer.clip=0"]
+
+
+class ToolError(Exception):
+    pass
+
+
+def command(arguments):
+    done = subprocess.run([str(a) for a in arguments], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise ToolError(f"{' '.join(map(str, arguments))}\n  exit code "
+                        f"{done.returncode}: {done.stdout.strip()[-2000:]}")
+    return done.stdout
+
+
+def processor_targets():
+    """The targets of `tessera compile` that this machine runs, best first."""
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    flags = set(text.partition("flags")[2].partition("\n")[0].split())
+    needs = {"cpu:avx512bf16": "avx512_bf16", "cpu:avx512": "avx512f",
+             "cpu:avx2": "avx2"}
+    return [target for target, flag in needs.items() if flag in flags]
+
+
+@dataclasses.dataclass
+class Step:
+    """What one or several runs of train_step gave."""
+    loss: torch.Tensor
+    gradients: dict  # exp_avg by parameter
+    outputs: dict
+    state: dict
+
+
+class Tessera:
+    def __init__(self, binaries, folder):
+        self.binaries = pathlib.Path(binaries)
+        self.folder = pathlib.Path(folder)
+        self.made = 0
+
+    def _new(self, suffix):
+        self.made += 1
+        return self.folder / f"{self.made:03}{suffix}"
+
+    def compile(self, model, target, sequence, micro, rows, compute="fp32",
+                recompute="none", schedule="constant"):
+        """The artifact of a model's folder, for batches [micro, rows,
+        sequence]."""
+        artifact = self._new(".tsr")
+        settings = {"batch.sequence": sequence, "batch.accumulate": micro,
+                    "batch.micro": rows, "precision.compute": compute,
+                    "recompute": recompute, "schedule.name": schedule}
+        command([self.binaries / "tessera", "compile", model,
+                 "--mode", "artifact", "--target", target, "--cache", "off",
+                 *(f"--set={key}={value}" for key, value in settings.items()),
+                 "-o", artifact])
+        return artifact
+
+    def run(self, artifact, program, weights, inputs, sets=(), runs=1,
+            threads=2, dump=False):
+        """Outputs, and the state afterwards where it is asked for."""
+        given, got = self._new(".in"), self._new(".out")
+        state = self._new(".state") if dump else None
+        safetensors.torch.save_file(
+            {k: v.contiguous() for k, v in inputs.items()}, given)
+        command([self.binaries / "tessera-run", artifact,
+                 "--program", program, "--weights", weights,
+                 "--inputs", given, "--outputs", got, "--runs", runs,
+                 "--threads", threads, *(f"--set={each}" for each in sets),
+                 *(["--dump-state", state] if dump else [])])
+        outputs = safetensors.torch.load_file(got)
+        after = safetensors.torch.load_file(state) if dump else {}
+        for path in (given, got, state):
+            if path:
+                path.unlink()
+        return outputs, after
+
+    def logits(self, artifact, weights, tokens, threads=2):
+        """tokens [N, T] → logits [N, T, V], one sequence a run."""
+        runs = tokens.shape[0]
+        outputs, _ = self.run(artifact, "logits", weights,
+                              {"tokens": tokens[:, None]}, runs=runs,
+                              threads=threads)
+        logits = outputs["logits"]
+        return logits.reshape(runs, *logits.shape[-2:])
+
+    def gradients(self, artifact, weights, tokens, targets, threads=2):
+        """Of one batch [A, B, T]."""
+        outputs, state = self.run(
+            artifact, "train_step", weights,
+            {"tokens": tokens, "targets": targets, **SEED}, sets=GRADIENT,
+            threads=threads, dump=True)
+        suffix = ".exp_avg"
+        return Step(outputs["loss"],
+                    {name[:-len(suffix)]: value for name, value in
+                     state.items() if name.endswith(suffix)}, outputs, state)
+
+    def losses(self, artifact, weights, tokens, targets, sets):
+        """Of one step after another: batches [steps, A, B, T]."""
+        outputs, _ = self.run(
+            artifact, "train_step", weights,
+            {"tokens": tokens, "targets": targets, **SEED}, sets=sets,
+            runs=tokens.shape[0])
+        return outputs
+
+    def greedy(self, artifact, weights, prompt, count, length):
+        """The tokens after `prompt` that are the most likely each time."""
+        tokens = list(prompt)
+        for _ in range(count):
+            padded = torch.zeros(1, length, dtype=torch.int32)
+            padded[0, :len(tokens)] = torch.tensor(tokens, dtype=torch.int32)
+            logits = self.logits(artifact, weights, padded)
+            tokens.append(int(logits[0, len(tokens) - 1].argmax()))
+        return tokens[len(prompt):]
