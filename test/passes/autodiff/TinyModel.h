@@ -196,14 +196,14 @@ inline Tensor randomIds(llvm::ArrayRef<int64_t> shape, int64_t vocabulary,
   return ids;
 }
 
-/// max |a - b| / max(|a|, |b|, 1e-3) over all elements.
+/// max |a - b| / max(|a|, |b|, 1e-9) over all elements.
 inline double relativeError(const Tensor &a, const Tensor &b) {
   EXPECT_EQ(a.shape, b.shape);
   double worst = 0;
   for (int64_t i = 0; i < a.size(); ++i)
     worst = std::max(
         worst, std::abs(a.data[i] - b.data[i]) /
-                   std::max({std::abs(a.data[i]), std::abs(b.data[i]), 1e-3}));
+                   std::max({std::abs(a.data[i]), std::abs(b.data[i]), 1e-9}));
   return worst;
 }
 
