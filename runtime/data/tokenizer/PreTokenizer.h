@@ -2,12 +2,14 @@
 // byte-level tokenizers use are few; each known one is a hand-written scanner
 // here, linear in the text, where a regex engine would backtrack.
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
 namespace tessera::tokenizer {
 
-enum class SplitPattern {
+enum class SplitPattern : uint8_t {
   Whole,  // the text is one piece
   Gpt2,   // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| …
   Cl100k, // Llama 3 and tiktoken's cl100k_base: numbers by three digits

@@ -66,7 +66,7 @@ private:
 };
 
 /// How the text of special tokens in the input is read.
-enum class SpecialText {
+enum class SpecialText : uint8_t {
   Parse, // "<|endoftext|>" is that token: for prompts
   Plain, // it is text like any other: for training data and what users say
 };
