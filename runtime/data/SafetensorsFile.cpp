@@ -248,7 +248,7 @@ Status SafetensorsModel::addShards(const std::string &directory,
     const SafetensorsFile *&file = opened[name];
     if (!file) {
       StatusOr<SafetensorsFile> read =
-          SafetensorsFile::open(directory + "/" + name);
+          SafetensorsFile::open(fmt::format("{}/{}", directory, name));
       if (!read.ok())
         return Status::error("{} (named by '{}')", read.message(), indexPath);
       files.push_back(std::make_unique<SafetensorsFile>(read.take()));

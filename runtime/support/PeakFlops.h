@@ -7,7 +7,7 @@
 namespace tessera {
 
 /// The fastest instruction that multiplies this type, with fp32 accumulators.
-enum class PeakType { fp32, bf16 };
+enum class PeakType : uint8_t { fp32, bf16 };
 
 struct PeakFlops {
   /// FLOP/s (a multiply-add is two) of `threads` threads running together.

@@ -154,6 +154,7 @@ StatusOr<std::vector<std::string>> listCheckpoints(const std::string &run) {
     return Status::error("cannot list '{}': {}", run, code.message());
   std::sort(found.rbegin(), found.rend());
   std::vector<std::string> names;
+  names.reserve(found.size());
   for (auto &[step, name] : found)
     names.push_back(std::move(name));
   return names;
@@ -226,14 +227,15 @@ resumeNewest(const std::string &run, TrainModel &model, bool parametersOnly) {
     return names.status();
   ResumedCheckpoint resumed;
   for (const std::string &name : *names) {
-    StatusOr<CheckpointManifest> manifest = verifyCheckpoint(run + "/" + name);
+    const std::string directory = fmt::format("{}/{}", run, name);
+    StatusOr<CheckpointManifest> manifest = verifyCheckpoint(directory);
     if (!manifest.ok()) {
       resumed.skipped.push_back(
           fmt::format("skipping {}: {}", name, manifest.message()));
       continue;
     }
     TESSERA_RETURN_IF_ERROR(
-        loadCheckpoint(run + "/" + name, *manifest, model, parametersOnly));
+        loadCheckpoint(directory, *manifest, model, parametersOnly));
     resumed.name = name;
     resumed.manifest = manifest.take();
     return std::optional(std::move(resumed));

@@ -110,11 +110,12 @@ StatusOr<std::string> loadWeights(const RunPath &place, TrainModel &model,
   auto loaded = resumeNewest(place.run, model, /*parametersOnly=*/true);
   if (!loaded.ok())
     return loaded.status();
-  if (!*loaded)
+  std::optional<ResumedCheckpoint> newest = loaded.take();
+  if (!newest)
     return Status::error("'{}' has no checkpoint yet", place.run);
-  for (const std::string &line : (*loaded)->skipped)
+  for (const std::string &line : newest->skipped)
     note(line);
-  return (*loaded)->name;
+  return newest->name;
 }
 
 } // namespace

@@ -6,6 +6,7 @@
 // the numbers.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 namespace tessera {
 
@@ -14,7 +15,7 @@ inline constexpr std::size_t kHyperSlots = 16;
 
 /// Index into `hyper`. Slots that a program has no use for (betas under SGD)
 /// are written all the same.
-enum class HyperSlot : std::size_t {
+enum class HyperSlot : std::uint8_t {
   lr = 0,          ///< at the top of the schedule
   beta1 = 1,       ///< AdamW, of the first moment
   beta2 = 2,       ///< AdamW, of the second moment

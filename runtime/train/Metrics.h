@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace tessera {
 
@@ -36,7 +37,8 @@ public:
   /// Opens the log of a run that stands at `step`: lines of later steps, which
   /// a crash left behind the last checkpoint, and a torn last line are cut off.
   static StatusOr<MetricsLog> open(const std::string &run, uint64_t step);
-  MetricsLog(MetricsLog &&other) noexcept : path(other.path), fd(other.fd) {
+  MetricsLog(MetricsLog &&other) noexcept
+      : path(std::move(other.path)), fd(other.fd) {
     other.fd = -1;
   }
   MetricsLog &operator=(MetricsLog &&) = delete;
@@ -53,7 +55,7 @@ private:
 /// line every `every` steps.
 class Progress {
 public:
-  enum class Style { none, plain, live };
+  enum class Style : uint8_t { none, plain, live };
   Progress(Style style, uint64_t every) : style(style), every(every) {}
   /// `lastStep` is where the run will end.
   void step(const MetricsRecord &record, uint64_t lastStep);

@@ -33,7 +33,8 @@ StatusOr<RunDirectory> RunDirectory::open(const std::string &path) {
   for (; !code && entries != end; entries.increment(code)) {
     std::string name = entries->path().filename().string();
     if (name.starts_with(".tmp-"))
-      TESSERA_RETURN_IF_ERROR(systemFiles().removeTree(path + "/" + name));
+      TESSERA_RETURN_IF_ERROR(
+          systemFiles().removeTree(fmt::format("{}/{}", path, name)));
   }
   if (code)
     return Status::error("cannot list the run directory '{}': {}", path,

@@ -113,10 +113,8 @@ Status setBetas(RunRecipe &recipe, std::string_view text) {
     first = number(trimmed(inner.substr(0, comma)));
     second = number(trimmed(inner.substr(comma + 1)));
   }
-  auto fits = [](std::optional<double> beta) {
-    return beta && *beta >= 0 && *beta <= kBelowOne;
-  };
-  if (!fits(first) || !fits(second))
+  auto fits = [](double beta) { return beta >= 0 && beta <= kBelowOne; };
+  if (!first || !second || !fits(*first) || !fits(*second))
     return Status::error("'{}' must be two numbers from 0 to below 1, such as "
                          "[0.9, 0.95], got: {}",
                          kBetas, text);

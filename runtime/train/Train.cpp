@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 
 #include <unistd.h>
 
@@ -67,12 +68,12 @@ private:
   std::string recipeText; // what the checkpoints and recipe.yaml say
   uint64_t lastStep = 0;
   DataLayout layout;
-  std::optional<TokenDataset> trainData, evalData;
-  std::optional<RunDirectory> directory;
+  std::unique_ptr<TokenDataset> trainData, evalData;
+  std::unique_ptr<RunDirectory> directory;
   TrainPosition position;
   std::optional<uint64_t> savedStep;
-  std::optional<MetricsLog> log;
-  std::optional<Progress> progress;
+  std::unique_ptr<MetricsLog> log;
+  std::unique_ptr<Progress> progress;
   TrainSummary summary;
   std::vector<int32_t> tokens, targets, evalTokens, evalTargets;
 };
@@ -110,13 +111,13 @@ Status Trainer::openData() {
       TokenDataset::open(layout.train, facts.vocabSize, facts.sequence);
   if (!train.ok())
     return train.status();
-  trainData = train.take();
+  trainData = std::make_unique<TokenDataset>(train.take());
   if (!layout.eval.empty() && model.canEvaluate() && recipe.evalEvery > 0) {
     StatusOr<TokenDataset> eval =
         TokenDataset::open(layout.eval, facts.vocabSize, facts.sequence);
     if (!eval.ok())
       return eval.status();
-    evalData = eval.take();
+    evalData = std::make_unique<TokenDataset>(eval.take());
   }
   auto size = std::size_t(facts.microbatches * facts.rows * facts.sequence);
   tokens.resize(size);
@@ -157,14 +158,14 @@ Status Trainer::resume(const ResumedCheckpoint &from) {
 
 Status Trainer::startOrResume() {
   if (options.resume) {
-    StatusOr<std::optional<ResumedCheckpoint>> from =
+    StatusOr<std::optional<ResumedCheckpoint>> found =
         resumeNewest(options.out, model);
-    if (!from.ok())
-      return from.status();
-    if (*from) {
-      for (const std::string &line : (*from)->skipped)
+    if (!found.ok())
+      return found.status();
+    if (std::optional<ResumedCheckpoint> from = found.take()) {
+      for (const std::string &line : from->skipped)
         say("{}", line);
-      return resume(**from);
+      return resume(*from);
     }
     say("no checkpoint in '{}' yet, starting a new run", options.out);
   } else {
@@ -227,22 +228,23 @@ Status Trainer::copyIntoRun() {
 Status Trainer::prepare() {
   bool live = !options.json && !options.dumpMetrics && ::isatty(STDERR_FILENO);
   TESSERA_RETURN_IF_ERROR(readRecipe());
-  progress.emplace(options.quiet ? Progress::Style::none
-                   : live        ? Progress::Style::live
-                                 : Progress::Style::plain,
-                   std::max<uint64_t>(options.logEvery, 1));
+  progress =
+      std::make_unique<Progress>(options.quiet ? Progress::Style::none
+                                 : live        ? Progress::Style::live
+                                               : Progress::Style::plain,
+                                 std::max<uint64_t>(options.logEvery, 1));
   TESSERA_RETURN_IF_ERROR(openData());
   StatusOr<RunDirectory> locked = RunDirectory::open(options.out);
   if (!locked.ok())
     return locked.status();
-  directory.emplace(locked.take());
+  directory = std::make_unique<RunDirectory>(locked.take());
   TESSERA_RETURN_IF_ERROR(startOrResume());
   TESSERA_RETURN_IF_ERROR(writeHyper());
   TESSERA_RETURN_IF_ERROR(copyIntoRun());
   StatusOr<MetricsLog> opened = MetricsLog::open(options.out, position.step);
   if (!opened.ok())
     return opened.status();
-  log.emplace(opened.take());
+  log = std::make_unique<MetricsLog>(opened.take());
   summary.firstStep = position.step;
   announce();
   return Status::success();
@@ -368,7 +370,8 @@ Status Trainer::evaluateFirst() {
   MetricsRecord record;
   TESSERA_RETURN_IF_ERROR(evaluateInto(record));
   record.peakBytes = peakResidentBytes();
-  say("held-out loss {:.4f} before the first step", *record.evalLoss);
+  say("held-out loss {:.4f} before the first step",
+      record.evalLoss.value_or(0));
   return log->append(record);
 }
 
