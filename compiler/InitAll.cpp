@@ -15,8 +15,10 @@
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Transforms/Passes.h"
 #include "passes/autodiff/Autodiff.h"
+#include "passes/fusion/Fusion.h"
 #include "passes/planning/Planning.h"
 #include "passes/precision/Precision.h"
+#include "passes/tiling/Passes.h"
 
 void tessera::registerAllDialects(mlir::DialectRegistry &registry) {
   registry.insert<graph::GraphDialect, dist::DistDialect, tile::TileDialect,
@@ -37,6 +39,8 @@ void tessera::registerAllPasses() {
   mlir::registerStripDebugInfo();
   registerPrecisionPasses();
   registerAutodiffPasses();
+  registerFusionPasses();
+  registerTilingPasses();
   registerPlanningPasses();
   cpu::registerPasses();
 }

@@ -6,6 +6,8 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/tiling/Targets.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/Error.h"
+#include <functional>
 
 namespace tessera {
 

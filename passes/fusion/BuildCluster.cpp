@@ -1,0 +1,214 @@
+// From a group of ops to a graph.cluster.
+#include "mlir/IR/IRMapping.h"
+#include "passes/fusion/ClusterExpression.h"
+#include "passes/fusion/Fusion.h"
+#include "passes/fusion/FusionGraph.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+namespace {
+
+// The body of one cluster while it is made.
+class ClusterBuilder {
+public:
+  ClusterBuilder(ArrayRef<Operation *> members, ClusterKind kind,
+                 const llvm::DenseSet<Operation *> &repeats)
+      : members(members), kind(kind), repeats(repeats) {
+    inside.insert(members.begin(), members.end());
+  }
+  ClusterOp build(ArrayRef<Value> outputs);
+
+private:
+  Value inner(Value outer, bool mayRepeat);
+  void cloneMember(Operation *op, OpBuilder &b);
+  std::string name() const;
+  DenseI64ArrayAttr accumulates(ArrayRef<Value> outputs, OpBuilder &b) const;
+
+  SmallVector<Operation *> members;
+  llvm::DenseSet<Operation *> inside;
+  ClusterKind kind;
+  const llvm::DenseSet<Operation *> &repeats;
+  SmallVector<Value> inputs;
+  IRMapping mapping;
+  Block *body = nullptr;
+};
+
+} // namespace
+
+// The value inside the body that stands for `outer`: a member's result, a free
+// op repeated, or an argument.
+Value ClusterBuilder::inner(Value outer, bool mayRepeat) {
+  if (Value known = mapping.lookupOrNull(outer))
+    return known;
+  Operation *op = outer.getDefiningOp();
+  if (mayRepeat && op && (isFree(op) || repeats.contains(op))) {
+    for (Value operand : op->getOperands())
+      inner(operand, true);
+    OpBuilder b(op->getContext());
+    b.setInsertionPointToEnd(body);
+    return b.clone(*op, mapping)
+        ->getResult(cast<OpResult>(outer).getResultNumber());
+  }
+  inputs.push_back(outer);
+  Value argument = body->addArgument(outer.getType(), outer.getLoc());
+  mapping.map(outer, argument);
+  return argument;
+}
+
+void ClusterBuilder::cloneMember(Operation *op, OpBuilder &b) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    // A gathered table and an accumulated base are whole buffers.
+    bool whole = (isa<EmbeddingOp>(op) && operand.getOperandNumber() == 0) ||
+                 (isa<ScatterAddOp>(op) && operand.getOperandNumber() == 0);
+    inner(operand.get(), !whole);
+  }
+  b.setInsertionPointToEnd(body);
+  b.clone(*op, mapping);
+}
+
+// What a person would call it: the composites it came from, else its
+// contraction or reduction and the ops that surround it.
+std::string ClusterBuilder::name() const {
+  llvm::SmallSetVector<StringRef, 8> parts;
+  for (Operation *op : members) {
+    if (auto origin = op->getAttrOfType<StringAttr>(kOriginAttr))
+      parts.insert(origin.getValue());
+    else if (isa<EinsumOp>(op))
+      parts.insert("linear");
+    else if (auto reduce = dyn_cast<ReduceOp>(op))
+      parts.insert(stringifyReduceKind(reduce.getKind()));
+    else if (auto gelu = dyn_cast<GeluOp>(op))
+      parts.insert("gelu");
+    else
+      parts.insert(op->getName().stripDialect());
+  }
+  std::string text;
+  if (kind == ClusterKind::column)
+    text = "columns_";
+  if (kind == ClusterKind::row && llvm::none_of(members, [](Operation *op) {
+        return op->hasAttr(kOriginAttr);
+      }))
+    text = "rows_";
+  // Long chains are named by their first and last few.
+  SmallVector<StringRef> list(parts.begin(), parts.end());
+  if (list.size() > 4)
+    list.erase(list.begin() + 2, list.end() - 2);
+  return text + llvm::join(list, "_");
+}
+
+// Pairs (input, output) of a sum with a contraction or a column reduction,
+// where the summand is dead afterwards.
+DenseI64ArrayAttr ClusterBuilder::accumulates(ArrayRef<Value> outputs,
+                                              OpBuilder &b) const {
+  SmallVector<int64_t> pairs;
+  if (kind != ClusterKind::contraction && kind != ClusterKind::column &&
+      kind != ClusterKind::scatter)
+    return {};
+  for (auto [i, output] : llvm::enumerate(outputs)) {
+    auto sum = output.getDefiningOp<AddOp>();
+    Value base;
+    if (auto scatter = output.getDefiningOp<ScatterAddOp>())
+      base = scatter.getBase();
+    else if (sum)
+      for (Value operand : sum->getOperands())
+        if (isa<BlockArgument>(operand) && operand.hasOneUse() &&
+            isa<LoopOp>(operand.getParentBlock()->getParentOp()))
+          base = operand;
+    auto *it = llvm::find(inputs, base);
+    if (!base || it == inputs.end())
+      continue;
+    pairs.push_back(it - inputs.begin());
+    pairs.push_back(i);
+  }
+  return pairs.empty() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(pairs);
+}
+
+ClusterOp ClusterBuilder::build(ArrayRef<Value> outputs) {
+  OpBuilder b(members.back());
+  auto region = std::make_unique<Region>();
+  body = new Block();
+  region->push_back(body);
+  for (Operation *op : members)
+    cloneMember(op, b);
+  SmallVector<Value> yielded;
+  SmallVector<Type> types;
+  for (Value output : outputs) {
+    yielded.push_back(mapping.lookup(output));
+    types.push_back(output.getType());
+  }
+  b.setInsertionPointToEnd(body);
+  b.create<YieldOp>(members.back()->getLoc(), yielded);
+  b.setInsertionPoint(members.back());
+  auto cluster = b.create<ClusterOp>(members.front()->getLoc(), types,
+                                     ClusterKindAttr::get(b.getContext(), kind),
+                                     b.getStringAttr(name()), inputs,
+                                     accumulates(outputs, b));
+  cluster.getBody().takeBody(*region);
+  return cluster;
+}
+
+// Whether a contraction's accumulators hold what each epilogue op wants: the
+// element that it computes.
+static bool isEpilogue(const ClusterExpression &expression) {
+  if (expression.pieces.size() != 1)
+    return false;
+  const ExprPiece &piece = expression.pieces.front();
+  return llvm::all_of(piece.nodes, [&](const ExprNode &node) {
+    return node.kind != ExprNode::given ||
+           node.address == piece.roots.front().address;
+  });
+}
+
+// Whether the skeleton can compute what the body says.
+static bool isComputable(ClusterOp cluster) {
+  ExpressionOptions options;
+  ClusterKind kind = cluster.getKind();
+  if (kind == ClusterKind::attention || kind == ClusterKind::attention_grad)
+    return true;
+  if (kind == ClusterKind::contraction)
+    for (auto einsum : cluster.getBody().front().getOps<EinsumOp>())
+      options.given.push_back(einsum.getResult());
+  if (kind == ClusterKind::scatter) {
+    auto scatter = *cluster.getBody().front().getOps<ScatterAddOp>().begin();
+    options = scatterExpression(scatter);
+  }
+  llvm::Expected<ClusterExpression> expression =
+      buildExpression(cluster, options);
+  if (expression)
+    return kind != ClusterKind::contraction || isEpilogue(*expression);
+  llvm::consumeError(expression.takeError());
+  return false;
+}
+
+ClusterOp tessera::buildCluster(FusionGraph &graph, unsigned id) {
+  FusionGroup &group = graph.group(id);
+  SmallVector<Operation *> members;
+  SmallVector<Value> outputs;
+  for (unsigned node : group.members) {
+    members.push_back(graph.op(node));
+    for (Value result : members.back()->getResults())
+      if (graph.isRead(result, id))
+        outputs.push_back(result);
+  }
+  if (outputs.empty())
+    return {};
+  ClusterOp cluster =
+      ClusterBuilder(members, *group.kind, group.repeats).build(outputs);
+  if (members.size() > 1 && !isComputable(cluster)) {
+    cluster.erase();
+    return {};
+  }
+  for (auto [output, result] : llvm::zip_equal(outputs, cluster.getResults()))
+    output.replaceAllUsesWith(result);
+  return cluster;
+}
+
+ClusterOp tessera::buildCluster(Operation *op) {
+  Value result = op->getResult(0);
+  ClusterOp cluster =
+      ClusterBuilder({op}, ClusterKind::elementwise, {}).build({result});
+  result.replaceAllUsesWith(cluster.getResult(0));
+  return cluster;
+}

@@ -1,0 +1,52 @@
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/fusion/Fusion.h"
+
+#include "dialects/graph/GraphOps.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+namespace tessera {
+#define GEN_PASS_DEF_DECOMPOSECOMPOSITES
+#include "passes/fusion/Passes.h.inc"
+} // namespace tessera
+
+static bool hasSkeleton(Operation *op) {
+  return isa<AttentionOp, AttentionGradOp>(op);
+}
+
+// Replaces one composite; composites that it is made of join `work`.
+static void decompose(Decomposable op, SmallVectorImpl<Decomposable> &work) {
+  OpBuilder builder(op);
+  Operation *before = op->getPrevNode();
+  SmallVector<Value> results = op.decompose(builder);
+  auto origin = builder.getStringAttr(op->getName().stripDialect());
+  Operation *first = before ? before->getNextNode() : &op->getBlock()->front();
+  for (Operation *made = first; made != op; made = made->getNextNode()) {
+    if (!isa<ConstantOp>(made))
+      made->setAttr(kOriginAttr, origin);
+    if (auto composite = dyn_cast<Decomposable>(made);
+        composite && !hasSkeleton(made))
+      work.push_back(composite);
+  }
+  op->replaceAllUsesWith(results);
+  op->erase();
+}
+
+namespace {
+
+class DecomposeCompositesPass
+    : public tessera::impl::DecomposeCompositesBase<DecomposeCompositesPass> {
+  void runOnOperation() override {
+    SmallVector<Decomposable> work;
+    getOperation()->walk([&](Decomposable op) {
+      if (!hasSkeleton(op))
+        work.push_back(op);
+    });
+    while (!work.empty())
+      decompose(work.pop_back_val(), work);
+  }
+};
+
+} // namespace

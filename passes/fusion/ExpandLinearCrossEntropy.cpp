@@ -1,0 +1,122 @@
+#include "dialects/graph/Build.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/fusion/Fusion.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+namespace tessera {
+#define GEN_PASS_DEF_EXPANDLINEARCROSSENTROPY
+#include "passes/fusion/Passes.h.inc"
+} // namespace tessera
+
+// Chunks of equal length, as few as keep the logits ([chunk, vocab] in f32)
+// within `bytes`.
+static int64_t countChunks(int64_t tokens, int64_t vocab, int64_t bytes) {
+  for (int64_t chunks = 1; chunks < tokens; ++chunks)
+    if (tokens % chunks == 0 && tokens / chunks * vocab * 4 <= bytes)
+      return chunks;
+  return std::max<int64_t>(tokens, 1);
+}
+
+static ArrayRef<int64_t> shapeOf(Value value) {
+  return tensorType(value).getShape();
+}
+
+// [tokens, ...] → [chunks, tokens / chunks, ...]
+static Value cut(Emitter &e, Value x, int64_t chunks) {
+  SmallVector<int64_t> shape(shapeOf(x));
+  shape[0] /= chunks;
+  shape.insert(shape.begin(), chunks);
+  return e.reshape(x, shape);
+}
+
+static void expand(LinearCrossEntropyOp op, int64_t chunks) {
+  OpBuilder builder(op);
+  Emitter e(builder, op.getLoc());
+  Value inputs = cut(e, op.getInput(), chunks);
+  Value targets = cut(e, op.getTargets(), chunks);
+  Value zero = e.zeros(tensorType(op.getLoss()));
+  auto loop = builder.create<LoopOp>(
+      op.getLoc(), chunks, zero,
+      [&](OpBuilder &b, Location loc, Value i, ValueRange carried) {
+        Emitter inner(b, loc);
+        auto chunk = b.create<LinearCrossEntropyOp>(
+            loc, op.getLoss().getType(), inner.dynamicSlice(inputs, i),
+            op.getWeight(), inner.dynamicSlice(targets, i), op.getIgnoreAttr());
+        b.create<YieldOp>(loc, inner.add(carried[0], chunk.getLoss()));
+      });
+  op.replaceAllUsesWith(loop);
+  op.erase();
+}
+
+static void expand(LinearCrossEntropyGradOp op, int64_t chunks) {
+  OpBuilder builder(op);
+  Emitter e(builder, op.getLoc());
+  Value inputs = cut(e, op.getInput(), chunks);
+  Value targets = cut(e, op.getTargets(), chunks);
+  auto f32 = builder.getF32Type();
+  auto weightType = tensorType(op.getDWeight());
+  Type sumType = weightType.getElementType().isF64()
+                     ? Type(builder.getF64Type())
+                     : Type(f32);
+  auto sumOfWeights = RankedTensorType::get(weightType.getShape(), sumType);
+  SmallVector<int64_t> chunkShape(shapeOf(inputs).drop_front());
+  auto chunkType = RankedTensorType::get(
+      chunkShape, tensorType(op.getDInput()).getElementType());
+  auto allType =
+      RankedTensorType::get(shapeOf(inputs), chunkType.getElementType());
+  Value inits[] = {e.zeros(tensorType(op.getLoss())), e.zeros(allType),
+                   e.zeros(sumOfWeights)};
+  auto loop = builder.create<LoopOp>(
+      op.getLoc(), chunks, inits,
+      [&](OpBuilder &b, Location loc, Value i, ValueRange carried) {
+        Emitter inner(b, loc);
+        auto chunk = b.create<LinearCrossEntropyGradOp>(
+            loc, TypeRange{op.getLoss().getType(), chunkType, sumOfWeights},
+            inner.dynamicSlice(inputs, i), op.getWeight(),
+            inner.dynamicSlice(targets, i), op.getCotangent(),
+            op.getIgnoreAttr());
+        Value next[] = {
+            inner.add(carried[0], chunk.getLoss()),
+            b.create<DynamicUpdateOp>(loc, carried[1], chunk.getDInput(), i),
+            inner.add(carried[2], chunk.getDWeight())};
+        b.create<YieldOp>(loc, next);
+      });
+  op.getLoss().replaceAllUsesWith(loop.getResult(0));
+  op.getDInput().replaceAllUsesWith(
+      e.reshape(loop.getResult(1), shapeOf(op.getInput())));
+  op.getDWeight().replaceAllUsesWith(
+      e.convert(loop.getResult(2), weightType.getElementType()));
+  op.erase();
+}
+
+namespace {
+
+class ExpandLinearCrossEntropyPass
+    : public tessera::impl::ExpandLinearCrossEntropyBase<
+          ExpandLinearCrossEntropyPass> {
+  using ExpandLinearCrossEntropyBase::ExpandLinearCrossEntropyBase;
+
+  void runOnOperation() override {
+    SmallVector<Operation *> ops;
+    getOperation()->walk([&](Operation *op) {
+      if (isa<LinearCrossEntropyOp, LinearCrossEntropyGradOp>(op))
+        ops.push_back(op);
+    });
+    for (Operation *op : ops) {
+      int64_t tokens = shapeOf(op->getOperand(0))[0];
+      int64_t chunks =
+          countChunks(tokens, shapeOf(op->getOperand(1))[0], chunkBytes);
+      if (chunks == 1)
+        continue;
+      if (auto loss = dyn_cast<LinearCrossEntropyOp>(op))
+        expand(loss, chunks);
+      else
+        expand(cast<LinearCrossEntropyGradOp>(op), chunks);
+    }
+  }
+};
+
+} // namespace

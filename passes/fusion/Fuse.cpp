@@ -1,0 +1,79 @@
+// The pass: groups of ops by rule, then a cluster for each.
+#include "mlir/Analysis/TopologicalSortUtils.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/fusion/Fusion.h"
+#include "passes/fusion/FusionRules.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+namespace tessera {
+#define GEN_PASS_DEF_FUSE
+#include "passes/fusion/Passes.h.inc"
+} // namespace tessera
+
+// Free ops without uses, and members whose results the clusters replaced.
+static void eraseDead(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (op.use_empty() && isMemoryEffectFree(&op) &&
+        !op.hasTrait<OpTrait::IsTerminator>() && !isa<ClusterOp>(op))
+      op.erase();
+}
+
+// Whether planning has an address for the op's result.
+static bool staysOutside(Operation *op) {
+  if (isa<ConstantOp, ReshapeOp>(op))
+    return true;
+  auto slice = dyn_cast<SliceOp>(op);
+  return slice && isContiguous(slice);
+}
+
+// Free ops whose results somebody else than a cluster needs.
+static void storeFreeOps(Block &block) {
+  SmallVector<Operation *> ops;
+  for (Operation &op : block)
+    if (isFree(&op) && !staysOutside(&op))
+      ops.push_back(&op);
+  for (Operation *op : llvm::reverse(ops)) {
+    if (!op->use_empty())
+      buildCluster(op);
+    op->erase();
+  }
+}
+
+static void buildClusters(FusionGraph &graph) {
+  for (unsigned id : graph.liveGroups()) {
+    if (!graph.group(id).kind || buildCluster(graph, id))
+      continue;
+    for (unsigned single : graph.dissolve(id))
+      buildCluster(graph, single);
+  }
+}
+
+static void fuseBlock(Block &block) {
+  eraseDead(block);
+  FusionGraph graph(block);
+  applyFusionRules(graph);
+  buildClusters(graph);
+  eraseDead(block);
+  storeFreeOps(block);
+  eraseDead(block);
+  sortTopologically(&block);
+}
+
+namespace {
+
+class FusePass : public tessera::impl::FuseBase<FusePass> {
+  void runOnOperation() override {
+    // Innermost loops first: what they read from outside is then final.
+    SmallVector<Block *> blocks;
+    getOperation()->walk(
+        [&](LoopOp loop) { blocks.push_back(&loop.getBody().front()); });
+    blocks.push_back(&getOperation().getBody().front());
+    for (Block *block : blocks)
+      fuseBlock(*block);
+  }
+};
+
+} // namespace

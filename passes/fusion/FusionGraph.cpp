@@ -1,0 +1,294 @@
+#include "passes/fusion/FusionGraph.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+static bool widensFloat(Operation *op) {
+  auto convert = dyn_cast<ConvertOp>(op);
+  if (!convert)
+    return false;
+  Type from = tensorType(convert.getInput()).getElementType();
+  Type to = tensorType(convert.getResult()).getElementType();
+  return isa<FloatType>(from) && isa<FloatType>(to) &&
+         to.getIntOrFloatBitWidth() > from.getIntOrFloatBitWidth();
+}
+
+bool tessera::isFree(Operation *op) {
+  if (auto constant = dyn_cast<ConstantOp>(op))
+    return cast<DenseElementsAttr>(constant.getValue()).isSplat();
+  return isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, IotaOp, RandomOp>(
+             op) ||
+         widensFloat(op) ||
+         (isa<ConvertOp>(op) && op->getOperand(0).getDefiningOp<IotaOp>());
+}
+
+bool tessera::keepsOrder(Operation *op) {
+  return isa<ReshapeOp>(op) || widensFloat(op);
+}
+
+// A box is one run of memory if all dimensions after the first that has more
+// than one entry are whole.
+bool tessera::isContiguous(SliceOp slice) {
+  ArrayRef<int64_t> box = tensorType(slice.getResult()).getShape();
+  ArrayRef<int64_t> whole = tensorType(slice.getInput()).getShape();
+  size_t first = 0;
+  while (first < box.size() && box[first] == 1)
+    ++first;
+  for (size_t dim = first + 1; dim < box.size(); ++dim)
+    if (box[dim] != whole[dim])
+      return false;
+  return true;
+}
+
+// The kind that an op alone would have; none where it stays outside clusters.
+static std::optional<ClusterKind> kindOfOp(Operation *op) {
+  if (isa<DynamicSliceOp, DynamicUpdateOp, ConstantOp>(op))
+    return {};
+  if (auto fusable = dyn_cast<Fusable>(op))
+    return fusable.getClusterKind();
+  return {};
+}
+
+FusionGroup FusionGraph::single(unsigned node) const {
+  FusionGroup group;
+  group.members = {node};
+  group.kind = kindOfOp(nodes[node]);
+  if (!group.kind)
+    return group;
+  group.kept = tensorType(nodes[node]->getResult(0)).getNumElements();
+  if (auto reduce = dyn_cast<ReduceOp>(nodes[node]); reduce && group.kept)
+    group.reduced = tensorType(reduce.getInput()).getNumElements() / group.kept;
+  return group;
+}
+
+FusionGraph::FusionGraph(Block &block) {
+  for (Operation &op : block) {
+    if (isFree(&op))
+      continue;
+    numbers[&op] = nodes.size();
+    nodes.push_back(&op);
+  }
+  succs.resize(nodes.size());
+  preds.resize(nodes.size());
+  for (unsigned node = 0; node < nodes.size(); ++node) {
+    // A loop reads what its body reads.
+    nodes[node]->walk([&](Operation *op) {
+      for (Value operand : op->getOperands())
+        addEdges(operand, node, {true, false});
+    });
+    groupIds.push_back(node);
+    groups.push_back(single(node));
+  }
+}
+
+void FusionGraph::connect(unsigned producer, unsigned user, FusionEdge edge) {
+  auto [it, isNew] = edges.try_emplace({producer, user}, edge);
+  if (!isNew) {
+    it->second.inOrder &= edge.inOrder;
+    it->second.repeats |= edge.repeats;
+    return;
+  }
+  succs[producer].push_back(user);
+  preds[user].push_back(producer);
+}
+
+void FusionGraph::addEdges(Value value, unsigned user, FusionEdge edge) {
+  if (std::optional<unsigned> producer = nodeOf(value)) {
+    if (*producer != user)
+      connect(*producer, user, edge);
+    return;
+  }
+  Operation *op = value.getDefiningOp();
+  if (!op || op->getBlock() != nodes[user]->getBlock())
+    return;
+  edge.inOrder &= keepsOrder(op);
+  edge.repeats |=
+      isa<BroadcastOp>(op) && tensorType(op->getOperand(0)).getNumElements() <
+                                  tensorType(op->getResult(0)).getNumElements();
+  for (Value operand : op->getOperands())
+    addEdges(operand, user, edge);
+}
+
+std::optional<unsigned> FusionGraph::nodeOf(Value value) const {
+  Operation *op = value.getDefiningOp();
+  auto it = op ? numbers.find(op) : numbers.end();
+  if (it == numbers.end())
+    return {};
+  return it->second;
+}
+
+SmallVector<unsigned> FusionGraph::liveGroups() const {
+  SmallVector<unsigned> live;
+  for (unsigned id = 0; id < groups.size(); ++id)
+    if (!groups[id].members.empty())
+      live.push_back(id);
+  return live;
+}
+
+void FusionGraph::merge(unsigned id, unsigned other, ClusterKind kind) {
+  FusionGroup &into = groups[id], &from = groups[other];
+  for (Operation *op : from.repeats) {
+    into.repeats.insert(op);
+    SmallVector<unsigned, 2> &ids = repeaters[op];
+    std::replace(ids.begin(), ids.end(), other, id);
+  }
+  if (from.reduced && !into.reduced) {
+    into.kept = from.kept;
+    into.reduced = from.reduced;
+  }
+  into.kind = kind;
+  for (unsigned node : from.members)
+    groupIds[node] = id;
+  llvm::append_range(into.members, from.members);
+  llvm::sort(into.members);
+  from = FusionGroup();
+}
+
+SmallVector<unsigned> FusionGraph::dissolve(unsigned id) {
+  SmallVector<unsigned> members = groups[id].members, singles;
+  for (Operation *op : groups[id].repeats)
+    llvm::erase(repeaters[op], id);
+  groups[id] = FusionGroup();
+  for (unsigned node : members) {
+    groupIds[node] = groups.size();
+    singles.push_back(groups.size());
+    groups.push_back(single(node));
+  }
+  return singles;
+}
+
+// Whether a path leads from group `from` to group `to` through a third group.
+bool FusionGraph::pathOutside(unsigned from, unsigned to) const {
+  llvm::BitVector seen(groups.size());
+  seen.set(from);
+  SmallVector<unsigned> work;
+  auto expand = [&](unsigned id) {
+    for (unsigned member : groups[id].members)
+      for (unsigned user : succs[member]) {
+        unsigned next = groupIds[user];
+        if (next == to && id != from)
+          return true;
+        if (next == to || seen.test(next))
+          continue;
+        seen.set(next);
+        work.push_back(next);
+      }
+    return false;
+  };
+  if (expand(from))
+    return true;
+  while (!work.empty())
+    if (expand(work.pop_back_val()))
+      return true;
+  return false;
+}
+
+bool FusionGraph::wouldCycle(unsigned a, unsigned b) const {
+  return pathOutside(a, b) || pathOutside(b, a);
+}
+
+bool FusionGraph::feedsOnly(unsigned id, unsigned other) const {
+  for (unsigned member : groups[id].members)
+    for (unsigned user : succs[member])
+      if (groupIds[user] != id && groupIds[user] != other)
+        return false;
+  return true;
+}
+
+bool FusionGraph::isRead(Value value, unsigned id) const {
+  Operation *op = value.getDefiningOp();
+  Block *block = nodes.front()->getBlock();
+  for (Operation *user : value.getUsers()) {
+    Operation *here = block->findAncestorOpInBlock(*user);
+    if (here == user && isFree(user)) {
+      if (llvm::any_of(user->getResults(),
+                       [&](Value result) { return isRead(result, id); }))
+        return true;
+      continue;
+    }
+    // A cluster that is already built is no node.
+    auto it = numbers.find(here);
+    if (it == numbers.end())
+      return true;
+    unsigned reader = groupIds[it->second];
+    if (reader != id && !(op && groups[reader].repeats.contains(op)))
+      return true;
+    auto again = repeaters.find(here);
+    if (again == repeaters.end())
+      continue;
+    for (unsigned repeater : again->second)
+      if (repeater != id && !(op && groups[repeater].repeats.contains(op)))
+        return true;
+  }
+  return false;
+}
+
+FusionEdge FusionGraph::edgeBetween(unsigned from, unsigned to) const {
+  FusionEdge joined{true, false};
+  for (unsigned member : groups[from].members)
+    for (unsigned user : succs[member])
+      if (groupIds[user] == to) {
+        FusionEdge edge = edges.lookup({member, user});
+        joined.inOrder &= edge.inOrder;
+        joined.repeats |= edge.repeats;
+      }
+  return joined;
+}
+
+bool FusionGraph::isStored(unsigned node, unsigned except) const {
+  return llvm::any_of(succs[node], [&](unsigned user) {
+    return groupIds[user] != groupIds[node] && groupIds[user] != except;
+  });
+}
+
+void FusionGraph::repeat(unsigned id, ArrayRef<unsigned> cone) {
+  unsigned reader = groups[id].members.front();
+  for (unsigned node : cone) {
+    if (groups[id].repeats.insert(nodes[node]).second)
+      repeaters[nodes[node]].push_back(id);
+    llvm::erase_if(succs[node],
+                   [&](unsigned user) { return groupIds[user] == id; });
+  }
+  for (unsigned member : groups[id].members)
+    llvm::erase_if(preds[member], [&](unsigned producer) {
+      return llvm::is_contained(cone, producer);
+    });
+  for (unsigned node : cone)
+    for (unsigned leaf : preds[node])
+      if (!llvm::is_contained(cone, leaf))
+        connect(leaf, reader, {false, true});
+}
+
+// The tensors that `value` is computed from by free ops.
+static void collectInputs(Value value, Block *block,
+                          llvm::DenseSet<Value> &inputs) {
+  Operation *op = value.getDefiningOp();
+  if (op && op->getBlock() == block && isFree(op)) {
+    for (Value operand : op->getOperands())
+      collectInputs(operand, block, inputs);
+    return;
+  }
+  inputs.insert(value);
+}
+
+unsigned FusionGraph::countOperands(unsigned a, unsigned b) const {
+  llvm::DenseSet<Value> inputs;
+  unsigned outputs = 0;
+  for (unsigned id : {a, b})
+    for (unsigned member : groups[id].members) {
+      for (Value operand : nodes[member]->getOperands())
+        collectInputs(operand, nodes[member]->getBlock(), inputs);
+      outputs += llvm::any_of(succs[member], [&](unsigned user) {
+        return groupIds[user] != a && groupIds[user] != b;
+      });
+    }
+  unsigned count = outputs;
+  for (Value input : inputs) {
+    auto it = numbers.find(input.getDefiningOp());
+    bool inside = it != numbers.end() &&
+                  (groupIds[it->second] == a || groupIds[it->second] == b);
+    count += !inside;
+  }
+  return count;
+}

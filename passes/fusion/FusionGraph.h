@@ -1,0 +1,106 @@
+// The ops of one block and the groups that fusion makes of them.
+#pragma once
+#include "dialects/graph/GraphOps.h"
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/DenseMap.h"
+#include <vector>
+
+namespace tessera {
+
+/// Whether fusion repeats the op at each use instead of storing its result:
+/// views, splat constants, iota, random numbers, conversions to a wider float.
+bool isFree(mlir::Operation *op);
+/// Views that keep the row-major order of elements, and free conversions.
+bool keepsOrder(mlir::Operation *op);
+
+/// Whether the slice's result is one run of its input's memory.
+bool isContiguous(graph::SliceOp slice);
+
+/// Ops that will become one kernel. An op that no cluster may hold (a loop, a
+/// return) is a group of its own without a kind.
+struct FusionGroup {
+  std::optional<graph::ClusterKind> kind;
+  llvm::SmallVector<unsigned> members; ///< node numbers, increasing
+  /// Elements of the results; with reductions of the kept part.
+  int64_t kept = 0;
+  /// Elements of each reduction, 0 without: members have kept or kept ×
+  /// reduced elements.
+  int64_t reduced = 0;
+  /// Ops of other groups that this one computes again for itself.
+  llvm::DenseSet<mlir::Operation *> repeats;
+};
+
+/// How a producer's result reaches a user.
+struct FusionEdge {
+  bool inOrder; ///< through nothing but order-keeping views
+  bool repeats; ///< through a broadcast that makes elements of few
+};
+
+/// Nodes are the block's ops except free ones, in program order; edges look
+/// through free ops.
+class FusionGraph {
+public:
+  explicit FusionGraph(mlir::Block &block);
+
+  unsigned size() const { return nodes.size(); }
+  mlir::Operation *op(unsigned node) const { return nodes[node]; }
+  llvm::ArrayRef<unsigned> users(unsigned node) const { return succs[node]; }
+  llvm::ArrayRef<unsigned> producers(unsigned node) const {
+    return preds[node];
+  }
+  unsigned groupOf(unsigned node) const { return groupIds[node]; }
+  FusionGroup &group(unsigned id) { return groups[id]; }
+  /// Numbers of the groups that are left.
+  llvm::SmallVector<unsigned> liveGroups() const;
+
+  /// Moves the members of `other` into `id`, which becomes one of `kind`.
+  void merge(unsigned id, unsigned other, graph::ClusterKind kind);
+  /// Each member a group of its own again; their numbers.
+  llvm::SmallVector<unsigned> dissolve(unsigned id);
+  /// Whether merging would make a cycle: a path from one to the other through
+  /// a third.
+  bool wouldCycle(unsigned a, unsigned b) const;
+  /// Whether every use of every result of the group is in `other`.
+  bool feedsOnly(unsigned id, unsigned other) const;
+  /// All edges from one group into another, joined: in order if all are,
+  /// repeating if one is.
+  FusionEdge edgeBetween(unsigned from, unsigned to) const;
+  /// Whether a result of the node is stored: used outside of its group other
+  /// than by `except`.
+  bool isStored(unsigned node, unsigned except) const;
+  /// Group `id` computes `cone` (node numbers) again; it then reads what these
+  /// read and not their results.
+  void repeat(unsigned id, llvm::ArrayRef<unsigned> cone);
+  /// Whether a group other than `id` reads `value`, a result of `id`.
+  bool isRead(mlir::Value value, unsigned id) const;
+  /// The node that `value` is a result of, if it is one of this block's.
+  std::optional<unsigned> nodeOf(mlir::Value value) const;
+  /// Distinct tensors that the members of both read from outside and hand out.
+  unsigned countOperands(unsigned a, unsigned b) const;
+
+private:
+  void addEdges(mlir::Value value, unsigned user, FusionEdge edge);
+  void connect(unsigned producer, unsigned user, FusionEdge edge);
+  FusionGroup single(unsigned node) const;
+  bool pathOutside(unsigned from, unsigned to) const;
+
+  std::vector<mlir::Operation *> nodes;
+  llvm::DenseMap<mlir::Operation *, unsigned> numbers;
+  std::vector<llvm::SmallVector<unsigned>> succs, preds;
+  llvm::DenseMap<std::pair<unsigned, unsigned>, FusionEdge> edges;
+  std::vector<unsigned> groupIds;
+  std::vector<FusionGroup> groups;
+  /// For each op that groups repeat, which ones.
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<unsigned, 2>> repeaters;
+};
+
+/// Makes a cluster of the group's ops, free ones and those that it repeats
+/// inside, and replaces their results where they are used elsewhere. Null where
+/// the ops give no computable expression: then nothing changed. The ops
+/// themselves stay, without uses; the cluster may stand after its users until
+/// the block is sorted.
+graph::ClusterOp buildCluster(FusionGraph &graph, unsigned id);
+/// The same for a free op whose result must be stored.
+graph::ClusterOp buildCluster(mlir::Operation *op);
+
+} // namespace tessera

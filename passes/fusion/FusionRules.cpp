@@ -1,0 +1,353 @@
+#include "passes/fusion/FusionRules.h"
+#include "passes/fusion/ClusterExpression.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+// More tensors than this in one kernel: streams that no core follows, and
+// dumps that nobody reads.
+static constexpr unsigned kMaxOperands = 24;
+// Limits of what a reduction computes again, in ops and in additions an
+// element.
+static constexpr size_t kMaxConeOps = 24;
+static constexpr int64_t kMaxConeCost = 48;
+
+namespace {
+
+class Rules {
+public:
+  explicit Rules(FusionGraph &graph) : graph(graph) {}
+  void run();
+
+private:
+  // What a merge of producer `p` into or with consumer `q` becomes, by the
+  // kinds of both; none if they do not fit.
+  std::optional<ClusterKind> fit(unsigned p, unsigned q);
+  std::optional<ClusterKind> intoElementwise(unsigned p, unsigned q);
+  std::optional<ClusterKind> intoRow(unsigned p, unsigned q);
+  bool tryMerge(unsigned p, unsigned q);
+
+  // Merges with all neighbours that `wanted` names until none is left.
+  void absorbConsumers(unsigned node,
+                       llvm::function_ref<bool(FusionGroup &)> wanted);
+  void absorbProducers(unsigned node,
+                       llvm::function_ref<bool(FusionGroup &)> wanted);
+  void growContraction(unsigned node);
+  void growAttentionGrad(unsigned node);
+  void growRow(unsigned node);
+  void growElementwise(unsigned node);
+  void growReduction(unsigned node);
+  void repeatProducers(unsigned node);
+  void shareColumns();
+
+  bool isKind(unsigned node, ClusterKind kind) {
+    return graph.group(graph.groupOf(node)).kind == kind;
+  }
+  FusionGraph &graph;
+};
+
+} // namespace
+
+static bool isElementwise(const FusionGroup &group) {
+  return group.kind == ClusterKind::elementwise ||
+         group.kind == ClusterKind::gather;
+}
+
+//===--- fitting ----------------------------------------------------------===//
+
+// An elementwise group takes another of as many elements; where the order of
+// elements changes on the way, or their number, only if nobody else needs them.
+std::optional<ClusterKind> Rules::intoElementwise(unsigned p, unsigned q) {
+  FusionGroup &from = graph.group(p), &into = graph.group(q);
+  FusionEdge edge = graph.edgeBetween(p, q);
+  if (edge.repeats)
+    return {};
+  bool alike = from.kept == into.kept && edge.inOrder;
+  if (!alike && !graph.feedsOnly(p, q))
+    return {};
+  return from.kind == ClusterKind::gather ? ClusterKind::gather : *into.kind;
+}
+
+// Into a row group, or a row group into what follows: each tensor has an
+// element a row, or one for each element of the rows.
+std::optional<ClusterKind> Rules::intoRow(unsigned p, unsigned q) {
+  FusionGroup &from = graph.group(p), &into = graph.group(q);
+  FusionGroup &row = from.kind == ClusterKind::row ? from : into;
+  auto fits = [&](const FusionGroup &group) {
+    if (group.reduced)
+      return group.kept == row.kept && group.reduced == row.reduced;
+    return group.kept == row.kept || group.kept == row.kept * row.reduced;
+  };
+  if (!fits(from) || !fits(into))
+    return {};
+  FusionEdge edge = graph.edgeBetween(p, q);
+  if (edge.inOrder || (edge.repeats && from.kept == row.kept))
+    return ClusterKind::row;
+  if (isElementwise(from) && !edge.repeats && graph.feedsOnly(p, q))
+    return ClusterKind::row;
+  return {};
+}
+
+std::optional<ClusterKind> Rules::fit(unsigned p, unsigned q) {
+  FusionGroup &from = graph.group(p), &into = graph.group(q);
+  if (!from.kind || !into.kind)
+    return {};
+  // Rows are picked from whole tables by finished indices.
+  for (unsigned node : into.members)
+    if (isa<EmbeddingOp>(graph.op(node)) &&
+        llvm::any_of(graph.producers(node), [&](unsigned producer) {
+          return graph.groupOf(producer) == p;
+        }))
+      return {};
+  switch (*into.kind) {
+  case ClusterKind::elementwise:
+  case ClusterKind::gather:
+    switch (*from.kind) {
+    case ClusterKind::elementwise:
+    case ClusterKind::gather:
+      return intoElementwise(p, q);
+    case ClusterKind::row:
+      return intoRow(p, q);
+    case ClusterKind::contraction:
+    case ClusterKind::column:
+      if (into.kind == ClusterKind::elementwise && from.kept == into.kept &&
+          graph.edgeBetween(p, q).inOrder)
+        return from.kind;
+      return {};
+    default:
+      return {};
+    }
+  case ClusterKind::row:
+    if (isElementwise(from) || from.kind == ClusterKind::row)
+      return intoRow(p, q);
+    return {};
+  case ClusterKind::column:
+  case ClusterKind::reduce_all:
+    if (from.kind == ClusterKind::elementwise &&
+        from.kept == into.kept * into.reduced && graph.feedsOnly(p, q) &&
+        !graph.edgeBetween(p, q).repeats)
+      return into.kind;
+    return {};
+  default:
+    return {};
+  }
+}
+
+bool Rules::tryMerge(unsigned p, unsigned q) {
+  if (p == q)
+    return false;
+  std::optional<ClusterKind> kind = fit(p, q);
+  if (!kind || graph.countOperands(p, q) > kMaxOperands ||
+      graph.wouldCycle(p, q))
+    return false;
+  graph.merge(p, q, *kind);
+  return true;
+}
+
+//===--- growing ----------------------------------------------------------===//
+
+void Rules::absorbConsumers(unsigned node,
+                            llvm::function_ref<bool(FusionGroup &)> wanted) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    unsigned id = graph.groupOf(node);
+    SmallVector<unsigned> members = graph.group(id).members;
+    for (unsigned member : members)
+      for (unsigned user : SmallVector<unsigned>(graph.users(member))) {
+        unsigned next = graph.groupOf(user);
+        if (next != id && wanted(graph.group(next)) && tryMerge(id, next))
+          changed = true;
+      }
+  }
+}
+
+void Rules::absorbProducers(unsigned node,
+                            llvm::function_ref<bool(FusionGroup &)> wanted) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    unsigned id = graph.groupOf(node);
+    SmallVector<unsigned> members = graph.group(id).members;
+    for (unsigned member : members)
+      for (unsigned producer : SmallVector<unsigned>(graph.producers(member))) {
+        unsigned next = graph.groupOf(producer);
+        id = graph.groupOf(node);
+        if (next != id && wanted(graph.group(next)) && tryMerge(next, id))
+          changed = true;
+      }
+  }
+}
+
+void Rules::growContraction(unsigned node) {
+  absorbConsumers(node, [](FusionGroup &group) {
+    return group.kind == ClusterKind::elementwise;
+  });
+}
+
+// A concatenation of all results of one attention_grad joins it.
+void Rules::growAttentionGrad(unsigned node) {
+  unsigned id = graph.groupOf(node);
+  for (unsigned user : graph.users(node)) {
+    auto concat = dyn_cast<ConcatOp>(graph.op(user));
+    if (!concat || graph.producers(user).size() != 1 ||
+        !graph.feedsOnly(id, graph.groupOf(user)))
+      continue;
+    graph.merge(id, graph.groupOf(user), ClusterKind::attention_grad);
+    return;
+  }
+}
+
+void Rules::growRow(unsigned node) {
+  auto fits = [](FusionGroup &group) {
+    return isElementwise(group) || group.kind == ClusterKind::row;
+  };
+  absorbConsumers(node, fits);
+  absorbProducers(node, fits);
+  absorbConsumers(node, fits);
+}
+
+void Rules::growElementwise(unsigned node) {
+  absorbConsumers(node, isElementwise);
+}
+
+void Rules::growReduction(unsigned node) {
+  absorbProducers(node, [](FusionGroup &group) {
+    return group.kind == ClusterKind::elementwise;
+  });
+  if (isKind(node, ClusterKind::column))
+    absorbConsumers(node, [](FusionGroup &group) {
+      return group.kind == ClusterKind::elementwise;
+    });
+}
+
+//===--- computing again --------------------------------------------------===//
+
+static int64_t bytesOf(Value value) {
+  RankedTensorType type = tensorType(value);
+  return type.getNumElements() * type.getElementTypeBitWidth() / 8;
+}
+
+// What group `id` reads of others without being alone in that it computes
+// again, back to tensors that are stored in any case, if reading those is
+// cheaper than storing and reading its own.
+void Rules::repeatProducers(unsigned node) {
+  unsigned id = graph.groupOf(node);
+  llvm::SmallSetVector<unsigned, 8> cone;
+  int64_t saved = 0, cost = 0;
+  SmallVector<unsigned> work(graph.group(id).members);
+  SmallVector<unsigned> leaves;
+  auto isCheapToStore = [&](unsigned producer) {
+    Operation *op = graph.op(producer);
+    return !isa<Elementwise>(op) || isa<BlockArgument>(op->getResult(0)) ||
+           graph.groupOf(producer) == id || graph.isStored(producer, id);
+  };
+  while (!work.empty()) {
+    unsigned next = work.pop_back_val();
+    bool isMember = graph.groupOf(next) == id;
+    for (unsigned producer : graph.producers(next)) {
+      if (graph.groupOf(producer) == id || cone.contains(producer))
+        continue;
+      if (isCheapToStore(producer)) {
+        if (!isMember)
+          leaves.push_back(producer);
+        continue;
+      }
+      if (isMember)
+        saved += 2 * bytesOf(graph.op(producer)->getResult(0));
+      cone.insert(producer);
+      cost += nodeCost({ExprNode::elementwise, {}, graph.op(producer)});
+      work.push_back(producer);
+    }
+  }
+  if (cone.empty() || cone.size() > kMaxConeOps || cost > kMaxConeCost)
+    return;
+  int64_t read = 0;
+  llvm::DenseSet<Value> counted;
+  for (unsigned member : cone)
+    for (Value operand : graph.op(member)->getOperands()) {
+      while (Operation *op = operand.getDefiningOp()) {
+        if (!isFree(op) || op->getNumOperands() == 0)
+          break;
+        operand = op->getOperand(0);
+      }
+      std::optional<unsigned> producer = graph.nodeOf(operand);
+      if ((!producer || !cone.contains(*producer)) &&
+          counted.insert(operand).second)
+        read += bytesOf(operand);
+    }
+  if (read <= saved)
+    graph.repeat(id, cone.getArrayRef());
+}
+
+// Column reductions of one shape that read a tensor in common.
+void Rules::shareColumns() {
+  for (unsigned node = 0; node < graph.size(); ++node) {
+    if (!isKind(node, ClusterKind::column) || !isa<ReduceOp>(graph.op(node)))
+      continue;
+    llvm::SmallSetVector<unsigned, 8> others;
+    auto collect = [&](Value value) {
+      for (Operation *user : value.getUsers())
+        if (std::optional<unsigned> other =
+                user->getNumResults() ? graph.nodeOf(user->getResult(0))
+                                      : std::nullopt)
+          if (isKind(*other, ClusterKind::column))
+            others.insert(graph.groupOf(*other));
+    };
+    for (unsigned member :
+         SmallVector<unsigned>(graph.group(graph.groupOf(node)).members))
+      for (Value operand : graph.op(member)->getOperands())
+        collect(operand);
+    for (unsigned other : others) {
+      unsigned id = graph.groupOf(node);
+      FusionGroup &mine = graph.group(id), &theirs = graph.group(other);
+      if (other == id || mine.kept != theirs.kept ||
+          mine.reduced != theirs.reduced ||
+          graph.countOperands(id, other) > kMaxOperands ||
+          graph.wouldCycle(id, other))
+        continue;
+      graph.merge(id, other, ClusterKind::column);
+    }
+  }
+}
+
+//===--- all rules --------------------------------------------------------===//
+
+void Rules::run() {
+  auto forEach = [&](llvm::function_ref<bool(unsigned)> which,
+                     void (Rules::*grow)(unsigned)) {
+    for (unsigned node = 0; node < graph.size(); ++node)
+      if (which(node))
+        (this->*grow)(node);
+  };
+  auto isReduction = [&](unsigned node) {
+    return isKind(node, ClusterKind::column) ||
+           isKind(node, ClusterKind::reduce_all);
+  };
+  forEach([&](unsigned node) { return isa<EinsumOp>(graph.op(node)); },
+          &Rules::growContraction);
+  forEach([&](unsigned node) { return isa<AttentionGradOp>(graph.op(node)); },
+          &Rules::growAttentionGrad);
+  forEach(
+      [&](unsigned node) {
+        return isa<ReduceOp>(graph.op(node)) && isKind(node, ClusterKind::row);
+      },
+      &Rules::growRow);
+  forEach(
+      [&](unsigned node) {
+        return isElementwise(graph.group(graph.groupOf(node)));
+      },
+      &Rules::growElementwise);
+  forEach(
+      [&](unsigned node) {
+        return isReduction(node) && isa<ReduceOp>(graph.op(node));
+      },
+      &Rules::growReduction);
+  forEach(
+      [&](unsigned node) {
+        return isReduction(node) && isa<ReduceOp>(graph.op(node));
+      },
+      &Rules::repeatProducers);
+  shareColumns();
+}
+
+void tessera::applyFusionRules(FusionGraph &graph) { Rules(graph).run(); }

@@ -1,0 +1,21 @@
+// Which ops become one kernel: the rules, in the order of their worth.
+#pragma once
+#include "passes/fusion/FusionGraph.h"
+
+namespace tessera {
+
+/// Applies all rules to the groups of a block.
+///
+/// 1. A contraction takes the elementwise ops that follow it: they run on its
+///    accumulators and cost no traffic at all.
+/// 2. The gradient of attention writes its three results where a concatenation
+///    puts them.
+/// 3. Reductions along rows take what surrounds them, producers and consumers,
+///    and each other: a row stays in cache from one walk to the next.
+/// 4. Elementwise chains become one kernel.
+/// 5. Other reductions and scatters take producers that nothing else stores;
+///    they compute others again where that reads less than storing them costs.
+///    Column reductions over the same tensors share a kernel.
+void applyFusionRules(FusionGraph &graph);
+
+} // namespace tessera

@@ -1,0 +1,139 @@
+#ifndef TESSERA_FUSION_PASSES
+#define TESSERA_FUSION_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def ExpandLinearCrossEntropy : Pass<"expand-linear-cross-entropy", "::mlir::func::FuncOp"> {
+  let summary = "computes the head and its loss in chunks of tokens";
+  let description = [{
+    `graph.linear_cross_entropy` and its gradient become a `graph.loop` over chunks of tokens,
+    small enough that the logits of a chunk take at most `chunk-bytes`. The loss and the
+    gradient of the weight accumulate over the chunks in f32, the gradient of the
+    input is written chunk by chunk. Where one chunk holds all tokens the op stays, and
+    `decompose-composites` makes primitives of it.
+
+    Chunks run over tokens rather than over the vocabulary: each token's softmax is then
+    complete within its chunk and nothing is computed twice, whereas chunks of the vocabulary
+    need the logits once for the normalizer and again for the gradient, a third more
+    multiplications in the head.
+
+    Before:
+    ```mlir
+    %loss, %dx, %dw = graph.linear_cross_entropy_grad %x, %w, %t, %ct : ...
+    ```
+    After:
+    ```mlir
+    %xs = graph.reshape %x : tensor<1024x64xf32> -> tensor<4x256x64xf32>
+    %r:3 = graph.loop 4 (%i, %sum = %zero, %dxs = %zeros, %dwSum = %zeros2) : (...) {
+      %xi = graph.dynamic_slice %xs[%i] : ...
+      %l, %dxi, %dwi = graph.linear_cross_entropy_grad %xi, %w, %ti, %ct : ...
+      ...
+    }
+    ```
+    Afterwards the logits of each linear_cross_entropy fit `chunk-bytes`, unless those of a
+    single token do not.
+  }];
+  let options = [Option<"chunkBytes", "chunk-bytes", "int64_t", "64 << 20",
+    "largest size of one chunk's logits">];
+  let dependentDialects = ["::tessera::graph::GraphDialect"];
+}
+
+def DecomposeComposites : Pass<"decompose-composites", "::mlir::func::FuncOp"> {
+  let summary = "replaces composites by the primitives that define them";
+  let description = [{
+    Every op with the interface `Decomposable` except attention and its gradient, which have
+    skeletons of their own. The primitives carry the attribute `origin` with the composite's
+    name: kernels are named by it.
+
+    Before:
+    ```mlir
+    %y = graph.rms_norm %x, %w eps 1.0e-5 : tensor<4x8xf32>, tensor<8xf32>
+    ```
+    After:
+    ```mlir
+    %0 = graph.mul %x, %x {origin = "rms_norm"} : tensor<4x8xf32>
+    %1 = graph.reduce %0 sum dims [1] {origin = "rms_norm"} : tensor<4x8xf32> -> tensor<4xf32>
+    ...
+    ```
+    Afterwards no composite but attention remains.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect"];
+}
+
+def NormalizeReductions : Pass<"normalize-reductions", "::mlir::func::FuncOp"> {
+  let summary = "brings every reduction into a form that a skeleton has, and removes empty tensors";
+  let description = [{
+    A reduction over all dimensions stays; one over the last few becomes one over a single last
+    dimension of a reshaped tensor; one over the last and others is done in two steps, in f32
+    between them where the tensor is narrower. Ops whose results have no elements become
+    constants, contractions and sums over nothing become zeros.
+
+    Before:
+    ```mlir
+    %s = graph.reduce %x sum dims [0, 2] : tensor<2x3x4xf32> -> tensor<3xf32>
+    ```
+    After:
+    ```mlir
+    %r = graph.reduce %x sum dims [2] : tensor<2x3x4xf32> -> tensor<2x3xf32>
+    %s = graph.reduce %r sum dims [0] : tensor<2x3xf32> -> tensor<3xf32>
+    ```
+    Afterwards each reduction is over all dimensions, over the last one alone or over none
+    but leading ones, and no op computes with empty tensors.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect"];
+}
+
+def InlineBlocks : Pass<"inline-blocks", "::mlir::ModuleOp"> {
+  let summary = "replaces calls of block functions by their bodies";
+  let description = [{
+    Every function that is called is inlined into its callers, in call order, and erased. Each op
+    keeps its own location under that of the call, so that a profile still says which layer it
+    belongs to.
+
+    Before:
+    ```mlir
+    %y = call @layer(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    ```
+    After: the body of `@layer` on `%x` and `%w`.
+
+    Afterwards the module has no calls and no private functions.
+  }];
+}
+
+def Fuse : Pass<"fuse", "::mlir::func::FuncOp"> {
+  let summary = "groups ops into clusters, each of which becomes one kernel";
+  let description = [{
+    The rules stand in FusionRules.h, in the order of their worth. Views, splat constants,
+    iota, random numbers and conversions to a wider float are repeated in each cluster that
+    wants them; a contraction is never repeated; no cluster closes a cycle.
+
+    Before:
+    ```mlir
+    %u = graph.einsum "mk,kn->mn" %x, %w : ...
+    %b = graph.broadcast %bias dims [1] : tensor<16xf32> -> tensor<8x16xf32>
+    %v = graph.add %u, %b : tensor<8x16xf32>
+    %y = graph.gelu %v erf : tensor<8x16xf32>
+    ```
+    After:
+    ```mlir
+    %y = graph.cluster contraction "linear_add_gelu" (%x, %w, %bias) : (...) -> tensor<8x16xf32> {
+      ...
+    }
+    ```
+    Afterwards ops stand in clusters, except loops, returns, dynamic slices and
+    updates, constants and contiguous views.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect"];
+}
+
+def VerifyFused : Pass<"verify-fused", "::mlir::ModuleOp"> {
+  let summary = "proves that everything that computes stands in a cluster";
+  let description = [{
+    A function after fusion holds graph.cluster, graph.loop, graph.yield, graph.constant,
+    graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update and
+    func.return, nothing else. A cluster of kind contraction holds one einsum; one of kind
+    attention or attention_grad holds that op; the others hold neither.
+  }];
+}
+
+#endif

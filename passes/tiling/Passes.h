@@ -1,0 +1,21 @@
+// The passes of the tiling phase. See README.md in this folder.
+#pragma once
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+#include "llvm/ADT/ArrayRef.h"
+#include <string>
+
+namespace tessera {
+
+#define GEN_PASS_DECL
+#include "passes/tiling/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/tiling/Passes.h.inc"
+
+/// The tiling phase: functions of clusters in, functions of launches and
+/// modules of kernels out, one module a target ("cpu:avx512bf16"; all CPU
+/// targets if none is named).
+void buildTilingPipeline(mlir::OpPassManager &pipeline,
+                         llvm::ArrayRef<std::string> targets = {});
+
+} // namespace tessera

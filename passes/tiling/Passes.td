@@ -1,0 +1,73 @@
+#ifndef TESSERA_TILING_PASSES
+#define TESSERA_TILING_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def TileClusters : Pass<"tile-clusters", "::mlir::ModuleOp"> {
+  let summary = "turns every cluster into launches of kernels";
+  let description = [{
+    Each cluster goes through the skeleton of its kind. Clusters that compute the same on
+    buffers of the same types share a kernel, elementwise ones over dense tensors even where
+    their sizes differ. Kernels stand in a nested module for each target, whose attribute
+    `tile.target` names it; launches name the kernel alone, so that the runtime may
+    choose among targets.
+
+    Before:
+    ```mlir
+    %y = graph.cluster elementwise "relu" (%x) : (tensor<8x4xf32>) -> tensor<8x4xf32> {
+    ^bb0(%a: tensor<8x4xf32>):
+      %r = graph.relu %a : tensor<8x4xf32>
+      graph.yield %r : tensor<8x4xf32>
+    }
+    ```
+    After:
+    ```mlir
+    %y = tile.launch @relu(%x) blocks [1] sizes [32] reuse [0, 0] : (tensor<8x4xf32>) -> tensor<8x4xf32>
+    ...
+    module @cpu_avx2 attributes {tile.target = "cpu:avx2"} {
+      tile.kernel @relu(%block: index, %n: index, %x: memref<?xf32>, %y: memref<?xf32>) ...
+    ```
+
+    Afterwards no cluster remains.
+  }];
+  let options = [ListOption<"targets", "targets", "std::string",
+    "targets to make kernels for; all CPU targets if empty">];
+  let dependentDialects = ["::tessera::tile::TileDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"];
+}
+
+def GroupLaunches : Pass<"group-launches", "::mlir::func::FuncOp"> {
+  let summary = "makes independent launches of one kernel one launch with several instances";
+  let description = [{
+    Launches of the same kernel in one block of ops, none of which depends on another, become
+    one: a parallel region over many small tensors instead of many small regions. The
+    launch stands where the last of them stood, or later operands allow; it is moved no further
+    than data flow permits.
+
+    Before:
+    ```mlir
+    %a = tile.launch @sgd(%p, %g) blocks [1] sizes [32] : ...
+    %b = tile.launch @sgd(%q, %h) blocks [2] sizes [64] : ...
+    ```
+    After:
+    ```mlir
+    %a, %b = tile.launch @sgd(%p, %g, %q, %h) blocks [1, 2] sizes [32, 64] : ...
+    ```
+
+    Afterwards every kernel of the flat elementwise and reduce-all skeletons is launched once
+    for each set of independent uses.
+  }];
+}
+
+def VerifyTiled : Pass<"verify-tiled", "::mlir::ModuleOp"> {
+  let summary = "proves that only launches, loops and contiguous views remain";
+  let description = [{
+    A function after tiling holds tile.launch, graph.loop, graph.yield, graph.constant,
+    graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update and
+    func.return, nothing else; every launch names a kernel that each target's module has, with
+    operands, results and sizes that fit it.
+  }];
+}
+
+#endif

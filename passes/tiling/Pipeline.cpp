@@ -1,0 +1,25 @@
+// The order of the tiling phase.
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+#include "passes/tiling/Passes.h"
+
+using namespace mlir;
+
+void tessera::buildTilingPipeline(OpPassManager &pipeline,
+                                  llvm::ArrayRef<std::string> targets) {
+  //===--- kernels --------------------------------------------------------===//
+  TileClustersOptions options;
+  options.targets = targets;
+  pipeline.addPass(createTileClusters(std::move(options)));
+
+  //===--- launches -------------------------------------------------------===//
+  // All updates of an optimizer are one parallel region.
+  pipeline.addNestedPass<func::FuncOp>(createGroupLaunches());
+  pipeline.addPass(createVerifyTiled());
+
+  //===--- kernels that read well -----------------------------------------===//
+  // Skeletons write every index as it comes.
+  pipeline.addPass(createCanonicalizerPass());
+  pipeline.addPass(createCSEPass());
+}

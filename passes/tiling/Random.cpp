@@ -1,0 +1,151 @@
+// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2,
+// 3"), in arith ops on scalars or vectors.
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/tiling/TileEmitter.h"
+#include <numbers>
+
+using namespace mlir;
+using namespace tessera;
+
+namespace {
+
+// Emits on values of one shape.
+struct Words {
+  OpBuilder &b;
+  Location loc;
+  Type like;
+
+  Type type(Type element) const {
+    if (auto vector = dyn_cast<VectorType>(like))
+      return vector.clone(element);
+    return element;
+  }
+  Type i32() const { return type(b.getI32Type()); }
+  Type i64() const { return type(b.getI64Type()); }
+  Type f32() const { return type(b.getF32Type()); }
+
+  Value constant(Type type, Attribute value) const {
+    auto shaped = dyn_cast<ShapedType>(type);
+    return b.create<arith::ConstantOp>(
+        loc, shaped ? TypedAttr(DenseElementsAttr::get(shaped, value))
+                    : cast<TypedAttr>(value));
+  }
+  Value word(uint32_t value) const {
+    return constant(i32(), b.getI32IntegerAttr(static_cast<int32_t>(value)));
+  }
+  Value wide(int64_t value) const {
+    return constant(i64(), b.getI64IntegerAttr(value));
+  }
+  Value real(double value) const {
+    return constant(f32(), b.getF32FloatAttr(static_cast<float>(value)));
+  }
+  template <typename Op> Value make(Value x, Value y) const {
+    return b.create<Op>(loc, x, y).getResult();
+  }
+  /// Scalars are repeated over the shape.
+  Value spread(Value scalar) const {
+    auto vector = dyn_cast<VectorType>(like);
+    if (!vector || isa<VectorType>(scalar.getType()))
+      return scalar;
+    return b.create<tile::BroadcastOp>(loc, vector.clone(scalar.getType()),
+                                       scalar, ArrayRef<int64_t>());
+  }
+  Value low(Value x) const { return b.create<arith::TruncIOp>(loc, i32(), x); }
+  Value high(Value x) const { return low(make<arith::ShRUIOp>(x, wide(32))); }
+};
+
+} // namespace
+
+// A scalar seed, step or offset as 64 bits.
+static Value sixtyFour(OpBuilder &b, Location loc, Value x) {
+  return x.getType().isInteger(64)
+             ? x
+             : b.create<arith::ExtSIOp>(loc, b.getI64Type(), x).getResult();
+}
+
+// The four output words for a counter and a key.
+static std::array<Value, 4> philox(const Words &w, std::array<Value, 4> counter,
+                                   std::array<Value, 2> key) {
+  auto [c0, c1, c2, c3] = counter;
+  auto [k0, k1] = key;
+  for (int round = 0; round < 10; ++round) {
+    auto p0 = w.b.create<arith::MulUIExtendedOp>(w.loc, w.word(0xD2511F53), c0);
+    auto p1 = w.b.create<arith::MulUIExtendedOp>(w.loc, w.word(0xCD9E8D57), c2);
+    Value n0 =
+        w.make<arith::XOrIOp>(w.make<arith::XOrIOp>(p1.getHigh(), c1), k0);
+    Value n2 =
+        w.make<arith::XOrIOp>(w.make<arith::XOrIOp>(p0.getHigh(), c3), k1);
+    c0 = n0, c1 = p1.getLow(), c2 = n2, c3 = p0.getLow();
+    k0 = w.make<arith::AddIOp>(k0, w.word(0x9E3779B9));
+    k1 = w.make<arith::AddIOp>(k1, w.word(0xBB67AE85));
+  }
+  return {c0, c1, c2, c3};
+}
+
+// (word >> 8) + add, times 2^-24.
+static Value unit(const Words &w, Value word, uint32_t add) {
+  Value bits = w.make<arith::ShRUIOp>(word, w.word(8));
+  if (add)
+    bits = w.make<arith::AddIOp>(bits, w.word(add));
+  // 24 bits fit a signed word.
+  Value value = w.b.create<arith::SIToFPOp>(w.loc, w.f32(), bits);
+  return w.make<arith::MulFOp>(value, w.real(0x1p-24));
+}
+
+// Box–Muller on the pair that the element belongs to.
+static Value normal(const Words &w, const std::array<Value, 4> &words,
+                    Value place) {
+  auto select = [&](Value condition, Value x, Value y) -> Value {
+    return w.b.create<arith::SelectOp>(w.loc, condition, x, y);
+  };
+  Value second = w.b.create<arith::CmpIOp>(w.loc, arith::CmpIPredicate::uge,
+                                           place, w.word(2));
+  Value u = unit(w, select(second, words[2], words[0]), 1);
+  Value v = unit(w, select(second, words[3], words[1]), 0);
+  Value log = w.b.create<math::LogOp>(w.loc, u);
+  Value radius =
+      w.b.create<math::SqrtOp>(w.loc, w.make<arith::MulFOp>(log, w.real(-2.0)));
+  Value angle = w.make<arith::MulFOp>(v, w.real(2 * std::numbers::pi));
+  Value odd = w.b.create<arith::CmpIOp>(w.loc, arith::CmpIPredicate::eq,
+                                        w.make<arith::AndIOp>(place, w.word(1)),
+                                        w.word(1));
+  Value sine = w.b.create<math::SinOp>(w.loc, angle);
+  Value cosine = w.b.create<math::CosOp>(w.loc, angle);
+  return w.make<arith::MulFOp>(radius, select(odd, sine, cosine));
+}
+
+Value tessera::emitRandom(OpBuilder &b, graph::RandomOp op, Value index,
+                          Value seed, Value step, Value offset) {
+  Location loc = op.getLoc();
+  Words scalar{b, loc, b.getI64Type()}, w{b, loc, index.getType()};
+  if (offset) {
+    RankedTensorType type = graph::tensorType(op.getResult());
+    int64_t entry =
+        type.getRank() ? type.getNumElements() / type.getDimSize(0) : 1;
+    Value shift = scalar.make<arith::MulIOp>(sixtyFour(b, loc, offset),
+                                             scalar.wide(entry));
+    index = w.make<arith::AddIOp>(index, w.spread(shift));
+  }
+  seed = sixtyFour(b, loc, seed);
+  step = sixtyFour(b, loc, step);
+  Value k0 = scalar.make<arith::XOrIOp>(
+      scalar.low(seed),
+      scalar.make<arith::MulIOp>(scalar.high(seed), scalar.word(0x9E3779B9)));
+  Value k1 = scalar.word(static_cast<uint32_t>(op.getStream()));
+  Value group = w.make<arith::ShRUIOp>(index, w.wide(2));
+  std::array<Value, 4> words =
+      philox(w,
+             {w.low(group), w.high(group), w.spread(scalar.low(step)),
+              w.spread(scalar.high(step))},
+             {w.spread(k0), w.spread(k1)});
+  Value place = w.make<arith::AndIOp>(w.low(index), w.word(3));
+  if (op.getKind() == graph::RandomKind::normal)
+    return normal(w, words, place);
+  Value word = words[0];
+  for (uint32_t i = 1; i < 4; ++i) {
+    Value here = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, place,
+                                         w.word(i));
+    word = b.create<arith::SelectOp>(loc, here, words[i], word);
+  }
+  return unit(w, word, 0);
+}

@@ -1,0 +1,84 @@
+// The pass: every cluster through its skeleton.
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/tiling/Passes.h"
+#include "passes/tiling/Tiling.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+namespace tessera {
+#define GEN_PASS_DEF_TILECLUSTERS
+#include "passes/tiling/Passes.h.inc"
+} // namespace tessera
+
+static Skeleton skeletonFor(ClusterKind kind) {
+  switch (kind) {
+  case ClusterKind::elementwise:
+  case ClusterKind::gather:
+    return tileElementwise;
+  case ClusterKind::row:
+    return tileRow;
+  case ClusterKind::column:
+    return tileColumn;
+  case ClusterKind::contraction:
+    return tileContraction;
+  case ClusterKind::attention:
+    return tileAttention;
+  case ClusterKind::attention_grad:
+    return tileAttentionGrad;
+  case ClusterKind::scatter:
+    return tileScatter;
+  case ClusterKind::reduce_all:
+    return tileReduceAll;
+  }
+  llvm_unreachable("all kinds are handled");
+}
+
+namespace {
+
+class TileClustersPass
+    : public tessera::impl::TileClustersBase<TileClustersPass> {
+  using TileClustersBase::TileClustersBase;
+
+  LogicalResult initialize(MLIRContext *) override {
+    if (targets.empty())
+      llvm::append_range(chosen, cpuTileTargets());
+    for (const std::string &name : targets) {
+      std::optional<TileTarget> target = lookupTileTarget(name);
+      if (!target) {
+        llvm::errs() << "tile-clusters: unknown target '" << name << "'\n";
+        return failure();
+      }
+      chosen.push_back(*target);
+    }
+    return success();
+  }
+
+  void runOnOperation() override {
+    TilingContext context(getOperation(), chosen);
+    SmallVector<ClusterOp> clusters;
+    getOperation().walk(
+        [&](ClusterOp cluster) { clusters.push_back(cluster); });
+    for (ClusterOp cluster : clusters) {
+      llvm::Expected<SmallVector<Value>> results =
+          skeletonFor(cluster.getKind())(cluster, context);
+      if (!results) {
+        cluster.emitError()
+            << "cluster '" << cluster.getName()
+            << "' cannot be tiled: " << llvm::toString(results.takeError());
+        return signalPassFailure();
+      }
+      cluster.replaceAllUsesWith(*results);
+      cluster.erase();
+    }
+  }
+
+  SmallVector<TileTarget> chosen;
+};
+
+} // namespace
