@@ -182,11 +182,66 @@ static LogicalResult dropNeutral(Op op, PatternRewriter &rewriter,
   return failure();
 }
 
+// The padded terms of a tree of sums, in the order of the text; false where a
+// term is anything else. Inner sums must have no other reader.
+static bool collectPads(Value term, bool isRoot, SmallVectorImpl<PadOp> &pads) {
+  if (auto pad = term.getDefiningOp<PadOp>()) {
+    pads.push_back(pad);
+    return true;
+  }
+  auto sum = term.getDefiningOp<AddOp>();
+  return sum && (isRoot || sum->hasOneUse()) &&
+         collectPads(sum.getLhs(), false, pads) &&
+         collectPads(sum.getRhs(), false, pads);
+}
+
+// The one dimension along which the pad puts zeros; -1 where there are several.
+static int64_t paddedDim(PadOp pad) {
+  ArrayRef<int64_t> from = tensorType(pad.getInput()).getShape(),
+                    to = tensorType(pad.getResult()).getShape();
+  int64_t found = -1;
+  for (int64_t dim = 0, rank = to.size(); dim < rank; ++dim) {
+    if (from[dim] == to[dim])
+      continue;
+    if (found >= 0)
+      return -1;
+    found = dim;
+  }
+  return found;
+}
+
+// pad(a) + pad(b) + …, side by side along one dimension and without a gap, is
+// concat(a, b, …): what the gradients of the slices of a fused QKV add up to.
+static LogicalResult joinPads(AddOp op, PatternRewriter &rewriter) {
+  SmallVector<PadOp> pads;
+  if (!collectPads(op, true, pads))
+    return failure();
+  int64_t dim = paddedDim(pads.front());
+  if (dim < 0)
+    return failure();
+  llvm::sort(pads, [&](PadOp a, PadOp b) {
+    return a.getLow()[dim] < b.getLow()[dim];
+  });
+  int64_t end = 0;
+  SmallVector<Value> parts;
+  for (PadOp pad : pads) {
+    if (paddedDim(pad) != dim || pad.getLow()[dim] != end)
+      return failure();
+    end += tensorType(pad.getInput()).getDimSize(dim);
+    parts.push_back(pad.getInput());
+  }
+  if (end != tensorType(op).getDimSize(dim))
+    return failure();
+  rewriter.replaceOpWithNewOp<ConcatOp>(op, op.getType(), parts, dim);
+  return success();
+}
+
 void AddOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                         MLIRContext *) {
   patterns.add(+[](AddOp op, PatternRewriter &rewriter) {
     return dropNeutral(op, rewriter, 0.0);
   });
+  patterns.add(joinPads);
 }
 
 void MulOp::getCanonicalizationPatterns(RewritePatternSet &patterns,

@@ -23,7 +23,7 @@ struct ForwardOperands {
   AttentionOperand query, key, value;
   View output;          // of the kernel's result buffer, [B, T, H, D]
   unsigned outputIndex; // results of the cluster
-  unsigned lseIndex;
+  int lseIndex; // negative: nobody reads it
 };
 
 /// Everything that one block of the forward kernel needs, in one place.
@@ -187,6 +187,8 @@ private:
                    operands.output, batch, firstQuery, head);
     e.copyRows(output, result, queries, e.shape.headDim);
 
+    if (operands.lseIndex < 0)
+      return;
     // lse = scale · max + ln(sum), at [b, h, t].
     Value top =
         b.create<arith::MulFOp>(e.loc, e.loadVector(maximum, zero, tile),
@@ -232,11 +234,11 @@ static llvm::Error findResults(graph::ClusterOp cluster, graph::AttentionOp op,
     else if (source == op.getLse())
       lse = i;
   }
-  if (output < 0 || lse < 0 || cluster.getNumResults() != 2)
+  if (output < 0 || cluster.getNumResults() != (lse < 0 ? 1 : 2))
     return llvm::createStringError(
         llvm::inconvertibleErrorCode(),
         "cluster '" + cluster.getName() +
-            "' must yield the output of its attention and the lse");
+            "' must yield the output of its attention and may yield the lse");
   operands.outputIndex = output;
   operands.lseIndex = lse;
   ArrayRef<int64_t> shape = graph::tensorType(op.getResult()).getShape();

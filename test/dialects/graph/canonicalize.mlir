@@ -140,3 +140,27 @@ func.func @neutral(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xf32>, tens
   // CHECK: return %[[X]], %[[X]], %[[I]], %[[I]], %[[PRODUCT]], %[[SUM]]
   return %0, %1, %2, %3, %4, %5 : tensor<4xf32>, tensor<4xf32>, tensor<4xi32>, tensor<4xi32>, tensor<4xf32>, tensor<4xf32>
 }
+
+// The gradients of three slices join into what was sliced.
+// CHECK-LABEL: func.func @pads_to_concat
+// CHECK-SAME: %[[A:[a-z0-9]+]]: {{.*}}, %[[B:[a-z0-9]+]]: {{.*}}, %[[C:[a-z0-9]+]]:
+// CHECK: %[[R:.*]] = graph.concat %[[A]], %[[B]], %[[C]] dim 1
+// CHECK: return %[[R]]
+func.func @pads_to_concat(%a: tensor<2x3xf32>, %b: tensor<2x1xf32>, %c: tensor<2x2xf32>) -> tensor<2x6xf32> {
+  %0 = graph.pad %c low [0, 4] : tensor<2x2xf32> -> tensor<2x6xf32>
+  %1 = graph.pad %b low [0, 3] : tensor<2x1xf32> -> tensor<2x6xf32>
+  %2 = graph.pad %a low [0, 0] : tensor<2x3xf32> -> tensor<2x6xf32>
+  %3 = graph.add %0, %1 : tensor<2x6xf32>
+  %4 = graph.add %3, %2 : tensor<2x6xf32>
+  return %4 : tensor<2x6xf32>
+}
+
+// A gap between the terms stays a sum.
+// CHECK-LABEL: func.func @pads_with_gap
+// CHECK: graph.add
+func.func @pads_with_gap(%a: tensor<2x3xf32>, %c: tensor<2x2xf32>) -> tensor<2x6xf32> {
+  %0 = graph.pad %c low [0, 4] : tensor<2x2xf32> -> tensor<2x6xf32>
+  %1 = graph.pad %a low [0, 0] : tensor<2x3xf32> -> tensor<2x6xf32>
+  %2 = graph.add %0, %1 : tensor<2x6xf32>
+  return %2 : tensor<2x6xf32>
+}
