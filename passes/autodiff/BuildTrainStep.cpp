@@ -215,15 +215,24 @@ private:
     return llvm::to_vector_of<Value>(loop.getResults());
   }
 
-  // Ops that see the same operands every turn are done once, before the loop:
-  // above all the bf16 copies of the weights.
+  // Before the loop goes what is worth a buffer: scalars, and conversions of
+  // weights. A view or an elementwise op costs nothing where it is used.
   static void hoistInvariants(graph::LoopOp loop) {
+    auto isOutside = [&](Value value) {
+      return !loop.getBody().isAncestor(value.getParentRegion());
+    };
+    auto isWorthIt = [](Operation &op) {
+      return isa<graph::ConvertOp>(op) ||
+             (op.getNumOperands() > 0 &&
+              llvm::all_of(op.getResults(), [](Value result) {
+                return graph::tensorType(result).getRank() == 0;
+              }));
+    };
     for (Operation &op : llvm::make_early_inc_range(
              loop.getBody().front().without_terminator()))
       if (isPure(&op) && op.getNumRegions() == 0 &&
-          llvm::all_of(op.getOperands(), [&](Value operand) {
-            return !loop.getBody().isAncestor(operand.getParentRegion());
-          }))
+          llvm::all_of(op.getOperands(), isOutside) &&
+          (isWorthIt(op) || op.getNumOperands() == 0))
         op.moveBefore(loop);
   }
 

@@ -66,8 +66,7 @@ def BuildTrainStep : Pass<"build-train-step", "::mlir::ModuleOp"> {
     - N counts the targets that are not `ignore` over all microbatches. The cotangent of each
       microbatch's loss sum is 1/N (0 if N is 0): accumulating equals the big batch.
     - Gradients are added in f32 over a `graph.loop`; with one microbatch there is no loop.
-      What does not change from turn to turn, such as the bf16 copies of the weights, is
-      computed before the loop.
+      The bf16 copies of the weights are made once, before the loop.
     - Gradients are scaled by min(1, clip / (norm + 1e-6)) with their global norm in f32;
       a clip of 0 means that they are not.
     - The learning rate follows from `step` (0 before the first step) and the schedule; the
@@ -113,24 +112,29 @@ def BuildTrainStep : Pass<"build-train-step", "::mlir::ModuleOp"> {
     Option<"minRatio", "min-ratio", "double", "0.1", "Learning rate at the end, as a part of lr">];
 }
 
-def SinkScatters : Pass<"sink-scatters", "::mlir::ModuleOp"> {
-  let summary = "adds rows to a sum in place instead of adding a tensor of mostly zeros";
+def SimplifyGradientSums : Pass<"simplify-gradient-sums", "::mlir::ModuleOp"> {
+  let summary = "adds gradients of rows and slices in place instead of adding tensors of zeros";
   let description = [{
     The gradient of an embedding touches as many rows as there are tokens, and stands in a
     tensor as large as the table: zeros, a scatter, a sum with what the head or an earlier
-    microbatch gave. This pass turns it around. The sum is taken in another order, the
-    same under all recomputation policies.
+    microbatch gave. The gradients of a fused projection's slices are padded with zeros and
+    added. This pass scatters onto the sum, and concatenates the slices. Rows are added in
+    another order than before, the same under all recomputation policies.
 
     Before:
     ```mlir
     %d = graph.scatter_add %rows at %ids onto %zero : tensor<8x16xf32>, tensor<8xi32>, tensor<512x16xf32>
     %next = graph.add %sum, %d : tensor<512x16xf32>
+    %p = graph.pad %dq low [0, 0] : tensor<8x16xf32> -> tensor<8x32xf32>
+    %q = graph.pad %dk low [0, 16] : tensor<8x16xf32> -> tensor<8x32xf32>
+    %r = graph.add %p, %q : tensor<8x32xf32>
     ```
     After:
     ```mlir
     %next = graph.scatter_add %rows at %ids onto %sum : tensor<8x16xf32>, tensor<8xi32>, tensor<512x16xf32>
+    %r = graph.concat %dq, %dk dim 1 : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x32xf32>
     ```
-    Afterwards no sum reads a scatter that nobody else reads.
+    Afterwards no sum reads a scatter that nobody else reads, or two pads that meet.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect"];
 }

@@ -24,7 +24,7 @@ void tessera::buildAutodiffPipeline(OpPassManager &pipeline,
   //===--- programs -------------------------------------------------------===//
   pipeline.addPass(createBuildTrainStep(options.step));
   // Now that the sums over microbatches are there to scatter onto.
-  pipeline.addPass(createSinkScatters());
+  pipeline.addPass(createSimplifyGradientSums());
   // Takes @loss away, so it comes after everything that needs it.
   pipeline.addPass(createBuildEvalStep());
   // Blocks that only @loss called.

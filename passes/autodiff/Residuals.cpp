@@ -19,10 +19,20 @@ static bool isWidening(Operation *op) {
   return convert && bytesOf(convert.getResult()) > bytesOf(convert.getInput());
 }
 
+// Elementwise in constants and indices, such as a causal mask.
+static bool isGenerated(Operation *op) {
+  return (isa<graph::Elementwise>(op) || isView(op)) &&
+         llvm::all_of(op->getOperands(), [](Value operand) {
+           Operation *source = operand.getDefiningOp();
+           return source &&
+                  (source->getNumOperands() == 0 || isGenerated(source));
+         });
+}
+
 // Costs nothing where it is fused into its user.
 static bool isFree(Operation *op) {
   return op->getNumOperands() == 0 || isa<graph::RandomOp>(op) || isView(op) ||
-         isWidening(op);
+         isWidening(op) || isGenerated(op);
 }
 
 // Whether `value` is computed elementwise from widened values, arguments,
