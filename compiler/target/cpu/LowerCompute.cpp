@@ -55,8 +55,6 @@ llvm::Error KernelLowering::lowerMma(tile::MmaOp op) {
   Type piece = acc.pieces.front().getType();
   bool isBf16 = getElementTypeOrSelf(op.getLhs().getType()).isBF16();
   bool dot = isBf16 && target.bf16Dot && isa<VectorType>(piece);
-  if (isBf16 && !dot && rhs.form == Form::pairs) // one column: no vectors
-    return error(op, "a product with one column can't take paired memory");
   if (getElementTypeOrSelf(op.getLhs().getType()).isF16())
     return error(op, "multiplies f32, f64 and bf16 on the CPU");
   Type halves = VectorType::get({2 * target.lanes}, b.getBF16Type());
@@ -192,7 +190,6 @@ void KernelLowering::broadcast(const Tile &input, ArrayRef<int64_t> dims,
   int64_t chunks = p.chunks(columns);
   bool lastMapped = !dims.empty() && dims.back() == rank - 1;
   int64_t rows = p.pieceCount(result.shape) / chunks;
-  llvm::SmallDenseMap<Value, Value> splats;
   for (int64_t row = 0; row < rows; ++row) {
     // The row's index, projected on the input's dimensions.
     SmallVector<int64_t> index(rank, 0);
@@ -208,20 +205,14 @@ void KernelLowering::broadcast(const Tile &input, ArrayRef<int64_t> dims,
       else if (!lastMapped)
         inputColumn = index[dim];
     }
-    for (int64_t c = 0; c < chunks; ++c) {
-      if (lastMapped) {
-        result.pieces.push_back(input.pieces[inputRow * chunks + c]);
-        continue;
-      }
-      Value scalar = p.element(input, inputRow, inputColumn);
-      if (columns == 1) {
-        result.pieces.push_back(scalar);
-        continue;
-      }
-      if (c == 0)
-        splats[scalar] = p.splat(scalar);
-      result.pieces.push_back(splats[scalar]);
+    if (lastMapped) {
+      llvm::append_range(
+          result.pieces,
+          ArrayRef(input.pieces).slice(inputRow * chunks, chunks));
+      continue;
     }
+    Value scalar = p.element(input, inputRow, inputColumn);
+    result.pieces.append(chunks, columns == 1 ? scalar : p.splat(scalar));
   }
 }
 

@@ -325,11 +325,13 @@ void KernelLowering::storeElements(const Tile &tile, const Box &box,
 
 //===--- tile.load and tile.store -----------------------------------------===//
 
-// Whether every use is the left (right) operand of a product.
+// Whether every use is the left (right) operand of a product with more than one
+// column: a single one is summed in scalars, without pairs.
 static bool feedsOnlyProducts(Value tile, bool left) {
   return !tile.use_empty() && llvm::all_of(tile.getUses(), [&](OpOperand &use) {
-    return isa<tile::MmaOp>(use.getOwner()) &&
-           use.getOperandNumber() == (left ? 0 : 1);
+    auto mma = dyn_cast<tile::MmaOp>(use.getOwner());
+    return mma && use.getOperandNumber() == (left ? 0 : 1) &&
+           cast<VectorType>(mma.getRhs().getType()).getDimSize(1) > 1;
   });
 }
 

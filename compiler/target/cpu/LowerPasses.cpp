@@ -72,16 +72,23 @@ struct LowerVectorToLlvmPass
   }
 };
 
+struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
+  Option<std::string> target{
+      *this, "target", llvm::cl::desc("cpu:avx512bf16, cpu:avx512 or cpu:avx2"),
+      llvm::cl::init("cpu:avx512")};
+};
+
 } // namespace
 
 void registerPasses() {
   registerLowerTileToVector();
   registerLowerVectorToLlvm();
-  PassPipelineRegistration<EmptyPipelineOptions>(
-      "lower-tile-to-llvm",
-      "kernels become functions of the LLVM dialect, for cpu:avx512",
-      [](OpPassManager &manager) {
-        manager.addPass(createLowerTileToVector());
+  PassPipelineRegistration<PipelineOptions>(
+      "lower-tile-to-llvm", "kernels become functions of the LLVM dialect",
+      [](OpPassManager &manager, const PipelineOptions &options) {
+        LowerTileToVectorOptions first;
+        first.target = options.target;
+        manager.addPass(createLowerTileToVector(first));
         manager.addPass(createLowerVectorToLlvm());
       });
 }
