@@ -2,9 +2,9 @@
 #include "runtime/support/CpuFeatures.h"
 
 #include <algorithm>
-#include <atomic>
 #include <barrier>
 #include <chrono>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -101,28 +101,29 @@ PeakFlops measurePeakFlops(PeakType type, unsigned threads) {
       std::chrono::duration<double>(Clock::now() - begin).count(), 1e-7);
   auto iterations = std::int64_t(double(probe) * kRoundSeconds / seconds) + 1;
 
+  // Rounds start together, so every thread runs at the clock that all of them
+  // leave it; each keeps its own best round, which another process on one
+  // processor spoils less than a common clock would.
   std::barrier gate(std::ptrdiff_t(threads), []() noexcept {});
-  std::vector<double> best(kRounds, 0);
-  auto work = [&](bool timed) {
+  std::vector<double> rates(threads, 0);
+  auto work = [&](unsigned thread) {
     for (int round = 0; round < kRounds; ++round) {
       gate.arrive_and_wait();
       auto start = Clock::now();
       loop.run(iterations);
-      gate.arrive_and_wait();
-      if (timed)
-        best[std::size_t(round)] =
-            std::chrono::duration<double>(Clock::now() - start).count();
+      double elapsed =
+          std::chrono::duration<double>(Clock::now() - start).count();
+      rates[thread] =
+          std::max(rates[thread], double(iterations) * loop.flops / elapsed);
     }
   };
   std::vector<std::thread> helpers;
   for (unsigned i = 1; i < threads; ++i)
-    helpers.emplace_back(work, false);
-  work(true);
+    helpers.emplace_back(work, i);
+  work(0);
   for (std::thread &helper : helpers)
     helper.join();
-  double fastest = *std::min_element(best.begin(), best.end());
-  return {double(threads) * double(iterations) * loop.flops / fastest,
-          loop.instruction};
+  return {std::accumulate(rates.begin(), rates.end(), 0.0), loop.instruction};
 }
 
 } // namespace tessera

@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -17,6 +18,8 @@ namespace {
 
 /// Every line begins with this, which is how steps are found again.
 constexpr std::string_view kLineStart = "{\"step\":";
+/// A terminal that is written to for every short step slows the run down.
+constexpr auto kRedrawInterval = std::chrono::milliseconds(50);
 constexpr std::size_t kMaxLogBytes = std::size_t(4) << 30;
 
 /// JSON has no infinity and no NaN.
@@ -160,8 +163,13 @@ void Progress::step(const MetricsRecord &record, uint64_t lastStep) {
                         : 0.9 * smoothedSeconds + 0.1 * record.stepSeconds;
   if (style == Style::none)
     return;
+  auto now = std::chrono::steady_clock::now();
+  if (style == Style::live && record.step != lastStep && !record.evalLoss &&
+      now - drawn < kRedrawInterval)
+    return;
   std::string line = progressLine(record, lastStep, smoothedSeconds, evalLoss);
   if (style == Style::live) {
+    drawn = now;
     // Return to the line's start, write, erase what is left of the old one.
     fmt::print(stderr, "\r{}\x1b[K", line);
     std::fflush(stderr);

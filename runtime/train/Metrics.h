@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/support/Status.h"
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -68,6 +69,7 @@ private:
   double smoothedSeconds = 0; ///< of a step, evaluation excluded
   std::optional<double> evalLoss;
   bool lineOpen = false;
+  std::chrono::steady_clock::time_point drawn; ///< last time of the live line
 };
 
 /// The progress line of a record, without control characters.
