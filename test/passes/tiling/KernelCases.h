@@ -1,0 +1,17 @@
+// Functions whose fused and tiled form is run against the interpreter.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace tessera::testing {
+
+struct KernelCase {
+  std::string name;
+  std::string text;  ///< a module with one function @main
+  double low, high;  ///< range of the inputs
+  double tolerance;  ///< of a result, as a part of its largest element
+};
+
+const std::vector<KernelCase> &kernelCases();
+
+} // namespace tessera::testing

@@ -1,0 +1,132 @@
+// Fused and tiled functions, compiled for the CPU, against the interpreter on
+// the functions they came from.
+#include "compiler/interpreter/Interpreter.h"
+#include "compiler/target/cpu/CpuTarget.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "passes/fusion/Fusion.h"
+#include "passes/tiling/Passes.h"
+#include "runtime/support/CpuFeatures.h"
+#include "test/passes/tiling/KernelCases.h"
+#include "test/support/RunKernels.h"
+#include "dialects/graph/GraphOps.h"
+#include <cmath>
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace tessera;
+using namespace tessera::testing;
+using interpreter::Tensor;
+using interpreter::Tensors;
+
+namespace {
+
+mlir::MLIRContext &context() {
+  static auto *context = [] {
+    mlir::DialectRegistry registry;
+    cpu::registerCpuTarget(registry);
+    registry.insert<graph::GraphDialect>();
+    auto *made = new mlir::MLIRContext(registry);
+    made->loadAllAvailableDialects();
+    return made;
+  }();
+  return *context;
+}
+
+std::string missingFeatures(const std::string &target) {
+  CpuFeatures machine = CpuFeatures::detect();
+  std::string missing;
+  for (const std::string &feature : cpu::requiredFeatures(target))
+    if (!machine.has(feature))
+      missing += " " + feature;
+  return missing;
+}
+
+// Integers are drawn as such; floats as their type holds them.
+Tensors randomInputs(mlir::func::FuncOp function, const KernelCase &test) {
+  std::mt19937_64 engine(42);
+  std::uniform_real_distribution<double> uniform(test.low, test.high);
+  Tensors inputs;
+  for (mlir::Type type : function.getArgumentTypes()) {
+    auto tensorType = mlir::cast<mlir::RankedTensorType>(type);
+    Tensor tensor(tensorType.getShape());
+    for (double &value : tensor.data) {
+      value = uniform(engine);
+      if (!mlir::isa<mlir::FloatType>(tensorType.getElementType()))
+        value = std::floor(value);
+      else // a multiple of 1/64 is exact in bf16 up to 4
+        value = std::abs(value) < 4 ? std::round(value * 64) / 64
+                                    : static_cast<float>(value);
+    }
+    inputs.push_back(std::move(tensor));
+  }
+  return inputs;
+}
+
+void expectClose(const Tensor &actual, const Tensor &expected,
+                 double tolerance, const std::string &what) {
+  ASSERT_EQ(actual.shape, expected.shape) << what;
+  double largest = 0;
+  for (double value : expected.data)
+    largest = std::max(largest, std::abs(value));
+  for (int64_t i = 0; i < expected.size(); ++i)
+    ASSERT_LE(std::abs(actual.data[i] - expected.data[i]), tolerance * largest)
+        << what << ", element " << i << ": " << actual.data[i] << " for "
+        << expected.data[i];
+}
+
+std::string print(const Tensor &tensor) {
+  return std::to_string(tensor.size()) + " elements";
+}
+
+using Parameter = std::tuple<KernelCase, std::string>;
+
+class KernelsTest : public ::testing::TestWithParam<Parameter> {};
+
+TEST_P(KernelsTest, MatchesInterpreter) {
+  const auto &[test, target] = GetParam();
+  if (std::string missing = missingFeatures(target); !missing.empty())
+    GTEST_SKIP() << "this processor lacks" << missing;
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(test.text, &context());
+  ASSERT_TRUE(module);
+  auto function = module->lookupSymbol<mlir::func::FuncOp>("main");
+  Tensors inputs = randomInputs(function, test);
+  auto expected = interpreter::interpret(*module, "main", inputs);
+  ASSERT_TRUE(bool(expected)) << llvm::toString(expected.takeError());
+
+  mlir::PassManager pipeline(&context());
+  buildFusionPipeline(pipeline);
+  buildTilingPipeline(pipeline, {target});
+  ASSERT_TRUE(mlir::succeeded(pipeline.run(*module)));
+  auto program = KernelProgram::compile(*module, target);
+  ASSERT_TRUE(bool(program)) << llvm::toString(program.takeError());
+  auto results = (*program)->run("main", inputs);
+  ASSERT_TRUE(bool(results)) << llvm::toString(results.takeError());
+  ASSERT_EQ(results->size(), expected->size());
+  for (size_t i = 0; i < results->size(); ++i)
+    expectClose((*results)[i], (*expected)[i], test.tolerance,
+                "result " + std::to_string(i));
+
+  // Other ranges of blocks, other places: the same bits.
+  for (RunOptions options : {RunOptions{1, false}, RunOptions{3, true}}) {
+    auto again = (*program)->run("main", inputs, options);
+    ASSERT_TRUE(bool(again)) << llvm::toString(again.takeError());
+    for (size_t i = 0; i < again->size(); ++i)
+      EXPECT_EQ((*again)[i].data, (*results)[i].data)
+          << print((*again)[i]) << " differ with blocksAtOnce "
+          << options.blocksAtOnce;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, KernelsTest,
+    ::testing::Combine(::testing::ValuesIn(kernelCases()),
+                       ::testing::Values("cpu:avx512bf16", "cpu:avx2")),
+    [](const ::testing::TestParamInfo<Parameter> &info) {
+      return std::get<0>(info.param).name + "_" +
+             std::get<1>(info.param).substr(4);
+    });
+
+} // namespace

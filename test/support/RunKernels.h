@@ -1,0 +1,47 @@
+// Runs functions after tiling through their compiled kernels: tensors in,
+// tensors out. What planning and the runtime do with arenas and threads happens
+// here one buffer a value, so that a kernel that reads or writes where it must
+// not is found.
+#pragma once
+#include "compiler/interpreter/Tensor.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/Error.h"
+#include <memory>
+#include <string>
+
+namespace tessera::testing {
+
+/// How a function is run. The results must not depend on any of this.
+struct RunOptions {
+  /// Blocks handed out at a time; 0: all at once. Ranges are run last to
+  /// first, each with fresh scratch full of NaN.
+  int64_t blocksAtOnce = 0;
+  /// Results take the place of an operand where the launch's `reuse` allows it.
+  bool inPlace = false;
+};
+
+/// A module after tiling, its kernels compiled for one target.
+class KernelProgram {
+public:
+  /// Compiles all kernels of the nested module for `target` ("cpu:avx2"). The
+  /// module must outlive the program; its context must have been made with
+  /// cpu::registerCpuTarget.
+  static llvm::Expected<std::unique_ptr<KernelProgram>>
+  compile(mlir::ModuleOp module, llvm::StringRef target);
+  ~KernelProgram();
+
+  /// Runs @function: one input an argument, one tensor a result. Inputs are
+  /// rounded to the arguments' types. Errors: an op that planning would not
+  /// take, a kernel that wrote outside of its buffers.
+  llvm::Expected<interpreter::Tensors>
+  run(llvm::StringRef function, llvm::ArrayRef<interpreter::Tensor> inputs,
+      const RunOptions &options = {});
+
+private:
+  KernelProgram() = default;
+  struct Code;
+  mlir::ModuleOp module;
+  std::unique_ptr<Code> code;
+};
+
+} // namespace tessera::testing
