@@ -1,5 +1,7 @@
 #include "compiler/Phases.h"
+#include "compiler/InitAll.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
 #include "models/Recipe.h"
 #include "passes/autodiff/Autodiff.h"
 #include "passes/fusion/Fusion.h"
@@ -72,12 +74,59 @@ std::string tessera::dumpName(size_t phase) {
   return llvm::formatv("{0,0+2}-{1}.mlir", phase, phases()[phase].name).str();
 }
 
+// The names in a textual pipeline such as
+// "builtin.module(func.func(fuse),verify-fused{option=1})", without what
+// anchors them.
+static std::vector<std::string> passNames(const OpPassManager &pipeline) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  pipeline.printAsTextualPipeline(out);
+  std::vector<std::string> names;
+  std::string name;
+  int braces = 0;
+  for (char c : text) {
+    braces += c == '{';
+    braces -= c == '}';
+    if (c == ',' || c == ')') {
+      if (braces == 0 && !name.empty())
+        names.push_back(std::exchange(name, {}));
+    } else if (c == '(' && braces == 0) {
+      name.clear();
+    } else if (braces == 0 && c != '}') {
+      name += c;
+    }
+  }
+  return names;
+}
+
 std::string tessera::phasesAsMarkdown() {
-  std::string text =
-      "| phase | dump | what holds afterwards |\n|---|---|---|\n";
-  for (auto [i, phase] : llvm::enumerate(phases()))
-    text += llvm::formatv("| `{0}` | `{1}` | {2} |\n", phase.name, dumpName(i),
-                          phase.description)
-                .str();
-  return text;
+  registerAllPasses();
+  const models::Recipe recipe;
+  std::string table = "| phase | dump | what holds afterwards |\n"
+                      "|---|---|---|\n",
+              sections;
+  for (auto [i, phase] : llvm::enumerate(phases())) {
+    table += llvm::formatv("| [{0}](#{0}) | `{1}` | {2} |\n", phase.name,
+                           dumpName(i), phase.description)
+                 .str();
+    sections += llvm::formatv("\n## {0}\n\n", phase.name).str();
+    OpPassManager pipeline("builtin.module");
+    phase.build(pipeline, PhaseOptions{recipe, {}});
+    std::vector<std::string> names = passNames(pipeline);
+    if (names.empty())
+      sections += i ? "No passes.\n" : "No passes: `models/` builds it.\n";
+    for (const std::string &name : names) {
+      const mlir::PassInfo *pass = mlir::PassInfo::lookup(name);
+      sections += llvm::formatv("- `{0}`: {1}\n", name,
+                                pass ? pass->getPassDescription() : "")
+                      .str();
+    }
+  }
+  return "# Pipeline\n\n"
+         "Printed by `tessera compile --list-phases`. A dump is the module "
+         "after its phase; `--from=PHASE DUMP`\n"
+         "goes on from there. After the last phase, "
+         "`compiler/target/` turns each kernel into machine code by passes\n"
+         "of its own, and `compiler/artifact/` writes the file.\n\n" +
+         table + sections;
 }

@@ -38,7 +38,8 @@ std::optional<size_t> findPhase(llvm::StringRef name);
 /// "03-partition.mlir"
 std::string dumpName(size_t phase);
 
-/// The phases as Markdown, for docs/pipeline.md.
+/// The phases and their passes as Markdown: docs/pipeline.md, word for word.
+/// Registers all passes, to have their summaries.
 std::string phasesAsMarkdown();
 
 } // namespace tessera

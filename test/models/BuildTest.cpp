@@ -308,9 +308,9 @@ TEST_F(Build, RecipesThatDoNotFitAreRefused) {
 
 TEST_F(Build, EveryReadySpecMakesAValidModule) {
   for (const char *name :
-       {"tiny-gpt2", "gpt2-10m", "gpt2-124m", "gpt2-350m", "llama-15m",
-        "llama-110m", "llama-1b", "llama-3-8b", "mistral-7b", "qwen2-0.5b",
-        "qwen3-0.6b", "qwen3-8b"})
+       {"tiny-gpt2", "gpt2-demo", "gpt2-10m", "gpt2-124m", "gpt2-350m",
+        "llama-15m", "llama-110m", "llama-1b", "llama-3-8b", "mistral-7b",
+        "qwen2-0.5b", "qwen3-0.6b", "qwen3-8b"})
     build(readySpec(name));
 }
 

@@ -25,6 +25,7 @@ TEST(ReadySpecs, HaveThePublishedParameterCounts) {
 
 TEST(ReadySpecs, OfOurOwnAreWhatTheirNamesSay) {
   const std::map<std::string, double> millions = {{"tiny-gpt2", 1},
+                                                  {"gpt2-demo", 4.3},
                                                   {"gpt2-10m", 10},
                                                   {"llama-15m", 15},
                                                   {"llama-110m", 110}};

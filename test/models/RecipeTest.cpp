@@ -276,7 +276,7 @@ TEST(ReadyRecipes, ReadAndFitTheirModels) {
       EXPECT_EQ(*recipe, Recipe());
       continue;
     }
-    ModelSpec spec = readySpec(name == "demo" ? "gpt2-10m" : name);
+    ModelSpec spec = readySpec(name == "demo" ? "gpt2-demo" : name);
     Status status = checkRecipe(*recipe, spec);
     EXPECT_TRUE(status.ok()) << name << ": " << status.message();
     ++seen;

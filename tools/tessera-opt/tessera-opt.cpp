@@ -3,11 +3,27 @@
 #include "compiler/InitAll.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/CommandLine.h"
+
+// The linked libraries bring hundreds of options of code generators, which a
+// reader of --help must not wade through. MLIR's own come later, in its main.
+static void hideOptionsOfLibraries() {
+  for (auto &[name, option] : llvm::cl::getRegisteredOptions())
+    option->setHiddenFlag(llvm::cl::Hidden);
+}
 
 int main(int argc, char **argv) {
+  hideOptionsOfLibraries();
   mlir::DialectRegistry registry;
   tessera::registerAllDialects(registry);
   tessera::registerAllPasses();
   return mlir::asMainReturnCode(
-      mlir::MlirOptMain(argc, argv, "Tessera's pass driver\n", registry));
+      mlir::MlirOptMain(argc, argv,
+                        "runs passes on MLIR text\n\n"
+                        "  tessera-opt FILE --fuse "
+                        "--verify-fused\n"
+                        "  tessera-opt FILE "
+                        "--pass-pipeline='builtin.module(func."
+                        "func(fuse),verify-fused)'\n",
+                        registry));
 }

@@ -41,52 +41,95 @@ static void runCompile(const CompileRequest &request, Invocation &invocation) {
                summary->fromCache ? " (from cache)" : "");
 }
 
+static void addIrOptions(CLI::App &command, CompileRequest &request) {
+  const char *group = "Intermediate representation";
+  command
+      .add_option("--dump-ir", request.dumpDir,
+                  "write DIR/00-import.mlir and so on, one file a phase")
+      ->type_name("DIR")
+      ->group(group);
+  command
+      .add_flag("--dump-passes", request.dumpPasses,
+                "print the module to stderr after every pass that changed it")
+      ->group(group);
+  command
+      .add_option("--from", request.from,
+                  "SPEC is a file that --dump-ir wrote after PHASE; go on from "
+                  "there")
+      ->type_name("PHASE")
+      ->group(group);
+  command
+      .add_option("--to", request.to,
+                  "stop after PHASE and write its IR to --output (default: "
+                  "stdout)")
+      ->type_name("PHASE")
+      ->group(group);
+  command
+      .add_flag("--embed-sources", request.embedSources,
+                "keep the IR of every phase in the artifact")
+      ->group(group);
+  command
+      .add_flag_callback(
+          "--list-phases",
+          [] {
+            fmt::print("{}", phasesAsMarkdown());
+            throw CLI::Success();
+          },
+          "print the phases and their passes (docs/pipeline.md) and exit")
+      ->trigger_on_parse()
+      ->group(group);
+}
+
+static void addOptions(CLI::App &command, CompileRequest &request,
+                       std::string &mode) {
+  command
+      .add_option("SPEC", request.spec,
+                  "directory with a Hugging Face config.json, or the file")
+      ->type_name("");
+  command
+      .add_option("--mode", mode,
+                  "train: an executable that trains; artifact: the bare .tsr "
+                  "file")
+      ->type_name("MODE")
+      ->check(CLI::IsMember({"train", "artifact"}))
+      ->capture_default_str();
+  command
+      .add_option("--recipe", request.recipe,
+                  "how it is trained (default: recipes/default.yaml)")
+      ->type_name("FILE.yaml");
+  command
+      .add_option("--set", request.set,
+                  "change a key of the recipe: --set batch.sequence=512; may "
+                  "be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command.add_option("-o,--output", request.output, "what to write")
+      ->type_name("FILE");
+  command
+      .add_option("--target", request.targets,
+                  "cpu (all its variants), or some of cpu:avx512bf16, "
+                  "cpu:avx512, cpu:avx2")
+      ->type_name("NAME,...")
+      ->delimiter(',')
+      ->capture_default_str();
+  command
+      .add_option("--cache", request.cache,
+                  "on, off, redo or readonly; it is in $XDG_CACHE_HOME/tessera")
+      ->type_name("MODE")
+      ->capture_default_str();
+  command.add_flag("--timing", request.timing,
+                   "print the time of each phase and kernel to stderr");
+  addIrOptions(command, request);
+}
+
 void tessera::addCompileCommand(CLI::App &app, Invocation &invocation, int argc,
                                 char **argv) {
   auto request = std::make_shared<CompileRequest>();
   auto mode = std::make_shared<std::string>("train");
   CLI::App *command = app.add_subcommand(
-      "compile", "Compile a model spec into a training executable");
-  command->add_option("SPEC", request->spec,
-                      "directory with config.json, or the file itself");
-  command
-      ->add_option("--mode", *mode,
-                   "what to build: train (an executable) or artifact (the bare "
-                   ".tsr file)")
-      ->check(CLI::IsMember({"train", "artifact"}))
-      ->capture_default_str();
-  command->add_option("--recipe", request->recipe,
-                      "recipe.yaml; every key has a default");
-  command
-      ->add_option("--set", request->set,
-                   "override a recipe key: --set batch.sequence=512")
-      ->take_all();
-  command->add_option("-o,--output", request->output, "file to write");
-  command
-      ->add_option(
-          "--target", request->targets,
-          "cpu (all its variants), cpu:avx512bf16, cpu:avx512, cpu:avx2")
-      ->delimiter(',')
-      ->capture_default_str();
-  command->add_option("--dump-ir", request->dumpDir,
-                      "write one .mlir file a phase into this directory");
-  command->add_flag(
-      "--dump-passes", request->dumpPasses,
-      "also print the module to stderr after every pass that changed it");
-  command->add_option("--from", request->from,
-                      "SPEC is a dumped .mlir file; go on after this phase: " +
-                          phaseNames());
-  command->add_option(
-      "--to", request->to,
-      "stop after this phase and write its IR to --output (or stdout)");
-  command
-      ->add_option("--cache", request->cache,
-                   "on, off, redo or readonly ($XDG_CACHE_HOME/tessera)")
-      ->capture_default_str();
-  command->add_flag("--embed-sources", request->embedSources,
-                    "keep the IR of every phase in the artifact");
-  command->add_flag("--timing", request->timing,
-                    "print the time of each phase to stderr");
+      "compile", "Compile a model spec into an executable that trains it");
+  addOptions(*command, *request, *mode);
+  command->footer("\nPHASE is one of " + phaseNames() + ".");
   command->callback([=, &invocation] {
     request->executable = *mode == "train";
     request->runtime = besideThisProgram("tessera-run");

@@ -84,7 +84,7 @@ static Status trainTokenizer(TrainArguments &arguments) {
 static void addTokenizerCommand(CLI::App &data) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App *command = data.add_subcommand(
-      "tokenizer", "train a byte-level BPE tokenizer and write tokenizer.json");
+      "tokenizer", "Train a byte-level BPE tokenizer and write tokenizer.json");
   command->add_option("--input", arguments->inputs, inputHelp)->required();
   command
       ->add_option("--vocab", arguments->training.vocabSize,
@@ -126,7 +126,7 @@ static void addTokenizeCommand(CLI::App &data) {
   auto options = std::make_shared<CorpusOptions>();
   options->threads = machineThreads();
   CLI::App *command = data.add_subcommand(
-      "tokenize", "turn text into token shards for training and evaluation");
+      "tokenize", "Turn text into token shards for training and evaluation");
   command->add_option("--tokenizer", options->tokenizerPath, "a tokenizer.json")
       ->required();
   command->add_option("--input", options->trainInputs, inputHelp)->required();
@@ -154,8 +154,8 @@ static void addTokenizeCommand(CLI::App &data) {
 }
 
 void addDataCommands(CLI::App &app) {
-  CLI::App *data =
-      app.add_subcommand("data", "tokenizers and token shards from text");
+  CLI::App *data = app.add_subcommand(
+      "data", "Train tokenizers, turn text into token shards");
   data->require_subcommand(1);
   addTokenizerCommand(*data);
   addTokenizeCommand(*data);

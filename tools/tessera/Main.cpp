@@ -10,9 +10,18 @@ void tessera::Invocation::fail(const char *message) {
 }
 
 int main(int argc, char **argv) {
-  CLI::App app{"Compiles model specs into training executables, and everything "
-               "around them.",
+  CLI::App app{"Compiles a model spec into an executable that trains it, and "
+               "what goes with that.",
                "tessera"};
+  app.footer(R"(
+From text to a model that writes some:
+  tessera data tokenizer --input corpus/train --vocab 4096 -o tokenizer.json
+  tessera data tokenize --tokenizer tokenizer.json --input corpus/train --eval-input corpus/eval -o tokens
+  tessera compile models/specs/gpt2-demo --recipe recipes/demo.yaml -o train_demo
+  ./train_demo --data tokens --out run
+  tessera generate run --prompt "The command"
+
+SUBCOMMAND --help says more of each.)");
   app.require_subcommand(1);
   app.set_version_flag("--version", TESSERA_VERSION);
   app.failure_message([](const CLI::App *, const CLI::Error &error) {
