@@ -152,12 +152,20 @@ SmallVector<Value> DropoutOp::decompose(OpBuilder &builder) {
 
 namespace {
 // What the loss and its gradients are made of. Shapes: [tokens, vocab], and
-// [tokens] for `counted` (i1) and `loss`.
+// [tokens] for `targets`, `counted` (i1) and `loss`.
 struct Head {
   Exponentials exps;
-  Value isTarget, counted, loss;
+  Value targets, counted, loss;
 };
 } // namespace
+
+// Whether the column is the row's target. Made anew at each use: comparing
+// costs less than storing [tokens, vocab] of anything.
+static Value emitIsTarget(Emitter &e, Value targets, ArrayRef<int64_t> shape) {
+  Type index = tensorType(targets).getElementType();
+  return e.compare(e.iota(RankedTensorType::get(shape, index), 1),
+                   ComparePredicate::eq, e.broadcastFirst(targets, shape));
+}
 
 static Head buildHead(Emitter &e, Value input, Value weight, Value targets,
                       int64_t ignore) {
@@ -167,16 +175,13 @@ static Head buildHead(Emitter &e, Value input, Value weight, Value targets,
   // A vocabulary does not fit the indices of narrower integers.
   if (tensorType(targets).getElementTypeBitWidth() < 32)
     targets = e.convert(targets, e.builder().getI32Type());
-  Type index = tensorType(targets).getElementType();
   Head head;
   head.exps = exponentials(e, logits);
-  head.isTarget =
-      e.compare(e.iota(RankedTensorType::get(shape, index), 1),
-                ComparePredicate::eq, e.broadcastFirst(targets, shape));
+  head.targets = targets;
   head.counted = e.compare(targets, ComparePredicate::ne,
                            e.splatLike(static_cast<double>(ignore), targets));
-  Value picked =
-      e.sumLast(e.select(head.isTarget, logits, e.splatLike(0.0, logits)));
+  Value picked = e.sumLast(e.select(emitIsTarget(e, targets, shape), logits,
+                                    e.splatLike(0.0, logits)));
   Value loss = e.sub(head.exps.logSum, picked);
   head.loss = e.select(head.counted, loss, e.splatLike(0.0, loss));
   return head;
@@ -202,7 +207,7 @@ SmallVector<Value> LinearCrossEntropyGradOp::decompose(OpBuilder &builder) {
   // d loss / d logits = (softmax - one-hot) × cotangent where counted, else 0.
   Value softmax =
       e.div(head.exps.value, e.broadcastFirst(head.exps.sum, shape));
-  Value ones = e.convert(head.isTarget, type);
+  Value ones = e.convert(emitIsTarget(e, head.targets, shape), type);
   Value cotangent =
       e.broadcastScalar(e.convert(getCotangent(), type), {shape[0]});
   cotangent = e.select(head.counted, cotangent, e.splatLike(0.0, cotangent));

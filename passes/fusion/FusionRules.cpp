@@ -33,6 +33,7 @@ private:
                        llvm::function_ref<bool(FusionGroup &)> wanted);
   void absorbProducers(unsigned node,
                        llvm::function_ref<bool(FusionGroup &)> wanted);
+  bool endsInReductions(unsigned node, unsigned depth);
   void growContraction(unsigned node);
   void growAttentionGrad(unsigned node);
   void growRow(unsigned node);
@@ -178,9 +179,32 @@ void Rules::absorbProducers(unsigned node,
   }
 }
 
+// Whether everybody who reads the result is a reduction, or an elementwise op
+// that meets one on the way to what it computes: then a row or column cluster
+// computes it where it is needed, and it is never stored.
+bool Rules::endsInReductions(unsigned node, unsigned depth) {
+  ArrayRef<unsigned> users = graph.users(node);
+  if (users.empty() || depth == 0)
+    return false;
+  return llvm::all_of(users, [&](unsigned user) {
+    if (isa<ReduceOp>(graph.op(user)))
+      return true;
+    if (!isa<Elementwise>(graph.op(user)))
+      return false;
+    bool meetsReduction =
+        llvm::any_of(graph.producers(user), [&](unsigned producer) {
+          return isKind(producer, ClusterKind::row);
+        });
+    return meetsReduction || endsInReductions(user, depth - 1);
+  });
+}
+
 void Rules::growContraction(unsigned node) {
-  absorbConsumers(node, [](FusionGroup &group) {
-    return group.kind == ClusterKind::elementwise;
+  absorbConsumers(node, [&](FusionGroup &group) {
+    return group.kind == ClusterKind::elementwise &&
+           !llvm::all_of(group.members, [&](unsigned member) {
+             return endsInReductions(member, /*depth=*/6);
+           });
   });
 }
 
