@@ -136,6 +136,20 @@ Status setRow(RunRecipe &recipe, const RunKey &row, std::string_view text) {
   return Status::success();
 }
 
+/// Why this program would not notice a new value of `key`; empty if it would.
+std::string_view unreadBecause(const RunRecipe &recipe, std::string_view key) {
+  bool sgd = recipe.optimizer == "sgd";
+  if (sgd && (key == kBetas || key == "optimizer.eps"))
+    return "its optimizer is sgd";
+  if (key == "optimizer.momentum" && !sgd)
+    return "its optimizer is not sgd";
+  if (key == "optimizer.momentum" && !recipe.hasMomentum)
+    return "it was compiled without a momentum buffer";
+  if (key == "schedule.min_ratio" && recipe.schedule == "constant")
+    return "its schedule is constant";
+  return {};
+}
+
 std::vector<std::string_view> settableKeys() {
   std::vector<std::string_view> keys = {kBetas};
   for (const HyperKey &row : kHyperKeys)
@@ -208,6 +222,8 @@ Status read(const YAML::Node &root, RunRecipe &recipe) {
     for (const RunKey &row : rows)
       if (auto text = textAt(root, row.key); text && (row.text || row.number))
         TESSERA_RETURN_IF_ERROR(setRow(recipe, row, *text));
+  recipe.hasMomentum =
+      recipe.optimizer == "sgd" && recipe.slot(HyperSlot::momentum) != 0;
   return Status::success();
 }
 
@@ -256,6 +272,10 @@ Status setRecipeKey(RunRecipe &recipe, std::string_view assignment,
                          assignment);
   std::string_view key = assignment.substr(0, equals);
   std::string_view value = assignment.substr(equals + 1);
+  if (std::string_view reason = unreadBecause(recipe, key); !reason.empty())
+    return Status::error("'{}' means nothing to this program, {}; change the "
+                         "recipe and run: {}",
+                         key, reason, rebuildCommand);
   if (key == kBetas)
     return setBetas(recipe, value);
   for (const HyperKey &row : kHyperKeys)

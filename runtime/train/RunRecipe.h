@@ -18,6 +18,7 @@ struct RunRecipe {
   // Compiled in.
   std::string optimizer = "adamw", schedule = "cosine", compute = "fp32";
   int64_t accumulate = 1, micro = 1, sequence = 1;
+  bool hasMomentum = false; ///< SGD keeps a buffer only if compiled with some
   // Of the run.
   int64_t seed = 1337;
   std::string trainData, evalData; ///< directories; empty: none
@@ -33,8 +34,9 @@ struct RunRecipe {
 /// error: the compiler that resolved it checked them.
 StatusOr<RunRecipe> parseRunRecipe(std::string_view yaml);
 
-/// Applies "optimizer.lr=3e-4". A key that is compiled in is refused together
-/// with the command that recompiles, an unknown one with the nearest key.
+/// Applies "optimizer.lr=3e-4". A key that is compiled in, or that the compiled
+/// optimizer and schedule do not read, is refused together with the command
+/// that recompiles; an unknown one with the nearest key.
 Status setRecipeKey(RunRecipe &recipe, std::string_view assignment,
                     std::string_view rebuildCommand);
 

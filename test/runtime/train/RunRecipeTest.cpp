@@ -25,8 +25,8 @@ eval: {every: 11, batches: 12}
 checkpoint: {every: 13, keep: 14}
 )";
 
-std::string set(std::string_view assignment) {
-  RunRecipe recipe;
+std::string set(std::string_view assignment, std::string_view yaml = "") {
+  RunRecipe recipe = parseRunRecipe(yaml).take();
   return setRecipeKey(recipe, assignment, "REBUILD").message();
 }
 
@@ -64,7 +64,7 @@ TEST(RunRecipe, PrintedRecipeReadsBackTheSame) {
   auto recipe = parseRunRecipe(kFull);
   ASSERT_TRUE(recipe.ok());
   for (const char *each :
-       {"optimizer.lr=0.1", "optimizer.betas=0.123456789,0.5",
+       {"optimizer.lr=0.1", "optimizer.momentum=0.123456789",
         "schedule.total=77", "data.eval=other dir", "data.train=null",
         "seed=9223372036854775807", "eval.every=0"})
     ASSERT_TRUE(setRecipeKey(*recipe, each, "").ok()) << each;
@@ -104,6 +104,8 @@ TEST(RunRecipe, ValuesOutOfRangeAreRefused) {
                           "seed=1.5",
                           "seed=9223372036854775808"})
     EXPECT_NE(set(bad).find("must be"), std::string::npos) << bad;
+  EXPECT_NE(set("optimizer.momentum=1", kFull).find("must be"),
+            std::string::npos);
   EXPECT_NE(set("optimizer.lr").find("KEY=VALUE"), std::string::npos);
 }
 
@@ -117,6 +119,22 @@ TEST(RunRecipe, UnknownAndCompiledKeysSayWhatToDo) {
               "'" + std::string(key) +
                   "' is compiled into this program; change it in the recipe "
                   "and run: REBUILD");
+}
+
+TEST(RunRecipe, KeysThatTheProgramDoesNotReadAreRefused) {
+  auto refused = [](std::string_view assignment, std::string_view yaml) {
+    return set(assignment, yaml).find("means nothing to this program") !=
+           std::string::npos;
+  };
+  constexpr const char *plainSgd = "optimizer: {name: sgd}";
+  EXPECT_TRUE(refused("optimizer.betas=0.9,0.9", plainSgd));
+  EXPECT_TRUE(refused("optimizer.eps=1e-6", plainSgd));
+  EXPECT_TRUE(refused("optimizer.momentum=0.9", plainSgd));
+  EXPECT_TRUE(refused("optimizer.momentum=0.9", ""));
+  EXPECT_TRUE(refused("schedule.min_ratio=0", "schedule: {name: constant}"));
+  EXPECT_EQ(set("optimizer.momentum=0.9", kFull), "");
+  EXPECT_EQ(set("optimizer.momentum=0", kFull), "");
+  EXPECT_EQ(set("optimizer.betas=0.9,0.9"), "");
 }
 
 TEST(RunRecipe, BrokenYamlIsAnErrorWithItsLine) {
