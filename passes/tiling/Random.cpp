@@ -51,6 +51,11 @@ struct Words {
                                        scalar, ArrayRef<int64_t>());
   }
   Value low(Value x) const { return b.create<arith::TruncIOp>(loc, i32(), x); }
+  /// x × factor, all 64 bits.
+  Value product(Value x, uint32_t factor) const {
+    return make<arith::MulIOp>(b.create<arith::ExtUIOp>(loc, i64(), x),
+                               wide(factor));
+  }
   Value high(Value x) const { return low(make<arith::ShRUIOp>(x, wide(32))); }
 };
 
@@ -69,13 +74,10 @@ static std::array<Value, 4> philox(const Words &w, std::array<Value, 4> counter,
   auto [c0, c1, c2, c3] = counter;
   auto [k0, k1] = key;
   for (int round = 0; round < 10; ++round) {
-    auto p0 = w.b.create<arith::MulUIExtendedOp>(w.loc, w.word(0xD2511F53), c0);
-    auto p1 = w.b.create<arith::MulUIExtendedOp>(w.loc, w.word(0xCD9E8D57), c2);
-    Value n0 =
-        w.make<arith::XOrIOp>(w.make<arith::XOrIOp>(p1.getHigh(), c1), k0);
-    Value n2 =
-        w.make<arith::XOrIOp>(w.make<arith::XOrIOp>(p0.getHigh(), c3), k1);
-    c0 = n0, c1 = p1.getLow(), c2 = n2, c3 = p0.getLow();
+    Value p0 = w.product(c0, 0xD2511F53), p1 = w.product(c2, 0xCD9E8D57);
+    Value n0 = w.make<arith::XOrIOp>(w.make<arith::XOrIOp>(w.high(p1), c1), k0);
+    Value n2 = w.make<arith::XOrIOp>(w.make<arith::XOrIOp>(w.high(p0), c3), k1);
+    c0 = n0, c1 = w.low(p1), c2 = n2, c3 = w.low(p0);
     k0 = w.make<arith::AddIOp>(k0, w.word(0x9E3779B9));
     k1 = w.make<arith::AddIOp>(k1, w.word(0xBB67AE85));
   }

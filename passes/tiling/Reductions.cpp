@@ -44,7 +44,9 @@ Value tessera::combine(OpBuilder &b, Location loc, ReduceKind kind, Value x,
 
 Value tessera::reduceTile(OpBuilder &b, Location loc, ReduceKind kind,
                           Value value) {
-  auto type = cast<VectorType>(value.getType());
+  auto type = dyn_cast<VectorType>(value.getType());
+  if (!type)
+    return value;
   Value single = b.create<tile::ReduceOp>(
       loc, VectorType::get({}, type.getElementType()), value,
       *tile::symbolizeReduceKind(graph::stringifyReduceKind(kind)), 0);

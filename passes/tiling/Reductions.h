@@ -11,7 +11,7 @@ mlir::Value neutral(mlir::OpBuilder &b, mlir::Location loc,
 /// x ∘ y on scalars or vectors of one type.
 mlir::Value combine(mlir::OpBuilder &b, mlir::Location loc,
                     graph::ReduceKind kind, mlir::Value x, mlir::Value y);
-/// A rank-1 vector to a scalar.
+/// A rank-1 vector to a scalar; a scalar is its own reduction.
 mlir::Value reduceTile(mlir::OpBuilder &b, mlir::Location loc,
                        graph::ReduceKind kind, mlir::Value tile);
 inline graph::ReduceKind kindOf(const ExprNode &node) {

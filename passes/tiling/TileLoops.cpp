@@ -45,7 +45,9 @@ void tessera::oneTile(EmitScope &level, unsigned dim, Value index,
                       llvm::function_ref<void(EmitScope &)> body) {
   EmitScope inner(level, level.builder);
   inner.setIndex(dim, index);
-  inner.setTile({{dim, width}});
+  // A dimension of one element has no tile: its values are scalars.
+  if (level.target.piece.sizes[dim] > 1)
+    inner.setTile({{dim, width}});
   // What the tile needs of the outer level goes before it.
   Operation *mark =
       level.builder.create<arith::ConstantIndexOp>(level.loc(), 0);

@@ -26,9 +26,9 @@ struct KernelProgram::Code {
 KernelProgram::~KernelProgram() = default;
 
 static llvm::Error failure(Operation *op, const llvm::Twine &what) {
-  return llvm::createStringError(
-      llvm::inconvertibleErrorCode(),
-      llvm::Twine(op->getName().getStringRef()) + ": " + what);
+  return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                 llvm::Twine(op->getName().getStringRef()) +
+                                     ": " + what);
 }
 
 llvm::Expected<std::unique_ptr<KernelProgram>>
@@ -118,7 +118,8 @@ Buffer Execution::inPlaceOf(tile::LaunchOp op, int64_t i, int64_t result,
     if (reuse[p + 1] != result || llvm::is_contained(taken, operand))
       continue;
     taken.push_back(operand);
-    auto type = cast<RankedTensorType>(op.getInstanceOutputs(i)[result].getType());
+    auto type =
+        cast<RankedTensorType>(op.getInstanceOutputs(i)[result].getType());
     auto made = std::make_shared<HostBuffer>(type);
     std::memcpy(made->data(), operands[operand]->data(), made->bytes());
     operands[operand] = made;
@@ -151,8 +152,8 @@ llvm::Error Execution::instance(tile::LaunchOp op, tile::KernelOp kernel,
     if (!results[r])
       results[r] = inPlaceOf(op, i, r, operands, taken);
     if (!results[r])
-      results[r] =
-          std::make_shared<HostBuffer>(cast<RankedTensorType>(result.getType()));
+      results[r] = std::make_shared<HostBuffer>(
+          cast<RankedTensorType>(result.getType()));
     buffers[result] = results[r];
   }
   SmallVector<void *> pointers;
@@ -180,15 +181,14 @@ llvm::Error Execution::instance(tile::LaunchOp op, tile::KernelOp kernel,
   }
   for (const Buffer &buffer : all)
     if (!buffer->isIntact())
-      return failure(op, "kernel " + op.getKernel() +
-                             " wrote outside of a buffer");
+      return failure(op,
+                     "kernel " + op.getKernel() + " wrote outside of a buffer");
   return llvm::Error::success();
 }
 
 llvm::Error Execution::launch(tile::LaunchOp op) {
-  auto kernel = kernels
-                    ? kernels.lookupSymbol<tile::KernelOp>(op.getKernel())
-                    : tile::KernelOp();
+  auto kernel = kernels ? kernels.lookupSymbol<tile::KernelOp>(op.getKernel())
+                        : tile::KernelOp();
   if (!kernel)
     return failure(op, "no kernel " + op.getKernel());
   for (int64_t i = 0; i < op.getNumInstances(); ++i)
@@ -255,11 +255,14 @@ llvm::Error Execution::step(Operation *op) {
       })
       .Case([&](graph::SliceOp slice) {
         int64_t offset = 0;
-        for (auto [start, size] : llvm::zip_equal(
-                 slice.getStart(), graph::tensorType(slice.getInput()).getShape()))
+        for (auto [start, size] :
+             llvm::zip_equal(slice.getStart(),
+                             graph::tensorType(slice.getInput()).getShape()))
           offset = offset * size + start;
-        return view(op, offset * storedBytes(graph::tensorType(slice.getInput())
-                                                 .getElementType()));
+        return view(
+            op,
+            offset * storedBytes(
+                         graph::tensorType(slice.getInput()).getElementType()));
       })
       .Case([&](graph::DynamicSliceOp slice) {
         return view(op, index(slice.getIndex()) * entryBytes(slice.getInput()));

@@ -1,5 +1,6 @@
 // Functions whose fused and tiled form is run against the interpreter.
 #pragma once
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -7,10 +8,15 @@ namespace tessera::testing {
 
 struct KernelCase {
   std::string name;
-  std::string text;  ///< a module with one function @main
-  double low, high;  ///< range of the inputs
-  double tolerance;  ///< of a result, as a part of its largest element
+  std::string text; ///< a module with one function @main
+  double low, high; ///< range of the inputs
+  double tolerance; ///< of a result, as a part of its largest element
 };
+
+/// What a failing test prints.
+inline std::ostream &operator<<(std::ostream &os, const KernelCase &test) {
+  return os << test.name;
+}
 
 const std::vector<KernelCase> &kernelCases();
 

@@ -2,6 +2,7 @@
 // the functions they came from.
 #include "compiler/interpreter/Interpreter.h"
 #include "compiler/target/cpu/CpuTarget.h"
+#include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Parser/Parser.h"
@@ -10,8 +11,8 @@
 #include "passes/tiling/Passes.h"
 #include "runtime/support/CpuFeatures.h"
 #include "test/passes/tiling/KernelCases.h"
+#include "test/support/HostBuffer.h"
 #include "test/support/RunKernels.h"
-#include "dialects/graph/GraphOps.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <random>
@@ -56,17 +57,14 @@ Tensors randomInputs(mlir::func::FuncOp function, const KernelCase &test) {
       value = uniform(engine);
       if (!mlir::isa<mlir::FloatType>(tensorType.getElementType()))
         value = std::floor(value);
-      else // a multiple of 1/64 is exact in bf16 up to 4
-        value = std::abs(value) < 4 ? std::round(value * 64) / 64
-                                    : static_cast<float>(value);
     }
-    inputs.push_back(std::move(tensor));
+    inputs.push_back(HostBuffer(tensorType, tensor).values(tensor.shape));
   }
   return inputs;
 }
 
-void expectClose(const Tensor &actual, const Tensor &expected,
-                 double tolerance, const std::string &what) {
+void expectClose(const Tensor &actual, const Tensor &expected, double tolerance,
+                 const std::string &what) {
   ASSERT_EQ(actual.shape, expected.shape) << what;
   double largest = 0;
   for (double value : expected.data)
@@ -120,13 +118,13 @@ TEST_P(KernelsTest, MatchesInterpreter) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, KernelsTest,
-    ::testing::Combine(::testing::ValuesIn(kernelCases()),
-                       ::testing::Values("cpu:avx512bf16", "cpu:avx2")),
-    [](const ::testing::TestParamInfo<Parameter> &info) {
-      return std::get<0>(info.param).name + "_" +
-             std::get<1>(info.param).substr(4);
-    });
+INSTANTIATE_TEST_SUITE_P(All, KernelsTest,
+                         ::testing::Combine(::testing::ValuesIn(kernelCases()),
+                                            ::testing::Values("cpu:avx512bf16",
+                                                              "cpu:avx2")),
+                         [](const ::testing::TestParamInfo<Parameter> &info) {
+                           return std::get<0>(info.param).name + "_" +
+                                  std::get<1>(info.param).substr(4);
+                         });
 
 } // namespace
