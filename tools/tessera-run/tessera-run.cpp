@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
     std::puts("usage: tessera-run ARTIFACT.tsr [options of a training "
               "executable; ARTIFACT.tsr --help lists them]\n"
               "       tessera-run ARTIFACT.tsr --program NAME [options; "
-              "ARTIFACT.tsr --program --help lists them]");
+              "ARTIFACT.tsr --program NAME --help lists them]");
     return argc < 2 ? 2 : 0;
   }
   std::string path = argv[1];
