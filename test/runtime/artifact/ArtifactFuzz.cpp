@@ -51,6 +51,8 @@ private:
     const Kernel *kernel = artifact.kernels()->Get(launch.kernel());
     for (const Instance *instance : *launch.instances()) {
       check(instance->args()->size() == kernel->access()->size());
+      if (const auto *sizes = instance->sizes(); sizes && sizes->size() > 0)
+        check(reinterpret_cast<std::uintptr_t>(sizes->data()) % 8 == 0);
       for (const Arg *argument : *instance->args())
         arg(*argument);
     }

@@ -272,6 +272,43 @@ TEST(ValidateArtifact, UnknownKindOfStep) {
             std::string::npos);
 }
 
+// The FlatBuffers verifier lets these pass. A vector of the one number 1 is
+// moved by four bytes, so that its length is what was the number's lower half.
+TEST(ValidateArtifact, MisalignedVectors) {
+  ArtifactT artifact = smallArtifact();
+  artifact.state[2]->shape = {1};
+  innerInstance(artifact).sizes = {1};
+  launchArg(artifact, 0).loop_strides = {1};
+  const auto errorWith = [&](auto tableOf, flatbuffers::voffset_t field) {
+    AlignedBytes bytes(pack(artifact));
+    const Artifact *root = GetArtifact(bytes.span().data());
+    auto *table = reinterpret_cast<flatbuffers::Table *>(
+        const_cast<void *>(static_cast<const void *>(tableOf(*root))));
+    std::uint8_t *offset = table->GetAddressOf(field);
+    flatbuffers::WriteScalar(
+        offset, flatbuffers::ReadScalar<flatbuffers::uoffset_t>(offset) + 4);
+    return ArtifactReader::fromBytes(bytes.span(), "hostile").message();
+  };
+  const auto instanceOf = [](const Artifact &root) {
+    const Loop *loop = root.programs()->Get(0)->steps()->Get(1)->step_as_Loop();
+    return loop->body()->Get(0)->step_as_Launch()->instances()->Get(0);
+  };
+  EXPECT_NE(errorWith([](const Artifact &root) { return root.state()->Get(2); },
+                      Tensor::VT_SHAPE)
+                .find("state tensor 'step': its shape is misaligned"),
+            std::string::npos);
+  EXPECT_NE(errorWith(instanceOf, Instance::VT_SIZES)
+                .find("'add_row' instance 0: its sizes are misaligned"),
+            std::string::npos);
+  EXPECT_NE(errorWith(
+                [&](const Artifact &root) {
+                  return instanceOf(root)->args()->Get(0);
+                },
+                Arg::VT_LOOP_STRIDES)
+                .find("argument 0: its loop strides are misaligned"),
+            std::string::npos);
+}
+
 TEST_P(Validate, Refuses) {
   ArtifactT artifact = smallArtifact();
   GetParam().plant(artifact);

@@ -35,10 +35,12 @@ ArtifactT kernelArtifact(std::uint64_t stateBytes) {
       kernel("reverse_blocks", {in, out}, 1, 64 * sizeof(float)),
       kernel("count_runs", {both}),
       kernel("nan_below_five", {in, out}, 1),
+      kernel("meet", {both, out}, 1, 1000),
   });
   for (auto &kernel : artifact.kernels)
     kernel->element_types.assign(kernel->access.size(), ElementType::f32);
   artifact.kernels[kCountRuns]->element_types = {ElementType::i32};
+  artifact.kernels[kMeet]->element_types = {ElementType::i64, ElementType::i64};
   artifact.code =
       owned<CodeObjectT>({codeObject("cpu:baseline", {}, kernelObject())});
   return artifact;

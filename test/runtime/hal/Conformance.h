@@ -21,6 +21,7 @@ enum TestKernel : std::uint32_t {
   kReverseBlocks,
   kCountRuns,
   kNanBelowFive,
+  kMeet,
 };
 
 /// The shared object of Kernels.cpp.

@@ -2,6 +2,7 @@
 // where not, the test still requires that the device accepts the program.
 #include "test/runtime/hal/Conformance.h"
 
+#include <algorithm>
 #include <numeric>
 
 using namespace tessera;
@@ -179,29 +180,75 @@ TEST_P(Conformance, ScratchIsPrivateAndAligned) {
   }
 }
 
-TEST_P(Conformance, CopiesAndFills) {
-  // Larger than a block of the parallel copy, ragged, unaligned; then a copy
-  // onto itself, shifted, as memmove does it.
-  constexpr std::uint64_t bytes = (3 << 18) + 77, io = (3 << 18) + 128;
+TEST_P(Conformance, EveryThreadHasItsOwnScratch) {
+  const std::int64_t threads = std::max(1u, GetParam().threads);
+  const auto bytes = static_cast<std::uint64_t>(8 * threads);
   Runner runner(
       oneProgram(program(
-          "main", 2 * io, io, {},
+          "main", 64, bytes, {},
+          {outputTensor("scratch", ElementType::i64, threads, 0)},
+          {fill(arg(Space::arena, 0, 8), 0),
+           launch(
+               kMeet,
+               {instance({arg(Space::arena, 0, 8), arg(Space::io, 0, bytes)},
+                         static_cast<std::uint64_t>(threads), {threads})})})),
+      options());
+  ASSERT_TRUE(runner.ok()) << runner.message();
+  ASSERT_TRUE(runner->run("main").ok());
+  SKIP_WITHOUT_RESULTS();
+  auto scratch = output<std::int64_t>(runner.get(), "scratch", threads);
+  std::sort(scratch.begin(), scratch.end());
+  for (std::size_t i = 0; i < scratch.size(); ++i) {
+    EXPECT_EQ(scratch[i] % 64, 0);
+    if (i > 0) {
+      EXPECT_GE(scratch[i] - scratch[i - 1], 1000);
+    }
+  }
+}
+
+TEST_P(Conformance, Copies) {
+  // Larger than a block of the parallel copy, ragged, unaligned; then a copy
+  // onto itself, shifted, as memmove does it.
+  constexpr std::int64_t n = (3 << 16) + 19;
+  constexpr std::uint64_t bytes = 4 * n, slot = (bytes + 127) / 64 * 64;
+  Runner runner(
+      oneProgram(program(
+          "main", 2 * slot, slot, {},
           {outputTensor("y", ElementType::u8, bytes, 0)},
-          {fill(arg(Space::arena, 0, io), 0xaa),
-           fill(arg(Space::arena, 3, 1000), 0x11),
-           copy(arg(Space::arena, 0, io), arg(Space::arena, io, io)),
-           copy(arg(Space::arena, io, bytes), arg(Space::arena, io + 5, bytes)),
-           copy(arg(Space::arena, io, bytes), arg(Space::io, 0, bytes))})),
+          {fill(arg(Space::arena, slot, slot), 0),
+           launch(kIota,
+                  {instance({arg(Space::arena, 0, bytes)}, blocksOf(n), {n})}),
+           copy(arg(Space::arena, 0, bytes), arg(Space::arena, slot, bytes)),
+           copy(arg(Space::arena, slot, bytes),
+                arg(Space::arena, slot + 5, bytes)),
+           copy(arg(Space::arena, slot, bytes), arg(Space::io, 0, bytes))})),
       options());
   ASSERT_TRUE(runner.ok()) << runner.message();
   ASSERT_TRUE(runner->run("main").ok());
   SKIP_WITHOUT_RESULTS();
   const auto y = output<std::uint8_t>(runner.get(), "y", bytes);
-  const auto original = [](std::uint64_t i) {
-    return i >= 3 && i < 1003 ? 0x11 : 0xaa;
-  };
+  const std::vector<float> x = iotaOf(n);
+  const auto original = std::as_bytes(std::span(x));
   for (std::uint64_t i = 0; i < bytes; ++i)
-    ASSERT_EQ(y[i], original(i < 5 ? i : i - 5)) << i;
+    ASSERT_EQ(y[i], static_cast<std::uint8_t>(original[i < 5 ? i : i - 5]))
+        << i;
+}
+
+TEST_P(Conformance, Fills) {
+  constexpr std::uint64_t bytes = (3 << 18) + 77, first = 1001,
+                          last = (2 << 18) + 3;
+  Runner runner(
+      oneProgram(program("main", 0, bytes, {},
+                         {outputTensor("y", ElementType::u8, bytes, 0)},
+                         {fill(arg(Space::io, 0, bytes), 0xaa),
+                          fill(arg(Space::io, first, last - first), 0x11)})),
+      options());
+  ASSERT_TRUE(runner.ok()) << runner.message();
+  ASSERT_TRUE(runner->run("main").ok());
+  SKIP_WITHOUT_RESULTS();
+  const auto y = output<std::uint8_t>(runner.get(), "y", bytes);
+  for (std::uint64_t i = 0; i < bytes; ++i)
+    ASSERT_EQ(y[i], i >= first && i < last ? 0x11 : 0xaa) << i;
 }
 
 TEST_P(Conformance, StatePersistsAcrossPrograms) {

@@ -90,6 +90,19 @@ void reverse_blocks(void *const *buffers, const std::int64_t *sizes,
   }
 }
 
+// Every block waits until all sizes[0] blocks are inside, then tells where its
+// scratch lies: shows which threads share one, whatever the timing.
+void meet(void *const *buffers, const std::int64_t *sizes, std::int64_t begin,
+          std::int64_t end, void *scratch) {
+  auto *inside = static_cast<std::int64_t *>(buffers[0]);
+  for (std::int64_t b = begin; b < end; ++b)
+    static_cast<std::int64_t *>(buffers[1])[b] =
+        reinterpret_cast<std::intptr_t>(scratch);
+  __atomic_add_fetch(inside, end - begin, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(inside, __ATOMIC_SEQ_CST) < sizes[0])
+    ;
+}
+
 // runs[b] += 1: every block exactly once
 void count_runs(void *const *buffers, const std::int64_t *, std::int64_t begin,
                 std::int64_t end, void *) {
