@@ -56,8 +56,7 @@ private:
   void buildInit();
   func::FuncOp block(const LayerKind &kind, ArrayRef<int64_t> shape,
                      bool random);
-  Value initial(Emitter &e, const Parameter &parameter, int64_t stream,
-                Value seed, Value step);
+  Value initial(Emitter &e, const Parameter &parameter, Value seed, Value step);
 
   // Pieces of @loss and @logits.
   std::vector<Port> parameterPorts();
@@ -245,29 +244,38 @@ void ModelBuilder::buildLogits() {
   b.create<func::ReturnOp>(logits.getLoc(), y);
 }
 
-Value ModelBuilder::initial(Emitter &e, const Parameter &parameter,
-                            int64_t stream, Value seed, Value step) {
+Value ModelBuilder::initial(Emitter &e, const Parameter &parameter, Value seed,
+                            Value step) {
   auto type = tensor(parameter.shape, b.getF32Type());
   if (parameter.initializer != Initializer::Normal)
     return e.splat(parameter.initializer == Initializer::Ones ? 1 : 0, type);
   Value normal =
-      b.create<graph::RandomOp>(e.location(), type, seed, step, Value(), stream,
-                                graph::RandomKind::normal);
+      b.create<graph::RandomOp>(e.location(), type, seed, step, Value(),
+                                /*stream=*/0, graph::RandomKind::normal);
   return e.mul(normal, parameter.deviation);
 }
 
+// A parameter's seed is the run's plus its place in the list times 2^32, so
+// that the numbers do not depend on how the work is divided. The seeds are
+// data, not constants: all parameters of one deviation then share one kernel.
 void ModelBuilder::buildInit() {
   Port seedPort = port(graph::kInputAttr, "seed", tensor({1}, b.getI64Type()));
   func::FuncOp init = function("init", seedPort, parameterPorts());
   Emitter e(b, init.getLoc());
-  Value seed = e.reshape(init.getArgument(0), {});
+  int64_t count = all.size();
+  RankedTensorType perParameter = tensor({count}, b.getI64Type());
+  Value shift = b.create<graph::ConstantOp>(
+      init.getLoc(), perParameter,
+      DenseIntElementsAttr::get(perParameter, int64_t(1) << 32));
+  Value seeds =
+      e.add(e.broadcastScalar(e.reshape(init.getArgument(0), {}), {count}),
+            e.mul(e.iota(perParameter, 0), shift));
   Value step = e.zeros(scalar(b.getI64Type()));
   SmallVector<Value> results;
-  // A parameter's stream is its place in the list, so that the numbers do not
-  // depend on how the work is divided.
-  for (auto [stream, each] : llvm::enumerate(all)) {
+  for (auto [i, each] : llvm::enumerate(all)) {
     Emitter at(b, named(each.name));
-    results.push_back(initial(at, each, int64_t(stream), seed, step));
+    Value seed = e.reshape(e.slice(seeds, int64_t(i), int64_t(1)), {});
+    results.push_back(initial(at, each, seed, step));
   }
   b.create<func::ReturnOp>(init.getLoc(), results);
 }

@@ -1,6 +1,8 @@
 // The pass: groups of ops by rule, then a cluster for each.
+#include "dialects/graph/Build.h"
 #include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Matchers.h"
 #include "passes/fusion/Fusion.h"
 #include "passes/fusion/FusionRules.h"
 
@@ -21,9 +23,40 @@ static void eraseDead(Block &block) {
       op.erase();
 }
 
-// Whether planning has an address for the op's result.
+// A constant of several values as a concatenation of runs of one value each:
+// those are what kernels can make.
+static void splitConstant(ConstantOp op) {
+  auto values = cast<DenseElementsAttr>(op.getValue());
+  OpBuilder builder(op);
+  Emitter e(builder, op.getLoc());
+  RankedTensorType type = tensorType(op);
+  SmallVector<Value> runs;
+  auto all = llvm::to_vector(values.getValues<Attribute>());
+  for (size_t i = 0, end; i < all.size(); i = end) {
+    for (end = i + 1; end < all.size() && all[end] == all[i];)
+      ++end;
+    auto run = RankedTensorType::get({int64_t(end - i)}, type.getElementType());
+    runs.push_back(builder.create<ConstantOp>(
+        op.getLoc(), run,
+        cast<ElementsAttr>(DenseElementsAttr::get(run, all[i]))));
+  }
+  op.replaceAllUsesWith(e.reshape(
+      runs.size() == 1 ? runs[0] : e.concat(runs, 0), type.getShape()));
+  op.erase();
+}
+
+static void splitConstants(Block &block) {
+  for (auto op : llvm::make_early_inc_range(block.getOps<ConstantOp>()))
+    if (auto values = dyn_cast<DenseElementsAttr>(op.getValue());
+        values && !values.isSplat())
+      splitConstant(op);
+}
+
+// Whether planning has an address for the op's result: zeros are a fill.
 static bool staysOutside(Operation *op) {
-  if (isa<ConstantOp, ReshapeOp>(op))
+  if (isa<ConstantOp>(op))
+    return matchPattern(op, m_Zero()) || matchPattern(op, m_PosZeroFloat());
+  if (isa<ReshapeOp>(op))
     return true;
   auto slice = dyn_cast<SliceOp>(op);
   return slice && isContiguous(slice);
@@ -52,6 +85,7 @@ static void buildClusters(FusionGraph &graph) {
 }
 
 static void fuseBlock(Block &block) {
+  splitConstants(block);
   eraseDead(block);
   FusionGraph graph(block);
   applyFusionRules(graph);

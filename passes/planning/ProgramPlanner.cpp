@@ -12,6 +12,8 @@ ProgramPlanner::ProgramPlanner(func::FuncOp function,
     : function(function), state(state), kernels(kernels), order(function) {}
 
 LogicalResult ProgramPlanner::run() {
+  for (auto &entry : state) // of the program before
+    entry.second->values.clear();
   if (failed(bindArguments()))
     return failure();
   wantReturns();
@@ -382,11 +384,13 @@ LogicalResult ProgramPlanner::finishReturns(func::ReturnOp ret,
     auto place = places.find(value);
     if (place != places.end() && place->second == Place{target, 0, {}})
       continue;
-    // A state tensor may not be overwritten while another result still waits in
-    // it.
-    if (place != places.end() &&
-        place->second.buffer->space == plan::Space::state &&
-        place->second.buffer != target)
+    // Old state under a new name would have to be saved before it is
+    // overwritten. A value made here is final wherever it lies.
+    Value source = value;
+    while (source.getDefiningOp() && isView(source.getDefiningOp()))
+      source = source.getDefiningOp()->getOperand(0);
+    if (place != places.end() && isa<BlockArgument>(source) &&
+        place->second.buffer->space == plan::Space::state)
       return function.emitOpError("result ")
              << i << " returns state \""
              << place->second.buffer->name.getValue()
