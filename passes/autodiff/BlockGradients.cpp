@@ -2,6 +2,7 @@
 #include "passes/autodiff/BlockGradients.h"
 #include "dialects/graph/Build.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "passes/precision/PlainFunction.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -35,6 +36,8 @@ LogicalResult BlockGradients::analyze(func::FuncOp root,
       if (!callee || callee.isExternal())
         return call.emitOpError() << "calls '" << call.getCallee()
                                   << "', which has no body to differentiate";
+      if (failed(requirePlainFunction(callee)))
+        return failure();
       llvm::BitVector before = wantedArguments[callee];
       llvm::BitVector after = before;
       after.resize(callee.getNumArguments());

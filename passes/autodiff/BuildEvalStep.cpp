@@ -33,17 +33,20 @@ public:
   }
 
 private:
+  // In the function or in what it calls; each is looked at once.
   bool hasDropout(func::FuncOp function) {
-    return function
-        .walk([&](Operation *op) {
-          auto call = dyn_cast<func::CallOp>(op);
-          auto callee = call ? symbols.lookup<func::FuncOp>(call.getCallee())
-                             : func::FuncOp();
-          return isa<graph::DropoutOp>(op) || (callee && hasDropout(callee))
-                     ? WalkResult::interrupt()
-                     : WalkResult::advance();
-        })
-        .wasInterrupted();
+    auto [entry, isNew] = drops.try_emplace(function, false);
+    if (!isNew)
+      return entry->second;
+    WalkResult result = function.walk([&](Operation *op) {
+      auto call = dyn_cast<func::CallOp>(op);
+      auto callee = call ? symbols.lookup<func::FuncOp>(call.getCallee())
+                         : func::FuncOp();
+      return isa<graph::DropoutOp>(op) || (callee && hasDropout(callee))
+                 ? WalkResult::interrupt()
+                 : WalkResult::advance();
+    });
+    return drops[function] = result.wasInterrupted();
   }
 
   // The function itself where it drops nothing, else its copy `.eval`.
@@ -59,6 +62,7 @@ private:
   }
 
   SymbolTable symbols;
+  DenseMap<Operation *, bool> drops;
   DenseMap<Operation *, func::FuncOp> variants;
 };
 
@@ -76,6 +80,9 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
     if (!tokens || !targets)
       return loss.emitOpError() << "has no argument with " << graph::kInputAttr
                                 << " = \"tokens\" or \"targets\"";
+    if (loss.getNumResults() != 1)
+      return loss.emitOpError() << "expects one result, the sum of losses, got "
+                                << loss.getNumResults();
     OpBuilder b(loss);
     Location loc = loss.getLoc();
     SmallVector<Port> arguments;

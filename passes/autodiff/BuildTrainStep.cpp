@@ -316,13 +316,17 @@ struct BuildTrainStep : tessera::impl::BuildTrainStepBase<BuildTrainStep> {
   using BuildTrainStepBase::BuildTrainStepBase;
 
   void runOnOperation() override {
-    func::FuncOp gradients =
-        requireFunction(getOperation(), kGradients, "differentiate");
-    func::FuncOp init =
-        requireFunction(getOperation(), kInit, "importing a model");
-    if (!gradients || !init ||
-        failed(TrainStepBuilder(gradients, chosen()).build(init)))
+    if (failed(build(getOperation())))
       signalPassFailure();
+  }
+
+  LogicalResult build(ModuleOp module) {
+    func::FuncOp gradients =
+        requireFunction(module, kGradients, "differentiate");
+    if (!gradients)
+      return failure();
+    func::FuncOp init = requireFunction(module, kInit, "importing a model");
+    return init ? TrainStepBuilder(gradients, chosen()).build(init) : failure();
   }
 
   BuildTrainStepOptions chosen() const {

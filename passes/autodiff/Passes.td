@@ -165,8 +165,7 @@ def VerifyStepProgram : Pass<"verify-step-program", "::mlir::ModuleOp"> {
   let summary = "proves that the module holds complete step programs";
   let description = [{
     The end of the phase. Errors unless
-    - `@init`, `@train_step` exist, and neither `@loss` nor `@gradients` does, nor a call to a
-      function that is not there;
+    - `@init` and `@train_step` exist, and neither `@loss` nor `@gradients` does;
     - state of one name has one type and one role in all functions;
     - `@train_step` returns every parameter, every optimizer state and `step` that it takes;
     - `@init` gives every state that any program takes;

@@ -1,5 +1,6 @@
 #include "passes/autodiff/Program.h"
 #include "dialects/graph/Build.h"
+#include "passes/precision/PlainFunction.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -31,7 +32,8 @@ func::FuncOp tessera::autodiff::requireFunction(ModuleOp module, StringRef name,
                                                 StringRef madeBy) {
   auto function = module.lookupSymbol<func::FuncOp>(name);
   if (function && !function.isExternal())
-    return function;
+    return succeeded(requirePlainFunction(function)) ? function
+                                                     : func::FuncOp();
   module.emitError() << "has no function '" << name << "' with a body; "
                      << madeBy << " makes it";
   return {};

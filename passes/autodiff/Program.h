@@ -30,8 +30,8 @@ llvm::SmallVector<Parameter> parametersOf(mlir::func::FuncOp function);
 /// The argument that the host writes as `name`; null if there is none.
 mlir::Value findInput(mlir::func::FuncOp function, llvm::StringRef name);
 
-/// The module's function of that name; emits an error that says which pass
-/// wants it and what makes it.
+/// The module's function of that name, plain (requirePlainFunction). Null after
+/// an error that says what is wrong or what makes it.
 mlir::func::FuncOp requireFunction(mlir::ModuleOp module, llvm::StringRef name,
                                    llvm::StringRef madeBy);
 

@@ -1,6 +1,7 @@
 // The pass: where values are bf16 and where f32. The rules are in README.md.
 #include "dialects/graph/Build.h"
 #include "passes/precision/OpTraits.h"
+#include "passes/precision/PlainFunction.h"
 #include "passes/precision/Precision.h"
 
 using namespace mlir;
@@ -291,7 +292,8 @@ struct ApplyPrecision : tessera::impl::ApplyPrecisionBase<ApplyPrecision> {
       bool isBlock = function.isPrivate();
       if (function.isExternal() || (!isBlock && !takesParameters(function)))
         continue;
-      if (failed(Narrowing(function, isBlock).run()))
+      if (failed(requirePlainFunction(function)) ||
+          failed(Narrowing(function, isBlock).run()))
         return signalPassFailure();
     }
   }

@@ -2,6 +2,7 @@
 // is made.
 #include "dialects/graph/Build.h"
 #include "mlir/IR/SymbolTable.h"
+#include "passes/precision/PlainFunction.h"
 #include "passes/precision/Precision.h"
 
 using namespace mlir;
@@ -148,7 +149,9 @@ private:
   bool liftOne(GradientWidener &widener) {
     for (auto &[callee, calls] : callers) {
       auto function = dyn_cast_or_null<func::FuncOp>(callee);
-      for (unsigned i = 0; function && i < function.getNumResults(); ++i)
+      if (!function || !function.getBody().hasOneBlock())
+        continue;
+      for (unsigned i = 0; i < function.getNumResults(); ++i)
         if (canLift(calls, i, widener)) {
           lift(function, calls, i, widener);
           return true;
@@ -196,6 +199,8 @@ struct WidenWeightGradients
                                     "differentiate makes it";
       return signalPassFailure();
     }
+    if (failed(requirePlainFunction(gradients)))
+      return signalPassFailure();
     GradientWidener widener;
     // Result 0 is the loss.
     for (unsigned i = 1; i < gradients.getNumResults(); ++i)

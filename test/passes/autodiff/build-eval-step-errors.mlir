@@ -1,0 +1,20 @@
+// RUN: tessera-opt %s --split-input-file --verify-diagnostics --build-eval-step
+
+// expected-error @+1 {{has no function 'loss' with a body; importing a model makes it}}
+module {
+}
+
+// -----
+
+// expected-error @+1 {{has no argument with graph.input = "tokens" or "targets"}}
+func.func @loss(%tokens: tensor<4xi32> {graph.input = "tokens"}) -> tensor<f32> {
+  %l = graph.constant dense<0.0> : tensor<f32>
+  return %l : tensor<f32>
+}
+
+// -----
+
+// expected-error @+1 {{expects one result, the sum of losses, got 0}}
+func.func @loss(%tokens: tensor<4xi32> {graph.input = "tokens"}, %targets: tensor<4xi32> {graph.input = "targets"}) {
+  return
+}
