@@ -14,8 +14,11 @@
 using namespace mlir;
 using namespace tessera;
 
-// A score that no softmax notices, and that survives a subtraction of itself.
-static constexpr double kMasked = -1e30;
+// A score that no softmax notices. A power of two, so that scaling it is exact:
+// where a query sees no key of a tile, the fused c × score − c × maximum is
+// then 0 and not the rounding of numbers of this size, whose exp2 may be
+// infinite.
+static constexpr double kMasked = -0x1p100;
 
 namespace {
 
@@ -23,7 +26,7 @@ struct ForwardOperands {
   AttentionOperand query, key, value;
   View output;          // of the kernel's result buffer, [B, T, H, D]
   unsigned outputIndex; // results of the cluster
-  int lseIndex; // negative: nobody reads it
+  int lseIndex;         // negative: nobody reads it
 };
 
 /// Everything that one block of the forward kernel needs, in one place.

@@ -144,6 +144,8 @@ void AttentionEmitter::forRows(Value count, int64_t step, int64_t remainder,
                                llvm::function_ref<void(Value, int64_t)> body) {
   if (remainder == 0)
     return forRange(index(0), count, step, [&](Value i) { body(i, step); });
+  if (shape.tokens < step) // then `count` is the whole sequence, at once
+    return body(index(0), remainder);
   Value rest = b.create<arith::RemUIOp>(loc, count, index(step));
   Value whole = sub(count, rest);
   forRange(index(0), whole, step, [&](Value i) { body(i, step); });

@@ -19,5 +19,6 @@ inline std::ostream &operator<<(std::ostream &os, const KernelCase &test) {
 }
 
 const std::vector<KernelCase> &kernelCases();
+const std::vector<KernelCase> &attentionCases();
 
 } // namespace tessera::testing

@@ -118,13 +118,17 @@ TEST_P(KernelsTest, MatchesInterpreter) {
   }
 }
 
+std::string nameOf(const ::testing::TestParamInfo<Parameter> &info) {
+  return std::get<0>(info.param).name + "_" + std::get<1>(info.param).substr(4);
+}
+
+const auto targets = ::testing::Values("cpu:avx512bf16", "cpu:avx2");
 INSTANTIATE_TEST_SUITE_P(All, KernelsTest,
                          ::testing::Combine(::testing::ValuesIn(kernelCases()),
-                                            ::testing::Values("cpu:avx512bf16",
-                                                              "cpu:avx2")),
-                         [](const ::testing::TestParamInfo<Parameter> &info) {
-                           return std::get<0>(info.param).name + "_" +
-                                  std::get<1>(info.param).substr(4);
-                         });
+                                            targets),
+                         nameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Attention, KernelsTest,
+    ::testing::Combine(::testing::ValuesIn(attentionCases()), targets), nameOf);
 
 } // namespace

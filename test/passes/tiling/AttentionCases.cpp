@@ -1,0 +1,56 @@
+// Attention forward and backward: windows that hide whole tiles of keys from
+// some queries of a tile, sequences shorter than a tile, grouped queries,
+// ragged heads.
+#include "test/passes/tiling/KernelCases.h"
+#include <fmt/format.h>
+
+namespace tessera::testing {
+namespace {
+
+struct Shape {
+  int batch, tokens, heads, kvHeads, headDim, window; ///< window 0: none
+};
+
+std::string text(const Shape &s, const char *element) {
+  std::string q = fmt::format("tensor<{}x{}x{}x{}x{}>", s.batch, s.tokens,
+                              s.heads, s.headDim, element);
+  std::string k = fmt::format("tensor<{}x{}x{}x{}x{}>", s.batch, s.tokens,
+                              s.kvHeads, s.headDim, element);
+  std::string lse =
+      fmt::format("tensor<{}x{}x{}xf32>", s.batch, s.heads, s.tokens);
+  // 1 / sqrt of the width, of which 0.2 is none: products with it round.
+  std::string mask =
+      fmt::format("scale 0.2 {{causal{}}}",
+                  s.window ? fmt::format(", window = {} : i64", s.window) : "");
+  return fmt::format(R"(
+func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}) -> ({0}, {2}, {0}, {1}, {1}) {{
+  %a:2 = graph.attention %q, %k, %v {3} : {0}, {1}, {1} -> {0}, {2}
+  %g:3 = graph.attention_grad %q, %k, %v, %a#0, %a#1, %d {3} : {0}, {1}, {1}, {0}, {2}, {0}
+  return %a#0, %a#1, %g#0, %g#1, %g#2 : {0}, {2}, {0}, {1}, {1}
+}})",
+                     q, k, lse, mask);
+}
+
+std::vector<KernelCase> make() {
+  std::vector<KernelCase> cases;
+  for (Shape s : {Shape{2, 139, 4, 2, 16, 21}, Shape{1, 67, 3, 3, 20, 0},
+                  Shape{1, 200, 2, 1, 64, 5}, Shape{1, 129, 2, 1, 5, 64},
+                  Shape{1, 192, 1, 1, 16, 65}, Shape{2, 7, 2, 1, 8, 0},
+                  Shape{1, 3, 4, 2, 5, 2}, Shape{1, 33, 2, 2, 12, 3}})
+    for (const char *element : {"f32", "bf16"})
+      cases.push_back({fmt::format("Attention{}x{}x{}over{}x{}window{}_{}",
+                                   s.batch, s.tokens, s.heads, s.kvHeads,
+                                   s.headDim, s.window, element),
+                       text(s, element), -2, 2,
+                       element[0] == 'f' ? 1e-5 : 2e-2});
+  return cases;
+}
+
+} // namespace
+
+const std::vector<KernelCase> &attentionCases() {
+  static const std::vector<KernelCase> cases = make();
+  return cases;
+}
+
+} // namespace tessera::testing
