@@ -15,7 +15,9 @@ $(BUILD)/build.ninja: | deps
 deps:
 	@scripts/install-deps.sh
 
-demo: all
+# Without the tests, which take most of a first build.
+demo: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) --target tessera
 	@scripts/demo.sh $(BUILD)
 
 test: all
