@@ -16,16 +16,14 @@ using mlir::OpPassManager;
 static void noPasses(OpPassManager &, const PhaseOptions &) {}
 
 static void precision(OpPassManager &pipeline, const PhaseOptions &options) {
-  // The gradient of a conversion makes the backward pass follow the forward.
   bool bf16 = options.recipe.compute == models::Precision::Bf16;
-  pipeline.addPass(createApplyPrecision(
-      {bf16 ? ComputePrecision::bf16 : ComputePrecision::fp32}));
+  buildPrecisionPipeline(pipeline, bf16 ? ComputePrecision::bf16
+                                        : ComputePrecision::fp32);
 }
 
 static void autodiff(OpPassManager &pipeline, const PhaseOptions &options) {
-  AutodiffOptions autodiff = AutodiffOptions::fromRecipe(options.recipe);
-  autodiff.compute = ComputePrecision::fp32; // the phase before has done it
-  buildAutodiffPipeline(pipeline, autodiff);
+  buildAutodiffPipeline(pipeline,
+                        AutodiffOptions::fromRecipe(options.recipe));
 }
 
 static void fusion(OpPassManager &pipeline, const PhaseOptions &) {

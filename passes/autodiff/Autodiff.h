@@ -5,7 +5,6 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include "models/Recipe.h"
-#include "passes/precision/Precision.h"
 
 namespace tessera {
 
@@ -22,15 +21,15 @@ enum class ScheduleRule { cosine, linear, constant };
 /// All that the phase has to be told: which program to make, and the numbers
 /// that `@init` writes into its `hyper` state.
 struct AutodiffOptions {
-  ComputePrecision compute = ComputePrecision::fp32;
   RecomputePolicy recompute = RecomputePolicy::none;
   BuildTrainStepOptions step;
 
   static AutodiffOptions fromRecipe(const models::Recipe &recipe);
 };
 
-/// The phase: `@loss`, `@logits`, `@init` in, `@train_step`, `@eval_step`,
-/// `@logits`, `@init` out. Ends in verify-step-program.
+/// The phase: `@loss`, `@logits`, `@init` in (after the precision phase),
+/// `@train_step`, `@eval_step`, `@logits`, `@init` out. Ends in
+/// verify-step-program.
 void buildAutodiffPipeline(mlir::OpPassManager &pipeline,
                            const AutodiffOptions &options);
 

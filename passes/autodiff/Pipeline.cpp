@@ -2,23 +2,16 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include "passes/autodiff/Autodiff.h"
+#include "passes/precision/Precision.h"
 
 using namespace mlir;
 using namespace tessera;
 
 void tessera::buildAutodiffPipeline(OpPassManager &pipeline,
                                     const AutodiffOptions &options) {
-  //===--- the model in its compute type ----------------------------------===//
-  // Before differentiation, so that the backward pass follows from the forward
-  // pass and no rule has to be written twice.
-  pipeline.addPass(createApplyPrecision({options.compute}));
-  // Constants take their new type, conversions there and back go.
-  pipeline.addPass(createCanonicalizerPass());
-
   //===--- gradients ------------------------------------------------------===//
   pipeline.addPass(createDifferentiate({options.recompute}));
-  // Before anything reads the gradients: functions still have one caller each
-  // way, and the roots are the results of @gradients.
+  // While the results of @gradients are the roots and nothing reads them yet.
   pipeline.addPass(createWidenWeightGradients());
 
   //===--- programs -------------------------------------------------------===//
@@ -29,8 +22,8 @@ void tessera::buildAutodiffPipeline(OpPassManager &pipeline,
   pipeline.addPass(createBuildEvalStep());
   // Blocks that only @loss called.
   pipeline.addPass(createSymbolDCEPass());
-  // Sums of one term, constants of one value. No CSE: it would join what the
-  // backward pass computes again to the forward op and so save it after all.
+  // Sums of one term, conversions there and back. No CSE: in programs it would
+  // join forward and backward ops and so keep alive what is made anew.
   pipeline.addPass(createCanonicalizerPass());
 
   pipeline.addPass(createVerifyStepProgram());
@@ -38,9 +31,6 @@ void tessera::buildAutodiffPipeline(OpPassManager &pipeline,
 
 AutodiffOptions AutodiffOptions::fromRecipe(const models::Recipe &recipe) {
   AutodiffOptions result;
-  result.compute = recipe.compute == models::Precision::Bf16
-                       ? ComputePrecision::bf16
-                       : ComputePrecision::fp32;
   switch (recipe.recompute) {
   case models::Recompute::None:
     result.recompute = RecomputePolicy::none;

@@ -6,11 +6,6 @@
 
 namespace tessera::autodiff {
 
-/// On ops that a backward function computes again. The attribute keeps CSE from
-/// merging them with the forward op that they repeat once blocks are inlined,
-/// which would save the value after all.
-inline constexpr llvm::StringLiteral kRecomputedAttr = "graph.recomputed";
-
 /// Decides for every forward value that the backward function needs. Arguments
 /// of the block are never computed, so they are always saved; saving one costs
 /// nothing that the caller does not hold anyway.

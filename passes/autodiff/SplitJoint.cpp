@@ -48,7 +48,7 @@ public:
     OpBuilder builder = OpBuilder::atBlockBegin(&result.front());
     for (Operation *op : joint.forward)
       if (plan.isRecomputed(op))
-        markRecomputed(builder.clone(*op, map));
+        builder.clone(*op, map);
     for (Operation *op : backward)
       builder.clone(*op, map);
     finish(builder, joint.gradients, map);
@@ -138,11 +138,6 @@ private:
       mapped.push_back(map.lookup(value));
     builder.create<func::ReturnOp>(builder.getBlock()->getParentOp()->getLoc(),
                                    mapped);
-  }
-
-  static void markRecomputed(Operation *op) {
-    if (op->getNumOperands() && !isa<func::CallOp>(op))
-      op->setAttr(kRecomputedAttr, UnitAttr::get(op->getContext()));
   }
 
   const JointFunction &joint;

@@ -13,4 +13,8 @@ enum class ComputePrecision { fp32, bf16 };
 #define GEN_PASS_REGISTRATION
 #include "passes/precision/Passes.h.inc"
 
+/// The precision phase: apply-precision, and conversions of constants done.
+void buildPrecisionPipeline(mlir::OpPassManager &pipeline,
+                            ComputePrecision compute);
+
 } // namespace tessera

@@ -120,7 +120,7 @@ void expectEqualPolicies(ComputePrecision compute,
   for (RecomputePolicy policy : kPolicies) {
     auto module = parse(TinyModel().text());
     runPasses(*module, [&](OpPassManager &pm) {
-      pm.addPass(createApplyPrecision({compute}));
+      buildPrecisionPipeline(pm, compute);
       pm.addPass(createDifferentiate({policy}));
       pm.addPass(createWidenWeightGradients());
       pm.addPass(createCanonicalizerPass());
@@ -156,8 +156,7 @@ int64_t bytes(TypeRange types) {
 int64_t savedBytes(RecomputePolicy policy, ComputePrecision compute) {
   auto module = parse(TinyModel().text());
   runPasses(*module, [&](OpPassManager &pm) {
-    pm.addPass(createApplyPrecision({compute}));
-    pm.addPass(createCanonicalizerPass());
+    buildPrecisionPipeline(pm, compute);
     pm.addPass(createDifferentiate({policy}));
   });
   auto forward = module->lookupSymbol<func::FuncOp>("layer.forward");

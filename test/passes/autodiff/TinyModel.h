@@ -4,6 +4,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include "passes/autodiff/Autodiff.h"
+#include "passes/precision/Precision.h"
 #include "test/support/GraphTesting.h"
 #include "gtest/gtest.h"
 #include <map>

@@ -12,8 +12,9 @@ namespace {
 constexpr int64_t kVocabulary = TinyModel::vocabulary,
                   kTokens = TinyModel::tokens;
 
-OwningOpRef<ModuleOp> compile(const TinyModel &model,
-                              const AutodiffOptions &options) {
+OwningOpRef<ModuleOp>
+compile(const TinyModel &model, const AutodiffOptions &options,
+        ComputePrecision compute = ComputePrecision::fp32) {
   auto module = parse(model.text());
   EXPECT_TRUE(module);
   runPasses(*module,
@@ -292,8 +293,7 @@ TEST(TrainStep, InBf16StaysNearFp64) {
   AutodiffOptions options;
   options.step.accumulate = 2;
   auto exact = compile({}, options);
-  options.compute = ComputePrecision::bf16;
-  auto narrow = compile({}, options);
+  auto narrow = compile({}, options, ComputePrecision::bf16);
   Named inputs = join(initialState(*exact), batchInputs(2, 2, 3));
   Named a = runProgram(*exact, "train_step", inputs);
   Named b = runProgram(*narrow, "train_step", inputs, {.roundToType = true});

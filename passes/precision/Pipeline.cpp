@@ -1,0 +1,14 @@
+// The order of the phase.
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+#include "passes/precision/Precision.h"
+
+using namespace mlir;
+
+void tessera::buildPrecisionPipeline(OpPassManager &pipeline,
+                                     ComputePrecision compute) {
+  pipeline.addPass(createApplyPrecision({compute}));
+  // Constants take their new type, conversions there and back go, before the
+  // gradients of either are made.
+  pipeline.addPass(createCanonicalizerPass());
+}
