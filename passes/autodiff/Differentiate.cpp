@@ -79,6 +79,9 @@ struct Differentiate : tessera::impl::DifferentiateBase<Differentiate> {
         requireFunction(getOperation(), kLoss, "importing a model");
     if (!loss)
       return failure();
+    if (auto made = getOperation().lookupSymbol(kGradients))
+      return made->emitOpError()
+             << "is there already; the module was differentiated before";
     SmallVector<Parameter> parameters = parametersOf(loss);
     if (failed(checkLoss(loss, parameters)))
       return failure();

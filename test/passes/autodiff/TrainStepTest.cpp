@@ -327,6 +327,46 @@ TEST(EvalStep, IsTheLossWithoutDropout) {
   EXPECT_EQ(result.at("tokens").data[0], 2 * kTokens - 1);
 }
 
+TEST(Options, FollowTheRecipe) {
+  models::Recipe recipe;
+  recipe.optimizer = {.name = models::OptimizerKind::Sgd,
+                      .lr = 1,
+                      .betas = {2, 3},
+                      .eps = 4,
+                      .weightDecay = 5,
+                      .momentum = 6,
+                      .clip = 7};
+  recipe.schedule = {.name = models::ScheduleKind::Linear,
+                     .warmup = 8,
+                     .total = 9,
+                     .minRatio = 10};
+  recipe.batch.accumulate = 11;
+  recipe.recompute = models::Recompute::Selective;
+  AutodiffOptions options = AutodiffOptions::fromRecipe(recipe);
+  const BuildTrainStepOptions &step = options.step;
+  EXPECT_EQ(options.recompute, RecomputePolicy::selective);
+  EXPECT_EQ(step.optimizer, OptimizerRule::sgd);
+  EXPECT_EQ(step.schedule, ScheduleRule::linear);
+  EXPECT_EQ(step.accumulate, 11);
+  EXPECT_EQ((std::vector<double>{step.lr, step.beta1, step.beta2, step.eps,
+                                 step.weightDecay, step.momentum, step.clip,
+                                 double(step.warmup), double(step.total),
+                                 step.minRatio}),
+            (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+  // An empty recipe and no options at all are the same program.
+  AutodiffOptions empty = AutodiffOptions::fromRecipe({}), none;
+  EXPECT_EQ(empty.recompute, none.recompute);
+  EXPECT_EQ(empty.step.optimizer, none.step.optimizer);
+  EXPECT_EQ(empty.step.schedule, none.step.schedule);
+  EXPECT_EQ(empty.step.lr, none.step.lr);
+  EXPECT_EQ(empty.step.beta2, none.step.beta2);
+  EXPECT_EQ(empty.step.eps, none.step.eps);
+  EXPECT_EQ(empty.step.weightDecay, none.step.weightDecay);
+  EXPECT_EQ(empty.step.clip, none.step.clip);
+  EXPECT_EQ(empty.step.total, none.step.total);
+  EXPECT_EQ(empty.step.minRatio, none.step.minRatio);
+}
+
 TEST(Init, GivesZeroMomentsAndTheHyperparameters) {
   AutodiffOptions options;
   options.step.lr = 0.125;

@@ -108,3 +108,13 @@ func.func @loss(%w: tensor<f32> {graph.state = "w", graph.role = #graph<role par
   %l = call @layer(%w) : (tensor<f32>) -> tensor<f32>
   return %l : tensor<f32>
 }
+
+// -----
+
+func.func @loss(%w: tensor<f32> {graph.state = "w", graph.role = #graph<role parameter>}) -> tensor<f32> {
+  return %w : tensor<f32>
+}
+// expected-error @+1 {{is there already; the module was differentiated before}}
+func.func @gradients() {
+  return
+}
