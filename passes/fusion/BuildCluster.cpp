@@ -22,7 +22,6 @@ public:
 
 private:
   Value inner(Value outer, bool mayRepeat);
-  void cloneMember(Operation *op, OpBuilder &b);
   std::string name() const;
   DenseI64ArrayAttr accumulates(ArrayRef<Value> outputs, OpBuilder &b) const;
 
@@ -37,35 +36,29 @@ private:
 
 } // namespace
 
-// The value inside the body that stands for `outer`: a member's result, a free
-// op repeated, or an argument.
+// The value inside the body that stands for `outer`: computed by a copy of its
+// op where that is a member, free or repeated, else an argument.
 Value ClusterBuilder::inner(Value outer, bool mayRepeat) {
   if (Value known = mapping.lookupOrNull(outer))
     return known;
   Operation *op = outer.getDefiningOp();
-  if (mayRepeat && op && (isFree(op) || repeats.contains(op))) {
-    for (Value operand : op->getOperands())
-      inner(operand, true);
+  if (op && (inside.contains(op) ||
+             (mayRepeat && (isFree(op) || repeats.contains(op))))) {
+    for (OpOperand &operand : op->getOpOperands()) {
+      // A gathered table and an accumulated base are whole buffers.
+      bool whole =
+          isa<EmbeddingOp, ScatterAddOp>(op) && operand.getOperandNumber() == 0;
+      inner(operand.get(), !whole);
+    }
     OpBuilder b(op->getContext());
     b.setInsertionPointToEnd(body);
-    return b.clone(*op, mapping)
-        ->getResult(cast<OpResult>(outer).getResultNumber());
+    b.clone(*op, mapping);
+    return mapping.lookup(outer);
   }
   inputs.push_back(outer);
   Value argument = body->addArgument(outer.getType(), outer.getLoc());
   mapping.map(outer, argument);
   return argument;
-}
-
-void ClusterBuilder::cloneMember(Operation *op, OpBuilder &b) {
-  for (OpOperand &operand : op->getOpOperands()) {
-    // A gathered table and an accumulated base are whole buffers.
-    bool whole = (isa<EmbeddingOp>(op) && operand.getOperandNumber() == 0) ||
-                 (isa<ScatterAddOp>(op) && operand.getOperandNumber() == 0);
-    inner(operand.get(), !whole);
-  }
-  b.setInsertionPointToEnd(body);
-  b.clone(*op, mapping);
 }
 
 // What a person would call it: the composites it came from, else its
@@ -130,12 +123,11 @@ ClusterOp ClusterBuilder::build(ArrayRef<Value> outputs) {
   auto region = std::make_unique<Region>();
   body = new Block();
   region->push_back(body);
-  for (Operation *op : members)
-    cloneMember(op, b);
+  // Only what the results need: others may have repeated a member's work.
   SmallVector<Value> yielded;
   SmallVector<Type> types;
   for (Value output : outputs) {
-    yielded.push_back(mapping.lookup(output));
+    yielded.push_back(inner(output, true));
     types.push_back(output.getType());
   }
   b.setInsertionPointToEnd(body);

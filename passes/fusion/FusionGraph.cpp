@@ -17,6 +17,10 @@ static bool widensFloat(Operation *op) {
 bool tessera::isFree(Operation *op) {
   if (auto constant = dyn_cast<ConstantOp>(op))
     return cast<DenseElementsAttr>(constant.getValue()).isSplat();
+  // One element is an address that planning knows: left outside, clusters that
+  // differ in nothing else share a kernel.
+  if (isa<SliceOp>(op) && tensorType(op->getResult(0)).getNumElements() == 1)
+    return false;
   return isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, IotaOp, RandomOp>(
              op) ||
          widensFloat(op) ||
@@ -260,35 +264,59 @@ void FusionGraph::repeat(unsigned id, ArrayRef<unsigned> cone) {
         connect(leaf, reader, {false, true});
 }
 
-// The tensors that `value` is computed from by free ops.
-static void collectInputs(Value value, Block *block,
-                          llvm::DenseSet<Value> &inputs) {
-  Operation *op = value.getDefiningOp();
-  if (op && op->getBlock() == block && isFree(op)) {
-    for (Value operand : op->getOperands())
-      collectInputs(operand, block, inputs);
-    return;
+llvm::SmallSetVector<Value, 8> FusionGraph::inputs(unsigned id) const {
+  const FusionGroup &group = groups[id];
+  Block *block = nodes.front()->getBlock();
+  llvm::SmallSetVector<Value, 8> found;
+  llvm::DenseSet<Value> seen;
+  SmallVector<Value> work;
+  for (unsigned member : group.members)
+    llvm::append_range(work, nodes[member]->getOperands());
+  while (!work.empty()) {
+    Value value = work.pop_back_val();
+    if (!seen.insert(value).second)
+      continue;
+    Operation *op = value.getDefiningOp();
+    std::optional<unsigned> node = nodeOf(value);
+    if (node && groupIds[*node] == id)
+      continue;
+    if (op &&
+        ((op->getBlock() == block && isFree(op)) || group.repeats.contains(op)))
+      llvm::append_range(work, op->getOperands());
+    else
+      found.insert(value);
   }
-  inputs.insert(value);
+  return found;
+}
+
+SmallVector<unsigned> FusionGraph::producersOf(Value value) const {
+  SmallVector<unsigned> found;
+  SmallVector<Value> work{value};
+  Block *block = nodes.front()->getBlock();
+  while (!work.empty()) {
+    Value next = work.pop_back_val();
+    Operation *op = next.getDefiningOp();
+    if (std::optional<unsigned> node = nodeOf(next))
+      found.push_back(*node);
+    else if (op && op->getBlock() == block)
+      llvm::append_range(work, op->getOperands());
+  }
+  return found;
 }
 
 unsigned FusionGraph::countOperands(unsigned a, unsigned b) const {
-  llvm::DenseSet<Value> inputs;
-  unsigned outputs = 0;
-  for (unsigned id : {a, b})
-    for (unsigned member : groups[id].members) {
-      for (Value operand : nodes[member]->getOperands())
-        collectInputs(operand, nodes[member]->getBlock(), inputs);
-      outputs += llvm::any_of(succs[member], [&](unsigned user) {
+  llvm::DenseSet<Value> read;
+  unsigned count = 0;
+  for (unsigned id : {a, b}) {
+    for (unsigned member : groups[id].members)
+      count += llvm::any_of(succs[member], [&](unsigned user) {
         return groupIds[user] != a && groupIds[user] != b;
       });
+    for (Value input : inputs(id)) {
+      std::optional<unsigned> node = nodeOf(input);
+      if (!node || (groupIds[*node] != a && groupIds[*node] != b))
+        read.insert(input);
     }
-  unsigned count = outputs;
-  for (Value input : inputs) {
-    auto it = numbers.find(input.getDefiningOp());
-    bool inside = it != numbers.end() &&
-                  (groupIds[it->second] == a || groupIds[it->second] == b);
-    count += !inside;
   }
-  return count;
+  return count + read.size();
 }

@@ -71,6 +71,11 @@ public:
   /// Group `id` computes `cone` (node numbers) again; it then reads what these
   /// read and not their results.
   void repeat(unsigned id, llvm::ArrayRef<unsigned> cone);
+  /// The tensors that a group reads from outside, through free and repeated
+  /// ops.
+  llvm::SmallSetVector<mlir::Value, 8> inputs(unsigned id) const;
+  /// The nodes that `value` is computed from, through free ops.
+  llvm::SmallVector<unsigned> producersOf(mlir::Value value) const;
   /// Whether a group other than `id` reads `value`, a result of `id`.
   bool isRead(mlir::Value value, unsigned id) const;
   /// The node that `value` is a result of, if it is one of this block's.

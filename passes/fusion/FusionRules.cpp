@@ -1,5 +1,6 @@
 #include "passes/fusion/FusionRules.h"
 #include "passes/fusion/ClusterExpression.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -26,6 +27,7 @@ private:
   std::optional<ClusterKind> fit(unsigned p, unsigned q);
   std::optional<ClusterKind> intoElementwise(unsigned p, unsigned q);
   std::optional<ClusterKind> intoRow(unsigned p, unsigned q);
+  std::optional<ClusterKind> intoScatter(unsigned p, unsigned q);
   bool tryMerge(unsigned p, unsigned q);
 
   // Merges with all neighbours that `wanted` names until none is left.
@@ -33,7 +35,8 @@ private:
                        llvm::function_ref<bool(FusionGroup &)> wanted);
   void absorbProducers(unsigned node,
                        llvm::function_ref<bool(FusionGroup &)> wanted);
-  bool endsInReductions(unsigned node, unsigned depth);
+  bool mustBeStored(unsigned id, unsigned node, unsigned depth);
+  bool belongsToContraction(unsigned id, unsigned user);
   void growContraction(unsigned node);
   void growAttentionGrad(unsigned node);
   void growRow(unsigned node);
@@ -90,6 +93,22 @@ std::optional<ClusterKind> Rules::intoRow(unsigned p, unsigned q) {
   return {};
 }
 
+// A scatter computes its updates where it adds them.
+std::optional<ClusterKind> Rules::intoScatter(unsigned p, unsigned q) {
+  FusionGroup &from = graph.group(p), &into = graph.group(q);
+  for (unsigned node : into.members)
+    if (auto scatter = dyn_cast<ScatterAddOp>(graph.op(node)))
+      for (unsigned producer : graph.producersOf(scatter.getUpdates()))
+        if (graph.groupOf(producer) == p && isElementwise(from) &&
+            from.kept == tensorType(scatter.getUpdates()).getNumElements() &&
+            from.kind == ClusterKind::elementwise && graph.feedsOnly(p, q) &&
+            !llvm::is_contained(graph.producersOf(scatter.getBase()),
+                                producer) &&
+            !llvm::is_contained(graph.producersOf(scatter.getIds()), producer))
+          return ClusterKind::scatter;
+  return {};
+}
+
 std::optional<ClusterKind> Rules::fit(unsigned p, unsigned q) {
   FusionGroup &from = graph.group(p), &into = graph.group(q);
   if (!from.kind || !into.kind)
@@ -130,6 +149,8 @@ std::optional<ClusterKind> Rules::fit(unsigned p, unsigned q) {
         !graph.edgeBetween(p, q).repeats)
       return into.kind;
     return {};
+  case ClusterKind::scatter:
+    return intoScatter(p, q);
   default:
     return {};
   }
@@ -179,32 +200,39 @@ void Rules::absorbProducers(unsigned node,
   }
 }
 
-// Whether everybody who reads the result is a reduction, or an elementwise op
-// that meets one on the way to what it computes: then a row or column cluster
-// computes it where it is needed, and it is never stored.
-bool Rules::endsInReductions(unsigned node, unsigned depth) {
-  ArrayRef<unsigned> users = graph.users(node);
-  if (users.empty() || depth == 0)
-    return false;
-  return llvm::all_of(users, [&](unsigned user) {
+// Whether the node's result has to be in memory whatever contraction `id`
+// takes: somebody reads it who is no elementwise op that could follow the
+// contraction too, nor a reduction, which computes it from what is stored.
+bool Rules::mustBeStored(unsigned id, unsigned node, unsigned depth) {
+  return llvm::any_of(graph.users(node), [&](unsigned user) {
     if (isa<ReduceOp>(graph.op(user)))
-      return true;
-    if (!isa<Elementwise>(graph.op(user)))
       return false;
-    bool meetsReduction =
-        llvm::any_of(graph.producers(user), [&](unsigned producer) {
-          return isKind(producer, ClusterKind::row);
-        });
-    return meetsReduction || endsInReductions(user, depth - 1);
+    if (!isa<Elementwise>(graph.op(user)))
+      return true;
+    // What waits for something else that the contraction feeds, such as the
+    // statistics of its rows, comes later than its accumulators.
+    unsigned reader = graph.groupOf(user);
+    return reader == id || (depth && !graph.wouldCycle(id, reader) &&
+                            mustBeStored(id, user, depth - 1));
   });
+}
+
+// Whether an elementwise consumer of contraction `id` costs no traffic there:
+// it takes the place of what it reads, or is stored in any case.
+bool Rules::belongsToContraction(unsigned id, unsigned user) {
+  bool replaces = llvm::all_of(graph.producers(user), [&](unsigned producer) {
+    return graph.groupOf(producer) != id ||
+           llvm::all_of(graph.users(producer), [&](unsigned other) {
+             return other == user || graph.groupOf(other) == id;
+           });
+  });
+  return replaces || mustBeStored(id, user, /*depth=*/8);
 }
 
 void Rules::growContraction(unsigned node) {
   absorbConsumers(node, [&](FusionGroup &group) {
     return group.kind == ClusterKind::elementwise &&
-           !llvm::all_of(group.members, [&](unsigned member) {
-             return endsInReductions(member, /*depth=*/6);
-           });
+           belongsToContraction(graph.groupOf(node), group.members.front());
   });
 }
 
@@ -260,10 +288,11 @@ void Rules::repeatProducers(unsigned node) {
   int64_t saved = 0, cost = 0;
   SmallVector<unsigned> work(graph.group(id).members);
   SmallVector<unsigned> leaves;
+  int64_t elements = graph.group(id).kept * graph.group(id).reduced;
   auto isCheapToStore = [&](unsigned producer) {
     Operation *op = graph.op(producer);
-    return !isa<Elementwise>(op) || isa<BlockArgument>(op->getResult(0)) ||
-           graph.groupOf(producer) == id || graph.isStored(producer, id);
+    return !isa<Elementwise>(op) || graph.isStored(producer, id) ||
+           tensorType(op->getResult(0)).getNumElements() != elements;
   };
   while (!work.empty()) {
     unsigned next = work.pop_back_val();
@@ -303,35 +332,27 @@ void Rules::repeatProducers(unsigned node) {
     graph.repeat(id, cone.getArrayRef());
 }
 
-// Column reductions of one shape that read a tensor in common.
+// Column reductions of one shape that read a large tensor in common.
 void Rules::shareColumns() {
-  for (unsigned node = 0; node < graph.size(); ++node) {
-    if (!isKind(node, ClusterKind::column) || !isa<ReduceOp>(graph.op(node)))
-      continue;
-    llvm::SmallSetVector<unsigned, 8> others;
-    auto collect = [&](Value value) {
-      for (Operation *user : value.getUsers())
-        if (std::optional<unsigned> other =
-                user->getNumResults() ? graph.nodeOf(user->getResult(0))
-                                      : std::nullopt)
-          if (isKind(*other, ClusterKind::column))
-            others.insert(graph.groupOf(*other));
-    };
-    for (unsigned member :
-         SmallVector<unsigned>(graph.group(graph.groupOf(node)).members))
-      for (Value operand : graph.op(member)->getOperands())
-        collect(operand);
-    for (unsigned other : others) {
-      unsigned id = graph.groupOf(node);
-      FusionGroup &mine = graph.group(id), &theirs = graph.group(other);
-      if (other == id || mine.kept != theirs.kept ||
+  llvm::MapVector<Value, SmallVector<unsigned>> readers;
+  for (unsigned id : graph.liveGroups())
+    if (graph.group(id).kind == ClusterKind::column)
+      for (Value input : graph.inputs(id))
+        if (tensorType(input).getNumElements() >=
+            graph.group(id).kept * graph.group(id).reduced)
+          readers[input].push_back(graph.group(id).members.front());
+  for (auto &[input, nodes] : readers)
+    for (unsigned node : llvm::drop_begin(nodes)) {
+      unsigned first = graph.groupOf(nodes.front());
+      unsigned other = graph.groupOf(node);
+      FusionGroup &mine = graph.group(first), &theirs = graph.group(other);
+      if (other == first || mine.kept != theirs.kept ||
           mine.reduced != theirs.reduced ||
-          graph.countOperands(id, other) > kMaxOperands ||
-          graph.wouldCycle(id, other))
+          graph.countOperands(first, other) > kMaxOperands ||
+          graph.wouldCycle(first, other))
         continue;
-      graph.merge(id, other, ClusterKind::column);
+      graph.merge(first, other, ClusterKind::column);
     }
-  }
 }
 
 //===--- all rules --------------------------------------------------------===//
@@ -363,7 +384,8 @@ void Rules::run() {
       &Rules::growElementwise);
   forEach(
       [&](unsigned node) {
-        return isReduction(node) && isa<ReduceOp>(graph.op(node));
+        return (isReduction(node) && isa<ReduceOp>(graph.op(node))) ||
+               isa<ScatterAddOp>(graph.op(node));
       },
       &Rules::growReduction);
   forEach(

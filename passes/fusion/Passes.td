@@ -100,6 +100,40 @@ def InlineBlocks : Pass<"inline-blocks", "::mlir::ModuleOp"> {
   }];
 }
 
+def SinkAccumulators : Pass<"sink-accumulators", "::mlir::func::FuncOp"> {
+  let summary = "adds where the terms are made instead of to their sum";
+  let description = [{
+    A sum that starts from zero in a loop (the chunks of a head) or a scatter, and is then added
+    to a value from before, starts from that value: a weight's gradient accumulates over
+    chunks and microbatches in one buffer.
+
+    Before:
+    ```mlir
+    %s = graph.loop 4 (%i, %acc = %zeros) : (tensor<64x8xf32>) { ... graph.add %acc, %t ... }
+    %r = graph.add %base, %s : tensor<64x8xf32>
+    ```
+    After:
+    ```mlir
+    %r = graph.loop 4 (%i, %acc = %base) : (tensor<64x8xf32>) { ... graph.add %acc, %t ... }
+    ```
+    Afterwards no graph.add joins such a sum, used once, with a value that was there before it.
+  }];
+}
+
+def ShareTables : Pass<"share-tables", "::mlir::func::FuncOp"> {
+  let summary = "computes what depends on no input once, before everything else";
+  let description = [{
+    Ops whose operands are constants or other such ops (the angles of rope) move to the
+    start of the function, out of all loops, and equal ones become one. Recomputation is not
+    undone: what it computes again depends on inputs.
+
+    Before: `graph.cos` of a table of angles in every layer.
+    After: one `graph.cos` at the start.
+
+    Afterwards no two ops of no input are equal, and none stands in a loop.
+  }];
+}
+
 def Fuse : Pass<"fuse", "::mlir::func::FuncOp"> {
   let summary = "groups ops into clusters, each of which becomes one kernel";
   let description = [{

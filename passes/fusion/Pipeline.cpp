@@ -23,6 +23,10 @@ void tessera::buildFusionPipeline(OpPassManager &pipeline) {
   // Producers and consumers meet only when nothing stands between layers.
   pipeline.addPass(createInlineBlocks());
   pipeline.addNestedPass<func::FuncOp>(createCanonicalizerPass());
+  // Microbatches and chunks of the head now stand inside each other.
+  pipeline.addNestedPass<func::FuncOp>(createSinkAccumulators());
+  // So do all layers, each with its own table of angles.
+  pipeline.addNestedPass<func::FuncOp>(createShareTables());
 
   //===--- clusters
   //--------------------------------------------------------===//

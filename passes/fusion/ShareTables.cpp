@@ -1,0 +1,69 @@
+#include "dialects/graph/GraphOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/fusion/Fusion.h"
+#include "passes/fusion/FusionGraph.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+namespace tessera {
+#define GEN_PASS_DEF_SHARETABLES
+#include "passes/fusion/Passes.h.inc"
+} // namespace tessera
+
+namespace {
+
+// Equal ops on equal operands, attributes included.
+struct SameTable : llvm::DenseMapInfo<Operation *> {
+  static unsigned getHashValue(const Operation *op) {
+    return OperationEquivalence::computeHash(
+        const_cast<Operation *>(op), OperationEquivalence::directHashValue,
+        OperationEquivalence::ignoreHashValue,
+        OperationEquivalence::IgnoreLocations);
+  }
+  static bool isEqual(const Operation *a, const Operation *b) {
+    if (a == b || a == getEmptyKey() || a == getTombstoneKey() ||
+        b == getEmptyKey() || b == getTombstoneKey())
+      return a == b;
+    return OperationEquivalence::isEquivalentTo(
+        const_cast<Operation *>(a), const_cast<Operation *>(b),
+        OperationEquivalence::IgnoreLocations);
+  }
+};
+
+class ShareTablesPass : public tessera::impl::ShareTablesBase<ShareTablesPass> {
+  void runOnOperation() override {
+    Block &entry = getOperation().getBody().front();
+    // Ops of no input, in program order: operands come first.
+    SmallVector<Operation *> tables;
+    llvm::DenseSet<Operation *> known;
+    getOperation()->walk([&](Operation *op) {
+      if (!isa<Fusable>(op) || op->getNumRegions() || isa<RandomOp>(op))
+        return;
+      if (llvm::all_of(op->getOperands(), [&](Value operand) {
+            return known.contains(operand.getDefiningOp());
+          })) {
+        known.insert(op);
+        tables.push_back(op);
+      }
+    });
+    llvm::DenseMap<Operation *, Operation *, SameTable> first;
+    Operation *last = nullptr;
+    for (Operation *op : tables) {
+      auto [it, isNew] = first.try_emplace(op, op);
+      if (isNew) {
+        if (last)
+          op->moveAfter(last);
+        else
+          op->moveBefore(&entry, entry.begin());
+        last = op;
+        continue;
+      }
+      op->replaceAllUsesWith(it->second);
+      op->erase();
+    }
+  }
+};
+
+} // namespace

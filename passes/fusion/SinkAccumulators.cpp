@@ -1,0 +1,84 @@
+#include "dialects/graph/GraphOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/IR/Matchers.h"
+#include "passes/fusion/Fusion.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+namespace tessera {
+#define GEN_PASS_DEF_SINKACCUMULATORS
+#include "passes/fusion/Passes.h.inc"
+} // namespace tessera
+
+static bool isZero(Value value) {
+  DenseElementsAttr elements;
+  return matchPattern(value, m_Constant(&elements)) && elements.isSplat() &&
+         (isa<FloatType>(elements.getElementType())
+              ? elements.getSplatValue<APFloat>().isPosZero()
+              : elements.getSplatValue<APInt>().isZero());
+}
+
+// Whether each turn of the loop only adds to carried value `i`.
+static bool onlyAdds(LoopOp loop, unsigned i) {
+  Value carried = loop.getCarried()[i];
+  Value next = loop.getYield().getValues()[i];
+  if (!carried.hasOneUse())
+    return false;
+  Operation *user = *carried.getUsers().begin();
+  if (next != user->getResult(0) || !next.hasOneUse())
+    return false;
+  if (isa<AddOp>(user))
+    return user->getOperand(0) != user->getOperand(1);
+  auto scatter = dyn_cast<ScatterAddOp>(user);
+  return scatter && scatter.getBase() == carried;
+}
+
+// base + (0 + a + b + …) → base + a + b + …, for a loop or a scatter that
+// starts from zeros.
+static bool sink(AddOp add, DominanceInfo &dominance) {
+  for (auto [sum, base] : {std::pair(add.getLhs(), add.getRhs()),
+                           std::pair(add.getRhs(), add.getLhs())}) {
+    Operation *op = sum.getDefiningOp();
+    if (!op || !sum.hasOneUse() || op->getBlock() != add->getBlock() ||
+        !dominance.properlyDominates(base, op))
+      continue;
+    if (auto loop = dyn_cast<LoopOp>(op)) {
+      unsigned i = cast<OpResult>(sum).getResultNumber();
+      if (!isZero(loop.getInits()[i]) || !onlyAdds(loop, i))
+        continue;
+      loop.getInitsMutable()[i].set(base);
+    } else if (auto scatter = dyn_cast<ScatterAddOp>(op)) {
+      if (!isZero(scatter.getBase()))
+        continue;
+      scatter.getBaseMutable().assign(base);
+    } else {
+      continue;
+    }
+    add.getResult().replaceAllUsesWith(sum);
+    add.erase();
+    return true;
+  }
+  return false;
+}
+
+namespace {
+
+class SinkAccumulatorsPass
+    : public tessera::impl::SinkAccumulatorsBase<SinkAccumulatorsPass> {
+  void runOnOperation() override {
+    // An inner loop takes over an outer sum before the outer one is looked at.
+    for (bool changed = true; changed;) {
+      changed = false;
+      DominanceInfo dominance(getOperation());
+      SmallVector<AddOp> adds;
+      getOperation()->walk([&](AddOp add) { adds.push_back(add); });
+      for (AddOp add : adds)
+        changed |= sink(add, dominance);
+    }
+  }
+};
+
+} // namespace

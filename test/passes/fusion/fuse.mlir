@@ -1,0 +1,170 @@
+// RUN: tessera-opt %s --fuse --verify-fused | FileCheck %s
+
+// Bias and activation run on the accumulators; what the backward pass keeps is
+// a second result.
+
+// CHECK-LABEL: func @epilogue(
+// CHECK-NEXT:  %[[C:.*]]:2 = graph.cluster contraction "linear_add_gelu"(%arg0, %arg1, %arg2)
+// CHECK:         graph.einsum
+// CHECK:         graph.broadcast
+// CHECK:         graph.gelu
+// CHECK:       return %[[C]]#0, %[[C]]#1
+func.func @epilogue(%x: tensor<8x4xf32>, %w: tensor<4x16xf32>, %b: tensor<16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) {
+  %u = graph.einsum "mk,kn->mn" %x, %w : (tensor<8x4xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
+  %c = graph.broadcast %b dims [1] : tensor<16xf32> -> tensor<8x16xf32>
+  %v = graph.add %u, %c : tensor<8x16xf32>
+  %y = graph.gelu %v erf : tensor<8x16xf32>
+  return %v, %y : tensor<8x16xf32>, tensor<8x16xf32>
+}
+
+// A gradient is added where it accumulates.
+
+// CHECK-LABEL: func @accumulate(
+// CHECK:       graph.cluster contraction "linear_add"(%{{.*}}, %[[ACC:.*]]) attributes {accumulates = array<i64: 1, 0>}
+func.func @accumulate(%x: tensor<2x8x4xf32>, %z: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %r = graph.loop 2 (%i, %acc = %z) : (tensor<4x4xf32>) {
+    %t = graph.dynamic_slice %x[%i] : tensor<2x8x4xf32>, tensor<i32> -> tensor<8x4xf32>
+    %d = graph.einsum "mk,mn->kn" %t, %t : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+    %n = graph.add %acc, %d : tensor<4x4xf32>
+    graph.yield %n : tensor<4x4xf32>
+  }
+  return %r : tensor<4x4xf32>
+}
+
+// What only the statistics of rows and their kin read is left to the rows: here
+// it would be a second tensor to store.
+
+// CHECK-LABEL: func @leaveToRows(
+// CHECK-NEXT:  %[[L:.*]] = graph.cluster contraction "linear"(%arg0, %arg1)
+// CHECK:       graph.cluster row {{.*}}(%[[L]], %arg2)
+// CHECK:       return
+func.func @leaveToRows(%x: tensor<8x4xf32>, %w: tensor<4x16xf32>, %g: tensor<16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) {
+  %u = graph.einsum "mk,kn->mn" %x, %w : (tensor<8x4xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
+  %c = graph.broadcast %g dims [1] : tensor<16xf32> -> tensor<8x16xf32>
+  %v = graph.mul %u, %c : tensor<8x16xf32>
+  %s = graph.reduce %v sum dims [1] : tensor<8x16xf32> -> tensor<8xf32>
+  %b = graph.broadcast %s dims [0] : tensor<8xf32> -> tensor<8x16xf32>
+  %y = graph.sub %v, %b : tensor<8x16xf32>
+  return %u, %y : tensor<8x16xf32>, tensor<8x16xf32>
+}
+
+// Residual sum and norm are one cluster with two results.
+
+// CHECK-LABEL: func @residualNorm(
+// CHECK-NEXT:  graph.cluster row "rows_{{.*}}"(%arg0, %arg1) : (tensor<8x16xf32>, tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>)
+// CHECK-NOT:   graph.cluster
+// CHECK:       return
+func.func @residualNorm(%x: tensor<8x16xf32>, %r: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) {
+  %a = graph.add %x, %r : tensor<8x16xf32>
+  %q = graph.mul %a, %a : tensor<8x16xf32>
+  %s = graph.reduce %q sum dims [1] : tensor<8x16xf32> -> tensor<8xf32>
+  %i = graph.rsqrt %s : tensor<8xf32>
+  %b = graph.broadcast %i dims [0] : tensor<8xf32> -> tensor<8x16xf32>
+  %y = graph.mul %a, %b : tensor<8x16xf32>
+  return %a, %y : tensor<8x16xf32>, tensor<8x16xf32>
+}
+
+// Gradients of weight and bias share a cluster, which computes the normalized
+// input again instead of reading it.
+
+// CHECK-LABEL: func @columns(
+// CHECK:       graph.cluster row
+// CHECK:       graph.cluster column {{.*}}(%arg1, %arg0, %{{.*}}) : (tensor<8x16xf32>, tensor<8x16xf32>, tensor<8xf32>) -> (tensor<16xf32>, tensor<16xf32>)
+// CHECK-NOT:   graph.cluster
+// CHECK:       return
+func.func @columns(%x: tensor<8x16xf32>, %dy: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<16xf32>, tensor<16xf32>) {
+  %q = graph.mul %x, %x : tensor<8x16xf32>
+  %s = graph.reduce %q sum dims [1] : tensor<8x16xf32> -> tensor<8xf32>
+  %i = graph.rsqrt %s : tensor<8xf32>
+  %b = graph.broadcast %i dims [0] : tensor<8xf32> -> tensor<8x16xf32>
+  %h = graph.mul %x, %b : tensor<8x16xf32>
+  %p = graph.mul %dy, %h : tensor<8x16xf32>
+  %t = graph.reduce %p sum dims [1] : tensor<8x16xf32> -> tensor<8xf32>
+  %c = graph.broadcast %t dims [0] : tensor<8xf32> -> tensor<8x16xf32>
+  %dx = graph.mul %h, %c : tensor<8x16xf32>
+  %dw = graph.reduce %p sum dims [0] : tensor<8x16xf32> -> tensor<16xf32>
+  %db = graph.reduce %dy sum dims [0] : tensor<8x16xf32> -> tensor<16xf32>
+  return %dx, %dw, %db : tensor<8x16xf32>, tensor<16xf32>, tensor<16xf32>
+}
+
+// Slices of one projection in front, the concatenation of the gradients behind.
+
+// CHECK-LABEL: func @attentionGrad(
+// CHECK-NEXT:  %[[D:.*]] = graph.cluster attention_grad "attention_grad_concat"(%arg0, %arg1, %arg2, %arg3)
+// CHECK:       return %[[D]]
+func.func @attentionGrad(%qkv: tensor<1x4x24xf32>, %o: tensor<1x4x1x8xf32>, %l: tensor<1x1x4xf32>, %do: tensor<1x4x1x8xf32>) -> tensor<1x4x24xf32> {
+  %q0 = graph.slice %qkv [0, 0, 0] : tensor<1x4x24xf32> -> tensor<1x4x8xf32>
+  %k0 = graph.slice %qkv [0, 0, 8] : tensor<1x4x24xf32> -> tensor<1x4x8xf32>
+  %v0 = graph.slice %qkv [0, 0, 16] : tensor<1x4x24xf32> -> tensor<1x4x8xf32>
+  %q = graph.reshape %q0 : tensor<1x4x8xf32> -> tensor<1x4x1x8xf32>
+  %k = graph.reshape %k0 : tensor<1x4x8xf32> -> tensor<1x4x1x8xf32>
+  %v = graph.reshape %v0 : tensor<1x4x8xf32> -> tensor<1x4x1x8xf32>
+  %dq, %dk, %dv = graph.attention_grad %q, %k, %v, %o, %l, %do scale 0.5 {causal} : tensor<1x4x1x8xf32>, tensor<1x4x1x8xf32>, tensor<1x4x1x8xf32>, tensor<1x4x1x8xf32>, tensor<1x1x4xf32>, tensor<1x4x1x8xf32>
+  %a = graph.reshape %dq : tensor<1x4x1x8xf32> -> tensor<1x4x8xf32>
+  %b = graph.reshape %dk : tensor<1x4x1x8xf32> -> tensor<1x4x8xf32>
+  %c = graph.reshape %dv : tensor<1x4x1x8xf32> -> tensor<1x4x8xf32>
+  %d = graph.concat %a, %b, %c dim 2 : (tensor<1x4x8xf32>, tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x24xf32>
+  return %d : tensor<1x4x24xf32>
+}
+
+// No cluster closes a cycle: the sum waits for the second contraction.
+
+// CHECK-LABEL: func @noCycle(
+// CHECK:       %[[A:.*]] = graph.cluster contraction "linear_exp"
+// CHECK:       graph.cluster contraction "linear_add"(%[[A]], %arg1)
+func.func @noCycle(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %u = graph.einsum "mk,kn->mn" %x, %w : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %e = graph.exp %u : tensor<4x4xf32>
+  %v = graph.einsum "mk,kn->mn" %e, %w : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %s = graph.add %e, %v : tensor<4x4xf32>
+  return %s : tensor<4x4xf32>
+}
+
+// A table is gathered as it lies: what computes it stays outside.
+
+// CHECK-LABEL: func @gather(
+// CHECK:       %[[T:.*]] = graph.cluster elementwise "neg"(%arg0)
+// CHECK:       graph.cluster gather "embedding_add"(%[[T]], %arg1, %arg2)
+func.func @gather(%t: tensor<9x4xf32>, %i: tensor<3xi32>, %p: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %n = graph.neg %t : tensor<9x4xf32>
+  %e = graph.embedding %n, %i : (tensor<9x4xf32>, tensor<3xi32>) -> tensor<3x4xf32>
+  %s = graph.add %e, %p : tensor<3x4xf32>
+  return %s : tensor<3x4xf32>
+}
+
+// CHECK-LABEL: func @scatter(
+// CHECK-NEXT:  graph.cluster scatter "mul_scatter_add"(%arg0, %arg2, %arg1) attributes {accumulates = array<i64: 0, 0>}
+func.func @scatter(%b: tensor<9x4xf32>, %i: tensor<3xi32>, %u: tensor<3x4xf32>) -> tensor<9x4xf32> {
+  %v = graph.mul %u, %u : tensor<3x4xf32>
+  %s = graph.scatter_add %v at %i onto %b : tensor<3x4xf32>, tensor<3xi32>, tensor<9x4xf32>
+  return %s : tensor<9x4xf32>
+}
+
+// Views that planning has addresses for stay outside; others are stored by a
+// cluster.
+
+// CHECK-LABEL: func @views(
+// CHECK-DAG:   %[[R:.*]] = graph.reshape %arg0
+// CHECK-DAG:   %[[S:.*]] = graph.slice %arg0 [1, 0]
+// CHECK-DAG:   %[[G:.*]] = graph.cluster elementwise "slice"(%arg0)
+// CHECK-DAG:   %[[T:.*]] = graph.cluster elementwise "transpose"(%arg0)
+// CHECK:       return %[[R]], %[[S]], %[[G]], %[[T]]
+func.func @views(%x: tensor<4x6xf32>) -> (tensor<24xf32>, tensor<2x6xf32>, tensor<4x2xf32>, tensor<6x4xf32>) {
+  %r = graph.reshape %x : tensor<4x6xf32> -> tensor<24xf32>
+  %s = graph.slice %x [1, 0] : tensor<4x6xf32> -> tensor<2x6xf32>
+  %g = graph.slice %x [0, 1] : tensor<4x6xf32> -> tensor<4x2xf32>
+  %t = graph.transpose %x [1, 0] : tensor<4x6xf32> -> tensor<6x4xf32>
+  return %r, %s, %g, %t : tensor<24xf32>, tensor<2x6xf32>, tensor<4x2xf32>, tensor<6x4xf32>
+}
+
+// A small tensor that is repeated over a large one is computed once.
+
+// CHECK-LABEL: func @smallOnce(
+// CHECK:       %[[E:.*]] = graph.cluster elementwise "exp"(%arg1)
+// CHECK:       graph.cluster elementwise "mul"(%arg0, %[[E]])
+func.func @smallOnce(%x: tensor<64x16xf32>, %v: tensor<16xf32>) -> tensor<64x16xf32> {
+  %e = graph.exp %v : tensor<16xf32>
+  %b = graph.broadcast %e dims [1] : tensor<16xf32> -> tensor<64x16xf32>
+  %m = graph.mul %x, %b : tensor<64x16xf32>
+  return %m : tensor<64x16xf32>
+}
