@@ -250,6 +250,43 @@ llvm::Error KernelLowering::lowerIota(tile::IotaOp op) {
   return llvm::Error::success();
 }
 
+// The elements in row-major order under another shape.
+void KernelLowering::castShape(const Tile &input, Tile &result) {
+  auto last = [](ArrayRef<int64_t> shape) -> int64_t {
+    return shape.empty() ? 1 : shape.back();
+  };
+  int64_t from = last(input.shape), to = last(result.shape);
+  if (from == to) {
+    result.pieces = input.pieces;
+    return;
+  }
+  int64_t count = input.pieces.size() / p.chunks(from) * from;
+  for (int64_t row = 0; row < count; row += to)
+    for (int64_t c = 0; c < to; c += target.lanes) {
+      SmallVector<Value> scalars;
+      for (int64_t i = row + c; i < row + std::min(to, c + target.lanes); ++i)
+        scalars.push_back(p.element(input, i / from, i % from));
+      result.pieces.push_back(to == 1 ? scalars[0] : p.gatherLanes(scalars));
+    }
+}
+
+// Whole rows out of a matrix.
+llvm::Error KernelLowering::sliceTile(vector::ExtractStridedSliceOp op,
+                                      Tile &result) {
+  const Tile &input = tileOf(op.getVector());
+  auto at = [](ArrayAttr list, size_t i) {
+    return cast<IntegerAttr>(list[i]).getInt();
+  };
+  if (input.shape.size() != 2 || op.getOffsets().size() != 2 ||
+      at(op.getOffsets(), 1) != 0 || at(op.getSizes(), 1) != input.shape[1])
+    return error(op, "takes whole rows of a matrix");
+  int64_t chunks = p.chunks(input.shape[1]);
+  llvm::append_range(result.pieces, ArrayRef(input.pieces)
+                                        .slice(at(op.getOffsets(), 0) * chunks,
+                                               at(op.getSizes(), 0) * chunks));
+  return llvm::Error::success();
+}
+
 // The ops of the vector dialect by which scalars enter and leave tiles.
 llvm::Error KernelLowering::lowerVector(Operation *op) {
   Tile result;
@@ -272,13 +309,10 @@ llvm::Error KernelLowering::lowerVector(Operation *op) {
              shapeOf(op->getOperand(0)).empty()) {
     result.pieces = tileOf(op->getOperand(0)).pieces;
   } else if (isa<vector::ShapeCastOp>(op)) {
-    const Tile &tile = tileOf(op->getOperand(0));
-    auto last = [](ArrayRef<int64_t> shape) {
-      return shape.empty() ? 1 : shape.back();
-    };
-    if (last(tile.shape) != last(result.shape))
-      return error(op, "must keep the last dimension");
-    result.pieces = tile.pieces;
+    castShape(tileOf(op->getOperand(0)), result);
+  } else if (auto slice = dyn_cast<vector::ExtractStridedSliceOp>(op)) {
+    if (llvm::Error error = sliceTile(slice, result))
+      return error;
   } else {
     return error(op, "has no lowering on the CPU");
   }

@@ -381,8 +381,13 @@ static bool isEven(Value value) {
 llvm::Error KernelLowering::checkPairs(Operation *op, const Memory &memory,
                                        ArrayRef<int64_t> along, Value bound) {
   int64_t rank = memory.shape.size();
-  if (bound || along.size() != 2 || along[0] != rank - 2 ||
-      along[1] != rank - 1)
+  // Turned, only as the left operand of a product.
+  bool turned = along.size() == 2 && along[0] == rank - 1 &&
+                along[1] == rank - 2 && target.bf16Dot &&
+                isa<tile::LoadOp>(op) &&
+                feedsOnlyProducts(op->getResult(0), true);
+  if (bound || (!turned && (along.size() != 2 || along[0] != rank - 2 ||
+                            along[1] != rank - 1)))
     return error(op, "paired memory is read and written along its last two "
                      "dimensions, in order and without a bound");
   Value k = isa<tile::LoadOp>(op)
@@ -395,6 +400,19 @@ llvm::Error KernelLowering::checkPairs(Operation *op, const Memory &memory,
   return llvm::Error::success();
 }
 
+// [m, k] of paired memory [k, m], as the i32 that it holds.
+Tile KernelLowering::loadPairScalars(const Memory &memory, Value start,
+                                     int64_t m, int64_t k) {
+  Tile tile{{m, k}, {}, Form::scalars};
+  int64_t rowStride = 2 * memory.strides[memory.shape.size() - 2];
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t row = 0; row < k; row += 2)
+      tile.pieces.push_back(
+          loadScalar(step(start, memory.element, row / 2 * rowStride + 2 * i),
+                     b.getI32Type()));
+  return tile;
+}
+
 llvm::Expected<Tile> KernelLowering::loadPairs(tile::LoadOp op,
                                                const Memory &memory) {
   if (llvm::Error error = checkPairs(op, memory, op.getAlong(), op.getBound()))
@@ -403,6 +421,8 @@ llvm::Expected<Tile> KernelLowering::loadPairs(tile::LoadOp op,
   int64_t k = type.getDimSize(0), n = type.getDimSize(1);
   int64_t rowStride = 2 * memory.strides[memory.shape.size() - 2];
   Value start = address(memory, scalarsOf(op.getIndices()));
+  if (op.getAlong()[0] > op.getAlong()[1])
+    return loadPairScalars(memory, start, k, n);
   Tile pairs{{k, n}, {}, Form::pairs};
   for (int64_t row = 0; row < k; row += 2)
     for (int64_t c = 0; c < n; c += target.lanes)

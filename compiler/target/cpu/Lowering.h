@@ -92,6 +92,8 @@ private:
   Tile loadBox(const Box &box, mlir::Value bound);
   Tile loadScalars(const Box &box);
   llvm::Expected<Tile> loadPairs(tile::LoadOp op, const Memory &memory);
+  Tile loadPairScalars(const Memory &memory, mlir::Value start, int64_t m,
+                       int64_t k);
   void storeBox(const Tile &tile, const Box &box, mlir::Value bound);
   Tile loadElements(const Box &box, mlir::Value bound);
   void storeElements(const Tile &tile, const Box &box, mlir::Value bound);
@@ -118,6 +120,8 @@ private:
   llvm::Error lowerBroadcast(tile::BroadcastOp op);
   llvm::Error lowerIota(tile::IotaOp op);
   llvm::Error lowerVector(mlir::Operation *op);
+  void castShape(const Tile &input, Tile &result);
+  llvm::Error sliceTile(mlir::vector::ExtractStridedSliceOp op, Tile &result);
   void broadcast(const Tile &input, llvm::ArrayRef<int64_t> dims, Tile &result);
   mlir::Value combine(tile::ReduceKind kind, mlir::Value x, mlir::Value y);
   /// Left operand, element (i, k): a splat, or the scalar if `type` is one.

@@ -1,0 +1,76 @@
+// How an einsum becomes a kernel: its letters as strided dimensions, a grid of
+// blocks, and inside a block panels and register tiles.
+#pragma once
+#include "passes/fusion/ClusterExpression.h"
+#include "passes/tiling/Tiling.h"
+
+namespace tessera {
+
+/// A run of letters with one stride in each operand; 0 where the operand lacks
+/// or repeats it.
+struct ContractionDim {
+  int64_t size;
+  int64_t lhs, rhs; ///< strides in elements of the operands' buffers
+};
+
+/// An operand of the product, as its memory is.
+struct ContractionOperand {
+  unsigned argument; ///< of the cluster
+  mlir::Type memory; ///< element type of the buffer
+  mlir::Type
+      element;    ///< element type of the einsum's operand: wider, or the same
+  int64_t offset; ///< of element (0, 0, …) in the buffer
+};
+
+/// The product of a cluster: `rows` × `columns` for each index of `outer`,
+/// summed over `sum` and `outerSums`. What the plan says does not depend on the
+/// target. Rows come from lhs and columns from rhs; the einsum's operands are
+/// exchanged where that makes columns the innermost dimension of the results.
+struct ContractionPlan {
+  ContractionOperand lhs, rhs;
+  mlir::Value result;           ///< of the einsum
+  ClusterExpression expression; ///< the epilogue; one piece
+  /// One for each dimension of the expression.
+  llvm::SmallVector<ContractionDim> dims;
+  llvm::SmallVector<unsigned> outer;   ///< positions in `dims`
+  std::optional<unsigned> row, column; ///< positions in `dims`; absent: size 1
+  ContractionDim sum;
+  llvm::SmallVector<ContractionDim> outerSums;
+
+  // The grid: blocks of blockRows × blockColumns, rows fastest, then columns,
+  // then the outer dimensions. blockColumns is a multiple of 32 or covers all.
+  int64_t blockRows, blockColumns;
+
+  ContractionDim rowDim() const { return row ? dims[*row] : kOne; }
+  ContractionDim columnDim() const { return column ? dims[*column] : kOne; }
+  int64_t rowBlocks() const;
+  int64_t columnBlocks() const;
+  int64_t blocks() const;
+  /// Tells plans apart beyond their expressions.
+  std::string key() const;
+
+private:
+  static constexpr ContractionDim kOne{1, 0, 0};
+};
+
+/// Fails where an operand is no strided view (with at most a widening
+/// conversion) of an argument, or the epilogue is no function of the product's
+/// elements in their order.
+llvm::Expected<ContractionPlan> planContraction(graph::ClusterOp cluster);
+
+/// Chooses blockRows and blockColumns by the least expected loss:
+///   staging rhs    c / blockRows     of a block's multiplications,
+///   staging lhs    c' / blockColumns,
+///   imbalance      what the last round of blocks leaves idle on 2 and 8
+///   threads, dispatch       a fixed cost a block.
+void chooseGrid(ContractionPlan &plan);
+
+/// Fills the kernel's body for a target. `arguments` and `results` are the
+/// buffers of the cluster's arguments (null where it has none) and results.
+llvm::Error emitContraction(const ContractionPlan &plan,
+                            graph::ClusterOp cluster, tile::KernelOp kernel,
+                            llvm::ArrayRef<mlir::Value> arguments,
+                            llvm::ArrayRef<mlir::Value> results,
+                            const TileTarget &target, mlir::OpBuilder &builder);
+
+} // namespace tessera

@@ -1,0 +1,458 @@
+#include "passes/tiling/ContractionEmit.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/tiling/ClusterLaunch.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+// Rows of an accumulator that the epilogue takes at a time: a few chains to
+// overlap, few enough registers that none spills.
+static constexpr int64_t kEpilogueRows = 2;
+
+ContractionEmitter::ContractionEmitter(const ContractionPlan &plan,
+                                       ClusterOp cluster, tile::KernelOp kernel,
+                                       ArrayRef<Value> arguments,
+                                       ArrayRef<Value> results,
+                                       const TileTarget &target,
+                                       OpBuilder &builder)
+    : plan(plan), cluster(cluster), kernel(kernel), results(results),
+      target(target), b(builder), loc(kernel.getLoc()),
+      epilogueTarget{plan.expression.pieces.front(),
+                     SmallVector<Value>(arguments), loc} {
+  chooseTypes();
+  chooseTiles();
+  lhs = makeSide(plan.lhs, arguments[plan.lhs.argument], true);
+  rhs = makeSide(plan.rhs, arguments[plan.rhs.argument], false);
+  chooseStaging();
+  chooseChunks();
+}
+
+//===--- vocabulary -------------------------------------------------------===//
+
+Value ContractionEmitter::add(Value x, Value y) {
+  return b.createOrFold<arith::AddIOp>(loc, x, y);
+}
+Value ContractionEmitter::mul(Value x, int64_t y) {
+  return b.createOrFold<arith::MulIOp>(loc, x, index(y));
+}
+Value ContractionEmitter::isEqual(Value x, int64_t y) {
+  return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, x, index(y));
+}
+Value ContractionEmitter::select(Value condition, int64_t x, int64_t y) {
+  if (!condition || x == y)
+    return index(y);
+  return b.create<arith::SelectOp>(loc, condition, index(x), index(y));
+}
+
+void ContractionEmitter::forEach(Value count,
+                                 llvm::function_ref<void(Value)> body) {
+  auto loop = b.create<scf::ForOp>(loc, index(0), count, index(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  body(loop.getInductionVar());
+}
+
+void ContractionEmitter::forEach(int64_t count,
+                                 llvm::function_ref<void(Value)> body) {
+  if (count == 1)
+    body(index(0));
+  else if (count > 1)
+    forEach(index(count), body);
+}
+
+void ContractionEmitter::ifElse(Value condition,
+                                llvm::function_ref<void()> then,
+                                llvm::function_ref<void()> otherwise) {
+  auto branch = b.create<scf::IfOp>(loc, condition, bool(otherwise));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  then();
+  if (otherwise) {
+    b.setInsertionPointToStart(branch.elseBlock());
+    otherwise();
+  }
+}
+
+Value ContractionEmitter::chooseValue(Value condition, Type type,
+                                      llvm::function_ref<Value()> then,
+                                      llvm::function_ref<Value()> otherwise) {
+  if (!condition)
+    return then();
+  auto branch = b.create<scf::IfOp>(loc, type, condition, true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  b.create<scf::YieldOp>(loc, then());
+  b.setInsertionPointToStart(branch.elseBlock());
+  b.create<scf::YieldOp>(loc, otherwise());
+  return branch.getResult(0);
+}
+
+//===--- choices ----------------------------------------------------------===//
+
+// bf16 is multiplied as it is where the target has the instruction; everything
+// narrow is widened when it is staged otherwise.
+void ContractionEmitter::chooseTypes() {
+  accumulate = plan.lhs.element.isF64() ? b.getF64Type() : b.getF32Type();
+  auto isBf16 = [](const ContractionOperand &operand) {
+    return operand.memory.isBF16() && operand.element.isBF16();
+  };
+  auto repeats = [](int64_t size, int64_t stride) {
+    return size > 1 && stride == 0;
+  };
+  ContractionDim row = plan.rowDim(), column = plan.columnDim();
+  pairs = target.bf16Dot && isBf16(plan.lhs) && isBf16(plan.rhs) &&
+          !repeats(row.size, row.lhs) && !repeats(column.size, column.rhs) &&
+          !repeats(plan.sum.size, plan.sum.lhs) &&
+          !repeats(plan.sum.size, plan.sum.rhs);
+  compute = pairs ? Type(b.getBF16Type()) : accumulate;
+}
+
+void ContractionEmitter::chooseTiles() {
+  // An f64 tile of as many elements takes twice the registers.
+  width = accumulate.isF64() ? target.columns / 2 : target.columns;
+  width = std::min(width, plan.columnDim().size);
+  int64_t rows = plan.blockRows;
+  height = partsOf(rows, partsOf(rows, target.rows));
+  kStep = 4;
+}
+
+void ContractionEmitter::chooseStaging() {
+  ContractionDim row = plan.rowDim(), column = plan.columnDim();
+  lhs.sumFirst = plan.sum.lhs != 1 && plan.sum.size > 1 && row.lhs == 1;
+  rhs.sumFirst = true;
+  bool converts =
+      plan.lhs.memory != compute || lhs.repeatsTile || lhs.repeatsSum;
+  bool strided = plan.sum.size > 1 && plan.sum.lhs != 1;
+  // Rows whose distance is a multiple of the first cache's way fall into one
+  // set of it, all of a tile at once.
+  int64_t bytes = plan.lhs.memory.getIntOrFloatBitWidth() / 8;
+  bool collides = row.lhs * bytes % 2048 == 0 && plan.columnDim().size > width;
+  lhs.staged = converts || strided || collides;
+  bool usedOnce = plan.rowDim().size <= height;
+  rhs.staged = pairs || plan.rhs.memory != compute || rhs.repeatsTile ||
+               rhs.repeatsSum || (column.size > 1 && column.rhs != 1) ||
+               !usedOnce;
+}
+
+// What is staged for one chunk, all rows and one panel, fits the budget.
+void ContractionEmitter::chooseChunks() {
+  int64_t bytes = compute.getIntOrFloatBitWidth() / 8;
+  int64_t perStep = (lhs.staged ? plan.blockRows * bytes : 0) +
+                    (rhs.staged ? width * bytes : 0);
+  int64_t k = plan.sum.size, limit = k;
+  if (perStep)
+    limit = std::max<int64_t>(target.sharedBytes / perStep, 64);
+  chunksOfSum = partsOf(k, limit);
+  chunk =
+      chunksOfSum == 1 ? k : llvm::alignTo(partsOf(k, chunksOfSum), 4 * kStep);
+  chunksOfSum = partsOf(k, chunk);
+  chunks = chunksOfSum;
+  for (const ContractionDim &dim : plan.outerSums)
+    chunks *= dim.size;
+}
+
+// Tiles of two heights that differ by one: none is much lower than the others.
+ContractionEmitter::RowCover
+ContractionEmitter::coverEvenly(int64_t rows) const {
+  int64_t tiles = partsOf(rows, height);
+  int64_t tall = rows - tiles * (height - 1);
+  return {tall, tiles - tall, 0};
+}
+
+// As many of the full height as fit, so that no further heights are needed but
+// that of the rest.
+ContractionEmitter::RowCover
+ContractionEmitter::coverFromTop(int64_t rows) const {
+  RowCover cover{rows / height, 0, rows % height};
+  if (cover.rest && cover.rest == height - 1)
+    cover = {cover.tall, 1, 0};
+  return cover;
+}
+
+//===--- the nest ---------------------------------------------------------===//
+
+void ContractionEmitter::emit() {
+  emitIndices();
+  emitAllocations();
+  // What the epilogue needs outside all loops goes before this one.
+  auto loop = b.create<scf::ForOp>(loc, index(0), index(chunks), index(1));
+  top = std::make_unique<EmitScope>(epilogueTarget, b);
+  top->builder.setInsertionPoint(loop);
+  b.setInsertionPointToStart(loop.getBody());
+  chunkIndex = loop.getInductionVar();
+  emitChunk();
+}
+
+// Blocks: rows fastest, then columns, then the outer dimensions.
+void ContractionEmitter::emitIndices() {
+  Value rest = kernel.getBlockNumber();
+  auto take = [&](int64_t count) -> Value {
+    if (count == 1)
+      return index(0);
+    Value i = b.create<arith::RemUIOp>(loc, rest, index(count));
+    rest = b.create<arith::DivUIOp>(loc, rest, index(count));
+    return i;
+  };
+  Value rowBlock = take(plan.rowBlocks()),
+        columnBlock = take(plan.columnBlocks());
+  rowStart = mul(rowBlock, plan.blockRows);
+  columnStart = mul(columnBlock, plan.blockColumns);
+  if (plan.rowBlocks() > 1 && plan.rowDim().size % plan.blockRows)
+    isLastRows = isEqual(rowBlock, plan.rowBlocks() - 1);
+  if (plan.columnBlocks() > 1 && plan.columnDim().size % plan.blockColumns)
+    isLastColumns = isEqual(columnBlock, plan.columnBlocks() - 1);
+  outerIndices.assign(plan.dims.size(), Value());
+  for (unsigned dim : llvm::reverse(plan.outer))
+    outerIndices[dim] = take(plan.dims[dim].size);
+  for (unsigned dim : plan.outer) {
+    if (plan.dims[dim].lhs)
+      lhs.fixed.push_back(outerIndices[dim]);
+    if (plan.dims[dim].rhs)
+      rhs.fixed.push_back(outerIndices[dim]);
+  }
+}
+
+void ContractionEmitter::emitAllocations() {
+  if (lhs.staged)
+    allocateSide(lhs, plan.blockRows);
+  if (rhs.staged)
+    allocateSide(rhs, width);
+  if (chunks > 1)
+    partials = b.create<tile::AllocOp>(
+        loc, MemRefType::get(
+                 {plan.blockRows, partsOf(plan.blockColumns, width) * width},
+                 accumulate, AffineMap(),
+                 tile::SharedAttr::get(b.getContext(), tile::Layout::rows)));
+}
+
+void ContractionEmitter::emitChunk() {
+  Value part = chunkIndex;
+  sumStart = index(0);
+  if (chunksOfSum > 1) {
+    Value place = part;
+    if (chunks > chunksOfSum) {
+      place = b.create<arith::RemUIOp>(loc, part, index(chunksOfSum));
+      part = b.create<arith::DivUIOp>(loc, part, index(chunksOfSum));
+    }
+    sumStart = mul(place, chunk);
+    if (plan.sum.size % chunk)
+      isLastOfSum = isEqual(place, chunksOfSum - 1);
+  }
+  SmallVector<Value> sums(plan.outerSums.size());
+  for (size_t i = sums.size(); i-- > 0;) {
+    int64_t size = plan.outerSums[i].size;
+    sums[i] = i ? b.create<arith::RemUIOp>(loc, part, index(size)) : part;
+    if (i)
+      part = b.create<arith::DivUIOp>(loc, part, index(size));
+  }
+  for (auto [dim, i] : llvm::zip_equal(plan.outerSums, sums)) {
+    if (dim.lhs)
+      lhs.fixed.push_back(i);
+    if (dim.rhs)
+      rhs.fixed.push_back(i);
+  }
+  int64_t rest = plan.rowDim().size % plan.blockRows;
+  if (lhs.staged && isLastRows)
+    ifElse(
+        isLastRows, [&] { stage(lhs, rowStart, rest); },
+        [&] { stage(lhs, rowStart, plan.blockRows); });
+  else if (lhs.staged)
+    stage(lhs, rowStart, plan.blockRows);
+
+  int64_t columns = plan.columnDim().size;
+  int64_t lastColumns = columns - (plan.columnBlocks() - 1) * plan.blockColumns;
+  int64_t ragged = lastColumns % width, full = plan.blockColumns / width;
+  Value panels = select(isLastColumns, lastColumns / width, full);
+  bool mayLoop = isLastColumns || full > 1;
+  auto panel = [&](Value i) { emitPanel(mul(i, width), width); };
+  if (mayLoop)
+    forEach(panels, panel);
+  else
+    forEach(full, panel);
+  if (!ragged)
+    return;
+  auto edge = [&] { emitPanel(index(lastColumns / width * width), ragged); };
+  if (isLastColumns)
+    ifElse(isLastColumns, edge);
+  else
+    edge();
+}
+
+void ContractionEmitter::emitPanel(Value column, int64_t columns) {
+  if (rhs.staged)
+    stage(rhs, add(columnStart, column), columns);
+  emitRowTiles(column, columns);
+}
+
+void ContractionEmitter::emitRowTiles(Value column, int64_t columns) {
+  RowCover whole = coverEvenly(plan.blockRows), last{0, 0, 0};
+  if (isLastRows)
+    last = coverFromTop(plan.rowDim().size % plan.blockRows);
+  auto tiles = [&](int64_t ofLast, int64_t ofWhole,
+                   llvm::function_ref<void(Value)> body) {
+    if (isLastRows && ofLast != ofWhole)
+      forEach(select(isLastRows, ofLast, ofWhole), body);
+    else
+      forEach(ofWhole, body);
+  };
+  tiles(last.tall, whole.tall,
+        [&](Value i) { emitTile({height, columns, mul(i, height), column}); });
+  Value lowStart = select(isLastRows, last.tall * height, whole.tall * height);
+  if (whole.low || last.low)
+    tiles(last.low, whole.low, [&](Value i) {
+      emitTile(
+          {height - 1, columns, add(lowStart, mul(i, height - 1)), column});
+    });
+  if (last.rest)
+    ifElse(isLastRows, [&] {
+      emitTile({last.rest, columns, index(last.tall * height), column});
+    });
+}
+
+//===--- one register tile ------------------------------------------------===//
+
+void ContractionEmitter::emitTile(const Place &place) {
+  auto type = VectorType::get({place.rows, place.columns}, accumulate);
+  auto zeros = [&]() -> Value {
+    return b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
+  };
+  SmallVector<Value> at{place.row, place.column};
+  Value isFirst = partials ? isEqual(chunkIndex, 0) : Value();
+  Value sum = chooseValue(isFirst, type, zeros, [&]() -> Value {
+    return b.create<tile::LoadOp>(loc, type, partials, at, Value(),
+                                  ArrayRef<int64_t>{0, 1});
+  });
+  sum = emitProduct(place, sum);
+  if (!partials)
+    return emitEpilogue(place, sum);
+  ifElse(
+      isEqual(chunkIndex, chunks - 1), [&] { emitEpilogue(place, sum); },
+      [&] {
+        b.create<tile::StoreOp>(loc, sum, partials, at, Value(),
+                                ArrayRef<int64_t>{0, 1});
+      });
+}
+
+// Steps of kStep products in a loop, then those that are left of the last
+// chunk.
+Value ContractionEmitter::emitProduct(const Place &place, Value accumulator) {
+  int64_t lastChunk = plan.sum.size - (chunksOfSum - 1) * chunk;
+  int64_t whole = chunk / kStep * kStep, tail = lastChunk % kStep;
+  Value end = select(isLastOfSum, lastChunk / kStep * kStep, whole);
+  if (whole || isLastOfSum) {
+    auto loop = b.create<scf::ForOp>(loc, index(0), end, index(kStep),
+                                     ValueRange{accumulator});
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value next = emitSteps(place, loop.getInductionVar(), kStep,
+                           loop.getRegionIterArgs()[0]);
+    b.create<scf::YieldOp>(loc, next);
+    accumulator = loop.getResult(0);
+  }
+  if (!tail)
+    return accumulator;
+  return chooseValue(
+      isLastOfSum, accumulator.getType(),
+      [&] {
+        return emitSteps(place, index(lastChunk / kStep * kStep), tail,
+                         accumulator);
+      },
+      [&] { return accumulator; });
+}
+
+Value ContractionEmitter::emitSteps(const Place &place, Value k, int64_t steps,
+                                    Value accumulator) {
+  Value row = lhs.staged ? place.row : add(rowStart, place.row);
+  Value column = rhs.staged ? index(0) : add(columnStart, place.column);
+  Value left = loadSide(lhs, row, k, place.rows, steps, true);
+  Value right = loadSide(rhs, column, k, place.columns, steps, false);
+  return b.create<tile::MmaOp>(loc, left, right, accumulator);
+}
+
+// lhs as [tile, k], rhs as [k, tile], from where it is staged or stands.
+Value ContractionEmitter::loadSide(const ContractionSide &side, Value at,
+                                   Value k, int64_t tile, int64_t steps,
+                                   bool isLeft) {
+  SmallVector<int64_t> shape{tile, steps};
+  if (!isLeft)
+    std::swap(shape[0], shape[1]);
+  auto type = VectorType::get(shape, compute);
+  if (side.staged) {
+    SmallVector<Value> indices{at, k};
+    SmallVector<int64_t> along{0, 1};
+    if (side.sumFirst)
+      std::swap(indices[0], indices[1]);
+    if (side.sumFirst == isLeft)
+      std::swap(along[0], along[1]);
+    return b.create<tile::LoadOp>(loc, type, side.shared, indices, Value(),
+                                  along);
+  }
+  return b.create<tile::LoadOp>(loc, type, side.memory,
+                                indicesOf(side, at, add(sumStart, k)), Value(),
+                                alongOf(side, !isLeft));
+}
+
+//===--- epilogue ---------------------------------------------------------===//
+
+void ContractionEmitter::emitEpilogue(const Place &place, Value accumulator) {
+  for (int64_t row = 0; row < place.rows; row += kEpilogueRows)
+    emitEpilogueRows(place, accumulator, row,
+                     std::min(kEpilogueRows, place.rows - row));
+}
+
+void ContractionEmitter::emitEpilogueRows(const Place &place, Value accumulator,
+                                          int64_t row, int64_t rows) {
+  Value sum = b.create<vector::ExtractStridedSliceOp>(
+      loc, accumulator, ArrayRef<int64_t>{row, 0},
+      ArrayRef<int64_t>{rows, place.columns}, ArrayRef<int64_t>{1, 1});
+  EmitScope scope(*top, b);
+  for (unsigned dim : plan.outer)
+    scope.setIndex(dim, outerIndices[dim]);
+  SmallVector<TileDim> tile;
+  if (plan.row) {
+    scope.setIndex(*plan.row, add(rowStart, add(place.row, index(row))));
+    tile.push_back({*plan.row, rows});
+  }
+  if (plan.column) {
+    scope.setIndex(*plan.column, add(columnStart, place.column));
+    tile.push_back({*plan.column, place.columns});
+  }
+  // The sum in the shape that the expression's tiles have.
+  scope.setTile(tile);
+  if (tile.empty())
+    sum = b.create<vector::ExtractOp>(loc, sum, ArrayRef<int64_t>{0, 0});
+  else if (tile.size() == 1)
+    sum = b.create<vector::ShapeCastOp>(loc, scope.tileType(accumulate), sum);
+  scope.builder = b;
+  // Rounded once to the result's element type.
+  Type element = tensorType(plan.result).getElementType();
+  Value product = toMemory(b, loc, sum, element);
+  product = toHeld(b, loc, product, element);
+  scope.builder = b;
+  const ExprPiece &piece = epilogueTarget.piece;
+  for (auto [i, node] : llvm::enumerate(piece.nodes))
+    if (node.kind == ExprNode::given)
+      scope.set(i, product);
+  SmallVector<Value> values;
+  for (const ExprPiece::Root &root : piece.roots)
+    values.push_back(scope.emitTile(root.node));
+  for (auto [i, root] : llvm::enumerate(piece.roots))
+    scope.store(values[i], tensorType(cluster.getResult(i)).getElementType(),
+                results[i], root.address);
+  b = scope.builder;
+}
+
+//===--- entry ------------------------------------------------------------===//
+
+llvm::Error tessera::emitContraction(const ContractionPlan &plan,
+                                     ClusterOp cluster, tile::KernelOp kernel,
+                                     ArrayRef<Value> arguments,
+                                     ArrayRef<Value> results,
+                                     const TileTarget &target,
+                                     OpBuilder &builder) {
+  OpBuilder::InsertionGuard guard(builder);
+  ContractionEmitter(plan, cluster, kernel, arguments, results, target, builder)
+      .emit();
+  return llvm::Error::success();
+}

@@ -1,0 +1,133 @@
+// The pieces that a contraction kernel is emitted from.
+#pragma once
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/tiling/Contraction.h"
+#include "passes/tiling/TileEmitter.h"
+
+namespace tessera {
+
+/// A matrix in memory, [tile dimension (rows of lhs, columns of rhs), k], with
+/// the indices of dimensions that are fixed within a block or a chunk.
+struct ContractionSide {
+  mlir::Value memory; ///< strided view of the operand's buffer
+  llvm::SmallVector<mlir::Value> fixed;         ///< indices before the last two
+  bool repeatsTile = false, repeatsSum = false; ///< not a dimension of memory
+
+  bool staged = false;
+  bool sumFirst = false; ///< staged as [k, tile] rather than [tile, k]
+  mlir::Value shared;    ///< where it is staged
+};
+
+/// Emits one kernel. See Contraction.h for what is computed, and emitBlock for
+/// how.
+class ContractionEmitter {
+public:
+  ContractionEmitter(const ContractionPlan &plan, graph::ClusterOp cluster,
+                     tile::KernelOp kernel,
+                     llvm::ArrayRef<mlir::Value> arguments,
+                     llvm::ArrayRef<mlir::Value> results,
+                     const TileTarget &target, mlir::OpBuilder &builder);
+  /// for each chunk of k
+  ///   stage lhs
+  ///   for each panel of columns
+  ///     stage rhs
+  ///     for each register tile of rows: multiply; at the end, the epilogue
+  void emit();
+
+private:
+  /// Rows of a block as register tiles: `tall` of `height`, `low` of one row
+  /// less, one of `rest`.
+  struct RowCover {
+    int64_t tall, low, rest;
+  };
+  /// A register tile: its place in the block.
+  struct Place {
+    int64_t rows, columns;
+    mlir::Value row, column;
+  };
+
+  // Choices (ContractionEmit.cpp).
+  void chooseTypes();
+  void chooseTiles();
+  void chooseStaging();
+  void chooseChunks();
+  RowCover coverEvenly(int64_t rows) const;
+  RowCover coverFromTop(int64_t rows) const;
+
+  // The nest.
+  void emitIndices();
+  void emitAllocations();
+  void emitChunk();
+  void emitPanel(mlir::Value column, int64_t width);
+  void emitRowTiles(mlir::Value column, int64_t width);
+  void emitTile(const Place &place);
+  mlir::Value emitProduct(const Place &place, mlir::Value accumulator);
+  mlir::Value emitSteps(const Place &place, mlir::Value k, int64_t steps,
+                        mlir::Value accumulator);
+  void emitEpilogue(const Place &place, mlir::Value accumulator);
+  void emitEpilogueRows(const Place &place, mlir::Value accumulator,
+                        int64_t row, int64_t rows);
+  mlir::Value loadSide(const ContractionSide &side, mlir::Value at,
+                       mlir::Value k, int64_t tile, int64_t steps, bool isLeft);
+
+  // Staging (ContractionStage.cpp).
+  ContractionSide makeSide(const ContractionOperand &operand,
+                           mlir::Value buffer, bool isLeft);
+  void fixSums(ContractionSide &side, bool isLeft);
+  void allocateSide(ContractionSide &side, int64_t tile);
+  void stage(const ContractionSide &side, mlir::Value at, int64_t tile);
+  void stageBox(const ContractionSide &side, mlir::Value at, int64_t tile,
+                int64_t depth);
+  void convertBox(const ContractionSide &side, mlir::Value at, int64_t tile,
+                  int64_t depth);
+  void convertTile(const ContractionSide &side, mlir::Value at, mlir::Value i,
+                   mlir::Value k, int64_t tile, int64_t steps);
+  llvm::SmallVector<int64_t> alongOf(const ContractionSide &side,
+                                     bool sumFirst) const;
+  llvm::SmallVector<mlir::Value> indicesOf(const ContractionSide &side,
+                                           mlir::Value at, mlir::Value k);
+
+  // Vocabulary.
+  mlir::Value index(int64_t value) { return emitIndex(b, loc, value); }
+  mlir::Value add(mlir::Value x, mlir::Value y);
+  mlir::Value mul(mlir::Value x, int64_t y);
+  mlir::Value isEqual(mlir::Value x, int64_t y);
+  mlir::Value select(mlir::Value condition, int64_t x, int64_t y);
+  void forEach(mlir::Value count, llvm::function_ref<void(mlir::Value)> body);
+  void forEach(int64_t count, llvm::function_ref<void(mlir::Value)> body);
+  void ifElse(mlir::Value condition, llvm::function_ref<void()> then,
+              llvm::function_ref<void()> otherwise = {});
+  /// `then` where `condition` is null.
+  mlir::Value chooseValue(mlir::Value condition, mlir::Type type,
+                          llvm::function_ref<mlir::Value()> then,
+                          llvm::function_ref<mlir::Value()> otherwise);
+
+  const ContractionPlan &plan;
+  graph::ClusterOp cluster;
+  tile::KernelOp kernel;
+  llvm::ArrayRef<mlir::Value> results;
+  const TileTarget &target;
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+
+  EmitTarget epilogueTarget;
+  std::unique_ptr<EmitScope> top;
+
+  mlir::Type compute, accumulate; ///< element types of operands and sums
+  bool pairs = false;             ///< two-way dot products
+  int64_t height, width;          ///< the largest register tile
+  int64_t kStep;                  ///< products between two turns of the loop
+  int64_t chunk, chunksOfSum, chunks; ///< of k: length, of `sum`, of all sums
+
+  llvm::SmallVector<mlir::Value> outerIndices; ///< by position in plan.dims
+  mlir::Value rowStart, columnStart;           ///< of the block
+  mlir::Value isLastRows, isLastColumns; ///< null where no block is ragged
+  mlir::Value chunkIndex, sumStart;      ///< of the chunk
+  mlir::Value isLastOfSum; ///< the ragged chunk; null where none is
+  ContractionSide lhs, rhs;
+  mlir::Value partials; ///< sums between chunks; null for one chunk
+};
+
+} // namespace tessera

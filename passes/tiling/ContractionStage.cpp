@@ -1,0 +1,191 @@
+// Staging a contraction's operands: strided views of the buffers, and copies of
+// their boxes into shared memory, converted where the arithmetic wants it.
+#include "passes/tiling/ClusterLaunch.h"
+#include "passes/tiling/ContractionEmit.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+// Elements added to a staged row, so that rows do not fall into one set of the
+// cache: one line of f32.
+static constexpr int64_t kRowPadding = 16;
+
+// The dimensions of the view: outer ones, outer sums, then tile and k, each
+// only where the operand advances along it. Dimensions of size 1 have stride 1.
+ContractionSide ContractionEmitter::makeSide(const ContractionOperand &operand,
+                                             Value buffer, bool isLeft) {
+  auto strideOf = [&](const ContractionDim &dim) {
+    return isLeft ? dim.lhs : dim.rhs;
+  };
+  View view;
+  view.offset = operand.offset;
+  auto append = [&](int64_t size, int64_t stride) {
+    view.shape.push_back(size);
+    view.strides.push_back(stride);
+  };
+  for (unsigned dim : plan.outer)
+    if (strideOf(plan.dims[dim]))
+      append(plan.dims[dim].size, strideOf(plan.dims[dim]));
+  for (const ContractionDim &dim : plan.outerSums)
+    if (strideOf(dim))
+      append(dim.size, strideOf(dim));
+  ContractionSide side;
+  ContractionDim tile = isLeft ? plan.rowDim() : plan.columnDim();
+  side.repeatsTile = tile.size > 1 && !strideOf(tile);
+  side.repeatsSum = plan.sum.size > 1 && !strideOf(plan.sum);
+  if (!side.repeatsTile)
+    append(tile.size, tile.size > 1 ? strideOf(tile) : 1);
+  if (!side.repeatsSum)
+    append(plan.sum.size, plan.sum.size > 1 ? strideOf(plan.sum) : 1);
+  side.memory = emitView(b, loc, buffer, view);
+  return side;
+}
+
+void ContractionEmitter::allocateSide(ContractionSide &side, int64_t tile) {
+  int64_t depth = llvm::alignTo(chunk, 2);
+  SmallVector<int64_t> shape{tile, depth + kRowPadding};
+  auto layout = tile::Layout::rows;
+  if (side.sumFirst) {
+    // Panels of a power of two columns lie one behind the other; others, and
+    // blocks of rows, are apart by a line.
+    shape = {depth, &side == &rhs ? tile : tile + kRowPadding};
+    if (pairs)
+      layout = tile::Layout::pairs;
+  }
+  side.shared = b.create<tile::AllocOp>(
+      loc, MemRefType::get(shape, compute, AffineMap(),
+                           tile::SharedAttr::get(b.getContext(), layout)));
+}
+
+SmallVector<Value> ContractionEmitter::indicesOf(const ContractionSide &side,
+                                                 Value at, Value k) {
+  SmallVector<Value> indices(side.fixed);
+  if (!side.repeatsTile)
+    indices.push_back(at);
+  if (!side.repeatsSum)
+    indices.push_back(k);
+  return indices;
+}
+
+// Memory dimensions of (tile, k), or (k, tile) where `sumFirst`; what the
+// memory repeats is left out.
+SmallVector<int64_t> ContractionEmitter::alongOf(const ContractionSide &side,
+                                                 bool sumFirst) const {
+  int64_t at = side.fixed.size();
+  SmallVector<int64_t> along;
+  if (!side.repeatsTile)
+    along.push_back(at++);
+  if (!side.repeatsSum)
+    along.push_back(at);
+  if (sumFirst && along.size() == 2)
+    std::swap(along[0], along[1]);
+  return along;
+}
+
+// The chunk's steps of `tile` rows (columns) from `at` on.
+void ContractionEmitter::stage(const ContractionSide &side, Value at,
+                               int64_t tile) {
+  int64_t rest = plan.sum.size % chunk;
+  if (!isLastOfSum)
+    return stageBox(side, at, tile, chunk);
+  ifElse(
+      isLastOfSum, [&] { stageBox(side, at, tile, rest); },
+      [&] { stageBox(side, at, tile, chunk); });
+}
+
+void ContractionEmitter::stageBox(const ContractionSide &side, Value at,
+                                  int64_t tile, int64_t depth) {
+  auto memory = cast<MemRefType>(side.memory.getType());
+  if (memory.getElementType() != compute || side.repeatsTile || side.repeatsSum)
+    return convertBox(side, at, tile, depth);
+  SmallVector<int64_t> shape{tile, depth};
+  if (side.sumFirst)
+    std::swap(shape[0], shape[1]);
+  Value zero = index(0);
+  b.create<tile::CopyOp>(loc, side.memory, indicesOf(side, at, sumStart),
+                         side.shared, ValueRange{zero, zero}, shape,
+                         alongOf(side, side.sumFirst), ArrayRef<int64_t>{0, 1});
+  b.create<tile::CommitOp>(loc);
+  b.create<tile::WaitOp>(loc, 0);
+}
+
+// Register tiles along what is contiguous in memory; the loads turn them where
+// the staged order is the other.
+void ContractionEmitter::convertBox(const ContractionSide &side, Value at,
+                                    int64_t tile, int64_t depth) {
+  ContractionDim dim = &side == &lhs ? plan.rowDim() : plan.columnDim();
+  int64_t tileStride = &side == &lhs ? dim.lhs : dim.rhs;
+  int64_t sumStride = &side == &lhs ? plan.sum.lhs : plan.sum.rhs;
+  int64_t lanes = target.lanes;
+  // How much of (tile, k) one register tile takes.
+  int64_t tileStep = 1, sumStep = 1;
+  if (side.sumFirst) {
+    tileStep = std::min(tile, 2 * lanes);
+    sumStep = sumStride == 1 && tileStride != 1 ? lanes : 2;
+  } else {
+    sumStep = std::min(depth, 4 * lanes);
+    tileStep = tileStride == 1 && sumStride != 1 ? lanes : 1;
+  }
+  // Up to four rectangles: whole steps, and the edges.
+  auto parts = [](int64_t size, int64_t step) {
+    SmallVector<std::pair<int64_t, int64_t>> result; // (first, length)
+    if (size / step)
+      result.push_back({0, size / step * step});
+    if (size % step)
+      result.push_back({size / step * step, size % step});
+    return result;
+  };
+  for (auto [i0, rows] : parts(tile, tileStep))
+    for (auto [k0, steps] : parts(depth, sumStep)) {
+      int64_t tileSize = std::min(rows, tileStep),
+              sumSize = std::min(steps, sumStep);
+      forEach(rows / tileSize, [&, i0 = i0, k0 = k0, steps = steps](Value i) {
+        forEach(steps / sumSize, [&](Value k) {
+          convertTile(side, at, add(index(i0), mul(i, tileSize)),
+                      add(index(k0), mul(k, sumSize)), tileSize, sumSize);
+        });
+      });
+    }
+}
+
+void ContractionEmitter::convertTile(const ContractionSide &side, Value at,
+                                     Value i, Value k, int64_t tile,
+                                     int64_t steps) {
+  SmallVector<int64_t> shape{tile, steps};
+  SmallVector<Value> to{i, k};
+  if (side.sumFirst) {
+    std::swap(shape[0], shape[1]);
+    std::swap(to[0], to[1]);
+  }
+  auto whole = VectorType::get(shape, compute);
+  Type memory = cast<MemRefType>(side.memory.getType()).getElementType();
+  SmallVector<Value> from = indicesOf(side, add(at, i), add(sumStart, k));
+  SmallVector<int64_t> along = alongOf(side, side.sumFirst);
+  SmallVector<int64_t> loaded, dims; // of the register tile that memory fills
+  for (int64_t d = 0; d < 2; ++d) {
+    bool isTile = (d == 0) != side.sumFirst;
+    if (isTile ? side.repeatsTile : side.repeatsSum)
+      continue;
+    loaded.push_back(shape[d]);
+    dims.push_back(d);
+  }
+  auto widen = [&](Value value) -> Value {
+    if (memory == compute)
+      return value;
+    Type wide = compute;
+    if (auto vector = dyn_cast<VectorType>(value.getType()))
+      wide = vector.clone(compute);
+    return b.create<arith::ExtFOp>(loc, wide, value);
+  };
+  Value value;
+  if (loaded.empty())
+    value = widen(b.create<memref::LoadOp>(loc, side.memory, from));
+  else
+    value = widen(b.create<tile::LoadOp>(loc, VectorType::get(loaded, memory),
+                                         side.memory, from, Value(), along));
+  if (value.getType() != whole)
+    value = b.create<tile::BroadcastOp>(loc, whole, value, dims);
+  b.create<tile::StoreOp>(loc, value, side.shared, to, Value(),
+                          ArrayRef<int64_t>{0, 1});
+}
