@@ -47,7 +47,7 @@ bool tessera::isContiguous(SliceOp slice) {
 
 // The kind that an op alone would have; none where it stays outside clusters.
 static std::optional<ClusterKind> kindOfOp(Operation *op) {
-  if (isa<DynamicSliceOp, DynamicUpdateOp, ConstantOp>(op))
+  if (isa<DynamicSliceOp, DynamicUpdateOp, ConstantOp, SliceOp>(op))
     return {};
   if (auto fusable = dyn_cast<Fusable>(op))
     return fusable.getClusterKind();
@@ -186,6 +186,18 @@ bool FusionGraph::pathOutside(unsigned from, unsigned to) const {
     if (expand(work.pop_back_val()))
       return true;
   return false;
+}
+
+llvm::BitVector FusionGraph::reachableFrom(unsigned id) const {
+  llvm::BitVector seen(nodes.size());
+  SmallVector<unsigned> work(groups[id].members);
+  while (!work.empty())
+    for (unsigned user : succs[work.pop_back_val()])
+      if (!seen.test(user)) {
+        seen.set(user);
+        work.push_back(user);
+      }
+  return seen;
 }
 
 bool FusionGraph::wouldCycle(unsigned a, unsigned b) const {
