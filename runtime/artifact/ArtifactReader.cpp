@@ -21,7 +21,8 @@ StatusOr<Footer> locate(std::span<const std::byte> file,
   const std::uint64_t footerOffset = file.size() - kFooterBytes;
   Footer footer;
   std::memcpy(&footer, file.data() + footerOffset, kFooterBytes);
-  if (std::memcmp(footer.magic, artifact::kFooterMagic, sizeof(footer.magic)))
+  if (std::memcmp(footer.magic, artifact::kFooterMagic, sizeof(footer.magic)) !=
+      0)
     return Status::error("{}: offset {:#x}: no artifact footer: the file is "
                          "truncated or carries no artifact",
                          path, footerOffset);

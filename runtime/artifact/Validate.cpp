@@ -178,7 +178,7 @@ Status checkArtifact(Checker &checker) {
 
 Status validate(const Artifact &artifact, const BufferPlace &place) {
   Checker checker(artifact);
-  const Status status = checkArtifact(checker);
+  Status status = checkArtifact(checker);
   if (status.ok())
     return status;
   return Status::error(

@@ -33,6 +33,7 @@ std::vector<Row> rowsByKernel(std::span<const ProfiledStep> steps) {
     }
   }
   std::vector<Row> sorted;
+  sorted.reserve(rows.size());
   for (auto &[name, row] : rows)
     sorted.push_back(row);
   std::sort(sorted.begin(), sorted.end(), [](const Row &a, const Row &b) {

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-enum Register { eax, ebx, ecx, edx };
+enum Register : std::uint8_t { eax, ebx, ecx, edx };
 
 // Intel SDM volume 2, CPUID: leaf, subleaf, register and bit of each feature.
 struct Feature {
@@ -107,10 +107,11 @@ const std::vector<std::string_view> &CpuFeatures::knownNames() {
 std::string CpuFeatures::brand() {
 #if defined(__x86_64__)
   unsigned words[12];
-  for (unsigned i = 0; i < 3; ++i)
-    if (!__get_cpuid(0x80000002 + i, &words[4 * i], &words[4 * i + 1],
-                     &words[4 * i + 2], &words[4 * i + 3]))
+  for (unsigned i = 0; i < 3; ++i) {
+    unsigned *four = words + std::size_t(4) * i;
+    if (!__get_cpuid(0x80000002 + i, &four[0], &four[1], &four[2], &four[3]))
       return "unknown x86-64 processor";
+  }
   char text[sizeof(words) + 1] = {};
   std::memcpy(text, words, sizeof(words));
   std::string name = text;

@@ -42,11 +42,14 @@ public:
   bool ok() const { return held.has_value(); }
   const Status &status() const { return error; }
   const std::string &message() const { return error.message(); }
+  // The value may be asked for only after ok(), as in std::expected.
+  // NOLINTBEGIN(bugprone-unchecked-optional-access)
   T &operator*() { return *held; }
   const T &operator*() const { return *held; }
   T *operator->() { return &*held; }
   const T *operator->() const { return &*held; }
   T take() { return std::move(*held); }
+  // NOLINTEND(bugprone-unchecked-optional-access)
 
 private:
   Status error;

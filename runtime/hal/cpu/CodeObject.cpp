@@ -151,7 +151,8 @@ StatusOr<KernelFunction> LoadedCode::kernel(const std::string &name) const {
   link_map *map = nullptr;
   Dl_info info;
   // dlsym also searches what the object depends on: "memcpy" is no kernel.
-  if (!symbol || ::dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 ||
+  if (!symbol ||
+      ::dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void *>(&map)) != 0 ||
       !::dladdr(symbol, &info) ||
       reinterpret_cast<std::uintptr_t>(info.dli_fbase) != map->l_addr)
     return Status::error("{}: kernel '{}' is missing from it", what, name);

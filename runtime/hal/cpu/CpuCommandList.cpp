@@ -19,11 +19,6 @@ std::uint64_t now() {
           .count());
 }
 
-void *moved(void *pointer, std::uint64_t bytes) {
-  return reinterpret_cast<void *>(reinterpret_cast<std::uintptr_t>(pointer) +
-                                  bytes);
-}
-
 /// Calls body(offset, bytes) over `bytes` in blocks, on all threads.
 template <typename Body>
 void forMemory(ThreadPool &pool, std::uint64_t bytes, Body &&body) {
@@ -77,9 +72,9 @@ std::uint32_t CpuCommandList::loopEnd(std::uint32_t index, std::uint32_t next) {
   for (std::uint32_t i = loop.firstAdvance; i < loop.endAdvance; ++i) {
     const Advance &advance = code.advances[i];
     void *&pointer = code.pointers[advance.pointer];
-    // Going back is adding the two's complement.
-    pointer = moved(pointer, again ? advance.stride
-                                   : -(advance.stride * (loop.trip - 1)));
+    auto *address = static_cast<std::byte *>(pointer);
+    pointer = again ? address + advance.stride
+                    : address - advance.stride * (loop.trip - 1);
   }
   return again ? loop.firstCommand : next;
 }
