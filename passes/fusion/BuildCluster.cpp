@@ -22,6 +22,7 @@ public:
 
 private:
   Value inner(Value outer, bool mayRepeat);
+  void findNeeded(Value value, llvm::DenseSet<Operation *> &needed) const;
   std::string name() const;
   DenseI64ArrayAttr accumulates(ArrayRef<Value> outputs, OpBuilder &b) const;
 
@@ -59,6 +60,17 @@ Value ClusterBuilder::inner(Value outer, bool mayRepeat) {
   Value argument = body->addArgument(outer.getType(), outer.getLoc());
   mapping.map(outer, argument);
   return argument;
+}
+
+// The members that compute `value`.
+void ClusterBuilder::findNeeded(Value value,
+                                llvm::DenseSet<Operation *> &needed) const {
+  Operation *op = value.getDefiningOp();
+  if (!op || (!inside.contains(op) && !isFree(op) && !repeats.contains(op)) ||
+      !needed.insert(op).second)
+    return;
+  for (Value operand : op->getOperands())
+    findNeeded(operand, needed);
 }
 
 // What a person would call it: the composites it came from, else its
@@ -123,11 +135,18 @@ ClusterOp ClusterBuilder::build(ArrayRef<Value> outputs) {
   auto region = std::make_unique<Region>();
   body = new Block();
   region->push_back(body);
-  // Only what the results need: others may have repeated a member's work.
+  // Only what the results need (others may have repeated a member's work), in
+  // program order.
+  llvm::DenseSet<Operation *> needed;
+  for (Value output : outputs)
+    findNeeded(output, needed);
+  for (Operation *op : members)
+    if (needed.contains(op))
+      inner(op->getResult(0), false);
   SmallVector<Value> yielded;
   SmallVector<Type> types;
   for (Value output : outputs) {
-    yielded.push_back(inner(output, true));
+    yielded.push_back(mapping.lookup(output));
     types.push_back(output.getType());
   }
   b.setInsertionPointToEnd(body);

@@ -485,28 +485,36 @@ ExpressionOptions tessera::scatterExpression(ScatterAddOp scatter) {
 
 //===--- properties -------------------------------------------------------===//
 
+bool tessera::saysWhatIsComputed(Operation *op, NamedAttribute attr) {
+  return op->getInherentAttr(attr.getName()).has_value();
+}
+
 static void print(llvm::raw_ostream &os, const Linear &form) {
   os << form.constant;
   for (int64_t c : form.coefficients)
     os << '+' << c;
 }
 
+// Types and attributes are unique in their context: their addresses stand for
+// them, at a hundredth of the cost of printing.
 static void print(llvm::raw_ostream &os, const ExprNode &node) {
-  os << node.kind << ':' << node.element << ' ';
+  os << node.kind << ':' << node.element.getAsOpaquePointer() << ' ';
   if (node.kind == ExprNode::load || node.kind == ExprNode::given)
     os << '#' << node.argument << '*' << node.rowStride;
   else if (node.op && node.kind != ExprNode::index) {
-    os << node.op->getName();
+    os << node.op->getName().getAsOpaquePointer();
     for (NamedAttribute attr : node.op->getAttrs())
-      if (attr.getName() != kOriginAttr)
-        os << ' ' << attr.getName().getValue() << '=' << attr.getValue();
-    // An element's place within the batch depends on the shape.
-    if (node.kind == ExprNode::random)
-      os << ' ' << node.op->getResultTypes();
+      if (node.kind != ExprNode::constant && saysWhatIsComputed(node.op, attr))
+        os << ' ' << attr.getName().getAsOpaquePointer() << '='
+           << attr.getValue().getAsOpaquePointer();
+    // With an offset, an element's place within the batch depends on the shape.
+    if (node.kind == ExprNode::random && node.operands.size() > 2)
+      os << ' ' << node.op->getResult(0).getType().getAsOpaquePointer();
     if (node.kind == ExprNode::constant)
       os << ' '
          << cast<DenseElementsAttr>(cast<ConstantOp>(node.op).getValue())
-                .getSplatValue<Attribute>();
+                .getSplatValue<Attribute>()
+                .getAsOpaquePointer();
   }
   for (unsigned operand : node.operands)
     os << " %" << operand;

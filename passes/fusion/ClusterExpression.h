@@ -66,7 +66,7 @@ struct ClusterExpression {
   llvm::SmallVector<ExprPiece, 1> pieces;
   int64_t reduced = 0; ///< elements of each reduction; 0: there are none
 
-  /// Equal texts mean equal computations.
+  /// Equal texts mean equal computations, within one MLIRContext.
   std::string key() const;
 };
 
@@ -93,6 +93,10 @@ ExpressionOptions scatterExpression(graph::ScatterAddOp scatter);
 llvm::Expected<ClusterExpression>
 buildExpression(graph::ClusterOp cluster,
                 const ExpressionOptions &options = {});
+
+/// Whether the attribute changes what an op computes, rather than tell people
+/// or passes where it came from.
+bool saysWhatIsComputed(mlir::Operation *op, mlir::NamedAttribute attr);
 
 /// Work of one element of a node alone, in additions: what recomputing costs.
 int64_t nodeCost(const ExprNode &node);

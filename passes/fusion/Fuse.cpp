@@ -32,6 +32,11 @@ static void splitConstant(ConstantOp op) {
   RankedTensorType type = tensorType(op);
   SmallVector<Value> runs;
   auto all = llvm::to_vector(values.getValues<Attribute>());
+  if (all.empty()) {
+    op.replaceAllUsesWith(e.zeros(type));
+    op.erase();
+    return;
+  }
   for (size_t i = 0, end; i < all.size(); i = end) {
     for (end = i + 1; end < all.size() && all[end] == all[i];)
       ++end;

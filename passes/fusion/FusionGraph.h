@@ -60,6 +60,8 @@ public:
   /// Whether merging would make a cycle: a path from one to the other through
   /// a third.
   bool wouldCycle(unsigned a, unsigned b) const;
+  /// The nodes that depend on the group.
+  llvm::BitVector reachableFrom(unsigned id) const;
   /// Whether every use of every result of the group is in `other`.
   bool feedsOnly(unsigned id, unsigned other) const;
   /// All edges from one group into another, joined: in order if all are,

@@ -35,8 +35,6 @@ private:
                        llvm::function_ref<bool(FusionGroup &)> wanted);
   void absorbProducers(unsigned node,
                        llvm::function_ref<bool(FusionGroup &)> wanted);
-  bool mustBeStored(unsigned id, unsigned node, unsigned depth);
-  bool belongsToContraction(unsigned id, unsigned user);
   void growContraction(unsigned node);
   void growAttentionGrad(unsigned node);
   void growRow(unsigned node);
@@ -200,39 +198,68 @@ void Rules::absorbProducers(unsigned node,
   }
 }
 
-// Whether the node's result has to be in memory whatever contraction `id`
-// takes: somebody reads it who is no elementwise op that could follow the
-// contraction too, nor a reduction, which computes it from what is stored.
-bool Rules::mustBeStored(unsigned id, unsigned node, unsigned depth) {
-  return llvm::any_of(graph.users(node), [&](unsigned user) {
-    if (isa<ReduceOp>(graph.op(user)))
-      return false;
-    if (!isa<Elementwise>(graph.op(user)))
-      return true;
-    // What waits for something else that the contraction feeds, such as the
-    // statistics of its rows, comes later than its accumulators.
-    unsigned reader = graph.groupOf(user);
-    return reader == id || (depth && !graph.wouldCycle(id, reader) &&
-                            mustBeStored(id, user, depth - 1));
-  });
+namespace {
+
+// What may follow a contraction on its accumulators.
+class Epilogue {
+public:
+  Epilogue(FusionGraph &graph, unsigned id)
+      : graph(graph), id(id), fed(graph.reachableFrom(id)) {}
+
+  /// Whether an elementwise op costs no traffic there: it takes the place of
+  /// what it reads, or is stored in any case.
+  bool takes(unsigned node);
+
+private:
+  bool follows(unsigned node, unsigned depth);
+  bool mustBeStored(unsigned node, unsigned depth);
+
+  static constexpr unsigned kDepth = 12; ///< of chains that are looked through
+  FusionGraph &graph;
+  unsigned id;
+  llvm::BitVector fed; ///< nodes that the contraction feeds
+};
+
+} // namespace
+
+// Whether an elementwise op waits for nothing else that the contraction feeds,
+// such as the statistics of its rows.
+bool Epilogue::follows(unsigned node, unsigned depth) {
+  return depth && isa<Elementwise>(graph.op(node)) &&
+         llvm::all_of(graph.producers(node), [&](unsigned producer) {
+           return graph.groupOf(producer) == id || !fed.test(producer) ||
+                  follows(producer, depth - 1);
+         });
 }
 
-// Whether an elementwise consumer of contraction `id` costs no traffic there:
-// it takes the place of what it reads, or is stored in any case.
-bool Rules::belongsToContraction(unsigned id, unsigned user) {
-  bool replaces = llvm::all_of(graph.producers(user), [&](unsigned producer) {
+// Whether the result has to be in memory: somebody reads it who is neither a
+// reduction nor elementwise beside one. Those compute it from what is stored.
+bool Epilogue::mustBeStored(unsigned node, unsigned depth) {
+  return depth && llvm::any_of(graph.users(node), [&](unsigned user) {
+           if (isa<ReduceOp>(graph.op(user)))
+             return false;
+           if (!isa<Elementwise>(graph.op(user)))
+             return true;
+           return graph.groupOf(user) == id ||
+                  (follows(user, kDepth) && mustBeStored(user, depth - 1));
+         });
+}
+
+bool Epilogue::takes(unsigned node) {
+  bool replaces = llvm::all_of(graph.producers(node), [&](unsigned producer) {
     return graph.groupOf(producer) != id ||
            llvm::all_of(graph.users(producer), [&](unsigned other) {
-             return other == user || graph.groupOf(other) == id;
+             return other == node || graph.groupOf(other) == id;
            });
   });
-  return replaces || mustBeStored(id, user, /*depth=*/8);
+  return replaces || mustBeStored(node, kDepth);
 }
 
 void Rules::growContraction(unsigned node) {
+  Epilogue epilogue(graph, graph.groupOf(node));
   absorbConsumers(node, [&](FusionGroup &group) {
     return group.kind == ClusterKind::elementwise &&
-           belongsToContraction(graph.groupOf(node), group.members.front());
+           epilogue.takes(group.members.front());
   });
 }
 
@@ -324,7 +351,9 @@ void Rules::repeatProducers(unsigned node) {
         operand = op->getOperand(0);
       }
       std::optional<unsigned> producer = graph.nodeOf(operand);
+      // Statistics of rows and the like cost next to nothing.
       if ((!producer || !cone.contains(*producer)) &&
+          tensorType(operand).getNumElements() >= elements &&
           counted.insert(operand).second)
         read += bytesOf(operand);
     }

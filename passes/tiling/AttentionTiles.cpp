@@ -325,7 +325,6 @@ LaunchSpec tessera::attentionLaunch(graph::ClusterOp cluster,
     spec.access.push_back(tile::Access::write);
   }
   spec.blocks = blocks;
-  llvm::raw_string_ostream key(spec.key);
-  cluster.getBody().front().print(key);
+  spec.key = bodyKey(cluster);
   return spec;
 }

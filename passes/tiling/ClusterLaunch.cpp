@@ -13,6 +13,30 @@ std::string tessera::summarize(ClusterOp cluster) {
   return llvm::join(names, ", ");
 }
 
+std::string tessera::bodyKey(ClusterOp cluster) {
+  std::string key;
+  llvm::raw_string_ostream os(key);
+  Block &body = cluster.getBody().front();
+  DenseMap<Value, unsigned> numbers;
+  auto number = [&](Value value) {
+    unsigned next = numbers.size();
+    numbers[value] = next;
+    os << ' ' << value.getType().getAsOpaquePointer();
+  };
+  llvm::for_each(body.getArguments(), number);
+  for (Operation &op : body) {
+    os << '\n' << op.getName().getAsOpaquePointer();
+    for (Value operand : op.getOperands())
+      os << " %" << numbers.lookup(operand);
+    for (NamedAttribute attr : op.getAttrs())
+      if (saysWhatIsComputed(&op, attr))
+        os << ' ' << attr.getName().getAsOpaquePointer() << '='
+           << attr.getValue().getAsOpaquePointer();
+    llvm::for_each(op.getResults(), number);
+  }
+  return key;
+}
+
 ClusterLaunch::ClusterLaunch(ClusterOp cluster,
                              const ClusterExpression &expression,
                              tile::Skeleton skeleton, TypeRange results,

@@ -94,6 +94,9 @@ void forPieceOfBlock(
     llvm::ArrayRef<int64_t> ends,
     llvm::function_ref<void(mlir::OpBuilder &, unsigned, mlir::Value)> body);
 
+/// Equal for bodies that compute the same; within one MLIRContext.
+std::string bodyKey(graph::ClusterOp cluster);
+
 /// The distinct ops of a cluster, for people: "mul, add, rsqrt".
 std::string summarize(graph::ClusterOp cluster);
 

@@ -133,7 +133,7 @@ func.func @gather(%t: tensor<9x4xf32>, %i: tensor<3xi32>, %p: tensor<3x4xf32>) -
 }
 
 // CHECK-LABEL: func @scatter(
-// CHECK-NEXT:  graph.cluster scatter "mul_scatter_add"(%arg0, %arg2, %arg1) attributes {accumulates = array<i64: 0, 0>}
+// CHECK-NEXT:  graph.cluster scatter "mul_scatter_add"(%arg2, %arg0, %arg1) attributes {accumulates = array<i64: 1, 0>}
 func.func @scatter(%b: tensor<9x4xf32>, %i: tensor<3xi32>, %u: tensor<3x4xf32>) -> tensor<9x4xf32> {
   %v = graph.mul %u, %u : tensor<3x4xf32>
   %s = graph.scatter_add %v at %i onto %b : tensor<3x4xf32>, tensor<3xi32>, tensor<9x4xf32>
