@@ -61,9 +61,7 @@ private:
           "cannot be given a precision; it must be made after apply-precision");
     if (isa<func::ReturnOp>(op)) {
       for (OpOperand &operand : op->getOpOperands())
-        if (isBlock)
-          narrowLarge(operand);
-        else
+        if (!isBlock || !narrowLarge(operand))
           widen(operand);
       return success();
     }
@@ -82,7 +80,11 @@ private:
       contract(op);
       break;
     case OpClass::gather:
-      break; // rows of the f32 table: more exact than rows of its copy
+      // Rows of the f32 table: more exact than rows of its copy. A block's own
+      // table is an argument, which is narrow.
+      setElement(op->getResult(0),
+                 graph::tensorType(op->getOperand(0)).getElementType());
+      break;
     case OpClass::composite:
       narrowInputs(op);
       break;
@@ -134,8 +136,10 @@ private:
   void narrowInputs(Operation *op) {
     for (OpOperand &operand : op->getOpOperands()) {
       Type before = operand.get().getType();
-      if (!narrowLarge(operand))
+      if (!narrowLarge(operand)) {
+        widen(operand);
         continue;
+      }
       for (Value result : op->getResults())
         if (isLarge(result) && hasShapeOf(result, before))
           setElement(result, narrowType);
