@@ -257,24 +257,23 @@ Value ModelBuilder::initial(Emitter &e, const Parameter &parameter, Value seed,
 
 // A parameter's seed is the run's plus its place in the list times 2^32, so
 // that the numbers do not depend on how the work is divided. The seeds are
-// data, not constants: all parameters of one deviation then share one kernel.
+// data, not constants, each at the start of a row of 64 bytes where a buffer
+// may begin: all parameters of one deviation then share one kernel.
 void ModelBuilder::buildInit() {
   Port seedPort = port(graph::kInputAttr, "seed", tensor({1}, b.getI64Type()));
   func::FuncOp init = function("init", seedPort, parameterPorts());
   Emitter e(b, init.getLoc());
-  int64_t count = all.size();
-  RankedTensorType perParameter = tensor({count}, b.getI64Type());
+  RankedTensorType rows = tensor({int64_t(all.size()), 8}, b.getI64Type());
   Value shift = b.create<graph::ConstantOp>(
-      init.getLoc(), perParameter,
-      DenseIntElementsAttr::get(perParameter, int64_t(1) << 32));
-  Value seeds =
-      e.add(e.broadcastScalar(e.reshape(init.getArgument(0), {}), {count}),
-            e.mul(e.iota(perParameter, 0), shift));
+      init.getLoc(), rows, DenseIntElementsAttr::get(rows, int64_t(1) << 32));
+  Value seeds = e.add(
+      e.broadcastScalar(e.reshape(init.getArgument(0), {}), rows.getShape()),
+      e.mul(e.iota(rows, 0), shift));
   Value step = e.zeros(scalar(b.getI64Type()));
   SmallVector<Value> results;
   for (auto [i, each] : llvm::enumerate(all)) {
     Emitter at(b, named(each.name));
-    Value seed = e.reshape(e.slice(seeds, int64_t(i), int64_t(1)), {});
+    Value seed = e.reshape(e.slice(seeds, {int64_t(i), 0}, {1, 1}), {});
     results.push_back(initial(at, each, seed, step));
   }
   b.create<func::ReturnOp>(init.getLoc(), results);

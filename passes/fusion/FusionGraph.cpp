@@ -14,12 +14,25 @@ static bool widensFloat(Operation *op) {
          to.getIntOrFloatBitWidth() > from.getIntOrFloatBitWidth();
 }
 
+// One element of a tensor where a buffer may start (a multiple of 64 bytes) is
+// an address that planning knows: left outside, clusters that differ in nothing
+// else share a kernel.
+static bool isAddress(Operation *op) {
+  auto slice = dyn_cast<SliceOp>(op);
+  if (!slice || tensorType(slice.getResult()).getNumElements() != 1)
+    return false;
+  int64_t offset = 0;
+  for (auto [start, size] :
+       llvm::zip(slice.getStart(), tensorType(slice.getInput()).getShape()))
+    offset = offset * size + start;
+  unsigned bits = tensorType(slice.getInput()).getElementTypeBitWidth();
+  return offset * ((bits + 7) / 8) % 64 == 0;
+}
+
 bool tessera::isFree(Operation *op) {
   if (auto constant = dyn_cast<ConstantOp>(op))
     return cast<DenseElementsAttr>(constant.getValue()).isSplat();
-  // One element is an address that planning knows: left outside, clusters that
-  // differ in nothing else share a kernel.
-  if (isa<SliceOp>(op) && tensorType(op->getResult(0)).getNumElements() == 1)
+  if (isAddress(op))
     return false;
   return isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, IotaOp, RandomOp>(
              op) ||

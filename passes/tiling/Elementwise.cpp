@@ -36,7 +36,7 @@ static void buildFlat(tile::KernelOp kernel, const ClusterLaunch &launch,
                       ClusterOp cluster, const ExprPiece &piece,
                       const TileTarget &target, OpBuilder &b) {
   Location loc = kernel.getLoc();
-  int64_t width = tileWidth(target);
+  int64_t width = tileWidth(target, piece);
   EmitTarget emitTarget{piece, launch.argumentBuffers(kernel), loc};
   SmallVector<Value> results = launch.resultBuffers(kernel);
   EmitScope top(emitTarget, b);
@@ -136,10 +136,67 @@ static void buildStrided(tile::KernelOp kernel, const ClusterLaunch &launch,
   b = top.builder;
 }
 
+//===--- tables -----------------------------------------------------------===//
+
+// A constant of several values, which stands in the kernel's code.
+static std::optional<ConstantOp> asTable(ClusterOp cluster) {
+  auto constant = cluster.getYield().getValues()[0].getDefiningOp<ConstantOp>();
+  if (!constant || cast<DenseElementsAttr>(constant.getValue()).isSplat())
+    return {};
+  return constant;
+}
+
+// The elements [begin, begin + count) in their stored form.
+static DenseElementsAttr storedElements(DenseElementsAttr values, int64_t begin,
+                                        int64_t count) {
+  Type element = memoryElement(values.getElementType());
+  SmallVector<Attribute> elements;
+  for (Attribute value :
+       llvm::make_range(values.getValues<Attribute>().begin() + begin,
+                        values.getValues<Attribute>().begin() + begin + count))
+    elements.push_back(
+        isa<FloatType>(element)
+            ? value
+            : IntegerAttr::get(element,
+                               cast<IntegerAttr>(value).getValue().zextOrTrunc(
+                                   element.getIntOrFloatBitWidth())));
+  return DenseElementsAttr::get(VectorType::get({count}, element), elements);
+}
+
+static llvm::Expected<SmallVector<Value>>
+tileTable(ClusterOp cluster, ConstantOp table, TilingContext &context) {
+  auto values = cast<DenseElementsAttr>(table.getValue());
+  int64_t size = values.getNumElements();
+  LaunchSpec spec;
+  spec.name = cluster.getName().str();
+  spec.skeleton = tile::Skeleton::elementwise;
+  spec.summary = "table";
+  spec.buffers = {bufferType(table.getType())};
+  spec.access = {tile::Access::write};
+  spec.blocks = 1;
+  spec.key = bodyKey(cluster);
+  spec.build = [&](tile::KernelOp kernel, const TileTarget &target,
+                   OpBuilder &b) -> llvm::Error {
+    Location loc = kernel.getLoc();
+    for (int64_t at = 0, count; at < size; at += count) {
+      count = std::min(4 * target.lanes, size - at);
+      Value tile =
+          b.create<arith::ConstantOp>(loc, storedElements(values, at, count));
+      b.create<tile::StoreOp>(loc, tile, kernel.getBuffers()[0],
+                              emitIndex(b, loc, at), Value(),
+                              ArrayRef<int64_t>{0});
+    }
+    return llvm::Error::success();
+  };
+  return context.launch(cluster, spec, {}, table.getType());
+}
+
 //===--- entry ------------------------------------------------------------===//
 
 llvm::Expected<SmallVector<Value>>
 tessera::tileElementwise(ClusterOp cluster, TilingContext &context) {
+  if (std::optional<ConstantOp> table = asTable(cluster))
+    return tileTable(cluster, *table, context);
   llvm::Expected<ClusterExpression> expression = buildExpression(cluster);
   if (!expression)
     return expression.takeError();
