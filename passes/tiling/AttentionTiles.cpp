@@ -296,6 +296,12 @@ llvm::Expected<AttentionOperand> tessera::attentionOperand(Operation *op,
         llvm::inconvertibleErrorCode(),
         where + ": an operand of attention is no view of a cluster input; "
                 "fusion must leave its computation outside");
+  for (auto [stride, size] : llvm::zip_equal(view->strides, view->shape))
+    if (stride == 0 && size > 1)
+      return llvm::createStringError(
+          llvm::inconvertibleErrorCode(),
+          where + ": an operand of attention is a broadcast; fusion must leave "
+                  "it outside");
   if (view->strides.back() != 1 && view->shape.back() != 1)
     return llvm::createStringError(
         llvm::inconvertibleErrorCode(),
