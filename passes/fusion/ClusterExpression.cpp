@@ -1,4 +1,6 @@
 #include "passes/fusion/ClusterExpression.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/fusion/Fusion.h"
 #include "llvm/Support/raw_ostream.h"
 #include <map>
@@ -10,6 +12,8 @@ using namespace tessera::graph;
 // More boxes than this are a sign of a cluster that should be several.
 static constexpr size_t kMaxPieces = 64;
 static constexpr size_t kMaxRank = 64;
+// An exponential, logarithm or the like of one element, in additions.
+static constexpr int64_t kPolynomialCost = 12;
 
 namespace {
 
@@ -547,6 +551,33 @@ std::string ClusterExpression::key() const {
   return text;
 }
 
+// What an element of an elementwise op costs, by the formula that it emits.
+static int64_t formulaCost(Elementwise op) {
+  Block block;
+  OpBuilder builder(op->getContext());
+  builder.setInsertionPointToEnd(&block);
+  for (Type type : op->getOperandTypes()) {
+    Type element = getElementTypeOrSelf(type);
+    if (isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32)
+      element = builder.getF32Type();
+    else if (auto integer = dyn_cast<IntegerType>(element))
+      element = builder.getIntegerType(integer.getWidth());
+    block.addArgument(element, op->getLoc());
+  }
+  op.emitScalar(builder, block.getArguments());
+  int64_t cost = 0;
+  for (Operation &it : block) {
+    if (isa<arith::DivFOp, math::SqrtOp, math::RsqrtOp>(it))
+      cost += 4;
+    else if (isa<math::MathDialect>(it.getDialect()) && !isa<math::AbsFOp>(it))
+      cost += kPolynomialCost;
+    else if (!it.hasTrait<OpTrait::ConstantLike>())
+      ++cost;
+  }
+  // A polynomial hides most of what surrounds it.
+  return std::clamp<int64_t>(cost, 1, kPolynomialCost);
+}
+
 int64_t tessera::nodeCost(const ExprNode &node) {
   switch (node.kind) {
   case ExprNode::constant:
@@ -557,14 +588,12 @@ int64_t tessera::nodeCost(const ExprNode &node) {
   case ExprNode::index:
     return 1;
   case ExprNode::random:
-    return 32;
+    return 80;
   case ExprNode::reduce:
     return 0;
   case ExprNode::elementwise:
     break;
   }
-  if (isa<ExpOp, LogOp, TanhOp, ErfOp, SinOp, CosOp, SigmoidOp, SiluOp, GeluOp,
-          GeluGradOp, PowOp>(node.op))
-    return 12;
-  return isa<DivOp, SqrtOp, RsqrtOp>(node.op) ? 4 : 1;
+  auto elementwise = dyn_cast<Elementwise>(node.op);
+  return elementwise ? formulaCost(elementwise) : 1;
 }

@@ -1,7 +1,8 @@
 // The pass: groups of ops by rule, then a cluster for each.
-#include "dialects/graph/Build.h"
 #include "mlir/Analysis/TopologicalSortUtils.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
 #include "passes/fusion/Fusion.h"
 #include "passes/fusion/FusionRules.h"
@@ -23,40 +24,6 @@ static void eraseDead(Block &block) {
       op.erase();
 }
 
-// A constant of several values as a concatenation of runs of one value each:
-// those are what kernels can make.
-static void splitConstant(ConstantOp op) {
-  auto values = cast<DenseElementsAttr>(op.getValue());
-  OpBuilder builder(op);
-  Emitter e(builder, op.getLoc());
-  RankedTensorType type = tensorType(op);
-  SmallVector<Value> runs;
-  auto all = llvm::to_vector(values.getValues<Attribute>());
-  if (all.empty()) {
-    op.replaceAllUsesWith(e.zeros(type));
-    op.erase();
-    return;
-  }
-  for (size_t i = 0, end; i < all.size(); i = end) {
-    for (end = i + 1; end < all.size() && all[end] == all[i];)
-      ++end;
-    auto run = RankedTensorType::get({int64_t(end - i)}, type.getElementType());
-    runs.push_back(builder.create<ConstantOp>(
-        op.getLoc(), run,
-        cast<ElementsAttr>(DenseElementsAttr::get(run, all[i]))));
-  }
-  op.replaceAllUsesWith(e.reshape(
-      runs.size() == 1 ? runs[0] : e.concat(runs, 0), type.getShape()));
-  op.erase();
-}
-
-static void splitConstants(Block &block) {
-  for (auto op : llvm::make_early_inc_range(block.getOps<ConstantOp>()))
-    if (auto values = dyn_cast<DenseElementsAttr>(op.getValue());
-        values && !values.isSplat())
-      splitConstant(op);
-}
-
 // Whether planning has an address for the op's result: zeros are a fill.
 static bool staysOutside(Operation *op) {
   if (isa<ConstantOp>(op))
@@ -67,11 +34,12 @@ static bool staysOutside(Operation *op) {
   return slice && isContiguous(slice);
 }
 
-// Free ops whose results somebody else than a cluster needs.
+// Free ops whose results somebody else than a cluster needs, and tables: no
+// cluster computes them from nothing, a kernel of their own writes them.
 static void storeFreeOps(Block &block) {
   SmallVector<Operation *> ops;
   for (Operation &op : block)
-    if (isFree(&op) && !staysOutside(&op))
+    if ((isFree(&op) || isa<ConstantOp>(op)) && !staysOutside(&op))
       ops.push_back(&op);
   for (Operation *op : llvm::reverse(ops)) {
     if (!op->use_empty())
@@ -90,7 +58,6 @@ static void buildClusters(FusionGraph &graph) {
 }
 
 static void fuseBlock(Block &block) {
-  splitConstants(block);
   eraseDead(block);
   FusionGraph graph(block);
   applyFusionRules(graph);

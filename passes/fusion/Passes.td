@@ -157,7 +157,8 @@ def Fuse : Pass<"fuse", "::mlir::func::FuncOp"> {
     Afterwards ops stand in clusters, except loops, returns, dynamic slices and
     updates, constants and contiguous views.
   }];
-  let dependentDialects = ["::tessera::graph::GraphDialect"];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect"];
 }
 
 def VerifyFused : Pass<"verify-fused", "::mlir::ModuleOp"> {

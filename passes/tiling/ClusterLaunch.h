@@ -54,8 +54,10 @@ inline int64_t partsOf(int64_t count, int64_t size) {
 /// ones of `width`: a multiple of `lanes`, then what is left.
 llvm::SmallVector<int64_t> remainderTiles(int64_t count, int64_t width,
                                           int64_t lanes);
-/// Elements of a rank-1 register tile: enough registers to hide latencies.
-inline int64_t tileWidth(const TileTarget &target) { return 4 * target.lanes; }
+/// Elements of the register tiles of a piece: four registers' worth to hide
+/// latencies, fewer where the expression is long enough to hide its own and
+/// four copies of it would only be code to compile.
+int64_t tileWidth(const TileTarget &target, const ExprPiece &piece);
 
 /// One tile of `width` elements from `index` on, at a level of its own.
 void oneTile(EmitScope &level, unsigned dim, mlir::Value index, int64_t width,

@@ -37,7 +37,7 @@ static SmallVector<Value> reduceRange(EmitScope &level,
   Location loc = level.loc();
   const ExprPiece &piece = level.target.piece;
   unsigned dim = piece.rank() - 1;
-  int64_t width = tileWidth(target);
+  int64_t width = tileWidth(target, piece);
   auto accumulate = [&](Value from, Value to, int64_t step,
                         SmallVector<Value> inits) {
     auto loop =

@@ -103,7 +103,8 @@ struct Reducer {
 SmallVector<Value> Reducer::overTiles(EmitScope &level, unsigned dim,
                                       ValueRange scalars) const {
   Location loc = level.loc();
-  int64_t size = level.target.piece.sizes[dim], width = tileWidth(target);
+  int64_t size = level.target.piece.sizes[dim],
+          width = tileWidth(target, level.target.piece);
   int64_t whole = size / width * width;
   SmallVector<Value> results(scalars);
   if (whole) {

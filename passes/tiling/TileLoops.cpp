@@ -15,6 +15,14 @@ SmallVector<int64_t> tessera::remainderTiles(int64_t count, int64_t width,
   return tiles;
 }
 
+int64_t tessera::tileWidth(const TileTarget &target, const ExprPiece &piece) {
+  int64_t cost = 0;
+  for (const ExprNode &node : piece.nodes)
+    if (piece.dependsOn(node, piece.rank() - 1))
+      cost += nodeCost(node);
+  return target.lanes * (cost <= 32 ? 4 : cost <= 64 ? 2 : 1);
+}
+
 // A level inside `loop`, whose body starts with what `level` knows.
 static EmitScope enter(EmitScope &level, scf::ForOp loop) {
   level.builder.setInsertionPoint(loop);
@@ -74,7 +82,8 @@ static void tileLoop(EmitScope &level, unsigned dim, Value begin, Value end,
 void tessera::forEachTile(EmitScope &level, unsigned dim,
                           const TileTarget &target,
                           llvm::function_ref<void(EmitScope &)> body) {
-  int64_t size = level.target.piece.sizes[dim], width = tileWidth(target);
+  int64_t size = level.target.piece.sizes[dim],
+          width = tileWidth(target, level.target.piece);
   OpBuilder &b = level.builder;
   Location loc = level.loc();
   int64_t whole = size / width * width;
@@ -93,7 +102,8 @@ void tessera::forEachTile(EmitScope &level, unsigned dim,
 void tessera::forEachTileOfChunk(EmitScope &level, unsigned dim, Value begin,
                                  int64_t chunk, const TileTarget &target,
                                  llvm::function_ref<void(EmitScope &)> body) {
-  int64_t size = level.target.piece.sizes[dim], width = tileWidth(target);
+  int64_t size = level.target.piece.sizes[dim],
+          width = tileWidth(target, level.target.piece);
   assert(chunk % width == 0 && "chunks are whole tiles but the last");
   OpBuilder &b = level.builder;
   Location loc = level.loc();

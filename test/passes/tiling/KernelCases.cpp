@@ -70,6 +70,16 @@ func.func @main(%x: tensor<2x9x3x8xf32>) -> tensor<2x9x3x8xf32> {
   return %y : tensor<2x9x3x8xf32>
 })",
      -2, 2, 2e-6},
+    {"Tables", R"(
+func.func @main(%x: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<5xi1>, tensor<3xbf16>, tensor<70xi64>) {
+  %t = graph.constant dense<[[1.0, 2.0, 3.0], [-1.0, 0.5, 0.25]]> : tensor<2x3xf32>
+  %a = graph.mul %x, %t : tensor<2x3xf32>
+  %b = graph.constant dense<[true, false, true, true, false]> : tensor<5xi1>
+  %c = graph.constant dense<[1.5, -2.0, 0.0]> : tensor<3xbf16>
+  %d = graph.constant dense<7> : tensor<70xi64>
+  return %a, %b, %c, %d : tensor<2x3xf32>, tensor<5xi1>, tensor<3xbf16>, tensor<70xi64>
+})",
+     -2, 2, 1e-7},
     {"ConcatPad", R"(
 func.func @main(%x: tensor<3x5xf32>, %y: tensor<3x4xf32>) -> (tensor<3x9xf32>, tensor<5x8xf32>) {
   %n = graph.neg %y : tensor<3x4xf32>

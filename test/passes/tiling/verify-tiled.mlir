@@ -1,0 +1,69 @@
+// RUN: tessera-opt %s --verify-tiled --split-input-file --verify-diagnostics
+
+func.func @cluster(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{'graph.cluster' is neither a launch, a loop nor a contiguous view: fusion or tiling missed it}}
+  %y = graph.cluster elementwise "exp"(%x) : (tensor<4xf32>) -> tensor<4xf32> {
+  ^bb0(%a: tensor<4xf32>):
+    // expected-error @+1 {{'graph.exp' is neither a launch}}
+    %e = graph.exp %a : tensor<4xf32>
+    graph.yield %e : tensor<4xf32>
+  }
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @gap(%x: tensor<4x4xf32>) -> tensor<4x2xf32> {
+  // expected-error @+1 {{slice has gaps: it should have become a kernel}}
+  %y = graph.slice %x [0, 1] : tensor<4x4xf32> -> tensor<4x2xf32>
+  return %y : tensor<4x2xf32>
+}
+
+// -----
+
+func.func @missing(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{kernel @f is not in module @cpu}}
+  %y = tile.launch @f(%x) blocks [1] sizes [] : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+module @cpu attributes {tile.target = "cpu:avx2"} {
+}
+
+// -----
+
+func.func @sizes(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{kernel @f takes 1 sizes an instance, got 0}}
+  %y = tile.launch @f(%x) blocks [1] sizes [] : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+module @cpu attributes {tile.target = "cpu:avx2"} {
+  tile.kernel @f(%b: index, %n: index, %x: memref<?xf32>, %y: memref<?xf32>) attributes {access = [#tile<access read>, #tile<access write>], dynamic_sizes = 1 : i64, skeleton = #tile<skeleton elementwise>, summary = ""} {
+    tile.return
+  }
+}
+
+// -----
+
+func.func @operands(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{kernel @f takes 2 operands an instance, got 1 for 1}}
+  %y = tile.launch @f(%x) blocks [1] sizes [] : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+module @cpu attributes {tile.target = "cpu:avx2"} {
+  tile.kernel @f(%b: index, %x: memref<4xf32>, %y: memref<4xf32>) attributes {access = [#tile<access read>, #tile<access read_write>], dynamic_sizes = 0 : i64, skeleton = #tile<skeleton elementwise>, summary = ""} {
+    tile.return
+  }
+}
+
+// -----
+
+func.func @shape(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{results 0 is 'tensor<4xf32>' but kernel @f expects 'memref<5xf32>'}}
+  %y = tile.launch @f(%x) blocks [1] sizes [] : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+module @cpu attributes {tile.target = "cpu:avx2"} {
+  tile.kernel @f(%b: index, %x: memref<4xf32>, %y: memref<5xf32>) attributes {access = [#tile<access read>, #tile<access write>], dynamic_sizes = 0 : i64, skeleton = #tile<skeleton elementwise>, summary = ""} {
+    tile.return
+  }
+}
