@@ -120,6 +120,31 @@ def SinkAccumulators : Pass<"sink-accumulators", "::mlir::func::FuncOp"> {
   }];
 }
 
+def MaterializeCounters : Pass<"materialize-counters", "::mlir::func::FuncOp"> {
+  let summary = "puts the numbers of a loop's turns into memory, where kernels read them";
+  let description = [{
+    The induction value of a `graph.loop` is an index: it moves the addresses that a turn
+    sees and has no memory of its own. Where it is also used as a number (it picks the
+    random numbers of a microbatch) it becomes an element of a table.
+
+    Before:
+    ```mlir
+    %r = graph.loop 2 (%i, %acc = %zero) : (tensor<i64>) {
+      %n = graph.convert %i : tensor<i32> -> tensor<i64>
+    ```
+    After:
+    ```mlir
+    %numbers = graph.iota dim 0 : tensor<2xi32>
+    %r = graph.loop 2 (%i, %acc = %zero) : (tensor<i64>) {
+      %number = graph.dynamic_slice %numbers[%i] : tensor<2xi32>, tensor<i32> -> tensor<i32>
+      %n = graph.convert %number : tensor<i32> -> tensor<i64>
+    ```
+    Afterwards induction values are used as the index of `dynamic_slice` and
+    `dynamic_update` only.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect"];
+}
+
 def ShareTables : Pass<"share-tables", "::mlir::func::FuncOp"> {
   let summary = "computes what depends on no input once, before everything else";
   let description = [{
