@@ -3,6 +3,7 @@
 #include "passes/fusion/ClusterExpression.h"
 #include "passes/fusion/Fusion.h"
 #include "passes/fusion/FusionGraph.h"
+#include "passes/fusion/StridedView.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -22,6 +23,7 @@ public:
 
 private:
   Value inner(Value outer, bool mayRepeat);
+  Value addInput(Value outer);
   void findNeeded(Value value, llvm::DenseSet<Operation *> &needed) const;
   std::string name() const;
   DenseI64ArrayAttr accumulates(ArrayRef<Value> outputs, OpBuilder &b) const;
@@ -31,11 +33,53 @@ private:
   ClusterKind kind;
   const llvm::DenseSet<Operation *> &repeats;
   SmallVector<Value> inputs;
+  int64_t accumulated = 0; // the input that a scatter adds to
   IRMapping mapping;
   Block *body = nullptr;
 };
 
 } // namespace
+
+// Whether the skeleton reads the operand from memory as it lies there, through
+// a strided view at most. What a contraction or an attention computes with, it
+// reads tile by tile; a gathered table is whole.
+static bool isReadAsStored(OpOperand &operand) {
+  Operation *op = operand.getOwner();
+  bool isAttention = isa<AttentionOp, AttentionGradOp>(op);
+  if (!isAttention && !isa<EinsumOp>(op))
+    return isa<EmbeddingOp>(op) && operand.getOperandNumber() == 0;
+  Value value = operand.get();
+  // Contractions widen what they stage.
+  while (auto convert = value.getDefiningOp<ConvertOp>()) {
+    if (isAttention || !isFree(convert))
+      break;
+    value = convert.getInput();
+  }
+  std::optional<View> view = traceView(value, [](Value from) {
+    return !from.getDefiningOp() || !isFree(from.getDefiningOp());
+  });
+  if (!view)
+    return true;
+  if (!isAttention)
+    return false;
+  // Attention has a tile of each head in one run of memory, and no repeats.
+  for (auto [size, stride] : llvm::zip_equal(view->shape, view->strides))
+    if (size != 1 && stride == 0)
+      return true;
+  return view->strides.back() != 1 && view->shape.back() != 1;
+}
+
+// Whether the op's result takes the operand's place in memory: an argument of
+// its own, because the kernel writes there while it reads the others.
+static bool isAccumulated(OpOperand &operand) {
+  return isa<ScatterAddOp>(operand.getOwner()) &&
+         operand.getOperandNumber() == 0;
+}
+
+Value ClusterBuilder::addInput(Value outer) {
+  inputs.push_back(outer);
+  return body->addArgument(outer.getType(), outer.getLoc());
+}
 
 // The value inside the body that stands for `outer`: computed by a copy of its
 // op where that is a member, free or repeated, else an argument.
@@ -45,21 +89,24 @@ Value ClusterBuilder::inner(Value outer, bool mayRepeat) {
   Operation *op = outer.getDefiningOp();
   if (op && (inside.contains(op) ||
              (mayRepeat && (isFree(op) || repeats.contains(op))))) {
-    for (OpOperand &operand : op->getOpOperands()) {
-      // A gathered table and an accumulated base are whole buffers.
-      bool whole =
-          isa<EmbeddingOp, ScatterAddOp>(op) && operand.getOperandNumber() == 0;
-      inner(operand.get(), !whole);
-    }
+    Value base;
+    for (OpOperand &operand : op->getOpOperands())
+      if (isAccumulated(operand)) {
+        accumulated = inputs.size();
+        base = addInput(operand.get());
+      } else {
+        inner(operand.get(), !isReadAsStored(operand));
+      }
     OpBuilder b(op->getContext());
     b.setInsertionPointToEnd(body);
-    b.clone(*op, mapping);
+    Operation *copy = b.clone(*op, mapping);
+    for (OpOperand &operand : copy->getOpOperands())
+      if (isAccumulated(operand))
+        operand.set(base);
     return mapping.lookup(outer);
   }
-  inputs.push_back(outer);
-  Value argument = body->addArgument(outer.getType(), outer.getLoc());
-  mapping.map(outer, argument);
-  return argument;
+  mapping.map(outer, addInput(outer));
+  return mapping.lookup(outer);
 }
 
 // The members that compute `value`.
@@ -112,11 +159,12 @@ DenseI64ArrayAttr ClusterBuilder::accumulates(ArrayRef<Value> outputs,
       kind != ClusterKind::scatter)
     return {};
   for (auto [i, output] : llvm::enumerate(outputs)) {
-    auto sum = output.getDefiningOp<AddOp>();
+    if (output.getDefiningOp<ScatterAddOp>()) {
+      pairs.append({accumulated, static_cast<int64_t>(i)});
+      continue;
+    }
     Value base;
-    if (auto scatter = output.getDefiningOp<ScatterAddOp>())
-      base = scatter.getBase();
-    else if (sum)
+    if (auto sum = output.getDefiningOp<AddOp>())
       for (Value operand : sum->getOperands())
         if (isa<BlockArgument>(operand) && operand.hasOneUse() &&
             isa<LoopOp>(operand.getParentBlock()->getParentOp()))
@@ -193,6 +241,14 @@ static bool isComputable(ClusterOp cluster) {
   return false;
 }
 
+// Results that a kernel of attention writes whether or not somebody reads them.
+static bool isWritten(Value result, const FusionGroup &group) {
+  Operation *op = result.getDefiningOp();
+  return isa<AttentionGradOp>(op)
+             ? group.members.size() == 1
+             : isa<AttentionOp>(op) && result == op->getResult(0);
+}
+
 ClusterOp tessera::buildCluster(FusionGraph &graph, unsigned id) {
   FusionGroup &group = graph.group(id);
   SmallVector<Operation *> members;
@@ -200,7 +256,7 @@ ClusterOp tessera::buildCluster(FusionGraph &graph, unsigned id) {
   for (unsigned node : group.members) {
     members.push_back(graph.op(node));
     for (Value result : members.back()->getResults())
-      if (graph.isRead(result, id))
+      if (graph.isRead(result, id) || isWritten(result, group))
         outputs.push_back(result);
   }
   if (outputs.empty())

@@ -4,6 +4,7 @@
 #include "dialects/graph/GraphOps.h"
 #include "dialects/tile/TileOps.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "passes/fusion/StridedView.h"
 #include "passes/tiling/Targets.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
@@ -82,20 +83,6 @@ llvm::Expected<llvm::SmallVector<mlir::Value>> tileAttention(graph::ClusterOp,
                                                              TilingContext &);
 llvm::Expected<llvm::SmallVector<mlir::Value>>
 tileAttentionGrad(graph::ClusterOp, TilingContext &);
-
-/// A strided view of a dense buffer: what the view ops (slice, reshape,
-/// transpose, broadcast) between a cluster's input and its use amount to.
-/// Element (i0, i1, …) of the view is element offset + Σ i·strides of the
-/// buffer; a stride of 0 repeats.
-struct View {
-  mlir::Value base; ///< a block argument of the cluster
-  int64_t offset = 0;
-  llvm::SmallVector<int64_t> shape, strides;
-};
-
-/// Follows view ops from `value` back to a cluster argument; nullopt where the
-/// chain is not strided (a reshape across a gap) or starts at a computed value.
-std::optional<View> traceView(mlir::Value value);
 
 /// The view as a memref of the kernel: memref.reinterpret_cast of the buffer.
 mlir::Value emitView(mlir::OpBuilder &builder, mlir::Location loc,
