@@ -384,9 +384,12 @@ static void findDims(ExprPiece &piece) {
         node.dims |= uint64_t(1) << k;
     for (unsigned operand : node.operands)
       node.dims |= piece.nodes[operand].dims;
-    // A reduction's result belongs to the level of its row.
+    // A reduction's result belongs to the level of its row, and what a skeleton
+    // gives to the level where it has it, even if all dimensions have size 1.
     if (node.kind == ExprNode::reduce)
       node.dims = keptDims;
+    else if (node.kind == ExprNode::given)
+      node.dims = ~uint64_t(0) >> (64 - piece.rank());
   }
 }
 
@@ -588,7 +591,7 @@ int64_t tessera::nodeCost(const ExprNode &node) {
   case ExprNode::index:
     return 1;
   case ExprNode::random:
-    return 80;
+    return 20;
   case ExprNode::reduce:
     return 0;
   case ExprNode::elementwise:

@@ -1,6 +1,7 @@
 // Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2,
 // 3"), in arith ops on scalars or vectors.
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/tiling/TileEmitter.h"
 #include <numbers>
 
@@ -94,60 +95,101 @@ static Value unit(const Words &w, Value word, uint32_t add) {
   return w.make<arith::MulFOp>(value, w.real(0x1p-24));
 }
 
-// Box–Muller on the pair that the element belongs to.
-static Value normal(const Words &w, const std::array<Value, 4> &words,
-                    Value place) {
-  auto select = [&](Value condition, Value x, Value y) -> Value {
-    return w.b.create<arith::SelectOp>(w.loc, condition, x, y);
-  };
-  Value second = w.b.create<arith::CmpIOp>(w.loc, arith::CmpIPredicate::uge,
-                                           place, w.word(2));
-  Value u = unit(w, select(second, words[2], words[0]), 1);
-  Value v = unit(w, select(second, words[3], words[1]), 0);
-  Value log = w.b.create<math::LogOp>(w.loc, u);
+// Box–Muller: the element of even index and that of odd index of one pair.
+static std::pair<Value, Value> normalPair(const Words &w, Value u, Value v) {
+  Value log = w.b.create<math::LogOp>(w.loc, unit(w, u, 1));
   Value radius =
       w.b.create<math::SqrtOp>(w.loc, w.make<arith::MulFOp>(log, w.real(-2.0)));
-  Value angle = w.make<arith::MulFOp>(v, w.real(2 * std::numbers::pi));
-  Value odd = w.b.create<arith::CmpIOp>(w.loc, arith::CmpIPredicate::eq,
-                                        w.make<arith::AndIOp>(place, w.word(1)),
-                                        w.word(1));
+  Value angle =
+      w.make<arith::MulFOp>(unit(w, v, 0), w.real(2 * std::numbers::pi));
   Value sine = w.b.create<math::SinOp>(w.loc, angle);
   Value cosine = w.b.create<math::CosOp>(w.loc, angle);
-  return w.make<arith::MulFOp>(radius, select(odd, sine, cosine));
+  return {w.make<arith::MulFOp>(radius, cosine),
+          w.make<arith::MulFOp>(radius, sine)};
 }
 
-Value tessera::emitRandom(OpBuilder &b, graph::RandomOp op, Value index,
-                          Value seed, Value step, Value offset) {
-  Location loc = op.getLoc();
-  Words scalar{b, loc, b.getI64Type()}, w{b, loc, index.getType()};
-  if (offset) {
-    RankedTensorType type = graph::tensorType(op.getResult());
-    int64_t entry =
-        type.getRank() ? type.getNumElements() / type.getDimSize(0) : 1;
-    Value shift = scalar.make<arith::MulIOp>(sixtyFour(b, loc, offset),
-                                             scalar.wide(entry));
-    index = w.make<arith::AddIOp>(index, w.spread(shift));
+// The elements of a group from its words.
+static std::array<Value, 4> numbersOf(const Words &w, graph::RandomKind kind,
+                                      const std::array<Value, 4> &words) {
+  if (kind == graph::RandomKind::uniform)
+    return {unit(w, words[0], 0), unit(w, words[1], 0), unit(w, words[2], 0),
+            unit(w, words[3], 0)};
+  auto [a, b] = normalPair(w, words[0], words[1]);
+  auto [c, d] = normalPair(w, words[2], words[3]);
+  return {a, b, c, d};
+}
+
+// One of four values by `place`.
+static Value pick(const Words &w, ArrayRef<Value> values, Value place) {
+  Value result = values[0];
+  for (uint32_t i = 1; i < values.size(); ++i) {
+    Value here = w.b.create<arith::CmpIOp>(w.loc, arith::CmpIPredicate::eq,
+                                           place, w.word(i));
+    result = w.b.create<arith::SelectOp>(w.loc, here, values[i], result);
   }
-  seed = sixtyFour(b, loc, seed);
-  step = sixtyFour(b, loc, step);
+  return result;
+}
+
+int64_t tessera::entryElements(graph::RandomOp op) {
+  RankedTensorType type = graph::tensorType(op.getResult());
+  return type.getRank() ? type.getNumElements() / type.getDimSize(0) : 1;
+}
+
+// The output words of the groups of four at `group` (i64).
+static std::array<Value, 4> wordsOf(const Words &w, graph::RandomOp op,
+                                    Value group, const RandomOperands &from) {
+  OpBuilder &b = w.b;
+  Words scalar{b, w.loc, b.getI64Type()};
+  Value seed = sixtyFour(b, w.loc, from.seed);
+  Value step = sixtyFour(b, w.loc, from.step);
   Value k0 = scalar.make<arith::XOrIOp>(
       scalar.low(seed),
       scalar.make<arith::MulIOp>(scalar.high(seed), scalar.word(0x9E3779B9)));
   Value k1 = scalar.word(static_cast<uint32_t>(op.getStream()));
-  Value group = w.make<arith::ShRUIOp>(index, w.wide(2));
+  return philox(w,
+                {w.low(group), w.high(group), w.spread(scalar.low(step)),
+                 w.spread(scalar.high(step))},
+                {w.spread(k0), w.spread(k1)});
+}
+
+// `place` moved by the offset, where an entry has `entry` of them.
+static Value shift(const Words &w, Value place, Value offset, int64_t entry) {
+  if (!offset)
+    return place;
+  Words scalar{w.b, w.loc, w.b.getI64Type()};
+  return w.make<arith::AddIOp>(
+      place, w.spread(scalar.make<arith::MulIOp>(sixtyFour(w.b, w.loc, offset),
+                                                 scalar.wide(entry))));
+}
+
+Value tessera::emitRandom(OpBuilder &b, graph::RandomOp op, Value index,
+                          const RandomOperands &operands) {
+  Words w{b, op.getLoc(), index.getType()};
+  index = shift(w, index, operands.offset, entryElements(op));
   std::array<Value, 4> words =
-      philox(w,
-             {w.low(group), w.high(group), w.spread(scalar.low(step)),
-              w.spread(scalar.high(step))},
-             {w.spread(k0), w.spread(k1)});
+      wordsOf(w, op, w.make<arith::ShRUIOp>(index, w.wide(2)), operands);
   Value place = w.make<arith::AndIOp>(w.low(index), w.word(3));
-  if (op.getKind() == graph::RandomKind::normal)
-    return normal(w, words, place);
-  Value word = words[0];
-  for (uint32_t i = 1; i < 4; ++i) {
-    Value here = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, place,
-                                         w.word(i));
-    word = b.create<arith::SelectOp>(loc, here, words[i], word);
-  }
-  return unit(w, word, 0);
+  if (op.getKind() == graph::RandomKind::uniform)
+    return unit(w, pick(w, words, place), 0);
+  Value pair = w.make<arith::AndIOp>(place, w.word(2));
+  Value second = w.b.create<arith::CmpIOp>(w.loc, arith::CmpIPredicate::ne,
+                                           pair, w.word(0));
+  auto select = [&](Value x, Value y) -> Value {
+    return b.create<arith::SelectOp>(w.loc, second, x, y);
+  };
+  auto [even, odd] =
+      normalPair(w, select(words[2], words[0]), select(words[3], words[1]));
+  return pick(w, {even, odd}, w.make<arith::AndIOp>(place, w.word(1)));
+}
+
+Value tessera::emitRandomGroups(OpBuilder &b, graph::RandomOp op, Value group,
+                                const RandomOperands &operands) {
+  Words w{b, op.getLoc(), group.getType()};
+  group = shift(w, group, operands.offset, entryElements(op) / 4);
+  std::array<Value, 4> x =
+      numbersOf(w, op.getKind(), wordsOf(w, op, group, operands));
+  auto interleave = [&](Value even, Value odd) -> Value {
+    return b.create<vector::InterleaveOp>(w.loc, even, odd);
+  };
+  return interleave(interleave(x[0], x[2]), interleave(x[1], x[3]));
 }

@@ -190,8 +190,8 @@ Value EmitScope::makeElementwise(const ExprNode &node) {
   return cast<Elementwise>(node.op).emitScalar(builder, operands);
 }
 
-// constant + Σ coefficient · index, along the tile as a vector.
-Value EmitScope::makeIndex(const Linear &form, Type type) {
+// constant + Σ coefficient · index, at the first element of the tile.
+Value EmitScope::makeIndexBase(const Linear &form) {
   Value base = emitIndex(builder, loc(), form.constant);
   for (auto [dim, c] : llvm::enumerate(form.coefficients)) {
     if (!c || target.piece.sizes[dim] <= 1)
@@ -202,6 +202,12 @@ Value EmitScope::makeIndex(const Linear &form, Type type) {
                                            emitIndex(builder, loc(), c));
     base = builder.create<arith::AddIOp>(loc(), base, step);
   }
+  return base;
+}
+
+// The same along the tile, as a vector.
+Value EmitScope::makeIndex(const Linear &form, Type type) {
+  Value base = makeIndexBase(form);
   base = builder.create<arith::IndexCastOp>(loc(), type, base);
   if (!variesAlongTile(form))
     return base;
@@ -231,11 +237,43 @@ Value EmitScope::makeIndex(const Linear &form, Type type) {
   return result;
 }
 
+// How many groups of four consecutive elements the tile consists of, if it
+// does.
+std::optional<int64_t> EmitScope::randomGroups(const ExprNode &node) const {
+  if (tile.size() != 1 || tile[0].size % 4 ||
+      node.address.coefficients[tile[0].dim] != 1 || node.address.constant % 4)
+    return {};
+  for (auto [dim, c] : llvm::enumerate(node.address.coefficients))
+    if (dim != tile[0].dim && target.piece.sizes[dim] > 1 && c % 4)
+      return {};
+  if (node.operands.size() > 2 && entryElements(cast<RandomOp>(node.op)) % 4)
+    return {};
+  return tile[0].size / 4;
+}
+
 Value EmitScope::makeRandom(const ExprNode &node) {
-  Value index = makeIndex(node.address, builder.getI64Type());
-  Value offset = node.operands.size() > 2 ? emit(node.operands[2]) : Value();
-  return emitRandom(builder, cast<RandomOp>(node.op), index,
-                    emit(node.operands[0]), emit(node.operands[1]), offset);
+  auto op = cast<RandomOp>(node.op);
+  RandomOperands operands{emit(node.operands[0]), emit(node.operands[1]),
+                          node.operands.size() > 2 ? emit(node.operands[2])
+                                                   : Value()};
+  Type i64 = builder.getI64Type();
+  std::optional<int64_t> groups = randomGroups(node);
+  if (!groups)
+    return emitRandom(builder, op, makeIndex(node.address, i64), operands);
+  // Tiles start at multiples of four.
+  Value first = builder.create<arith::ShRUIOp>(
+      loc(), makeIndexBase(node.address), emitIndex(builder, loc(), 2));
+  first = builder.create<arith::IndexCastOp>(loc(), i64, first);
+  auto type = VectorType::get({*groups}, i64);
+  Value lanes = builder.create<tile::IotaOp>(
+      loc(), VectorType::get({*groups}, builder.getI32Type()),
+      emitIndex(builder, loc(), 0), 0);
+  Value group = builder.create<arith::AddIOp>(
+      loc(),
+      builder.create<tile::BroadcastOp>(loc(), type, first,
+                                        ArrayRef<int64_t>()),
+      builder.create<arith::ExtUIOp>(loc(), type, lanes));
+  return emitRandomGroups(builder, op, group, operands);
 }
 
 //===--- memory -----------------------------------------------------------===//

@@ -103,6 +103,8 @@ private:
   mlir::Value make(const ExprNode &node);
   mlir::Value makeLoad(const ExprNode &node);
   mlir::Value makeIndex(const Linear &form, mlir::Type type);
+  mlir::Value makeIndexBase(const Linear &form);
+  std::optional<int64_t> randomGroups(const ExprNode &node) const;
   mlir::Value makeElementwise(const ExprNode &node);
   mlir::Value makeRandom(const ExprNode &node);
   mlir::Value spread(unsigned node, mlir::Value scalar);
@@ -121,11 +123,22 @@ private:
   std::map<std::vector<int64_t>, mlir::Value> views;
 };
 
+/// What a graph.random's numbers depend on besides their place: scalars;
+/// `offset` may be null.
+struct RandomOperands {
+  mlir::Value seed, step, offset;
+};
+
 /// Philox4x32-10 for the elements at row-major indices `index` (i64 scalar or
-/// vector) of a graph.random, as that op documents; the result is f32 of the
-/// same shape. `seed`, `step` and `offset` (may be null) are scalars.
+/// vector) of a graph.random, as that op documents; f32 of the same shape.
 mlir::Value emitRandom(mlir::OpBuilder &b, graph::RandomOp op,
-                       mlir::Value index, mlir::Value seed, mlir::Value step,
-                       mlir::Value offset);
+                       mlir::Value index, const RandomOperands &operands);
+/// The same for whole groups of four elements: `group` (i64 vector) are their
+/// indices / 4, the result is four times as long. At a quarter of the cost;
+/// with an offset the elements of an entry must be a multiple of four.
+mlir::Value emitRandomGroups(mlir::OpBuilder &b, graph::RandomOp op,
+                             mlir::Value group, const RandomOperands &operands);
+/// Elements of one entry of the first dimension.
+int64_t entryElements(graph::RandomOp op);
 
 } // namespace tessera

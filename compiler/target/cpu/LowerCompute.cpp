@@ -270,6 +270,17 @@ void KernelLowering::castShape(const Tile &input, Tile &result) {
     }
 }
 
+// Elements of two vectors in turn.
+void KernelLowering::interleave(const Tile &x, const Tile &y, Tile &result) {
+  int64_t lanes = target.lanes;
+  for (int64_t i = 0; i < p.chunks(result.shape.back()); ++i) {
+    SmallVector<int64_t> mask;
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      mask.push_back((i % 2 * lanes + lane) / 2 + lane % 2 * lanes);
+    result.pieces.push_back(p.shuffle(x.pieces[i / 2], y.pieces[i / 2], mask));
+  }
+}
+
 // Whole rows out of a matrix.
 llvm::Error KernelLowering::sliceTile(vector::ExtractStridedSliceOp op,
                                       Tile &result) {
@@ -308,6 +319,9 @@ llvm::Error KernelLowering::lowerVector(Operation *op) {
   } else if (isa<vector::ExtractElementOp>(op) &&
              shapeOf(op->getOperand(0)).empty()) {
     result.pieces = tileOf(op->getOperand(0)).pieces;
+  } else if (isa<vector::InterleaveOp>(op) && result.shape.size() == 1 &&
+             result.shape[0] > 2) {
+    interleave(tileOf(op->getOperand(0)), tileOf(op->getOperand(1)), result);
   } else if (isa<vector::ShapeCastOp>(op)) {
     castShape(tileOf(op->getOperand(0)), result);
   } else if (auto slice = dyn_cast<vector::ExtractStridedSliceOp>(op)) {

@@ -121,6 +121,7 @@ private:
   llvm::Error lowerIota(tile::IotaOp op);
   llvm::Error lowerVector(mlir::Operation *op);
   void castShape(const Tile &input, Tile &result);
+  void interleave(const Tile &x, const Tile &y, Tile &result);
   llvm::Error sliceTile(mlir::vector::ExtractStridedSliceOp op, Tile &result);
   void broadcast(const Tile &input, llvm::ArrayRef<int64_t> dims, Tile &result);
   mlir::Value combine(tile::ReduceKind kind, mlir::Value x, mlir::Value y);

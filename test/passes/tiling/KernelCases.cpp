@@ -126,6 +126,15 @@ func.func @main(%seed: tensor<i64>, %step: tensor<i32>) -> tensor<300xf32> {
   return %r : tensor<300xf32>
 })",
      0, 1000000, 1e-6},
+    {"RandomGroups", R"(
+func.func @main(%seed: tensor<i64>, %step: tensor<i64>, %offset: tensor<i64>) -> (tensor<6x132xf32>, tensor<6x132xf32>, tensor<3x37x8xf32>) {
+  %r = graph.random uniform stream 7 seed %seed step %step offset %offset : tensor<i64>, tensor<i64>, tensor<i64> -> tensor<6x132xf32>
+  %n = graph.random normal stream 8 seed %seed step %step : tensor<i64>, tensor<i64> -> tensor<6x132xf32>
+  %u = graph.random normal stream 9 seed %seed step %step offset %offset : tensor<i64>, tensor<i64>, tensor<i64> -> tensor<3x8x37xf32>
+  %t = graph.transpose %u [0, 2, 1] : tensor<3x8x37xf32> -> tensor<3x37x8xf32>
+  return %r, %n, %t : tensor<6x132xf32>, tensor<6x132xf32>, tensor<3x37x8xf32>
+})",
+     0, 1000000, 1e-6},
     {"Dropout", R"(
 func.func @main(%x: tensor<4x50xf32>, %seed: tensor<i64>, %step: tensor<i64>) -> tensor<4x50xf32> {
   %r = graph.dropout %x rate 0.3 stream 5 seed %seed step %step : tensor<4x50xf32>, tensor<i64>, tensor<i64>
