@@ -153,6 +153,9 @@ Status train(const std::string &path, TrainOptions options) {
 TrainCommandLine parseTrainCommand(int argc, const char *const *argv) {
   TrainCommandLine parsed;
   CLI::App app("Trains the model that is compiled into this program.");
+  app.failure_message([](const CLI::App *, const CLI::Error &error) {
+    return fmt::format("error: {}; see --help\n", error.what());
+  });
   addOptions(app, parsed.options);
   try {
     app.parse(argc, argv);

@@ -401,6 +401,9 @@ int runProgramMain(int argc, const char *const *argv,
   RunProgramOptions options;
   options.artifact = artifactPath;
   CLI::App app("Runs one program of an artifact on tensors from files.");
+  app.failure_message([](const CLI::App *, const CLI::Error &error) {
+    return fmt::format("error: {}; see --help\n", error.what());
+  });
   addOptions(app, options);
   try {
     app.parse(argc, argv);

@@ -6,6 +6,7 @@
 #include "tools/tessera-run/RunProgram.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -24,9 +25,16 @@ static bool hasArtifact() {
                      sizeof(footer.magic)) == 0;
 }
 
+// The name by which errors call it; the link works even where that is gone.
+static std::string ownPath() {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::read_symlink(kSelf, error);
+  return !error && std::filesystem::exists(path, error) ? path.string() : kSelf;
+}
+
 int main(int argc, char **argv) {
   if (hasArtifact())
-    return trainMain(argc, argv, kSelf);
+    return trainMain(argc, argv, ownPath());
   if (argc < 2 || std::string_view(argv[1]) == "--help") {
     std::puts("usage: tessera-run ARTIFACT.tsr [options of a training "
               "executable; ARTIFACT.tsr --help lists them]\n"
