@@ -249,7 +249,7 @@ static bool isWritten(Value result, const FusionGroup &group) {
              : isa<AttentionOp>(op) && result == op->getResult(0);
 }
 
-ClusterOp tessera::buildCluster(FusionGraph &graph, unsigned id) {
+LogicalResult tessera::buildCluster(FusionGraph &graph, unsigned id) {
   FusionGroup &group = graph.group(id);
   SmallVector<Operation *> members;
   SmallVector<Value> outputs;
@@ -260,22 +260,21 @@ ClusterOp tessera::buildCluster(FusionGraph &graph, unsigned id) {
         outputs.push_back(result);
   }
   if (outputs.empty())
-    return {};
+    return success();
   ClusterOp cluster =
       ClusterBuilder(members, *group.kind, group.repeats).build(outputs);
   if (members.size() > 1 && !isComputable(cluster)) {
     cluster.erase();
-    return {};
+    return failure();
   }
   for (auto [output, result] : llvm::zip_equal(outputs, cluster.getResults()))
     output.replaceAllUsesWith(result);
-  return cluster;
+  return success();
 }
 
-ClusterOp tessera::buildCluster(Operation *op) {
+void tessera::buildCluster(Operation *op) {
   Value result = op->getResult(0);
   ClusterOp cluster =
       ClusterBuilder({op}, ClusterKind::elementwise, {}).build({result});
   result.replaceAllUsesWith(cluster.getResult(0));
-  return cluster;
 }

@@ -50,10 +50,11 @@ static void storeFreeOps(Block &block) {
 
 static void buildClusters(FusionGraph &graph) {
   for (unsigned id : graph.liveGroups()) {
-    if (!graph.group(id).kind || buildCluster(graph, id))
+    if (!graph.group(id).kind || succeeded(buildCluster(graph, id)))
       continue;
+    // Each op alone is always computable.
     for (unsigned single : graph.dissolve(id))
-      buildCluster(graph, single);
+      (void)buildCluster(graph, single);
   }
 }
 

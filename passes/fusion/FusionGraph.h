@@ -102,12 +102,12 @@ private:
 };
 
 /// Makes a cluster of the group's ops, free ones and those that it repeats
-/// inside, and replaces their results where they are used elsewhere. Null where
-/// the ops give no computable expression: then nothing changed. The ops
-/// themselves stay, without uses; the cluster may stand after its users until
-/// the block is sorted.
-graph::ClusterOp buildCluster(FusionGraph &graph, unsigned id);
+/// inside, and replaces their results where they are used elsewhere; none if
+/// nobody reads them any more. Fails where the ops give no computable
+/// expression: then nothing changed. The ops themselves stay, without uses; the
+/// cluster may stand after its users until the block is sorted.
+mlir::LogicalResult buildCluster(FusionGraph &graph, unsigned id);
 /// The same for a free op whose result must be stored.
-graph::ClusterOp buildCluster(mlir::Operation *op);
+void buildCluster(mlir::Operation *op);
 
 } // namespace tessera

@@ -1,5 +1,5 @@
 #include "passes/fusion/FusionRules.h"
-#include "passes/fusion/ClusterExpression.h"
+#include "passes/fusion/FusionChoices.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -9,10 +9,6 @@ using namespace tessera::graph;
 // More tensors than this in one kernel: streams that no core follows, and
 // dumps that nobody reads.
 static constexpr unsigned kMaxOperands = 24;
-// Limits of what a reduction computes again, in ops and in additions an
-// element.
-static constexpr size_t kMaxConeOps = 24;
-static constexpr int64_t kMaxConeCost = 48;
 
 namespace {
 
@@ -28,6 +24,12 @@ private:
   std::optional<ClusterKind> intoElementwise(unsigned p, unsigned q);
   std::optional<ClusterKind> intoRow(unsigned p, unsigned q);
   std::optional<ClusterKind> intoScatter(unsigned p, unsigned q);
+  // Whether parts of its tensors come from different places.
+  bool isJoined(const FusionGroup &group) const {
+    return llvm::any_of(group.members, [&](unsigned node) {
+      return isa<ConcatOp, PadOp>(graph.op(node));
+    });
+  }
   bool tryMerge(unsigned p, unsigned q);
 
   // Merges with all neighbours that `wanted` names until none is left.
@@ -81,7 +83,8 @@ std::optional<ClusterKind> Rules::intoRow(unsigned p, unsigned q) {
       return group.kept == row.kept && group.reduced == row.reduced;
     return group.kept == row.kept || group.kept == row.kept * row.reduced;
   };
-  if (!fits(from) || !fits(into))
+  // Rows made of pieces would be walked piece by piece.
+  if (!fits(from) || !fits(into) || isJoined(from) || isJoined(into))
     return {};
   FusionEdge edge = graph.edgeBetween(p, q);
   if (edge.inOrder || (edge.repeats && from.kept == row.kept))
@@ -198,63 +201,6 @@ void Rules::absorbProducers(unsigned node,
   }
 }
 
-namespace {
-
-// What may follow a contraction on its accumulators.
-class Epilogue {
-public:
-  Epilogue(FusionGraph &graph, unsigned id)
-      : graph(graph), id(id), fed(graph.reachableFrom(id)) {}
-
-  /// Whether an elementwise op costs no traffic there: it takes the place of
-  /// what it reads, or is stored in any case.
-  bool takes(unsigned node);
-
-private:
-  bool follows(unsigned node, unsigned depth);
-  bool mustBeStored(unsigned node, unsigned depth);
-
-  static constexpr unsigned kDepth = 12; ///< of chains that are looked through
-  FusionGraph &graph;
-  unsigned id;
-  llvm::BitVector fed; ///< nodes that the contraction feeds
-};
-
-} // namespace
-
-// Whether an elementwise op waits for nothing else that the contraction feeds,
-// such as the statistics of its rows.
-bool Epilogue::follows(unsigned node, unsigned depth) {
-  return depth && isa<Elementwise>(graph.op(node)) &&
-         llvm::all_of(graph.producers(node), [&](unsigned producer) {
-           return graph.groupOf(producer) == id || !fed.test(producer) ||
-                  follows(producer, depth - 1);
-         });
-}
-
-// Whether the result has to be in memory: somebody reads it who is neither a
-// reduction nor elementwise beside one. Those compute it from what is stored.
-bool Epilogue::mustBeStored(unsigned node, unsigned depth) {
-  return depth && llvm::any_of(graph.users(node), [&](unsigned user) {
-           if (isa<ReduceOp>(graph.op(user)))
-             return false;
-           if (!isa<Elementwise>(graph.op(user)))
-             return true;
-           return graph.groupOf(user) == id ||
-                  (follows(user, kDepth) && mustBeStored(user, depth - 1));
-         });
-}
-
-bool Epilogue::takes(unsigned node) {
-  bool replaces = llvm::all_of(graph.producers(node), [&](unsigned producer) {
-    return graph.groupOf(producer) != id ||
-           llvm::all_of(graph.users(producer), [&](unsigned other) {
-             return other == node || graph.groupOf(other) == id;
-           });
-  });
-  return replaces || mustBeStored(node, kDepth);
-}
-
 void Rules::growContraction(unsigned node) {
   Epilogue epilogue(graph, graph.groupOf(node));
   absorbConsumers(node, [&](FusionGroup &group) {
@@ -299,66 +245,10 @@ void Rules::growReduction(unsigned node) {
     });
 }
 
-//===--- computing again --------------------------------------------------===//
-
-static int64_t bytesOf(Value value) {
-  RankedTensorType type = tensorType(value);
-  return type.getNumElements() * type.getElementTypeBitWidth() / 8;
-}
-
-// What group `id` reads of others without being alone in that it computes
-// again, back to tensors that are stored in any case, if reading those is
-// cheaper than storing and reading its own.
 void Rules::repeatProducers(unsigned node) {
   unsigned id = graph.groupOf(node);
-  llvm::SmallSetVector<unsigned, 8> cone;
-  int64_t saved = 0, cost = 0;
-  SmallVector<unsigned> work(graph.group(id).members);
-  SmallVector<unsigned> leaves;
-  int64_t elements = graph.group(id).kept * graph.group(id).reduced;
-  auto isCheapToStore = [&](unsigned producer) {
-    Operation *op = graph.op(producer);
-    return !isa<Elementwise>(op) || graph.isStored(producer, id) ||
-           tensorType(op->getResult(0)).getNumElements() != elements;
-  };
-  while (!work.empty()) {
-    unsigned next = work.pop_back_val();
-    bool isMember = graph.groupOf(next) == id;
-    for (unsigned producer : graph.producers(next)) {
-      if (graph.groupOf(producer) == id || cone.contains(producer))
-        continue;
-      if (isCheapToStore(producer)) {
-        if (!isMember)
-          leaves.push_back(producer);
-        continue;
-      }
-      if (isMember)
-        saved += 2 * bytesOf(graph.op(producer)->getResult(0));
-      cone.insert(producer);
-      cost += nodeCost({ExprNode::elementwise, {}, graph.op(producer)});
-      work.push_back(producer);
-    }
-  }
-  if (cone.empty() || cone.size() > kMaxConeOps || cost > kMaxConeCost)
-    return;
-  int64_t read = 0;
-  llvm::DenseSet<Value> counted;
-  for (unsigned member : cone)
-    for (Value operand : graph.op(member)->getOperands()) {
-      while (Operation *op = operand.getDefiningOp()) {
-        if (!isFree(op) || op->getNumOperands() == 0)
-          break;
-        operand = op->getOperand(0);
-      }
-      std::optional<unsigned> producer = graph.nodeOf(operand);
-      // Statistics of rows and the like cost next to nothing.
-      if ((!producer || !cone.contains(*producer)) &&
-          tensorType(operand).getNumElements() >= elements &&
-          counted.insert(operand).second)
-        read += bytesOf(operand);
-    }
-  if (read <= saved)
-    graph.repeat(id, cone.getArrayRef());
+  if (Cone cone(graph, id); cone.isWorthwhile())
+    graph.repeat(id, cone.nodes.getArrayRef());
 }
 
 // Column reductions of one shape that read a large tensor in common.
@@ -419,7 +309,8 @@ void Rules::run() {
       &Rules::growReduction);
   forEach(
       [&](unsigned node) {
-        return isReduction(node) && isa<ReduceOp>(graph.op(node));
+        return (isReduction(node) && isa<ReduceOp>(graph.op(node))) ||
+               isa<EinsumOp>(graph.op(node));
       },
       &Rules::repeatProducers);
   shareColumns();

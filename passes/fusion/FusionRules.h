@@ -13,9 +13,10 @@ namespace tessera {
 /// 3. Reductions along rows take what surrounds them, producers and consumers,
 ///    and each other: a row stays in cache from one walk to the next.
 /// 4. Elementwise chains become one kernel.
-/// 5. Other reductions and scatters take producers that nothing else stores;
-///    they compute others again where that reads less than storing them costs.
-///    Column reductions over the same tensors share a kernel.
+/// 5. Other reductions and scatters take producers that nothing else stores.
+///    They and contractions compute others again where that reads no more than
+///    storing them costs. Column reductions over the same tensors share a
+///    kernel.
 void applyFusionRules(FusionGraph &graph);
 
 } // namespace tessera

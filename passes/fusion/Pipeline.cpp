@@ -29,8 +29,7 @@ void tessera::buildFusionPipeline(OpPassManager &pipeline) {
   // So do all layers, each with its own table of angles.
   pipeline.addNestedPass<func::FuncOp>(createShareTables());
 
-  //===--- clusters
-  //--------------------------------------------------------===//
+  //===--- clusters -------------------------------------------------------===//
   pipeline.addNestedPass<func::FuncOp>(createFuse());
   pipeline.addPass(createVerifyFused());
 }

@@ -168,3 +168,55 @@ func.func @smallOnce(%x: tensor<64x16xf32>, %v: tensor<16xf32>) -> tensor<64x16x
   %m = graph.mul %x, %b : tensor<64x16xf32>
   return %m : tensor<64x16xf32>
 }
+
+// What only the epilogue reads, and what is cheaper to compute than to store,
+// is computed there.
+
+// CHECK-LABEL: func @repeatInEpilogue(
+// CHECK-NOT:   graph.cluster elementwise
+// CHECK:       graph.cluster contraction "linear_mul"(%arg0, %arg1, %arg2) : {{.*}} -> (tensor<8x16xf32>, tensor<8x16xf32>)
+// CHECK-DAG:     graph.silu
+// CHECK-DAG:     graph.sigmoid
+// CHECK:       return
+func.func @repeatInEpilogue(%x: tensor<8x4xf32>, %w: tensor<4x16xf32>, %g: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) {
+  %a = graph.silu %g : tensor<8x16xf32>
+  %b = graph.sigmoid %g : tensor<8x16xf32>
+  %c = graph.mul %a, %b : tensor<8x16xf32>
+  %u = graph.einsum "mk,kn->mn" %x, %w : (tensor<8x4xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
+  %v = graph.mul %u, %a : tensor<8x16xf32>
+  %y = graph.mul %u, %c : tensor<8x16xf32>
+  return %v, %y : tensor<8x16xf32>, tensor<8x16xf32>
+}
+
+// But not what the contraction itself reads: that is a tensor in memory.
+
+// CHECK-LABEL: func @operandsAreStored(
+// CHECK:       %[[S:.*]] = graph.cluster elementwise "silu"(%arg0)
+// CHECK:       graph.cluster contraction "linear_add"(%[[S]], %arg1)
+func.func @operandsAreStored(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %a = graph.silu %x : tensor<4x4xf32>
+  %u = graph.einsum "mk,kn->mn" %a, %w : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %y = graph.add %u, %a : tensor<4x4xf32>
+  return %y : tensor<4x4xf32>
+}
+
+// Rows that a concatenation joins are no row cluster's: the norm reads what the
+// rotation stored.
+
+// CHECK-LABEL: func @joinedRows(
+// CHECK:       graph.cluster row
+// CHECK-NOT:     graph.concat
+// CHECK:       graph.cluster elementwise
+// CHECK:         graph.concat
+// CHECK:       return
+func.func @joinedRows(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  %q = graph.mul %x, %x : tensor<8x16xf32>
+  %s = graph.reduce %q sum dims [1] : tensor<8x16xf32> -> tensor<8xf32>
+  %b = graph.broadcast %s dims [0] : tensor<8xf32> -> tensor<8x16xf32>
+  %n = graph.mul %x, %b : tensor<8x16xf32>
+  %l = graph.slice %n [0, 0] : tensor<8x16xf32> -> tensor<8x8xf32>
+  %h = graph.slice %n [0, 8] : tensor<8x16xf32> -> tensor<8x8xf32>
+  %m = graph.neg %h : tensor<8x8xf32>
+  %c = graph.concat %m, %l dim 1 : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x16xf32>
+  return %c : tensor<8x16xf32>
+}

@@ -1,0 +1,108 @@
+#include "passes/fusion/FusionChoices.h"
+#include "passes/fusion/ClusterExpression.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+// Limits of what a group computes again, in ops and in additions an element.
+static constexpr size_t kMaxConeOps = 24;
+static constexpr int64_t kMaxConeCost = 48;
+
+//===--- behind a contraction ---------------------------------------------===//
+
+// Whether an elementwise op waits for nothing else that the contraction feeds,
+// such as the statistics of its rows.
+bool Epilogue::follows(unsigned node, unsigned depth) {
+  return depth && isa<Elementwise>(graph.op(node)) &&
+         llvm::all_of(graph.producers(node), [&](unsigned producer) {
+           return graph.groupOf(producer) == id || !fed.test(producer) ||
+                  follows(producer, depth - 1);
+         });
+}
+
+// Whether the result has to be in memory: somebody reads it who is neither a
+// reduction nor elementwise beside one. Those compute it from what is stored.
+bool Epilogue::mustBeStored(unsigned node, unsigned depth) {
+  return depth && llvm::any_of(graph.users(node), [&](unsigned user) {
+           if (isa<ReduceOp>(graph.op(user)))
+             return false;
+           if (!isa<Elementwise>(graph.op(user)))
+             return true;
+           return graph.groupOf(user) == id ||
+                  (follows(user, kDepth) && mustBeStored(user, depth - 1));
+         });
+}
+
+bool Epilogue::takes(unsigned node) {
+  bool replaces = llvm::all_of(graph.producers(node), [&](unsigned producer) {
+    return graph.groupOf(producer) != id ||
+           llvm::all_of(graph.users(producer), [&](unsigned other) {
+             return other == node || graph.groupOf(other) == id;
+           });
+  });
+  return replaces || mustBeStored(node, kDepth);
+}
+
+//===--- computing again --------------------------------------------------===//
+
+static int64_t bytesOf(Value value) {
+  RankedTensorType type = tensorType(value);
+  return type.getNumElements() * type.getElementTypeBitWidth() / 8;
+}
+
+// Statistics of rows and the like cost next to nothing to store.
+bool Cone::isStored(unsigned producer) const {
+  Operation *op = graph.op(producer);
+  return !isa<Elementwise>(op) || operands.contains(producer) ||
+         graph.isStored(producer, id) ||
+         tensorType(op->getResult(0)).getNumElements() != elements;
+}
+
+Cone::Cone(FusionGraph &graph, unsigned id) : graph(graph), id(id) {
+  FusionGroup &group = graph.group(id);
+  elements = group.kept * std::max<int64_t>(group.reduced, 1);
+  SmallVector<unsigned> work;
+  for (unsigned member : group.members)
+    if (isa<EinsumOp>(graph.op(member)))
+      operands.insert(graph.producers(member).begin(),
+                      graph.producers(member).end());
+    else
+      work.push_back(member);
+  while (!work.empty()) {
+    unsigned next = work.pop_back_val();
+    for (unsigned producer : graph.producers(next)) {
+      if (graph.groupOf(producer) == id || isStored(producer) ||
+          !nodes.insert(producer))
+        continue;
+      if (graph.groupOf(next) == id)
+        saved += 2 * bytesOf(graph.op(producer)->getResult(0));
+      cost += nodeCost({ExprNode::elementwise, {}, graph.op(producer)});
+      work.push_back(producer);
+    }
+  }
+}
+
+int64_t Cone::bytesRead() const {
+  int64_t bytes = 0;
+  llvm::DenseSet<Value> counted;
+  for (unsigned node : nodes)
+    for (Value operand : graph.op(node)->getOperands()) {
+      while (Operation *op = operand.getDefiningOp()) {
+        if (!isFree(op) || op->getNumOperands() == 0)
+          break;
+        operand = op->getOperand(0);
+      }
+      std::optional<unsigned> producer = graph.nodeOf(operand);
+      if ((!producer || !nodes.contains(*producer)) &&
+          tensorType(operand).getNumElements() >= elements &&
+          counted.insert(operand).second)
+        bytes += bytesOf(operand);
+    }
+  return bytes;
+}
+
+bool Cone::isWorthwhile() const {
+  return !nodes.empty() && nodes.size() <= kMaxConeOps &&
+         cost <= kMaxConeCost && bytesRead() <= saved;
+}

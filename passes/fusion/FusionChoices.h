@@ -1,0 +1,50 @@
+// Two questions that the rules of fusion ask about bytes: what may follow a
+// contraction, and what is better computed again than stored.
+#pragma once
+#include "passes/fusion/FusionGraph.h"
+
+namespace tessera {
+
+/// What may follow a contraction on its accumulators.
+class Epilogue {
+public:
+  Epilogue(FusionGraph &graph, unsigned id)
+      : graph(graph), id(id), fed(graph.reachableFrom(id)) {}
+
+  /// Whether an elementwise op costs no traffic there: it takes the place of
+  /// what it reads, or is stored in any case.
+  bool takes(unsigned node);
+
+private:
+  bool follows(unsigned node, unsigned depth);
+  bool mustBeStored(unsigned node, unsigned depth);
+
+  static constexpr unsigned kDepth = 12; ///< of chains that are looked through
+  FusionGraph &graph;
+  unsigned id;
+  llvm::BitVector fed; ///< nodes that the contraction feeds
+};
+
+/// What a group reads of others and could compute itself, back to tensors that
+/// are stored in any case.
+class Cone {
+public:
+  Cone(FusionGraph &graph, unsigned id);
+  /// Whether computing it again moves no more bytes than storing and reading
+  /// what the group reads now.
+  bool isWorthwhile() const;
+
+  llvm::SmallSetVector<unsigned, 8> nodes;
+
+private:
+  bool isStored(unsigned producer) const;
+  int64_t bytesRead() const;
+
+  FusionGraph &graph;
+  unsigned id;
+  int64_t elements;
+  int64_t saved = 0, cost = 0;
+  llvm::DenseSet<unsigned> operands; ///< of a contraction: whole tensors
+};
+
+} // namespace tessera
