@@ -1,4 +1,5 @@
 // tessera bench: speed as a ratio to the peak measured in the same run.
+#include "bench/gemm/BenchGemm.h"
 #include "bench/train/BenchTrain.h"
 #include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
@@ -42,10 +43,42 @@ static void addTrain(CLI::App &bench, Invocation &invocation) {
   });
 }
 
+static void addGemm(CLI::App &bench, Invocation &invocation) {
+  auto options = std::make_shared<BenchGemmOptions>();
+  CLI::App *command = bench.add_subcommand(
+      "gemm", "One contraction against the register-loop peak");
+  command->add_option("--m", options->m, "rows")->capture_default_str();
+  command->add_option("--n", options->n, "columns")->capture_default_str();
+  command->add_option("--k", options->k, "depth")->capture_default_str();
+  command
+      ->add_option("--trans", options->trans,
+                   "nn, nt, tn or tt: t is an operand that is stored turned")
+      ->capture_default_str();
+  command->add_option("--type", options->types, "f32, bf16 or both")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  command->add_option("--threads", options->threads)
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--target", options->target,
+                      "such as cpu:avx512; default: all that run here");
+  command
+      ->add_option("--pairs", options->pairs,
+                   "measurements, each with the peak beside it")
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "one JSON object a line");
+  command->callback([=, &invocation] {
+    if (llvm::Error error = benchGemm(*options))
+      invocation.fail(llvm::toString(std::move(error)).c_str());
+  });
+}
+
 void tessera::addBenchCommand(CLI::App &app, Invocation &invocation) {
   CLI::App *bench = app.add_subcommand(
       "bench",
       "Measure speed, as a ratio to the peak measured in the same run");
   bench->require_subcommand(1);
+  addGemm(*bench, invocation);
   addTrain(*bench, invocation);
 }

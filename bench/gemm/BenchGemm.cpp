@@ -1,0 +1,238 @@
+#include "bench/gemm/BenchGemm.h"
+#include "compiler/InitAll.h"
+#include "compiler/target/cpu/CpuTarget.h"
+#include "compiler/target/cpu/LoadCode.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "passes/tiling/Passes.h"
+#include "passes/tiling/Tiling.h"
+#include "runtime/support/CpuFeatures.h"
+#include "runtime/support/PeakFlops.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+using namespace mlir;
+
+namespace tessera {
+namespace {
+
+/// Zeros in 64-byte aligned memory: values do not change the speed.
+class Buffer {
+public:
+  explicit Buffer(size_t bytes)
+      : memory(std::aligned_alloc(64, (bytes + 127) / 64 * 64), std::free) {
+    std::memset(memory.get(), 0, bytes);
+  }
+  void *get() const { return memory.get(); }
+
+private:
+  std::unique_ptr<void, void (*)(void *)> memory;
+};
+
+/// The compiled product and its operands.
+struct Gemm {
+  std::unique_ptr<cpu::LoadedCode> code;
+  cpu::KernelEntry entry = nullptr;
+  int64_t blocks = 0;
+  uint64_t scratchBytes = 0;
+  std::vector<Buffer> buffers;
+};
+
+struct Speed {
+  double flops, peak; ///< per second
+};
+
+std::string moduleText(const BenchGemmOptions &options,
+                       const std::string &type) {
+  auto tensor = [&](int64_t rows, int64_t columns) {
+    return "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) +
+           "x" + type + ">";
+  };
+  bool turnLhs = options.trans[0] == 't', turnRhs = options.trans[1] == 't';
+  std::string x = turnLhs ? tensor(options.k, options.m)
+                          : tensor(options.m, options.k),
+              y = turnRhs ? tensor(options.n, options.k)
+                          : tensor(options.k, options.n),
+              z = tensor(options.m, options.n),
+              equation = std::string(turnLhs ? "km" : "mk") +
+                         (turnRhs ? ",nk" : ",kn") + "->mn",
+              types = "(" + x + ", " + y + ") -> " + z;
+  return "func.func @f(%x: " + x + ", %y: " + y + ") -> " + z +
+         " {\n%r = graph.cluster contraction \"gemm\" (%x, %y) : " + types +
+         " {\n^bb0(%a: " + x + ", %b: " + y + "):\n%c = graph.einsum \"" +
+         equation + "\" %a, %b : " + types + "\ngraph.yield %c : " + z +
+         "\n}\nreturn %r : " + z + "\n}";
+}
+
+llvm::Expected<Gemm> compile(const BenchGemmOptions &options,
+                             const std::string &type,
+                             const TileTarget &target) {
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  cpu::registerCpuTarget(registry);
+  MLIRContext context(registry);
+  auto module =
+      parseSourceString<ModuleOp>(moduleText(options, type), &context);
+  const std::string names[] = {target.name};
+  PassManager manager(&context);
+  TileClustersOptions tiling;
+  tiling.targets = names;
+  manager.addPass(createTileClusters(tiling));
+  if (!module || failed(manager.run(*module)))
+    return llvm::createStringError("the product cannot be tiled");
+  Gemm gemm;
+  std::string kernel;
+  module->walk([&](tile::LaunchOp launch) {
+    kernel = launch.getKernel().str();
+    gemm.blocks = launch.getBlocks()[0];
+  });
+  ModuleOp kernels;
+  for (auto nested : module->getOps<ModuleOp>())
+    kernels = nested;
+  auto objects = cpu::compileKernels({{kernels, target}}, {});
+  if (!objects)
+    return objects.takeError();
+  gemm.scratchBytes = objects->front().scratchBytes.lookup(kernel);
+  auto code = cpu::LoadedCode::load(objects->front().elf);
+  if (!code)
+    return code.takeError();
+  gemm.code = std::move(*code);
+  gemm.entry = gemm.code->find(kernel);
+  size_t bytes = type == "f32" ? 4 : 2;
+  for (int64_t elements :
+       {options.m * options.k, options.k * options.n, options.m * options.n})
+    gemm.buffers.emplace_back(elements * bytes);
+  return gemm;
+}
+
+/// Seconds of the fastest of some runs; blocks are handed out one by one.
+double fastestRun(const Gemm &gemm, unsigned threads) {
+  constexpr int kRuns = 5;
+  std::vector<void *> pointers;
+  for (const Buffer &buffer : gemm.buffers)
+    pointers.push_back(buffer.get());
+  std::atomic<int64_t> next = 0;
+  auto start = std::chrono::steady_clock::now();
+  double best = std::numeric_limits<double>::infinity();
+  int phase = 0; // even: a run begins, odd: it has ended
+  std::barrier gate(threads, [&]() noexcept {
+    auto now = std::chrono::steady_clock::now();
+    if (phase++ % 2)
+      best = std::min(best, std::chrono::duration<double>(now - start).count());
+    next = 0;
+    start = now;
+  });
+  auto work = [&] {
+    Buffer scratch(gemm.scratchBytes + 64);
+    for (int run = 0; run < kRuns; ++run) {
+      gate.arrive_and_wait();
+      for (int64_t i = next++; i < gemm.blocks; i = next++)
+        gemm.entry(pointers.data(), nullptr, i, i + 1, scratch.get());
+      gate.arrive_and_wait();
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (unsigned i = 1; i < threads; ++i)
+    helpers.emplace_back(work);
+  work();
+  for (std::thread &helper : helpers)
+    helper.join();
+  return best;
+}
+
+double median(std::vector<double> values) {
+  llvm::sort(values);
+  return values[values.size() / 2];
+}
+
+void report(const BenchGemmOptions &options, const std::string &type,
+            const TileTarget &target, unsigned threads,
+            llvm::ArrayRef<Speed> pairs, const PeakFlops &peak) {
+  std::vector<double> ratios, speeds, peaks;
+  for (const Speed &pair : pairs) {
+    ratios.push_back(pair.flops / pair.peak);
+    speeds.push_back(pair.flops);
+    peaks.push_back(pair.peak);
+  }
+  double best = *llvm::max_element(ratios);
+  if (!options.json) {
+    llvm::outs() << llvm::formatv(
+        "{0} {1} {2} threads {3}x{4}x{5} {6}: {7:f1} GFLOP/s, {8:P1} of {9} "
+        "(best {10:P1}, peak {11:f1})\n",
+        type, target.name, threads, options.m, options.n, options.k,
+        options.trans, median(speeds) * 1e-9, median(ratios), peak.instruction,
+        best, median(peaks) * 1e-9);
+    return;
+  }
+  llvm::json::Object line{{"bench", "gemm"},
+                          {"type", type},
+                          {"target", target.name},
+                          {"threads", threads},
+                          {"m", options.m},
+                          {"n", options.n},
+                          {"k", options.k},
+                          {"trans", options.trans},
+                          {"gflops", median(speeds) * 1e-9},
+                          {"peak_gflops", median(peaks) * 1e-9},
+                          {"peak_instruction", peak.instruction},
+                          {"ratio_median", median(ratios)},
+                          {"ratio_best", best},
+                          {"processor", CpuFeatures::brand()}};
+  llvm::outs() << llvm::json::Value(std::move(line)) << "\n";
+}
+
+bool runsHere(const TileTarget &target) {
+  CpuFeatures machine = CpuFeatures::detect();
+  return llvm::all_of(
+      cpu::requiredFeatures(target.name),
+      [&](const std::string &feature) { return machine.has(feature); });
+}
+
+} // namespace
+
+llvm::Error benchGemm(const BenchGemmOptions &options) {
+  if (options.trans.size() != 2 ||
+      options.trans.find_first_not_of("nt") != std::string::npos)
+    return llvm::createStringError("trans '" + options.trans +
+                                   "' is not one of nn, nt, tn, tt");
+  bool any = false;
+  for (const std::string &type : options.types)
+    for (const TileTarget &target : cpuTileTargets()) {
+      if (!options.target.empty() && options.target != target.name)
+        continue;
+      if (!runsHere(target))
+        continue;
+      any = true;
+      llvm::Expected<Gemm> gemm = compile(options, type, target);
+      if (!gemm)
+        return gemm.takeError();
+      // What a code object can reach at best: dot products only where it uses
+      // them, and 256-bit code half of a 512-bit peak.
+      PeakType peakType =
+          type == "bf16" && target.bf16Dot ? PeakType::bf16 : PeakType::fp32;
+      double flops = 2.0 * options.m * options.n * options.k;
+      for (unsigned threads : options.threads) {
+        std::vector<Speed> pairs;
+        PeakFlops peak;
+        for (unsigned i = 0; i < options.pairs; ++i) {
+          peak = measurePeakFlops(peakType, threads);
+          pairs.push_back({flops / fastestRun(*gemm, threads), peak.perSecond});
+        }
+        report(options, type, target, threads, pairs, peak);
+      }
+    }
+  if (!any)
+    return llvm::createStringError("this processor runs no CPU target" +
+                                   (options.target.empty()
+                                        ? std::string()
+                                        : " named '" + options.target + "'"));
+  return llvm::Error::success();
+}
+
+} // namespace tessera

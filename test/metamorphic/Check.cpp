@@ -1,0 +1,99 @@
+#include "test/metamorphic/Check.h"
+#include "passes/tiling/Targets.h"
+#include "test/metamorphic/CheckKernels.h"
+#include "test/metamorphic/Generate.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/PrettyStackTrace.h"
+
+using namespace mlir;
+
+namespace tessera::metamorphic {
+
+// Graphs that become kernels of one module.
+static constexpr size_t kBatch = 16;
+
+std::vector<Report> checkPassesOf(MLIRContext &context, uint64_t first,
+                                  uint64_t last, Counts &counts) {
+  std::vector<Report> reports;
+  for (uint64_t seed = first; seed < last; ++seed) {
+    llvm::PrettyStackTraceFormat here("passes of seed %llu",
+                                      static_cast<unsigned long long>(seed));
+    OwningOpRef<ModuleOp> module = generate(&context, seed);
+    interpreter::Tensors inputs = makeInputs(*module);
+    if (auto failure = checkPasses(*module, inputs, counts))
+      reports.push_back({seed, std::move(*failure)});
+  }
+  return reports;
+}
+
+std::vector<Report> checkKernelsOf(MLIRContext &context, uint64_t first,
+                                   uint64_t last, StringRef target,
+                                   Counts &counts) {
+  std::vector<Report> reports;
+  for (uint64_t seed = first; seed < last;) {
+    KernelBatch batch;
+    std::vector<uint64_t> seeds;
+    llvm::PrettyStackTraceFormat here("kernels of seeds from %llu",
+                                      static_cast<unsigned long long>(seed));
+    for (; seed < last && seeds.size() < kBatch; ++seed) {
+      if (kindOf(seed) == Kind::interpreter)
+        continue;
+      ++counts.graphs;
+      if (auto failure = batch.add(*generate(&context, seed)))
+        reports.push_back({seed, std::move(*failure)});
+      else
+        seeds.push_back(seed);
+    }
+    for (auto [i, failure] : llvm::enumerate(batch.run(target, counts)))
+      if (failure)
+        reports.push_back({seeds[i], std::move(*failure)});
+  }
+  return reports;
+}
+
+std::optional<Failure>
+check(ModuleOp module, llvm::ArrayRef<std::string> targets, Counts &counts) {
+  OwningOpRef<ModuleOp> copy(module.clone());
+  interpreter::Tensors inputs = makeInputs(module);
+  if (auto failure = checkPasses(*copy, inputs, counts))
+    return failure;
+  for (const std::string &target : targets) {
+    KernelBatch batch;
+    if (auto failure = batch.add(module))
+      return failure;
+    if (auto failure = batch.run(target, counts).front())
+      return failure;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> runnableTargets(llvm::ArrayRef<std::string> targets) {
+  std::vector<std::string> wanted(targets), runnable;
+  if (wanted.empty())
+    for (const TileTarget &target : cpuTileTargets())
+      wanted.push_back(target.name);
+  llvm::copy_if(wanted, std::back_inserter(runnable),
+                [](const std::string &target) {
+                  return missingFeatures(target).empty();
+                });
+  return runnable;
+}
+
+std::string describe(const Report &report) {
+  return llvm::formatv("seed {0}, {1}: {2}", report.seed, report.failure.stage,
+                       report.failure.message);
+}
+
+std::string describe(const Counts &counts) {
+  double unknown = counts.elements
+                       ? 100.0 * static_cast<double>(counts.unknown) /
+                             static_cast<double>(counts.elements)
+                       : 0;
+  return llvm::formatv(
+      "{0} graphs, {1} states between passes, {2} kernels in {3} launches, {4} "
+      "runs, {5} elements compared with a bound ({6:f2} % unknown)",
+      counts.graphs, counts.states, counts.kernels, counts.launches,
+      counts.runs, counts.elements, unknown);
+}
+
+} // namespace tessera::metamorphic

@@ -1,0 +1,41 @@
+// All checks of a module, and of many by seed.
+#pragma once
+#include "mlir/IR/BuiltinOps.h"
+#include "test/metamorphic/CheckPasses.h"
+
+namespace mlir {
+class DialectRegistry;
+}
+
+namespace tessera::metamorphic {
+
+struct Report {
+  uint64_t seed;
+  Failure failure;
+};
+
+/// Interprets the modules of seeds [first, last) between all passes.
+std::vector<Report> checkPassesOf(mlir::MLIRContext &context, uint64_t first,
+                                  uint64_t last, Counts &counts);
+
+/// Runs the modules of seeds [first, last), those for kernels, on a target.
+std::vector<Report> checkKernelsOf(mlir::MLIRContext &context, uint64_t first,
+                                   uint64_t last, llvm::StringRef target,
+                                   Counts &counts);
+
+/// Both for one module, which is not changed.
+std::optional<Failure> check(mlir::ModuleOp module,
+                             llvm::ArrayRef<std::string> targets,
+                             Counts &counts);
+
+/// Of `targets` (all CPU targets if empty) those that this processor can run.
+std::vector<std::string>
+runnableTargets(llvm::ArrayRef<std::string> targets = {});
+
+/// "seed 7, fuse: result 0 at [1] was …"
+std::string describe(const Report &report);
+
+/// "250 graphs, 1180 states between passes, …"
+std::string describe(const Counts &counts);
+
+} // namespace tessera::metamorphic
