@@ -38,7 +38,7 @@ struct ContractionPlan {
   llvm::SmallVector<ContractionDim> outerSums;
 
   // The grid: blocks of blockRows × blockColumns, rows fastest, then columns,
-  // then the outer dimensions. blockColumns is a multiple of 32 or covers all.
+  // then the outer dimensions. blockColumns is a multiple of 48 or covers all.
   int64_t blockRows, blockColumns;
 
   ContractionDim rowDim() const { return row ? dims[*row] : kOne; }
@@ -61,6 +61,7 @@ llvm::Expected<ContractionPlan> planContraction(graph::ClusterOp cluster);
 /// Chooses blockRows and blockColumns by the least expected loss:
 ///   staging rhs    c / blockRows     of a block's multiplications,
 ///   staging lhs    c' / blockColumns,
+///   partial sums   c" / chunk, where the sum is longer than a chunk,
 ///   imbalance      what the last round of blocks leaves idle on 2 and 8
 ///   threads, dispatch       a fixed cost a block.
 void chooseGrid(ContractionPlan &plan);

@@ -9,6 +9,9 @@ using namespace tessera::graph;
 // Rows of an accumulator that the epilogue takes at a time: a few chains to
 // overlap, few enough registers that none spills.
 static constexpr int64_t kEpilogueRows = 2;
+// Register tiles of a group: enough that its rows fill cache lines where they
+// are the contiguous dimension.
+static constexpr int64_t kGroupTiles = 4;
 
 ContractionEmitter::ContractionEmitter(const ContractionPlan &plan,
                                        ClusterOp cluster, tile::KernelOp kernel,
@@ -114,7 +117,10 @@ void ContractionEmitter::chooseTiles() {
   width = std::min(width, plan.columnDim().size);
   int64_t rows = plan.blockRows;
   height = partsOf(rows, partsOf(rows, target.rows));
-  kStep = 4;
+  groupRows = std::min(rows, kGroupTiles * height);
+  // One step a turn: LLVM schedules the loads of several so early that sums
+  // are spilled, and the loop costs nothing beside so many products.
+  kStep = pairs ? 2 : 1;
 }
 
 void ContractionEmitter::chooseStaging() {
@@ -124,39 +130,38 @@ void ContractionEmitter::chooseStaging() {
   bool converts =
       plan.lhs.memory != compute || lhs.repeatsTile || lhs.repeatsSum;
   bool strided = plan.sum.size > 1 && plan.sum.lhs != 1;
-  // Rows whose distance is a multiple of the first cache's way fall into one
-  // set of it, all of a tile at once.
-  int64_t bytes = plan.lhs.memory.getIntOrFloatBitWidth() / 8;
-  bool collides = row.lhs * bytes % 2048 == 0 && plan.columnDim().size > width;
-  lhs.staged = converts || strided || collides;
+  lhs.staged = converts || strided;
   bool usedOnce = plan.rowDim().size <= height;
   rhs.staged = pairs || plan.rhs.memory != compute || rhs.repeatsTile ||
                rhs.repeatsSum || (column.size > 1 && column.rhs != 1) ||
                !usedOnce;
 }
 
-// What is staged for one chunk, all rows and one panel, fits the budget.
+// What is staged of a chunk fits the budget: all panels, one group of rows.
 void ContractionEmitter::chooseChunks() {
   int64_t bytes = compute.getIntOrFloatBitWidth() / 8;
-  int64_t perStep = (lhs.staged ? plan.blockRows * bytes : 0) +
-                    (rhs.staged ? width * bytes : 0);
+  int64_t columns = partsOf(plan.blockColumns, width) * width;
+  int64_t perStep =
+      (lhs.staged ? groupRows * bytes : 0) + (rhs.staged ? columns * bytes : 0);
   int64_t k = plan.sum.size, limit = k;
   if (perStep)
     limit = std::max<int64_t>(target.sharedBytes / perStep, 64);
   chunksOfSum = partsOf(k, limit);
-  chunk =
-      chunksOfSum == 1 ? k : llvm::alignTo(partsOf(k, chunksOfSum), 4 * kStep);
+  chunk = chunksOfSum == 1 ? k : llvm::alignTo(partsOf(k, chunksOfSum), 16);
   chunksOfSum = partsOf(k, chunk);
   chunks = chunksOfSum;
   for (const ContractionDim &dim : plan.outerSums)
     chunks *= dim.size;
 }
 
-// Tiles of two heights that differ by one: none is much lower than the others.
+// Tiles of two heights that differ by one, so that none is much lower than the
+// others, where so many rows can be covered thus.
 ContractionEmitter::RowCover
 ContractionEmitter::coverEvenly(int64_t rows) const {
   int64_t tiles = partsOf(rows, height);
   int64_t tall = rows - tiles * (height - 1);
+  if (tall < 0)
+    return coverFromTop(rows);
   return {tall, tiles - tall, 0};
 }
 
@@ -166,7 +171,7 @@ ContractionEmitter::RowCover
 ContractionEmitter::coverFromTop(int64_t rows) const {
   RowCover cover{rows / height, 0, rows % height};
   if (cover.rest && cover.rest == height - 1)
-    cover = {cover.tall, 1, 0};
+    return {cover.tall, 1, 0};
   return cover;
 }
 
@@ -214,10 +219,11 @@ void ContractionEmitter::emitIndices() {
 }
 
 void ContractionEmitter::emitAllocations() {
+  int64_t panels = partsOf(plan.blockColumns, width);
   if (lhs.staged)
-    allocateSide(lhs, plan.blockRows);
+    allocateSide(lhs, 1, groupRows);
   if (rhs.staged)
-    allocateSide(rhs, width);
+    allocateSide(rhs, panels, width);
   if (chunks > 1)
     partials = b.create<tile::AllocOp>(
         loc, MemRefType::get(
@@ -252,40 +258,46 @@ void ContractionEmitter::emitChunk() {
     if (dim.rhs)
       rhs.fixed.push_back(i);
   }
-  int64_t rest = plan.rowDim().size % plan.blockRows;
-  if (lhs.staged && isLastRows)
-    ifElse(
-        isLastRows, [&] { stage(lhs, rowStart, rest); },
-        [&] { stage(lhs, rowStart, plan.blockRows); });
-  else if (lhs.staged)
-    stage(lhs, rowStart, plan.blockRows);
-
-  int64_t columns = plan.columnDim().size;
-  int64_t lastColumns = columns - (plan.columnBlocks() - 1) * plan.blockColumns;
-  int64_t ragged = lastColumns % width, full = plan.blockColumns / width;
-  Value panels = select(isLastColumns, lastColumns / width, full);
-  bool mayLoop = isLastColumns || full > 1;
-  auto panel = [&](Value i) { emitPanel(mul(i, width), width); };
-  if (mayLoop)
-    forEach(panels, panel);
-  else
-    forEach(full, panel);
-  if (!ragged)
-    return;
-  auto edge = [&] { emitPanel(index(lastColumns / width * width), ragged); };
-  if (isLastColumns)
-    ifElse(isLastColumns, edge);
-  else
-    edge();
-}
-
-void ContractionEmitter::emitPanel(Value column, int64_t columns) {
   if (rhs.staged)
-    stage(rhs, add(columnStart, column), columns);
-  emitRowTiles(column, columns);
+    stageColumns();
+  groupStart = index(0);
+  if (lhs.staged)
+    emitGroups();
+  else
+    emitRowTiles();
 }
 
-void ContractionEmitter::emitRowTiles(Value column, int64_t columns) {
+// Groups of equal rows, then what is left of the block.
+void ContractionEmitter::emitGroups() {
+  int64_t last = plan.rowDim().size % plan.blockRows;
+  auto rest = [&](int64_t rows) {
+    if (rows % groupRows)
+      emitGroup(index(rows / groupRows * groupRows), rows % groupRows);
+  };
+  auto whole = [&](Value i) { emitGroup(mul(i, groupRows), groupRows); };
+  if (!isLastRows) {
+    forEach(plan.blockRows / groupRows, whole);
+    return rest(plan.blockRows);
+  }
+  forEach(select(isLastRows, last / groupRows, plan.blockRows / groupRows),
+          whole);
+  ifElse(isLastRows, [&] { rest(last); }, [&] { rest(plan.blockRows); });
+}
+
+void ContractionEmitter::emitGroup(Value start, int64_t rows) {
+  groupStart = start;
+  stage(lhs, add(rowStart, start), index(0), rows);
+  RowCover cover = coverEvenly(rows);
+  forEach(cover.tall, [&](Value i) { emitRow(mul(i, height), height); });
+  forEach(cover.low, [&](Value i) {
+    emitRow(add(index(cover.tall * height), mul(i, height - 1)), height - 1);
+  });
+  if (cover.rest)
+    emitRow(index((cover.tall + cover.low) * height), cover.rest);
+}
+
+// The block as one group.
+void ContractionEmitter::emitRowTiles() {
   RowCover whole = coverEvenly(plan.blockRows), last{0, 0, 0};
   if (isLastRows)
     last = coverFromTop(plan.rowDim().size % plan.blockRows);
@@ -297,17 +309,34 @@ void ContractionEmitter::emitRowTiles(Value column, int64_t columns) {
       forEach(ofWhole, body);
   };
   tiles(last.tall, whole.tall,
-        [&](Value i) { emitTile({height, columns, mul(i, height), column}); });
+        [&](Value i) { emitRow(mul(i, height), height); });
   Value lowStart = select(isLastRows, last.tall * height, whole.tall * height);
   if (whole.low || last.low)
     tiles(last.low, whole.low, [&](Value i) {
-      emitTile(
-          {height - 1, columns, add(lowStart, mul(i, height - 1)), column});
+      emitRow(add(lowStart, mul(i, height - 1)), height - 1);
     });
   if (last.rest)
-    ifElse(isLastRows, [&] {
-      emitTile({last.rest, columns, index(last.tall * height), column});
-    });
+    ifElse(isLastRows, [&] { emitRow(index(last.tall * height), last.rest); });
+}
+
+void ContractionEmitter::emitRow(Value row, int64_t rows) {
+  int64_t columns = plan.columnDim().size;
+  int64_t lastColumns = columns - (plan.columnBlocks() - 1) * plan.blockColumns;
+  int64_t ragged = lastColumns % width, full = plan.blockColumns / width;
+  auto tile = [&](Value panel) { emitTile({rows, width, row, panel}); };
+  if (isLastColumns)
+    forEach(select(isLastColumns, lastColumns / width, full), tile);
+  else
+    forEach(full, tile);
+  if (!ragged)
+    return;
+  auto edge = [&] {
+    emitTile({rows, ragged, row, index(lastColumns / width)});
+  };
+  if (isLastColumns)
+    ifElse(isLastColumns, edge);
+  else
+    edge();
 }
 
 //===--- one register tile ------------------------------------------------===//
@@ -317,7 +346,7 @@ void ContractionEmitter::emitTile(const Place &place) {
   auto zeros = [&]() -> Value {
     return b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
   };
-  SmallVector<Value> at{place.row, place.column};
+  SmallVector<Value> at{rowOf(place), mul(place.panel, width)};
   Value isFirst = partials ? isEqual(chunkIndex, 0) : Value();
   Value sum = chooseValue(isFirst, type, zeros, [&]() -> Value {
     return b.create<tile::LoadOp>(loc, type, partials, at, Value(),
@@ -363,26 +392,28 @@ Value ContractionEmitter::emitProduct(const Place &place, Value accumulator) {
 
 Value ContractionEmitter::emitSteps(const Place &place, Value k, int64_t steps,
                                     Value accumulator) {
-  Value row = lhs.staged ? place.row : add(rowStart, place.row);
-  Value column = rhs.staged ? index(0) : add(columnStart, place.column);
-  Value left = loadSide(lhs, row, k, place.rows, steps, true);
-  Value right = loadSide(rhs, column, k, place.columns, steps, false);
+  Value row = lhs.staged ? place.row : add(rowStart, rowOf(place));
+  Value column =
+      rhs.staged ? index(0) : add(columnStart, mul(place.panel, width));
+  Value left = loadSide(lhs, index(0), row, k, place.rows, steps, true);
+  Value right =
+      loadSide(rhs, place.panel, column, k, place.columns, steps, false);
   return b.create<tile::MmaOp>(loc, left, right, accumulator);
 }
 
 // lhs as [tile, k], rhs as [k, tile], from where it is staged or stands.
-Value ContractionEmitter::loadSide(const ContractionSide &side, Value at,
-                                   Value k, int64_t tile, int64_t steps,
-                                   bool isLeft) {
+Value ContractionEmitter::loadSide(const ContractionSide &side, Value panel,
+                                   Value at, Value k, int64_t tile,
+                                   int64_t steps, bool isLeft) {
   SmallVector<int64_t> shape{tile, steps};
   if (!isLeft)
     std::swap(shape[0], shape[1]);
   auto type = VectorType::get(shape, compute);
   if (side.staged) {
-    SmallVector<Value> indices{at, k};
-    SmallVector<int64_t> along{0, 1};
+    SmallVector<Value> indices{panel, at, k};
+    SmallVector<int64_t> along{1, 2};
     if (side.sumFirst)
-      std::swap(indices[0], indices[1]);
+      std::swap(indices[1], indices[2]);
     if (side.sumFirst == isLeft)
       std::swap(along[0], along[1]);
     return b.create<tile::LoadOp>(loc, type, side.shared, indices, Value(),
@@ -411,11 +442,11 @@ void ContractionEmitter::emitEpilogueRows(const Place &place, Value accumulator,
     scope.setIndex(dim, outerIndices[dim]);
   SmallVector<TileDim> tile;
   if (plan.row) {
-    scope.setIndex(*plan.row, add(rowStart, add(place.row, index(row))));
+    scope.setIndex(*plan.row, add(rowStart, add(rowOf(place), index(row))));
     tile.push_back({*plan.row, rows});
   }
   if (plan.column) {
-    scope.setIndex(*plan.column, add(columnStart, place.column));
+    scope.setIndex(*plan.column, add(columnStart, mul(place.panel, width)));
     tile.push_back({*plan.column, place.columns});
   }
   // The sum in the shape that the expression's tiles have.

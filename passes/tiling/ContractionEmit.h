@@ -17,7 +17,7 @@ struct ContractionSide {
 
   bool staged = false;
   bool sumFirst = false; ///< staged as [k, tile] rather than [tile, k]
-  mlir::Value shared;    ///< where it is staged
+  mlir::Value shared;    ///< where it is staged: [panels, ...]
 };
 
 /// Emits one kernel. See Contraction.h for what is computed, and emitBlock for
@@ -30,10 +30,10 @@ public:
                      llvm::ArrayRef<mlir::Value> results,
                      const TileTarget &target, mlir::OpBuilder &builder);
   /// for each chunk of k
-  ///   stage lhs
-  ///   for each panel of columns
-  ///     stage rhs
-  ///     for each register tile of rows: multiply; at the end, the epilogue
+  ///   stage rhs, as panels of a register tile's columns
+  ///   for each group of rows: stage lhs (one group of all where it is not)
+  ///     for each register tile's rows
+  ///       for each panel: multiply; at the end, the epilogue
   void emit();
 
 private:
@@ -42,10 +42,10 @@ private:
   struct RowCover {
     int64_t tall, low, rest;
   };
-  /// A register tile: its place in the block.
+  /// A register tile: its first row within the group, its panel.
   struct Place {
     int64_t rows, columns;
-    mlir::Value row, column;
+    mlir::Value row, panel;
   };
 
   // Choices (ContractionEmit.cpp).
@@ -53,6 +53,9 @@ private:
   void chooseTiles();
   void chooseStaging();
   void chooseChunks();
+  mlir::Value rowOf(const Place &place) { ///< within the block
+    return add(groupStart, place.row);
+  }
   RowCover coverEvenly(int64_t rows) const;
   RowCover coverFromTop(int64_t rows) const;
 
@@ -60,8 +63,10 @@ private:
   void emitIndices();
   void emitAllocations();
   void emitChunk();
-  void emitPanel(mlir::Value column, int64_t width);
-  void emitRowTiles(mlir::Value column, int64_t width);
+  void emitGroups();
+  void emitGroup(mlir::Value start, int64_t rows);
+  void emitRowTiles();
+  void emitRow(mlir::Value row, int64_t rows);
   void emitTile(const Place &place);
   mlir::Value emitProduct(const Place &place, mlir::Value accumulator);
   mlir::Value emitSteps(const Place &place, mlir::Value k, int64_t steps,
@@ -69,21 +74,25 @@ private:
   void emitEpilogue(const Place &place, mlir::Value accumulator);
   void emitEpilogueRows(const Place &place, mlir::Value accumulator,
                         int64_t row, int64_t rows);
-  mlir::Value loadSide(const ContractionSide &side, mlir::Value at,
-                       mlir::Value k, int64_t tile, int64_t steps, bool isLeft);
+  mlir::Value loadSide(const ContractionSide &side, mlir::Value panel,
+                       mlir::Value at, mlir::Value k, int64_t tile,
+                       int64_t steps, bool isLeft);
 
   // Staging (ContractionStage.cpp).
   ContractionSide makeSide(const ContractionOperand &operand,
                            mlir::Value buffer, bool isLeft);
-  void fixSums(ContractionSide &side, bool isLeft);
-  void allocateSide(ContractionSide &side, int64_t tile);
-  void stage(const ContractionSide &side, mlir::Value at, int64_t tile);
-  void stageBox(const ContractionSide &side, mlir::Value at, int64_t tile,
-                int64_t depth);
-  void convertBox(const ContractionSide &side, mlir::Value at, int64_t tile,
-                  int64_t depth);
-  void convertTile(const ContractionSide &side, mlir::Value at, mlir::Value i,
-                   mlir::Value k, int64_t tile, int64_t steps);
+  void allocateSide(ContractionSide &side, int64_t panels, int64_t tile);
+  void stageColumns();
+  /// The chunk's steps of `tile` rows (columns) from `start` on, into `slot`.
+  void stage(const ContractionSide &side, mlir::Value start, mlir::Value slot,
+             int64_t tile);
+  void stageBox(const ContractionSide &side, mlir::Value start,
+                mlir::Value slot, int64_t tile, int64_t depth);
+  void convertBox(const ContractionSide &side, mlir::Value start,
+                  mlir::Value slot, int64_t tile, int64_t depth);
+  void convertTile(const ContractionSide &side,
+                   llvm::ArrayRef<mlir::Value> from, mlir::Value slot,
+                   mlir::Value i, mlir::Value k, int64_t tile, int64_t steps);
   llvm::SmallVector<int64_t> alongOf(const ContractionSide &side,
                                      bool sumFirst) const;
   llvm::SmallVector<mlir::Value> indicesOf(const ContractionSide &side,
@@ -118,6 +127,7 @@ private:
   mlir::Type compute, accumulate; ///< element types of operands and sums
   bool pairs = false;             ///< two-way dot products
   int64_t height, width;          ///< the largest register tile
+  int64_t groupRows;              ///< rows of lhs that are staged at a time
   int64_t kStep;                  ///< products between two turns of the loop
   int64_t chunk, chunksOfSum, chunks; ///< of k: length, of `sum`, of all sums
 
@@ -125,6 +135,7 @@ private:
   mlir::Value rowStart, columnStart;           ///< of the block
   mlir::Value isLastRows, isLastColumns; ///< null where no block is ragged
   mlir::Value chunkIndex, sumStart;      ///< of the chunk
+  mlir::Value groupStart;                ///< of the group, within the block
   mlir::Value isLastOfSum; ///< the ragged chunk; null where none is
   ContractionSide lhs, rhs;
   mlir::Value partials; ///< sums between chunks; null for one chunk

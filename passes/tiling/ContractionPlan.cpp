@@ -248,18 +248,35 @@ llvm::Expected<ContractionPlan> tessera::planContraction(ClusterOp cluster) {
 
 //===--- grid -------------------------------------------------------------===//
 
-// Cycles that staging one element takes, in units of the multiplications that
-// one cycle does for it (32 on a core with two FMAs of 16 lanes): measured with
-// tessera bench gemm.
-static constexpr double kCopy = 4.0, kTranspose = 12.0;
-// A block's dispatch, and the size below which a block is not worth it.
-static constexpr double kDispatchCycles = 4000, kMultipliesPerCycle = 32;
-static constexpr int64_t kColumnStep = 32, kMinRows = 32, kMaxRows = 512,
-                         kMaxColumns = 1024;
+// What staging one element costs, in multiplications that a core with two FMAs
+// of 16 lanes does meanwhile; of lhs that is read in place, what its rows cost
+// when they come from beyond the second cache. Measured with `tessera bench
+// gemm` on a Xeon of the Emerald Rapids class.
+static constexpr double kStageRhs = 30, kStageLhs = 24, kReadLhs = 7;
+// Loading and storing a partial sum between two chunks, alike.
+static constexpr double kPartial = 25;
+// A block's dispatch, in cycles.
+static constexpr double kDispatch = 4000, kMultipliesPerCycle = 32;
+// Columns of a chunk stay in the second cache: f32 elements.
+static constexpr int64_t kStripElements = 768 * 1024 / 4;
+static constexpr int64_t kColumnStep = 48, kRowStep = 32, kMaxRows = 2048,
+                         kMaxColumns = 1536;
 
 // Share of time in which threads wait for the last of `blocks` equal blocks.
 static double idleShare(int64_t blocks, int64_t threads) {
   return double(partsOf(blocks, threads) * threads) / blocks - 1;
+}
+
+// The share of a block's time that is not multiplication.
+static double lossOf(const ContractionPlan &plan, int64_t rows, int64_t columns,
+                     int64_t k, bool lhsInPlace) {
+  double work = double(rows) * columns * k / kMultipliesPerCycle;
+  double loss = kStageRhs / rows +
+                (lhsInPlace ? kReadLhs : kStageLhs) / columns +
+                kDispatch / work;
+  if (int64_t chunk = kStripElements / columns; chunk < plan.sum.size)
+    loss += kPartial / chunk;
+  return loss;
 }
 
 void tessera::chooseGrid(ContractionPlan &plan) {
@@ -269,23 +286,21 @@ void tessera::chooseGrid(ContractionPlan &plan) {
   int64_t outer = 1;
   for (unsigned dim : plan.outer)
     outer *= plan.dims[dim].size;
-  double stageRhs = plan.columnDim().rhs == 1 || n == 1 ? kCopy : kTranspose;
-  bool isF32 = plan.lhs.memory.isF32() && plan.lhs.element.isF32();
-  double stageLhs = isF32 && plan.sum.lhs == 1 ? 0 : kCopy;
+  bool lhsInPlace =
+      plan.lhs.memory.isF32() && plan.lhs.element.isF32() && plan.sum.lhs == 1;
   double best = std::numeric_limits<double>::infinity();
-  for (int64_t parts = 1; parts <= m; ++parts) {
+  for (int64_t parts = 1; parts <= partsOf(m, kRowStep); ++parts) {
     int64_t rows = partsOf(m, parts);
-    if (rows > kMaxRows && parts < m)
+    if (parts > 1)
+      rows = llvm::alignTo(rows, kRowStep);
+    if (rows > kMaxRows)
       continue;
-    if (rows < kMinRows && parts > 1)
-      break;
     for (int64_t columns = kColumnStep;; columns += kColumnStep) {
       columns = std::min(columns, n);
       int64_t blocks = outer * partsOf(m, rows) * partsOf(n, columns);
-      double work = double(rows) * columns * k / kMultipliesPerCycle;
-      double loss = stageRhs / rows + stageLhs / columns +
+      double loss = lossOf(plan, rows, columns, k, lhsInPlace) +
                     0.7 * idleShare(blocks, 2) + 0.2 * idleShare(blocks, 8) +
-                    0.3 / blocks + kDispatchCycles / work;
+                    0.3 / blocks;
       if (loss < best) {
         best = loss;
         plan.blockRows = rows;

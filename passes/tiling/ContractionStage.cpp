@@ -42,14 +42,13 @@ ContractionSide ContractionEmitter::makeSide(const ContractionOperand &operand,
   return side;
 }
 
-void ContractionEmitter::allocateSide(ContractionSide &side, int64_t tile) {
-  int64_t depth = llvm::alignTo(chunk, 2);
-  SmallVector<int64_t> shape{tile, depth + kRowPadding};
+void ContractionEmitter::allocateSide(ContractionSide &side, int64_t panels,
+                                      int64_t tile) {
+  int64_t depth = partsOf(chunk, 2) * 2;
+  SmallVector<int64_t> shape{panels, tile, depth + kRowPadding};
   auto layout = tile::Layout::rows;
   if (side.sumFirst) {
-    // Panels of a power of two columns lie one behind the other; others, and
-    // blocks of rows, are apart by a line.
-    shape = {depth, &side == &rhs ? tile : tile + kRowPadding};
+    shape = {panels, depth, &side == &rhs ? tile : tile + kRowPadding};
     if (pairs)
       layout = tile::Layout::pairs;
   }
@@ -83,84 +82,107 @@ SmallVector<int64_t> ContractionEmitter::alongOf(const ContractionSide &side,
   return along;
 }
 
-// The chunk's steps of `tile` rows (columns) from `at` on.
-void ContractionEmitter::stage(const ContractionSide &side, Value at,
-                               int64_t tile) {
-  int64_t rest = plan.sum.size % chunk;
-  if (!isLastOfSum)
-    return stageBox(side, at, tile, chunk);
-  ifElse(
-      isLastOfSum, [&] { stageBox(side, at, tile, rest); },
-      [&] { stageBox(side, at, tile, chunk); });
+void ContractionEmitter::stageColumns() {
+  int64_t last = plan.columnDim().size % plan.blockColumns;
+  int64_t full = plan.blockColumns / width;
+  auto panel = [&](Value i) {
+    stage(rhs, add(columnStart, mul(i, width)), i, width);
+  };
+  auto edge = [&](int64_t columns) {
+    int64_t panels = columns / width;
+    if (columns % width)
+      stage(rhs, add(columnStart, index(panels * width)), index(panels),
+            columns % width);
+  };
+  if (!isLastColumns) {
+    forEach(full, panel);
+    return edge(plan.blockColumns);
+  }
+  forEach(select(isLastColumns, last / width, full), panel);
+  if (last % width)
+    ifElse(isLastColumns, [&] { edge(last); });
 }
 
-void ContractionEmitter::stageBox(const ContractionSide &side, Value at,
-                                  int64_t tile, int64_t depth) {
+void ContractionEmitter::stage(const ContractionSide &side, Value start,
+                               Value slot, int64_t tile) {
+  auto box = [&](int64_t depth) { stageBox(side, start, slot, tile, depth); };
+  if (!isLastOfSum)
+    return box(chunk);
+  ifElse(isLastOfSum, [&] { box(plan.sum.size % chunk); }, [&] { box(chunk); });
+}
+
+void ContractionEmitter::stageBox(const ContractionSide &side, Value start,
+                                  Value slot, int64_t tile, int64_t depth) {
   auto memory = cast<MemRefType>(side.memory.getType());
   if (memory.getElementType() != compute || side.repeatsTile || side.repeatsSum)
-    return convertBox(side, at, tile, depth);
+    return convertBox(side, start, slot, tile, depth);
   SmallVector<int64_t> shape{tile, depth};
   if (side.sumFirst)
     std::swap(shape[0], shape[1]);
   Value zero = index(0);
-  b.create<tile::CopyOp>(loc, side.memory, indicesOf(side, at, sumStart),
-                         side.shared, ValueRange{zero, zero}, shape,
-                         alongOf(side, side.sumFirst), ArrayRef<int64_t>{0, 1});
+  b.create<tile::CopyOp>(loc, side.memory, indicesOf(side, start, sumStart),
+                         side.shared, ValueRange{slot, zero, zero}, shape,
+                         alongOf(side, side.sumFirst), ArrayRef<int64_t>{1, 2});
   b.create<tile::CommitOp>(loc);
   b.create<tile::WaitOp>(loc, 0);
 }
 
+// Whole steps and the rest of `size`: (first, length, step).
+static SmallVector<std::array<int64_t, 3>> partsInSteps(int64_t size,
+                                                        int64_t step) {
+  SmallVector<std::array<int64_t, 3>> result;
+  if (size / step)
+    result.push_back({0, size / step * step, step});
+  if (size % step)
+    result.push_back({size / step * step, size % step, size % step});
+  return result;
+}
+
 // Register tiles along what is contiguous in memory; the loads turn them where
 // the staged order is the other.
-void ContractionEmitter::convertBox(const ContractionSide &side, Value at,
-                                    int64_t tile, int64_t depth) {
-  ContractionDim dim = &side == &lhs ? plan.rowDim() : plan.columnDim();
-  int64_t tileStride = &side == &lhs ? dim.lhs : dim.rhs;
-  int64_t sumStride = &side == &lhs ? plan.sum.lhs : plan.sum.rhs;
-  int64_t lanes = target.lanes;
-  // How much of (tile, k) one register tile takes.
-  int64_t tileStep = 1, sumStep = 1;
+void ContractionEmitter::convertBox(const ContractionSide &side, Value start,
+                                    Value slot, int64_t tile, int64_t depth) {
+  bool isLeft = &side == &lhs;
+  int64_t tileStride = isLeft ? plan.rowDim().lhs : plan.columnDim().rhs;
+  int64_t sumStride = isLeft ? plan.sum.lhs : plan.sum.rhs;
+  int64_t lanes = target.lanes, tileStep, sumStep;
   if (side.sumFirst) {
-    tileStep = std::min(tile, 2 * lanes);
+    tileStep = std::min(tile, 3 * lanes);
     sumStep = sumStride == 1 && tileStride != 1 ? lanes : 2;
   } else {
     sumStep = std::min(depth, 4 * lanes);
     tileStep = tileStride == 1 && sumStride != 1 ? lanes : 1;
   }
-  // Up to four rectangles: whole steps, and the edges.
-  auto parts = [](int64_t size, int64_t step) {
-    SmallVector<std::pair<int64_t, int64_t>> result; // (first, length)
-    if (size / step)
-      result.push_back({0, size / step * step});
-    if (size % step)
-      result.push_back({size / step * step, size % step});
-    return result;
+  // Rows of the staged order outside, so that memory is read along its rows.
+  auto over = [&](const std::array<int64_t, 3> &part,
+                  llvm::function_ref<void(Value)> body) {
+    forEach(part[1] / part[2],
+            [&](Value i) { body(add(index(part[0]), mul(i, part[2]))); });
   };
-  for (auto [i0, rows] : parts(tile, tileStep))
-    for (auto [k0, steps] : parts(depth, sumStep)) {
-      int64_t tileSize = std::min(rows, tileStep),
-              sumSize = std::min(steps, sumStep);
-      forEach(rows / tileSize, [&, i0 = i0, k0 = k0, steps = steps](Value i) {
-        forEach(steps / sumSize, [&](Value k) {
-          convertTile(side, at, add(index(i0), mul(i, tileSize)),
-                      add(index(k0), mul(k, sumSize)), tileSize, sumSize);
-        });
-      });
+  for (auto rows : partsInSteps(tile, tileStep))
+    for (auto steps : partsInSteps(depth, sumStep)) {
+      auto one = [&](Value i, Value k) {
+        convertTile(side, indicesOf(side, add(start, i), add(sumStart, k)),
+                    slot, i, k, rows[2], steps[2]);
+      };
+      if (side.sumFirst)
+        over(steps, [&](Value k) { over(rows, [&](Value i) { one(i, k); }); });
+      else
+        over(rows, [&](Value i) { over(steps, [&](Value k) { one(i, k); }); });
     }
 }
 
-void ContractionEmitter::convertTile(const ContractionSide &side, Value at,
-                                     Value i, Value k, int64_t tile,
-                                     int64_t steps) {
+void ContractionEmitter::convertTile(const ContractionSide &side,
+                                     ArrayRef<Value> from, Value slot, Value i,
+                                     Value k, int64_t tile, int64_t steps) {
   SmallVector<int64_t> shape{tile, steps};
-  SmallVector<Value> to{i, k};
+  SmallVector<Value> to{slot, i, k};
   if (side.sumFirst) {
     std::swap(shape[0], shape[1]);
-    std::swap(to[0], to[1]);
+    std::swap(to[1], to[2]);
   }
   auto whole = VectorType::get(shape, compute);
   Type memory = cast<MemRefType>(side.memory.getType()).getElementType();
-  SmallVector<Value> from = indicesOf(side, add(at, i), add(sumStart, k));
   SmallVector<int64_t> along = alongOf(side, side.sumFirst);
   SmallVector<int64_t> loaded, dims; // of the register tile that memory fills
   for (int64_t d = 0; d < 2; ++d) {
@@ -187,5 +209,5 @@ void ContractionEmitter::convertTile(const ContractionSide &side, Value at,
   if (value.getType() != whole)
     value = b.create<tile::BroadcastOp>(loc, whole, value, dims);
   b.create<tile::StoreOp>(loc, value, side.shared, to, Value(),
-                          ArrayRef<int64_t>{0, 1});
+                          ArrayRef<int64_t>{1, 2});
 }

@@ -1,7 +1,7 @@
 // Many small launches of one kernel become one with many instances.
 #include "dialects/tile/TileOps.h"
-#include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/fusion/Schedule.h"
 #include "passes/tiling/Passes.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -87,8 +87,9 @@ llvm::MapVector<unsigned, Launches> Stretch::atDepths(StringRef kernel) const {
   return groups;
 }
 
-// One launch in place of `launches`, where the last of them stands.
-static tile::LaunchOp merge(ArrayRef<tile::LaunchOp> launches) {
+// One launch in place of `launches`.
+static tile::LaunchOp merge(ArrayRef<tile::LaunchOp> launches,
+                            OpPlaces &places) {
   SmallVector<Value> inputs;
   SmallVector<Type> types;
   SmallVector<int64_t> blocks, sizes;
@@ -106,6 +107,8 @@ static tile::LaunchOp merge(ArrayRef<tile::LaunchOp> launches) {
       builder.getFusedLoc(locations), types, last.getKernelAttr(), inputs,
       builder.getDenseI64ArrayAttr(blocks), builder.getDenseI64ArrayAttr(sizes),
       last.getReuseAttr());
+  // As soon as the last operand is there.
+  places[merged] = places.lookup(launches.front());
   unsigned next = 0;
   for (tile::LaunchOp launch : launches) {
     for (Value result : launch.getOutputs())
@@ -116,7 +119,7 @@ static tile::LaunchOp merge(ArrayRef<tile::LaunchOp> launches) {
 }
 
 // Groups kernel after kernel: each merge changes what depends on what.
-static bool groupStretch(SmallVector<Operation *> &ops) {
+static bool groupStretch(SmallVector<Operation *> &ops, OpPlaces &places) {
   bool changed = false;
   for (StringRef kernel : Stretch(ops).kernels())
     for (auto &[depth, launches] : Stretch(ops).atDepths(kernel)) {
@@ -125,7 +128,7 @@ static bool groupStretch(SmallVector<Operation *> &ops) {
         continue;
       llvm::DenseSet<Operation *> gone(launches.begin(), launches.end());
       Operation *last = launches.back();
-      tile::LaunchOp merged = merge(launches);
+      tile::LaunchOp merged = merge(launches, places);
       for (Operation *&op : ops)
         if (op == last)
           op = merged;
@@ -143,11 +146,12 @@ static void groupBlock(Block &block) {
     else
       regions.back().push_back(&op);
   }
+  OpPlaces places = placesOf(block);
   bool changed = false;
   for (SmallVector<Operation *> &ops : regions)
-    changed |= groupStretch(ops);
+    changed |= groupStretch(ops, places);
   if (changed)
-    sortTopologically(&block);
+    orderByPlace(block, places);
 }
 
 namespace {

@@ -40,10 +40,10 @@ def TileClusters : Pass<"tile-clusters", "::mlir::ModuleOp"> {
 def GroupLaunches : Pass<"group-launches", "::mlir::func::FuncOp"> {
   let summary = "makes independent launches of one kernel one launch with several instances";
   let description = [{
-    Launches of the same kernel in one block of ops, none of which depends on another, become
-    one: a parallel region over many small tensors instead of many small regions. The
-    launch stands where the last of them stood, or later operands allow; it is moved no further
-    than data flow permits.
+    Launches of the same kernel, none of which depends on another, become one: a parallel
+    region over many small tensors instead of many small regions. Only flat kernels take part,
+    and only launches with no other kind of work between them: joining those of all layers
+    would keep tensors of all layers alive. The launch stands where its last operand is there.
 
     Before:
     ```mlir
@@ -55,8 +55,8 @@ def GroupLaunches : Pass<"group-launches", "::mlir::func::FuncOp"> {
     %a, %b = tile.launch @sgd(%p, %g, %q, %h) blocks [1, 2] sizes [32, 64] : ...
     ```
 
-    Afterwards every kernel of the flat elementwise and reduce-all skeletons is launched once
-    for each set of independent uses.
+    Afterwards no two launches of one flat kernel in a stretch of such launches are independent
+    of each other.
   }];
 }
 

@@ -8,8 +8,8 @@ namespace tessera {
 
 llvm::ArrayRef<TileTarget> cpuTileTargets() {
   static const TileTarget targets[] = {
-      {"cpu:avx512bf16", 16, 14, 32, true, 512 << 10},
-      {"cpu:avx512", 16, 14, 32, false, 512 << 10},
+      {"cpu:avx512bf16", 16, 8, 48, true, 768 << 10},
+      {"cpu:avx512", 16, 8, 48, false, 768 << 10},
       {"cpu:avx2", 8, 6, 16, false, 128 << 10},
   };
   return targets;

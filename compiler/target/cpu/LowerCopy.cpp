@@ -112,76 +112,97 @@ void KernelLowering::copyTransposed(const Box &from, const Box &to,
   });
 }
 
-// Into [k/2, n, 2]: `start` is the target's first byte. Where n is contiguous
-// at the source, rows are zipped; where k is, pairs are transposed as i32.
-llvm::Error KernelLowering::copyToPairs(tile::CopyOp op, const Box &from,
-                                        const Memory &memory, Value start,
-                                        int64_t kDim, int64_t nDim) {
+// Into [..., k/2, n, 2]: `start` is the target's first element. Where n is
+// contiguous at the source, rows are zipped; where k is, pairs are transposed
+// as i32.
+void KernelLowering::copyToPairs(const Box &from, const Box &to,
+                                 int64_t rowStride, int64_t kDim,
+                                 int64_t nDim) {
   int64_t k = from.shape[kDim], n = from.shape[nDim], lanes = target.lanes;
   int64_t kStep = from.strides[kDim], nStep = from.strides[nDim];
-  int64_t rowStride = 2 * memory.strides[memory.shape.size() - 2];
+  SmallVector<int64_t> others = without(from.shape, {kDim, nDim}),
+                       otherSource = without(from.strides, {kDim, nDim}),
+                       otherTarget = without(to.strides, {kDim, nDim});
   Type element = from.element, word = b.getI32Type();
-  // A strip of up to `lanes` columns of one row; any source stride.
+  // The rows k and k + 1, a strip of up to `lanes` columns at a time.
   auto row = [&](Value source, int64_t columns) -> Value {
     Tile tile = loadBox({source, element, {columns}, {nStep}}, {});
     Value piece = tile.pieces[0];
     return isa<VectorType>(piece.getType()) ? piece : p.gatherLanes(piece);
   };
-  auto zip = [&](Value source, Value sink, int64_t columns, bool hasOdd) {
-    Value odd = hasOdd ? row(step(source, element, kStep), columns) : Value();
-    storePiece(p.pairRows(row(source, columns), odd), sink, word, columns);
+  auto zip = [&](Value source, Value sink, bool hasOdd) {
+    for (int64_t c = 0; c < n; c += lanes) {
+      int64_t columns = std::min(lanes, n - c);
+      Value at = step(source, element, c * nStep);
+      Value odd = hasOdd ? row(step(at, element, kStep), columns) : Value();
+      storePiece(p.pairRows(row(at, columns), odd), step(sink, element, 2 * c),
+                 word, columns);
+    }
   };
-  auto strips = [&](Value source, Value sink, bool hasOdd) {
-    for (int64_t c = 0; c < n; c += lanes)
-      zip(step(source, element, c * nStep), step(sink, element, 2 * c),
-          std::min(lanes, n - c), hasOdd);
+  auto zipAll = [&](int64_t firstPair, int64_t pairs, bool hasOdd) {
+    Value source = step(from.start, element, 2 * firstPair * kStep);
+    Value sink = step(to.start, element, firstPair * rowStride);
+    SmallVector<int64_t> trips{pairs}, sourceSteps{2 * kStep},
+        targetSteps{rowStride};
+    llvm::append_range(trips, others);
+    llvm::append_range(sourceSteps, otherSource);
+    llvm::append_range(targetSteps, otherTarget);
+    loopNest(trips, [&](ValueRange at) {
+      zip(advance(source, element, at, sourceSteps),
+          advance(sink, element, at, targetSteps), hasOdd);
+    });
   };
   if (kStep != 1 || k < 2 * lanes) {
     if (k > 1)
-      loopNest({k / 2}, [&](ValueRange i) {
-        strips(advance(from.start, element, i, {2 * kStep}),
-               advance(start, element, i, {rowStride}), true);
-      });
+      zipAll(0, k / 2, true);
   } else {
-    // Words of two k's: [n, k/2] → [k/2, n]. Steps stay in bf16 elements.
-    auto block = [&](Value source, Value sink, int64_t rows, int64_t words) {
-      SmallVector<Value> lines;
-      for (int64_t r = 0; r < lanes; ++r)
-        lines.push_back(r < rows ? b.create<LLVM::LoadOp>(
-                                        loc, VectorType::get({lanes}, word),
-                                        step(source, element, r * nStep), 2)
-                                       .getResult()
-                                 : p.bits(VectorType::get({lanes}, word), 0));
-      lines = p.transpose(lines);
-      for (int64_t w = lanes - words; w < lanes; ++w)
-        storePiece(lines[w], step(sink, element, w * rowStride), word, rows);
-    };
-    int64_t halves = k / 2, whole = halves / lanes;
-    for (int64_t c = 0; c < n;
-         c += c == 0 && n >= lanes ? n / lanes * lanes : n) {
-      int64_t rows = std::min(lanes, n - c);
-      Value corner = step(from.start, element, c * nStep);
-      Value place = step(start, element, 2 * c);
-      loopNest({(n - c) / rows, whole}, [&](ValueRange i) {
-        block(advance(corner, element, i, {rows * nStep, 2 * lanes}),
-              advance(place, element, i, {2 * rows, lanes * rowStride}), rows,
-              lanes);
-      });
-      if (halves % lanes) // once more, overlapping what is done
-        loopNest({(n - c) / rows}, [&](ValueRange i) {
-          int64_t first = halves - lanes;
-          block(step(advance(corner, element, i, {rows * nStep}), element,
-                     2 * first),
-                step(advance(place, element, i, {2 * rows}), element,
-                     first * rowStride),
-                rows, halves % lanes);
-        });
-    }
+    loopNest(others, [&](ValueRange at) {
+      transposePairs(advance(from.start, element, at, otherSource),
+                     advance(to.start, element, at, otherTarget), element,
+                     nStep, rowStride, k / 2, n);
+    });
   }
   if (k % 2)
-    strips(step(from.start, element, (k - 1) * kStep),
-           step(start, element, k / 2 * rowStride), false);
-  return llvm::Error::success();
+    zipAll(k / 2, 1, false);
+}
+
+// [n, halves] words of two k's → [halves, n]. Steps are in elements of bf16,
+// whose rows may begin at any of them.
+void KernelLowering::transposePairs(Value source, Value sink, Type element,
+                                    int64_t nStep, int64_t rowStride,
+                                    int64_t halves, int64_t n) {
+  int64_t lanes = target.lanes, whole = halves / lanes;
+  auto words = VectorType::get({lanes}, b.getI32Type());
+  auto block = [&](Value corner, Value place, int64_t rows, int64_t count) {
+    SmallVector<Value> lines(lanes, p.bits(words, 0));
+    for (int64_t r = 0; r < rows; ++r)
+      lines[r] = b.create<LLVM::LoadOp>(loc, words,
+                                        step(corner, element, r * nStep), 2);
+    lines = p.transpose(lines);
+    for (int64_t w = lanes - count; w < lanes; ++w)
+      storePiece(lines[w], step(place, element, w * rowStride), b.getI32Type(),
+                 rows);
+  };
+  for (int64_t c = 0; c < n;
+       c += c == 0 && n >= lanes ? n / lanes * lanes : n) {
+    int64_t rows = std::min(lanes, n - c), strips = (n - c) / rows;
+    Value corner = step(source, element, c * nStep);
+    Value place = step(sink, element, 2 * c);
+    loopNest({strips, whole}, [&](ValueRange i) {
+      block(advance(corner, element, i, {rows * nStep, 2 * lanes}),
+            advance(place, element, i, {2 * rows, lanes * rowStride}), rows,
+            lanes);
+    });
+    if (halves % lanes) // once more, overlapping what is done
+      loopNest({strips}, [&](ValueRange i) {
+        int64_t first = halves - lanes;
+        block(step(advance(corner, element, i, {rows * nStep}), element,
+                   2 * first),
+              step(advance(place, element, i, {2 * rows}), element,
+                   first * rowStride),
+              rows, halves % lanes);
+      });
+  }
 }
 
 llvm::Error KernelLowering::lowerCopy(tile::CopyOp op) {
@@ -189,22 +210,19 @@ llvm::Error KernelLowering::lowerCopy(tile::CopyOp op) {
                &sink = memories[op.getTarget()];
   Box from =
       boxOf(source, op.getSourceIndices(), op.getSourceAlong(), op.getShape());
+  Box to =
+      boxOf(sink, op.getTargetIndices(), op.getTargetAlong(), op.getShape());
   if (sink.pairs) {
-    int64_t rank = sink.shape.size();
-    if (op.getShape().size() != 2)
-      return error(op, "paired memory is filled by boxes of two dimensions");
+    int64_t rank = sink.shape.size(), boxRank = op.getShape().size();
     auto dimOf = [&](int64_t d) -> int64_t {
       return llvm::find(op.getTargetAlong(), d) - op.getTargetAlong().begin();
     };
     int64_t kDim = dimOf(rank - 2), nDim = dimOf(rank - 1);
-    if (kDim > 1 || nDim > 1)
+    if (kDim >= boxRank || nDim >= boxRank)
       return error(op, "paired memory is filled along its last two dimensions");
-    return copyToPairs(op, from, sink,
-                       address(sink, scalarsOf(op.getTargetIndices())), kDim,
-                       nDim);
+    copyToPairs(from, to, 2 * sink.strides[rank - 2], kDim, nDim);
+    return llvm::Error::success();
   }
-  Box to =
-      boxOf(sink, op.getTargetIndices(), op.getTargetAlong(), op.getShape());
   auto contiguous = [](const Box &box) -> int64_t { // -1: none
     int64_t best = -1;
     for (auto [d, stride] : llvm::enumerate(box.strides))

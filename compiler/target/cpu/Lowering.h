@@ -105,9 +105,11 @@ private:
   void copyRuns(const Box &from, const Box &to, int64_t dim);
   void copyTransposed(const Box &from, const Box &to, int64_t fromDim,
                       int64_t toDim);
-  llvm::Error copyToPairs(tile::CopyOp op, const Box &from,
-                          const Memory &memory, mlir::Value start, int64_t kDim,
-                          int64_t nDim);
+  void copyToPairs(const Box &from, const Box &to, int64_t rowStride,
+                   int64_t kDim, int64_t nDim);
+  void transposePairs(mlir::Value source, mlir::Value sink, mlir::Type element,
+                      int64_t nStep, int64_t rowStride, int64_t halves,
+                      int64_t n);
   void loopNest(llvm::ArrayRef<int64_t> trips,
                 llvm::function_ref<void(mlir::ValueRange)> body);
   mlir::Value advance(mlir::Value pointer, mlir::Type element,

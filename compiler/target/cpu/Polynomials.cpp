@@ -223,9 +223,8 @@ Value Polynomials::log1p(Value x) {
 
 //===--- the others -------------------------------------------------------===//
 
-// |x| < 0.95: x + x P(x²), relative error 2^-25.4 of the correction's own
-// scale. Above: 1 - e^-R(|x|) with R = -log erfc, error 2^-35 of erf; 1
-// from 3.95 on.
+// |x| < 0.95: x + x P(x²), relative error 2^-29.6. Above: 1 - e^-R(|x|) with
+// R = -log erfc, error 2^-35 of erf; 1 from 3.95 on.
 Value Polynomials::erf(Value x) {
   Value y = abs(x), square = mul(x, x);
   Value small = poly(square, {0.128379165727, -0.376126258243, 0.112835851489,
