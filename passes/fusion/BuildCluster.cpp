@@ -249,7 +249,8 @@ static bool isWritten(Value result, const FusionGroup &group) {
              : isa<AttentionOp>(op) && result == op->getResult(0);
 }
 
-LogicalResult tessera::buildCluster(FusionGraph &graph, unsigned id) {
+LogicalResult tessera::buildCluster(FusionGraph &graph, unsigned id,
+                                    OpPlaces &places) {
   FusionGroup &group = graph.group(id);
   SmallVector<Operation *> members;
   SmallVector<Value> outputs;
@@ -269,12 +270,14 @@ LogicalResult tessera::buildCluster(FusionGraph &graph, unsigned id) {
   }
   for (auto [output, result] : llvm::zip_equal(outputs, cluster.getResults()))
     output.replaceAllUsesWith(result);
+  places[cluster] = places.lookup(members.front());
   return success();
 }
 
-void tessera::buildCluster(Operation *op) {
+void tessera::buildCluster(Operation *op, OpPlaces &places) {
   Value result = op->getResult(0);
   ClusterOp cluster =
       ClusterBuilder({op}, ClusterKind::elementwise, {}).build({result});
   result.replaceAllUsesWith(cluster.getResult(0));
+  places[cluster] = places.lookup(op);
 }

@@ -1,5 +1,4 @@
 // The pass: groups of ops by rule, then a cluster for each.
-#include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -36,37 +35,38 @@ static bool staysOutside(Operation *op) {
 
 // Free ops whose results somebody else than a cluster needs, and tables: no
 // cluster computes them from nothing, a kernel of their own writes them.
-static void storeFreeOps(Block &block) {
+static void storeFreeOps(Block &block, OpPlaces &places) {
   SmallVector<Operation *> ops;
   for (Operation &op : block)
     if ((isFree(&op) || isa<ConstantOp>(op)) && !staysOutside(&op))
       ops.push_back(&op);
   for (Operation *op : llvm::reverse(ops)) {
     if (!op->use_empty())
-      buildCluster(op);
+      buildCluster(op, places);
     op->erase();
   }
 }
 
-static void buildClusters(FusionGraph &graph) {
+static void buildClusters(FusionGraph &graph, OpPlaces &places) {
   for (unsigned id : graph.liveGroups()) {
-    if (!graph.group(id).kind || succeeded(buildCluster(graph, id)))
+    if (!graph.group(id).kind || succeeded(buildCluster(graph, id, places)))
       continue;
     // Each op alone is always computable.
     for (unsigned single : graph.dissolve(id))
-      (void)buildCluster(graph, single);
+      (void)buildCluster(graph, single, places);
   }
 }
 
 static void fuseBlock(Block &block) {
   eraseDead(block);
+  OpPlaces places = placesOf(block);
   FusionGraph graph(block);
   applyFusionRules(graph);
-  buildClusters(graph);
+  buildClusters(graph, places);
   eraseDead(block);
-  storeFreeOps(block);
+  storeFreeOps(block, places);
   eraseDead(block);
-  sortTopologically(&block);
+  orderByPlace(block, places);
 }
 
 namespace {

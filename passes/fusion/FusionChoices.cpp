@@ -9,9 +9,9 @@ using namespace tessera::graph;
 static constexpr size_t kMaxConeOps = 24;
 static constexpr int64_t kMaxConeCost = 48;
 
-//===--- behind a contraction ---------------------------------------------===//
+//===--- behind accumulators ----------------------------------------------===//
 
-// Whether an elementwise op waits for nothing else that the contraction feeds,
+// Whether an elementwise op waits for nothing else that the group feeds,
 // such as the statistics of its rows.
 bool Epilogue::follows(unsigned node, unsigned depth) {
   return depth && isa<Elementwise>(graph.op(node)) &&

@@ -5,7 +5,8 @@
 
 namespace tessera {
 
-/// What may follow a contraction on its accumulators.
+/// What may follow a contraction, or a reduction of columns, on its
+/// accumulators.
 class Epilogue {
 public:
   Epilogue(FusionGraph &graph, unsigned id)
@@ -22,7 +23,7 @@ private:
   static constexpr unsigned kDepth = 12; ///< of chains that are looked through
   FusionGraph &graph;
   unsigned id;
-  llvm::BitVector fed; ///< nodes that the contraction feeds
+  llvm::BitVector fed; ///< nodes that the group feeds
 };
 
 /// What a group reads of others and could compute itself, back to tensors that

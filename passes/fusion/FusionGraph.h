@@ -1,6 +1,7 @@
 // The ops of one block and the groups that fusion makes of them.
 #pragma once
 #include "dialects/graph/GraphOps.h"
+#include "passes/fusion/Schedule.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/DenseMap.h"
 #include <vector>
@@ -106,8 +107,10 @@ private:
 /// nobody reads them any more. Fails where the ops give no computable
 /// expression: then nothing changed. The ops themselves stay, without uses; the
 /// cluster may stand after its users until the block is sorted.
-mlir::LogicalResult buildCluster(FusionGraph &graph, unsigned id);
+/// `places` gains the cluster's: that of its first op.
+mlir::LogicalResult buildCluster(FusionGraph &graph, unsigned id,
+                                 OpPlaces &places);
 /// The same for a free op whose result must be stored.
-void buildCluster(mlir::Operation *op);
+void buildCluster(mlir::Operation *op, OpPlaces &places);
 
 } // namespace tessera

@@ -239,10 +239,13 @@ void Rules::growReduction(unsigned node) {
   absorbProducers(node, [](FusionGroup &group) {
     return group.kind == ClusterKind::elementwise;
   });
-  if (isKind(node, ClusterKind::column))
-    absorbConsumers(node, [](FusionGroup &group) {
-      return group.kind == ClusterKind::elementwise;
-    });
+  if (!isKind(node, ClusterKind::column))
+    return;
+  Epilogue epilogue(graph, graph.groupOf(node));
+  absorbConsumers(node, [&](FusionGroup &group) {
+    return group.kind == ClusterKind::elementwise &&
+           epilogue.takes(group.members.front());
+  });
 }
 
 void Rules::repeatProducers(unsigned node) {

@@ -1,0 +1,47 @@
+#include "passes/fusion/Schedule.h"
+#include <queue>
+
+using namespace mlir;
+using namespace tessera;
+
+OpPlaces tessera::placesOf(Block &block) {
+  OpPlaces places;
+  for (Operation &op : block)
+    places[&op] = places.size();
+  return places;
+}
+
+// The ops of the block that `op`, regions included, reads results of.
+static llvm::SmallSetVector<Operation *, 8> producersOf(Operation *op) {
+  llvm::SmallSetVector<Operation *, 8> producers;
+  op->walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands())
+      if (Operation *producer = operand.getDefiningOp();
+          producer && producer->getBlock() == op->getBlock() && producer != op)
+        producers.insert(producer);
+  });
+  return producers;
+}
+
+void tessera::orderByPlace(Block &block, const OpPlaces &places) {
+  DenseMap<Operation *, SmallVector<Operation *, 2>> readers;
+  DenseMap<Operation *, unsigned> waitsFor;
+  using Ready = std::pair<unsigned, Operation *>;
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+  for (Operation &op : block.without_terminator()) {
+    auto producers = producersOf(&op);
+    waitsFor[&op] = producers.size();
+    for (Operation *producer : producers)
+      readers[producer].push_back(&op);
+    if (producers.empty())
+      ready.push({places.lookup(&op), &op});
+  }
+  while (!ready.empty()) {
+    Operation *op = ready.top().second;
+    ready.pop();
+    op->moveBefore(block.getTerminator());
+    for (Operation *reader : readers.lookup(op))
+      if (--waitsFor[reader] == 0)
+        ready.push({places.lookup(reader), reader});
+  }
+}
