@@ -8,8 +8,10 @@
 #include "passes/tiling/Passes.h"
 #include "runtime/support/CpuFeatures.h"
 #include "test/metamorphic/Generate.h"
+#include "test/metamorphic/PlannedRun.h"
 #include "test/support/RunKernels.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/xxhash.h"
 #include <cstring>
 
 using namespace mlir;
@@ -85,12 +87,33 @@ static bool equalBits(const Tensor &x, const Tensor &y) {
                      x.data.size() * sizeof(double)) == 0;
 }
 
+static std::string compareBits(ArrayRef<Tensor> whole,
+                               llvm::Expected<Tensors> other,
+                               const llvm::Twine &way) {
+  if (!other)
+    return (way + ": " + llvm::toString(other.takeError())).str();
+  for (size_t i = 0; i < whole.size(); ++i)
+    if (!equalBits(whole[i], (*other)[i]))
+      return llvm::formatv("result {0} is another {1}", i, way);
+  return "";
+}
+
+namespace {
+
+// Everything that may run a batch's functions.
+struct Programs {
+  testing::KernelProgram &kernels;
+  PlannedRun &planned;
+};
+
+} // namespace
+
 // The message of what differs, empty if nothing does.
-static std::string runCase(testing::KernelProgram &program,
-                           const std::string &function, ArrayRef<Tensor> inputs,
-                           ArrayRef<Bounded> expected, Counts &counts) {
+static std::string runCase(const Programs &programs, const std::string &name,
+                           ArrayRef<Tensor> inputs, ArrayRef<Bounded> expected,
+                           Counts &counts) {
   ++counts.runs;
-  llvm::Expected<Tensors> whole = program.run(function, inputs);
+  llvm::Expected<Tensors> whole = programs.kernels.run(name, inputs);
   if (!whole)
     return llvm::toString(whole.takeError());
   std::string difference = compareBounded(expected, *whole, counts);
@@ -98,14 +121,21 @@ static std::string runCase(testing::KernelProgram &program,
     return difference;
   for (bool inPlace : {false, true}) {
     ++counts.runs;
-    llvm::Expected<Tensors> cut =
-        program.run(function, inputs, {.blocksAtOnce = 1, .inPlace = inPlace});
-    if (!cut)
-      return llvm::toString(cut.takeError());
-    for (size_t i = 0; i < whole->size(); ++i)
-      if (!equalBits((*whole)[i], (*cut)[i]))
-        return llvm::formatv("result {0} depends on how blocks are cut{1}", i,
-                             inPlace ? " or on working in place" : "");
+    difference =
+        compareBits(*whole,
+                    programs.kernels.run(
+                        name, inputs, {.blocksAtOnce = 1, .inPlace = inPlace}),
+                    inPlace ? "block by block, in place" : "block by block");
+    if (!difference.empty())
+      return difference;
+  }
+  for (unsigned threads : {1, 2}) {
+    ++counts.runs;
+    difference =
+        compareBits(*whole, programs.planned.run(name, inputs, threads),
+                    "planned, on " + llvm::Twine(threads) + " threads");
+    if (!difference.empty())
+      return difference;
   }
   return "";
 }
@@ -138,10 +168,17 @@ KernelBatch::runTogether(ArrayRef<Case *> together, StringRef target,
     error = llvm::toString(program.takeError()) + diagnostics.text;
     return std::nullopt;
   }
+  auto planned = PlannedRun::build(*module, **program, target,
+                                   llvm::xxh3_64bits(together[0]->text));
+  if (!planned) {
+    error = llvm::toString(planned.takeError());
+    return std::nullopt;
+  }
   std::vector<std::optional<Failure>> failures;
   for (auto [i, each] : llvm::enumerate(together)) {
-    std::string message = runCase(**program, "f" + std::to_string(i),
-                                  each->inputs, each->expected, counts);
+    std::string message =
+        runCase({**program, **planned}, "f" + std::to_string(i), each->inputs,
+                each->expected, counts);
     failures.emplace_back();
     if (!message.empty())
       failures.back() = Failure{("kernels of " + target).str(), message,

@@ -47,9 +47,9 @@ static func::FuncOp entryOf(ModuleOp module) {
 
 static void updateType(func::FuncOp function) {
   Block &body = function.front();
-  function.setType(FunctionType::get(
-      function.getContext(), body.getArgumentTypes(),
-      body.getTerminator()->getOperandTypes()));
+  function.setType(FunctionType::get(function.getContext(),
+                                     body.getArgumentTypes(),
+                                     body.getTerminator()->getOperandTypes()));
 }
 
 // Ops without effect on results, arguments that nobody reads, functions that
@@ -69,7 +69,8 @@ static void clean(ModuleOp module) {
   }
   for (auto function :
        llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
-    if (function.isPrivate() && SymbolTable::symbolKnownUseEmpty(function, module))
+    if (function.isPrivate() &&
+        SymbolTable::symbolKnownUseEmpty(function, module))
       function.erase();
   func::FuncOp entry = entryOf(module);
   llvm::BitVector unused(entry.getNumArguments());
@@ -241,8 +242,8 @@ Module Reducer::run() {
   return std::move(current);
 }
 
-OwningOpRef<ModuleOp>
-reduceModule(ModuleOp module, llvm::function_ref<bool(ModuleOp)> fails) {
+OwningOpRef<ModuleOp> reduceModule(ModuleOp module,
+                                   llvm::function_ref<bool(ModuleOp)> fails) {
   return Reducer(module, fails).run();
 }
 

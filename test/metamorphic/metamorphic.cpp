@@ -27,8 +27,7 @@ static cl::list<std::string>
             cl::desc("Targets of kernels; all that this processor can run if "
                      "not given, none for 'none'"),
             cl::cat(category));
-static cl::opt<bool> print("print",
-                           cl::desc("Print the module, check nothing"),
+static cl::opt<bool> print("print", cl::desc("Print the module, check nothing"),
                            cl::cat(category));
 static cl::opt<bool> shrink("reduce",
                             cl::desc("Print the smallest module found that "

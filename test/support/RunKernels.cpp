@@ -25,6 +25,8 @@ struct KernelProgram::Code {
 
 KernelProgram::~KernelProgram() = default;
 
+const cpu::CodeObject &KernelProgram::object() const { return code->object; }
+
 static llvm::Error failure(Operation *op, const llvm::Twine &what) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(),
                                  llvm::Twine(op->getName().getStringRef()) +

@@ -9,6 +9,10 @@
 #include <memory>
 #include <string>
 
+namespace tessera::cpu {
+struct CodeObject;
+}
+
 namespace tessera::testing {
 
 /// How a function is run. The results must not depend on any of this.
@@ -29,6 +33,9 @@ public:
   static llvm::Expected<std::unique_ptr<KernelProgram>>
   compile(mlir::ModuleOp module, llvm::StringRef target);
   ~KernelProgram();
+
+  /// The kernels' code, as artifacts hold it.
+  const cpu::CodeObject &object() const;
 
   /// Runs @function: one input an argument, one tensor a result. Inputs are
   /// rounded to the arguments' types. Errors: an op that planning would not
