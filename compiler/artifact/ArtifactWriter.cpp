@@ -223,6 +223,14 @@ Writer::steps(Block &block, SmallVectorImpl<plan::LoopOp> &loops) {
   return nodes;
 }
 
+// One number of a type that people read; anything else is just an output.
+static bool isMetric(MemRefType type) {
+  Type element = type.getElementType();
+  return type.getRank() == 0 &&
+         (element.isF32() || element.isF64() || element.isInteger(32) ||
+          element.isInteger(64));
+}
+
 std::unique_ptr<fb::ProgramT> Writer::program(plan::ProgramOp op) {
   auto result = std::make_unique<fb::ProgramT>();
   result->name = op.getSymName().str();
@@ -234,9 +242,9 @@ std::unique_ptr<fb::ProgramT> Writer::program(plan::ProgramOp op) {
       continue;
     auto type = cast<MemRefType>(buffer.getMemory().getType());
     bool input = *buffer.getRole() == plan::Role::input;
-    fb::Role role = input                 ? fb::Role::input
-                    : type.getRank() == 0 ? fb::Role::metric
-                                          : fb::Role::output;
+    fb::Role role = input            ? fb::Role::input
+                    : isMetric(type) ? fb::Role::metric
+                                     : fb::Role::output;
     (input ? result->inputs : result->outputs)
         .push_back(tensor(*buffer.getName(), type, role, fb::Space::io,
                           buffer.getOffset()));

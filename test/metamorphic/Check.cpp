@@ -1,5 +1,4 @@
 #include "test/metamorphic/Check.h"
-#include "passes/tiling/Targets.h"
 #include "test/metamorphic/CheckKernels.h"
 #include "test/metamorphic/Generate.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -38,7 +37,6 @@ std::vector<Report> checkKernelsOf(MLIRContext &context, uint64_t first,
     for (; seed < last && seeds.size() < kBatch; ++seed) {
       if (kindOf(seed) == Kind::interpreter)
         continue;
-      ++counts.graphs;
       if (auto failure = batch.add(*generate(&context, seed)))
         reports.push_back({seed, std::move(*failure)});
       else
@@ -67,33 +65,25 @@ check(ModuleOp module, llvm::ArrayRef<std::string> targets, Counts &counts) {
   return std::nullopt;
 }
 
-std::vector<std::string> runnableTargets(llvm::ArrayRef<std::string> targets) {
-  std::vector<std::string> wanted(targets), runnable;
-  if (wanted.empty())
-    for (const TileTarget &target : cpuTileTargets())
-      wanted.push_back(target.name);
-  llvm::copy_if(wanted, std::back_inserter(runnable),
-                [](const std::string &target) {
-                  return missingFeatures(target).empty();
-                });
-  return runnable;
-}
-
 std::string describe(const Report &report) {
   return llvm::formatv("seed {0}, {1}: {2}", report.seed, report.failure.stage,
                        report.failure.message);
 }
 
-std::string describe(const Counts &counts) {
+std::string describeKernels(const Counts &counts) {
   double unknown = counts.elements
                        ? 100.0 * static_cast<double>(counts.unknown) /
                              static_cast<double>(counts.elements)
                        : 0;
-  return llvm::formatv(
-      "{0} graphs, {1} states between passes, {2} kernels in {3} launches, {4} "
-      "runs, {5} elements compared with a bound ({6:f2} % unknown)",
-      counts.graphs, counts.states, counts.kernels, counts.launches,
-      counts.runs, counts.elements, unknown);
+  return llvm::formatv("{0} functions, {1} kernels in {2} launches, {3} runs, "
+                       "{4} elements compared with a bound ({5:f2} % unknown)",
+                       counts.functions, counts.kernels, counts.launches,
+                       counts.runs, counts.elements, unknown);
+}
+
+std::string describe(const Counts &counts) {
+  return llvm::formatv("{0} graphs, {1} states between passes; {2}",
+                       counts.graphs, counts.states, describeKernels(counts));
 }
 
 } // namespace tessera::metamorphic

@@ -28,14 +28,13 @@ std::optional<Failure> check(mlir::ModuleOp module,
                              llvm::ArrayRef<std::string> targets,
                              Counts &counts);
 
-/// Of `targets` (all CPU targets if empty) those that this processor can run.
-std::vector<std::string>
-runnableTargets(llvm::ArrayRef<std::string> targets = {});
-
 /// "seed 7, fuse: result 0 at [1] was …"
 std::string describe(const Report &report);
 
 /// "250 graphs, 1180 states between passes, …"
 std::string describe(const Counts &counts);
+
+/// What kernels add to that.
+std::string describeKernels(const Counts &counts);
 
 } // namespace tessera::metamorphic

@@ -87,14 +87,14 @@ static bool equalBits(const Tensor &x, const Tensor &y) {
                      x.data.size() * sizeof(double)) == 0;
 }
 
+// What differs between two ways to run the same code, empty if nothing does.
 static std::string compareBits(ArrayRef<Tensor> whole,
-                               llvm::Expected<Tensors> other,
-                               const llvm::Twine &way) {
+                               llvm::Expected<Tensors> other) {
   if (!other)
-    return (way + ": " + llvm::toString(other.takeError())).str();
+    return llvm::toString(other.takeError());
   for (size_t i = 0; i < whole.size(); ++i)
     if (!equalBits(whole[i], (*other)[i]))
-      return llvm::formatv("result {0} is another {1}", i, way);
+      return llvm::formatv("result {0} has other bits than when run whole", i);
   return "";
 }
 
@@ -103,49 +103,51 @@ namespace {
 // Everything that may run a batch's functions.
 struct Programs {
   testing::KernelProgram &kernels;
-  PlannedRun &planned;
+  PlannedRun *planned; ///< null if there are no kernels
+};
+
+// How a function was run, and what was wrong then: empty if nothing was.
+struct Difference {
+  std::string way, message;
 };
 
 } // namespace
 
-// The message of what differs, empty if nothing does.
-static std::string runCase(const Programs &programs, const std::string &name,
-                           ArrayRef<Tensor> inputs, ArrayRef<Bounded> expected,
-                           Counts &counts) {
+static Difference runCase(const Programs &programs, const std::string &name,
+                          ArrayRef<Tensor> inputs, ArrayRef<Bounded> expected,
+                          Counts &counts) {
   ++counts.runs;
   llvm::Expected<Tensors> whole = programs.kernels.run(name, inputs);
   if (!whole)
-    return llvm::toString(whole.takeError());
-  std::string difference = compareBounded(expected, *whole, counts);
-  if (!difference.empty())
-    return difference;
+    return {"whole", llvm::toString(whole.takeError())};
+  std::string message = compareBounded(expected, *whole, counts);
+  if (!message.empty())
+    return {"whole", message};
   for (bool inPlace : {false, true}) {
     ++counts.runs;
-    difference =
-        compareBits(*whole,
-                    programs.kernels.run(
-                        name, inputs, {.blocksAtOnce = 1, .inPlace = inPlace}),
-                    inPlace ? "block by block, in place" : "block by block");
-    if (!difference.empty())
-      return difference;
+    message = compareBits(
+        *whole, programs.kernels.run(name, inputs,
+                                     {.blocksAtOnce = 1, .inPlace = inPlace}));
+    if (!message.empty())
+      return {inPlace ? "block by block, in place" : "block by block", message};
   }
   for (unsigned threads : {1, 2}) {
+    if (!programs.planned)
+      break;
     ++counts.runs;
-    difference =
-        compareBits(*whole, programs.planned.run(name, inputs, threads),
-                    "planned, on " + llvm::Twine(threads) + " threads");
-    if (!difference.empty())
-      return difference;
+    message = compareBits(*whole, programs.planned->run(name, inputs, threads));
+    if (!message.empty())
+      return {"planned, threads: " + std::to_string(threads), message};
   }
-  return "";
+  return {};
 }
 
 //===--- batches ----------------------------------------------------------===//
 
-// Nothing if the module as a whole fails; `error` then says why.
+// Nothing if the module as a whole fails; `error` then says where and why.
 std::optional<std::vector<std::optional<Failure>>>
 KernelBatch::runTogether(ArrayRef<Case *> together, StringRef target,
-                         Counts &counts, std::string &error) {
+                         Counts &counts, Failure &error) {
   MLIRContext *context = together[0]->fused->getContext();
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));
   for (auto [i, each] : llvm::enumerate(together)) {
@@ -158,31 +160,40 @@ KernelBatch::runTogether(ArrayRef<Case *> together, StringRef target,
   PassManager tiling(context);
   buildTilingPipeline(tiling, {target.str()});
   if (failed(tiling.run(*module))) {
-    error = diagnostics.text;
+    error = {"tiling for " + target.str(), diagnostics.text};
     return std::nullopt;
   }
   module->walk([&](tile::KernelOp) { ++counts.kernels; });
   module->walk([&](tile::LaunchOp) { ++counts.launches; });
   auto program = testing::KernelProgram::compile(*module, target);
   if (!program) {
-    error = llvm::toString(program.takeError()) + diagnostics.text;
+    error = {"compiling for " + target.str(),
+             llvm::toString(program.takeError()) + diagnostics.text};
     return std::nullopt;
   }
-  auto planned = PlannedRun::build(*module, **program, target,
+  // Functions of views alone have no kernels, and devices want code.
+  std::unique_ptr<PlannedRun> planned;
+  if (!(*program)->object().elf.empty()) {
+    auto built = PlannedRun::build(*module, **program, target,
                                    llvm::xxh3_64bits(together[0]->text));
-  if (!planned) {
-    error = llvm::toString(planned.takeError());
-    return std::nullopt;
+    if (!built) {
+      error = {"planning for " + target.str(),
+               llvm::toString(built.takeError())};
+      return std::nullopt;
+    }
+    planned = std::move(*built);
   }
   std::vector<std::optional<Failure>> failures;
   for (auto [i, each] : llvm::enumerate(together)) {
-    std::string message =
-        runCase({**program, **planned}, "f" + std::to_string(i), each->inputs,
-                each->expected, counts);
+    Difference difference =
+        runCase({**program, planned.get()}, "f" + std::to_string(i),
+                each->inputs, each->expected, counts);
+    ++counts.functions;
     failures.emplace_back();
-    if (!message.empty())
-      failures.back() = Failure{("kernels of " + target).str(), message,
-                                each->text, printed(*each->fused)};
+    if (!difference.message.empty())
+      failures.back() =
+          Failure{("kernels of " + target + ", " + difference.way).str(),
+                  difference.message, each->text, printed(*each->fused)};
   }
   return failures;
 }
@@ -192,7 +203,7 @@ std::vector<std::optional<Failure>> KernelBatch::run(StringRef target,
   SmallVector<Case *> all;
   for (Case &each : cases)
     all.push_back(&each);
-  std::string error;
+  Failure error;
   if (all.empty())
     return {};
   if (auto failures = runTogether(all, target, counts, error))
@@ -204,8 +215,8 @@ std::vector<std::optional<Failure>> KernelBatch::run(StringRef target,
     if (alone)
       failures.push_back(std::move(alone->front()));
     else
-      failures.push_back(Failure{("tiling or compiling for " + target).str(),
-                                 error, each->text, printed(*each->fused)});
+      failures.push_back(Failure{error.stage, error.message, each->text,
+                                 printed(*each->fused)});
   }
   return failures;
 }

@@ -38,7 +38,7 @@ private:
 
   std::optional<std::vector<std::optional<Failure>>>
   runTogether(llvm::ArrayRef<Case *> cases, llvm::StringRef target,
-              Counts &counts, std::string &error);
+              Counts &counts, Failure &error);
 
   std::vector<Case> cases;
 };

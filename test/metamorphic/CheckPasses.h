@@ -15,20 +15,35 @@ namespace tessera::metamorphic {
 
 /// What went wrong, and where.
 struct Failure {
-  std::string stage;         ///< "generate", a pass, or "cpu:avx512 run"
-  std::string message;       ///< one line
-  std::string before, after; ///< IR around the stage, where that helps
+  /// "generate", a pass, or a way to run kernels: failures of one stage are
+  /// one defect to the reducer.
+  std::string stage;
+  std::string message;                 ///< one line
+  std::string before = "", after = ""; ///< IR around the stage, if it helps
 };
 
 /// What was done, so that a run can say that it was something.
 struct Counts {
-  int64_t graphs = 0;
-  int64_t states = 0;  ///< of modules between passes that were interpreted
-  int64_t runs = 0;    ///< functions executed through kernels
-  int64_t kernels = 0; ///< compiled
+  int64_t graphs = 0;    ///< generated or given
+  int64_t states = 0;    ///< of modules between passes that were interpreted
+  int64_t functions = 0; ///< tiled and compiled for one target each
+  int64_t runs = 0;      ///< executions of those
+  int64_t kernels = 0;   ///< compiled
   int64_t launches = 0;
   int64_t elements = 0; ///< compared with a bound
-  int64_t unknown = 0;  ///< not compared: their bound says nothing
+  int64_t unknown = 0;  ///< their bound says nothing
+
+  Counts &operator+=(const Counts &other) {
+    graphs += other.graphs;
+    states += other.states;
+    functions += other.functions;
+    runs += other.runs;
+    kernels += other.kernels;
+    launches += other.launches;
+    elements += other.elements;
+    unknown += other.unknown;
+    return *this;
+  }
 };
 
 /// The passes from a graph to clusters as the compiler runs them. Attributes of

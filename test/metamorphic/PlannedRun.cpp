@@ -4,6 +4,7 @@
 #include "dialects/graph/GraphOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
+#include "passes/planning/Places.h"
 #include "passes/planning/Planning.h"
 #include "runtime/hal/Session.h"
 #include "test/support/HostBuffer.h"
@@ -31,6 +32,26 @@ static llvm::Error failure(const llvm::Twine &message) {
 
 //===--- names ------------------------------------------------------------===//
 
+// The argument that `value` is, or is a view of.
+static BlockArgument argumentOf(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!planning::isView(op))
+      return {};
+    value = op->getOperand(0);
+  }
+  return cast<BlockArgument>(value);
+}
+
+// Planning refuses to give back old state under another name.
+static bool isReturnedElsewhere(func::FuncOp function, unsigned argument,
+                                unsigned result) {
+  Operation *ret = function.front().getTerminator();
+  return llvm::any_of(ret->getOpOperands(), [&](OpOperand &operand) {
+    return operand.getOperandNumber() != result &&
+           argumentOf(operand.get()) == function.getArgument(argument);
+  });
+}
+
 // What planning asks of functions: every argument an input or state, every
 // result an output or state.
 static void nameTensors(func::FuncOp function, std::mt19937_64 &engine) {
@@ -55,7 +76,8 @@ static void nameTensors(func::FuncOp function, std::mt19937_64 &engine) {
         named(graph::kOutputAttr, prefix + "out" + std::to_string(r)));
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
       if (function.getArgumentTypes()[i] == function.getResultTypes()[r] &&
-          engine() % 2 && taken.insert(i).second) {
+          engine() % 2 && !isReturnedElsewhere(function, i, r) &&
+          taken.insert(i).second) {
         arguments[i] = results[r] =
             named(graph::kStateAttr, prefix + "state" + std::to_string(i));
         break;
