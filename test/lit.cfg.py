@@ -21,6 +21,9 @@ config.environment["LLVM_DISABLE_SYMBOLIZATION"] = "1"
 config.substitutions.append(("%source", config.tessera_source_dir))
 config.substitutions.append(("%bin", config.tessera_bin_dir))
 config.substitutions.append(("%python", config.python))
+# The first seed of generated graphs (test/metamorphic/README.md).
+seed = os.environ.get("TESSERA_METAMORPHIC_SEED", "1")
+config.substitutions.append(("%metamorphic-seed", seed))
 
 if config.tessera_build_compiler:
     config.available_features.add("compiler")

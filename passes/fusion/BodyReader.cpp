@@ -155,9 +155,13 @@ std::optional<unsigned> BodyReader::visit(EmbeddingOp op, const Linear &at) {
   auto index = delinearize(at, ids, piece.sizes, wanted);
   if (!index)
     return {};
-  // All lanes of a tile read one row.
-  if (piece.sizes.back() > 1 && (*index)[0].dependsOn(piece.rank() - 1))
+  // All lanes of a tile read one row: of one element, tiles are that narrow.
+  unsigned last = piece.rank() - 1;
+  if (piece.sizes[last] > 1 && (*index)[0].dependsOn(last)) {
+    if (width == 1)
+      wanted = Division{Division::split, last, 1};
     return {};
+  }
   std::optional<unsigned> row = build(op.getIds(), (*index)[0]);
   if (!row)
     return {};

@@ -120,10 +120,14 @@ static bool mergeDims(ExprPiece &piece, unsigned dim) {
 }
 
 static void collapse(ExprPiece &piece) {
+  // A last dimension of one may be there to keep the lanes of a tile in one
+  // gathered row.
+  bool gathers = llvm::any_of(
+      piece.nodes, [](const ExprNode &node) { return node.rowStride == 1; });
   unsigned begin = 0;
   for (unsigned &count : piece.groups) {
     for (unsigned dim = begin; dim + 1 < begin + count;)
-      if (mergeDims(piece, dim))
+      if (!(gathers && dim + 2 == piece.rank()) && mergeDims(piece, dim))
         --count;
       else
         ++dim;
