@@ -213,7 +213,7 @@ llvm::Error benchGemm(const BenchGemmOptions &options) {
       if (!gemm)
         return gemm.takeError();
       // What a code object can reach at best: dot products only where it uses
-      // them, and 256-bit code half of a 512-bit peak.
+      // them, and registers of its own width.
       PeakType peakType =
           type == "bf16" && target.bf16Dot ? PeakType::bf16 : PeakType::fp32;
       double flops = 2.0 * options.m * options.n * options.k;
@@ -221,7 +221,8 @@ llvm::Error benchGemm(const BenchGemmOptions &options) {
         std::vector<Speed> pairs;
         PeakFlops peak;
         for (unsigned i = 0; i < options.pairs; ++i) {
-          peak = measurePeakFlops(peakType, threads);
+          peak = measurePeakFlops(peakType, threads,
+                                  static_cast<unsigned>(target.lanes) * 32);
           pairs.push_back({flops / fastestRun(*gemm, threads), peak.perSecond});
         }
         report(options, type, target, threads, pairs, peak);

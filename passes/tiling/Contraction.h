@@ -38,7 +38,7 @@ struct ContractionPlan {
   llvm::SmallVector<ContractionDim> outerSums;
 
   // The grid: blocks of blockRows × blockColumns, rows fastest, then columns,
-  // then the outer dimensions. blockColumns is a multiple of 48 or covers all.
+  // then the outer dimensions. blockColumns is a multiple of 16 or covers all.
   int64_t blockRows, blockColumns;
 
   ContractionDim rowDim() const { return row ? dims[*row] : kOne; }

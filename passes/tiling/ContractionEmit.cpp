@@ -175,6 +175,47 @@ ContractionEmitter::coverFromTop(int64_t rows) const {
   return cover;
 }
 
+//===--- parts ------------------------------------------------------------===//
+
+void ContractionEmitter::forEachPart(
+    Value isLast, int64_t whole, int64_t last, int64_t step,
+    llvm::function_ref<void(Value, int64_t)> body) {
+  auto part = [&](Value i) { body(i, step); };
+  auto rest = [&](int64_t size) {
+    if (size % step)
+      body(index(size / step), size % step);
+  };
+  if (!isLast || last == whole) {
+    forEach(whole / step, part);
+    return rest(whole);
+  }
+  Value parts = select(isLast, last / step, whole / step);
+  if (whole >= step)
+    forEach(parts, part);
+  if (whole % step == last % step) { // one text for both
+    if (whole % step)
+      body(parts, whole % step);
+  } else if (whole % step) {
+    ifElse(isLast, [&] { rest(last); }, [&] { rest(whole); });
+  } else {
+    ifElse(isLast, [&] { rest(last); });
+  }
+}
+
+void ContractionEmitter::forEachPanel(
+    llvm::function_ref<void(Value, int64_t)> body) {
+  int64_t blocks = plan.columnBlocks();
+  forEachPart(isLastColumns, plan.blockColumns,
+              plan.columnDim().size - (blocks - 1) * plan.blockColumns, width,
+              body);
+}
+
+void ContractionEmitter::forEachStep(
+    int64_t step, llvm::function_ref<void(Value, int64_t)> body) {
+  forEachPart(isLastOfSum, chunk, plan.sum.size - (chunksOfSum - 1) * chunk,
+              step, [&](Value i, int64_t depth) { body(mul(i, step), depth); });
+}
+
 //===--- the nest ---------------------------------------------------------===//
 
 void ContractionEmitter::emit() {
@@ -267,26 +308,16 @@ void ContractionEmitter::emitChunk() {
     emitRowTiles();
 }
 
-// Groups of equal rows, then what is left of the block.
 void ContractionEmitter::emitGroups() {
-  int64_t last = plan.rowDim().size % plan.blockRows;
-  auto rest = [&](int64_t rows) {
-    if (rows % groupRows)
-      emitGroup(index(rows / groupRows * groupRows), rows % groupRows);
-  };
-  auto whole = [&](Value i) { emitGroup(mul(i, groupRows), groupRows); };
-  if (!isLastRows) {
-    forEach(plan.blockRows / groupRows, whole);
-    return rest(plan.blockRows);
-  }
-  forEach(select(isLastRows, last / groupRows, plan.blockRows / groupRows),
-          whole);
-  ifElse(isLastRows, [&] { rest(last); }, [&] { rest(plan.blockRows); });
+  forEachPart(isLastRows, plan.blockRows, plan.rowDim().size % plan.blockRows,
+              groupRows, [&](Value i, int64_t rows) {
+                emitGroup(mul(i, groupRows), rows);
+              });
 }
 
 void ContractionEmitter::emitGroup(Value start, int64_t rows) {
   groupStart = start;
-  stage(lhs, add(rowStart, start), index(0), rows);
+  stageRows(start, rows);
   RowCover cover = coverEvenly(rows);
   forEach(cover.tall, [&](Value i) { emitRow(mul(i, height), height); });
   forEach(cover.low, [&](Value i) {
@@ -320,23 +351,9 @@ void ContractionEmitter::emitRowTiles() {
 }
 
 void ContractionEmitter::emitRow(Value row, int64_t rows) {
-  int64_t columns = plan.columnDim().size;
-  int64_t lastColumns = columns - (plan.columnBlocks() - 1) * plan.blockColumns;
-  int64_t ragged = lastColumns % width, full = plan.blockColumns / width;
-  auto tile = [&](Value panel) { emitTile({rows, width, row, panel}); };
-  if (isLastColumns)
-    forEach(select(isLastColumns, lastColumns / width, full), tile);
-  else
-    forEach(full, tile);
-  if (!ragged)
-    return;
-  auto edge = [&] {
-    emitTile({rows, ragged, row, index(lastColumns / width)});
-  };
-  if (isLastColumns)
-    ifElse(isLastColumns, edge);
-  else
-    edge();
+  forEachPanel([&](Value panel, int64_t columns) {
+    emitTile({rows, columns, row, panel});
+  });
 }
 
 //===--- one register tile ------------------------------------------------===//

@@ -60,6 +60,16 @@ private:
   RowCover coverFromTop(int64_t rows) const;
 
   // The nest.
+  /// Cuts `whole`, or `last` where `isLast`, into parts of `step` and a rest:
+  /// body(i, length) with the part's number.
+  void forEachPart(mlir::Value isLast, int64_t whole, int64_t last,
+                   int64_t step,
+                   llvm::function_ref<void(mlir::Value, int64_t)> body);
+  /// body(panel, columns) over the block's panels.
+  void forEachPanel(llvm::function_ref<void(mlir::Value, int64_t)> body);
+  /// body(k, depth) over the chunk, `step` at a time.
+  void forEachStep(int64_t step,
+                   llvm::function_ref<void(mlir::Value, int64_t)> body);
   void emitIndices();
   void emitAllocations();
   void emitChunk();
@@ -82,17 +92,24 @@ private:
   ContractionSide makeSide(const ContractionOperand &operand,
                            mlir::Value buffer, bool isLeft);
   void allocateSide(ContractionSide &side, int64_t panels, int64_t tile);
+  /// All panels of the chunk.
   void stageColumns();
-  /// The chunk's steps of `tile` rows (columns) from `start` on, into `slot`.
-  void stage(const ContractionSide &side, mlir::Value start, mlir::Value slot,
-             int64_t tile);
-  void stageBox(const ContractionSide &side, mlir::Value start,
-                mlir::Value slot, int64_t tile, int64_t depth);
-  void convertBox(const ContractionSide &side, mlir::Value start,
-                  mlir::Value slot, int64_t tile, int64_t depth);
+  /// `rows` rows of the chunk, from `start` of the block on.
+  void stageRows(mlir::Value start, int64_t rows);
+  /// Where a box comes from and goes to: the slot it is staged in, its first
+  /// row (column), its first step of the chunk.
+  struct StagedBox {
+    mlir::Value slot, start, k;
+  };
+  void stageBox(const ContractionSide &side, const StagedBox &box, int64_t tile,
+                int64_t depth);
+  void convertBox(const ContractionSide &side, const StagedBox &box,
+                  int64_t tile, int64_t depth);
+  /// `to`: slot, tile, k.
   void convertTile(const ContractionSide &side,
-                   llvm::ArrayRef<mlir::Value> from, mlir::Value slot,
-                   mlir::Value i, mlir::Value k, int64_t tile, int64_t steps);
+                   llvm::ArrayRef<mlir::Value> from,
+                   llvm::SmallVector<mlir::Value> to, int64_t tile,
+                   int64_t steps);
   llvm::SmallVector<int64_t> alongOf(const ContractionSide &side,
                                      bool sumFirst) const;
   llvm::SmallVector<mlir::Value> indicesOf(const ContractionSide &side,

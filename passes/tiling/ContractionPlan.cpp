@@ -259,17 +259,31 @@ static constexpr double kPartial = 25;
 static constexpr double kDispatch = 4000, kMultipliesPerCycle = 32;
 // Columns of a chunk stay in the second cache: f32 elements.
 static constexpr int64_t kStripElements = 768 * 1024 / 4;
-static constexpr int64_t kColumnStep = 48, kRowStep = 32, kMaxRows = 2048,
+static constexpr int64_t kColumnStep = 16, kRowStep = 32, kMaxRows = 2048,
                          kMaxColumns = 1536;
 
-// Share of time in which threads wait for the last of `blocks` equal blocks.
-static double idleShare(int64_t blocks, int64_t threads) {
-  return double(partsOf(blocks, threads) * threads) / blocks - 1;
+// Columns as the register tiles of 48 take them: a narrow one has too few
+// chains to hide what a multiplication takes.
+static double columnsCost(int64_t columns) {
+  constexpr double kRest[] = {0, 20, 33, 48};
+  return columns / 48 * 48 + kRest[partsOf(columns % 48, 16)];
 }
 
+namespace {
+/// What a grid is weighed by.
+struct Grid {
+  const ContractionPlan &plan;
+  int64_t m, n, k, outer; ///< of the whole, all sums in k
+  bool lhsInPlace;
+
+  double loss(int64_t rows, int64_t columns) const;
+  double lossOfBlock(int64_t rows, int64_t columns) const;
+  double idleShare(int64_t rows, int64_t columns, int64_t threads) const;
+};
+} // namespace
+
 // The share of a block's time that is not multiplication.
-static double lossOf(const ContractionPlan &plan, int64_t rows, int64_t columns,
-                     int64_t k, bool lhsInPlace) {
+double Grid::lossOfBlock(int64_t rows, int64_t columns) const {
   double work = double(rows) * columns * k / kMultipliesPerCycle;
   double loss = kStageRhs / rows +
                 (lhsInPlace ? kReadLhs : kStageLhs) / columns +
@@ -279,15 +293,41 @@ static double lossOf(const ContractionPlan &plan, int64_t rows, int64_t columns,
   return loss;
 }
 
+// Share of time in which threads wait for the last block: the whole ones take
+// equally long, those of the edges fill gaps.
+double Grid::idleShare(int64_t rows, int64_t columns, int64_t threads) const {
+  int64_t whole = outer * (m / rows) * (n / columns);
+  double one = double(rows) * columns,
+         all = double(outer) * m * n; // of multiplications, without k
+  double longest =
+      std::max<double>(partsOf(whole, threads) * one, all / threads);
+  if (whole < threads) // the largest edge
+    longest = std::max<double>(longest, whole ? one : 0);
+  return longest * threads / all - 1;
+}
+
+double Grid::loss(int64_t rows, int64_t columns) const {
+  double narrow =
+      (n / columns * columnsCost(columns) + columnsCost(n % columns)) / n - 1;
+  int64_t blocks = outer * partsOf(m, rows) * partsOf(n, columns);
+  return lossOfBlock(rows, columns) + narrow +
+         0.7 * idleShare(rows, columns, 2) + 0.2 * idleShare(rows, columns, 8) +
+         0.3 / blocks;
+}
+
 void tessera::chooseGrid(ContractionPlan &plan) {
-  int64_t m = plan.rowDim().size, n = plan.columnDim().size, k = plan.sum.size;
+  Grid grid{plan,
+            plan.rowDim().size,
+            plan.columnDim().size,
+            plan.sum.size,
+            1,
+            plan.lhs.memory.isF32() && plan.lhs.element.isF32() &&
+                plan.sum.lhs == 1};
   for (const ContractionDim &dim : plan.outerSums)
-    k *= dim.size;
-  int64_t outer = 1;
+    grid.k *= dim.size;
   for (unsigned dim : plan.outer)
-    outer *= plan.dims[dim].size;
-  bool lhsInPlace =
-      plan.lhs.memory.isF32() && plan.lhs.element.isF32() && plan.sum.lhs == 1;
+    grid.outer *= plan.dims[dim].size;
+  int64_t m = grid.m, n = grid.n;
   double best = std::numeric_limits<double>::infinity();
   for (int64_t parts = 1; parts <= partsOf(m, kRowStep); ++parts) {
     int64_t rows = partsOf(m, parts);
@@ -297,11 +337,7 @@ void tessera::chooseGrid(ContractionPlan &plan) {
       continue;
     for (int64_t columns = kColumnStep;; columns += kColumnStep) {
       columns = std::min(columns, n);
-      int64_t blocks = outer * partsOf(m, rows) * partsOf(n, columns);
-      double loss = lossOf(plan, rows, columns, k, lhsInPlace) +
-                    0.7 * idleShare(blocks, 2) + 0.2 * idleShare(blocks, 8) +
-                    0.3 / blocks;
-      if (loss < best) {
+      if (double loss = grid.loss(rows, columns); loss < best) {
         best = loss;
         plan.blockRows = rows;
         plan.blockColumns = columns;

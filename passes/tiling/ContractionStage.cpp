@@ -10,6 +10,8 @@ using namespace tessera::graph;
 // Elements added to a staged row, so that rows do not fall into one set of the
 // cache: one line of f32.
 static constexpr int64_t kRowPadding = 16;
+// Steps of all panels that are staged before the next ones; even, for pairs.
+static constexpr int64_t kSlab = 16;
 
 // The dimensions of the view: outer ones, outer sums, then tile and k, each
 // only where the operand advances along it. Dimensions of size 1 have stride 1.
@@ -82,47 +84,40 @@ SmallVector<int64_t> ContractionEmitter::alongOf(const ContractionSide &side,
   return along;
 }
 
+// Where memory is contiguous along the columns, few steps of all panels before
+// the next ones, so that its lines are read one after another.
 void ContractionEmitter::stageColumns() {
-  int64_t last = plan.columnDim().size % plan.blockColumns;
-  int64_t full = plan.blockColumns / width;
-  auto panel = [&](Value i) {
-    stage(rhs, add(columnStart, mul(i, width)), i, width);
-  };
-  auto edge = [&](int64_t columns) {
-    int64_t panels = columns / width;
-    if (columns % width)
-      stage(rhs, add(columnStart, index(panels * width)), index(panels),
-            columns % width);
-  };
-  if (!isLastColumns) {
-    forEach(full, panel);
-    return edge(plan.blockColumns);
-  }
-  forEach(select(isLastColumns, last / width, full), panel);
-  if (last % width)
-    ifElse(isLastColumns, [&] { edge(last); });
+  bool alongColumns = plan.columnDim().rhs == 1 && plan.sum.rhs != 1;
+  forEachStep(alongColumns ? kSlab : chunk, [&](Value k, int64_t depth) {
+    forEachPanel([&](Value panel, int64_t columns) {
+      stageBox(rhs, {panel, add(columnStart, mul(panel, width)), k}, columns,
+               depth);
+    });
+  });
 }
 
-void ContractionEmitter::stage(const ContractionSide &side, Value start,
-                               Value slot, int64_t tile) {
-  auto box = [&](int64_t depth) { stageBox(side, start, slot, tile, depth); };
-  if (!isLastOfSum)
-    return box(chunk);
-  ifElse(isLastOfSum, [&] { box(plan.sum.size % chunk); }, [&] { box(chunk); });
+void ContractionEmitter::stageRows(Value start, int64_t rows) {
+  forEachStep(chunk, [&](Value k, int64_t depth) {
+    stageBox(lhs, {index(0), add(rowStart, start), k}, rows, depth);
+  });
 }
 
-void ContractionEmitter::stageBox(const ContractionSide &side, Value start,
-                                  Value slot, int64_t tile, int64_t depth) {
+void ContractionEmitter::stageBox(const ContractionSide &side,
+                                  const StagedBox &box, int64_t tile,
+                                  int64_t depth) {
   auto memory = cast<MemRefType>(side.memory.getType());
   if (memory.getElementType() != compute || side.repeatsTile || side.repeatsSum)
-    return convertBox(side, start, slot, tile, depth);
+    return convertBox(side, box, tile, depth);
   SmallVector<int64_t> shape{tile, depth};
-  if (side.sumFirst)
+  SmallVector<Value> to{box.slot, index(0), box.k};
+  if (side.sumFirst) {
     std::swap(shape[0], shape[1]);
-  Value zero = index(0);
-  b.create<tile::CopyOp>(loc, side.memory, indicesOf(side, start, sumStart),
-                         side.shared, ValueRange{slot, zero, zero}, shape,
-                         alongOf(side, side.sumFirst), ArrayRef<int64_t>{1, 2});
+    std::swap(to[1], to[2]);
+  }
+  b.create<tile::CopyOp>(loc, side.memory,
+                         indicesOf(side, box.start, add(sumStart, box.k)),
+                         side.shared, to, shape, alongOf(side, side.sumFirst),
+                         ArrayRef<int64_t>{1, 2});
   b.create<tile::CommitOp>(loc);
   b.create<tile::WaitOp>(loc, 0);
 }
@@ -140,8 +135,9 @@ static SmallVector<std::array<int64_t, 3>> partsInSteps(int64_t size,
 
 // Register tiles along what is contiguous in memory; the loads turn them where
 // the staged order is the other.
-void ContractionEmitter::convertBox(const ContractionSide &side, Value start,
-                                    Value slot, int64_t tile, int64_t depth) {
+void ContractionEmitter::convertBox(const ContractionSide &side,
+                                    const StagedBox &box, int64_t tile,
+                                    int64_t depth) {
   bool isLeft = &side == &lhs;
   int64_t tileStride = isLeft ? plan.rowDim().lhs : plan.columnDim().rhs;
   int64_t sumStride = isLeft ? plan.sum.lhs : plan.sum.rhs;
@@ -162,8 +158,9 @@ void ContractionEmitter::convertBox(const ContractionSide &side, Value start,
   for (auto rows : partsInSteps(tile, tileStep))
     for (auto steps : partsInSteps(depth, sumStep)) {
       auto one = [&](Value i, Value k) {
-        convertTile(side, indicesOf(side, add(start, i), add(sumStart, k)),
-                    slot, i, k, rows[2], steps[2]);
+        k = add(box.k, k);
+        convertTile(side, indicesOf(side, add(box.start, i), add(sumStart, k)),
+                    {box.slot, i, k}, rows[2], steps[2]);
       };
       if (side.sumFirst)
         over(steps, [&](Value k) { over(rows, [&](Value i) { one(i, k); }); });
@@ -173,10 +170,10 @@ void ContractionEmitter::convertBox(const ContractionSide &side, Value start,
 }
 
 void ContractionEmitter::convertTile(const ContractionSide &side,
-                                     ArrayRef<Value> from, Value slot, Value i,
-                                     Value k, int64_t tile, int64_t steps) {
+                                     ArrayRef<Value> from,
+                                     SmallVector<Value> to, int64_t tile,
+                                     int64_t steps) {
   SmallVector<int64_t> shape{tile, steps};
-  SmallVector<Value> to{slot, i, k};
   if (side.sumFirst) {
     std::swap(shape[0], shape[1]);
     std::swap(to[1], to[2]);

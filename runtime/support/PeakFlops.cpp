@@ -70,12 +70,13 @@ void scalar(std::int64_t iterations) {
     }
 }
 
-Loop choose(PeakType type) {
+Loop choose(PeakType type, unsigned vectorBits) {
 #if defined(__x86_64__)
   CpuFeatures cpu = CpuFeatures::detect();
-  if (type == PeakType::bf16 && cpu.has("avx512_bf16") && cpu.has("avx512f"))
+  bool zmm = vectorBits >= 512 && cpu.has("avx512f");
+  if (type == PeakType::bf16 && zmm && cpu.has("avx512_bf16"))
     return {dotBf16Zmm, 20 * 32 * 2, "vdpbf16ps zmm"};
-  if (cpu.has("avx512f"))
+  if (zmm)
     return {fmaZmm, 20 * 16 * 2, "vfmadd231ps zmm"};
   if (cpu.has("avx2") && cpu.has("fma"))
     return {fmaYmm, 14 * 8 * 2, "vfmadd231ps ymm"};
@@ -85,11 +86,12 @@ Loop choose(PeakType type) {
 
 } // namespace
 
-PeakFlops measurePeakFlops(PeakType type, unsigned threads) {
+PeakFlops measurePeakFlops(PeakType type, unsigned threads,
+                           unsigned vectorBits) {
   using Clock = std::chrono::steady_clock;
   constexpr int kRounds = 9;
   constexpr double kRoundSeconds = 5e-3;
-  Loop loop = choose(type);
+  Loop loop = choose(type, vectorBits);
   threads = std::max(threads, 1u);
 
   // One short timed round sets the iterations of the others.

@@ -19,7 +19,9 @@ struct PeakFlops {
 /// Runs a loop of independent register-only multiply-adds on `threads` threads
 /// at once and takes the best of several rounds, about 50 ms in all. bf16 on a
 /// processor without AVX512-BF16 is measured with fp32 arithmetic, which is
-/// what such a processor has to use.
-PeakFlops measurePeakFlops(PeakType type, unsigned threads);
+/// what such a processor has to use. `vectorBits` is the widest register that
+/// may be used: 512 or 256, the bound of code that was compiled for AVX2.
+PeakFlops measurePeakFlops(PeakType type, unsigned threads,
+                           unsigned vectorBits = 512);
 
 } // namespace tessera

@@ -21,6 +21,14 @@ TEST(PeakFlops, UsesTheWidestInstructionOfThisMachine) {
   EXPECT_EQ(bf16, cpu.has("avx512_bf16") ? "vdpbf16ps zmm" : fp32);
 }
 
+TEST(PeakFlops, KeepsToNarrowRegistersWhereToldTo) {
+  CpuFeatures cpu = CpuFeatures::detect();
+  if (!cpu.has("avx2") || !cpu.has("fma"))
+    GTEST_SKIP() << "no AVX2 here";
+  for (PeakType type : {PeakType::fp32, PeakType::bf16})
+    EXPECT_STREQ(measurePeakFlops(type, 1, 256).instruction, "vfmadd231ps ymm");
+}
+
 TEST(PeakFlops, IsAFiniteNumberForAnyThreadCount) {
   for (unsigned threads : {0u, 1u, 3u}) {
     double peak = measurePeakFlops(PeakType::fp32, threads).perSecond;
