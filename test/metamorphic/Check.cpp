@@ -11,24 +11,20 @@ namespace tessera::metamorphic {
 // Graphs that become kernels of one module.
 static constexpr size_t kBatch = 16;
 
-std::vector<Report> checkPassesOf(MLIRContext &context, uint64_t first,
-                                  uint64_t last, Counts &counts) {
-  std::vector<Report> reports;
+void checkPassesOf(MLIRContext &context, uint64_t first, uint64_t last,
+                   Counts &counts, OnFailure onFailure) {
   for (uint64_t seed = first; seed < last; ++seed) {
     llvm::PrettyStackTraceFormat here("passes of seed %llu",
                                       static_cast<unsigned long long>(seed));
     OwningOpRef<ModuleOp> module = generate(&context, seed);
     interpreter::Tensors inputs = makeInputs(*module);
     if (auto failure = checkPasses(*module, inputs, counts))
-      reports.push_back({seed, std::move(*failure)});
+      onFailure({seed, std::move(*failure)});
   }
-  return reports;
 }
 
-std::vector<Report> checkKernelsOf(MLIRContext &context, uint64_t first,
-                                   uint64_t last, StringRef target,
-                                   Counts &counts) {
-  std::vector<Report> reports;
+void checkKernelsOf(MLIRContext &context, uint64_t first, uint64_t last,
+                    StringRef target, Counts &counts, OnFailure onFailure) {
   for (uint64_t seed = first; seed < last;) {
     KernelBatch batch;
     std::vector<uint64_t> seeds;
@@ -38,15 +34,14 @@ std::vector<Report> checkKernelsOf(MLIRContext &context, uint64_t first,
       if (kindOf(seed) == Kind::interpreter)
         continue;
       if (auto failure = batch.add(*generate(&context, seed)))
-        reports.push_back({seed, std::move(*failure)});
+        onFailure({seed, std::move(*failure)});
       else
         seeds.push_back(seed);
     }
     for (auto [i, failure] : llvm::enumerate(batch.run(target, counts)))
       if (failure)
-        reports.push_back({seeds[i], std::move(*failure)});
+        onFailure({seeds[i], std::move(*failure)});
   }
-  return reports;
 }
 
 std::optional<Failure>

@@ -14,14 +14,17 @@ struct Report {
   Failure failure;
 };
 
+/// What takes failures as they are found.
+using OnFailure = llvm::function_ref<void(const Report &)>;
+
 /// Interprets the modules of seeds [first, last) between all passes.
-std::vector<Report> checkPassesOf(mlir::MLIRContext &context, uint64_t first,
-                                  uint64_t last, Counts &counts);
+void checkPassesOf(mlir::MLIRContext &context, uint64_t first, uint64_t last,
+                   Counts &counts, OnFailure onFailure);
 
 /// Runs the modules of seeds [first, last), those for kernels, on a target.
-std::vector<Report> checkKernelsOf(mlir::MLIRContext &context, uint64_t first,
-                                   uint64_t last, llvm::StringRef target,
-                                   Counts &counts);
+void checkKernelsOf(mlir::MLIRContext &context, uint64_t first, uint64_t last,
+                    llvm::StringRef target, Counts &counts,
+                    OnFailure onFailure);
 
 /// Both for one module, which is not changed.
 std::optional<Failure> check(mlir::ModuleOp module,
