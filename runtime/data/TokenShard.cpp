@@ -141,10 +141,15 @@ Status TokenShard::read(uint64_t begin, std::span<int32_t> out) const {
   if (begin > size() || out.size() > size() - begin)
     return Status::error("{}: tokens {} to {} were asked for, but it holds {}",
                          name, begin, begin + out.size(), size());
-  const std::byte *from =
-      file.bytes().data() + shardHeaderSize + begin * head.tokenBytes;
-  return head.tokenBytes == 2 ? copyTokens<uint16_t>(from, out, begin, *this)
-                              : copyTokens<uint32_t>(from, out, begin, *this);
+  const size_t offset = shardHeaderSize + begin * head.tokenBytes;
+  const std::byte *from = file.bytes().data() + offset;
+  Status status = head.tokenBytes == 2
+                      ? copyTokens<uint16_t>(from, out, begin, *this)
+                      : copyTokens<uint32_t>(from, out, begin, *this);
+  // Samples are all over the file and not read again soon: without this, a
+  // long run would slowly count the whole corpus as its own memory.
+  file.release(offset, out.size() * head.tokenBytes);
+  return status;
 }
 
 Status TokenShard::verify() const {

@@ -59,7 +59,7 @@ public:
 
   /// Copies tokens [begin, begin + out.size()) to `out`; the range must lie
   /// within size(). Fails, naming the position, on a token that is not below
-  /// the vocabulary's size.
+  /// the vocabulary's size. The pages read do not stay resident.
   Status read(uint64_t begin, std::span<int32_t> out) const;
 
   /// Reads the whole payload: proves its hash and that every token is below

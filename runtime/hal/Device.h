@@ -38,6 +38,8 @@ public:
   virtual std::string_view target() const = 0;
   /// Device memory that launches need beyond the program's own spaces.
   virtual std::uint64_t scratchBytes() const = 0;
+  /// That memory where the host can address it, otherwise empty.
+  virtual std::span<const std::byte> scratch() const { return {}; }
 };
 
 /// A program with every address resolved. Owned by the caller; the executable

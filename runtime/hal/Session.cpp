@@ -1,6 +1,7 @@
 #include "runtime/hal/Session.h"
 
 #include "runtime/artifact/ElementTypes.h"
+#include "runtime/support/ProcessMemory.h"
 
 #include <algorithm>
 
@@ -159,6 +160,26 @@ MemoryPlan Session::memory() const {
     plan.io += prepared.io->bytes();
   plan.scratch = executable->scratchBytes();
   return plan;
+}
+
+StatusOr<std::uint64_t> Session::residentBytes() const {
+  std::vector<std::span<const std::byte>> regions = {executable->scratch()};
+  const auto add = [&](const std::unique_ptr<Buffer> &buffer) {
+    if (const std::byte *host = buffer->host())
+      regions.emplace_back(host, buffer->bytes());
+  };
+  add(stateBuffer);
+  add(arenaBuffer);
+  for (const auto &[name, prepared] : programs)
+    add(prepared.io);
+  std::uint64_t total = 0;
+  for (std::span<const std::byte> region : regions) {
+    StatusOr<std::uint64_t> resident = tessera::residentBytes(region);
+    if (!resident.ok())
+      return resident.status();
+    total += *resident;
+  }
+  return total;
 }
 
 const Session::Prepared *Session::find(std::string_view program) const {

@@ -67,6 +67,9 @@ public:
   /// The code object that was chosen.
   std::string_view target() const { return executable->target(); }
   MemoryPlan memory() const;
+  /// How much of memory().peak() this process has touched so far: what of its
+  /// resident memory is planned. Zero for memory that is not the host's.
+  StatusOr<std::uint64_t> residentBytes() const;
 
   bool hasProgram(std::string_view program) const;
   /// Runs a program to its end. The state is zero until "init" or writeState.

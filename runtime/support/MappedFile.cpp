@@ -1,5 +1,6 @@
 #include "runtime/support/MappedFile.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -39,6 +40,19 @@ StatusOr<MappedFile> MappedFile::open(const std::string &path) {
   if (!status.ok())
     return status;
   return file;
+}
+
+void MappedFile::release(size_t offset, size_t count) const {
+  // A fault maps its neighbours of the same 64 KiB along (Linux's
+  // fault_around_bytes), so they go along.
+  constexpr size_t window = size_t(1) << 16;
+  size_t begin = std::min(offset / window * window, length);
+  size_t end =
+      std::min((offset + count + window - 1) / window * window, length);
+  // Advice: if it is not taken, the pages merely stay.
+  if (begin < end)
+    (void)::madvise(const_cast<std::byte *>(memory.get()) + begin, end - begin,
+                    MADV_DONTNEED);
 }
 
 } // namespace tessera

@@ -20,6 +20,10 @@ public:
   std::string_view text() const {
     return {reinterpret_cast<const char *>(memory.get()), length};
   }
+  /// Takes the pages around [offset, offset + count) out of this process's
+  /// resident memory. They stay in the system's page cache: reading them again
+  /// costs a page fault and is otherwise as before.
+  void release(size_t offset, size_t count) const;
 
 private:
   std::shared_ptr<const std::byte> memory;

@@ -2,7 +2,9 @@
 #pragma once
 #include "runtime/support/Status.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace tessera {
 
@@ -13,5 +15,9 @@ struct ProcessMemory {
 
 /// Reads /proc/self/status.
 StatusOr<ProcessMemory> readProcessMemory();
+
+/// How much of an anonymous mapping is in memory, in whole pages: what of it
+/// VmRSS counts. `region` starts on a page.
+StatusOr<std::uint64_t> residentBytes(std::span<const std::byte> region);
 
 } // namespace tessera

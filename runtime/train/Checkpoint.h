@@ -42,6 +42,10 @@ struct CheckpointManifest {
   std::vector<CheckpointFile> files;
 };
 
+/// State leaves and enters the device through one buffer of at most so many
+/// bytes, so that a checkpoint costs no second copy of a tensor.
+inline constexpr uint64_t kCheckpointPiece = uint64_t(1) << 20;
+
 /// "step-000100".
 std::string checkpointName(uint64_t step);
 

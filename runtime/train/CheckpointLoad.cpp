@@ -18,7 +18,6 @@
 namespace tessera {
 namespace {
 
-constexpr uint64_t kPieceBytes = uint64_t(4) << 20;
 constexpr std::size_t kMaxManifestBytes = 64u << 20;
 
 /// The step in "step-000100", or nothing.
@@ -40,7 +39,7 @@ Status verifyFile(const std::string &path, const CheckpointFile &expected) {
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     return Status::error("cannot open '{}': {}", path, std::strerror(errno));
-  std::vector<std::byte> buffer(kPieceBytes);
+  std::vector<std::byte> buffer(kCheckpointPiece);
   Hasher64 hasher;
   uint64_t bytes = 0;
   ssize_t done = 0;
@@ -126,8 +125,8 @@ Status checkTensors(const std::string &directory, const TrainModel &model,
 Status loadTensor(TrainModel &model, const StateTensor &tensor,
                   const SafetensorsFile &file, std::vector<std::byte> &buffer) {
   const SafetensorsEntry &entry = *file.header().find(tensor.name);
-  for (uint64_t offset = 0; offset < tensor.size; offset += kPieceBytes) {
-    buffer.resize(std::min(kPieceBytes, tensor.size - offset));
+  for (uint64_t offset = 0; offset < tensor.size; offset += kCheckpointPiece) {
+    buffer.resize(std::min(kCheckpointPiece, tensor.size - offset));
     TESSERA_RETURN_IF_ERROR(file.read(entry, offset, buffer));
     TESSERA_RETURN_IF_ERROR(model.writeState(tensor, offset, buffer));
   }

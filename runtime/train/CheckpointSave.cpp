@@ -8,10 +8,6 @@
 namespace tessera {
 namespace {
 
-/// State leaves the device through one buffer of this size, so that saving
-/// costs no second copy of a tensor.
-constexpr uint64_t kPieceBytes = uint64_t(4) << 20;
-
 /// A file of the checkpoint under way, hashed as it is written.
 class HashedFile : public SafetensorsSink {
 public:
@@ -51,8 +47,8 @@ Status addFile(FileOperations &files, const std::string &directory,
 
 Status emitState(TrainModel &model, const StateTensor &tensor,
                  std::vector<std::byte> &buffer, SafetensorsSink &sink) {
-  for (uint64_t offset = 0; offset < tensor.size; offset += kPieceBytes) {
-    buffer.resize(std::min(kPieceBytes, tensor.size - offset));
+  for (uint64_t offset = 0; offset < tensor.size; offset += kCheckpointPiece) {
+    buffer.resize(std::min(kCheckpointPiece, tensor.size - offset));
     TESSERA_RETURN_IF_ERROR(model.readState(tensor, offset, buffer));
     TESSERA_RETURN_IF_ERROR(sink.write(buffer));
   }

@@ -33,6 +33,10 @@ public:
   StatusOr<std::span<const float>>
   logits(std::span<const int32_t> tokens) override;
 
+  StatusOr<uint64_t> residentPlannedBytes() const override {
+    return session->residentBytes();
+  }
+
   const hal::Session &get() const { return *session; }
 
 private:

@@ -39,6 +39,7 @@ private:
   Status writeHyper();
   Status copyIntoRun();
   void announce();
+  void announceMemory();
   Status evaluateFirst();
   void conclude();
   Status trainOneStep();
@@ -75,6 +76,7 @@ private:
   std::unique_ptr<MetricsLog> log;
   std::unique_ptr<Progress> progress;
   TrainSummary summary;
+  uint64_t outsideBytes = 0; // resident beside the plan
   std::vector<int32_t> tokens, targets, evalTokens, evalTargets;
 };
 
@@ -251,12 +253,10 @@ Status Trainer::prepare() {
 }
 
 void Trainer::announce() {
-  uint64_t parameters = 0, stateBytes = 0;
-  for (const StateTensor &tensor : model.state()) {
-    stateBytes += tensor.size;
+  uint64_t parameters = 0;
+  for (const StateTensor &tensor : model.state())
     if (tensor.role == StateRole::parameter)
       parameters += tensor.size * 8 / safetensorsBits(tensor.type);
-  }
   say("model: {} parameters, {} vocabulary, {} compute",
       shortNumber(double(parameters)), facts.vocabSize, recipe.compute);
   say("data: {} tokens, {} samples an epoch; a step is {} x {} x {} = {} "
@@ -268,9 +268,33 @@ void Trainer::announce() {
       entropy > 0
           ? fmt::format(", unigram entropy of the text = {:.4f}", entropy)
           : std::string());
+  announceMemory();
+}
+
+/// The plan covers what programs compute in. Outside of it is what is resident
+/// now and not of the plan, and the one thing that is still to come, the buffer
+/// through which a checkpoint is written.
+void Trainer::announceMemory() {
+  uint64_t stateBytes = 0, piece = 0;
+  for (const StateTensor &tensor : model.state()) {
+    stateBytes += tensor.size;
+    piece = std::max(piece, std::min(tensor.size, kCheckpointPiece));
+  }
   say("planned peak memory: {} ({} state, {} arena and io)",
       byteText(facts.plannedBytes), byteText(stateBytes),
       byteText(facts.plannedBytes - std::min(stateBytes, facts.plannedBytes)));
+  StatusOr<ProcessMemory> memory = readProcessMemory();
+  StatusOr<uint64_t> touched = model.residentPlannedBytes();
+  if (!memory.ok() || !touched.ok()) // figures only
+    return;
+  uint64_t beside =
+      memory->residentBytes - std::min(*touched, memory->residentBytes);
+  uint64_t base = std::min(options.baseBytes, beside);
+  outsideBytes = beside + piece;
+  say("outside of the plan: {} ({} program and libraries, {} kernels' code, "
+      "artifact and data, {} to write checkpoints)",
+      byteText(outsideBytes), byteText(base), byteText(beside - base),
+      byteText(piece));
 }
 
 StatusOr<double> Trainer::evaluate() {
@@ -387,10 +411,10 @@ void Trainer::conclude() {
   if (summary.evalLossBefore && summary.evalLossAfter)
     say("held-out loss {:.4f} -> {:.4f}", *summary.evalLossBefore,
         *summary.evalLossAfter);
-  say("peak memory: {} resident, {} planned; outside of the plan: {} before "
-      "the model was opened, and token shards as they are mapped",
+  say("peak memory: {} resident; {} were planned and {} are outside of the "
+      "plan",
       byteText(peakResidentBytes()), byteText(facts.plannedBytes),
-      byteText(options.baseBytes));
+      byteText(outsideBytes));
 }
 
 StatusOr<TrainSummary> Trainer::run() {

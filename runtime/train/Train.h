@@ -34,7 +34,7 @@ struct TrainOptions {
   std::string program;
   /// FLOP/s that 100 % MFU means; 0: not reported.
   double peakFlops = 0;
-  /// Resident before the model was opened: what is outside of its plan.
+  /// Resident before the model was opened: the program and its libraries.
   uint64_t baseBytes = 0;
   /// Asked between steps; the default is stopRequested().
   std::function<bool()> stop;

@@ -80,6 +80,9 @@ public:
   virtual StatusOr<std::span<const float>>
   logits(std::span<const int32_t> tokens) = 0;
 
+  /// How much of facts().plannedBytes is in this process's resident memory.
+  virtual StatusOr<uint64_t> residentPlannedBytes() const { return 0; }
+
   /// The tensor of that name, or null.
   const StateTensor *find(std::string_view name) const;
 };

@@ -47,17 +47,20 @@ public:
                 LoadedCode code, std::vector<KernelFunction> kernels,
                 HostMemory scratch, std::uint64_t scratchStride)
       : artifact(artifact), targetName(target), code(std::move(code)),
-        kernels(std::move(kernels)), scratch(std::move(scratch)),
+        kernels(std::move(kernels)), memory(std::move(scratch)),
         scratchStride(scratchStride) {}
   std::string_view target() const override { return targetName; }
-  std::uint64_t scratchBytes() const override { return scratch.size(); }
+  std::uint64_t scratchBytes() const override { return memory.size(); }
+  std::span<const std::byte> scratch() const override {
+    return {memory.data(), memory.size()};
+  }
 
   ArtifactReader artifact;
   std::string_view targetName;
   LoadedCode code;
   std::vector<KernelFunction> kernels; // as Artifact.kernels
-  HostMemory scratch;
-  std::uint64_t scratchStride; // a thread's share
+  HostMemory memory;                   // the kernels' scratch
+  std::uint64_t scratchStride;         // a thread's share
 };
 
 class CpuDevice : public Device {
@@ -148,7 +151,7 @@ CpuDevice::record(Executable &executable, const artifact::Program &program,
   return std::unique_ptr<CommandList>(std::make_unique<CpuCommandList>(
       artifact::toView(program.name()),
       flatten(artifact, program, loaded.kernels, spaces), *pool,
-      loaded.scratch.data(), loaded.scratchStride,
+      loaded.memory.data(), loaded.scratchStride,
       std::span(spaces.arena, program.arena_bytes()), options));
 }
 

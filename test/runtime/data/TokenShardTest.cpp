@@ -2,6 +2,7 @@
 #include "runtime/data/FileOperations.h"
 #include "runtime/data/TokenSplit.h"
 #include "runtime/support/Hash.h"
+#include "runtime/support/ProcessMemory.h"
 
 #include <gtest/gtest.h>
 
@@ -51,6 +52,20 @@ std::string patched(std::string bytes, size_t offset, Field value) {
   return bytes;
 }
 } // namespace
+
+TEST_F(TokenShards, WhatWasReadDoesNotStayResident) {
+  std::string path = write(std::vector<uint32_t>(12 << 20, 7), 100);
+  auto shard = TokenShard::open(path);
+  ASSERT_TRUE(shard.ok()) << shard.message();
+  std::vector<int32_t> sample(1025);
+  const auto before = readProcessMemory();
+  for (uint64_t at = 0; at + sample.size() < shard->size(); at += 1024)
+    ASSERT_TRUE(shard->read(at, sample).ok());
+  const auto after = readProcessMemory();
+  ASSERT_TRUE(before.ok() && after.ok());
+  EXPECT_LE(after->residentBytes, before->residentBytes + (6 << 20))
+      << "of 24 MiB that were read";
+}
 
 TEST_F(TokenShards, HoldWhatWasWritten) {
   for (uint64_t vocabSize : {uint64_t{65536}, uint64_t{65537}, maxVocabSize}) {

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
 
@@ -118,6 +119,43 @@ TEST(ProcessMemory, SeesWhatWeTouch) {
   EXPECT_EQ(block[bytes / 2], 1);
   EXPECT_GE(after->residentBytes, before->residentBytes + bytes / 2);
   EXPECT_GE(after->peakResidentBytes, after->residentBytes);
+}
+
+TEST(ProcessMemory, CountsTheTouchedPagesOfARegion) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t pages = 40000; // more than one piece of the count
+  void *raw = ::mmap(nullptr, pages * page, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(raw, MAP_FAILED);
+  // Huge pages would be touched whole.
+  (void)::madvise(raw, pages * page, MADV_NOHUGEPAGE);
+  auto *bytes = static_cast<std::byte *>(raw);
+  EXPECT_EQ(*residentBytes({bytes, pages * page}), 0u);
+  for (std::size_t touched : {std::size_t(0), std::size_t(7), pages - 1})
+    bytes[touched * page] = std::byte(1);
+  EXPECT_EQ(*residentBytes({bytes, pages * page}), 3 * page);
+  EXPECT_EQ(*residentBytes({bytes, 7 * page + 1}), 2 * page);
+  EXPECT_EQ(*residentBytes({}), 0u);
+  ::munmap(raw, pages * page);
+  EXPECT_FALSE(residentBytes({bytes, pages * page}).ok());
+}
+
+TEST(MappedFile, ReleasedPagesAreNotResidentAndReadTheSame) {
+  std::string text(std::size_t(24) << 20, 'x');
+  text[5] = text[text.size() - 1] = 'y';
+  TemporaryFile temporary(text);
+  auto file = MappedFile::open(temporary.path);
+  ASSERT_TRUE(file.ok()) << file.message();
+  const auto before = readProcessMemory();
+  EXPECT_EQ(std::count(file->text().begin(), file->text().end(), 'y'), 2);
+  const auto read = readProcessMemory();
+  file->release(0, file->bytes().size());
+  const auto after = readProcessMemory();
+  ASSERT_TRUE(before.ok() && read.ok() && after.ok());
+  EXPECT_GE(read->residentBytes, before->residentBytes + text.size() / 2);
+  EXPECT_LE(after->residentBytes, before->residentBytes + text.size() / 4);
+  EXPECT_EQ(std::count(file->text().begin(), file->text().end(), 'y'), 2);
+  file->release(text.size() - 1, 100); // past the end is no error
 }
 
 TEST(StopSignals, TheFirstIsRememberedTheSecondKills) {
