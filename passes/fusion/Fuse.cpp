@@ -30,7 +30,7 @@ static bool staysOutside(Operation *op) {
   if (isa<ReshapeOp>(op))
     return true;
   auto slice = dyn_cast<SliceOp>(op);
-  return slice && isContiguous(slice);
+  return slice && hasAddress(slice);
 }
 
 // Free ops whose results somebody else than a cluster needs, and tables: no

@@ -4,6 +4,9 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
+// Bytes: where a kernel's buffers may start.
+static constexpr int64_t kBufferAlignment = 64;
+
 static bool widensFloat(Operation *op) {
   auto convert = dyn_cast<ConvertOp>(op);
   if (!convert)
@@ -14,19 +17,36 @@ static bool widensFloat(Operation *op) {
          to.getIntOrFloatBitWidth() > from.getIntOrFloatBitWidth();
 }
 
-// One element of a tensor where a buffer may start (a multiple of 64 bytes) is
-// an address that planning knows: left outside, clusters that differ in nothing
-// else share a kernel.
-static bool isAddress(Operation *op) {
-  auto slice = dyn_cast<SliceOp>(op);
-  if (!slice || tensorType(slice.getResult()).getNumElements() != 1)
-    return false;
+// A box is one run of memory if all dimensions after the first that has more
+// than one entry are whole.
+static bool isContiguous(SliceOp slice) {
+  ArrayRef<int64_t> box = tensorType(slice.getResult()).getShape();
+  ArrayRef<int64_t> whole = tensorType(slice.getInput()).getShape();
+  size_t first = 0;
+  while (first < box.size() && box[first] == 1)
+    ++first;
+  for (size_t dim = first + 1; dim < box.size(); ++dim)
+    if (box[dim] != whole[dim])
+      return false;
+  return true;
+}
+
+bool tessera::hasAddress(SliceOp slice) {
   int64_t offset = 0;
   for (auto [start, size] :
        llvm::zip(slice.getStart(), tensorType(slice.getInput()).getShape()))
     offset = offset * size + start;
   unsigned bits = tensorType(slice.getInput()).getElementTypeBitWidth();
-  return offset * ((bits + 7) / 8) % 64 == 0;
+  return offset * ((bits + 7) / 8) % kBufferAlignment == 0 &&
+         isContiguous(slice);
+}
+
+// One element that has an address is left outside: clusters that differ in
+// nothing else then share a kernel.
+static bool isAddress(Operation *op) {
+  auto slice = dyn_cast<SliceOp>(op);
+  return slice && tensorType(slice.getResult()).getNumElements() == 1 &&
+         hasAddress(slice);
 }
 
 bool tessera::isFree(Operation *op) {
@@ -42,20 +62,6 @@ bool tessera::isFree(Operation *op) {
 
 bool tessera::keepsOrder(Operation *op) {
   return isa<ReshapeOp>(op) || widensFloat(op);
-}
-
-// A box is one run of memory if all dimensions after the first that has more
-// than one entry are whole.
-bool tessera::isContiguous(SliceOp slice) {
-  ArrayRef<int64_t> box = tensorType(slice.getResult()).getShape();
-  ArrayRef<int64_t> whole = tensorType(slice.getInput()).getShape();
-  size_t first = 0;
-  while (first < box.size() && box[first] == 1)
-    ++first;
-  for (size_t dim = first + 1; dim < box.size(); ++dim)
-    if (box[dim] != whole[dim])
-      return false;
-  return true;
 }
 
 // The kind that an op alone would have; none where it stays outside clusters.

@@ -14,8 +14,9 @@ bool isFree(mlir::Operation *op);
 /// Views that keep the row-major order of elements, and free conversions.
 bool keepsOrder(mlir::Operation *op);
 
-/// Whether the slice's result is one run of its input's memory.
-bool isContiguous(graph::SliceOp slice);
+/// Whether planning has an address for the slice's result: one run of its
+/// input's memory that starts where a buffer may, at a multiple of 64 bytes.
+bool hasAddress(graph::SliceOp slice);
 
 /// Ops that will become one kernel. An op that no cluster may hold (a loop, a
 /// return) is a group of its own without a kind.

@@ -94,7 +94,7 @@ std::optional<ClusterKind> Rules::intoRow(unsigned p, unsigned q) {
   return {};
 }
 
-// A scatter computes its updates where it adds them.
+// A scatter computes its updates where it adds them, all in one piece.
 std::optional<ClusterKind> Rules::intoScatter(unsigned p, unsigned q) {
   FusionGroup &from = graph.group(p), &into = graph.group(q);
   for (unsigned node : into.members)
@@ -102,7 +102,8 @@ std::optional<ClusterKind> Rules::intoScatter(unsigned p, unsigned q) {
       for (unsigned producer : graph.producersOf(scatter.getUpdates()))
         if (graph.groupOf(producer) == p && isElementwise(from) &&
             from.kept == tensorType(scatter.getUpdates()).getNumElements() &&
-            from.kind == ClusterKind::elementwise && graph.feedsOnly(p, q) &&
+            from.kind == ClusterKind::elementwise && !isJoined(from) &&
+            graph.feedsOnly(p, q) &&
             !llvm::is_contained(graph.producersOf(scatter.getBase()),
                                 producer) &&
             !llvm::is_contained(graph.producersOf(scatter.getIds()), producer))

@@ -54,6 +54,23 @@ static LogicalResult splitReduction(ReduceOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+// A scatter adds in memory, so memory must be as wide as its sums.
+static LogicalResult widenScatter(ScatterAddOp op, PatternRewriter &rewriter) {
+  Type element = tensorType(op.getBase()).getElementType();
+  if (accumulatorType(element) == element || isEmpty(op.getUpdates()))
+    return failure();
+  Emitter e(rewriter, op.getLoc());
+  rewriter.modifyOpInPlace(op, [&] {
+    Value base = e.convert(op.getBase(), accumulatorType(element));
+    op.getBaseMutable().assign(base);
+    op.getResult().setType(tensorType(base));
+  });
+  rewriter.setInsertionPointAfter(op);
+  Value narrow = e.convert(op.getResult(), element);
+  rewriter.replaceAllUsesExcept(op.getResult(), narrow, narrow.getDefiningOp());
+  return success();
+}
+
 // A tensor without elements needs no op to make it.
 static LogicalResult dropEmpty(Operation *op, PatternRewriter &rewriter) {
   if (op->getNumResults() == 0 || !isMemoryEffectFree(op) ||
@@ -93,6 +110,7 @@ class NormalizeReductionsPass
     RewritePatternSet patterns(&getContext());
     patterns.add<DropEmpty>(&getContext());
     patterns.add(splitReduction);
+    patterns.add(widenScatter);
     patterns.add(sumOfNothing<ReduceOp>);
     patterns.add(sumOfNothing<EinsumOp>);
     patterns.add(+[](PadOp op, PatternRewriter &rewriter) {

@@ -65,7 +65,7 @@ def NormalizeReductions : Pass<"normalize-reductions", "::mlir::func::FuncOp"> {
   let description = [{
     A reduction over all dimensions stays; one over the last few becomes one over a single last
     dimension of a reshaped tensor; one over the last and others is done in two steps, in f32
-    between them where the tensor is narrower. Ops whose results have no elements become
+    between them where the tensor is narrower. A scatter onto a narrow tensor adds in f32, too. Ops whose results have no elements become
     constants, contractions and sums over nothing become zeros.
 
     Before:

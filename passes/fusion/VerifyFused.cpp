@@ -38,8 +38,9 @@ static LogicalResult verifyCluster(ClusterOp cluster) {
 static LogicalResult verifyOp(Operation *op) {
   if (auto cluster = dyn_cast<ClusterOp>(op))
     return verifyCluster(cluster);
-  if (auto slice = dyn_cast<SliceOp>(op); slice && !isContiguous(slice))
-    return op->emitError("slice has gaps and stands in no cluster");
+  if (auto slice = dyn_cast<SliceOp>(op); slice && !hasAddress(slice))
+    return op->emitError("slice has gaps or starts at no multiple of 64 bytes, "
+                         "and stands in no cluster");
   if (isa<LoopOp, YieldOp, ConstantOp, ReshapeOp, SliceOp, DynamicSliceOp,
           DynamicUpdateOp, func::ReturnOp>(op))
     return success();

@@ -16,9 +16,10 @@ namespace tessera {
 
 static LogicalResult verifyOp(Operation *op) {
   if (auto slice = dyn_cast<graph::SliceOp>(op)) {
-    if (isContiguous(slice))
+    if (hasAddress(slice))
       return success();
-    return op->emitError("slice has gaps: it should have become a kernel");
+    return op->emitError("slice has gaps or starts at no multiple of 64 bytes: "
+                         "it should have become a kernel");
   }
   if (isa<tile::LaunchOp, graph::LoopOp, graph::YieldOp, graph::ConstantOp,
           graph::ReshapeOp, graph::DynamicSliceOp, graph::DynamicUpdateOp,

@@ -119,6 +119,9 @@ PlannedRun::build(ModuleOp module, const testing::KernelProgram &kernels,
   if (!artifact)
     return artifact.takeError();
   run->bytes = std::move(*artifact);
+  // What the runtime refuses is the module's failure, not that of one run.
+  if (llvm::Expected<Opened *> opened = run->open(1); !opened)
+    return opened.takeError();
   return run;
 }
 

@@ -273,6 +273,11 @@ void KernelLowering::castShape(const Tile &input, Tile &result) {
 // Elements of two vectors in turn.
 void KernelLowering::interleave(const Tile &x, const Tile &y, Tile &result) {
   int64_t lanes = target.lanes;
+  // Of one element each, they are scalars.
+  if (result.shape.back() == 2) {
+    result.pieces = {p.gatherLanes({x.pieces[0], y.pieces[0]})};
+    return;
+  }
   for (int64_t i = 0; i < p.chunks(result.shape.back()); ++i) {
     SmallVector<int64_t> mask;
     for (int64_t lane = 0; lane < lanes; ++lane)
@@ -319,8 +324,7 @@ llvm::Error KernelLowering::lowerVector(Operation *op) {
   } else if (isa<vector::ExtractElementOp>(op) &&
              shapeOf(op->getOperand(0)).empty()) {
     result.pieces = tileOf(op->getOperand(0)).pieces;
-  } else if (isa<vector::InterleaveOp>(op) && result.shape.size() == 1 &&
-             result.shape[0] > 2) {
+  } else if (isa<vector::InterleaveOp>(op) && result.shape.size() == 1) {
     interleave(tileOf(op->getOperand(0)), tileOf(op->getOperand(1)), result);
   } else if (isa<vector::ShapeCastOp>(op)) {
     castShape(tileOf(op->getOperand(0)), result);

@@ -326,12 +326,13 @@ void KernelLowering::storeElements(const Tile &tile, const Box &box,
 //===--- tile.load and tile.store -----------------------------------------===//
 
 // Whether every use is the left (right) operand of a product with more than one
-// column: a single one is summed in scalars, without pairs.
-static bool feedsOnlyProducts(Value tile, bool left) {
+// column, or with a `single` one: that is summed in scalars, without pairs.
+static bool feedsOnlyProducts(Value tile, bool left, bool single = false) {
   return !tile.use_empty() && llvm::all_of(tile.getUses(), [&](OpOperand &use) {
     auto mma = dyn_cast<tile::MmaOp>(use.getOwner());
     return mma && use.getOperandNumber() == (left ? 0 : 1) &&
-           cast<VectorType>(mma.getRhs().getType()).getDimSize(1) > 1;
+           single ==
+               (cast<VectorType>(mma.getRhs().getType()).getDimSize(1) == 1);
   });
 }
 
@@ -385,7 +386,8 @@ llvm::Error KernelLowering::checkPairs(Operation *op, const Memory &memory,
   bool turned = along.size() == 2 && along[0] == rank - 1 &&
                 along[1] == rank - 2 && target.bf16Dot &&
                 isa<tile::LoadOp>(op) &&
-                feedsOnlyProducts(op->getResult(0), true);
+                (feedsOnlyProducts(op->getResult(0), true) ||
+                 feedsOnlyProducts(op->getResult(0), true, /*single=*/true));
   if (bound || (!turned && (along.size() != 2 || along[0] != rank - 2 ||
                             along[1] != rank - 1)))
     return error(op, "paired memory is read and written along its last two "
@@ -400,16 +402,18 @@ llvm::Error KernelLowering::checkPairs(Operation *op, const Memory &memory,
   return llvm::Error::success();
 }
 
-// [m, k] of paired memory [k, m], as the i32 that it holds.
+// [m, k] of paired memory [k, m], as the i32 that it holds, or as its elements
+// where they are not `paired`.
 Tile KernelLowering::loadPairScalars(const Memory &memory, Value start,
-                                     int64_t m, int64_t k) {
+                                     int64_t m, int64_t k, bool paired) {
   Tile tile{{m, k}, {}, Form::scalars};
   int64_t rowStride = 2 * memory.strides[memory.shape.size() - 2];
+  Type element = paired ? Type(b.getI32Type()) : memory.element;
   for (int64_t i = 0; i < m; ++i)
-    for (int64_t row = 0; row < k; row += 2)
-      tile.pieces.push_back(
-          loadScalar(step(start, memory.element, row / 2 * rowStride + 2 * i),
-                     b.getI32Type()));
+    for (int64_t row = 0; row < k; row += paired ? 2 : 1)
+      tile.pieces.push_back(loadScalar(
+          step(start, memory.element, row / 2 * rowStride + 2 * i + row % 2),
+          element));
   return tile;
 }
 
@@ -422,7 +426,8 @@ llvm::Expected<Tile> KernelLowering::loadPairs(tile::LoadOp op,
   int64_t rowStride = 2 * memory.strides[memory.shape.size() - 2];
   Value start = address(memory, scalarsOf(op.getIndices()));
   if (op.getAlong()[0] > op.getAlong()[1])
-    return loadPairScalars(memory, start, k, n);
+    return loadPairScalars(memory, start, k, n,
+                           feedsOnlyProducts(op.getResult(), true));
   Tile pairs{{k, n}, {}, Form::pairs};
   for (int64_t row = 0; row < k; row += 2)
     for (int64_t c = 0; c < n; c += target.lanes)

@@ -93,7 +93,7 @@ private:
   Tile loadScalars(const Box &box);
   llvm::Expected<Tile> loadPairs(tile::LoadOp op, const Memory &memory);
   Tile loadPairScalars(const Memory &memory, mlir::Value start, int64_t m,
-                       int64_t k);
+                       int64_t k, bool paired);
   void storeBox(const Tile &tile, const Box &box, mlir::Value bound);
   Tile loadElements(const Box &box, mlir::Value bound);
   void storeElements(const Tile &tile, const Box &box, mlir::Value bound);

@@ -140,21 +140,23 @@ func.func @scatter(%b: tensor<9x4xf32>, %i: tensor<3xi32>, %u: tensor<3x4xf32>) 
   return %s : tensor<9x4xf32>
 }
 
-// Views that planning has addresses for stay outside; others are stored by a
-// cluster.
+// Views that planning has addresses for stay outside; others (with gaps, or not
+// from a multiple of 64 bytes) are stored by a cluster.
 
 // CHECK-LABEL: func @views(
 // CHECK-DAG:   %[[R:.*]] = graph.reshape %arg0
-// CHECK-DAG:   %[[S:.*]] = graph.slice %arg0 [1, 0]
-// CHECK-DAG:   %[[G:.*]] = graph.cluster elementwise "slice"(%arg0)
+// CHECK-DAG:   %[[S:.*]] = graph.slice %arg0 [2, 0]
+// CHECK-DAG:   %[[U:.*]] = graph.cluster elementwise "slice"(%arg0) : (tensor<4x8xf32>) -> tensor<2x8xf32>
+// CHECK-DAG:   %[[G:.*]] = graph.cluster elementwise "slice"(%arg0) : (tensor<4x8xf32>) -> tensor<4x2xf32>
 // CHECK-DAG:   %[[T:.*]] = graph.cluster elementwise "transpose"(%arg0)
-// CHECK:       return %[[R]], %[[S]], %[[G]], %[[T]]
-func.func @views(%x: tensor<4x6xf32>) -> (tensor<24xf32>, tensor<2x6xf32>, tensor<4x2xf32>, tensor<6x4xf32>) {
-  %r = graph.reshape %x : tensor<4x6xf32> -> tensor<24xf32>
-  %s = graph.slice %x [1, 0] : tensor<4x6xf32> -> tensor<2x6xf32>
-  %g = graph.slice %x [0, 1] : tensor<4x6xf32> -> tensor<4x2xf32>
-  %t = graph.transpose %x [1, 0] : tensor<4x6xf32> -> tensor<6x4xf32>
-  return %r, %s, %g, %t : tensor<24xf32>, tensor<2x6xf32>, tensor<4x2xf32>, tensor<6x4xf32>
+// CHECK:       return %[[R]], %[[S]], %[[U]], %[[G]], %[[T]]
+func.func @views(%x: tensor<4x8xf32>) -> (tensor<32xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<4x2xf32>, tensor<8x4xf32>) {
+  %r = graph.reshape %x : tensor<4x8xf32> -> tensor<32xf32>
+  %s = graph.slice %x [2, 0] : tensor<4x8xf32> -> tensor<2x8xf32>
+  %u = graph.slice %x [1, 0] : tensor<4x8xf32> -> tensor<2x8xf32>
+  %g = graph.slice %x [0, 1] : tensor<4x8xf32> -> tensor<4x2xf32>
+  %t = graph.transpose %x [1, 0] : tensor<4x8xf32> -> tensor<8x4xf32>
+  return %r, %s, %u, %g, %t : tensor<32xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<4x2xf32>, tensor<8x4xf32>
 }
 
 // A small tensor that is repeated over a large one is computed once.

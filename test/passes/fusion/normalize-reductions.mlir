@@ -28,6 +28,19 @@ func.func @narrow(%x: tensor<2x3x4xbf16>) -> tensor<3xbf16> {
   return %s : tensor<3xbf16>
 }
 
+// A scatter onto bf16 is rounded once.
+
+// CHECK-LABEL: func @narrowScatter(
+// CHECK-SAME:  %[[U:[a-z0-9]+]]: tensor<7x5xbf16>
+// CHECK:       %[[B:.*]] = graph.convert %{{.*}} : tensor<4x5xbf16> -> tensor<4x5xf32>
+// CHECK:       %[[S:.*]] = graph.scatter_add %[[U]] at %{{.*}} onto %[[B]] : tensor<7x5xbf16>, tensor<7xi32>, tensor<4x5xf32>
+// CHECK:       %[[R:.*]] = graph.convert %[[S]] : tensor<4x5xf32> -> tensor<4x5xbf16>
+// CHECK:       return %[[R]]
+func.func @narrowScatter(%x: tensor<7x5xbf16>, %ids: tensor<7xi32>, %b: tensor<4x5xbf16>) -> tensor<4x5xbf16> {
+  %s = graph.scatter_add %x at %ids onto %b : tensor<7x5xbf16>, tensor<7xi32>, tensor<4x5xbf16>
+  return %s : tensor<4x5xbf16>
+}
+
 // CHECK-LABEL: func @stay(
 // CHECK:       graph.reduce %{{.*}} sum dims [0, 1] : tensor<3x4x5xf32>
 // CHECK-NEXT:  graph.reduce %{{.*}} sum dims [0, 1, 2] : tensor<3x4x5xf32>
