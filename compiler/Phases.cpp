@@ -22,8 +22,7 @@ static void precision(OpPassManager &pipeline, const PhaseOptions &options) {
 }
 
 static void autodiff(OpPassManager &pipeline, const PhaseOptions &options) {
-  buildAutodiffPipeline(pipeline,
-                        AutodiffOptions::fromRecipe(options.recipe));
+  buildAutodiffPipeline(pipeline, AutodiffOptions::fromRecipe(options.recipe));
 }
 
 static void fusion(OpPassManager &pipeline, const PhaseOptions &) {

@@ -19,8 +19,9 @@ struct BenchGemmOptions {
 };
 
 /// One line (or one JSON object) for each type, target and thread count, on
-/// standard output. The peak is that of the instruction which this code object
-/// would use at best, and besides, for bf16, that of f32 arithmetic.
+/// standard output. The peak is that of the instruction and the registers which
+/// this code object would use at best: for bf16 without dot products, that of
+/// f32 arithmetic.
 llvm::Error benchGemm(const BenchGemmOptions &options);
 
 } // namespace tessera
