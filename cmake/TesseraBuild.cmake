@@ -19,6 +19,13 @@ if(TESSERA_SANITIZE)
   add_link_options(-fsanitize=${TESSERA_SANITIZE})
 endif()
 
+# Parsers must be instrumented for a fuzzer to see into them, so all is.
+option(TESSERA_FUZZ "Build libFuzzer targets (clang)" OFF)
+if(TESSERA_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
 find_program(TESSERA_CCACHE ccache)
 if(TESSERA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Precompiled headers are cached only if ccache may trust their macros.

@@ -10,15 +10,14 @@
 namespace mlir {
 class OpPassManager;
 }
-namespace tessera::models {
+namespace tessera {
+namespace recipe {
 struct Recipe;
 }
 
-namespace tessera {
-
 /// What the passes of a phase may depend on besides the module.
 struct PhaseOptions {
-  const models::Recipe &recipe;
+  const recipe::Recipe &recipe;
   std::vector<std::string> targets; ///< "cpu:avx512bf16", …
 };
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "models/Text.h"
+#include "runtime/support/Text.h"
 
 namespace tessera::models {
 namespace {

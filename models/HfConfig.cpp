@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "models/HfReaders.h"
-#include "models/Text.h"
+#include "runtime/support/Text.h"
 
 namespace tessera::models {
 namespace {

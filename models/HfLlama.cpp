@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "models/HfReaders.h"
-#include "models/Text.h"
+#include "runtime/support/Text.h"
 
 namespace tessera::models {
 namespace {

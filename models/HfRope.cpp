@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "models/Text.h"
+#include "runtime/support/Text.h"
 
 namespace tessera::models {
 namespace {

@@ -8,32 +8,6 @@ namespace {
 
 using artifact::ElementType;
 
-std::optional<SafetensorsType> storedAs(ElementType type) {
-  switch (type) {
-  case ElementType::f32:
-    return SafetensorsType::f32;
-  case ElementType::bf16:
-    return SafetensorsType::bf16;
-  case ElementType::f16:
-    return SafetensorsType::f16;
-  case ElementType::f64:
-    return SafetensorsType::f64;
-  case ElementType::i64:
-    return SafetensorsType::i64;
-  case ElementType::i32:
-    return SafetensorsType::i32;
-  case ElementType::i16:
-    return SafetensorsType::i16;
-  case ElementType::i8:
-    return SafetensorsType::i8;
-  case ElementType::u8:
-    return SafetensorsType::u8;
-  case ElementType::i1:
-    return SafetensorsType::boolean;
-  }
-  return std::nullopt;
-}
-
 StateRole roleOf(artifact::Role role) {
   switch (role) {
   case artifact::Role::parameter:
@@ -63,6 +37,32 @@ int64_t vocabSizeOf(const std::string &config) {
 
 } // namespace
 
+std::optional<SafetensorsType> safetensorsTypeOf(ElementType type) {
+  switch (type) {
+  case ElementType::f32:
+    return SafetensorsType::f32;
+  case ElementType::bf16:
+    return SafetensorsType::bf16;
+  case ElementType::f16:
+    return SafetensorsType::f16;
+  case ElementType::f64:
+    return SafetensorsType::f64;
+  case ElementType::i64:
+    return SafetensorsType::i64;
+  case ElementType::i32:
+    return SafetensorsType::i32;
+  case ElementType::i16:
+    return SafetensorsType::i16;
+  case ElementType::i8:
+    return SafetensorsType::i8;
+  case ElementType::u8:
+    return SafetensorsType::u8;
+  case ElementType::i1:
+    return SafetensorsType::boolean;
+  }
+  return std::nullopt;
+}
+
 StatusOr<std::unique_ptr<SessionModel>>
 SessionModel::create(std::unique_ptr<hal::Session> session) {
   std::unique_ptr<SessionModel> model(new SessionModel(std::move(session)));
@@ -83,7 +83,7 @@ Status SessionModel::readFacts() {
           session->artifactReader().program("train_step"))
     info.stepFlops = step->model_flops();
   for (const hal::TensorInfo &tensor : session->state()) {
-    std::optional<SafetensorsType> type = storedAs(tensor.type);
+    std::optional<SafetensorsType> type = safetensorsTypeOf(tensor.type);
     if (!type)
       return Status::error("state tensor '{}' has a type that checkpoints do "
                            "not store",

@@ -4,8 +4,13 @@
 #include "runtime/train/TrainModel.h"
 
 #include <memory>
+#include <optional>
 
 namespace tessera {
+
+/// The type as which checkpoints and files of tensors hold such elements;
+/// nothing for those that they do not hold.
+std::optional<SafetensorsType> safetensorsTypeOf(artifact::ElementType type);
 
 class SessionModel : public TrainModel {
 public:

@@ -1,10 +1,10 @@
 #include "runtime/train/Train.h"
 #include "runtime/data/TokenDataset.h"
-#include "runtime/support/ProcessMemory.h"
 #include "runtime/support/StopSignals.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/ImportWeights.h"
 #include "runtime/train/RunDirectory.h"
+#include "runtime/train/RunMemory.h"
 #include "runtime/train/RunRecipe.h"
 
 #include <chrono>
@@ -16,11 +16,6 @@
 
 namespace tessera {
 namespace {
-
-uint64_t peakResidentBytes() {
-  StatusOr<ProcessMemory> memory = readProcessMemory();
-  return memory.ok() ? memory->peakResidentBytes : 0;
-}
 
 /// One run from its options to its last checkpoint. The members are set in the
 /// order of prepare().
@@ -39,7 +34,6 @@ private:
   Status writeHyper();
   Status copyIntoRun();
   void announce();
-  void announceMemory();
   Status evaluateFirst();
   void conclude();
   Status trainOneStep();
@@ -76,7 +70,7 @@ private:
   std::unique_ptr<MetricsLog> log;
   std::unique_ptr<Progress> progress;
   TrainSummary summary;
-  uint64_t outsideBytes = 0; // resident beside the plan
+  RunMemory memory;
   std::vector<int32_t> tokens, targets, evalTokens, evalTargets;
 };
 
@@ -88,24 +82,26 @@ Status Trainer::readRecipe() {
   for (const std::string &each : options.sets)
     TESSERA_RETURN_IF_ERROR(setRecipeKey(recipe, each, facts.rebuildCommand));
   if (!options.data.empty())
-    recipe.trainData = options.data;
+    recipe.values.data.train = options.data;
   if (!options.evalData.empty())
-    recipe.evalData = options.evalData;
+    recipe.values.data.eval = options.evalData;
   if (options.seed)
-    recipe.seed = *options.seed;
+    recipe.values.seed = *options.seed;
   if (options.evalEvery)
-    recipe.evalEvery = int64_t(*options.evalEvery);
+    recipe.values.eval.every = int64_t(*options.evalEvery);
   if (options.checkpointEvery)
-    recipe.checkpointEvery = int64_t(*options.checkpointEvery);
-  lastStep = options.steps.value_or(recipe.totalSteps());
-  return Status::success();
+    recipe.values.checkpoint.every = int64_t(*options.checkpointEvery);
+  lastStep = options.steps.value_or(uint64_t(recipe.values.schedule.total));
+  return recipe::checkTogether(recipe.values);
 }
 
 Status Trainer::openData() {
-  if (recipe.trainData.empty())
+  const std::optional<std::string> &folder = recipe.values.data.train;
+  if (!folder)
     return Status::error("no training data: give --data DIR, a directory that "
                          "tessera data tokenize made");
-  StatusOr<DataLayout> found = findData(recipe.trainData, recipe.evalData);
+  StatusOr<DataLayout> found =
+      findData(*folder, recipe.values.data.eval.value_or(""));
   if (!found.ok())
     return found.status();
   layout = found.take();
@@ -114,7 +110,8 @@ Status Trainer::openData() {
   if (!train.ok())
     return train.status();
   trainData = std::make_unique<TokenDataset>(train.take());
-  if (!layout.eval.empty() && model.canEvaluate() && recipe.evalEvery > 0) {
+  if (!layout.eval.empty() && model.canEvaluate() &&
+      recipe.values.eval.every > 0) {
     StatusOr<TokenDataset> eval =
         TokenDataset::open(layout.eval, facts.vocabSize, facts.sequence);
     if (!eval.ok())
@@ -146,13 +143,15 @@ Status Trainer::resume(const ResumedCheckpoint &from) {
     StatusOr<RunRecipe> before = parseRunRecipe(from.manifest.recipe);
     if (!before.ok())
       return before.status();
-    recipe.hyper = before->hyper;
+    recipe.values.optimizer = before->values.optimizer;
+    recipe.values.schedule = before->values.schedule;
     for (const std::string &each : options.sets)
       TESSERA_RETURN_IF_ERROR(setRecipeKey(recipe, each, facts.rebuildCommand));
     if (!options.steps)
-      lastStep = recipe.totalSteps();
+      lastStep = uint64_t(recipe.values.schedule.total);
+    TESSERA_RETURN_IF_ERROR(recipe::checkTogether(recipe.values));
   }
-  recipe.seed = position.seed;
+  recipe.values.seed = position.seed;
   say("resuming from {}/{}: step {}, {} tokens", options.out, from.name,
       position.step, shortNumber(double(position.tokens)));
   return Status::success();
@@ -179,7 +178,7 @@ Status Trainer::startOrResume() {
                            "or choose another --out",
                            options.out, present->front());
   }
-  position.seed = recipe.seed;
+  position.seed = recipe.values.seed;
   TESSERA_RETURN_IF_ERROR(model.initialize(position.seed));
   if (options.initFrom.empty())
     return Status::success();
@@ -195,7 +194,8 @@ Status Trainer::startOrResume() {
 
 Status Trainer::writeHyper() {
   const StateTensor *tensor = model.find(kHyperTensor);
-  auto bytes = std::as_bytes(std::span(recipe.hyper));
+  const std::array<float, kHyperSlots> hyper = recipe.hyper();
+  auto bytes = std::as_bytes(std::span(hyper));
   if (!tensor || tensor->size != bytes.size())
     return Status::error("this program has no state tensor '{}' of {} bytes; "
                          "it was compiled by another version, run: {}",
@@ -205,10 +205,7 @@ Status Trainer::writeHyper() {
 }
 
 Status Trainer::copyIntoRun() {
-  StatusOr<std::string> text = printRunRecipe(facts.recipe, recipe);
-  if (!text.ok())
-    return text.status();
-  recipeText = text.take();
+  recipeText = recipe.print();
   TESSERA_RETURN_IF_ERROR(
       replaceFile(files, options.out, kRecipeFile, recipeText));
   if (!layout.tokenizer.empty()) {
@@ -248,6 +245,10 @@ Status Trainer::prepare() {
     return opened.status();
   log = std::make_unique<MetricsLog>(opened.take());
   summary.firstStep = position.step;
+  StatusOr<RunMemory> measured = measureRunMemory(model, options.baseBytes);
+  if (!measured.ok())
+    return measured.status();
+  memory = *measured;
   announce();
   return Status::success();
 }
@@ -258,7 +259,8 @@ void Trainer::announce() {
     if (tensor.role == StateRole::parameter)
       parameters += tensor.size * 8 / safetensorsBits(tensor.type);
   say("model: {} parameters, {} vocabulary, {} compute",
-      shortNumber(double(parameters)), facts.vocabSize, recipe.compute);
+      shortNumber(double(parameters)), facts.vocabSize,
+      name(recipe.values.compute));
   say("data: {} tokens, {} samples an epoch; a step is {} x {} x {} = {} "
       "tokens",
       shortNumber(double(trainData->tokens())), trainData->samplesPerEpoch(),
@@ -268,39 +270,13 @@ void Trainer::announce() {
       entropy > 0
           ? fmt::format(", unigram entropy of the text = {:.4f}", entropy)
           : std::string());
-  announceMemory();
-}
-
-/// The plan covers what programs compute in. Outside of it is what is resident
-/// now and not of the plan, and the one thing that is still to come, the buffer
-/// through which a checkpoint is written.
-void Trainer::announceMemory() {
-  uint64_t stateBytes = 0, piece = 0;
-  for (const StateTensor &tensor : model.state()) {
-    stateBytes += tensor.size;
-    piece = std::max(piece, std::min(tensor.size, kCheckpointPiece));
-  }
-  say("planned peak memory: {} ({} state, {} arena and io)",
-      byteText(facts.plannedBytes), byteText(stateBytes),
-      byteText(facts.plannedBytes - std::min(stateBytes, facts.plannedBytes)));
-  StatusOr<ProcessMemory> memory = readProcessMemory();
-  StatusOr<uint64_t> touched = model.residentPlannedBytes();
-  if (!memory.ok() || !touched.ok()) // figures only
-    return;
-  uint64_t beside =
-      memory->residentBytes - std::min(*touched, memory->residentBytes);
-  uint64_t base = std::min(options.baseBytes, beside);
-  outsideBytes = beside + piece;
-  say("outside of the plan: {} ({} program and libraries, {} kernels' code, "
-      "artifact and data, {} to write checkpoints)",
-      byteText(outsideBytes), byteText(base), byteText(beside - base),
-      byteText(piece));
+  say("{}", memory.describe());
 }
 
 StatusOr<double> Trainer::evaluate() {
   double loss = 0;
   int64_t count = 0;
-  auto batches = uint64_t(recipe.evalBatches);
+  auto batches = uint64_t(recipe.values.eval.batches);
   for (uint64_t index = 0; index < batches; ++index) {
     TESSERA_RETURN_IF_ERROR(
         evalData->evalBatch(index, batches, evalTokens, evalTargets));
@@ -325,9 +301,9 @@ Status Trainer::evaluateInto(MetricsRecord &record) {
 Status Trainer::save() {
   if (savedStep == position.step)
     return Status::success();
-  TESSERA_RETURN_IF_ERROR(saveCheckpoint(files, options.out, model, position,
-                                         recipeText,
-                                         uint64_t(recipe.checkpointKeep)));
+  TESSERA_RETURN_IF_ERROR(
+      saveCheckpoint(files, options.out, model, position, recipeText,
+                     uint64_t(recipe.values.checkpoint.keep)));
   savedStep = position.step;
   return Status::success();
 }
@@ -362,7 +338,7 @@ Status Trainer::trainOneStep() {
           name, value, step,
           savedStep ? fmt::format("{} is intact", checkpointName(*savedStep))
                     : std::string("nothing was saved"),
-          recipe.slot(HyperSlot::lr) / 2);
+          recipe.values.optimizer.lr / 2);
 
   position.step = step;
   position.dataCursor += uint64_t(facts.microbatches * facts.rows);
@@ -379,7 +355,7 @@ Status Trainer::trainOneStep() {
   if (options.peakFlops > 0 && facts.stepFlops > 0)
     record.mfu =
         double(facts.stepFlops) / std::max(seconds, 1e-9) / options.peakFlops;
-  if (evalData && (due(recipe.evalEvery) || step == lastStep))
+  if (evalData && (due(recipe.values.eval.every) || step == lastStep))
     TESSERA_RETURN_IF_ERROR(evaluateInto(record));
   record.peakBytes = peakResidentBytes();
   TESSERA_RETURN_IF_ERROR(log->append(record));
@@ -413,8 +389,8 @@ void Trainer::conclude() {
         *summary.evalLossAfter);
   say("peak memory: {} resident; {} were planned and {} are outside of the "
       "plan",
-      byteText(peakResidentBytes()), byteText(facts.plannedBytes),
-      byteText(outsideBytes));
+      byteText(peakResidentBytes()), byteText(memory.planned),
+      byteText(memory.outside()));
 }
 
 StatusOr<TrainSummary> Trainer::run() {
@@ -423,7 +399,7 @@ StatusOr<TrainSummary> Trainer::run() {
   auto stop = [&] { return options.stop ? options.stop() : stopRequested(); };
   while (position.step < lastStep && !stop()) {
     TESSERA_RETURN_IF_ERROR(trainOneStep());
-    if (due(recipe.checkpointEvery))
+    if (due(recipe.values.checkpoint.every))
       TESSERA_RETURN_IF_ERROR(save());
   }
   if (position.step > summary.firstStep)

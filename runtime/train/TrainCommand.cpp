@@ -45,7 +45,8 @@ void addOptions(CLI::App &app, TrainOptions &options) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_option("--seed", options.seed,
-                 "Seed of weights, dropout and data order");
+                 "Seed of weights, dropout and data order")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--eval-every", options.evalEvery,
                  "Steps between evaluations; 0: never")
       ->check(CLI::NonNegativeNumber);
@@ -132,7 +133,9 @@ Status train(const std::string &path, TrainOptions options) {
                            ? options.threads
                            : std::max(std::thread::hardware_concurrency(), 1u);
     PeakFlops peak = measurePeakFlops(
-        recipe->compute == "bf16" ? PeakType::bf16 : PeakType::fp32, threads);
+        recipe->values.compute == recipe::Precision::Bf16 ? PeakType::bf16
+                                                          : PeakType::fp32,
+        threads);
     options.peakFlops = peak.perSecond;
     if (!options.quiet)
       fmt::print(stderr, "device: {}; peak {}FLOP/s of {} on {} threads\n",

@@ -15,36 +15,8 @@
 namespace tessera {
 namespace {
 
-using artifact::ElementType;
-
 /// Of one output over all runs; kept in memory until they are written.
 constexpr uint64_t kMostOutputBytes = uint64_t(1) << 36;
-
-std::optional<SafetensorsType> fileType(ElementType type) {
-  switch (type) {
-  case ElementType::f32:
-    return SafetensorsType::f32;
-  case ElementType::bf16:
-    return SafetensorsType::bf16;
-  case ElementType::f16:
-    return SafetensorsType::f16;
-  case ElementType::f64:
-    return SafetensorsType::f64;
-  case ElementType::i64:
-    return SafetensorsType::i64;
-  case ElementType::i32:
-    return SafetensorsType::i32;
-  case ElementType::i16:
-    return SafetensorsType::i16;
-  case ElementType::i8:
-    return SafetensorsType::i8;
-  case ElementType::u8:
-    return SafetensorsType::u8;
-  case ElementType::i1:
-    return SafetensorsType::boolean;
-  }
-  return std::nullopt;
-}
 
 std::string describe(SafetensorsType type, std::span<const uint64_t> shape) {
   return fmt::format("{}[{}]", safetensorsName(type), fmt::join(shape, ", "));
@@ -57,7 +29,7 @@ struct FileForm {
   std::string describe() const { return tessera::describe(type, shape); }
 };
 StatusOr<FileForm> fileForm(const hal::TensorInfo &tensor) {
-  std::optional<SafetensorsType> type = fileType(tensor.type);
+  std::optional<SafetensorsType> type = safetensorsTypeOf(tensor.type);
   if (!type)
     return Status::error("'{}' has a type that safetensors do not store",
                          tensor.name);
@@ -122,7 +94,7 @@ private:
   };
   Status open();
   Status fillState();
-  Status writeHyper(bool fromRecipe);
+  Status writeHyper(const std::string &recipeText);
   Status readStateFile(const std::string &path);
   Status bindInputs();
   Status bindInput(const hal::TensorInfo &tensor);
@@ -163,24 +135,24 @@ Status ProgramRun::open() {
   return Status::success();
 }
 
-/// The recipe's hyperparameters go in before a checkpoint's, --set after.
-Status ProgramRun::writeHyper(bool fromRecipe) {
+/// A recipe's hyperparameters, as --set changes them.
+Status ProgramRun::writeHyper(const std::string &recipeText) {
   const StateTensor *tensor = model->find(kHyperTensor);
   if (!tensor && options.sets.empty())
     return Status::success();
-  StatusOr<RunRecipe> recipe = parseRunRecipe(model->facts().recipe);
+  StatusOr<RunRecipe> recipe = parseRunRecipe(recipeText);
   if (!recipe.ok())
     return recipe.status();
-  auto bytes = std::as_writable_bytes(std::span(recipe->hyper));
+  for (const std::string &each : options.sets)
+    TESSERA_RETURN_IF_ERROR(
+        setRecipeKey(*recipe, each, model->facts().rebuildCommand));
+  TESSERA_RETURN_IF_ERROR(recipe::checkTogether(recipe->values));
+  const std::array<float, kHyperSlots> hyper = recipe->hyper();
+  auto bytes = std::as_bytes(std::span(hyper));
   if (!tensor || tensor->size != bytes.size())
     return Status::error("'{}' has no state tensor '{}' of {} bytes, so --set "
                          "changes nothing",
                          options.artifact, kHyperTensor, bytes.size());
-  if (!fromRecipe)
-    TESSERA_RETURN_IF_ERROR(model->readState(*tensor, 0, bytes));
-  for (const std::string &each : options.sets)
-    TESSERA_RETURN_IF_ERROR(
-        setRecipeKey(*recipe, each, model->facts().rebuildCommand));
   return model->writeState(*tensor, 0, bytes);
 }
 
@@ -212,7 +184,7 @@ Status ProgramRun::readStateFile(const std::string &path) {
 Status ProgramRun::fillState() {
   if (options.init)
     TESSERA_RETURN_IF_ERROR(model->initialize(*options.init));
-  TESSERA_RETURN_IF_ERROR(writeHyper(/*fromRecipe=*/true));
+  TESSERA_RETURN_IF_ERROR(writeHyper(model->facts().recipe));
   if (!options.weights.empty())
     if (auto report = importWeights(options.weights, *model); !report.ok())
       return report.status();
@@ -222,7 +194,7 @@ Status ProgramRun::fillState() {
       return manifest.status();
     TESSERA_RETURN_IF_ERROR(
         loadCheckpoint(options.checkpoint, *manifest, *model));
-    TESSERA_RETURN_IF_ERROR(writeHyper(/*fromRecipe=*/false));
+    TESSERA_RETURN_IF_ERROR(writeHyper(manifest->recipe));
   }
   for (const std::string &path : options.states)
     TESSERA_RETURN_IF_ERROR(readStateFile(path));

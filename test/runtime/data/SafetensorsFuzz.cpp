@@ -1,6 +1,5 @@
-// libFuzzer's entry for the safetensors parser. SafetensorsTest replays the
-// corpus through the same function in every test run; -DTESSERA_FUZZ=ON builds
-// the fuzzer itself.
+// libFuzzer target: whatever the bytes, a safetensors header is read or
+// refused, and what is read stays within the file.
 #include "runtime/data/Safetensors.h"
 
 #include <cstdlib>

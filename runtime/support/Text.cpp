@@ -1,5 +1,5 @@
 // Reading, quoting and suggesting.
-#include "models/Text.h"
+#include "runtime/support/Text.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <vector>
 
-namespace tessera::models {
+namespace tessera {
 
 StatusOr<std::string> readTextFile(const std::string &path, int64_t maxBytes) {
   std::error_code failure;
@@ -137,4 +137,4 @@ std::string choices(std::span<const std::string_view> words) {
   return result;
 }
 
-} // namespace tessera::models
+} // namespace tessera

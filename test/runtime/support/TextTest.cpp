@@ -1,11 +1,11 @@
 // The pieces of the readers' errors.
-#include "models/Text.h"
+#include "runtime/support/Text.h"
 
 #include <array>
 
 #include <gtest/gtest.h>
 
-namespace tessera::models {
+namespace tessera {
 namespace {
 
 TEST(Text, Utf8IsWhatTheStandardSays) {
@@ -47,4 +47,4 @@ TEST(Text, ChoicesReadAsProse) {
 }
 
 } // namespace
-} // namespace tessera::models
+} // namespace tessera

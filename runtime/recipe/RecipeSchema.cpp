@@ -1,14 +1,16 @@
 // Which keys there are, what each may hold, and how it is read and printed.
-#include "models/RecipeSchema.h"
+#include "runtime/recipe/RecipeSchema.h"
 
 #include <charconv>
 
-#include "models/Text.h"
+#include "runtime/support/Text.h"
 
-namespace tessera::models {
+namespace tessera::recipe {
 namespace {
 
-constexpr int64_t maxSteps = int64_t(1) << 40;
+// A step program counts its steps in fp32 (runtime/train/Hyper.h), which is
+// exact so far.
+constexpr int64_t maxSteps = int64_t(1) << 24;
 
 // In the order of the enumerators.
 constexpr std::array<std::string_view, 2> optimizers = {"adamw", "sgd"};
@@ -46,8 +48,8 @@ Status readNumber(const YAML::Node &node, const char *what, Number least,
       std::from_chars(text.data(), text.data() + text.size(), read);
   bool whole = end == text.data() + text.size();
   if (whole && failure == std::errc() && read >= least && read <= most &&
-      !(below && read == most)) {
-    value = read + Number(0); // -0.0 becomes 0.0
+      !(below && float(read) >= float(most))) { // a step program holds fp32
+    value = read + Number(0);                   // -0.0 becomes 0.0
     return Status::success();
   }
   // from_chars also takes "nan" and "inf"; they fail the range above.
@@ -194,4 +196,4 @@ std::string printed(const Slot &slot) {
   return std::visit(Printer(), slot);
 }
 
-} // namespace tessera::models
+} // namespace tessera::recipe

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "models/Recipe.h"
+#include "runtime/recipe/Recipe.h"
 
-using namespace tessera::models;
+using namespace tessera::recipe;
 
 static void require(bool truth) {
   if (!truth)

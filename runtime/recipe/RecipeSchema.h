@@ -5,9 +5,9 @@
 
 #include <yaml-cpp/yaml.h>
 
-#include "models/Recipe.h"
+#include "runtime/recipe/Recipe.h"
 
-namespace tessera::models {
+namespace tessera::recipe {
 
 /// An enumeration as the table sees it: its words, and where the value stands.
 struct Choice {
@@ -59,4 +59,4 @@ std::string printed(const Slot &slot);
 /// A node as it may stand in an error.
 std::string shown(const YAML::Node &node);
 
-} // namespace tessera::models
+} // namespace tessera::recipe

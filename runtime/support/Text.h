@@ -8,7 +8,7 @@
 
 #include "runtime/support/Status.h"
 
-namespace tessera::models {
+namespace tessera {
 
 /// The whole file, or why not: missing, a directory, unreadable, larger than
 /// `maxBytes`.
@@ -31,4 +31,4 @@ std::string suggestion(std::string_view word,
 /// "a, b or c".
 std::string choices(std::span<const std::string_view> words);
 
-} // namespace tessera::models
+} // namespace tessera

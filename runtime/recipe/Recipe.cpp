@@ -1,0 +1,223 @@
+// One table of keys; reading, overriding, suggesting and printing follow it.
+#include "runtime/recipe/Recipe.h"
+
+#include <set>
+#include <sstream>
+
+#include <yaml-cpp/eventhandler.h>
+
+#include "runtime/recipe/RecipeSchema.h"
+#include "runtime/support/Text.h"
+
+namespace tessera::recipe {
+namespace {
+
+constexpr int64_t maxFileBytes = 1 << 16;
+constexpr int64_t maxBatchTokens = int64_t(1) << 31;
+
+/// Reads a document into the slots of the schema.
+class Reader {
+public:
+  Reader(Recipe &recipe, std::string file)
+      : fields(schema(recipe)), file(std::move(file)) {}
+
+  Status section(const YAML::Node &node, const std::string &prefix) {
+    std::set<std::string> seen;
+    for (const auto &entry : node) {
+      if (!entry.first.IsScalar())
+        return at(entry.first, prefix, "keys must be plain words");
+      std::string key = prefix + entry.first.Scalar();
+      if (!seen.insert(key).second)
+        return at(entry.first, key, "is given twice; keep one");
+      TESSERA_RETURN_IF_ERROR(value(entry.first, entry.second, key));
+    }
+    return Status::success();
+  }
+
+  /// Stores `node` under `key`; the error does not say where.
+  Status assign(const std::string &key, const YAML::Node &node) {
+    for (const Field &field : fields)
+      if (field.key == key)
+        return store(node, field.slot);
+    if (isSection(key))
+      return Status::error("is a section; give one of its keys");
+    return Status::error("is not a recipe key{}", nearest(key));
+  }
+
+private:
+  Status value(const YAML::Node &keyNode, const YAML::Node &node,
+               const std::string &key) {
+    if (!isSection(key)) {
+      Status status = assign(key, node);
+      return status.ok() ? status : at(keyNode, key, status.message());
+    }
+    if (node.IsNull()) // "data:" with its keys commented out
+      return Status::success();
+    if (!node.IsMap())
+      return at(keyNode, key, "must be a section, got " + shown(node));
+    return section(node, key + ".");
+  }
+
+  bool isSection(const std::string &key) const {
+    for (const Field &field : fields)
+      if (field.key.size() > key.size() && field.key[key.size()] == '.' &&
+          field.key.substr(0, key.size()) == key)
+        return true;
+    return false;
+  }
+
+  /// Suggests a whole key, or for a bare last part the key that ends in it.
+  std::string nearest(const std::string &key) const {
+    std::vector<std::string_view> keys;
+    for (const Field &field : fields) {
+      if (size_t dot = field.key.find('.'); dot != field.key.npos) {
+        if (field.key.substr(dot + 1) == key)
+          return fmt::format(", did you mean '{}'?", field.key);
+        std::string_view head = field.key.substr(0, dot);
+        if (keys.empty() || keys.back() != head)
+          keys.push_back(head);
+      }
+      keys.push_back(field.key);
+    }
+    return suggestion(key, keys);
+  }
+
+  Status at(const YAML::Node &node, const std::string &key,
+            const std::string &what) const {
+    return Status::error("{}:{}: key {}: {}", file, node.Mark().line + 1,
+                         quote(key), what);
+  }
+
+  std::vector<Field> fields;
+  std::string file;
+};
+
+/// Remembers where the last document began.
+class DocumentStart final : public YAML::EventHandler {
+public:
+  YAML::Mark mark;
+  void OnDocumentStart(const YAML::Mark &at) override { mark = at; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark &, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark &, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark &, const std::string &, YAML::anchor_t,
+                const std::string &) override {}
+  void OnSequenceStart(const YAML::Mark &, const std::string &, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark &, const std::string &, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+/// The one document of `text`. YAML::Load is silent about what follows it, and
+/// YAML::LoadAll never ends on some texts (",@"), making documents of nothing.
+YAML::Node loadOne(const std::string &text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentStart start;
+  if (parser.HandleNextDocument(start) && parser.HandleNextDocument(start))
+    throw YAML::ParserException(start.mark, "something follows the document");
+  return YAML::Load(text);
+}
+
+Status parseDocument(std::string_view text, const std::string &file,
+                     Recipe &recipe) {
+  try {
+    YAML::Node document = loadOne(std::string(text));
+    if (document.IsNull())
+      return Status::success();
+    if (!document.IsMap())
+      return Status::error("{}: is {}, expected sections such as optimizer:",
+                           file, shown(document));
+    return Reader(recipe, file).section(document, "");
+  } catch (const YAML::Exception &problem) {
+    return Status::error("{}:{}:{}: is not valid YAML: {}", file,
+                         problem.mark.line + 1, problem.mark.column + 1,
+                         oneLine(problem.msg));
+  }
+}
+
+} // namespace
+
+// The error names the keys, not a line: either may be the one that is wrong.
+Status checkTogether(const Recipe &recipe) {
+  if (recipe.schedule.warmup > recipe.schedule.total)
+    return Status::error("schedule.warmup = {} is more than schedule.total = "
+                         "{}; lower warmup or raise total",
+                         recipe.schedule.warmup, recipe.schedule.total);
+  if (recipe.optimizer.name == OptimizerKind::AdamW &&
+      recipe.optimizer.momentum != 0)
+    return Status::error("optimizer.momentum = {} has no meaning for adamw; "
+                         "set betas, or choose optimizer.name = sgd",
+                         recipe.optimizer.momentum);
+  // 2^16 * 2^16 * 2^27 does not overflow.
+  if (recipe.batch.tokens() > maxBatchTokens)
+    return Status::error("batch.micro * batch.accumulate * batch.sequence = {} "
+                         "tokens a step, more than {}; lower one of them",
+                         recipe.batch.tokens(), maxBatchTokens);
+  return Status::success();
+}
+
+Status applyOverride(Recipe &recipe, std::string_view assignment) {
+  size_t equals = assignment.find('=');
+  std::string shownText = quote(assignment);
+  if (equals == assignment.npos || equals == 0)
+    return Status::error("--set {}: expected KEY=VALUE, for example "
+                         "optimizer.lr=3e-4",
+                         shownText);
+  std::string key(assignment.substr(0, equals));
+  Status status;
+  try {
+    YAML::Node value = loadOne(std::string(assignment.substr(equals + 1)));
+    status = Reader(recipe, "").assign(key, value);
+  } catch (const YAML::Exception &problem) {
+    status = Status::error("is not a valid value: {}", oneLine(problem.msg));
+  }
+  if (status.ok())
+    return status;
+  return Status::error("--set {}: key {}: {}", shownText, quote(key),
+                       status.message());
+}
+
+StatusOr<Recipe> parseRecipe(std::string_view text, const std::string &file,
+                             std::span<const std::string> overrides) {
+  Recipe recipe;
+  TESSERA_RETURN_IF_ERROR(parseDocument(text, file, recipe));
+  for (const std::string &each : overrides)
+    TESSERA_RETURN_IF_ERROR(applyOverride(recipe, each));
+  if (Status status = checkTogether(recipe); !status.ok())
+    return Status::error("{}: {}", file, status.message());
+  return recipe;
+}
+
+StatusOr<Recipe> loadRecipe(const std::string &path,
+                            std::span<const std::string> overrides) {
+  if (path.empty())
+    return parseRecipe("", "default recipe", overrides);
+  StatusOr<std::string> text = readTextFile(path, maxFileBytes);
+  if (!text.ok())
+    return text.status();
+  return parseRecipe(*text, path, overrides);
+}
+
+std::string printRecipe(const Recipe &recipe) {
+  Recipe copy = recipe; // the schema points into a mutable recipe
+  std::string result;
+  std::string_view open;
+  for (const Field &field : schema(copy)) {
+    size_t dot = field.key.find('.');
+    std::string value = printed(field.slot);
+    if (dot == field.key.npos) {
+      result += fmt::format("{}: {}\n", field.key, value);
+      continue;
+    }
+    std::string_view head = field.key.substr(0, dot);
+    if (head != open)
+      result += fmt::format("{}:\n", open = head);
+    result += fmt::format("  {}: {}\n", field.key.substr(dot + 1), value);
+  }
+  return result;
+}
+
+} // namespace tessera::recipe

@@ -1,0 +1,108 @@
+// recipe.yaml: how a model is trained. Every key has a default, so an empty
+// recipe is a recipe.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "runtime/support/Status.h"
+
+namespace tessera::recipe {
+
+enum class OptimizerKind { AdamW, Sgd };
+enum class ScheduleKind { Cosine, Linear, Constant };
+enum class Precision { Fp32, Bf16 };
+enum class Recompute { None, Full, Selective };
+
+/// The recipe's own words: "adamw", "cosine", "bf16", "selective".
+std::string_view name(OptimizerKind kind);
+std::string_view name(ScheduleKind kind);
+std::string_view name(Precision precision);
+std::string_view name(Recompute recompute);
+
+struct Recipe {
+  struct Optimizer {
+    OptimizerKind name = OptimizerKind::AdamW;
+    double lr = 3.0e-4; ///< at the top of the schedule
+    std::array<double, 2> betas = {0.9, 0.95};
+    double eps = 1.0e-8;
+    double weightDecay = 0.1; ///< decoupled; tensors of rank >= 2 only
+    double momentum = 0.0;    ///< sgd only
+    double clip = 1.0;        ///< global gradient norm; 0: off
+    bool operator==(const Optimizer &) const = default;
+  } optimizer;
+
+  /// Learning rate: 0 to lr over `warmup` steps, then down to minRatio * lr at
+  /// step `total` along a cosine or a line (constant: stays at lr).
+  struct Schedule {
+    ScheduleKind name = ScheduleKind::Cosine;
+    int64_t warmup = 0;
+    int64_t total = 1000;
+    double minRatio = 0.1;
+    bool operator==(const Schedule &) const = default;
+  } schedule;
+
+  struct Batch {
+    int64_t micro = 4;      ///< B: sequences in a microbatch
+    int64_t accumulate = 1; ///< A: microbatches in a step
+    int64_t sequence = 256; ///< T: tokens in a sequence
+    int64_t tokens() const { return micro * accumulate * sequence; }
+    bool operator==(const Batch &) const = default;
+  } batch;
+
+  Precision compute = Precision::Fp32; ///< masters and moments stay fp32
+
+  Recompute recompute = Recompute::None;
+
+  struct Dropout {
+    std::optional<double> rate; ///< absent: the model's own probabilities
+    bool operator==(const Dropout &) const = default;
+  } dropout;
+
+  int64_t seed = 1337;
+
+  struct Data {
+    std::optional<std::string> train, eval; ///< directories of token shards
+    bool operator==(const Data &) const = default;
+  } data;
+
+  struct Eval {
+    int64_t every = 100; ///< steps; 0: never
+    int64_t batches = 8;
+    bool operator==(const Eval &) const = default;
+  } eval;
+
+  struct Checkpoint {
+    int64_t every = 100; ///< steps; 0: only at the end
+    int64_t keep = 3;    ///< newest so many; 0: all
+    bool operator==(const Checkpoint &) const = default;
+  } checkpoint;
+
+  bool operator==(const Recipe &) const = default;
+};
+
+/// Reads a recipe, then applies `overrides` ("optimizer.lr=3e-4") in order and
+/// checks the result. Errors: "FILE:LINE: key 'optimizer.lr': ..." or
+/// "--set optimizer.lr=x: ...".
+StatusOr<Recipe> parseRecipe(std::string_view text, const std::string &file,
+                             std::span<const std::string> overrides = {});
+
+/// parseRecipe of a file; an empty path means the defaults.
+StatusOr<Recipe> loadRecipe(const std::string &path,
+                            std::span<const std::string> overrides = {});
+
+/// Applies one "key=value" without checking it against other keys.
+Status applyOverride(Recipe &recipe, std::string_view assignment);
+
+/// Rules between keys, such as warmup within total. parseRecipe has applied
+/// them; whoever changes a recipe afterwards applies them again.
+Status checkTogether(const Recipe &recipe);
+
+/// Every key with its value as YAML; parseRecipe of it gives `recipe` again,
+/// bit for bit.
+std::string printRecipe(const Recipe &recipe);
+
+} // namespace tessera::recipe

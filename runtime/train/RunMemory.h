@@ -1,0 +1,33 @@
+// A run's memory: what is planned, and what is outside of the plan.
+#pragma once
+#include "runtime/train/TrainModel.h"
+
+#include <cstdint>
+#include <string>
+
+namespace tessera {
+
+/// Bytes, as they are just before the first step. The plan covers what programs
+/// compute in: state, arena, inputs, outputs and scratch.
+struct RunMemory {
+  std::uint64_t planned = 0, state = 0; ///< state is a part of planned
+  std::uint64_t program = 0;            ///< this program and its libraries
+  std::uint64_t loaded = 0;     ///< the kernels' code, artifact, data, batches
+  std::uint64_t checkpoint = 0; ///< a buffer, still to come
+
+  /// Resident beside the plan. The largest peak of the run is planned and
+  /// outside together, but for a few pages of code that were not needed yet.
+  std::uint64_t outside() const { return program + loaded + checkpoint; }
+  /// Two lines for people.
+  std::string describe() const;
+};
+
+/// Measures this process: what is resident now and not of the plan.
+/// `baseBytes` were resident before the model was opened.
+StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
+                                     std::uint64_t baseBytes);
+
+/// The largest resident memory of this process so far; 0 if not known.
+std::uint64_t peakResidentBytes();
+
+} // namespace tessera

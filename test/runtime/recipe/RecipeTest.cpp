@@ -1,0 +1,239 @@
+// recipe.yaml: reading, overriding, refusing, printing.
+#include "runtime/recipe/Recipe.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+namespace tessera::recipe {
+namespace {
+
+Recipe mustParse(std::string_view text,
+                 const std::vector<std::string> &overrides = {}) {
+  StatusOr<Recipe> recipe = parseRecipe(text, "r.yaml", overrides);
+  if (!recipe.ok())
+    throw std::runtime_error(recipe.message());
+  return *recipe;
+}
+
+std::string errorOf(std::string_view text,
+                    const std::vector<std::string> &overrides = {}) {
+  StatusOr<Recipe> recipe = parseRecipe(text, "r.yaml", overrides);
+  return recipe.ok() ? "no error" : recipe.message();
+}
+
+TEST(Recipe, EmptyIsTheDefaults) {
+  EXPECT_EQ(mustParse(""), Recipe());
+  EXPECT_EQ(mustParse("# nothing\n"), Recipe());
+  EXPECT_EQ(mustParse("data:\n  # train: x\n"), Recipe());
+  StatusOr<Recipe> none = loadRecipe("");
+  ASSERT_TRUE(none.ok());
+  EXPECT_EQ(*none, Recipe());
+}
+
+TEST(Recipe, EveryKeyIsRead) {
+  Recipe recipe = mustParse(R"(
+optimizer: {name: sgd, lr: 3e-4, betas: [0.8, 0.99], eps: 1e-6,
+            weight_decay: 0, momentum: 0.9, clip: 0.5}
+schedule: {name: linear, warmup: 10, total: 20, min_ratio: 0}
+batch: {micro: 2, accumulate: 3, sequence: 64}
+precision: {compute: bf16}
+recompute: selective
+dropout: {rate: 0.25}
+seed: 7
+data: {train: tokens/train, eval: "tokens eval"}
+eval: {every: 5, batches: 2}
+checkpoint: {every: 6, keep: 0}
+)");
+  EXPECT_EQ(recipe.optimizer.name, OptimizerKind::Sgd);
+  EXPECT_EQ(recipe.optimizer.lr, 3e-4);
+  EXPECT_EQ(recipe.optimizer.betas, (std::array<double, 2>{0.8, 0.99}));
+  EXPECT_EQ(recipe.optimizer.eps, 1e-6);
+  EXPECT_EQ(recipe.optimizer.weightDecay, 0);
+  EXPECT_EQ(recipe.optimizer.momentum, 0.9);
+  EXPECT_EQ(recipe.optimizer.clip, 0.5);
+  EXPECT_EQ(recipe.schedule.name, ScheduleKind::Linear);
+  EXPECT_EQ(recipe.schedule.warmup, 10);
+  EXPECT_EQ(recipe.schedule.total, 20);
+  EXPECT_EQ(recipe.schedule.minRatio, 0);
+  EXPECT_EQ(recipe.batch.tokens(), 2 * 3 * 64);
+  EXPECT_EQ(recipe.compute, Precision::Bf16);
+  EXPECT_EQ(recipe.recompute, Recompute::Selective);
+  EXPECT_EQ(recipe.dropout.rate, 0.25);
+  EXPECT_EQ(recipe.seed, 7);
+  EXPECT_EQ(recipe.data.train, "tokens/train");
+  EXPECT_EQ(recipe.data.eval, "tokens eval");
+  EXPECT_EQ(recipe.eval.every, 5);
+  EXPECT_EQ(recipe.eval.batches, 2);
+  EXPECT_EQ(recipe.checkpoint.every, 6);
+  EXPECT_EQ(recipe.checkpoint.keep, 0);
+}
+
+TEST(Recipe, OverridesWinInOrder) {
+  Recipe recipe =
+      mustParse("optimizer: {lr: 1.0}\ndata: {train: a}\n",
+                {"optimizer.lr=2", "optimizer.lr=3e-4", "data.train=null",
+                 "optimizer.betas=[0.5, 0.6]", "recompute=full"});
+  EXPECT_EQ(recipe.optimizer.lr, 3e-4);
+  EXPECT_EQ(recipe.data.train, std::nullopt);
+  EXPECT_EQ(recipe.optimizer.betas[1], 0.6);
+  EXPECT_EQ(recipe.recompute, Recompute::Full);
+}
+
+TEST(Recipe, PrintedRecipesReadBackBitForBit) {
+  Recipe recipe;
+  recipe.optimizer.lr = std::nextafter(3e-4, 1);
+  recipe.optimizer.eps = 1.0 / 3.0 * 1e-9;
+  recipe.optimizer.betas = {0.1 + 0.2, std::nextafter(1.0f, 0.0f)};
+  recipe.dropout.rate = 0.1;
+  recipe.seed = std::numeric_limits<int64_t>::max();
+  recipe.data.train = "null";
+  recipe.data.eval = "a: \"b\"\t#\n\xe4\xb8\xad \x01 c\\";
+  EXPECT_EQ(mustParse(printRecipe(recipe)), recipe);
+  EXPECT_EQ(mustParse(printRecipe(Recipe())), Recipe());
+}
+
+TEST(Recipe, UnknownKeysAreSuggestedFor) {
+  EXPECT_EQ(errorOf("seed: 1\noptimiser:\n  lr: 1\n"),
+            "r.yaml:2: key 'optimiser': is not a recipe key, did you mean "
+            "'optimizer'?");
+  EXPECT_EQ(errorOf("batch:\n  micro: 1\n  seqence: 8\n"),
+            "r.yaml:3: key 'batch.seqence': is not a recipe key, did you mean "
+            "'batch.sequence'?");
+  EXPECT_EQ(errorOf("lr: 1"), "r.yaml:1: key 'lr': is not a recipe key, did "
+                              "you mean 'optimizer.lr'?");
+  EXPECT_EQ(errorOf("zzzzzzzz: 1"),
+            "r.yaml:1: key 'zzzzzzzz': is not a recipe key");
+}
+
+TEST(Recipe, WrongValuesNameLineAndKey) {
+  struct Case {
+    const char *text, *message;
+  };
+  for (const Case &each : std::vector<Case>{
+           {"optimizer:\n  lr: fast",
+            "r.yaml:2: key 'optimizer.lr': must be a number, got 'fast'"},
+           {"optimizer: {lr: -1}",
+            "r.yaml:1: key 'optimizer.lr': must be at least 0 and at most "
+            "1000000, got -1"},
+           {"optimizer: {lr: nan}",
+            "r.yaml:1: key 'optimizer.lr': must be at least 0 and at most "
+            "1000000, got nan"},
+           {"optimizer: {lr: 1e999}",
+            "r.yaml:1: key 'optimizer.lr': must be at least 0 and at most "
+            "1000000, got 1e999"},
+           {"optimizer: {lr: \"1\"}",
+            "r.yaml:1: key 'optimizer.lr': must be a number, got a string; "
+            "remove the quotes around '1'"},
+           {"optimizer: {lr: [1]}",
+            "r.yaml:1: key 'optimizer.lr': must be a number, got a list of 1"},
+           {"optimizer: {lr: }",
+            "r.yaml:1: key 'optimizer.lr': must be a number, got null"},
+           {"optimizer: {betas: [0.9, 1.0]}",
+            "r.yaml:1: key 'optimizer.betas': must be at least 0 and less "
+            "than 1, got 1.0"},
+           {"optimizer: {betas: [0.9, 0.99999999]}", // 1 in fp32
+            "r.yaml:1: key 'optimizer.betas': must be at least 0 and less "
+            "than 1, got 0.99999999"},
+           {"optimizer: {betas: 0.9}",
+            "r.yaml:1: key 'optimizer.betas': must be two numbers [a, b], got "
+            "'0.9'"},
+           {"optimizer: {name: adamx}",
+            "r.yaml:1: key 'optimizer.name': must be adamw or sgd, got "
+            "'adamx', did you mean 'adamw'?"},
+           {"recompute: [full]",
+            "r.yaml:1: key 'recompute': must be none, full or selective, got "
+            "a list of 1"},
+           {"batch: {micro: 0}",
+            "r.yaml:1: key 'batch.micro': must be at least 1 and at most "
+            "65536, got 0"},
+           {"batch: {micro: 4.0}",
+            "r.yaml:1: key 'batch.micro': must be an integer, got '4.0'"},
+           {"seed: 99999999999999999999",
+            "r.yaml:1: key 'seed': must be at least 0 and at most "
+            "9223372036854775807, got 99999999999999999999"},
+           {"dropout: {rate: 1}",
+            "r.yaml:1: key 'dropout.rate': must be at least 0 and less than "
+            "1, got 1"},
+           {"data: {train: [a]}",
+            "r.yaml:1: key 'data.train': must be a directory or null, got a "
+            "list of 1"},
+           {"data: {train: \"\"}",
+            "r.yaml:1: key 'data.train': must be a directory or null, got ''"},
+           {"data: {train: \"a\\0b\"}", "r.yaml:1: key 'data.train': must be a "
+                                        "name in UTF-8 without NUL bytes"},
+           {"data: {train: a\xff}", "r.yaml:1: key 'data.train': must be a "
+                                    "name in UTF-8 without NUL bytes"},
+           {"batch: 4", "r.yaml:1: key 'batch': must be a section, got '4'"},
+           {"seed: 1\nseed: 2",
+            "r.yaml:2: key 'seed': is given twice; keep one"},
+           {"batch: {micro: 1,\n micro: 2}",
+            "r.yaml:2: key 'batch.micro': is given twice; keep one"},
+           {"? [a]\n: 1", "r.yaml:1: key '': keys must be plain words"},
+           {"just words",
+            "r.yaml: is 'just words', expected sections such as optimizer:"},
+           {"seed: 1\n---\nseed: 2",
+            "r.yaml:2:1: is not valid YAML: something follows the document"},
+       })
+    EXPECT_EQ(errorOf(each.text), each.message) << each.text;
+}
+
+TEST(Recipe, BrokenYamlNamesItsPlace) {
+  std::string message = errorOf("seed: 1\nbatch: {micro: [\n");
+  EXPECT_TRUE(message.starts_with("r.yaml:3:1: is not valid YAML: "))
+      << message;
+  // Deep nesting is refused, not recursed into.
+  EXPECT_TRUE(errorOf(std::string(100000, '[')).starts_with("r.yaml:1:"));
+}
+
+TEST(Recipe, KeysThatDisagree) {
+  EXPECT_EQ(errorOf("schedule: {warmup: 20, total: 10}"),
+            "r.yaml: schedule.warmup = 20 is more than schedule.total = 10; "
+            "lower warmup or raise total");
+  EXPECT_EQ(errorOf("optimizer: {momentum: 0.9}"),
+            "r.yaml: optimizer.momentum = 0.9 has no meaning for adamw; set "
+            "betas, or choose optimizer.name = sgd");
+  EXPECT_EQ(errorOf("batch: {micro: 65536, accumulate: 65536}"),
+            "r.yaml: batch.micro * batch.accumulate * batch.sequence = "
+            "1099511627776 tokens a step, more than 2147483648; lower one of "
+            "them");
+  // Only the outcome counts: an override may repair what the file broke.
+  EXPECT_EQ(errorOf("schedule: {warmup: 20, total: 10}", {"schedule.total=30"}),
+            "no error");
+}
+
+TEST(Recipe, OverrideErrors) {
+  EXPECT_EQ(errorOf("", {"optimizer.lr"}),
+            "--set 'optimizer.lr': expected KEY=VALUE, for example "
+            "optimizer.lr=3e-4");
+  EXPECT_EQ(errorOf("", {"seed=,@"}),
+            "--set 'seed=,@': key 'seed': is not a valid value: something "
+            "follows the document");
+  EXPECT_EQ(errorOf("", {"=3"}), "--set '=3': expected KEY=VALUE, for example "
+                                 "optimizer.lr=3e-4");
+  EXPECT_EQ(errorOf("", {"optimizer.lr=x"}),
+            "--set 'optimizer.lr=x': key 'optimizer.lr': must be a number, "
+            "got 'x'");
+  EXPECT_EQ(errorOf("", {"optimizer.lr="}),
+            "--set 'optimizer.lr=': key 'optimizer.lr': must be a number, got "
+            "null");
+  EXPECT_EQ(errorOf("", {"optimizer.lrr=1"}),
+            "--set 'optimizer.lrr=1': key 'optimizer.lrr': is not a recipe "
+            "key, did you mean 'optimizer.lr'?");
+  EXPECT_EQ(errorOf("", {"optimizer={lr: 1}"}),
+            "--set 'optimizer={lr: 1}': key 'optimizer': is a section; give "
+            "one of its keys");
+  EXPECT_TRUE(errorOf("", {"seed=["})
+                  .starts_with("--set 'seed=[': key 'seed': is not a valid "
+                               "value: "));
+}
+
+TEST(Recipe, Files) {
+  EXPECT_EQ(loadRecipe("/no/such.yaml").message(),
+            "/no/such.yaml: No such file or directory");
+  EXPECT_EQ(loadRecipe("/").message(), "/: is not a regular file");
+}
+
+} // namespace
+} // namespace tessera::recipe
