@@ -23,24 +23,35 @@ void checkPassesOf(MLIRContext &context, uint64_t first, uint64_t last,
   }
 }
 
+static void checkBatch(MLIRContext &context, ArrayRef<uint64_t> seeds,
+                       StringRef target, Counts &counts, OnFailure onFailure) {
+  llvm::PrettyStackTraceFormat here("kernels of seeds from %llu",
+                                    static_cast<unsigned long long>(seeds[0]));
+  KernelBatch batch;
+  SmallVector<uint64_t> taken;
+  for (uint64_t seed : seeds)
+    if (auto failure = batch.add(*generate(&context, seed)))
+      onFailure({seed, std::move(*failure)});
+    else
+      taken.push_back(seed);
+  for (auto [i, failure] : llvm::enumerate(batch.run(target, counts)))
+    if (failure)
+      onFailure({taken[i], std::move(*failure)});
+}
+
 void checkKernelsOf(MLIRContext &context, uint64_t first, uint64_t last,
-                    StringRef target, Counts &counts, OnFailure onFailure) {
-  for (uint64_t seed = first; seed < last;) {
-    KernelBatch batch;
-    std::vector<uint64_t> seeds;
-    llvm::PrettyStackTraceFormat here("kernels of seeds from %llu",
-                                      static_cast<unsigned long long>(seed));
-    for (; seed < last && seeds.size() < kBatch; ++seed) {
-      if (kindOf(seed) == Kind::interpreter)
-        continue;
-      if (auto failure = batch.add(*generate(&context, seed)))
-        onFailure({seed, std::move(*failure)});
-      else
-        seeds.push_back(seed);
-    }
-    for (auto [i, failure] : llvm::enumerate(batch.run(target, counts)))
-      if (failure)
-        onFailure({seeds[i], std::move(*failure)});
+                    StringRef target, Share share, Counts &counts,
+                    OnFailure onFailure) {
+  uint64_t batch = 0;
+  SmallVector<uint64_t> seeds;
+  for (uint64_t seed = first; seed < last; ++seed) {
+    if (kindOf(seed) != Kind::interpreter)
+      seeds.push_back(seed);
+    if (seeds.empty() || (seeds.size() < kBatch && seed + 1 < last))
+      continue;
+    if (batch++ % share.count == share.index)
+      checkBatch(context, seeds, target, counts, onFailure);
+    seeds.clear();
   }
 }
 

@@ -21,9 +21,15 @@ using OnFailure = llvm::function_ref<void(const Report &)>;
 void checkPassesOf(mlir::MLIRContext &context, uint64_t first, uint64_t last,
                    Counts &counts, OnFailure onFailure);
 
-/// Runs the modules of seeds [first, last), those for kernels, on a target.
+/// Every `count`-th batch of seeds, from batch `index` on.
+struct Share {
+  uint64_t index = 0, count = 1;
+};
+
+/// Runs the modules of seeds [first, last), those for kernels, on a target: of
+/// their batches, its share.
 void checkKernelsOf(mlir::MLIRContext &context, uint64_t first, uint64_t last,
-                    llvm::StringRef target, Counts &counts,
+                    llvm::StringRef target, Share share, Counts &counts,
                     OnFailure onFailure);
 
 /// Both for one module, which is not changed.

@@ -25,7 +25,7 @@ struct Options {
   std::string file;
   uint64_t seed, count;
   std::vector<std::string> targets;
-  bool print, reduce;
+  bool print, reduce, spread;
 };
 
 } // namespace
@@ -64,6 +64,9 @@ static std::optional<Options> parseOptions(int argc, char **argv) {
       cl::desc("Targets of kernels; all that this processor can run if not "
                "given, none for 'none'"),
       cl::cat(category));
+  static cl::opt<bool> spread(
+      "spread", cl::desc("Run each seed's kernels on one of the targets only"),
+      cl::cat(category));
   static cl::opt<bool> print(
       "print", cl::desc("Print the module, check nothing"), cl::cat(category));
   static cl::opt<bool> reduce(
@@ -75,8 +78,8 @@ static std::optional<Options> parseOptions(int argc, char **argv) {
   cl::ParseCommandLineOptions(
       argc, argv,
       "checks that passes and kernels keep the meaning of generated graphs\n");
-  Options options{file,  seed,  count, std::vector<std::string>(targets),
-                  print, reduce};
+  Options options{file,  seed,   count, std::vector<std::string>(targets),
+                  print, reduce, spread};
   if (!shard.empty() && !takeShard(options, shard)) {
     complain("--shard must be I/N with 1 <= I <= N and --count a multiple of "
              "N, got '" +
@@ -171,9 +174,12 @@ static int checkSeeds(mlir::MLIRContext &context, const Options &options,
     complain(describe(found));
   };
   checkPassesOf(context, first, last, all, report);
-  for (const std::string &target : targets) {
+  for (auto [i, target] : llvm::enumerate(targets)) {
     Counts counts;
-    checkKernelsOf(context, first, last, target, counts, report);
+    Share share;
+    if (options.spread)
+      share = {i, targets.size()};
+    checkKernelsOf(context, first, last, target, share, counts, report);
     llvm::outs() << target << ": " << describeKernels(counts) << "\n";
     all += counts;
   }
