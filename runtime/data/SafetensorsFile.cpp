@@ -1,5 +1,6 @@
 // Element types, opening files and sharded models, and writing.
 #include "runtime/data/Safetensors.h"
+#include "runtime/data/ShallowJson.h"
 
 #include <algorithm>
 #include <array>
@@ -10,8 +11,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <nlohmann/json.hpp>
 
 namespace tessera {
 namespace {
@@ -229,8 +228,7 @@ Status SafetensorsModel::addShards(const std::string &directory,
   StatusOr<std::string> text = readFile(indexPath, kMaxIndexBytes);
   if (!text.ok())
     return text.status();
-  nlohmann::json index =
-      nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  nlohmann::json index = parseShallowJson(*text);
   auto map = index.is_object() ? index.find("weight_map") : index.end();
   if (!index.is_object() || map == index.end() || !map->is_object())
     return Status::error("'{}' must be a json object with a 'weight_map'",

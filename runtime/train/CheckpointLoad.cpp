@@ -1,4 +1,5 @@
 // Finding, proving and loading checkpoints.
+#include "runtime/data/ShallowJson.h"
 #include "runtime/support/Hash.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/Manifest.h"
@@ -12,8 +13,6 @@
 
 #include <fcntl.h>
 #include <unistd.h>
-
-#include <nlohmann/json.hpp>
 
 namespace tessera {
 namespace {
@@ -175,8 +174,8 @@ StatusOr<CheckpointManifest> verifyCheckpoint(const std::string &directory) {
 std::string configDifference(const std::string &there,
                              const std::string &here) {
   using nlohmann::json;
-  json theirs = json::parse(there, nullptr, false);
-  json ours = json::parse(here, nullptr, false);
+  json theirs = parseShallowJson(there);
+  json ours = parseShallowJson(here);
   if (!theirs.is_object() || !ours.is_object())
     return there == here ? "" : "config.json differs";
   json both = theirs;

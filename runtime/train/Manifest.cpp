@@ -1,9 +1,8 @@
 #include "runtime/train/Manifest.h"
+#include "runtime/data/ShallowJson.h"
 #include "runtime/support/Hash.h"
 
 #include <charconv>
-
-#include <nlohmann/json.hpp>
 
 namespace tessera {
 namespace {
@@ -112,7 +111,7 @@ std::string printManifest(const CheckpointManifest &manifest) {
 
 StatusOr<CheckpointManifest> parseManifest(std::string_view text,
                                            const std::string &where) {
-  json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  json object = parseShallowJson(text);
   if (!object.is_object())
     return Status::error("'{}' is not a json object; it is torn or not a "
                          "manifest",

@@ -1,7 +1,6 @@
 #include "runtime/train/SessionModel.h"
 #include "runtime/artifact/ElementTypes.h"
-
-#include <nlohmann/json.hpp>
+#include "runtime/data/ShallowJson.h"
 
 namespace tessera {
 namespace {
@@ -21,7 +20,7 @@ StateRole roleOf(artifact::Role role) {
 
 /// vocab_size of config.json, which vision models nest in text_config.
 int64_t vocabSizeOf(const std::string &config) {
-  nlohmann::json json = nlohmann::json::parse(config, nullptr, false);
+  nlohmann::json json = parseShallowJson(config);
   for (const char *nest : {"", "text_config"}) {
     const nlohmann::json *object = &json;
     if (*nest && json.is_object() && json.contains(nest))

@@ -200,6 +200,20 @@ TEST(Checkpoint, ConfigDifferenceNamesAbsentKeys) {
             "b is absent there and \"x\" here");
 }
 
+// Printing and comparing recurse; neither may be asked to go that deep.
+TEST(Checkpoint, DeeplyNestedFilesAreRefused) {
+  std::string deep =
+      "{\"a\":" + std::string(1 << 20, '[') + std::string(1 << 20, ']') + "}";
+  EXPECT_EQ(configDifference(deep, deep + " "), "config.json differs");
+  ScratchDirectory run;
+  ASSERT_TRUE(saveAt(systemFiles(), run.path, 1).ok());
+  std::string checkpoint = run / checkpointName(1);
+  deep.insert(1, "\"manifest_xxh3_64\":\"0123456789abcdef\",");
+  std::ofstream(checkpoint + "/manifest.json") << deep;
+  EXPECT_NE(verifyCheckpoint(checkpoint).message().find("is not a json object"),
+            std::string::npos);
+}
+
 TEST(Checkpoint, DamagedLeftoverOfTheSameStepIsReplaced) {
   ScratchDirectory run;
   ASSERT_TRUE(saveAt(systemFiles(), run.path, 1).ok());

@@ -1,0 +1,14 @@
+// JSON of small files that are not ours, parsed into a document.
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include <string_view>
+
+namespace tessera {
+
+/// `text` as JSON, or a discarded value if it is none or nests deeper than 32.
+/// nlohmann's parser does not recurse, but printing and comparing do: without
+/// the bound a megabyte of brackets would overflow the stack.
+nlohmann::json parseShallowJson(std::string_view text);
+
+} // namespace tessera
