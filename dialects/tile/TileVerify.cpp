@@ -139,27 +139,23 @@ static LogicalResult verifyTransfer(Operation *op, MemRefType memory,
 }
 
 LogicalResult LoadOp::verify() {
-  auto memory = dyn_cast<MemRefType>(getMemory().getType());
-  if (!memory)
-    return emitOpError("needs a ranked memref");
-  return verifyTransfer(*this, memory, cast<VectorType>(getResult().getType()),
+  return verifyTransfer(*this, getMemory().getType(),
+                        cast<VectorType>(getResult().getType()),
                         getIndices().size(), getAlong(), bool(getBound()));
 }
 
 LogicalResult StoreOp::verify() {
-  auto memory = dyn_cast<MemRefType>(getMemory().getType());
-  if (!memory)
-    return emitOpError("needs a ranked memref");
-  return verifyTransfer(*this, memory, cast<VectorType>(getValue().getType()),
+  return verifyTransfer(*this, getMemory().getType(),
+                        cast<VectorType>(getValue().getType()),
                         getIndices().size(), getAlong(), bool(getBound()));
 }
 
 LogicalResult AllocOp::verify() {
-  auto memory = dyn_cast<MemRefType>(getMemory().getType());
-  if (!memory || !memory.hasStaticShape() ||
+  MemRefType memory = getMemory().getType();
+  if (!memory.hasStaticShape() ||
       !isa_and_nonnull<SharedAttr>(memory.getMemorySpace()))
     return emitOpError("allocates a static memref in #tile.shared, got ")
-           << getMemory().getType();
+           << memory;
   if (!isa<KernelOp>((*this)->getParentOp()))
     return emitOpError("must stand at the top level of a kernel");
   if (cast<SharedAttr>(memory.getMemorySpace()).getLayout() == Layout::pairs &&
@@ -171,10 +167,9 @@ LogicalResult AllocOp::verify() {
 }
 
 LogicalResult CopyOp::verify() {
-  auto source = dyn_cast<MemRefType>(getSource().getType()),
-       target = dyn_cast<MemRefType>(getTarget().getType());
-  if (!source || !target || source.getElementType() != target.getElementType())
-    return emitOpError("copies between ranked memrefs of one element type");
+  MemRefType source = getSource().getType(), target = getTarget().getType();
+  if (source.getElementType() != target.getElementType())
+    return emitOpError("element types differ: ") << source << " and " << target;
   if (source.getMemorySpace() ||
       !isa_and_nonnull<SharedAttr>(target.getMemorySpace()))
     return emitOpError("copies from global to #tile.shared memory");

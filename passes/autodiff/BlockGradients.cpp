@@ -1,8 +1,8 @@
 // Which functions need a gradient, and the joint function of each.
 #include "passes/autodiff/BlockGradients.h"
 #include "dialects/graph/Build.h"
+#include "dialects/graph/PlainFunction.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "passes/precision/PlainFunction.h"
 
 using namespace mlir;
 using namespace tessera;

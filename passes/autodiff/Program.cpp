@@ -1,6 +1,6 @@
 #include "passes/autodiff/Program.h"
 #include "dialects/graph/Build.h"
-#include "passes/precision/PlainFunction.h"
+#include "dialects/graph/PlainFunction.h"
 
 using namespace mlir;
 using namespace tessera;

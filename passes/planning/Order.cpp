@@ -1,4 +1,4 @@
-// Positions of operations, and when a tensor is read last.
+// Positions: when a tensor is read last, and the steps that touch a buffer.
 #include "passes/planning/Places.h"
 
 using namespace mlir;
@@ -65,4 +65,34 @@ tessera::planning::contiguousOffset(graph::SliceOp slice) {
   return offset *
          plan::byteSize(RankedTensorType::get(
              {1}, graph::tensorType(slice.getResult()).getElementType()));
+}
+
+//===--- steps ----------------------------------------------------------===//
+
+void ProgramPlanner::number(std::vector<Step> &list, int64_t &position) {
+  for (Step &step : list) {
+    step.begin = step.end = position++;
+    if (step.kind == Step::loop) {
+      number(step.body, position);
+      step.end = position++;
+    }
+  }
+}
+
+void ProgramPlanner::touch(std::vector<Step> &list,
+                           SmallVectorImpl<const Step *> &loops) {
+  for (Step &step : list) {
+    for (Typed &operand : step.operands) {
+      Buffer *buffer = operand.place.buffer;
+      // What was made outside a loop must last until its last turn.
+      const Step &extent =
+          buffer->depth < loops.size() ? *loops[buffer->depth] : step;
+      buffer->first = buffer->first < 0 ? extent.begin
+                                        : std::min(buffer->first, extent.begin);
+      buffer->last = std::max(buffer->last, extent.end);
+    }
+    loops.push_back(&step);
+    touch(step.body, loops);
+    loops.pop_back();
+  }
 }

@@ -1,5 +1,5 @@
 // The pass: state places, one program a function, offsets, and the plan's text.
-#include "mlir/Pass/PassManager.h"
+#include "dialects/graph/PlainFunction.h"
 #include "passes/planning/Places.h"
 #include "passes/planning/Planning.h"
 
@@ -221,6 +221,9 @@ struct PlanBuffers : tessera::impl::PlanBuffersBase<PlanBuffers> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    for (auto function : module.getOps<func::FuncOp>())
+      if (failed(requirePlainFunction(function)))
+        return signalPassFailure();
     StateTable state;
     if (failed(state.collect(module)))
       return signalPassFailure();
@@ -245,10 +248,3 @@ struct PlanBuffers : tessera::impl::PlanBuffersBase<PlanBuffers> {
 };
 
 } // namespace
-
-void tessera::buildPlanningPipeline(OpPassManager &pipeline) {
-  // Bytes for every tensor: from here on nothing is a value any more.
-  pipeline.addPass(createPlanBuffers());
-  // The proof that it is right does not share code with what it proves.
-  pipeline.addPass(createVerifyPlan());
-}

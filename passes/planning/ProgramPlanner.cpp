@@ -169,7 +169,8 @@ LogicalResult ProgramPlanner::planView(Operation *op) {
                            "contiguous views have places");
   auto input = places.find(op->getOperand(0));
   if (input == places.end())
-    return op->emitOpError("is a view of a constant; fold it");
+    return op->emitOpError("is a view of a constant or of an induction value, "
+                           "which have no place; fold it");
   Place place = input->second;
   if (auto slice = dyn_cast<graph::SliceOp>(op))
     place.offset += *contiguousOffset(slice);
@@ -191,8 +192,6 @@ FailureOr<Typed> ProgramPlanner::read(Value value, Operation *user,
                                       size_t depth, std::vector<Step> &out) {
   if (auto place = places.find(value); place != places.end())
     return Typed{place->second, tensorType(value)};
-  if (!value.getDefiningOp<graph::ConstantOp>())
-    return user->emitOpError("reads a value without a place");
   Place place{newBuffer(tensorType(value), depth), 0, {}};
   if (failed(initialize(value, place, user, out)))
     return failure();
@@ -214,11 +213,12 @@ LogicalResult ProgramPlanner::initialize(Value from, const Place &to,
     out.push_back({Step::fill, at->getLoc(), at, {{to, type}}, {}});
     return success();
   }
-  out.push_back({Step::copy,
-                 at->getLoc(),
-                 at,
-                 {{places.lookup(from), type}, {to, type}},
-                 {}});
+  auto place = places.find(from);
+  if (place == places.end())
+    return at->emitOpError("reads an induction value, which has no place; "
+                           "materialize-counters gives it one");
+  out.push_back(
+      {Step::copy, at->getLoc(), at, {{place->second, type}, {to, type}}, {}});
   return success();
 }
 
@@ -270,8 +270,20 @@ LogicalResult ProgramPlanner::planLaunch(tile::LaunchOp launch, size_t depth,
   if (!kernel)
     return launch.emitOpError("launches @")
            << launch.getKernel() << ", which no target has";
+  auto count = [&](tile::Access other) { // buffers that are not only `other`
+    return llvm::count_if(
+        llvm::seq<size_t>(0, kernel.getAccess().size()),
+        [&](size_t i) { return kernel.getBufferAccess(i) != other; });
+  };
+  int64_t instances = launch.getNumInstances();
+  if (static_cast<int64_t>(launch.getInputs().size()) !=
+          count(tile::Access::write) * instances ||
+      static_cast<int64_t>(launch.getOutputs().size()) !=
+          count(tile::Access::read) * instances)
+    return launch.emitOpError("operands and results are not those of kernel @")
+           << launch.getKernel();
   Step step{Step::launch, launch.getLoc(), launch, {}, {}};
-  for (int64_t instance = 0; instance < launch.getNumInstances(); ++instance)
+  for (int64_t instance = 0; instance < instances; ++instance)
     if (failed(planInstance(launch, kernel, instance, depth, out, step)))
       return failure();
   out.push_back(std::move(step));
@@ -399,34 +411,4 @@ LogicalResult ProgramPlanner::finishReturns(func::ReturnOp ret,
       return failure();
   }
   return success();
-}
-
-//===--- lifetimes --------------------------------------------------------===//
-
-void ProgramPlanner::number(std::vector<Step> &list, int64_t &position) {
-  for (Step &step : list) {
-    step.begin = step.end = position++;
-    if (step.kind == Step::loop) {
-      number(step.body, position);
-      step.end = position++;
-    }
-  }
-}
-
-void ProgramPlanner::touch(std::vector<Step> &list,
-                           SmallVectorImpl<const Step *> &loops) {
-  for (Step &step : list) {
-    for (Typed &operand : step.operands) {
-      Buffer *buffer = operand.place.buffer;
-      // What was made outside a loop must last until its last turn.
-      const Step &extent =
-          buffer->depth < loops.size() ? *loops[buffer->depth] : step;
-      buffer->first = buffer->first < 0 ? extent.begin
-                                        : std::min(buffer->first, extent.begin);
-      buffer->last = std::max(buffer->last, extent.end);
-    }
-    loops.push_back(&step);
-    touch(step.body, loops);
-    loops.pop_back();
-  }
 }

@@ -1,7 +1,7 @@
 // The pass: where values are bf16 and where f32. The rules are in README.md.
 #include "dialects/graph/Build.h"
+#include "dialects/graph/PlainFunction.h"
 #include "passes/precision/OpTraits.h"
-#include "passes/precision/PlainFunction.h"
 #include "passes/precision/Precision.h"
 
 using namespace mlir;

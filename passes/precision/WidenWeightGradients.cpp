@@ -1,8 +1,8 @@
 // The pass: takes the widening of a weight's gradient back to where the number
 // is made.
 #include "dialects/graph/Build.h"
+#include "dialects/graph/PlainFunction.h"
 #include "mlir/IR/SymbolTable.h"
-#include "passes/precision/PlainFunction.h"
 #include "passes/precision/Precision.h"
 
 using namespace mlir;

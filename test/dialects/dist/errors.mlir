@@ -110,3 +110,196 @@ func.func @wait(%x: !dist.pending<tensor<8xf32>>) {
   %0 = dist.wait %x : <tensor<8xf32>> -> tensor<4xf32>
   return
 }
+
+// -----
+
+// expected-error@+1 {{an axis has a name}}
+dist.mesh @nameless [#dist.axis<"" = 2 rail>]
+
+// -----
+
+// expected-error@+1 {{an axis has a name}}
+func.func @nameless(%x: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{""}]>}) { return }
+
+// -----
+
+// expected-error@+1 {{a sub-axis is (pre)size with both at least 1, got: (0)2}}
+func.func @sub_axis_pre(%x: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data":(0)2}]>}) { return }
+
+// -----
+
+// expected-error@+1 {{a sub-axis is (pre)size with both at least 1, got: (2)0}}
+func.func @sub_axis_size(%x: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data":(2)0}]>}) { return }
+
+// -----
+
+// expected-error@+1 {{axis "data" is used twice in one sharding}}
+func.func @partial_twice(%x: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}], partial sum {"data"}>}) { return }
+
+// -----
+
+// expected-error@+1 {{partial values combine by sum or max, got 'product'}}
+func.func @kind(%x: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{}], partial product {"data"}>}) { return }
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+// expected-error@+1 {{mesh @mesh has no axis "tensor"}}
+func.func @partial_axis(%x: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{}], partial sum {"tensor"}>}) { return }
+
+// -----
+
+// expected-error@+1 {{a value's placement must be a #dist.sharding, got "data"}}
+func.func @placement(%x: tensor<8xf32> {dist.sharding = "data"}) { return }
+
+// -----
+
+// expected-error@+1 {{argument 0 has unknown attribute 'dist.place'}}
+func.func @argument_attribute(%x: tensor<8xf32> {dist.place = "here"}) { return }
+
+// -----
+
+// expected-error@+1 {{result 0 has unknown attribute 'dist.place'}}
+func.func @result_attribute(%x: tensor<8xf32>) -> (tensor<8xf32> {dist.place = "here"}) {
+  return %x : tensor<8xf32>
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+// expected-error@+1 {{sharding has 0 dimensions, the tensor has 1}}
+func.func @result_sharding(%x: tensor<8xf32>) -> (tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, []>}) {
+  return %x : tensor<8xf32>
+}
+
+// -----
+
+func.func @op_attribute(%x: tensor<8xf32>) {
+  // expected-error@+1 {{has unknown attribute 'dist.sharding'}}
+  %0 = graph.neg %x {dist.sharding = #dist.sharding<@mesh, [{"data"}]>} : tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @op_sharding(%x: tensor<8xf32>) {
+  // expected-error@+1 {{sharding has 2 dimensions, the tensor has 1}}
+  %0 = graph.neg %x {dist.shardings = [#dist.sharding<@mesh, [{}, {}]>]} : tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @reshard_mesh(%x: tensor<8xf32>) {
+  // expected-error@+1 {{names mesh @mesh, which is not in the module}}
+  %0 = dist.reshard %x to <@mesh, [{"data"}]> : tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 16 rail>]
+func.func @reshard_pieces(%x: tensor<8xf32>) {
+  // expected-error@+1 {{dimension 0 of size 8 cannot be cut into 16 pieces}}
+  %0 = dist.reshard %x to <@mesh, [{"data"}]> : tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @collective_mesh(%x: tensor<8xf32>) {
+  // expected-error@+1 {{names mesh @mesh, which is not in the module}}
+  %0 = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @collective_axis(%x: tensor<8xf32>) {
+  // expected-error@+1 {{mesh @mesh has no axis "tensor"}}
+  %0 = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"tensor">] : tensor<8xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @collective_type(%x: tensor<8xf32>) {
+  // expected-error@+1 {{result must be 'tensor<8xf32>', got 'tensor<8xbf16>'}}
+  %0 = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xbf16>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @gather_dimension(%x: tensor<8xf32>) {
+  // expected-error@+1 {{has no dimension 1 in 'tensor<8xf32>'}}
+  %0 = dist.all_gather %x dim 1 over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<16xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @scatter_dimension(%x: tensor<8xf32>) {
+  // expected-error@+1 {{has no dimension -1 in 'tensor<8xf32>'}}
+  %0 = dist.reduce_scatter sum %x dim -1 over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @split_dimension(%x: tensor<8x8xf32>) {
+  // expected-error@+1 {{has no dimension 2 in 'tensor<8x8xf32>'}}
+  %0 = dist.all_to_all %x split 2 join 0 over @mesh [#dist.axis_ref<"data">] : tensor<8x8xf32> -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @join_dimension(%x: tensor<8x8xf32>) {
+  // expected-error@+1 {{has no dimension 3 in 'tensor<8x8xf32>'}}
+  %0 = dist.all_to_all %x split 0 join 3 over @mesh [#dist.axis_ref<"data">] : tensor<8x8xf32> -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 3 rail>]
+func.func @split_uneven(%x: tensor<8x8xf32>) {
+  // expected-error@+1 {{dimension 0 of size 8 does not divide among 3 devices}}
+  %0 = dist.all_to_all %x split 0 join 1 over @mesh [#dist.axis_ref<"data">] : tensor<8x8xf32> -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @permute_range(%x: tensor<8xf32>) {
+  // expected-error@+1 {{sends to device 2 of 2}}
+  %0 = dist.permute %x targets [2, 0] over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @permute_negative(%x: tensor<8xf32>) {
+  // expected-error@+1 {{sends to device -2 of 2}}
+  %0 = dist.permute %x targets [-2, 0] over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @permute_count(%x: tensor<8xf32>) {
+  // expected-error@+1 {{names targets for 3 of 2 devices}}
+  %0 = dist.permute %x targets [1, 0, -1] over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>
+  return
+}

@@ -25,6 +25,16 @@ module {
 // -----
 
 module {
+  plan.program @no_lives arena 64 io 0 {
+    // expected-error@+1 {{in the arena has no `lives`}}
+    %a = plan.buffer arena at 0 : memref<16xf32>
+    plan.fill %a with 0 : memref<16xf32>
+  }
+}
+
+// -----
+
+module {
   plan.program @outside arena 64 io 0 {
     // expected-error@+1 {{ends at byte 128 of a region of 64}}
     %a = plan.buffer arena at 64 lives [0, 0] : memref<16xf32>

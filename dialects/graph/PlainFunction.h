@@ -7,7 +7,7 @@
 namespace tessera {
 
 /// Error unless the function is one block that ends in func.return, all of
-/// whose values are ranked tensors: what graph functions are until fusion.
+/// whose values are ranked tensors: what functions are until planning.
 inline mlir::LogicalResult requirePlainFunction(mlir::func::FuncOp function) {
   auto isTensor = [](mlir::Type type) {
     return mlir::isa<mlir::RankedTensorType>(type);

@@ -1,0 +1,69 @@
+// RUN: tessera-opt %s | tessera-opt | FileCheck %s
+
+module {
+  // CHECK: tile.kernel @gemm(%[[BLOCK:.*]]: index, %[[X:.*]]: memref<16x8xbf16>, %[[Y:.*]]: memref<8x32xbf16>, %[[Z:.*]]: memref<16x32xf32>)
+  // CHECK-SAME: access = [#tile<access read>, #tile<access read>, #tile<access read_write>]
+  // CHECK-SAME: skeleton = #tile<skeleton contraction>, summary = "gemm"
+  tile.kernel @gemm(%block: index, %x: memref<16x8xbf16>, %y: memref<8x32xbf16>, %z: memref<16x32xf32>)
+      attributes {skeleton = #tile<skeleton contraction>, summary = "gemm",
+                  access = [#tile<access read>, #tile<access read>, #tile<access read_write>]} {
+    %zero = arith.constant 0 : index
+    // CHECK: %[[ROWS:.*]] = tile.alloc : memref<8x32xbf16, #tile.shared>
+    %rows = tile.alloc : memref<8x32xbf16, #tile.shared>
+    // CHECK: %[[PAIRS:.*]] = tile.alloc : memref<8x32xbf16, #tile.shared<pairs>>
+    %pairs = tile.alloc : memref<8x32xbf16, #tile.shared<pairs>>
+    // CHECK: tile.copy %[[Y]][%{{.*}}, %{{.*}}] along [0, 1] to %[[PAIRS]][%{{.*}}, %{{.*}}] along [0, 1] shape [8, 32] : memref<8x32xbf16> to memref<8x32xbf16, #tile.shared<pairs>>
+    tile.copy %y[%zero, %zero] along [0, 1] to %pairs[%zero, %zero] along [0, 1] shape [8, 32]
+        : memref<8x32xbf16> to memref<8x32xbf16, #tile.shared<pairs>>
+    // CHECK: tile.commit
+    // CHECK: tile.wait 0
+    // CHECK: tile.barrier
+    tile.commit
+    tile.wait 0
+    tile.barrier
+    // CHECK: %[[A:.*]] = tile.load %[[X]][%{{.*}}, %{{.*}}] along [0, 1] : memref<16x8xbf16>, vector<8x8xbf16>
+    %a = tile.load %x[%zero, %zero] along [0, 1] : memref<16x8xbf16>, vector<8x8xbf16>
+    // CHECK: %[[B:.*]] = tile.load %[[PAIRS]][%{{.*}}, %{{.*}}] along [0, 1] : memref<8x32xbf16, #tile.shared<pairs>>, vector<8x32xbf16>
+    %b = tile.load %pairs[%zero, %zero] along [0, 1] : memref<8x32xbf16, #tile.shared<pairs>>, vector<8x32xbf16>
+    %c = tile.load %z[%zero, %zero] along [0, 1] : memref<16x32xf32>, vector<8x32xf32>
+    // CHECK: %[[C:.*]] = tile.mma %[[A]], %[[B]], %{{.*}} : vector<8x8xbf16>, vector<8x32xbf16>, vector<8x32xf32>
+    %sum = tile.mma %a, %b, %c : vector<8x8xbf16>, vector<8x32xbf16>, vector<8x32xf32>
+    // CHECK: tile.store %[[C]], %[[Z]][%{{.*}}, %{{.*}}] along [0, 1] : vector<8x32xf32>, memref<16x32xf32>
+    tile.store %sum, %z[%zero, %zero] along [0, 1] : vector<8x32xf32>, memref<16x32xf32>
+    tile.return
+  }
+
+  // CHECK: tile.kernel @flat(%[[BLOCK:.*]]: index, %[[N:.*]]: index, %[[X:.*]]: memref<?xf32>, %[[Z:.*]]: memref<?xf32>)
+  // CHECK-SAME: dynamic_sizes = 1 : i64
+  tile.kernel @flat(%block: index, %n: index, %x: memref<?xf32>, %z: memref<?xf32>)
+      attributes {skeleton = #tile<skeleton elementwise>, summary = "flat", dynamic_sizes = 1 : i64,
+                  access = [#tile<access read>, #tile<access write>]} {
+    // CHECK: %[[TILE:.*]] = tile.load %[[X]][%[[BLOCK]]] along [0] bound %[[N]] : memref<?xf32>, vector<16xf32>
+    %x0 = tile.load %x[%block] along [0] bound %n : memref<?xf32>, vector<16xf32>
+    // CHECK: %[[SUM:.*]] = tile.reduce sum %[[TILE]] dim 0 : vector<16xf32> -> vector<f32>
+    %sum = tile.reduce sum %x0 dim 0 : vector<16xf32> -> vector<f32>
+    // CHECK: %[[WIDE:.*]] = tile.broadcast %[[SUM]] dims [] : vector<f32> -> vector<2x16xf32>
+    %wide = tile.broadcast %sum dims [] : vector<f32> -> vector<2x16xf32>
+    // CHECK: tile.broadcast %[[TILE]] dims [1] : vector<16xf32> -> vector<2x16xf32>
+    %rows = tile.broadcast %x0 dims [1] : vector<16xf32> -> vector<2x16xf32>
+    // CHECK: tile.transpose %[[WIDE]] : vector<2x16xf32> -> vector<16x2xf32>
+    %turned = tile.transpose %wide : vector<2x16xf32> -> vector<16x2xf32>
+    // CHECK: tile.reduce max %{{.*}} dim 1 : vector<16x2xf32> -> vector<16xf32>
+    %max = tile.reduce max %turned dim 1 : vector<16x2xf32> -> vector<16xf32>
+    // CHECK: tile.iota %[[BLOCK]] dim 1 : vector<2x16xi32>
+    %iota = tile.iota %block dim 1 : vector<2x16xi32>
+    // CHECK: tile.store %{{.*}}, %[[Z]][%[[BLOCK]]] along [0] bound %[[N]] : vector<16xf32>, memref<?xf32>
+    tile.store %max, %z[%block] along [0] bound %n : vector<16xf32>, memref<?xf32>
+    tile.return
+  }
+
+  // Two instances of one kernel; operand 0 of an instance may lend its bytes to
+  // result 0.
+  // CHECK-LABEL: func.func @launch
+  func.func @launch(%a: tensor<4xf32>, %b: tensor<2x3xf32>) -> (tensor<4xf32>, tensor<2x3xf32>) {
+    // CHECK: tile.launch @flat(%{{.*}}, %{{.*}}) blocks [1, 1] sizes [4, 6] reuse [0, 0] : (tensor<4xf32>, tensor<2x3xf32>) -> (tensor<4xf32>, tensor<2x3xf32>)
+    %0:2 = tile.launch @flat(%a, %b) blocks [1, 1] sizes [4, 6] reuse [0, 0]
+        : (tensor<4xf32>, tensor<2x3xf32>) -> (tensor<4xf32>, tensor<2x3xf32>)
+    return %0#0, %0#1 : tensor<4xf32>, tensor<2x3xf32>
+  }
+}
