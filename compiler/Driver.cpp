@@ -1,9 +1,10 @@
 #include "compiler/Driver.h"
-#include "compiler/Cache.h"
+#include "compiler/Files.h"
 #include "compiler/Flops.h"
 #include "compiler/InitAll.h"
 #include "compiler/Phases.h"
 #include "compiler/artifact/ArtifactWriter.h"
+#include "compiler/cache/ArtifactCache.h"
 #include "compiler/target/cpu/CpuTarget.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
@@ -67,8 +68,14 @@ public:
   llvm::Expected<CompileSummary> run();
 
 private:
-  llvm::Error readInputs();
+  llvm::Error compile();
+  llvm::Error resolvePhases();
   llvm::Error resolveTargets();
+  llvm::Error readInputs();
+  llvm::Error checkContinuation();
+  void nameProgram(llvm::StringRef source);
+  llvm::Expected<bool> serveFromCache(const ArtifactCache &cache);
+  llvm::Error runPhases();
   llvm::Error importModel();
   llvm::Error parseInput();
   llvm::Error runPhase(size_t i);
@@ -76,6 +83,7 @@ private:
   llvm::Expected<std::vector<CodeObject>> compileKernels();
   llvm::Expected<std::string> buildArtifact();
   llvm::Error write(llvm::StringRef artifact);
+  llvm::Error writeIr();
   void report(llvm::StringRef what,
               std::chrono::steady_clock::time_point since);
 
@@ -87,7 +95,10 @@ private:
   std::unique_ptr<MLIRContext> context;
   OwningOpRef<ModuleOp> module;
   std::vector<std::pair<std::string, std::string>> sources;
-  std::string programHash;
+  size_t first = 0, last = 0; ///< phases: after which, up to which
+  CacheMode cacheMode = CacheMode::on;
+  std::string programHash; ///< of what the program computes
+  std::string cacheKey;    ///< of all that stands in the artifact
   CompileSummary summary;
 };
 
@@ -153,8 +164,12 @@ llvm::Error Compilation::importModel() {
 // Any dump can go on from where it was made: it carries its spec and recipe.
 llvm::Error Compilation::parseInput() {
   FirstError error(context.get());
-  module =
-      parseSourceFile<ModuleOp>(request.input, ParserConfig(context.get()));
+  auto text = llvm::MemoryBuffer::getFile(request.input);
+  if (!text)
+    return complain(request.input +
+                    ": cannot be read: " + text.getError().message());
+  module = parseSourceString<ModuleOp>((*text)->getBuffer(), context.get(),
+                                       request.input);
   if (!module)
     return complain(
         request.input + ": " +
@@ -172,7 +187,21 @@ llvm::Error Compilation::parseInput() {
   if (!parsed.ok())
     return complain(parsed.message());
   recipe = parsed.take();
+  (*module)->setAttr(
+      kRecipeAttr,
+      Builder(context.get()).getStringAttr(models::printRecipe(recipe)));
+  nameProgram((*text)->getBuffer());
   return llvm::Error::success();
+}
+
+// `source` is what the recipe is applied to: config.json, or the IR that a
+// compilation goes on from. Checkpoints are known by this name.
+void Compilation::nameProgram(llvm::StringRef source) {
+  std::string resolved = models::printRecipe(recipe),
+              all = llvm::join(targets, ",");
+  programHash = ArtifactCache::key({source, resolved, all});
+  cacheKey = ArtifactCache::key({programHash, request.rebuildCommand,
+                                 request.embedSources ? "sources" : ""});
 }
 
 llvm::Error Compilation::runPhase(size_t i) {
@@ -215,16 +244,7 @@ llvm::Error Compilation::dump(size_t phase) {
         ": cannot create the directory for dumps: " + error.message());
   llvm::SmallString<128> path(request.dumpDir);
   llvm::sys::path::append(path, dumpName(phase));
-  std::error_code error;
-  llvm::raw_fd_ostream file(path, error);
-  file << text;
-  file.close();
-  if (error || file.has_error()) {
-    std::string reason = error ? error.message() : file.error().message();
-    file.clear_error();
-    return complain(path + ": cannot write the dump: " + reason);
-  }
-  return llvm::Error::success();
+  return writeFile(path, {text});
 }
 
 // Machine code for every target, best first, as the runtime will choose.
@@ -236,11 +256,9 @@ llvm::Expected<std::vector<CodeObject>> Compilation::compileKernels() {
         kernels.push_back({nested, *target});
   if (kernels.empty())
     return complain("the module has kernels for no known target");
-  std::unique_ptr<cpu::KernelCache> cache;
-  if (request.cache == "on" || request.cache == "redo")
-    cache = cpu::openUserKernelCache();
+  std::unique_ptr<cpu::KernelCache> cache = cpu::openUserKernelCache(cacheMode);
   cpu::CompileOptions options;
-  options.cache = request.cache == "redo" ? nullptr : cache.get();
+  options.cache = cache.get();
   options.progress = [&](llvm::StringRef kernel, llvm::StringRef target,
                          double seconds, bool cached) {
     ++summary.kernels;
@@ -276,7 +294,7 @@ llvm::Expected<std::string> Compilation::buildArtifact() {
   info.programHash = programHash;
   info.modelConfig = config.text;
   info.recipe = models::printRecipe(recipe);
-  info.rebuildCommand = request.commandLine;
+  info.rebuildCommand = request.rebuildCommand;
   info.sources = std::move(sources);
   llvm::Expected<std::string> artifact = writeArtifact(*module, *code, info);
   report("artifact", start);
@@ -294,104 +312,120 @@ llvm::Error Compilation::write(llvm::StringRef artifact) {
           runtime.getError().message() + "; build the target tessera-run");
     prefix = (*runtime)->getBuffer().str();
   }
-  auto temp = llvm::sys::fs::TempFile::create(
-      request.output + ".%%%%%%",
-      llvm::sys::fs::all_read | llvm::sys::fs::all_write |
-          (request.executable ? llvm::sys::fs::all_exe : 0));
-  if (!temp)
-    return complain(request.output +
-                    ": cannot write here: " + llvm::toString(temp.takeError()));
-  std::string failure;
-  {
-    llvm::raw_fd_ostream out(temp->FD, /*shouldClose=*/false);
-    out << prefix << artifact::appendedBytes(prefix.size(), artifact);
-    out.flush();
-    if (out.has_error()) {
-      failure = out.error().message();
-      out.clear_error();
+  return writeFile(request.output,
+                   {prefix, artifact::appendedBytes(prefix.size(), artifact)},
+                   request.executable);
+}
+
+// Which phases run: all after `first`, up to `last`.
+llvm::Error Compilation::resolvePhases() {
+  for (const std::string *name : {&request.from, &request.to})
+    if (!name->empty() && !findPhase(*name)) {
+      std::string known;
+      for (const Phase &phase : phases())
+        known += (known.empty() ? "" : ", ") + phase.name.str();
+      return complain("unknown phase '" + *name + "'; phases are " + known);
     }
-  }
-  if (!failure.empty()) {
-    llvm::consumeError(temp->discard());
-    return complain(request.output + ": writing failed: " + failure +
-                    "; free space and try again");
-  }
-  if (llvm::Error error = temp->keep(request.output))
-    return complain(request.output + ": " + llvm::toString(std::move(error)));
+  first = request.from.empty() ? 0 : *findPhase(request.from);
+  last = request.to.empty() ? phases().size() - 1 : *findPhase(request.to);
+  if (last < first)
+    return complain("--to " + request.to + " comes before --from " +
+                    request.from + ": nothing would run");
   return llvm::Error::success();
 }
 
-llvm::Expected<CompileSummary> Compilation::run() {
-  auto start = std::chrono::steady_clock::now();
-  std::optional<size_t> first =
-      request.from.empty() ? 0 : findPhase(request.from);
-  std::optional<size_t> last =
-      request.to.empty() ? phases().size() - 1 : findPhase(request.to);
-  if (!first || !last) {
-    std::string known;
-    for (const Phase &phase : phases())
-      known += (known.empty() ? "" : ", ") + phase.name.str();
-    return complain("unknown phase '" + (first ? request.to : request.from) +
-                    "'; phases are " + known);
-  }
-  std::optional<CacheMode> mode = parseCacheMode(request.cache);
-  if (!mode)
-    return complain("unknown cache mode '" + request.cache +
-                    "'; modes are on, off, redo, readonly");
-  if (llvm::Error error = resolveTargets())
-    return error;
-  bool whole = request.from.empty() && request.to.empty();
-  if (request.from.empty())
-    if (llvm::Error error = readInputs())
-      return error;
+// What was decided before the dump was written cannot be changed after it.
+llvm::Error Compilation::checkContinuation() {
+  if (!request.recipe.empty())
+    return complain("--recipe has no effect with --from: " + request.input +
+                    " carries its recipe; --set changes what later phases and "
+                    "the run read");
+  for (const std::string &override : request.set)
+    for (size_t i = 0; i <= first; ++i)
+      for (llvm::StringRef key : phases()[i].recipeKeys)
+        if (llvm::StringRef(override).starts_with(key))
+          return complain("--set " + override + ": phase '" + phases()[i].name +
+                          "' has compiled it into " + request.input +
+                          "; compile from the spec to change it");
+  return llvm::Error::success();
+}
 
-  // The cache serves whole compilations that leave nothing behind but the
-  // artifact.
-  Cache cache(*mode);
-  std::string resolved = models::printRecipe(recipe),
-              all = llvm::join(targets, ",");
-  std::string key = Cache::key(
-      {config.text, resolved, all, request.embedSources ? "sources" : ""});
-  programHash = key;
-  if (whole && request.dumpDir.empty() && !request.dumpPasses)
-    if (std::optional<std::string> artifact = cache.load(key)) {
-      if (llvm::Error error = write(*artifact))
-        return error;
-      summary.fromCache = true;
-      summary.artifactBytes = artifact->size();
-      summary.seconds = secondsSince(start);
-      return summary;
-    }
+// The cache serves whole compilations that leave nothing behind but the
+// artifact.
+llvm::Expected<bool> Compilation::serveFromCache(const ArtifactCache &cache) {
+  if (!request.dumpDir.empty() || request.dumpPasses)
+    return false;
+  std::optional<std::string> artifact = cache.load(cacheKey);
+  if (!artifact)
+    return false;
+  if (llvm::Error error = write(*artifact))
+    return std::move(error);
+  summary.fromCache = true;
+  summary.artifactBytes = artifact->size();
+  return true;
+}
 
+llvm::Error Compilation::writeIr() {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  module->print(out,
+                OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false));
+  out << "\n";
+  return writeFile(request.output.empty() ? "-" : request.output, {text});
+}
+
+llvm::Error Compilation::runPhases() {
   registerAllDialects(registry);
   cpu::registerCpuTarget(registry);
   context = std::make_unique<MLIRContext>(registry);
   context->loadAllAvailableDialects();
   if (llvm::Error error = request.from.empty() ? importModel() : parseInput())
     return error;
-  for (size_t i = *first + 1; i <= *last; ++i)
+  for (size_t i = first + 1; i <= last; ++i)
     if (llvm::Error error = runPhase(i))
       return error;
-  if (!request.to.empty()) {
-    std::error_code error;
-    llvm::raw_fd_ostream out(request.output.empty() ? "-" : request.output,
-                             error);
-    if (error)
-      return complain(request.output + ": " + error.message());
-    module->print(
-        out, OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false));
-    out << "\n";
-    summary.seconds = secondsSince(start);
-    return summary;
+  return llvm::Error::success();
+}
+
+// Spec and recipe to artifact, or only as far as `to`.
+llvm::Error Compilation::compile() {
+  std::optional<CacheMode> mode = parseCacheMode(request.cache);
+  if (!mode)
+    return complain("unknown cache mode '" + request.cache +
+                    "'; modes are on, off, redo, readonly");
+  cacheMode = *mode;
+  if (llvm::Error error = resolvePhases())
+    return error;
+  if (llvm::Error error = resolveTargets())
+    return error;
+  if (llvm::Error error =
+          request.from.empty() ? readInputs() : checkContinuation())
+    return error;
+  ArtifactCache cache(cacheMode);
+  bool whole = request.from.empty() && request.to.empty();
+  if (whole) {
+    nameProgram(config.text);
+    llvm::Expected<bool> served = serveFromCache(cache);
+    if (!served || *served)
+      return served.takeError();
   }
+  if (llvm::Error error = runPhases())
+    return error;
+  if (!request.to.empty())
+    return writeIr();
   llvm::Expected<std::string> artifact = buildArtifact();
   if (!artifact)
     return artifact.takeError();
   if (whole)
-    cache.store(key, *artifact);
-  if (llvm::Error error = write(*artifact))
-    return error;
+    cache.store(cacheKey, *artifact);
   summary.artifactBytes = artifact->size();
+  return write(*artifact);
+}
+
+llvm::Expected<CompileSummary> Compilation::run() {
+  auto start = std::chrono::steady_clock::now();
+  if (llvm::Error error = compile())
+    return std::move(error);
   summary.seconds = secondsSince(start);
   return summary;
 }

@@ -25,7 +25,7 @@ struct CompileRequest {
   std::string cache = "on";  ///< on | off | redo | readonly
   bool embedSources = false; ///< keep the IR of every phase in the artifact
   bool timing = false;       ///< time of each phase to stderr
-  std::string commandLine;   ///< becomes the artifact's rebuild command
+  std::string rebuildCommand; ///< what the artifact says when it is refused
 };
 
 struct CompileSummary {

@@ -37,19 +37,25 @@ static void planning(OpPassManager &pipeline, const PhaseOptions &) {
   buildPlanningPipeline(pipeline);
 }
 
+static constexpr llvm::StringLiteral kImportKeys[] = {"batch.", "dropout."},
+                                     kPrecisionKeys[] = {"precision."},
+                                     kAutodiffKeys[] = {"recompute",
+                                                        "optimizer.name",
+                                                        "schedule.name"};
+
 static constexpr Phase kPhases[] = {
     {"import",
      "the model as its spec says it: @loss, @logits and @init over blocks, one "
      "for each kind of layer",
-     noPasses},
+     noPasses, kImportKeys},
     {"precision",
      "every tensor has the element type in which it is computed; masters stay "
      "f32",
-     precision},
+     precision, kPrecisionKeys},
     {"autodiff",
      "whole programs: one training step is one function, with gradients, "
      "accumulation and optimizer",
-     autodiff},
+     autodiff, kAutodiffKeys},
     {"partition", "one device: the program is its own share", noPasses},
     {"fusion", "clusters: each becomes one kernel", fusion},
     {"tiling", "launches, and for each target the kernels that they run",

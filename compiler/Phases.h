@@ -25,6 +25,8 @@ struct Phase {
   llvm::StringLiteral name;
   llvm::StringLiteral description; ///< what holds afterwards
   void (*build)(mlir::OpPassManager &, const PhaseOptions &);
+  /// What it takes from the recipe: keys, or sections with their dot.
+  llvm::ArrayRef<llvm::StringLiteral> recipeKeys = {};
 };
 
 /// In order. The first one, import, has no passes: its module comes from

@@ -52,7 +52,7 @@ llvm::Expected<std::string> compileCase(const BenchTrainOptions &options,
   request.recipe = options.recipe;
   request.executable = false;
   request.output = path.str().str();
-  request.commandLine = "tessera bench train";
+  request.rebuildCommand = "tessera bench train";
   request.set = {fmt::format("batch.micro={}", options.micro),
                  "batch.accumulate=1",
                  fmt::format("batch.sequence={}", c.sequence),

@@ -15,8 +15,7 @@ struct Invocation {
   void fail(const char *message);
 };
 
-void addCompileCommand(CLI::App &app, Invocation &invocation, int argc,
-                       char **argv);
+void addCompileCommand(CLI::App &app, Invocation &invocation);
 void addGenerateCommand(CLI::App &app, Invocation &invocation);
 void addDoctorCommand(CLI::App &app, Invocation &invocation);
 void addBenchCommand(CLI::App &app, Invocation &invocation);

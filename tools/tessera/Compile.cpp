@@ -24,11 +24,39 @@ static std::string besideThisProgram(const char *name) {
   return (self.parent_path() / name).string();
 }
 
-static std::string joinCommandLine(int argc, char **argv) {
-  std::string line = "tessera";
-  for (int i = 1; i < argc; ++i)
-    line += std::string(" ") + argv[i];
-  return line;
+// As a shell would take it.
+static std::string shellQuoted(std::string_view argument) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyz"
+                                      "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                      "0123456789_-./:=,+@%";
+  if (!argument.empty() &&
+      argument.find_first_not_of(kPlain) == std::string_view::npos)
+    return std::string(argument);
+  std::string text = "'";
+  for (char c : argument)
+    text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// What makes this artifact again, whatever it was called and wherever the
+// output went.
+static std::string rebuildCommand(const CompileRequest &request) {
+  std::string line = "tessera compile ";
+  if (!request.from.empty())
+    line += "--from " + shellQuoted(request.from) + " " +
+            shellQuoted(request.input);
+  else
+    line += shellQuoted(request.spec);
+  if (!request.recipe.empty())
+    line += " --recipe " + shellQuoted(request.recipe);
+  for (const std::string &each : request.set)
+    line += " --set " + shellQuoted(each);
+  std::string targets;
+  for (const std::string &each : request.targets)
+    targets += (targets.empty() ? "" : ",") + each;
+  if (targets != "cpu")
+    line += " --target " + shellQuoted(targets);
+  return line + (request.embedSources ? " --embed-sources" : "") + " -o FILE";
 }
 
 static void runCompile(const CompileRequest &request, Invocation &invocation) {
@@ -113,8 +141,10 @@ static void addOptions(CLI::App &command, CompileRequest &request,
       ->delimiter(',')
       ->capture_default_str();
   command
-      .add_option("--cache", request.cache,
-                  "on, off, redo or readonly; it is in $XDG_CACHE_HOME/tessera")
+      .add_option(
+          "--cache", request.cache,
+          "on; off; redo: write, don't read; readonly: read, don't write. It "
+          "is in $XDG_CACHE_HOME/tessera")
       ->type_name("MODE")
       ->capture_default_str();
   command.add_flag("--timing", request.timing,
@@ -122,8 +152,7 @@ static void addOptions(CLI::App &command, CompileRequest &request,
   addIrOptions(command, request);
 }
 
-void tessera::addCompileCommand(CLI::App &app, Invocation &invocation, int argc,
-                                char **argv) {
+void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
   auto request = std::make_shared<CompileRequest>();
   auto mode = std::make_shared<std::string>("train");
   CLI::App *command = app.add_subcommand(
@@ -133,12 +162,12 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation, int argc,
   command->callback([=, &invocation] {
     request->executable = *mode == "train";
     request->runtime = besideThisProgram("tessera-run");
-    request->commandLine = joinCommandLine(argc, argv);
     if (request->spec.empty())
       return invocation.fail(
           "compile needs a SPEC: a directory with config.json");
     if (!request->from.empty())
       std::swap(request->input, request->spec);
+    request->rebuildCommand = rebuildCommand(*request);
     if (request->output.empty() && request->to.empty())
       return invocation.fail("compile needs -o FILE");
     runCompile(*request, invocation);

@@ -29,7 +29,7 @@ SUBCOMMAND --help says more of each.)");
   });
 
   tessera::Invocation invocation;
-  tessera::addCompileCommand(app, invocation, argc, argv);
+  tessera::addCompileCommand(app, invocation);
   tessera::addGenerateCommand(app, invocation);
   tessera::addDataCommands(app);
   tessera::addBenchCommand(app, invocation);

@@ -58,12 +58,13 @@ struct Job {
   uint64_t scratchBytes = 0;
 };
 
+// All that an object follows from; the compiler's own file stands for how.
 std::string cacheKey(const Job &job) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   job.kernel->print(stream, OpPrintingFlags().useLocalScope());
   text += job.target->name + codeGenVersion(*job.target) +
-          std::to_string(kLoweringVersion);
+          std::to_string(hashOfThisProgram());
   return llvm::toHex(llvm::BLAKE3::hash<20>(llvm::arrayRefFromStringRef(text)),
                      /*LowerCase=*/true);
 }

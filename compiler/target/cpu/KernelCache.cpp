@@ -5,7 +5,6 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/Process.h"
 
 using namespace llvm;
 
@@ -18,9 +17,12 @@ namespace {
 // A file holds the BLAKE3 of the bytes, then the bytes.
 class DirectoryCache : public KernelCache {
 public:
-  explicit DirectoryCache(StringRef directory) : directory(directory) {}
+  DirectoryCache(StringRef directory, CacheMode mode)
+      : directory(directory), mode(mode) {}
 
   std::optional<std::string> find(StringRef key) override {
+    if (!readsCache(mode))
+      return std::nullopt;
     auto file = MemoryBuffer::getFile(pathOf(key), /*IsText=*/false,
                                       /*RequiresNullTerminator=*/false);
     if (!file || (*file)->getBufferSize() < kHashBytes)
@@ -32,7 +34,7 @@ public:
   }
 
   void insert(StringRef key, StringRef bytes) override {
-    if (sys::fs::create_directories(directory))
+    if (!writesCache(mode) || sys::fs::create_directories(directory))
       return;
     auto file = sys::fs::TempFile::create(pathOf(key) + ".%%%%%%%%");
     if (!file)
@@ -63,26 +65,23 @@ private:
   }
 
   std::string directory;
+  CacheMode mode;
 };
 
 } // namespace
 
-std::unique_ptr<KernelCache> openKernelCache(StringRef directory) {
-  return std::make_unique<DirectoryCache>(directory);
+std::unique_ptr<KernelCache> openKernelCache(StringRef directory,
+                                             CacheMode mode) {
+  return std::make_unique<DirectoryCache>(directory, mode);
 }
 
-std::unique_ptr<KernelCache> openUserKernelCache() {
-  SmallString<128> path;
-  if (auto cache = sys::Process::GetEnv("XDG_CACHE_HOME");
-      cache && sys::path::is_absolute(*cache)) {
-    path = *cache;
-  } else if (sys::path::home_directory(path)) {
-    sys::path::append(path, ".cache");
-  } else {
+std::unique_ptr<KernelCache> openUserKernelCache(CacheMode mode) {
+  std::string base = userCacheDirectory();
+  if (base.empty() || mode == CacheMode::off)
     return nullptr;
-  }
-  sys::path::append(path, "tessera", "kernels");
-  return openKernelCache(path);
+  SmallString<128> path(base);
+  sys::path::append(path, "kernels");
+  return openKernelCache(path, mode);
 }
 
 } // namespace tessera::cpu

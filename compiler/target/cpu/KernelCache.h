@@ -1,6 +1,7 @@
 // Object code of kernels that were compiled before, by the hash of what they
 // were compiled from.
 #pragma once
+#include "compiler/cache/UserCache.h"
 #include "llvm/ADT/StringRef.h"
 #include <memory>
 #include <optional>
@@ -17,11 +18,11 @@ public:
   virtual void insert(llvm::StringRef key, llvm::StringRef bytes) = 0;
 };
 
-/// $XDG_CACHE_HOME/tessera/kernels, or ~/.cache/tessera/kernels; null where
-/// neither names a directory. Files are written aside and renamed; a damaged
-/// one counts as absent.
-std::unique_ptr<KernelCache> openUserKernelCache();
+/// `kernels` in the user's cache directory; null where there is none or it is
+/// off. Files are written aside and renamed; a damaged one counts as absent.
+std::unique_ptr<KernelCache> openUserKernelCache(CacheMode mode);
 /// The same in a directory of the caller's.
-std::unique_ptr<KernelCache> openKernelCache(llvm::StringRef directory);
+std::unique_ptr<KernelCache> openKernelCache(llvm::StringRef directory,
+                                             CacheMode mode = CacheMode::on);
 
 } // namespace tessera::cpu

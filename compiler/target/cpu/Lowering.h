@@ -16,10 +16,6 @@ namespace tessera::cpu {
 /// a thread needs, a multiple of 64.
 inline constexpr llvm::StringLiteral kScratchAttr = "tessera.scratch_bytes";
 
-/// To be raised whenever equal kernels are lowered otherwise than before: part
-/// of the key of cached objects.
-inline constexpr int kLoweringVersion = 1;
-
 /// Appends to `module` the functions @NAME (the kernel ABI: buffers, sizes,
 /// first block, block past the last, scratch) and @NAME.block (one block).
 /// The error names the kernel and the op that has no lowering.

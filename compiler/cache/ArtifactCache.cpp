@@ -1,55 +1,24 @@
-#include "compiler/Cache.h"
+#include "compiler/cache/ArtifactCache.h"
 #include "runtime/artifact/AppendedArtifact.h"
 #include "llvm/ADT/SmallString.h"
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
-#include <cstdlib>
 
 using namespace tessera;
 
-std::optional<CacheMode> tessera::parseCacheMode(llvm::StringRef text) {
-  return llvm::StringSwitch<std::optional<CacheMode>>(text)
-      .Case("off", CacheMode::off)
-      .Case("on", CacheMode::on)
-      .Case("redo", CacheMode::redo)
-      .Case("readonly", CacheMode::readonly)
-      .Default(std::nullopt);
-}
+ArtifactCache::ArtifactCache(CacheMode mode)
+    : mode(mode), directory(userCacheDirectory()) {}
 
-static std::string cacheDirectory() {
-  llvm::SmallString<128> path;
-  if (const char *base = std::getenv("XDG_CACHE_HOME"); base && *base)
-    path = base;
-  else if (!llvm::sys::path::cache_directory(path))
-    return "";
-  llvm::sys::path::append(path, "tessera");
-  return path.str().str();
-}
-
-Cache::Cache(CacheMode mode) : mode(mode), directory(cacheDirectory()) {}
-
-std::string Cache::path(llvm::StringRef key) const {
+std::string ArtifactCache::path(llvm::StringRef key) const {
   llvm::SmallString<128> path(directory);
   llvm::sys::path::append(path, key + ".tsr");
   return path.str().str();
 }
 
-// The compiler's own bytes: a rebuilt compiler never reads what another wrote.
-static std::uint64_t hashOfThisProgram() {
-  static const std::uint64_t hash = [] {
-    auto self = llvm::MemoryBuffer::getFile("/proc/self/exe");
-    return self ? XXH3_64bits((*self)->getBufferStart(),
-                              (*self)->getBufferSize())
-                : 0;
-  }();
-  return hash;
-}
-
-std::string Cache::key(llvm::ArrayRef<llvm::StringRef> parts) {
+std::string ArtifactCache::key(llvm::ArrayRef<llvm::StringRef> parts) {
   XXH3_state_t *state = XXH3_createState();
   XXH3_128bits_reset(state);
   std::uint64_t self = hashOfThisProgram();
@@ -65,8 +34,8 @@ std::string Cache::key(llvm::ArrayRef<llvm::StringRef> parts) {
   return llvm::formatv("{0:x-16}{1:x-16}", hash.high64, hash.low64).str();
 }
 
-std::optional<std::string> Cache::load(llvm::StringRef key) const {
-  if (directory.empty() || mode == CacheMode::off || mode == CacheMode::redo)
+std::optional<std::string> ArtifactCache::load(llvm::StringRef key) const {
+  if (directory.empty() || !readsCache(mode))
     return std::nullopt;
   auto file = llvm::MemoryBuffer::getFile(path(key));
   if (!file)
@@ -87,9 +56,8 @@ std::optional<std::string> Cache::load(llvm::StringRef key) const {
   return body.str();
 }
 
-void Cache::store(llvm::StringRef key, llvm::StringRef bytes) const {
-  if (directory.empty() || mode == CacheMode::off ||
-      mode == CacheMode::readonly)
+void ArtifactCache::store(llvm::StringRef key, llvm::StringRef bytes) const {
+  if (directory.empty() || !writesCache(mode))
     return;
   if (llvm::sys::fs::create_directories(directory))
     return;

@@ -1,7 +1,7 @@
-// The artifact cache: $XDG_CACHE_HOME/tessera/<key>.tsr. A key is a hash of all
-// that the artifact follows from: spec, recipe, targets, and the compiler
-// itself.
+// Whole artifacts: <user cache>/<key>.tsr. A key is a hash of all that the
+// artifact follows from: spec, recipe, targets, and the compiler itself.
 #pragma once
+#include "compiler/cache/UserCache.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include <optional>
@@ -9,12 +9,9 @@
 
 namespace tessera {
 
-enum class CacheMode { off, on, redo, readonly };
-std::optional<CacheMode> parseCacheMode(llvm::StringRef text);
-
-class Cache {
+class ArtifactCache {
 public:
-  explicit Cache(CacheMode mode);
+  explicit ArtifactCache(CacheMode mode);
 
   /// 32 hexadecimal digits over the parts and the compiler's own program file.
   static std::string key(llvm::ArrayRef<llvm::StringRef> parts);

@@ -1,0 +1,34 @@
+// What the two caches share: where they are, when they are used, and the part
+// of every key that stands for the compiler itself.
+#pragma once
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tessera {
+
+enum class CacheMode {
+  off,      ///< neither read nor written
+  on,       ///< read, and written with what was not there
+  redo,     ///< written, not read
+  readonly, ///< read, not written
+};
+std::optional<CacheMode> parseCacheMode(llvm::StringRef text);
+
+inline bool readsCache(CacheMode mode) {
+  return mode == CacheMode::on || mode == CacheMode::readonly;
+}
+inline bool writesCache(CacheMode mode) {
+  return mode == CacheMode::on || mode == CacheMode::redo;
+}
+
+/// $XDG_CACHE_HOME/tessera, or ~/.cache/tessera where that variable is unset
+/// or, as its specification wants, not absolute; empty without a home.
+std::string userCacheDirectory();
+
+/// A hash of the running program's own file, so that a rebuilt compiler never
+/// reads what another one wrote.
+std::uint64_t hashOfThisProgram();
+
+} // namespace tessera
