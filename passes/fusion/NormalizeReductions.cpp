@@ -1,5 +1,6 @@
 #include "dialects/graph/Build.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "passes/fusion/Fusion.h"
 
@@ -71,10 +72,15 @@ static LogicalResult widenScatter(ScatterAddOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-// A tensor without elements needs no op to make it.
+static bool isZeros(Operation *op) {
+  return matchPattern(op, m_Zero()) || matchPattern(op, m_PosZeroFloat());
+}
+
+// A tensor without elements needs no op to make it: it is zeros, which no
+// kernel has to write.
 static LogicalResult dropEmpty(Operation *op, PatternRewriter &rewriter) {
-  if (op->getNumResults() == 0 || !isMemoryEffectFree(op) ||
-      isa<ConstantOp, LoopOp>(op) || !llvm::all_of(op->getResults(), isEmpty))
+  if (op->getNumResults() == 0 || !isMemoryEffectFree(op) || isa<LoopOp>(op) ||
+      isZeros(op) || !llvm::all_of(op->getResults(), isEmpty))
     return failure();
   Emitter e(rewriter, op->getLoc());
   SmallVector<Value> constants;

@@ -66,6 +66,13 @@ func.func @empty(%x: tensor<0x5xf32>, %y: tensor<3x0xf32>, %b: tensor<4x5xf32>, 
   return %n, %s, %e, %p, %u : tensor<0x5xf32>, tensor<5xf32>, tensor<3x5xf32>, tensor<2x5xf32>, tensor<4x5xf32>
 }
 
+// CHECK-LABEL: func @emptyConstant(
+// CHECK:       graph.constant dense<0.000000e+00> : tensor<0x5xf32>
+func.func @emptyConstant() -> tensor<0x5xf32> {
+  %c = graph.constant dense<3.0> : tensor<0x5xf32>
+  return %c : tensor<0x5xf32>
+}
+
 // CHECK-LABEL: func @emptyPart(
 // CHECK:       graph.concat %{{.*}}, %{{.*}} dim 0 : (tensor<2x5xf32>, tensor<3x5xf32>)
 func.func @emptyPart(%x: tensor<0x5xf32>, %y: tensor<2x5xf32>, %z: tensor<3x5xf32>) -> tensor<5x5xf32> {
