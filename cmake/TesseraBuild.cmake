@@ -15,7 +15,7 @@ set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 add_compile_options(-Wall -Wextra -Werror -Wno-unused-parameter)
 include_directories(${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
 if(TESSERA_SANITIZE)
-  add_compile_options(-fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer)
+  add_compile_options(-fsanitize=${TESSERA_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${TESSERA_SANITIZE})
 endif()
 

@@ -25,8 +25,13 @@ config.substitutions.append(("%python", config.python))
 seed = os.environ.get("TESSERA_METAMORPHIC_SEED", "1")
 config.substitutions.append(("%metamorphic-seed", seed))
 
+# These tests run tools that link MLIR, and FileCheck, which LLVM brings.
 if config.tessera_build_compiler:
     config.available_features.add("compiler")
+else:
+    config.unsupported = True
+    lit_config.note("SKIP: files with RUN lines need the compiler; "
+                    "-DTESSERA_BUILD_COMPILER=OFF leaves it out")
 
 # Python with the packages that tests compare with: scripts/install-deps.sh
 # --oracles makes it.
