@@ -21,6 +21,10 @@ public:
   }
   ClusterOp build(ArrayRef<Value> outputs);
 
+  /// Members read their operands from memory, views too, instead of computing
+  /// them again.
+  bool storesOperands = false;
+
 private:
   Value inner(Value outer, bool mayRepeat);
   Value addInput(Value outer);
@@ -95,7 +99,9 @@ Value ClusterBuilder::inner(Value outer, bool mayRepeat) {
         accumulated = inputs.size();
         base = addInput(operand.get());
       } else {
-        inner(operand.get(), !isReadAsStored(operand));
+        bool isStored = storesOperands && inside.contains(op) &&
+                        !operand.get().getDefiningOp<ConstantOp>();
+        inner(operand.get(), !isStored && !isReadAsStored(operand));
       }
     OpBuilder b(op->getContext());
     b.setInsertionPointToEnd(body);
@@ -241,6 +247,20 @@ static bool isComputable(ClusterOp cluster) {
   return false;
 }
 
+// A cluster of one op, always computable: an op alone is, but views that lead
+// to it may want to walk its space in ways that do not fit together.
+static ClusterOp buildSingle(Operation *op, ClusterKind kind,
+                             const llvm::DenseSet<Operation *> &repeats,
+                             ArrayRef<Value> outputs) {
+  ClusterOp cluster = ClusterBuilder({op}, kind, repeats).build(outputs);
+  if (isComputable(cluster))
+    return cluster;
+  cluster.erase();
+  ClusterBuilder builder({op}, kind, {});
+  builder.storesOperands = true;
+  return builder.build(outputs);
+}
+
 // Results that a kernel of attention writes whether or not somebody reads them.
 static bool isWritten(Value result, const FusionGroup &group) {
   Operation *op = result.getDefiningOp();
@@ -262,11 +282,16 @@ LogicalResult tessera::buildCluster(FusionGraph &graph, unsigned id,
   }
   if (outputs.empty())
     return success();
-  ClusterOp cluster =
-      ClusterBuilder(members, *group.kind, group.repeats).build(outputs);
-  if (members.size() > 1 && !isComputable(cluster)) {
-    cluster.erase();
-    return failure();
+  ClusterOp cluster;
+  if (members.size() == 1) {
+    cluster = buildSingle(members[0], *group.kind, group.repeats, outputs);
+  } else {
+    cluster =
+        ClusterBuilder(members, *group.kind, group.repeats).build(outputs);
+    if (!isComputable(cluster)) {
+      cluster.erase();
+      return failure();
+    }
   }
   for (auto [output, result] : llvm::zip_equal(outputs, cluster.getResults()))
     output.replaceAllUsesWith(result);
@@ -276,8 +301,7 @@ LogicalResult tessera::buildCluster(FusionGraph &graph, unsigned id,
 
 void tessera::buildCluster(Operation *op, OpPlaces &places) {
   Value result = op->getResult(0);
-  ClusterOp cluster =
-      ClusterBuilder({op}, ClusterKind::elementwise, {}).build({result});
+  ClusterOp cluster = buildSingle(op, ClusterKind::elementwise, {}, {result});
   result.replaceAllUsesWith(cluster.getResult(0));
   places[cluster] = places.lookup(op);
 }
