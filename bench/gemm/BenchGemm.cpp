@@ -1,7 +1,9 @@
 #include "bench/gemm/BenchGemm.h"
+#include "bench/Median.h"
 #include "compiler/InitAll.h"
 #include "compiler/target/cpu/CpuTarget.h"
 #include "compiler/target/cpu/LoadCode.h"
+#include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
@@ -22,18 +24,16 @@ using namespace mlir;
 namespace tessera {
 namespace {
 
-/// Zeros in 64-byte aligned memory: values do not change the speed.
-class Buffer {
-public:
-  explicit Buffer(size_t bytes)
-      : memory(std::aligned_alloc(64, (bytes + 127) / 64 * 64), std::free) {
-    std::memset(memory.get(), 0, bytes);
-  }
-  void *get() const { return memory.get(); }
+using Memory = std::unique_ptr<void, void (*)(void *)>;
 
-private:
-  std::unique_ptr<void, void (*)(void *)> memory;
-};
+/// Zeros in 64-byte aligned memory: values do not change the speed. Null if
+/// there is not as much.
+Memory zeros(size_t bytes) {
+  Memory memory(std::aligned_alloc(64, (bytes + 127) / 64 * 64), std::free);
+  if (memory)
+    std::memset(memory.get(), 0, bytes);
+  return memory;
+}
 
 /// The compiled product and its operands.
 struct Gemm {
@@ -41,7 +41,7 @@ struct Gemm {
   cpu::KernelEntry entry = nullptr;
   int64_t blocks = 0;
   uint64_t scratchBytes = 0;
-  std::vector<Buffer> buffers;
+  std::vector<Memory> buffers;
 };
 
 struct Speed {
@@ -49,7 +49,8 @@ struct Speed {
 };
 
 std::string moduleText(const BenchGemmOptions &options,
-                       const std::string &type) {
+                       const std::string &precision) {
+  std::string type = precision == "fp32" ? "f32" : precision;
   auto tensor = [&](int64_t rows, int64_t columns) {
     return "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) +
            "x" + type + ">";
@@ -71,21 +72,27 @@ std::string moduleText(const BenchGemmOptions &options,
 }
 
 llvm::Expected<Gemm> compile(const BenchGemmOptions &options,
-                             const std::string &type,
+                             const std::string &precision,
                              const TileTarget &target) {
   DialectRegistry registry;
   registerAllDialects(registry);
   cpu::registerCpuTarget(registry);
   MLIRContext context(registry);
+  std::string complaint; // the first error: later ones follow from it
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    if (complaint.empty() &&
+        diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      complaint = ": " + diagnostic.str();
+  });
   auto module =
-      parseSourceString<ModuleOp>(moduleText(options, type), &context);
+      parseSourceString<ModuleOp>(moduleText(options, precision), &context);
   const std::string names[] = {target.name};
   PassManager manager(&context);
   TileClustersOptions tiling;
   tiling.targets = names;
   manager.addPass(createTileClusters(tiling));
   if (!module || failed(manager.run(*module)))
-    return llvm::createStringError("the product cannot be tiled");
+    return llvm::createStringError("the product cannot be tiled" + complaint);
   Gemm gemm;
   std::string kernel;
   module->walk([&](tile::LaunchOp launch) {
@@ -104,10 +111,15 @@ llvm::Expected<Gemm> compile(const BenchGemmOptions &options,
     return code.takeError();
   gemm.code = std::move(*code);
   gemm.entry = gemm.code->find(kernel);
-  size_t bytes = type == "f32" ? 4 : 2;
+  size_t bytes = precision == "fp32" ? 4 : 2;
   for (int64_t elements :
-       {options.m * options.k, options.k * options.n, options.m * options.n})
-    gemm.buffers.emplace_back(elements * bytes);
+       {options.m * options.k, options.k * options.n, options.m * options.n}) {
+    gemm.buffers.push_back(zeros(elements * bytes));
+    if (!gemm.buffers.back())
+      return llvm::createStringError("no memory for an operand of " +
+                                     std::to_string(elements * bytes) +
+                                     " bytes; take smaller --m, --n, --k");
+  }
   return gemm;
 }
 
@@ -115,7 +127,7 @@ llvm::Expected<Gemm> compile(const BenchGemmOptions &options,
 double fastestRun(const Gemm &gemm, unsigned threads) {
   constexpr int kRuns = 5;
   std::vector<void *> pointers;
-  for (const Buffer &buffer : gemm.buffers)
+  for (const Memory &buffer : gemm.buffers)
     pointers.push_back(buffer.get());
   std::atomic<int64_t> next = 0;
   auto start = std::chrono::steady_clock::now();
@@ -129,7 +141,7 @@ double fastestRun(const Gemm &gemm, unsigned threads) {
     start = now;
   });
   auto work = [&] {
-    Buffer scratch(gemm.scratchBytes + 64);
+    Memory scratch = zeros(gemm.scratchBytes + 64);
     for (int run = 0; run < kRuns; ++run) {
       gate.arrive_and_wait();
       for (int64_t i = next++; i < gemm.blocks; i = next++)
@@ -146,12 +158,7 @@ double fastestRun(const Gemm &gemm, unsigned threads) {
   return best;
 }
 
-double median(std::vector<double> values) {
-  llvm::sort(values);
-  return values[values.size() / 2];
-}
-
-void report(const BenchGemmOptions &options, const std::string &type,
+void report(const BenchGemmOptions &options, const std::string &precision,
             const TileTarget &target, unsigned threads,
             llvm::ArrayRef<Speed> pairs, const PeakFlops &peak) {
   std::vector<double> ratios, speeds, peaks;
@@ -165,13 +172,13 @@ void report(const BenchGemmOptions &options, const std::string &type,
     llvm::outs() << llvm::formatv(
         "{0} {1} {2} threads {3}x{4}x{5} {6}: {7:f1} GFLOP/s, {8:P1} of {9} "
         "(best {10:P1}, peak {11:f1})\n",
-        type, target.name, threads, options.m, options.n, options.k,
+        precision, target.name, threads, options.m, options.n, options.k,
         options.trans, median(speeds) * 1e-9, median(ratios), peak.instruction,
         best, median(peaks) * 1e-9);
     return;
   }
   llvm::json::Object line{{"bench", "gemm"},
-                          {"type", type},
+                          {"precision", precision},
                           {"target", target.name},
                           {"threads", threads},
                           {"m", options.m},
@@ -197,25 +204,22 @@ bool runsHere(const TileTarget &target) {
 } // namespace
 
 llvm::Error benchGemm(const BenchGemmOptions &options) {
-  if (options.trans.size() != 2 ||
-      options.trans.find_first_not_of("nt") != std::string::npos)
-    return llvm::createStringError("trans '" + options.trans +
-                                   "' is not one of nn, nt, tn, tt");
   bool any = false;
-  for (const std::string &type : options.types)
+  for (const std::string &precision : options.precisions)
     for (const TileTarget &target : cpuTileTargets()) {
       if (!options.target.empty() && options.target != target.name)
         continue;
       if (!runsHere(target))
         continue;
       any = true;
-      llvm::Expected<Gemm> gemm = compile(options, type, target);
+      llvm::Expected<Gemm> gemm = compile(options, precision, target);
       if (!gemm)
         return gemm.takeError();
       // What a code object can reach at best: dot products only where it uses
       // them, and registers of its own width.
-      PeakType peakType =
-          type == "bf16" && target.bf16Dot ? PeakType::bf16 : PeakType::fp32;
+      PeakType peakType = precision == "bf16" && target.bf16Dot
+                              ? PeakType::bf16
+                              : PeakType::fp32;
       double flops = 2.0 * options.m * options.n * options.k;
       for (unsigned threads : options.threads) {
         std::vector<Speed> pairs;
@@ -225,7 +229,7 @@ llvm::Error benchGemm(const BenchGemmOptions &options) {
                                   static_cast<unsigned>(target.lanes) * 32);
           pairs.push_back({flops / fastestRun(*gemm, threads), peak.perSecond});
         }
-        report(options, type, target, threads, pairs, peak);
+        report(options, precision, target, threads, pairs, peak);
       }
     }
   if (!any)

@@ -3,9 +3,10 @@
 torch.compile, forward, backward, clip and AdamW. Prints one number.
 
     pytorch_step.py --config models/specs/gpt2-124m --batch 4 --sequence 64 \
-                    --dtype fp32|bf16 --threads 2 [--steps 5]
+                    --precision fp32|bf16 --threads 2 [--steps 3]
 
-bf16 is autocast over fp32 weights, as people train. Notes go to stderr.
+bf16 is autocast over fp32 weights, as people train. Each way is printed to
+stderr with its median; one step before the counted ones warms up.
 """
 import argparse
 import json
@@ -15,18 +16,24 @@ import statistics
 import sys
 import time
 
-import torch
-from torch import nn
-from torch.nn import functional as F
+try:
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+except ImportError as error:
+    sys.exit(f"{sys.executable} cannot import torch: {error}")
+
+# activation_function of config.json, as F.gelu calls it.
+GELUS = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads):
+    def __init__(self, width, inner, heads, gelu):
         super().__init__()
-        self.heads = heads
+        self.heads, self.gelu = heads, gelu
         self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
 
     def forward(self, x):
         batch, tokens, width = x.shape
@@ -38,16 +45,19 @@ class Block(nn.Module):
             mask = torch.full((tokens, tokens), -math.inf).triu(1)
             y = ((q @ k.transpose(2, 3)) / math.sqrt(q.shape[-1]) + mask).softmax(-1) @ v
         x = x + self.out(y.transpose(1, 2).reshape(batch, tokens, width))
-        return x + self.down(F.gelu(self.up(self.ln_2(x)), approximate="tanh"))
+        return x + self.down(F.gelu(self.up(self.ln_2(x)), approximate=self.gelu))
 
 
 class Gpt2(nn.Module):
     def __init__(self, config):
         super().__init__()
         width = config["n_embd"]
+        inner = config.get("n_inner") or 4 * width
+        gelu = GELUS[config.get("activation_function", "gelu_new")]
         self.wte = nn.Embedding(config["vocab_size"], width)
         self.wpe = nn.Embedding(config["n_positions"], width)
-        self.blocks = nn.ModuleList(Block(width, config["n_head"]) for _ in range(config["n_layer"]))
+        self.blocks = nn.ModuleList(
+            Block(width, inner, config["n_head"], gelu) for _ in range(config["n_layer"]))
         self.ln_f = nn.LayerNorm(width)
 
     def forward(self, tokens, targets):
@@ -61,7 +71,7 @@ class Gpt2(nn.Module):
 def measure(model, forward, tokens, targets, bf16, steps):
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1)
     seconds = []
-    for i in range(steps + 2):
+    for i in range(steps + 1):
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
@@ -69,9 +79,23 @@ def measure(model, forward, tokens, targets, bf16, steps):
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        if i >= 2:
+        if i > 0:
             seconds.append(time.perf_counter() - start)
     return statistics.median(seconds)
+
+
+def read_config(path):
+    """The config.json of a GPT-2, or the end with one line."""
+    file = path / "config.json" if path.is_dir() else path
+    try:
+        config = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        sys.exit(f"{file}: {error}")
+    if config.get("model_type") != "gpt2":
+        sys.exit(f"{file}: model_type is {config.get('model_type')!r}; only gpt2 is written in PyTorch here")
+    if config.get("activation_function", "gelu_new") not in GELUS:
+        sys.exit(f"{file}: activation_function is none of {', '.join(GELUS)}")
+    return config
 
 
 def main():
@@ -79,24 +103,25 @@ def main():
     parser.add_argument("--config", required=True)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--sequence", type=int, default=64)
-    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=3, help="counted")
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(args.threads)
-    path = pathlib.Path(args.config)
-    config = json.loads((path / "config.json" if path.is_dir() else path).read_text())
+    config = read_config(pathlib.Path(args.config))
+    if args.sequence > config["n_positions"]:
+        sys.exit(f"{args.config}: has {config['n_positions']} positions, not {args.sequence}")
     model = Gpt2(config)
-    tokens = torch.randint(0, 1000, (args.batch, args.sequence))
-    targets = torch.randint(0, 1000, (args.batch, args.sequence))
+    tokens = torch.randint(0, config["vocab_size"], (args.batch, args.sequence))
+    targets = torch.randint(0, config["vocab_size"], (args.batch, args.sequence))
     ways = {"eager": model}
     if hasattr(torch, "compile"):
         ways["torch.compile"] = torch.compile(model)
     best = math.inf
     for name, forward in ways.items():
         try:
-            seconds = measure(model, forward, tokens, targets, args.dtype == "bf16", args.steps)
+            seconds = measure(model, forward, tokens, targets, args.precision == "bf16", args.steps)
         except Exception as error:  # torch.compile needs a C++ compiler and may fail
             print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0]}", file=sys.stderr)
             continue

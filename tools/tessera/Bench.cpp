@@ -7,67 +7,124 @@
 
 using namespace tessera;
 
+//===--- options that mean the same in every benchmark --------------------===//
+
+// CLI::PositiveNumber answers with the largest double in full.
+static const CLI::Validator atLeastOne(
+    [](std::string &text) {
+      int64_t value = 0;
+      return CLI::detail::lexical_cast(text, value) && value >= 1
+                 ? std::string()
+                 : "must be a whole number, at least 1, got " + text;
+    },
+    "COUNT");
+
+// More threads than any machine has processors are a slip of the hand.
+static const CLI::Range threadCounts(1, 1024);
+
+static void addPrecision(CLI::App &command,
+                         std::vector<std::string> &precisions) {
+  command.add_option("--precision", precisions, "fp32, bf16 or both")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+}
+
+static void addTarget(CLI::App &command, std::string &target,
+                      const char *otherwise) {
+  command
+      .add_option("--target", target,
+                  std::string("cpu:avx512bf16, cpu:avx512 or cpu:avx2 "
+                              "(default: ") +
+                      otherwise + ")")
+      ->type_name("NAME");
+}
+
+static void addJson(CLI::App &command, bool &json) {
+  command.add_flag("--json", json, "one JSON object a line");
+}
+
+//===--- train ------------------------------------------------------------===//
+
 static void addTrain(CLI::App &bench, Invocation &invocation) {
   auto options = std::make_shared<BenchTrainOptions>();
   CLI::App *command = bench.add_subcommand(
       "train", "A whole training step against the machine's peak");
-  command->add_option("--spec", options->spec, "model")->capture_default_str();
-  command->add_option(
-      "--recipe", options->recipe,
-      "recipe.yaml; batch and precision come from the options below");
+  command
+      ->add_option("--spec", options->spec,
+                   "model (default: models/specs/gpt2-124m of the source tree)")
+      ->type_name("SPEC");
+  command
+      ->add_option(
+          "--recipe", options->recipe,
+          "recipe.yaml; batch and precision come from the options below")
+      ->type_name("FILE.yaml");
   command->add_option("--batch", options->micro, "sequences in a step")
+      ->check(atLeastOne)
       ->capture_default_str();
   command
       ->add_option("--sequence", options->sequences,
                    "tokens in a sequence; several make several cases")
       ->delimiter(',')
+      ->check(atLeastOne)
       ->capture_default_str();
-  command->add_option("--precision", options->precisions, "fp32, bf16 or both")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"fp32", "bf16"}))
+  addPrecision(*command, options->precisions);
+  command->add_option("--threads", options->threads)
+      ->check(threadCounts)
       ->capture_default_str();
-  command->add_option("--threads", options->threads)->capture_default_str();
   command->add_option("--steps", options->steps, "counted steps of each case")
+      ->check(atLeastOne)
       ->capture_default_str();
-  command->add_option("--cpu", options->cpuTarget,
-                      "take this code object, such as avx2");
-  command->add_option(
-      "--pytorch", options->python,
-      "Python interpreter with torch, to measure the same step with");
+  addTarget(*command, options->target, "the best that runs here");
+  command
+      ->add_option("--pytorch", options->python,
+                   "Python interpreter with torch, to measure the same step of "
+                   "a GPT-2 with")
+      ->type_name("PROGRAM");
   command->add_flag("--profile", options->profile,
                     "print the time of every kernel to stderr");
-  command->add_flag("--json", options->json, "one JSON object a case");
+  addJson(*command, options->json);
   command->callback([=, &invocation] {
     if (llvm::Error error = benchTrain(*options))
       invocation.fail(llvm::toString(std::move(error)).c_str());
   });
 }
 
+//===--- gemm -------------------------------------------------------------===//
+
 static void addGemm(CLI::App &bench, Invocation &invocation) {
+  static const CLI::Range sizes(1, 1 << 15); // 4 GiB an operand at most
   auto options = std::make_shared<BenchGemmOptions>();
   CLI::App *command = bench.add_subcommand(
       "gemm", "One contraction against the register-loop peak");
-  command->add_option("--m", options->m, "rows")->capture_default_str();
-  command->add_option("--n", options->n, "columns")->capture_default_str();
-  command->add_option("--k", options->k, "depth")->capture_default_str();
+  command->add_option("--m", options->m, "rows")
+      ->check(sizes)
+      ->capture_default_str();
+  command->add_option("--n", options->n, "columns")
+      ->check(sizes)
+      ->capture_default_str();
+  command->add_option("--k", options->k, "depth")
+      ->check(sizes)
+      ->capture_default_str();
   command
       ->add_option("--trans", options->trans,
-                   "nn, nt, tn or tt: t is an operand that is stored turned")
+                   "t is an operand that is stored turned")
+      ->check(CLI::IsMember({"nn", "nt", "tn", "tt"}))
       ->capture_default_str();
-  command->add_option("--type", options->types, "f32, bf16 or both")
+  addPrecision(*command, options->precisions);
+  command
+      ->add_option("--threads", options->threads,
+                   "several make several measurements")
       ->delimiter(',')
-      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->check(threadCounts)
       ->capture_default_str();
-  command->add_option("--threads", options->threads)
-      ->delimiter(',')
-      ->capture_default_str();
-  command->add_option("--target", options->target,
-                      "such as cpu:avx512; default: all that run here");
+  addTarget(*command, options->target, "all that run here");
   command
       ->add_option("--pairs", options->pairs,
                    "measurements, each with the peak beside it")
+      ->check(atLeastOne)
       ->capture_default_str();
-  command->add_flag("--json", options->json, "one JSON object a line");
+  addJson(*command, options->json);
   command->callback([=, &invocation] {
     if (llvm::Error error = benchGemm(*options))
       invocation.fail(llvm::toString(std::move(error)).c_str());
