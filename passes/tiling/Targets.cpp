@@ -15,10 +15,21 @@ llvm::ArrayRef<TileTarget> cpuTileTargets() {
   return targets;
 }
 
+// lanes is the threads of a block: a tile of row kernels has one to four
+// elements of each. Contractions and attention have no skeleton for them yet.
+llvm::ArrayRef<TileTarget> cudaTileTargets() {
+  static const TileTarget targets[] = {
+      {"cuda:sm_80", 128, 0, 0, false, 32 << 10},
+  };
+  return targets;
+}
+
 std::optional<TileTarget> lookupTileTarget(llvm::StringRef name) {
-  for (const TileTarget &target : cpuTileTargets())
-    if (target.name == name)
-      return target;
+  for (llvm::ArrayRef<TileTarget> family :
+       {cpuTileTargets(), cudaTileTargets()})
+    for (const TileTarget &target : family)
+      if (target.name == name)
+        return target;
   return std::nullopt;
 }
 

@@ -24,5 +24,7 @@ struct TileTarget {
 std::optional<TileTarget> lookupTileTarget(llvm::StringRef name);
 /// All CPU targets, best first: "cpu:avx512bf16", "cpu:avx512", "cpu:avx2".
 llvm::ArrayRef<TileTarget> cpuTileTargets();
+/// The CUDA targets: "cuda:sm_80".
+llvm::ArrayRef<TileTarget> cudaTileTargets();
 
 } // namespace tessera

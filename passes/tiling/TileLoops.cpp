@@ -103,7 +103,7 @@ void tessera::forEachTileOfChunk(EmitScope &level, unsigned dim, Value begin,
                                  int64_t chunk, const TileTarget &target,
                                  llvm::function_ref<void(EmitScope &)> body) {
   int64_t size = level.target.piece.sizes[dim],
-          width = tileWidth(target, level.target.piece);
+          width = std::min(tileWidth(target, level.target.piece), chunk);
   assert(chunk % width == 0 && "chunks are whole tiles but the last");
   OpBuilder &b = level.builder;
   Location loc = level.loc();

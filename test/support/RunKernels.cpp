@@ -1,11 +1,9 @@
 #include "test/support/RunKernels.h"
-#include "compiler/target/cpu/CpuTarget.h"
-#include "compiler/target/cpu/LoadCode.h"
 #include "dialects/graph/GraphOps.h"
 #include "dialects/tile/TileOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/tiling/Tiling.h"
-#include "test/support/HostBuffer.h"
+#include "test/support/KernelCode.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cstring>
 
@@ -19,13 +17,14 @@ using Buffer = std::shared_ptr<HostBuffer>;
 
 struct KernelProgram::Code {
   ModuleOp kernels;
-  cpu::CodeObject object;
-  std::unique_ptr<cpu::LoadedCode> library;
+  std::unique_ptr<KernelCode> compiled;
 };
 
 KernelProgram::~KernelProgram() = default;
 
-const cpu::CodeObject &KernelProgram::object() const { return code->object; }
+const cpu::CodeObject &KernelProgram::object() const {
+  return *code->compiled->object();
+}
 
 static llvm::Error failure(Operation *op, const llvm::Twine &what) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(),
@@ -50,14 +49,12 @@ KernelProgram::compile(ModuleOp module, llvm::StringRef targetName) {
   // A function of views alone has no kernels.
   if (!code.kernels)
     return program;
-  auto objects = cpu::compileKernels({{code.kernels, *target}}, {});
-  if (!objects)
-    return objects.takeError();
-  code.object = std::move(objects->front());
-  auto library = cpu::LoadedCode::load(code.object.elf);
-  if (!library)
-    return library.takeError();
-  code.library = std::move(*library);
+  auto compiled = targetName.starts_with("cuda:")
+                      ? compileForEmulatedGpu(code.kernels, *target)
+                      : compileForCpu(code.kernels, *target);
+  if (!compiled)
+    return compiled.takeError();
+  code.compiled = std::move(*compiled);
   return program;
 }
 
@@ -66,9 +63,8 @@ namespace {
 // Executes the ops of one function, innermost first.
 class Execution {
 public:
-  Execution(ModuleOp kernels, const cpu::CodeObject &object,
-            const cpu::LoadedCode *library, const RunOptions &options)
-      : kernels(kernels), object(object), library(library), options(options) {}
+  Execution(ModuleOp kernels, KernelCode *code, const RunOptions &options)
+      : kernels(kernels), code(code), options(options) {}
 
   llvm::Error block(Block &block);
   Buffer &operator[](Value value) { return buffers[value]; }
@@ -87,8 +83,7 @@ private:
   }
 
   ModuleOp kernels;
-  const cpu::CodeObject &object;
-  const cpu::LoadedCode *library;
+  KernelCode *code;
   const RunOptions &options;
   llvm::DenseMap<Value, Buffer> buffers;
 };
@@ -158,7 +153,6 @@ llvm::Error Execution::instance(tile::LaunchOp op, tile::KernelOp kernel,
           cast<RankedTensorType>(result.getType()));
     buffers[result] = results[r];
   }
-  SmallVector<void *> pointers;
   unsigned nextOperand = 0, nextResult = 0;
   for (unsigned b = 0; b < kernel.getBuffers().size(); ++b) {
     tile::Access access = kernel.getBufferAccess(b);
@@ -166,21 +160,12 @@ llvm::Error Execution::instance(tile::LaunchOp op, tile::KernelOp kernel,
                                                 : operands[nextOperand]);
     nextOperand += access != tile::Access::write;
     nextResult += access != tile::Access::read;
-    pointers.push_back(all.back()->data());
   }
-  cpu::KernelEntry entry = library->find(op.getKernel().str());
-  if (!entry)
-    return failure(op, "no code for kernel " + op.getKernel());
-  int64_t blocks = op.getBlocks()[i], sizes = kernel.getDynamicSizes();
-  int64_t step = options.blocksAtOnce ? options.blocksAtOnce : blocks;
-  for (int64_t end = blocks; end > 0; end -= step) {
-    int64_t begin = std::max<int64_t>(end - step, 0);
-    std::vector<std::byte> scratch(
-        object.scratchBytes.lookup(op.getKernel()) + 64, std::byte{0xff});
-    auto address = reinterpret_cast<uintptr_t>(scratch.data());
-    entry(pointers.data(), op.getSizes().data() + i * sizes, begin, end,
-          reinterpret_cast<void *>((address + 63) / 64 * 64));
-  }
+  int64_t sizes = kernel.getDynamicSizes();
+  KernelCall call{kernel, all, op.getSizes().slice(i * sizes, sizes),
+                  op.getBlocks()[i]};
+  if (llvm::Error error = code->run(call, options))
+    return error;
   for (const Buffer &buffer : all)
     if (!buffer->isIntact())
       return failure(op,
@@ -297,8 +282,7 @@ llvm::Expected<Tensors> KernelProgram::run(llvm::StringRef name,
     return llvm::createStringError(llvm::inconvertibleErrorCode(),
                                    "no function @" + name + " of " +
                                        llvm::Twine(inputs.size()) + " inputs");
-  Execution execution(code->kernels, code->object, code->library.get(),
-                      options);
+  Execution execution(code->kernels, code->compiled.get(), options);
   for (auto [argument, input] :
        llvm::zip_equal(function.getArguments(), inputs))
     execution[argument] =

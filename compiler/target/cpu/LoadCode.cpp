@@ -28,8 +28,8 @@ LoadedCode::load(llvm::StringRef elf) {
 
 LoadedCode::~LoadedCode() { dlclose(handle); }
 
-KernelEntry LoadedCode::find(const std::string &kernel) const {
-  return reinterpret_cast<KernelEntry>(dlsym(handle, kernel.c_str()));
+void *LoadedCode::address(const std::string &symbol) const {
+  return dlsym(handle, symbol.c_str());
 }
 
 } // namespace tessera::cpu

@@ -20,7 +20,11 @@ public:
   LoadedCode(const LoadedCode &) = delete;
 
   /// Null where no kernel has this name.
-  KernelEntry find(const std::string &kernel) const;
+  KernelEntry find(const std::string &kernel) const {
+    return reinterpret_cast<KernelEntry>(address(kernel));
+  }
+  /// The same for any symbol.
+  void *address(const std::string &symbol) const;
 
 private:
   explicit LoadedCode(void *handle) : handle(handle) {}

@@ -1,0 +1,30 @@
+// From kernels to CUDA C++ that reads like a person's: one call of the device
+// library (runtime/device) for each tile op, named after what was fused.
+#pragma once
+#include "dialects/tile/TileOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "passes/tiling/Targets.h"
+#include "llvm/Support/Error.h"
+#include <string>
+#include <vector>
+
+namespace tessera::cuda {
+
+/// How a kernel is launched.
+struct KernelShape {
+  std::string name;
+  int64_t threads = 0;     ///< of a block
+  int64_t sharedBytes = 0; ///< dynamic shared memory of a block
+};
+
+struct PrintedKernels {
+  std::string text; ///< one translation unit
+  std::vector<KernelShape> kernels;
+};
+
+/// Prints all kernels (tile.kernel) directly inside `module`, made for
+/// `target`. An error names the kernel and the op that has no CUDA form.
+llvm::Expected<PrintedKernels> printKernels(mlir::ModuleOp module,
+                                            const TileTarget &target);
+
+} // namespace tessera::cuda

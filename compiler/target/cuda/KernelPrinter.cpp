@@ -1,0 +1,392 @@
+#include "compiler/target/cuda/KernelPrinter.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+
+namespace tessera::cuda {
+
+// Bytes at the start of shared memory that the device library uses
+// (kScratchBytes in Strip.cuh).
+static constexpr int64_t kScratchBytes = 4096;
+
+//===--- text -------------------------------------------------------------===//
+
+std::string KernelPrinter::fresh(llvm::StringRef hint) {
+  unsigned count = names[hint]++;
+  return count ? (hint + llvm::Twine(count)).str() : hint.str();
+}
+
+void KernelPrinter::line(const llvm::Twine &code) {
+  text += std::string(2 * depth, ' ') + code.str() + "\n";
+}
+
+void KernelPrinter::define(Value value, llvm::StringRef hint,
+                           const llvm::Twine &expression) {
+  std::string name = fresh(hint);
+  line("const auto " + name + " = " + expression + ";");
+  values[value] = {name};
+}
+
+llvm::Error KernelPrinter::unsupported(Operation *op, const llvm::Twine &why) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                 "kernel @" + kernel.getSymName() + ": " +
+                                     op->getName().getStringRef() + " " + why);
+}
+
+std::string KernelPrinter::typeOf(Type type) const {
+  std::string element = typeName(getElementTypeOrSelf(type)).str();
+  auto vector = dyn_cast<VectorType>(type);
+  if (!vector || vector.getRank() == 0)
+    return element;
+  return "Strip<" + element + ", " + std::to_string(vector.getNumElements()) +
+         ", kThreads>";
+}
+
+llvm::Expected<std::string> KernelPrinter::sizeOf(Type tile, Operation *op) {
+  auto vector = cast<VectorType>(tile);
+  if (vector.getRank() != 1)
+    return unsupported(op, "on tiles of two dimensions has no CUDA form yet");
+  return std::to_string(vector.getDimSize(0)) + ", kThreads";
+}
+
+//===--- values -----------------------------------------------------------===//
+
+static bool isTile(Type type) {
+  auto vector = dyn_cast<VectorType>(type);
+  return vector && vector.getRank() > 0;
+}
+
+bool KernelPrinter::isElementwise(Operation *op) const {
+  return OpTrait::hasElementwiseMappableTraits(op) ||
+         isa<arith::IndexCastOp, arith::IndexCastUIOp, tile::BroadcastOp>(op) ||
+         (isa<arith::ConstantOp>(op) && op->getNumResults() == 1);
+}
+
+// Part of its user's expression: constants, broadcasts, and what is used once,
+// by arithmetic of the same loop level.
+bool KernelPrinter::isInlined(Operation *op) const {
+  if (!isElementwise(op) || op->getNumResults() != 1)
+    return false;
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    auto elements = dyn_cast<DenseElementsAttr>(constant.getValue());
+    return !elements || elements.isSplat();
+  }
+  if (isa<tile::BroadcastOp>(op))
+    return true;
+  Value result = op->getResult(0);
+  if (!result.hasOneUse())
+    return false;
+  Operation *user = *result.user_begin();
+  if (user->getBlock() != op->getBlock())
+    return false;
+  return isElementwise(user) || result.getType().isIndex() ||
+         isa<tile::StoreOp, memref::StoreOp>(user);
+}
+
+Expression KernelPrinter::scalar(Value value) {
+  if (auto it = values.find(value); it != values.end())
+    return it->second;
+  Operation *op = value.getDefiningOp();
+  SmallVector<Expression> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(scalar(operand));
+  if (isa<tile::BroadcastOp>(op))
+    return operands[0];
+  std::optional<Expression> printed =
+      printScalar(op, operands, cast<OpResult>(value).getResultNumber());
+  return printed ? *printed : Expression{};
+}
+
+// An element of a tile's expression in terms of lambda parameters.
+Expression KernelPrinter::element(Value value, Lambda &lambda, bool isRoot) {
+  Operation *op = value.getDefiningOp();
+  bool isLeaf = !isRoot && (values.contains(value) || !op || !isInlined(op));
+  if (!isLeaf && isa<tile::BroadcastOp>(op)) // a scalar serves all elements
+    value = op->getOperand(0), op = value.getDefiningOp(), isLeaf = true;
+  if (isLeaf && op && isa<arith::ConstantOp>(op))
+    isLeaf = false;
+  if (isLeaf) {
+    auto [it, isNew] = lambda.seen.try_emplace(value);
+    if (isNew) {
+      std::string name = "x" + std::to_string(lambda.parameters.size());
+      it->second = name;
+      lambda.parameters.push_back(
+          (typeName(getElementTypeOrSelf(value.getType())) + " " + name).str());
+      lambda.arguments.push_back(scalar(value).text);
+    }
+    return {it->second};
+  }
+  SmallVector<Expression> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(element(operand, lambda, /*isRoot=*/false));
+  std::optional<Expression> printed =
+      printScalar(op, operands, cast<OpResult>(value).getResultNumber());
+  return printed ? *printed : Expression{};
+}
+
+// The text of a tile: its name, or the map that computes it.
+std::string KernelPrinter::tile(Value value) {
+  if (auto it = values.find(value); it != values.end())
+    return it->second.text;
+  auto type = cast<VectorType>(value.getType());
+  std::string size = std::to_string(type.getNumElements()) + ", kThreads";
+  Operation *op = value.getDefiningOp();
+  if (isa<arith::ConstantOp, tile::BroadcastOp>(op))
+    return "splat<" + size + ">(" + scalar(value).text + ")";
+  Lambda lambda;
+  Expression body = element(value, lambda, /*isRoot=*/true);
+  if (body.text.empty())
+    return "";
+  if (lambda.arguments.empty()) // constants all through
+    return "splat<" + size + ">(" + body.text + ")";
+  return "map<" + size + ">([](" + llvm::join(lambda.parameters, ", ") +
+         ") { return " + body.text + "; }, " +
+         llvm::join(lambda.arguments, ", ") + ")";
+}
+
+llvm::Error KernelPrinter::printTile(Operation *op) {
+  for (Value result : op->getResults()) {
+    if (result.use_empty())
+      continue;
+    bool isTiled = isTile(result.getType());
+    if (isTiled)
+      if (auto size = sizeOf(result.getType(), op); !size)
+        return size.takeError();
+    std::string expression = isTiled ? tile(result) : scalar(result).text;
+    if (expression.empty())
+      return unsupported(op, "has no CUDA form");
+    define(result,
+           isTiled                      ? "tile"
+           : result.getType().isIndex() ? "i"
+                                        : "value",
+           expression);
+  }
+  return llvm::Error::success();
+}
+
+//===--- control ----------------------------------------------------------===//
+
+// `to` = what the terminator yields; by way of copies where one new value is
+// computed from another's old one.
+llvm::Error KernelPrinter::assign(Operation *terminator,
+                                  ArrayRef<std::string> to) {
+  SmallVector<std::string> from;
+  for (Value operand : terminator->getOperands()) {
+    std::string value =
+        isTile(operand.getType()) ? tile(operand) : scalar(operand).text;
+    if (value.empty())
+      return unsupported(terminator, "of a value without a CUDA form");
+    if (to.size() > 1) {
+      std::string name = fresh("next");
+      line("const auto " + name + " = " + value + ";");
+      value = name;
+    }
+    from.push_back(value);
+  }
+  for (auto [target, value] : llvm::zip_equal(to, from))
+    if (target != value)
+      line(target + " = " + value + ";");
+  return llvm::Error::success();
+}
+
+llvm::Error KernelPrinter::printFor(scf::ForOp loop) {
+  SmallVector<std::string> carried;
+  for (auto [init, argument, result] : llvm::zip_equal(
+           loop.getInitArgs(), loop.getRegionIterArgs(), loop.getResults())) {
+    std::string name = fresh("sum");
+    line(typeOf(init.getType()) + " " + name + " = " +
+         (isTile(init.getType()) ? tile(init) : scalar(init).text) + ";");
+    carried.push_back(name);
+    values[argument] = values[result] = {name};
+  }
+  std::string i = fresh("i");
+  values[loop.getInductionVar()] = {i};
+  line("for (int64_t " + i + " = " + scalar(loop.getLowerBound()).text + "; " +
+       i + " < " + within(scalar(loop.getUpperBound()), Expression::sum) +
+       "; " + i + " += " + scalar(loop.getStep()).text + ") {");
+  ++depth;
+  synchronizeLoop(loop);
+  if (llvm::Error error = printBlock(*loop.getBody()))
+    return error;
+  if (llvm::Error error = assign(loop.getBody()->getTerminator(), carried))
+    return error;
+  --depth;
+  line("}");
+  return llvm::Error::success();
+}
+
+llvm::Error KernelPrinter::printIf(scf::IfOp branch) {
+  SmallVector<std::string> results;
+  for (Value result : branch.getResults()) {
+    results.push_back(fresh("chosen"));
+    values[result] = {results.back()};
+    line(typeOf(result.getType()) + " " + results.back() + ";");
+  }
+  line("if (" + scalar(branch.getCondition()).text + ") {");
+  for (Region *region : {&branch.getThenRegion(), &branch.getElseRegion()}) {
+    if (region->empty())
+      continue;
+    if (region == &branch.getElseRegion())
+      line("} else {");
+    ++depth;
+    if (llvm::Error error = printBlock(region->front()))
+      return error;
+    if (llvm::Error error = assign(region->front().getTerminator(), results))
+      return error;
+    --depth;
+  }
+  line("}");
+  return llvm::Error::success();
+}
+
+llvm::Error KernelPrinter::printOp(Operation *op) {
+  return llvm::TypeSwitch<Operation *, llvm::Error>(op)
+      .Case([&](scf::ForOp o) { return printFor(o); })
+      .Case([&](scf::IfOp o) { return printIf(o); })
+      .Case([&](tile::LoadOp o) { return printLoad(o); })
+      .Case([&](tile::StoreOp o) { return printStore(o); })
+      .Case([&](tile::AllocOp o) { return printAlloc(o); })
+      .Case([&](tile::ReduceOp o) { return printReduce(o); })
+      .Case([&](memref::ReinterpretCastOp o) { return printView(o); })
+      .Case([&](memref::LoadOp o) -> llvm::Error {
+        Memory &memory = memories[o.getMemRef()];
+        synchronize(memory.root, false);
+        define(o.getResult(), "value",
+               "read(" + address(memory, o.getIndices()) + ")");
+        return llvm::Error::success();
+      })
+      .Case([&](memref::StoreOp o) -> llvm::Error {
+        Memory &memory = memories[o.getMemRef()];
+        line("write(" + scalar(o.getValue()).text + ", " +
+             address(memory, o.getIndices()) + ");");
+        synchronize(memory.root, true);
+        return llvm::Error::success();
+      })
+      .Case([&](tile::IotaOp o) -> llvm::Error {
+        auto size = sizeOf(o.getType(), o);
+        if (!size)
+          return size.takeError();
+        define(o.getResult(), "index",
+               "iota<" + *size + ">(" + scalar(o.getStart()).text + ")");
+        return llvm::Error::success();
+      })
+      .Case([&](vector::InterleaveOp o) -> llvm::Error {
+        define(o.getResult(), "tile",
+               "interleave(" + tile(o.getLhs()) + ", " + tile(o.getRhs()) +
+                   ")");
+        return llvm::Error::success();
+      })
+      // A reduction's result is a scalar here already.
+      .Case([&](vector::ExtractOp o) -> llvm::Error {
+        auto from = cast<VectorType>(o.getVector().getType());
+        if (from.getRank() != 0)
+          return unsupported(o, "of a tile's element has no CUDA form");
+        values[o.getResult()] = scalar(o.getVector());
+        return llvm::Error::success();
+      })
+      .Case([&](vector::ExtractElementOp o) -> llvm::Error {
+        values[o.getResult()] = scalar(o.getVector());
+        return llvm::Error::success();
+      })
+      .Case<tile::BarrierOp>([&](auto) -> llvm::Error {
+        line("sync();");
+        written.clear();
+        return llvm::Error::success();
+      })
+      .Default([&](Operation *o) -> llvm::Error {
+        if (auto constant = dyn_cast<arith::ConstantOp>(o);
+            constant && !isInlined(o))
+          return printConstantTile(constant);
+        if (isInlined(o))
+          return llvm::Error::success();
+        if (isElementwise(o) || isa<arith::MulUIExtendedOp>(o))
+          return printTile(o);
+        return unsupported(o, "has no CUDA form");
+      });
+}
+
+llvm::Error KernelPrinter::printBlock(Block &block) {
+  for (Operation &op : block.without_terminator())
+    if (llvm::Error error = printOp(&op))
+      return error;
+  return llvm::Error::success();
+}
+
+//===--- kernel -----------------------------------------------------------===//
+
+static std::string describe(MemRefType type) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  for (int64_t size : type.getShape())
+    os << (text.empty() ? "" : " x ")
+       << (ShapedType::isDynamic(size) ? "n" : std::to_string(size));
+  os << ' ' << type.getElementType();
+  return text;
+}
+
+llvm::Error KernelPrinter::printHeader() {
+  std::string name = kernel.getSymName().str();
+  text += "// " + kernel.getSummary().str() + "\n";
+  for (auto [i, buffer] : llvm::enumerate(kernel.getBuffers()))
+    text += "//   b" + std::to_string(i) + ": " +
+            describe(cast<MemRefType>(buffer.getType())) + ", " +
+            tile::stringifyAccess(kernel.getBufferAccess(i)).str() + "\n";
+  text += "TESSERA_KERNEL(" + name + ", " + std::to_string(shape.threads) +
+          ", " + std::to_string(kernel.getBuffers().size()) + ", " +
+          std::to_string(kernel.getDynamicSizes()) + ") {\n";
+  line("constexpr int kThreads = " + llvm::Twine(shape.threads) + ";");
+  line("const auto &instance = launch.instance();");
+  for (auto [i, buffer] : llvm::enumerate(kernel.getBuffers())) {
+    auto type = cast<MemRefType>(buffer.getType());
+    bool isRead = kernel.getBufferAccess(i) == tile::Access::read;
+    std::string element = typeName(type.getElementType()).str(),
+                variable = fresh("b" + std::to_string(i));
+    if (element.empty())
+      return unsupported(kernel, "has a buffer of a type that CUDA kernels do "
+                                 "not hold");
+    line((isRead ? "const " : "") + element + " *" + variable +
+         " = instance.buffer<" + (isRead ? "const " : "") + element + ">(" +
+         llvm::Twine(i) + ");");
+    memories[buffer] = {variable, {"0"}, {{"1"}}, buffer};
+  }
+  for (auto [i, size] : llvm::enumerate(kernel.getSizes())) {
+    values[size] = {fresh("size")};
+    line("const int64_t " + values[size].text + " = instance.sizes[" +
+         llvm::Twine(i) + "];");
+  }
+  values[kernel.getBlockNumber()] = {fresh("block")};
+  line("const int64_t " + values[kernel.getBlockNumber()].text +
+       " = blockNumber() - instance.firstBlock();");
+  return llvm::Error::success();
+}
+
+llvm::Error KernelPrinter::print() {
+  shape = {kernel.getSymName().str(), target.lanes, kScratchBytes};
+  if (llvm::Error error = printHeader())
+    return error;
+  if (llvm::Error error = printBlock(kernel.getBody().front()))
+    return error;
+  text += "}\n";
+  return llvm::Error::success();
+}
+
+llvm::Expected<PrintedKernels> printKernels(ModuleOp module,
+                                            const TileTarget &target) {
+  PrintedKernels printed;
+  printed.text = "// Made by tessera for " + target.name +
+                 "; one kernel a cluster.\n"
+                 "#include \"runtime/device/Device.cuh\"\n\n"
+                 "using namespace tessera::device;\n";
+  for (auto kernel : module.getOps<tile::KernelOp>()) {
+    KernelPrinter printer(kernel, target);
+    if (llvm::Error error = printer.print())
+      return std::move(error);
+    printed.text += "\n" + printer.text;
+    printed.kernels.push_back(printer.shape);
+  }
+  return printed;
+}
+
+} // namespace tessera::cuda

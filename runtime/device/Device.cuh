@@ -1,0 +1,5 @@
+// All that a generated kernel includes.
+#pragma once
+#include "runtime/device/Launch.cuh"
+#include "runtime/device/Math.cuh"
+#include "runtime/device/Strip.cuh"

@@ -1,0 +1,59 @@
+// How a kernel gets its arguments. A launch has one or more instances: the same
+// kernel on other buffers. The first one travels with the launch; the others
+// lie in a table in global memory, which is written once, since addresses are
+// planned.
+#pragma once
+#include "runtime/device/Types.cuh"
+
+namespace tessera::device {
+
+/// One instance: words of 8 bytes throughout, so that a host can write it
+/// without knowing the template.
+template <int Buffers, int Sizes> struct Instance {
+  uint64_t buffers[Buffers];
+  int64_t sizes[Sizes + 1]; ///< and the number of its first block
+
+  template <typename T> TESSERA_DEVICE T *buffer(int i) const {
+    return reinterpret_cast<T *>(buffers[i]);
+  }
+  TESSERA_DEVICE int64_t firstBlock() const { return sizes[Sizes]; }
+};
+
+template <int Buffers, int Sizes> struct Launch {
+  Instance<Buffers, Sizes> first;
+  const Instance<Buffers, Sizes> *others; ///< instances 1 … count − 1
+  int64_t count;
+
+  /// The instance that the running block belongs to.
+  TESSERA_DEVICE const Instance<Buffers, Sizes> &instance() const {
+    int64_t low = 0, high = count; // the last one that starts at or before it
+    while (high - low > 1) {
+      int64_t middle = (low + high) / 2;
+      if (others[middle - 1].firstBlock() <= blockNumber())
+        low = middle;
+      else
+        high = middle;
+    }
+    return low == 0 ? first : others[low - 1];
+  }
+};
+
+} // namespace tessera::device
+
+/// Opens the definition of kernel `name`. On the host it also defines the
+/// symbol by which the emulated GPU finds it.
+#if defined(__CUDACC__)
+#define TESSERA_KERNEL(name, threads, buffers, sizes)                          \
+  extern "C" __global__ void __launch_bounds__(threads) name(                  \
+      const __grid_constant__ tessera::device::Launch<buffers, sizes> launch)
+#else
+#define TESSERA_KERNEL(name, threads, buffers, sizes)                          \
+  static void name(const tessera::device::Launch<buffers, sizes> &);           \
+  extern "C" void name##_emulated(tessera::device::Machine &machine,           \
+                                  const void *arguments) {                     \
+    tessera::device::machine = &machine;                                       \
+    name(*static_cast<const tessera::device::Launch<buffers, sizes> *>(        \
+        arguments));                                                           \
+  }                                                                            \
+  static void name(const tessera::device::Launch<buffers, sizes> &launch)
+#endif

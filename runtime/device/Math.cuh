@@ -1,0 +1,93 @@
+// The functions that generated kernels call by name, for scalars. On a GPU they
+// are CUDA's own; the accurate ones, since a training step spends its time
+// elsewhere.
+#pragma once
+#include "runtime/device/Types.cuh"
+
+namespace tessera::device {
+
+#define TESSERA_FUNCTION(name, implementation)                                 \
+  TESSERA_DEVICE float name(float x) { return ::implementation##f(x); }        \
+  TESSERA_DEVICE double name(double x) { return ::implementation(x); }
+
+TESSERA_FUNCTION(exp, exp)
+TESSERA_FUNCTION(exp2, exp2)
+TESSERA_FUNCTION(expm1, expm1)
+TESSERA_FUNCTION(log, log)
+TESSERA_FUNCTION(log2, log2)
+TESSERA_FUNCTION(log10, log10)
+TESSERA_FUNCTION(log1p, log1p)
+TESSERA_FUNCTION(tanh, tanh)
+TESSERA_FUNCTION(erf, erf)
+TESSERA_FUNCTION(sin, sin)
+TESSERA_FUNCTION(cos, cos)
+TESSERA_FUNCTION(sqrt, sqrt)
+TESSERA_FUNCTION(abs, fabs)
+TESSERA_FUNCTION(floor, floor)
+TESSERA_FUNCTION(ceil, ceil)
+TESSERA_FUNCTION(trunc, trunc)
+TESSERA_FUNCTION(roundEven, rint)
+
+#undef TESSERA_FUNCTION
+
+TESSERA_DEVICE float rsqrt(float x) {
+#if defined(__CUDACC__)
+  return ::rsqrtf(x);
+#else
+  return 1 / std::sqrt(x);
+#endif
+}
+TESSERA_DEVICE double rsqrt(double x) { return 1 / sqrt(x); }
+
+TESSERA_DEVICE float pow(float x, float y) { return ::powf(x, y); }
+TESSERA_DEVICE double pow(double x, double y) { return ::pow(x, y); }
+TESSERA_DEVICE float fma(float x, float y, float z) { return ::fmaf(x, y, z); }
+TESSERA_DEVICE double fma(double x, double y, double z) {
+  return ::fma(x, y, z);
+}
+
+/// NaN if one is NaN, as arith.maximumf and minimumf.
+template <typename T> TESSERA_DEVICE T maximum(T x, T y) {
+  return x != x || x > y ? x : y;
+}
+template <typename T> TESSERA_DEVICE T minimum(T x, T y) {
+  return x != x || x < y ? x : y;
+}
+
+/// T, where it is not to be deduced: literals are ints.
+template <typename T> struct Same {
+  using Type = T;
+};
+
+/// Signless arithmetic wraps around; that of C++'s signed types must not.
+template <typename T>
+TESSERA_DEVICE T addWrapping(T x, typename Same<T>::Type y) {
+  return static_cast<T>(asUnsigned(x) + asUnsigned(y));
+}
+template <typename T>
+TESSERA_DEVICE T subtractWrapping(T x, typename Same<T>::Type y) {
+  return static_cast<T>(asUnsigned(x) - asUnsigned(y));
+}
+template <typename T>
+TESSERA_DEVICE T multiplyWrapping(T x, typename Same<T>::Type y) {
+  return static_cast<T>(asUnsigned(x) * asUnsigned(y));
+}
+template <typename T>
+TESSERA_DEVICE T divideUnsigned(T x, typename Same<T>::Type y) {
+  return static_cast<T>(asUnsigned(x) / asUnsigned(y));
+}
+template <typename T>
+TESSERA_DEVICE T remainderUnsigned(T x, typename Same<T>::Type y) {
+  return static_cast<T>(asUnsigned(x) % asUnsigned(y));
+}
+template <typename T>
+TESSERA_DEVICE T shiftRightUnsigned(T x, typename Same<T>::Type y) {
+  return static_cast<T>(asUnsigned(x) >> asUnsigned(y));
+}
+/// The upper half of the product of two unsigned numbers.
+TESSERA_DEVICE int32_t multiplyHigh(int32_t x, int32_t y) {
+  return static_cast<int32_t>(
+      static_cast<uint64_t>(asUnsigned(x)) * asUnsigned(y) >> 32);
+}
+
+} // namespace tessera::device

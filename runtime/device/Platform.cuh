@@ -1,0 +1,96 @@
+// The one difference between a kernel on a GPU and the same text on the host:
+// what this header makes of threads, barriers, shuffles and memory. Everything
+// above it is written once.
+#pragma once
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+
+#define TESSERA_DEVICE __device__ __forceinline__
+#define TESSERA_UNROLL _Pragma("unroll")
+
+namespace tessera::device {
+
+extern __shared__ __align__(1024) unsigned char sharedBytes[];
+
+TESSERA_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
+TESSERA_DEVICE int lane() { return static_cast<int>(threadIdx.x % 32); }
+TESSERA_DEVICE int warp() { return static_cast<int>(threadIdx.x / 32); }
+TESSERA_DEVICE int64_t blockNumber() { return blockIdx.x; }
+TESSERA_DEVICE unsigned char *sharedMemory() { return sharedBytes; }
+
+/// Barrier for the whole block; shared memory written before is visible after.
+TESSERA_DEVICE void sync() { __syncthreads(); }
+/// The value that lane `lane ^ mask` of this warp has.
+template <typename T> TESSERA_DEVICE T shuffleXor(T value, int mask) {
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+
+/// Checks of the emulated GPU; nothing here.
+template <typename T> TESSERA_DEVICE void checkRead(const T *, int) {}
+template <typename T> TESSERA_DEVICE void checkWrite(T *, int) {}
+template <typename T> TESSERA_DEVICE void checkShared(const T *, int) {}
+
+} // namespace tessera::device
+
+#else
+
+#include "runtime/device/emulated/Machine.h"
+#include <cmath>
+#include <cstring>
+
+#define TESSERA_DEVICE inline
+#define TESSERA_UNROLL
+#define __global__
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __restrict__
+
+namespace tessera::device {
+
+/// Set when a kernel is entered; all its threads share one machine. Not inline:
+/// a symbol that all libraries share would keep this one loaded for ever.
+static thread_local Machine *machine = nullptr;
+
+inline int thread() { return static_cast<int>(machine->threadIndex.x); }
+inline int lane() { return thread() % 32; }
+inline int warp() { return thread() / 32; }
+inline int64_t blockNumber() { return machine->blockIndex.x; }
+inline unsigned char *sharedMemory() {
+  return reinterpret_cast<unsigned char *>(machine->shared);
+}
+
+inline void sync() { machine->barrier(0, machine->blockSize.x); }
+
+template <typename T> T shuffleXor(T value, int mask) {
+  const std::byte *lanes =
+      machine->exchange(~0u, &value, sizeof(T), "a shuffle");
+  std::memcpy(&value, lanes + (lane() ^ mask) * sizeof(T), sizeof(T));
+  return value;
+}
+
+inline bool isShared(const void *address) {
+  auto at = reinterpret_cast<uintptr_t>(address),
+       base = reinterpret_cast<uintptr_t>(machine->shared);
+  return at - base < machine->sharedBytes;
+}
+template <typename T> void checkShared(const T *address, int count) {
+  machine->checkShared(address, count * sizeof(T), alignof(T));
+}
+/// `count` elements from `address` on, in one access where count > 1.
+template <typename T> void checkRead(const T *address, int count) {
+  if (isShared(address))
+    return checkShared(address, count);
+  machine->checkGlobal(address, count * sizeof(T), count * sizeof(T),
+                       Access::read);
+}
+template <typename T> void checkWrite(T *address, int count) {
+  if (isShared(address))
+    return checkShared(address, count);
+  machine->checkGlobal(address, count * sizeof(T), count * sizeof(T),
+                       Access::write);
+}
+
+} // namespace tessera::device
+
+#endif

@@ -1,0 +1,78 @@
+// The emulated GPU as a kernel sees it. Generated kernels, compiled for the
+// host, find here what CUDA gives them in hardware: who they are, barriers,
+// exchange between the lanes of a warp, shared memory, copies that land late.
+// The machine runs one block at a time; its threads are fibers, so between two
+// calls of this interface a thread runs alone.
+//
+// Its rules are stricter than a GPU's: memory that nobody wrote holds NaN, a
+// copy lands no earlier than it must, threads take turns at random. What works
+// here for several seeds waits for everything that it reads.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace tessera::device {
+
+struct Index3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+enum class Access : std::uint8_t { read, write, readWrite };
+
+inline constexpr unsigned kWarp = 32;
+
+class Machine {
+public:
+  virtual ~Machine() = default;
+
+  /// The running thread; kept current by the machine.
+  Index3 threadIndex, blockIndex, blockSize, gridSize;
+  /// Dynamic shared memory of the block.
+  std::byte *shared = nullptr;
+  std::size_t sharedBytes = 0;
+
+  /// Waits until `threads` threads (a multiple of a warp) have arrived at
+  /// named barrier `id`, 0 to 15. Shared memory written before is visible
+  /// after.
+  virtual void barrier(unsigned id, unsigned threads) = 0;
+  /// Arrives without waiting (bar.arrive).
+  virtual void arrive(unsigned id, unsigned threads) = 0;
+
+  /// All lanes of the warp that `mask` names hand in `bytes` each, the same
+  /// number, at most 256; returns those of all lanes, `bytes` apart, lane 0
+  /// first, valid until this thread's next exchange. `what` names the
+  /// collective: lanes that meet in different ones are an error.
+  virtual const std::byte *exchange(unsigned mask, const void *mine,
+                                    std::size_t bytes, const char *what) = 0;
+
+  /// Ends the launch with an error unless [address, address + bytes) lies
+  /// within one buffer of the launch that may be accessed thus, aligned.
+  virtual void checkGlobal(const void *address, std::size_t bytes,
+                           std::size_t alignment, Access access) = 0;
+  /// The same for the block's shared memory. Other threads may run meanwhile.
+  virtual void checkShared(const void *address, std::size_t bytes,
+                           std::size_t alignment) = 0;
+
+  /// cp.async: `valid` bytes from global to shared memory, zeros up to `bytes`
+  /// (4, 8 or 16). They land when this thread waits for their group.
+  virtual void copyAsync(void *target, const void *source, std::size_t bytes,
+                         std::size_t valid) = 0;
+  virtual void commitCopies() = 0;
+  /// Until at most `pending` committed groups of this thread are in flight.
+  virtual void waitCopies(unsigned pending) = 0;
+
+  /// mbarrier objects in shared memory, 8 bytes, 8-byte aligned.
+  virtual void initBarrier(void *barrier, unsigned arrivals) = 0;
+  /// One arrival, which also announces `bytes` that copies will bring.
+  virtual void arriveBarrier(void *barrier, std::uint32_t bytes) = 0;
+  /// Announces or, by copies that land, completes bytes without arriving.
+  virtual void expectBytes(void *barrier, std::uint32_t bytes) = 0;
+  virtual void completeBytes(void *barrier, std::uint32_t bytes) = 0;
+  /// Until the phase of that parity has completed.
+  virtual void waitBarrier(void *barrier, unsigned parity) = 0;
+
+  /// Ends the launch with `message`, which then names kernel, block and thread.
+  [[noreturn]] virtual void fail(const char *message) = 0;
+};
+
+} // namespace tessera::device

@@ -1,0 +1,71 @@
+#include "runtime/hal/emulated/BlockMachine.h"
+#include "runtime/hal/emulated/Block.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+namespace tessera::emulated {
+
+class BlockMachine::Impl {
+public:
+  Status launch(const LaunchOptions &options, KernelEntry entry,
+                const void *arguments, std::span<const BufferRange> buffers);
+  LaunchCounts counts;
+
+private:
+  std::vector<std::byte> shared;
+};
+
+BlockMachine::BlockMachine() : impl(std::make_unique<Impl>()) {}
+BlockMachine::~BlockMachine() = default;
+const LaunchCounts &BlockMachine::counts() const { return impl->counts; }
+
+Status BlockMachine::launch(const LaunchOptions &options, KernelEntry entry,
+                            const void *arguments,
+                            std::span<const BufferRange> buffers) {
+  return impl->launch(options, entry, arguments, buffers);
+}
+
+static Status checkOptions(const LaunchOptions &options) {
+  constexpr std::size_t kMaxShared = 227 << 10; // of sm_90; sm_80 has 163 KiB
+  if (options.threads == 0 || options.threads > 1024 ||
+      options.threads % device::kWarp)
+    return Status::error("kernel '{}': a block has 32 to 1024 threads, a "
+                         "multiple of 32, not {}",
+                         options.kernel, options.threads);
+  if (options.sharedBytes > kMaxShared)
+    return Status::error("kernel '{}': {} bytes of shared memory are more "
+                         "than the {} of a block",
+                         options.kernel, options.sharedBytes, kMaxShared);
+  return Status::success();
+}
+
+Status BlockMachine::Impl::launch(const LaunchOptions &options,
+                                  KernelEntry entry, const void *arguments,
+                                  std::span<const BufferRange> buffers) {
+  if (Status status = checkOptions(options); !status.ok())
+    return status;
+  // Aligned to 1024 bytes, which the widest swizzle needs.
+  shared.resize(options.sharedBytes + 1024);
+  auto start = reinterpret_cast<std::uintptr_t>(shared.data());
+  std::byte *aligned = shared.data() + ((start + 1023) / 1024 * 1024 - start);
+  std::mt19937_64 random(options.seed);
+  device::Index3 grid = options.grid;
+  std::vector<std::uint64_t> order(std::uint64_t(grid.x) * grid.y * grid.z);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  Block block(options, entry, arguments, buffers,
+              {aligned, options.sharedBytes}, random, counts);
+  for (std::uint64_t number : order) {
+    Status status = block.run({unsigned(number % grid.x),
+                               unsigned(number / grid.x % grid.y),
+                               unsigned(number / grid.x / grid.y)});
+    if (!status.ok())
+      return status;
+    ++counts.blocks;
+  }
+  return Status::success();
+}
+
+} // namespace tessera::emulated
