@@ -293,23 +293,12 @@ struct ApplyPrecision : tessera::impl::ApplyPrecisionBase<ApplyPrecision> {
     if (compute == ComputePrecision::fp32)
       return;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      bool isBlock = function.isPrivate();
-      if (function.isExternal() || (!isBlock && !takesParameters(function)))
+      if (!hasPrecision(function))
         continue;
       if (failed(requirePlainFunction(function)) ||
-          failed(Narrowing(function, isBlock).run()))
+          failed(Narrowing(function, function.isPrivate()).run()))
         return signalPassFailure();
     }
-  }
-
-  // @init makes parameters and takes none; it stays f32.
-  static bool takesParameters(func::FuncOp function) {
-    for (unsigned i = 0; i < function.getNumArguments(); ++i)
-      if (auto role =
-              function.getArgAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr))
-        if (role.getValue() == graph::Role::parameter)
-          return true;
-    return false;
   }
 };
 

@@ -6,6 +6,17 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::precision;
 
+bool tessera::precision::hasPrecision(func::FuncOp function) {
+  if (function.isExternal() || function.isPrivate())
+    return !function.isExternal();
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    if (auto role =
+            function.getArgAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr))
+      if (role.getValue() == graph::Role::parameter)
+        return true;
+  return false;
+}
+
 // Ops that `build` makes behind `op`; they are erased again.
 template <typename Build, typename Inspect>
 static auto tryOut(Operation *op, Build build, Inspect inspect) {

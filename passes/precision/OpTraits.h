@@ -40,6 +40,10 @@ private:
   llvm::DenseSet<mlir::Value> active;
 };
 
+/// Whether the phase is about the function: blocks, and programs that take
+/// parameters. @init makes parameters and takes none; it stays f32.
+bool hasPrecision(mlir::func::FuncOp function);
+
 inline bool isFloatTensor(mlir::Value value) {
   auto type = mlir::dyn_cast<mlir::RankedTensorType>(value.getType());
   return type && mlir::isa<mlir::FloatType>(type.getElementType());

@@ -3,6 +3,11 @@
 
 include "mlir/Pass/PassBase.td"
 
+def Precision_ComputeOption : Option<"compute", "compute", "::tessera::ComputePrecision",
+    "::tessera::ComputePrecision::fp32", "The element type of contractions", [{::llvm::cl::values(
+      clEnumValN(::tessera::ComputePrecision::fp32, "fp32", "f32 throughout"),
+      clEnumValN(::tessera::ComputePrecision::bf16, "bf16", "bf16, accumulated in f32"))}]>;
+
 def ApplyPrecision : Pass<"apply-precision", "::mlir::ModuleOp"> {
   let summary = "gives matrices and activations the compute type, before differentiation";
   let description = [{
@@ -32,11 +37,17 @@ def ApplyPrecision : Pass<"apply-precision", "::mlir::ModuleOp"> {
     exchange no such value.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
-  let options = [
-    Option<"compute", "compute", "::tessera::ComputePrecision", "::tessera::ComputePrecision::fp32",
-      "The element type of contractions", [{::llvm::cl::values(
-        clEnumValN(::tessera::ComputePrecision::fp32, "fp32", "f32 throughout"),
-        clEnumValN(::tessera::ComputePrecision::bf16, "bf16", "bf16, accumulated in f32"))}]>];
+  let options = [Precision_ComputeOption];
+}
+
+def VerifyPrecision : Pass<"verify-precision", "::mlir::ModuleOp"> {
+  let summary = "proves that contractions, composites and blocks have the compute type";
+  let description = [{
+    With `compute=fp32`: every float is f32. With `compute=bf16`, in blocks and in programs that take
+    parameters: parameters are f32; no contraction, attention, norm or head has an f32 operand of rank 2
+    or more; no block takes or returns an f32 tensor of rank 2 or more.
+  }];
+  let options = [Precision_ComputeOption];
 }
 
 def WidenWeightGradients : Pass<"widen-weight-gradients", "::mlir::ModuleOp"> {

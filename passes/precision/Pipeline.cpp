@@ -11,4 +11,5 @@ void tessera::buildPrecisionPipeline(OpPassManager &pipeline,
   // Constants take their new type, conversions there and back go, before the
   // gradients of either are made.
   pipeline.addPass(createCanonicalizerPass());
+  pipeline.addPass(createVerifyPrecision({compute}));
 }

@@ -13,7 +13,8 @@ enum class ComputePrecision { fp32, bf16 };
 #define GEN_PASS_REGISTRATION
 #include "passes/precision/Passes.h.inc"
 
-/// The precision phase: apply-precision, and conversions of constants done.
+/// The precision phase: apply-precision, conversions of constants done, and the
+/// proof.
 void buildPrecisionPipeline(mlir::OpPassManager &pipeline,
                             ComputePrecision compute);
 

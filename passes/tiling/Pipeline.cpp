@@ -16,10 +16,11 @@ void tessera::buildTilingPipeline(OpPassManager &pipeline,
   //===--- launches -------------------------------------------------------===//
   // All updates of an optimizer are one parallel region.
   pipeline.addNestedPass<func::FuncOp>(createGroupLaunches());
-  pipeline.addPass(createVerifyTiled());
 
   //===--- kernels that read well -----------------------------------------===//
   // Skeletons write every index as it comes.
   pipeline.addPass(createCanonicalizerPass());
   pipeline.addPass(createCSEPass());
+
+  pipeline.addPass(createVerifyTiled());
 }

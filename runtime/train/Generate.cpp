@@ -87,8 +87,6 @@ openForGeneration(const std::string &program, const GenerateOptions &options) {
   hal::SessionOptions session;
   session.deviceOptions.threads = options.threads;
   session.programs.push_back("logits");
-  if (reader->program("refresh"))
-    session.programs.push_back("refresh");
   auto opened = hal::Session::open(*reader, session);
   if (!opened.ok())
     return opened.status();

@@ -152,6 +152,8 @@ Status SessionModel::readShapes() {
       info.sequence = shape[2];
     } else if (isTokens && each.program == std::string_view("eval_step")) {
       info.evalRows = shape[0];
+      if (!session->hasProgram("train_step"))
+        info.sequence = shape[1];
       if (shape[1] != info.sequence)
         return Status::error("eval_step takes sequences of {}, train_step of "
                              "{}; run: {}",
@@ -178,14 +180,6 @@ Status SessionModel::readState(const StateTensor &tensor, uint64_t offset,
 Status SessionModel::writeState(const StateTensor &tensor, uint64_t offset,
                                 std::span<const std::byte> bytes) {
   return session->writeState(tensor.name, bytes, offset);
-}
-
-Status SessionModel::stateWritten() {
-  // Packed or narrowed copies of the weights, where a program keeps any, are
-  // made again from the logical tensors.
-  if (session->hasProgram("refresh"))
-    return session->run("refresh");
-  return Status::success();
 }
 
 Status SessionModel::initialize(int64_t seed) {

@@ -26,7 +26,6 @@ public:
                    std::span<std::byte> out) override;
   Status writeState(const StateTensor &tensor, uint64_t offset,
                     std::span<const std::byte> bytes) override;
-  Status stateWritten() override;
   Status initialize(int64_t seed) override;
   StatusOr<StepMetrics> trainStep(std::span<const int32_t> tokens,
                                   std::span<const int32_t> targets,

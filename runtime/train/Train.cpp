@@ -200,8 +200,7 @@ Status Trainer::writeHyper() {
     return Status::error("this program has no state tensor '{}' of {} bytes; "
                          "it was compiled by another version, run: {}",
                          kHyperTensor, bytes.size(), facts.rebuildCommand);
-  TESSERA_RETURN_IF_ERROR(model.writeState(*tensor, 0, bytes));
-  return model.stateWritten();
+  return model.writeState(*tensor, 0, bytes);
 }
 
 Status Trainer::copyIntoRun() {

@@ -27,6 +27,7 @@ struct TrainOptions {
   bool json = false;        ///< metrics records on standard output
   bool dumpMetrics = false; ///< hexadecimal metrics on standard output
   std::string profile;      ///< trace file; empty: none
+  bool checkFinite = false; ///< stop at the first kernel that writes NaN
   std::string device = "cpu";
   unsigned threads = 0; ///< 0: all processors
 

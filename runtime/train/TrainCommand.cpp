@@ -69,6 +69,9 @@ void addOptions(CLI::App &app, TrainOptions &options) {
                  "Write a Chrome trace of the kernels, which Perfetto opens, "
                  "and print a table")
       ->type_name("FILE");
+  app.add_flag("--check-finite", options.checkFinite,
+               "After every kernel, look for NaN and infinity in what it "
+               "wrote, and stop at the first; slow");
   app.add_flag("--json", options.json,
                "Print every metrics record on standard output");
   app.add_flag("--dump-metrics", options.dumpMetrics,
@@ -83,6 +86,7 @@ StatusOr<std::unique_ptr<SessionModel>> openModel(const std::string &path,
   session.device = options.device;
   session.deviceOptions.threads = options.threads;
   session.recordOptions.profile = !options.profile.empty();
+  session.recordOptions.checkFinite = options.checkFinite;
   session.recordOptions.traceEvents =
       options.profile.empty() ? 0 : kTraceEvents;
   StatusOr<ArtifactReader> reader = ArtifactReader::open(path);
@@ -94,7 +98,7 @@ StatusOr<std::unique_ptr<SessionModel>> openModel(const std::string &path,
                            "compile it with --mode train",
                            path, needed);
   // Generation runs from the run directory: its program needs no memory here.
-  for (const char *wanted : {"init", "train_step", "eval_step", "refresh"})
+  for (const char *wanted : {"init", "train_step", "eval_step"})
     if (reader->program(wanted))
       session.programs.push_back(wanted);
   auto opened = hal::Session::open(*reader, session);

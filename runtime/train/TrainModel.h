@@ -60,9 +60,6 @@ public:
                            std::span<std::byte> out) = 0;
   virtual Status writeState(const StateTensor &tensor, uint64_t offset,
                             std::span<const std::byte> bytes) = 0;
-  /// Called once after the state was written from outside and before the next
-  /// step: recomputes what is derived from it.
-  virtual Status stateWritten() = 0;
 
   /// Weights from their distributions, moments and counters zero.
   virtual Status initialize(int64_t seed) = 0;

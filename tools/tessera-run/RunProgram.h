@@ -29,7 +29,8 @@ struct RunProgramOptions {
   std::string dumpState; ///< written: the whole state after the last run
   uint64_t runs = 1;
 
-  unsigned threads = 0; ///< 0: all processors
+  unsigned threads = 0;     ///< 0: all processors
+  bool checkFinite = false; ///< stop at the first kernel that writes NaN
 };
 
 /// Runs it. Files are written last and whole, so an error leaves none behind.

@@ -63,11 +63,6 @@ public:
   Status writeState(const StateTensor &tensor, uint64_t offset,
                     std::span<const std::byte> bytes) override {
     std::memcpy(place(tensor) + offset, bytes.data(), bytes.size());
-    fresh = false;
-    return Status::success();
-  }
-  Status stateWritten() override {
-    fresh = true;
     return Status::success();
   }
   Status initialize(int64_t seed) override {
@@ -76,14 +71,11 @@ public:
       moment[i] = 0;
     }
     step = 0;
-    fresh = true;
     return Status::success();
   }
   StatusOr<StepMetrics> trainStep(std::span<const int32_t> tokens,
                                   std::span<const int32_t> targets,
                                   int64_t seed) override {
-    if (!fresh)
-      return Status::error("state was written and not announced");
     float lr = hyper[std::size_t(HyperSlot::lr)];
     float beta = hyper[std::size_t(HyperSlot::beta1)];
     StepMetrics metrics;
@@ -136,7 +128,6 @@ public:
   std::vector<float> weight, moment, scores;
   int64_t step = 0;
   float hyper[kHyperSlots] = {};
-  bool fresh = true;
   int64_t nanAtStep = -1;
   int logitsCalls = 0;
 

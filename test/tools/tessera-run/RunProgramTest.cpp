@@ -2,6 +2,7 @@
 #include "tools/tessera-run/RunProgram.h"
 #include "test/runtime/train/BigramArtifact.h"
 
+#include <cmath>
 #include <gtest/gtest.h>
 
 using namespace tessera;
@@ -116,6 +117,19 @@ TEST_F(RunProgram, ReadsItsStateFromAFileAndWritesOutputs) {
       ASSERT_EQ(logits[t * V + v], table[(5 * t) % 256 * V + v])
           << t << " " << v;
   EXPECT_EQ(read(options.dumpState, "transformer.table.weight", {V, V}), table);
+}
+
+TEST_F(RunProgram, EvaluatesWithoutTheTrainingStep) {
+  options.program = "eval_step";
+  options.checkFinite = true;
+  write(options.inputs,
+        {tokens({B, T}), tokens({B, T}, /*offset=*/5, "targets")});
+  Status status = runProgram(options);
+  ASSERT_TRUE(status.ok()) << status.message();
+  // A zero table: every token costs ln V.
+  std::vector<float> loss = read(options.outputs, "loss_sum", {});
+  ASSERT_EQ(loss.size(), 1u);
+  EXPECT_NEAR(loss[0] / float(B * T), std::log(float(V)), 1e-4);
 }
 
 TEST_F(RunProgram, RunsFollowOneAnotherThroughTheState) {
