@@ -1,4 +1,5 @@
-// What passes ask of an op. Each is a short entry an op; no pass switches over ops.
+// What passes ask of an op that computes. Each is a short entry an op; passes know only structural ops by name
+// (passes/README.md).
 #ifndef TESSERA_GRAPH_INTERFACES
 #define TESSERA_GRAPH_INTERFACES
 
