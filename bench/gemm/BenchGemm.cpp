@@ -204,6 +204,15 @@ bool runsHere(const TileTarget &target) {
 } // namespace
 
 llvm::Error benchGemm(const BenchGemmOptions &options) {
+  constexpr int64_t kMostElements = int64_t(1) << 30;
+  for (auto [rows, columns] :
+       {std::pair(options.m, options.k), std::pair(options.k, options.n),
+        std::pair(options.m, options.n)})
+    if (rows > kMostElements / columns)
+      return llvm::createStringError(llvm::formatv(
+          "a matrix of {0} x {1} has more than 2^30 elements; make --m, --n or "
+          "--k smaller",
+          rows, columns));
   bool any = false;
   for (const std::string &precision : options.precisions)
     for (const TileTarget &target : cpuTileTargets()) {

@@ -93,7 +93,7 @@ static void addTrain(CLI::App &bench, Invocation &invocation) {
 //===--- gemm -------------------------------------------------------------===//
 
 static void addGemm(CLI::App &bench, Invocation &invocation) {
-  static const CLI::Range sizes(1, 1 << 15); // 4 GiB an operand at most
+  static const CLI::Range sizes(1, 1 << 20);
   auto options = std::make_shared<BenchGemmOptions>();
   CLI::App *command = bench.add_subcommand(
       "gemm", "One contraction against the register-loop peak");
