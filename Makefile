@@ -1,10 +1,11 @@
 # make        build into build/, binaries in build/bin/
 # make demo   install, build, compile a spec, train on real text, generate
-# make test   build and run every test
+# make test   build and run every test, the format of sources among them
+# make check-format, make check-tidy   clang-format, clang-tidy (half an hour)
 BUILD ?= build
 CMAKE_FLAGS ?=
 
-.PHONY: all deps demo test check-format clean
+.PHONY: all deps demo test check-format check-tidy clean
 all: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
 
@@ -24,7 +25,11 @@ test: all
 	@scripts/run-tests.sh $(BUILD)
 
 check-format:
-	@git ls-files '*.cpp' '*.h' | xargs clang-format-19 --dry-run -Werror
+	@scripts/check-format.sh
+
+# Needs what the build generates. Tests are left to their own warnings.
+check-tidy: all
+	@run-clang-tidy-19 -quiet -p $(BUILD) '$(CURDIR)/(bench|compiler|dialects|models|passes|runtime|tools)/'
 
 clean:
 	@rm -rf $(BUILD)

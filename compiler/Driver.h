@@ -22,9 +22,9 @@ struct CompileRequest {
   std::string from;        ///< continue after this phase with `input`
   std::string to;    ///< stop after this phase and write its IR to `output`
   std::string input; ///< .mlir, with `from`
-  std::string cache = "on";  ///< on | off | redo | readonly
-  bool embedSources = false; ///< keep the IR of every phase in the artifact
-  bool timing = false;       ///< time of each phase to stderr
+  std::string cache = "on";   ///< on | off | redo | readonly
+  bool embedSources = false;  ///< keep the IR of every phase in the artifact
+  bool timing = false;        ///< time of each phase to stderr
   std::string rebuildCommand; ///< what the artifact says when it is refused
 };
 

@@ -33,6 +33,9 @@ else:
     lit_config.note("SKIP: files with RUN lines need the compiler; "
                     "-DTESSERA_BUILD_COMPILER=OFF leaves it out")
 
+if os.path.exists(os.path.join(config.tessera_source_dir, ".git")):
+    config.available_features.add("checkout")
+
 # Python with the packages that tests compare with: scripts/install-deps.sh
 # --oracles makes it.
 oracles = os.path.join(config.tessera_source_dir, ".venv")

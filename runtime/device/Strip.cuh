@@ -10,7 +10,7 @@
 namespace tessera::device {
 
 constexpr int vectorOf(int each, int size) {
-  return each % 4 == 0 && size % 4 == 0 ? 4
+  return each % 4 == 0 && size % 4 == 0   ? 4
          : each % 2 == 0 && size % 2 == 0 ? 2
                                           : 1;
 }
@@ -94,8 +94,7 @@ template <int V, typename T> TESSERA_DEVICE bool isAligned(const T *address) {
 /// Elements from, from + stride, …; zeros from number `bound` on, which are
 /// not touched.
 template <int N, int Threads, typename T>
-TESSERA_DEVICE auto load(const T *from, int64_t stride = 1,
-                         int64_t bound = N) {
+TESSERA_DEVICE auto load(const T *from, int64_t stride = 1, int64_t bound = N) {
   Strip<T, N, Threads> result;
   constexpr int V = result.kVector;
   bool packed = stride == 1 && isAligned<V>(from);
@@ -186,8 +185,8 @@ struct Minimum {
   }
 };
 
-/// All N elements in one, in a fixed order; every thread gets it. The first warp
-/// always has one.
+/// All N elements in one, in a fixed order; every thread gets it. The first
+/// warp always has one.
 template <typename Combine, typename T, int N, int Threads>
 TESSERA_DEVICE T reduce(const Strip<T, N, Threads> &strip) {
   constexpr int kWarps = Threads / 32;

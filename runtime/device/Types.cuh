@@ -66,11 +66,21 @@ template <> struct Convert<bf16> {
 
 /// Signless integers as unsigned ones of their width.
 template <typename T> struct Unsigned;
-template <> struct Unsigned<bool> { using Type = unsigned char; };
-template <> struct Unsigned<int8_t> { using Type = uint8_t; };
-template <> struct Unsigned<int16_t> { using Type = uint16_t; };
-template <> struct Unsigned<int32_t> { using Type = uint32_t; };
-template <> struct Unsigned<int64_t> { using Type = uint64_t; };
+template <> struct Unsigned<bool> {
+  using Type = unsigned char;
+};
+template <> struct Unsigned<int8_t> {
+  using Type = uint8_t;
+};
+template <> struct Unsigned<int16_t> {
+  using Type = uint16_t;
+};
+template <> struct Unsigned<int32_t> {
+  using Type = uint32_t;
+};
+template <> struct Unsigned<int64_t> {
+  using Type = uint64_t;
+};
 
 template <typename T>
 TESSERA_DEVICE typename Unsigned<T>::Type asUnsigned(T value) {
