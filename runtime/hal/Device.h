@@ -106,7 +106,8 @@ struct DeviceOptions {
   /// processors this process may use.
   unsigned threads = 0;
   /// Takes the code object of this target, "cpu:avx2" or just "avx2", instead
-  /// of the first that fits. Empty: the environment variable TESSERA_CPU, if
+  /// of the first that fits (for programs of bf16, the first that is fast:
+  /// bf16DotPays). Empty: the environment variable TESSERA_CPU, if
   /// it is set. The machine must have its features either way.
   std::string cpuTarget;
 };

@@ -86,6 +86,14 @@ bool CpuFeatures::has(std::string_view name) const {
   return false;
 }
 
+CpuFeatures CpuFeatures::without(std::string_view name) const {
+  CpuFeatures result = *this;
+  for (std::size_t i = 0; i < std::size(kFeatures); ++i)
+    if (kFeatures[i].name == name)
+      result.present &= ~(1u << i);
+  return result;
+}
+
 std::vector<std::string_view> CpuFeatures::names() const {
   std::vector<std::string_view> names;
   for (std::string_view name : knownNames())

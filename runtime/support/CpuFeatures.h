@@ -17,6 +17,8 @@ public:
   static CpuFeatures of(const std::vector<std::string_view> &names);
 
   bool has(std::string_view name) const;
+  /// The same processor but for one feature.
+  CpuFeatures without(std::string_view name) const;
   /// Present features in the order of knownNames().
   std::vector<std::string_view> names() const;
   /// "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl",

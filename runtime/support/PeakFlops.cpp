@@ -128,4 +128,19 @@ PeakFlops measurePeakFlops(PeakType type, unsigned threads,
   return {std::accumulate(rates.begin(), rates.end(), 0.0), loop.instruction};
 }
 
+bool bf16DotPays() {
+  static const bool pays = [] {
+    if (!CpuFeatures::detect().has("avx512_bf16"))
+      return false;
+    return measurePeakFlops(PeakType::bf16, 1).perSecond >
+           1.25 * measurePeakFlops(PeakType::fp32, 1).perSecond;
+  }();
+  return pays;
+}
+
+PeakFlops measureFastestPeak(PeakType type, unsigned threads) {
+  bool widens = type == PeakType::bf16 && !bf16DotPays();
+  return measurePeakFlops(widens ? PeakType::fp32 : type, threads);
+}
+
 } // namespace tessera

@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-/// The fastest instruction that multiplies this type, with fp32 accumulators.
+/// What is multiplied; the accumulators are fp32.
 enum class PeakType : uint8_t { fp32, bf16 };
 
 struct PeakFlops {
@@ -23,5 +23,16 @@ struct PeakFlops {
 /// may be used: 512 or 256, the bound of code that was compiled for AVX2.
 PeakFlops measurePeakFlops(PeakType type, unsigned threads,
                            unsigned vectorBits = 512);
+
+/// Whether dot products of bf16 are faster than widening bf16 and multiplying
+/// in fp32, by a quarter at least: there are processors that have the
+/// instruction at half the rate of an fp32 multiply-add, and others at four
+/// times that. Measured once a process, about 100 ms; false without the
+/// instruction.
+bool bf16DotPays();
+
+/// The peak of whichever way of multiplying the type is the fastest here: what
+/// a program of this type is to be measured by.
+PeakFlops measureFastestPeak(PeakType type, unsigned threads);
 
 } // namespace tessera

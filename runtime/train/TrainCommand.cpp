@@ -136,7 +136,7 @@ Status train(const std::string &path, TrainOptions options) {
     unsigned threads = options.threads
                            ? options.threads
                            : std::max(std::thread::hardware_concurrency(), 1u);
-    PeakFlops peak = measurePeakFlops(
+    PeakFlops peak = measureFastestPeak(
         recipe->values.compute == recipe::Precision::Bf16 ? PeakType::bf16
                                                           : PeakType::fp32,
         threads);

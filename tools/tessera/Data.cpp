@@ -1,11 +1,10 @@
-#include "tools/tessera/Data.h"
+// tessera data: tokenizers and token shards.
 #include "runtime/data/FileOperations.h"
 #include "runtime/data/tokenizer/BpeTrainer.h"
 #include "runtime/data/tokenizer/CorpusTokens.h"
 #include "runtime/data/tokenizer/Documents.h"
-
+#include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -22,11 +21,6 @@ static constexpr const char *inputHelp =
 
 static unsigned machineThreads() {
   return std::max(1u, std::thread::hardware_concurrency());
-}
-
-[[noreturn]] static void fail(const Status &status) {
-  fmt::print(stderr, "tessera data: {}\n", status.message());
-  throw CLI::RuntimeError(1);
 }
 
 namespace {
@@ -81,7 +75,7 @@ static Status trainTokenizer(TrainArguments &arguments) {
   return Status::success();
 }
 
-static void addTokenizerCommand(CLI::App &data) {
+static void addTokenizerCommand(CLI::App &data, Invocation &invocation) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App *command = data.add_subcommand(
       "tokenizer", "Train a byte-level BPE tokenizer and write tokenizer.json");
@@ -106,9 +100,9 @@ static void addTokenizerCommand(CLI::App &data) {
   command->add_option("--threads", arguments->threads)->capture_default_str();
   command->add_option("-o,--out", arguments->out, "the tokenizer.json to write")
       ->required();
-  command->callback([arguments] {
+  command->callback([arguments, &invocation] {
     if (Status status = trainTokenizer(*arguments); !status.ok())
-      fail(status);
+      invocation.fail(status.message().c_str());
   });
 }
 
@@ -122,7 +116,7 @@ static void printSplit(const std::string &path, const SplitIndex &index) {
              index.unigramEntropy);
 }
 
-static void addTokenizeCommand(CLI::App &data) {
+static void addTokenizeCommand(CLI::App &data, Invocation &invocation) {
   auto options = std::make_shared<CorpusOptions>();
   options->threads = machineThreads();
   CLI::App *command = data.add_subcommand(
@@ -143,22 +137,22 @@ static void addTokenizeCommand(CLI::App &data) {
                     "replace the tokens that the folder holds");
   command->add_option("-o,--out", options->out, "the folder to write")
       ->required();
-  command->callback([options] {
+  command->callback([options, &invocation] {
     StatusOr<CorpusResult> result = tokenizeCorpus(*options);
     if (!result.ok())
-      fail(result.status());
+      return invocation.fail(result.message().c_str());
     printSplit(options->out + "/train", result->train);
     if (result->eval)
       printSplit(options->out + "/eval", *result->eval);
   });
 }
 
-void addDataCommands(CLI::App &app) {
+void addDataCommand(CLI::App &app, Invocation &invocation) {
   CLI::App *data = app.add_subcommand(
       "data", "Train tokenizers, turn text into token shards");
   data->require_subcommand(1);
-  addTokenizerCommand(*data);
-  addTokenizeCommand(*data);
+  addTokenizerCommand(*data, invocation);
+  addTokenizeCommand(*data, invocation);
 }
 
 } // namespace tessera

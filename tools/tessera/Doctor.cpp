@@ -44,10 +44,8 @@ static void say(const char *what, const std::string &found,
 static void reportProcessor() {
   CpuFeatures cpu = CpuFeatures::detect();
   say("processor", CpuFeatures::brand(),
-      cpu.has("avx512_bf16") ? "runs the avx512bf16 kernels; "
-                               "precision.compute: bf16 is worth trying"
-      : cpu.has("avx512f")
-          ? "runs the avx512 kernels; bf16 saves memory here, not time"
+      cpu.has("avx512_bf16") ? "runs all kernels, avx512bf16 among them"
+      : cpu.has("avx512f")   ? "runs the avx512 kernels"
       : cpu.has("avx2")
           ? "runs the avx2 kernels, about half the speed of avx512"
           : "has no AVX2: generated kernels cannot run here; use a newer "
@@ -59,9 +57,11 @@ static void reportProcessor() {
       fmt::format("fp32 {:.0f} GFLOP/s ({}), bf16 {:.0f} GFLOP/s ({})",
                   fp32.perSecond / 1e9, fp32.instruction, bf16.perSecond / 1e9,
                   bf16.instruction),
-      bf16.perSecond > 1.2 * fp32.perSecond
-          ? "bf16 multiplies faster than fp32 on this machine"
-          : "bf16 does not multiply faster than fp32 on this machine");
+      bf16DotPays()
+          ? "bf16 multiplies faster than fp32: precision.compute: bf16 is "
+            "worth trying"
+          : "bf16 does not multiply faster than fp32: it is widened first, and "
+            "saves memory, not time");
   say("threads", std::to_string(threads),
       threads == 1 ? "one thread only; training is sequential"
                    : "used by default; --threads N takes fewer");
@@ -69,11 +69,14 @@ static void reportProcessor() {
 
 static void reportMemory() {
   double total = memInfo("MemTotal"), available = memInfo("MemAvailable");
+  constexpr double kBytesAParameter = 4 * 4; // itself, gradient, two moments
+  constexpr double kShareOfState = 0.8;      // the rest is for activations
+  double parameters = available * (1 << 30) * kShareOfState / kBytesAParameter;
   say("memory",
       fmt::format("{:.1f} GiB, {:.1f} GiB available", total, available),
       fmt::format("AdamW in fp32 needs 16 bytes a parameter and activations: "
                   "about {:.1f}B parameters fit",
-                  available / 16 * 1.0737 * 0.8));
+                  parameters / 1e9));
   std::string pages = firstLine("/sys/kernel/mm/transparent_hugepage/enabled");
   bool huge = pages.find("[always]") != std::string::npos ||
               pages.find("[madvise]") != std::string::npos;

@@ -14,13 +14,21 @@ static void print(std::string_view text) {
 
 static void runGenerate(const std::string &run, const GenerateOptions &options,
                         bool quiet, Invocation &invocation) {
-  print(options.prompt);
+  bool begun = false;
+  auto printText = [&](std::string_view text) {
+    if (!begun)
+      print(options.prompt); // not before it is known that a text follows
+    begun = true;
+    print(text);
+  };
+  auto printNote = [](std::string_view note) {
+    std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(note.size()),
+                 note.data());
+  };
   StatusOr<GenerateResult> result =
-      generateFromRun(run, options, print, [](std::string_view note) {
-        std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(note.size()),
-                     note.data());
-      });
-  print("\n");
+      generateFromRun(run, options, printText, printNote);
+  if (result.ok() || begun)
+    printText("\n");
   if (!result.ok())
     return invocation.fail(result.message().c_str());
   if (!quiet)

@@ -1,6 +1,5 @@
 // tessera: the one command a user types.
 #include "tools/tessera/Commands.h"
-#include "tools/tessera/Data.h"
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
@@ -31,7 +30,7 @@ SUBCOMMAND --help says more of each.)");
   tessera::Invocation invocation;
   tessera::addCompileCommand(app, invocation);
   tessera::addGenerateCommand(app, invocation);
-  tessera::addDataCommands(app);
+  tessera::addDataCommand(app, invocation);
   tessera::addBenchCommand(app, invocation);
   tessera::addDoctorCommand(app, invocation);
   CLI11_PARSE(app, argc, argv);

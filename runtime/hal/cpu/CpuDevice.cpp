@@ -6,6 +6,7 @@
 #include "runtime/hal/cpu/HostMemory.h"
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/support/CpuFeatures.h"
+#include "runtime/support/PeakFlops.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -108,9 +109,32 @@ std::uint64_t scratchShare(const artifact::Artifact &artifact) {
   return (most + 4095) / 4096 * 4096;
 }
 
+bool holdsBf16(const artifact::Artifact &artifact) {
+  for (const artifact::Kernel *kernel : *artifact.kernels())
+    if (kernel->element_types())
+      for (auto type : *kernel->element_types())
+        if (artifact::ElementType(type) == artifact::ElementType::bf16)
+          return true;
+  return false;
+}
+
+/// Where dot products of bf16 are slow, a program of bf16 does better with the
+/// code that widens, if there is any.
+StatusOr<const artifact::CodeObject *>
+chooseFastest(const ArtifactReader &artifact, const CpuFeatures &cpu) {
+  constexpr std::string_view kDot = "avx512_bf16";
+  if (cpu.has(kDot) && holdsBf16(artifact.root()) && !bf16DotPays())
+    if (auto widening = chooseCodeObject(artifact, cpu.without(kDot), "");
+        widening.ok())
+      return widening;
+  return chooseCodeObject(artifact, cpu, "");
+}
+
 StatusOr<std::unique_ptr<Executable>>
 CpuDevice::load(const ArtifactReader &artifact) {
-  auto chosen = chooseCodeObject(artifact, cpu, forcedTarget);
+  auto chosen = forcedTarget.empty()
+                    ? chooseFastest(artifact, cpu)
+                    : chooseCodeObject(artifact, cpu, forcedTarget);
   if (!chosen.ok())
     return chosen.status();
   const artifact::CodeObject &object = **chosen;
