@@ -112,6 +112,7 @@ llvm::Expected<Gemm> compile(const BenchGemmOptions &options,
   gemm.code = std::move(*code);
   gemm.entry = gemm.code->find(kernel);
   size_t bytes = precision == "fp32" ? 4 : 2;
+  gemm.buffers.reserve(3);
   for (int64_t elements :
        {options.m * options.k, options.k * options.n, options.m * options.n}) {
     gemm.buffers.push_back(zeros(elements * bytes));
