@@ -38,8 +38,7 @@ static SmallVector<Value> reduceRange(EmitScope &level,
   const ExprPiece &piece = level.target.piece;
   unsigned dim = piece.rank() - 1;
   int64_t width = tileWidth(target, piece);
-  auto accumulate = [&](Value from, Value to, int64_t step,
-                        SmallVector<Value> inits) {
+  auto accumulate = [&](Value from, Value to, int64_t step, ValueRange inits) {
     auto loop =
         b.create<scf::ForOp>(loc, from, to, emitIndex(b, loc, step), inits);
     b.setInsertionPoint(loop);

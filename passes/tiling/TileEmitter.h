@@ -51,9 +51,9 @@ struct EmitTarget {
 class EmitScope {
 public:
   EmitScope(const EmitTarget &target, mlir::OpBuilder builder)
-      : target(target), builder(std::move(builder)) {}
+      : target(target), builder(builder) {}
   EmitScope(EmitScope &parent, mlir::OpBuilder builder)
-      : target(parent.target), parent(&parent), builder(std::move(builder)),
+      : target(parent.target), parent(&parent), builder(builder),
         known(parent.known), indices(parent.indices) {}
 
   /// The index of the first element along `dim`, known from here on.

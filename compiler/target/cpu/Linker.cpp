@@ -36,8 +36,8 @@ Expected<std::string> linkSharedObject(ArrayRef<StringRef> objects) {
     return createStringError(code, "cannot make a temporary directory for the "
                                    "linker: " +
                                        code.message());
-  auto cleanUp = make_scope_exit(
-      [&] { sys::fs::remove_directories(directory, /*IgnoreErrors=*/true); });
+  auto cleanUp =
+      make_scope_exit([&] { (void)sys::fs::remove_directories(directory); });
   std::vector<std::string> arguments{"ld.lld",
                                      "-shared",
                                      "--no-undefined",
@@ -61,6 +61,7 @@ Expected<std::string> linkSharedObject(ArrayRef<StringRef> objects) {
       return std::move(error);
   }
   std::vector<const char *> argv;
+  argv.reserve(arguments.size());
   for (const std::string &argument : arguments)
     argv.push_back(argument.c_str());
 
