@@ -1,5 +1,4 @@
 #include "runtime/train/TrainCommand.h"
-#include "runtime/support/Logging.h"
 #include "runtime/support/PeakFlops.h"
 #include "runtime/support/ProcessMemory.h"
 #include "runtime/support/StopSignals.h"
@@ -120,7 +119,6 @@ Status writeProfile(const hal::Session &session, const std::string &path) {
 }
 
 Status train(const std::string &path, TrainOptions options) {
-  TESSERA_RETURN_IF_ERROR(initLogging(options.quiet ? "error" : "warn"));
   TESSERA_RETURN_IF_ERROR(catchStopSignals());
   if (StatusOr<ProcessMemory> memory = readProcessMemory(); memory.ok())
     options.baseBytes = memory->residentBytes;

@@ -1,5 +1,4 @@
 #include "tools/tessera-run/RunProgram.h"
-#include "runtime/support/Logging.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/ImportWeights.h"
 #include "runtime/train/RunRecipe.h"
@@ -388,9 +387,7 @@ int runProgramMain(int argc, const char *const *argv,
     std::fputs((out.str() + errors.str()).c_str(), code ? stderr : stdout);
     return code == 0 ? 0 : 2;
   }
-  Status status = initLogging("warn");
-  if (status.ok())
-    status = runProgram(options);
+  Status status = runProgram(options);
   if (!status.ok())
     fmt::print(stderr, "error: {}\n", status.message());
   return status.ok() ? 0 : 1;

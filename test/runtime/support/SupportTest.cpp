@@ -1,6 +1,5 @@
 #include "runtime/support/CpuFeatures.h"
 #include "runtime/support/Hash.h"
-#include "runtime/support/Logging.h"
 #include "runtime/support/MappedFile.h"
 #include "runtime/support/ProcessMemory.h"
 #include "runtime/support/StopSignals.h"
@@ -15,7 +14,6 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <spdlog/spdlog.h>
 
 using namespace tessera;
 
@@ -94,19 +92,6 @@ TEST(MappedFile, ErrorsNameThePath) {
   EXPECT_EQ(MappedFile::open("/no/such/file").message(),
             "/no/such/file: cannot open: No such file or directory");
   EXPECT_EQ(MappedFile::open("/tmp").message(), "/tmp: not a regular file");
-}
-
-TEST(Logging, LevelAndEnvironment) {
-  ::unsetenv("TESSERA_LOG");
-  ASSERT_TRUE(initLogging("warn").ok());
-  EXPECT_EQ(spdlog::get_level(), spdlog::level::warn);
-  EXPECT_EQ(initLogging("loud").message(),
-            "log level: unknown log level 'loud': use trace, debug, info, "
-            "warn, error or off");
-  ::setenv("TESSERA_LOG", "debug", 1);
-  ASSERT_TRUE(initLogging("warn").ok());
-  EXPECT_EQ(spdlog::get_level(), spdlog::level::debug);
-  ::unsetenv("TESSERA_LOG");
 }
 
 TEST(ProcessMemory, SeesWhatWeTouch) {
