@@ -259,6 +259,12 @@ std::unique_ptr<fb::KernelT> Writer::kernel(tile::KernelOp op) {
   result->name = op.getSymName().str();
   for (size_t i = 0, e = op.getAccess().size(); i < e; ++i)
     result->access.push_back(static_cast<fb::Access>(op.getBufferAccess(i)));
+  for (Value buffer : op.getBuffers())
+    if (auto type =
+            elementType(cast<MemRefType>(buffer.getType()).getElementType()))
+      result->element_types.push_back(*type);
+  if (result->element_types.size() != result->access.size())
+    result->element_types.clear(); // all or none
   result->dynamic_sizes = op.getDynamicSizes();
   for (const CodeObject &object : code)
     result->scratch_bytes = std::max<uint64_t>(

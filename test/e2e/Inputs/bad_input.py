@@ -132,6 +132,10 @@ def data(made, tokens):
     refuse("truncated shard", shard.name, "truncated")("--data", copy)
     shutil.copy(tokens / "train" / shard.name, shard)
 
+    refuses("a diverging run names the kernel", "wrote NaN", "train_step")(
+        train, "--quiet", "--data", tokens, "--out", scratch / "nan-run",
+        "--steps", 30, "--check-finite", "--set", "optimizer.lr=1e6")
+
     index = json.loads((tokens / "train/index.json").read_text())
     index["vocab_size"] = 5000
     (copy / "train/index.json").write_text(json.dumps(index))
