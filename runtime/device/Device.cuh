@@ -2,4 +2,5 @@
 #pragma once
 #include "runtime/device/Launch.cuh"
 #include "runtime/device/Math.cuh"
+#include "runtime/device/Mma.cuh"
 #include "runtime/device/Strip.cuh"

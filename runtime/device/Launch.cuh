@@ -40,20 +40,20 @@ template <int Buffers, int Sizes> struct Launch {
 
 } // namespace tessera::device
 
-/// Opens the definition of kernel `name`. On the host it also defines the
-/// symbol by which the emulated GPU finds it.
+/// Opens the definition of kernel `name`, inside namespace tessera::device: on
+/// a GPU the symbol tessera_NAME, so that no kernel is taken for a function of
+/// the C library; on the host NAME_emulated, by which the emulated GPU finds
+/// it.
 #if defined(__CUDACC__)
 #define TESSERA_KERNEL(name, threads, buffers, sizes)                          \
-  extern "C" __global__ void __launch_bounds__(threads) name(                  \
-      const __grid_constant__ tessera::device::Launch<buffers, sizes> launch)
+  extern "C" __global__ void __launch_bounds__(threads)                        \
+      tessera_##name(const __grid_constant__ Launch<buffers, sizes> launch)
 #else
 #define TESSERA_KERNEL(name, threads, buffers, sizes)                          \
-  static void name(const tessera::device::Launch<buffers, sizes> &);           \
-  extern "C" void name##_emulated(tessera::device::Machine &machine,           \
-                                  const void *arguments) {                     \
-    tessera::device::machine = &machine;                                       \
-    name(*static_cast<const tessera::device::Launch<buffers, sizes> *>(        \
-        arguments));                                                           \
+  static void kernel_##name(const Launch<buffers, sizes> &);                   \
+  extern "C" void name##_emulated(Machine &caller, const void *arguments) {    \
+    machine = &caller;                                                         \
+    kernel_##name(*static_cast<const Launch<buffers, sizes> *>(arguments));    \
   }                                                                            \
-  static void name(const tessera::device::Launch<buffers, sizes> &launch)
+  static void kernel_##name(const Launch<buffers, sizes> &launch)
 #endif

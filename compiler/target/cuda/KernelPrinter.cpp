@@ -378,7 +378,7 @@ llvm::Expected<PrintedKernels> printKernels(ModuleOp module,
   printed.text = "// Made by tessera for " + target.name +
                  "; one kernel a cluster.\n"
                  "#include \"runtime/device/Device.cuh\"\n\n"
-                 "using namespace tessera::device;\n";
+                 "namespace tessera::device {\n";
   for (auto kernel : module.getOps<tile::KernelOp>()) {
     KernelPrinter printer(kernel, target);
     if (llvm::Error error = printer.print())
@@ -386,6 +386,7 @@ llvm::Expected<PrintedKernels> printKernels(ModuleOp module,
     printed.text += "\n" + printer.text;
     printed.kernels.push_back(printer.shape);
   }
+  printed.text += "\n} // namespace tessera::device\n";
   return printed;
 }
 

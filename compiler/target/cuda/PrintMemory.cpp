@@ -42,8 +42,8 @@ std::string KernelPrinter::access(const Memory &memory, ValueRange indices,
 
 llvm::Error KernelPrinter::printView(memref::ReinterpretCastOp op) {
   auto numberOr = [&](OpFoldResult value) -> Expression {
-    if (auto attribute = dyn_cast<Attribute>(value))
-      return printNumber(attribute);
+    if (std::optional<int64_t> number = getConstantIntValue(value))
+      return {std::to_string(*number)};
     return scalar(cast<Value>(value));
   };
   Memory from = memories[op.getSource()];

@@ -62,7 +62,8 @@ private:
     std::size_t bytes = 0;
     const char *what = "";
     /// Two, since a lane may still read one while others fill the next.
-    std::array<std::array<std::byte, device::kWarp * 256>, 2> slots;
+    std::array<std::array<std::byte, std::size_t(256) * device::kWarp>, 2>
+        slots;
     std::vector<unsigned> waiting;
   };
   struct NamedBarrier {

@@ -2,6 +2,8 @@
 // GPU, against the interpreter on the functions they came from.
 #include "compiler/interpreter/Interpreter.h"
 #include "compiler/target/cpu/CpuTarget.h"
+#include "compiler/target/cuda/Cubin.h"
+#include "compiler/target/cuda/CudaPrinter.h"
 #include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/DialectRegistry.h"
@@ -118,6 +120,28 @@ TEST_P(KernelsTest, MatchesInterpreter) {
   }
 }
 
+// The same kernels as device code, without spills.
+class CubinTest : public ::testing::TestWithParam<KernelCase> {};
+
+TEST_P(CubinTest, PassesTheGates) {
+  if (cuda::findNvcc().empty())
+    GTEST_SKIP() << "no nvcc";
+  auto module =
+      mlir::parseSourceString<mlir::ModuleOp>(GetParam().text, &context());
+  mlir::PassManager pipeline(&context());
+  buildFusionPipeline(pipeline);
+  buildTilingPipeline(pipeline, {"cuda:sm_80"});
+  ASSERT_TRUE(mlir::succeeded(pipeline.run(*module)));
+  for (auto kernels : module->getOps<mlir::ModuleOp>()) {
+    auto printed = cuda::printKernels(kernels, *lookupTileTarget("cuda:sm_80"));
+    ASSERT_TRUE(bool(printed)) << llvm::toString(printed.takeError());
+    auto cubin = cuda::compileCubin(printed->text, "sm_80");
+    ASSERT_TRUE(bool(cubin)) << llvm::toString(cubin.takeError());
+    EXPECT_EQ(cubin->kernels.size(), printed->kernels.size());
+    EXPECT_EQ(cubin->bytes.substr(1, 3), "ELF");
+  }
+}
+
 std::string nameOf(const ::testing::TestParamInfo<Parameter> &info) {
   return std::get<0>(info.param).name + "_" +
          std::get<1>(info.param)
@@ -132,6 +156,9 @@ std::vector<KernelCase> cudaCases() {
   });
   return cases;
 }
+
+INSTANTIATE_TEST_SUITE_P(Cuda, CubinTest, ::testing::ValuesIn(cudaCases()),
+                         [](const auto &info) { return info.param.name; });
 
 const auto targets = ::testing::Values("cpu:avx512bf16", "cpu:avx2");
 INSTANTIATE_TEST_SUITE_P(All, KernelsTest,

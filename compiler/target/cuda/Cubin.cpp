@@ -1,0 +1,137 @@
+#include "compiler/target/cuda/Cubin.h"
+#include "compiler/target/cuda/ExternalCompiler.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Object/ELF.h"
+#include "llvm/Support/Endian.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Process.h"
+#include "llvm/Support/Program.h"
+
+namespace tessera::cuda {
+
+static llvm::Error failure(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
+std::string findNvcc() {
+  using llvm::sys::Process;
+  if (auto named = Process::GetEnv("CUDACXX"))
+    return *named;
+  if (auto found = llvm::sys::findProgramByName("nvcc"))
+    return *found;
+  std::string home = Process::GetEnv("CUDA_HOME").value_or("/usr/local/cuda");
+  std::string path = home + "/bin/nvcc";
+  return llvm::sys::fs::can_execute(path) ? path : "";
+}
+
+// The number before `unit` in "…, 24 bytes spill stores, …".
+static int64_t numberBefore(llvm::StringRef line, llvm::StringRef unit) {
+  llvm::StringRef before = line.split(unit).first.rtrim();
+  if (before.size() == line.size())
+    return 0;
+  size_t start = before.find_last_not_of("0123456789");
+  int64_t number = 0;
+  before.drop_front(start == llvm::StringRef::npos ? 0 : start + 1)
+      .getAsInteger(10, number);
+  return number;
+}
+
+// A kernel's name without what TESSERA_KERNEL puts before it.
+static llvm::StringRef kernelOf(llvm::StringRef symbol) {
+  symbol.consume_front("tessera_");
+  return symbol;
+}
+
+std::vector<KernelResources> readResources(llvm::StringRef log) {
+  std::vector<KernelResources> kernels;
+  llvm::SmallVector<llvm::StringRef> lines;
+  log.split(lines, '\n');
+  for (llvm::StringRef line : lines) {
+    if (line.contains("Compiling entry function"))
+      kernels.emplace_back().name =
+          kernelOf(line.split('\'').second.split('\'').first);
+    if (kernels.empty())
+      continue;
+    KernelResources &kernel = kernels.back();
+    if (line.contains("spill stores")) {
+      kernel.stackBytes = numberBefore(line, " bytes stack frame");
+      kernel.spillBytes = numberBefore(line, " bytes spill stores") +
+                          numberBefore(line, " bytes spill loads");
+    }
+    if (line.contains("Used ")) {
+      kernel.registers = numberBefore(line, " registers");
+      kernel.sharedBytes = numberBefore(line, " bytes smem");
+    }
+  }
+  return kernels;
+}
+
+llvm::Error countTensorInstructions(Cubin &cubin) {
+  constexpr uint16_t kOpcode = 0xfff, kHmma = 0x23c, kHgmma = 0x9f0;
+  constexpr size_t kInstruction = 16;
+  auto file = llvm::object::ELFFile<llvm::object::ELF64LE>::create(cubin.bytes);
+  if (!file)
+    return file.takeError();
+  auto sections = file->sections();
+  if (!sections)
+    return sections.takeError();
+  for (const auto &section : *sections) {
+    auto name = file->getSectionName(section);
+    if (!name)
+      return name.takeError();
+    if (!name->consume_front(".text."))
+      continue;
+    auto kernel = llvm::find_if(cubin.kernels, [&](const KernelResources &k) {
+      return k.name == kernelOf(*name);
+    });
+    auto code = file->getSectionContents(section);
+    if (!code)
+      return code.takeError();
+    if (kernel == cubin.kernels.end())
+      continue;
+    for (size_t at = 0; at + kInstruction <= code->size(); at += kInstruction) {
+      uint16_t opcode =
+          llvm::support::endian::read16le(code->data() + at) & kOpcode;
+      kernel->hmma += opcode == kHmma;
+      kernel->hgmma += opcode == kHgmma;
+    }
+  }
+  return llvm::Error::success();
+}
+
+std::string findGateFailure(const Cubin &cubin, llvm::StringRef log) {
+  for (const KernelResources &kernel : cubin.kernels)
+    if (kernel.spillBytes)
+      return "kernel " + kernel.name + " spills " +
+             std::to_string(kernel.spillBytes) + " bytes of registers";
+  llvm::SmallVector<llvm::StringRef> lines;
+  log.split(lines, '\n');
+  for (llvm::StringRef line : lines)
+    if (line.contains("C751"))
+      return "ptxas serializes: " + line.trim().str();
+  return "";
+}
+
+llvm::Expected<Cubin> compileCubin(llvm::StringRef text, llvm::StringRef arch) {
+  std::string nvcc = findNvcc();
+  if (nvcc.empty())
+    return failure("device code needs nvcc, and there is none on the path or "
+                   "in /usr/local/cuda; install the CUDA toolkit or set "
+                   "CUDACXX");
+  std::string architecture = ("-arch=" + arch).str();
+  const llvm::StringRef arguments[] = {"-std=c++17", architecture, "-cubin",
+                                       "-Xptxas", "-v"};
+  auto output =
+      runCompiler({nvcc, "kernels.cu", "kernels.cubin", arguments}, text);
+  if (!output)
+    return output.takeError();
+  Cubin cubin{std::move(output->bytes), readResources(output->log)};
+  if (std::string reason = findGateFailure(cubin, output->log); !reason.empty())
+    return failure(arch + ": " + reason);
+  if (llvm::Error error = countTensorInstructions(cubin))
+    return std::move(error);
+  return cubin;
+}
+
+} // namespace tessera::cuda
