@@ -32,6 +32,8 @@ constexpr llvm::StringLiteral kConfigAttr =
     "tessera.config"; // config.json as given
 constexpr llvm::StringLiteral kRecipeAttr =
     "tessera.recipe"; // resolved, as YAML
+constexpr llvm::StringLiteral kPhaseAttr =
+    "tessera.phase"; // the last one that has run
 
 llvm::Error complain(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
@@ -78,6 +80,7 @@ private:
   llvm::Error runPhases();
   llvm::Error importModel();
   llvm::Error parseInput();
+  llvm::Error verifyInput();
   llvm::Error runPhase(size_t i);
   llvm::Error dump(size_t phase);
   llvm::Expected<std::vector<CodeObject>> compileKernels();
@@ -153,6 +156,7 @@ llvm::Error Compilation::importModel() {
   (*module)->setAttr(kConfigAttr, builder.getStringAttr(config.text));
   (*module)->setAttr(kRecipeAttr,
                      builder.getStringAttr(models::printRecipe(recipe)));
+  (*module)->setAttr(kPhaseAttr, builder.getStringAttr(phases()[0].name));
   annotateForwardFlops(*module);
   FirstError error(context.get());
   if (failed(verify(*module)))
@@ -191,6 +195,25 @@ llvm::Error Compilation::parseInput() {
       kRecipeAttr,
       Builder(context.get()).getStringAttr(models::printRecipe(recipe)));
   nameProgram((*text)->getBuffer());
+  return verifyInput();
+}
+
+// What people edited is proven as what the phase itself makes is.
+llvm::Error Compilation::verifyInput() {
+  auto written = (*module)->getAttrOfType<StringAttr>(kPhaseAttr);
+  if (!written || written.getValue() != request.from)
+    return complain(
+        request.input + " was written after phase '" +
+        (written ? written.getValue() : "unknown") + "', not '" + request.from +
+        "'; use --from=" + (written ? written.getValue() : "PHASE"));
+  if (!phases()[first].verify)
+    return llvm::Error::success();
+  PassManager verifier(context.get(), ModuleOp::getOperationName());
+  phases()[first].verify(verifier, PhaseOptions{recipe, targets});
+  FirstError error(context.get());
+  if (failed(verifier.run(*module)))
+    return complain(request.input + " is not what phase '" + request.from +
+                    "' may leave behind: " + error.text);
   return llvm::Error::success();
 }
 
@@ -222,6 +245,7 @@ llvm::Error Compilation::runPhase(size_t i) {
         (error.text.empty() ? "no diagnostic was given" : error.text) +
         "; --dump-ir=DIR shows what it was given");
   annotateProgramFlops(*module); // nothing to do but once, after autodiff
+  (*module)->setAttr(kPhaseAttr, StringAttr::get(context.get(), phase.name));
   report(phase.name, start);
   return dump(i);
 }

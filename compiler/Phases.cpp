@@ -21,6 +21,13 @@ static void precision(OpPassManager &pipeline, const PhaseOptions &options) {
                                         : ComputePrecision::fp32);
 }
 
+static void verifyPrecision(OpPassManager &pipeline,
+                            const PhaseOptions &options) {
+  bool bf16 = options.recipe.compute == models::Precision::Bf16;
+  pipeline.addPass(createVerifyPrecision(
+      {bf16 ? ComputePrecision::bf16 : ComputePrecision::fp32}));
+}
+
 static void autodiff(OpPassManager &pipeline, const PhaseOptions &options) {
   buildAutodiffPipeline(pipeline, AutodiffOptions::fromRecipe(options.recipe));
 }
@@ -47,21 +54,34 @@ static constexpr Phase kPhases[] = {
     {"import",
      "the model as its spec says it: @loss, @logits and @init over blocks, one "
      "for each kind of layer",
-     noPasses, kImportKeys},
+     noPasses, nullptr, kImportKeys},
     {"precision",
      "every tensor has the element type in which it is computed; masters stay "
      "f32",
-     precision, kPrecisionKeys},
+     precision, verifyPrecision, kPrecisionKeys},
     {"autodiff",
      "whole programs: one training step is one function, with gradients, "
      "accumulation and optimizer",
-     autodiff, kAutodiffKeys},
+     autodiff,
+     [](OpPassManager &pipeline, const PhaseOptions &) {
+       pipeline.addPass(createVerifyStepProgram());
+     },
+     kAutodiffKeys},
     {"partition", "one device: the program is its own share", noPasses},
-    {"fusion", "clusters: each becomes one kernel", fusion},
+    {"fusion", "clusters: each becomes one kernel", fusion,
+     [](OpPassManager &pipeline, const PhaseOptions &) {
+       pipeline.addPass(createVerifyFused());
+     }},
     {"tiling", "launches, and for each target the kernels that they run",
-     tiling},
+     tiling,
+     [](OpPassManager &pipeline, const PhaseOptions &) {
+       pipeline.addPass(createVerifyTiled());
+     }},
     {"planning", "bytes: steps over one arena, with every offset known",
-     planning},
+     planning,
+     [](OpPassManager &pipeline, const PhaseOptions &) {
+       pipeline.addPass(createVerifyPlan());
+     }},
 };
 
 llvm::ArrayRef<Phase> tessera::phases() { return kPhases; }

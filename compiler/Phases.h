@@ -25,6 +25,9 @@ struct Phase {
   llvm::StringLiteral name;
   llvm::StringLiteral description; ///< what holds afterwards
   void (*build)(mlir::OpPassManager &, const PhaseOptions &);
+  /// Adds what proves its end, for IR that people edited; null where there is
+  /// nothing beyond MLIR's own verifier.
+  void (*verify)(mlir::OpPassManager &, const PhaseOptions &) = nullptr;
   /// What it takes from the recipe: keys, or sections with their dot.
   llvm::ArrayRef<llvm::StringLiteral> recipeKeys = {};
 };

@@ -41,6 +41,7 @@ public:
     return session->residentBytes();
   }
 
+  hal::Session &get() { return *session; }
   const hal::Session &get() const { return *session; }
 
 private:

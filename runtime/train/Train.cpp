@@ -151,6 +151,11 @@ Status Trainer::resume(const ResumedCheckpoint &from) {
       lastStep = uint64_t(recipe.values.schedule.total);
     TESSERA_RETURN_IF_ERROR(recipe::checkTogether(recipe.values));
   }
+  for (const std::string &each : options.sets)
+    if (each.starts_with("seed=") && recipe.values.seed != position.seed)
+      return Status::error("'{}' was trained with seed {}, not {}; leave --set "
+                           "seed out to resume",
+                           from.name, position.seed, recipe.values.seed);
   recipe.values.seed = position.seed;
   say("resuming from {}/{}: step {}, {} tokens", options.out, from.name,
       position.step, shortNumber(double(position.tokens)));
@@ -164,6 +169,10 @@ Status Trainer::startOrResume() {
     if (!found.ok())
       return found.status();
     if (std::optional<ResumedCheckpoint> from = found.take()) {
+      if (!options.initFrom.empty())
+        return Status::error("--init-from starts a run, and '{}' already has "
+                             "{}; leave one of --resume and --init-from out",
+                             options.out, from->name);
       for (const std::string &line : from->skipped)
         say("{}", line);
       return resume(*from);
@@ -383,6 +392,11 @@ void Trainer::conclude() {
   else if (summary.firstStep >= lastStep)
     say("nothing to do: the run is at step {} of {}; raise --steps",
         position.step, lastStep);
+  if (lastStep > uint64_t(recipe.values.schedule.total) &&
+      recipe.values.schedule.name != recipe::ScheduleKind::Constant)
+    say("from step {} on the rate stayed at its minimum; --set "
+        "schedule.total={} stretches the schedule",
+        recipe.values.schedule.total, lastStep);
   if (summary.evalLossBefore && summary.evalLossAfter)
     say("held-out loss {:.4f} -> {:.4f}", *summary.evalLossBefore,
         *summary.evalLossAfter);

@@ -31,8 +31,8 @@ std::string findNvcc();
 /// What `log`, the output of ptxas -v, says of kernels; in its order.
 std::vector<KernelResources> readResources(llvm::StringRef log);
 
-/// Counts the tensor-core instructions of each kernel in the cubin's code, by the
-/// opcode in the low twelve bits of its instructions of sixteen bytes. The
+/// Counts the tensor-core instructions of each kernel in the cubin's code, by
+/// the opcode in the low twelve bits of its instructions of sixteen bytes. The
 /// opcodes are not documented; a test compiles a known number of them. An error
 /// where the bytes are no ELF.
 llvm::Error countTensorInstructions(Cubin &cubin);

@@ -161,8 +161,22 @@ TEST_F(SessionTrain, ImportedWeightsReproduceTheLoss) {
   EXPECT_LT(loss(out), 1.0f);
 }
 
-TEST_F(SessionTrain, TheNullDeviceRunsTheLoop) {
+TEST_F(SessionTrain, TheNullDeviceChecksThePlanAndWritesNothing) {
   EXPECT_EQ(train(with("run", {"--device", "null", "--steps", "2"})), 0) << err;
+  EXPECT_TRUE(contains(err, "the plan of init, train_step, eval_step is right"))
+      << err;
+  EXPECT_FALSE(fs::exists(scratch / "run"));
+}
+
+TEST_F(SessionTrain, WhatStartsARunIsRefusedWhereOneResumes) {
+  ASSERT_EQ(train(with("run", {"--steps", "2"})), 0) << err;
+  EXPECT_EQ(
+      train(with("run", {"--resume", "--steps", "3", "--set", "seed=99"})), 1);
+  EXPECT_TRUE(contains(err, "was trained with seed")) << err;
+  EXPECT_EQ(
+      train(with("run", {"--resume", "--steps", "3", "--init-from", "x"})), 1);
+  EXPECT_TRUE(contains(err, "leave one of --resume and --init-from out"))
+      << err;
 }
 
 TEST_F(SessionTrain, ProfileIsATrace) {
