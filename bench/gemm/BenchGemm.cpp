@@ -195,13 +195,6 @@ void report(const BenchGemmOptions &options, const std::string &precision,
   llvm::outs() << llvm::json::Value(std::move(line)) << "\n";
 }
 
-bool runsHere(const TileTarget &target) {
-  CpuFeatures machine = CpuFeatures::detect();
-  return llvm::all_of(
-      cpu::requiredFeatures(target.name),
-      [&](const std::string &feature) { return machine.has(feature); });
-}
-
 } // namespace
 
 llvm::Error benchGemm(const BenchGemmOptions &options) {
@@ -219,7 +212,7 @@ llvm::Error benchGemm(const BenchGemmOptions &options) {
     for (const TileTarget &target : cpuTileTargets()) {
       if (!options.target.empty() && options.target != target.name)
         continue;
-      if (!runsHere(target))
+      if (!cpu::missingFeatures(target.name).empty())
         continue;
       any = true;
       llvm::Expected<Gemm> gemm = compile(options, precision, target);

@@ -64,12 +64,40 @@ TESSERA_DEVICE void loadMatrices(uint32_t (&at)[4], const void *row) {
 
 //===--- products ---------------------------------------------------------===//
 
-#if !defined(__CUDACC__)
+#if defined(__CUDACC__)
+/// c += a × b by one instruction; for the functions below only.
+#define TESSERA_MMA(shape, type)                                               \
+  asm volatile("mma.sync.aligned." shape ".row.col.f32." type "." type         \
+               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "           \
+               "{%0, %1, %2, %3};"                                             \
+               : "+f"(c.at[0]), "+f"(c.at[1]), "+f"(c.at[2]), "+f"(c.at[3])    \
+               : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]),       \
+                 "r"(b.at[0]), "r"(b.at[1]))
+#else
 /// What the host twins share: the operands of all lanes, by element.
 struct MmaOperands {
   FragmentA a;
   FragmentB b;
 };
+struct MmaWarp {
+  MmaOperands lanes[32];
+  MmaWarp(const FragmentA &a, const FragmentB &b, const char *what) {
+    MmaOperands mine{a, b};
+    std::memcpy(lanes, machine->exchange(~0u, &mine, sizeof mine, what),
+                sizeof lanes);
+  }
+};
+
+/// c(row, column) += Σ product(row, column, k) over K, for this lane's
+/// elements.
+template <int K, typename Product>
+void accumulate(FragmentC &c, Product product) {
+  for (int i = 0; i < 4; ++i) {
+    int row = lane() / 4 + i / 2 * 8, column = lane() % 4 * 2 + i % 2;
+    for (int k = 0; k < K; ++k)
+      c.at[i] += product(row, column, k);
+  }
+}
 
 inline float halfToFloat(uint16_t bits) {
   uint32_t sign = uint32_t(bits & 0x8000) << 16, exponent = bits >> 10 & 31,
@@ -86,20 +114,15 @@ inline float halfToFloat(uint16_t bits) {
 template <typename Widen>
 void multiply16(FragmentC &c, const FragmentA &a, const FragmentB &b,
                 Widen widen, const char *what) {
-  MmaOperands mine{a, b}, all[32];
-  std::memcpy(all, machine->exchange(~0u, &mine, sizeof mine, what),
-              sizeof all);
+  MmaWarp warp(a, b, what);
   auto half = [&](uint32_t pair, int k) {
     return widen(static_cast<uint16_t>(k % 2 ? pair >> 16 : pair));
   };
-  for (int i = 0; i < 4; ++i) {
-    int row = lane() / 4 + i / 2 * 8, column = lane() % 4 * 2 + i % 2;
-    float sum = c.at[i];
-    for (int k = 0; k < 16; ++k)
-      sum += half(all[row % 8 * 4 + k % 8 / 2].a.at[row / 8 + k / 8 * 2], k) *
-             half(all[column * 4 + k % 8 / 2].b.at[k / 8], k);
-    c.at[i] = sum;
-  }
+  accumulate<16>(c, [&](int row, int column, int k) {
+    const MmaOperands &left = warp.lanes[row % 8 * 4 + k % 8 / 2],
+                      &right = warp.lanes[column * 4 + k % 8 / 2];
+    return half(left.a.at[row / 8 + k / 8 * 2], k) * half(right.b.at[k / 8], k);
+  });
 }
 #endif
 
@@ -107,12 +130,7 @@ void multiply16(FragmentC &c, const FragmentA &a, const FragmentB &b,
 TESSERA_DEVICE void multiplyBf16(FragmentC &c, const FragmentA &a,
                                  const FragmentB &b) {
 #if defined(__CUDACC__)
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-               "{%0, %1, %2, %3};"
-               : "+f"(c.at[0]), "+f"(c.at[1]), "+f"(c.at[2]), "+f"(c.at[3])
-               : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]),
-                 "r"(b.at[0]), "r"(b.at[1]));
+  TESSERA_MMA("m16n8k16", "bf16");
 #else
   multiply16(
       c, a, b, [](uint16_t bits) { return toFloat(bf16{bits}); },
@@ -124,12 +142,7 @@ TESSERA_DEVICE void multiplyBf16(FragmentC &c, const FragmentA &a,
 TESSERA_DEVICE void multiplyF16(FragmentC &c, const FragmentA &a,
                                 const FragmentB &b) {
 #if defined(__CUDACC__)
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-               "{%0, %1, %2, %3};"
-               : "+f"(c.at[0]), "+f"(c.at[1]), "+f"(c.at[2]), "+f"(c.at[3])
-               : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]),
-                 "r"(b.at[0]), "r"(b.at[1]));
+  TESSERA_MMA("m16n8k16", "f16");
 #else
   multiply16(c, a, b, halfToFloat, "mma.sync of f16");
 #endif
@@ -154,27 +167,17 @@ TESSERA_DEVICE uint32_t toTf32(float value) {
 TESSERA_DEVICE void multiplyTf32(FragmentC &c, const FragmentA &a,
                                  const FragmentB &b) {
 #if defined(__CUDACC__)
-  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-               "{%0, %1, %2, %3};"
-               : "+f"(c.at[0]), "+f"(c.at[1]), "+f"(c.at[2]), "+f"(c.at[3])
-               : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]),
-                 "r"(b.at[0]), "r"(b.at[1]));
+  TESSERA_MMA("m16n8k8", "tf32");
 #else
-  MmaOperands mine{a, b}, all[32];
-  std::memcpy(all,
-              machine->exchange(~0u, &mine, sizeof mine, "mma.sync of tf32"),
-              sizeof all);
+  MmaWarp warp(a, b, "mma.sync of tf32");
   auto tf32 = [](uint32_t bits) { return bitsToFloat(bits & ~0x1fffu); };
-  for (int i = 0; i < 4; ++i) {
-    int row = lane() / 4 + i / 2 * 8, column = lane() % 4 * 2 + i % 2;
-    float sum = c.at[i];
-    for (int k = 0; k < 8; ++k)
-      sum += tf32(all[row % 8 * 4 + k % 4].a.at[row / 8 + k / 4 * 2]) *
-             tf32(all[column * 4 + k % 4].b.at[k / 4]);
-    c.at[i] = sum;
-  }
+  accumulate<8>(c, [&](int row, int column, int k) {
+    return tf32(warp.lanes[row % 8 * 4 + k % 4].a.at[row / 8 + k / 4 * 2]) *
+           tf32(warp.lanes[column * 4 + k % 4].b.at[k / 4]);
+  });
 #endif
 }
+
+#undef TESSERA_MMA
 
 } // namespace tessera::device

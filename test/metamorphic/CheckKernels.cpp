@@ -6,7 +6,6 @@
 #include "mlir/Pass/PassManager.h"
 #include "passes/precision/Precision.h"
 #include "passes/tiling/Passes.h"
-#include "runtime/support/CpuFeatures.h"
 #include "test/metamorphic/Generate.h"
 #include "test/metamorphic/PlannedRun.h"
 #include "test/support/RunKernels.h"
@@ -22,15 +21,6 @@ namespace tessera::metamorphic {
 void registerKernelDialects(DialectRegistry &registry) {
   registerAllDialects(registry);
   cpu::registerCpuTarget(registry);
-}
-
-std::string missingFeatures(StringRef target) {
-  CpuFeatures machine = CpuFeatures::detect();
-  std::string missing;
-  for (const std::string &feature : cpu::requiredFeatures(target))
-    if (!machine.has(feature))
-      missing += " " + feature;
-  return missing;
 }
 
 namespace {

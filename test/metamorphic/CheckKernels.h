@@ -43,8 +43,4 @@ private:
   std::vector<Case> cases;
 };
 
-/// Features that the target's code needs and this processor lacks, each with a
-/// space before it; empty if it can run.
-std::string missingFeatures(llvm::StringRef target);
-
 } // namespace tessera::metamorphic

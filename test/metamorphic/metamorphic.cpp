@@ -1,5 +1,6 @@
 // Generates graphs and checks that every pass and kernel keeps their meaning;
 // replays and reduces those that fail.
+#include "compiler/target/cpu/CpuTarget.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 #include "passes/tiling/Targets.h"
@@ -105,7 +106,7 @@ chooseTargets(const std::vector<std::string> &wanted) {
                llvm::join(all, ", "));
       return std::nullopt;
     }
-    std::string missing = missingFeatures(target);
+    std::string missing = tessera::cpu::missingFeatures(target);
     if (missing.empty())
       chosen.push_back(target);
     else

@@ -11,6 +11,7 @@
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "runtime/support/CpuFeatures.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
@@ -45,6 +46,15 @@ std::vector<std::string> requiredFeatures(llvm::StringRef target) {
     return features;
   features.push_back("avx512_bf16");
   return target == "cpu:avx512bf16" ? features : std::vector<std::string>();
+}
+
+std::string missingFeatures(llvm::StringRef target) {
+  CpuFeatures machine = CpuFeatures::detect();
+  std::string missing;
+  for (const std::string &feature : requiredFeatures(target))
+    if (!machine.has(feature))
+      missing += " " + feature;
+  return missing;
 }
 
 namespace {

@@ -49,5 +49,8 @@ compileKernels(llvm::ArrayRef<KernelModule> modules,
 /// The features that a processor must have to run the target's code, as
 /// /proc/cpuinfo spells them; empty for an unknown target.
 std::vector<std::string> requiredFeatures(llvm::StringRef target);
+/// Those of them that the running processor lacks, " avx512f avx512bw"; empty
+/// where it can run the target's code.
+std::string missingFeatures(llvm::StringRef target);
 
 } // namespace tessera::cpu

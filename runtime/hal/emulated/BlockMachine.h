@@ -30,7 +30,7 @@ struct LaunchOptions {
   std::uint64_t seed = 0;      ///< of the order of blocks and threads
 };
 
-/// What a launch did, for tests and for `tessera inspect`.
+/// What the launches did.
 struct LaunchCounts {
   std::uint64_t blocks = 0, switches = 0, barriers = 0, asyncBytes = 0;
 };

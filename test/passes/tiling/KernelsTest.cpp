@@ -11,7 +11,6 @@
 #include "mlir/Pass/PassManager.h"
 #include "passes/fusion/Fusion.h"
 #include "passes/tiling/Passes.h"
-#include "runtime/support/CpuFeatures.h"
 #include "test/passes/tiling/KernelCases.h"
 #include "test/support/HostBuffer.h"
 #include "test/support/RunKernels.h"
@@ -36,15 +35,6 @@ mlir::MLIRContext &context() {
     return made;
   }();
   return *context;
-}
-
-std::string missingFeatures(const std::string &target) {
-  CpuFeatures machine = CpuFeatures::detect();
-  std::string missing;
-  for (const std::string &feature : cpu::requiredFeatures(target))
-    if (!machine.has(feature))
-      missing += " " + feature;
-  return missing;
 }
 
 // Integers are drawn as such; floats as their type holds them.
@@ -87,7 +77,7 @@ class KernelsTest : public ::testing::TestWithParam<Parameter> {};
 
 TEST_P(KernelsTest, MatchesInterpreter) {
   const auto &[test, target] = GetParam();
-  if (std::string missing = missingFeatures(target); !missing.empty())
+  if (std::string missing = cpu::missingFeatures(target); !missing.empty())
     GTEST_SKIP() << "this processor lacks" << missing;
   auto module = mlir::parseSourceString<mlir::ModuleOp>(test.text, &context());
   ASSERT_TRUE(module);

@@ -62,17 +62,7 @@ public:
     module->walk([&](mlir::ModuleOp nested) {
       if (!nested->hasAttr(kTargetAttr))
         return;
-      auto objects = compileKernels({{nested, target}}, {});
-      if (!objects) {
-        ADD_FAILURE() << llvm::toString(objects.takeError());
-        return;
-      }
-      code = std::move(objects->front());
-      auto loaded = LoadedCode::load(code.elf);
-      if (loaded)
-        library = std::move(*loaded);
-      else
-        ADD_FAILURE() << llvm::toString(loaded.takeError());
+      library = loadKernels(nested, target, code);
     });
   }
 

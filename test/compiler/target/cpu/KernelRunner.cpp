@@ -1,7 +1,6 @@
 #include "test/compiler/target/cpu/KernelRunner.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Parser/Parser.h"
-#include "runtime/support/CpuFeatures.h"
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -14,6 +13,23 @@ static mlir::DialectRegistry registry() {
   return registry;
 }
 
+std::unique_ptr<LoadedCode> loadKernels(mlir::ModuleOp kernels,
+                                        const TileTarget &target,
+                                        CodeObject &code) {
+  auto objects = compileKernels({{kernels, target}}, {});
+  if (!objects) {
+    ADD_FAILURE() << llvm::toString(objects.takeError());
+    return nullptr;
+  }
+  code = std::move(objects->front());
+  auto loaded = LoadedCode::load(code.elf);
+  if (!loaded) {
+    ADD_FAILURE() << llvm::toString(loaded.takeError());
+    return nullptr;
+  }
+  return std::move(*loaded);
+}
+
 Kernels::Kernels(const std::string &text, const TileTarget &target)
     : context(registry()) {
   auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
@@ -21,17 +37,7 @@ Kernels::Kernels(const std::string &text, const TileTarget &target)
     ADD_FAILURE() << "kernel text does not parse:\n" << text;
     return;
   }
-  auto objects = compileKernels({{*module, target}}, {});
-  if (!objects) {
-    ADD_FAILURE() << llvm::toString(objects.takeError());
-    return;
-  }
-  code = std::move(objects->front());
-  auto loaded = LoadedCode::load(code.elf);
-  if (loaded)
-    library = std::move(*loaded);
-  else
-    ADD_FAILURE() << llvm::toString(loaded.takeError());
+  library = loadKernels(*module, target, code);
 }
 
 void Kernels::run(const std::string &name, std::vector<void *> buffers,
@@ -44,15 +50,6 @@ void Kernels::run(const std::string &name, std::vector<void *> buffers,
   std::memset(scratch, 0xff, bytes); // NaN in every float type
   entry(buffers.data(), sizes.data(), begin, end, scratch);
   std::free(scratch);
-}
-
-std::string missingFeatures(const TileTarget &target) {
-  CpuFeatures machine = CpuFeatures::detect();
-  std::string missing;
-  for (const std::string &feature : requiredFeatures(target.name))
-    if (!machine.has(feature))
-      missing += " " + feature;
-  return missing;
 }
 
 std::string kernelText(const std::string &name, const std::string &parameters,
@@ -73,7 +70,7 @@ std::string kernelText(const std::string &name, const std::string &parameters,
 
 void TargetTest::SetUp() {
   target = *lookupTileTarget(GetParam());
-  std::string missing = missingFeatures(target);
+  std::string missing = missingFeatures(target.name);
   if (!missing.empty())
     GTEST_SKIP() << "this processor has no" << missing;
 }

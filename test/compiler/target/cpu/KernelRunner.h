@@ -11,6 +11,11 @@
 
 namespace tessera::cpu::test {
 
+/// Compiles and loads the kernels of a module; null, and a failed test, where
+/// that fails.
+std::unique_ptr<LoadedCode>
+loadKernels(mlir::ModuleOp kernels, const TileTarget &target, CodeObject &code);
+
 /// Loaded code of the kernels in one module's text.
 class Kernels {
 public:
@@ -26,9 +31,6 @@ private:
   CodeObject code;
   std::unique_ptr<LoadedCode> library;
 };
-
-/// Why this processor can't run the target's code; empty where it can.
-std::string missingFeatures(const TileTarget &target);
 
 /// "tile.kernel @name(%block: index, PARAMETERS) attributes {...} { BODY
 /// tile.return }" `access` has r, w or x (read_write) for each buffer.
