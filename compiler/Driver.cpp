@@ -320,7 +320,8 @@ llvm::Expected<std::string> Compilation::buildArtifact() {
   info.recipe = models::printRecipe(recipe);
   info.rebuildCommand = request.rebuildCommand;
   info.sources = std::move(sources);
-  llvm::Expected<std::string> artifact = writeArtifact(*module, *code, info);
+  DevicePart part{"cpu", *module, std::move(*code), {}};
+  llvm::Expected<std::string> artifact = writeArtifact(part, info);
   report("artifact", start);
   return artifact;
 }

@@ -126,7 +126,7 @@ llvm::Error measure(const BenchTrainOptions &options,
   result.target = std::string(s.target());
   result.planned = s.memory().peak();
   result.flops = static_cast<double>(
-      s.artifactReader().program("train_step")->model_flops());
+      artifact::findProgram(s.code(), "train_step")->model_flops());
   if (options.profile)
     for (const hal::Profile *profile : s.profiles())
       fmt::print(stderr, "{}\n", profile->table());

@@ -11,12 +11,32 @@
 
 namespace tessera {
 
-/// Machine code of all kernels for one target.
+/// Machine code of kernels for one target.
 struct CodeObject {
-  std::string target;                ///< "cpu:avx512bf16"
+  std::string target;                ///< "cpu:avx512bf16", "cuda:sm_80"
   std::vector<std::string> features; ///< cpuid names; all must be present
-  std::string elf;                   ///< a shared object
+  std::string elf;                   ///< a shared object or a cubin
   llvm::StringMap<int64_t> scratch;  ///< kernel → bytes a thread needs
+  std::vector<std::string> kernels;  ///< those that it holds; empty: all
+};
+
+/// How a GPU launches a kernel, and what its compiler said of the code: the
+/// schema's GpuKernel, which has the units.
+struct GpuKernel {
+  uint32_t threads = 0, sharedBytes = 0;
+  uint32_t registers = 0, staticSharedBytes = 0, stackBytes = 0, spillBytes = 0;
+  uint32_t hmma = 0, hgmma = 0;
+  std::string source; ///< CUDA C++
+};
+
+/// A planned module and its code, for one kind of device.
+struct DevicePart {
+  std::string device; ///< "cpu", "cuda:sm_80"
+  /// Its kernels are described by the tile.kernel ops of any one target, which
+  /// must still be in nested modules.
+  mlir::ModuleOp module;
+  std::vector<CodeObject> code;
+  llvm::StringMap<GpuKernel> gpu; ///< by kernel; a CPU's have none
 };
 
 /// What the artifact says about itself.
@@ -30,10 +50,9 @@ struct ArtifactInfo {
       sources; ///< (file name, text)
 };
 
-/// Serializes the plan programs of `module`. Kernels are described by the
-/// tile.kernel ops of any one target, which must still be in nested modules.
-llvm::Expected<std::string> writeArtifact(mlir::ModuleOp module,
-                                          llvm::ArrayRef<CodeObject> code,
+/// Serializes the plan programs of every part. The parts must have planned the
+/// same state; an error says which tensor differs.
+llvm::Expected<std::string> writeArtifact(llvm::ArrayRef<DevicePart> parts,
                                           const ArtifactInfo &info);
 
 } // namespace tessera

@@ -101,17 +101,38 @@ Status ArtifactReader::load(std::span<const std::byte> bytes,
   return artifact::validate(*artifact, {name, bytes.data(), fileOffset});
 }
 
-const artifact::Program *
-ArtifactReader::program(std::string_view wanted) const {
-  for (const artifact::Program *program : *artifact->programs())
-    if (artifact::toView(program->name()) == wanted)
+const artifact::Program *artifact::findProgram(const DeviceCode &code,
+                                               std::string_view name) {
+  for (const Program *program : *code.programs())
+    if (toView(program->name()) == name)
       return program;
   return nullptr;
 }
 
+const artifact::DeviceCode *
+ArtifactReader::device(std::string_view kind) const {
+  for (const artifact::DeviceCode *code : *artifact->devices())
+    if (artifact::toView(code->device()) == kind)
+      return code;
+  return nullptr;
+}
+
+std::string ArtifactReader::deviceKinds() const {
+  std::string kinds;
+  for (const artifact::DeviceCode *code : *artifact->devices())
+    kinds.append(kinds.empty() ? "" : ", ")
+        .append(artifact::toView(code->device()));
+  return kinds;
+}
+
+bool ArtifactReader::hasProgram(std::string_view name) const {
+  return artifact::findProgram(*artifact->devices()->Get(0), name) != nullptr;
+}
+
 std::string ArtifactReader::programNames() const {
   std::string names;
-  for (const artifact::Program *program : *artifact->programs())
+  for (const artifact::Program *program :
+       *artifact->devices()->Get(0)->programs())
     names.append(names.empty() ? "" : ", ")
         .append(artifact::toView(program->name()));
   return names;

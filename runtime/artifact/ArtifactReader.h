@@ -33,8 +33,14 @@ public:
   /// Bytes of the artifact, without prefix and footer.
   std::size_t bytes() const { return length; }
 
-  /// The program of that name, or null.
-  const artifact::Program *program(std::string_view name) const;
+  /// What there is for devices of that kind ("cpu", "cuda:sm_80"), or null.
+  const artifact::DeviceCode *device(std::string_view kind) const;
+  /// The kinds of devices, separated by commas, for errors.
+  std::string deviceKinds() const;
+
+  /// Whether there is a program of that name: every kind of device has the
+  /// same ones.
+  bool hasProgram(std::string_view name) const;
   /// The programs' names, separated by commas, for errors.
   std::string programNames() const;
 
@@ -46,5 +52,10 @@ private:
   std::size_t length = 0;
   const artifact::Artifact *artifact = nullptr;
 };
+
+namespace artifact {
+/// The program of that name, or null.
+const Program *findProgram(const DeviceCode &code, std::string_view name);
+} // namespace artifact
 
 } // namespace tessera

@@ -4,8 +4,10 @@
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/artifact/Validate.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace tessera::artifact {
 
@@ -66,6 +68,8 @@ bool isName(std::string_view text);
 bool isIdentifier(std::string_view text);
 /// No control characters; tab and newline too are refused.
 bool isLine(std::string_view text);
+/// Lines: no control characters but newlines.
+bool isText(std::string_view text);
 /// A name for an error line: itself if it is fit to print.
 std::string_view printable(std::string_view text);
 
@@ -78,6 +82,26 @@ struct TensorList {
   bool (*fits)(Role role);
 };
 Status validateTensors(Checker &checker, const TensorList &list);
-Status validateProgram(Checker &checker, const Program &program);
+/// Kernels and code objects of one kind of device.
+Status validateCode(Checker &checker, const DeviceCode &code);
+Status validateProgram(Checker &checker, const DeviceCode &code,
+                       const Program &program);
+
+/// Reports the second of two tables of equal names.
+template <typename Table, typename NameOf>
+Status
+checkUnique(Checker &checker,
+            const flatbuffers::Vector<flatbuffers::Offset<Table>> &tables,
+            std::string_view what, NameOf nameOf) {
+  std::vector<const Table *> sorted(tables.begin(), tables.end());
+  std::sort(sorted.begin(), sorted.end(), [&](const Table *a, const Table *b) {
+    return nameOf(*a) < nameOf(*b);
+  });
+  for (std::size_t i = 1; i < sorted.size(); ++i)
+    if (nameOf(*sorted[i - 1]) == nameOf(*sorted[i]))
+      return checker.fail(sorted[i], "{} '{}' is listed twice", what,
+                          nameOf(*sorted[i]));
+  return Status::success();
+}
 
 } // namespace tessera::artifact

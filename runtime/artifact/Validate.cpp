@@ -4,7 +4,6 @@
 #include "runtime/artifact/Checker.h"
 
 #include <algorithm>
-#include <vector>
 
 namespace tessera::artifact {
 
@@ -44,76 +43,17 @@ bool isLine(std::string_view text) {
   });
 }
 
+bool isText(std::string_view text) {
+  return std::none_of(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) < ' ' && c != '\n') || c == '\x7f';
+  });
+}
+
 std::string_view printable(std::string_view text) {
   return text.size() <= kMaxNameBytes && isLine(text) ? text : "(unprintable)";
 }
 
 namespace {
-
-/// Reports the second of two equal names. `tables` have a name() or target().
-template <typename Table, typename NameOf>
-Status
-checkUnique(Checker &checker,
-            const flatbuffers::Vector<flatbuffers::Offset<Table>> &tables,
-            std::string_view what, NameOf nameOf) {
-  std::vector<const Table *> sorted(tables.begin(), tables.end());
-  std::sort(sorted.begin(), sorted.end(), [&](const Table *a, const Table *b) {
-    return nameOf(*a) < nameOf(*b);
-  });
-  for (std::size_t i = 1; i < sorted.size(); ++i)
-    if (nameOf(*sorted[i - 1]) == nameOf(*sorted[i]))
-      return checker.fail(sorted[i], "{} '{}' is listed twice", what,
-                          nameOf(*sorted[i]));
-  return Status::success();
-}
-
-Status checkKernel(Checker &checker, const Kernel &kernel) {
-  if (!isIdentifier(toView(kernel.name())))
-    return checker.fail(&kernel, "kernel name '{}' is not a C identifier",
-                        printable(toView(kernel.name())));
-  for (const Access access : *kernel.access())
-    if (!isKnown(access))
-      return checker.fail(&kernel, "kernel '{}': unknown access {}",
-                          toView(kernel.name()), static_cast<int>(access));
-  if (kernel.scratch_bytes() > kMaxScratchBytes)
-    return checker.fail(&kernel, "kernel '{}': {} bytes of scratch exceed {}",
-                        toView(kernel.name()), kernel.scratch_bytes(),
-                        kMaxScratchBytes);
-  if (const auto *types = kernel.element_types()) {
-    if (types->size() != kernel.access()->size())
-      return checker.fail(&kernel,
-                          "kernel '{}': {} element types for {} "
-                          "arguments",
-                          toView(kernel.name()), types->size(),
-                          kernel.access()->size());
-    for (const ElementType type : *types)
-      if (!isKnown(type))
-        return checker.fail(&kernel, "kernel '{}': unknown element type {}",
-                            toView(kernel.name()), static_cast<int>(type));
-  }
-  if (!isLine(toView(kernel.summary())))
-    return checker.fail(&kernel,
-                        "kernel '{}': its summary holds control "
-                        "characters",
-                        toView(kernel.name()));
-  return Status::success();
-}
-
-Status checkCode(Checker &checker, const CodeObject &code) {
-  if (!isName(toView(code.target())))
-    return checker.fail(&code, "code object: its target is empty, too long or "
-                               "not plain ASCII");
-  for (const flatbuffers::String *feature : *code.features())
-    if (!isName(toView(feature)))
-      return checker.fail(&code,
-                          "code object '{}': a feature's name is empty, "
-                          "too long or not plain ASCII",
-                          toView(code.target()));
-  if (code.elf()->size() == 0)
-    return checker.fail(&code, "code object '{}' is empty",
-                        toView(code.target()));
-  return Status::success();
-}
 
 Status checkTexts(Checker &checker) {
   const Artifact &artifact = checker.artifact;
@@ -126,22 +66,73 @@ Status checkTexts(Checker &checker) {
   return Status::success();
 }
 
-Status checkTables(Checker &checker) {
-  const Artifact &artifact = checker.artifact;
-  for (const Kernel *kernel : *artifact.kernels())
-    TESSERA_RETURN_IF_ERROR(checkKernel(checker, *kernel));
-  TESSERA_RETURN_IF_ERROR(
-      checkUnique(checker, *artifact.kernels(), "kernel",
-                  [](const Kernel &k) { return toView(k.name()); }));
-  for (const CodeObject *code : *artifact.code())
-    TESSERA_RETURN_IF_ERROR(checkCode(checker, *code));
-  TESSERA_RETURN_IF_ERROR(
-      checkUnique(checker, *artifact.code(), "code object",
-                  [](const CodeObject &c) { return toView(c.target()); }));
-  if (artifact.kernels()->size() != 0 && artifact.code()->size() == 0)
-    return checker.fail(&artifact, "{} kernels, but no code object",
-                        artifact.kernels()->size());
+bool sameTensor(const Tensor &a, const Tensor &b) {
+  return toView(a.name()) == toView(b.name()) && a.type() == b.type() &&
+         a.role() == b.role() &&
+         std::equal(a.shape()->begin(), a.shape()->end(), b.shape()->begin(),
+                    b.shape()->end());
+}
+
+/// Whoever feeds a program need not know on which device it runs.
+Status checkAgreement(Checker &checker, const DeviceCode &first,
+                      const DeviceCode &other) {
+  const auto fail = [&](const void *where, std::string_view what) {
+    return checker.fail(where, "device '{}': {} not those of device '{}'",
+                        toView(other.device()), what, toView(first.device()));
+  };
+  if (first.programs()->size() != other.programs()->size())
+    return fail(&other, "its programs are");
+  for (const Program *program : *other.programs()) {
+    const auto same =
+        std::find_if(first.programs()->begin(), first.programs()->end(),
+                     [&](const Program *p) {
+                       return toView(p->name()) == toView(program->name());
+                     });
+    if (same == first.programs()->end())
+      return fail(program, "its programs are");
+    const auto agree = [](const auto &a, const auto &b) {
+      return std::equal(
+          a.begin(), a.end(), b.begin(), b.end(),
+          [](const Tensor *x, const Tensor *y) { return sameTensor(*x, *y); });
+    };
+    if (!agree(*program->inputs(), *same->inputs()) ||
+        !agree(*program->outputs(), *same->outputs()))
+      return fail(program, fmt::format("inputs and outputs of program '{}' are",
+                                       toView(program->name())));
+  }
   return Status::success();
+}
+
+Status checkDevice(Checker &checker, const DeviceCode &device) {
+  TESSERA_RETURN_IF_ERROR(validateCode(checker, device));
+  for (const Program *program : *device.programs()) {
+    if (!isIdentifier(toView(program->name())))
+      return checker.fail(program, "program name '{}' is not a C identifier",
+                          printable(toView(program->name())));
+    TESSERA_RETURN_WITHIN(validateProgram(checker, device, *program),
+                          "program '{}'", toView(program->name()));
+  }
+  return checkUnique(checker, *device.programs(), "program",
+                     [](const Program &p) { return toView(p.name()); });
+}
+
+Status checkDevices(Checker &checker) {
+  const auto &devices = *checker.artifact.devices();
+  if (devices.size() == 0)
+    return checker.fail(&checker.artifact, "it is for no device");
+  for (flatbuffers::uoffset_t i = 0; i < devices.size(); ++i) {
+    const DeviceCode &device = *devices.Get(i);
+    if (!isName(toView(device.device())))
+      return checker.fail(&device,
+                          "device {}: its name is empty, too long or "
+                          "not plain ASCII",
+                          i);
+    TESSERA_RETURN_WITHIN(checkDevice(checker, device), "device '{}'",
+                          toView(device.device()));
+    TESSERA_RETURN_IF_ERROR(checkAgreement(checker, *devices.Get(0), device));
+  }
+  return checkUnique(checker, devices, "device",
+                     [](const DeviceCode &d) { return toView(d.device()); });
 }
 
 Status checkArtifact(Checker &checker) {
@@ -162,16 +153,7 @@ Status checkArtifact(Checker &checker) {
                   return role == Role::parameter || role == Role::optimizer ||
                          role == Role::counter;
                 }}));
-  TESSERA_RETURN_IF_ERROR(checkTables(checker));
-  for (const Program *program : *artifact.programs()) {
-    if (!isIdentifier(toView(program->name())))
-      return checker.fail(program, "program name '{}' is not a C identifier",
-                          printable(toView(program->name())));
-    TESSERA_RETURN_WITHIN(validateProgram(checker, *program), "program '{}'",
-                          toView(program->name()));
-  }
-  return checkUnique(checker, *artifact.programs(), "program",
-                     [](const Program &p) { return toView(p.name()); });
+  return checkDevices(checker);
 }
 
 } // namespace

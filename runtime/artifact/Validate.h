@@ -4,14 +4,21 @@
 // Proven here:
 //   - schema_version is kSchemaVersion (else the rebuild command is printed);
 //   - enums hold values of the schema; texts hold no control characters;
-//   - names are unique: state, each program's inputs and outputs, programs,
-//     kernels, targets; program and kernel names are C identifiers;
+//   - names are unique: state, each program's inputs and outputs, kinds of
+//     devices, their programs and kernels; program and kernel names are C
+//     identifiers;
+//   - there is a device, and all have the same programs with the same inputs
+//     and outputs;
+//   - each target has each kernel in exactly one of its code objects; kernels
+//     of a GPU, and no others, say how they are launched, within the limits
+//     below;
 //   - a tensor's shape × element size = its bytes; it lies inside its space,
 //     64-byte aligned, and overlaps no other tensor of its list; its role fits
 //     the list; decay only on parameters; counters are one i64 or a table of
 //     f32 (hyperparameters), metrics scalars;
 //   - a launch's kernel exists; each instance has one argument for each entry
-//     of Kernel.access and dynamic_sizes sizes; its blocks fit 32 bits in sum;
+//     of Kernel.access and dynamic_sizes sizes; its blocks fit 32 bits in sum,
+//     31 on a GPU;
 //   - loops nest at most kMaxLoopDepth deep and run at least once, a node at
 //     most kMaxRuns times in all;
 //   - an argument has one stride for each enclosing loop, is 64-byte aligned at
@@ -24,6 +31,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace tessera::artifact {
 
@@ -34,6 +42,12 @@ inline constexpr std::uint64_t kMaxRuns = std::uint64_t(1) << 32;
 /// Of the state, an arena or an io space: what a process can address.
 inline constexpr std::uint64_t kMaxSpaceBytes = std::uint64_t(1) << 46;
 inline constexpr std::uint64_t kMaxScratchBytes = std::uint64_t(1) << 30;
+/// Kinds of devices that are GPUs: "cuda:sm_80".
+inline constexpr std::string_view kCudaPrefix = "cuda:";
+inline constexpr std::uint32_t kWarpThreads = 32, kMaxBlockThreads = 1024;
+/// Of a block, static and dynamic: sm_90 has the most.
+inline constexpr std::uint64_t kMaxSharedBytes = 227 << 10;
+inline constexpr std::uint32_t kMaxRegisters = 255;
 
 /// Where the buffer was read, for errors.
 struct BufferPlace {

@@ -2,7 +2,6 @@
 #include "runtime/artifact/Checker.h"
 
 #include <array>
-#include <limits>
 
 namespace tessera::artifact {
 namespace {
@@ -18,8 +17,9 @@ using Nodes = flatbuffers::Vector<flatbuffers::Offset<Node>>;
 
 class ProgramChecker {
 public:
-  ProgramChecker(Checker &checker, const Program &program)
-      : checker(checker), program(program) {}
+  ProgramChecker(Checker &checker, const DeviceCode &code,
+                 const Program &program)
+      : checker(checker), code(code), program(program) {}
   Status nodes(const Nodes &nodes);
 
 private:
@@ -30,6 +30,7 @@ private:
   Status arg(const Arg &arg, bool seenByKernel);
 
   Checker &checker;
+  const DeviceCode &code;
   const Program &program;
   Nest nest;
 };
@@ -74,7 +75,7 @@ Status ProgramChecker::node(const Node &node) {
 }
 
 Status ProgramChecker::launch(const Launch &launch) {
-  const auto &kernels = *checker.artifact.kernels();
+  const auto &kernels = *code.kernels();
   if (launch.kernel() >= kernels.size())
     return checker.fail(&launch, "launch of kernel {}, but there are {}",
                         launch.kernel(), kernels.size());
@@ -87,11 +88,12 @@ Status ProgramChecker::launch(const Launch &launch) {
     const Instance &one = *launch.instances()->Get(i);
     TESSERA_RETURN_WITHIN(instance(one, kernel), "'{}' instance {}",
                           toView(kernel.name()), i);
-    // Blocks are handed out from a 32-bit counter.
+    // A CPU hands blocks out from a 32-bit counter; a grid of CUDA is an int.
+    const unsigned bits = kernel.gpu() ? 31 : 32;
     if (__builtin_add_overflow(blocks, one.blocks(), &blocks) ||
-        blocks > std::numeric_limits<std::uint32_t>::max())
-      return checker.fail(&one, "launch of '{}' with 2^32 blocks or more",
-                          toView(kernel.name()));
+        blocks >= std::uint64_t(1) << bits)
+      return checker.fail(&one, "launch of '{}' with 2^{} blocks or more",
+                          toView(kernel.name()), bits);
   }
   return Status::success();
 }
@@ -165,7 +167,8 @@ Status ProgramChecker::arg(const Arg &arg, bool seenByKernel) {
 
 } // namespace
 
-Status validateProgram(Checker &checker, const Program &program) {
+Status validateProgram(Checker &checker, const DeviceCode &code,
+                       const Program &program) {
   for (const auto &[bytes, what] : {std::pair(program.arena_bytes(), "arena"),
                                     std::pair(program.io_bytes(), "io")})
     if (bytes > kMaxSpaceBytes)
@@ -179,7 +182,7 @@ Status validateProgram(Checker &checker, const Program &program) {
                 [](Role role) {
                   return role == Role::output || role == Role::metric;
                 }}));
-  return ProgramChecker(checker, program).nodes(*program.steps());
+  return ProgramChecker(checker, code, program).nodes(*program.steps());
 }
 
 } // namespace tessera::artifact

@@ -72,6 +72,11 @@ Status checkBindings(const artifact::Artifact &artifact,
 Status checkRange(std::uint64_t offset, std::uint64_t count,
                   std::uint64_t bytes, std::string_view what);
 
+/// For devices: why none of the artifact's code is for `device`, and the
+/// command that compiles it for `target` too.
+Status noCodeFor(const ArtifactReader &artifact, std::string_view device,
+                 std::string_view target);
+
 struct RecordOptions {
   /// Time every step (two clock reads a launch).
   bool profile = false;
@@ -85,17 +90,22 @@ struct RecordOptions {
 class Device {
 public:
   virtual ~Device() = default;
-  /// "cpu", "null".
+  /// "cpu", "null", "cuda-emu".
   virtual std::string_view name() const = 0;
   /// One line for people: model, features, threads.
   virtual std::string describe() const = 0;
   /// `what` names the buffer in errors.
   virtual StatusOr<std::unique_ptr<Buffer>> allocate(std::uint64_t bytes,
                                                      std::string_view what) = 0;
-  /// Chooses the code object for this device and loads it.
+  /// The part of the artifact that this device runs. An error says what the
+  /// artifact has instead, and how to compile what is missing.
+  virtual StatusOr<const artifact::DeviceCode *>
+  choose(const ArtifactReader &artifact) const = 0;
+  /// Chooses the code objects for this device and loads them. `code` is what
+  /// choose() made of this artifact.
   virtual StatusOr<std::unique_ptr<Executable>>
-  load(const ArtifactReader &artifact) = 0;
-  /// `program` must belong to the executable's artifact.
+  load(const ArtifactReader &artifact, const artifact::DeviceCode &code) = 0;
+  /// `program` must belong to the code that the executable was loaded from.
   virtual StatusOr<std::unique_ptr<CommandList>>
   record(Executable &executable, const artifact::Program &program,
          const Bindings &bindings, const RecordOptions &options) = 0;
@@ -112,7 +122,10 @@ struct DeviceOptions {
   std::string cpuTarget;
 };
 
-/// The device of that name.
+/// The device of that name: "cpu", "null", "cuda-emu", "cuda". What follows a
+/// colon chooses among its kind: "cpu:avx2" as DeviceOptions.cpuTarget,
+/// "cuda-emu:sm_80" and "null:cuda:sm_80" that part of the artifact, "cuda:1"
+/// that GPU.
 StatusOr<std::unique_ptr<Device>> createDevice(std::string_view name,
                                                const DeviceOptions &options);
 

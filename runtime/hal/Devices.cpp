@@ -1,13 +1,18 @@
+#include "runtime/artifact/ElementTypes.h"
 #include "runtime/hal/Device.h"
 #include "runtime/hal/cpu/CpuDevice.h"
 #include "runtime/hal/null/NullDevice.h"
+
+#include <algorithm>
 
 namespace tessera::hal {
 namespace {
 
 struct Kind {
   std::string_view name;
-  StatusOr<std::unique_ptr<Device>> (*create)(const DeviceOptions &options);
+  /// `which` is what follows the colon, often nothing.
+  StatusOr<std::unique_ptr<Device>> (*create)(std::string_view which,
+                                              const DeviceOptions &options);
 };
 
 constexpr Kind kKinds[] = {{"cpu", createCpuDevice},
@@ -42,12 +47,39 @@ Status checkRange(std::uint64_t offset, std::uint64_t count,
   return Status::success();
 }
 
+/// The command that rebuilds the artifact, with one more target.
+static std::string withTarget(std::string_view command,
+                              std::string_view target) {
+  constexpr std::string_view kOption = " --target ", kOutput = " -o ";
+  std::string text(command);
+  if (const auto at = text.find(kOption); at != text.npos) {
+    const auto end = text.find(' ', at + kOption.size());
+    return text.insert(end == text.npos ? text.size() : end,
+                       fmt::format(",{}", target));
+  }
+  const auto at = text.rfind(kOutput);
+  return text.insert(at == text.npos ? text.size() : at,
+                     fmt::format("{}cpu,{}", kOption, target));
+}
+
+Status noCodeFor(const ArtifactReader &artifact, std::string_view device,
+                 std::string_view target) {
+  return Status::error(
+      "{}: no code for the device '{}': the artifact has {}; compile it for "
+      "that too: {}",
+      artifact.path(), device, artifact.deviceKinds(),
+      withTarget(artifact::toView(artifact.root().rebuild_command()), target));
+}
+
 StatusOr<std::unique_ptr<Device>> createDevice(std::string_view name,
                                                const DeviceOptions &options) {
+  const std::string_view wanted = name.substr(0, name.find(':'));
+  const std::string_view which =
+      name.substr(std::min(wanted.size() + 1, name.size()));
   std::string known;
   for (const Kind &kind : kKinds) {
-    if (kind.name == name)
-      return kind.create(options);
+    if (kind.name == wanted)
+      return kind.create(which, options);
     known.append(known.empty() ? "" : ", ").append(kind.name);
   }
   return Status::error("unknown device '{}': this runtime has {}", name, known);

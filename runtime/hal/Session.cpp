@@ -89,33 +89,37 @@ Session::open(const ArtifactReader &artifact, const SessionOptions &options) {
 
 StatusOr<std::vector<const artifact::Program *>>
 Session::chosenPrograms(const SessionOptions &options) const {
-  const auto &all = *reader.root().programs();
+  const auto &all = *chosen->programs();
   if (options.programs.empty())
     return std::vector<const artifact::Program *>(all.begin(), all.end());
-  std::vector<const artifact::Program *> chosen;
+  std::vector<const artifact::Program *> list;
   for (const std::string &name : options.programs) {
-    const artifact::Program *program = reader.program(name);
+    const artifact::Program *program = artifact::findProgram(*chosen, name);
     if (!program)
       return unknownProgram(name);
-    chosen.push_back(program);
+    list.push_back(program);
   }
-  return chosen;
+  return list;
 }
 
 Status Session::prepare(const SessionOptions &options) {
-  auto chosen = chosenPrograms(options);
-  if (!chosen.ok())
-    return chosen.status();
+  const auto part = owner->choose(reader);
+  if (!part.ok())
+    return part.status();
+  chosen = *part;
+  auto wanted = chosenPrograms(options);
+  if (!wanted.ok())
+    return wanted.status();
   stateTensors = describeTensors(*reader.root().state());
   for (std::size_t i = 0; i < stateTensors.size(); ++i)
     stateIndex.emplace(stateTensors[i].name, i);
 
-  auto loaded = owner->load(reader);
+  auto loaded = owner->load(reader, *chosen);
   if (!loaded.ok())
     return loaded.status();
   executable = loaded.take();
   std::uint64_t arenaBytes = 0;
-  for (const artifact::Program *program : *chosen)
+  for (const artifact::Program *program : *wanted)
     arenaBytes = std::max(arenaBytes, program->arena_bytes());
   auto state = owner->allocate(reader.root().state_bytes(), "the state");
   if (!state.ok())
@@ -126,7 +130,7 @@ Status Session::prepare(const SessionOptions &options) {
   if (!arena.ok())
     return arena.status();
   arenaBuffer = arena.take();
-  for (const artifact::Program *program : *chosen)
+  for (const artifact::Program *program : *wanted)
     TESSERA_RETURN_IF_ERROR(prepareProgram(*program, options.recordOptions));
   return Status::success();
 }
@@ -192,7 +196,7 @@ bool Session::hasProgram(std::string_view program) const {
 }
 
 Status Session::unknownProgram(std::string_view program) const {
-  if (reader.program(program))
+  if (reader.hasProgram(program))
     return Status::error("{}: program '{}' was not prepared in this session",
                          reader.path(), program);
   return Status::error("{}: no program '{}': it has {}", reader.path(), program,

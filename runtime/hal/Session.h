@@ -45,7 +45,7 @@ struct MemoryPlan {
 };
 
 struct SessionOptions {
-  std::string device = "cpu";
+  std::string device = "cpu"; ///< as createDevice takes it
   DeviceOptions deviceOptions;
   RecordOptions recordOptions;
   /// Programs to prepare; empty: all. Only these count in the memory plan.
@@ -64,6 +64,8 @@ public:
   const artifact::Artifact &artifact() const { return reader.root(); }
   const ArtifactReader &artifactReader() const { return reader; }
   const Device &device() const { return *owner; }
+  /// The part of the artifact that the device runs.
+  const artifact::DeviceCode &code() const { return *chosen; }
   /// The code object that was chosen.
   std::string_view target() const { return executable->target(); }
   MemoryPlan memory() const;
@@ -131,6 +133,7 @@ private:
 
   ArtifactReader reader;
   std::unique_ptr<Device> owner; // before what it made, so destroyed after it
+  const artifact::DeviceCode *chosen = nullptr;
   std::unique_ptr<Executable> executable;
   std::unique_ptr<Buffer> stateBuffer, arenaBuffer;
   std::vector<TensorInfo> stateTensors;

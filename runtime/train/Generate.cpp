@@ -79,7 +79,7 @@ openForGeneration(const std::string &program, const GenerateOptions &options) {
   StatusOr<ArtifactReader> reader = ArtifactReader::open(program);
   if (!reader.ok())
     return reader.status();
-  if (!reader->program("logits"))
+  if (!reader->hasProgram("logits"))
     return Status::error("'{}' has no logits program; compile the model again: "
                          "{}",
                          program,

@@ -79,7 +79,7 @@ Status SessionModel::readFacts() {
   info.recipe = root.recipe()->str();
   info.plannedBytes = session->memory().peak();
   if (const artifact::Program *step =
-          session->artifactReader().program("train_step"))
+          artifact::findProgram(session->code(), "train_step"))
     info.stepFlops = step->model_flops();
   for (const hal::TensorInfo &tensor : session->state()) {
     std::optional<SafetensorsType> type = safetensorsTypeOf(tensor.type);

@@ -93,13 +93,13 @@ StatusOr<std::unique_ptr<SessionModel>> openModel(const std::string &path,
   if (!reader.ok())
     return reader.status();
   for (const char *needed : {"init", "train_step"})
-    if (!reader->program(needed))
+    if (!reader->hasProgram(needed))
       return Status::error("'{}' has no program '{}', so it cannot train; "
                            "compile it with --mode train",
                            path, needed);
   // Generation runs from the run directory: its program needs no memory here.
   for (const char *wanted : {"init", "train_step", "eval_step"})
-    if (reader->program(wanted))
+    if (reader->hasProgram(wanted))
       session.programs.push_back(wanted);
   auto opened = hal::Session::open(*reader, session);
   if (!opened.ok())

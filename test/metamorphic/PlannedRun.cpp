@@ -115,7 +115,8 @@ PlannedRun::build(ModuleOp module, const testing::KernelProgram &kernels,
   code.elf = kernels.object().elf;
   for (const auto &entry : kernels.object().scratchBytes)
     code.scratch[entry.getKey()] = static_cast<int64_t>(entry.getValue());
-  llvm::Expected<std::string> artifact = writeArtifact(*planned, {code}, {});
+  llvm::Expected<std::string> artifact =
+      writeArtifact(DevicePart{"cpu", *planned, {code}, {}}, {});
   if (!artifact)
     return artifact.takeError();
   run->bytes = std::move(*artifact);

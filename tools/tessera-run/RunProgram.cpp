@@ -114,14 +114,14 @@ Status ProgramRun::open() {
   StatusOr<ArtifactReader> reader = ArtifactReader::open(options.artifact);
   if (!reader.ok())
     return reader.status();
-  if (options.init && !reader->program("init"))
+  if (options.init && !reader->hasProgram("init"))
     return Status::error("'{}' has no program 'init'; leave --init out",
                          options.artifact);
   hal::SessionOptions wanted;
   wanted.deviceOptions.threads = options.threads;
   wanted.programs = {options.program};
   wanted.recordOptions.checkFinite = options.checkFinite;
-  if (reader->program("init") && options.program != "init")
+  if (reader->hasProgram("init") && options.program != "init")
     wanted.programs.push_back("init");
   auto opened = hal::Session::open(*reader, wanted);
   if (!opened.ok())

@@ -86,11 +86,12 @@ Status writeAll(int descriptor, std::span<const std::byte> bytes,
 
 } // namespace
 
-StatusOr<const CodeObject *> chooseCodeObject(const ArtifactReader &artifact,
-                                              const CpuFeatures &cpu,
-                                              std::string_view forced) {
+StatusOr<const CodeObject *>
+chooseCodeObject(const ArtifactReader &artifact,
+                 const artifact::DeviceCode &device, const CpuFeatures &cpu,
+                 std::string_view forced) {
   std::string targets, reasons;
-  for (const CodeObject *code : *artifact.root().code()) {
+  for (const CodeObject *code : *device.code()) {
     const std::string_view target = toView(code->target());
     targets.append(targets.empty() ? "" : ", ").append(target);
     if (!target.starts_with(kTargetPrefix) ||

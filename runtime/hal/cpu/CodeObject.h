@@ -21,11 +21,12 @@ using KernelFunction = void (*)(void *const *buffers, const std::int64_t *sizes,
                                 std::int64_t blockBegin, std::int64_t blockEnd,
                                 void *scratch);
 
-/// The first code object, in the artifact's order, whose features `cpu` has.
+/// The first code object of `code`, in its order, whose features `cpu` has.
 /// With `forced` ("cpu:avx2" or "avx2") only that target is considered. The
 /// error names each target and what it misses.
 StatusOr<const artifact::CodeObject *>
-chooseCodeObject(const ArtifactReader &artifact, const CpuFeatures &cpu,
+chooseCodeObject(const ArtifactReader &artifact,
+                 const artifact::DeviceCode &code, const CpuFeatures &cpu,
                  std::string_view forced);
 
 /// A shared object held in memory, unloaded at the end of its life.

@@ -15,10 +15,10 @@ using Nodes = flatbuffers::Vector<flatbuffers::Offset<Node>>;
 
 class Flattener {
 public:
-  Flattener(const artifact::Artifact &artifact,
+  Flattener(const artifact::DeviceCode &code,
             std::span<const KernelFunction> kernels,
             const SpaceAddresses &spaces)
-      : artifact(artifact), kernels(kernels), spaces(spaces) {}
+      : code(code), kernels(kernels), spaces(spaces) {}
   void nodes(const Nodes &nodes);
   Commands take() { return std::move(out); }
 
@@ -31,7 +31,7 @@ private:
   /// Appends a command and the step that profiles it.
   void emit(Command::Kind kind, std::size_t index, ProfiledStep step);
 
-  const artifact::Artifact &artifact;
+  const artifact::DeviceCode &code;
   std::span<const KernelFunction> kernels;
   SpaceAddresses spaces;
   Commands out;
@@ -86,7 +86,7 @@ std::uint32_t Flattener::pointer(const Arg &arg) {
 
 void Flattener::launch(const artifact::Launch &launch,
                        std::string_view origin) {
-  const artifact::Kernel &kernel = *artifact.kernels()->Get(launch.kernel());
+  const artifact::Kernel &kernel = *code.kernels()->Get(launch.kernel());
   LaunchCommand command{kernels[launch.kernel()], &kernel,
                         index32(out.instances.size()), 0, 0};
   for (const artifact::Instance *instance : *launch.instances()) {
@@ -136,11 +136,11 @@ void Flattener::fill(const artifact::Fill &fill, std::string_view origin) {
 
 } // namespace
 
-Commands flatten(const artifact::Artifact &artifact,
+Commands flatten(const artifact::DeviceCode &code,
                  const artifact::Program &program,
                  std::span<const KernelFunction> kernels,
                  const SpaceAddresses &spaces) {
-  Flattener flattener(artifact, kernels, spaces);
+  Flattener flattener(code, kernels, spaces);
   flattener.nodes(*program.steps());
   return flattener.take();
 }

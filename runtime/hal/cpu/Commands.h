@@ -71,12 +71,12 @@ struct Commands {
   std::vector<ProfiledStep> steps;
 };
 
-/// Flattens `program` of a validated artifact. `kernels` follows
-/// Artifact.kernels; the spaces are host addresses.
+/// Flattens `program`, one of `code`, of a validated artifact. `kernels`
+/// follows DeviceCode.kernels; the spaces are host addresses.
 struct SpaceAddresses {
   std::byte *state, *arena, *io;
 };
-Commands flatten(const artifact::Artifact &artifact,
+Commands flatten(const artifact::DeviceCode &code,
                  const artifact::Program &program,
                  std::span<const KernelFunction> kernels,
                  const SpaceAddresses &spaces);

@@ -44,12 +44,13 @@ private:
 
 class CpuExecutable : public Executable {
 public:
-  CpuExecutable(const ArtifactReader &artifact, std::string_view target,
+  CpuExecutable(const ArtifactReader &artifact,
+                const artifact::DeviceCode &device, std::string_view target,
                 LoadedCode code, std::vector<KernelFunction> kernels,
                 HostMemory scratch, std::uint64_t scratchStride)
-      : artifact(artifact), targetName(target), code(std::move(code)),
-        kernels(std::move(kernels)), memory(std::move(scratch)),
-        scratchStride(scratchStride) {}
+      : artifact(artifact), device(device), targetName(target),
+        code(std::move(code)), kernels(std::move(kernels)),
+        memory(std::move(scratch)), scratchStride(scratchStride) {}
   std::string_view target() const override { return targetName; }
   std::uint64_t scratchBytes() const override { return memory.size(); }
   std::span<const std::byte> scratch() const override {
@@ -57,9 +58,10 @@ public:
   }
 
   ArtifactReader artifact;
+  const artifact::DeviceCode &device;
   std::string_view targetName;
   LoadedCode code;
-  std::vector<KernelFunction> kernels; // as Artifact.kernels
+  std::vector<KernelFunction> kernels; // as DeviceCode.kernels
   HostMemory memory;                   // the kernels' scratch
   std::uint64_t scratchStride;         // a thread's share
 };
@@ -73,8 +75,11 @@ public:
   std::string describe() const override;
   StatusOr<std::unique_ptr<Buffer>> allocate(std::uint64_t bytes,
                                              std::string_view what) override;
+  StatusOr<const artifact::DeviceCode *>
+  choose(const ArtifactReader &artifact) const override;
   StatusOr<std::unique_ptr<Executable>>
-  load(const ArtifactReader &artifact) override;
+  load(const ArtifactReader &artifact,
+       const artifact::DeviceCode &code) override;
   StatusOr<std::unique_ptr<CommandList>>
   record(Executable &executable, const artifact::Program &program,
          const Bindings &bindings, const RecordOptions &options) override;
@@ -102,15 +107,15 @@ StatusOr<std::unique_ptr<Buffer>> CpuDevice::allocate(std::uint64_t bytes,
 }
 
 /// Every thread gets its share on pages of its own.
-std::uint64_t scratchShare(const artifact::Artifact &artifact) {
+std::uint64_t scratchShare(const artifact::DeviceCode &code) {
   std::uint64_t most = 0;
-  for (const artifact::Kernel *kernel : *artifact.kernels())
+  for (const artifact::Kernel *kernel : *code.kernels())
     most = std::max(most, kernel->scratch_bytes());
   return (most + 4095) / 4096 * 4096;
 }
 
-bool holdsBf16(const artifact::Artifact &artifact) {
-  for (const artifact::Kernel *kernel : *artifact.kernels())
+bool holdsBf16(const artifact::DeviceCode &code) {
+  for (const artifact::Kernel *kernel : *code.kernels())
     if (kernel->element_types())
       for (auto type : *kernel->element_types())
         if (artifact::ElementType(type) == artifact::ElementType::bf16)
@@ -121,20 +126,29 @@ bool holdsBf16(const artifact::Artifact &artifact) {
 /// Where dot products of bf16 are slow, a program of bf16 does better with the
 /// code that widens, if there is any.
 StatusOr<const artifact::CodeObject *>
-chooseFastest(const ArtifactReader &artifact, const CpuFeatures &cpu) {
+chooseFastest(const ArtifactReader &artifact, const artifact::DeviceCode &code,
+              const CpuFeatures &cpu) {
   constexpr std::string_view kDot = "avx512_bf16";
-  if (cpu.has(kDot) && holdsBf16(artifact.root()) && !bf16DotPays())
-    if (auto widening = chooseCodeObject(artifact, cpu.without(kDot), "");
+  if (cpu.has(kDot) && holdsBf16(code) && !bf16DotPays())
+    if (auto widening = chooseCodeObject(artifact, code, cpu.without(kDot), "");
         widening.ok())
       return widening;
-  return chooseCodeObject(artifact, cpu, "");
+  return chooseCodeObject(artifact, code, cpu, "");
+}
+
+StatusOr<const artifact::DeviceCode *>
+CpuDevice::choose(const ArtifactReader &artifact) const {
+  if (const artifact::DeviceCode *code = artifact.device("cpu"))
+    return code;
+  return noCodeFor(artifact, name(), "cpu");
 }
 
 StatusOr<std::unique_ptr<Executable>>
-CpuDevice::load(const ArtifactReader &artifact) {
+CpuDevice::load(const ArtifactReader &artifact,
+                const artifact::DeviceCode &device) {
   auto chosen = forcedTarget.empty()
-                    ? chooseFastest(artifact, cpu)
-                    : chooseCodeObject(artifact, cpu, forcedTarget);
+                    ? chooseFastest(artifact, device, cpu)
+                    : chooseCodeObject(artifact, device, cpu, forcedTarget);
   if (!chosen.ok())
     return chosen.status();
   const artifact::CodeObject &object = **chosen;
@@ -145,19 +159,19 @@ CpuDevice::load(const ArtifactReader &artifact) {
   if (!code.ok())
     return code.status();
   std::vector<KernelFunction> kernels;
-  for (const artifact::Kernel *kernel : *artifact.root().kernels()) {
+  for (const artifact::Kernel *kernel : *device.kernels()) {
     auto function = code->kernel(kernel->name()->str());
     if (!function.ok())
       return function.status();
     kernels.push_back(*function);
   }
-  const std::uint64_t share = scratchShare(artifact.root());
+  const std::uint64_t share = scratchShare(device);
   auto scratch =
       HostMemory::allocate(share * pool->threads(), "the kernels' scratch");
   if (!scratch.ok())
     return scratch.status();
   return std::unique_ptr<Executable>(std::make_unique<CpuExecutable>(
-      artifact, target, code.take(), std::move(kernels), scratch.take(),
+      artifact, device, target, code.take(), std::move(kernels), scratch.take(),
       share));
 }
 
@@ -165,8 +179,8 @@ StatusOr<std::unique_ptr<CommandList>>
 CpuDevice::record(Executable &executable, const artifact::Program &program,
                   const Bindings &bindings, const RecordOptions &options) {
   auto &loaded = static_cast<CpuExecutable &>(executable);
-  const artifact::Artifact &artifact = loaded.artifact.root();
-  TESSERA_RETURN_IF_ERROR(checkBindings(artifact, program, bindings));
+  TESSERA_RETURN_IF_ERROR(
+      checkBindings(loaded.artifact.root(), program, bindings));
   const auto host = [](Buffer *buffer) -> std::byte * {
     return buffer ? buffer->host() : nullptr;
   };
@@ -174,7 +188,7 @@ CpuDevice::record(Executable &executable, const artifact::Program &program,
                               host(bindings.io)};
   return std::unique_ptr<CommandList>(std::make_unique<CpuCommandList>(
       artifact::toView(program.name()),
-      flatten(artifact, program, loaded.kernels, spaces), *pool,
+      flatten(loaded.device, program, loaded.kernels, spaces), *pool,
       loaded.memory.data(), loaded.scratchStride,
       std::span(spaces.arena, program.arena_bytes()), options));
 }
@@ -182,12 +196,12 @@ CpuDevice::record(Executable &executable, const artifact::Program &program,
 } // namespace
 
 StatusOr<std::unique_ptr<Device>>
-createCpuDevice(const DeviceOptions &options) {
+createCpuDevice(std::string_view which, const DeviceOptions &options) {
   auto pool = ThreadPool::create(options.threads ? options.threads
                                                  : availableProcessors());
   if (!pool.ok())
     return pool.status();
-  std::string target = options.cpuTarget;
+  std::string target(which.empty() ? options.cpuTarget : which);
   if (const char *environment = std::getenv("TESSERA_CPU");
       target.empty() && environment)
     target = environment;

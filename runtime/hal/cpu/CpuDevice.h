@@ -4,6 +4,7 @@
 
 namespace tessera::hal {
 
-StatusOr<std::unique_ptr<Device>> createCpuDevice(const DeviceOptions &options);
+StatusOr<std::unique_ptr<Device>> createCpuDevice(std::string_view which,
+                                                  const DeviceOptions &options);
 
 } // namespace tessera::hal

@@ -27,12 +27,14 @@ private:
 
 class NullExecutable : public Executable {
 public:
-  explicit NullExecutable(const ArtifactReader &artifact)
-      : artifact(artifact) {}
+  NullExecutable(const ArtifactReader &artifact,
+                 const artifact::DeviceCode &code)
+      : artifact(artifact), code(code) {}
   std::string_view target() const override { return "null"; }
   std::uint64_t scratchBytes() const override { return 0; }
 
   ArtifactReader artifact;
+  const artifact::DeviceCode &code;
 };
 
 class NullCommandList : public CommandList {
@@ -42,6 +44,7 @@ public:
 
 class NullDevice : public Device {
 public:
+  explicit NullDevice(std::string_view kind) : kind(kind) {}
   std::string_view name() const override { return "null"; }
   std::string describe() const override {
     return "checks programs, runs nothing";
@@ -50,30 +53,46 @@ public:
                                              std::string_view what) override {
     return std::unique_ptr<Buffer>(std::make_unique<NullBuffer>(bytes, what));
   }
+  StatusOr<const artifact::DeviceCode *>
+  choose(const ArtifactReader &artifact) const override;
   StatusOr<std::unique_ptr<Executable>>
-  load(const ArtifactReader &artifact) override {
+  load(const ArtifactReader &artifact,
+       const artifact::DeviceCode &code) override {
     return std::unique_ptr<Executable>(
-        std::make_unique<NullExecutable>(artifact));
+        std::make_unique<NullExecutable>(artifact, code));
   }
   StatusOr<std::unique_ptr<CommandList>>
   record(Executable &executable, const artifact::Program &program,
          const Bindings &bindings, const RecordOptions &options) override;
+
+private:
+  std::string kind; // empty: any
 };
+
+StatusOr<const artifact::DeviceCode *>
+NullDevice::choose(const ArtifactReader &artifact) const {
+  if (kind.empty())
+    return artifact.root().devices()->Get(0);
+  if (const artifact::DeviceCode *code = artifact.device(kind))
+    return code;
+  return noCodeFor(artifact, "null:" + kind, kind);
+}
 
 StatusOr<std::unique_ptr<CommandList>>
 NullDevice::record(Executable &executable, const artifact::Program &program,
                    const Bindings &bindings, const RecordOptions &) {
-  const ArtifactReader &artifact =
-      static_cast<NullExecutable &>(executable).artifact;
-  TESSERA_RETURN_IF_ERROR(checkBindings(artifact.root(), program, bindings));
-  TESSERA_RETURN_IF_ERROR(checkPlan(artifact, program));
+  const auto &loaded = static_cast<NullExecutable &>(executable);
+  TESSERA_RETURN_IF_ERROR(
+      checkBindings(loaded.artifact.root(), program, bindings));
+  TESSERA_RETURN_IF_ERROR(checkPlan(loaded.artifact, loaded.code, program));
   return std::unique_ptr<CommandList>(std::make_unique<NullCommandList>());
 }
 
 } // namespace
 
-StatusOr<std::unique_ptr<Device>> createNullDevice(const DeviceOptions &) {
-  return std::unique_ptr<Device>(std::make_unique<NullDevice>());
+StatusOr<std::unique_ptr<Device>> createNullDevice(std::string_view which,
+                                                   const DeviceOptions &) {
+  return std::unique_ptr<Device>(std::make_unique<NullDevice>(which));
 }
 
 } // namespace tessera::hal

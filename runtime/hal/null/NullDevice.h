@@ -5,9 +5,10 @@
 
 namespace tessera::hal {
 
-/// Buffers have sizes but no memory (they read as zeros); recording a program
-/// is checkPlan; running it does nothing.
+/// Takes the artifact's code for the kind of device `which`, or for its first
+/// kind if that is empty. Buffers have sizes but no memory (they read as
+/// zeros); recording a program is checkPlan; running it does nothing.
 StatusOr<std::unique_ptr<Device>>
-createNullDevice(const DeviceOptions &options);
+createNullDevice(std::string_view which, const DeviceOptions &options);
 
 } // namespace tessera::hal

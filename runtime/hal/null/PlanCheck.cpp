@@ -54,9 +54,10 @@ struct Reach {
 
 class PlanChecker {
 public:
-  PlanChecker(const artifact::Artifact &artifact, const Program &program,
-              std::uint64_t maxSteps)
-      : artifact(artifact), program(program), maxSteps(maxSteps) {}
+  PlanChecker(std::uint64_t stateBytes, const DeviceCode &code,
+              const Program &program, std::uint64_t maxSteps)
+      : stateBytes(stateBytes), code(code), program(program),
+        maxSteps(maxSteps) {}
   Status run();
 
 private:
@@ -71,7 +72,8 @@ private:
   Extent extent(const Arg &arg) const;
   ByteSet &set(Space space) { return written[static_cast<std::size_t>(space)]; }
 
-  const artifact::Artifact &artifact;
+  std::uint64_t stateBytes;
+  const DeviceCode &code;
   const Program &program;
   std::uint64_t maxSteps;
   std::array<ByteSet, 3> written;        // by Space
@@ -106,7 +108,7 @@ bool moves(const Nodes &nodes, flatbuffers::uoffset_t level) {
 }
 
 Status PlanChecker::run() {
-  set(Space::state).insert(0, artifact.state_bytes());
+  set(Space::state).insert(0, stateBytes);
   for (const Tensor *input : *program.inputs())
     set(Space::io).insert(input->offset(), input->offset() + input->bytes());
   TESSERA_RETURN_IF_ERROR(nodes(*program.steps()));
@@ -148,7 +150,7 @@ Status PlanChecker::node(const Node &node) {
 }
 
 Status PlanChecker::launch(const Launch &launch) {
-  const Kernel &kernel = *artifact.kernels()->Get(launch.kernel());
+  const Kernel &kernel = *code.kernels()->Get(launch.kernel());
   std::vector<Touch> touches;
   for (std::uint32_t i = 0; i < launch.instances()->size(); ++i) {
     const Instance &instance = *launch.instances()->Get(i);
@@ -189,7 +191,7 @@ Status PlanChecker::conflicts(std::vector<Touch> &touches,
       return Status::error(
           "kernel '{}': instances {} and {} touch byte {} of the {} at the "
           "same time, and one writes it",
-          toView(artifact.kernels()->Get(launch.kernel())->name()), other,
+          toView(code.kernels()->Get(launch.kernel())->name()), other,
           touch.instance, touch.extent.begin,
           EnumNameSpace(touch.extent.space));
     (touch.writes ? writes : reads).add(touch);
@@ -237,9 +239,11 @@ void PlanChecker::write(const Extent &extent) {
 
 } // namespace
 
-Status checkPlan(const ArtifactReader &artifact, const Program &program,
-                 std::uint64_t maxSteps) {
-  if (Status status = PlanChecker(artifact.root(), program, maxSteps).run();
+Status checkPlan(const ArtifactReader &artifact, const DeviceCode &code,
+                 const Program &program, std::uint64_t maxSteps) {
+  if (Status status =
+          PlanChecker(artifact.root().state_bytes(), code, program, maxSteps)
+              .run();
       !status.ok())
     return Status::error("{}: program '{}': {}", artifact.path(),
                          toView(program.name()), status.message());

@@ -9,7 +9,7 @@ namespace tessera::hal {
 /// Steps that checkPlan walks at most by default, loops unrolled.
 inline constexpr std::uint64_t kMaxCheckedSteps = 20'000'000;
 
-/// Walks `program` without running it and reports the first
+/// Walks `program`, one of `code`, without running it and reports the first
 ///   - byte of the arena or io that a step reads and nothing wrote before in
 ///     this run (the state and the inputs count as written),
 ///   - pair of instances of one launch of which one writes bytes that the other
@@ -18,6 +18,7 @@ inline constexpr std::uint64_t kMaxCheckedSteps = 20'000'000;
 /// An argument's whole extent counts as read or written. Programs of more than
 /// `maxSteps` steps are refused.
 Status checkPlan(const ArtifactReader &artifact,
+                 const artifact::DeviceCode &code,
                  const artifact::Program &program,
                  std::uint64_t maxSteps = kMaxCheckedSteps);
 

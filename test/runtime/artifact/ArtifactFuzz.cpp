@@ -23,8 +23,8 @@ void check(bool promise) {
 /// checks that it stays in its space; gives up after `budget` addresses.
 class Walk {
 public:
-  Walk(const Artifact &artifact, const Program &program)
-      : artifact(artifact), program(program) {}
+  Walk(const Artifact &artifact, const DeviceCode &code, const Program &program)
+      : artifact(artifact), code(code), program(program) {}
 
   void nodes(const flatbuffers::Vector<flatbuffers::Offset<Node>> &nodes) {
     for (const Node *node : nodes) {
@@ -48,7 +48,7 @@ public:
 
 private:
   void launch(const Launch &launch) {
-    const Kernel *kernel = artifact.kernels()->Get(launch.kernel());
+    const Kernel *kernel = code.kernels()->Get(launch.kernel());
     for (const Instance *instance : *launch.instances()) {
       check(instance->args()->size() == kernel->access()->size());
       if (const auto *sizes = instance->sizes(); sizes && sizes->size() > 0)
@@ -73,6 +73,7 @@ private:
   }
 
   const Artifact &artifact;
+  const DeviceCode &code;
   const Program &program;
   std::vector<std::uint64_t> iterations;
   int budget = 10'000;
@@ -90,6 +91,34 @@ void checkTensors(const flatbuffers::Vector<flatbuffers::Offset<Tensor>> &list,
   }
 }
 
+void checkKernels(const DeviceCode &device) {
+  const bool isGpu = toView(device.device()).starts_with("cuda:");
+  for (const Kernel *kernel : *device.kernels()) {
+    check(isGpu == (kernel->gpu() != nullptr));
+    if (const GpuKernel *gpu = kernel->gpu())
+      check(gpu->threads() >= 32 && gpu->threads() <= 1024 &&
+            gpu->threads() % 32 == 0 && gpu->shared_bytes() <= 227 << 10);
+  }
+  for (const CodeObject *code : *device.code())
+    if (code->kernels())
+      for (const std::uint32_t kernel : *code->kernels())
+        check(kernel < device.kernels()->size());
+}
+
+void checkProgram(const ArtifactReader &reader, const DeviceCode &device,
+                  const Program &program, std::size_t size) {
+  checkTensors(*program.inputs(), program.io_bytes());
+  checkTensors(*program.outputs(), program.io_bytes());
+  Walk(reader.root(), device, program).nodes(*program.steps());
+  (void)hal::checkPlan(reader, device, program, 10'000);
+  const std::vector<hal::KernelFunction> kernels(device.kernels()->size());
+  // Addresses that are only computed with: no memory lies there.
+  auto *space = reinterpret_cast<std::byte *>(std::uintptr_t(1) << 46);
+  const hal::Commands commands =
+      hal::flatten(device, program, kernels, {space, space, space});
+  check(commands.pointers.size() < size); // an argument takes bytes
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data,
@@ -104,17 +133,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data,
   }
   const Artifact &artifact = reader->root();
   checkTensors(*artifact.state(), artifact.state_bytes());
-  const std::vector<hal::KernelFunction> kernels(artifact.kernels()->size());
-  for (const Program *program : *artifact.programs()) {
-    checkTensors(*program->inputs(), program->io_bytes());
-    checkTensors(*program->outputs(), program->io_bytes());
-    Walk(artifact, *program).nodes(*program->steps());
-    (void)hal::checkPlan(*reader, *program, 10'000);
-    // Addresses that are only computed with: no memory lies there.
-    auto *space = reinterpret_cast<std::byte *>(std::uintptr_t(1) << 46);
-    const hal::Commands commands =
-        hal::flatten(artifact, *program, kernels, {space, space, space});
-    check(commands.pointers.size() < size); // an argument takes bytes
+  check(artifact.devices()->size() > 0);
+  for (const DeviceCode *device : *artifact.devices()) {
+    checkKernels(*device);
+    for (const Program *program : *device->programs())
+      checkProgram(*reader, *device, *program, size);
   }
   return 0;
 }

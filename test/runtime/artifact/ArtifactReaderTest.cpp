@@ -36,8 +36,8 @@ TEST_F(ArtifactFile, OpensPlainFile) {
   auto reader = open(appendedBytes(0, pack(smallArtifact())));
   ASSERT_TRUE(reader.ok()) << reader.message();
   EXPECT_EQ(reader->root().state()->size(), 3u);
-  ASSERT_NE(reader->program("train_step"), nullptr);
-  EXPECT_EQ(reader->program("eval_step"), nullptr);
+  EXPECT_TRUE(reader->hasProgram("train_step"));
+  EXPECT_FALSE(reader->hasProgram("eval_step"));
   EXPECT_EQ(reader->programNames(), "train_step");
   EXPECT_EQ(reader->bytes(), pack(smallArtifact()).size());
 }
@@ -48,7 +48,7 @@ TEST_F(ArtifactFile, OpensBehindAnExecutableOfAnyLength) {
     const std::string executable(prefix, '\x7f');
     auto reader = open(executable + appendedBytes(prefix, artifact));
     ASSERT_TRUE(reader.ok()) << reader.message();
-    EXPECT_EQ(reader->root().programs()->size(), 1u);
+    EXPECT_EQ(reader->root().devices()->Get(0)->programs()->size(), 1u);
   }
 }
 

@@ -119,7 +119,10 @@ inline ProgramT program(std::string name, std::uint64_t arenaBytes,
   return program;
 }
 
-/// An artifact without state, kernels and programs.
+/// The kind of device that tests' artifacts are for, unless they add others.
+inline DeviceCodeT &cpu(ArtifactT &artifact) { return *artifact.devices[0]; }
+
+/// An artifact for a CPU, without state, kernels and programs.
 inline ArtifactT emptyArtifact() {
   ArtifactT artifact;
   artifact.schema_version = kSchemaVersion;
@@ -128,6 +131,8 @@ inline ArtifactT emptyArtifact() {
   artifact.model_config = "{}";
   artifact.recipe = "seed: 1\n";
   artifact.rebuild_command = "tessera compile models/specs/test -o test.tsr";
+  artifact.devices.push_back(std::make_unique<DeviceCodeT>());
+  cpu(artifact).device = "cpu";
   return artifact;
 }
 
@@ -172,7 +177,30 @@ private:
   std::size_t length;
 };
 
-/// An artifact that uses every table of the schema; its code is no ELF.
+/// The same programs and kernels for a CUDA architecture, each kernel in a
+/// cubin of its own and all in one object for the emulator.
+inline DeviceCodeT onGpu(const DeviceCodeT &from, const std::string &arch) {
+  DeviceCodeT device = from;
+  device.device = "cuda:" + arch;
+  device.code.clear();
+  for (std::uint32_t i = 0; i < device.kernels.size(); ++i) {
+    GpuKernelT gpu;
+    gpu.threads = 128;
+    gpu.shared_bytes = 1024;
+    gpu.source = "// " + device.kernels[i]->name + "\n";
+    device.kernels[i]->gpu = std::make_unique<GpuKernelT>(gpu);
+    device.kernels[i]->scratch_bytes = 0;
+    CodeObjectT cubin = codeObject("cuda:" + arch, {}, "not a cubin");
+    cubin.kernels = {i};
+    device.code.push_back(std::make_unique<CodeObjectT>(cubin));
+  }
+  device.code.push_back(std::make_unique<CodeObjectT>(
+      codeObject("cuda-emu:" + arch, {}, "not an ELF either")));
+  return device;
+}
+
+/// An artifact that uses every table of the schema, for a CPU and a GPU; its
+/// code is no ELF.
 /// Program "train_step" adds up rows of `tokens` in a loop.
 inline ArtifactT smallArtifact() {
   ArtifactT artifact = emptyArtifact();
@@ -184,18 +212,19 @@ inline ArtifactT smallArtifact() {
        tensor("step", ElementType::i64, {1}, Role::counter, Space::state,
               128)});
   artifact.state[0]->decay = true;
-  artifact.kernels = owned<KernelT>(
+  cpu(artifact).kernels = owned<KernelT>(
       {kernel("add_row", {Access::read, Access::read_write}, 1, 64),
        kernel("update", {Access::read_write, Access::write}, 0, 0)});
-  artifact.kernels[1]->element_types = {ElementType::f32, ElementType::f32};
-  artifact.code = owned<CodeObjectT>(
+  cpu(artifact).kernels[1]->element_types = {ElementType::f32,
+                                             ElementType::f32};
+  cpu(artifact).code = owned<CodeObjectT>(
       {codeObject("cpu:avx512", {"avx512f", "avx512bw"}, "not an ELF"),
        codeObject("cpu:avx2", {"avx2", "fma"}, "not an ELF either")});
   SourceT source;
   source.name = "00-import.mlir";
   source.text = "module {}\n";
   artifact.sources = owned<SourceT>({source});
-  artifact.programs = owned<ProgramT>({program(
+  cpu(artifact).programs = owned<ProgramT>({program(
       "train_step", 128, 384,
       {tensor("tokens", ElementType::i32, {4, 16}, Role::input, Space::io, 0)},
       {tensor("loss", ElementType::f32, {}, Role::metric, Space::io, 256),
@@ -209,6 +238,8 @@ inline ArtifactT smallArtifact() {
        launch(1, {instance({arg(Space::state, 0, 64), arg(Space::io, 256, 4)},
                            1)}),
        copy(arg(Space::arena, 0, 64), arg(Space::io, 320, 64))})});
+  artifact.devices.push_back(
+      std::make_unique<DeviceCodeT>(onGpu(cpu(artifact), "sm_80")));
   return artifact;
 }
 

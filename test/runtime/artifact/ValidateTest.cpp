@@ -26,8 +26,10 @@ std::string errorOf(const ArtifactT &artifact) {
   return ArtifactReader::fromBytes(bytes.span(), "hostile").message();
 }
 
+DeviceCodeT &gpu(ArtifactT &artifact) { return *artifact.devices[1]; }
+
 NodeT &step(ArtifactT &artifact, int index) {
-  return *artifact.programs[0]->steps[index];
+  return *cpu(artifact).programs[0]->steps[index];
 }
 ArgT &launchArg(ArtifactT &artifact, int argument) {
   LoopT &loop = *step(artifact, 1).step.AsLoop();
@@ -51,7 +53,7 @@ NodeT nest(unsigned depth, std::uint64_t trip) {
 
 const Hostile kHostile[] = {
     {"SchemaVersion", [](ArtifactT &a) { a.schema_version = 99; },
-     "schema version 99, but this runtime reads 1 (the artifact is of compiler "
+     "schema version 99, but this runtime reads 2 (the artifact is of compiler "
      "0.0-test); rebuild it: tessera compile models/specs/test -o test.tsr"},
     {"StateTooLarge", [](ArtifactT &a) { a.state_bytes = kHuge; },
      "a state of 18446744073709551615 bytes exceeds"},
@@ -107,69 +109,146 @@ const Hostile kHostile[] = {
      "f64"},
     {"MetricShape",
      [](ArtifactT &a) {
-       a.programs[0]->outputs[0]->shape = {2};
-       a.programs[0]->outputs[0]->bytes = 8;
+       cpu(a).programs[0]->outputs[0]->shape = {2};
+       cpu(a).programs[0]->outputs[0]->bytes = 8;
      },
      "output 'loss': a metric must be one f32, f64, i32 or i64, got 2 × f32"},
     {"MetricType",
      [](ArtifactT &a) {
-       a.programs[0]->outputs[0]->type = ElementType::bf16;
-       a.programs[0]->outputs[0]->bytes = 2;
+       cpu(a).programs[0]->outputs[0]->type = ElementType::bf16;
+       cpu(a).programs[0]->outputs[0]->bytes = 2;
      },
      "got 1 × bf16"},
     {"InputOutsideIo",
-     [](ArtifactT &a) { a.programs[0]->inputs[0]->offset = 192; },
+     [](ArtifactT &a) { cpu(a).programs[0]->inputs[0]->offset = 192; },
      "program 'train_step': input 'tokens': 256 bytes at 192 leave the io"},
     {"OutputRole",
-     [](ArtifactT &a) { a.programs[0]->outputs[1]->role = Role::parameter; },
+     [](ArtifactT &a) {
+       cpu(a).programs[0]->outputs[1]->role = Role::parameter;
+     },
      "output 'row': role parameter does not belong here"},
 
-    {"KernelName", [](ArtifactT &a) { a.kernels[0]->name = "a-b"; },
+    {"KernelName", [](ArtifactT &a) { cpu(a).kernels[0]->name = "a-b"; },
      "kernel name 'a-b' is not a C identifier"},
-    {"KernelNameDigit", [](ArtifactT &a) { a.kernels[0]->name = "0a"; },
+    {"KernelNameDigit", [](ArtifactT &a) { cpu(a).kernels[0]->name = "0a"; },
      "kernel name '0a' is not a C identifier"},
     {"KernelNameUnprintable",
-     [](ArtifactT &a) { a.kernels[0]->name = "a\x01"; },
+     [](ArtifactT &a) { cpu(a).kernels[0]->name = "a\x01"; },
      "kernel name '(unprintable)' is not a C identifier"},
-    {"KernelTwice", [](ArtifactT &a) { a.kernels[1]->name = "add_row"; },
+    {"KernelTwice", [](ArtifactT &a) { cpu(a).kernels[1]->name = "add_row"; },
      "kernel 'add_row' is listed twice"},
     {"KernelAccess",
-     [](ArtifactT &a) { a.kernels[0]->access[0] = static_cast<Access>(9); },
+     [](ArtifactT &a) {
+       cpu(a).kernels[0]->access[0] = static_cast<Access>(9);
+     },
      "kernel 'add_row': unknown access 9"},
-    {"KernelScratch", [](ArtifactT &a) { a.kernels[0]->scratch_bytes = kHuge; },
+    {"KernelScratch",
+     [](ArtifactT &a) { cpu(a).kernels[0]->scratch_bytes = kHuge; },
      "bytes of scratch exceed"},
     {"KernelElementTypes",
-     [](ArtifactT &a) { a.kernels[0]->element_types = {ElementType::f32}; },
+     [](ArtifactT &a) {
+       cpu(a).kernels[0]->element_types = {ElementType::f32};
+     },
      "kernel 'add_row': 1 element types for 2 arguments"},
     {"KernelElementType",
      [](ArtifactT &a) {
-       a.kernels[1]->element_types[1] = static_cast<ElementType>(200);
+       cpu(a).kernels[1]->element_types[1] = static_cast<ElementType>(200);
      },
      "kernel 'update': unknown element type 200"},
-    {"KernelSummary", [](ArtifactT &a) { a.kernels[0]->summary = "\x07"; },
+    {"KernelSummary", [](ArtifactT &a) { cpu(a).kernels[0]->summary = "\x07"; },
      "kernel 'add_row': its summary holds control characters"},
 
-    {"NoCode", [](ArtifactT &a) { a.code.clear(); },
+    {"NoCode", [](ArtifactT &a) { cpu(a).code.clear(); },
      "2 kernels, but no code object"},
-    {"CodeTwice", [](ArtifactT &a) { a.code[1]->target = "cpu:avx512"; },
+    {"CodeTwice", [](ArtifactT &a) { cpu(a).code[1]->target = "cpu:avx512"; },
      "code object 'cpu:avx512' is listed twice"},
-    {"CodeTarget", [](ArtifactT &a) { a.code[0]->target = ""; },
+    {"CodeTarget", [](ArtifactT &a) { cpu(a).code[0]->target = ""; },
      "code object: its target is empty"},
-    {"CodeFeature", [](ArtifactT &a) { a.code[0]->features[0] = "\n"; },
+    {"CodeFeature", [](ArtifactT &a) { cpu(a).code[0]->features[0] = "\n"; },
      "code object 'cpu:avx512': a feature's name is empty"},
-    {"CodeEmpty", [](ArtifactT &a) { a.code[0]->elf.clear(); },
+    {"CodeEmpty", [](ArtifactT &a) { cpu(a).code[0]->elf.clear(); },
      "code object 'cpu:avx512' is empty"},
 
-    {"ProgramName", [](ArtifactT &a) { a.programs[0]->name = "train step"; },
+    {"NoDevice", [](ArtifactT &a) { a.devices.clear(); }, "for no device"},
+    {"DeviceName", [](ArtifactT &a) { a.devices[1]->device = "\n"; },
+     "device 1: its name is empty, too long or not plain ASCII"},
+    {"DeviceTwice",
+     [](ArtifactT &a) {
+       a.devices.push_back(std::make_unique<DeviceCodeT>(cpu(a)));
+     },
+     "device 'cpu' is listed twice"},
+    {"DeviceWithoutProgram", [](ArtifactT &a) { gpu(a).programs.clear(); },
+     "device 'cuda:sm_80': its programs are not those of device 'cpu'"},
+    {"DeviceOtherProgram",
+     [](ArtifactT &a) { gpu(a).programs[0]->name = "eval_step"; },
+     "device 'cuda:sm_80': its programs are not those of device 'cpu'"},
+    {"DeviceOtherInput",
+     [](ArtifactT &a) { gpu(a).programs[0]->inputs[0]->shape = {16, 4}; },
+     "device 'cuda:sm_80': inputs and outputs of program 'train_step' are not "
+     "those of device 'cpu'"},
+    {"DeviceOtherOutput",
+     [](ArtifactT &a) { gpu(a).programs[0]->outputs.pop_back(); },
+     "device 'cuda:sm_80': inputs and outputs of program 'train_step'"},
+    {"GpuMissing", [](ArtifactT &a) { gpu(a).kernels[1]->gpu.reset(); },
+     "device 'cuda:sm_80': kernel 'update': nothing says how a GPU launches"},
+    {"GpuOnCpu",
+     [](ArtifactT &a) {
+       cpu(a).kernels[0]->gpu = std::make_unique<GpuKernelT>();
+     },
+     "device 'cpu': kernel 'add_row': it is a GPU's, the device is none"},
+    {"GpuNoThreads", [](ArtifactT &a) { gpu(a).kernels[0]->gpu->threads = 0; },
+     "kernel 'add_row': 0 threads a block: 32 to 1024 are possible"},
+    {"GpuHalfWarp", [](ArtifactT &a) { gpu(a).kernels[0]->gpu->threads = 48; },
+     "kernel 'add_row': 48 threads a block"},
+    {"GpuThreads", [](ArtifactT &a) { gpu(a).kernels[0]->gpu->threads = 1056; },
+     "kernel 'add_row': 1056 threads a block"},
+    {"GpuShared",
+     [](ArtifactT &a) {
+       gpu(a).kernels[0]->gpu->shared_bytes = 227 << 10;
+       gpu(a).kernels[0]->gpu->static_shared_bytes = 1;
+     },
+     "kernel 'add_row': 232449 bytes of shared memory exceed 232448"},
+    {"GpuSharedWraps",
+     [](ArtifactT &a) {
+       gpu(a).kernels[0]->gpu->shared_bytes = ~0u;
+       gpu(a).kernels[0]->gpu->static_shared_bytes = 2;
+     },
+     "kernel 'add_row': 4294967297 bytes of shared memory exceed"},
+    {"GpuRegisters",
+     [](ArtifactT &a) { gpu(a).kernels[0]->gpu->registers = 256; },
+     "kernel 'add_row': 256 registers exceed 255"},
+    {"GpuSource",
+     [](ArtifactT &a) { gpu(a).kernels[0]->gpu->source = "\x1b[2J"; },
+     "kernel 'add_row': its source holds control characters"},
+    {"GpuBlocks",
+     [](ArtifactT &a) {
+       gpu(a).programs[0]->steps[2]->step.AsLaunch()->instances[0]->blocks =
+           std::uint64_t(1) << 31;
+     },
+     "launch of 'update' with 2^31 blocks or more"},
+    {"CodeHoldsNoKernel", [](ArtifactT &a) { gpu(a).code[1]->kernels = {2}; },
+     "code object 'cuda:sm_80' holds kernel 2, but there are 2"},
+    {"CodeHoldsTwice", [](ArtifactT &a) { gpu(a).code[1]->kernels = {1, 0}; },
+     "target 'cuda:sm_80' holds the kernel 'add_row' twice"},
+    {"CodeLacksKernel",
+     [](ArtifactT &a) { gpu(a).code.erase(gpu(a).code.begin()); },
+     "target 'cuda:sm_80' lacks the kernel 'add_row'"},
+    {"CodeWholeAndPart", [](ArtifactT &a) { gpu(a).code[1]->kernels = {}; },
+     "code object 'cuda:sm_80' is listed twice"},
+
+    {"ProgramName",
+     [](ArtifactT &a) { cpu(a).programs[0]->name = "train step"; },
      "program name 'train step' is not a C identifier"},
     {"ProgramTwice",
      [](ArtifactT &a) {
-       a.programs.push_back(std::make_unique<ProgramT>(*a.programs[0]));
+       cpu(a).programs.push_back(
+           std::make_unique<ProgramT>(*cpu(a).programs[0]));
      },
      "program 'train_step' is listed twice"},
-    {"ArenaTooLarge", [](ArtifactT &a) { a.programs[0]->arena_bytes = kHuge; },
+    {"ArenaTooLarge",
+     [](ArtifactT &a) { cpu(a).programs[0]->arena_bytes = kHuge; },
      "program 'train_step': its arena of"},
-    {"IoTooLarge", [](ArtifactT &a) { a.programs[0]->io_bytes = kHuge; },
+    {"IoTooLarge", [](ArtifactT &a) { cpu(a).programs[0]->io_bytes = kHuge; },
      "program 'train_step': its io of"},
 
     {"KernelIndex",
@@ -262,7 +341,8 @@ TEST(ValidateArtifact, UnknownKindOfStep) {
   // The object API cannot write it, so the tag is changed in the buffer.
   AlignedBytes bytes(pack(smallArtifact()));
   const auto *artifact = GetArtifact(bytes.span().data());
-  const Node *node = artifact->programs()->Get(0)->steps()->Get(0);
+  const Node *node =
+      artifact->devices()->Get(0)->programs()->Get(0)->steps()->Get(0);
   auto *table =
       reinterpret_cast<flatbuffers::Table *>(const_cast<Node *>(node));
   ASSERT_TRUE(table->SetField<std::uint8_t>(Node::VT_STEP_TYPE, 9, 0));
@@ -290,7 +370,13 @@ TEST(ValidateArtifact, MisalignedVectors) {
     return ArtifactReader::fromBytes(bytes.span(), "hostile").message();
   };
   const auto instanceOf = [](const Artifact &root) {
-    const Loop *loop = root.programs()->Get(0)->steps()->Get(1)->step_as_Loop();
+    const Loop *loop = root.devices()
+                           ->Get(0)
+                           ->programs()
+                           ->Get(0)
+                           ->steps()
+                           ->Get(1)
+                           ->step_as_Loop();
     return loop->body()->Get(0)->step_as_Launch()->instances()->Get(0);
   };
   EXPECT_NE(errorWith([](const Artifact &root) { return root.state()->Get(2); },

@@ -26,7 +26,7 @@ ArtifactT kernelArtifact(std::uint64_t stateBytes) {
                    both = Access::read_write;
   ArtifactT artifact = emptyArtifact();
   artifact.state_bytes = stateBytes;
-  artifact.kernels = owned<KernelT>({
+  cpu(artifact).kernels = owned<KernelT>({
       kernel("iota", {out}, 1),
       kernel("scale", {in, out}, 1),
       kernel("accumulate", {in, both}, 1),
@@ -37,18 +37,19 @@ ArtifactT kernelArtifact(std::uint64_t stateBytes) {
       kernel("nan_below_five", {in, out}, 1),
       kernel("meet", {both, out}, 1, 1000),
   });
-  for (auto &kernel : artifact.kernels)
+  for (auto &kernel : cpu(artifact).kernels)
     kernel->element_types.assign(kernel->access.size(), ElementType::f32);
-  artifact.kernels[kCountRuns]->element_types = {ElementType::i32};
-  artifact.kernels[kMeet]->element_types = {ElementType::i64, ElementType::i64};
-  artifact.code =
+  cpu(artifact).kernels[kCountRuns]->element_types = {ElementType::i32};
+  cpu(artifact).kernels[kMeet]->element_types = {ElementType::i64,
+                                                 ElementType::i64};
+  cpu(artifact).code =
       owned<CodeObjectT>({codeObject("cpu:baseline", {}, kernelObject())});
   return artifact;
 }
 
 ArtifactT oneProgram(ProgramT program, std::uint64_t stateBytes) {
   ArtifactT artifact = kernelArtifact(stateBytes);
-  artifact.programs = owned<ProgramT>({std::move(program)});
+  cpu(artifact).programs = owned<ProgramT>({std::move(program)});
   return artifact;
 }
 

@@ -262,7 +262,7 @@ TEST_P(Conformance, StatePersistsAcrossPrograms) {
       1024);
   artifact.state = owned<TensorT>(
       {tensor("w", ElementType::f32, {n}, Role::parameter, Space::state, 64)});
-  artifact.programs.push_back(std::make_unique<ProgramT>(program(
+  cpu(artifact).programs.push_back(std::make_unique<ProgramT>(program(
       "init", 0, 0, {}, {},
       {launch(kIota,
               {instance({arg(Space::state, 64, 800)}, blocksOf(n), {n})})})));
@@ -305,7 +305,7 @@ TEST_P(Conformance, BuffersStartAtZero) {
 
 TEST_P(Conformance, PlannedBytesAddUp) {
   ArtifactT artifact = oneProgram(program("main", 100, 200, {}, {}, {}), 1000);
-  artifact.programs.push_back(
+  cpu(artifact).programs.push_back(
       std::make_unique<ProgramT>(program("other", 5000, 50, {}, {}, {})));
   Runner runner(artifact, options());
   ASSERT_TRUE(runner.ok()) << runner.message();
@@ -358,7 +358,9 @@ TEST_P(Conformance, RecordRefusesSmallBuffers) {
   ASSERT_TRUE(reader.ok()) << reader.message();
   auto device = hal::createDevice(GetParam().device, {GetParam().threads, ""});
   ASSERT_TRUE(device.ok()) << device.message();
-  auto executable = (*device)->load(*reader);
+  const auto code = (*device)->choose(*reader);
+  ASSERT_TRUE(code.ok()) << code.message();
+  auto executable = (*device)->load(*reader, **code);
   ASSERT_TRUE(executable.ok()) << executable.message();
   auto enough = (*device)->allocate(64, "enough");
   auto small = (*device)->allocate(63, "too little");
@@ -366,7 +368,7 @@ TEST_P(Conformance, RecordRefusesSmallBuffers) {
   hal::Buffer *good = enough->get(), *bad = small->get();
   const auto record = [&](const hal::Bindings &bindings) {
     return (*device)
-        ->record(**executable, *reader->program("main"), bindings, {})
+        ->record(**executable, *findProgram(**code, "main"), bindings, {})
         .message();
   };
   EXPECT_EQ(record({good, good, good}), "");

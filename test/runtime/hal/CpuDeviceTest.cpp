@@ -50,7 +50,7 @@ ProgramT sumProgram(std::int64_t n) {
 /// An artifact of several targets whose code is not looked at.
 ArtifactT targets(std::vector<CodeObjectT> code) {
   ArtifactT artifact = emptyArtifact();
-  artifact.code = owned<CodeObjectT>(std::move(code));
+  cpu(artifact).code = owned<CodeObjectT>(std::move(code));
   return artifact;
 }
 
@@ -59,7 +59,8 @@ std::string chosen(const ArtifactT &artifact, const CpuFeatures &cpu,
   const AlignedBytes bytes(pack(artifact));
   const auto reader = ArtifactReader::fromBytes(bytes.span(), "test.tsr");
   EXPECT_TRUE(reader.ok()) << reader.message();
-  const auto code = hal::chooseCodeObject(*reader, cpu, forced);
+  const auto code =
+      hal::chooseCodeObject(*reader, *reader->device("cpu"), cpu, forced);
   return code.ok() ? (*code)->target()->str() : code.message();
 }
 
@@ -121,7 +122,7 @@ TEST(CpuDevice, WrongProcessorIsToldWhatItMisses) {
 
 TEST(CpuDevice, EnvironmentForcesTheTarget) {
   ArtifactT artifact = oneProgram(sumProgram(10));
-  artifact.code.push_back(std::make_unique<CodeObjectT>(
+  cpu(artifact).code.push_back(std::make_unique<CodeObjectT>(
       codeObject("cpu:other", {}, kernelObject())));
   EXPECT_EQ(Runner(artifact, onCpu(1))->target(), "cpu:baseline");
   ::setenv("TESSERA_CPU", "other", 1);
@@ -151,11 +152,11 @@ TEST(CpuDevice, TwoArtifactsKeepTheirOwnCode) {
 
 TEST(CpuDevice, MissingKernelIsNamed) {
   ArtifactT artifact = oneProgram(sumProgram(10));
-  artifact.kernels[0]->name = "absent";
+  cpu(artifact).kernels[0]->name = "absent";
   EXPECT_EQ(Runner(artifact, onCpu(1)).message(),
             "test.tsr: code object 'cpu:baseline': kernel 'absent' is missing "
             "from it");
-  artifact.kernels[0]->name = "malloc"; // a symbol of another library
+  cpu(artifact).kernels[0]->name = "malloc"; // a symbol of another library
   EXPECT_EQ(Runner(artifact, onCpu(1)).message(),
             "test.tsr: code object 'cpu:baseline': kernel 'malloc' is missing "
             "from it");
@@ -164,7 +165,7 @@ TEST(CpuDevice, MissingKernelIsNamed) {
 TEST(CpuDevice, DamagedElfIsRefusedBeforeTheLoaderSeesIt) {
   const auto error = [](std::string elf) {
     ArtifactT artifact = oneProgram(sumProgram(10));
-    artifact.code[0]->elf.assign(elf.begin(), elf.end());
+    cpu(artifact).code[0]->elf.assign(elf.begin(), elf.end());
     return Runner(artifact, onCpu(1)).message();
   };
   const std::string prefix = "test.tsr: code object 'cpu:baseline': ";
@@ -189,7 +190,7 @@ TEST(CpuDevice, ProfileCountsRunsAndTime) {
   options.recordOptions.profile = true;
   options.recordOptions.traceEvents = 4;
   ArtifactT artifact = oneProgram(sumProgram(100'000));
-  artifact.kernels[kPartialSums]->flops = 200'000;
+  cpu(artifact).kernels[kPartialSums]->flops = 200'000;
   Runner runner(artifact, options);
   ASSERT_TRUE(runner.ok()) << runner.message();
   for (int i = 0; i < 2; ++i)
@@ -240,7 +241,8 @@ TEST(CpuDevice, FiniteCheckNamesStepAndElement) {
   ASSERT_TRUE(checked.ok()) << checked.message();
   EXPECT_EQ(checked->run("main").message(), "");
   // Without the loop, x starts at 0.
-  artifact.programs[0]->steps.erase(artifact.programs[0]->steps.begin() + 1);
+  cpu(artifact).programs[0]->steps.erase(
+      cpu(artifact).programs[0]->steps.begin() + 1);
   Runner bad(artifact, options);
   ASSERT_TRUE(bad.ok()) << bad.message();
   for (int repeat = 0; repeat < 2; ++repeat)

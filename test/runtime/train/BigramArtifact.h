@@ -58,7 +58,7 @@ inline std::string bigramProgram(const std::string &configNote = "bigram") {
        tensor(kHyperTensor, ElementType::f32, {int64_t(kHyperSlots)},
               Role::counter, Space::state, hyperAt)});
   using enum Access;
-  artifact.kernels = owned<KernelT>(
+  cpu(artifact).kernels = owned<KernelT>(
       {kernel("bigram_init", {read, write, write}),
        kernel("bigram_train",
               {read, read, read, read_write, read_write, write, write, write,
@@ -66,7 +66,7 @@ inline std::string bigramProgram(const std::string &configNote = "bigram") {
               1, tableBytes + 4 * V),
        kernel("bigram_eval", {read, read, read, write, write}, 1, 4 * V),
        kernel("bigram_logits", {read, read, write})});
-  artifact.code = owned<CodeObjectT>(
+  cpu(artifact).code = owned<CodeObjectT>(
       {codeObject("cpu:test", {}, fileBytes(BIGRAM_KERNELS))});
 
   constexpr uint64_t trainBytes = A * B * T * 4, evalBytes = B * T * 4;
@@ -111,7 +111,7 @@ inline std::string bigramProgram(const std::string &configNote = "bigram") {
       {launch(3,
               {instance({io(0, T * 4), table, io(64, T * V * 4)}, uint64_t(T))},
               "logits")}));
-  artifact.programs = owned<ProgramT>(std::move(programs));
+  cpu(artifact).programs = owned<ProgramT>(std::move(programs));
   return appendedBytes(0, pack(artifact));
 }
 

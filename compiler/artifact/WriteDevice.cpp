@@ -1,0 +1,330 @@
+#include "compiler/artifact/WriteDevice.h"
+#include "dialects/tile/TileOps.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+using namespace tessera;
+namespace fb = tessera::artifact;
+
+namespace {
+
+llvm::Error complain(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
+} // namespace
+
+std::optional<fb::ElementType> tessera::elementType(Type type) {
+  if (type.isF32())
+    return fb::ElementType::f32;
+  if (type.isBF16())
+    return fb::ElementType::bf16;
+  if (type.isF16())
+    return fb::ElementType::f16;
+  if (type.isF64())
+    return fb::ElementType::f64;
+  if (type.isUnsignedInteger(8))
+    return fb::ElementType::u8;
+  if (!type.isSignlessInteger())
+    return std::nullopt;
+  switch (type.getIntOrFloatBitWidth()) {
+  case 64:
+    return fb::ElementType::i64;
+  case 32:
+    return fb::ElementType::i32;
+  case 16:
+    return fb::ElementType::i16;
+  case 8:
+    return fb::ElementType::i8;
+  case 1:
+    return fb::ElementType::i1;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+/// The place that a memref value stands for: bytes of a space, and how far the
+/// address moves with each enclosing loop.
+struct Address {
+  plan::BufferOp root;
+  int64_t offset = 0;
+  llvm::SmallDenseMap<Operation *, int64_t> strides; // plan.loop → bytes a turn
+};
+
+Address resolve(Value memory) {
+  Address address;
+  while (auto view = memory.getDefiningOp<plan::ViewOp>()) {
+    address.offset += view.getOffset();
+    if (Value induction = view.getInduction())
+      address
+          .strides[cast<BlockArgument>(induction).getOwner()->getParentOp()] +=
+          *view.getStride();
+    memory = view.getSource();
+  }
+  address.root = memory.getDefiningOp<plan::BufferOp>();
+  address.offset += address.root.getOffset();
+  return address;
+}
+
+class DeviceWriter {
+public:
+  explicit DeviceWriter(const DevicePart &part)
+      : part(part), module(part.module) {}
+
+  llvm::Expected<std::unique_ptr<fb::DeviceCodeT>> write();
+
+private:
+  llvm::Error collectKernels();
+  llvm::Error checkElementTypes();
+  fb::ArgT arg(Value memory, llvm::ArrayRef<plan::LoopOp> loops);
+  std::vector<std::unique_ptr<fb::NodeT>>
+  steps(Block &block, SmallVectorImpl<plan::LoopOp> &loops);
+  std::unique_ptr<fb::LaunchT> launch(plan::LaunchOp op,
+                                      llvm::ArrayRef<plan::LoopOp> loops);
+  std::unique_ptr<fb::ProgramT> program(plan::ProgramOp op);
+  std::unique_ptr<fb::KernelT> kernel(tile::KernelOp op);
+  /// Null for an object of which no kernel is launched.
+  std::unique_ptr<fb::CodeObjectT> codeObject(const CodeObject &object);
+  uint32_t indexOf(StringRef kernel) const {
+    return std::distance(kernels.begin(), kernels.find(kernel));
+  }
+
+  const DevicePart &part;
+  ModuleOp module;
+  llvm::MapVector<StringRef, tile::KernelOp>
+      kernels; // in order of first launch
+};
+
+// Nested name of the location that an op came from: "transformer.h.3.attn".
+std::string originOf(Location loc) {
+  std::string origin;
+  loc->walk([&](Location inner) {
+    if (auto name = dyn_cast<NameLoc>(inner)) {
+      origin = name.getName().str();
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return origin;
+}
+
+llvm::Error DeviceWriter::collectKernels() {
+  llvm::StringMap<tile::KernelOp> all;
+  module.walk([&](tile::KernelOp kernel) {
+    all.try_emplace(kernel.getSymName(), kernel);
+  });
+  std::string missing;
+  module.walk([&](plan::LaunchOp launch) {
+    if (tile::KernelOp kernel = all.lookup(launch.getKernel()))
+      kernels.insert({kernel.getSymName(), kernel});
+    else
+      missing = launch.getKernel().str();
+  });
+  if (!missing.empty())
+    return complain("kernel '" + missing +
+                    "' is launched but no target has it");
+  return llvm::Error::success();
+}
+
+llvm::Error DeviceWriter::checkElementTypes() {
+  std::string wrong;
+  auto check = [&](MemRefType type, Location loc) {
+    if (!elementType(type.getElementType()))
+      llvm::raw_string_ostream(wrong) << type << " (" << originOf(loc) << ")";
+  };
+  module.walk([&](plan::BufferOp op) {
+    check(cast<MemRefType>(op.getMemory().getType()), op.getLoc());
+  });
+  module.walk([&](plan::StateOp op) {
+    check(cast<MemRefType>(op.getType()), op.getLoc());
+  });
+  if (!wrong.empty())
+    return complain("the artifact cannot hold a tensor of type " + wrong);
+  return llvm::Error::success();
+}
+
+fb::ArgT DeviceWriter::arg(Value memory, llvm::ArrayRef<plan::LoopOp> loops) {
+  Address address = resolve(memory);
+  fb::ArgT result;
+  result.space = static_cast<fb::Space>(address.root.getSpace());
+  result.offset = address.offset;
+  result.bytes = plan::byteSize(cast<MemRefType>(memory.getType()));
+  for (plan::LoopOp loop : loops)
+    result.loop_strides.push_back(address.strides.lookup(loop));
+  return result;
+}
+
+std::unique_ptr<fb::LaunchT>
+DeviceWriter::launch(plan::LaunchOp op, llvm::ArrayRef<plan::LoopOp> loops) {
+  auto result = std::make_unique<fb::LaunchT>();
+  result->kernel = indexOf(op.getKernel());
+  size_t instances = op.getBlocks().size();
+  size_t buffers = op.getBuffers().size() / instances,
+         sizes = op.getSizes().size() / instances;
+  for (size_t i = 0; i < instances; ++i) {
+    auto instance = std::make_unique<fb::InstanceT>();
+    for (Value memory : op.getBuffers().slice(i * buffers, buffers))
+      instance->args.push_back(std::make_unique<fb::ArgT>(arg(memory, loops)));
+    for (int64_t size : op.getSizes().slice(i * sizes, sizes))
+      instance->sizes.push_back(size);
+    instance->blocks = op.getBlocks()[i];
+    result->instances.push_back(std::move(instance));
+  }
+  return result;
+}
+
+std::vector<std::unique_ptr<fb::NodeT>>
+DeviceWriter::steps(Block &block, SmallVectorImpl<plan::LoopOp> &loops) {
+  std::vector<std::unique_ptr<fb::NodeT>> nodes;
+  for (Operation &op : block) {
+    fb::StepUnion step;
+    if (auto l = dyn_cast<plan::LaunchOp>(op)) {
+      step.Set(std::move(*launch(l, loops)));
+    } else if (auto loop = dyn_cast<plan::LoopOp>(op)) {
+      fb::LoopT body;
+      body.trip = loop.getTrip();
+      loops.push_back(loop);
+      body.body = steps(loop.getBody().front(), loops);
+      loops.pop_back();
+      step.Set(std::move(body));
+    } else if (auto copy = dyn_cast<plan::CopyOp>(op)) {
+      fb::CopyT body;
+      body.from = std::make_unique<fb::ArgT>(arg(copy.getFrom(), loops));
+      body.to = std::make_unique<fb::ArgT>(arg(copy.getTo(), loops));
+      step.Set(std::move(body));
+    } else if (auto fill = dyn_cast<plan::FillOp>(op)) {
+      fb::FillT body;
+      body.to = std::make_unique<fb::ArgT>(arg(fill.getTo(), loops));
+      body.value = static_cast<uint8_t>(fill.getValue());
+      step.Set(std::move(body));
+    } else {
+      continue;
+    }
+    auto node = std::make_unique<fb::NodeT>();
+    node->step = std::move(step);
+    node->origin = originOf(op.getLoc());
+    nodes.push_back(std::move(node));
+  }
+  return nodes;
+}
+
+// One number of a type that people read; anything else is just an output.
+static bool isMetric(MemRefType type) {
+  Type element = type.getElementType();
+  return type.getRank() == 0 &&
+         (element.isF32() || element.isF64() || element.isInteger(32) ||
+          element.isInteger(64));
+}
+
+std::unique_ptr<fb::ProgramT> DeviceWriter::program(plan::ProgramOp op) {
+  auto result = std::make_unique<fb::ProgramT>();
+  result->name = op.getSymName().str();
+  result->arena_bytes = op.getArena();
+  result->io_bytes = op.getIo();
+  result->model_flops = op.getFlops();
+  for (auto buffer : op.getOps<plan::BufferOp>()) {
+    if (buffer.getSpace() != plan::Space::io)
+      continue;
+    auto type = cast<MemRefType>(buffer.getMemory().getType());
+    bool input = *buffer.getRole() == plan::Role::input;
+    fb::Role role = input            ? fb::Role::input
+                    : isMetric(type) ? fb::Role::metric
+                                     : fb::Role::output;
+    (input ? result->inputs : result->outputs)
+        .push_back(makeTensor(*buffer.getName(), type, role, fb::Space::io,
+                              buffer.getOffset()));
+  }
+  SmallVector<plan::LoopOp> loops;
+  result->steps = steps(op.getBody().front(), loops);
+  return result;
+}
+
+static std::unique_ptr<fb::GpuKernelT> makeGpu(const GpuKernel &from) {
+  auto result = std::make_unique<fb::GpuKernelT>();
+  result->threads = from.threads;
+  result->shared_bytes = from.sharedBytes;
+  result->registers = from.registers;
+  result->static_shared_bytes = from.staticSharedBytes;
+  result->stack_bytes = from.stackBytes;
+  result->spill_bytes = from.spillBytes;
+  result->hmma = from.hmma;
+  result->hgmma = from.hgmma;
+  result->source = from.source;
+  return result;
+}
+
+std::unique_ptr<fb::KernelT> DeviceWriter::kernel(tile::KernelOp op) {
+  auto result = std::make_unique<fb::KernelT>();
+  result->name = op.getSymName().str();
+  for (size_t i = 0, e = op.getAccess().size(); i < e; ++i)
+    result->access.push_back(static_cast<fb::Access>(op.getBufferAccess(i)));
+  for (Value buffer : op.getBuffers())
+    if (auto type =
+            elementType(cast<MemRefType>(buffer.getType()).getElementType()))
+      result->element_types.push_back(*type);
+  if (result->element_types.size() != result->access.size())
+    result->element_types.clear(); // all or none
+  result->dynamic_sizes = op.getDynamicSizes();
+  for (const CodeObject &object : part.code)
+    result->scratch_bytes = std::max<uint64_t>(
+        result->scratch_bytes, object.scratch.lookup(op.getSymName()));
+  result->summary = op.getSummary().str();
+  if (auto gpu = part.gpu.find(op.getSymName()); gpu != part.gpu.end())
+    result->gpu = makeGpu(gpu->second);
+  return result;
+}
+
+std::unique_ptr<fb::CodeObjectT>
+DeviceWriter::codeObject(const CodeObject &object) {
+  auto result = std::make_unique<fb::CodeObjectT>();
+  result->target = object.target;
+  result->features = object.features;
+  result->elf.assign(object.elf.begin(), object.elf.end());
+  for (const std::string &kernel : object.kernels)
+    if (kernels.contains(kernel)) // others are launched by nobody
+      result->kernels.push_back(indexOf(kernel));
+  if (result->kernels.empty() != object.kernels.empty())
+    return nullptr;
+  return result;
+}
+
+llvm::Expected<std::unique_ptr<fb::DeviceCodeT>> DeviceWriter::write() {
+  if (llvm::Error error = collectKernels())
+    return std::move(error);
+  if (llvm::Error error = checkElementTypes())
+    return std::move(error);
+  auto result = std::make_unique<fb::DeviceCodeT>();
+  result->device = part.device;
+  for (auto op : module.getOps<plan::ProgramOp>())
+    result->programs.push_back(program(op));
+  for (auto &[name, op] : kernels)
+    result->kernels.push_back(kernel(op));
+  for (const CodeObject &object : part.code)
+    if (auto entry = codeObject(object))
+      result->code.push_back(std::move(entry));
+  return result;
+}
+
+} // namespace
+
+std::unique_ptr<fb::TensorT> tessera::makeTensor(StringRef name,
+                                                 MemRefType type, fb::Role role,
+                                                 fb::Space space,
+                                                 int64_t offset) {
+  auto result = std::make_unique<fb::TensorT>();
+  result->name = name.str();
+  result->type = *elementType(type.getElementType());
+  result->shape.assign(type.getShape().begin(), type.getShape().end());
+  result->role = role;
+  result->space = space;
+  result->offset = offset;
+  result->bytes = plan::byteSize(type);
+  return result;
+}
+
+llvm::Expected<std::unique_ptr<fb::DeviceCodeT>>
+tessera::writeDevice(const DevicePart &part) {
+  return DeviceWriter(part).write();
+}

@@ -1,0 +1,22 @@
+// One kind of device's part of an artifact; nobody but the writer includes
+// this.
+#pragma once
+#include "compiler/artifact/ArtifactWriter.h"
+#include "dialects/plan/PlanOps.h"
+#include "runtime/artifact/Artifact_generated.h"
+
+namespace tessera {
+
+/// The schema's name of a type; nullopt where it has none.
+std::optional<artifact::ElementType> elementType(mlir::Type type);
+
+/// A named tensor of `type` (f32, bf16, …) at `offset` of `space`.
+std::unique_ptr<artifact::TensorT>
+makeTensor(llvm::StringRef name, mlir::MemRefType type, artifact::Role role,
+           artifact::Space space, int64_t offset);
+
+/// Programs, kernels and code of `part`.
+llvm::Expected<std::unique_ptr<artifact::DeviceCodeT>>
+writeDevice(const DevicePart &part);
+
+} // namespace tessera

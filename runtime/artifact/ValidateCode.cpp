@@ -1,0 +1,137 @@
+#include "runtime/artifact/Checker.h"
+
+#include <map>
+
+namespace tessera::artifact {
+namespace {
+
+/// Within what every GPU of the schema's targets can hold: sm_90 has the most.
+Status checkGpu(Checker &checker, const GpuKernel &gpu) {
+  if (gpu.threads() == 0 || gpu.threads() > kMaxBlockThreads ||
+      gpu.threads() % kWarpThreads != 0)
+    return checker.fail(&gpu,
+                        "{} threads a block: {} to {} are possible, in "
+                        "multiples of {}",
+                        gpu.threads(), kWarpThreads, kMaxBlockThreads,
+                        kWarpThreads);
+  const std::uint64_t shared =
+      std::uint64_t(gpu.shared_bytes()) + gpu.static_shared_bytes();
+  if (shared > kMaxSharedBytes)
+    return checker.fail(&gpu, "{} bytes of shared memory exceed {}", shared,
+                        kMaxSharedBytes);
+  if (gpu.registers() > kMaxRegisters)
+    return checker.fail(&gpu, "{} registers exceed {}", gpu.registers(),
+                        kMaxRegisters);
+  if (!isText(toView(gpu.source())))
+    return checker.fail(&gpu, "its source holds control characters");
+  return Status::success();
+}
+
+Status checkTypes(Checker &checker, const Kernel &kernel) {
+  const auto *types = kernel.element_types();
+  if (!types)
+    return Status::success();
+  if (types->size() != kernel.access()->size())
+    return checker.fail(&kernel, "{} element types for {} arguments",
+                        types->size(), kernel.access()->size());
+  for (const ElementType type : *types)
+    if (!isKnown(type))
+      return checker.fail(&kernel, "unknown element type {}",
+                          static_cast<int>(type));
+  return Status::success();
+}
+
+Status checkKernel(Checker &checker, const Kernel &kernel, bool isGpu) {
+  for (const Access access : *kernel.access())
+    if (!isKnown(access))
+      return checker.fail(&kernel, "unknown access {}",
+                          static_cast<int>(access));
+  if (kernel.scratch_bytes() > kMaxScratchBytes)
+    return checker.fail(&kernel, "{} bytes of scratch exceed {}",
+                        kernel.scratch_bytes(), kMaxScratchBytes);
+  TESSERA_RETURN_IF_ERROR(checkTypes(checker, kernel));
+  if (!isLine(toView(kernel.summary())))
+    return checker.fail(&kernel, "its summary holds control characters");
+  if (isGpu != (kernel.gpu() != nullptr))
+    return checker.fail(&kernel, "{}",
+                        isGpu ? "nothing says how a GPU launches it"
+                              : "it is a GPU's, the device is none");
+  return isGpu ? checkGpu(checker, *kernel.gpu()) : Status::success();
+}
+
+Status checkCode(Checker &checker, const CodeObject &code) {
+  if (!isName(toView(code.target())))
+    return checker.fail(&code, "code object: its target is empty, too long or "
+                               "not plain ASCII");
+  for (const flatbuffers::String *feature : *code.features())
+    if (!isName(toView(feature)))
+      return checker.fail(&code,
+                          "code object '{}': a feature's name is empty, "
+                          "too long or not plain ASCII",
+                          toView(code.target()));
+  if (code.elf()->size() == 0)
+    return checker.fail(&code, "code object '{}' is empty",
+                        toView(code.target()));
+  return Status::success();
+}
+
+/// Every target has each kernel in exactly one of its objects.
+Status checkHoldings(Checker &checker, const DeviceCode &device) {
+  const std::size_t kernels = device.kernels()->size();
+  std::map<std::string_view, std::vector<bool>> held; // by target
+  for (const CodeObject *code : *device.code()) {
+    const std::string_view target = toView(code->target());
+    const auto [entry, isFirst] = held.try_emplace(target, kernels, false);
+    if (!code->kernels()) {
+      if (!isFirst)
+        return checker.fail(code, "code object '{}' is listed twice", target);
+      entry->second.assign(kernels, true);
+      continue;
+    }
+    for (const std::uint32_t kernel : *code->kernels()) {
+      if (kernel >= kernels)
+        return checker.fail(code,
+                            "code object '{}' holds kernel {}, but there "
+                            "are {}",
+                            target, kernel, kernels);
+      if (entry->second[kernel])
+        return checker.fail(code, "target '{}' holds the kernel '{}' twice",
+                            target,
+                            toView(device.kernels()->Get(kernel)->name()));
+      entry->second[kernel] = true;
+    }
+  }
+  for (const auto &[target, has] : held)
+    if (const auto gap = std::find(has.begin(), has.end(), false);
+        gap != has.end())
+      return checker.fail(&device, "target '{}' lacks the kernel '{}'", target,
+                          toView(device.kernels()
+                                     ->Get(static_cast<flatbuffers::uoffset_t>(
+                                         gap - has.begin()))
+                                     ->name()));
+  return Status::success();
+}
+
+} // namespace
+
+Status validateCode(Checker &checker, const DeviceCode &device) {
+  const bool isGpu = toView(device.device()).starts_with(kCudaPrefix);
+  for (const Kernel *kernel : *device.kernels()) {
+    if (!isIdentifier(toView(kernel->name())))
+      return checker.fail(kernel, "kernel name '{}' is not a C identifier",
+                          printable(toView(kernel->name())));
+    TESSERA_RETURN_WITHIN(checkKernel(checker, *kernel, isGpu), "kernel '{}'",
+                          toView(kernel->name()));
+  }
+  TESSERA_RETURN_IF_ERROR(
+      checkUnique(checker, *device.kernels(), "kernel",
+                  [](const Kernel &k) { return toView(k.name()); }));
+  for (const CodeObject *code : *device.code())
+    TESSERA_RETURN_IF_ERROR(checkCode(checker, *code));
+  if (device.kernels()->size() != 0 && device.code()->size() == 0)
+    return checker.fail(&device, "{} kernels, but no code object",
+                        device.kernels()->size());
+  return checkHoldings(checker, device);
+}
+
+} // namespace tessera::artifact
