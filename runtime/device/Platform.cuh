@@ -86,7 +86,7 @@ template <typename T> void checkRead(const T *address, int count) {
 }
 template <typename T> void checkWrite(T *address, int count) {
   if (isShared(address))
-    return checkShared(address, count);
+    return machine->writeShared(address, count * sizeof(T), alignof(T));
   machine->checkGlobal(address, count * sizeof(T), count * sizeof(T),
                        Access::write);
 }

@@ -8,6 +8,7 @@
 // copy lands no earlier than it must, threads take turns at random. What works
 // here for several seeds waits for everything that it reads.
 #pragma once
+#include "runtime/device/TensorMap.h"
 #include <cstddef>
 #include <cstdint>
 
@@ -20,6 +21,25 @@ struct Index3 {
 enum class Access : std::uint8_t { read, write, readWrite };
 
 inline constexpr unsigned kWarp = 32;
+
+/// What the tensor cores take: a product of 32 bytes of depth.
+enum class MatrixElement : std::uint8_t { bf16, f16, tf32, e4m3, e5m2 };
+
+/// A wgmma.mma_async as one lane hands it in: m64, n, and k = 32 bytes. What
+/// `Same` holds is the same for all lanes of the warp, and of the warpgroup.
+struct WarpgroupProduct {
+  struct Same {
+    MatrixElement elementA, elementB;
+    bool registersA;         ///< A from registers, not by its descriptor
+    bool mnMajorA, mnMajorB; ///< in shared memory, else K-major
+    bool accumulates;        ///< D += A × B, else D = A × B
+    std::uint32_t n;
+    std::uint64_t a, b; ///< descriptors; see MatrixDescriptor
+    bool operator==(const Same &) const = default;
+  } same;
+  std::uint32_t at[4]; ///< this lane's part of A in registers
+  float *d;            ///< this lane's n / 2 accumulators
+};
 
 class Machine {
 public:
@@ -63,6 +83,8 @@ public:
 
   /// mbarrier objects in shared memory, 8 bytes, 8-byte aligned.
   virtual void initBarrier(void *barrier, unsigned arrivals) = 0;
+  /// Shows this thread's new mbarriers to the copy engine.
+  virtual void fenceBarriers() = 0;
   /// One arrival, which also announces `bytes` that copies will bring.
   virtual void arriveBarrier(void *barrier, std::uint32_t bytes) = 0;
   /// Announces or, by copies that land, completes bytes without arriving.
@@ -70,6 +92,48 @@ public:
   virtual void completeBytes(void *barrier, std::uint32_t bytes) = 0;
   /// Until the phase of that parity has completed.
   virtual void waitBarrier(void *barrier, unsigned parity) = 0;
+
+  /// A write to shared memory, checked; the copy engine and the tensor cores
+  /// may read it after this thread's next fenceAsync.
+  virtual void writeShared(const void *address, std::size_t bytes,
+                           std::size_t alignment) = 0;
+  virtual void fenceAsync() = 0;
+
+  /// Bulk copies into shared memory: of one box of a tensor, whose first
+  /// element is `at` (innermost dimension first; elements out of bounds are
+  /// zeros), or of `bytes` bytes. What was there is lost at once. They land
+  /// when a thread waits for the barrier, on which they complete their bytes;
+  /// never all at once, and none that nobody has to see yet.
+  virtual void loadBox(void *target, const TensorMap &map,
+                       const std::int32_t *at, unsigned rank,
+                       void *barrier) = 0;
+  virtual void loadBytes(void *target, const void *source, std::size_t bytes,
+                         void *barrier) = 0;
+  /// Bulk copies out of shared memory; `adds`: to what is there, f32. Elements
+  /// out of bounds are left alone. Shared memory is read between issue and
+  /// the wait.
+  virtual void storeBox(const TensorMap &map, const std::int32_t *at,
+                        unsigned rank, const void *source, bool adds) = 0;
+  virtual void storeBytes(void *target, const void *source, std::size_t bytes,
+                          bool adds) = 0;
+  virtual void commitStores() = 0;
+  /// Until at most `pending` groups of this thread's stores are in flight;
+  /// `reads`: until they have read shared memory, and no further.
+  virtual void waitStores(unsigned pending, bool reads) = 0;
+
+  /// wgmma. Accumulators hold NaN from issue to the wait that ends their last
+  /// product, which is when it is computed; operands in shared memory are read
+  /// at a random moment between.
+  virtual void fenceProducts() = 0;
+  virtual void multiply(const WarpgroupProduct &product) = 0;
+  virtual void commitProducts() = 0;
+  virtual void waitProducts(unsigned pending) = 0;
+
+  /// True for one lane of the warp, in a block always the same.
+  virtual bool elect() = 0;
+  /// setmaxnreg: `count` registers for each thread of this warp from here on,
+  /// more (`raises`) or fewer than before.
+  virtual void setRegisters(unsigned count, bool raises) = 0;
 
   /// Ends the launch with `message`, which then names kernel, block and thread.
   [[noreturn]] virtual void fail(const char *message) = 0;

@@ -10,6 +10,10 @@ using device::kWarp;
 
 // Of 1 in so many accesses to shared memory, another thread runs first.
 static constexpr unsigned kYieldEvery = 32;
+// Of 1 in so many turns, something moves that no thread does.
+static constexpr unsigned kProgressEvery = 8;
+// Of a multiprocessor.
+static constexpr unsigned kRegisters = 65536;
 
 Block::Block(const LaunchOptions &options, KernelEntry entry,
              const void *arguments, std::span<const BufferRange> buffers,
@@ -17,7 +21,8 @@ Block::Block(const LaunchOptions &options, KernelEntry entry,
              LaunchCounts &counts)
     : options(options), entry(entry), arguments(arguments), buffers(buffers),
       memory(memory), random(random), counts(counts), threads(options.threads),
-      warps(options.threads / kWarp) {
+      warps(options.threads / kWarp), warpgroups((warps.size() + 3) / 4),
+      writers((memory.size() + 1) / 2) {
   blockSize = {options.threads, 1, 1};
   gridSize = options.grid;
   shared = memory.data();
@@ -37,6 +42,7 @@ void Block::start(unsigned thread) {
         me.back = std::move(scheduler);
         while (true) {
           entry(*this, arguments);
+          checkThreadsEnd();
           me.done = true;
           suspend();
         }
@@ -67,13 +73,29 @@ void Block::wake(std::vector<unsigned> &list) {
   list.clear();
 }
 
-Status Block::run(device::Index3 index) {
-  blockIndex = index;
+void Block::reset() {
   // NaN in every floating-point type.
   std::fill(memory.begin(), memory.end(), std::byte(0xff));
+  if (std::exchange(anyWritten, false))
+    std::fill(writers.begin(), writers.end(), Writer{});
   barriers.clear();
   for (NamedBarrier &barrier : named)
     barrier = {};
+  elected = static_cast<unsigned>(random() % kWarp);
+  unsigned each = std::min(kRegisters / options.threads / 8 * 8, 248u);
+  freeRegisters = kRegisters - each * options.threads;
+  for (Warp &warp : warps) {
+    warp.fenced = false;
+    warp.products = 0;
+    warp.registers = each;
+  }
+  for (Warpgroup &group : warpgroups)
+    group.products.clear();
+}
+
+Status Block::run(device::Index3 index) {
+  blockIndex = index;
+  reset();
   for (unsigned i = 0; i < threads.size(); ++i) {
     if (!threads[i].context)
       start(i);
@@ -81,8 +103,11 @@ Status Block::run(device::Index3 index) {
     ready.push_back(i);
   }
   for (alive = options.threads; alive > 0;) {
+    if (random() % kProgressEvery == 0 || ready.empty())
+      if (!progress(ready.empty()) && ready.empty())
+        return deadlock();
     if (ready.empty())
-      return deadlock();
+      continue;
     std::size_t pick = random() % ready.size();
     unsigned thread = std::exchange(ready[pick], ready.back());
     ready.pop_back();
@@ -91,7 +116,23 @@ Status Block::run(device::Index3 index) {
       return *failure;
     alive -= threads[thread].done;
   }
-  return Status::success();
+  return findLeftovers();
+}
+
+// Lets something happen that no thread does; false if there is nothing. Where
+// all threads wait, only what may end a wait.
+bool Block::progress(bool must) {
+  while (!must && !untaken.empty() && random() % 2) {
+    std::size_t pick = random() % untaken.size();
+    std::shared_ptr<Product> product = untaken[pick].lock();
+    untaken[pick] = untaken.back();
+    untaken.pop_back();
+    if (!product || product->taken)
+      continue;
+    take(*product);
+    return true;
+  }
+  return landOne();
 }
 
 Status Block::deadlock() const {
@@ -103,9 +144,62 @@ Status Block::deadlock() const {
                           threads[i].waitsFor);
       ++listed;
     }
+  // As they are now, not as they were when the wait began.
+  for (const auto &[offset, barrier] : barriers)
+    if (!barrier.waiting.empty())
+      text +=
+          fmt::format("; at the mbarrier at offset {}, whose phase {} goes "
+                      "on, {} arrivals and {} bytes are missing",
+                      offset, barrier.phase, barrier.pending, barrier.bytes);
   return Status::error(
       "kernel '{}', block ({}, {}, {}): deadlock of {} threads: {}",
       options.kernel, blockIndex.x, blockIndex.y, blockIndex.z, alive, text);
+}
+
+// What is wrong although all threads have ended.
+Status Block::findLeftovers() const {
+  std::string where =
+      fmt::format("kernel '{}', block ({}, {}, {}): ", options.kernel,
+                  blockIndex.x, blockIndex.y, blockIndex.z);
+  for (const auto &[offset, barrier] : barriers)
+    if (!barrier.incoming.empty())
+      return Status::error("{}ends while {} bulk copies are in flight for the "
+                           "mbarrier at offset {}, which nobody waits for",
+                           where, barrier.incoming.size(), offset);
+  for (std::size_t i = 0; i < warps.size(); ++i) {
+    const Warp &warp = warps[i];
+    if (!warp.open.empty() || !warp.groups.empty())
+      return Status::error("{}ends while wgmma of warp {} is in flight", where,
+                           i);
+    if (std::size_t issued = warpgroups[i / 4].products.size();
+        warp.products != issued)
+      return Status::error("{}of the {} wgmma of warpgroup {}, warp {} takes "
+                           "part in {}",
+                           where, issued, i / 4, i, warp.products);
+    if (warp.registers != warps[i / 4 * 4].registers)
+      return Status::error("{}warps {} and {} of one warpgroup have {} and {} "
+                           "registers a thread",
+                           where, i / 4 * 4, i, warps[i / 4 * 4].registers,
+                           warp.registers);
+  }
+  return Status::success();
+}
+
+// A thread may not leave while copies still need its block.
+void Block::checkThreadsEnd() {
+  Thread &me = threads[current];
+  if (!me.openStores.empty())
+    error("ends with {} bulk stores that no commit has closed",
+          me.openStores.size());
+  for (std::vector<BulkCopy> &group : me.storeGroups)
+    for (BulkCopy &store : group) {
+      if (!store.hasRead)
+        error("ends while a bulk store still reads {} bytes at offset {} of "
+              "shared memory",
+              store.bytes, store.offset);
+      write(store);
+    }
+  me.storeGroups.clear();
 }
 
 void Block::fail(const char *message) {
@@ -152,6 +246,14 @@ void Block::arrive(unsigned id, unsigned count) { completes(join(id, count)); }
 
 const std::byte *Block::exchange(unsigned mask, const void *mine,
                                  std::size_t bytes, const char *what) {
+  return meet(mask, mine, bytes, what, nullptr);
+}
+
+// The same; the last lane to come runs `last` before the others go on, when
+// their parts lie in slots[generation % 2].
+const std::byte *Block::meet(unsigned mask, const void *mine, std::size_t bytes,
+                             const char *what,
+                             const std::function<void()> &last) {
   Warp &warp = warps[current / kWarp];
   unsigned lane = current % kWarp;
   if (!(mask >> lane & 1))
@@ -172,6 +274,8 @@ const std::byte *Block::exchange(unsigned mask, const void *mine,
   std::memcpy(slots.data() + lane * bytes, mine, bytes);
   warp.arrived |= 1u << lane;
   if (warp.arrived == mask) {
+    if (last)
+      last();
     warp.arrived = 0;
     ++warp.generation;
     wake(warp.waiting);
@@ -180,6 +284,39 @@ const std::byte *Block::exchange(unsigned mask, const void *mine,
          fmt::format("the other lanes in {} (mask {:#x})", what, mask));
   }
   return slots.data();
+}
+
+bool Block::elect() {
+  meet(~0u, &elected, sizeof elected, "elect.sync", nullptr);
+  return current % kWarp == elected;
+}
+
+void Block::setRegisters(unsigned count, bool raises) {
+  Warp &warp = warps[current / kWarp];
+  const char *what = raises ? "setmaxnreg.inc" : "setmaxnreg.dec";
+  if (count < 24 || count > 256 || count % 8)
+    error("{} to {} registers; multiples of 8 from 24 to 256 are possible",
+          what, count);
+  unsigned before = warp.registers;
+  if (raises ? count < before : count > before)
+    error("{} to {} registers, from {}", what, count, before);
+  meet(~0u, &count, sizeof count, what, [&] {
+    if (raises)
+      return;
+    freeRegisters += (before - count) * kWarp;
+    warp.registers = count;
+    wake(registerWaiters);
+  });
+  while (warp.registers != count) {
+    unsigned needed = (count - warp.registers) * kWarp;
+    if (freeRegisters < needed) {
+      wait(registerWaiters, fmt::format("{} registers, of which {} are free",
+                                        needed, freeRegisters));
+      continue;
+    }
+    freeRegisters -= needed;
+    warp.registers = count;
+  }
 }
 
 //===--- memory -----------------------------------------------------------===//
@@ -235,96 +372,6 @@ void Block::checkShared(const void *address, std::size_t bytes,
     ready.push_back(current);
     suspend();
   }
-}
-
-//===--- copies -----------------------------------------------------------===//
-
-void Block::copyAsync(void *target, const void *source, std::size_t bytes,
-                      std::size_t valid) {
-  if (bytes != 4 && bytes != 8 && bytes != 16)
-    error("an asynchronous copy of {} bytes; 4, 8 or 16 are possible", bytes);
-  if (valid > bytes)
-    error("an asynchronous copy of {} bytes out of {}", valid, bytes);
-  checkShared(target, bytes, bytes);
-  if (valid)
-    checkGlobal(source, valid, bytes, Access::read);
-  threads[current].open.push_back({target, source, bytes, valid});
-}
-
-void Block::commitCopies() {
-  Thread &me = threads[current];
-  me.groups.push_back(std::exchange(me.open, {}));
-}
-
-void Block::waitCopies(unsigned pending) {
-  Thread &me = threads[current];
-  while (me.groups.size() > pending) {
-    for (const Copy &copy : me.groups.front()) {
-      auto *target = static_cast<std::byte *>(copy.target);
-      std::memcpy(target, copy.source, copy.valid);
-      std::memset(target + copy.valid, 0, copy.bytes - copy.valid);
-      counts.asyncBytes += copy.bytes;
-    }
-    me.groups.pop_front();
-  }
-}
-
-//===--- barriers in memory -----------------------------------------------===//
-
-Block::MemoryBarrier &Block::find(void *barrier) {
-  checkShared(barrier, 8, 8);
-  auto it = barriers.find(static_cast<std::byte *>(barrier) - shared);
-  if (it == barriers.end())
-    error("no mbarrier was initialized at offset {} of shared memory",
-          static_cast<std::byte *>(barrier) - shared);
-  return it->second;
-}
-
-void Block::settle(MemoryBarrier &barrier) {
-  if (barrier.pending || barrier.bytes)
-    return;
-  ++counts.barriers;
-  barrier.pending = barrier.arrivals;
-  ++barrier.phase;
-  wake(barrier.waiting);
-}
-
-void Block::initBarrier(void *barrier, unsigned arrivals) {
-  checkShared(barrier, 8, 8);
-  MemoryBarrier &made = barriers[static_cast<std::byte *>(barrier) - shared];
-  if (!made.waiting.empty())
-    error("an mbarrier is initialized while threads wait for it");
-  made = {arrivals, arrivals, 0, 0, {}};
-}
-
-void Block::arriveBarrier(void *barrier, std::uint32_t bytes) {
-  MemoryBarrier &found = find(barrier);
-  if (!found.pending)
-    error("more arrivals at an mbarrier than the {} that it was made for",
-          found.arrivals);
-  found.bytes += bytes;
-  --found.pending;
-  settle(found);
-}
-
-void Block::expectBytes(void *barrier, std::uint32_t bytes) {
-  find(barrier).bytes += bytes;
-}
-
-void Block::completeBytes(void *barrier, std::uint32_t bytes) {
-  MemoryBarrier &found = find(barrier);
-  found.bytes -= bytes;
-  settle(found);
-}
-
-void Block::waitBarrier(void *barrier, unsigned parity) {
-  MemoryBarrier &found = find(barrier);
-  while (found.phase % 2 == parity)
-    wait(found.waiting,
-         fmt::format("phase {} of the mbarrier at offset {} ({} arrivals and "
-                     "{} bytes are missing)",
-                     parity, static_cast<std::byte *>(barrier) - shared,
-                     found.pending, found.bytes));
 }
 
 } // namespace tessera::emulated

@@ -33,6 +33,8 @@ struct LaunchOptions {
 /// What the launches did.
 struct LaunchCounts {
   std::uint64_t blocks = 0, switches = 0, barriers = 0, asyncBytes = 0;
+  std::uint64_t bulkBytes = 0; ///< by bulk copies, either way
+  std::uint64_t products = 0;  ///< wgmma, of one warp
 };
 
 /// Keeps its fibers' stacks and shared memory between launches. Not for use by

@@ -1,0 +1,306 @@
+// What moves to and from shared memory by itself: cp.async, bulk copies, boxes
+// of tensors; and the fences between these and ordinary accesses.
+#include "runtime/hal/emulated/Block.h"
+#include "runtime/hal/emulated/MatrixOperand.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tessera::emulated {
+
+using device::Access;
+using device::TensorBoxes;
+
+//===--- cp.async ---------------------------------------------------------===//
+
+void Block::copyAsync(void *target, const void *source, std::size_t bytes,
+                      std::size_t valid) {
+  if (bytes != 4 && bytes != 8 && bytes != 16)
+    error("an asynchronous copy of {} bytes; 4, 8 or 16 are possible", bytes);
+  if (valid > bytes)
+    error("an asynchronous copy of {} bytes out of {}", valid, bytes);
+  checkShared(target, bytes, bytes);
+  if (valid)
+    checkGlobal(source, valid, bytes, Access::read);
+  threads[current].open.push_back({target, source, bytes, valid});
+}
+
+void Block::commitCopies() {
+  Thread &me = threads[current];
+  me.groups.push_back(std::exchange(me.open, {}));
+}
+
+void Block::waitCopies(unsigned pending) {
+  Thread &me = threads[current];
+  while (me.groups.size() > pending) {
+    for (const Copy &copy : me.groups.front()) {
+      auto *target = static_cast<std::byte *>(copy.target);
+      std::memcpy(target, copy.source, copy.valid);
+      std::memset(target + copy.valid, 0, copy.bytes - copy.valid);
+      markWritten(offsetOf(target), copy.bytes);
+      counts.asyncBytes += copy.bytes;
+    }
+    me.groups.pop_front();
+  }
+}
+
+//===--- ordinary writes and the fence behind them ------------------------===//
+
+void Block::writeShared(const void *address, std::size_t bytes,
+                        std::size_t alignment) {
+  checkShared(address, bytes, alignment);
+  markWritten(offsetOf(address), bytes);
+}
+
+void Block::markWritten(std::size_t offset, std::size_t bytes) {
+  anyWritten = true;
+  Writer writer{current + 1, threads[current].fences};
+  std::fill(writers.begin() + static_cast<std::ptrdiff_t>(offset / 2),
+            writers.begin() +
+                static_cast<std::ptrdiff_t>((offset + bytes + 1) / 2),
+            writer);
+}
+
+void Block::fenceAsync() {
+  ++threads[current].fences;
+  fenceBarriers();
+}
+
+// What copies and tensor cores read must lie behind its writer's fence.
+void Block::checkFenced(std::size_t offset, std::size_t bytes,
+                        const char *what) {
+  if (!anyWritten)
+    return;
+  for (std::size_t i = offset / 2; i < (offset + bytes + 1) / 2; ++i)
+    if (Writer writer = writers[i];
+        writer.thread && threads[writer.thread - 1].fences == writer.fences)
+      error("{} reads shared memory at offset {}, which thread {} has written "
+            "without fence.proxy.async",
+            what, 2 * i, writer.thread - 1);
+}
+
+//===--- boxes ------------------------------------------------------------===//
+
+namespace {
+/// One row of a box, that is, its innermost dimension.
+struct BoxRow {
+  std::size_t offset = 0;       ///< in the box as it lies in shared memory
+  std::size_t bytes = 0;        ///< of the whole row
+  std::size_t from = 0, to = 0; ///< the bytes of it that are in bounds
+  std::byte *global = nullptr;  ///< of byte `from`; null where there is none
+};
+} // namespace
+
+// Calls `visit` for every row of the box at `at`, in the order of shared
+// memory.
+template <typename Visit>
+static void forEachRow(const TensorBoxes &boxes,
+                       const std::array<std::int32_t, 5> &at, Visit visit) {
+  std::size_t element = bytesOf(boxes.element);
+  std::uint32_t index[5] = {};
+  BoxRow row;
+  row.bytes = boxes.box[0] * element;
+  auto clip = [&](std::int64_t edge) {
+    return static_cast<std::size_t>(
+               std::clamp<std::int64_t>(edge, 0, boxes.box[0])) *
+           element;
+  };
+  row.from = clip(-std::int64_t(at[0]));
+  row.to = clip(static_cast<std::int64_t>(boxes.sizes[0]) - at[0]);
+  while (true) {
+    std::int64_t address = static_cast<std::int64_t>(boxes.base) +
+                           at[0] * static_cast<std::int64_t>(element) +
+                           static_cast<std::int64_t>(row.from);
+    bool inside = row.from < row.to;
+    for (unsigned d = 1; d < boxes.rank; ++d) {
+      std::int64_t i = std::int64_t(at[d]) + index[d];
+      inside &= i >= 0 && i < static_cast<std::int64_t>(boxes.sizes[d]);
+      address += i * static_cast<std::int64_t>(boxes.strides[d - 1]);
+    }
+    row.global =
+        inside ? reinterpret_cast<std::byte *>(address) : nullptr; // NOLINT
+    visit(row);
+    row.offset += row.bytes;
+    unsigned d = 1;
+    while (d < boxes.rank && ++index[d] == boxes.box[d])
+      index[d++] = 0;
+    if (d >= boxes.rank)
+      return;
+  }
+}
+
+static std::size_t bytesOfBox(const TensorBoxes &boxes) {
+  std::size_t bytes = bytesOf(boxes.element);
+  for (unsigned d = 0; d < boxes.rank; ++d)
+    bytes *= boxes.box[d];
+  return bytes;
+}
+
+// A checked copy of one box. Every row of it that is in bounds must lie in a
+// buffer of the launch.
+Block::BulkCopy Block::describe(const device::TensorMap &map,
+                                const std::int32_t *at, unsigned rank,
+                                const void *shared, Access access) {
+  auto boxes = readTensorMap(map);
+  if (!boxes.ok())
+    error("a copy of a box: {}", boxes.message());
+  if (boxes->rank != rank)
+    error("a copy of a box of {} dimensions by a tensor map of {}", rank,
+          boxes->rank);
+  BulkCopy copy;
+  copy.boxes = *boxes;
+  copy.bytes = bytesOfBox(*boxes);
+  std::copy_n(at, rank, copy.at.begin());
+  checkShared(shared, copy.bytes, 128);
+  copy.offset = offsetOf(shared);
+  forEachRow(*boxes, copy.at, [&](const BoxRow &row) {
+    if (row.global)
+      checkGlobal(row.global, row.to - row.from, 1, access);
+  });
+  return copy;
+}
+
+// Where byte `offset` of a box that begins at `start` lies in shared memory.
+static std::size_t placeOf(const TensorBoxes &boxes, std::size_t start,
+                           std::size_t offset) {
+  return swizzled(static_cast<std::uint32_t>(start + offset), boxes.swizzle);
+}
+
+//===--- into shared memory -----------------------------------------------===//
+
+void Block::loadBox(void *target, const device::TensorMap &map,
+                    const std::int32_t *at, unsigned rank, void *barrier) {
+  arrangeLoad(describe(map, at, rank, target, Access::read), barrier);
+}
+
+void Block::checkBytes(const void *shared, const void *global,
+                       std::size_t bytes, Access access) {
+  if (!bytes || bytes % 16)
+    error("a bulk copy of {} bytes; multiples of 16 are possible", bytes);
+  checkShared(shared, bytes, 16);
+  checkGlobal(global, bytes, 16, access);
+}
+
+void Block::loadBytes(void *target, const void *source, std::size_t bytes,
+                      void *barrier) {
+  checkBytes(target, source, bytes, Access::read);
+  BulkCopy copy;
+  copy.offset = offsetOf(target);
+  copy.bytes = bytes;
+  copy.global = static_cast<std::byte *>(const_cast<void *>(source)); // NOLINT
+  arrangeLoad(std::move(copy), barrier);
+}
+
+void Block::arrangeLoad(BulkCopy copy, void *barrier) {
+  MemoryBarrier &found = findForCopy(barrier);
+  std::memset(shared + copy.offset, 0xff, copy.bytes);
+  if (anyWritten)
+    std::fill_n(writers.begin() + static_cast<std::ptrdiff_t>(copy.offset / 2),
+                copy.bytes / 2, Writer{});
+  found.incoming.push_back(std::move(copy));
+}
+
+void Block::land(const BulkCopy &copy) {
+  counts.bulkBytes += copy.bytes;
+  if (!copy.boxes) {
+    std::memcpy(shared + copy.offset, copy.global, copy.bytes);
+    return;
+  }
+  std::vector<std::byte> whole;
+  forEachRow(*copy.boxes, copy.at, [&](const BoxRow &row) {
+    whole.assign(row.bytes, std::byte(0));
+    if (row.global)
+      std::memcpy(whole.data() + row.from, row.global, row.to - row.from);
+    for (std::size_t i = 0; i < row.bytes; i += 16)
+      std::memcpy(shared + placeOf(*copy.boxes, copy.offset, row.offset + i),
+                  whole.data() + i, 16);
+  });
+}
+
+//===--- out of shared memory ---------------------------------------------===//
+
+void Block::storeBox(const device::TensorMap &map, const std::int32_t *at,
+                     unsigned rank, const void *source, bool adds) {
+  BulkCopy copy =
+      describe(map, at, rank, source, adds ? Access::readWrite : Access::write);
+  if (adds && copy.boxes->element != device::MapElement::f32)
+    error("a bulk reduction adds elements of f32 here");
+  copy.adds = adds;
+  issueStore(std::move(copy));
+}
+
+void Block::storeBytes(void *target, const void *source, std::size_t bytes,
+                       bool adds) {
+  checkBytes(source, target, bytes, adds ? Access::readWrite : Access::write);
+  BulkCopy copy;
+  copy.offset = offsetOf(source);
+  copy.bytes = bytes;
+  copy.global = static_cast<std::byte *>(target);
+  copy.adds = adds;
+  issueStore(std::move(copy));
+}
+
+void Block::issueStore(BulkCopy copy) {
+  checkFenced(copy.offset, copy.bytes, "a bulk store");
+  if (random() % 4 == 0)
+    read(copy);
+  threads[current].openStores.push_back(std::move(copy));
+}
+
+void Block::commitStores() {
+  Thread &me = threads[current];
+  me.storeGroups.push_back(std::exchange(me.openStores, {}));
+}
+
+void Block::waitStores(unsigned pending, bool reads) {
+  Thread &me = threads[current];
+  for (std::size_t i = 0; i + pending < me.storeGroups.size(); ++i)
+    for (BulkCopy &store : me.storeGroups[i])
+      read(store);
+  for (; !reads && me.storeGroups.size() > pending; me.storeGroups.pop_front())
+    for (const BulkCopy &store : me.storeGroups.front())
+      write(store);
+}
+
+void Block::read(BulkCopy &copy) {
+  if (std::exchange(copy.hasRead, true))
+    return;
+  counts.bulkBytes += copy.bytes;
+  copy.taken.resize(copy.bytes);
+  for (std::size_t i = 0; i < copy.bytes; i += 16) {
+    std::size_t place = copy.offset + i;
+    if (copy.boxes)
+      place = placeOf(*copy.boxes, copy.offset, i);
+    std::memcpy(copy.taken.data() + i, shared + place, 16);
+  }
+}
+
+// Puts `bytes` bytes where they go, or adds the floats that they are.
+static void put(std::byte *to, const std::byte *from, std::size_t bytes,
+                bool adds) {
+  if (!adds) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  for (std::size_t i = 0; i < bytes; i += sizeof(float)) {
+    float sum = 0, term = 0;
+    std::memcpy(&sum, to + i, sizeof sum);
+    std::memcpy(&term, from + i, sizeof term);
+    sum += term;
+    std::memcpy(to + i, &sum, sizeof sum);
+  }
+}
+
+void Block::write(const BulkCopy &copy) {
+  if (!copy.boxes) {
+    put(copy.global, copy.taken.data(), copy.bytes, copy.adds);
+    return;
+  }
+  forEachRow(*copy.boxes, copy.at, [&](const BoxRow &row) {
+    if (row.global)
+      put(row.global, copy.taken.data() + row.offset + row.from,
+          row.to - row.from, copy.adds);
+  });
+}
+
+} // namespace tessera::emulated

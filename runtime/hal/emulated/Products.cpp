@@ -1,0 +1,215 @@
+// wgmma: each warp does its quarter of a product by itself, when it waits for
+// it.
+#include "runtime/hal/emulated/Block.h"
+#include "runtime/hal/emulated/MatrixOperand.h"
+
+#include <cstring>
+
+namespace tessera::emulated {
+
+using device::kWarp;
+using device::WarpgroupProduct;
+
+static constexpr unsigned kWarps = 4, kRows = 16; // of a warpgroup, of a warp
+// What accumulators hold meanwhile: a NaN that no arithmetic makes.
+static constexpr std::uint32_t kPoison = 0x7fdead5e;
+
+//===--- issue ------------------------------------------------------------===//
+
+void Block::fenceProducts() {
+  meet(~0u, &current, 0, "wgmma.fence",
+       [&] { warps[current / kWarp].fenced = true; });
+}
+
+void Block::multiply(const WarpgroupProduct &product) {
+  Warp &warp = warps[current / kWarp];
+  meet(~0u, &product, sizeof product, "wgmma.mma_async",
+       [&] { issue(warp.slots[warp.generation % 2].data()); });
+}
+
+static std::string describeProduct(const WarpgroupProduct::Same &same) {
+  return fmt::format("wgmma of n = {} on {} and {}", same.n,
+                     nameOf(same.elementA), nameOf(same.elementB));
+}
+
+// One lane of the warp for all of them: what lanes handed in is `lanes`.
+void Block::issue(const std::byte *lanes) {
+  unsigned number = current / kWarp;
+  Warp &warp = warps[number];
+  auto product = std::make_shared<Product>();
+  Accumulators fresh;
+  for (unsigned lane = 0; lane < kWarp; ++lane) {
+    WarpgroupProduct mine;
+    std::memcpy(static_cast<void *>(&mine), lanes + lane * sizeof mine,
+                sizeof mine);
+    if (lane == 0)
+      product->same = mine.same;
+    else if (!(product->same == mine.same))
+      error("lanes 0 and {} of warp {} issue different wgmma", lane, number);
+    std::memcpy(product->registers[lane].data(), mine.at, sizeof mine.at);
+    fresh.registers[lane] = mine.d;
+  }
+  const auto &same = product->same;
+  if (!same.n || same.n % 8 || same.n > 256)
+    error("wgmma of n = {}; multiples of 8 up to 256 are possible", same.n);
+  if (number / kWarps * kWarps + kWarps > warps.size())
+    error("wgmma by warp {}, in a block whose last whole warpgroup ends before",
+          number);
+  auto &issued = warpgroups[number / kWarps].products;
+  if (warp.products == issued.size())
+    issued.push_back(same);
+  else if (!(issued[warp.products] == same))
+    error("the warps of warpgroup {} issue different wgmma: {} and, by warp "
+          "{}, {}",
+          number / kWarps, describeProduct(issued[warp.products]), number,
+          describeProduct(same));
+  ++warp.products;
+  if (!warp.fenced)
+    error("{} without wgmma.fence since its registers could last be touched",
+          describeProduct(same));
+  findOperands(*product);
+
+  // The accumulators are out of reach from now on.
+  product->key = fresh.registers[0];
+  auto [it, added] = warp.accumulators.try_emplace(product->key, fresh);
+  Accumulators &accumulators = it->second;
+  if (added) {
+    for (float *registers : accumulators.registers) {
+      accumulators.values.insert(accumulators.values.end(), registers,
+                                 registers + same.n / 2);
+      for (unsigned i = 0; i < same.n / 2; ++i)
+        std::memcpy(registers + i, &kPoison, sizeof kPoison);
+    }
+  } else if (accumulators.values.size() != std::size_t(same.n) / 2 * kWarp ||
+             accumulators.registers != fresh.registers) {
+    error("{} into accumulators that are in flight as others",
+          describeProduct(same));
+  }
+  ++accumulators.inFlight;
+  warp.open.push_back(product);
+  if (random() % 4 == 0)
+    take(*product);
+  else
+    untaken.push_back(product);
+}
+
+//===--- operands ---------------------------------------------------------===//
+
+// Where the operands lie in shared memory; errors belong to the thread that
+// issues.
+void Block::findOperands(Product &product) {
+  const auto &same = product.same;
+  std::string what = describeProduct(same);
+  auto find = [&](std::uint64_t bits, bool mnMajor, unsigned rows) {
+    auto chunks = chunksOf(MatrixDescriptor(bits), mnMajor, rows);
+    if (!chunks.ok())
+      error("{}: {}", what, chunks.message());
+    for (std::uint32_t chunk : *chunks) {
+      if (chunk + 16 > memory.size())
+        error("{} reads 16 bytes at offset {} of shared memory, which has {} "
+              "bytes",
+              what, chunk, memory.size());
+      checkFenced(chunk, 16, what.c_str());
+    }
+    return chunks.take();
+  };
+  if ((same.mnMajorA && bytesOf(same.elementA) != 2) ||
+      (same.mnMajorB && bytesOf(same.elementB) != 2))
+    error("{}: only 16-bit operands may be MN-major", what);
+  if (!same.registersA)
+    product.chunksA = find(same.a, same.mnMajorA, kWarps * kRows);
+  product.chunksB = find(same.b, same.mnMajorB, same.n);
+}
+
+// Reads the operands as they are now.
+void Block::take(Product &product) {
+  const auto &same = product.same;
+  product.taken = true;
+  product.b =
+      gather(shared, product.chunksB, same.elementB, same.mnMajorB, same.n);
+  if (!same.registersA)
+    product.a = gather(shared, product.chunksA, same.elementA, same.mnMajorA,
+                       kWarps * kRows);
+}
+
+// Element (row, k) of the warp's rows of A. In registers, a row's depth of 32
+// bytes lies with g = row % 8 and q = byte / 4 % 4 in lane 4g + q, register
+// row / 8 + byte / 16 · 2.
+static float
+elementOfA(const WarpgroupProduct::Same &same,
+           const std::array<std::array<std::uint32_t, 4>, kWarp> &at,
+           unsigned row, unsigned k) {
+  unsigned byte = k * bytesOf(same.elementA);
+  const auto &registers = at[row % 8 * 4 + byte / 4 % 4];
+  const std::uint32_t &word = registers[row / 8 + byte / 16 * 2];
+  return readElement(same.elementA,
+                     reinterpret_cast<const std::byte *>(&word) + byte % 4);
+}
+
+//===--- wait -------------------------------------------------------------===//
+
+void Block::commitProducts() {
+  meet(~0u, &current, 0, "wgmma.commit_group", [&] {
+    Warp &warp = warps[current / kWarp];
+    warp.groups.push_back(std::exchange(warp.open, {}));
+  });
+}
+
+void Block::waitProducts(unsigned pending) {
+  meet(~0u, &pending, sizeof pending, "wgmma.wait_group", [&] {
+    Warp &warp = warps[current / kWarp];
+    warp.fenced = false;
+    for (; warp.groups.size() > pending; warp.groups.pop_front())
+      for (const std::shared_ptr<Product> &product : warp.groups.front()) {
+        if (!product->taken)
+          take(*product);
+        compute(warp, *product);
+        release(warp, product->key);
+      }
+  });
+}
+
+void Block::compute(Warp &warp, const Product &product) {
+  const auto &same = product.same;
+  unsigned first = current / kWarp % kWarps * kRows, n = same.n;
+  std::vector<float> &values = warp.accumulators.at(product.key).values;
+  std::vector<float> sums(n);
+  for (unsigned row = 0; row < kRows; ++row) {
+    // Column j of row g or g + 8 is the register of lane 4g + j % 8 / 2.
+    auto value = [&](unsigned j) -> float & {
+      return values[(row % 8 * 4 + j % 8 / 2) * (n / 2) + j / 8 * 4 +
+                    row / 8 * 2 + j % 2];
+    };
+    for (unsigned j = 0; j < n; ++j)
+      sums[j] = same.accumulates ? value(j) : 0;
+    for (unsigned k = 0; k < kDepthBytes / bytesOf(same.elementA); ++k) {
+      float a = same.registersA ? elementOfA(same, product.registers, row, k)
+                                : product.a[k * kWarps * kRows + first + row];
+      const float *b = product.b.data() + std::size_t(k) * n;
+      for (unsigned j = 0; j < n; ++j)
+        sums[j] += a * b[j];
+    }
+    for (unsigned j = 0; j < n; ++j)
+      value(j) = sums[j];
+  }
+  ++counts.products;
+}
+
+// Gives the registers back once nothing more is in flight for them.
+void Block::release(Warp &warp, float *key) {
+  Accumulators &accumulators = warp.accumulators.at(key);
+  if (--accumulators.inFlight)
+    return;
+  std::size_t each = accumulators.values.size() / kWarp;
+  for (unsigned lane = 0; lane < kWarp; ++lane)
+    for (std::size_t i = 0; i < each; ++i) {
+      float &place = accumulators.registers[lane][i];
+      if (std::memcmp(&place, &kPoison, sizeof kPoison) != 0)
+        error("lane {} has written accumulator {} of a wgmma in flight", lane,
+              i);
+      place = accumulators.values[lane * each + i];
+    }
+  warp.accumulators.erase(key);
+}
+
+} // namespace tessera::emulated
