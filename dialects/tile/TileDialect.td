@@ -47,7 +47,8 @@ def Tile_SkeletonAttr : EnumAttr<Tile_Dialect, Tile_Skeleton, "skeleton">;
 // says which bytes they name.
 def Tile_Layout : Tile_Enum<"Layout", "the order of a staged tile's elements", [
   I32EnumAttrCase<"rows", 0>,    // row-major
-  I32EnumAttrCase<"pairs", 1>]>; // [..., k, n] stored as [..., k/2, n, 2]: operands of two-way dot products (bf16)
+  I32EnumAttrCase<"pairs", 1>,   // [..., k, n] stored as [..., k/2, n, 2]: operands of two-way dot products (bf16)
+  I32EnumAttrCase<"swizzled", 2>]>; // row-major, chunks of 16 bytes exchanged within a row by its number: operands of tensor cores
 
 class Tile_Attr<string name, string mnemonic_> : AttrDef<Tile_Dialect, name> {
   let mnemonic = mnemonic_;

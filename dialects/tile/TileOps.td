@@ -23,11 +23,14 @@ def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, FunctionOpInterface, S
     with one dynamic dimension). Blocks are independent and may run in any order
     and on any thread: a kernel never depends on how blocks are grouped.
 
+    `warps`, on targets whose blocks are many threads: how they divide a two-dimensional tile,
+    as rows × columns of warps; absent from kernels whose tiles have one dimension.
+
     Made by tiling, one for every distinct cluster and target; consumed by the targets.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
     Tile_SkeletonAttr:$skeleton, DefaultValuedAttr<I64Attr, "0">:$dynamic_sizes,
-    ArrayAttr:$access, StrAttr:$summary,
+    ArrayAttr:$access, StrAttr:$summary, OptionalAttr<DenseI64ArrayAttr>:$warps,
     OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
@@ -96,26 +99,35 @@ def Tile_LoadOp : Tile_Op<"load", [AttrSizedOperandSegments]> {
     Reads the box that starts at `indices`; vector dimension d runs along memory
     dimension `along[d]` (distinct, in any order: [1, 0] reads transposed), every other
     dimension stays at its index. The whole box must lie inside the memref, except
-    that `bound`, when given, is the number of valid elements along the last vector
-    dimension from the start index on; beyond it the tile holds zeros and memory is not touched.
+    that `bound`, when given, is the number of valid elements from the start index on along
+    the last vector dimension, or with two the last two; beyond it the tile holds zeros and
+    memory is not touched. Two bounds are for targets with block-wide tiles.
 
     ```mlir
     %a = tile.load %x[%i, %k] along [0, 1] : memref<256x768xf32>, vector<8x1xf32>
     ```
   }];
   let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$memory, Variadic<Index>:$indices,
-                       Optional<Index>:$bound, DenseI64ArrayAttr:$along);
+                       Variadic<Index>:$bounds, DenseI64ArrayAttr:$along);
   let results = (outs Tile_Vector:$result);
-  let assemblyFormat = "$memory `[` $indices `]` `along` $along (`bound` $bound^)? attr-dict `:` type($memory) `,` type($result)";
+  let assemblyFormat = "$memory `[` $indices `]` `along` $along (`bound` $bounds^)? attr-dict `:` type($memory) `,` type($result)";
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The only bound; null where there is none.
+    ::mlir::Value getBound() { return getBounds().size() == 1 ? getBounds()[0] : ::mlir::Value(); }
+  }];
 }
 
 def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments]> {
   let summary = "a register tile into memory; the mirror image of tile.load";
   let arguments = (ins Tile_Vector:$value, Arg<AnyMemRef, "", [MemWrite]>:$memory, Variadic<Index>:$indices,
-                       Optional<Index>:$bound, DenseI64ArrayAttr:$along);
-  let assemblyFormat = "$value `,` $memory `[` $indices `]` `along` $along (`bound` $bound^)? attr-dict `:` type($value) `,` type($memory)";
+                       Variadic<Index>:$bounds, DenseI64ArrayAttr:$along);
+  let assemblyFormat = "$value `,` $memory `[` $indices `]` `along` $along (`bound` $bounds^)? attr-dict `:` type($value) `,` type($memory)";
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The only bound; null where there is none.
+    ::mlir::Value getBound() { return getBounds().size() == 1 ? getBounds()[0] : ::mlir::Value(); }
+  }];
 }
 
 def Tile_AllocOp : Tile_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
@@ -133,15 +145,18 @@ def Tile_CopyOp : Tile_Op<"copy", [AttrSizedOperandSegments]> {
   let summary = "a staged copy from global to shared memory, asynchronous where the target can";
   let description = [{
     Copies a box of `shape` from `source` at `sourceIndices` to `target` at `targetIndices`; box
-    dimension d runs along `sourceAlong[d]` and `targetAlong[d]`. The bytes are there after a
-    `tile.wait` that covers the group closed by the next `tile.commit`.
+    dimension d runs along `sourceAlong[d]`, or repeats where that is -1, and along
+    `targetAlong[d]`. The bytes are there after a
+    `tile.wait` that covers the group closed by the next `tile.commit`. `bounds`, none or one a
+    box dimension, are the elements that are there from the source's start on; beyond them the
+    target gets zeros. Floats may become wider on the way.
   }];
   let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$sourceIndices,
                        Arg<AnyMemRef, "", [MemWrite]>:$target, Variadic<Index>:$targetIndices,
-                       DenseI64ArrayAttr:$shape, DenseI64ArrayAttr:$sourceAlong, DenseI64ArrayAttr:$targetAlong);
+                       Variadic<Index>:$bounds, DenseI64ArrayAttr:$shape, DenseI64ArrayAttr:$sourceAlong, DenseI64ArrayAttr:$targetAlong);
   let assemblyFormat = [{
     $source `[` $sourceIndices `]` `along` $sourceAlong `to` $target `[` $targetIndices `]` `along` $targetAlong
-    `shape` $shape attr-dict `:` type($source) `to` type($target)
+    `shape` $shape (`bound` $bounds^)? attr-dict `:` type($source) `to` type($target)
   }];
   let hasVerifier = 1;
 }

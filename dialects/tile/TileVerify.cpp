@@ -18,6 +18,10 @@ LogicalResult KernelOp::verify() {
     if (!type.getInput(i).isIndex())
       return emitOpError("argument ")
              << i << " must be an index, got " << type.getInput(i);
+  if (std::optional<ArrayRef<int64_t>> warps = getWarps())
+    if (warps->size() != 2 || (*warps)[0] < 1 || (*warps)[1] < 1 ||
+        (*warps)[0] * (*warps)[1] > 32)
+      return emitOpError("`warps` are rows and columns of at most 32 warps");
   ArrayRef<Type> buffers = type.getInputs().drop_front(1 + sizes);
   if (buffers.size() != getAccess().size())
     return emitOpError("has ") << buffers.size() << " buffers but "
@@ -107,7 +111,10 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
 // and in range, element types equal, the box no larger than the memory.
 static LogicalResult verifyBox(Operation *op, MemRefType memory, size_t indices,
                                ArrayRef<int64_t> along, ArrayRef<int64_t> box,
-                               bool bounded) {
+                               size_t bounds, bool mayRepeat = false) {
+  if (bounds > box.size())
+    return op->emitOpError("has ")
+           << bounds << " bounds for " << box.size() << " tile dimensions";
   if (static_cast<int64_t>(indices) != memory.getRank())
     return op->emitOpError("needs ") << memory.getRank() << " indices for "
                                      << memory << ", got " << indices;
@@ -115,12 +122,14 @@ static LogicalResult verifyBox(Operation *op, MemRefType memory, size_t indices,
     return op->emitOpError("`along` needs one memory dimension for each of ")
            << box.size() << " tile dimensions, got " << along.size();
   for (auto [i, dim] : llvm::enumerate(along)) {
+    if (dim == -1 && mayRepeat)
+      continue;
     if (dim < 0 || dim >= memory.getRank())
       return op->emitOpError("`along` names dimension ")
              << dim << " of " << memory;
     if (llvm::is_contained(along.drop_front(i + 1), dim))
       return op->emitOpError("`along` names dimension ") << dim << " twice";
-    bool mayExceed = bounded && i + 1 == along.size();
+    bool mayExceed = i + bounds >= along.size();
     if (!memory.isDynamicDim(dim) && box[i] > memory.getDimSize(dim) &&
         !mayExceed)
       return op->emitOpError("tile of ")
@@ -131,23 +140,23 @@ static LogicalResult verifyBox(Operation *op, MemRefType memory, size_t indices,
 
 static LogicalResult verifyTransfer(Operation *op, MemRefType memory,
                                     VectorType tile, size_t indices,
-                                    ArrayRef<int64_t> along, bool bounded) {
+                                    ArrayRef<int64_t> along, size_t bounds) {
   if (memory.getElementType() != tile.getElementType())
     return op->emitOpError("element types differ: ")
            << memory << " and " << tile;
-  return verifyBox(op, memory, indices, along, tile.getShape(), bounded);
+  return verifyBox(op, memory, indices, along, tile.getShape(), bounds);
 }
 
 LogicalResult LoadOp::verify() {
   return verifyTransfer(*this, getMemory().getType(),
                         cast<VectorType>(getResult().getType()),
-                        getIndices().size(), getAlong(), bool(getBound()));
+                        getIndices().size(), getAlong(), getBounds().size());
 }
 
 LogicalResult StoreOp::verify() {
   return verifyTransfer(*this, getMemory().getType(),
                         cast<VectorType>(getValue().getType()),
-                        getIndices().size(), getAlong(), bool(getBound()));
+                        getIndices().size(), getAlong(), getBounds().size());
 }
 
 LogicalResult AllocOp::verify() {
@@ -158,7 +167,13 @@ LogicalResult AllocOp::verify() {
            << memory;
   if (!isa<KernelOp>((*this)->getParentOp()))
     return emitOpError("must stand at the top level of a kernel");
-  if (cast<SharedAttr>(memory.getMemorySpace()).getLayout() == Layout::pairs &&
+  Layout layout = cast<SharedAttr>(memory.getMemorySpace()).getLayout();
+  if (layout == Layout::swizzled &&
+      (memory.getRank() < 2 || !memory.getElementType().isIntOrFloat() ||
+       memory.getShape().back() * memory.getElementTypeBitWidth() % 256))
+    return emitOpError("layout `swizzled` needs rows of whole 32 bytes, got ")
+           << memory;
+  if (layout == Layout::pairs &&
       (memory.getRank() < 2 || memory.getDimSize(memory.getRank() - 2) % 2))
     return emitOpError(
                "layout `pairs` needs an even next-to-last dimension, got ")
@@ -168,16 +183,24 @@ LogicalResult AllocOp::verify() {
 
 LogicalResult CopyOp::verify() {
   MemRefType source = getSource().getType(), target = getTarget().getType();
-  if (source.getElementType() != target.getElementType())
+  Type from = source.getElementType(), to = target.getElementType();
+  bool widens = isa<FloatType>(from) && isa<FloatType>(to) &&
+                from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
+  if (from != to && !widens)
     return emitOpError("element types differ: ") << source << " and " << target;
+  size_t bounds = getBounds().size();
+  if (bounds && bounds != getShape().size())
+    return emitOpError("needs no bounds or one for each of ")
+           << getShape().size() << " dimensions, got " << bounds;
   if (source.getMemorySpace() ||
       !isa_and_nonnull<SharedAttr>(target.getMemorySpace()))
     return emitOpError("copies from global to #tile.shared memory");
   if (failed(verifyBox(*this, source, getSourceIndices().size(),
-                       getSourceAlong(), getShape(), false)))
+                       getSourceAlong(), getShape(), bounds,
+                       /*mayRepeat=*/true)))
     return failure();
   return verifyBox(*this, target, getTargetIndices().size(), getTargetAlong(),
-                   getShape(), false);
+                   getShape(), 0);
 }
 
 LogicalResult WaitOp::verify() {

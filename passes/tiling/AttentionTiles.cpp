@@ -74,7 +74,7 @@ Value AttentionEmitter::load(const Matrix &m, Value row, Value col,
                              int64_t rows, int64_t cols) {
   auto type = VectorType::get({rows, cols}, elementOf(m.memory));
   return toF32(b.create<tile::LoadOp>(loc, type, m.memory, at(m, row, col),
-                                      Value(),
+                                      ValueRange(),
                                       ArrayRef<int64_t>{m.rowDim, m.colDim}));
 }
 
@@ -90,7 +90,7 @@ static Value toElement(OpBuilder &b, Location loc, Value tile, Type element) {
 void AttentionEmitter::store(Value tile, const Matrix &m, Value row,
                              Value col) {
   b.create<tile::StoreOp>(loc, toElement(b, loc, tile, elementOf(m.memory)),
-                          m.memory, at(m, row, col), Value(),
+                          m.memory, at(m, row, col), ValueRange(),
                           ArrayRef<int64_t>{m.rowDim, m.colDim});
 }
 
@@ -98,27 +98,29 @@ Value AttentionEmitter::loadRow(const Matrix &m, Value row, int64_t col,
                                 int64_t cols) {
   auto type = VectorType::get({cols}, elementOf(m.memory));
   return toF32(b.create<tile::LoadOp>(loc, type, m.memory,
-                                      at(m, row, index(col)), Value(),
+                                      at(m, row, index(col)), ValueRange(),
                                       ArrayRef<int64_t>{m.colDim}));
 }
 
 void AttentionEmitter::storeRow(Value tile, const Matrix &m, Value row,
                                 int64_t col) {
   b.create<tile::StoreOp>(loc, toElement(b, loc, tile, elementOf(m.memory)),
-                          m.memory, at(m, row, index(col)), Value(),
+                          m.memory, at(m, row, index(col)), ValueRange(),
                           ArrayRef<int64_t>{m.colDim});
 }
 
 Value AttentionEmitter::loadVector(Value memory, Value at, int64_t size,
                                    Value bound) {
   auto type = VectorType::get({size}, elementOf(memory));
-  return b.create<tile::LoadOp>(loc, type, memory, ValueRange(at), bound,
+  return b.create<tile::LoadOp>(loc, type, memory, ValueRange(at),
+                                bound ? ValueRange(bound) : ValueRange(),
                                 ArrayRef<int64_t>{0});
 }
 
 void AttentionEmitter::storeVector(Value tile, Value memory, Value at,
                                    Value bound) {
-  b.create<tile::StoreOp>(loc, tile, memory, ValueRange(at), bound,
+  b.create<tile::StoreOp>(loc, tile, memory, ValueRange(at),
+                          bound ? ValueRange(bound) : ValueRange(),
                           ArrayRef<int64_t>{0});
 }
 

@@ -34,7 +34,8 @@ static void forbidReuse(LaunchSpec &spec, const ContractionPlan &plan,
 
 llvm::Expected<SmallVector<Value>>
 tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
-  llvm::Expected<ContractionPlan> plan = planContraction(cluster);
+  llvm::Expected<ContractionPlan> plan =
+      planContraction(cluster, context.isGpu());
   if (!plan)
     return plan.takeError();
   Block &body = cluster.getBody().front();
@@ -47,6 +48,10 @@ tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
   forbidReuse(launch.spec, *plan, cluster.getInputs().size());
   launch.spec.build = [&](tile::KernelOp kernel, const TileTarget &target,
                           OpBuilder &builder) {
+    if (target.gpu)
+      return emitGpuContraction(*plan, cluster, kernel,
+                                launch.argumentBuffers(kernel),
+                                launch.resultBuffers(kernel), builder);
     return emitContraction(*plan, cluster, kernel,
                            launch.argumentBuffers(kernel),
                            launch.resultBuffers(kernel), target, builder);

@@ -56,7 +56,9 @@ private:
 /// Fails where an operand is no strided view (with at most a widening
 /// conversion) of an argument, or the epilogue is no function of the product's
 /// elements in their order.
-llvm::Expected<ContractionPlan> planContraction(graph::ClusterOp cluster);
+/// `gpu`: the grid is of GPU blocks.
+llvm::Expected<ContractionPlan> planContraction(graph::ClusterOp cluster,
+                                                bool gpu);
 
 /// Chooses blockRows and blockColumns by the least expected loss:
 ///   staging rhs    c / blockRows     of a block's multiplications,
@@ -65,6 +67,9 @@ llvm::Expected<ContractionPlan> planContraction(graph::ClusterOp cluster);
 ///   imbalance      what the last round of blocks leaves idle on 2 and 8
 ///   threads, dispatch       a fixed cost a block.
 void chooseGrid(ContractionPlan &plan);
+/// The tile of a GPU's block: large where there are enough of them to fill a
+/// chip.
+void chooseGpuGrid(ContractionPlan &plan);
 
 /// Fills the kernel's body for a target. `arguments` and `results` are the
 /// buffers of the cluster's arguments (null where it has none) and results.
@@ -73,5 +78,11 @@ llvm::Error emitContraction(const ContractionPlan &plan,
                             llvm::ArrayRef<mlir::Value> arguments,
                             llvm::ArrayRef<mlir::Value> results,
                             const TileTarget &target, mlir::OpBuilder &builder);
+/// The same for a GPU. Fails on f64, which its tensor cores do not take here.
+llvm::Error emitGpuContraction(const ContractionPlan &plan,
+                               graph::ClusterOp cluster, tile::KernelOp kernel,
+                               llvm::ArrayRef<mlir::Value> arguments,
+                               llvm::ArrayRef<mlir::Value> results,
+                               mlir::OpBuilder &builder);
 
 } // namespace tessera

@@ -279,7 +279,7 @@ void ContractionEmitter::emitTile(const Place &place) {
   SmallVector<Value> at{rowOf(place), mul(place.panel, width)};
   Value isFirst = partials ? isEqual(chunkIndex, 0) : Value();
   Value sum = chooseValue(isFirst, type, zeros, [&]() -> Value {
-    return b.create<tile::LoadOp>(loc, type, partials, at, Value(),
+    return b.create<tile::LoadOp>(loc, type, partials, at, ValueRange(),
                                   ArrayRef<int64_t>{0, 1});
   });
   sum = emitProduct(place, sum);
@@ -288,7 +288,7 @@ void ContractionEmitter::emitTile(const Place &place) {
   ifElse(
       isEqual(chunkIndex, chunks - 1), [&] { emitEpilogue(place, sum); },
       [&] {
-        b.create<tile::StoreOp>(loc, sum, partials, at, Value(),
+        b.create<tile::StoreOp>(loc, sum, partials, at, ValueRange(),
                                 ArrayRef<int64_t>{0, 1});
       });
 }
@@ -346,12 +346,12 @@ Value ContractionEmitter::loadSide(const ContractionSide &side, Value panel,
       std::swap(indices[1], indices[2]);
     if (side.sumFirst == isLeft)
       std::swap(along[0], along[1]);
-    return b.create<tile::LoadOp>(loc, type, side.shared, indices, Value(),
+    return b.create<tile::LoadOp>(loc, type, side.shared, indices, ValueRange(),
                                   along);
   }
   return b.create<tile::LoadOp>(loc, type, side.memory,
-                                indicesOf(side, at, add(sumStart, k)), Value(),
-                                alongOf(side, !isLeft));
+                                indicesOf(side, at, add(sumStart, k)),
+                                ValueRange(), alongOf(side, !isLeft));
 }
 
 //===--- epilogue ---------------------------------------------------------===//

@@ -116,8 +116,8 @@ void ContractionEmitter::stageBox(const ContractionSide &side,
   }
   b.create<tile::CopyOp>(loc, side.memory,
                          indicesOf(side, box.start, add(sumStart, box.k)),
-                         side.shared, to, shape, alongOf(side, side.sumFirst),
-                         ArrayRef<int64_t>{1, 2});
+                         side.shared, to, ValueRange(), shape,
+                         alongOf(side, side.sumFirst), ArrayRef<int64_t>{1, 2});
   b.create<tile::CommitOp>(loc);
   b.create<tile::WaitOp>(loc, 0);
 }
@@ -201,10 +201,11 @@ void ContractionEmitter::convertTile(const ContractionSide &side,
   if (loaded.empty())
     value = widen(b.create<memref::LoadOp>(loc, side.memory, from));
   else
-    value = widen(b.create<tile::LoadOp>(loc, VectorType::get(loaded, memory),
-                                         side.memory, from, Value(), along));
+    value =
+        widen(b.create<tile::LoadOp>(loc, VectorType::get(loaded, memory),
+                                     side.memory, from, ValueRange(), along));
   if (value.getType() != whole)
     value = b.create<tile::BroadcastOp>(loc, whole, value, dims);
-  b.create<tile::StoreOp>(loc, value, side.shared, to, Value(),
+  b.create<tile::StoreOp>(loc, value, side.shared, to, ValueRange(),
                           ArrayRef<int64_t>{1, 2});
 }

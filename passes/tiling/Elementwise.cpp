@@ -183,7 +183,7 @@ tileTable(ClusterOp cluster, ConstantOp table, TilingContext &context) {
       Value tile =
           b.create<arith::ConstantOp>(loc, storedElements(values, at, count));
       b.create<tile::StoreOp>(loc, tile, kernel.getBuffers()[0],
-                              emitIndex(b, loc, at), Value(),
+                              emitIndex(b, loc, at), ValueRange(),
                               ArrayRef<int64_t>{0});
     }
     return llvm::Error::success();

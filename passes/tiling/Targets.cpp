@@ -16,10 +16,10 @@ llvm::ArrayRef<TileTarget> cpuTileTargets() {
 }
 
 // lanes is the threads of a block: a tile of row kernels has one to four
-// elements of each. Contractions and attention have no skeleton for them yet.
+// elements of each.
 llvm::ArrayRef<TileTarget> cudaTileTargets() {
   static const TileTarget targets[] = {
-      {"cuda:sm_80", 128, 0, 0, false, 32 << 10},
+      {"cuda:sm_80", 128, 0, 0, false, 160 << 10, true},
   };
   return targets;
 }

@@ -18,6 +18,10 @@ struct TileTarget {
                 ///< steps of 2
   int64_t sharedBytes; ///< budget for a block's staged copies (half of a CPU
                        ///< core's L2)
+  /// A block is many threads that share its tiles (`lanes` of them, unless a
+  /// kernel says otherwise): contractions and attention have the skeletons of
+  /// passes/tiling/gpu, and rows, columns and bf16Dot mean nothing.
+  bool gpu = false;
 };
 
 /// Targets by name; nullopt where the name is unknown.

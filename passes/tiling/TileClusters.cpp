@@ -56,6 +56,13 @@ class TileClustersPass
       }
       chosen.push_back(*target);
     }
+    // Grids are those of all targets, and a GPU's are its own.
+    for (const TileTarget &target : chosen)
+      if (chosen.size() > 1 && target.gpu) {
+        llvm::errs() << "tile-clusters: " << target.name
+                     << " is tiled by itself; give one target a run\n";
+        return failure();
+      }
     return success();
   }
 
@@ -65,10 +72,6 @@ class TileClustersPass
     getOperation().walk(
         [&](ClusterOp cluster) { clusters.push_back(cluster); });
     for (ClusterOp cluster : clusters) {
-      if (llvm::Error error = checkSupported(cluster)) {
-        cluster.emitError() << llvm::toString(std::move(error));
-        return signalPassFailure();
-      }
       llvm::Expected<SmallVector<Value>> results =
           skeletonFor(cluster.getKind())(cluster, context);
       if (!results) {
@@ -80,21 +83,6 @@ class TileClustersPass
       cluster.replaceAllUsesWith(*results);
       cluster.erase();
     }
-  }
-
-  // A target without contraction tiles has skeletons for the other kinds only.
-  llvm::Error checkSupported(ClusterOp cluster) const {
-    ClusterKind kind = cluster.getKind();
-    if (kind != ClusterKind::contraction && kind != ClusterKind::attention &&
-        kind != ClusterKind::attention_grad)
-      return llvm::Error::success();
-    for (const TileTarget &target : chosen)
-      if (!target.rows)
-        return llvm::createStringError(
-            "cluster '" + cluster.getName() + "': " + target.name +
-            " has no skeleton for " + stringifyClusterKind(kind) +
-            " clusters yet; compile for cpu");
-    return llvm::Error::success();
   }
 
   SmallVector<TileTarget> chosen;

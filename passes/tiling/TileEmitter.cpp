@@ -77,8 +77,15 @@ void EmitScope::setIndex(unsigned dim, Value index) {
 }
 
 void EmitScope::setTile(ArrayRef<TileDim> dims, Value valid) {
+  SmallVector<Value> all(dims.size());
+  if (valid)
+    all.back() = valid;
+  setTile(dims, all);
+}
+
+void EmitScope::setTile(ArrayRef<TileDim> dims, ArrayRef<Value> valid) {
   tile.assign(dims.begin(), dims.end());
-  bound = valid;
+  bounds.assign(valid.begin(), valid.end());
 }
 
 EmitScope &EmitScope::owner(const ExprNode &node) {
@@ -337,6 +344,9 @@ EmitScope::Access EmitScope::access(Value buffer, const Linear &address,
     access.along.push_back(it - dims.begin() + (row ? 1 : 0));
     access.shape.push_back(d.size);
     access.dims.push_back(place);
+    if (bounds[place] || !access.bounds.empty())
+      access.bounds.push_back(
+          bounds[place] ? bounds[place] : emitIndex(builder, loc(), d.size));
   }
   return access;
 }
@@ -360,8 +370,8 @@ Value EmitScope::load(Value buffer, Type element, const Linear &address,
   }
   auto type = VectorType::get(
       from.shape, cast<MemRefType>(from.memory.getType()).getElementType());
-  Value value = builder.create<tile::LoadOp>(loc(), type, from.memory,
-                                             from.indices, bound, from.along);
+  Value value = builder.create<tile::LoadOp>(
+      loc(), type, from.memory, from.indices, from.bounds, from.along);
   value = toHeld(builder, loc(), value, element);
   VectorType whole = tileType(heldElement(element));
   if (value.getType() != whole)
@@ -376,6 +386,6 @@ void EmitScope::store(Value value, Type element, Value buffer,
   if (!isa<VectorType>(value.getType()))
     builder.create<memref::StoreOp>(loc(), value, to.memory, to.indices);
   else
-    builder.create<tile::StoreOp>(loc(), value, to.memory, to.indices, bound,
-                                  to.along);
+    builder.create<tile::StoreOp>(loc(), value, to.memory, to.indices,
+                                  to.bounds, to.along);
 }

@@ -61,10 +61,13 @@ public:
   /// Makes this the innermost level, on tiles of these sizes. `bound`: number
   /// of valid elements along the last dimension (flat kernels).
   void setTile(llvm::ArrayRef<TileDim> dims, mlir::Value bound = {});
+  /// With one bound a dimension, null where the tile is whole along it.
+  void setTile(llvm::ArrayRef<TileDim> dims,
+               llvm::ArrayRef<mlir::Value> bounds);
   /// The tile of an outer level (reductions down columns).
   void copyTile(const EmitScope &outer) {
     tile = outer.tile;
-    bound = outer.bound;
+    bounds = outer.bounds;
   }
   bool isScalar() const { return tile.empty(); }
   /// The value of a reduction or of a given node.
@@ -97,6 +100,7 @@ private:
     llvm::SmallVector<mlir::Value> indices;
     llvm::SmallVector<int64_t> along, shape; ///< of the tile's varying part
     llvm::SmallVector<int64_t> dims;         ///< their places within the tile
+    llvm::SmallVector<mlir::Value> bounds;   ///< as tile.load takes them
   };
   EmitScope &owner(const ExprNode &node);
   EmitScope &outermost();
@@ -117,7 +121,7 @@ private:
   uint64_t known = 0;
   llvm::SmallVector<mlir::Value> indices;
   llvm::SmallVector<TileDim> tile;
-  mlir::Value bound;
+  llvm::SmallVector<mlir::Value> bounds; ///< one a dimension of the tile
   llvm::DenseMap<unsigned, mlir::Value> values;
   std::map<std::pair<unsigned, void *>, mlir::Value> spreads;
   std::map<std::vector<int64_t>, mlir::Value> views;

@@ -13,7 +13,8 @@
 namespace tessera {
 
 /// A launch, as a skeleton describes it. Block counts and sizes are those of
-/// the plan and so must not depend on the target.
+/// the plan: they may depend on whether the targets are GPUs, which have a plan
+/// of their own, and on nothing else of a target.
 struct LaunchSpec {
   std::string name; ///< base of the kernel's name, e.g. "linear_gelu"
   tile::Skeleton skeleton;
@@ -44,6 +45,8 @@ public:
   llvm::Expected<llvm::SmallVector<mlir::Value>>
   launch(mlir::Operation *at, const LaunchSpec &spec, mlir::ValueRange inputs,
          mlir::TypeRange outputs);
+  /// Whether the targets are GPUs; they are all of one kind.
+  bool isGpu() const { return !targets.empty() && targets.front().gpu; }
 
 private:
   llvm::Expected<std::string> kernelFor(const LaunchSpec &spec,

@@ -5,7 +5,7 @@
 // v = 0 … V − 1, so that neighbouring threads read neighbouring memory, V
 // elements in one access.
 #pragma once
-#include "runtime/device/Math.cuh"
+#include "runtime/device/Tile.cuh"
 
 namespace tessera::device {
 
@@ -15,11 +15,10 @@ constexpr int vectorOf(int each, int size) {
                                           : 1;
 }
 
-template <typename T, int N, int Threads> struct Strip {
+template <int N, int Threads> struct Strip {
+  static constexpr int kElements = N;
   static constexpr int kEach = (N + Threads - 1) / Threads;
   static constexpr int kVector = vectorOf(kEach, N);
-
-  T at[kEach];
 
   /// The element that register `r` of this thread is.
   static TESSERA_DEVICE int index(int r) {
@@ -31,77 +30,45 @@ template <typename T, int N, int Threads> struct Strip {
   }
 };
 
+template <typename Layout>
+concept IsStrip = requires { Layout::kVector; };
+
 //===--- making -----------------------------------------------------------===//
 
-template <int N, int Threads, typename T>
-TESSERA_DEVICE Strip<T, N, Threads> splat(T value) {
-  Strip<T, N, Threads> result;
-  TESSERA_UNROLL
-  for (int r = 0; r < result.kEach; ++r)
-    result.at[r] = value;
-  return result;
-}
-
 /// start, start + 1, …
-template <int N, int Threads>
-TESSERA_DEVICE Strip<int32_t, N, Threads> iota(int64_t start) {
-  Strip<int32_t, N, Threads> result;
+template <IsStrip Layout>
+TESSERA_DEVICE Tile<int32_t, Layout> iota(int64_t start) {
+  Tile<int32_t, Layout> result;
   TESSERA_UNROLL
-  for (int r = 0; r < result.kEach; ++r)
-    result.at[r] = static_cast<int32_t>(start + result.index(r));
+  for (int r = 0; r < Layout::kEach; ++r)
+    result.at[r] = static_cast<int32_t>(start + Layout::index(r));
   return result;
 }
 
 /// Element i of a table in the kernel's code.
-template <int N, int Threads, typename T>
-TESSERA_DEVICE Strip<T, N, Threads> fromTable(const T (&table)[N]) {
-  Strip<T, N, Threads> result;
+template <IsStrip Layout, typename T, int N>
+TESSERA_DEVICE Tile<T, Layout> fromTable(const T (&table)[N]) {
+  Tile<T, Layout> result;
   TESSERA_UNROLL
-  for (int r = 0; r < result.kEach; ++r)
-    result.at[r] = result.holds(r) ? table[result.index(r)] : T{};
-  return result;
-}
-
-/// f of the elements of one tile, of two, of three; scalars serve all.
-template <typename T> struct Element {
-  static TESSERA_DEVICE T of(const T &scalar, int) { return scalar; }
-};
-template <typename T, int N, int Threads> struct Element<Strip<T, N, Threads>> {
-  static TESSERA_DEVICE T of(const Strip<T, N, Threads> &strip, int r) {
-    return strip.at[r];
-  }
-};
-
-template <int N, int Threads, typename F, typename... Operands>
-TESSERA_DEVICE auto map(F f, const Operands &...operands) {
-  Strip<decltype(f(Element<Operands>::of(operands, 0)...)), N, Threads> result;
-  TESSERA_UNROLL
-  for (int r = 0; r < result.kEach; ++r)
-    result.at[r] = f(Element<Operands>::of(operands, r)...);
+  for (int r = 0; r < Layout::kEach; ++r)
+    result.at[r] = Layout::holds(r) ? table[Layout::index(r)] : T{};
   return result;
 }
 
 //===--- memory -----------------------------------------------------------===//
 
-template <typename T, int V> struct alignas(sizeof(T) * V) Packet {
-  T at[V];
-};
-
-template <int V, typename T> TESSERA_DEVICE bool isAligned(const T *address) {
-  return reinterpret_cast<uintptr_t>(address) % (sizeof(T) * V) == 0;
-}
-
 /// Elements from, from + stride, …; zeros from number `bound` on, which are
 /// not touched.
-template <int N, int Threads, typename T>
-TESSERA_DEVICE auto load(const T *from, int64_t stride = 1, int64_t bound = N) {
-  Strip<T, N, Threads> result;
-  constexpr int V = result.kVector;
+template <IsStrip Layout, typename T>
+TESSERA_DEVICE auto load(const T *from, int64_t stride = 1,
+                         int64_t bound = Layout::kElements) {
+  Tile<T, Layout> result;
+  constexpr int V = Layout::kVector;
   bool packed = stride == 1 && isAligned<V>(from);
   TESSERA_UNROLL
-  for (int r = 0; r < result.kEach; r += V) {
-    int first = result.index(r);
-    int64_t end = bound < N ? bound : N;
+  for (int r = 0; r < Layout::kEach; r += V) {
+    int first = Layout::index(r);
+    int64_t end = bound < Layout::kElements ? bound : Layout::kElements;
     if (packed && first + V <= end) {
       checkRead(from + first, V);
       auto packet = *reinterpret_cast<const Packet<T, V> *>(from + first);
@@ -124,13 +91,14 @@ TESSERA_DEVICE auto load(const T *from, int64_t stride = 1, int64_t bound = N) {
 }
 
 template <typename T, int N, int Threads>
-TESSERA_DEVICE void store(const Strip<T, N, Threads> &strip, T *to,
+TESSERA_DEVICE void store(const Tile<T, Strip<N, Threads>> &strip, T *to,
                           int64_t stride = 1, int64_t bound = N) {
-  constexpr int V = strip.kVector;
+  using Layout = Strip<N, Threads>;
+  constexpr int V = Layout::kVector;
   bool packed = stride == 1 && isAligned<V>(to);
   TESSERA_UNROLL
-  for (int r = 0; r < strip.kEach; r += V) {
-    int first = strip.index(r);
+  for (int r = 0; r < Layout::kEach; r += V) {
+    int first = Layout::index(r);
     int64_t end = bound < N ? bound : N;
     if (packed && first + V <= end) {
       checkWrite(to + first, V);
@@ -151,52 +119,21 @@ TESSERA_DEVICE void store(const Strip<T, N, Threads> &strip, T *to,
   }
 }
 
-/// One element, which all threads read.
-template <typename T> TESSERA_DEVICE T read(const T *from) {
-  checkRead(from, 1);
-  return *from;
-}
-
-/// One element, which all threads know and one writes.
-template <typename T> TESSERA_DEVICE void write(T value, T *to) {
-  if (thread() == 0) {
-    checkWrite(to, 1);
-    *to = value;
-  }
-}
-
 //===--- across threads ---------------------------------------------------===//
-
-/// Of the block's dynamic shared memory the first bytes are for the functions
-/// below; a kernel's own begins behind them.
-inline constexpr int kScratchBytes = 4096;
-
-struct Add {
-  template <typename T> static TESSERA_DEVICE T of(T x, T y) { return x + y; }
-};
-struct Maximum {
-  template <typename T> static TESSERA_DEVICE T of(T x, T y) {
-    return maximum(x, y);
-  }
-};
-struct Minimum {
-  template <typename T> static TESSERA_DEVICE T of(T x, T y) {
-    return minimum(x, y);
-  }
-};
 
 /// All N elements in one, in a fixed order; every thread gets it. The first
 /// warp always has one.
 template <typename Combine, typename T, int N, int Threads>
-TESSERA_DEVICE T reduce(const Strip<T, N, Threads> &strip) {
+TESSERA_DEVICE T reduce(const Tile<T, Strip<N, Threads>> &strip) {
+  using Layout = Strip<N, Threads>;
   constexpr int kWarps = Threads / 32;
   T *ofWarps = reinterpret_cast<T *>(sharedMemory());
   int *present = reinterpret_cast<int *>(sharedMemory() + kScratchBytes / 2);
   T value{};
   int count = 0; // elements in `value`
   TESSERA_UNROLL
-  for (int r = 0; r < strip.kEach; ++r)
-    if (strip.holds(r))
+  for (int r = 0; r < Layout::kEach; ++r)
+    if (Layout::holds(r))
       value = count++ ? Combine::of(value, strip.at[r]) : strip.at[r];
   TESSERA_UNROLL
   for (int mask = 16; mask > 0; mask /= 2) {
@@ -226,15 +163,17 @@ TESSERA_DEVICE T reduce(const Strip<T, N, Threads> &strip) {
 
 /// even[0], odd[0], even[1], odd[1], …, by way of the scratch.
 template <typename T, int N, int Threads>
-TESSERA_DEVICE Strip<T, 2 * N, Threads>
-interleave(const Strip<T, N, Threads> &even, const Strip<T, N, Threads> &odd) {
-  using Result = Strip<T, 2 * N, Threads>;
-  Result result;
+TESSERA_DEVICE Tile<T, Strip<2 * N, Threads>>
+interleave(const Tile<T, Strip<N, Threads>> &even,
+           const Tile<T, Strip<N, Threads>> &odd) {
+  using From = Strip<N, Threads>;
+  using To = Strip<2 * N, Threads>;
+  Tile<T, To> result;
   // Where the registers fit, a thread has what it needs.
-  if constexpr (Result::kEach == 2 * even.kEach &&
-                Result::kVector == 2 * even.kVector) {
+  if constexpr (To::kEach == 2 * From::kEach &&
+                To::kVector == 2 * From::kVector) {
     TESSERA_UNROLL
-    for (int r = 0; r < even.kEach; ++r) {
+    for (int r = 0; r < From::kEach; ++r) {
       result.at[2 * r] = even.at[r];
       result.at[2 * r + 1] = odd.at[r];
     }
@@ -244,18 +183,18 @@ interleave(const Strip<T, N, Threads> &even, const Strip<T, N, Threads> &odd) {
   T *all = reinterpret_cast<T *>(sharedMemory());
   sync();
   TESSERA_UNROLL
-  for (int r = 0; r < even.kEach; ++r)
-    if (even.holds(r)) {
-      checkShared(all + 2 * even.index(r), 2);
-      all[2 * even.index(r)] = even.at[r];
-      all[2 * even.index(r) + 1] = odd.at[r];
+  for (int r = 0; r < From::kEach; ++r)
+    if (From::holds(r)) {
+      checkShared(all + 2 * From::index(r), 2);
+      all[2 * From::index(r)] = even.at[r];
+      all[2 * From::index(r) + 1] = odd.at[r];
     }
   sync();
   TESSERA_UNROLL
-  for (int r = 0; r < result.kEach; ++r)
-    if (result.holds(r)) {
-      checkShared(all + result.index(r), 1);
-      result.at[r] = all[result.index(r)];
+  for (int r = 0; r < To::kEach; ++r)
+    if (To::holds(r)) {
+      checkShared(all + To::index(r), 1);
+      result.at[r] = all[To::index(r)];
     }
   return result;
 }

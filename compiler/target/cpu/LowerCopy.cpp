@@ -206,6 +206,9 @@ void KernelLowering::transposePairs(Value source, Value sink, Type element,
 }
 
 llvm::Error KernelLowering::lowerCopy(tile::CopyOp op) {
+  if (!op.getBounds().empty() || op.getSource().getType().getElementType() !=
+                                     op.getTarget().getType().getElementType())
+    return error(op, "with bounds, repetition or a conversion has no CPU form");
   const Memory &source = memories[op.getSource()],
                &sink = memories[op.getTarget()];
   Box from =

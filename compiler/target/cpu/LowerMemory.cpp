@@ -451,6 +451,8 @@ llvm::Expected<Tile> KernelLowering::loadPairs(tile::LoadOp op,
 }
 
 llvm::Error KernelLowering::lowerLoad(tile::LoadOp op) {
+  if (op.getBounds().size() > 1)
+    return error(op, "has more than one bound, which CPU kernels cannot have");
   const Memory &memory = memories[op.getMemory()];
   if (memory.pairs) {
     llvm::Expected<Tile> tile = loadPairs(op, memory);
@@ -469,6 +471,8 @@ llvm::Error KernelLowering::lowerLoad(tile::LoadOp op) {
 }
 
 llvm::Error KernelLowering::lowerStore(tile::StoreOp op) {
+  if (op.getBounds().size() > 1)
+    return error(op, "has more than one bound, which CPU kernels cannot have");
   const Memory &memory = memories[op.getMemory()];
   Tile tile = tileOf(op.getValue());
   Value bound = op.getBound() ? scalarOf(op.getBound()) : Value();

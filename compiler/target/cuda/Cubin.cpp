@@ -120,7 +120,7 @@ llvm::Expected<Cubin> compileCubin(llvm::StringRef text, llvm::StringRef arch) {
                    "in /usr/local/cuda; install the CUDA toolkit or set "
                    "CUDACXX");
   std::string architecture = ("-arch=" + arch).str();
-  const llvm::StringRef arguments[] = {"-std=c++17", architecture, "-cubin",
+  const llvm::StringRef arguments[] = {"-std=c++20", architecture, "-cubin",
                                        "-Xptxas", "-v"};
   auto output =
       runCompiler({nvcc, "kernels.cu", "kernels.cubin", arguments}, text);

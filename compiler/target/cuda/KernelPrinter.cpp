@@ -8,7 +8,7 @@ using namespace mlir;
 namespace tessera::cuda {
 
 // Bytes at the start of shared memory that the device library uses
-// (kScratchBytes in Strip.cuh).
+// (kScratchBytes in Tile.cuh).
 static constexpr int64_t kScratchBytes = 4096;
 
 //===--- text -------------------------------------------------------------===//
@@ -35,28 +35,15 @@ llvm::Error KernelPrinter::unsupported(Operation *op, const llvm::Twine &why) {
                                      op->getName().getStringRef() + " " + why);
 }
 
-std::string KernelPrinter::typeOf(Type type) const {
-  std::string element = typeName(getElementTypeOrSelf(type)).str();
-  auto vector = dyn_cast<VectorType>(type);
+std::string KernelPrinter::typeOf(Value value) {
+  std::string element = typeName(getElementTypeOrSelf(value.getType())).str();
+  auto vector = dyn_cast<VectorType>(value.getType());
   if (!vector || vector.getRank() == 0)
     return element;
-  return "Strip<" + element + ", " + std::to_string(vector.getNumElements()) +
-         ", kThreads>";
-}
-
-llvm::Expected<std::string> KernelPrinter::sizeOf(Type tile, Operation *op) {
-  auto vector = cast<VectorType>(tile);
-  if (vector.getRank() != 1)
-    return unsupported(op, "on tiles of two dimensions has no CUDA form yet");
-  return std::to_string(vector.getDimSize(0)) + ", kThreads";
+  return "Tile<" + element + ", " + layoutOf(value) + ">";
 }
 
 //===--- values -----------------------------------------------------------===//
-
-static bool isTile(Type type) {
-  auto vector = dyn_cast<VectorType>(type);
-  return vector && vector.getRank() > 0;
-}
 
 bool KernelPrinter::isElementwise(Operation *op) const {
   return OpTrait::hasElementwiseMappableTraits(op) ||
@@ -114,7 +101,8 @@ Expression KernelPrinter::element(Value value, Lambda &lambda, bool isRoot) {
       it->second = name;
       lambda.parameters.push_back(
           (typeName(getElementTypeOrSelf(value.getType())) + " " + name).str());
-      lambda.arguments.push_back(scalar(value).text);
+      lambda.arguments.push_back(isTile(value.getType()) ? tile(value)
+                                                         : scalar(value).text);
     }
     return {it->second};
   }
@@ -127,21 +115,23 @@ Expression KernelPrinter::element(Value value, Lambda &lambda, bool isRoot) {
 }
 
 // The text of a tile: its name, or the map that computes it.
-std::string KernelPrinter::tile(Value value) {
+std::string KernelPrinter::tile(Value value, llvm::StringRef name) {
   if (auto it = values.find(value); it != values.end())
     return it->second.text;
-  auto type = cast<VectorType>(value.getType());
-  std::string size = std::to_string(type.getNumElements()) + ", kThreads";
+  std::string layout = name.str();
   Operation *op = value.getDefiningOp();
+  if (auto spread = dyn_cast<tile::BroadcastOp>(op);
+      spread && isTile(spread.getInput().getType()))
+    return "spread<" + layout + ">(" + tile(spread.getInput()) + ")";
   if (isa<arith::ConstantOp, tile::BroadcastOp>(op))
-    return "splat<" + size + ">(" + scalar(value).text + ")";
+    return "splat<" + layout + ">(" + scalar(value).text + ")";
   Lambda lambda;
   Expression body = element(value, lambda, /*isRoot=*/true);
   if (body.text.empty())
     return "";
   if (lambda.arguments.empty()) // constants all through
-    return "splat<" + size + ">(" + body.text + ")";
-  return "map<" + size + ">([](" + llvm::join(lambda.parameters, ", ") +
+    return "splat<" + layout + ">(" + body.text + ")";
+  return "map<" + layout + ">([](" + llvm::join(lambda.parameters, ", ") +
          ") { return " + body.text + "; }, " +
          llvm::join(lambda.arguments, ", ") + ")";
 }
@@ -152,8 +142,8 @@ llvm::Error KernelPrinter::printTile(Operation *op) {
       continue;
     bool isTiled = isTile(result.getType());
     if (isTiled)
-      if (auto size = sizeOf(result.getType(), op); !size)
-        return size.takeError();
+      if (llvm::Error error = checkLayout(result.getType(), op))
+        return error;
     std::string expression = isTiled ? tile(result) : scalar(result).text;
     if (expression.empty())
       return unsupported(op, "has no CUDA form");
@@ -173,9 +163,12 @@ llvm::Error KernelPrinter::printTile(Operation *op) {
 llvm::Error KernelPrinter::assign(Operation *terminator,
                                   ArrayRef<std::string> to) {
   SmallVector<std::string> from;
-  for (Value operand : terminator->getOperands()) {
-    std::string value =
-        isTile(operand.getType()) ? tile(operand) : scalar(operand).text;
+  Operation *parent = terminator->getParentOp();
+  for (auto [operand, result] :
+       llvm::zip_equal(terminator->getOperands(), parent->getResults())) {
+    std::string value = isTile(operand.getType())
+                            ? tile(operand, layoutOf(result))
+                            : scalar(operand).text;
     if (value.empty())
       return unsupported(terminator, "of a value without a CUDA form");
     if (to.size() > 1) {
@@ -196,8 +189,10 @@ llvm::Error KernelPrinter::printFor(scf::ForOp loop) {
   for (auto [init, argument, result] : llvm::zip_equal(
            loop.getInitArgs(), loop.getRegionIterArgs(), loop.getResults())) {
     std::string name = fresh("sum");
-    line(typeOf(init.getType()) + " " + name + " = " +
-         (isTile(init.getType()) ? tile(init) : scalar(init).text) + ";");
+    line(typeOf(argument) + " " + name + " = " +
+         (isTile(init.getType()) ? tile(init, layoutOf(argument))
+                                 : scalar(init).text) +
+         ";");
     carried.push_back(name);
     values[argument] = values[result] = {name};
   }
@@ -222,7 +217,7 @@ llvm::Error KernelPrinter::printIf(scf::IfOp branch) {
   for (Value result : branch.getResults()) {
     results.push_back(fresh("chosen"));
     values[result] = {results.back()};
-    line(typeOf(result.getType()) + " " + results.back() + ";");
+    line(typeOf(result) + " " + results.back() + ";");
   }
   line("if (" + scalar(branch.getCondition()).text + ") {");
   for (Region *region : {&branch.getThenRegion(), &branch.getElseRegion()}) {
@@ -264,12 +259,17 @@ llvm::Error KernelPrinter::printOp(Operation *op) {
         synchronize(memory.root, true);
         return llvm::Error::success();
       })
-      .Case([&](tile::IotaOp o) -> llvm::Error {
-        auto size = sizeOf(o.getType(), o);
-        if (!size)
-          return size.takeError();
-        define(o.getResult(), "index",
-               "iota<" + *size + ">(" + scalar(o.getStart()).text + ")");
+      .Case([&](tile::IotaOp o) { return printIota(o); })
+      .Case([&](tile::CopyOp o) { return printCopy(o); })
+      .Case([&](tile::MmaOp o) { return printMma(o); })
+      .Case<tile::CommitOp>([&](auto) -> llvm::Error {
+        line("commitCopies();");
+        return llvm::Error::success();
+      })
+      .Case([&](tile::WaitOp o) -> llvm::Error {
+        line("waitCopies<" + llvm::Twine(o.getPending()) + ">();");
+        line("sync();");
+        written.clear();
         return llvm::Error::success();
       })
       .Case([&](vector::InterleaveOp o) -> llvm::Error {
@@ -364,11 +364,18 @@ llvm::Error KernelPrinter::printHeader() {
 
 llvm::Error KernelPrinter::print() {
   shape = {kernel.getSymName().str(), target.lanes, kScratchBytes};
+  if (std::optional<ArrayRef<int64_t>> warps = kernel.getWarps())
+    shape.threads = 32 * (*warps)[0] * (*warps)[1];
+  findSlices();
   if (llvm::Error error = printHeader())
     return error;
+  std::string header = std::exchange(text, "");
   if (llvm::Error error = printBlock(kernel.getBody().front()))
     return error;
-  text += "}\n";
+  std::string body = std::exchange(text, "");
+  for (auto &[name, definition] : layouts)
+    line("using " + llvm::Twine(name) + " = " + definition + ";");
+  text = header + text + body + "}\n";
   return llvm::Error::success();
 }
 

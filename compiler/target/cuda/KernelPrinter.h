@@ -6,6 +6,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
+#include <map>
 
 namespace tessera::cuda {
 
@@ -27,6 +28,11 @@ llvm::StringRef typeName(mlir::Type element);
 std::optional<Expression> printScalar(mlir::Operation *op,
                                       llvm::ArrayRef<Expression> operands,
                                       unsigned result);
+/// Whether a value of this type is a tile; one without dimensions is a scalar.
+inline bool isTile(mlir::Type type) {
+  auto vector = mlir::dyn_cast<mlir::VectorType>(type);
+  return vector && vector.getRank() > 0;
+}
 /// The literal of a number.
 Expression printNumber(mlir::Attribute value);
 
@@ -46,6 +52,7 @@ private:
     Expression offset;
     llvm::SmallVector<Expression> strides;
     mlir::Value root; ///< the buffer or allocation
+    bool swizzled = false;
   };
 
   llvm::Error printHeader();
@@ -62,6 +69,21 @@ private:
   llvm::Error printConstantTile(mlir::arith::ConstantOp op);
   llvm::Error printReduce(tile::ReduceOp op);
   llvm::Error printTile(mlir::Operation *op);
+  llvm::Error printIota(tile::IotaOp op);
+  llvm::Error printCopy(tile::CopyOp op);
+  llvm::Error printMma(tile::MmaOp op);
+  bool bindOperand(tile::LoadOp op);
+  int64_t alignmentOf(mlir::MemRefType type, mlir::ValueRange indices);
+
+  // Layouts (PrintTiles.cpp).
+  /// Which slice of a two-dimensional tile each tile of one dimension is.
+  enum class Slice { rows, columns };
+  void findSlices();
+  bool unify(llvm::ArrayRef<mlir::Value> values);
+  llvm::Error checkLayout(mlir::Type type, mlir::Operation *op);
+  /// The layout of a tile, by the name that it has in this kernel.
+  std::string layoutOf(mlir::Value value);
+  std::string layoutOf(mlir::Type type, Slice slice);
 
   // Values.
   bool isElementwise(mlir::Operation *op) const;
@@ -73,12 +95,12 @@ private:
     llvm::DenseMap<mlir::Value, std::string> seen; ///< parameter by value
   };
   Expression element(mlir::Value value, Lambda &lambda, bool isRoot);
-  std::string tile(mlir::Value value);
-  std::string typeOf(mlir::Type type) const;
-  llvm::Expected<std::string> sizeOf(mlir::Type tile, mlir::Operation *op);
+  std::string tile(mlir::Value value) { return tile(value, layoutOf(value)); }
+  std::string tile(mlir::Value value, llvm::StringRef layout);
+  std::string typeOf(mlir::Value value);
   std::string address(const Memory &memory, mlir::ValueRange indices);
   std::string access(const Memory &memory, mlir::ValueRange indices,
-                     int64_t along, mlir::Value bound);
+                     llvm::ArrayRef<int64_t> along, mlir::ValueRange bounds);
 
   // Text.
   std::string fresh(llvm::StringRef hint);
@@ -96,6 +118,8 @@ private:
   llvm::DenseMap<mlir::Value, Expression> values;
   llvm::DenseMap<mlir::Value, Memory> memories;
   llvm::DenseSet<mlir::Value> written; ///< since the last barrier
+  llvm::DenseMap<mlir::Value, Slice> slices;
+  std::map<std::string, std::string> layouts; ///< name → definition
 };
 
 } // namespace tessera::cuda

@@ -27,15 +27,18 @@ std::string KernelPrinter::address(const Memory &memory, ValueRange indices) {
   return text;
 }
 
-// An address along one dimension: "x + i * 256", its stride where it is not 1,
-// its bound where there is one.
+// An address and how a tile lies there: "x + i * 256", its strides unless it
+// has one of 1, its bounds where there are any.
 std::string KernelPrinter::access(const Memory &memory, ValueRange indices,
-                                  int64_t along, Value bound) {
+                                  ArrayRef<int64_t> along, ValueRange bounds) {
   std::string text = address(memory, indices);
-  const Expression &stride = memory.strides[along];
-  if (bound || !isNumber(stride, 1))
-    text += ", " + stride.text;
-  if (bound)
+  bool isPlain = along.size() == 1 && isNumber(memory.strides[along[0]], 1);
+  if (!bounds.empty() || !isPlain)
+    for (int64_t dim : along)
+      text += ", " + (dim < 0 ? "0" : memory.strides[dim].text);
+  if (bounds.size() == 1 && along.size() == 2) // of the columns only
+    text += ", kWhole";
+  for (Value bound : bounds)
     text += ", " + scalar(bound).text;
   return text;
 }
@@ -59,13 +62,24 @@ llvm::Error KernelPrinter::printAlloc(tile::AllocOp op) {
   llvm::StringRef element = typeName(type.getElementType());
   if (element.empty())
     return unsupported(op, "of a type that CUDA kernels do not hold");
-  std::string name = fresh("kept");
-  line(element + " *" + name + " = reinterpret_cast<" + element +
-       " *>(sharedMemory() + " + llvm::Twine(shape.sharedBytes) + ");");
+  bool swizzled = cast<tile::SharedAttr>(type.getMemorySpace()).getLayout() ==
+                  tile::Layout::swizzled;
+  if (swizzled && type.getRank() != 3)
+    return unsupported(op, "of swizzled memory is [stages, rows, columns]");
+  std::string name = fresh(swizzled ? "staged" : "kept");
+  if (swizzled)
+    line("const SharedTiles<" + element + ", " +
+         llvm::Twine(type.getDimSize(0)) + ", " +
+         llvm::Twine(type.getDimSize(1)) + ", " +
+         llvm::Twine(type.getDimSize(2)) + "> " + name + "{sharedMemory() + " +
+         llvm::Twine(shape.sharedBytes) + "};");
+  else
+    line(element + " *" + name + " = reinterpret_cast<" + element +
+         " *>(sharedMemory() + " + llvm::Twine(shape.sharedBytes) + ");");
   int64_t bytes = type.getNumElements() *
                   ((type.getElementType().getIntOrFloatBitWidth() + 7) / 8);
   shape.sharedBytes += (bytes + 127) / 128 * 128;
-  Memory memory{name, {"0"}, {}, op.getMemory()};
+  Memory memory{name, {"0"}, {}, op.getMemory(), swizzled};
   int64_t stride = 1;
   for (int64_t size : llvm::reverse(type.getShape())) {
     memory.strides.insert(memory.strides.begin(), {std::to_string(stride)});
@@ -114,68 +128,49 @@ void KernelPrinter::synchronizeLoop(scf::ForOp loop) {
 //===--- tiles ------------------------------------------------------------===//
 
 llvm::Error KernelPrinter::printLoad(tile::LoadOp op) {
-  auto size = sizeOf(op.getType(), op);
-  if (!size)
-    return size.takeError();
+  if (llvm::Error error = checkLayout(op.getType(), op))
+    return error;
   Memory &memory = memories[op.getMemory()];
+  if (memory.swizzled)
+    return bindOperand(op) ? llvm::Error::success()
+                           : unsupported(op, "of swizzled memory takes one "
+                                             "whole stage, for a product");
   synchronize(memory.root, false);
   define(op.getResult(), memory.base + "Tile",
-         "load<" + *size + ">(" +
-             access(memory, op.getIndices(), op.getAlong()[0], op.getBound()) +
+         "load<" + layoutOf(op.getResult()) + ">(" +
+             access(memory, op.getIndices(), op.getAlong(), op.getBounds()) +
              ")");
   return llvm::Error::success();
 }
 
 llvm::Error KernelPrinter::printStore(tile::StoreOp op) {
-  if (auto size = sizeOf(op.getValue().getType(), op); !size)
-    return size.takeError();
+  if (llvm::Error error = checkLayout(op.getValue().getType(), op))
+    return error;
   Memory &memory = memories[op.getMemory()];
+  if (memory.swizzled)
+    return unsupported(op, "to swizzled memory has no CUDA form");
   std::string value = tile(op.getValue());
   if (value.empty())
     return unsupported(op, "of a value without a CUDA form");
   line("store(" + value + ", " +
-       access(memory, op.getIndices(), op.getAlong()[0], op.getBound()) + ");");
+       access(memory, op.getIndices(), op.getAlong(), op.getBounds()) + ");");
   synchronize(memory.root, true);
-  return llvm::Error::success();
-}
-
-llvm::Error KernelPrinter::printReduce(tile::ReduceOp op) {
-  auto type = cast<VectorType>(op.getInput().getType());
-  if (type.getRank() != 1)
-    return unsupported(op, "of two dimensions has no CUDA form yet");
-  std::string input = tile(op.getInput()),
-              element = typeName(type.getElementType()).str();
-  bool isFloat = isa<FloatType>(type.getElementType());
-  std::string function, neutral;
-  switch (op.getKind()) {
-  case tile::ReduceKind::sum:
-    function = "Add";
-    break;
-  case tile::ReduceKind::max:
-    function = "Maximum";
-    break;
-  case tile::ReduceKind::min:
-    function = "Minimum";
-    break;
-  }
-  define(op.getResult(), isFloat ? "total" : "count",
-         "reduce<" + function + ">(" + input + ")");
   return llvm::Error::success();
 }
 
 // A table of numbers, in the kernel's code.
 llvm::Error KernelPrinter::printConstantTile(arith::ConstantOp op) {
   auto elements = dyn_cast<DenseElementsAttr>(op.getValue());
-  auto size = elements ? sizeOf(op.getType(), op) : std::string();
-  if (!size)
-    return size.takeError();
+  if (llvm::Error error = checkLayout(op.getType(), op))
+    return error;
   std::string name = fresh("table"), numbers;
   Type element = elements.getElementType();
   for (Attribute value : elements.getValues<Attribute>())
     numbers += (numbers.empty() ? "" : ", ") + printNumber(value).text;
   line("static constexpr " + typeName(element) + " " + name + "[] = {" +
        numbers + "};");
-  define(op.getResult(), "tile", "fromTable<" + *size + ">(" + name + ")");
+  define(op.getResult(), "tile",
+         "fromTable<" + layoutOf(op.getResult()) + ">(" + name + ")");
   return llvm::Error::success();
 }
 

@@ -20,5 +20,6 @@ inline std::ostream &operator<<(std::ostream &os, const KernelCase &test) {
 
 const std::vector<KernelCase> &kernelCases();
 const std::vector<KernelCase> &attentionCases();
+const std::vector<KernelCase> &contractionCases();
 
 } // namespace tessera::testing

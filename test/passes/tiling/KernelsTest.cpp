@@ -138,29 +138,21 @@ std::string nameOf(const ::testing::TestParamInfo<Parameter> &info) {
              .substr(std::get<1>(info.param).find_first_of(':') + 1);
 }
 
-// Those of the kinds that have CUDA skeletons so far.
-std::vector<KernelCase> cudaCases() {
+// Cases of all kinds.
+std::vector<KernelCase> allCases() {
   std::vector<KernelCase> cases = kernelCases();
-  llvm::erase_if(cases, [](const KernelCase &test) {
-    return test.text.find("graph.einsum") != std::string::npos;
-  });
+  for (const auto *more : {&contractionCases(), &attentionCases()})
+    cases.insert(cases.end(), more->begin(), more->end());
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, CubinTest, ::testing::ValuesIn(cudaCases()),
+INSTANTIATE_TEST_SUITE_P(Cuda, CubinTest, ::testing::ValuesIn(allCases()),
                          [](const auto &info) { return info.param.name; });
-
-const auto targets = ::testing::Values("cpu:avx512bf16", "cpu:avx2");
 INSTANTIATE_TEST_SUITE_P(All, KernelsTest,
-                         ::testing::Combine(::testing::ValuesIn(kernelCases()),
-                                            targets),
+                         ::testing::Combine(::testing::ValuesIn(allCases()),
+                                            ::testing::Values("cpu:avx512bf16",
+                                                              "cpu:avx2",
+                                                              "cuda:sm_80")),
                          nameOf);
-INSTANTIATE_TEST_SUITE_P(Cuda, KernelsTest,
-                         ::testing::Combine(::testing::ValuesIn(cudaCases()),
-                                            ::testing::Values("cuda:sm_80")),
-                         nameOf);
-INSTANTIATE_TEST_SUITE_P(
-    Attention, KernelsTest,
-    ::testing::Combine(::testing::ValuesIn(attentionCases()), targets), nameOf);
 
 } // namespace

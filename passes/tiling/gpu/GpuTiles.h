@@ -1,0 +1,90 @@
+// What the skeletons for GPUs share: indices, operands staged in shared memory,
+// and loops over their stages.
+#pragma once
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/tiling/Tiling.h"
+
+namespace tessera::gpu {
+
+/// Emits index arithmetic and tile ops; folds constants as it goes.
+struct TileBuilder {
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+
+  mlir::Value index(int64_t value) const;
+  mlir::Value add(mlir::Value x, mlir::Value y) const;
+  mlir::Value add(mlir::Value x, int64_t y) const { return add(x, index(y)); }
+  mlir::Value sub(mlir::Value x, mlir::Value y) const;
+  mlir::Value mul(mlir::Value x, int64_t y) const;
+  mlir::Value div(mlir::Value x, int64_t y) const;
+  mlir::Value rem(mlir::Value x, int64_t y) const;
+  mlir::Value min(mlir::Value x, mlir::Value y) const;
+  mlir::Value compare(mlir::arith::CmpIPredicate predicate, mlir::Value x,
+                      mlir::Value y) const;
+  mlir::Value splat(double value, llvm::ArrayRef<int64_t> shape) const;
+  /// A vector of one dimension repeated over `shape`, whose dimension `dim` it
+  /// is.
+  mlir::Value spread(mlir::Value slice, llvm::ArrayRef<int64_t> shape,
+                     int64_t dim) const;
+  mlir::Value reduce(mlir::Value tile, tile::ReduceKind kind,
+                     int64_t dim) const;
+  /// The number (an index) as an i32 in every element.
+  mlir::Value spreadIndex(mlir::Value number,
+                          llvm::ArrayRef<int64_t> shape) const;
+  mlir::Value iota(mlir::Value start, llvm::ArrayRef<int64_t> shape,
+                   int64_t dim) const;
+  mlir::Value toFloat(mlir::Value tile) const; ///< bf16 → f32
+  mlir::Value toElement(mlir::Value tile, mlir::Type element) const;
+  /// The remainders and quotient of `rest` by counts, the first fastest.
+  llvm::SmallVector<mlir::Value> unravel(mlir::Value rest,
+                                         llvm::ArrayRef<int64_t> counts) const;
+
+  void ifTrue(mlir::Value condition, llvm::function_ref<void()> body) const;
+  /// body(i, carried) → the new carried values.
+  mlir::ValueRange
+  forRange(mlir::Value begin, mlir::Value end, int64_t step,
+           mlir::ValueRange init,
+           llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
+                                                             mlir::ValueRange)>
+               body) const;
+};
+
+/// A box of global memory: two dimensions of `memory`, the others fixed.
+/// Dimension −1: the memory repeats along it.
+struct Source {
+  mlir::Value memory;
+  llvm::SmallVector<mlir::Value> indices; ///< of the box's first element
+  int64_t rowDim, columnDim;
+  /// Elements there from the first one on; null where the box is whole.
+  mlir::Value rows, columns;
+
+  Source turned() const {
+    return {memory, indices, columnDim, rowDim, columns, rows};
+  }
+};
+
+/// Tiles of rows × columns in shared memory, swizzled; what tensor cores
+/// multiply.
+struct Staged {
+  mlir::Value memory; ///< [stages, rows, columns]
+  int64_t rows, columns;
+
+  static Staged make(const TileBuilder &e, int64_t stages, int64_t rows,
+                     int64_t columns, mlir::Type element);
+  /// Starts filling stage `stage` from a box whose rows and columns are those
+  /// of the tile.
+  void copy(const TileBuilder &e, mlir::Value stage, const Source &from) const;
+  /// The operand in a stage: rows × columns, or columns × rows.
+  mlir::Value load(const TileBuilder &e, mlir::Value stage) const;
+  mlir::Value loadTransposed(const TileBuilder &e, mlir::Value stage) const;
+};
+
+/// Columns that a row of `element`s must have to be swizzled: its bytes are a
+/// multiple of 32.
+int64_t paddedColumns(int64_t columns, mlir::Type element);
+/// The type that operands of such types are multiplied in: bf16 if both are,
+/// otherwise f32.
+mlir::Type operandType(mlir::Type lhs, mlir::Type rhs);
+
+} // namespace tessera::gpu

@@ -1,0 +1,231 @@
+// Products of tiles by mma.sync: operands in shared memory as they lie there or
+// transposed, the left one also in registers, as a product left it.
+//
+// bf16 is multiplied as it is. Floats are split into two tf32 each, of which
+// three of the four products are added ("3xTF32", Ootomo & Yokota 2022): close
+// to fp32 at several times the speed of the scalar units.
+#pragma once
+#include "runtime/device/Fragments.cuh"
+#include "runtime/device/Mma.cuh"
+#include "runtime/device/Shared.cuh"
+
+namespace tessera::device {
+
+//===--- bf16 operands ----------------------------------------------------===//
+
+// Operand<X>: kRows, kColumns, left(row, k): the 16 × 16 fragment there, and
+// right(k, column): the two 16 × 8 fragments at column and column + 8.
+template <typename X> struct Operand;
+
+template <int M, int K> struct Operand<SharedTile<bf16, M, K>> {
+  using Type = bf16;
+  static constexpr int kRows = M, kColumns = K;
+  SharedTile<bf16, M, K> tile;
+
+  TESSERA_DEVICE void left(FragmentA &a, int row, int k, int) const {
+    loadMatrices(a.at, tile.at(row + lane() % 16, k + lane() / 16 * 8));
+  }
+  TESSERA_DEVICE void right(FragmentB (&b)[2], int k, int column) const {
+    uint32_t at[4];
+    loadMatrices<true>(at, tile.at(k + lane() % 16, column + lane() / 16 * 8));
+    b[0] = {{at[0], at[1]}};
+    b[1] = {{at[2], at[3]}};
+  }
+};
+
+template <int M, int K> struct Operand<Transposed<SharedTile<bf16, K, M>>> {
+  using Type = bf16;
+  static constexpr int kRows = M, kColumns = K;
+  Transposed<SharedTile<bf16, K, M>> turned;
+
+  TESSERA_DEVICE void left(FragmentA &a, int row, int k, int) const {
+    loadMatrices<true>(a.at, turned.tile.at(k + lane() / 16 * 8 + lane() % 8,
+                                            row + lane() / 8 % 2 * 8));
+  }
+  TESSERA_DEVICE void right(FragmentB (&b)[2], int k, int column) const {
+    uint32_t at[4];
+    loadMatrices(at, turned.tile.at(column + lane() / 16 * 8 + lane() % 8,
+                                    k + lane() / 8 % 2 * 8));
+    b[0] = {{at[0], at[1]}};
+    b[1] = {{at[2], at[3]}};
+  }
+};
+
+TESSERA_DEVICE uint32_t packPair(bf16 low, bf16 high) {
+  return low.bits | static_cast<uint32_t>(high.bits) << 16;
+}
+
+/// A product's result as a left operand: the warp that holds a row holds all of
+/// it, and two blocks of 16 × 8 side by side are a fragment.
+template <typename T, int M, int K, int WarpsM>
+struct Operand<Tile<T, Fragments<M, K, WarpsM, 1>>> {
+  using Type = T;
+  using Layout = Fragments<M, K, WarpsM, 1>;
+  static constexpr int kRows = M, kColumns = K;
+  const Tile<T, Layout> &tile;
+
+  /// `down`: the number of the fragment among those of this warp's rows.
+  TESSERA_DEVICE void left(FragmentA &a, int, int k, int down) const {
+    const bf16 *block = tile.at + 4 * (down * Layout::kAcross + k / 8);
+    a.at[0] = packPair(block[0], block[1]);
+    a.at[1] = packPair(block[2], block[3]);
+    a.at[2] = packPair(block[4], block[5]);
+    a.at[3] = packPair(block[6], block[7]);
+  }
+};
+
+//===--- float operands ---------------------------------------------------===//
+
+/// Two tf32 that add up to a float, but for its last two bits or so.
+template <typename Fragment> struct Split {
+  Fragment high, low;
+  TESSERA_DEVICE void set(int i, float value) {
+    high.at[i] = toTf32(value);
+    low.at[i] = toTf32(value - bitsToFloat(high.at[i]));
+  }
+};
+
+/// Elements of a float operand, one at a time.
+template <typename X> struct FloatOperand;
+template <int M, int K> struct FloatOperand<SharedTile<float, M, K>> {
+  static constexpr int kRows = M, kColumns = K;
+  SharedTile<float, M, K> tile;
+  TESSERA_DEVICE float get(int row, int column) const {
+    checkShared(tile.at(row, column), 1);
+    return *tile.at(row, column);
+  }
+  /// (row + g, k + 2q), (row + g + 8, k + 2q), and the same of k + 2q + 1.
+  TESSERA_DEVICE void left(Split<FragmentA> &a, int row, int k, int) const {
+    int g = lane() / 4, q = lane() % 4;
+    TESSERA_UNROLL
+    for (int i = 0; i < 4; ++i)
+      a.set(i, get(row + g + i % 2 * 8, k + 2 * q + i / 2));
+  }
+};
+template <int M, int K>
+struct FloatOperand<Transposed<SharedTile<float, K, M>>> {
+  static constexpr int kRows = M, kColumns = K;
+  Transposed<SharedTile<float, K, M>> turned;
+  TESSERA_DEVICE float get(int row, int column) const {
+    checkShared(turned.tile.at(column, row), 1);
+    return *turned.tile.at(column, row);
+  }
+  TESSERA_DEVICE void left(Split<FragmentA> &a, int row, int k, int) const {
+    int g = lane() / 4, q = lane() % 4;
+    TESSERA_UNROLL
+    for (int i = 0; i < 4; ++i)
+      a.set(i, get(row + g + i % 2 * 8, k + 2 * q + i / 2));
+  }
+};
+template <int M, int K, int WarpsM>
+struct FloatOperand<Tile<float, Fragments<M, K, WarpsM, 1>>> {
+  using Layout = Fragments<M, K, WarpsM, 1>;
+  static constexpr int kRows = M, kColumns = K;
+  const Tile<float, Layout> &tile;
+  TESSERA_DEVICE void left(Split<FragmentA> &a, int, int k, int down) const {
+    const float *block = tile.at + 4 * (down * Layout::kAcross + k / 8);
+    a.set(0, block[0]);
+    a.set(1, block[2]);
+    a.set(2, block[1]);
+    a.set(3, block[3]);
+  }
+};
+
+//===--- products ---------------------------------------------------------===//
+
+/// The registers of a block of 16 × 8 as mma.sync takes them.
+TESSERA_DEVICE FragmentC block(const float *at) {
+  return {{at[0], at[1], at[2], at[3]}};
+}
+TESSERA_DEVICE void setBlock(float *at, const FragmentC &c) {
+  TESSERA_UNROLL
+  for (int i = 0; i < 4; ++i)
+    at[i] = c.at[i];
+}
+
+template <typename Layout, typename A, typename B>
+TESSERA_DEVICE void multiplyBf16(Tile<float, Layout> &sum, const A &a,
+                                 const B &b) {
+  constexpr int kDown = Layout::kDown, kAcross = Layout::kAcross;
+  static_assert(A::kColumns % 16 == 0 && kAcross % 2 == 0, "whole fragments");
+  int row = warp() / Layout::kWarpsN * kDown * 16,
+      column = warp() % Layout::kWarpsN * kAcross * 8;
+  TESSERA_UNROLL
+  for (int k = 0; k < A::kColumns; k += 16) {
+    FragmentA left[kDown];
+    TESSERA_UNROLL
+    for (int i = 0; i < kDown; ++i)
+      a.left(left[i], row + 16 * i, k, i);
+    TESSERA_UNROLL
+    for (int j = 0; j < kAcross; j += 2) {
+      FragmentB right[2];
+      b.right(right, k, column + 8 * j);
+      TESSERA_UNROLL
+      for (int i = 0; i < kDown; ++i)
+        TESSERA_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        float *at = sum.at + 4 * (i * kAcross + j + half);
+        FragmentC c = block(at);
+        multiplyBf16(c, left[i], right[half]);
+        setBlock(at, c);
+      }
+    }
+  }
+}
+
+template <typename Layout, typename A, typename B>
+TESSERA_DEVICE void multiplyFloat(Tile<float, Layout> &sum, const A &a,
+                                  const B &b) {
+  constexpr int kDown = Layout::kDown, kAcross = Layout::kAcross;
+  static_assert(A::kColumns % 8 == 0, "whole fragments");
+  int row = warp() / Layout::kWarpsN * kDown * 16,
+      column = warp() % Layout::kWarpsN * kAcross * 8;
+  int g = lane() / 4, q = lane() % 4;
+  TESSERA_UNROLL
+  for (int k = 0; k < A::kColumns; k += 8) {
+    Split<FragmentA> left[kDown];
+    TESSERA_UNROLL
+    for (int i = 0; i < kDown; ++i)
+      a.left(left[i], row + 16 * i, k, i);
+    TESSERA_UNROLL
+    for (int j = 0; j < kAcross; ++j) {
+      // Any order of k will do, if both sides have it: that of the left.
+      Split<FragmentB> right;
+      right.set(0, b.get(k + 2 * q, column + 8 * j + g));
+      right.set(1, b.get(k + 2 * q + 1, column + 8 * j + g));
+      TESSERA_UNROLL
+      for (int i = 0; i < kDown; ++i) {
+        float *at = sum.at + 4 * (i * kAcross + j);
+        FragmentC c = block(at);
+        multiplyTf32(c, left[i].low, right.high);
+        multiplyTf32(c, left[i].high, right.low);
+        multiplyTf32(c, left[i].high, right.high);
+        setBlock(at, c);
+      }
+    }
+  }
+}
+
+template <typename X> struct ElementOf;
+template <typename T, int M, int N> struct ElementOf<SharedTile<T, M, N>> {
+  using Type = T;
+};
+template <typename X> struct ElementOf<Transposed<X>> : ElementOf<X> {};
+template <typename T, typename Layout> struct ElementOf<Tile<T, Layout>> {
+  using Type = T;
+};
+template <typename T> inline constexpr bool isFloat = false;
+template <> inline constexpr bool isFloat<float> = true;
+
+/// sum + a × b.
+template <typename Layout, typename A, typename B>
+TESSERA_DEVICE Tile<float, Layout> multiply(const A &a, const B &b,
+                                            Tile<float, Layout> sum) {
+  if constexpr (isFloat<typename ElementOf<A>::Type>)
+    multiplyFloat(sum, FloatOperand<A>{a}, FloatOperand<B>{b});
+  else
+    multiplyBf16(sum, Operand<A>{a}, Operand<B>{b});
+  return sum;
+}
+
+} // namespace tessera::device

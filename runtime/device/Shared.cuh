@@ -1,0 +1,90 @@
+// Tiles in shared memory, and how they are filled from global memory.
+#pragma once
+#include "runtime/device/Async.cuh"
+#include "runtime/device/Tile.cuh"
+
+namespace tessera::device {
+
+/// Rows × Columns elements; rows are contiguous, their 16-byte chunks swizzled.
+/// `base` is aligned to 128 bytes.
+template <typename T, int Rows, int Columns> struct SharedTile {
+  static constexpr int kRows = Rows, kColumns = Columns;
+  static constexpr int kRowBytes = Columns * static_cast<int>(sizeof(T));
+  static constexpr int kBytes = Rows * kRowBytes;
+  static constexpr int kPerChunk = 16 / static_cast<int>(sizeof(T));
+
+  unsigned char *base;
+
+  TESSERA_DEVICE T *at(int row, int column) const {
+    return reinterpret_cast<T *>(
+        base + swizzle<kRowBytes>(row, column / kPerChunk) * 16 +
+        column % kPerChunk * static_cast<int>(sizeof(T)));
+  }
+};
+
+/// Count such tiles, one behind the other.
+template <typename T, int Count, int Rows, int Columns> struct SharedTiles {
+  using One = SharedTile<T, Rows, Columns>;
+  unsigned char *base;
+
+  TESSERA_DEVICE One operator[](int64_t i) const {
+    return {base + static_cast<int>(i) * One::kBytes};
+  }
+};
+
+/// The tile with its two dimensions exchanged; nothing moves.
+template <typename Tile> struct Transposed {
+  Tile tile;
+};
+template <typename Tile> TESSERA_DEVICE Transposed<Tile> transposed(Tile tile) {
+  return {tile};
+}
+
+/// Fills a tile with elements (i, j) from `from` + i · rowStride + j, with
+/// zeros in rows from `rows` and columns from `columns` on. By cp.async: they
+/// have landed after waitCopies, and a barrier, for the next group that
+/// commitCopies closes. `from` and all rows are aligned to 16 bytes.
+template <int Threads, typename T, int Rows, int Columns>
+TESSERA_DEVICE void stagePacked(SharedTile<T, Rows, Columns> to, const T *from,
+                                int64_t rowStride, int64_t rows = Rows,
+                                int64_t columns = Columns) {
+  using To = SharedTile<T, Rows, Columns>;
+  constexpr int kChunks = To::kRowBytes / 16, kAll = Rows * kChunks;
+  TESSERA_UNROLL
+  for (int first = 0; first < kAll; first += Threads) {
+    int i = first + thread();
+    if (kAll % Threads && i >= kAll)
+      break;
+    int row = i / kChunks, column = i % kChunks * To::kPerChunk;
+    int64_t valid = row < rows ? columns - column : 0;
+    valid = valid < 0 ? 0 : valid < To::kPerChunk ? valid : To::kPerChunk;
+    const T *address = valid ? from + row * rowStride + column : from;
+    copyAsync(to.at(row, column), address,
+              static_cast<int>(valid) * static_cast<int>(sizeof(T)));
+  }
+}
+
+/// The same for any strides, alignment and type, through registers: they are
+/// there after a barrier.
+template <int Threads, typename T, int Rows, int Columns, typename From>
+TESSERA_DEVICE void stage(SharedTile<T, Rows, Columns> to, const From *from,
+                          int64_t rowStride, int64_t columnStride,
+                          int64_t rows = Rows, int64_t columns = Columns) {
+  // Neighbouring threads read along the dimension that is contiguous.
+  bool alongRows = rowStride == 1 && columnStride != 1;
+  for (int i = thread(); i < Rows * Columns; i += Threads) {
+    int row = alongRows ? i % Rows : i / Columns;
+    int column = alongRows ? i / Rows : i % Columns;
+    From value{};
+    if (row < rows && column < columns) {
+      const From *address = from + row * rowStride + column * columnStride;
+      checkRead(address, 1);
+      value = *address;
+    }
+    T *place = to.at(row, column);
+    checkShared(place, 1);
+    *place = Convert<T>::from(value);
+  }
+}
+
+} // namespace tessera::device
