@@ -23,6 +23,8 @@ constexpr int spanOf(Swizzle swizzle) {
   return 16 << static_cast<int>(swizzle);
 }
 
+template <Swizzle S> inline constexpr int kSpan = spanOf(S);
+
 /// Values as in CUtensorMapDataType.
 enum class MapElement : uint8_t {
   u8 = 0,

@@ -68,7 +68,9 @@ std::vector<KernelResources> readResources(llvm::StringRef log) {
 }
 
 llvm::Error countTensorInstructions(Cubin &cubin) {
-  constexpr uint16_t kOpcode = 0xfff, kHmma = 0x23c, kHgmma = 0x9f0;
+  constexpr uint16_t kOpcode = 0xfff, kHmma = 0x23c;
+  // HGMMA and, for fp8, QGMMA, with A from shared memory or from registers.
+  constexpr uint16_t kHgmma[] = {0x9f0, 0xdf0, 0x9f3, 0xdf3};
   constexpr size_t kInstruction = 16;
   auto file = llvm::object::ELFFile<llvm::object::ELF64LE>::create(cubin.bytes);
   if (!file)
@@ -94,7 +96,7 @@ llvm::Error countTensorInstructions(Cubin &cubin) {
       uint16_t opcode =
           llvm::support::endian::read16le(code->data() + at) & kOpcode;
       kernel->hmma += opcode == kHmma;
-      kernel->hgmma += opcode == kHgmma;
+      kernel->hgmma += llvm::is_contained(kHgmma, opcode);
     }
   }
   return llvm::Error::success();
