@@ -5,6 +5,8 @@
 #include "runtime/artifact/Validate.h"
 #include "runtime/support/Hash.h"
 
+#include <algorithm>
+
 namespace tessera {
 namespace {
 
@@ -107,6 +109,12 @@ const artifact::Program *artifact::findProgram(const DeviceCode &code,
     if (toView(program->name()) == name)
       return program;
   return nullptr;
+}
+
+bool artifact::holds(const CodeObject &object, std::uint32_t kernel) {
+  const auto *kernels = object.kernels();
+  return !kernels ||
+         std::find(kernels->begin(), kernels->end(), kernel) != kernels->end();
 }
 
 const artifact::DeviceCode *

@@ -56,6 +56,8 @@ private:
 namespace artifact {
 /// The program of that name, or null.
 const Program *findProgram(const DeviceCode &code, std::string_view name);
+/// Whether the object has the kernel of that index.
+bool holds(const CodeObject &object, std::uint32_t kernel);
 } // namespace artifact
 
 } // namespace tessera

@@ -120,6 +120,9 @@ struct DeviceOptions {
   /// bf16DotPays). Empty: the environment variable TESSERA_CPU, if
   /// it is set. The machine must have its features either way.
   std::string cpuTarget;
+  /// From which the emulated GPU draws the order of blocks and threads. 0: the
+  /// environment variable TESSERA_EMU_SEED, if it is set.
+  std::uint64_t emulatorSeed = 0;
 };
 
 /// The device of that name: "cpu", "null", "cuda-emu", "cuda". What follows a

@@ -1,6 +1,7 @@
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/hal/Device.h"
 #include "runtime/hal/cpu/CpuDevice.h"
+#include "runtime/hal/emulated/EmulatedDevice.h"
 #include "runtime/hal/null/NullDevice.h"
 
 #include <algorithm>
@@ -16,6 +17,7 @@ struct Kind {
 };
 
 constexpr Kind kKinds[] = {{"cpu", createCpuDevice},
+                           {"cuda-emu", createEmulatedDevice},
                            {"null", createNullDevice}};
 
 Status checkBinding(const Buffer *buffer, std::uint64_t needed,

@@ -1,44 +1,31 @@
 // Runs a flattened program on the thread pool.
 #pragma once
-#include "runtime/hal/Device.h"
-#include "runtime/hal/Profile.h"
-#include "runtime/hal/cpu/Commands.h"
+#include "runtime/hal/cpu/CodeObject.h"
 #include "runtime/hal/cpu/ThreadPool.h"
+#include "runtime/hal/host/HostCommandList.h"
 
-#include <memory>
 #include <span>
-#include <vector>
 
 namespace tessera::hal {
 
-class CpuCommandList : public CommandList {
+class CpuCommandList : public HostCommandList {
 public:
-  /// `scratch` holds `scratchStride` bytes for each of the pool's threads.
-  CpuCommandList(std::string_view program, Commands commands, ThreadPool &pool,
+  /// `kernels` follows DeviceCode.kernels; `scratch` holds `scratchStride`
+  /// bytes for each of the pool's threads.
+  CpuCommandList(std::string_view program, Commands commands,
+                 std::span<KernelFunction *const> kernels, ThreadPool &pool,
                  std::byte *scratch, std::uint64_t scratchStride,
                  std::span<std::byte> arena, const RecordOptions &options);
-  Status run() override;
-  const Profile *profile() const override { return measured.get(); }
 
 private:
-  Status step(const Command &command);
-  void launch(const LaunchCommand &launch);
-  void copy(const CopyCommand &copy);
-  void fill(const FillCommand &fill);
-  /// Moves the loop's pointers; the command to go on from.
-  std::uint32_t loopEnd(std::uint32_t loop, std::uint32_t next);
-  Status checkFinite(const LaunchCommand &launch, std::uint32_t step) const;
+  Status launch(const LaunchCommand &launch) override;
+  void copy(std::byte *to, const std::byte *from, std::uint64_t bytes) override;
+  void fill(std::byte *to, std::uint8_t value, std::uint64_t bytes) override;
 
-  std::string_view program;
-  Commands code;
+  std::span<KernelFunction *const> kernels;
   ThreadPool &pool;
   std::byte *scratch;
   std::uint64_t scratchStride;
-  std::span<std::byte> arena; // empty unless `check`
-  bool check;
-  std::vector<void *> firstPointers;    // code.pointers before the run
-  std::vector<std::uint64_t> tripsLeft; // of each loop
-  std::unique_ptr<Profile> measured;
 };
 
 } // namespace tessera::hal

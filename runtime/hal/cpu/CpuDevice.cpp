@@ -3,50 +3,23 @@
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/hal/cpu/CodeObject.h"
 #include "runtime/hal/cpu/CpuCommandList.h"
-#include "runtime/hal/cpu/HostMemory.h"
 #include "runtime/hal/cpu/ThreadPool.h"
+#include "runtime/hal/host/HostBuffer.h"
+#include "runtime/hal/host/LoadedCode.h"
 #include "runtime/support/CpuFeatures.h"
 #include "runtime/support/PeakFlops.h"
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 
 namespace tessera::hal {
 namespace {
-
-class CpuBuffer : public Buffer {
-public:
-  CpuBuffer(HostMemory memory, std::string_view what)
-      : memory(std::move(memory)), what(what) {}
-  std::uint64_t bytes() const override { return memory.size(); }
-  std::byte *host() override { return memory.data(); }
-
-  Status write(std::uint64_t offset, std::span<const std::byte> from) override {
-    TESSERA_RETURN_IF_ERROR(
-        checkRange(offset, from.size(), memory.size(), what));
-    if (!from.empty())
-      std::memcpy(memory.data() + offset, from.data(), from.size());
-    return Status::success();
-  }
-
-  Status read(std::uint64_t offset, std::span<std::byte> to) const override {
-    TESSERA_RETURN_IF_ERROR(checkRange(offset, to.size(), memory.size(), what));
-    if (!to.empty())
-      std::memcpy(to.data(), memory.data() + offset, to.size());
-    return Status::success();
-  }
-
-private:
-  HostMemory memory;
-  std::string what;
-};
 
 class CpuExecutable : public Executable {
 public:
   CpuExecutable(const ArtifactReader &artifact,
                 const artifact::DeviceCode &device, std::string_view target,
-                LoadedCode code, std::vector<KernelFunction> kernels,
+                LoadedCode code, std::vector<KernelFunction *> kernels,
                 HostMemory scratch, std::uint64_t scratchStride)
       : artifact(artifact), device(device), targetName(target),
         code(std::move(code)), kernels(std::move(kernels)),
@@ -61,9 +34,9 @@ public:
   const artifact::DeviceCode &device;
   std::string_view targetName;
   LoadedCode code;
-  std::vector<KernelFunction> kernels; // as DeviceCode.kernels
-  HostMemory memory;                   // the kernels' scratch
-  std::uint64_t scratchStride;         // a thread's share
+  std::vector<KernelFunction *> kernels; // as DeviceCode.kernels
+  HostMemory memory;                     // the kernels' scratch
+  std::uint64_t scratchStride;           // a thread's share
 };
 
 class CpuDevice : public Device {
@@ -99,11 +72,7 @@ std::string CpuDevice::describe() const {
 
 StatusOr<std::unique_ptr<Buffer>> CpuDevice::allocate(std::uint64_t bytes,
                                                       std::string_view what) {
-  auto memory = HostMemory::allocate(bytes, what);
-  if (!memory.ok())
-    return memory.status();
-  return std::unique_ptr<Buffer>(
-      std::make_unique<CpuBuffer>(memory.take(), what));
+  return HostBuffer::allocate(bytes, what);
 }
 
 /// Every thread gets its share on pages of its own.
@@ -158,9 +127,9 @@ CpuDevice::load(const ArtifactReader &artifact,
       fmt::format("{}: code object '{}'", artifact.path(), target));
   if (!code.ok())
     return code.status();
-  std::vector<KernelFunction> kernels;
+  std::vector<KernelFunction *> kernels;
   for (const artifact::Kernel *kernel : *device.kernels()) {
-    auto function = code->kernel(kernel->name()->str());
+    auto function = code->function<KernelFunction>(kernel->name()->str());
     if (!function.ok())
       return function.status();
     kernels.push_back(*function);
@@ -181,15 +150,10 @@ CpuDevice::record(Executable &executable, const artifact::Program &program,
   auto &loaded = static_cast<CpuExecutable &>(executable);
   TESSERA_RETURN_IF_ERROR(
       checkBindings(loaded.artifact.root(), program, bindings));
-  const auto host = [](Buffer *buffer) -> std::byte * {
-    return buffer ? buffer->host() : nullptr;
-  };
-  const SpaceAddresses spaces{host(bindings.state), host(bindings.arena),
-                              host(bindings.io)};
+  const SpaceAddresses spaces = hostAddresses(bindings);
   return std::unique_ptr<CommandList>(std::make_unique<CpuCommandList>(
-      artifact::toView(program.name()),
-      flatten(loaded.device, program, loaded.kernels, spaces), *pool,
-      loaded.memory.data(), loaded.scratchStride,
+      artifact::toView(program.name()), flatten(loaded.device, program, spaces),
+      loaded.kernels, *pool, loaded.memory.data(), loaded.scratchStride,
       std::span(spaces.arena, program.arena_bytes()), options));
 }
 

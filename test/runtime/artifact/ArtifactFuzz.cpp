@@ -1,7 +1,7 @@
 // libFuzzer's entry for the artifact reader. Every test run replays the corpus
 // through it; -DTESSERA_FUZZ=ON builds the fuzzer itself. The hash is left out:
 // a fuzzer never guesses one, and the validator must stand without it.
-#include "runtime/hal/cpu/Commands.h"
+#include "runtime/hal/host/Commands.h"
 #include "runtime/hal/null/PlanCheck.h"
 #include "test/runtime/artifact/TestArtifact.h"
 
@@ -111,11 +111,10 @@ void checkProgram(const ArtifactReader &reader, const DeviceCode &device,
   checkTensors(*program.outputs(), program.io_bytes());
   Walk(reader.root(), device, program).nodes(*program.steps());
   (void)hal::checkPlan(reader, device, program, 10'000);
-  const std::vector<hal::KernelFunction> kernels(device.kernels()->size());
   // Addresses that are only computed with: no memory lies there.
   auto *space = reinterpret_cast<std::byte *>(std::uintptr_t(1) << 46);
   const hal::Commands commands =
-      hal::flatten(device, program, kernels, {space, space, space});
+      hal::flatten(device, program, {space, space, space});
   check(commands.pointers.size() < size); // an argument takes bytes
 }
 

@@ -11,14 +11,33 @@ const std::vector<DeviceUnderTest> kDevices = {
     {"Cpu7", "cpu", 7, nullptr}, // more threads than processors
     {"Null", "null", 0,
      "the null device checks programs but computes no results"},
+    {"EmulatedGpu", "cuda-emu", 0, nullptr, 3, false},
 };
 
+static std::string contentOf(const char *path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
 const std::string &kernelObject() {
-  static const std::string bytes = [] {
-    std::ifstream file(TESSERA_TEST_KERNELS, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  }();
+  static const std::string bytes = contentOf(TESSERA_TEST_KERNELS);
   return bytes;
+}
+
+const std::string &emulatedObject() {
+  static const std::string bytes = contentOf(TESSERA_TEST_GPU_KERNELS);
+  return bytes;
+}
+
+DeviceCodeT emulatedCode(const DeviceCodeT &from) {
+  DeviceCodeT code = onGpu(from, "sm_80");
+  for (auto &kernel : code.kernels) {
+    kernel->gpu->threads = 64;
+    kernel->gpu->shared_bytes = 64 * sizeof(float);
+  }
+  code.code =
+      owned<CodeObjectT>({codeObject("cuda-emu:sm_80", {}, emulatedObject())});
+  return code;
 }
 
 ArtifactT kernelArtifact(std::uint64_t stateBytes) {
@@ -64,10 +83,20 @@ openSession(std::span<const std::byte> bytes,
   return hal::Session::open(*reader, options);
 }
 
+std::string packFor(const std::string &device, const ArtifactT &artifact) {
+  if (device != "cuda-emu" || artifact.devices.size() > 1)
+    return pack(artifact);
+  ArtifactT both = artifact;
+  both.devices.push_back(
+      std::make_unique<DeviceCodeT>(emulatedCode(*artifact.devices[0])));
+  return pack(both);
+}
+
 } // namespace
 
 Runner::Runner(const ArtifactT &artifact, const hal::SessionOptions &options)
-    : bytes(pack(artifact)), session(openSession(bytes.span(), options)) {}
+    : bytes(packFor(options.device, artifact)),
+      session(openSession(bytes.span(), options)) {}
 
 hal::SessionOptions Conformance::options() const {
   hal::SessionOptions options;

@@ -26,6 +26,12 @@ enum TestKernel : std::uint32_t {
 
 /// The shared object of Kernels.cpp.
 const std::string &kernelObject();
+/// That of GpuKernels.cu, for the emulated GPU.
+const std::string &emulatedObject();
+
+/// The programs of `from` and the kernels of GpuKernels.cu, for the emulated
+/// GPU: "cuda:sm_80".
+DeviceCodeT emulatedCode(const DeviceCodeT &from);
 
 /// No programs yet; `stateBytes` of state and one code object that every
 /// processor of this architecture runs.
@@ -48,10 +54,14 @@ struct DeviceUnderTest {
   unsigned threads;
   /// Why results cannot be compared; null where they can.
   const char *noResults;
+  int repeats = 200; ///< where runs are repeated to provoke races
+  /// Whether kernels are given scratch.
+  bool hasScratch = true;
 };
 extern const std::vector<DeviceUnderTest> kDevices;
 
-/// A session that owns the artifact's bytes.
+/// A session that owns the artifact's bytes. Adds what the emulated GPU needs
+/// if that is the device.
 class Runner {
 public:
   Runner(const ArtifactT &artifact, const hal::SessionOptions &options);

@@ -58,7 +58,7 @@ TEST_P(Conformance, EveryBlockRunsExactlyOnce) {
                             {instance({arg(Space::io, 0, bytes)}, blocks)})})),
                 options());
   ASSERT_TRUE(runner.ok()) << runner.message();
-  for (int repeat = 0; repeat < 200; ++repeat) {
+  for (int repeat = 0; repeat < GetParam().repeats; ++repeat) {
     ASSERT_TRUE(runner->run("main").ok());
     if (!GetParam().noResults) {
       ASSERT_EQ(output<std::int32_t>(runner.get(), "runs", blocks),
@@ -181,6 +181,8 @@ TEST_P(Conformance, ScratchIsPrivateAndAligned) {
 }
 
 TEST_P(Conformance, EveryThreadHasItsOwnScratch) {
+  if (!GetParam().hasScratch)
+    GTEST_SKIP() << "kernels of this device have no scratch";
   const std::int64_t threads = std::max(1u, GetParam().threads);
   const auto bytes = static_cast<std::uint64_t>(8 * threads);
   Runner runner(
@@ -352,11 +354,14 @@ TEST_P(Conformance, ErrorsNameWhatIsThere) {
 }
 
 TEST_P(Conformance, RecordRefusesSmallBuffers) {
-  const AlignedBytes bytes(
-      pack(oneProgram(program("main", 64, 64, {}, {}, {}), 64)));
+  ArtifactT artifact = oneProgram(program("main", 64, 64, {}, {}, {}), 64);
+  artifact.devices.push_back(
+      std::make_unique<DeviceCodeT>(emulatedCode(cpu(artifact))));
+  const AlignedBytes bytes(pack(artifact));
   const auto reader = ArtifactReader::fromBytes(bytes.span(), "test.tsr");
   ASSERT_TRUE(reader.ok()) << reader.message();
-  auto device = hal::createDevice(GetParam().device, {GetParam().threads, ""});
+  auto device =
+      hal::createDevice(GetParam().device, {GetParam().threads, "", 0});
   ASSERT_TRUE(device.ok()) << device.message();
   const auto code = (*device)->choose(*reader);
   ASSERT_TRUE(code.ok()) << code.message();

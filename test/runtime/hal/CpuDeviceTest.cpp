@@ -2,8 +2,9 @@
 // any number of threads, the profile, the search for NaN.
 #include "runtime/artifact/Validate.h"
 #include "runtime/hal/cpu/CodeObject.h"
-#include "runtime/hal/cpu/FiniteCheck.h"
 #include "runtime/hal/cpu/ThreadPool.h"
+#include "runtime/hal/host/FiniteCheck.h"
+#include "runtime/hal/host/LoadedCode.h"
 #include "test/runtime/hal/Conformance.h"
 
 #include <atomic>
@@ -146,7 +147,8 @@ TEST(CpuDevice, TwoArtifactsKeepTheirOwnCode) {
     auto a = hal::LoadedCode::load(std::as_bytes(elf), "a");
     auto b = hal::LoadedCode::load(std::as_bytes(elf), "b");
     ASSERT_TRUE(a.ok() && b.ok());
-    ASSERT_NE(*a->kernel("iota"), *b->kernel("iota"));
+    ASSERT_NE(*a->function<hal::KernelFunction>("iota"),
+              *b->function<hal::KernelFunction>("iota"));
   }
 }
 
@@ -154,11 +156,11 @@ TEST(CpuDevice, MissingKernelIsNamed) {
   ArtifactT artifact = oneProgram(sumProgram(10));
   cpu(artifact).kernels[0]->name = "absent";
   EXPECT_EQ(Runner(artifact, onCpu(1)).message(),
-            "test.tsr: code object 'cpu:baseline': kernel 'absent' is missing "
+            "test.tsr: code object 'cpu:baseline': 'absent' is missing "
             "from it");
   cpu(artifact).kernels[0]->name = "malloc"; // a symbol of another library
   EXPECT_EQ(Runner(artifact, onCpu(1)).message(),
-            "test.tsr: code object 'cpu:baseline': kernel 'malloc' is missing "
+            "test.tsr: code object 'cpu:baseline': 'malloc' is missing "
             "from it");
 }
 
@@ -332,5 +334,5 @@ TEST(CpuDevice, TooMuchMemoryIsAnErrorNotACrash) {
 
 TEST(Devices, UnknownNameListsTheKnown) {
   EXPECT_EQ(hal::createDevice("tpu", {}).message(),
-            "unknown device 'tpu': this runtime has cpu, null");
+            "unknown device 'tpu': this runtime has cpu, cuda-emu, null");
 }

@@ -1,11 +1,9 @@
-// A program as the CPU executes it: flat, with every address resolved.
+// A program as devices execute it: flat, with every address resolved.
 #pragma once
 #include "runtime/hal/Device.h"
 #include "runtime/hal/Profile.h"
-#include "runtime/hal/cpu/CodeObject.h"
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -29,8 +27,8 @@ struct LaunchInstance {
 };
 
 struct LaunchCommand {
-  KernelFunction function;
   const artifact::Kernel *kernel;
+  std::uint32_t kernelIndex;                // into DeviceCode.kernels
   std::uint32_t firstInstance, endInstance; // into Commands.instances
   std::uint32_t blocks;                     // of all instances
 };
@@ -71,14 +69,15 @@ struct Commands {
   std::vector<ProfiledStep> steps;
 };
 
-/// Flattens `program`, one of `code`, of a validated artifact. `kernels`
-/// follows DeviceCode.kernels; the spaces are host addresses.
+/// Where a program's spaces lie: addresses of the device, which the host only
+/// computes with.
 struct SpaceAddresses {
   std::byte *state, *arena, *io;
 };
+
+/// Flattens `program`, one of `code`, of a validated artifact.
 Commands flatten(const artifact::DeviceCode &code,
                  const artifact::Program &program,
-                 std::span<const KernelFunction> kernels,
                  const SpaceAddresses &spaces);
 
 } // namespace tessera::hal

@@ -1,4 +1,4 @@
-#include "runtime/hal/cpu/Commands.h"
+#include "runtime/hal/host/Commands.h"
 
 #include "runtime/artifact/ElementTypes.h"
 
@@ -15,10 +15,8 @@ using Nodes = flatbuffers::Vector<flatbuffers::Offset<Node>>;
 
 class Flattener {
 public:
-  Flattener(const artifact::DeviceCode &code,
-            std::span<const KernelFunction> kernels,
-            const SpaceAddresses &spaces)
-      : code(code), kernels(kernels), spaces(spaces) {}
+  Flattener(const artifact::DeviceCode &code, const SpaceAddresses &spaces)
+      : code(code), spaces(spaces) {}
   void nodes(const Nodes &nodes);
   Commands take() { return std::move(out); }
 
@@ -32,7 +30,6 @@ private:
   void emit(Command::Kind kind, std::size_t index, ProfiledStep step);
 
   const artifact::DeviceCode &code;
-  std::span<const KernelFunction> kernels;
   SpaceAddresses spaces;
   Commands out;
   /// For each open loop, outermost first, the pointers that it moves.
@@ -87,8 +84,8 @@ std::uint32_t Flattener::pointer(const Arg &arg) {
 void Flattener::launch(const artifact::Launch &launch,
                        std::string_view origin) {
   const artifact::Kernel &kernel = *code.kernels()->Get(launch.kernel());
-  LaunchCommand command{kernels[launch.kernel()], &kernel,
-                        index32(out.instances.size()), 0, 0};
+  LaunchCommand command{&kernel, launch.kernel(), index32(out.instances.size()),
+                        0, 0};
   for (const artifact::Instance *instance : *launch.instances()) {
     LaunchInstance one{
         index32(out.pointers.size()), command.blocks,
@@ -138,9 +135,8 @@ void Flattener::fill(const artifact::Fill &fill, std::string_view origin) {
 
 Commands flatten(const artifact::DeviceCode &code,
                  const artifact::Program &program,
-                 std::span<const KernelFunction> kernels,
                  const SpaceAddresses &spaces) {
-  Flattener flattener(code, kernels, spaces);
+  Flattener flattener(code, spaces);
   flattener.nodes(*program.steps());
   return flattener.take();
 }

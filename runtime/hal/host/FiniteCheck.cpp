@@ -1,4 +1,4 @@
-#include "runtime/hal/cpu/FiniteCheck.h"
+#include "runtime/hal/host/FiniteCheck.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-#include "runtime/hal/cpu/HostMemory.h"
+#include "runtime/hal/host/HostMemory.h"
 
 #include <cerrno>
 #include <cstring>

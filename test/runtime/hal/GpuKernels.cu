@@ -1,0 +1,115 @@
+// Kernels.cpp for GPUs: the same kernels, as the compiler prints them, for a
+// CUDA compiler or, against the emulated side of the device library, for the
+// host's. Block b of a kernel with size n covers elements
+// [64 b, min(64 b + 64, n)).
+#include "runtime/device/Device.cuh"
+
+namespace tessera::device {
+
+/// The place of the running thread in its instance of a launch.
+template <int Buffers, int Sizes> struct Place {
+  TESSERA_DEVICE explicit Place(const Launch<Buffers, Sizes> &launch)
+      : instance(launch.instance()),
+        block(blockNumber() - instance.firstBlock()),
+        element(block * 64 + thread()) {}
+  TESSERA_DEVICE bool isInside() const { return element < instance.sizes[0]; }
+
+  const Instance<Buffers, Sizes> &instance;
+  int64_t block, element;
+};
+
+template <typename T> TESSERA_DEVICE T read(const T *from, int64_t i) {
+  checkRead(from + i, 1);
+  return from[i];
+}
+template <typename T> TESSERA_DEVICE void write(T *to, int64_t i, T value) {
+  checkWrite(to + i, 1);
+  to[i] = value;
+}
+
+// out[i] = i
+TESSERA_KERNEL(iota, 64, 1, 1) {
+  Place place(launch);
+  if (place.isInside())
+    write(place.instance.buffer<float>(0), place.element,
+          static_cast<float>(place.element));
+}
+
+// out = 2 in + 1, also in place
+TESSERA_KERNEL(scale, 64, 2, 1) {
+  Place place(launch);
+  if (place.isInside())
+    write(place.instance.buffer<float>(1), place.element,
+          2 * read(place.instance.buffer<float>(0), place.element) + 1);
+}
+
+// sum += in
+TESSERA_KERNEL(accumulate, 64, 2, 1) {
+  Place place(launch);
+  float *sum = place.instance.buffer<float>(1);
+  if (place.isInside())
+    write(sum, place.element,
+          read(sum, place.element) +
+              read(place.instance.buffer<float>(0), place.element));
+}
+
+// partial[b] = sum of 1 / (1 + in) over block b, in order
+TESSERA_KERNEL(partial_sums, 64, 2, 1) {
+  Place place(launch);
+  if (thread() != 0)
+    return;
+  float sum = 0;
+  for (int64_t i = place.element;
+       i < place.element + 64 && i < place.instance.sizes[0]; ++i)
+    sum += 1 / (1 + read(place.instance.buffer<float>(0), i));
+  write(place.instance.buffer<float>(1), place.block, sum);
+}
+
+// out[0] = sum of in, in order; one block
+TESSERA_KERNEL(total, 64, 2, 1) {
+  Place place(launch);
+  if (thread() != 0)
+    return;
+  float sum = 0;
+  for (int64_t i = 0; i < place.instance.sizes[0]; ++i)
+    sum += read(place.instance.buffer<float>(0), i);
+  write(place.instance.buffer<float>(1), 0, sum);
+}
+
+// Reverses every block by way of shared memory.
+TESSERA_KERNEL(reverse_blocks, 64, 2, 1) {
+  Place place(launch);
+  float *copy = reinterpret_cast<float *>(sharedMemory());
+  if (place.isInside())
+    write(copy, thread(), read(place.instance.buffer<float>(0), place.element));
+  sync();
+  int64_t first = place.block * 64, left = place.instance.sizes[0] - first;
+  int64_t count = left < 64 ? left : 64;
+  if (place.isInside())
+    write(place.instance.buffer<float>(1), place.element,
+          read(copy, count - 1 - thread()));
+}
+
+// runs[b] += 1: every block exactly once
+TESSERA_KERNEL(count_runs, 64, 1, 0) {
+  const auto &instance = launch.instance();
+  int64_t block = blockNumber() - instance.firstBlock();
+  int32_t *runs = instance.buffer<int32_t>(0);
+  if (thread() == 0)
+    write(runs, block, read(runs, block) + 1);
+}
+
+// out = sqrt(in - 5) by its bits: NaN where in < 5
+TESSERA_KERNEL(nan_below_five, 64, 2, 1) {
+  Place place(launch);
+  if (place.isInside())
+    write(place.instance.buffer<uint32_t>(1), place.element,
+          read(place.instance.buffer<float>(0), place.element) < 5
+              ? 0x7fc00000u
+              : 0x3f800000u);
+}
+
+// What Kernels.cpp shows of scratch, which GPUs do not have.
+TESSERA_KERNEL(meet, 64, 2, 1) {}
+
+} // namespace tessera::device
