@@ -9,6 +9,10 @@ Block::MemoryBarrier &Block::find(void *barrier) {
   if (it == barriers.end())
     error("no mbarrier was initialized at offset {} of shared memory",
           offsetOf(barrier));
+  if (threads[current].knows < it->second.number)
+    error("the mbarrier at offset {} is used with no barrier behind its "
+          "initialization by thread {}",
+          offsetOf(barrier), it->second.maker);
   return it->second;
 }
 
@@ -34,7 +38,12 @@ void Block::announce(MemoryBarrier &barrier, std::int64_t bytes) {
 void Block::settle(MemoryBarrier &barrier) {
   if (barrier.pending || barrier.bytes)
     return;
+  if (barrier.behind)
+    report(fmt::format("a phase of the mbarrier at offset {} ends before {} "
+                       "threads have seen the end of the one before",
+                       barrier.offset, barrier.behind));
   ++counts.barriers;
+  barrier.behind = static_cast<unsigned>(barrier.waiting.size());
   barrier.pending = barrier.arrivals;
   ++barrier.phase;
   wake(barrier.waiting);
@@ -51,6 +60,8 @@ void Block::initBarrier(void *barrier, unsigned arrivals) {
   made = {};
   made.arrivals = made.pending = arrivals;
   made.maker = current;
+  made.offset = offsetOf(barrier);
+  made.number = made.knows = threads[current].knows = ++barriersMade;
 }
 
 void Block::fenceBarriers() {
@@ -65,6 +76,7 @@ void Block::arriveBarrier(void *barrier, std::uint32_t bytes) {
           "made for",
           offsetOf(barrier), found.arrivals);
   announce(found, bytes);
+  share(found);
   --found.pending;
   settle(found);
 }
@@ -81,9 +93,12 @@ void Block::completeBytes(void *barrier, std::uint32_t bytes) {
 
 void Block::waitBarrier(void *barrier, unsigned parity) {
   MemoryBarrier &found = find(barrier);
-  while (found.phase % 2 == parity)
+  while (found.phase % 2 == parity) {
     wait(found.waiting, fmt::format("parity {} of the mbarrier at offset {}",
-                                    parity, offsetOf(barrier)));
+                                    parity, found.offset));
+    --found.behind;
+  }
+  share(found);
 }
 
 // A bulk copy lands that somebody waits for, and completes its bytes. Which one

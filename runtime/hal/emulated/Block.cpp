@@ -10,8 +10,9 @@ using device::kWarp;
 
 // Of 1 in so many accesses to shared memory, another thread runs first.
 static constexpr unsigned kYieldEvery = 32;
-// Of 1 in so many turns, something moves that no thread does.
-static constexpr unsigned kProgressEvery = 8;
+// Of 1 in so many turns, something moves that no thread does; of 1 in so many
+// of these, a wgmma reads its operands.
+static constexpr unsigned kProgressEvery = 8, kTakeEvery = 32;
 // Of a multiprocessor.
 static constexpr unsigned kRegisters = 65536;
 
@@ -81,12 +82,13 @@ void Block::reset() {
   barriers.clear();
   for (NamedBarrier &barrier : named)
     barrier = {};
+  drawTurns();
   elected = static_cast<unsigned>(random() % kWarp);
   unsigned each = std::min(kRegisters / options.threads / 8 * 8, 248u);
   freeRegisters = kRegisters - each * options.threads;
   for (Warp &warp : warps) {
     warp.fenced = false;
-    warp.products = 0;
+    warp.products = warp.knows = 0;
     warp.registers = each;
   }
   for (Warpgroup &group : warpgroups)
@@ -100,29 +102,56 @@ Status Block::run(device::Index3 index) {
     if (!threads[i].context)
       start(i);
     threads[i].done = false;
+    threads[i].knows = 0;
     ready.push_back(i);
   }
   for (alive = options.threads; alive > 0;) {
     if (random() % kProgressEvery == 0 || ready.empty())
       if (!progress(ready.empty()) && ready.empty())
         return deadlock();
-    if (ready.empty())
-      continue;
-    std::size_t pick = random() % ready.size();
-    unsigned thread = std::exchange(ready[pick], ready.back());
-    ready.pop_back();
-    resume(thread);
+    if (!ready.empty()) {
+      unsigned thread = nextThread();
+      resume(thread);
+      alive -= threads[thread].done;
+    }
     if (failure)
       return *failure;
-    alive -= threads[thread].done;
   }
   return findLeftovers();
+}
+
+// In one block of four, threads take turns evenly. In the others some hurry and
+// some lag, warp by warp or each by itself: what needs a thread to be late is
+// seldom seen otherwise.
+void Block::drawTurns() {
+  ranks.clear();
+  unsigned kind = random() % 4;
+  if (kind == 0)
+    return;
+  for (unsigned i = 0; i < options.threads; ++i)
+    ranks.push_back(kind == 1 || i % kWarp == 0
+                        ? static_cast<unsigned>(random())
+                        : ranks.back());
+}
+
+unsigned Block::nextThread() {
+  constexpr unsigned kTries = 8;
+  std::size_t pick = random() % ready.size();
+  if (!ranks.empty())
+    for (unsigned i = 0; i < kTries; ++i) {
+      std::size_t other = random() % ready.size();
+      if (ranks[ready[other]] > ranks[ready[pick]])
+        pick = other;
+    }
+  unsigned thread = std::exchange(ready[pick], ready.back());
+  ready.pop_back();
+  return thread;
 }
 
 // Lets something happen that no thread does; false if there is nothing. Where
 // all threads wait, only what may end a wait.
 bool Block::progress(bool must) {
-  while (!must && !untaken.empty() && random() % 2) {
+  while (!must && !untaken.empty() && random() % kTakeEvery == 0) {
     std::size_t pick = random() % untaken.size();
     std::shared_ptr<Product> product = untaken[pick].lock();
     untaken[pick] = untaken.back();
@@ -136,15 +165,19 @@ bool Block::progress(bool must) {
 }
 
 Status Block::deadlock() const {
+  // One thread for each thing that is waited for.
+  std::map<std::string_view, unsigned> kinds;
   std::string text;
-  unsigned listed = 0;
-  for (unsigned i = 0; i < threads.size() && listed < 3; ++i)
-    if (!threads[i].done) {
-      text += fmt::format("{}thread {} waits for {}", listed ? ", " : "", i,
-                          threads[i].waitsFor);
-      ++listed;
-    }
+  for (unsigned i = 0; i < threads.size() && kinds.size() < 4; ++i)
+    if (const Thread &thread = threads[i];
+        !thread.done && kinds.emplace(thread.waitsFor, i).second)
+      text += fmt::format("{}thread {} waits for {}",
+                          kinds.size() > 1 ? ", " : "", i, thread.waitsFor);
   // As they are now, not as they were when the wait began.
+  for (std::size_t id = 0; id < named.size(); ++id)
+    if (!named[id].waiting.empty())
+      text += fmt::format("; at barrier {}, {} of {} have arrived", id,
+                          named[id].arrived, named[id].expected);
   for (const auto &[offset, barrier] : barriers)
     if (!barrier.waiting.empty())
       text +=
@@ -202,10 +235,17 @@ void Block::checkThreadsEnd() {
   me.storeGroups.clear();
 }
 
+// The launch ends when the running thread hands back, or at once where none
+// runs.
+void Block::report(const std::string &message) {
+  if (!failure)
+    failure = Status::error("kernel '{}', block ({}, {}, {}), thread {}: {}",
+                            options.kernel, blockIndex.x, blockIndex.y,
+                            blockIndex.z, threadIndex.x, message);
+}
+
 void Block::fail(const char *message) {
-  failure = Status::error("kernel '{}', block ({}, {}, {}), thread {}: {}",
-                          options.kernel, blockIndex.x, blockIndex.y,
-                          blockIndex.z, threadIndex.x, message);
+  report(message);
   suspend(); // for good: its frames go when the block does
   std::abort();
 }
@@ -223,6 +263,7 @@ Block::NamedBarrier &Block::join(unsigned id, unsigned count) {
           count);
   barrier.expected = count;
   ++barrier.arrived;
+  share(barrier);
   return barrier;
 }
 
@@ -238,8 +279,8 @@ bool Block::completes(NamedBarrier &barrier) {
 void Block::barrier(unsigned id, unsigned count) {
   NamedBarrier &barrier = join(id, count);
   if (!completes(barrier))
-    wait(barrier.waiting, fmt::format("barrier {} ({} of {} have arrived)", id,
-                                      barrier.arrived, barrier.expected));
+    wait(barrier.waiting, fmt::format("barrier {} ({} threads)", id, count));
+  share(barrier);
 }
 
 void Block::arrive(unsigned id, unsigned count) { completes(join(id, count)); }
@@ -273,6 +314,7 @@ const std::byte *Block::meet(unsigned mask, const void *mine, std::size_t bytes,
   auto &slots = warp.slots[warp.generation % 2];
   std::memcpy(slots.data() + lane * bytes, mine, bytes);
   warp.arrived |= 1u << lane;
+  share(warp);
   if (warp.arrived == mask) {
     if (last)
       last();
@@ -283,6 +325,7 @@ const std::byte *Block::meet(unsigned mask, const void *mine, std::size_t bytes,
     wait(warp.waiting,
          fmt::format("the other lanes in {} (mask {:#x})", what, mask));
   }
+  share(warp);
   return slots.data();
 }
 

@@ -94,6 +94,7 @@ private:
     std::vector<BulkCopy> openStores;
     std::deque<std::vector<BulkCopy>> storeGroups;
     std::uint32_t fences = 0; ///< by fenceAsync
+    unsigned knows = 0;       ///< of mbarriers made, see MemoryBarrier
   };
   /// One warp's quarter of a wgmma.
   struct Product {
@@ -118,6 +119,7 @@ private:
     std::array<std::array<std::byte, std::size_t(256) * device::kWarp>, 2>
         slots;
     std::vector<unsigned> waiting;
+    unsigned knows = 0;
 
     bool fenced = false;    ///< wgmma.fence since the last wait
     unsigned products = 0;  ///< issued
@@ -132,12 +134,19 @@ private:
   };
   struct NamedBarrier {
     unsigned arrived = 0, expected = 0;
+    unsigned knows = 0;
     std::vector<unsigned> waiting;
   };
   struct MemoryBarrier {
     unsigned arrivals = 0, pending = 0, phase = 0;
     std::int64_t bytes = 0; ///< announced and not landed
     unsigned maker = 0;
+    /// Its number among those made. A thread may use it that has met, by
+    /// barriers, exchanges or mbarriers, somebody who knows of it.
+    unsigned number = 0;
+    unsigned knows = 0;
+    std::size_t offset = 0;
+    unsigned behind = 0; ///< threads that it woke and that have not run since
     bool fenced = false; ///< the copy engine has seen it
     std::vector<unsigned> waiting;
     std::vector<BulkCopy> incoming;
@@ -152,6 +161,8 @@ private:
   Status deadlock() const;
   Status findLeftovers() const;
   void checkThreadsEnd();
+  void drawTurns();
+  unsigned nextThread();
   bool progress(bool must);
   const std::byte *meet(unsigned mask, const void *mine, std::size_t bytes,
                         const char *what, const std::function<void()> &last);
@@ -159,6 +170,11 @@ private:
   bool completes(NamedBarrier &barrier);
   MemoryBarrier &find(void *barrier);
   MemoryBarrier &findForCopy(void *barrier);
+  /// What the running thread and `meeting` know, each learns from the other.
+  template <typename Meeting> void share(Meeting &meeting) {
+    unsigned &mine = threads[current].knows;
+    mine = meeting.knows = std::max(mine, meeting.knows);
+  }
   void announce(MemoryBarrier &barrier, std::int64_t bytes);
   void settle(MemoryBarrier &barrier);
   bool landOne();
@@ -184,6 +200,7 @@ private:
   void take(Product &product);
   void compute(Warp &warp, const Product &product);
   void release(Warp &warp, float *key);
+  void report(const std::string &message);
   template <typename... Args>
   [[noreturn]] void error(fmt::format_string<Args...> format, Args &&...args) {
     fail(fmt::format(format, std::forward<Args>(args)...).c_str());
@@ -210,9 +227,10 @@ private:
   std::vector<Writer> writers;
   bool anyWritten = false;
   std::vector<std::weak_ptr<Product>> untaken;
-  unsigned elected = 0, freeRegisters = 0;
+  unsigned elected = 0, freeRegisters = 0, barriersMade = 0;
   std::vector<unsigned> registerWaiters;
   std::vector<unsigned> ready;
+  std::vector<unsigned> ranks; ///< of threads, for their turns; may be empty
   unsigned current = 0, alive = 0;
   std::size_t lastBuffer = 0; ///< where the last global access was found
   std::optional<Status> failure;

@@ -11,8 +11,9 @@ using device::kWarp;
 using device::WarpgroupProduct;
 
 static constexpr unsigned kWarps = 4, kRows = 16; // of a warpgroup, of a warp
-// What accumulators hold meanwhile: a NaN that no arithmetic makes.
-static constexpr std::uint32_t kPoison = 0x7fdead5e;
+// What accumulators hold meanwhile: a NaN that arithmetic does not leave as it
+// is (a signaling one).
+static constexpr std::uint32_t kPoison = 0x7fadead5;
 
 //===--- issue ------------------------------------------------------------===//
 
@@ -28,8 +29,9 @@ void Block::multiply(const WarpgroupProduct &product) {
 }
 
 static std::string describeProduct(const WarpgroupProduct::Same &same) {
-  return fmt::format("wgmma of n = {} on {} and {}", same.n,
-                     nameOf(same.elementA), nameOf(same.elementB));
+  return fmt::format(
+      "wgmma of n = {} on {} and {}, descriptors {:#x} and {:#x}", same.n,
+      nameOf(same.elementA), nameOf(same.elementB), same.a, same.b);
 }
 
 // One lane of the warp for all of them: what lanes handed in is `lanes`.
@@ -87,7 +89,7 @@ void Block::issue(const std::byte *lanes) {
   }
   ++accumulators.inFlight;
   warp.open.push_back(product);
-  if (random() % 4 == 0)
+  if (random() % 8 == 0)
     take(*product);
   else
     untaken.push_back(product);
