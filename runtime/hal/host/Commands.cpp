@@ -133,6 +133,42 @@ void Flattener::fill(const artifact::Fill &fill, std::string_view origin) {
 
 } // namespace
 
+Walk::Walk(Commands &code)
+    : code(code), firstPointers(code.pointers), tripsLeft(code.loops.size()) {}
+
+void Walk::restart() {
+  // A walk that an error cut short left pointers inside loops.
+  std::copy(firstPointers.begin(), firstPointers.end(), code.pointers.begin());
+  position = 0;
+}
+
+const Command *Walk::next() {
+  while (position < code.commands.size()) {
+    const Command &command = code.commands[position++];
+    if (command.kind == Command::Kind::loopBegin)
+      tripsLeft[command.index] = code.loops[command.index].trip;
+    else if (command.kind == Command::Kind::loopEnd)
+      endIteration(command.index);
+    else
+      return &command;
+  }
+  return nullptr;
+}
+
+void Walk::endIteration(std::uint32_t index) {
+  const LoopCommand &loop = code.loops[index];
+  const bool again = --tripsLeft[index] != 0;
+  for (std::uint32_t i = loop.firstAdvance; i < loop.endAdvance; ++i) {
+    const Advance &advance = code.advances[i];
+    void *&pointer = code.pointers[advance.pointer];
+    auto *address = static_cast<std::byte *>(pointer);
+    pointer = again ? address + advance.stride
+                    : address - advance.stride * (loop.trip - 1);
+  }
+  if (again)
+    position = loop.firstCommand;
+}
+
 Commands flatten(const artifact::DeviceCode &code,
                  const artifact::Program &program,
                  const SpaceAddresses &spaces) {

@@ -69,6 +69,27 @@ struct Commands {
   std::vector<ProfiledStep> steps;
 };
 
+/// Goes through a program's commands in the order of their execution. Moves the
+/// addresses in Commands.pointers as loops go on. Allocates when it is made and
+/// not after.
+class Walk {
+public:
+  /// `code` is not copied and must have its pointers as flatten() left them.
+  explicit Walk(Commands &code);
+  /// From the start, wherever the last walk stopped.
+  void restart();
+  /// The next command that is no loop's, null after the last one.
+  const Command *next();
+
+private:
+  void endIteration(std::uint32_t loop);
+
+  Commands &code;
+  std::uint32_t position = 0;           // of the next command
+  std::vector<void *> firstPointers;    // Commands.pointers at the start
+  std::vector<std::uint64_t> tripsLeft; // of each loop
+};
+
 /// Where a program's spaces lie: addresses of the device, which the host only
 /// computes with.
 struct SpaceAddresses {

@@ -1,5 +1,7 @@
 #include "runtime/hal/host/FiniteCheck.h"
 
+#include "runtime/artifact/ElementTypes.h"
+
 #include <cstring>
 
 namespace tessera::hal {
@@ -37,6 +39,34 @@ std::optional<BadElement> findNotFinite(std::span<const std::byte> bytes,
   default:
     return std::nullopt;
   }
+}
+
+Status checkWritten(const Commands &code, const LaunchCommand &launch,
+                    const FindNotFinite &find) {
+  const artifact::Kernel &kernel = *launch.kernel;
+  if (!kernel.element_types())
+    return Status::success();
+  for (std::uint32_t i = launch.firstInstance; i < launch.endInstance; ++i) {
+    const LaunchInstance &one = code.instances[i];
+    for (std::uint32_t arg = 0; arg < kernel.access()->size(); ++arg) {
+      const artifact::ElementType type = kernel.element_types()->Get(arg);
+      if (kernel.access()->Get(arg) == artifact::Access::read ||
+          !artifact::isFloat(type))
+        continue;
+      const auto bad = find(code.pointers[one.firstPointer + arg],
+                            one.source->args()->Get(arg)->bytes(), type);
+      if (!bad.ok())
+        return bad.status();
+      if (*bad)
+        return Status::error(
+            "kernel '{}' wrote {} at element {} of argument {} ({}), instance "
+            "{}",
+            artifact::toView(kernel.name()), (*bad)->isNan ? "NaN" : "infinity",
+            (*bad)->index, arg, artifact::EnumNameElementType(type),
+            i - launch.firstInstance);
+    }
+  }
+  return Status::success();
 }
 
 } // namespace tessera::hal

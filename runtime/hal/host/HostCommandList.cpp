@@ -1,6 +1,5 @@
 #include "runtime/hal/host/HostCommandList.h"
 
-#include "runtime/artifact/ElementTypes.h"
 #include "runtime/hal/host/FiniteCheck.h"
 
 #include <algorithm>
@@ -17,6 +16,12 @@ std::uint64_t now() {
           .count());
 }
 
+StatusOr<std::optional<BadElement>> findInHost(const void *address,
+                                               std::uint64_t bytes,
+                                               artifact::ElementType type) {
+  return findNotFinite({static_cast<const std::byte *>(address), bytes}, type);
+}
+
 } // namespace
 
 HostCommandList::HostCommandList(std::string_view program, Commands commands,
@@ -24,8 +29,7 @@ HostCommandList::HostCommandList(std::string_view program, Commands commands,
                                  const RecordOptions &options,
                                  std::optional<std::uint8_t> prepareArena)
     : program(program), code(std::move(commands)), arena(arena),
-      prepareArena(prepareArena), check(options.checkFinite),
-      firstPointers(code.pointers), tripsLeft(code.loops.size()) {
+      prepareArena(prepareArena), check(options.checkFinite), walk(code) {
   // What a kernel leaves unwritten must not pass for its result.
   if (check)
     this->prepareArena = 0;
@@ -35,34 +39,12 @@ HostCommandList::HostCommandList(std::string_view program, Commands commands,
 }
 
 Status HostCommandList::run() {
-  // A run that an error cut short left pointers inside loops.
-  std::copy(firstPointers.begin(), firstPointers.end(), code.pointers.begin());
+  walk.restart();
   if (prepareArena && !arena.empty())
     std::memset(arena.data(), *prepareArena, arena.size());
-  for (std::uint32_t next = 0; next < code.commands.size();) {
-    const Command &command = code.commands[next++];
-    if (command.kind == Command::Kind::loopBegin)
-      tripsLeft[command.index] = code.loops[command.index].trip;
-    else if (command.kind == Command::Kind::loopEnd)
-      next = loopEnd(command.index, next);
-    else
-      TESSERA_RETURN_IF_ERROR(step(command));
-  }
+  while (const Command *command = walk.next())
+    TESSERA_RETURN_IF_ERROR(step(*command));
   return Status::success();
-}
-
-std::uint32_t HostCommandList::loopEnd(std::uint32_t index,
-                                       std::uint32_t next) {
-  const LoopCommand &loop = code.loops[index];
-  const bool again = --tripsLeft[index] != 0;
-  for (std::uint32_t i = loop.firstAdvance; i < loop.endAdvance; ++i) {
-    const Advance &advance = code.advances[i];
-    void *&pointer = code.pointers[advance.pointer];
-    auto *address = static_cast<std::byte *>(pointer);
-    pointer = again ? address + advance.stride
-                    : address - advance.stride * (loop.trip - 1);
-  }
-  return again ? loop.firstCommand : next;
 }
 
 Status HostCommandList::step(const Command &command) {
@@ -71,7 +53,7 @@ Status HostCommandList::step(const Command &command) {
   if (measured)
     measured->add(command.step, start, now());
   if (status.ok() && check && command.kind == Command::Kind::launch)
-    status = checkFinite(code.launches[command.index]);
+    status = checkWritten(code, code.launches[command.index], findInHost);
   if (status.ok())
     return status;
   return Status::error("program '{}': step {} ({}): {}", program, command.step,
@@ -90,31 +72,6 @@ Status HostCommandList::execute(const Command &command) {
   } else {
     const FillCommand &one = code.fills[command.index];
     fill(at(one.to), one.value, one.bytes);
-  }
-  return Status::success();
-}
-
-Status HostCommandList::checkFinite(const LaunchCommand &launch) const {
-  const artifact::Kernel &kernel = *launch.kernel;
-  if (!kernel.element_types())
-    return Status::success();
-  for (std::uint32_t i = launch.firstInstance; i < launch.endInstance; ++i) {
-    const LaunchInstance &one = code.instances[i];
-    for (std::uint32_t arg = 0; arg < kernel.access()->size(); ++arg) {
-      if (kernel.access()->Get(arg) == artifact::Access::read)
-        continue;
-      const artifact::ElementType type = kernel.element_types()->Get(arg);
-      const std::span<const std::byte> bytes(
-          static_cast<const std::byte *>(code.pointers[one.firstPointer + arg]),
-          one.source->args()->Get(arg)->bytes());
-      if (const auto bad = findNotFinite(bytes, type))
-        return Status::error(
-            "kernel '{}' wrote {} at element {} of argument {} ({}), instance "
-            "{}",
-            artifact::toView(kernel.name()), bad->isNan ? "NaN" : "infinity",
-            bad->index, arg, artifact::EnumNameElementType(type),
-            i - launch.firstInstance);
-    }
   }
   return Status::success();
 }

@@ -34,15 +34,11 @@ protected:
 private:
   Status step(const Command &command);
   Status execute(const Command &command);
-  /// Moves the loop's pointers; the command to go on from.
-  std::uint32_t loopEnd(std::uint32_t loop, std::uint32_t next);
-  Status checkFinite(const LaunchCommand &launch) const;
 
   std::span<std::byte> arena;
   std::optional<std::uint8_t> prepareArena;
   bool check;
-  std::vector<void *> firstPointers;    // code.pointers before the run
-  std::vector<std::uint64_t> tripsLeft; // of each loop
+  Walk walk; // through `code`
   std::unique_ptr<Profile> measured;
 };
 
