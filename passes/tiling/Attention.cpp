@@ -22,13 +22,6 @@ static constexpr double kMasked = -0x1p100;
 
 namespace {
 
-struct ForwardOperands {
-  AttentionOperand query, key, value;
-  View output;          // of the kernel's result buffer, [B, T, H, D]
-  unsigned outputIndex; // results of the cluster
-  int lseIndex;         // negative: nobody reads it
-};
-
 /// Everything that one block of the forward kernel needs, in one place.
 class ForwardEmitter {
 public:
@@ -274,6 +267,8 @@ tessera::tileAttention(graph::ClusterOp cluster, TilingContext &context) {
     return error;
   AttentionShape shape = shapeOf(op);
   unsigned inputs = cluster.getInputs().size();
+  if (context.isGpu())
+    return tileGpuAttention(cluster, operands, shape, context);
   LaunchSpec spec =
       attentionLaunch(cluster, tile::Skeleton::attention,
                       shape.batch * shape.heads * shape.queryTiles());

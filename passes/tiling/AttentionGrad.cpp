@@ -18,17 +18,6 @@ using namespace tessera;
 
 namespace {
 
-/// Where one gradient goes: a strided part of a result of the cluster.
-struct GradientPlace {
-  unsigned result;
-  View view; ///< [B, T, heads, D]; base unused
-};
-
-struct BackwardOperands {
-  AttentionOperand query, key, value, output, lse, cotangent;
-  GradientPlace dQuery, dKey, dValue;
-};
-
 class BackwardEmitter {
 public:
   BackwardEmitter(AttentionEmitter &e, tile::KernelOp kernel,
@@ -301,6 +290,8 @@ tessera::tileAttentionGrad(graph::ClusterOp cluster, TilingContext &context) {
       q[3],           op.getScale().convertToDouble(),
       op.getCausal(), static_cast<int64_t>(op.getWindow().value_or(0))};
   unsigned inputs = cluster.getInputs().size();
+  if (context.isGpu())
+    return tileGpuAttentionGrad(cluster, operands, shape, context);
   LaunchSpec spec = attentionLaunch(cluster, tile::Skeleton::attention_grad,
                                     shape.batch * kvHeads);
   spec.build = [=](tile::KernelOp kernel, const TileTarget &target,

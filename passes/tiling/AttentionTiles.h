@@ -118,6 +118,34 @@ struct AttentionOperand {
   unsigned argument; ///< of the cluster
   View view;
 };
+/// An attention cluster.
+struct ForwardOperands {
+  AttentionOperand query, key, value;
+  View output; ///< of the kernel's result buffer, [B, T, H, D]; base unused
+  unsigned outputIndex; ///< results of the cluster
+  int lseIndex;         ///< negative: nobody reads it
+};
+
+/// Where one gradient goes: a strided part of a result of the cluster.
+struct GradientPlace {
+  unsigned result;
+  View view; ///< [B, T, heads, D]; base unused
+};
+
+/// An attention_grad cluster.
+struct BackwardOperands {
+  AttentionOperand query, key, value, output, lse, cotangent;
+  GradientPlace dQuery, dKey, dValue;
+};
+
+/// The same clusters for a GPU (passes/tiling/gpu).
+llvm::Expected<llvm::SmallVector<mlir::Value>>
+tileGpuAttention(graph::ClusterOp cluster, const ForwardOperands &operands,
+                 const AttentionShape &shape, TilingContext &context);
+llvm::Expected<llvm::SmallVector<mlir::Value>>
+tileGpuAttentionGrad(graph::ClusterOp cluster, const BackwardOperands &operands,
+                     const AttentionShape &shape, TilingContext &context);
+
 llvm::Expected<AttentionOperand> attentionOperand(mlir::Operation *op,
                                                   mlir::Value value);
 

@@ -19,7 +19,7 @@ llvm::ArrayRef<TileTarget> cpuTileTargets() {
 // elements of each.
 llvm::ArrayRef<TileTarget> cudaTileTargets() {
   static const TileTarget targets[] = {
-      {"cuda:sm_80", 128, 0, 0, false, 160 << 10, true},
+      {"cuda:sm_80", 128, 0, 0, false, 156 << 10, true},
   };
   return targets;
 }

@@ -47,6 +47,8 @@ public:
          mlir::TypeRange outputs);
   /// Whether the targets are GPUs; they are all of one kind.
   bool isGpu() const { return !targets.empty() && targets.front().gpu; }
+  /// The only target of a GPU, the first of CPUs.
+  const TileTarget &target() const { return targets.front(); }
 
 private:
   llvm::Expected<std::string> kernelFor(const LaunchSpec &spec,

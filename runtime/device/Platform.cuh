@@ -8,6 +8,8 @@
 
 #define TESSERA_DEVICE __device__ __forceinline__
 #define TESSERA_UNROLL _Pragma("unroll")
+#define TESSERA_PRAGMA(text) _Pragma(#text)
+#define TESSERA_UNROLL_BY(n) TESSERA_PRAGMA(unroll n)
 
 namespace tessera::device {
 
@@ -41,6 +43,7 @@ template <typename T> TESSERA_DEVICE void checkShared(const T *, int) {}
 
 #define TESSERA_DEVICE inline
 #define TESSERA_UNROLL
+#define TESSERA_UNROLL_BY(n)
 #define __global__
 #define __launch_bounds__(...)
 #define __grid_constant__

@@ -70,20 +70,28 @@ template <int Threads, typename T, int Rows, int Columns, typename From>
 TESSERA_DEVICE void stage(SharedTile<T, Rows, Columns> to, const From *from,
                           int64_t rowStride, int64_t columnStride,
                           int64_t rows = Rows, int64_t columns = Columns) {
-  // Neighbouring threads read along the dimension that is contiguous.
+  // Neighbouring threads read along the dimension that is contiguous. All
+  // threads take every turn: loops that they leave at different turns cost
+  // registers for finding together again.
+  constexpr int kAll = Rows * Columns;
   bool alongRows = rowStride == 1 && columnStride != 1;
-  for (int i = thread(); i < Rows * Columns; i += Threads) {
+  TESSERA_UNROLL_BY(4)
+  for (int first = 0; first < kAll; first += Threads) {
+    int i = first + thread();
     int row = alongRows ? i % Rows : i / Columns;
     int column = alongRows ? i / Rows : i % Columns;
+    bool isTile = kAll % Threads == 0 || i < kAll;
     From value{};
-    if (row < rows && column < columns) {
+    if (isTile && row < rows && column < columns) {
       const From *address = from + row * rowStride + column * columnStride;
       checkRead(address, 1);
       value = *address;
     }
-    T *place = to.at(row, column);
-    checkShared(place, 1);
-    *place = Convert<T>::from(value);
+    if (isTile) {
+      T *place = to.at(row, column);
+      checkShared(place, 1);
+      *place = Convert<T>::from(value);
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include "dialects/tile/TileOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/tiling/Targets.h"
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 #include <string>
 #include <vector>
@@ -15,12 +16,18 @@ struct KernelShape {
   std::string name;
   int64_t threads = 0;     ///< of a block
   int64_t sharedBytes = 0; ///< dynamic shared memory of a block
+  std::string text;        ///< its definition, for translationUnit
 };
 
 struct PrintedKernels {
   std::string text; ///< one translation unit
   std::vector<KernelShape> kernels;
 };
+
+/// A translation unit of some kernels made for `target`: their definitions and
+/// what they need around them.
+std::string translationUnit(llvm::ArrayRef<llvm::StringRef> kernels,
+                            const TileTarget &target);
 
 /// Prints all kernels (tile.kernel) directly inside `module`, made for
 /// `target`. An error names the kernel and the op that has no CUDA form.

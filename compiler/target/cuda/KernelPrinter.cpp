@@ -337,7 +337,11 @@ llvm::Error KernelPrinter::printHeader() {
           ", " + std::to_string(kernel.getBuffers().size()) + ", " +
           std::to_string(kernel.getDynamicSizes()) + ") {\n";
   line("constexpr int kThreads = " + llvm::Twine(shape.threads) + ";");
-  line("const auto &instance = launch.instance();");
+  // Only launches of kernels with sizes are grouped (GroupLaunches.cpp). An
+  // instance that is a parameter is known to be the same for all threads.
+  bool isGrouped = kernel.getDynamicSizes() > 0;
+  line(std::string("const auto &instance = launch.") +
+       (isGrouped ? "instance();" : "first;"));
   for (auto [i, buffer] : llvm::enumerate(kernel.getBuffers())) {
     auto type = cast<MemRefType>(buffer.getType());
     bool isRead = kernel.getBufferAccess(i) == tile::Access::read;
@@ -358,12 +362,13 @@ llvm::Error KernelPrinter::printHeader() {
   }
   values[kernel.getBlockNumber()] = {fresh("block")};
   line("const int64_t " + values[kernel.getBlockNumber()].text +
-       " = blockNumber() - instance.firstBlock();");
+       " = blockNumber()" + (isGrouped ? " - instance.firstBlock()" : "") +
+       ";");
   return llvm::Error::success();
 }
 
 llvm::Error KernelPrinter::print() {
-  shape = {kernel.getSymName().str(), target.lanes, kScratchBytes};
+  shape = {kernel.getSymName().str(), target.lanes, kScratchBytes, ""};
   if (std::optional<ArrayRef<int64_t>> warps = kernel.getWarps())
     shape.threads = 32 * (*warps)[0] * (*warps)[1];
   findSlices();
@@ -379,21 +384,31 @@ llvm::Error KernelPrinter::print() {
   return llvm::Error::success();
 }
 
+std::string translationUnit(llvm::ArrayRef<llvm::StringRef> kernels,
+                            const TileTarget &target) {
+  std::string text = "// Made by tessera for " + target.name +
+                     "; one kernel a cluster.\n"
+                     "#include \"runtime/device/Device.cuh\"\n\n"
+                     "namespace tessera::device {\n";
+  for (llvm::StringRef kernel : kernels)
+    text += ("\n" + kernel).str();
+  return text + "\n} // namespace tessera::device\n";
+}
+
 llvm::Expected<PrintedKernels> printKernels(ModuleOp module,
                                             const TileTarget &target) {
   PrintedKernels printed;
-  printed.text = "// Made by tessera for " + target.name +
-                 "; one kernel a cluster.\n"
-                 "#include \"runtime/device/Device.cuh\"\n\n"
-                 "namespace tessera::device {\n";
   for (auto kernel : module.getOps<tile::KernelOp>()) {
     KernelPrinter printer(kernel, target);
     if (llvm::Error error = printer.print())
       return std::move(error);
-    printed.text += "\n" + printer.text;
     printed.kernels.push_back(printer.shape);
+    printed.kernels.back().text = std::move(printer.text);
   }
-  printed.text += "\n} // namespace tessera::device\n";
+  llvm::SmallVector<llvm::StringRef> texts;
+  for (const KernelShape &kernel : printed.kernels)
+    texts.push_back(kernel.text);
+  printed.text = translationUnit(texts, target);
   return printed;
 }
 

@@ -155,8 +155,8 @@ Value Staged::loadTransposed(const TileBuilder &e, Value stage) const {
   return loadStage(e, *this, stage, {columns, rows}, {2, 1});
 }
 
-int64_t gpu::paddedColumns(int64_t columns, Type element) {
-  return llvm::alignTo(columns, 256 / element.getIntOrFloatBitWidth());
+int64_t gpu::paddedColumns(int64_t columns) {
+  return llvm::alignTo(columns, 16);
 }
 
 Type gpu::operandType(Type lhs, Type rhs) {

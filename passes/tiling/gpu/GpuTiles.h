@@ -80,9 +80,9 @@ struct Staged {
   mlir::Value loadTransposed(const TileBuilder &e, mlir::Value stage) const;
 };
 
-/// Columns that a row of `element`s must have to be swizzled: its bytes are a
-/// multiple of 32.
-int64_t paddedColumns(int64_t columns, mlir::Type element);
+/// Columns of a tile that has so many: whole fragments of a product, and whole
+/// 32 bytes to be swizzled.
+int64_t paddedColumns(int64_t columns);
 /// The type that operands of such types are multiplied in: bf16 if both are,
 /// otherwise f32.
 mlir::Type operandType(mlir::Type lhs, mlir::Type rhs);

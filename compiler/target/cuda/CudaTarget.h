@@ -1,0 +1,43 @@
+// From kernels to device code: the CUDA target's front door.
+#pragma once
+#include "compiler/cache/KernelCache.h"
+#include "compiler/target/cuda/Cubin.h"
+#include "compiler/target/cuda/CudaPrinter.h"
+#include "mlir/IR/BuiltinOps.h"
+#include <functional>
+
+namespace tessera::cuda {
+
+/// Code of some of a module's kernels.
+struct KernelObject {
+  std::string bytes;
+  std::vector<std::string> kernels; ///< names
+};
+
+struct CompiledKernels {
+  std::vector<KernelShape> shapes; ///< of all kernels, in the module's order
+  std::vector<KernelResources> resources; ///< the same order; empty: no cubins
+  std::vector<KernelObject> cubins;       ///< together all kernels, or none
+  std::vector<KernelObject> emulated; ///< shared objects for the emulated GPU
+};
+
+struct CompileOptions {
+  unsigned processes = 0; ///< at once; 0: as many as the machine has cores
+  KernelCache *cache = nullptr; ///< null: compile everything
+  bool cubins = true;           ///< needs nvcc
+  bool emulated = true;         ///< needs a C++ compiler
+  /// Called once an object, from the thread that made it, one at a time:
+  /// `what` is "6 kernels" or the name of the only one.
+  std::function<void(llvm::StringRef what, llvm::StringRef target,
+                     double seconds, bool cached)>
+      progress;
+};
+
+/// Prints and compiles all kernels (tile.kernel, directly inside `module`) for
+/// `target`. Errors: an op without CUDA form, a compiler that is missing or
+/// refuses the text, a gate that fails (Cubin.h).
+llvm::Expected<CompiledKernels> compileKernels(mlir::ModuleOp module,
+                                               const TileTarget &target,
+                                               const CompileOptions &options);
+
+} // namespace tessera::cuda

@@ -1,0 +1,81 @@
+// What attention and its gradient share on a GPU: tiles of queries and keys of
+// one head in shared memory, and which keys a query sees.
+#pragma once
+#include "passes/tiling/AttentionTiles.h"
+#include "passes/tiling/gpu/GpuTiles.h"
+
+namespace tessera::gpu {
+
+/// Tiles of one kernel. A warp has sixteen rows of every tile, so that rows are
+/// reduced within it and a product's result is the next one's left operand.
+struct AttentionSizes {
+  int64_t queries, keys; ///< of a tile
+  int64_t dim;           ///< of the head, padded to whole swizzled rows
+};
+
+class GpuAttention {
+public:
+  GpuAttention(mlir::OpBuilder &builder, mlir::Location loc,
+               const AttentionShape &shape, AttentionSizes sizes,
+               mlir::Type element)
+      : e{builder, loc}, shape(shape), sizes(sizes), element(element) {}
+
+  TileBuilder e;
+  const AttentionShape &shape;
+  const AttentionSizes sizes;
+  const mlir::Type element; ///< of staged operands
+  mlir::Value batch;        ///< of the block
+
+  /// Rows from `token` on of a head, in a buffer seen through `view`; `rows` of
+  /// them are a tile.
+  Source head(mlir::Value buffer, const View &view, mlir::Value token,
+              mlir::Value head, int64_t rows) const;
+  /// The head of keys and values that a head of queries reads.
+  mlir::Value kvHeadOf(mlir::Value head) const {
+    return shape.kvHeads == 1 ? e.index(0)
+                              : e.div(head, shape.heads / shape.kvHeads);
+  }
+  void store(mlir::Value tile, const Source &to) const;
+  /// From [batch, head, token] of f32s: `size` of them from `token` on, or such
+  /// a store.
+  mlir::Value loadVector(mlir::Value buffer, mlir::Value at, int64_t size,
+                         mlir::Value token) const;
+  void storeVector(mlir::Value slice, mlir::Value buffer, mlir::Value at,
+                   mlir::Value token) const;
+
+  Staged stageTiles(int64_t stages, int64_t rows) const {
+    return Staged::make(e, stages, rows, sizes.dim, element);
+  }
+  mlir::Value multiply(mlir::Value lhs, mlir::Value rhs, mlir::Value sum) const;
+  mlir::Value zeros(int64_t rows, int64_t columns) const {
+    return e.splat(0, {rows, columns});
+  }
+  void commit() const;
+  void wait() const; ///< for all copies
+
+  /// [first, end) of the keys that some query of the tile from `query` on sees;
+  /// the first is a multiple of the key tile. And the other way round.
+  std::pair<mlir::Value, mlir::Value> visibleKeys(mlir::Value query) const;
+  std::pair<mlir::Value, mlir::Value> visibleQueries(mlir::Value key) const;
+  /// Scores, with `masked` where the key is not visible or not there. They are
+  /// [query, key], or [key, query] where `keysInRows`.
+  mlir::Value mask(mlir::Value scores, mlir::Value query, mlir::Value key,
+                   bool keysInRows, double masked) const;
+
+private:
+  mlir::Value isCrossed(mlir::Value query, mlir::Value key) const;
+  /// tokens − token where the last tile is ragged, otherwise null.
+  mlir::Value rest(mlir::Value token, int64_t tile) const;
+};
+
+/// The largest tiles whose shared memory fits: `resident` tiles of queries
+/// (forward, dQ) or keys (dK, dV) and four of the other kind.
+std::optional<AttentionSizes>
+chooseAttentionSizes(const AttentionShape &shape, mlir::Type element,
+                     int64_t resident, int64_t most, bool keysResident,
+                     int64_t sharedBytes);
+
+/// "the head dimension 512 is too large …".
+llvm::Error attentionTooLarge(const AttentionShape &shape);
+
+} // namespace tessera::gpu

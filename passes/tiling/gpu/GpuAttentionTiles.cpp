@@ -1,0 +1,164 @@
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/tiling/gpu/GpuAttention.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::gpu;
+
+//===--- memory -----------------------------------------------------------===//
+
+Value GpuAttention::rest(Value token, int64_t tile) const {
+  return shape.tokens % tile ? e.sub(e.index(shape.tokens), token) : Value();
+}
+
+Source GpuAttention::head(Value buffer, const View &view, Value token,
+                          Value head, int64_t rows) const {
+  Value columns = sizes.dim > shape.headDim ? e.index(shape.headDim) : Value();
+  return {emitView(e.b, e.loc, buffer, view),
+          {batch, token, head, e.index(0)},
+          1,
+          3,
+          rest(token, rows),
+          columns};
+}
+
+void GpuAttention::store(Value tile, const Source &to) const {
+  Type memory = cast<MemRefType>(to.memory.getType()).getElementType();
+  auto type = cast<VectorType>(tile.getType());
+  SmallVector<Value> bounds;
+  if (to.rows || to.columns)
+    bounds = {to.rows ? to.rows : e.index(type.getDimSize(0)),
+              to.columns ? to.columns : e.index(type.getDimSize(1))};
+  e.b.create<tile::StoreOp>(e.loc, e.toElement(tile, memory), to.memory,
+                            to.indices, bounds,
+                            ArrayRef<int64_t>{to.rowDim, to.columnDim});
+}
+
+Value GpuAttention::loadVector(Value buffer, Value at, int64_t size,
+                               Value token) const {
+  SmallVector<Value> bounds;
+  if (Value valid = rest(token, size))
+    bounds.push_back(valid);
+  return e.b.create<tile::LoadOp>(
+      e.loc, VectorType::get({size}, e.b.getF32Type()), buffer,
+      ValueRange(e.add(at, token)), bounds, ArrayRef<int64_t>{0});
+}
+
+void GpuAttention::storeVector(Value slice, Value buffer, Value at,
+                               Value token) const {
+  int64_t size = cast<VectorType>(slice.getType()).getDimSize(0);
+  SmallVector<Value> bounds;
+  if (Value valid = rest(token, size))
+    bounds.push_back(valid);
+  e.b.create<tile::StoreOp>(e.loc, slice, buffer, ValueRange(e.add(at, token)),
+                            bounds, ArrayRef<int64_t>{0});
+}
+
+Value GpuAttention::multiply(Value lhs, Value rhs, Value sum) const {
+  return e.b.create<tile::MmaOp>(e.loc, sum.getType(), lhs, rhs, sum);
+}
+
+void GpuAttention::commit() const { e.b.create<tile::CommitOp>(e.loc); }
+void GpuAttention::wait() const { e.b.create<tile::WaitOp>(e.loc, 0); }
+
+//===--- who sees whom ----------------------------------------------------===//
+
+std::pair<Value, Value> GpuAttention::visibleKeys(Value query) const {
+  Value begin = e.index(0), end = e.index(shape.tokens);
+  if (shape.causal)
+    end = e.min(end, e.add(query, sizes.queries));
+  if (shape.window > 0) {
+    Value first = e.sub(query, e.index(shape.window - 1));
+    first = e.b.createOrFold<arith::MaxSIOp>(e.loc, first, e.index(0));
+    begin = e.sub(first, e.rem(first, sizes.keys));
+  }
+  return {begin, end};
+}
+
+std::pair<Value, Value> GpuAttention::visibleQueries(Value key) const {
+  Value begin = e.index(0), end = e.index(shape.tokens);
+  if (shape.causal)
+    begin = e.sub(key, e.rem(key, sizes.queries));
+  if (shape.window > 0)
+    end = e.min(end, e.add(key, sizes.keys + shape.window - 1));
+  return {begin, end};
+}
+
+// Whether the pair of tiles has pairs that are masked; null where none has.
+Value GpuAttention::isCrossed(Value query, Value key) const {
+  Value crossed;
+  auto either = [&](Value condition) {
+    crossed =
+        crossed
+            ? e.b.create<arith::OrIOp>(e.loc, crossed, condition).getResult()
+            : condition;
+  };
+  Value keyEnd = e.add(key, sizes.keys);
+  if (shape.causal)
+    either(e.compare(arith::CmpIPredicate::sgt, keyEnd, e.add(query, 1)));
+  if (shape.window > 0)
+    either(e.compare(arith::CmpIPredicate::sge,
+                     e.sub(e.add(query, sizes.queries - 1), key),
+                     e.index(shape.window)));
+  if (shape.tokens % sizes.keys)
+    either(e.compare(arith::CmpIPredicate::sgt, keyEnd, e.index(shape.tokens)));
+  return crossed;
+}
+
+Value GpuAttention::mask(Value scores, Value query, Value key, bool keysInRows,
+                         double masked) const {
+  Value crossed = isCrossed(query, key);
+  if (!crossed)
+    return scores;
+  OpBuilder &b = e.b;
+  auto branch = b.create<scf::IfOp>(e.loc, scores.getType(), crossed, true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  ArrayRef<int64_t> tile = cast<VectorType>(scores.getType()).getShape();
+  Value keys = e.iota(key, tile, keysInRows ? 0 : 1),
+        queries = e.iota(query, tile, keysInRows ? 1 : 0);
+  Value visible;
+  auto require = [&](arith::CmpIPredicate predicate, Value x, Value y) {
+    Value here = e.compare(predicate, x, y);
+    visible = visible
+                  ? b.create<arith::AndIOp>(e.loc, visible, here).getResult()
+                  : here;
+  };
+  if (shape.causal)
+    require(arith::CmpIPredicate::sle, keys, queries);
+  if (shape.window > 0)
+    require(arith::CmpIPredicate::slt,
+            b.create<arith::SubIOp>(e.loc, queries, keys),
+            e.spreadIndex(e.index(shape.window), tile));
+  if (shape.tokens % sizes.keys)
+    require(arith::CmpIPredicate::slt, keys,
+            e.spreadIndex(e.index(shape.tokens), tile));
+  Value chosen =
+      b.create<arith::SelectOp>(e.loc, visible, scores, e.splat(masked, tile));
+  b.create<scf::YieldOp>(e.loc, chosen);
+  b.setInsertionPointToStart(branch.elseBlock());
+  b.create<scf::YieldOp>(e.loc, scores);
+  return branch.getResult(0);
+}
+
+//===--- sizes ------------------------------------------------------------===//
+
+std::optional<AttentionSizes>
+gpu::chooseAttentionSizes(const AttentionShape &shape, Type element,
+                          int64_t resident, int64_t most, bool keysResident,
+                          int64_t sharedBytes) {
+  int64_t dim = paddedColumns(shape.headDim);
+  int64_t row = dim * element.getIntOrFloatBitWidth() / 8;
+  for (int64_t own : {64, 32, 16})
+    for (int64_t other = most; other >= 16; other /= 2)
+      if ((resident * own + 4 * other) * row <= sharedBytes)
+        return keysResident ? AttentionSizes{other, own, dim}
+                            : AttentionSizes{own, other, dim};
+  return std::nullopt;
+}
+
+llvm::Error gpu::attentionTooLarge(const AttentionShape &shape) {
+  return llvm::createStringError(
+      "attention over heads of " + std::to_string(shape.headDim) +
+      " dimensions does not fit the shared memory of a block; compile for cpu");
+}
