@@ -51,9 +51,9 @@ template <typename T> TESSERA_DEVICE void checkShared(const T *, int) {}
 
 namespace tessera::device {
 
-/// Set when a kernel is entered; all its threads share one machine. Not inline:
-/// a symbol that all libraries share would keep this one loaded for ever.
-static thread_local Machine *machine = nullptr;
+/// Set when a kernel is entered; all its threads share one machine. Hidden: a
+/// symbol that all libraries share would keep this one loaded for ever.
+[[gnu::visibility("hidden")]] inline thread_local Machine *machine = nullptr;
 
 inline int thread() { return static_cast<int>(machine->threadIndex.x); }
 inline int lane() { return thread() % 32; }
