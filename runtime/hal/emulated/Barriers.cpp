@@ -94,8 +94,7 @@ void Block::completeBytes(void *barrier, std::uint32_t bytes) {
 void Block::waitBarrier(void *barrier, unsigned parity) {
   MemoryBarrier &found = find(barrier);
   while (found.phase % 2 == parity) {
-    wait(found.waiting, fmt::format("parity {} of the mbarrier at offset {}",
-                                    parity, found.offset));
+    wait(found.waiting, {Awaited::Kind::parity, parity, found.offset});
     --found.behind;
   }
   share(found);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 namespace tessera::emulated {
 
@@ -63,8 +64,8 @@ void Block::suspend() {
   me.back = std::move(me.back).resume();
 }
 
-void Block::wait(std::vector<unsigned> &list, std::string what) {
-  threads[current].waitsFor = std::move(what);
+void Block::wait(std::vector<unsigned> &list, const Awaited &what) {
+  threads[current].waitsFor = what;
   list.push_back(current);
   suspend();
 }
@@ -135,14 +136,14 @@ void Block::drawTurns() {
 }
 
 unsigned Block::nextThread() {
-  constexpr unsigned kTries = 8;
-  std::size_t pick = random() % ready.size();
-  if (!ranks.empty())
-    for (unsigned i = 0; i < kTries; ++i) {
-      std::size_t other = random() % ready.size();
-      if (ranks[ready[other]] > ranks[ready[pick]])
-        pick = other;
-    }
+  std::uint64_t draws = random();
+  std::size_t pick = 0;
+  // Of four, or of one, by 16 bits of chance each.
+  for (unsigned i = 0; i < (ranks.empty() ? 1 : 4); ++i, draws >>= 16) {
+    std::size_t other = (draws & 0xffff) * ready.size() >> 16;
+    if (i == 0 || ranks[ready[other]] > ranks[ready[pick]])
+      pick = other;
+  }
   unsigned thread = std::exchange(ready[pick], ready.back());
   ready.pop_back();
   return thread;
@@ -164,15 +165,33 @@ bool Block::progress(bool must) {
   return landOne();
 }
 
+std::string Block::describe(const Awaited &what) {
+  switch (what.kind) {
+  case Awaited::Kind::barrier:
+    return fmt::format("barrier {} ({} threads)", what.first, what.second);
+  case Awaited::Kind::lanes:
+    return fmt::format("the other lanes in {} (mask {:#x})", what.what,
+                       what.first);
+  case Awaited::Kind::parity:
+    return fmt::format("parity {} of the mbarrier at offset {}", what.first,
+                       what.second);
+  case Awaited::Kind::registers:
+    return fmt::format("{} registers, of which {} are free", what.first,
+                       what.second);
+  }
+  return "";
+}
+
 Status Block::deadlock() const {
   // One thread for each thing that is waited for.
-  std::map<std::string_view, unsigned> kinds;
+  std::set<Awaited> kinds;
   std::string text;
   for (unsigned i = 0; i < threads.size() && kinds.size() < 4; ++i)
     if (const Thread &thread = threads[i];
-        !thread.done && kinds.emplace(thread.waitsFor, i).second)
-      text += fmt::format("{}thread {} waits for {}",
-                          kinds.size() > 1 ? ", " : "", i, thread.waitsFor);
+        !thread.done && kinds.insert(thread.waitsFor).second)
+      text +=
+          fmt::format("{}thread {} waits for {}", kinds.size() > 1 ? ", " : "",
+                      i, describe(thread.waitsFor));
   // As they are now, not as they were when the wait began.
   for (std::size_t id = 0; id < named.size(); ++id)
     if (!named[id].waiting.empty())
@@ -279,7 +298,7 @@ bool Block::completes(NamedBarrier &barrier) {
 void Block::barrier(unsigned id, unsigned count) {
   NamedBarrier &barrier = join(id, count);
   if (!completes(barrier))
-    wait(barrier.waiting, fmt::format("barrier {} ({} threads)", id, count));
+    wait(barrier.waiting, {Awaited::Kind::barrier, id, count});
   share(barrier);
 }
 
@@ -322,8 +341,7 @@ const std::byte *Block::meet(unsigned mask, const void *mine, std::size_t bytes,
     ++warp.generation;
     wake(warp.waiting);
   } else {
-    wait(warp.waiting,
-         fmt::format("the other lanes in {} (mask {:#x})", what, mask));
+    wait(warp.waiting, {Awaited::Kind::lanes, mask, 0, what});
   }
   share(warp);
   return slots.data();
@@ -353,8 +371,7 @@ void Block::setRegisters(unsigned count, bool raises) {
   while (warp.registers != count) {
     unsigned needed = (count - warp.registers) * kWarp;
     if (freeRegisters < needed) {
-      wait(registerWaiters, fmt::format("{} registers, of which {} are free",
-                                        needed, freeRegisters));
+      wait(registerWaiters, {Awaited::Kind::registers, needed, freeRegisters});
       continue;
     }
     freeRegisters -= needed;

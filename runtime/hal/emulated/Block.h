@@ -9,6 +9,7 @@
 #include <boost/context/fiber.hpp>
 
 #include <array>
+#include <compare>
 #include <deque>
 #include <functional>
 #include <map>
@@ -84,11 +85,18 @@ private:
     bool hasRead = false;         ///< a store, what is in `taken`
     std::vector<std::byte> taken; ///< as it lay in shared memory
   };
+  /// What a thread waits for, in words only if there is a deadlock.
+  struct Awaited {
+    enum class Kind { barrier, lanes, parity, registers } kind;
+    std::uint64_t first = 0, second = 0;
+    const char *what = "";
+    auto operator<=>(const Awaited &) const = default;
+  };
   struct Thread {
     boost::context::fiber context; ///< while it does not run
     boost::context::fiber back;    ///< the scheduler, while it runs
     bool done = false;
-    std::string waitsFor; ///< for the report of a deadlock
+    Awaited waitsFor{};
     std::vector<Copy> open;
     std::deque<std::vector<Copy>> groups;
     std::vector<BulkCopy> openStores;
@@ -156,8 +164,9 @@ private:
   void start(unsigned thread);
   void resume(unsigned thread);
   void suspend();
-  void wait(std::vector<unsigned> &list, std::string what);
+  void wait(std::vector<unsigned> &list, const Awaited &what);
   void wake(std::vector<unsigned> &list);
+  static std::string describe(const Awaited &what);
   Status deadlock() const;
   Status findLeftovers() const;
   void checkThreadsEnd();
