@@ -14,12 +14,14 @@ namespace tessera::device {
 //===--- bf16 operands ----------------------------------------------------===//
 
 // Operand<X>: kRows, kColumns, left(row, k): the 16 × 16 fragment there, and
-// right(k, column): the two 16 × 8 fragments at column and column + 8.
+// right(k, column): the two 16 × 8 fragments at column and column + 8. Of steps
+// along the sum, kUnrolled are one piece of code: more would be loaded early
+// and take the registers of the sums.
 template <typename X> struct Operand;
 
 template <int M, int K> struct Operand<SharedTile<bf16, M, K>> {
   using Type = bf16;
-  static constexpr int kRows = M, kColumns = K;
+  static constexpr int kRows = M, kColumns = K, kUnrolled = 2;
   SharedTile<bf16, M, K> tile;
 
   TESSERA_DEVICE void left(FragmentA &a, int row, int k, int) const {
@@ -35,7 +37,7 @@ template <int M, int K> struct Operand<SharedTile<bf16, M, K>> {
 
 template <int M, int K> struct Operand<Transposed<SharedTile<bf16, K, M>>> {
   using Type = bf16;
-  static constexpr int kRows = M, kColumns = K;
+  static constexpr int kRows = M, kColumns = K, kUnrolled = 2;
   Transposed<SharedTile<bf16, K, M>> turned;
 
   TESSERA_DEVICE void left(FragmentA &a, int row, int k, int) const {
@@ -61,7 +63,7 @@ template <typename T, int M, int K, int WarpsM>
 struct Operand<Tile<T, Fragments<M, K, WarpsM, 1>>> {
   using Type = T;
   using Layout = Fragments<M, K, WarpsM, 1>;
-  static constexpr int kRows = M, kColumns = K;
+  static constexpr int kRows = M, kColumns = K, kUnrolled = K / 8;
   const Tile<T, Layout> &tile;
 
   /// `down`: the number of the fragment among those of this warp's rows.
@@ -88,7 +90,7 @@ template <typename Fragment> struct Split {
 /// Elements of a float operand, one at a time.
 template <typename X> struct FloatOperand;
 template <int M, int K> struct FloatOperand<SharedTile<float, M, K>> {
-  static constexpr int kRows = M, kColumns = K;
+  static constexpr int kRows = M, kColumns = K, kUnrolled = 1;
   SharedTile<float, M, K> tile;
   TESSERA_DEVICE float get(int row, int column) const {
     checkShared(tile.at(row, column), 1);
@@ -104,7 +106,7 @@ template <int M, int K> struct FloatOperand<SharedTile<float, M, K>> {
 };
 template <int M, int K>
 struct FloatOperand<Transposed<SharedTile<float, K, M>>> {
-  static constexpr int kRows = M, kColumns = K;
+  static constexpr int kRows = M, kColumns = K, kUnrolled = 1;
   Transposed<SharedTile<float, K, M>> turned;
   TESSERA_DEVICE float get(int row, int column) const {
     checkShared(turned.tile.at(column, row), 1);
@@ -120,7 +122,7 @@ struct FloatOperand<Transposed<SharedTile<float, K, M>>> {
 template <int M, int K, int WarpsM>
 struct FloatOperand<Tile<float, Fragments<M, K, WarpsM, 1>>> {
   using Layout = Fragments<M, K, WarpsM, 1>;
-  static constexpr int kRows = M, kColumns = K;
+  static constexpr int kRows = M, kColumns = K, kUnrolled = K / 8;
   const Tile<float, Layout> &tile;
   TESSERA_DEVICE void left(Split<FragmentA> &a, int, int k, int down) const {
     const float *block = tile.at + 4 * (down * Layout::kAcross + k / 8);
@@ -150,7 +152,7 @@ TESSERA_DEVICE void multiplyBf16(Tile<float, Layout> &sum, const A &a,
   static_assert(A::kColumns % 16 == 0 && kAcross % 2 == 0, "whole fragments");
   int row = warp() / Layout::kWarpsN * kDown * 16,
       column = warp() % Layout::kWarpsN * kAcross * 8;
-  TESSERA_UNROLL
+  TESSERA_UNROLL_BY(A::kUnrolled)
   for (int k = 0; k < A::kColumns; k += 16) {
     FragmentA left[kDown];
     TESSERA_UNROLL
@@ -181,7 +183,7 @@ TESSERA_DEVICE void multiplyFloat(Tile<float, Layout> &sum, const A &a,
   int row = warp() / Layout::kWarpsN * kDown * 16,
       column = warp() % Layout::kWarpsN * kAcross * 8;
   int g = lane() / 4, q = lane() % 4;
-  TESSERA_UNROLL
+  TESSERA_UNROLL_BY(A::kUnrolled)
   for (int k = 0; k < A::kColumns; k += 8) {
     Split<FragmentA> left[kDown];
     TESSERA_UNROLL

@@ -149,7 +149,8 @@ tessera::tileGpuAttention(graph::ClusterOp cluster,
   Type element = operandType(
       elementOf(operands.query),
       operandType(elementOf(operands.key), elementOf(operands.value)));
-  int64_t most = element.isBF16() ? 64 : 32; // keys: scores are registers too
+  // Keys of a tile: scores are registers too, beside those of the output.
+  int64_t most = element.isBF16() ? 64 : shape.headDim <= 128 ? 32 : 16;
   std::optional<AttentionSizes> sizes =
       chooseAttentionSizes(shape, element, 1, most, /*keysResident=*/false,
                            context.target().sharedBytes);

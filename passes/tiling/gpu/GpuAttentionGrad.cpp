@@ -18,6 +18,8 @@ using namespace tessera::gpu;
 
 // exp2 of a masked score is 0 exactly.
 static constexpr double kMasked = -1e30;
+// The kernel of delta multiplies no tiles: its warps divide rows of the head.
+static constexpr int64_t kDeltaRows = 16, kDeltaWarps[] = {1, 4};
 
 namespace {
 
@@ -140,6 +142,7 @@ void GradEmitter::emitDelta() {
   OpBuilder &b = e.b;
   int64_t rows = g.sizes.queries;
   auto [head, first] = locate(g.shape.heads, rows, false);
+  kernel.setWarps(kDeltaWarps);
   auto load = [&](Value buffer, const View &view) {
     Source from = of(buffer, view, first, head, rows);
     Type memory = cast<MemRefType>(buffer.getType()).getElementType();
@@ -429,7 +432,7 @@ llvm::Expected<SmallVector<Value>> GradTiler::run() {
   int64_t shared = context.target().sharedBytes;
   // Registers of a thread: a tile of sums takes half as many as it has columns.
   // Both gradients together where that leaves enough for scores.
-  int64_t budget = element.isBF16() ? 192 : 112,
+  int64_t budget = element.isBF16() ? 176 : 112,
           sums = paddedColumns(shape.headDim);
   bool together = sums + 32 <= budget;
   auto mostFor = [&](int64_t taken) -> int64_t {
@@ -443,7 +446,9 @@ llvm::Expected<SmallVector<Value>> GradTiler::run() {
   if (!ofKeys || !ofQueries)
     return attentionTooLarge(shape);
   SmallVector<std::pair<Part, AttentionSizes>> parts{
-      {Part::delta, {64, 64, paddedColumns(shape.headDim)}}};
+      {Part::delta,
+       {kDeltaRows, 0,
+        static_cast<int64_t>(llvm::alignTo(shape.headDim, 64))}}};
   if (together) {
     parts.push_back({Part::keysAndValues, *ofKeys});
   } else {

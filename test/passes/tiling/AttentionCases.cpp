@@ -46,7 +46,25 @@ std::vector<KernelCase> make() {
   return cases;
 }
 
+// Heads as models have them, too much work for an emulator.
+std::vector<KernelCase> makeLarge() {
+  std::vector<KernelCase> cases;
+  for (int headDim : {64, 96, 128, 192, 256})
+    for (const char *element : {"f32", "bf16"})
+      if (headDim <= 192 || element[0] == 'b')
+        cases.push_back(
+            {fmt::format("LargeAttention{}_{}", headDim, element),
+             text({2, 1024, 8, 4, headDim, headDim == 96 ? 200 : 0}, element),
+             -2, 2, 0});
+  return cases;
+}
+
 } // namespace
+
+const std::vector<KernelCase> &largeAttentionCases() {
+  static const std::vector<KernelCase> cases = makeLarge();
+  return cases;
+}
 
 const std::vector<KernelCase> &attentionCases() {
   static const std::vector<KernelCase> cases = make();

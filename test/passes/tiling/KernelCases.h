@@ -21,5 +21,7 @@ inline std::ostream &operator<<(std::ostream &os, const KernelCase &test) {
 const std::vector<KernelCase> &kernelCases();
 const std::vector<KernelCase> &attentionCases();
 const std::vector<KernelCase> &contractionCases();
+/// Of the sizes of models: to be compiled, not run.
+const std::vector<KernelCase> &largeAttentionCases();
 
 } // namespace tessera::testing

@@ -148,6 +148,9 @@ std::vector<KernelCase> allCases() {
 
 INSTANTIATE_TEST_SUITE_P(Cuda, CubinTest, ::testing::ValuesIn(allCases()),
                          [](const auto &info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Large, CubinTest,
+                         ::testing::ValuesIn(largeAttentionCases()),
+                         [](const auto &info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(All, KernelsTest,
                          ::testing::Combine(::testing::ValuesIn(allCases()),
                                             ::testing::Values("cpu:avx512bf16",
