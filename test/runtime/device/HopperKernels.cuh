@@ -40,30 +40,30 @@ enum class Defect {
 // copies tiles of 64 in depth, two warpgroups multiply 64 rows each.
 struct Pipelined {
   static constexpr int kM = 128, kN = 128, kK = 64, kStages = 3, kThreads = 384;
-  static constexpr int kBoxA = 2 * 64 * kK, kBoxB = 2 * kK * 64;
-  static constexpr int kBytesA = 2 * kBoxA, kBytesB = 2 * kBoxB;
-  static constexpr int kStage = kBytesA + kBytesB;
-  static constexpr int kBoxC = 2 * 64 * 64, kBytesC = 4 * kBoxC;
+  using TileA = BoxTile<bf16, kM, kK>; ///< K-major
+  using TileB = BoxTile<bf16, kK, kN>; ///< MN-major
+  using TileC = BoxTile<bf16, 64, kN>; ///< of a warpgroup
+  static constexpr int kStage = TileA::kBytes + TileB::kBytes;
+  static constexpr int kBarriers = kStages * kStage + 2 * TileC::kBytes;
   static constexpr int kShared =
-      kStages * kStage + kBytesC +
-      2 * kStages * static_cast<int>(sizeof(Barrier));
+      kBarriers + 2 * kStages * static_cast<int>(sizeof(Barrier));
 
   const TensorMap &mapA, &mapB, &mapC;
   int row, column, depth;
   Defect defect;
 
-  TESSERA_DEVICE unsigned char *stageA(int stage) const {
-    return sharedMemory() + stage * kStage +
-           (defect == Defect::misplacedStage ? 128 : 0);
+  TESSERA_DEVICE TileA stageA(int stage) const {
+    int shift = defect == Defect::misplacedStage ? 128 : 0;
+    return {sharedMemory() + stage * kStage + shift};
   }
-  TESSERA_DEVICE unsigned char *stageB(int stage) const {
-    return sharedMemory() + stage * kStage + kBytesA;
+  TESSERA_DEVICE TileB stageB(int stage) const {
+    return {sharedMemory() + stage * kStage + TileA::kBytes};
   }
-  TESSERA_DEVICE unsigned char *result() const {
-    return sharedMemory() + kStages * kStage;
+  TESSERA_DEVICE TileC result(int group) const {
+    return {sharedMemory() + kStages * kStage + group * TileC::kBytes};
   }
   TESSERA_DEVICE Barrier *full() const {
-    return reinterpret_cast<Barrier *>(result() + kBytesC);
+    return reinterpret_cast<Barrier *>(sharedMemory() + kBarriers);
   }
   TESSERA_DEVICE Barrier *empty() const { return full() + kStages; }
 
@@ -90,31 +90,30 @@ struct Pipelined {
                                        ? ring.parity
                                        : ring.parity ^ 1);
       int bytes = defect == Defect::noExpectedBytes ? 0
-                  : defect == Defect::tooFewBytes   ? kStage - kBoxB
+                  : defect == Defect::tooFewBytes   ? kStage - TileB::kBoxBytes
                   : defect == Defect::tooManyBytes  ? kStage + 16
                                                     : kStage;
       arriveExpecting(landed, bytes);
       int shift = defect == Defect::wrongCoordinate ? 1 : 0;
-      loadBox(stageA(ring.stage), mapA, landed, k, row + shift);
-      for (int box = 0; box < 2; ++box)
-        loadBox(stageB(ring.stage) + box * kBoxB, mapB, landed,
-                column + 64 * box, k);
+      stageA(ring.stage).load(mapA, landed, k, row + shift);
+      stageB(ring.stage).load(mapB, landed, column, k);
     }
   }
 
   TESSERA_DEVICE void multiplyStage(float (&d)[kN / 2], int group, int stage,
                                     bool accumulates) const {
-    const unsigned char *a = stageA(stage) + group * kBoxA, *b = stageB(stage);
+    TileA a = stageA(stage);
+    TileB b = stageB(stage);
     TESSERA_UNROLL
     for (int step = 0; step < kK / 16; ++step) {
-      uint64_t left = operandKMajor<Swizzle::b128>(a, step),
-               right = operandMnMajor<Swizzle::b128>(b, kBoxB, step);
+      uint64_t left = a.kMajor(step, 64 * group), right = b.mnMajor(step);
+      const unsigned char *rows = a.base + group * 8192;
       if (defect == Defect::otherSwizzle)
-        left = advance(matrixDescriptor(a, 16, 1024, Swizzle::none), 32 * step);
+        left = matrixDescriptor(rows + 32 * step, 16, 1024, Swizzle::none);
       if (defect == Defect::wrongStride)
-        left = advance(matrixDescriptor(a, 16, 512, Swizzle::b128), 32 * step);
+        left = matrixDescriptor(rows + 32 * step, 16, 512, Swizzle::b128);
       if (defect == Defect::wrongLeading)
-        right = operandMnMajor<Swizzle::b128>(b, 1024, step);
+        right = operandMnMajor<Swizzle::b128>(b.base, 1024, step);
       if (defect == Defect::warpLeft && step == 2 && warp() % 4 == 1)
         continue;
       wgmma<Inputs::bf16, Major::k, Major::mn>(d, left, right,
@@ -155,7 +154,7 @@ struct Pipelined {
 
   // The group's 64 rows: rounded, into boxes of 64 columns, and out.
   TESSERA_DEVICE void store(const float (&d)[kN / 2], int group) const {
-    unsigned char *boxes = result() + 2 * group * kBoxC;
+    TileC c = result(group);
     int first = warp() % 4 * 16 + lane() % 8 + lane() / 8 % 2 * 8;
     TESSERA_UNROLL
     for (int j = 0; j < kN / 16; ++j) {
@@ -164,9 +163,7 @@ struct Pipelined {
       for (int i = 0; i < 4; ++i)
         at[i] = toBf16(d[8 * j + 2 * i]).bits |
                 static_cast<uint32_t>(toBf16(d[8 * j + 2 * i + 1]).bits) << 16;
-      int chunk = 2 * j + lane() / 16;
-      storeMatrices(
-          boxes + chunk / 8 * kBoxC + 16 * swizzle<128>(first, chunk % 8), at);
+      storeMatrices(c.at(first, 16 * j + lane() / 16 * 8), at);
     }
     if (defect != Defect::noAsyncFence)
       fenceAsync();
@@ -174,8 +171,7 @@ struct Pipelined {
       sync(1 + group, 128);
     if (thread() % 128 != 0)
       return;
-    for (int box = 0; box < 2; ++box)
-      storeBox(mapC, boxes + box * kBoxC, column + 64 * box, row + 64 * group);
+    c.store(mapC, column, row + 64 * group);
     commitStores();
     if (defect != Defect::leavesEarly)
       waitStoresRead<0>();
@@ -183,9 +179,10 @@ struct Pipelined {
 
   TESSERA_DEVICE void run() const {
     makeBarriers();
-    if (warpgroup() == 0) {
+    int group = warpgroup(); // the last one copies
+    if (group == 2) {
       releaseRegisters<40>();
-      if (warp() == 0 && electLane())
+      if (warp() == 8 && electLane())
         produce();
     } else {
       if (defect == Defect::tooManyRegisters)
@@ -193,7 +190,6 @@ struct Pipelined {
       else
         acquireRegisters<232>();
       float d[kN / 2];
-      int group = warpgroup() - 1;
       consume(d, group);
       store(d, group);
       if (defect == Defect::readsEarly)

@@ -13,41 +13,40 @@
 
 namespace tessera::device {
 
-/// How `Rows` rows of A, or columns of B, 128 bytes deep, lie in shared memory:
-/// in boxes of one span.
-template <Major M, Swizzle S, int Rows, int ElementBytes> struct BoxedOperand {
-  static constexpr int kDepth = 128 / ElementBytes;
-  static constexpr int kWidth = kSpan<S> / ElementBytes; ///< of a box
-  static constexpr int kHeight = M == Major::k ? Rows : kDepth;
-  static constexpr int kBoxBytes = kHeight * kSpan<S>;
-  static constexpr int kBytes = Rows * 128, kBoxes = kBytes / kBoxBytes;
+template <Inputs I> struct WgmmaElement {
+  using Type = uint8_t;
+};
+template <> struct WgmmaElement<Inputs::bf16> {
+  using Type = bf16;
+};
+template <> struct WgmmaElement<Inputs::f16> {
+  using Type = uint16_t;
+};
+template <> struct WgmmaElement<Inputs::tf32> {
+  using Type = float;
+};
 
-  unsigned char *base;
+/// `Rows` rows of A, or columns of B, 128 bytes deep.
+template <Inputs I, Major M, Swizzle S, int Rows> struct Side {
+  using T = typename WgmmaElement<I>::Type;
+  static constexpr int kDepth = 128 / static_cast<int>(sizeof(T));
+  using Boxes = BoxTile<T, M == Major::k ? Rows : kDepth,
+                        M == Major::k ? kDepth : Rows, S>;
+  Boxes tile;
 
-  TESSERA_DEVICE void load(const TensorMap &map, Barrier &barrier, int row,
+  TESSERA_DEVICE void load(const TensorMap &map, Barrier &barrier,
                            int k) const {
-    for (int box = 0; box < kBoxes; ++box)
-      if (M == Major::k)
-        loadBox(base + box * kBoxBytes, map, barrier, k + box * kWidth, row);
-      else
-        loadBox(base + box * kBoxBytes, map, barrier, row + box * kWidth, k);
+    if (M == Major::k)
+      tile.load(map, barrier, k, 0);
+    else
+      tile.load(map, barrier, 0, k);
   }
-
-  /// For product `step` of four.
   TESSERA_DEVICE uint64_t descriptor(int step) const {
-    if constexpr (M == Major::k && S != Swizzle::none) {
-      constexpr int kSteps = kSpan<S> / 32;
-      return operandKMajor<S>(base + step / kSteps * kBoxBytes, step % kSteps);
-    } else if constexpr (M == Major::mn && S != Swizzle::none) {
-      return operandMnMajor<S>(base, kBoxBytes, step);
-    } else if constexpr (M == Major::k) {
-      return advance(matrixDescriptor(base, kBoxBytes, 128, S),
-                     2 * step * kBoxBytes);
-    } else {
-      return advance(matrixDescriptor(base, 128, kBoxBytes, S), 256 * step);
-    }
+    if constexpr (M == Major::k)
+      return tile.kMajor(step);
+    else
+      return tile.mnMajor(step);
   }
-
   /// The warp's rows as a fragment; K-major.
   TESSERA_DEVICE FragmentA fragment(int step) const {
     FragmentA a;
@@ -55,12 +54,8 @@ template <Major M, Swizzle S, int Rows, int ElementBytes> struct BoxedOperand {
     for (int r = 0; r < 4; ++r) {
       int row = warp() * 16 + lane() / 4 + r % 2 * 8;
       int byte = 32 * step + r / 2 * 16 + lane() % 4 * 4;
-      int box = byte / kSpan<S>, chunk = byte % kSpan<S> / 16;
-      int place = S == Swizzle::none
-                      ? row
-                      : swizzle < kSpan<S><32 ? 32 : kSpan<S>>(row, chunk);
-      auto *word = reinterpret_cast<const uint32_t *>(base + box * kBoxBytes +
-                                                      place * 16 + byte % 16);
+      const T *place = tile.at(row, byte / static_cast<int>(sizeof(T)));
+      auto *word = reinterpret_cast<const uint32_t *>(place);
       checkShared(word, 1);
       a.at[r] = *word;
     }
@@ -68,26 +63,22 @@ template <Major M, Swizzle S, int Rows, int ElementBytes> struct BoxedOperand {
   }
 };
 
-template <Inputs I>
-constexpr int kBytesOf = kAnyMajor<I>        ? 2
-                         : I == Inputs::tf32 ? 4
-                                             : 1;
-
 template <Inputs I, int N, Major A, Major B, Swizzle S, bool Registers>
 struct SingleProduct {
-  using OperandA = BoxedOperand<A, S, 64, kBytesOf<I>>;
-  using OperandB = BoxedOperand<B, S, N, kBytesOf<I>>;
-  static constexpr int kDepth = OperandA::kDepth;
-  static constexpr int kShared = OperandA::kBytes + OperandB::kBytes + 8;
+  using SideA = Side<I, A, S, 64>;
+  using SideB = Side<I, B, S, N>;
+  static constexpr int kDepth = SideA::kDepth;
+  static constexpr int kStage = SideA::Boxes::kBytes + SideB::Boxes::kBytes;
+  static constexpr int kShared = kStage + static_cast<int>(sizeof(Barrier));
 
   const TensorMap &mapA, &mapB;
   float *c; // [rows, columns]
   int rows, columns, depth;
 
   TESSERA_DEVICE void run() const {
-    OperandA a{sharedMemory()};
-    OperandB b{a.base + OperandA::kBytes};
-    Barrier &landed = *reinterpret_cast<Barrier *>(b.base + OperandB::kBytes);
+    SideA a{{sharedMemory()}};
+    SideB b{{sharedMemory() + SideA::Boxes::kBytes}};
+    Barrier &landed = *reinterpret_cast<Barrier *>(sharedMemory() + kStage);
     if (thread() == 0) {
       initBarrier(landed, 1);
       fenceBarriers();
@@ -98,9 +89,9 @@ struct SingleProduct {
     TESSERA_ROLLED
     for (int k = 0; k < depth; k += kDepth, parity ^= 1) {
       if (warp() == 0 && electLane()) {
-        arriveExpecting(landed, OperandA::kBytes + OperandB::kBytes);
-        a.load(mapA, landed, 0, k);
-        b.load(mapB, landed, 0, k);
+        arriveExpecting(landed, kStage);
+        a.load(mapA, landed, k);
+        b.load(mapB, landed, k);
       }
       await(landed, parity);
       multiply(d, a, b, k > 0);
@@ -109,7 +100,7 @@ struct SingleProduct {
     store(d);
   }
 
-  TESSERA_DEVICE void multiply(float (&d)[N / 2], OperandA a, OperandB b,
+  TESSERA_DEVICE void multiply(float (&d)[N / 2], SideA a, SideB b,
                                bool accumulates) const {
     FragmentA at[4];
     if constexpr (Registers) {

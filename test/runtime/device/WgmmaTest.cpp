@@ -94,8 +94,8 @@ emulated::BufferRange rangeOf(const auto &values, Access access) {
 template <Inputs I, int N, Major A, Major B, Swizzle S, bool Registers>
 void check(const char *name, emulated::KernelEntry entry) {
   using Kernel = SingleProduct<I, N, A, B, S, Registers>;
-  using OperandA = typename Kernel::OperandA;
-  using OperandB = typename Kernel::OperandB;
+  using TileA = typename Kernel::SideA::Boxes;
+  using TileB = typename Kernel::SideB::Boxes;
   constexpr WarpgroupProduct::Same kTypes = productOf<I>();
   int rows = 50, columns = N - 3, depth = Kernel::kDepth * 2 + 3;
   Matrix a(kTypes.elementA, A, rows, depth, 1);
@@ -108,8 +108,8 @@ void check(const char *name, emulated::KernelEntry entry) {
         sum += a.at(i, k) * b.at(j, k);
       expected.push_back(sum);
     }
-  TensorMap mapA = a.map(S, OperandA::kWidth, OperandA::kHeight),
-            mapB = b.map(S, OperandB::kWidth, OperandB::kHeight);
+  TensorMap mapA = a.map(S, TileA::kWidth, TileA::kRows),
+            mapB = b.map(S, TileB::kWidth, TileB::kRows);
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     std::vector<float> c(expected.size(), -1);
     Launch<3, 3> launch{};
