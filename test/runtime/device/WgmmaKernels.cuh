@@ -67,6 +67,7 @@ template <Inputs I, int N, Major A, Major B, Swizzle S, bool Registers>
 struct SingleProduct {
   using SideA = Side<I, A, S, 64>;
   using SideB = Side<I, B, S, N>;
+  using Accumulators = Fragments<64, N, 4, 1>; ///< whose registers they are
   static constexpr int kDepth = SideA::kDepth;
   static constexpr int kStage = SideA::Boxes::kBytes + SideB::Boxes::kBytes;
   static constexpr int kShared = kStage + static_cast<int>(sizeof(Barrier));
@@ -123,8 +124,7 @@ struct SingleProduct {
   TESSERA_DEVICE void store(const float (&d)[N / 2]) const {
     TESSERA_UNROLL
     for (int i = 0; i < N / 2; ++i) {
-      int row = warp() * 16 + lane() / 4 + i % 4 / 2 * 8;
-      int column = i / 4 * 8 + lane() % 4 * 2 + i % 2;
+      int row = Accumulators::row(i), column = Accumulators::column(i);
       if (row >= rows || column >= columns)
         continue;
       checkWrite(c + row * columns + column, 1);
