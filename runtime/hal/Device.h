@@ -77,6 +77,9 @@ Status checkRange(std::uint64_t offset, std::uint64_t count,
 Status noCodeFor(const ArtifactReader &artifact, std::string_view device,
                  std::string_view target);
 
+/// "1.5 MiB", "12.25 GiB"
+std::string gibibytes(std::uint64_t bytes);
+
 struct RecordOptions {
   /// Time every step (two clock reads a launch).
   bool profile = false;
@@ -90,13 +93,18 @@ struct RecordOptions {
 class Device {
 public:
   virtual ~Device() = default;
-  /// "cpu", "null", "cuda-emu".
+  /// "cpu", "null", "cuda-emu", "cuda:0".
   virtual std::string_view name() const = 0;
   /// One line for people: model, features, threads.
   virtual std::string describe() const = 0;
   /// `what` names the buffer in errors.
   virtual StatusOr<std::unique_ptr<Buffer>> allocate(std::uint64_t bytes,
                                                      std::string_view what) = 0;
+  /// An error if `bytes`, all that will be allocated, are more than the device
+  /// has free. Devices in the host's memory leave that to the host.
+  virtual Status checkFree(std::uint64_t bytes) const {
+    return Status::success();
+  }
   /// The part of the artifact that this device runs. An error says what the
   /// artifact has instead, and how to compile what is missing.
   virtual StatusOr<const artifact::DeviceCode *>
@@ -123,6 +131,10 @@ struct DeviceOptions {
   /// From which the emulated GPU draws the order of blocks and threads. 0: the
   /// environment variable TESSERA_EMU_SEED, if it is set.
   std::uint64_t emulatorSeed = 0;
+  /// How steps reach a GPU: "graph", all of a program at once; "stream", one by
+  /// one; "step", waiting for each, so that errors name it. Empty: the
+  /// environment variable TESSERA_CUDA, if it is set, otherwise "graph".
+  std::string cudaMode = {};
 };
 
 /// The device of that name: "cpu", "null", "cuda-emu", "cuda". What follows a

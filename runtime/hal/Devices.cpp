@@ -1,6 +1,7 @@
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/hal/Device.h"
 #include "runtime/hal/cpu/CpuDevice.h"
+#include "runtime/hal/cuda/CudaDevice.h"
 #include "runtime/hal/emulated/EmulatedDevice.h"
 #include "runtime/hal/null/NullDevice.h"
 
@@ -17,6 +18,7 @@ struct Kind {
 };
 
 constexpr Kind kKinds[] = {{"cpu", createCpuDevice},
+                           {"cuda", createCudaDevice},
                            {"cuda-emu", createEmulatedDevice},
                            {"null", createNullDevice}};
 
@@ -47,6 +49,13 @@ Status checkRange(std::uint64_t offset, std::uint64_t count,
     return Status::error("{} bytes at {} leave {} of {} bytes", count, offset,
                          what, bytes);
   return Status::success();
+}
+
+std::string gibibytes(std::uint64_t bytes) {
+  constexpr double mebi = 1 << 20, gibi = 1 << 30;
+  const auto value = static_cast<double>(bytes);
+  return value < gibi ? fmt::format("{:.1f} MiB", value / mebi)
+                      : fmt::format("{:.2f} GiB", value / gibi);
 }
 
 /// The command that rebuilds the artifact, with one more target.

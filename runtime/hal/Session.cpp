@@ -22,13 +22,6 @@ std::vector<TensorInfo> describeTensors(
   return list;
 }
 
-std::string gibibytes(std::uint64_t bytes) {
-  constexpr double mebi = 1 << 20, gibi = 1 << 30;
-  const auto value = static_cast<double>(bytes);
-  return value < gibi ? fmt::format("{:.1f} MiB", value / mebi)
-                      : fmt::format("{:.2f} GiB", value / gibi);
-}
-
 const TensorInfo *findTensor(std::span<const TensorInfo> tensors,
                              std::string_view name) {
   const auto found = std::find_if(
@@ -119,8 +112,13 @@ Status Session::prepare(const SessionOptions &options) {
     return loaded.status();
   executable = loaded.take();
   std::uint64_t arenaBytes = 0;
-  for (const artifact::Program *program : *wanted)
+  std::uint64_t ioBytes = 0;
+  for (const artifact::Program *program : *wanted) {
     arenaBytes = std::max(arenaBytes, program->arena_bytes());
+    ioBytes += program->io_bytes();
+  }
+  TESSERA_RETURN_IF_ERROR(
+      owner->checkFree(reader.root().state_bytes() + arenaBytes + ioBytes));
   auto state = owner->allocate(reader.root().state_bytes(), "the state");
   if (!state.ok())
     return state.status();

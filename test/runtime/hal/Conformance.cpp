@@ -1,5 +1,7 @@
 #include "test/runtime/hal/Conformance.h"
 
+#include "test/runtime/hal/cuda/FakeCuda.h"
+
 #include <fstream>
 #include <iterator>
 
@@ -12,6 +14,9 @@ const std::vector<DeviceUnderTest> kDevices = {
     {"Null", "null", 0,
      "the null device checks programs but computes no results"},
     {"EmulatedGpu", "cuda-emu", 0, nullptr, 3, false},
+    // With a driver that runs kernels on the emulated GPU.
+    {"CudaGraph", "cuda:0", 0, nullptr, 3, false, "graph"},
+    {"CudaStream", "cuda:0", 0, nullptr, 3, false, "stream"},
 };
 
 static std::string contentOf(const char *path) {
@@ -37,6 +42,13 @@ DeviceCodeT emulatedCode(const DeviceCodeT &from) {
   }
   code.code =
       owned<CodeObjectT>({codeObject("cuda-emu:sm_80", {}, emulatedObject())});
+  return code;
+}
+
+DeviceCodeT cudaCode(const DeviceCodeT &from) {
+  DeviceCodeT code = emulatedCode(from);
+  code.code.push_back(std::make_unique<CodeObjectT>(
+      codeObject("cuda:sm_80", {}, emulatedObject())));
   return code;
 }
 
@@ -84,11 +96,11 @@ openSession(std::span<const std::byte> bytes,
 }
 
 std::string packFor(const std::string &device, const ArtifactT &artifact) {
-  if (device != "cuda-emu" || artifact.devices.size() > 1)
+  if (!device.starts_with("cuda") || artifact.devices.size() > 1)
     return pack(artifact);
   ArtifactT both = artifact;
   both.devices.push_back(
-      std::make_unique<DeviceCodeT>(emulatedCode(*artifact.devices[0])));
+      std::make_unique<DeviceCodeT>(cudaCode(*artifact.devices[0])));
   return pack(both);
 }
 
@@ -102,7 +114,15 @@ hal::SessionOptions Conformance::options() const {
   hal::SessionOptions options;
   options.device = GetParam().device;
   options.deviceOptions.threads = GetParam().threads;
+  options.deviceOptions.cudaMode = GetParam().cudaMode;
   return options;
+}
+
+void Conformance::SetUp() { FakeCuda::get().reset(); }
+
+void Conformance::TearDown() {
+  EXPECT_EQ(FakeCuda::get().leaks(), "");
+  EXPECT_EQ(FakeCuda::get().misuse(), "");
 }
 
 } // namespace tessera::test

@@ -32,6 +32,8 @@ const std::string &emulatedObject();
 /// The programs of `from` and the kernels of GpuKernels.cu, for the emulated
 /// GPU: "cuda:sm_80".
 DeviceCodeT emulatedCode(const DeviceCodeT &from);
+/// The same and, for the fake driver of CUDA, that object in a cubin's place.
+DeviceCodeT cudaCode(const DeviceCodeT &from);
 
 /// No programs yet; `stateBytes` of state and one code object that every
 /// processor of this architecture runs.
@@ -57,11 +59,12 @@ struct DeviceUnderTest {
   int repeats = 200; ///< where runs are repeated to provoke races
   /// Whether kernels are given scratch.
   bool hasScratch = true;
+  const char *cudaMode = "";
 };
 extern const std::vector<DeviceUnderTest> kDevices;
 
-/// A session that owns the artifact's bytes. Adds what the emulated GPU needs
-/// if that is the device.
+/// A session that owns the artifact's bytes. Adds what a GPU needs if that is
+/// the device.
 class Runner {
 public:
   Runner(const ArtifactT &artifact, const hal::SessionOptions &options);
@@ -75,9 +78,11 @@ private:
   StatusOr<std::unique_ptr<hal::Session>> session;
 };
 
-/// Fixture over kDevices.
+/// Fixture over kDevices. GPUs are those of the fake driver.
 class Conformance : public testing::TestWithParam<DeviceUnderTest> {
 protected:
+  void SetUp() override;
+  void TearDown() override;
   hal::SessionOptions options() const;
   /// A float or int output of program "main", as the vector's element type.
   template <typename T>

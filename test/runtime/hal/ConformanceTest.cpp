@@ -356,7 +356,7 @@ TEST_P(Conformance, ErrorsNameWhatIsThere) {
 TEST_P(Conformance, RecordRefusesSmallBuffers) {
   ArtifactT artifact = oneProgram(program("main", 64, 64, {}, {}, {}), 64);
   artifact.devices.push_back(
-      std::make_unique<DeviceCodeT>(emulatedCode(cpu(artifact))));
+      std::make_unique<DeviceCodeT>(cudaCode(cpu(artifact))));
   const AlignedBytes bytes(pack(artifact));
   const auto reader = ArtifactReader::fromBytes(bytes.span(), "test.tsr");
   ASSERT_TRUE(reader.ok()) << reader.message();

@@ -1,0 +1,141 @@
+// What this runtime uses of the CUDA driver API, declared from its documented
+// facts: the driver's header is not needed to build, and its library is loaded
+// when a GPU is asked for. test/runtime/hal/cuda/ApiTest.cpp compares every
+// line with NVIDIA's header where there is one.
+#pragma once
+#include <cstddef>
+
+namespace tessera::hal::cuda {
+
+using Result = int;                  // CUresult
+using DeviceNumber = int;            // CUdevice
+using Address = unsigned long long;  // CUdeviceptr
+using Context = struct ContextTag *; // CUcontext, and so on
+using Module = struct ModuleTag *;
+using Kernel = struct KernelTag *; // CUfunction
+using Stream = struct StreamTag *;
+using Event = struct EventTag *;
+using Graph = struct GraphTag *;
+using GraphRun = struct GraphRunTag *; // CUgraphExec
+
+/// Results that are told apart.
+enum : Result {
+  kSuccess = 0,
+  kOutOfMemory = 2,
+  kStubLibrary = 34,
+  kNoDevice = 100,
+  kInvalidImage = 200,
+  kNoBinaryForGpu = 209,
+  kEccUncorrectable = 214,
+  kInvalidPtx = 218,
+  kNvlinkUncorrectable = 220,
+  kUnsupportedPtxVersion = 222,
+  kContained = 226,
+  kNotFound = 500,
+  kIllegalAddress = 700,
+  kLaunchTimeout = 702,
+  kAssert = 710,
+  kHardwareStackError = 714,
+  kIllegalInstruction = 715,
+  kMisalignedAddress = 716,
+  kInvalidAddressSpace = 717,
+  kInvalidPc = 718,
+  kLaunchFailed = 719,
+  kTensorMemoryLeak = 721,
+  kSystemDriverMismatch = 803,
+};
+
+enum DeviceAttribute : int {
+  kMultiprocessors = 16,
+  kCapabilityMajor = 75,
+  kCapabilityMinor = 76,
+  kMaxSharedBytesOptIn = 97, ///< of a block, if a kernel asks for it
+};
+
+enum KernelAttribute : int {
+  kMaxThreadsPerBlock = 0,
+  kStaticSharedBytes = 1,
+  kMaxDynamicSharedBytes = 8, ///< may be set
+};
+
+enum JitOption : int {
+  kJitErrorLog = 5,
+  kJitErrorLogBytes = 6,
+};
+
+/// Flags and modes.
+inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr unsigned kEventDefault = 0;
+inline constexpr unsigned kEventDisableTiming = 2;
+inline constexpr int kCaptureThreadLocal = 1;
+
+/// Keys of a launch's `extra` list: an array of keys and values.
+inline void *const kLaunchEnd = nullptr;
+inline void *const kLaunchBuffer = reinterpret_cast<void *>(1);
+inline void *const kLaunchBufferSize = reinterpret_cast<void *>(2);
+
+/// X(name in Driver, symbol of the library, parameters); all return a Result.
+/// A symbol with a version is the one that the driver's header of CUDA 12 and
+/// 13 means by the plain name.
+#define TESSERA_CUDA_FUNCTIONS(X)                                              \
+  X(initialize, cuInit, (unsigned flags))                                      \
+  X(version, cuDriverGetVersion, (int *version))                               \
+  X(errorName, cuGetErrorName, (Result result, const char **text))             \
+  X(errorText, cuGetErrorString, (Result result, const char **text))           \
+  X(deviceCount, cuDeviceGetCount, (int *count))                               \
+  X(deviceGet, cuDeviceGet, (DeviceNumber * device, int ordinal))              \
+  X(deviceName, cuDeviceGetName, (char *name, int bytes, DeviceNumber device)) \
+  X(deviceAttribute, cuDeviceGetAttribute,                                     \
+    (int *value, int attribute, DeviceNumber device))                          \
+  X(contextRetain, cuDevicePrimaryCtxRetain,                                   \
+    (Context * context, DeviceNumber device))                                  \
+  X(contextRelease, cuDevicePrimaryCtxRelease_v2, (DeviceNumber device))       \
+  X(contextPush, cuCtxPushCurrent_v2, (Context context))                       \
+  X(contextPop, cuCtxPopCurrent_v2, (Context * context))                       \
+  X(memoryInfo, cuMemGetInfo_v2, (std::size_t *free, std::size_t *total))      \
+  X(memoryAllocate, cuMemAlloc_v2, (Address * address, std::size_t bytes))     \
+  X(memoryFree, cuMemFree_v2, (Address address))                               \
+  X(hostAllocate, cuMemHostAlloc,                                              \
+    (void **address, std::size_t bytes, unsigned flags))                       \
+  X(hostFree, cuMemFreeHost, (void *address))                                  \
+  X(copyToDevice, cuMemcpyHtoDAsync_v2,                                        \
+    (Address to, const void *from, std::size_t bytes, Stream stream))          \
+  X(copyToHost, cuMemcpyDtoHAsync_v2,                                          \
+    (void *to, Address from, std::size_t bytes, Stream stream))                \
+  X(copyOnDevice, cuMemcpyDtoDAsync_v2,                                        \
+    (Address to, Address from, std::size_t bytes, Stream stream))              \
+  X(fill, cuMemsetD8Async,                                                     \
+    (Address to, unsigned char value, std::size_t bytes, Stream stream))       \
+  X(moduleLoad, cuModuleLoadDataEx,                                            \
+    (Module * module, const void *image, unsigned count, int *options,         \
+     void **values))                                                           \
+  X(moduleUnload, cuModuleUnload, (Module module))                             \
+  X(moduleKernel, cuModuleGetFunction,                                         \
+    (Kernel * kernel, Module module, const char *name))                        \
+  X(kernelAttribute, cuFuncGetAttribute,                                       \
+    (int *value, int attribute, Kernel kernel))                                \
+  X(setKernelAttribute, cuFuncSetAttribute,                                    \
+    (Kernel kernel, int attribute, int value))                                 \
+  X(launch, cuLaunchKernel,                                                    \
+    (Kernel kernel, unsigned gridX, unsigned gridY, unsigned gridZ,            \
+     unsigned blockX, unsigned blockY, unsigned blockZ, unsigned sharedBytes,  \
+     Stream stream, void **parameters, void **extra))                          \
+  X(streamCreate, cuStreamCreate, (Stream * stream, unsigned flags))           \
+  X(streamDestroy, cuStreamDestroy_v2, (Stream stream))                        \
+  X(streamSynchronize, cuStreamSynchronize, (Stream stream))                   \
+  X(streamBeginCapture, cuStreamBeginCapture_v2, (Stream stream, int mode))    \
+  X(streamEndCapture, cuStreamEndCapture, (Stream stream, Graph * graph))      \
+  X(eventCreate, cuEventCreate, (Event * event, unsigned flags))               \
+  X(eventDestroy, cuEventDestroy_v2, (Event event))                            \
+  X(eventRecord, cuEventRecord, (Event event, Stream stream))                  \
+  X(eventSynchronize, cuEventSynchronize, (Event event))                       \
+  X(eventElapsed, cuEventElapsedTime,                                          \
+    (float *milliseconds, Event start, Event end))                             \
+  X(graphInstantiate, cuGraphInstantiateWithFlags,                             \
+    (GraphRun * run, Graph graph, unsigned long long flags))                   \
+  X(graphUpload, cuGraphUpload, (GraphRun run, Stream stream))                 \
+  X(graphLaunch, cuGraphLaunch, (GraphRun run, Stream stream))                 \
+  X(graphRunDestroy, cuGraphExecDestroy, (GraphRun run))                       \
+  X(graphDestroy, cuGraphDestroy, (Graph graph))
+
+} // namespace tessera::hal::cuda

@@ -1,0 +1,271 @@
+#include "runtime/hal/cuda/CudaCommandList.h"
+
+#include "runtime/artifact/ElementTypes.h"
+#include "runtime/hal/host/FiniteCheck.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace tessera::hal::cuda {
+namespace {
+
+constexpr std::uint64_t kMostGraphSteps = 100'000;
+constexpr std::uint64_t kMostBounceBytes = std::uint64_t(16) << 20;
+/// Of a grid's first dimension.
+constexpr std::uint32_t kMostBlocks = std::numeric_limits<std::int32_t>::max();
+
+bool overlap(Address a, Address b, std::uint64_t bytes) {
+  return a != b && (a > b ? a - b : b - a) < bytes;
+}
+
+/// findNotFinite in device memory.
+StatusOr<std::optional<BadElement>> findOnGpu(Gpu &gpu, const void *address,
+                                              std::uint64_t bytes,
+                                              artifact::ElementType type) {
+  std::optional<BadElement> bad;
+  std::uint64_t element = 0; // that a piece begins with
+  const Status status =
+      gpu.download(reinterpret_cast<std::uintptr_t>(address), bytes,
+                   [&](std::span<const std::byte> piece) {
+                     if (!bad && (bad = findNotFinite(piece, type)))
+                       bad->index += element;
+                     element += piece.size() / artifact::elementBytes(type);
+                   });
+  if (!status.ok())
+    return status;
+  return bad;
+}
+
+} // namespace
+
+CudaCommandList::CudaCommandList(std::string_view program, Commands commands,
+                                 std::span<const LoadedKernel> kernels,
+                                 std::shared_ptr<Gpu> onGpu,
+                                 std::span<const std::byte> arena, Mode mode,
+                                 const RecordOptions &options)
+    : program(program), code(std::move(commands)), walk(code), kernels(kernels),
+      gpu(std::move(onGpu)), arena(arena), mode(mode),
+      check(options.checkFinite) {
+  if (check)
+    this->mode = Mode::step;
+  else if (options.profile && mode == Mode::graph)
+    this->mode = Mode::stream;
+  if (options.profile)
+    measured =
+        std::make_unique<Profile>(program, code.steps, options.traceEvents);
+}
+
+StatusOr<std::unique_ptr<CommandList>> CudaCommandList::record(
+    std::string_view program, Commands commands,
+    std::span<const LoadedKernel> kernels, std::shared_ptr<Gpu> gpu,
+    std::span<const std::byte> arena, Mode mode, const RecordOptions &options) {
+  std::unique_ptr<CudaCommandList> list(
+      new CudaCommandList(program, std::move(commands), kernels, std::move(gpu),
+                          arena, mode, options));
+  Status status = list->prepare();
+  if (status.ok())
+    status = list->gpu->enter([&] {
+      if (list->measured)
+        TESSERA_RETURN_IF_ERROR(list->timer.create(list->gpu, *list->measured));
+      return list->mode == Mode::graph ? list->capture() : Status::success();
+    });
+  if (!status.ok())
+    return Status::error("program '{}': {}", program, status.message());
+  return std::unique_ptr<CommandList>(std::move(list));
+}
+
+Address CudaCommandList::address(std::uint32_t pointer) const {
+  return reinterpret_cast<std::uintptr_t>(code.pointers[pointer]);
+}
+
+Status CudaCommandList::at(const Command &command, const Status &status) const {
+  if (status.ok())
+    return status;
+  const ProfiledStep &step = code.steps[command.step];
+  return Status::error(
+      "step {} ({}): {}{}{}{}", command.step, step.origin,
+      command.kind == Command::Kind::launch ? "kernel '" : "", step.what,
+      command.kind == Command::Kind::launch ? "': " : ": ", status.message());
+}
+
+Status CudaCommandList::prepare() {
+  std::uint64_t steps = 0;
+  std::size_t mostWords = 0;
+  walk.restart();
+  while (const Command *command = walk.next()) {
+    ++steps;
+    if (command->kind == Command::Kind::launch) {
+      const LaunchCommand &one = code.launches[command->index];
+      if (one.blocks > kMostBlocks)
+        return at(*command, Status::error("{} blocks exceed the {} of a grid",
+                                          one.blocks, kMostBlocks));
+      tables.add(code, one);
+      mostWords =
+          std::max<std::size_t>(mostWords, one.kernel->access()->size() +
+                                               one.kernel->dynamic_sizes());
+    } else if (command->kind == Command::Kind::copy) {
+      const CopyCommand &one = code.copies[command->index];
+      if (overlap(address(one.to), address(one.from), one.bytes))
+        bounceBytes =
+            std::max(bounceBytes, std::min(one.bytes, kMostBounceBytes));
+    }
+  }
+  words.reserve(mostWords + 3); // first block, table, count
+  if (mode == Mode::graph && (steps == 0 || steps > kMostGraphSteps))
+    mode = Mode::stream;
+  TESSERA_RETURN_IF_ERROR(tables.upload(gpu));
+  if (bounceBytes == 0)
+    return Status::success();
+  auto allocated = gpu->allocate(bounceBytes, "copies onto themselves");
+  if (!allocated.ok())
+    return allocated.status();
+  bounce = allocated.take();
+  return Status::success();
+}
+
+Status CudaCommandList::capture() {
+  const Driver &driver = gpu->driver();
+  // Other threads may do as they like meanwhile.
+  TESSERA_RETURN_IF_ERROR(
+      driver.streamBeginCapture(gpu->stream(), kCaptureThreadLocal));
+  const Status captured = enqueueAll();
+  // After an error too, or the stream would stay in capture mode.
+  Graph made = nullptr;
+  const Status ended = driver.streamEndCapture(gpu->stream(), &made);
+  const Owned<Graph> owned =
+      made ? Owned<Graph>(gpu, made, driver.graphDestroy) : Owned<Graph>();
+  TESSERA_RETURN_IF_ERROR(captured);
+  TESSERA_RETURN_IF_ERROR(ended);
+  GraphRun run = nullptr;
+  TESSERA_RETURN_IF_ERROR(driver.graphInstantiate(&run, made, 0));
+  graph = Owned<GraphRun>(gpu, run, driver.graphRunDestroy);
+  // So that the first run is as fast as all others.
+  TESSERA_RETURN_IF_ERROR(driver.graphUpload(run, gpu->stream()));
+  return driver.streamSynchronize(gpu->stream());
+}
+
+Status CudaCommandList::run() {
+  const Driver &driver = gpu->driver();
+  const Status status = gpu->enter([&] {
+    if (mode == Mode::graph)
+      TESSERA_RETURN_IF_ERROR(driver.graphLaunch(graph.get(), gpu->stream()));
+    else
+      TESSERA_RETURN_IF_ERROR(runSteps());
+    const Result result = driver.streamSynchronize.result(gpu->stream());
+    const Status finished = driver.streamSynchronize.check(result);
+    if (!isSticky(result) || mode == Mode::step)
+      return finished;
+    return Status::error("{}; with TESSERA_CUDA=step it says which step fails",
+                         finished.message());
+  });
+  if (status.ok())
+    return status;
+  return Status::error("program '{}': {}", program, status.message());
+}
+
+Status CudaCommandList::runSteps() {
+  // What a kernel leaves unwritten must not pass for its result.
+  if (check && !arena.empty())
+    TESSERA_RETURN_IF_ERROR(
+        gpu->driver().fill(reinterpret_cast<std::uintptr_t>(arena.data()), 0,
+                           arena.size(), gpu->stream()));
+  if (mode == Mode::stream && !measured)
+    return enqueueAll();
+  walk.restart();
+  tables.restart();
+  while (const Command *command = walk.next())
+    TESSERA_RETURN_IF_ERROR(at(*command, runStep(*command)));
+  return measured ? timer.collect() : Status::success();
+}
+
+Status CudaCommandList::runStep(const Command &command) {
+  if (measured)
+    TESSERA_RETURN_IF_ERROR(timer.start(command.step));
+  TESSERA_RETURN_IF_ERROR(enqueue(command));
+  if (measured)
+    TESSERA_RETURN_IF_ERROR(timer.stop());
+  return mode == Mode::step ? finishStep(command) : Status::success();
+}
+
+Status CudaCommandList::finishStep(const Command &command) {
+  TESSERA_RETURN_IF_ERROR(gpu->driver().streamSynchronize(gpu->stream()));
+  if (!check || command.kind != Command::Kind::launch)
+    return Status::success();
+  return checkWritten(code, code.launches[command.index],
+                      [&](const void *address, std::uint64_t bytes,
+                          artifact::ElementType type) {
+                        return findOnGpu(*gpu, address, bytes, type);
+                      });
+}
+
+Status CudaCommandList::enqueueAll() {
+  walk.restart();
+  tables.restart();
+  while (const Command *command = walk.next())
+    TESSERA_RETURN_IF_ERROR(at(*command, enqueue(*command)));
+  return Status::success();
+}
+
+Status CudaCommandList::enqueue(const Command &command) {
+  switch (command.kind) {
+  case Command::Kind::launch:
+    return launch(code.launches[command.index]);
+  case Command::Kind::copy:
+    return copy(code.copies[command.index]);
+  case Command::Kind::fill:
+    return fill(code.fills[command.index]);
+  case Command::Kind::loopBegin:
+  case Command::Kind::loopEnd:
+    break; // never handed out by a walk
+  }
+  return Status::success();
+}
+
+Status CudaCommandList::launch(const LaunchCommand &launch) {
+  const Address table = tables.next(launch);
+  if (launch.blocks == 0)
+    return Status::success();
+  words.clear();
+  appendInstance(code, launch, code.instances[launch.firstInstance], words);
+  words.push_back(table);
+  words.push_back(launch.endInstance - launch.firstInstance);
+  // The driver copies the arguments before it returns.
+  std::size_t bytes = words.size() * sizeof(std::uint64_t);
+  std::array<void *, 5> arguments = {kLaunchBuffer, words.data(),
+                                     kLaunchBufferSize, &bytes, kLaunchEnd};
+  const LoadedKernel &kernel = kernels[launch.kernelIndex];
+  return gpu->driver().launch(kernel.function, launch.blocks, 1, 1,
+                              kernel.threads, 1, 1, kernel.sharedBytes,
+                              gpu->stream(), nullptr, arguments.data());
+}
+
+Status CudaCommandList::copy(const CopyCommand &copy) {
+  const auto &move = gpu->driver().copyOnDevice;
+  const Address to = address(copy.to), from = address(copy.from);
+  if (copy.bytes == 0 || to == from)
+    return Status::success();
+  if (!overlap(to, from, copy.bytes))
+    return move(to, from, copy.bytes, gpu->stream());
+  // In pieces that are read as a whole before they are written, from the end
+  // that the copy moves towards: as memmove.
+  for (std::uint64_t done = 0; done < copy.bytes;) {
+    const std::uint64_t piece = std::min(bounceBytes, copy.bytes - done);
+    const std::uint64_t offset = to > from ? copy.bytes - done - piece : done;
+    TESSERA_RETURN_IF_ERROR(
+        move(bounce.get(), from + offset, piece, gpu->stream()));
+    TESSERA_RETURN_IF_ERROR(
+        move(to + offset, bounce.get(), piece, gpu->stream()));
+    done += piece;
+  }
+  return Status::success();
+}
+
+Status CudaCommandList::fill(const FillCommand &fill) {
+  if (fill.bytes == 0)
+    return Status::success();
+  return gpu->driver().fill(address(fill.to), fill.value, fill.bytes,
+                            gpu->stream());
+}
+
+} // namespace tessera::hal::cuda

@@ -1,0 +1,79 @@
+// A program on a GPU's stream: step by step, or captured once as a graph.
+#pragma once
+#include "runtime/hal/Device.h"
+#include "runtime/hal/cuda/Code.h"
+#include "runtime/hal/cuda/InstanceTables.h"
+#include "runtime/hal/cuda/StepTimer.h"
+#include "runtime/hal/host/Commands.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tessera::hal::cuda {
+
+/// How steps reach the GPU.
+enum class Mode : std::uint8_t {
+  graph,  ///< all at once: a graph that was captured when it was recorded
+  stream, ///< one call of the driver each
+  step,   ///< the same, waiting for each: errors name the step
+};
+
+class CudaCommandList : public CommandList {
+public:
+  /// `commands` has the GPU's addresses; `kernels` follows DeviceCode.kernels
+  /// and outlives the list. A profile and the check for NaN take steps one by
+  /// one, whatever `mode` says; so do programs of more than 100'000 steps, for
+  /// which a graph would cost more memory than it saves time.
+  static StatusOr<std::unique_ptr<CommandList>>
+  record(std::string_view program, Commands commands,
+         std::span<const LoadedKernel> kernels, std::shared_ptr<Gpu> gpu,
+         std::span<const std::byte> arena, Mode mode,
+         const RecordOptions &options);
+  Status run() override;
+  const Profile *profile() const override { return measured.get(); }
+
+private:
+  CudaCommandList(std::string_view program, Commands commands,
+                  std::span<const LoadedKernel> kernels,
+                  std::shared_ptr<Gpu> gpu, std::span<const std::byte> arena,
+                  Mode mode, const RecordOptions &options);
+  /// Takes what enqueue() needs besides the program's spaces.
+  Status prepare();
+  Status capture();
+  Status runSteps();
+  Status runStep(const Command &command);
+  Status finishStep(const Command &command);
+
+  /// Puts every step, or one, on the stream; nothing is allocated and nobody
+  /// waits, so all of it can be captured. A call of a library is another case
+  /// of enqueue().
+  Status enqueueAll();
+  Status enqueue(const Command &command);
+  Status launch(const LaunchCommand &launch);
+  Status copy(const CopyCommand &copy);
+  Status fill(const FillCommand &fill);
+
+  /// `status` with the program's place in front.
+  Status at(const Command &command, const Status &status) const;
+  Address address(std::uint32_t pointer) const;
+
+  std::string_view program;
+  Commands code;
+  Walk walk; // through `code`
+  std::span<const LoadedKernel> kernels;
+  std::shared_ptr<Gpu> gpu;
+  std::span<const std::byte> arena; // addresses of the GPU
+  Mode mode;
+  bool check; // for NaN
+  InstanceTables tables;
+  std::vector<std::uint64_t> words; // of the launch that is being made
+  Owned<Address> bounce;            // for copies onto themselves
+  std::uint64_t bounceBytes = 0;
+  Owned<GraphRun> graph;
+  std::unique_ptr<Profile> measured;
+  StepTimer timer;
+};
+
+} // namespace tessera::hal::cuda

@@ -1,0 +1,163 @@
+#include "runtime/hal/cuda/CudaDevice.h"
+
+#include "runtime/artifact/ElementTypes.h"
+#include "runtime/hal/cuda/CudaCommandList.h"
+
+#include <charconv>
+#include <cstdlib>
+
+namespace tessera::hal {
+namespace cuda {
+namespace {
+
+class CudaBuffer : public Buffer {
+public:
+  CudaBuffer(std::shared_ptr<Gpu> gpu, Owned<Address> memory,
+             std::uint64_t length, std::string_view what)
+      : gpu(std::move(gpu)), memory(std::move(memory)), length(length),
+        what(what) {}
+  std::uint64_t bytes() const override { return length; }
+  Status write(std::uint64_t offset, std::span<const std::byte> from) override {
+    TESSERA_RETURN_IF_ERROR(checkRange(offset, from.size(), length, what));
+    return named("write", gpu->upload(memory.get() + offset, from));
+  }
+  Status read(std::uint64_t offset, std::span<std::byte> to) const override {
+    TESSERA_RETURN_IF_ERROR(checkRange(offset, to.size(), length, what));
+    return named("read", gpu->download(to, memory.get() + offset));
+  }
+  /// Where it begins, for the host to compute with.
+  std::byte *address() const {
+    return reinterpret_cast<std::byte *>(
+        static_cast<std::uintptr_t>(memory.get()));
+  }
+
+private:
+  Status named(std::string_view action, Status status) const {
+    if (status.ok())
+      return status;
+    return Status::error("{}: cannot {} {}: {}", gpu->name(), action, what,
+                         status.message());
+  }
+
+  std::shared_ptr<Gpu> gpu;
+  Owned<Address> memory;
+  std::uint64_t length;
+  std::string what;
+};
+
+class CudaExecutable : public Executable {
+public:
+  CudaExecutable(const ArtifactReader &artifact,
+                 const artifact::DeviceCode &code, LoadedModules modules)
+      : artifact(artifact), code(code), modules(std::move(modules)) {}
+  std::string_view target() const override { return modules.target; }
+  std::uint64_t scratchBytes() const override { return 0; }
+
+  ArtifactReader artifact;
+  const artifact::DeviceCode &code;
+  LoadedModules modules;
+};
+
+class CudaDevice : public Device {
+public:
+  CudaDevice(std::shared_ptr<Gpu> gpu, Mode mode)
+      : gpu(std::move(gpu)), mode(mode) {}
+  std::string_view name() const override { return gpu->name(); }
+  std::string describe() const override { return gpu->describe(); }
+  Status checkFree(std::uint64_t bytes) const override {
+    return gpu->checkFree(bytes);
+  }
+  StatusOr<std::unique_ptr<Buffer>> allocate(std::uint64_t bytes,
+                                             std::string_view what) override;
+  StatusOr<const artifact::DeviceCode *>
+  choose(const ArtifactReader &artifact) const override {
+    return chooseCode(artifact, *gpu);
+  }
+  StatusOr<std::unique_ptr<Executable>>
+  load(const ArtifactReader &artifact,
+       const artifact::DeviceCode &code) override;
+  StatusOr<std::unique_ptr<CommandList>>
+  record(Executable &executable, const artifact::Program &program,
+         const Bindings &bindings, const RecordOptions &options) override;
+
+private:
+  std::shared_ptr<Gpu> gpu;
+  Mode mode;
+};
+
+StatusOr<std::unique_ptr<Buffer>> CudaDevice::allocate(std::uint64_t bytes,
+                                                       std::string_view what) {
+  auto memory = gpu->allocate(bytes, what);
+  if (!memory.ok())
+    return memory.status();
+  return std::unique_ptr<Buffer>(
+      std::make_unique<CudaBuffer>(gpu, memory.take(), bytes, what));
+}
+
+StatusOr<std::unique_ptr<Executable>>
+CudaDevice::load(const ArtifactReader &artifact,
+                 const artifact::DeviceCode &code) {
+  auto modules = loadCode(artifact, code, gpu);
+  if (!modules.ok())
+    return modules.status();
+  return std::unique_ptr<Executable>(
+      std::make_unique<CudaExecutable>(artifact, code, modules.take()));
+}
+
+std::byte *addressOf(const Buffer *buffer) {
+  return buffer ? static_cast<const CudaBuffer *>(buffer)->address() : nullptr;
+}
+
+StatusOr<std::unique_ptr<CommandList>>
+CudaDevice::record(Executable &executable, const artifact::Program &program,
+                   const Bindings &bindings, const RecordOptions &options) {
+  auto &loaded = static_cast<CudaExecutable &>(executable);
+  TESSERA_RETURN_IF_ERROR(
+      checkBindings(loaded.artifact.root(), program, bindings));
+  const SpaceAddresses spaces = {addressOf(bindings.state),
+                                 addressOf(bindings.arena),
+                                 addressOf(bindings.io)};
+  return CudaCommandList::record(
+      artifact::toView(program.name()), flatten(loaded.code, program, spaces),
+      loaded.modules.kernels, gpu,
+      std::span<const std::byte>(spaces.arena, program.arena_bytes()), mode,
+      options);
+}
+
+StatusOr<Mode> parseMode(const DeviceOptions &options) {
+  constexpr std::string_view names[] = {"graph", "stream", "step"};
+  std::string_view mode = options.cudaMode;
+  if (const char *environment = std::getenv("TESSERA_CUDA");
+      mode.empty() && environment)
+    mode = environment;
+  if (mode.empty())
+    return Mode::graph;
+  for (std::size_t i = 0; i < std::size(names); ++i)
+    if (mode == names[i])
+      return static_cast<Mode>(i);
+  return Status::error("TESSERA_CUDA is '{}': use graph, stream or step", mode);
+}
+
+} // namespace
+} // namespace cuda
+
+StatusOr<std::unique_ptr<Device>>
+createCudaDevice(std::string_view which, const DeviceOptions &options) {
+  int ordinal = 0;
+  const char *const end = which.data() + which.size();
+  if (const auto [stopped, error] = std::from_chars(which.data(), end, ordinal);
+      !which.empty() && (error != std::errc() || stopped != end || ordinal < 0))
+    return Status::error("unknown device 'cuda:{}': a GPU has a number, as "
+                         "cuda:0",
+                         which);
+  const auto mode = cuda::parseMode(options);
+  if (!mode.ok())
+    return mode.status();
+  auto gpu = cuda::Gpu::open(ordinal);
+  if (!gpu.ok())
+    return gpu.status();
+  return std::unique_ptr<Device>(
+      std::make_unique<cuda::CudaDevice>(gpu.take(), *mode));
+}
+
+} // namespace tessera::hal

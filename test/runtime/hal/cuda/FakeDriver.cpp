@@ -1,0 +1,421 @@
+// libcuda-fake.so: the functions of the CUDA driver that the runtime uses
+// (Api.h), on GPUs that do not exist. A code object is, in the place of a
+// cubin, the shared object of the same kernels for the emulated GPU; PTX is a
+// text that names such a file after "// object: ".
+//
+// Settings, by the environment: TESSERA_FAKE_CUDA_ + GPUS, CAPABILITY (80),
+// MEMORY (bytes), VERSION (13000), FAIL (FUNCTION:CALL:RESULT).
+#include "test/runtime/hal/cuda/FakeGpu.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <elf.h>
+#include <fstream>
+#include <iterator>
+
+#include <fmt/format.h>
+
+namespace tessera::test {
+namespace {
+
+constexpr unsigned kSharedBytes = 163 << 10;
+
+/// Bytes of the ELF that begins there: its section headers come last.
+std::size_t elfBytes(const void *image) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, image, sizeof header);
+  return header.e_shoff + std::size_t(header.e_shnum) * header.e_shentsize;
+}
+
+std::string contentOf(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void say(unsigned count, const int *options, void **values, const char *text) {
+  char *log = nullptr;
+  std::size_t bytes = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    if (options[i] == kJitErrorLog)
+      log = static_cast<char *>(values[i]);
+    if (options[i] == kJitErrorLogBytes)
+      bytes = reinterpret_cast<std::uintptr_t>(values[i]);
+  }
+  if (log)
+    fmt::format_to_n(log, bytes, "{}{}", text, '\0');
+}
+
+/// The words of a launch's arguments, or nothing if `extra` is ill-formed.
+std::vector<std::uint64_t> argumentsOf(void **extra) {
+  const void *buffer = nullptr;
+  std::size_t bytes = 0;
+  for (; extra && *extra != kLaunchEnd; extra += 2) {
+    if (*extra == kLaunchBuffer)
+      buffer = extra[1];
+    else if (*extra == kLaunchBufferSize)
+      bytes = *static_cast<const std::size_t *>(extra[1]);
+    else
+      return {};
+  }
+  std::vector<std::uint64_t> words(bytes / sizeof(std::uint64_t));
+  if (!buffer || bytes % sizeof(std::uint64_t) != 0 || bytes > 4096)
+    return {};
+  std::memcpy(words.data(), buffer, bytes);
+  return words;
+}
+
+Stream checkedStream(FakeGpus &all, Stream stream) {
+  return all.streams.contains(stream) ? stream : nullptr;
+}
+
+} // namespace
+
+extern "C" {
+
+//===--- for FakeCuda.h
+//----------------------------------------------------===//
+
+const char *tesseraFakeLeaks() {
+  static std::string text;
+  text = FakeGpus::get().leaks();
+  return text.c_str();
+}
+const char *tesseraFakeMisuse() { return FakeGpus::get().misuse.c_str(); }
+unsigned tesseraFakeCalls(const char *function) {
+  return FakeGpus::get().calls[function];
+}
+void tesseraFakeReset() { FakeGpus::get().reset(); }
+
+//===--- driver and device ------------------------------------------------===//
+
+Result cuInit(unsigned flags) {
+  FAKE_ENTER(cuInit, kNothing);
+  FAKE_REQUIRE(flags == 0, "cuInit with flags", kInvalidValue);
+  if (setting("TESSERA_FAKE_CUDA_GPUS", 1) == 0)
+    return kNoDevice;
+  all.initialized = true;
+  return kSuccess;
+}
+
+Result cuDriverGetVersion(int *version) {
+  FAKE_ENTER(cuDriverGetVersion, kNothing);
+  *version = static_cast<int>(setting("TESSERA_FAKE_CUDA_VERSION", 13000));
+  return kSuccess;
+}
+
+Result cuGetErrorName(Result result, const char **text) {
+  static thread_local std::string name;
+  name = fmt::format("CUDA_ERROR_{}", result);
+  *text = name.c_str();
+  return kSuccess;
+}
+
+Result cuGetErrorString(Result result, const char **text) {
+  static thread_local std::string words;
+  words = fmt::format("fake result {}", result);
+  *text = words.c_str();
+  return kSuccess;
+}
+
+Result cuDeviceGetCount(int *count) {
+  FAKE_ENTER(cuDeviceGetCount, kInitialized);
+  *count = static_cast<int>(setting("TESSERA_FAKE_CUDA_GPUS", 1));
+  return kSuccess;
+}
+
+Result cuDeviceGet(DeviceNumber *device, int ordinal) {
+  FAKE_ENTER(cuDeviceGet, kInitialized);
+  FAKE_REQUIRE(ordinal >= 0 && std::uint64_t(ordinal) <
+                                   setting("TESSERA_FAKE_CUDA_GPUS", 1),
+               "cuDeviceGet of none", kInvalidDevice);
+  *device = ordinal;
+  return kSuccess;
+}
+
+Result cuDeviceGetName(char *name, int bytes, DeviceNumber) {
+  FAKE_ENTER(cuDeviceGetName, kInitialized);
+  std::snprintf(name, static_cast<std::size_t>(bytes), "Fake GPU");
+  return kSuccess;
+}
+
+Result cuDeviceGetAttribute(int *value, int attribute, DeviceNumber) {
+  FAKE_ENTER(cuDeviceGetAttribute, kInitialized);
+  const auto capability =
+      static_cast<int>(setting("TESSERA_FAKE_CUDA_CAPABILITY", 80));
+  switch (attribute) {
+  case kMultiprocessors:
+    *value = 108;
+    return kSuccess;
+  case kCapabilityMajor:
+    *value = capability / 10;
+    return kSuccess;
+  case kCapabilityMinor:
+    *value = capability % 10;
+    return kSuccess;
+  case kMaxSharedBytesOptIn:
+    *value = kSharedBytes;
+    return kSuccess;
+  default:
+    return all.wrong("unknown device attribute");
+  }
+}
+
+Result cuDevicePrimaryCtxRetain(Context *context, DeviceNumber device) {
+  FAKE_ENTER(cuDevicePrimaryCtxRetain, kInitialized);
+  auto &entry = all.contexts[device];
+  if (!entry)
+    entry = std::make_unique<ContextTag>(ContextTag{device});
+  ++entry->retains;
+  *context = entry.get();
+  return kSuccess;
+}
+
+Result cuDevicePrimaryCtxRelease_v2(DeviceNumber device) {
+  FAKE_ENTER(cuDevicePrimaryCtxRelease_v2, kInitialized);
+  const auto found = all.contexts.find(device);
+  FAKE_REQUIRE(found != all.contexts.end(), "release of no context",
+               kInvalidContext);
+  if (--found->second->retains == 0)
+    all.contexts.erase(found);
+  return kSuccess;
+}
+
+Result cuCtxPushCurrent_v2(Context context) {
+  FAKE_ENTER(cuCtxPushCurrent_v2, kInitialized);
+  FAKE_REQUIRE(std::any_of(all.contexts.begin(), all.contexts.end(),
+                           [&](const auto &entry) {
+                             return entry.second.get() == context;
+                           }),
+               "push of no context", kInvalidContext);
+  currentContexts().push_back(context);
+  return kSuccess;
+}
+
+Result cuCtxPopCurrent_v2(Context *context) {
+  FAKE_ENTER(cuCtxPopCurrent_v2, kFree);
+  *context = currentContexts().back();
+  currentContexts().pop_back();
+  return kSuccess;
+}
+
+//===--- memory -----------------------------------------------------------===//
+
+Result cuMemGetInfo_v2(std::size_t *free, std::size_t *total) {
+  FAKE_ENTER(cuMemGetInfo_v2, kContext);
+  *total = setting("TESSERA_FAKE_CUDA_MEMORY", std::uint64_t(1) << 30);
+  *free = *total - all.memory.used();
+  return kSuccess;
+}
+
+Result cuMemAlloc_v2(Address *address, std::size_t bytes) {
+  FAKE_ENTER(cuMemAlloc_v2, kContext | kNoCapture);
+  FAKE_REQUIRE(bytes > 0, "cuMemAlloc of nothing", kInvalidValue);
+  const std::size_t total =
+      setting("TESSERA_FAKE_CUDA_MEMORY", std::uint64_t(1) << 30);
+  if (bytes > total - all.memory.used())
+    return kOutOfMemory;
+  *address = all.memory.allocate(bytes);
+  return *address ? kSuccess : kOutOfMemory;
+}
+
+Result cuMemFree_v2(Address address) {
+  FAKE_ENTER(cuMemFree_v2, kFree | kNoCapture);
+  all.finish(); // as the driver does
+  FAKE_REQUIRE(all.memory.release(address), "cuMemFree of none", kInvalidValue);
+  return all.sticky;
+}
+
+Result cuMemHostAlloc(void **address, std::size_t bytes, unsigned) {
+  FAKE_ENTER(cuMemHostAlloc, kContext | kNoCapture);
+  auto *memory = static_cast<std::byte *>(std::malloc(bytes));
+  all.pinned[memory] = bytes;
+  *address = memory;
+  return kSuccess;
+}
+
+Result cuMemFreeHost(void *address) {
+  FAKE_ENTER(cuMemFreeHost, kFree | kNoCapture);
+  FAKE_REQUIRE(all.pinned.erase(static_cast<std::byte *>(address)),
+               "cuMemFreeHost of none", kInvalidValue);
+  std::free(address);
+  return all.sticky;
+}
+
+Result cuMemcpyHtoDAsync_v2(Address to, const void *from, std::size_t bytes,
+                            Stream stream) {
+  FAKE_ENTER(cuMemcpyHtoDAsync_v2, kContext);
+  FAKE_REQUIRE(checkedStream(all, stream), "a copy in no stream",
+               kInvalidHandle);
+  const auto valid = [&all, to, from, bytes] {
+    return all.memory.holds(to, bytes) && all.holdsPinned(from, bytes);
+  };
+  FAKE_REQUIRE(valid(), "a copy to the GPU leaves its memory", kInvalidValue);
+  return all.submit(stream, [&all, valid, to, from, bytes] {
+    FAKE_REQUIRE(valid(), "a copy to the GPU after a free", kIllegalAddress);
+    std::memcpy(reinterpret_cast<void *>(to), from, bytes);
+    return Result(kSuccess);
+  });
+}
+
+Result cuMemcpyDtoHAsync_v2(void *to, Address from, std::size_t bytes,
+                            Stream stream) {
+  FAKE_ENTER(cuMemcpyDtoHAsync_v2, kContext);
+  FAKE_REQUIRE(checkedStream(all, stream), "a copy in no stream",
+               kInvalidHandle);
+  const auto valid = [&all, to, from, bytes] {
+    return all.memory.holds(from, bytes) && all.holdsPinned(to, bytes);
+  };
+  FAKE_REQUIRE(valid(), "a copy from the GPU leaves its memory", kInvalidValue);
+  return all.submit(stream, [&all, valid, to, from, bytes] {
+    FAKE_REQUIRE(valid(), "a copy from the GPU after a free", kIllegalAddress);
+    std::memcpy(to, reinterpret_cast<const void *>(from), bytes);
+    return Result(kSuccess);
+  });
+}
+
+Result cuMemcpyDtoDAsync_v2(Address to, Address from, std::size_t bytes,
+                            Stream stream) {
+  FAKE_ENTER(cuMemcpyDtoDAsync_v2, kContext);
+  FAKE_REQUIRE(checkedStream(all, stream), "a copy in no stream",
+               kInvalidHandle);
+  FAKE_REQUIRE((to > from ? to - from : from - to) >= bytes,
+               "a copy on the GPU overlaps itself", kInvalidValue);
+  const auto valid = [&all, to, from, bytes] {
+    return all.memory.holds(to, bytes) && all.memory.holds(from, bytes);
+  };
+  FAKE_REQUIRE(valid(), "a copy on the GPU leaves its memory", kInvalidValue);
+  return all.submit(stream, [&all, valid, to, from, bytes] {
+    FAKE_REQUIRE(valid(), "a copy on the GPU after a free", kIllegalAddress);
+    std::memcpy(reinterpret_cast<void *>(to),
+                reinterpret_cast<const void *>(from), bytes);
+    return Result(kSuccess);
+  });
+}
+
+Result cuMemsetD8Async(Address to, unsigned char value, std::size_t bytes,
+                       Stream stream) {
+  FAKE_ENTER(cuMemsetD8Async, kContext);
+  FAKE_REQUIRE(checkedStream(all, stream), "a fill in no stream",
+               kInvalidHandle);
+  FAKE_REQUIRE(all.memory.holds(to, bytes), "a fill leaves its memory",
+               kInvalidValue);
+  return all.submit(stream, [&all, to, value, bytes] {
+    FAKE_REQUIRE(all.memory.holds(to, bytes), "a fill after a free",
+                 kIllegalAddress);
+    std::memset(reinterpret_cast<void *>(to), value, bytes);
+    return Result(kSuccess);
+  });
+}
+
+//===--- code -------------------------------------------------------------===//
+
+Result cuModuleLoadDataEx(Module *module, const void *image, unsigned count,
+                          int *options, void **values) {
+  FAKE_ENTER(cuModuleLoadDataEx, kContext | kNoCapture);
+  constexpr std::string_view key = "// object: ";
+  std::string elf;
+  if (std::memcmp(image, ELFMAG, SELFMAG) == 0) {
+    elf.assign(static_cast<const char *>(image), elfBytes(image));
+  } else {
+    const std::string_view text = static_cast<const char *>(image);
+    if (!text.starts_with(".version"))
+      return kInvalidImage;
+    const auto at = text.find(key);
+    if (at == text.npos) {
+      say(count, options, values, "ptxas fatal: no object\nsecond line");
+      return kInvalidPtx;
+    }
+    const auto line = text.substr(at + key.size());
+    elf = contentOf(std::string(line.substr(0, line.find('\n'))));
+  }
+  auto code = hal::LoadedCode::load(std::as_bytes(std::span(elf)), "fake");
+  if (!code.ok())
+    return kInvalidImage;
+  *module = *all.modules.insert(new ModuleTag{code.take()}).first;
+  return kSuccess;
+}
+
+Result cuModuleUnload(Module module) {
+  FAKE_ENTER(cuModuleUnload, kFree | kNoCapture);
+  all.finish(); // as the driver does
+  std::erase_if(all.kernels, [&](Kernel kernel) {
+    const bool mine = kernel->module == module;
+    if (mine)
+      delete kernel;
+    return mine;
+  });
+  return all.destroy(all.modules, module, "cuModuleUnload of none");
+}
+
+Result cuModuleGetFunction(Kernel *kernel, Module module, const char *name) {
+  FAKE_ENTER(cuModuleGetFunction, kContext);
+  FAKE_REQUIRE(all.modules.contains(module), "a kernel of no module",
+               kInvalidHandle);
+  constexpr std::string_view prefix = "tessera_";
+  std::string_view rest = name;
+  if (!rest.starts_with(prefix))
+    return kNotFound;
+  rest.remove_prefix(prefix.size());
+  const auto entry =
+      module->code.function<std::remove_pointer_t<emulated::KernelEntry>>(
+          std::string(rest) + "_emulated");
+  if (!entry.ok())
+    return kNotFound;
+  *kernel =
+      *all.kernels.insert(new KernelTag{module, std::string(rest), *entry})
+           .first;
+  return kSuccess;
+}
+
+Result cuFuncGetAttribute(int *value, int attribute, Kernel kernel) {
+  FAKE_ENTER(cuFuncGetAttribute, kContext);
+  FAKE_REQUIRE(all.kernels.contains(kernel), "an attribute of no kernel",
+               kInvalidHandle);
+  if (attribute == kMaxThreadsPerBlock)
+    *value = static_cast<int>(setting("TESSERA_FAKE_CUDA_THREADS", 1024));
+  else if (attribute == kStaticSharedBytes)
+    *value = static_cast<int>(setting("TESSERA_FAKE_CUDA_STATIC_SHARED", 0));
+  else
+    return all.wrong("unknown attribute of a kernel");
+  return kSuccess;
+}
+
+Result cuFuncSetAttribute(Kernel kernel, int attribute, int value) {
+  FAKE_ENTER(cuFuncSetAttribute, kContext);
+  FAKE_REQUIRE(all.kernels.contains(kernel), "an attribute of no kernel",
+               kInvalidHandle);
+  FAKE_REQUIRE(attribute == kMaxDynamicSharedBytes && value >= 0 &&
+                   unsigned(value) <= kSharedBytes,
+               "an attribute out of range", kInvalidValue);
+  kernel->dynamicBytes = static_cast<unsigned>(value);
+  return kSuccess;
+}
+
+Result cuLaunchKernel(Kernel kernel, unsigned gridX, unsigned gridY,
+                      unsigned gridZ, unsigned blockX, unsigned blockY,
+                      unsigned blockZ, unsigned sharedBytes, Stream stream,
+                      void **parameters, void **extra) {
+  FAKE_ENTER(cuLaunchKernel, kContext);
+  FAKE_REQUIRE(checkedStream(all, stream), "a launch in no stream",
+               kInvalidHandle);
+  FAKE_REQUIRE(all.kernels.contains(kernel), "a launch of no kernel",
+               kInvalidHandle);
+  FAKE_REQUIRE(gridX > 0 && gridX <= 0x7fffffff && gridY == 1 && gridZ == 1 &&
+                   blockX > 0 && blockX <= 1024 && blockY == 1 && blockZ == 1,
+               "a launch with a wrong grid or block", kInvalidValue);
+  FAKE_REQUIRE(sharedBytes <= kernel->dynamicBytes,
+               "a launch with more shared memory than its kernel may have",
+               kInvalidValue);
+  std::vector<std::uint64_t> arguments = argumentsOf(extra);
+  FAKE_REQUIRE(!parameters && !arguments.empty(),
+               "a launch with wrong arguments", kInvalidValue);
+  return all.submit(stream, [&all, kernel, gridX, blockX, sharedBytes,
+                             arguments = std::move(arguments)] {
+    return all.runKernel(kernel, gridX, blockX, sharedBytes, arguments);
+  });
+}
+
+} // extern "C"
+
+} // namespace tessera::test

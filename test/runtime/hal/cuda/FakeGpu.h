@@ -1,0 +1,181 @@
+// What the fake driver (FakeDriver.cpp) is made of: GPUs in the host's memory
+// whose kernels run on the emulated GPU. Work is put off as long as a GPU may
+// put it off, so that whoever forgets to wait reads old bytes, and memory of a
+// GPU cannot be touched by the host.
+#pragma once
+#include "runtime/hal/cuda/Api.h"
+#include "runtime/hal/emulated/BlockMachine.h"
+#include "runtime/hal/host/LoadedCode.h"
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+// The driver's handles are pointers to these.
+namespace tessera::hal::cuda {
+
+struct ContextTag {
+  int device;
+  unsigned retains = 0;
+};
+struct ModuleTag {
+  LoadedCode code;
+};
+struct KernelTag {
+  Module module;
+  std::string name; ///< without tessera_
+  emulated::KernelEntry entry;
+  unsigned dynamicBytes = 48 << 10; ///< at most; raised by an attribute
+};
+
+/// Work for a stream, done later.
+using Operation = std::function<Result()>;
+
+struct StreamTag {
+  std::deque<Operation> queue;
+  bool capturing = false, broken = false; ///< a capture that is invalid
+  std::thread::id capturer;
+  std::vector<Operation> captured;
+};
+struct EventTag {
+  bool timing;
+  Stream stream = nullptr; ///< where it was recorded last
+  unsigned pending = 0;    ///< records that were not reached yet
+  std::chrono::steady_clock::time_point reached = {};
+};
+struct GraphTag {
+  std::vector<Operation> operations;
+};
+struct GraphRunTag {
+  std::vector<Operation> operations;
+  bool isUploaded = false;
+};
+
+} // namespace tessera::hal::cuda
+
+namespace tessera::test {
+
+using namespace tessera::hal::cuda;
+
+/// Results that only the fake gives.
+enum : Result {
+  kInvalidValue = 1,
+  kNotInitialized = 3,
+  kInvalidDevice = 101,
+  kInvalidContext = 201,
+  kInvalidHandle = 400,
+  kNotReady = 600,
+  kOutOfResources = 701,
+  kCaptureUnsupported = 900,
+  kCaptureInvalidated = 901,
+  kCaptureUnmatched = 903,
+  kCaptureWrongThread = 908,
+};
+
+/// What a function needs before it does anything.
+enum Needs : unsigned {
+  kNothing = 0,
+  kInitialized = 1,
+  kContext = 2,   ///< current on this thread; not after a sticky error
+  kFree = 4,      ///< likewise, but does its work after a sticky error too
+  kNoCapture = 8, ///< not by a thread that captures
+};
+
+/// A device's memory: inaccessible but while the GPU works.
+class Memory {
+public:
+  Address allocate(std::size_t bytes);
+  bool release(Address address);
+  /// Whether [address, address + bytes) lies in one allocation.
+  bool holds(Address address, std::size_t bytes) const;
+  std::size_t used() const;
+  std::size_t count() const { return blocks.size(); }
+  std::vector<emulated::BufferRange> ranges() const;
+  void protect(bool accessible) const;
+
+private:
+  std::map<Address, std::size_t> blocks;
+};
+
+/// Everything; one for the process, never destroyed.
+struct FakeGpus {
+  static FakeGpus &get();
+
+  std::recursive_mutex mutex;
+  bool initialized = false;
+  Result sticky = kSuccess;
+  std::map<std::string, unsigned> calls; ///< of each function since reset()
+  std::string misuse;                    ///< lines, of what a caller got wrong
+  std::map<int, std::unique_ptr<ContextTag>> contexts;
+  Memory memory;
+  std::map<std::byte *, std::size_t> pinned;
+  std::set<Module> modules;
+  std::set<Kernel> kernels;
+  std::set<Stream> streams;
+  std::set<Event> events;
+  std::set<Graph> graphs;
+  std::set<GraphRun> runs;
+  emulated::BlockMachine machine;
+  std::uint64_t launches = 0;
+
+  /// The start of every function: what it must not go on for.
+  Result enter(const char *function, unsigned needs);
+  /// Notes what is wrong and returns `result`.
+  Result wrong(std::string_view what, Result result = kInvalidValue);
+  /// Queues the operation or adds it to what is captured.
+  Result submit(Stream stream, Operation operation);
+  /// Does what is queued until `until` is true.
+  Result work(Stream stream, const std::function<bool()> &until);
+  /// Does what is queued anywhere.
+  void finish();
+  bool holdsPinned(const void *address, std::size_t bytes) const;
+  Result runKernel(Kernel kernel, unsigned grid, unsigned threads,
+                   unsigned sharedBytes,
+                   const std::vector<std::uint64_t> &arguments);
+  /// What lives, line by line; empty if nothing does.
+  std::string leaks() const;
+  void reset();
+
+  /// Takes a handle out of its set and deletes it.
+  template <typename Handle>
+  Result destroy(std::set<Handle> &set, Handle handle, std::string_view what) {
+    if (!set.erase(handle))
+      return wrong(what, kInvalidHandle);
+    delete handle;
+    return sticky;
+  }
+};
+
+/// The number in an environment variable.
+std::uint64_t setting(const char *variable, std::uint64_t otherwise);
+
+/// This thread's stack of contexts.
+std::vector<Context> &currentContexts();
+
+// Every function of Api.h, with its signature.
+#define TESSERA_FAKE_DECLARE(member, symbol, parameters)                       \
+  extern "C" Result symbol parameters;
+TESSERA_CUDA_FUNCTIONS(TESSERA_FAKE_DECLARE)
+#undef TESSERA_FAKE_DECLARE
+
+} // namespace tessera::test
+
+/// Begins a function of the driver; `all` is the state, locked.
+#define FAKE_ENTER(function, needs)                                            \
+  FakeGpus &all = FakeGpus::get();                                             \
+  const std::lock_guard lock(all.mutex);                                       \
+  if (const Result early = all.enter(#function, needs); early != kSuccess)     \
+  return early
+
+#define FAKE_REQUIRE(condition, what, result)                                  \
+  if (!(condition))                                                            \
+  return all.wrong(what, result)
