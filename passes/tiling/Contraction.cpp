@@ -35,7 +35,7 @@ static void forbidReuse(LaunchSpec &spec, const ContractionPlan &plan,
 llvm::Expected<SmallVector<Value>>
 tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
   llvm::Expected<ContractionPlan> plan =
-      planContraction(cluster, context.isGpu());
+      planContraction(cluster, context.target());
   if (!plan)
     return plan.takeError();
   Block &body = cluster.getBody().front();
@@ -51,7 +51,7 @@ tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
     if (target.gpu)
       return emitGpuContraction(*plan, cluster, kernel,
                                 launch.argumentBuffers(kernel),
-                                launch.resultBuffers(kernel), builder);
+                                launch.resultBuffers(kernel), target, builder);
     return emitContraction(*plan, cluster, kernel,
                            launch.argumentBuffers(kernel),
                            launch.resultBuffers(kernel), target, builder);

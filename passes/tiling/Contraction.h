@@ -56,9 +56,9 @@ private:
 /// Fails where an operand is no strided view (with at most a widening
 /// conversion) of an argument, or the epilogue is no function of the product's
 /// elements in their order.
-/// `gpu`: the grid is of GPU blocks.
+/// The grid is that of all CPU targets, or of the GPU `target`.
 llvm::Expected<ContractionPlan> planContraction(graph::ClusterOp cluster,
-                                                bool gpu);
+                                                const TileTarget &target);
 
 /// Chooses blockRows and blockColumns by the least expected loss:
 ///   staging rhs    c / blockRows     of a block's multiplications,
@@ -83,6 +83,7 @@ llvm::Error emitGpuContraction(const ContractionPlan &plan,
                                graph::ClusterOp cluster, tile::KernelOp kernel,
                                llvm::ArrayRef<mlir::Value> arguments,
                                llvm::ArrayRef<mlir::Value> results,
+                               const TileTarget &target,
                                mlir::OpBuilder &builder);
 
 } // namespace tessera

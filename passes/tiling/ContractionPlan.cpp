@@ -179,8 +179,8 @@ static EinsumOp findEinsum(ClusterOp cluster) {
   return ops.empty() ? EinsumOp() : *ops.begin();
 }
 
-llvm::Expected<ContractionPlan> tessera::planContraction(ClusterOp cluster,
-                                                         bool gpu) {
+llvm::Expected<ContractionPlan>
+tessera::planContraction(ClusterOp cluster, const TileTarget &target) {
   EinsumOp einsum = findEinsum(cluster);
   if (!einsum)
     return notTileable("a contraction cluster holds an einsum");
@@ -243,7 +243,7 @@ llvm::Expected<ContractionPlan> tessera::planContraction(ClusterOp cluster,
   for (auto [i, run] : llvm::enumerate(sums))
     if (run.dim.size > 1 && main != i)
       plan.outerSums.push_back(run.dim);
-  gpu ? chooseGpuGrid(plan) : chooseGrid(plan);
+  target.gpu ? chooseGpuGrid(plan) : chooseGrid(plan);
   return plan;
 }
 

@@ -22,13 +22,15 @@ struct TileTarget {
   /// kernel says otherwise): contractions and attention have the skeletons of
   /// passes/tiling/gpu, and rows, columns and bf16Dot mean nothing.
   bool gpu = false;
+  /// Warpgroups multiply (wgmma): tiles in which each has 64 whole rows.
+  bool warpgroups = false;
 };
 
 /// Targets by name; nullopt where the name is unknown.
 std::optional<TileTarget> lookupTileTarget(llvm::StringRef name);
 /// All CPU targets, best first: "cpu:avx512bf16", "cpu:avx512", "cpu:avx2".
 llvm::ArrayRef<TileTarget> cpuTileTargets();
-/// The CUDA targets: "cuda:sm_80".
+/// The CUDA targets: "cuda:sm_80", "cuda:sm_90a".
 llvm::ArrayRef<TileTarget> cudaTileTargets();
 
 } // namespace tessera

@@ -5,20 +5,30 @@
 
 namespace tessera::device {
 
-/// Rows × Columns elements; rows are contiguous, their 16-byte chunks swizzled.
-/// `base` is aligned to 128 bytes.
+/// Rows × Columns elements in panels one behind the other: each has all rows of
+/// 128, 64 or 32 bytes' worth of columns, whose 16-byte chunks are swizzled.
+/// That is what ldmatrix reads without conflicts, what wgmma takes and what TMA
+/// brings. `base` is aligned to eight rows of a panel.
 template <typename T, int Rows, int Columns> struct SharedTile {
   static constexpr int kRows = Rows, kColumns = Columns;
   static constexpr int kRowBytes = Columns * static_cast<int>(sizeof(T));
   static constexpr int kBytes = Rows * kRowBytes;
   static constexpr int kPerChunk = 16 / static_cast<int>(sizeof(T));
+  /// Bytes of a panel's rows, and of a panel.
+  static constexpr int kSpan = kRowBytes % 128 == 0  ? 128
+                               : kRowBytes % 64 == 0 ? 64
+                                                     : 32;
+  static constexpr int kPanelBytes = Rows * kSpan;
 
   unsigned char *base;
 
   TESSERA_DEVICE T *at(int row, int column) const {
-    return reinterpret_cast<T *>(
-        base + swizzle<kRowBytes>(row, column / kPerChunk) * 16 +
-        column % kPerChunk * static_cast<int>(sizeof(T)));
+    constexpr int kChunks = kSpan / 16; // of a panel's row
+    int chunk = column / kPerChunk;
+    return reinterpret_cast<T *>(base + chunk / kChunks * kPanelBytes +
+                                 swizzle<kSpan>(row, chunk % kChunks) * 16 +
+                                 column % kPerChunk *
+                                     static_cast<int>(sizeof(T)));
   }
 };
 

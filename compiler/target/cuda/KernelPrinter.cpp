@@ -268,6 +268,8 @@ llvm::Error KernelPrinter::printOp(Operation *op) {
       })
       .Case([&](tile::WaitOp o) -> llvm::Error {
         line("waitCopies<" + llvm::Twine(o.getPending()) + ">();");
+        if (hasWarpgroups) // wgmma reads by another way than copies write
+          line("fenceAsync();");
         line("sync();");
         written.clear();
         return llvm::Error::success();
@@ -372,6 +374,7 @@ llvm::Error KernelPrinter::print() {
   if (std::optional<ArrayRef<int64_t>> warps = kernel.getWarps())
     shape.threads = 32 * (*warps)[0] * (*warps)[1];
   findSlices();
+  kernel.walk([&](tile::MmaOp op) { hasWarpgroups |= isOfWarpgroups(op); });
   if (llvm::Error error = printHeader())
     return error;
   std::string header = std::exchange(text, "");
@@ -388,8 +391,10 @@ std::string translationUnit(llvm::ArrayRef<llvm::StringRef> kernels,
                             const TileTarget &target) {
   std::string text = "// Made by tessera for " + target.name +
                      "; one kernel a cluster.\n"
-                     "#include \"runtime/device/Device.cuh\"\n\n"
-                     "namespace tessera::device {\n";
+                     "#include \"runtime/device/Device.cuh\"\n";
+  if (target.warpgroups)
+    text += "#include \"runtime/device/Hopper.cuh\"\n";
+  text += "\nnamespace tessera::device {\n";
   for (llvm::StringRef kernel : kernels)
     text += ("\n" + kernel).str();
   return text + "\n} // namespace tessera::device\n";

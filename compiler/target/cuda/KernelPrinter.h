@@ -72,6 +72,7 @@ private:
   llvm::Error printIota(tile::IotaOp op);
   llvm::Error printCopy(tile::CopyOp op);
   llvm::Error printMma(tile::MmaOp op);
+  bool isOfWarpgroups(tile::MmaOp op);
   bool bindOperand(tile::LoadOp op);
   int64_t alignmentOf(mlir::MemRefType type, mlir::ValueRange indices);
 
@@ -118,6 +119,7 @@ private:
   llvm::DenseMap<mlir::Value, Expression> values;
   llvm::DenseMap<mlir::Value, Memory> memories;
   llvm::DenseSet<mlir::Value> written; ///< since the last barrier
+  bool hasWarpgroups = false;          ///< products of warpgroups
   llvm::DenseMap<mlir::Value, Slice> slices;
   std::map<std::string, std::string> layouts; ///< name → definition
 };

@@ -67,6 +67,8 @@ llvm::Error KernelPrinter::printAlloc(tile::AllocOp op) {
   if (swizzled && type.getRank() != 3)
     return unsupported(op, "of swizzled memory is [stages, rows, columns]");
   std::string name = fresh(swizzled ? "staged" : "kept");
+  if (swizzled) // eight rows of 128 bytes, after which swizzles repeat
+    shape.sharedBytes = llvm::alignTo(shape.sharedBytes, 1024);
   if (swizzled)
     line("const SharedTiles<" + element + ", " +
          llvm::Twine(type.getDimSize(0)) + ", " +
@@ -78,7 +80,7 @@ llvm::Error KernelPrinter::printAlloc(tile::AllocOp op) {
          " *>(sharedMemory() + " + llvm::Twine(shape.sharedBytes) + ");");
   int64_t bytes = type.getNumElements() *
                   ((type.getElementType().getIntOrFloatBitWidth() + 7) / 8);
-  shape.sharedBytes += (bytes + 127) / 128 * 128;
+  shape.sharedBytes = llvm::alignTo(shape.sharedBytes + bytes, 128);
   Memory memory{name, {"0"}, {}, op.getMemory(), swizzled};
   int64_t stride = 1;
   for (int64_t size : llvm::reverse(type.getShape())) {

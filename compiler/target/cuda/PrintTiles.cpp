@@ -203,6 +203,17 @@ llvm::Error KernelPrinter::printCopy(tile::CopyOp op) {
 
 //===--- tiles ------------------------------------------------------------===//
 
+// Whether wgmma makes this product: bf16, and every warpgroup has 64 whole
+// rows.
+bool KernelPrinter::isOfWarpgroups(tile::MmaOp op) {
+  auto type = cast<VectorType>(op.getResult().getType());
+  std::optional<ArrayRef<int64_t>> warps = kernel.getWarps();
+  return target.warpgroups && warps && (*warps)[0] % 4 == 0 &&
+         (*warps)[1] == 1 && type.getDimSize(0) == 16 * (*warps)[0] &&
+         type.getDimSize(1) <= 256 &&
+         cast<VectorType>(op.getLhs().getType()).getElementType().isBF16();
+}
+
 llvm::Error KernelPrinter::printMma(tile::MmaOp op) {
   auto type = cast<VectorType>(op.getResult().getType());
   std::optional<ArrayRef<int64_t>> warps = kernel.getWarps();
@@ -211,7 +222,8 @@ llvm::Error KernelPrinter::printMma(tile::MmaOp op) {
     return unsupported(op, "needs whole fragments of 16 × 16 for every warp");
   std::string layout = layoutOf(op.getResult());
   define(op.getResult(), "product",
-         "multiply(" + tile(op.getLhs()) + ", " + tile(op.getRhs()) + ", " +
+         (isOfWarpgroups(op) ? "multiplyWarpgroups(" : "multiply(") +
+             tile(op.getLhs()) + ", " + tile(op.getRhs()) + ", " +
              tile(op.getAccumulator(), layout) + ")");
   return llvm::Error::success();
 }

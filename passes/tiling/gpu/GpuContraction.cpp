@@ -15,16 +15,17 @@ using namespace tessera::gpu;
 
 namespace {
 
-/// How a block divides its tile among warps.
+/// How a block divides its tile among warps, and among warpgroups.
 struct BlockTile {
   int64_t rows, columns;
-  std::array<int64_t, 2> warps;
+  std::array<int64_t, 2> warps, warpgroups;
 };
 
 // Large tiles read less memory a product; small ones fill the chip where there
 // are few.
-constexpr BlockTile kTiles[] = {
-    {128, 128, {2, 4}}, {64, 64, {2, 2}}, {16, 64, {1, 4}}};
+constexpr BlockTile kTiles[] = {{128, 128, {2, 4}, {8, 1}},
+                                {64, 64, {2, 2}, {4, 1}},
+                                {16, 64, {1, 4}, {1, 4}}};
 // Blocks below which a chip of about 100 multiprocessors is not full.
 constexpr int64_t kFullChip = 160;
 // Bytes of a chunk of the sum: one half of a swizzled row of 128.
@@ -35,9 +36,10 @@ class GpuContraction {
 public:
   GpuContraction(const ContractionPlan &plan, ClusterOp cluster,
                  tile::KernelOp kernel, ArrayRef<Value> arguments,
-                 ArrayRef<Value> results, OpBuilder &builder)
+                 ArrayRef<Value> results, const TileTarget &target,
+                 OpBuilder &builder)
       : plan(plan), cluster(cluster), kernel(kernel), results(results),
-        b(builder), e{builder, kernel.getLoc()},
+        target(target), b(builder), e{builder, kernel.getLoc()},
         epilogue{plan.expression.pieces.front(), llvm::to_vector(arguments),
                  kernel.getLoc()} {}
 
@@ -66,6 +68,7 @@ private:
   ClusterOp cluster;
   tile::KernelOp kernel;
   ArrayRef<Value> results;
+  const TileTarget &target;
   OpBuilder &b;
   TileBuilder e;
   EmitTarget epilogue;
@@ -258,7 +261,8 @@ llvm::Error GpuContraction::emit() {
   stages = std::clamp<int64_t>(steps + 1, 2, kMaxStages);
   for (const BlockTile &tile : kTiles)
     if (tile.rows == plan.blockRows && tile.columns == plan.blockColumns)
-      kernel.setWarps(tile.warps);
+      kernel.setWarps(target.warpgroups && element.isBF16() ? tile.warpgroups
+                                                            : tile.warps);
   locate();
   lhs = makeSide(plan.lhs, epilogue.arguments[plan.lhs.argument], true);
   rhs = makeSide(plan.rhs, epilogue.arguments[plan.rhs.argument], false);
@@ -295,8 +299,10 @@ void tessera::chooseGpuGrid(ContractionPlan &plan) {
 llvm::Error
 tessera::emitGpuContraction(const ContractionPlan &plan, ClusterOp cluster,
                             tile::KernelOp kernel, ArrayRef<Value> arguments,
-                            ArrayRef<Value> results, OpBuilder &builder) {
+                            ArrayRef<Value> results, const TileTarget &target,
+                            OpBuilder &builder) {
   OpBuilder::InsertionGuard guard(builder);
-  return GpuContraction(plan, cluster, kernel, arguments, results, builder)
+  return GpuContraction(plan, cluster, kernel, arguments, results, target,
+                        builder)
       .emit();
 }

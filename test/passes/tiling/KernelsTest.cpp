@@ -111,21 +111,22 @@ TEST_P(KernelsTest, MatchesInterpreter) {
 }
 
 // The same kernels as device code, without spills.
-class CubinTest : public ::testing::TestWithParam<KernelCase> {};
+class CubinTest : public ::testing::TestWithParam<Parameter> {};
 
 TEST_P(CubinTest, PassesTheGates) {
   if (cuda::findNvcc().empty())
     GTEST_SKIP() << "no nvcc";
-  auto module =
-      mlir::parseSourceString<mlir::ModuleOp>(GetParam().text, &context());
+  const auto &[test, target] = GetParam();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(test.text, &context());
   mlir::PassManager pipeline(&context());
   buildFusionPipeline(pipeline);
-  buildTilingPipeline(pipeline, {"cuda:sm_80"});
+  buildTilingPipeline(pipeline, {target});
   ASSERT_TRUE(mlir::succeeded(pipeline.run(*module)));
   for (auto kernels : module->getOps<mlir::ModuleOp>()) {
-    auto printed = cuda::printKernels(kernels, *lookupTileTarget("cuda:sm_80"));
+    auto printed = cuda::printKernels(kernels, *lookupTileTarget(target));
     ASSERT_TRUE(bool(printed)) << llvm::toString(printed.takeError());
-    auto cubin = cuda::compileCubin(printed->text, "sm_80");
+    auto cubin = cuda::compileCubin(printed->text,
+                                    llvm::StringRef(target).split(':').second);
     ASSERT_TRUE(bool(cubin)) << llvm::toString(cubin.takeError());
     EXPECT_EQ(cubin->kernels.size(), printed->kernels.size());
     EXPECT_EQ(cubin->bytes.substr(1, 3), "ELF");
@@ -146,16 +147,20 @@ std::vector<KernelCase> allCases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, CubinTest, ::testing::ValuesIn(allCases()),
-                         [](const auto &info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Large, CubinTest,
-                         ::testing::ValuesIn(largeAttentionCases()),
-                         [](const auto &info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(All, KernelsTest,
+const auto gpus = ::testing::Values("cuda:sm_80", "cuda:sm_90a");
+INSTANTIATE_TEST_SUITE_P(Cuda, CubinTest,
                          ::testing::Combine(::testing::ValuesIn(allCases()),
-                                            ::testing::Values("cpu:avx512bf16",
-                                                              "cpu:avx2",
-                                                              "cuda:sm_80")),
+                                            gpus),
                          nameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Large, CubinTest,
+    ::testing::Combine(::testing::ValuesIn(largeAttentionCases()), gpus),
+    nameOf);
+INSTANTIATE_TEST_SUITE_P(
+    All, KernelsTest,
+    ::testing::Combine(::testing::ValuesIn(allCases()),
+                       ::testing::Values("cpu:avx512bf16", "cpu:avx2",
+                                         "cuda:sm_80", "cuda:sm_90a")),
+    nameOf);
 
 } // namespace

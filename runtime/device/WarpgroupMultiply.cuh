@@ -1,0 +1,105 @@
+// Products of tiles by wgmma: the same operands as `multiply`, for kernels of
+// sm_90a. Each warpgroup has 64 rows of the result, all columns of them.
+#pragma once
+#include "runtime/device/BoxTile.cuh"
+#include "runtime/device/Multiply.cuh"
+
+namespace tessera::device {
+
+// WarpgroupOperand<X>: how wgmma is told of an operand for step `step` of 16
+// along the sum. left: 64 rows from `row` on; right: all columns.
+template <typename X> struct WarpgroupOperand;
+
+template <int M, int K> struct WarpgroupOperand<SharedTile<bf16, M, K>> {
+  static constexpr int kSteps = K / 16;
+  static constexpr Major kLeft = Major::k, kRight = Major::mn;
+  SharedTile<bf16, M, K> tile;
+
+  TESSERA_DEVICE uint64_t left(int row, int step) const {
+    return BoxTile<bf16, M, K>{tile.base}.kMajor(step, row);
+  }
+  /// As K × N: rows run along the sum.
+  TESSERA_DEVICE uint64_t right(int step) const {
+    return BoxTile<bf16, M, K>{tile.base}.mnMajor(step);
+  }
+};
+
+template <int M, int K>
+struct WarpgroupOperand<Transposed<SharedTile<bf16, K, M>>> {
+  static constexpr int kSteps = K / 16;
+  static constexpr Major kLeft = Major::mn, kRight = Major::k;
+  Transposed<SharedTile<bf16, K, M>> turned;
+
+  TESSERA_DEVICE uint64_t left(int row, int step) const {
+    return BoxTile<bf16, K, M>{turned.tile.base}.mnMajor(step, row);
+  }
+  TESSERA_DEVICE uint64_t right(int step) const {
+    return BoxTile<bf16, K, M>{turned.tile.base}.kMajor(step);
+  }
+};
+
+/// A product's result as the left operand, in registers.
+template <int M, int K, int WarpsM>
+struct WarpgroupOperand<Tile<bf16, Fragments<M, K, WarpsM, 1>>> {
+  static constexpr int kSteps = K / 16;
+  static constexpr Major kLeft = Major::k;
+  const Tile<bf16, Fragments<M, K, WarpsM, 1>> &tile;
+
+  TESSERA_DEVICE FragmentA left(int, int step) const {
+    FragmentA a;
+    Operand<Tile<bf16, Fragments<M, K, WarpsM, 1>>>{tile}.left(a, 0, 16 * step,
+                                                               0);
+    return a;
+  }
+};
+
+// Columns that tiles have.
+TESSERA_WGMMA(bf16, 16)
+TESSERA_WGMMA(bf16, 32)
+TESSERA_WGMMA(bf16, 48)
+TESSERA_WGMMA(bf16, 64)
+TESSERA_WGMMA(bf16, 80)
+TESSERA_WGMMA(bf16, 96)
+TESSERA_WGMMA(bf16, 112)
+TESSERA_WGMMA(bf16, 128)
+TESSERA_WGMMA(bf16, 192)
+TESSERA_WGMMA(bf16, 256)
+
+template <typename X> inline constexpr bool kIsRegisters = false;
+template <typename T, typename Layout>
+inline constexpr bool kIsRegisters<Tile<T, Layout>> = true;
+
+/// sum + a × b. What was written to shared memory lies behind a fenceAsync of
+/// its writers and a barrier.
+template <typename Layout, typename A, typename B>
+TESSERA_DEVICE Tile<float, Layout> multiplyWarpgroups(const A &a, const B &b,
+                                                      Tile<float, Layout> sum) {
+  static_assert(Layout::kDown == 1 && Layout::kWarpsN == 1 &&
+                    Layout::kWarpsM % 4 == 0,
+                "a warp has sixteen rows and all columns");
+  using Left = WarpgroupOperand<A>;
+  using Right = WarpgroupOperand<B>;
+  Left left{a};
+  Right right{b};
+  int row = warpgroup() * 64;
+  // Fragments are in registers before the first product, and stay.
+  decltype(left.left(0, 0)) lefts[Left::kSteps];
+  TESSERA_UNROLL
+  for (int step = 0; step < Left::kSteps; ++step)
+    lefts[step] = left.left(row, step);
+  wgmmaFence(sum.at);
+  TESSERA_UNROLL
+  for (int step = 0; step < Left::kSteps; ++step) {
+    if constexpr (kIsRegisters<A>)
+      wgmma<Inputs::bf16, Right::kRight>(sum.at, lefts[step],
+                                         right.right(step));
+    else
+      wgmma<Inputs::bf16, Left::kLeft, Right::kRight>(sum.at, lefts[step],
+                                                      right.right(step));
+  }
+  wgmmaCommit();
+  wgmmaWait<0>(sum.at);
+  return sum;
+}
+
+} // namespace tessera::device
