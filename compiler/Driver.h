@@ -15,8 +15,9 @@ struct CompileRequest {
   std::string output;           ///< path to write
   bool executable = true; ///< append to a copy of the runtime, or a bare .tsr
   std::string runtime;    ///< the prebuilt runtime to copy
-  std::vector<std::string> targets = {
-      "cpu"};              ///< "cpu" stands for all CPU variants
+  std::vector<std::string>
+      targets;             ///< as resolveTargets takes them; empty: cpu
+  bool emulate = true;     ///< code for the emulated GPU beside that for CUDA
   std::string dumpDir;     ///< one file a phase; empty: none
   bool dumpPasses = false; ///< also after every pass that changed something
   std::string from;        ///< continue after this phase with `input`
@@ -31,7 +32,6 @@ struct CompileRequest {
 struct CompileSummary {
   bool fromCache = false;
   double seconds = 0;
-  size_t kernels = 0;
   int64_t artifactBytes = 0;
 };
 

@@ -54,11 +54,11 @@ static constexpr Phase kPhases[] = {
     {"import",
      "the model as its spec says it: @loss, @logits and @init over blocks, one "
      "for each kind of layer",
-     noPasses, nullptr, kImportKeys},
+     noPasses, nullptr, false, kImportKeys},
     {"precision",
      "every tensor has the element type in which it is computed; masters stay "
      "f32",
-     precision, verifyPrecision, kPrecisionKeys},
+     precision, verifyPrecision, false, kPrecisionKeys},
     {"autodiff",
      "whole programs: one training step is one function, with gradients, "
      "accumulation and optimizer",
@@ -66,7 +66,7 @@ static constexpr Phase kPhases[] = {
      [](OpPassManager &pipeline, const PhaseOptions &) {
        pipeline.addPass(createVerifyStepProgram());
      },
-     kAutodiffKeys},
+     false, kAutodiffKeys},
     {"partition", "one device: the program is its own share", noPasses},
     {"fusion", "clusters: each becomes one kernel", fusion,
      [](OpPassManager &pipeline, const PhaseOptions &) {
@@ -76,12 +76,14 @@ static constexpr Phase kPhases[] = {
      tiling,
      [](OpPassManager &pipeline, const PhaseOptions &) {
        pipeline.addPass(createVerifyTiled());
-     }},
+     },
+     true},
     {"planning", "bytes: steps over one arena, with every offset known",
      planning,
      [](OpPassManager &pipeline, const PhaseOptions &) {
        pipeline.addPass(createVerifyPlan());
-     }},
+     },
+     true},
 };
 
 llvm::ArrayRef<Phase> tessera::phases() { return kPhases; }
@@ -93,8 +95,10 @@ std::optional<size_t> tessera::findPhase(llvm::StringRef name) {
   return std::nullopt;
 }
 
-std::string tessera::dumpName(size_t phase) {
-  return llvm::formatv("{0,0+2}-{1}.mlir", phase, phases()[phase].name).str();
+std::string tessera::dumpName(size_t phase, llvm::StringRef suffix) {
+  return llvm::formatv("{0,0+2}-{1}{2}.mlir", phase, phases()[phase].name,
+                       suffix)
+      .str();
 }
 
 // The names in a textual pipeline such as
@@ -148,7 +152,11 @@ std::string tessera::phasesAsMarkdown() {
   return "# Pipeline\n\n"
          "Printed by `tessera compile --list-phases`. A dump is the module "
          "after its phase; `--from=PHASE DUMP`\n"
-         "goes on from there. After the last phase, "
+         "goes on from there. tiling and planning run once for each kind of "
+         "device: all CPU variants are one,\n"
+         "each CUDA target is one, and where there are several the dumps of "
+         "CUDA targets are called\n"
+         "`05-tiling.cuda-sm_80.mlir`. After the last phase, "
          "`compiler/target/` turns each kernel into machine code by passes\n"
          "of its own, and `compiler/artifact/` writes the file.\n\n" +
          table + sections;

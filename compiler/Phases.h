@@ -28,6 +28,9 @@ struct Phase {
   /// Adds what proves its end, for IR that people edited; null where there is
   /// nothing beyond MLIR's own verifier.
   void (*verify)(mlir::OpPassManager &, const PhaseOptions &) = nullptr;
+  /// Runs once for each kind of device, with that kind's targets
+  /// (DeviceKinds.h); so do all phases after it.
+  bool forEachKind = false;
   /// What it takes from the recipe: keys, or sections with their dot.
   llvm::ArrayRef<llvm::StringLiteral> recipeKeys = {};
 };
@@ -39,8 +42,8 @@ llvm::ArrayRef<Phase> phases();
 /// Position of a phase by name; nullopt where there is none.
 std::optional<size_t> findPhase(llvm::StringRef name);
 
-/// "03-partition.mlir"
-std::string dumpName(size_t phase);
+/// "03-partition.mlir"; with `suffix` ".cuda-sm_80" it stands before ".mlir".
+std::string dumpName(size_t phase, llvm::StringRef suffix = "");
 
 /// The phases and their passes as Markdown: docs/pipeline.md, word for word.
 /// Registers all passes, to have their summaries.

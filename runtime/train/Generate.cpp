@@ -85,6 +85,7 @@ openForGeneration(const std::string &program, const GenerateOptions &options) {
                          program,
                          reader->root().rebuild_command()->string_view());
   hal::SessionOptions session;
+  session.device = options.device;
   session.deviceOptions.threads = options.threads;
   session.programs.push_back("logits");
   auto opened = hal::Session::open(*reader, session);

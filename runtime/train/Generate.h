@@ -15,8 +15,9 @@ struct GenerateOptions {
   std::string prompt; ///< special tokens in it are recognized
   uint64_t maxTokens = 64;
   SamplingOptions sampling;
-  bool ignoreEnd = false; ///< go on after the end-of-text token
-  unsigned threads = 0;   ///< 0: all processors
+  bool ignoreEnd = false;     ///< go on after the end-of-text token
+  std::string device = "cpu"; ///< as hal::createDevice takes it
+  unsigned threads = 0;       ///< 0: all processors
 };
 
 struct GenerateResult {

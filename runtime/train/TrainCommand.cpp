@@ -1,4 +1,5 @@
 #include "runtime/train/TrainCommand.h"
+#include "runtime/artifact/ElementTypes.h"
 #include "runtime/support/PeakFlops.h"
 #include "runtime/support/ProcessMemory.h"
 #include "runtime/support/StopSignals.h"
@@ -60,10 +61,11 @@ void addOptions(CLI::App &app, TrainOptions &options) {
   app.add_option("--threads", options.threads,
                  "Threads that run kernels (default: all processors)")
       ->check(CLI::NonNegativeNumber);
-  app.add_option(
-         "--device", options.device,
-         "Where to run; null checks the plan, computes and writes nothing")
-      ->check(CLI::IsMember({"cpu", "null"}))
+  app.add_option("--device", options.device,
+                 "Where to run: cpu; cuda:0 and so on, a GPU; cuda-emu, the "
+                 "kernels for CUDA executed on the host, very slow; null "
+                 "checks all plans, computes and writes nothing")
+      ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--profile", options.profile,
                  "Write a Chrome trace of the kernels, which Perfetto opens, "
@@ -130,9 +132,24 @@ Status checkPlan(hal::Session &session, bool quiet) {
   }
   if (!quiet)
     fmt::print(stderr,
-               "the plan of {} is right: nothing reads bytes that "
+               "the plan of {} for {} is right: nothing reads bytes that "
                "nobody wrote, no instances race\n",
-               checked);
+               checked, artifact::toView(session.code().device()));
+  return Status::success();
+}
+
+// The plans of all kinds of devices.
+Status checkPlans(const std::string &path, TrainOptions options) {
+  StatusOr<ArtifactReader> reader = ArtifactReader::open(path);
+  if (!reader.ok())
+    return reader.status();
+  for (const artifact::DeviceCode *code : *reader->root().devices()) {
+    options.device = "null:" + code->device()->str();
+    auto model = openModel(path, options);
+    if (!model.ok())
+      return model.status();
+    TESSERA_RETURN_IF_ERROR(checkPlan((*model)->get(), options.quiet));
+  }
   return Status::success();
 }
 
@@ -140,12 +157,18 @@ Status train(const std::string &path, TrainOptions options) {
   TESSERA_RETURN_IF_ERROR(catchStopSignals());
   if (StatusOr<ProcessMemory> memory = readProcessMemory(); memory.ok())
     options.baseBytes = memory->residentBytes;
+  if (options.device == "null")
+    return checkPlans(path, options);
   auto model = openModel(path, options);
   if (!model.ok())
     return model.status();
   hal::Session &session = (*model)->get();
   options.program = path;
-  if (options.device == "cpu") {
+  if (session.device().name() != "cpu") {
+    if (!options.quiet)
+      fmt::print(stderr, "device: {}, code for {}\n",
+                 session.device().describe(), session.target());
+  } else {
     StatusOr<RunRecipe> recipe = parseRunRecipe((*model)->facts().recipe);
     if (!recipe.ok())
       return recipe.status();
@@ -162,8 +185,6 @@ Status train(const std::string &path, TrainOptions options) {
                  session.device().describe(), shortNumber(peak.perSecond),
                  peak.instruction, threads);
   }
-  if (options.device == "null")
-    return checkPlan(session, options.quiet);
   StatusOr<TrainSummary> summary = runTraining(**model, options);
   // A profile of a run that failed is still worth reading.
   if (!options.profile.empty())

@@ -118,6 +118,7 @@ Status ProgramRun::open() {
     return Status::error("'{}' has no program 'init'; leave --init out",
                          options.artifact);
   hal::SessionOptions wanted;
+  wanted.device = options.device;
   wanted.deviceOptions.threads = options.threads;
   wanted.programs = {options.program};
   wanted.recordOptions.checkFinite = options.checkFinite;
@@ -353,6 +354,10 @@ void addOptions(CLI::App &app, RunProgramOptions &options) {
   app.add_flag("--check-finite", options.checkFinite,
                "After every kernel, look for NaN and infinity in what it "
                "wrote, and stop at the first; slow");
+  app.add_option("--device", options.device,
+                 "where to run: cpu, cuda:0, cuda-emu")
+      ->type_name("NAME")
+      ->capture_default_str();
   app.add_option("--threads", options.threads,
                  "Threads that run kernels (default: all processors)")
       ->check(CLI::NonNegativeNumber);

@@ -29,8 +29,9 @@ struct RunProgramOptions {
   std::string dumpState; ///< written: the whole state after the last run
   uint64_t runs = 1;
 
-  unsigned threads = 0;     ///< 0: all processors
-  bool checkFinite = false; ///< stop at the first kernel that writes NaN
+  std::string device = "cpu"; ///< as hal::createDevice takes it
+  unsigned threads = 0;       ///< 0: all processors
+  bool checkFinite = false;   ///< stop at the first kernel that writes NaN
 };
 
 /// Runs it. Files are written last and whole, so an error leaves none behind.

@@ -1,4 +1,5 @@
 // tessera compile: a model spec and a recipe become an executable.
+#include "compiler/DeviceKinds.h"
 #include "compiler/Driver.h"
 #include "compiler/Phases.h"
 #include "tools/tessera/Commands.h"
@@ -54,7 +55,7 @@ static std::string rebuildCommand(const CompileRequest &request) {
   std::string targets;
   for (const std::string &each : request.targets)
     targets += (targets.empty() ? "" : ",") + each;
-  if (targets != "cpu")
+  if (!targets.empty() && targets != "cpu")
     line += " --target " + shellQuoted(targets);
   return line + (request.embedSources ? " --embed-sources" : "") + " -o FILE";
 }
@@ -135,11 +136,14 @@ static void addOptions(CLI::App &command, CompileRequest &request,
       ->type_name("FILE");
   command
       .add_option("--target", request.targets,
-                  "cpu (all its variants), or some of cpu:avx512bf16, "
-                  "cpu:avx512, cpu:avx2")
+                  "what it can run on: some of " + knownTargets() +
+                      " (default: cpu)")
       ->type_name("NAME,...")
-      ->delimiter(',')
-      ->capture_default_str();
+      ->delimiter(',');
+  command.add_flag_callback(
+      "--no-emulate", [&] { request.emulate = false; },
+      "for CUDA targets, leave out the kernels for --device cuda-emu, which "
+      "executes them on the host");
   command
       .add_option(
           "--cache", request.cache,

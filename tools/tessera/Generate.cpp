@@ -68,6 +68,11 @@ void tessera::addGenerateCommand(CLI::App &app, Invocation &invocation) {
       ->capture_default_str();
   command->add_option("--seed", options->sampling.seed, "of the draws")
       ->capture_default_str();
+  command
+      ->add_option("--device", options->device,
+                   "where to run: cpu, cuda:0, cuda-emu")
+      ->type_name("NAME")
+      ->capture_default_str();
   command->add_option("--threads", options->threads, "0: all processors")
       ->capture_default_str();
   command->add_flag("--ignore-end", options->ignoreEnd,

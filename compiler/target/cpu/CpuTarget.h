@@ -1,6 +1,6 @@
 // From kernels to machine code: the CPU target's front door.
 #pragma once
-#include "compiler/target/cpu/KernelCache.h"
+#include "compiler/cache/KernelCache.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/tiling/Targets.h"
 #include "llvm/ADT/StringMap.h"

@@ -1,4 +1,4 @@
-#include "compiler/target/cpu/KernelCache.h"
+#include "compiler/cache/KernelCache.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
@@ -8,7 +8,7 @@
 
 using namespace llvm;
 
-namespace tessera::cpu {
+namespace tessera {
 
 KernelCache::~KernelCache() = default;
 
@@ -84,4 +84,4 @@ std::unique_ptr<KernelCache> openUserKernelCache(CacheMode mode) {
   return openKernelCache(path, mode);
 }
 
-} // namespace tessera::cpu
+} // namespace tessera

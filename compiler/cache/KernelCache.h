@@ -1,5 +1,5 @@
-// Object code of kernels that were compiled before, by the hash of what they
-// were compiled from.
+// Code of kernels that were compiled before, object code and cubins, by the
+// hash of what they were compiled from.
 #pragma once
 #include "compiler/cache/UserCache.h"
 #include "llvm/ADT/StringRef.h"
@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace tessera::cpu {
+namespace tessera {
 
 /// A map from content hashes to bytes. Called from several threads.
 class KernelCache {
@@ -25,4 +25,4 @@ std::unique_ptr<KernelCache> openUserKernelCache(CacheMode mode);
 std::unique_ptr<KernelCache> openKernelCache(llvm::StringRef directory,
                                              CacheMode mode = CacheMode::on);
 
-} // namespace tessera::cpu
+} // namespace tessera

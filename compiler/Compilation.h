@@ -1,0 +1,100 @@
+// One compilation on its way: what the files of the driver share. Nobody else
+// includes this.
+#pragma once
+#include "compiler/CompileDevice.h"
+#include "compiler/DeviceKinds.h"
+#include "compiler/Driver.h"
+#include "compiler/cache/ArtifactCache.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "models/HfConfig.h"
+#include "models/Recipe.h"
+#include <chrono>
+
+namespace tessera {
+
+inline constexpr llvm::StringLiteral kConfigAttr =
+    "tessera.config"; // config.json as given
+inline constexpr llvm::StringLiteral kRecipeAttr =
+    "tessera.recipe"; // resolved, as YAML
+inline constexpr llvm::StringLiteral kPhaseAttr =
+    "tessera.phase"; // the last one that has run
+
+inline llvm::Error complain(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
+/// Collects diagnostics; a phase that fails is reported by its first error.
+class FirstError {
+public:
+  explicit FirstError(mlir::MLIRContext *context)
+      : handler(context, [this](mlir::Diagnostic &diagnostic) {
+          if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Error ||
+              !text.empty())
+            return mlir::success();
+          llvm::raw_string_ostream out(text);
+          diagnostic.getLocation()->print(out);
+          out << ": " << diagnostic.str();
+          return mlir::success();
+        }) {}
+  std::string text;
+
+private:
+  mlir::ScopedDiagnosticHandler handler;
+};
+
+/// The module on its way, of one kind of device once they have parted.
+struct Branch {
+  DeviceKind kind;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+};
+
+/// One compilation, from request to file.
+class Compilation {
+public:
+  explicit Compilation(const CompileRequest &request) : request(request) {}
+
+  llvm::Expected<CompileSummary> run();
+
+private:
+  llvm::Error compile();
+  llvm::Error resolvePhases();
+  llvm::Error chooseTargets();
+  llvm::Error readInputs();
+  llvm::Error checkContinuation();
+  void nameProgram(llvm::StringRef source);
+  llvm::Expected<bool> serveFromCache(const ArtifactCache &cache);
+  llvm::Error runPhases();
+  llvm::Error importModel();
+  llvm::Error parseInput();
+  llvm::Error verifyInput();
+  llvm::Error adoptTargets();
+  void splitByKind();
+  llvm::Error runPhase(size_t i);
+  llvm::Error runPhaseOn(size_t i, Branch &branch);
+  llvm::Error dump(size_t phase, Branch &branch);
+  std::string suffixOf(const Branch &branch) const;
+  llvm::Expected<DevicePart> compileBranch(Branch &branch, KernelCache *cache);
+  llvm::Expected<std::string> buildArtifact();
+  llvm::Error write(llvm::StringRef artifact);
+  llvm::Error writeIr();
+  void report(llvm::StringRef what,
+              std::chrono::steady_clock::time_point since);
+
+  const CompileRequest &request;
+  models::LoadedConfig config;
+  models::Recipe recipe;
+  std::vector<std::string> targets;
+  mlir::DialectRegistry registry;
+  std::unique_ptr<mlir::MLIRContext> context;
+  std::vector<Branch> branches; ///< one, until kinds of devices part
+  std::vector<std::pair<std::string, std::string>> sources;
+  size_t first = 0, last = 0; ///< phases: after which, up to which
+  CacheMode cacheMode = CacheMode::on;
+  std::string programHash; ///< of what the program computes
+  std::string cacheKey;    ///< of all that stands in the artifact
+  CompileSummary summary;
+};
+
+} // namespace tessera

@@ -1,0 +1,188 @@
+// What a compilation starts from: phases and targets asked for, spec and
+// recipe, or a dump to go on from.
+#include "compiler/Compilation.h"
+#include "compiler/Flops.h"
+#include "compiler/Phases.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "models/Build.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace mlir;
+using namespace tessera;
+
+// Which phases run: all after `first`, up to `last`.
+llvm::Error Compilation::resolvePhases() {
+  for (const std::string *name : {&request.from, &request.to})
+    if (!name->empty() && !findPhase(*name)) {
+      std::string known;
+      for (const Phase &phase : phases())
+        known += (known.empty() ? "" : ", ") + phase.name.str();
+      return complain("unknown phase '" + *name + "'; phases are " + known);
+    }
+  first = request.from.empty() ? 0 : *findPhase(request.from);
+  last = request.to.empty() ? phases().size() - 1 : *findPhase(request.to);
+  if (last < first)
+    return complain("--to " + request.to + " comes before --from " +
+                    request.from + ": nothing would run");
+  return llvm::Error::success();
+}
+
+// What was decided before the dump was written cannot be changed after it.
+llvm::Error Compilation::checkContinuation() {
+  if (!request.recipe.empty())
+    return complain("--recipe has no effect with --from: " + request.input +
+                    " carries its recipe; --set changes what later phases and "
+                    "the run read");
+  for (const std::string &override : request.set)
+    for (size_t i = 0; i <= first; ++i)
+      for (llvm::StringRef key : phases()[i].recipeKeys)
+        if (llvm::StringRef(override).starts_with(key))
+          return complain("--set " + override + ": phase '" + phases()[i].name +
+                          "' has compiled it into " + request.input +
+                          "; compile from the spec to change it");
+  return llvm::Error::success();
+}
+
+llvm::Error Compilation::readInputs() {
+  StatusOr<models::LoadedConfig> loaded = models::loadHfConfig(request.spec);
+  if (!loaded.ok())
+    return complain(loaded.message());
+  config = loaded.take();
+  StatusOr<models::Recipe> parsed =
+      models::loadRecipe(request.recipe, request.set);
+  if (!parsed.ok())
+    return complain(parsed.message());
+  recipe = parsed.take();
+  if (Status status = models::checkRecipe(recipe, config.spec); !status.ok())
+    return complain(status.message());
+  return llvm::Error::success();
+}
+
+llvm::Error Compilation::chooseTargets() {
+  const std::vector<std::string> all = {"cpu"};
+  if (llvm::Error error =
+          resolveTargets(request.targets.empty() ? all : request.targets)
+              .moveInto(targets))
+    return error;
+  std::string kinds;
+  for (const DeviceKind &kind : kindsOf(targets))
+    kinds += (kinds.empty() ? "" : " or ") + kind.name;
+  if (!request.to.empty() && phases()[last].forEachKind &&
+      !phases()[first].forEachKind && kindsOf(targets).size() > 1)
+    return complain("--to " + request.to +
+                    " gives a module for each kind of device; choose one: "
+                    "--target " +
+                    kinds);
+  return llvm::Error::success();
+}
+
+llvm::Error Compilation::importModel() {
+  auto start = std::chrono::steady_clock::now();
+  llvm::Expected<OwningOpRef<ModuleOp>> built =
+      models::buildModel(*context, config.spec, recipe);
+  if (!built)
+    return built.takeError();
+  Branch &branch = branches.emplace_back();
+  branch.module = std::move(*built);
+  ModuleOp module = *branch.module;
+  Builder builder(context.get());
+  module->setAttr(kConfigAttr, builder.getStringAttr(config.text));
+  module->setAttr(kRecipeAttr,
+                  builder.getStringAttr(models::printRecipe(recipe)));
+  module->setAttr(kPhaseAttr, builder.getStringAttr(phases()[0].name));
+  annotateForwardFlops(module);
+  FirstError error(context.get());
+  if (failed(verify(module)))
+    return complain("phase 'import' made an invalid module: " + error.text);
+  report("import", start);
+  return dump(0, branch);
+}
+
+// Any dump can go on from where it was made: it carries its spec and recipe.
+llvm::Error Compilation::parseInput() {
+  FirstError error(context.get());
+  auto text = llvm::MemoryBuffer::getFile(request.input);
+  if (!text)
+    return complain(request.input +
+                    ": cannot be read: " + text.getError().message());
+  Branch &branch = branches.emplace_back();
+  branch.module = parseSourceString<ModuleOp>((*text)->getBuffer(),
+                                              context.get(), request.input);
+  if (!branch.module)
+    return complain(
+        request.input + ": " +
+        (error.text.empty() ? "cannot be read as MLIR" : error.text));
+  ModuleOp module = *branch.module;
+  auto configText = module->getAttrOfType<StringAttr>(kConfigAttr);
+  auto recipeText = module->getAttrOfType<StringAttr>(kRecipeAttr);
+  if (!configText || !recipeText)
+    return complain(request.input + ": the module has no " + kConfigAttr +
+                    " and " + kRecipeAttr +
+                    "; continue from a file that --dump-ir wrote");
+  config.text = configText.getValue().str();
+  config.file = request.input;
+  StatusOr<models::Recipe> parsed =
+      models::parseRecipe(recipeText.getValue(), request.input, request.set);
+  if (!parsed.ok())
+    return complain(parsed.message());
+  recipe = parsed.take();
+  module->setAttr(
+      kRecipeAttr,
+      Builder(context.get()).getStringAttr(models::printRecipe(recipe)));
+  if (llvm::Error error = adoptTargets())
+    return error;
+  nameProgram((*text)->getBuffer());
+  return verifyInput();
+}
+
+// A tiled module is for the targets that it has kernels for.
+llvm::Error Compilation::adoptTargets() {
+  if (!phases()[first].forEachKind)
+    return llvm::Error::success();
+  std::vector<std::string> own = targetsOf(*branches.front().module);
+  std::vector<DeviceKind> kinds = kindsOf(own);
+  if (kinds.size() != 1)
+    return complain(
+        request.input + ": the module has kernels for " +
+        (kinds.empty() ? "no known target" : "more than one kind of device"));
+  if (!request.targets.empty() && targets != own)
+    return complain("--target has no effect after phase '" + request.from +
+                    "': " + request.input + " has kernels for " +
+                    llvm::join(own, ", "));
+  targets = own;
+  branches.front().kind = kinds.front();
+  return llvm::Error::success();
+}
+
+// What people edited is proven as what the phase itself makes is.
+llvm::Error Compilation::verifyInput() {
+  ModuleOp module = *branches.front().module;
+  auto written = module->getAttrOfType<StringAttr>(kPhaseAttr);
+  if (!written || written.getValue() != request.from)
+    return complain(
+        request.input + " was written after phase '" +
+        (written ? written.getValue() : "unknown") + "', not '" + request.from +
+        "'; use --from=" + (written ? written.getValue() : "PHASE"));
+  if (!phases()[first].verify)
+    return llvm::Error::success();
+  PassManager verifier(context.get(), ModuleOp::getOperationName());
+  phases()[first].verify(verifier, PhaseOptions{recipe, targets});
+  FirstError error(context.get());
+  if (failed(verifier.run(module)))
+    return complain(request.input + " is not what phase '" + request.from +
+                    "' may leave behind: " + error.text);
+  return llvm::Error::success();
+}
+
+// `source` is what the recipe is applied to: config.json, or the IR that a
+// compilation goes on from. Checkpoints are known by this name.
+void Compilation::nameProgram(llvm::StringRef source) {
+  std::string resolved = models::printRecipe(recipe),
+              all = llvm::join(targets, ",");
+  programHash = ArtifactCache::key({source, resolved, all});
+  cacheKey = ArtifactCache::key({programHash, request.rebuildCommand,
+                                 request.embedSources ? "sources" : "",
+                                 request.emulate ? "emulated" : ""});
+}

@@ -1,0 +1,61 @@
+#include "compiler/DeviceKinds.h"
+#include "passes/tiling/Targets.h"
+#include "passes/tiling/Tiling.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace tessera;
+
+constexpr llvm::StringLiteral kCpu = "cpu";
+
+std::string tessera::knownTargets() {
+  std::string names = "cpu (all CPU variants)";
+  for (llvm::ArrayRef<TileTarget> family :
+       {cpuTileTargets(), cudaTileTargets()})
+    for (const TileTarget &target : family)
+      names += ", " + target.name;
+  return names;
+}
+
+llvm::Expected<std::vector<std::string>>
+tessera::resolveTargets(llvm::ArrayRef<std::string> names) {
+  std::vector<std::string> targets;
+  auto add = [&](const std::string &target) {
+    if (!llvm::is_contained(targets, target))
+      targets.push_back(target);
+  };
+  for (const std::string &name : names) {
+    if (name == kCpu)
+      for (const TileTarget &target : cpuTileTargets())
+        add(target.name);
+    else if (lookupTileTarget(name))
+      add(name);
+    else
+      return llvm::createStringError("unknown target '" + name +
+                                     "'; known are " + knownTargets());
+  }
+  return targets;
+}
+
+std::vector<DeviceKind> tessera::kindsOf(llvm::ArrayRef<std::string> targets) {
+  std::vector<DeviceKind> kinds;
+  for (const std::string &target : targets) {
+    std::string name =
+        llvm::StringRef(target).starts_with("cpu:") ? kCpu.str() : target;
+    auto kind = llvm::find_if(
+        kinds, [&](const DeviceKind &k) { return k.name == name; });
+    if (kind == kinds.end())
+      kind = kinds.insert(kind, DeviceKind{name, {}});
+    kind->targets.push_back(target);
+  }
+  return kinds;
+}
+
+std::vector<std::string> tessera::targetsOf(ModuleOp module) {
+  std::vector<std::string> targets;
+  for (auto nested : module.getOps<ModuleOp>())
+    if (auto name = nested->getAttrOfType<StringAttr>(kTargetAttr);
+        name && lookupTileTarget(name.getValue()))
+      targets.push_back(name.getValue().str());
+  return targets;
+}

@@ -1,0 +1,33 @@
+// Targets, and the kinds of devices that they belong to: what is tiled, planned
+// and stored together.
+#pragma once
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/Error.h"
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// All CPU variants are one kind: they differ in code alone. A CUDA target is a
+/// kind of its own, since its grids, and so its buffers, are its own.
+struct DeviceKind {
+  std::string name;                 ///< "cpu", "cuda:sm_80"
+  std::vector<std::string> targets; ///< "cpu:avx512", …; "cuda:sm_80"
+  bool isCpu() const { return name == "cpu"; }
+};
+
+/// What people call targets, resolved: "cpu" stands for all CPU variants. An
+/// error lists the targets that there are.
+llvm::Expected<std::vector<std::string>>
+resolveTargets(llvm::ArrayRef<std::string> names);
+
+/// The kinds of `targets`, in the order of their first target.
+std::vector<DeviceKind> kindsOf(llvm::ArrayRef<std::string> targets);
+
+/// The targets that a tiled module has kernels for, as its nested modules say.
+std::vector<std::string> targetsOf(mlir::ModuleOp module);
+
+/// All names that resolveTargets knows, for help and errors.
+std::string knownTargets();
+
+} // namespace tessera
