@@ -53,18 +53,6 @@ struct WarpgroupOperand<Tile<bf16, Fragments<M, K, WarpsM, 1>>> {
   }
 };
 
-// Columns that tiles have.
-TESSERA_WGMMA(bf16, 16)
-TESSERA_WGMMA(bf16, 32)
-TESSERA_WGMMA(bf16, 48)
-TESSERA_WGMMA(bf16, 64)
-TESSERA_WGMMA(bf16, 80)
-TESSERA_WGMMA(bf16, 96)
-TESSERA_WGMMA(bf16, 112)
-TESSERA_WGMMA(bf16, 128)
-TESSERA_WGMMA(bf16, 192)
-TESSERA_WGMMA(bf16, 256)
-
 template <typename X> inline constexpr bool kIsRegisters = false;
 template <typename T, typename Layout>
 inline constexpr bool kIsRegisters<Tile<T, Layout>> = true;

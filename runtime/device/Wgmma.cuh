@@ -145,7 +145,7 @@ TESSERA_DEVICE void wgmmaWait(float (&...d)[R]) {
 
 #if defined(__CUDACC__)
 
-/// The instruction for these inputs and N; see TESSERA_WGMMA.
+/// The instruction for these inputs and N; see TESSERA_WGMMA below.
 template <Inputs I, int N> struct WgmmaInstruction;
 
 #else
@@ -258,65 +258,14 @@ TESSERA_DEVICE void storeMatrices(void *row, const uint32_t (&at)[4]) {
 
 //===--- instructions -----------------------------------------------------===//
 
-/// TESSERA_WGMMA(bf16, 128) stands once, in namespace tessera::device, before
-/// kernels that use wgmma on these inputs with N = 128: it makes the
-/// instructions, whose text is long, and what a kernel does not use is not
-/// compiled.
+/// TESSERA_WGMMA(f16) stands once, in namespace tessera::device, before kernels
+/// that use wgmma on these inputs. Those on bf16 are there always; the others
+/// would cost every kernel some time to compile.
 #if defined(__CUDACC__)
-#include "runtime/device/WgmmaOperands.cuh"
-
-#define TESSERA_WGMMA(inputs, n) TESSERA_WGMMA_##inputs(n)
-#define TESSERA_WGMMA_bf16(n) TESSERA_WGMMA_WIDE(bf16, n, "k16.f32.bf16.bf16")
-#define TESSERA_WGMMA_f16(n) TESSERA_WGMMA_WIDE(f16, n, "k16.f32.f16.f16")
-#define TESSERA_WGMMA_tf32(n) TESSERA_WGMMA_NARROW(tf32, n, "k8.f32.tf32.tf32")
-#define TESSERA_WGMMA_e4m3(n) TESSERA_WGMMA_NARROW(e4m3, n, "k32.f32.e4m3.e4m3")
-#define TESSERA_WGMMA_e4m3e5m2(n)                                              \
-  TESSERA_WGMMA_NARROW(e4m3e5m2, n, "k32.f32.e4m3.e5m2")
-#define TESSERA_WGMMA_e5m2e4m3(n)                                              \
-  TESSERA_WGMMA_NARROW(e5m2e4m3, n, "k32.f32.e5m2.e4m3")
-#define TESSERA_WGMMA_e5m2(n) TESSERA_WGMMA_NARROW(e5m2, n, "k32.f32.e5m2.e5m2")
-
-// Operands behind the accumulators: of run(d, a, b, …) 0 a, 1 b, 2 whether it
-// accumulates, then the majors; with A in registers 0 to 3 a, 4 b, 5, 6 alike.
-#define TESSERA_WGMMA_WIDE(inputs, n, types)                                   \
-  TESSERA_WGMMA_MAKE(inputs, n, types, TESSERA_WGMMA_MAJORS, TESSERA_BEHIND_##n)
-#define TESSERA_WGMMA_NARROW(inputs, n, types)                                 \
-  TESSERA_WGMMA_MAKE(inputs, n, types, TESSERA_WGMMA_NO_MAJORS,                \
-                     TESSERA_BEHIND_##n)
-#define TESSERA_WGMMA_MAKE(...) TESSERA_WGMMA_STRUCT(__VA_ARGS__)
-#define TESSERA_WGMMA_MAJORS(text) text
-#define TESSERA_WGMMA_NO_MAJORS(text) ""
-
-#define TESSERA_WGMMA_TEXT(n, types, operands, predicate, majors)              \
-  "{\n.reg .pred p;\nsetp.ne.b32 p, %" #predicate ", 0;\n"                     \
-  "wgmma.mma_async.sync.aligned.m64n" #n types " {" TESSERA_NAMES_##n          \
-      "}, " operands ", p, 1, 1" majors ";\n}"
-
-#define TESSERA_WGMMA_STRUCT(inputs, n, types, majors, p0, p1, p2, p3, p4, p5, \
-                             p6)                                               \
-  template <> struct WgmmaInstruction<Inputs::inputs, n> {                     \
-    template <bool A, bool B>                                                  \
-    static TESSERA_DEVICE void run(float (&d)[n / 2], uint64_t a, uint64_t b,  \
-                                   int accumulates) {                          \
-      asm volatile(TESSERA_WGMMA_TEXT(n, types, "%" #p0 ", %" #p1, p2,         \
-                                      majors(", %" #p3 ", %" #p4))             \
-                   : TESSERA_OPERANDS_##n                                      \
-                   : "l"(a), "l"(b), "r"(accumulates), "n"(A), "n"(B));        \
-    }                                                                          \
-    template <bool B>                                                          \
-    static TESSERA_DEVICE void run(float (&d)[n / 2], const FragmentA &a,      \
-                                   uint64_t b, int accumulates) {              \
-      asm volatile(TESSERA_WGMMA_TEXT(n, types,                                \
-                                      "{%" #p0 ", %" #p1 ", %" #p2 ", %" #p3   \
-                                      "}, %" #p4,                              \
-                                      p5, majors(", %" #p6))                   \
-                   : TESSERA_OPERANDS_##n                                      \
-                   : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]),   \
-                     "l"(b), "r"(accumulates), "n"(B));                        \
-    }                                                                          \
-  };
-
+#include "runtime/device/WgmmaInstructions.cuh"
+namespace tessera::device {
+TESSERA_WGMMA(bf16)
+} // namespace tessera::device
 #else
-#define TESSERA_WGMMA(inputs, n)                                               \
-  static_assert((n) % 8 == 0 && (n) >= 8 && (n) <= 256, "n of wgmma");
+#define TESSERA_WGMMA(inputs)
 #endif

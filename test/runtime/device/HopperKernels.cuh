@@ -208,8 +208,6 @@ TESSERA_DEVICE Defect defectOf(const Instance &instance) {
 #endif
 }
 
-TESSERA_WGMMA(bf16, 128)
-
 // sizes: depth, columns of C in tiles, defect
 TESSERA_KERNEL(pipelined, TESSERA_ALONE(Pipelined::kThreads), 3, 3) {
   const auto &instance = launch.instance();

@@ -1,6 +1,8 @@
-// The text that wgmma needs for each n: PTX takes every accumulator as an
+// WgmmaInstruction<inputs, n> for all n: PTX takes every accumulator as an
 // operand of its own. A thread has n / 2 of them, operands 0 to n / 2 - 1.
 #pragma once
+
+//===--- accumulators -----------------------------------------------------===//
 
 /// Operands d[i] to d[i + 3].
 #define TESSERA_FOUR(i)                                                        \
@@ -104,3 +106,78 @@
 #define TESSERA_NAMES_256 TESSERA_NAMES_248 ", %124, %125, %126, %127"
 #define TESSERA_OPERANDS_256 TESSERA_OPERANDS_248, TESSERA_FOUR(124)
 #define TESSERA_BEHIND_256 128, 129, 130, 131, 132, 133, 134
+
+//===--- one instruction --------------------------------------------------===//
+
+// Operands behind the accumulators: of run(d, a, b, …) 0 a, 1 b, 2 whether it
+// accumulates, then the majors; with A in registers 0 to 3 a, 4 b, 5, 6 alike.
+#define TESSERA_WGMMA_WIDE(inputs, n, types)                                   \
+  TESSERA_WGMMA_MAKE(inputs, n, types, TESSERA_WGMMA_MAJORS, TESSERA_BEHIND_##n)
+#define TESSERA_WGMMA_NARROW(inputs, n, types)                                 \
+  TESSERA_WGMMA_MAKE(inputs, n, types, TESSERA_WGMMA_NO_MAJORS,                \
+                     TESSERA_BEHIND_##n)
+#define TESSERA_WGMMA_MAKE(...) TESSERA_WGMMA_STRUCT(__VA_ARGS__)
+#define TESSERA_WGMMA_MAJORS(text) text
+#define TESSERA_WGMMA_NO_MAJORS(text) ""
+
+#define TESSERA_WGMMA_TEXT(n, types, operands, predicate, majors)              \
+  "{\n.reg .pred p;\nsetp.ne.b32 p, %" #predicate ", 0;\n"                     \
+  "wgmma.mma_async.sync.aligned.m64n" #n types " {" TESSERA_NAMES_##n          \
+      "}, " operands ", p, 1, 1" majors ";\n}"
+
+#define TESSERA_WGMMA_STRUCT(inputs, n, types, majors, p0, p1, p2, p3, p4, p5, \
+                             p6)                                               \
+  template <> struct WgmmaInstruction<Inputs::inputs, n> {                     \
+    template <bool A, bool B>                                                  \
+    static TESSERA_DEVICE void run(float (&d)[n / 2], uint64_t a, uint64_t b,  \
+                                   int accumulates) {                          \
+      asm volatile(TESSERA_WGMMA_TEXT(n, types, "%" #p0 ", %" #p1, p2,         \
+                                      majors(", %" #p3 ", %" #p4))             \
+                   : TESSERA_OPERANDS_##n                                      \
+                   : "l"(a), "l"(b), "r"(accumulates), "n"(A), "n"(B));        \
+    }                                                                          \
+    template <bool B>                                                          \
+    static TESSERA_DEVICE void run(float (&d)[n / 2], const FragmentA &a,      \
+                                   uint64_t b, int accumulates) {              \
+      asm volatile(TESSERA_WGMMA_TEXT(n, types,                                \
+                                      "{%" #p0 ", %" #p1 ", %" #p2 ", %" #p3   \
+                                      "}, %" #p4,                              \
+                                      p5, majors(", %" #p6))                   \
+                   : TESSERA_OPERANDS_##n                                      \
+                   : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]),   \
+                     "l"(b), "r"(accumulates), "n"(B));                        \
+    }                                                                          \
+  };
+
+//===--- all of them ------------------------------------------------------===//
+
+#define TESSERA_WGMMA_SOME(one, inputs, types, n, m, l, k)                     \
+  one(inputs, n, types) one(inputs, m, types) one(inputs, l, types)            \
+      one(inputs, k, types)
+// clang-format off
+#define TESSERA_WGMMA_ALL(one, inputs, types)                                  \
+  TESSERA_WGMMA_SOME(one, inputs, types, 8, 16, 24, 32)                        \
+  TESSERA_WGMMA_SOME(one, inputs, types, 40, 48, 56, 64)                       \
+  TESSERA_WGMMA_SOME(one, inputs, types, 72, 80, 88, 96)                       \
+  TESSERA_WGMMA_SOME(one, inputs, types, 104, 112, 120, 128)                   \
+  TESSERA_WGMMA_SOME(one, inputs, types, 136, 144, 152, 160)                   \
+  TESSERA_WGMMA_SOME(one, inputs, types, 168, 176, 184, 192)                   \
+  TESSERA_WGMMA_SOME(one, inputs, types, 200, 208, 216, 224)                   \
+  TESSERA_WGMMA_SOME(one, inputs, types, 232, 240, 248, 256)
+// clang-format on
+
+#define TESSERA_WGMMA(inputs) TESSERA_WGMMA_##inputs
+#define TESSERA_WGMMA_bf16                                                     \
+  TESSERA_WGMMA_ALL(TESSERA_WGMMA_WIDE, bf16, "k16.f32.bf16.bf16")
+#define TESSERA_WGMMA_f16                                                      \
+  TESSERA_WGMMA_ALL(TESSERA_WGMMA_WIDE, f16, "k16.f32.f16.f16")
+#define TESSERA_WGMMA_tf32                                                     \
+  TESSERA_WGMMA_ALL(TESSERA_WGMMA_NARROW, tf32, "k8.f32.tf32.tf32")
+#define TESSERA_WGMMA_e4m3                                                     \
+  TESSERA_WGMMA_ALL(TESSERA_WGMMA_NARROW, e4m3, "k32.f32.e4m3.e4m3")
+#define TESSERA_WGMMA_e4m3e5m2                                                 \
+  TESSERA_WGMMA_ALL(TESSERA_WGMMA_NARROW, e4m3e5m2, "k32.f32.e4m3.e5m2")
+#define TESSERA_WGMMA_e5m2e4m3                                                 \
+  TESSERA_WGMMA_ALL(TESSERA_WGMMA_NARROW, e5m2e4m3, "k32.f32.e5m2.e4m3")
+#define TESSERA_WGMMA_e5m2                                                     \
+  TESSERA_WGMMA_ALL(TESSERA_WGMMA_NARROW, e5m2, "k32.f32.e5m2.e5m2")
