@@ -99,7 +99,7 @@ TESSERA_DEVICE void stage(SharedTile<T, Rows, Columns> to, const From *from,
     }
     if (isTile) {
       T *place = to.at(row, column);
-      checkShared(place, 1);
+      checkWrite(place, 1);
       *place = Convert<T>::from(value);
     }
   }

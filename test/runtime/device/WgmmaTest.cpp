@@ -142,6 +142,67 @@ void check(const char *name, emulated::KernelEntry entry) {
 TESSERA_WGMMA_CASES(TESSERA_CHECK)
 #undef TESSERA_CHECK
 
+namespace {
+
+/// Fills both operands with ones, by ordinary stores or by cp.async, and
+/// multiplies them.
+struct Filled {
+  const bf16 *ones;
+  bool copies, fences;
+  mutable float sum = 0;
+
+  static void enter(Machine &machine, const void *arguments) {
+    device::machine = &machine;
+    static_cast<const Filled *>(arguments)->run();
+  }
+  void run() const {
+    BoxTile<bf16, 64, 64> tile{sharedMemory()};
+    for (int i = thread(); i < 64 * 8; i += 128) {
+      bf16 *chunk = tile.at(i / 8, i % 8 * 8);
+      if (copies) {
+        copyAsync(chunk, ones);
+        continue;
+      }
+      checkWrite(chunk, 8);
+      std::copy_n(ones, 8, chunk);
+    }
+    commitCopies();
+    waitCopies<0>();
+    if (fences)
+      fenceAsync();
+    device::sync();
+    float d[32] = {};
+    wgmmaFence(d);
+    wgmma<Inputs::bf16>(d, tile.kMajor(0), tile.kMajor(1));
+    wgmmaCommit();
+    wgmmaWait<0>(d);
+    if (thread() == 77)
+      sum = d[31];
+  }
+};
+
+} // namespace
+
+TEST(Wgmma, OperandsLieBehindTheFencesOfTheirWriters) {
+  std::vector<Matrix::Line> ones(
+      1, Matrix::Line{{0x3f803f803f803f80ull, 0x3f803f803f803f80ull}});
+  const emulated::BufferRange buffers[] = {rangeOf(ones, Access::read)};
+  for (bool copies : {false, true})
+    for (bool fences : {false, true}) {
+      Filled filled{reinterpret_cast<const bf16 *>(ones.data()), copies,
+                    fences};
+      emulated::BlockMachine machine;
+      Status status = machine.launch({"filled", {}, 128, 8192, 1},
+                                     Filled::enter, &filled, buffers);
+      if (fences)
+        EXPECT_TRUE(status.ok() && filled.sum == 16) << status.message();
+      else
+        EXPECT_NE(status.message().find("without fence.proxy.async"),
+                  std::string::npos)
+            << status.message();
+    }
+}
+
 TEST(MatrixElement, EightBitNumbersAreThoseOfTheirFormats) {
   auto read = [](MatrixElement element, std::uint32_t code) {
     return emulated::readElement(element,
