@@ -82,11 +82,18 @@ Address CudaCommandList::address(std::uint32_t pointer) const {
 Status CudaCommandList::at(const Command &command, const Status &status) const {
   if (status.ok())
     return status;
-  const ProfiledStep &step = code.steps[command.step];
-  return Status::error(
-      "step {} ({}): {}{}{}{}", command.step, step.origin,
-      command.kind == Command::Kind::launch ? "kernel '" : "", step.what,
-      command.kind == Command::Kind::launch ? "': " : ": ", status.message());
+  return Status::error("step {} ({}): {}", command.step,
+                       code.steps[command.step].origin, status.message());
+}
+
+Status CudaCommandList::named(const Command &command,
+                              const Status &status) const {
+  if (status.ok())
+    return status;
+  const std::string_view what = code.steps[command.step].what;
+  if (command.kind == Command::Kind::launch)
+    return Status::error("kernel '{}': {}", what, status.message());
+  return Status::error("{}: {}", what, status.message());
 }
 
 Status CudaCommandList::prepare() {
@@ -98,8 +105,10 @@ Status CudaCommandList::prepare() {
     if (command->kind == Command::Kind::launch) {
       const LaunchCommand &one = code.launches[command->index];
       if (one.blocks > kMostBlocks)
-        return at(*command, Status::error("{} blocks exceed the {} of a grid",
-                                          one.blocks, kMostBlocks));
+        return at(
+            *command,
+            named(*command, Status::error("{} blocks exceed the {} of a grid",
+                                          one.blocks, kMostBlocks)));
       tables.add(code, one);
       mostWords =
           std::max<std::size_t>(mostWords, one.kernel->access()->size() +
@@ -189,7 +198,8 @@ Status CudaCommandList::runStep(const Command &command) {
 }
 
 Status CudaCommandList::finishStep(const Command &command) {
-  TESSERA_RETURN_IF_ERROR(gpu->driver().streamSynchronize(gpu->stream()));
+  TESSERA_RETURN_IF_ERROR(
+      named(command, gpu->driver().streamSynchronize(gpu->stream())));
   if (!check || command.kind != Command::Kind::launch)
     return Status::success();
   return checkWritten(code, code.launches[command.index],
@@ -210,11 +220,11 @@ Status CudaCommandList::enqueueAll() {
 Status CudaCommandList::enqueue(const Command &command) {
   switch (command.kind) {
   case Command::Kind::launch:
-    return launch(code.launches[command.index]);
+    return named(command, launch(code.launches[command.index]));
   case Command::Kind::copy:
-    return copy(code.copies[command.index]);
+    return named(command, copy(code.copies[command.index]));
   case Command::Kind::fill:
-    return fill(code.fills[command.index]);
+    return named(command, fill(code.fills[command.index]));
   case Command::Kind::loopBegin:
   case Command::Kind::loopEnd:
     break; // never handed out by a walk

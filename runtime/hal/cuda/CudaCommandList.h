@@ -55,8 +55,9 @@ private:
   Status copy(const CopyCommand &copy);
   Status fill(const FillCommand &fill);
 
-  /// `status` with the program's place in front.
+  /// `status` with the place in the program in front, or the kernel's name.
   Status at(const Command &command, const Status &status) const;
+  Status named(const Command &command, const Status &status) const;
   Address address(std::uint32_t pointer) const;
 
   std::string_view program;

@@ -106,7 +106,9 @@ StatusOr<std::shared_ptr<const Driver>> Driver::load() {
     return Status::error("{} is the toolkit's stub, for linking only: name the "
                          "driver's own library in {}",
                          path, kVariable);
-  TESSERA_RETURN_IF_ERROR(driver->initialize.check(result));
+  if (result != kSuccess)
+    return Status::error("cannot start the CUDA driver: {}",
+                         driver->initialize.check(result).message());
   return std::shared_ptr<const Driver>(std::move(driver));
 }
 

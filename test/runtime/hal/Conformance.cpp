@@ -96,7 +96,8 @@ openSession(std::span<const std::byte> bytes,
 }
 
 std::string packFor(const std::string &device, const ArtifactT &artifact) {
-  if (!device.starts_with("cuda") || artifact.devices.size() > 1)
+  const bool isGpu = device == "cuda-emu" || device.starts_with("cuda:");
+  if (!isGpu || artifact.devices.size() > 1)
     return pack(artifact);
   ArtifactT both = artifact;
   both.devices.push_back(

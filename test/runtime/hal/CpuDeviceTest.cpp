@@ -334,5 +334,5 @@ TEST(CpuDevice, TooMuchMemoryIsAnErrorNotACrash) {
 
 TEST(Devices, UnknownNameListsTheKnown) {
   EXPECT_EQ(hal::createDevice("tpu", {}).message(),
-            "unknown device 'tpu': this runtime has cpu, cuda-emu, null");
+            "unknown device 'tpu': this runtime has cpu, cuda, cuda-emu, null");
 }

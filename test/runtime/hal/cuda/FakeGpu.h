@@ -155,6 +155,9 @@ struct FakeGpus {
   }
 };
 
+/// Of a block at most: sm_80's.
+inline constexpr unsigned kSharedBytes = 163 << 10;
+
 /// The number in an environment variable.
 std::uint64_t setting(const char *variable, std::uint64_t otherwise);
 

@@ -1,0 +1,170 @@
+// The fake driver's modules, kernels and launches.
+#include "test/runtime/hal/cuda/FakeGpu.h"
+
+#include <cstring>
+#include <elf.h>
+#include <fstream>
+#include <iterator>
+
+#include <fmt/format.h>
+
+namespace tessera::test {
+namespace {
+
+/// Bytes of the ELF that begins there: its section headers come last.
+std::size_t elfBytes(const void *image) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, image, sizeof header);
+  return header.e_shoff + std::size_t(header.e_shnum) * header.e_shentsize;
+}
+
+std::string contentOf(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void say(unsigned count, const int *options, void **values, const char *text) {
+  char *log = nullptr;
+  std::size_t bytes = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    if (options[i] == kJitErrorLog)
+      log = static_cast<char *>(values[i]);
+    if (options[i] == kJitErrorLogBytes)
+      bytes = reinterpret_cast<std::uintptr_t>(values[i]);
+  }
+  if (log)
+    fmt::format_to_n(log, bytes, "{}{}", text, '\0');
+}
+
+/// The words of a launch's arguments, or nothing if `extra` is ill-formed.
+std::vector<std::uint64_t> argumentsOf(void **extra) {
+  const void *buffer = nullptr;
+  std::size_t bytes = 0;
+  for (; extra && *extra != kLaunchEnd; extra += 2) {
+    if (*extra == kLaunchBuffer)
+      buffer = extra[1];
+    else if (*extra == kLaunchBufferSize)
+      bytes = *static_cast<const std::size_t *>(extra[1]);
+    else
+      return {};
+  }
+  std::vector<std::uint64_t> words(bytes / sizeof(std::uint64_t));
+  if (!buffer || bytes % sizeof(std::uint64_t) != 0 || bytes > 4096)
+    return {};
+  std::memcpy(words.data(), buffer, bytes);
+  return words;
+}
+
+} // namespace
+
+extern "C" {
+
+Result cuModuleLoadDataEx(Module *module, const void *image, unsigned count,
+                          int *options, void **values) {
+  FAKE_ENTER(cuModuleLoadDataEx, kContext | kNoCapture);
+  constexpr std::string_view key = "// object: ";
+  std::string elf;
+  if (std::memcmp(image, ELFMAG, SELFMAG) == 0) {
+    elf.assign(static_cast<const char *>(image), elfBytes(image));
+  } else {
+    const std::string_view text = static_cast<const char *>(image);
+    if (!text.starts_with(".version"))
+      return kInvalidImage;
+    const auto at = text.find(key);
+    if (at == text.npos) {
+      say(count, options, values, "ptxas fatal: no object\nsecond line");
+      return kInvalidPtx;
+    }
+    const auto line = text.substr(at + key.size());
+    elf = contentOf(std::string(line.substr(0, line.find('\n'))));
+  }
+  auto code = hal::LoadedCode::load(std::as_bytes(std::span(elf)), "fake");
+  if (!code.ok())
+    return kInvalidImage;
+  *module = *all.modules.insert(new ModuleTag{code.take()}).first;
+  return kSuccess;
+}
+
+Result cuModuleUnload(Module module) {
+  FAKE_ENTER(cuModuleUnload, kFree | kNoCapture);
+  all.finish(); // as the driver does
+  std::erase_if(all.kernels, [&](Kernel kernel) {
+    const bool mine = kernel->module == module;
+    if (mine)
+      delete kernel;
+    return mine;
+  });
+  return all.destroy(all.modules, module, "cuModuleUnload of none");
+}
+
+Result cuModuleGetFunction(Kernel *kernel, Module module, const char *name) {
+  FAKE_ENTER(cuModuleGetFunction, kContext);
+  FAKE_REQUIRE(all.modules.contains(module), "a kernel of no module",
+               kInvalidHandle);
+  constexpr std::string_view prefix = "tessera_";
+  std::string_view rest = name;
+  if (!rest.starts_with(prefix))
+    return kNotFound;
+  rest.remove_prefix(prefix.size());
+  const auto entry =
+      module->code.function<std::remove_pointer_t<emulated::KernelEntry>>(
+          std::string(rest) + "_emulated");
+  if (!entry.ok())
+    return kNotFound;
+  *kernel =
+      *all.kernels.insert(new KernelTag{module, std::string(rest), *entry})
+           .first;
+  return kSuccess;
+}
+
+Result cuFuncGetAttribute(int *value, int attribute, Kernel kernel) {
+  FAKE_ENTER(cuFuncGetAttribute, kContext);
+  FAKE_REQUIRE(all.kernels.contains(kernel), "an attribute of no kernel",
+               kInvalidHandle);
+  if (attribute == kMaxThreadsPerBlock)
+    *value = static_cast<int>(setting("TESSERA_FAKE_CUDA_THREADS", 1024));
+  else if (attribute == kStaticSharedBytes)
+    *value = static_cast<int>(setting("TESSERA_FAKE_CUDA_STATIC_SHARED", 0));
+  else
+    return all.wrong("unknown attribute of a kernel");
+  return kSuccess;
+}
+
+Result cuFuncSetAttribute(Kernel kernel, int attribute, int value) {
+  FAKE_ENTER(cuFuncSetAttribute, kContext);
+  FAKE_REQUIRE(all.kernels.contains(kernel), "an attribute of no kernel",
+               kInvalidHandle);
+  FAKE_REQUIRE(attribute == kMaxDynamicSharedBytes && value >= 0 &&
+                   unsigned(value) <= kSharedBytes,
+               "an attribute out of range", kInvalidValue);
+  kernel->dynamicBytes = static_cast<unsigned>(value);
+  return kSuccess;
+}
+
+Result cuLaunchKernel(Kernel kernel, unsigned gridX, unsigned gridY,
+                      unsigned gridZ, unsigned blockX, unsigned blockY,
+                      unsigned blockZ, unsigned sharedBytes, Stream stream,
+                      void **parameters, void **extra) {
+  FAKE_ENTER(cuLaunchKernel, kContext);
+  FAKE_REQUIRE(all.streams.contains(stream), "a launch in no stream",
+               kInvalidHandle);
+  FAKE_REQUIRE(all.kernels.contains(kernel), "a launch of no kernel",
+               kInvalidHandle);
+  FAKE_REQUIRE(gridX > 0 && gridX <= 0x7fffffff && gridY == 1 && gridZ == 1 &&
+                   blockX > 0 && blockX <= 1024 && blockY == 1 && blockZ == 1,
+               "a launch with a wrong grid or block", kInvalidValue);
+  FAKE_REQUIRE(sharedBytes <= kernel->dynamicBytes,
+               "a launch with more shared memory than its kernel may have",
+               kInvalidValue);
+  std::vector<std::uint64_t> arguments = argumentsOf(extra);
+  FAKE_REQUIRE(!parameters && !arguments.empty(),
+               "a launch with wrong arguments", kInvalidValue);
+  return all.submit(stream, [&all, kernel, gridX, blockX, sharedBytes,
+                             arguments = std::move(arguments)] {
+    return all.runKernel(kernel, gridX, blockX, sharedBytes, arguments);
+  });
+}
+
+} // extern "C"
+
+} // namespace tessera::test
