@@ -6,9 +6,11 @@
 
 namespace tessera {
 
-/// Elements that one block is worth: some ten microseconds. A figure of the
-/// plan, the same for all targets.
-inline constexpr int64_t kBlockElements = 16384;
+/// Elements that one block is worth: some ten microseconds of a CPU's core, or
+/// enough blocks to fill a GPU.
+inline int64_t blockElements(const TileTarget &target) {
+  return target.gpu ? 4096 : 16384;
+}
 
 /// How a cluster's arguments and results map to a kernel's buffers: arguments
 /// that are loaded first, then results that have no accumulating argument.

@@ -180,6 +180,8 @@ llvm::Expected<SmallVector<Value>> tessera::tileColumn(ClusterOp cluster,
   llvm::Expected<ClusterExpression> expression = buildExpression(cluster);
   if (!expression)
     return expression.takeError();
+  if (context.isGpu() && isTallColumn(*expression))
+    return tileGpuColumn(cluster, *expression, context);
   ClusterLaunch launch(cluster, *expression, tile::Skeleton::column,
                        cluster.getResultTypes());
   SmallVector<ColumnGrid> grids;

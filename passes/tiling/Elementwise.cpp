@@ -30,7 +30,7 @@ static void emitRoots(EmitScope &scope, ClusterOp cluster,
                 buffers[i], root.address);
 }
 
-// Block b covers elements [b, b + 1) × kBlockElements; the last tile of the
+// Block b covers elements [b, b + 1) × blockElements; the last tile of the
 // last block is bounded.
 static void buildFlat(tile::KernelOp kernel, const ClusterLaunch &launch,
                       ClusterOp cluster, const ExprPiece &piece,
@@ -41,10 +41,10 @@ static void buildFlat(tile::KernelOp kernel, const ClusterLaunch &launch,
   SmallVector<Value> results = launch.resultBuffers(kernel);
   EmitScope top(emitTarget, b);
   Value size = kernel.getSizes()[0];
-  Value begin = b.create<arith::MulIOp>(loc, kernel.getBlockNumber(),
-                                        emitIndex(b, loc, kBlockElements));
-  Value end =
-      b.create<arith::AddIOp>(loc, begin, emitIndex(b, loc, kBlockElements));
+  Value begin = b.create<arith::MulIOp>(
+      loc, kernel.getBlockNumber(), emitIndex(b, loc, blockElements(target)));
+  Value end = b.create<arith::AddIOp>(loc, begin,
+                                      emitIndex(b, loc, blockElements(target)));
   Value valid = b.create<arith::MinUIOp>(loc, end, size);
   Value step = emitIndex(b, loc, width);
   Value length = b.create<arith::SubIOp>(loc, valid, begin);
@@ -85,7 +85,7 @@ struct StridedGrid {
 // A loop nest inside a block spares dividing the row number for short rows.
 static constexpr int64_t kLoopElements = 1024;
 
-static StridedGrid planGrid(const ExprPiece &piece) {
+static StridedGrid planGrid(const ExprPiece &piece, int64_t elements) {
   int64_t last = piece.sizes.back(), inner = last;
   unsigned dims = piece.rank() - 1;
   while (dims > 0 && inner * piece.sizes[dims - 1] <= kLoopElements)
@@ -94,11 +94,11 @@ static StridedGrid planGrid(const ExprPiece &piece) {
   int64_t rows = 1;
   for (unsigned dim = 0; dim < dims; ++dim)
     rows *= piece.sizes[dim];
-  grid.rows = {dims, rows, partsOf(kBlockElements, inner)};
-  if (inner == last && last >= 2 * kBlockElements) {
+  grid.rows = {dims, rows, partsOf(elements, inner)};
+  if (inner == last && last >= 2 * elements) {
     grid.rows.perBlock = 1;
-    grid.chunk = kBlockElements;
-    grid.chunks = partsOf(last, kBlockElements);
+    grid.chunk = elements;
+    grid.chunks = partsOf(last, elements);
   }
   return grid;
 }
@@ -209,7 +209,7 @@ tessera::tileElementwise(ClusterOp cluster, TilingContext &context) {
     ExprPiece &piece = expression->pieces.front();
     int64_t elements = piece.sizes[0];
     launch.makeFlat(elements);
-    launch.spec.blocks = partsOf(elements, kBlockElements);
+    launch.spec.blocks = partsOf(elements, blockElements(context.target()));
     // The kernel serves every length.
     piece.sizes[0] = std::numeric_limits<int64_t>::max();
     launch.spec.key = expression->key();
@@ -223,7 +223,7 @@ tessera::tileElementwise(ClusterOp cluster, TilingContext &context) {
   SmallVector<StridedGrid> grids;
   SmallVector<int64_t> ends;
   for (const ExprPiece &piece : expression->pieces) {
-    grids.push_back(planGrid(piece));
+    grids.push_back(planGrid(piece, blockElements(context.target())));
     launch.spec.blocks += grids.back().blocks();
     ends.push_back(launch.spec.blocks);
   }

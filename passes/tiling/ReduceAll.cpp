@@ -122,7 +122,7 @@ void Partial::build(tile::KernelOp kernel, const ClusterLaunch &launch,
   if (flat) {
     level.setIndex(0, emitIndex(level.builder, loc, 0));
     OpBuilder &lb = level.builder;
-    Value size = emitIndex(lb, loc, kBlockElements);
+    Value size = emitIndex(lb, loc, blockElements(target));
     Value begin = lb.create<arith::MulIOp>(loc, block, size);
     Value end = lb.create<arith::MinUIOp>(
         loc, lb.create<arith::AddIOp>(loc, begin, size), kernel.getSizes()[0]);
@@ -193,8 +193,9 @@ tessera::tileReduceAll(ClusterOp cluster, TilingContext &context) {
                   piece,
                   piece.rank() == 2 && loadsAreFlat(cluster, piece, 1),
                   {piece.rank() - 1, expression->reduced / last,
-                   partsOf(kBlockElements, last)}};
-  int64_t blocks = partial.flat ? partsOf(expression->reduced, kBlockElements)
+                   partsOf(blockElements(context.target()), last)}};
+  int64_t blocks = partial.flat ? partsOf(expression->reduced,
+                                          blockElements(context.target()))
                                 : partial.grid.blocks();
   SmallVector<Type> types;
   SmallVector<ReduceOp> reductions;

@@ -28,4 +28,12 @@ reduceOver(EmitScope &level, llvm::ArrayRef<unsigned> nodes, unsigned dim,
            llvm::function_ref<void(EmitScope &)> enter,
            llvm::function_ref<void(EmitScope &)> leave);
 
+/// On a GPU: whether a column cluster reduces so many rows that several blocks
+/// share a strip, and the two launches that it becomes then
+/// (passes/tiling/gpu).
+bool isTallColumn(const ClusterExpression &expression);
+llvm::Expected<llvm::SmallVector<mlir::Value>>
+tileGpuColumn(graph::ClusterOp cluster, const ClusterExpression &expression,
+              TilingContext &context);
+
 } // namespace tessera

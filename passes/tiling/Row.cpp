@@ -210,12 +210,13 @@ void RowKernel::emitRow(EmitScope &row) {
 
 //===--- entry ------------------------------------------------------------===//
 
-static RowGrid planGrid(const ExprPiece &piece, int64_t reduced) {
+static RowGrid planGrid(const ExprPiece &piece, int64_t reduced,
+                        int64_t elements) {
   unsigned dims = piece.rank() - piece.groups.back();
   int64_t rows = 1;
   for (unsigned dim = 0; dim < dims; ++dim)
     rows *= piece.sizes[dim];
-  return {dims, rows, partsOf(kBlockElements, reduced)};
+  return {dims, rows, partsOf(elements, reduced)};
 }
 
 static void buildPiece(tile::KernelOp kernel, const ClusterLaunch &launch,
@@ -242,7 +243,8 @@ llvm::Expected<SmallVector<Value>> tessera::tileRow(ClusterOp cluster,
   SmallVector<RowGrid> grids;
   SmallVector<int64_t> ends;
   for (const ExprPiece &piece : expression->pieces) {
-    grids.push_back(planGrid(piece, expression->reduced));
+    grids.push_back(
+        planGrid(piece, expression->reduced, blockElements(context.target())));
     launch.spec.blocks += grids.back().blocks();
     ends.push_back(launch.spec.blocks);
   }

@@ -432,7 +432,7 @@ llvm::Expected<SmallVector<Value>> GradTiler::run() {
   int64_t shared = context.target().sharedBytes;
   // Registers of a thread: a tile of sums takes half as many as it has columns.
   // Both gradients together where that leaves enough for scores.
-  int64_t budget = element.isBF16() ? 176 : 112,
+  int64_t budget = element.isBF16() ? 176 : 72,
           sums = paddedColumns(shape.headDim);
   bool together = sums + 32 <= budget;
   auto mostFor = [&](int64_t taken) -> int64_t {

@@ -221,6 +221,25 @@ func.func @main(%x: tensor<3x333x70xf32>) -> tensor<70xf32> {
   return %s : tensor<70xf32>
 })",
      -2, 2, 1e-6},
+    {"ColumnsTallWithAll", R"(
+func.func @main(%x: tensor<2x170x700xbf16>, %y: tensor<2x170x700xf32>, %acc: tensor<700xf32>)
+    -> (tensor<700xf32>, tensor<700xbf16>) {
+  %w = graph.convert %x : tensor<2x170x700xbf16> -> tensor<2x170x700xf32>
+  %m = graph.mul %w, %y : tensor<2x170x700xf32>
+  %s = graph.reduce %m sum dims [0, 1] : tensor<2x170x700xf32> -> tensor<700xf32>
+  %a = graph.add %acc, %s : tensor<700xf32>
+  %t = graph.reduce %y sum dims [0, 1] : tensor<2x170x700xf32> -> tensor<700xf32>
+  %b = graph.convert %t : tensor<700xf32> -> tensor<700xbf16>
+  return %a, %b : tensor<700xf32>, tensor<700xbf16>
+})",
+     -2, 2, 5e-3},
+    {"ColumnsTallOne", R"(
+func.func @main(%x: tensor<4x900x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>) {
+  %a = graph.reduce %x sum dims [1] : tensor<4x900x3xf32> -> tensor<4x3xf32>
+  %b = graph.reduce %x max dims [1] : tensor<4x900x3xf32> -> tensor<4x3xf32>
+  return %a, %b : tensor<4x3xf32>, tensor<4x3xf32>
+})",
+     -2, 2, 1e-6},
     {"ColumnsAccumulate", R"(
 func.func @main(%x: tensor<5x130xbf16>, %acc: tensor<130xf32>) -> tensor<130xf32> {
   %w = graph.convert %x : tensor<5x130xbf16> -> tensor<5x130xf32>
