@@ -53,8 +53,15 @@ def compiler(made):
     compile_("broken recipe", "recipe.yaml")(SPEC, "--recipe", recipe)
     compile_("sequence beyond the model's positions", "batch.sequence", "256")(
         SPEC, "--set=batch.sequence=512")
-    compile_("unknown target", "cpu:z80", "cpu:avx2")(
+    compile_("unknown target", "cpu:z80", "cpu:avx2", "cuda:sm_80")(
         SPEC, "--target", "cpu:z80")
+    compile_("tiled IR of two kinds of devices", "--target cpu or cuda:sm_80")(
+        SPEC, "--to", "tiling", "--target", "cpu,cuda:sm_80")
+    tiled = scratch / "tiled.mlir"
+    run(made.tessera, "compile", SPEC, "--target", "cpu:avx2", "--to",
+        "tiling", "-o", tiled)
+    compile_("another target for tiled IR", "--target", "cpu:avx2")(
+        "--from", "tiling", tiled, "--target", "cpu:avx512")
     compile_("unknown phase", "finish", "tiling")(SPEC, "--to", "finish")
     refuses("unwritable output", "absent")(
         made.tessera, "compile", SPEC, "--recipe", RECIPE, "-o",

@@ -1,0 +1,113 @@
+"""Trains tiny models on the CPU and on the emulated GPU, each from one
+executable: the same losses, whatever the order of threads; checkpoints that go
+from one device to the other."""
+import json
+import os
+import sys
+
+from harness import Prepared, check, refuses, run
+
+COMMON = {"vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2,
+          "num_attention_heads": 2, "max_position_embeddings": 32}
+FAMILIES = {
+    "gpt2": {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",
+             "vocab_size": 400, "n_embd": 32, "n_layer": 2, "n_head": 2,
+             "n_positions": 32, "activation_function": "gelu_new",
+             "attn_pdrop": 0.0, "embd_pdrop": 0.1, "resid_pdrop": 0.1},
+    # Grouped queries, a ragged intermediate size, rotary positions.
+    "llama": COMMON | {"architectures": ["LlamaForCausalLM"],
+                       "model_type": "llama", "num_key_value_heads": 1,
+                       "intermediate_size": 88, "hidden_act": "silu",
+                       "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+                       "tie_word_embeddings": False},
+}
+RECIPE = """optimizer: {lr: 2.0e-3}
+schedule: {warmup: 2, total: 100}
+batch: {micro: 2, accumulate: 2, sequence: 16}
+eval: {every: 100, batches: 1}
+checkpoint: {every: 5, keep: 4}
+"""
+# Of a loss near six: what 20 steps make of other orders of summation.
+TOLERANCE = {"fp32": 1e-4, "bf16": 2e-2}
+
+
+def losses(text):
+    """Exact losses of --dump-metrics, by step."""
+    words = [line.split() for line in text.splitlines()]
+    return {int(w[1]): float.fromhex(w[3]) for w in words if w[0] == "step"}
+
+
+class Model:
+    """One training executable and its runs."""
+
+    def __init__(self, made, family, precision, architecture):
+        self.scratch, self.tokens = made.scratch, made.tokens()
+        self.precision = precision
+        self.name = f"{family}-{precision}"
+        spec = made.scratch / family
+        spec.mkdir(exist_ok=True)
+        (spec / "config.json").write_text(json.dumps(FAMILIES[family]))
+        recipe = made.scratch / "recipe.yaml"
+        recipe.write_text(RECIPE)
+        self.program = made.scratch / f"train-{self.name}"
+        run(made.tessera, "compile", spec, "--recipe", recipe, "--set",
+            f"precision.compute={precision}", "--target",
+            f"cpu:avx2,cuda:{architecture}", "--cache", "off", "-o",
+            self.program)
+
+    def train(self, device, out, steps, *more, seed=0):
+        environment = os.environ | {"TESSERA_EMU_SEED": str(seed)}
+        return losses(run(
+            self.program, "--quiet", "--dump-metrics", "--device", device,
+            "--data", self.tokens, "--out", self.scratch / out, "--steps",
+            steps, *more, env=environment).stdout)
+
+    def compare(self, expected, actual, what):
+        worst = max(abs(expected[s] - actual[s]) for s in actual)
+        check(worst < TOLERANCE[self.precision],
+              f"{self.name}: {what}: steps {min(actual)} to {max(actual)} "
+              f"differ by at most {worst:.1e}")
+
+
+def same_losses(model, device, steps):
+    expected = model.train("cpu", f"{model.name}-cpu", steps)
+    actual = model.train(device, f"{model.name}-gpu", steps)
+    check(len(expected) == len(actual) == steps, f"{steps} steps each")
+    check(expected[steps] < expected[1] - 0.2, "the loss falls")
+    model.compare(expected, actual, "cpu and " + device)
+    return actual
+
+
+def main():
+    made = Prepared(*sys.argv[1:3])
+    architecture = sys.argv[3]
+    device = "cuda-emu:" + architecture
+    model = Model(made, "gpt2", "fp32", architecture)
+    first = same_losses(model, device, 20)
+    same_losses(Model(made, "gpt2", "bf16", architecture), device, 20)
+    for precision in ("fp32", "bf16"):
+        same_losses(Model(made, "llama", precision, architecture), device, 8)
+    if sys.argv[4:] == ["losses"]:
+        return
+    for seed in (1, 2):
+        again = model.train(device, f"seed-{seed}", 3, seed=seed)
+        check(again == {s: first[s] for s in again},
+              f"order of threads and blocks from seed {seed}: the same bits")
+
+    # From each device's checkpoint after step 10 to step 12 on the other one.
+    for begin, end in (("cpu", device), (device, "cpu")):
+        out = f"from-{begin.replace(':', '-')}"
+        whole = model.train(begin, out, 10)
+        more = model.train(end, out, 12, "--resume")
+        check(sorted(more) == [11, 12], f"{end} goes on where {begin} stopped")
+        model.compare(first, whole | more, f"{begin}, then {end}")
+
+    refuses("no code for that GPU", "has cpu, cuda:", "--target cpu:avx2,cuda")(
+        model.program, "--quiet", "--device", "cuda-emu:sm_10", "--data",
+        made.tokens(), "--out", made.scratch / "none")
+    refuses("a device that is none", "unknown device 'gpu'", "cuda-emu")(
+        model.program, "--quiet", "--device", "gpu", "--data", made.tokens(),
+        "--out", made.scratch / "none")
+
+
+main()
