@@ -157,16 +157,17 @@ Status CudaCommandList::capture() {
 Status CudaCommandList::run() {
   const Driver &driver = gpu->driver();
   const Status status = gpu->enter([&] {
-    if (mode == Mode::graph)
-      TESSERA_RETURN_IF_ERROR(driver.graphLaunch(graph.get(), gpu->stream()));
-    else
-      TESSERA_RETURN_IF_ERROR(runSteps());
+    const Status launched = mode == Mode::graph
+                                ? driver.graphLaunch(graph.get(), gpu->stream())
+                                : runSteps();
+    // After an error too: nothing is under way when this returns.
     const Result result = driver.streamSynchronize.result(gpu->stream());
-    const Status finished = driver.streamSynchronize.check(result);
+    const Status status =
+        launched.ok() ? driver.streamSynchronize.check(result) : launched;
     if (!isSticky(result) || mode == Mode::step)
-      return finished;
+      return status;
     return Status::error("{}; with TESSERA_CUDA=step it says which step fails",
-                         finished.message());
+                         status.message());
   });
   if (status.ok())
     return status;
@@ -183,6 +184,7 @@ Status CudaCommandList::runSteps() {
     return enqueueAll();
   walk.restart();
   tables.restart();
+  timer.restart();
   while (const Command *command = walk.next())
     TESSERA_RETURN_IF_ERROR(at(*command, runStep(*command)));
   return measured ? timer.collect() : Status::success();

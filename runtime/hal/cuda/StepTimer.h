@@ -12,6 +12,8 @@ namespace tessera::hal::cuda {
 class StepTimer {
 public:
   Status create(const std::shared_ptr<Gpu> &gpu, Profile &profile);
+  /// Forgets what was timed and not collected.
+  void restart() { used = 0; }
   Status start(std::uint32_t step);
   Status stop();
   /// Waits for what was timed and adds it.

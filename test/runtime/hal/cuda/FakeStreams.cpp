@@ -41,7 +41,17 @@ Result cuStreamBeginCapture_v2(Stream stream, int mode) {
 }
 
 Result cuStreamEndCapture(Stream stream, Graph *graph) {
-  FAKE_ENTER(cuStreamEndCapture, kContext);
+  FakeGpus &all = FakeGpus::get();
+  const std::lock_guard lock(all.mutex);
+  if (const Result early = all.enter("cuStreamEndCapture", kContext);
+      early != kSuccess) {
+    // The capture has ended all the same.
+    if (all.streams.contains(stream)) {
+      stream->capturing = false;
+      stream->captured.clear();
+    }
+    return early;
+  }
   FAKE_REQUIRE(all.streams.contains(stream) && stream->capturing,
                "the end of no capture", kCaptureUnmatched);
   FAKE_REQUIRE(stream->capturer == std::this_thread::get_id(),
