@@ -1,7 +1,7 @@
 // One block of the emulated GPU: its threads as fibers, and what they share.
-// Block.cpp has their turns, barriers and exchanges, Barriers.cpp mbarriers,
-// Copies.cpp what moves to and from shared memory by itself, Products.cpp
-// wgmma.
+// Block.cpp has their turns and memory, Collectives.cpp where they meet,
+// Barriers.cpp mbarriers, Copies.cpp what moves to and from shared memory by
+// itself, Products.cpp wgmma.
 #pragma once
 #include "runtime/hal/emulated/BlockMachine.h"
 #include "runtime/hal/emulated/TensorMap.h"

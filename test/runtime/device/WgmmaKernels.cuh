@@ -67,7 +67,8 @@ template <Inputs I, int N, Major A, Major B, Swizzle S, bool Registers>
 struct SingleProduct {
   using SideA = Side<I, A, S, 64>;
   using SideB = Side<I, B, S, N>;
-  using Accumulators = Fragments<64, N, 4, 1>; ///< whose registers they are
+  /// Whose registers they are: those of 16 columns where there are only 8.
+  using Accumulators = Fragments<64, (N + 15) / 16 * 16, 4, 1>;
   static constexpr int kDepth = SideA::kDepth;
   static constexpr int kStage = SideA::Boxes::kBytes + SideB::Boxes::kBytes;
   static constexpr int kShared = kStage + static_cast<int>(sizeof(Barrier));
