@@ -1,7 +1,9 @@
 // libcuda-fake.so: the functions of the CUDA driver that the runtime uses
 // (Api.h), on GPUs that do not exist. A code object is, in the place of a
 // cubin, the shared object of the same kernels for the emulated GPU; PTX is a
-// text that names such a file after "// object: ".
+// text that names such a file after "// object: ". Of a real cubin it takes the
+// facts (architecture, kernels, their arguments, threads and shared memory),
+// and runs what the artifact TESSERA_FAKE_CUDA_TWINS has for the emulated GPU.
 //
 // Settings, by the environment: TESSERA_FAKE_CUDA_ + GPUS, CAPABILITY (80),
 // MEMORY (bytes), VERSION (13000), THREADS (of a block, for every kernel),
@@ -85,20 +87,18 @@ Result cuDeviceGetName(char *name, int bytes, DeviceNumber) {
 
 Result cuDeviceGetAttribute(int *value, int attribute, DeviceNumber) {
   FAKE_ENTER(cuDeviceGetAttribute, kInitialized);
-  const auto capability =
-      static_cast<int>(setting("TESSERA_FAKE_CUDA_CAPABILITY", 80));
   switch (attribute) {
   case kMultiprocessors:
     *value = 108;
     return kSuccess;
   case kCapabilityMajor:
-    *value = capability / 10;
+    *value = static_cast<int>(capability() / 10);
     return kSuccess;
   case kCapabilityMinor:
-    *value = capability % 10;
+    *value = static_cast<int>(capability() % 10);
     return kSuccess;
   case kMaxSharedBytesOptIn:
-    *value = kSharedBytes;
+    *value = static_cast<int>(mostSharedBytes());
     return kSuccess;
   default:
     return all.wrong("unknown device attribute");

@@ -6,6 +6,7 @@
 #include "runtime/hal/cuda/Api.h"
 #include "runtime/hal/emulated/BlockMachine.h"
 #include "runtime/hal/host/LoadedCode.h"
+#include "test/runtime/hal/cuda/FakeCubin.h"
 
 #include <chrono>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -28,12 +30,14 @@ struct ContextTag {
   unsigned retains = 0;
 };
 struct ModuleTag {
-  LoadedCode code;
+  std::vector<std::shared_ptr<LoadedCode>> code; ///< for the emulated GPU
+  std::optional<test::Cubin> cubin;              ///< if it was loaded from one
 };
 struct KernelTag {
   Module module;
   std::string name; ///< without tessera_
   emulated::KernelEntry entry;
+  test::CubinKernel facts;          ///< argumentBytes is 0: unknown
   unsigned dynamicBytes = 48 << 10; ///< at most; raised by an attribute
 };
 
@@ -125,6 +129,9 @@ struct FakeGpus {
   std::set<Graph> graphs;
   std::set<GraphRun> runs;
   emulated::BlockMachine machine;
+  /// Code for the emulated GPU of the artifact that TESSERA_FAKE_CUDA_TWINS
+  /// names, by compute capability.
+  std::map<unsigned, std::vector<std::shared_ptr<hal::LoadedCode>>> twins;
   std::uint64_t launches = 0;
 
   /// The start of every function: what it must not go on for.
@@ -155,11 +162,17 @@ struct FakeGpus {
   }
 };
 
-/// Of a block at most: sm_80's.
-inline constexpr unsigned kSharedBytes = 163 << 10;
-
 /// The number in an environment variable.
 std::uint64_t setting(const char *variable, std::uint64_t otherwise);
+
+/// Ten times the compute capability.
+inline unsigned capability() {
+  return static_cast<unsigned>(setting("TESSERA_FAKE_CUDA_CAPABILITY", 80));
+}
+/// Shared memory of a block at most: sm_80's or sm_90's.
+inline unsigned mostSharedBytes() {
+  return capability() < 90 ? 163 << 10 : 227 << 10;
+}
 
 /// This thread's stack of contexts.
 std::vector<Context> &currentContexts();

@@ -1,4 +1,6 @@
 // The fake driver's modules, kernels and launches.
+#include "runtime/artifact/ArtifactReader.h"
+#include "runtime/artifact/ElementTypes.h"
 #include "test/runtime/hal/cuda/FakeGpu.h"
 
 #include <cstring>
@@ -21,6 +23,59 @@ std::size_t elfBytes(const void *image) {
 std::string contentOf(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::shared_ptr<hal::LoadedCode> loadElf(std::span<const std::byte> elf) {
+  auto code = hal::LoadedCode::load(elf, "fake");
+  return code.ok() ? std::make_shared<hal::LoadedCode>(code.take()) : nullptr;
+}
+
+/// What stands for cubins of that capability, from TESSERA_FAKE_CUDA_TWINS.
+const std::vector<std::shared_ptr<hal::LoadedCode>> &
+twinsOf(FakeGpus &all, unsigned capability) {
+  auto &twins = all.twins[capability];
+  const char *path = std::getenv("TESSERA_FAKE_CUDA_TWINS");
+  if (!twins.empty() || !path)
+    return twins;
+  const auto reader = ArtifactReader::open(path);
+  if (!reader.ok())
+    return twins;
+  const std::string target = fmt::format("cuda-emu:sm_{}", capability);
+  for (const artifact::DeviceCode *device : *reader->root().devices())
+    for (const artifact::CodeObject *object : *device->code()) {
+      const std::string_view name = artifact::toView(object->target());
+      if (name != target && name != target + "a")
+        continue;
+      if (auto code = loadElf(std::as_bytes(
+              std::span(object->elf()->data(), object->elf()->size()))))
+        twins.push_back(std::move(code));
+    }
+  return twins;
+}
+
+Result loadCubin(FakeGpus &all, const void *image, Module *module) {
+  auto cubin = readCubin(image);
+  if (!cubin.ok())
+    return kInvalidImage;
+  if (cubin->capability / 10 != capability() / 10 ||
+      cubin->capability > capability())
+    return kNoBinaryForGpu;
+  const auto &twins = twinsOf(all, cubin->capability);
+  FAKE_REQUIRE(!twins.empty(), "a cubin, and no TESSERA_FAKE_CUDA_TWINS for it",
+               kInvalidImage);
+  *module = *all.modules.insert(new ModuleTag{twins, cubin.take()}).first;
+  return kSuccess;
+}
+
+/// The compiled function of that kernel, or null.
+emulated::KernelEntry findEntry(const ModuleTag &module,
+                                const std::string &name) {
+  using Entry = std::remove_pointer_t<emulated::KernelEntry>;
+  for (const auto &code : module.code)
+    if (const auto found = code->function<Entry>(name + "_emulated");
+        found.ok())
+      return *found;
+  return nullptr;
 }
 
 void say(unsigned count, const int *options, void **values, const char *text) {
@@ -64,6 +119,8 @@ Result cuModuleLoadDataEx(Module *module, const void *image, unsigned count,
   FAKE_ENTER(cuModuleLoadDataEx, kContext | kNoCapture);
   constexpr std::string_view key = "// object: ";
   std::string elf;
+  if (isCubin(image))
+    return loadCubin(all, image, module);
   if (std::memcmp(image, ELFMAG, SELFMAG) == 0) {
     elf.assign(static_cast<const char *>(image), elfBytes(image));
   } else {
@@ -78,10 +135,10 @@ Result cuModuleLoadDataEx(Module *module, const void *image, unsigned count,
     const auto line = text.substr(at + key.size());
     elf = contentOf(std::string(line.substr(0, line.find('\n'))));
   }
-  auto code = hal::LoadedCode::load(std::as_bytes(std::span(elf)), "fake");
-  if (!code.ok())
+  auto code = loadElf(std::as_bytes(std::span(elf)));
+  if (!code)
     return kInvalidImage;
-  *module = *all.modules.insert(new ModuleTag{code.take()}).first;
+  *module = *all.modules.insert(new ModuleTag{{code}, std::nullopt}).first;
   return kSuccess;
 }
 
@@ -106,14 +163,23 @@ Result cuModuleGetFunction(Kernel *kernel, Module module, const char *name) {
   if (!rest.starts_with(prefix))
     return kNotFound;
   rest.remove_prefix(prefix.size());
-  const auto entry =
-      module->code.function<std::remove_pointer_t<emulated::KernelEntry>>(
-          std::string(rest) + "_emulated");
-  if (!entry.ok())
+  CubinKernel facts;
+  facts.maxThreads =
+      static_cast<unsigned>(setting("TESSERA_FAKE_CUDA_THREADS", 1024));
+  facts.staticSharedBytes =
+      static_cast<unsigned>(setting("TESSERA_FAKE_CUDA_STATIC_SHARED", 0));
+  if (module->cubin) {
+    const auto found = module->cubin->kernels.find(name);
+    if (found == module->cubin->kernels.end())
+      return kNotFound;
+    facts = found->second;
+  }
+  const auto entry = findEntry(*module, std::string(rest));
+  if (!entry)
     return kNotFound;
-  *kernel =
-      *all.kernels.insert(new KernelTag{module, std::string(rest), *entry})
-           .first;
+  *kernel = *all.kernels
+                 .insert(new KernelTag{module, std::string(rest), entry, facts})
+                 .first;
   return kSuccess;
 }
 
@@ -122,9 +188,9 @@ Result cuFuncGetAttribute(int *value, int attribute, Kernel kernel) {
   FAKE_REQUIRE(all.kernels.contains(kernel), "an attribute of no kernel",
                kInvalidHandle);
   if (attribute == kMaxThreadsPerBlock)
-    *value = static_cast<int>(setting("TESSERA_FAKE_CUDA_THREADS", 1024));
+    *value = static_cast<int>(kernel->facts.maxThreads);
   else if (attribute == kStaticSharedBytes)
-    *value = static_cast<int>(setting("TESSERA_FAKE_CUDA_STATIC_SHARED", 0));
+    *value = static_cast<int>(kernel->facts.staticSharedBytes);
   else
     return all.wrong("unknown attribute of a kernel");
   return kSuccess;
@@ -135,7 +201,8 @@ Result cuFuncSetAttribute(Kernel kernel, int attribute, int value) {
   FAKE_REQUIRE(all.kernels.contains(kernel), "an attribute of no kernel",
                kInvalidHandle);
   FAKE_REQUIRE(attribute == kMaxDynamicSharedBytes && value >= 0 &&
-                   unsigned(value) <= kSharedBytes,
+                   unsigned(value) + kernel->facts.staticSharedBytes <=
+                       mostSharedBytes(),
                "an attribute out of range", kInvalidValue);
   kernel->dynamicBytes = static_cast<unsigned>(value);
   return kSuccess;
@@ -151,7 +218,8 @@ Result cuLaunchKernel(Kernel kernel, unsigned gridX, unsigned gridY,
   FAKE_REQUIRE(all.kernels.contains(kernel), "a launch of no kernel",
                kInvalidHandle);
   FAKE_REQUIRE(gridX > 0 && gridX <= 0x7fffffff && gridY == 1 && gridZ == 1 &&
-                   blockX > 0 && blockX <= 1024 && blockY == 1 && blockZ == 1,
+                   blockX > 0 && blockX <= kernel->facts.maxThreads &&
+                   blockY == 1 && blockZ == 1,
                "a launch with a wrong grid or block", kInvalidValue);
   FAKE_REQUIRE(sharedBytes <= kernel->dynamicBytes,
                "a launch with more shared memory than its kernel may have",
@@ -159,6 +227,12 @@ Result cuLaunchKernel(Kernel kernel, unsigned gridX, unsigned gridY,
   std::vector<std::uint64_t> arguments = argumentsOf(extra);
   FAKE_REQUIRE(!parameters && !arguments.empty(),
                "a launch with wrong arguments", kInvalidValue);
+  const unsigned wanted = kernel->facts.argumentBytes;
+  FAKE_REQUIRE(wanted == 0 || wanted == arguments.size() * 8,
+               fmt::format("a launch of {} with {} words of arguments, not {} "
+                           "bytes",
+                           kernel->name, arguments.size(), wanted),
+               kInvalidValue);
   return all.submit(stream, [&all, kernel, gridX, blockX, sharedBytes,
                              arguments = std::move(arguments)] {
     return all.runKernel(kernel, gridX, blockX, sharedBytes, arguments);
