@@ -17,6 +17,10 @@ def Tile_Dialect : Dialect {
     keeps a staged copy; loops and branches are scf. This dialect adds what those
     lack: moving tiles, multiplying them, and launching.
   }];
+  let extraClassDeclaration = [{
+    /// On an scf.for: its turns are written out.
+    static constexpr ::llvm::StringLiteral kUnrollAttr = "tile.unroll";
+  }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
   let useDefaultAttributePrinterParser = 1;

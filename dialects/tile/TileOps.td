@@ -220,6 +220,18 @@ def Tile_IotaOp : Tile_Op<"iota", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_SliceOp : Tile_Op<"slice", [Pure]> {
+  let summary = "one of the smaller tiles that a tile is cut into";
+  let description = [{
+    Of a tile of rank 2 cut into tiles of the result's shape, that in row `row` and column `column`.
+    Loops whose induction values these are carry the attribute `tile.unroll`: registers have no addresses.
+  }];
+  let arguments = (ins Tile_Vector:$input, Index:$row, Index:$column);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "$input `[` $row `,` $column `]` attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 def Tile_TransposeOp : Tile_Op<"transpose", [Pure]> {
   let summary = "swaps the two dimensions of a tile";
   let arguments = (ins Tile_Vector:$input);

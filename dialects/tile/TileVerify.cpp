@@ -274,6 +274,18 @@ LogicalResult IotaOp::verify() {
   return success();
 }
 
+LogicalResult SliceOp::verify() {
+  auto input = cast<VectorType>(getInput().getType()),
+       result = cast<VectorType>(getResult().getType());
+  if (input.getRank() != 2 || result.getRank() != 2 ||
+      input.getDimSize(0) % result.getDimSize(0) ||
+      input.getDimSize(1) % result.getDimSize(1) ||
+      input.getElementType() != result.getElementType())
+    return emitOpError("cuts ")
+           << input << " into tiles of one shape, got " << result;
+  return success();
+}
+
 LogicalResult TransposeOp::verify() {
   auto input = cast<VectorType>(getInput().getType()),
        result = cast<VectorType>(getResult().getType());

@@ -324,6 +324,7 @@ LaunchSpec tessera::attentionLaunch(graph::ClusterOp cluster,
   spec.name = cluster.getName().str();
   spec.skeleton = skeleton;
   spec.summary = summarize(cluster);
+  spec.flops = cluster.getFlops();
   for (Value input : cluster.getInputs()) {
     spec.buffers.push_back(bufferType(input.getType()));
     spec.access.push_back(tile::Access::read);

@@ -45,6 +45,7 @@ ClusterLaunch::ClusterLaunch(ClusterOp cluster,
   spec.name = cluster.getName().str();
   spec.skeleton = skeleton;
   spec.summary = summarize(cluster);
+  spec.flops = cluster.getFlops();
   spec.key = expression.key();
   llvm::SmallBitVector used(cluster.getInputs().size());
   for (const ExprPiece &piece : expression.pieces)

@@ -18,7 +18,8 @@ namespace tessera {
 struct LaunchSpec {
   std::string name; ///< base of the kernel's name, e.g. "linear_gelu"
   tile::Skeleton skeleton;
-  std::string summary;                    ///< what was fused, for people
+  std::string summary; ///< what was fused, for people
+  int64_t flops = 0;   ///< of all blocks, as graph::Costed counts; 0: unknown
   llvm::SmallVector<mlir::Type> buffers;  ///< memrefs, inputs and outputs
   llvm::SmallVector<tile::Access> access; ///< one for each buffer
   llvm::SmallVector<int64_t> sizes;       ///< values of the dynamic sizes
@@ -61,6 +62,8 @@ private:
   llvm::StringMap<unsigned> names;      // base name → kernels so far
 };
 
+/// On a kernel without dynamic sizes: LaunchSpec.flops, if they are known.
+inline constexpr llvm::StringLiteral kKernelFlopsAttr = "tile.flops";
 /// On a nested module of kernels: the target's name.
 inline constexpr llvm::StringLiteral kTargetAttr = "tile.target";
 

@@ -47,6 +47,8 @@ llvm::Expected<std::string> TilingContext::kernelFor(const LaunchSpec &spec,
     auto kernel = builder.create<tile::KernelOp>(
         loc, name, spec.skeleton, static_cast<int64_t>(spec.sizes.size()),
         TypeRange(spec.buffers), spec.access, spec.summary);
+    if (spec.flops && spec.sizes.empty())
+      kernel->setAttr(kKernelFlopsAttr, builder.getI64IntegerAttr(spec.flops));
     builder.setInsertionPointToEnd(&kernel.getBody().front());
     auto terminator = builder.create<tile::ReturnOp>(loc);
     builder.setInsertionPoint(terminator);

@@ -1,11 +1,13 @@
 // Two-dimensional tiles in the layout in which mma.sync leaves its results, and
 // their one-dimensional slices.
 //
-// The block's WarpsM × WarpsN warps divide M × N evenly, warps of one row of
-// warps numbered consecutively. A warp's part is cut into blocks of 16 × 8, of
-// which a thread holds, with g = lane / 4 and q = lane % 4, elements (g, 2q),
-// (g, 2q+1), (g+8, 2q), (g+8, 2q+1): "Matrix Fragments for mma.m16n8k16" in the
-// PTX ISA.
+// A tile is cut into blocks of 16 × 16, which the block's WarpsM × WarpsN warps
+// take in turn along both dimensions, warps of one row of warps numbered
+// consecutively. Of each half of a block, 16 × 8, a thread holds, with
+// g = lane / 4 and q = lane % 4, elements (g, 2q), (g, 2q+1), (g+8, 2q),
+// (g+8, 2q+1): "Matrix Fragments for mma.m16n8k16" in the PTX ISA. Since warps
+// take turns, neighbouring rows or columns of a tile are a smaller tile of all
+// warps: see `slice`.
 #pragma once
 #include "runtime/device/Tile.cuh"
 
@@ -14,12 +16,12 @@ namespace tessera::device {
 /// One value for each row of an M-row tile; all threads that hold elements of a
 /// row hold its value.
 template <int M, int WarpsM, int WarpsN> struct Rows {
-  static constexpr int kElements = M, kWarpRows = M / WarpsM;
-  static constexpr int kEach = kWarpRows / 16 * 2;
+  static constexpr int kElements = M;
+  static constexpr int kEach = M / WarpsM / 16 * 2;
   static_assert(M % (16 * WarpsM) == 0, "rows of whole fragments");
 
   static TESSERA_DEVICE int index(int r) {
-    return warp() / WarpsN * kWarpRows + r / 2 * 16 + lane() / 4 + r % 2 * 8;
+    return (r / 2 * WarpsM + warp() / WarpsN) * 16 + lane() / 4 + r % 2 * 8;
   }
   /// Of all threads that hold a value, the one that writes it.
   static TESSERA_DEVICE bool isFirst() {
@@ -29,12 +31,13 @@ template <int M, int WarpsM, int WarpsN> struct Rows {
 
 /// One value for each column of an N-column tile.
 template <int N, int WarpsM, int WarpsN> struct Columns {
-  static constexpr int kElements = N, kWarpColumns = N / WarpsN;
-  static constexpr int kEach = kWarpColumns / 8 * 2;
-  static_assert(N % (8 * WarpsN) == 0, "columns of whole fragments");
+  static constexpr int kElements = N;
+  static constexpr int kEach = N / WarpsN / 8 * 2;
+  static_assert(N % (16 * WarpsN) == 0, "columns of whole fragments");
 
   static TESSERA_DEVICE int index(int r) {
-    return warp() % WarpsN * kWarpColumns + r / 2 * 8 + lane() % 4 * 2 + r % 2;
+    return (r / 4 * WarpsN + warp() % WarpsN) * 16 + r / 2 % 2 * 8 +
+           lane() % 4 * 2 + r % 2;
   }
   static TESSERA_DEVICE bool isFirst() {
     return lane() / 4 == 0 && warp() / WarpsN == 0;
@@ -46,11 +49,18 @@ template <int M, int N, int WarpsM, int WarpsN> struct Fragments {
   using OfColumns = Columns<N, WarpsM, WarpsN>;
   static constexpr int kRows = M, kColumns = N;
   static constexpr int kWarpsM = WarpsM, kWarpsN = WarpsN;
-  /// Blocks of 16 × 8 of a warp's part; block (i, j) is registers
-  /// 4 (i · kAcross + j) to 4 (i · kAcross + j) + 3.
-  static constexpr int kDown = OfRows::kWarpRows / 16,
-                       kAcross = OfColumns::kWarpColumns / 8;
+  /// Halves of blocks, 16 × 8, that a warp has down and across; (i, j) is
+  /// registers 4 (i · kAcross + j) to 4 (i · kAcross + j) + 3, and its first
+  /// element is (firstRow(i), firstColumn(j)).
+  static constexpr int kDown = M / WarpsM / 16, kAcross = N / WarpsN / 8;
   static constexpr int kEach = 4 * kDown * kAcross;
+
+  static TESSERA_DEVICE int firstRow(int i) {
+    return (i * WarpsM + warp() / WarpsN) * 16;
+  }
+  static TESSERA_DEVICE int firstColumn(int j) {
+    return (j / 2 * WarpsN + warp() % WarpsN) * 16 + j % 2 * 8;
+  }
 
   /// The register of a slice that belongs to register r of the tile.
   static TESSERA_DEVICE int rowRegister(int r) {
@@ -87,6 +97,22 @@ struct Element<Fragments<M, N, WarpsM, WarpsN>,
     return slice.at[Fragments<M, N, WarpsM, WarpsN>::columnRegister(r)];
   }
 };
+
+/// Of a tile cut into tiles of `To`, that in row i and column j; both are known
+/// when the loops around it are unrolled.
+template <typename To, typename T, typename From>
+TESSERA_DEVICE Tile<T, To> slice(const Tile<T, From> &tile, int i, int j) {
+  static_assert(To::kWarpsM == From::kWarpsM && To::kWarpsN == From::kWarpsN,
+                "of the same warps");
+  Tile<T, To> result;
+  TESSERA_UNROLL
+  for (int r = 0; r < To::kEach; ++r)
+    result.at[r] =
+        tile.at[4 * ((i * To::kDown + r / 4 / To::kAcross) * From::kAcross +
+                     j * To::kAcross + r / 4 % To::kAcross) +
+                r % 4];
+  return result;
+}
 
 /// start + the index along the slice, or along dimension Dim of the tile.
 template <IsSlice Layout>

@@ -150,18 +150,16 @@ TESSERA_DEVICE void multiplyBf16(Tile<float, Layout> &sum, const A &a,
                                  const B &b) {
   constexpr int kDown = Layout::kDown, kAcross = Layout::kAcross;
   static_assert(A::kColumns % 16 == 0 && kAcross % 2 == 0, "whole fragments");
-  int row = warp() / Layout::kWarpsN * kDown * 16,
-      column = warp() % Layout::kWarpsN * kAcross * 8;
   TESSERA_UNROLL_BY(A::kUnrolled)
   for (int k = 0; k < A::kColumns; k += 16) {
     FragmentA left[kDown];
     TESSERA_UNROLL
     for (int i = 0; i < kDown; ++i)
-      a.left(left[i], row + 16 * i, k, i);
+      a.left(left[i], Layout::firstRow(i), k, i);
     TESSERA_UNROLL
     for (int j = 0; j < kAcross; j += 2) {
       FragmentB right[2];
-      b.right(right, k, column + 8 * j);
+      b.right(right, k, Layout::firstColumn(j));
       TESSERA_UNROLL
       for (int i = 0; i < kDown; ++i)
         TESSERA_UNROLL
@@ -180,21 +178,19 @@ TESSERA_DEVICE void multiplyFloat(Tile<float, Layout> &sum, const A &a,
                                   const B &b) {
   constexpr int kDown = Layout::kDown, kAcross = Layout::kAcross;
   static_assert(A::kColumns % 8 == 0, "whole fragments");
-  int row = warp() / Layout::kWarpsN * kDown * 16,
-      column = warp() % Layout::kWarpsN * kAcross * 8;
   int g = lane() / 4, q = lane() % 4;
   TESSERA_UNROLL_BY(A::kUnrolled)
   for (int k = 0; k < A::kColumns; k += 8) {
     Split<FragmentA> left[kDown];
     TESSERA_UNROLL
     for (int i = 0; i < kDown; ++i)
-      a.left(left[i], row + 16 * i, k, i);
+      a.left(left[i], Layout::firstRow(i), k, i);
     TESSERA_UNROLL
     for (int j = 0; j < kAcross; ++j) {
       // Any order of k will do, if both sides have it: that of the left.
       Split<FragmentB> right;
-      right.set(0, b.get(k + 2 * q, column + 8 * j + g));
-      right.set(1, b.get(k + 2 * q + 1, column + 8 * j + g));
+      right.set(0, b.get(k + 2 * q, Layout::firstColumn(j) + g));
+      right.set(1, b.get(k + 2 * q + 1, Layout::firstColumn(j) + g));
       TESSERA_UNROLL
       for (int i = 0; i < kDown; ++i) {
         float *at = sum.at + 4 * (i * kAcross + j);

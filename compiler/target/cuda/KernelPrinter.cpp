@@ -198,6 +198,8 @@ llvm::Error KernelPrinter::printFor(scf::ForOp loop) {
   }
   std::string i = fresh("i");
   values[loop.getInductionVar()] = {i};
+  if (loop->hasAttr(tile::TileDialect::kUnrollAttr))
+    line("TESSERA_UNROLL");
   line("for (int64_t " + i + " = " + scalar(loop.getLowerBound()).text + "; " +
        i + " < " + within(scalar(loop.getUpperBound()), Expression::sum) +
        "; " + i + " += " + scalar(loop.getStep()).text + ") {");
@@ -262,6 +264,13 @@ llvm::Error KernelPrinter::printOp(Operation *op) {
       .Case([&](tile::IotaOp o) { return printIota(o); })
       .Case([&](tile::CopyOp o) { return printCopy(o); })
       .Case([&](tile::MmaOp o) { return printMma(o); })
+      .Case([&](tile::SliceOp o) -> llvm::Error {
+        define(o.getResult(), "part",
+               "slice<" + layoutOf(o.getResult()) + ">(" + tile(o.getInput()) +
+                   ", " + scalar(o.getRow()).text + ", " +
+                   scalar(o.getColumn()).text + ")");
+        return llvm::Error::success();
+      })
       .Case<tile::CommitOp>([&](auto) -> llvm::Error {
         line("commitCopies();");
         return llvm::Error::success();

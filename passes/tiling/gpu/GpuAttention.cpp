@@ -150,9 +150,8 @@ tessera::tileGpuAttention(graph::ClusterOp cluster,
       elementOf(operands.query),
       operandType(elementOf(operands.key), elementOf(operands.value)));
   // Keys of a tile: scores are registers too, beside those of the output.
-  int64_t most = shape.headDim <= 128 ? 64 : 32;
-  if (!element.isBF16())
-    most /= 2;
+  int64_t most = element.isBF16() ? (shape.headDim <= 128 ? 64 : 32)
+                                  : (shape.headDim < 128 ? 32 : 16);
   std::optional<AttentionSizes> sizes =
       chooseAttentionSizes(shape, element, 1, most, /*keysResident=*/false,
                            context.target().sharedBytes);

@@ -343,11 +343,29 @@ static llvm::StringRef suffixOf(Part part) {
   llvm_unreachable("all parts are handled");
 }
 
+// Contractions of a part, of which the whole gradient needs five; parts that
+// run by themselves compute the scores again.
+static int64_t contractionsOf(Part part) {
+  switch (part) {
+  case Part::delta:
+    return 0;
+  case Part::keysAndValues: // q kᵀ, dO vᵀ, pᵀ dO, dSᵀ q
+    return 4;
+  case Part::values: // q kᵀ, pᵀ dO
+    return 2;
+  case Part::keys:    // q kᵀ, dO vᵀ, dSᵀ q
+  case Part::queries: // q kᵀ, dO vᵀ, dS k
+    return 3;
+  }
+  llvm_unreachable("all parts are handled");
+}
+
 llvm::Error GradTiler::launch(Part part, AttentionSizes sizes) {
   GradLaunch l;
   l.spec.name = (cluster.getName() + suffixOf(part)).str();
   l.spec.skeleton = tile::Skeleton::attention_grad;
   l.spec.summary = summarize(cluster);
+  l.spec.flops = cluster.getFlops() / 5 * contractionsOf(part);
   l.spec.key = bodyKey(cluster) + suffixOf(part).str();
   // Positions of buffers, as GradBuffers has them; −1: not taken.
   using Field = Value GradBuffers::*;

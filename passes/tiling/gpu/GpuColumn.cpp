@@ -280,6 +280,7 @@ llvm::Expected<SmallVector<Value>> ColumnTiler::launchPartial() {
   l.spec.name = (cluster.getName() + "_partial").str();
   l.spec.skeleton = tile::Skeleton::column;
   l.spec.summary = summarize(cluster);
+  l.spec.flops = cluster.getFlops();
   l.spec.key = expression.key();
   l.spec.blocks = plan.runs * plan.strips() * plan.outer;
   l.spec.build = [&](tile::KernelOp kernel, const TileTarget &,

@@ -28,6 +28,9 @@ constexpr BlockTile kTiles[] = {{128, 128, {2, 4}, {8, 1}},
                                 {16, 64, {1, 4}, {1, 4}}};
 // Blocks below which a chip of about 100 multiprocessors is not full.
 constexpr int64_t kFullChip = 160;
+// Sums of a thread that the epilogue takes at a time: what it loads for them
+// are registers too.
+constexpr int64_t kEpilogueSums = 16;
 // Bytes of a chunk of the sum: one half of a swizzled row of 128.
 constexpr int64_t kChunkBytes = 64;
 constexpr int64_t kMaxStages = 4;
@@ -62,7 +65,10 @@ private:
   void stageStep(Value step);
   Value operand(const Side &side, Value stage, bool isLeft);
   Value multiply();
-  void emitEpilogue(Value sum, EmitScope &scope);
+  std::pair<int64_t, int64_t> partShape();
+  void emitEpilogue(Value sum, EmitScope &top);
+  void emitPart(Value sum, std::pair<int64_t, int64_t> shape, Value row,
+                Value column, EmitScope &top);
 
   const ContractionPlan &plan;
   ClusterOp cluster;
@@ -205,29 +211,73 @@ Value GpuContraction::multiply() {
   return sums[0];
 }
 
-// The product in the shape of the expression's tiles, and its values. Rows and
-// columns that the product lacks were staged as zeros: summing removes them.
-void GpuContraction::emitEpilogue(Value sum, EmitScope &scope) {
+// Parts of the tile that the epilogue takes one after another: all columns of
+// some rows, or fewer columns where those are still too many.
+std::pair<int64_t, int64_t> GpuContraction::partShape() {
+  ArrayRef<int64_t> warps = *kernel.getWarps();
+  int64_t rows = 16 * warps[0], columns = plan.blockColumns;
+  while (columns > 16 * warps[1] && columns % (32 * warps[1]) == 0 &&
+         16 * columns / (32 * warps[1]) > kEpilogueSums)
+    columns /= 2;
+  return {rows, columns};
+}
+
+// The product in the shape of the expression's tiles. Rows and columns that the
+// product lacks were staged as zeros: summing removes them.
+void GpuContraction::emitEpilogue(Value sum, EmitScope &top) {
+  auto sums = [&](Value tile, int64_t dim) {
+    return e.reduce(tile, tile::ReduceKind::sum, dim);
+  };
+  if (!plan.row || !plan.column) {
+    if (!plan.row)
+      sum = sums(sum, 0);
+    if (!plan.column)
+      sum = sums(sum, plan.row ? 1 : 0);
+    if (!plan.row && !plan.column)
+      sum = b.create<vector::ExtractElementOp>(e.loc, sum);
+    Value zero = e.index(0);
+    return emitPart(sum, {plan.blockRows, plan.blockColumns}, zero, zero, top);
+  }
+  auto shape = partShape();
+  auto loop = [&](int64_t count, llvm::function_ref<void(Value)> body) {
+    if (count == 1)
+      return body(e.index(0));
+    e.forRange(e.index(0), e.index(count), 1, {},
+               [&](Value i, ValueRange) -> SmallVector<Value> {
+                 body(i);
+                 return {};
+               });
+    std::prev(b.getInsertionPoint())
+        ->setAttr(tile::TileDialect::kUnrollAttr, b.getUnitAttr());
+  };
+  loop(plan.blockRows / shape.first, [&](Value i) {
+    loop(plan.blockColumns / shape.second, [&](Value j) {
+      Value part = b.create<tile::SliceOp>(
+          e.loc, VectorType::get({shape.first, shape.second}, b.getF32Type()),
+          sum, i, j);
+      emitPart(part, shape, e.mul(i, shape.first), e.mul(j, shape.second), top);
+    });
+  });
+}
+
+// The epilogue of a part that begins at (row, column) of the block's tile.
+void GpuContraction::emitPart(Value sum, std::pair<int64_t, int64_t> shape,
+                              Value row, Value column, EmitScope &top) {
+  EmitScope scope(top, b);
   for (unsigned dim : plan.outer)
     scope.setIndex(dim, outerIndices[dim]);
   SmallVector<TileDim> tile;
   SmallVector<Value> bounds;
-  if (plan.row) {
-    scope.setIndex(*plan.row, rowStart);
-    tile.push_back({*plan.row, plan.blockRows});
-    bounds.push_back(rowLimit);
-  } else {
-    sum = e.reduce(sum, tile::ReduceKind::sum, 0);
-  }
-  if (plan.column) {
-    scope.setIndex(*plan.column, columnStart);
-    tile.push_back({*plan.column, plan.blockColumns});
-    bounds.push_back(columnLimit);
-  } else {
-    sum = e.reduce(sum, tile::ReduceKind::sum, plan.row ? 1 : 0);
-  }
-  if (tile.empty())
-    sum = b.create<vector::ExtractElementOp>(e.loc, sum);
+  auto take = [&](std::optional<unsigned> dim, int64_t size, Value start,
+                  Value limit, Value offset) {
+    if (!dim)
+      return;
+    scope.setIndex(*dim, e.add(start, offset));
+    tile.push_back({*dim, size});
+    bounds.push_back(limit ? e.sub(limit, offset) : Value());
+  };
+  take(plan.row, shape.first, rowStart, rowLimit, row);
+  take(plan.column, shape.second, columnStart, columnLimit, column);
   scope.setTile(tile, bounds);
   // Rounded once to the result's element type.
   Type rounded = tensorType(plan.result).getElementType();
@@ -243,6 +293,7 @@ void GpuContraction::emitEpilogue(Value sum, EmitScope &scope) {
   for (auto [i, root] : llvm::enumerate(epilogue.piece.roots))
     scope.store(values[i], tensorType(cluster.getResult(i)).getElementType(),
                 results[i], root.address);
+  b = scope.builder;
 }
 
 llvm::Error GpuContraction::emit() {
@@ -270,10 +321,7 @@ llvm::Error GpuContraction::emit() {
   Operation *mark = e.index(0).getDefiningOp();
   EmitScope top(epilogue, b);
   top.builder.setInsertionPoint(mark);
-  Value sum = multiply();
-  EmitScope scope(top, b);
-  emitEpilogue(sum, scope);
-  b = scope.builder;
+  emitEpilogue(multiply(), top);
   return llvm::Error::success();
 }
 
