@@ -3,6 +3,7 @@ executable: the same losses, whatever the order of threads; checkpoints that go
 from one device to the other."""
 import json
 import os
+import pathlib
 import sys
 
 from harness import Prepared, check, refuses, run
@@ -55,8 +56,8 @@ class Model:
             f"cpu:avx2,cuda:{architecture}", "--cache", "off", "-o",
             self.program)
 
-    def train(self, device, out, steps, *more, seed=0):
-        environment = os.environ | {"TESSERA_EMU_SEED": str(seed)}
+    def train(self, device, out, steps, *more, seed=0, settings={}):
+        environment = os.environ | {"TESSERA_EMU_SEED": str(seed)} | settings
         return losses(run(
             self.program, "--quiet", "--dump-metrics", "--device", device,
             "--data", self.tokens, "--out", self.scratch / out, "--steps",
@@ -78,17 +79,60 @@ def same_losses(model, device, steps):
     return actual
 
 
+def same_bits_by_the_driver(model, first, binaries, architecture):
+    """As a GPU runs it, but for the GPU: cubins, graphs, the driver's rules."""
+    driver = pathlib.Path(binaries).parent / "test/runtime/hal/cuda"
+    for mode in ("graph", "stream"):
+        again = model.train("cuda:0", f"driver-{mode}", 3, settings={
+            "TESSERA_LIBCUDA": str(driver / "libcuda-fake.so"),
+            "TESSERA_FAKE_CUDA_CAPABILITY": architecture[3:5],
+            "TESSERA_FAKE_CUDA_TWINS": str(model.program),
+            "TESSERA_CUDA": mode})
+        check(again == {s: first[s] for s in again},
+              f"cuda:0 as a {mode}, by a driver without a GPU: the same bits")
+
+
+def inspected(made, program, architecture):
+    """The table of kernels, and a kernel's source."""
+    kernel = "linear_add_gelu_1"
+
+    def inspect(*arguments):
+        return run(made.tessera, "inspect", program, *arguments).stdout
+    check("cuda:" + architecture in inspect(), "inspect names the devices")
+    table = inspect("--kernels").splitlines()
+    check(table[0].startswith(f"train_step on cuda:{architecture}: ") and
+          "us on an H200" in table[0], table[0])
+    (product,) = [line.split() for line in table if f"  {kernel}: " in line]
+    # [2·16, 32] x [32, 128], two FLOPs a term, and the epilogue on each sum.
+    sums = 2 * 16 * 128
+    flops = float(product[1]) * 1000
+    check(product[2] == "k" and sums * 64 <= flops < sums * 76,
+          f"FLOPs of a linear layer: {flops:.0f}")
+    cpu = inspect("--kernels", "--device", "cpu", "--program", "logits")
+    check(cpu.startswith("logits on cpu: "), "kernels of another program")
+    check(f"TESSERA_KERNEL({kernel}, " in inspect("--show", kernel),
+          "the source of a kernel")
+    refuses("a kernel that is none", "no kernel 'nil'", "--kernels")(
+        made.tessera, "inspect", program, "--show", "nil")
+    refuses("source of the CPU's kernels", "no source", "cuda:")(
+        made.tessera, "inspect", program, "--device", "cpu", "--show", kernel)
+    refuses("an unknown kind of device", "no code for 'tpu'", "cpu, cuda:")(
+        made.tessera, "inspect", program, "--kernels", "--device", "tpu")
+
+
 def main():
     made = Prepared(*sys.argv[1:3])
     architecture = sys.argv[3]
     device = "cuda-emu:" + architecture
     model = Model(made, "gpt2", "fp32", architecture)
     first = same_losses(model, device, 20)
+    same_bits_by_the_driver(model, first, sys.argv[1], architecture)
     same_losses(Model(made, "gpt2", "bf16", architecture), device, 20)
     for precision in ("fp32", "bf16"):
         same_losses(Model(made, "llama", precision, architecture), device, 8)
     if sys.argv[4:] == ["losses"]:
         return
+    inspected(made, model.program, architecture)
     for seed in (1, 2):
         again = model.train(device, f"seed-{seed}", 3, seed=seed)
         check(again == {s: first[s] for s in again},
