@@ -1,5 +1,7 @@
 #include "compiler/artifact/WriteDevice.h"
+#include "compiler/artifact/KernelTraffic.h"
 #include "dialects/tile/TileOps.h"
+#include "passes/tiling/Tiling.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -271,6 +273,9 @@ std::unique_ptr<fb::KernelT> DeviceWriter::kernel(tile::KernelOp op) {
     result->scratch_bytes = std::max<uint64_t>(
         result->scratch_bytes, object.scratch.lookup(op.getSymName()));
   result->summary = op.getSummary().str();
+  if (auto flops = op->getAttrOfType<IntegerAttr>(kKernelFlopsAttr))
+    result->flops = flops.getInt();
+  result->bytes = countTraffic(op);
   if (auto gpu = part.gpu.find(op.getSymName()); gpu != part.gpu.end())
     result->gpu = makeGpu(gpu->second);
   return result;

@@ -18,6 +18,7 @@ struct Invocation {
 void addCompileCommand(CLI::App &app, Invocation &invocation);
 void addGenerateCommand(CLI::App &app, Invocation &invocation);
 void addDataCommand(CLI::App &app, Invocation &invocation);
+void addInspectCommand(CLI::App &app, Invocation &invocation);
 void addDoctorCommand(CLI::App &app, Invocation &invocation);
 void addBenchCommand(CLI::App &app, Invocation &invocation);
 

@@ -32,6 +32,7 @@ SUBCOMMAND --help says more of each.)");
   tessera::addGenerateCommand(app, invocation);
   tessera::addDataCommand(app, invocation);
   tessera::addBenchCommand(app, invocation);
+  tessera::addInspectCommand(app, invocation);
   tessera::addDoctorCommand(app, invocation);
   CLI11_PARSE(app, argc, argv);
   return invocation.exitCode;

@@ -1,6 +1,7 @@
 #include "runtime/hal/host/Commands.h"
 
 #include "runtime/artifact/ElementTypes.h"
+#include "runtime/artifact/KernelTable.h"
 
 #include <algorithm>
 
@@ -100,7 +101,7 @@ void Flattener::launch(const artifact::Launch &launch,
   const std::uint64_t instances = launch.instances()->size();
   emit(Command::Kind::launch, out.launches.size(),
        {toView(kernel.name()), origin, kernel.flops() * instances,
-        kernel.bytes() * instances});
+        artifact::launchBytes(launch, kernel)});
   out.launches.push_back(command);
 }
 

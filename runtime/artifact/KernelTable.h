@@ -1,0 +1,43 @@
+// What an artifact says of its kernels, for people: how they are launched, what
+// their compiler made of them, and how fast a GPU could run them at best.
+#pragma once
+#include "runtime/artifact/Artifact_generated.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::artifact {
+
+/// An NVIDIA H200 SXM, dense, by its data sheet.
+inline constexpr double kH200BytesPerSecond = 4.8e12;
+inline constexpr double kH200Bf16Flops = 989e12; ///< tensor cores, bf16 or f16
+inline constexpr double kH200Tf32Flops = 494e12; ///< tensor cores, f32 inputs
+inline constexpr double kH200Fp32Flops = 67e12;
+
+/// One kernel of a program.
+struct KernelRow {
+  const Kernel *kernel;
+  std::uint64_t launches = 0; ///< in one run of the program, loops unrolled
+  double flops = 0;           ///< of one launch, instances together; 0: unknown
+  double bytes = 0;           ///< of one launch, on average; 0: unknown
+  /// max(bytes / bandwidth, flops / peak) of an H200; 0: unknown.
+  double boundMicroseconds = 0;
+};
+
+/// The kernels of a program of `code`, in order of first launch.
+std::vector<KernelRow> kernelRows(const DeviceCode &code,
+                                  const Program &program);
+
+/// The rows as a table, under a line with their sum.
+std::string kernelTable(const DeviceCode &code, const Program &program);
+
+/// Kernel.bytes, or what the arguments say where it is unknown: bytes read and
+/// written by all instances, each once.
+std::uint64_t launchBytes(const Launch &launch, const Kernel &kernel);
+
+/// The kernel of that name, or null.
+const Kernel *findKernel(const DeviceCode &code, std::string_view name);
+
+} // namespace tessera::artifact

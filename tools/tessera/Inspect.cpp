@@ -1,0 +1,130 @@
+// tessera inspect: what stands in an artifact.
+#include "runtime/artifact/ArtifactReader.h"
+#include "runtime/artifact/ElementTypes.h"
+#include "runtime/artifact/KernelTable.h"
+#include "runtime/artifact/Validate.h"
+#include "tools/tessera/Commands.h"
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <memory>
+
+using namespace tessera;
+using artifact::toView;
+
+namespace {
+
+struct InspectOptions {
+  std::string path, device, program = "train_step", show;
+  bool kernels = false;
+};
+
+} // namespace
+
+static std::string targetsOf(const artifact::DeviceCode &code) {
+  std::string targets;
+  for (const artifact::CodeObject *object : *code.code())
+    if (std::string target = object->target()->str();
+        targets.find(target) == targets.npos)
+      targets += (targets.empty() ? "" : ", ") + target;
+  return targets;
+}
+
+static void printSummary(const artifact::Artifact &root) {
+  fmt::print("compiler {}, program {}\nstate {:.1f} MB in {} tensors\n",
+             toView(root.compiler_version()), toView(root.program_hash()),
+             static_cast<double>(root.state_bytes()) / 1e6,
+             root.state()->size());
+  for (const artifact::DeviceCode *code : *root.devices()) {
+    fmt::print("{}: {} kernels, code for {}\n", toView(code->device()),
+               code->kernels()->size(), targetsOf(*code));
+    for (const artifact::Program *program : *code->programs())
+      fmt::print("  {}: arena {:.1f} MB, io {:.3f} MB\n",
+                 toView(program->name()),
+                 static_cast<double>(program->arena_bytes()) / 1e6,
+                 static_cast<double>(program->io_bytes()) / 1e6);
+  }
+  fmt::print("made by: {}\n", toView(root.rebuild_command()));
+}
+
+// The kind asked for; otherwise the first GPU, whose kernels say most.
+static StatusOr<const artifact::DeviceCode *>
+chooseDevice(const ArtifactReader &reader, const std::string &wanted) {
+  const auto &devices = *reader.root().devices();
+  if (!wanted.empty()) {
+    if (const artifact::DeviceCode *code = reader.device(wanted))
+      return code;
+    return Status::error("{}: no code for '{}': it has {}", reader.path(),
+                         wanted, reader.deviceKinds());
+  }
+  for (const artifact::DeviceCode *code : devices)
+    if (toView(code->device()).starts_with(artifact::kCudaPrefix))
+      return code;
+  return devices.Get(0);
+}
+
+static Status showSource(const ArtifactReader &reader,
+                         const artifact::DeviceCode &code,
+                         const std::string &name) {
+  const artifact::Kernel *kernel = artifact::findKernel(code, name);
+  if (!kernel)
+    return Status::error("{}: no kernel '{}' for {}; --kernels lists them",
+                         reader.path(), name, toView(code.device()));
+  if (!kernel->gpu() || !kernel->gpu()->source())
+    return Status::error("{}: kernels for {} have no source; --device=KIND "
+                         "takes another kind of {}",
+                         reader.path(), toView(code.device()),
+                         reader.deviceKinds());
+  fmt::print("{}", toView(kernel->gpu()->source()));
+  return Status::success();
+}
+
+static Status inspect(const InspectOptions &options) {
+  StatusOr<ArtifactReader> reader = ArtifactReader::open(options.path);
+  if (!reader.ok())
+    return reader.status();
+  if (!options.kernels && options.show.empty()) {
+    printSummary(reader->root());
+    return Status::success();
+  }
+  auto code = chooseDevice(*reader, options.device);
+  if (!code.ok())
+    return code.status();
+  if (!options.show.empty())
+    return showSource(*reader, **code, options.show);
+  const artifact::Program *program =
+      artifact::findProgram(**code, options.program);
+  if (!program)
+    return Status::error("{}: no program '{}': it has {}; choose with "
+                         "--program",
+                         options.path, options.program, reader->programNames());
+  fmt::print("{}", artifact::kernelTable(**code, *program));
+  return Status::success();
+}
+
+void tessera::addInspectCommand(CLI::App &app, Invocation &invocation) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App *command = app.add_subcommand(
+      "inspect", "Show what stands in an artifact or training executable");
+  command->add_option("ARTIFACT", options->path, "what compile wrote")
+      ->type_name("")
+      ->required();
+  command->add_flag("--kernels", options->kernels,
+                    "a table: work, bytes and bound of each kernel's launch, "
+                    "threads, registers and shared memory of a block, spilled "
+                    "bytes, tensor-core instructions");
+  command
+      ->add_option("--show", options->show,
+                   "print the CUDA source of this kernel")
+      ->type_name("NAME");
+  command
+      ->add_option("--device", options->device,
+                   "kernels for this kind of device (default: the first GPU)")
+      ->type_name("KIND");
+  command->add_option("--program", options->program, "kernels of this program")
+      ->type_name("NAME")
+      ->capture_default_str();
+  command->callback([=, &invocation] {
+    if (Status status = inspect(*options); !status.ok())
+      invocation.fail(status.message().c_str());
+  });
+}
