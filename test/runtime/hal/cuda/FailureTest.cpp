@@ -1,5 +1,6 @@
 // What goes wrong on a GPU: memory that is not there, kernels that fault, and
 // every call of the driver failing once.
+#include "runtime/hal/Profile.h"
 #include "runtime/hal/cuda/Api.h"
 #include "test/runtime/hal/cuda/CudaTest.h"
 
@@ -200,7 +201,10 @@ TEST_F(CudaFailure, BuffersOfAnySize) {
     EXPECT_TRUE(got == sent) << "not zero at first: " << bytes;
     for (std::size_t i = 0; i < bytes; ++i)
       sent[i] = std::byte(i * 2654435761u >> 24);
-    ASSERT_TRUE((*buffer)->write(0, sent).ok());
+    // In two calls, which must not get into each other's way.
+    const std::span<const std::byte> all = sent;
+    ASSERT_TRUE((*buffer)->write(0, all.first(bytes / 3)).ok());
+    ASSERT_TRUE((*buffer)->write(bytes / 3, all.subspan(bytes / 3)).ok());
     ASSERT_TRUE((*buffer)->read(0, got).ok());
     EXPECT_TRUE(got == sent) << bytes;
     if (bytes < 100)
@@ -238,6 +242,20 @@ TEST_F(CudaFailure, AKernelThatFaults) {
             "program 'main': step 1 (transformer.h.0.attn): kernel 'iota': "
             "cuStreamSynchronize: " +
                 sticky);
+}
+
+TEST_F(CudaFailure, AProfileGoesOnAfterAFailedRun) {
+  hal::SessionOptions options = cuda();
+  options.recordOptions.profile = true;
+  Runner runner(iotaOf(kCount), options);
+  ASSERT_TRUE(runner.ok()) << runner.message();
+  fake.reset();
+  setting("FAIL", "cuLaunchKernel:1:1");
+  EXPECT_FALSE(runner->run("main").ok());
+  setting("FAIL", "");
+  ASSERT_TRUE(runner->run("main").ok());
+  for (const hal::ProfiledStep &step : runner->profiles()[0]->steps())
+    EXPECT_EQ(step.runs, 1u) << step.what;
 }
 
 TEST_F(CudaFailure, ALaunchThatTheDriverRefuses) {

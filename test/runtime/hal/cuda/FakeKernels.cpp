@@ -127,6 +127,8 @@ Result cuModuleLoadDataEx(Module *module, const void *image, unsigned count,
     const std::string_view text = static_cast<const char *>(image);
     if (!text.starts_with(".version"))
       return kInvalidImage;
+    FAKE_REQUIRE(text.ends_with('\n'), "PTX without a zero byte behind it",
+                 kInvalidPtx);
     const auto at = text.find(key);
     if (at == text.npos) {
       say(count, options, values, "ptxas fatal: no object\nsecond line");
