@@ -175,7 +175,7 @@ llvm::Error Compilation::run(std::vector<Job> &jobs) {
 
 // What one translation unit holds: starting a compiler and reading the device
 // library costs as much as a few kernels do.
-constexpr size_t kUnitBytes = 12 << 10;
+constexpr size_t kUnitBytes = 20 << 10;
 
 std::vector<Job> makeJobs(llvm::ArrayRef<KernelShape> shapes,
                           const TileTarget &target,
