@@ -100,9 +100,9 @@ public:
   /// `what` names the buffer in errors.
   virtual StatusOr<std::unique_ptr<Buffer>> allocate(std::uint64_t bytes,
                                                      std::string_view what) = 0;
-  /// An error if `bytes`, all that will be allocated, are more than the device
-  /// has free. Devices in the host's memory leave that to the host.
-  virtual Status checkFree(std::uint64_t bytes) const {
+  /// An error if the bytes, all that will be allocated, are more than the
+  /// device has free. Devices in the host's memory leave that to the host.
+  virtual Status checkFree(std::uint64_t /*bytes*/) const {
     return Status::success();
   }
   /// The part of the artifact that this device runs. An error says what the

@@ -64,8 +64,10 @@ StatusOr<Owned<Module>> loadModule(const CodeObject &object,
   const Driver &driver = gpu->driver();
   std::array<char, 4096> log{};
   std::array<int, 2> options = {kJitErrorLog, kJitErrorLogBytes};
-  std::array<void *, 2> values = {
-      log.data(), reinterpret_cast<void *>(std::uintptr_t(log.size()))};
+  // A number where a pointer is declared: so the driver takes its options.
+  auto *const logBytes =
+      reinterpret_cast<void *>(log.size()); // NOLINT(performance-no-int-to-ptr)
+  std::array<void *, 2> values = {log.data(), logBytes};
   Owned<Module> owned;
   const Status status = gpu->enter([&] {
     Module module = nullptr;

@@ -28,8 +28,11 @@ StatusOr<std::optional<BadElement>> findOnGpu(Gpu &gpu, const void *address,
   const Status status =
       gpu.download(reinterpret_cast<std::uintptr_t>(address), bytes,
                    [&](std::span<const std::byte> piece) {
-                     if (!bad && (bad = findNotFinite(piece, type)))
-                       bad->index += element;
+                     if (!bad) {
+                       bad = findNotFinite(piece, type);
+                       if (bad)
+                         bad->index += element;
+                     }
                      element += piece.size() / artifact::elementBytes(type);
                    });
   if (!status.ok())
@@ -156,13 +159,13 @@ Status CudaCommandList::capture() {
 
 Status CudaCommandList::run() {
   const Driver &driver = gpu->driver();
-  const Status status = gpu->enter([&] {
-    const Status launched = mode == Mode::graph
-                                ? driver.graphLaunch(graph.get(), gpu->stream())
-                                : runSteps();
+  Status status = gpu->enter([&] {
+    Status launched = mode == Mode::graph
+                          ? driver.graphLaunch(graph.get(), gpu->stream())
+                          : runSteps();
     // After an error too: nothing is under way when this returns.
     const Result result = driver.streamSynchronize.result(gpu->stream());
-    const Status status =
+    Status status =
         launched.ok() ? driver.streamSynchronize.check(result) : launched;
     if (!isSticky(result) || mode == Mode::step)
       return status;

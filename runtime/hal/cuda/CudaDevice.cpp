@@ -27,7 +27,7 @@ public:
   }
   /// Where it begins, for the host to compute with.
   std::byte *address() const {
-    return reinterpret_cast<std::byte *>(
+    return reinterpret_cast<std::byte *>( // NOLINT(performance-no-int-to-ptr)
         static_cast<std::uintptr_t>(memory.get()));
   }
 
@@ -144,9 +144,10 @@ StatusOr<Mode> parseMode(const DeviceOptions &options) {
 StatusOr<std::unique_ptr<Device>>
 createCudaDevice(std::string_view which, const DeviceOptions &options) {
   int ordinal = 0;
-  const char *const end = which.data() + which.size();
-  if (const auto [stopped, error] = std::from_chars(which.data(), end, ordinal);
-      !which.empty() && (error != std::errc() || stopped != end || ordinal < 0))
+  const auto [stopped, error] =
+      std::from_chars(which.begin(), which.end(), ordinal);
+  if (!which.empty() &&
+      (error != std::errc() || stopped != which.end() || ordinal < 0))
     return Status::error("unknown device 'cuda:{}': a GPU has a number, as "
                          "cuda:0",
                          which);

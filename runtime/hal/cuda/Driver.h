@@ -39,10 +39,12 @@ public:
   Driver(const Driver &) = delete;
   Driver &operator=(const Driver &) = delete;
 
+  // NOLINTBEGIN(bugprone-macro-parentheses): declarations
 #define TESSERA_CUDA_MEMBER(member, symbol, parameters)                        \
   Function<Result parameters> member{*this, #symbol};
   TESSERA_CUDA_FUNCTIONS(TESSERA_CUDA_MEMBER)
 #undef TESSERA_CUDA_MEMBER
+  // NOLINTEND(bugprone-macro-parentheses)
 
   /// Of CUDA, as the driver counts: 13.0 is 13000.
   int cudaVersion() const { return supported; }

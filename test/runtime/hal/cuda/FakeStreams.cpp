@@ -136,8 +136,9 @@ Result cuGraphUpload(GraphRun run, Stream stream) {
   FAKE_ENTER(cuGraphUpload, kContext | kNoCapture);
   FAKE_REQUIRE(all.runs.contains(run) && all.streams.contains(stream),
                "no graph or no stream to upload it in", kInvalidValue);
-  return all.submit(stream, [run] {
-    run->isUploaded = true;
+  return all.submit(stream, [&all, run] {
+    if (all.runs.contains(run)) // it may go while it is on its way
+      run->isUploaded = true;
     return Result(kSuccess);
   });
 }
