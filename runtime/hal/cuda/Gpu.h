@@ -16,9 +16,10 @@
 
 namespace tessera::hal::cuda {
 
+class Gpu;
+
 /// Something of the driver's that is destroyed with the GPU's context current.
 /// Keeps the GPU alive.
-class Gpu;
 template <typename T> class Owned {
 public:
   Owned() = default;
