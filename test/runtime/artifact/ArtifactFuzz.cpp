@@ -1,6 +1,7 @@
 // libFuzzer's entry for the artifact reader. Every test run replays the corpus
 // through it; -DTESSERA_FUZZ=ON builds the fuzzer itself. The hash is left out:
 // a fuzzer never guesses one, and the validator must stand without it.
+#include "runtime/artifact/KernelTable.h"
 #include "runtime/hal/host/Commands.h"
 #include "runtime/hal/null/PlanCheck.h"
 #include "test/runtime/artifact/TestArtifact.h"
@@ -30,7 +31,7 @@ public:
     for (const Node *node : nodes) {
       if (const Loop *loop = node->step_as_Loop()) {
         check(loop->trip() > 0);
-        for (std::uint64_t i = 0; i < loop->trip() && budget > 0; ++i) {
+        for (std::uint64_t i = 0; i < loop->trip() && --budget > 0; ++i) {
           iterations.push_back(i);
           this->nodes(*loop->body());
           iterations.pop_back();
@@ -111,6 +112,8 @@ void checkProgram(const ArtifactReader &reader, const DeviceCode &device,
   checkTensors(*program.outputs(), program.io_bytes());
   Walk(reader.root(), device, program).nodes(*program.steps());
   (void)hal::checkPlan(reader, device, program, 10'000);
+  const std::string table = kernelTable(device, program);
+  check(table.find('\x1b') == table.npos);
   // Addresses that are only computed with: no memory lies there.
   auto *space = reinterpret_cast<std::byte *>(std::uintptr_t(1) << 46);
   const hal::Commands commands =
