@@ -257,6 +257,28 @@ static std::unique_ptr<fb::GpuKernelT> makeGpu(const GpuKernel &from) {
   return result;
 }
 
+static std::unique_ptr<fb::GemmT> makeGemm(tile::GemmAttr from) {
+  auto operand = [](ArrayRef<int64_t> numbers) {
+    auto result = std::make_unique<fb::GemmOperandT>();
+    result->buffer = numbers[0];
+    result->offset = numbers[1];
+    result->major = numbers[2];
+    result->minor = numbers[3];
+    result->batch = numbers[4];
+    return result;
+  };
+  auto result = std::make_unique<fb::GemmT>();
+  result->m = from.getSizes()[0];
+  result->n = from.getSizes()[1];
+  result->k = from.getSizes()[2];
+  result->batches = from.getSizes()[3];
+  result->lhs = operand(from.getLhs());
+  result->rhs = operand(from.getRhs());
+  result->result = operand(from.getResult());
+  result->accumulates = from.getAccumulates();
+  return result;
+}
+
 std::unique_ptr<fb::KernelT> DeviceWriter::kernel(tile::KernelOp op) {
   auto result = std::make_unique<fb::KernelT>();
   result->name = op.getSymName().str();
@@ -278,6 +300,8 @@ std::unique_ptr<fb::KernelT> DeviceWriter::kernel(tile::KernelOp op) {
   result->bytes = countTraffic(op);
   if (auto gpu = part.gpu.find(op.getSymName()); gpu != part.gpu.end())
     result->gpu = makeGpu(gpu->second);
+  if (tile::GemmAttr gemm = op.getGemmAttr())
+    result->gemm = makeGemm(gemm);
   return result;
 }
 

@@ -14,11 +14,17 @@ using namespace tessera::tile;
 #include "dialects/tile/TileEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "dialects/tile/TileAttrs.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "dialects/tile/TileTypes.cpp.inc"
 
 void TileDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "dialects/tile/TileAttrs.cpp.inc"
+      >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "dialects/tile/TileTypes.cpp.inc"
       >();
   addOperations<
 #define GET_OP_LIST

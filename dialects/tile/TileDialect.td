@@ -24,6 +24,7 @@ def Tile_Dialect : Dialect {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
   let useDefaultAttributePrinterParser = 1;
+  let useDefaultTypePrinterParser = 1;
 }
 
 class Tile_Enum<string name, string summary, list<I32EnumAttrCase> cases>
@@ -62,6 +63,32 @@ def Tile_SharedAttr : Tile_Attr<"Shared", "shared"> {
   let summary = "memory space of one block: GPU shared memory, a CPU thread's cache-resident scratch";
   let parameters = (ins DefaultValuedParameter<"::tessera::tile::Layout", "::tessera::tile::Layout::rows">:$layout);
   let assemblyFormat = "(`<` $layout^ `>`)?";
+}
+
+def Tile_RingType : TypeDef<Tile_Dialect, "Ring"> {
+  let mnemonic = "ring";
+  let summary = "how stages of shared memory go round between a producer and consumers";
+  let description = [{
+    For each stage a barrier that says it is full and one that says it is empty. `consumers` are the
+    warpgroups that give a stage back.
+  }];
+  let parameters = (ins "int64_t":$stages, "int64_t":$consumers);
+  let assemblyFormat = "`<` $stages `stages` `,` $consumers `consumers` `>`";
+  let genVerifyDecl = 1;
+}
+
+def Tile_GemmAttr : Tile_Attr<"Gemm", "gemm"> {
+  let summary = "what a kernel computes, where that is a plain product of matrices";
+  let description = [{
+    result[b] = lhs[b] × rhs[b], or += where it accumulates, and nothing else: a library's product
+    would do as well. `sizes` are [m, n, k, batches]. Each operand is [buffer, offset, stride along
+    the rows of lhs and result or the columns of rhs, stride along k or the columns of the result,
+    stride from one batch to the next], in elements; `buffer` counts the kernel's buffers.
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t">:$sizes, ArrayRefParameter<"int64_t">:$lhs,
+    ArrayRefParameter<"int64_t">:$rhs, ArrayRefParameter<"int64_t">:$result, "bool":$accumulates);
+  let assemblyFormat = "`<` `[` $sizes `]` `lhs` `[` $lhs `]` `rhs` `[` $rhs `]` `result` `[` $result `]` `accumulates` `=` $accumulates `>`";
+  let genVerifyDecl = 1;
 }
 
 #endif

@@ -24,13 +24,13 @@ def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, FunctionOpInterface, S
     and on any thread: a kernel never depends on how blocks are grouped.
 
     `warps`, on targets whose blocks are many threads: how they divide a two-dimensional tile,
-    as rows × columns of warps; absent from kernels whose tiles have one dimension.
+    as rows × columns of warps; absent from kernels whose tiles have one dimension. `gemm`: see that attribute.
 
     Made by tiling, one for every distinct cluster and target; consumed by the targets.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
     Tile_SkeletonAttr:$skeleton, DefaultValuedAttr<I64Attr, "0">:$dynamic_sizes,
-    ArrayAttr:$access, StrAttr:$summary, OptionalAttr<DenseI64ArrayAttr>:$warps,
+    ArrayAttr:$access, StrAttr:$summary, OptionalAttr<DenseI64ArrayAttr>:$warps, OptionalAttr<Tile_GemmAttr>:$gemm,
     OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
@@ -178,6 +178,87 @@ def Tile_BarrierOp : Tile_Op<"barrier", [MemoryEffects<[MemRead, MemWrite]>]> {
   let assemblyFormat = "attr-dict";
 }
 
+//===--- roles ------------------------------------------------------------===//
+
+// On targets whose copy engine brings boxes of tensors and whose tensor cores
+// work while threads go on (sm_90a): one warp asks for boxes, warpgroups
+// multiply what has landed.
+
+class Tile_RingOp<string mnemonic> : Tile_Op<mnemonic, [MemoryEffects<[MemRead, MemWrite]>]>;
+
+def Tile_MakeRingOp : Tile_Op<"ring", [MemoryEffects<[MemAlloc]>]> {
+  let summary = "the barriers of a ring of stages; all stages are empty";
+  let description = "Only at the top level of a kernel.";
+  let results = (outs Tile_RingType:$ring);
+  let assemblyFormat = "attr-dict `:` type($ring)";
+  let hasVerifier = 1;
+}
+
+def Tile_RolesOp : Tile_Op<"roles", [NoTerminator, NoRegionArguments, RecursiveMemoryEffects,
+                                     HasParent<"KernelOp">]> {
+  let summary = "different code for the thread that fills stages and the warpgroups that use them";
+  let description = [{
+    The last op of a kernel. Its consumers are the kernel's `warps`, whole warpgroups; behind them come the
+    threads of the producer, one of which runs `producer`. `registers`: what a thread of the producer keeps and
+    what a consumer's has, where they are divided anew. Tiles live in `consumers` only.
+  }];
+  let arguments = (ins OptionalAttr<DenseI64ArrayAttr>:$registers);
+  let regions = (region SizedRegion<1>:$producer, SizedRegion<1>:$consumers);
+  let assemblyFormat = "(`registers` $registers^)? `producer` $producer `consumers` $consumers attr-dict";
+  let hasVerifier = 1;
+}
+
+def Tile_AcquireOp : Tile_RingOp<"acquire"> {
+  let summary = "producer: the next stage, once it is empty";
+  let description = "`bytes`: all that the stage's copies will bring, which makes it full.";
+  let arguments = (ins Tile_RingType:$ring, I64Attr:$bytes);
+  let results = (outs Index:$stage);
+  let assemblyFormat = "$ring `bytes` $bytes attr-dict `:` type($ring)";
+  let hasVerifier = 1;
+}
+
+def Tile_BulkCopyOp : Tile_Op<"bulk_copy"> {
+  let summary = "producer: a box of a tensor into a stage, by the copy engine";
+  let description = [{
+    Fills `target`[stage], of memory [stages, rows, columns] in layout `swizzled`, with the box of `source` that
+    begins at `indices`; its rows run along source dimension `along[0]`, its columns along `along[1]`, whose
+    elements are contiguous. Elements outside of the source are zeros. `source` is a static view of one of the
+    kernel's buffers of at most five dimensions; its other strides and its offset are multiples of 16 bytes.
+
+    ```mlir
+    tile.bulk_copy %x[%m, %k] along [0, 1] to %staged[%stage] on %ring
+      : memref<256x512xbf16> to memref<4x128x64xbf16, #tile.shared<swizzled>>, !tile.ring<4 stages, 2 consumers>
+    ```
+  }];
+  let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$indices,
+                       Arg<AnyMemRef, "", [MemWrite]>:$target, Index:$stage, Tile_RingType:$ring,
+                       DenseI64ArrayAttr:$along);
+  let assemblyFormat = [{
+    $source `[` $indices `]` `along` $along `to` $target `[` $stage `]` `on` $ring attr-dict
+    `:` type($source) `to` type($target) `,` type($ring)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_AwaitOp : Tile_RingOp<"await"> {
+  let summary = "consumers: the next stage, once it is full";
+  let arguments = (ins Tile_RingType:$ring);
+  let results = (outs Index:$stage);
+  let assemblyFormat = "$ring attr-dict `:` type($ring)";
+  let hasVerifier = 1;
+}
+
+def Tile_ReleaseOp : Tile_RingOp<"release"> {
+  let summary = "consumers: gives back the stage before the last one";
+  let description = [{
+    Until the last `tile.mma_async` alone is in flight; then the stage that the `tile.await` before the last one
+    gave, if there was one, is empty again.
+  }];
+  let arguments = (ins Tile_RingType:$ring);
+  let assemblyFormat = "$ring attr-dict `:` type($ring)";
+  let hasVerifier = 1;
+}
+
 //===--- computing on tiles -----------------------------------------------===//
 
 def Tile_MmaOp : Tile_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]> {
@@ -189,6 +270,26 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]
   let arguments = (ins Tile_Vector:$lhs, Tile_Vector:$rhs, Tile_Vector:$accumulator);
   let results = (outs Tile_Vector:$result);
   let assemblyFormat = "$lhs `,` $rhs `,` $accumulator attr-dict `:` type($lhs) `,` type($rhs) `,` type($accumulator)";
+  let hasVerifier = 1;
+}
+
+def Tile_MmaAsyncOp : Tile_RingOp<"mma_async"> {
+  let summary = "consumers: starts accumulator + lhs × rhs";
+  let description = [{
+    As `tile.mma`, of operands in stages; the result takes the accumulator's place and until `tile.mma_wait` is
+    nothing but the accumulator of further products.
+  }];
+  let arguments = (ins Tile_Vector:$lhs, Tile_Vector:$rhs, Tile_Vector:$accumulator);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "$lhs `,` $rhs `,` $accumulator attr-dict `:` type($lhs) `,` type($rhs) `,` type($accumulator) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_MmaWaitOp : Tile_RingOp<"mma_wait"> {
+  let summary = "consumers: a sum, once all products are done";
+  let arguments = (ins Tile_Vector:$sum);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "$sum attr-dict `:` type($sum) `->` type($result)";
   let hasVerifier = 1;
 }
 

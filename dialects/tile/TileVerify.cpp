@@ -1,9 +1,19 @@
 // Verifiers of the tile dialect. Debian's MLIR has assertions off, so that IR
 // that slips through here is undefined behaviour later.
-#include "dialects/tile/TileOps.h"
+#include "dialects/tile/TileVerifyRoles.h"
 
 using namespace mlir;
 using namespace tessera::tile;
+
+LogicalResult GemmAttr::verify(llvm::function_ref<InFlightDiagnostic()> error,
+                               ArrayRef<int64_t> sizes, ArrayRef<int64_t> lhs,
+                               ArrayRef<int64_t> rhs, ArrayRef<int64_t> result,
+                               bool) {
+  if (sizes.size() != 4 || lhs.size() != 5 || rhs.size() != 5 ||
+      result.size() != 5)
+    return error() << "a gemm has four sizes and five numbers an operand";
+  return success();
+}
 
 LogicalResult KernelOp::verify() {
   FunctionType type = getFunctionType();
@@ -209,25 +219,41 @@ LogicalResult WaitOp::verify() {
   return success();
 }
 
-LogicalResult MmaOp::verify() {
-  auto lhs = cast<VectorType>(getLhs().getType()),
-       rhs = cast<VectorType>(getRhs().getType()),
-       acc = cast<VectorType>(getAccumulator().getType());
+// What all products share.
+static LogicalResult verifyProduct(Operation *op, VectorType lhs,
+                                   VectorType rhs, VectorType acc) {
   if (lhs.getRank() != 2 || rhs.getRank() != 2 || acc.getRank() != 2)
-    return emitOpError("multiplies tiles of rank 2");
+    return op->emitOpError("multiplies tiles of rank 2");
   if (lhs.getDimSize(1) != rhs.getDimSize(0) ||
       lhs.getDimSize(0) != acc.getDimSize(0) ||
       rhs.getDimSize(1) != acc.getDimSize(1))
-    return emitOpError("tile shapes do not fit: ")
+    return op->emitOpError("tile shapes do not fit: ")
            << lhs << " × " << rhs << " into " << acc;
   if (lhs.getElementType() != rhs.getElementType())
-    return emitOpError("operands have one element type, got ")
+    return op->emitOpError("operands have one element type, got ")
            << lhs << " and " << rhs;
   bool isDouble = lhs.getElementType().isF64();
   if (!(isDouble ? acc.getElementType().isF64() : acc.getElementType().isF32()))
-    return emitOpError("accumulates in ")
+    return op->emitOpError("accumulates in ")
            << (isDouble ? "f64" : "f32") << ", got " << acc;
   return success();
+}
+
+LogicalResult MmaOp::verify() {
+  return verifyProduct(*this, cast<VectorType>(getLhs().getType()),
+                       cast<VectorType>(getRhs().getType()),
+                       cast<VectorType>(getAccumulator().getType()));
+}
+
+LogicalResult MmaAsyncOp::verify() {
+  if (getResult().getType() != getAccumulator().getType())
+    return emitOpError("has the accumulator's type, got ")
+           << getResult().getType();
+  if (failed(verifyProduct(*this, cast<VectorType>(getLhs().getType()),
+                           cast<VectorType>(getRhs().getType()),
+                           cast<VectorType>(getAccumulator().getType()))))
+    return failure();
+  return verifyRole(*this, /*isConsumer=*/true);
 }
 
 LogicalResult ReduceOp::verify() {

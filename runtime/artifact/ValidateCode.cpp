@@ -41,6 +41,40 @@ Status checkTypes(Checker &checker, const Kernel &kernel) {
   return Status::success();
 }
 
+/// Numbers that cannot overflow when extents are computed from them, buffers
+/// that the kernel has and types that a product can have. Extents are checked
+/// where it is launched.
+Status checkGemm(Checker &checker, const Kernel &kernel, const Gemm &gemm) {
+  constexpr std::uint64_t kMaxSize = 1ull << 31, kMaxStride = 1ull << 31,
+                          kMaxOffset = 1ull << 48;
+  for (const std::uint64_t size :
+       {gemm.m(), gemm.n(), gemm.k(), gemm.batches()})
+    if (size == 0 || size >= kMaxSize)
+      return checker.fail(&gemm, "a product with a size of {}", size);
+  if (!kernel.element_types())
+    return checker.fail(&gemm, "a product of unknown types");
+  for (const GemmOperand *operand : {gemm.lhs(), gemm.rhs(), gemm.result()}) {
+    if (operand->buffer() >= kernel.access()->size())
+      return checker.fail(operand, "a product of argument {} of {}",
+                          operand->buffer(), kernel.access()->size());
+    if (operand->offset() >= kMaxOffset || operand->major() >= kMaxStride ||
+        operand->minor() >= kMaxStride || operand->batch() >= kMaxOffset >> 8)
+      return checker.fail(operand, "a product with strides beyond memory");
+    if (operand->major() != 1 && operand->minor() != 1)
+      return checker.fail(operand, "a product of a matrix with gaps");
+    const ElementType type = kernel.element_types()->Get(operand->buffer());
+    if (type != ElementType::f32 && type != ElementType::bf16)
+      return checker.fail(operand, "a product of {}",
+                          EnumNameElementType(type));
+  }
+  const Access result = kernel.access()->Get(gemm.result()->buffer());
+  if (result == Access::read ||
+      (gemm.accumulates() && result != Access::read_write))
+    return checker.fail(gemm.result(), "a product into an argument that the "
+                                       "kernel only reads or overwrites");
+  return Status::success();
+}
+
 Status checkKernel(Checker &checker, const Kernel &kernel, bool isGpu) {
   for (const Access access : *kernel.access())
     if (!isKnown(access))
@@ -56,7 +90,13 @@ Status checkKernel(Checker &checker, const Kernel &kernel, bool isGpu) {
     return checker.fail(&kernel, "{}",
                         isGpu ? "nothing says how a GPU launches it"
                               : "it is a GPU's, the device is none");
-  return isGpu ? checkGpu(checker, *kernel.gpu()) : Status::success();
+  if (!isGpu)
+    return kernel.gemm()
+               ? checker.fail(&kernel, "only GPUs have libraries' products")
+               : Status::success();
+  if (kernel.gemm())
+    TESSERA_RETURN_IF_ERROR(checkGemm(checker, kernel, *kernel.gemm()));
+  return checkGpu(checker, *kernel.gpu());
 }
 
 Status checkCode(Checker &checker, const CodeObject &code) {

@@ -24,6 +24,7 @@ public:
 
 private:
   Status node(const Node &node);
+  Status gemm(const Instance &instance, const Kernel &kernel);
   Status launch(const Launch &launch);
   Status instance(const Instance &instance, const Kernel &kernel);
   Status loop(const Loop &loop);
@@ -98,6 +99,30 @@ Status ProgramChecker::launch(const Launch &launch) {
   return Status::success();
 }
 
+// Every element of a library's product lies in the arguments that it is given.
+// validateCode has bounded the numbers.
+Status ProgramChecker::gemm(const Instance &instance, const Kernel &kernel) {
+  const Gemm &gemm = *kernel.gemm();
+  const auto check = [&](const GemmOperand &operand, std::uint64_t rows,
+                         std::uint64_t columns) -> Status {
+    const Arg &arg = *instance.args()->Get(operand.buffer());
+    using Wide = unsigned __int128;
+    const Wide last = Wide(operand.offset()) +
+                      Wide(rows - 1) * operand.major() +
+                      Wide(columns - 1) * operand.minor() +
+                      Wide(gemm.batches() - 1) * operand.batch();
+    const std::uint64_t bytes =
+        elementBytes(kernel.element_types()->Get(operand.buffer()));
+    if ((last + 1) * bytes > arg.bytes())
+      return checker.fail(&operand, "a product that leaves argument {}",
+                          operand.buffer());
+    return Status::success();
+  };
+  TESSERA_RETURN_IF_ERROR(check(*gemm.lhs(), gemm.m(), gemm.k()));
+  TESSERA_RETURN_IF_ERROR(check(*gemm.rhs(), gemm.n(), gemm.k()));
+  return check(*gemm.result(), gemm.m(), gemm.n());
+}
+
 Status ProgramChecker::instance(const Instance &instance,
                                 const Kernel &kernel) {
   const auto &args = *instance.args();
@@ -112,7 +137,7 @@ Status ProgramChecker::instance(const Instance &instance,
     return checker.fail(&instance, "its sizes are misaligned");
   for (flatbuffers::uoffset_t i = 0; i < args.size(); ++i)
     TESSERA_RETURN_WITHIN(arg(*args.Get(i), true), "argument {}", i);
-  return Status::success();
+  return kernel.gemm() ? gemm(instance, kernel) : Status::success();
 }
 
 Status ProgramChecker::loop(const Loop &loop) {

@@ -65,6 +65,8 @@ private:
   void stageStep(Value step);
   Value operand(const Side &side, Value stage, bool isLeft);
   Value multiply();
+  std::optional<bool> accumulatesPlainly() const;
+  void describeGemm();
   std::pair<int64_t, int64_t> partShape();
   void emitEpilogue(Value sum, EmitScope &top);
   void emitPart(Value sum, std::pair<int64_t, int64_t> shape, Value row,
@@ -296,6 +298,66 @@ void GpuContraction::emitPart(Value sum, std::pair<int64_t, int64_t> shape,
   b = scope.builder;
 }
 
+//===--- as a library's product -------------------------------------------===//
+
+// Whether the epilogue stores the product as it is, or adds it to what is
+// there; and the place of its elements. Rounded once, as a library would.
+std::optional<bool> GpuContraction::accumulatesPlainly() const {
+  const ExprPiece &piece = epilogue.piece;
+  if (piece.roots.size() != 1)
+    return {};
+  const ExprNode *node = &piece.nodes[piece.roots[0].node];
+  auto isProduct = [&](const ExprNode &n) { return n.kind == ExprNode::given; };
+  if (node->kind == ExprNode::elementwise && isa<ConvertOp>(node->op) &&
+      tensorType(plan.result).getElementType().isF32())
+    node = &piece.nodes[node->operands[0]];
+  if (isProduct(*node))
+    return false;
+  if (node->kind != ExprNode::elementwise || !isa<AddOp>(node->op) ||
+      !node->element.isF32())
+    return {};
+  for (unsigned i : {0, 1}) {
+    const ExprNode &there = piece.nodes[node->operands[i]];
+    if (isProduct(piece.nodes[node->operands[1 - i]]) &&
+        there.kind == ExprNode::load && !there.rowStride &&
+        there.address == piece.roots[0].address &&
+        epilogue.arguments[there.argument] == results[0])
+      return true;
+  }
+  return {};
+}
+
+void GpuContraction::describeGemm() {
+  std::optional<bool> accumulates = accumulatesPlainly();
+  if (!accumulates || !plan.row || !plan.column || plan.outer.size() > 1 ||
+      !plan.outerSums.empty() || plan.lhs.memory != plan.rhs.memory)
+    return;
+  auto numberOf = [&](Value buffer) -> int64_t {
+    return cast<BlockArgument>(buffer).getArgNumber() - 1 -
+           kernel.getDynamicSizes();
+  };
+  ContractionDim batch =
+      plan.outer.empty() ? ContractionDim{1, 0, 0} : plan.dims[plan.outer[0]];
+  ContractionDim row = plan.rowDim(), column = plan.columnDim();
+  const Linear &place = epilogue.piece.roots[0].address;
+  int64_t ofBatch = plan.outer.empty() ? 0 : place.coefficients[plan.outer[0]];
+  int64_t lhs[] = {numberOf(epilogue.arguments[plan.lhs.argument]),
+                   plan.lhs.offset, row.lhs, plan.sum.lhs, batch.lhs};
+  int64_t rhs[] = {numberOf(epilogue.arguments[plan.rhs.argument]),
+                   plan.rhs.offset, column.rhs, plan.sum.rhs, batch.rhs};
+  int64_t result[] = {numberOf(results[0]), place.constant,
+                      place.coefficients[*plan.row],
+                      place.coefficients[*plan.column], ofBatch};
+  int64_t sizes[] = {row.size, column.size, plan.sum.size, batch.size};
+  // Matrices of a library have rows or columns without gaps.
+  for (const auto &operand : {lhs, rhs, result})
+    if (operand[2] < 1 || operand[3] < 1 ||
+        (operand[2] != 1 && operand[3] != 1))
+      return;
+  kernel.setGemmAttr(tile::GemmAttr::get(b.getContext(), sizes, lhs, rhs,
+                                         result, *accumulates));
+}
+
 llvm::Error GpuContraction::emit() {
   for (const ContractionOperand *operand : {&plan.lhs, &plan.rhs})
     if (!operand->memory.isBF16() && !operand->memory.isF32())
@@ -314,6 +376,7 @@ llvm::Error GpuContraction::emit() {
     if (tile.rows == plan.blockRows && tile.columns == plan.blockColumns)
       kernel.setWarps(target.warpgroups && element.isBF16() ? tile.warpgroups
                                                             : tile.warps);
+  describeGemm();
   locate();
   lhs = makeSide(plan.lhs, epilogue.arguments[plan.lhs.argument], true);
   rhs = makeSide(plan.rhs, epilogue.arguments[plan.rhs.argument], false);
