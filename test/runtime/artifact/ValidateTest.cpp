@@ -43,6 +43,24 @@ InstanceT &innerInstance(ArtifactT &artifact) {
               ->instances[0];
 }
 
+// One element times 16 others, in the GPU's second kernel.
+GemmT &gemm(ArtifactT &artifact) {
+  KernelT &kernel = *gpu(artifact).kernels[1];
+  const auto operand = [](std::uint32_t buffer) {
+    auto made = std::make_unique<GemmOperandT>();
+    made->buffer = buffer;
+    made->major = made->minor = 1;
+    return made;
+  };
+  kernel.gemm = std::make_unique<GemmT>();
+  kernel.gemm->m = kernel.gemm->n = kernel.gemm->batches = 1;
+  kernel.gemm->k = 16;
+  kernel.gemm->lhs = operand(0);
+  kernel.gemm->rhs = operand(0);
+  kernel.gemm->result = operand(1);
+  return *kernel.gemm;
+}
+
 NodeT nest(unsigned depth, std::uint64_t trip) {
   std::vector<std::uint64_t> strides(depth, 0);
   NodeT inner = fill(arg(Space::arena, 0, 64, strides), 0);
@@ -53,7 +71,7 @@ NodeT nest(unsigned depth, std::uint64_t trip) {
 
 const Hostile kHostile[] = {
     {"SchemaVersion", [](ArtifactT &a) { a.schema_version = 99; },
-     "schema version 99, but this runtime reads 2 (the artifact is of compiler "
+     "schema version 99, but this runtime reads 3 (the artifact is of compiler "
      "0.0-test); rebuild it: tessera compile models/specs/test -o test.tsr"},
     {"StateTooLarge", [](ArtifactT &a) { a.state_bytes = kHuge; },
      "a state of 18446744073709551615 bytes exceeds"},
@@ -226,6 +244,50 @@ const Hostile kHostile[] = {
            std::uint64_t(1) << 31;
      },
      "launch of 'update' with 2^31 blocks or more"},
+    {"GemmOnCpu",
+     [](ArtifactT &a) {
+       gemm(a);
+       cpu(a).kernels[1]->gemm = std::move(gpu(a).kernels[1]->gemm);
+     },
+     "kernel 'update': only GPUs have libraries' products"},
+    {"GemmEmpty", [](ArtifactT &a) { gemm(a).k = 0; },
+     "kernel 'update': a product with a size of 0"},
+    {"GemmHuge", [](ArtifactT &a) { gemm(a).m = kHuge; },
+     "a product with a size of 18446744073709551615"},
+    {"GemmBuffer", [](ArtifactT &a) { gemm(a).rhs->buffer = 2; },
+     "a product of argument 2 of 2"},
+    {"GemmStride", [](ArtifactT &a) { gemm(a).rhs->major = kHuge; },
+     "a product with strides beyond memory"},
+    {"GemmGaps",
+     [](ArtifactT &a) {
+       GemmOperandT &lhs = *gemm(a).lhs;
+       lhs.major = lhs.minor = 2;
+     },
+     "a product of a matrix with gaps"},
+    {"GemmTypes",
+     [](ArtifactT &a) {
+       gemm(a);
+       gpu(a).kernels[1]->element_types[0] = ElementType::i32;
+     },
+     "a product of i32"},
+    {"GemmUntyped",
+     [](ArtifactT &a) {
+       gemm(a);
+       gpu(a).kernels[1]->element_types.clear();
+     },
+     "a product of unknown types"},
+    {"GemmAccumulates", [](ArtifactT &a) { gemm(a).accumulates = true; },
+     "into an argument that the kernel only reads or overwrites"},
+    {"GemmLeavesLhs", [](ArtifactT &a) { gemm(a).lhs->offset = 1; },
+     "'update' instance 0: a product that leaves argument 0"},
+    {"GemmLeavesResult", [](ArtifactT &a) { gemm(a).n = 2; },
+     "a product that leaves argument 1"},
+    {"GemmBatches",
+     [](ArtifactT &a) {
+       gemm(a).batches = 2;
+       gpu(a).kernels[1]->gemm->lhs->batch = 1;
+     },
+     "a product that leaves argument 0"},
     {"CodeHoldsNoKernel", [](ArtifactT &a) { gpu(a).code[1]->kernels = {2}; },
      "code object 'cuda:sm_80' holds kernel 2, but there are 2"},
     {"CodeHoldsTwice", [](ArtifactT &a) { gpu(a).code[1]->kernels = {1, 0}; },
