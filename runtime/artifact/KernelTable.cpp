@@ -49,13 +49,8 @@ void Counter::add(const Launch &launch, std::uint64_t times) {
 }
 
 double peakOf(const Kernel &kernel) {
-  if (!kernel.gpu() || kernel.gpu()->hmma() + kernel.gpu()->hgmma() == 0)
-    return kH200Fp32Flops;
-  if (const auto *types = kernel.element_types())
-    for (const ElementType type : *types)
-      if (type == ElementType::bf16 || type == ElementType::f16)
-        return kH200Bf16Flops;
-  return kH200Tf32Flops;
+  constexpr double peaks[] = {kH200Fp32Flops, kH200Tf32Flops, kH200Bf16Flops};
+  return peaks[static_cast<int>(arithmeticOf(kernel))];
 }
 
 /// "1.2 G"; "-" where it is unknown.
@@ -101,6 +96,16 @@ std::string heading(bool isGpu) {
 }
 
 } // namespace
+
+Arithmetic arithmeticOf(const Kernel &kernel) {
+  if (!kernel.gpu() || kernel.gpu()->hmma() + kernel.gpu()->hgmma() == 0)
+    return Arithmetic::fp32;
+  if (const auto *types = kernel.element_types())
+    for (const ElementType type : *types)
+      if (type == ElementType::bf16 || type == ElementType::f16)
+        return Arithmetic::bf16;
+  return Arithmetic::tf32;
+}
 
 std::uint64_t launchBytes(const Launch &launch, const Kernel &kernel) {
   if (kernel.bytes())

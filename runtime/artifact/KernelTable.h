@@ -16,6 +16,10 @@ inline constexpr double kH200Bf16Flops = 989e12; ///< tensor cores, bf16 or f16
 inline constexpr double kH200Tf32Flops = 494e12; ///< tensor cores, f32 inputs
 inline constexpr double kH200Fp32Flops = 67e12;
 
+/// Which of a GPU's peaks bounds a kernel. Without tensor cores: fp32.
+enum class Arithmetic : std::uint8_t { fp32, tf32, bf16 };
+Arithmetic arithmeticOf(const Kernel &kernel);
+
 /// One kernel of a program.
 struct KernelRow {
   const Kernel *kernel;

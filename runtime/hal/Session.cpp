@@ -271,6 +271,13 @@ Status Session::readOutput(std::string_view program, std::string_view name,
   return prepared->io->read((*tensor)->offset, to);
 }
 
+StatusOr<std::unique_ptr<CommandList>>
+Session::record(const artifact::Program &made, Buffer &io,
+                const RecordOptions &options) {
+  return owner->record(*executable, made,
+                       {stateBuffer.get(), arenaBuffer.get(), &io}, options);
+}
+
 std::vector<const Profile *> Session::profiles() const {
   std::vector<const Profile *> list;
   for (const auto &[name, prepared] : programs)

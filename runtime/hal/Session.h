@@ -110,6 +110,18 @@ public:
     return value;
   }
 
+  /// Memory of the session's device. `what` names it in errors.
+  StatusOr<std::unique_ptr<Buffer>> allocate(std::uint64_t bytes,
+                                             std::string_view what) {
+    return owner->allocate(bytes, what);
+  }
+  /// Records a program that was made by hand from the steps of one of this
+  /// session's, over the session's state and arena. Neither `io` nor the
+  /// program may be gone before the list, nor the session.
+  StatusOr<std::unique_ptr<CommandList>> record(const artifact::Program &made,
+                                                Buffer &io,
+                                                const RecordOptions &options);
+
   /// The profiles of the programs that ran; empty unless recorded with
   /// `profile`. See Profile::table and chromeTrace.
   std::vector<const Profile *> profiles() const;

@@ -1,7 +1,9 @@
 // tessera-run: the runtime alone. `tessera compile` appends an artifact to a
 // copy of it, and the copy is a training executable; without one it takes the
-// artifact as its first argument and trains, or runs one program of it.
+// artifact as its first argument and trains, runs one program of it, or times
+// its kernels.
 #include "runtime/artifact/AppendedArtifact.h"
+#include "runtime/bench/KernelBench.h"
 #include "runtime/train/TrainCommand.h"
 #include "tools/tessera-run/RunProgram.h"
 
@@ -32,18 +34,28 @@ static std::string ownPath() {
   return !error && std::filesystem::exists(path, error) ? path.string() : kSelf;
 }
 
+static bool asksForBench(int argc, const char *const *argv) {
+  return argc > 1 && std::string_view(argv[1]) == "bench-kernels";
+}
+
 int main(int argc, char **argv) {
   if (hasArtifact())
-    return trainMain(argc, argv, ownPath());
+    return asksForBench(argc, argv)
+               ? bench::benchKernelsMain(argc - 1, argv + 1, ownPath())
+               : trainMain(argc, argv, ownPath());
   if (argc < 2 || std::string_view(argv[1]) == "--help") {
     std::puts("usage: tessera-run ARTIFACT.tsr [options of a training "
               "executable; ARTIFACT.tsr --help lists them]\n"
               "       tessera-run ARTIFACT.tsr --program NAME [options; "
-              "ARTIFACT.tsr --program NAME --help lists them]");
+              "ARTIFACT.tsr --program NAME --help lists them]\n"
+              "       tessera-run ARTIFACT.tsr bench-kernels [options; "
+              "ARTIFACT.tsr bench-kernels --help lists them]");
     return argc < 2 ? 2 : 0;
   }
   std::string path = argv[1];
   argv[1] = argv[0];
+  if (asksForBench(argc - 1, argv + 1))
+    return bench::benchKernelsMain(argc - 2, argv + 2, path);
   if (asksForProgram(argc - 1, argv + 1))
     return runProgramMain(argc - 1, argv + 1, path);
   return trainMain(argc - 1, argv + 1, path);

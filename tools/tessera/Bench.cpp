@@ -1,6 +1,7 @@
 // tessera bench: speed as a ratio to the peak measured in the same run.
 #include "bench/gemm/BenchGemm.h"
 #include "bench/train/BenchTrain.h"
+#include "runtime/bench/KernelBench.h"
 #include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -131,11 +132,32 @@ static void addGemm(CLI::App &bench, Invocation &invocation) {
   });
 }
 
+//===--- kernels ----------------------------------------------------------===//
+
+// The runtime's own, which training executables have too: they run where there
+// is no compiler.
+static void addKernels(CLI::App &bench, Invocation &invocation) {
+  CLI::App *command = bench.add_subcommand(
+      "kernels", "Every kernel of a compiled program against the roofline; "
+                 "kernels --help lists the options");
+  command->set_help_flag();
+  command->prefix_command();
+  command->callback([=, &invocation] {
+    std::vector<std::string> words = command->remaining();
+    std::vector<const char *> argv = {"tessera bench kernels"};
+    for (const std::string &word : words)
+      argv.push_back(word.c_str());
+    invocation.exitCode = bench::benchKernelsMain(static_cast<int>(argv.size()),
+                                                  argv.data(), /*artifact=*/"");
+  });
+}
+
 void tessera::addBenchCommand(CLI::App &app, Invocation &invocation) {
   CLI::App *bench = app.add_subcommand(
       "bench",
       "Measure speed, as a ratio to the peak measured in the same run");
   bench->require_subcommand(1);
   addGemm(*bench, invocation);
+  addKernels(*bench, invocation);
   addTrain(*bench, invocation);
 }
