@@ -53,8 +53,8 @@ class Model:
         self.program = made.scratch / f"train-{self.name}"
         run(made.tessera, "compile", spec, "--recipe", recipe, "--set",
             f"precision.compute={precision}", "--target",
-            f"cpu:avx2,cuda:{architecture}", "--cache", "off", "-o",
-            self.program)
+            f"cpu:avx2,cuda:{architecture}", "--cache", "off", "--dump-ir",
+            made.scratch / f"ir-{self.name}", "-o", self.program)
 
     def train(self, device, out, steps, *more, seed=0, settings={}):
         environment = os.environ | {"TESSERA_EMU_SEED": str(seed)} | settings
@@ -90,6 +90,37 @@ def same_bits_by_the_driver(model, first, binaries, architecture):
             "TESSERA_CUDA": mode})
         check(again == {s: first[s] for s in again},
               f"cuda:0 as a {mode}, by a driver without a GPU: the same bits")
+
+
+def without_nvcc(made, spec, architecture):
+    """A machine without CUDA compiles for the emulated GPU alone."""
+    program = made.scratch / "no-nvcc"
+    arguments = (made.tessera, "compile", spec, "--recipe",
+                 made.scratch / "recipe.yaml", "--target",
+                 f"cuda:{architecture}", "--cache", "off", "-o", program)
+    none = os.environ | {"CUDACXX": ""}
+    said = run(*arguments, "--no-emulate", env=none).stderr
+    check("no nvcc on this machine" in said, said.splitlines()[0])
+    summary = run(made.tessera, "inspect", program).stdout
+    check(f"code for cuda-emu:{architecture}\n" in summary,
+          "there is code for the emulated GPU alone")
+    losses_of = losses(run(
+        program, "--quiet", "--dump-metrics", "--device", "cuda-emu", "--data",
+        made.tokens(), "--out", made.scratch / "no-nvcc-run", "--steps",
+        1).stdout)
+    check(5 < losses_of[1] < 7, f"which trains: {losses_of}")
+
+
+def goes_on(made, ir, architecture):
+    """From the dump of one kind of device, for that kind alone."""
+    tiled, planned = (ir / f"{name}.cuda-{architecture}.mlir"
+                      for name in ("05-tiling", "06-planning"))
+    check({tiled.name, planned.name, "05-tiling.mlir", "06-planning.mlir"} <
+          {path.name for path in ir.iterdir()}, "each kind has its dumps")
+    printed = run(made.tessera, "compile", "--from", "tiling", "--to",
+                  "planning", tiled).stdout
+    check(printed.split() == planned.read_text().split(),
+          f"--from=tiling {tiled.name}: as {planned.name}")
 
 
 def inspected(made, program, architecture):
@@ -133,6 +164,8 @@ def main():
     if sys.argv[4:] == ["losses"]:
         return
     inspected(made, model.program, architecture)
+    without_nvcc(made, made.scratch / "gpt2", architecture)
+    goes_on(made, made.scratch / "ir-gpt2-fp32", architecture)
     for seed in (1, 2):
         again = model.train(device, f"seed-{seed}", 3, seed=seed)
         check(again == {s: first[s] for s in again},
