@@ -53,7 +53,9 @@ public:
 
 private:
   llvm::Expected<std::string> kernelFor(const LaunchSpec &spec,
-                                        mlir::Location loc);
+                                        mlir::Location loc,
+                                        mlir::ValueRange inputs,
+                                        mlir::TypeRange outputs);
   mlir::ModuleOp kernelModule(const TileTarget &target);
 
   mlir::ModuleOp module;
@@ -64,6 +66,11 @@ private:
 
 /// On a kernel without dynamic sizes: LaunchSpec.flops, if they are known.
 inline constexpr llvm::StringLiteral kKernelFlopsAttr = "tile.flops";
+/// On buffers of a GPU's kernels, for people who read their text: what the
+/// first launch hands in, and the shape of its tensor.
+inline constexpr llvm::StringLiteral kBufferNameAttr = "tile.name",
+                                     kBufferShapeAttr = "tile.shape";
+
 /// On a nested module of kernels: the target's name.
 inline constexpr llvm::StringLiteral kTargetAttr = "tile.target";
 

@@ -1,4 +1,5 @@
 // Launches and the kernels that they share.
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/tiling/Tiling.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -34,8 +35,74 @@ static std::string fullKey(const LaunchSpec &spec) {
   return key;
 }
 
+// "transformer.h.0.attn.c_proj.weight" → "c_proj_weight"; what a kernel has
+// made is named after it.
+static std::string nameOf(Value value) {
+  if (auto launch = value.getDefiningOp<tile::LaunchOp>()) {
+    StringRef kernel = launch.getKernel();
+    if (kernel.starts_with("convert") && launch.getInputs().size() == 1)
+      return nameOf(launch.getInputs()[0]); // the same in another type
+    std::string name = (kernel.rtrim("0123456789").rtrim('_') + "_out").str();
+    unsigned number = cast<OpResult>(value).getResultNumber();
+    return number ? name + std::to_string(number) : name;
+  }
+  std::string path;
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    if (auto function =
+            dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()))
+      for (StringRef attr : {graph::kStateAttr, graph::kInputAttr})
+        if (auto name = function.getArgAttrOfType<StringAttr>(
+                argument.getArgNumber(), attr))
+          path = name.getValue().str();
+  value.getLoc()->walk([&](Location inner) {
+    auto name = dyn_cast<NameLoc>(inner);
+    if (name && path.empty())
+      path = name.getName().str();
+    return WalkResult::advance();
+  });
+  auto [rest, last] = StringRef(path).rsplit('.');
+  std::string name = last.empty() ? rest.str() : last.str();
+  StringRef before =
+      rest.rsplit('.').second.empty() ? rest : rest.rsplit('.').second;
+  if (!last.empty() && !before.empty() && !llvm::isDigit(before.front()))
+    name = (before + "_" + last).str();
+  for (char &c : name)
+    if (!llvm::isAlnum(c))
+      c = '_';
+  return name.empty() || llvm::isDigit(name.front()) ? "in" : name;
+}
+
+static std::string shapeOf(Type type) {
+  std::string text;
+  for (int64_t size : cast<RankedTensorType>(type).getShape())
+    text += (text.empty() ? "" : " x ") + std::to_string(size);
+  return text;
+}
+
+// Names and shapes of a kernel's buffers, as its first launch has them.
+static void describeBuffers(tile::KernelOp kernel, ValueRange inputs,
+                            TypeRange outputs) {
+  Builder b(kernel.getContext());
+  size_t input = 0, output = 0;
+  unsigned first = 1 + kernel.getDynamicSizes();
+  for (auto [i, buffer] : llvm::enumerate(kernel.getBuffers())) {
+    tile::Access access = kernel.getBufferAccess(i);
+    bool isInput = access != tile::Access::write;
+    Type type = isInput ? inputs[input].getType() : outputs[output];
+    kernel.setArgAttr(first + i, kBufferNameAttr,
+                      b.getStringAttr(isInput ? nameOf(inputs[input]) : "out"));
+    if (cast<MemRefType>(buffer.getType()).hasStaticShape())
+      kernel.setArgAttr(first + i, kBufferShapeAttr,
+                        b.getStringAttr(shapeOf(type)));
+    input += isInput;
+    output += access != tile::Access::read;
+  }
+}
+
 llvm::Expected<std::string> TilingContext::kernelFor(const LaunchSpec &spec,
-                                                     Location loc) {
+                                                     Location loc,
+                                                     ValueRange inputs,
+                                                     TypeRange outputs) {
   std::string key = fullKey(spec);
   if (auto it = kernels.find(key); it != kernels.end())
     return it->second;
@@ -49,6 +116,8 @@ llvm::Expected<std::string> TilingContext::kernelFor(const LaunchSpec &spec,
         TypeRange(spec.buffers), spec.access, spec.summary);
     if (spec.flops && spec.sizes.empty())
       kernel->setAttr(kKernelFlopsAttr, builder.getI64IntegerAttr(spec.flops));
+    if (target.gpu)
+      describeBuffers(kernel, inputs, outputs);
     builder.setInsertionPointToEnd(&kernel.getBody().front());
     auto terminator = builder.create<tile::ReturnOp>(loc);
     builder.setInsertionPoint(terminator);
@@ -63,7 +132,8 @@ llvm::Expected<SmallVector<Value>> TilingContext::launch(Operation *at,
                                                          const LaunchSpec &spec,
                                                          ValueRange inputs,
                                                          TypeRange outputs) {
-  llvm::Expected<std::string> kernel = kernelFor(spec, at->getLoc());
+  llvm::Expected<std::string> kernel =
+      kernelFor(spec, at->getLoc(), inputs, outputs);
   if (!kernel)
     return kernel.takeError();
   OpBuilder builder(at);

@@ -280,7 +280,7 @@ const Hostile kHostile[] = {
      "into an argument that the kernel only reads or overwrites"},
     {"GemmLeavesLhs", [](ArtifactT &a) { gemm(a).lhs->offset = 1; },
      "'update' instance 0: a product that leaves argument 0"},
-    {"GemmLeavesResult", [](ArtifactT &a) { gemm(a).n = 2; },
+    {"GemmLeavesResult", [](ArtifactT &a) { gemm(a).result->offset = 1; },
      "a product that leaves argument 1"},
     {"GemmBatches",
      [](ArtifactT &a) {
