@@ -1,0 +1,60 @@
+#!/bin/sh
+# build.sh [--emulated] [BUILD [OUT]]: everything that run.sh takes to a machine
+# with a GPU and no compiler, a few MB in OUT (bench/gpu/out). --emulated makes
+# only what a proof without a GPU needs.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$(dirname "$here")")
+emulated=no
+if [ "${1:-}" = --emulated ]; then
+  emulated=yes
+  shift
+fi
+build=${1:-$root/build}
+out=${2:-$here/out}
+tessera=$build/bin/tessera
+[ -x "$tessera" ] || { echo "build.sh: no $tessera; build it first: make" >&2; exit 1; }
+rm -rf "$out"
+mkdir -p "$out/lib"
+
+# The runtime, and beside it the libraries that another system may lack or have
+# in other versions; libc and the C++ library are everywhere.
+strip -o "$out/tessera-run" "$build/bin/tessera-run"
+ldd "$out/tessera-run" | awk '$3 ~ /^\// {print $3}' |
+  grep -Ev '/(libc|libm|libstdc\+\+|libgcc_s|libdl|libpthread)\.so' | xargs -r cp -t "$out/lib"
+
+# Tokens for the trainings that are compared: our own documentation.
+"$tessera" data tokenizer --vocab 400 --input "$root"/docs/*.md -o "$out/tokenizer.json" 2>"$out/log"
+"$tessera" data tokenize --tokenizer "$out/tokenizer.json" --input "$root"/docs/*.md \
+  --eval-input "$root/README.md" -o "$out/tokens" 2>>"$out/log"
+
+# artifact NAME ARGUMENT...
+artifact() {
+  name=$1
+  shift
+  "$tessera" compile "$@" --mode artifact -o "$out/$name.tsr"
+}
+small='--set schedule.warmup=2 --set schedule.total=100 --set optimizer.lr=2e-3 --set eval.every=0'
+specs=$root/models/specs
+if [ $emulated = yes ]; then
+  # shellcheck disable=SC2086 # the settings are words
+  artifact numerics-tiny "$here/tiny" $small --set batch.micro=2 --set batch.sequence=16 \
+    --set precision.compute=bf16 --target cpu:avx2,cuda:sm_80
+  exit
+fi
+both=cuda:sm_80,cuda:sm_90a
+# shellcheck disable=SC2086
+for precision in fp32 bf16; do
+  artifact numerics-gpt2-$precision "$specs/tiny-gpt2" $small --set batch.micro=8 --set batch.sequence=64 \
+    --set precision.compute=$precision --target cpu,$both --no-emulate
+  artifact numerics-llama-$precision "$specs/llama-15m" $small --set batch.micro=2 --set batch.sequence=128 \
+    --set precision.compute=$precision --target cpu,$both --no-emulate
+done
+artifact kernels --from partition "$here/kernels.mlir" --target $both --no-emulate
+# As public reproductions of GPT-2 train, but one microbatch of 8 is a step.
+artifact step-gpt2 "$specs/gpt2-124m" --recipe "$root/recipes/gpt2-124m.yaml" --set batch.micro=8 \
+  --set batch.accumulate=1 --target $both --no-emulate
+artifact step-llama "$specs/llama-1b" --set batch.micro=4 --set batch.sequence=2048 \
+  --set precision.compute=bf16 --target $both --no-emulate
+sed -n 's/^func.func @\([a-z0-9_]*\).*/\1/p' "$here/kernels.mlir" >"$out/programs"
+du -sh "$out"

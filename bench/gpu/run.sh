@@ -1,0 +1,98 @@
+#!/bin/bash
+# run.sh [--emulated] [--device NAME] [IN [RESULTS]]: everything there is to
+# measure on a GPU, in one command of nine minutes at most. IN is what build.sh
+# made; nothing is compiled or fetched here. Each part has a time limit; one that
+# cannot run says why and the others go on. RESULTS gets results.json and
+# table.txt. The exit code is 1 if a result was wrong, not if one was slow.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+emulated=no device=
+while [[ ${1:-} == --* ]]; do
+  case $1 in
+  --emulated) emulated=yes ;;
+  --device) device=$2; shift ;;
+  *) echo "run.sh: unknown option $1" >&2; exit 2 ;;
+  esac
+  shift
+done
+in=${1:-$here/out}
+results=${2:-$in/results}
+[[ $emulated == yes ]] && device=${device:-cuda-emu}
+device=${device:-cuda:0}
+[[ -x $in/tessera-run ]] || { echo "run.sh: no $in/tessera-run; build.sh makes it" >&2; exit 2; }
+rm -rf "$results"
+mkdir -p "$results/parts"
+export LD_LIBRARY_PATH=$in/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} PYTHONUNBUFFERED=1
+limit=530 wrong=0
+
+# note NAME OUTCOME [SECONDS]
+note() {
+  printf '%s\t%s\t%s\n' "$1" "$2" "${3:-0}" >>"$results/parts.tsv"
+  echo "-- $1: $2"
+}
+# part NAME SECONDS COMMAND...: succeeds if the command does.
+part() {
+  local name=$1 seconds=$2 left=$((limit - SECONDS)) begin=$SECONDS code=0
+  shift 2
+  ((seconds < left)) || seconds=$left
+  if ((seconds < 5)); then
+    note "$name" "skipped: no time is left"
+    return 1
+  fi
+  echo "== $name"
+  timeout --kill-after=5 "$seconds" "$@" 2>&1 | tee "$results/parts/$name.log" || code=${PIPESTATUS[0]}
+  case $code in
+  0) note "$name" ok $((SECONDS - begin)) ;;
+  124 | 137) note "$name" "stopped after $seconds s" $((SECONDS - begin)) ;;
+  *) note "$name" "failed: $(tail -n 1 "$results/parts/$name.log")" $((SECONDS - begin)) ;;
+  esac
+  return "$code"
+}
+# kernels NAME SECONDS ARTIFACT OPTION...: each kernel against the roofline
+kernels() {
+  local name=$1 seconds=$2 artifact=$3
+  shift 3
+  part "$name" "$seconds" "$in/tessera-run" "$in/$artifact.tsr" bench-kernels --device "$device" \
+    --json "$results/parts/$name.json" "$@"
+}
+
+if nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader >"$results/parts/gpu.txt" 2>&1; then
+  cat "$results/parts/gpu.txt"
+else
+  echo "no NVIDIA GPU answers here" | tee "$results/parts/gpu.txt"
+fi
+
+# Right first.
+part numerics 120 python3 "$here/numerics.py" --device "$device" --steps $([[ $emulated == yes ]] && echo 5 || echo 20) \
+  --json "$results/parts/numerics.json" "$in" || wrong=1
+if [[ $emulated == yes ]]; then
+  note sanitizer "skipped: the emulated GPU checks every access itself"
+elif ! command -v compute-sanitizer >/dev/null; then
+  note sanitizer "skipped: there is no compute-sanitizer"
+else
+  TESSERA_CUDA=stream part sanitizer 60 compute-sanitizer --tool memcheck --error-exitcode 9 \
+    "$in/tessera-run" "$in/numerics-gpt2-bf16.tsr" --quiet --device "$device" --data "$in/tokens" \
+    --out "$results/run-sanitizer" --steps 1 || wrong=1
+  rm -rf "$results/run-sanitizer"
+fi
+
+# Then fast.
+if [[ $emulated == yes ]]; then
+  kernels tiny-step 60 numerics-tiny --repeats 1 --flush 1
+  note library "skipped: there is no GPU to compare on"
+else
+  while read -r program; do
+    kernels "$program" 20 kernels --program "$program"
+  done <"$in/programs"
+  part library 100 python3 "$here/library.py" --json "$results/parts/library.json"
+  for model in gpt2 llama; do
+    kernels "step-$model" 40 "step-$model"
+  done
+  part pytorch-gpt2 110 python3 "$here/../train/pytorch_step.py" --device cuda --config "$here/../../models/specs/gpt2-124m" \
+    --batch 8 --sequence 1024 --precision bf16 --steps 10
+  part pytorch-llama 130 python3 "$here/../train/pytorch_step.py" --device cuda --config "$here/../../models/specs/llama-1b" \
+    --batch 4 --sequence 2048 --precision bf16 --steps 5
+fi
+
+python3 "$here/report.py" "$results" | tee "$results/table.txt" || wrong=1
+exit $wrong
