@@ -19,9 +19,9 @@ func.func @attention_d128(%q: tensor<2x8192x16x128xbf16> {graph.input = "q"}, %k
 
 func.func @attention_d128_backward(%q: tensor<2x8192x16x128xbf16> {graph.input = "q"}, %k: tensor<2x8192x16x128xbf16> {graph.input = "k"},
                                    %v: tensor<2x8192x16x128xbf16> {graph.input = "v"}, %o: tensor<2x8192x16x128xbf16> {graph.input = "o"},
-                                   %lse: tensor<2x16x8192xf32> {graph.input = "lse"}, %do: tensor<2x8192x16x128xbf16> {graph.input = "do"})
+                                   %lse: tensor<2x16x8192xf32> {graph.input = "lse"}, %cotangent: tensor<2x8192x16x128xbf16> {graph.input = "cotangent"})
     -> (tensor<2x8192x16x128xbf16> {graph.output = "dq"}, tensor<2x8192x16x128xbf16> {graph.output = "dk"}, tensor<2x8192x16x128xbf16> {graph.output = "dv"}) {
-  %dq, %dk, %dv = graph.attention_grad %q, %k, %v, %o, %lse, %do scale 0.08838834764831845 {causal} : tensor<2x8192x16x128xbf16>, tensor<2x8192x16x128xbf16>, tensor<2x8192x16x128xbf16>, tensor<2x8192x16x128xbf16>, tensor<2x16x8192xf32>, tensor<2x8192x16x128xbf16>
+  %dq, %dk, %dv = graph.attention_grad %q, %k, %v, %o, %lse, %cotangent scale 0.08838834764831845 {causal} : tensor<2x8192x16x128xbf16>, tensor<2x8192x16x128xbf16>, tensor<2x8192x16x128xbf16>, tensor<2x8192x16x128xbf16>, tensor<2x16x8192xf32>, tensor<2x8192x16x128xbf16>
   return %dq, %dk, %dv : tensor<2x8192x16x128xbf16>, tensor<2x8192x16x128xbf16>, tensor<2x8192x16x128xbf16>
 }
 
@@ -34,9 +34,9 @@ func.func @attention_d64(%q: tensor<2x8192x32x64xbf16> {graph.input = "q"}, %k: 
 
 func.func @attention_d64_backward(%q: tensor<2x8192x32x64xbf16> {graph.input = "q"}, %k: tensor<2x8192x32x64xbf16> {graph.input = "k"},
                                   %v: tensor<2x8192x32x64xbf16> {graph.input = "v"}, %o: tensor<2x8192x32x64xbf16> {graph.input = "o"},
-                                  %lse: tensor<2x32x8192xf32> {graph.input = "lse"}, %do: tensor<2x8192x32x64xbf16> {graph.input = "do"})
+                                  %lse: tensor<2x32x8192xf32> {graph.input = "lse"}, %cotangent: tensor<2x8192x32x64xbf16> {graph.input = "cotangent"})
     -> (tensor<2x8192x32x64xbf16> {graph.output = "dq"}, tensor<2x8192x32x64xbf16> {graph.output = "dk"}, tensor<2x8192x32x64xbf16> {graph.output = "dv"}) {
-  %dq, %dk, %dv = graph.attention_grad %q, %k, %v, %o, %lse, %do scale 0.125 {causal} : tensor<2x8192x32x64xbf16>, tensor<2x8192x32x64xbf16>, tensor<2x8192x32x64xbf16>, tensor<2x8192x32x64xbf16>, tensor<2x32x8192xf32>, tensor<2x8192x32x64xbf16>
+  %dq, %dk, %dv = graph.attention_grad %q, %k, %v, %o, %lse, %cotangent scale 0.125 {causal} : tensor<2x8192x32x64xbf16>, tensor<2x8192x32x64xbf16>, tensor<2x8192x32x64xbf16>, tensor<2x8192x32x64xbf16>, tensor<2x32x8192xf32>, tensor<2x8192x32x64xbf16>
   return %dq, %dk, %dv : tensor<2x8192x32x64xbf16>, tensor<2x8192x32x64xbf16>, tensor<2x8192x32x64xbf16>
 }
 

@@ -81,8 +81,9 @@ if [[ $emulated == yes ]]; then
   kernels tiny-step 60 numerics-tiny --repeats 1 --flush 1
   note library "skipped: there is no GPU to compare on"
 else
+  # The kernels that we generate, also where the library would be called.
   while read -r program; do
-    kernels "$program" 20 kernels --program "$program"
+    TESSERA_TUNE=generated kernels "$program" 20 kernels --program "$program"
   done <"$in/programs"
   part library 100 python3 "$here/library.py" --json "$results/parts/library.json"
   for model in gpt2 llama; do
