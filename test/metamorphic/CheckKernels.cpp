@@ -163,7 +163,8 @@ KernelBatch::runTogether(ArrayRef<Case *> together, StringRef target,
   }
   // Functions of views alone have no kernels, and devices want code.
   std::unique_ptr<PlannedRun> planned;
-  if (!(*program)->object().elf.empty()) {
+  bool isCpu = target.starts_with("cpu:");
+  if (isCpu && !(*program)->object().elf.empty()) {
     auto built = PlannedRun::build(*module, **program, target,
                                    llvm::xxh3_64bits(together[0]->text));
     if (!built) {
