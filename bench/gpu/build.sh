@@ -1,6 +1,6 @@
 #!/bin/sh
 # build.sh [--emulated] [BUILD [OUT]]: everything that run.sh takes to a machine
-# with a GPU and no compiler, a few MB in OUT (bench/gpu/out). --emulated makes
+# with a GPU and no compiler, about 40 MB in OUT (bench/gpu/out). --emulated makes
 # only what a proof without a GPU needs.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

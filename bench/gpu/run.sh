@@ -63,7 +63,9 @@ else
 fi
 
 # Right first.
-part numerics 120 python3 "$here/numerics.py" --device "$device" --steps $([[ $emulated == yes ]] && echo 5 || echo 20) \
+steps=20
+[[ $emulated == yes ]] && steps=5
+part numerics 120 python3 "$here/numerics.py" --device "$device" --steps $steps \
   --json "$results/parts/numerics.json" "$in" || wrong=1
 if [[ $emulated == yes ]]; then
   note sanitizer "skipped: the emulated GPU checks every access itself"
@@ -89,9 +91,9 @@ else
   for model in gpt2 llama; do
     kernels "step-$model" 40 "step-$model"
   done
-  part pytorch-gpt2 110 python3 "$here/../train/pytorch_step.py" --device cuda --config "$here/../../models/specs/gpt2-124m" \
+  part pytorch-gpt2 140 python3 "$here/../train/pytorch_step.py" --device cuda --config "$here/../../models/specs/gpt2-124m" \
     --batch 8 --sequence 1024 --precision bf16 --steps 10
-  part pytorch-llama 130 python3 "$here/../train/pytorch_step.py" --device cuda --config "$here/../../models/specs/llama-1b" \
+  part pytorch-llama 160 python3 "$here/../train/pytorch_step.py" --device cuda --config "$here/../../models/specs/llama-1b" \
     --batch 4 --sequence 2048 --precision bf16 --steps 5
 fi
 
