@@ -43,6 +43,8 @@ static GpuKernel gpuKernel(const cuda::KernelShape &shape,
   kernel.threads = static_cast<uint32_t>(shape.threads);
   kernel.sharedBytes = static_cast<uint32_t>(shape.sharedBytes);
   kernel.source = shape.text;
+  for (const cuda::KernelMap &map : shape.maps)
+    kernel.maps.push_back({map.buffer, map.boxes});
   if (!resources)
     return kernel;
   kernel.registers = static_cast<uint32_t>(resources->registers);

@@ -3,6 +3,7 @@
 // runtime's schema.
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
+#include "runtime/device/TensorMap.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
@@ -27,6 +28,13 @@ struct GpuKernel {
   uint32_t registers = 0, staticSharedBytes = 0, stackBytes = 0, spillBytes = 0;
   uint32_t hmma = 0, hgmma = 0;
   std::string source; ///< CUDA C++
+  /// One of the tensor maps: a buffer of the kernel, and a map whose `base` is
+  /// in bytes from its start on.
+  struct Map {
+    uint32_t buffer;
+    device::TensorBoxes boxes;
+  };
+  std::vector<Map> maps;
 };
 
 /// A planned module and its code, for one kind of device.

@@ -243,6 +243,19 @@ std::unique_ptr<fb::ProgramT> DeviceWriter::program(plan::ProgramOp op) {
   return result;
 }
 
+static std::unique_ptr<fb::TensorMapT> makeMap(const GpuKernel::Map &from) {
+  const device::TensorBoxes &boxes = from.boxes;
+  auto result = std::make_unique<fb::TensorMapT>();
+  result->buffer = from.buffer;
+  result->offset = boxes.base;
+  result->type = fb::ElementType::bf16; // the only one that is printed
+  result->sizes.assign(boxes.sizes, boxes.sizes + boxes.rank);
+  result->strides.assign(boxes.strides, boxes.strides + boxes.rank - 1);
+  result->box.assign(boxes.box, boxes.box + boxes.rank);
+  result->swizzle = static_cast<uint8_t>(boxes.swizzle);
+  return result;
+}
+
 static std::unique_ptr<fb::GpuKernelT> makeGpu(const GpuKernel &from) {
   auto result = std::make_unique<fb::GpuKernelT>();
   result->threads = from.threads;
@@ -254,6 +267,8 @@ static std::unique_ptr<fb::GpuKernelT> makeGpu(const GpuKernel &from) {
   result->hmma = from.hmma;
   result->hgmma = from.hgmma;
   result->source = from.source;
+  for (const GpuKernel::Map &map : from.maps)
+    result->maps.push_back(makeMap(map));
   return result;
 }
 

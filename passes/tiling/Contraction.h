@@ -69,7 +69,7 @@ llvm::Expected<ContractionPlan> planContraction(graph::ClusterOp cluster,
 void chooseGrid(ContractionPlan &plan);
 /// The tile of a GPU's block: large where there are enough of them to fill a
 /// chip.
-void chooseGpuGrid(ContractionPlan &plan);
+void chooseGpuGrid(ContractionPlan &plan, const TileTarget &target);
 
 /// Fills the kernel's body for a target. `arguments` and `results` are the
 /// buffers of the cluster's arguments (null where it has none) and results.

@@ -243,7 +243,7 @@ tessera::planContraction(ClusterOp cluster, const TileTarget &target) {
   for (auto [i, run] : llvm::enumerate(sums))
     if (run.dim.size > 1 && main != i)
       plan.outerSums.push_back(run.dim);
-  target.gpu ? chooseGpuGrid(plan) : chooseGrid(plan);
+  target.gpu ? chooseGpuGrid(plan, target) : chooseGrid(plan);
   return plan;
 }
 

@@ -12,6 +12,9 @@
 //   - each target has each kernel in exactly one of its code objects; kernels
 //     of a GPU, and no others, say how they are launched, within the limits
 //     below;
+//   - a kernel's tensor maps are of bf16, within what drivers take, and inside
+//     of the argument that they name in every iteration; such a kernel has no
+//     sizes and is launched one instance at a time;
 //   - a tensor's shape × element size = its bytes; it lies inside its space,
 //     64-byte aligned, and overlaps no other tensor of its list; its role fits
 //     the list; decay only on parameters; counters are one i64 or a table of

@@ -75,6 +75,56 @@ Status checkGemm(Checker &checker, const Kernel &kernel, const Gemm &gemm) {
   return Status::success();
 }
 
+/// What a driver asks of a tensor map. Extents are checked where the kernel is
+/// launched.
+Status checkMap(Checker &checker, const Kernel &kernel, const TensorMap &map) {
+  constexpr std::uint64_t kMaxSize = 1ull << 32, kMaxStride = 1ull << 40,
+                          kMaxOffset = 1ull << 48, kAligned = 16;
+  constexpr std::uint32_t kMaxRank = 5, kMaxBox = 256, kMaxSwizzle = 3;
+  if (map.buffer() >= kernel.access()->size())
+    return checker.fail(&map, "of argument {} of {}", map.buffer(),
+                        kernel.access()->size());
+  const std::uint32_t rank = map.sizes()->size();
+  if (rank == 0 || rank > kMaxRank || map.strides()->size() != rank - 1 ||
+      map.box()->size() != rank)
+    return checker.fail(&map, "{} sizes, {} strides, {} sizes of a box", rank,
+                        map.strides()->size(), map.box()->size());
+  if (!isAligned(map.sizes()) || !isAligned(map.strides()) ||
+      !isAligned(map.box()))
+    return checker.fail(&map, "its numbers are misaligned");
+  if (map.type() != ElementType::bf16)
+    return checker.fail(&map, "of elements that are no bf16");
+  if (map.offset() % kAligned || map.offset() >= kMaxOffset)
+    return checker.fail(&map, "an offset of {} bytes", map.offset());
+  for (const std::uint64_t size : *map.sizes())
+    if (size == 0 || size > kMaxSize)
+      return checker.fail(&map, "a size of {}", size);
+  for (const std::uint64_t stride : *map.strides())
+    if (stride == 0 || stride % kAligned || stride >= kMaxStride)
+      return checker.fail(&map, "a stride of {} bytes", stride);
+  for (const std::uint32_t size : *map.box())
+    if (size == 0 || size > kMaxBox)
+      return checker.fail(&map, "boxes of {} elements", size);
+  if (map.swizzle() > kMaxSwizzle)
+    return checker.fail(&map, "unknown swizzle {}", map.swizzle());
+  const std::uint64_t row = map.box()->Get(0) * elementBytes(map.type());
+  if (map.swizzle() ? row != 16u << map.swizzle() : row % kAligned != 0)
+    return checker.fail(&map, "boxes whose rows have {} bytes", row);
+  return Status::success();
+}
+
+Status checkMaps(Checker &checker, const Kernel &kernel) {
+  const auto *maps = kernel.gpu()->maps();
+  if (!maps)
+    return Status::success();
+  if (maps->size() != 0 && kernel.dynamic_sizes() != 0)
+    return checker.fail(&kernel, "tensor maps of a kernel with dynamic sizes");
+  for (flatbuffers::uoffset_t i = 0; i < maps->size(); ++i)
+    TESSERA_RETURN_WITHIN(checkMap(checker, kernel, *maps->Get(i)),
+                          "tensor map {}", i);
+  return Status::success();
+}
+
 Status checkKernel(Checker &checker, const Kernel &kernel, bool isGpu) {
   for (const Access access : *kernel.access())
     if (!isKnown(access))
@@ -96,6 +146,7 @@ Status checkKernel(Checker &checker, const Kernel &kernel, bool isGpu) {
                : Status::success();
   if (kernel.gemm())
     TESSERA_RETURN_IF_ERROR(checkGemm(checker, kernel, *kernel.gemm()));
+  TESSERA_RETURN_IF_ERROR(checkMaps(checker, kernel));
   return checkGpu(checker, *kernel.gpu());
 }
 

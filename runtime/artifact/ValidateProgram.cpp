@@ -25,6 +25,7 @@ public:
 private:
   Status node(const Node &node);
   Status gemm(const Instance &instance, const Kernel &kernel);
+  Status map(const Instance &instance, const TensorMap &map);
   Status launch(const Launch &launch);
   Status instance(const Instance &instance, const Kernel &kernel);
   Status loop(const Loop &loop);
@@ -84,6 +85,13 @@ Status ProgramChecker::launch(const Launch &launch) {
   if (launch.instances()->size() == 0)
     return checker.fail(&launch, "launch of '{}' without an instance",
                         toView(kernel.name()));
+  const bool hasMaps =
+      kernel.gpu() && kernel.gpu()->maps() && kernel.gpu()->maps()->size() != 0;
+  if (hasMaps && launch.instances()->size() != 1)
+    return checker.fail(&launch,
+                        "launch of '{}', which has tensor maps, with "
+                        "{} instances",
+                        toView(kernel.name()), launch.instances()->size());
   std::uint64_t blocks = 0;
   for (flatbuffers::uoffset_t i = 0; i < launch.instances()->size(); ++i) {
     const Instance &one = *launch.instances()->Get(i);
@@ -123,6 +131,32 @@ Status ProgramChecker::gemm(const Instance &instance, const Kernel &kernel) {
   return check(*gemm.result(), gemm.m(), gemm.n());
 }
 
+// All of a tensor lies in the argument that it is a view of, and begins where
+// the copy engine can read in every iteration. validateCode has bounded the
+// numbers.
+Status ProgramChecker::map(const Instance &instance, const TensorMap &map) {
+  constexpr std::uint64_t kAligned = 16;
+  const Arg &arg = *instance.args()->Get(map.buffer());
+  using Wide = unsigned __int128;
+  Wide end =
+      Wide(map.offset()) + Wide(map.sizes()->Get(0)) * elementBytes(map.type());
+  for (flatbuffers::uoffset_t i = 0; i < map.strides()->size(); ++i)
+    end += Wide(map.sizes()->Get(i + 1) - 1) * map.strides()->Get(i);
+  if (end > arg.bytes())
+    return checker.fail(&map, "a tensor map that leaves argument {}",
+                        map.buffer());
+  // It begins at a multiple of 64 bytes.
+  if (!arg.loop_strides())
+    return Status::success();
+  for (const std::uint64_t stride : *arg.loop_strides())
+    if (stride % kAligned)
+      return checker.fail(&map,
+                          "a tensor map of argument {}, which moves by {} "
+                          "bytes: no multiple of {}",
+                          map.buffer(), stride, kAligned);
+  return Status::success();
+}
+
 Status ProgramChecker::instance(const Instance &instance,
                                 const Kernel &kernel) {
   const auto &args = *instance.args();
@@ -137,6 +171,9 @@ Status ProgramChecker::instance(const Instance &instance,
     return checker.fail(&instance, "its sizes are misaligned");
   for (flatbuffers::uoffset_t i = 0; i < args.size(); ++i)
     TESSERA_RETURN_WITHIN(arg(*args.Get(i), true), "argument {}", i);
+  if (kernel.gpu() && kernel.gpu()->maps())
+    for (const TensorMap *one : *kernel.gpu()->maps())
+      TESSERA_RETURN_IF_ERROR(map(instance, *one));
   return kernel.gemm() ? gemm(instance, kernel) : Status::success();
 }
 

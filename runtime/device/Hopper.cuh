@@ -1,4 +1,3 @@
 // What kernels for sm_90a include beside Device.cuh.
 #pragma once
-#include "runtime/device/BoxTile.cuh"
-#include "runtime/device/WarpgroupMultiply.cuh"
+#include "runtime/device/Pipeline.cuh"

@@ -93,6 +93,20 @@ TESSERA_DEVICE void loadBytes(void *shared, const void *global, int bytes,
 #endif
 }
 
+/// Before the first copy by a map in global memory, by the thread that copies:
+/// the copy engine sees what the host has written there.
+/// fence.proxy.tensormap
+TESSERA_DEVICE void acquireMap(const TensorMap &map) {
+#if defined(__CUDACC__)
+  asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;"
+               :
+               : "l"(&map)
+               : "memory");
+#else
+  static_cast<void>(map);
+#endif
+}
+
 /// The copy engine reads the map now instead of at the first copy.
 /// prefetch.tensormap
 TESSERA_DEVICE void prefetch(const TensorMap &map) {

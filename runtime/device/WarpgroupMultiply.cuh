@@ -57,11 +57,12 @@ template <typename X> inline constexpr bool kIsRegisters = false;
 template <typename T, typename Layout>
 inline constexpr bool kIsRegisters<Tile<T, Layout>> = true;
 
-/// sum + a × b. What was written to shared memory lies behind a fenceAsync of
-/// its writers and a barrier.
+/// Starts sum += a × b, for which `sum` stays untouched until wgmmaWait. What
+/// was written to shared memory lies behind a fenceAsync of its writers and a
+/// barrier, or was brought by the copy engine.
 template <typename Layout, typename A, typename B>
-TESSERA_DEVICE Tile<float, Layout> multiplyWarpgroups(const A &a, const B &b,
-                                                      Tile<float, Layout> sum) {
+TESSERA_DEVICE void multiplyAsync(const A &a, const B &b,
+                                  Tile<float, Layout> &sum) {
   static_assert(Layout::kDown == 1 && Layout::kWarpsN == 1 &&
                     Layout::kWarpsM % 4 == 0,
                 "a warp has sixteen rows and all columns");
@@ -86,6 +87,13 @@ TESSERA_DEVICE Tile<float, Layout> multiplyWarpgroups(const A &a, const B &b,
                                                       right.right(step));
   }
   wgmmaCommit();
+}
+
+/// sum + a × b.
+template <typename Layout, typename A, typename B>
+TESSERA_DEVICE Tile<float, Layout> multiplyWarpgroups(const A &a, const B &b,
+                                                      Tile<float, Layout> sum) {
+  multiplyAsync(a, b, sum);
   wgmmaWait<0>(sum.at);
   return sum;
 }

@@ -2,6 +2,7 @@
 #include "compiler/target/cuda/CudaPrinter.h"
 #include "compiler/target/cuda/HostCode.h"
 #include "runtime/hal/emulated/BlockMachine.h"
+#include "runtime/hal/emulated/TensorMap.h"
 #include "test/support/KernelCode.h"
 
 using namespace mlir;
@@ -43,13 +44,22 @@ llvm::Error EmulatedKernelCode::run(KernelCall call,
       library->address(name + "_emulated"));
   if (shape == shapes.end() || !entry)
     return llvm::createStringError("no code for kernel " + name);
-  // device::Launch, word by word: buffers, sizes, first block, others, count.
+  // device::Launch, word by word: buffers, maps, sizes, first block, others,
+  // count.
   std::vector<uint64_t> words;
   std::vector<emulated::BufferRange> ranges;
   for (auto [i, buffer] : llvm::enumerate(call.buffers)) {
     words.push_back(reinterpret_cast<uint64_t>(buffer->data()));
     ranges.push_back({buffer->data(), static_cast<uint64_t>(buffer->bytes()),
                       accessOf(call.kernel.getBufferAccess(i))});
+  }
+  std::vector<device::TensorMap> maps(shape->maps.size());
+  for (auto [map, from] : llvm::zip_equal(maps, shape->maps)) {
+    device::TensorBoxes boxes = from.boxes;
+    boxes.base += words[from.buffer];
+    if (Status status = emulated::makeTensorMap(boxes, map); !status.ok())
+      return llvm::createStringError(status.message());
+    words.push_back(reinterpret_cast<uint64_t>(&map));
   }
   words.insert(words.end(), call.sizes.begin(), call.sizes.end());
   words.insert(words.end(), {0, 0, 1});

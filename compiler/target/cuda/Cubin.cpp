@@ -109,9 +109,12 @@ std::string findGateFailure(const Cubin &cubin, llvm::StringRef log) {
              std::to_string(kernel.spillBytes) + " bytes of registers";
   llvm::SmallVector<llvm::StringRef> lines;
   log.split(lines, '\n');
-  for (llvm::StringRef line : lines)
+  for (llvm::StringRef line : lines) {
     if (line.contains("C751"))
       return "ptxas serializes: " + line.trim().str();
+    if (line.contains("C7508"))
+      return "ptxas ignores setmaxnreg: " + line.trim().str();
+  }
   return "";
 }
 

@@ -37,9 +37,10 @@ std::vector<KernelResources> readResources(llvm::StringRef log);
 /// where the bytes are no ELF.
 llvm::Error countTensorInstructions(Cubin &cubin);
 
-/// Why a cubin must not ship: a kernel that spills registers, or a warning
-/// C7510 to C7519, by which ptxas says that it had to serialize tensor-core
-/// instructions. Empty where there is no reason.
+/// Why a cubin must not ship: a kernel that spills registers, a warning C7510
+/// to C7519, by which ptxas says that it had to serialize tensor-core
+/// instructions, or C7508, by which it says that registers are not divided as
+/// the kernel asks. Empty where there is no reason.
 std::string findGateFailure(const Cubin &cubin, llvm::StringRef log);
 
 /// Compiles `text` for `arch` ("sm_80"). Errors: no nvcc, what nvcc complains

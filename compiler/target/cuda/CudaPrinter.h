@@ -4,6 +4,7 @@
 #include "dialects/tile/TileOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/tiling/Targets.h"
+#include "runtime/device/TensorMap.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 #include <string>
@@ -11,12 +12,20 @@
 
 namespace tessera::cuda {
 
+/// What a tensor map of a kernel says; its launch brings the address of one
+/// behind those of the buffers.
+struct KernelMap {
+  unsigned buffer;           ///< of the kernel
+  device::TensorBoxes boxes; ///< `base`: bytes from the buffer's start on
+};
+
 /// How a kernel is launched.
 struct KernelShape {
   std::string name;
-  int64_t threads = 0;     ///< of a block
-  int64_t sharedBytes = 0; ///< dynamic shared memory of a block
-  std::string text;        ///< its definition, for translationUnit
+  int64_t threads = 0;         ///< of a block
+  int64_t sharedBytes = 0;     ///< dynamic shared memory of a block
+  std::vector<KernelMap> maps; ///< in the order of their addresses
+  std::string text;            ///< its definition, for translationUnit
 };
 
 struct PrintedKernels {

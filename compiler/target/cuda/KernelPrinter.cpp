@@ -1,5 +1,6 @@
 #include "compiler/target/cuda/KernelPrinter.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/tiling/Tiling.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -264,6 +265,29 @@ llvm::Error KernelPrinter::printOp(Operation *op) {
       .Case([&](tile::IotaOp o) { return printIota(o); })
       .Case([&](tile::CopyOp o) { return printCopy(o); })
       .Case([&](tile::MmaOp o) { return printMma(o); })
+      .Case([&](tile::MakeRingOp o) { return printRing(o); })
+      .Case([&](tile::RolesOp o) { return printRoles(o); })
+      .Case([&](tile::BulkCopyOp o) { return printBulkCopy(o); })
+      .Case([&](tile::MmaAsyncOp o) { return printMmaAsync(o); })
+      .Case([&](tile::AcquireOp o) -> llvm::Error {
+        define(o.getStage(), "stage",
+               scalar(o.getRing()).text + ".acquire(" +
+                   llvm::Twine(o.getBytes()) + ")");
+        return llvm::Error::success();
+      })
+      .Case([&](tile::AwaitOp o) -> llvm::Error {
+        define(o.getStage(), "stage", scalar(o.getRing()).text + ".await()");
+        return llvm::Error::success();
+      })
+      .Case([&](tile::ReleaseOp o) -> llvm::Error {
+        line(scalar(o.getRing()).text + ".release();");
+        return llvm::Error::success();
+      })
+      .Case([&](tile::MmaWaitOp o) -> llvm::Error {
+        values[o.getResult()] = scalar(o.getSum());
+        line("wgmmaWait<0>(" + scalar(o.getSum()).text + ".at);");
+        return llvm::Error::success();
+      })
       .Case([&](tile::SliceOp o) -> llvm::Error {
         define(o.getResult(), "part",
                "slice<" + layoutOf(o.getResult()) + ">(" + tile(o.getInput()) +
@@ -279,7 +303,7 @@ llvm::Error KernelPrinter::printOp(Operation *op) {
         line("waitCopies<" + llvm::Twine(o.getPending()) + ">();");
         if (hasWarpgroups) // wgmma reads by another way than copies write
           line("fenceAsync();");
-        line("sync();");
+        line(barrier);
         written.clear();
         return llvm::Error::success();
       })
@@ -302,7 +326,7 @@ llvm::Error KernelPrinter::printOp(Operation *op) {
         return llvm::Error::success();
       })
       .Case<tile::BarrierOp>([&](auto) -> llvm::Error {
-        line("sync();");
+        line(barrier);
         written.clear();
         return llvm::Error::success();
       })
@@ -319,9 +343,10 @@ llvm::Error KernelPrinter::printOp(Operation *op) {
 }
 
 llvm::Error KernelPrinter::printBlock(Block &block) {
-  for (Operation &op : block.without_terminator())
-    if (llvm::Error error = printOp(&op))
-      return error;
+  for (Operation &op : block)
+    if (!op.hasTrait<OpTrait::IsTerminator>())
+      if (llvm::Error error = printOp(&op))
+        return error;
   return llvm::Error::success();
 }
 
@@ -340,13 +365,29 @@ static std::string describe(MemRefType type) {
 llvm::Error KernelPrinter::printHeader() {
   std::string name = kernel.getSymName().str();
   text += "// " + kernel.getSummary().str() + "\n";
-  for (auto [i, buffer] : llvm::enumerate(kernel.getBuffers()))
-    text += "//   b" + std::to_string(i) + ": " +
-            describe(cast<MemRefType>(buffer.getType())) + ", " +
-            tile::stringifyAccess(kernel.getBufferAccess(i)).str() + "\n";
-  text += "TESSERA_KERNEL(" + name + ", " + std::to_string(shape.threads) +
-          ", " + std::to_string(kernel.getBuffers().size()) + ", " +
-          std::to_string(kernel.getDynamicSizes()) + ") {\n";
+  SmallVector<std::string> variables;
+  for (auto [i, buffer] : llvm::enumerate(kernel.getBuffers())) {
+    unsigned argument = 1 + kernel.getDynamicSizes() + i;
+    auto called =
+        kernel.getArgAttrOfType<StringAttr>(argument, kBufferNameAttr);
+    auto shaped =
+        kernel.getArgAttrOfType<StringAttr>(argument, kBufferShapeAttr);
+    auto type = cast<MemRefType>(buffer.getType());
+    variables.push_back(
+        fresh(called ? called.getValue().str() : "b" + std::to_string(i)));
+    text += "//   " + variables.back() + ": " +
+            (shaped ? shaped.getValue().str() + " " +
+                          typeName(type.getElementType()).str()
+                    : describe(type)) +
+            ", " + tile::stringifyAccess(kernel.getBufferAccess(i)).str() +
+            "\n";
+  }
+  std::string threads = std::to_string(shape.threads);
+  if (roles && roles.getRegisters())
+    threads = "TESSERA_ALONE(" + threads + ")";
+  text += "TESSERA_KERNEL(" + name + ", " + threads + ", " +
+          std::to_string(kernel.getBuffers().size() + shape.maps.size()) +
+          ", " + std::to_string(kernel.getDynamicSizes()) + ") {\n";
   line("constexpr int kThreads = " + llvm::Twine(shape.threads) + ";");
   // Only launches of kernels with sizes are grouped (GroupLaunches.cpp). An
   // instance that is a parameter is known to be the same for all threads.
@@ -357,7 +398,7 @@ llvm::Error KernelPrinter::printHeader() {
     auto type = cast<MemRefType>(buffer.getType());
     bool isRead = kernel.getBufferAccess(i) == tile::Access::read;
     std::string element = typeName(type.getElementType()).str(),
-                variable = fresh("b" + std::to_string(i));
+                variable = variables[i];
     if (element.empty())
       return unsupported(kernel, "has a buffer of a type that CUDA kernels do "
                                  "not hold");
@@ -365,6 +406,12 @@ llvm::Error KernelPrinter::printHeader() {
          " = instance.buffer<" + (isRead ? "const " : "") + element + ">(" +
          llvm::Twine(i) + ");");
     memories[buffer] = {variable, {"0"}, {{"1"}}, buffer};
+  }
+  for (size_t i = 0; i < shape.maps.size(); ++i) {
+    maps.push_back(fresh("boxes"));
+    line("const TensorMap &" + maps.back() +
+         " = *instance.buffer<const TensorMap>(" +
+         llvm::Twine(kernel.getBuffers().size() + i) + ");");
   }
   for (auto [i, size] : llvm::enumerate(kernel.getSizes())) {
     values[size] = {fresh("size")};
@@ -379,10 +426,11 @@ llvm::Error KernelPrinter::printHeader() {
 }
 
 llvm::Error KernelPrinter::print() {
-  shape = {kernel.getSymName().str(), target.lanes, kScratchBytes, ""};
+  shape = {kernel.getSymName().str(), target.lanes, kScratchBytes, {}, ""};
   if (std::optional<ArrayRef<int64_t>> warps = kernel.getWarps())
     shape.threads = 32 * (*warps)[0] * (*warps)[1];
   findSlices();
+  findMaps();
   kernel.walk([&](tile::MmaOp op) { hasWarpgroups |= isOfWarpgroups(op); });
   if (llvm::Error error = printHeader())
     return error;

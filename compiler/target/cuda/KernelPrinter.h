@@ -73,6 +73,13 @@ private:
   llvm::Error printCopy(tile::CopyOp op);
   llvm::Error printMma(tile::MmaOp op);
   bool isOfWarpgroups(tile::MmaOp op);
+
+  // Roles (PrintRoles.cpp).
+  void findMaps();
+  llvm::Error printRing(tile::MakeRingOp op);
+  llvm::Error printRoles(tile::RolesOp op);
+  llvm::Error printBulkCopy(tile::BulkCopyOp op);
+  llvm::Error printMmaAsync(tile::MmaAsyncOp op);
   bool bindOperand(tile::LoadOp op);
   int64_t alignmentOf(mlir::MemRefType type, mlir::ValueRange indices);
 
@@ -120,6 +127,10 @@ private:
   llvm::DenseMap<mlir::Value, Memory> memories;
   llvm::DenseSet<mlir::Value> written; ///< since the last barrier
   bool hasWarpgroups = false;          ///< products of warpgroups
+  tile::RolesOp roles;                 ///< null in most kernels
+  std::string barrier = "sync();";     ///< of the threads that have tiles
+  std::vector<std::string> maps;       ///< names, as shape.maps
+  llvm::DenseMap<mlir::Operation *, unsigned> mapOf; ///< by bulk copy
   llvm::DenseMap<mlir::Value, Slice> slices;
   std::map<std::string, std::string> layouts; ///< name → definition
 };

@@ -98,7 +98,7 @@ void KernelPrinter::synchronize(Value root, bool writes) {
   if (writes) {
     written.insert(root);
   } else if (written.contains(root)) {
-    line("sync();");
+    line(barrier);
     written.clear();
   }
 }
@@ -122,7 +122,7 @@ void KernelPrinter::synchronizeLoop(scf::ForOp loop) {
       writes.insert(rootOf(scalarStore.getMemRef()));
   });
   if (llvm::any_of(writes, [&](Value root) { return reads.contains(root); })) {
-    line("sync();");
+    line(barrier);
     written.clear();
   }
 }

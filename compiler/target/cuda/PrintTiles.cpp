@@ -122,7 +122,7 @@ bool KernelPrinter::bindOperand(tile::LoadOp op) {
         getConstantIntValue(op.getIndices()[i + 1]) != 0)
       return false;
   for (Operation *user : op.getResult().getUsers())
-    if (!isa<tile::MmaOp>(user))
+    if (!isa<tile::MmaOp, tile::MmaAsyncOp>(user))
       return false;
   std::string stage = memories[op.getMemory()].base + "[" +
                       scalar(op.getIndices()[0]).text + "]";

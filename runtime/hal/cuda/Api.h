@@ -3,7 +3,10 @@
 // when a GPU is asked for. test/runtime/hal/cuda/ApiTest.cpp compares every
 // line with NVIDIA's header where there is one.
 #pragma once
+#include "runtime/device/TensorMap.h"
+
 #include <cstddef>
+#include <cstdint>
 
 namespace tessera::hal::cuda {
 
@@ -69,6 +72,11 @@ inline constexpr unsigned kEventDefault = 0;
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr int kCaptureThreadLocal = 1;
 
+/// How tensor maps are made (TensorBoxes has the rest).
+inline constexpr int kNoInterleaving = 0;
+inline constexpr int kPromoteTo128Bytes = 2; ///< what L2 reads at a time
+inline constexpr int kZerosOutside = 0;
+
 /// Keys of a launch's `extra` list: an array of keys and values.
 inline void *const kLaunchEnd = nullptr;
 inline void *const kLaunchBuffer = reinterpret_cast<void *>(1);
@@ -120,6 +128,11 @@ inline void *const kLaunchBufferSize = reinterpret_cast<void *>(2);
     (Kernel kernel, unsigned gridX, unsigned gridY, unsigned gridZ,            \
      unsigned blockX, unsigned blockY, unsigned blockZ, unsigned sharedBytes,  \
      Stream stream, void **parameters, void **extra))                          \
+  X(encodeTensorMap, cuTensorMapEncodeTiled,                                   \
+    (device::TensorMap * map, int element, std::uint32_t rank, void *address,  \
+     const std::uint64_t *sizes, const std::uint64_t *strides,                 \
+     const std::uint32_t *box, const std::uint32_t *steps, int interleaving,   \
+     int swizzle, int promotion, int outside))                                 \
   X(streamCreate, cuStreamCreate, (Stream * stream, unsigned flags))           \
   X(streamDestroy, cuStreamDestroy_v2, (Stream stream))                        \
   X(streamSynchronize, cuStreamSynchronize, (Stream stream))                   \

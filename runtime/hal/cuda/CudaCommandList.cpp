@@ -2,6 +2,7 @@
 
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/hal/host/FiniteCheck.h"
+#include "runtime/hal/host/TensorBoxes.h"
 
 #include <algorithm>
 #include <array>
@@ -113,9 +114,11 @@ Status CudaCommandList::prepare() {
             named(*command, Status::error("{} blocks exceed the {} of a grid",
                                           one.blocks, kMostBlocks)));
       tables.add(code, one);
-      mostWords =
-          std::max<std::size_t>(mostWords, one.kernel->access()->size() +
-                                               one.kernel->dynamic_sizes());
+      TESSERA_RETURN_IF_ERROR(
+          at(*command, named(*command, maps.add(gpu->driver(), code, one))));
+      mostWords = std::max<std::size_t>(
+          mostWords, one.kernel->access()->size() + mapsOf(*one.kernel) +
+                         one.kernel->dynamic_sizes());
     } else if (command->kind == Command::Kind::copy) {
       const CopyCommand &one = code.copies[command->index];
       if (overlap(address(one.to), address(one.from), one.bytes))
@@ -127,6 +130,7 @@ Status CudaCommandList::prepare() {
   if (mode == Mode::graph && (steps == 0 || steps > kMostGraphSteps))
     mode = Mode::stream;
   TESSERA_RETURN_IF_ERROR(tables.upload(gpu));
+  TESSERA_RETURN_IF_ERROR(maps.upload(gpu));
   if (bounceBytes == 0)
     return Status::success();
   auto allocated = gpu->allocate(bounceBytes, "copies onto themselves");
@@ -187,6 +191,7 @@ Status CudaCommandList::runSteps() {
     return enqueueAll();
   walk.restart();
   tables.restart();
+  maps.restart();
   timer.restart();
   while (const Command *command = walk.next())
     TESSERA_RETURN_IF_ERROR(at(*command, runStep(*command)));
@@ -217,6 +222,7 @@ Status CudaCommandList::finishStep(const Command &command) {
 Status CudaCommandList::enqueueAll() {
   walk.restart();
   tables.restart();
+  maps.restart();
   while (const Command *command = walk.next())
     TESSERA_RETURN_IF_ERROR(at(*command, enqueue(*command)));
   return Status::success();
@@ -238,11 +244,12 @@ Status CudaCommandList::enqueue(const Command &command) {
 }
 
 Status CudaCommandList::launch(const LaunchCommand &launch) {
-  const Address table = tables.next(launch);
+  const Address table = tables.next(launch), firstMap = maps.next(launch);
   if (launch.blocks == 0)
     return Status::success();
   words.clear();
-  appendInstance(code, launch, code.instances[launch.firstInstance], words);
+  appendInstance(code, launch, code.instances[launch.firstInstance], words,
+                 firstMap, mapsOf(*launch.kernel));
   words.push_back(table);
   words.push_back(launch.endInstance - launch.firstInstance);
   // The driver copies the arguments before it returns.

@@ -4,6 +4,7 @@
 #include "runtime/hal/cuda/Code.h"
 #include "runtime/hal/cuda/InstanceTables.h"
 #include "runtime/hal/cuda/StepTimer.h"
+#include "runtime/hal/cuda/TensorMaps.h"
 #include "runtime/hal/host/Commands.h"
 
 #include <memory>
@@ -69,6 +70,7 @@ private:
   Mode mode;
   bool check; // for NaN
   InstanceTables tables;
+  TensorMaps maps;
   std::vector<std::uint64_t> words; // of the launch that is being made
   Owned<Address> bounce;            // for copies onto themselves
   std::uint64_t bounceBytes = 0;

@@ -8,11 +8,14 @@ static bool hasTable(const LaunchCommand &launch) {
 
 void appendInstance(const Commands &code, const LaunchCommand &launch,
                     const LaunchInstance &instance,
-                    std::vector<std::uint64_t> &words) {
+                    std::vector<std::uint64_t> &words, Address firstMap,
+                    std::uint32_t maps) {
   const artifact::Kernel &kernel = *launch.kernel;
   for (std::uint32_t i = 0; i < kernel.access()->size(); ++i)
     words.push_back(reinterpret_cast<std::uintptr_t>(
         code.pointers[instance.firstPointer + i]));
+  for (std::uint32_t i = 0; i < maps; ++i)
+    words.push_back(firstMap + i * sizeof(device::TensorMap));
   for (std::uint32_t i = 0; i < kernel.dynamic_sizes(); ++i)
     words.push_back(static_cast<std::uint64_t>(instance.sizes[i]));
   words.push_back(instance.firstBlock);

@@ -10,11 +10,13 @@
 
 namespace tessera::hal::cuda {
 
-/// Appends a device::Instance: addresses as they are in this iteration, sizes,
-/// the number of the first block.
+/// Appends a device::Instance: addresses as they are in this iteration, then
+/// `maps` tensor maps from address `firstMap` on, sizes, the number of the
+/// first block.
 void appendInstance(const Commands &code, const LaunchCommand &launch,
                     const LaunchInstance &instance,
-                    std::vector<std::uint64_t> &words);
+                    std::vector<std::uint64_t> &words, Address firstMap = 0,
+                    std::uint32_t maps = 0);
 
 /// The tables of instances 1 to count − 1 of every launch that has several, in
 /// device memory. Addresses are planned, so they are written once; a launch in

@@ -1,6 +1,8 @@
 #include "runtime/hal/emulated/EmulatedCommandList.h"
 
 #include "runtime/artifact/ElementTypes.h"
+#include "runtime/hal/emulated/TensorMap.h"
+#include "runtime/hal/host/TensorBoxes.h"
 
 #include <cstring>
 
@@ -25,8 +27,8 @@ EmulatedCommandList::EmulatedCommandList(
     : HostCommandList(program, std::move(commands), arena, options, kPoison),
       kernels(kernels), seed(seed) {}
 
-void EmulatedCommandList::addInstance(const LaunchCommand &launch,
-                                      const LaunchInstance &instance) {
+Status EmulatedCommandList::addInstance(const LaunchCommand &launch,
+                                        const LaunchInstance &instance) {
   const artifact::Kernel &kernel = *launch.kernel;
   for (std::uint32_t i = 0; i < kernel.access()->size(); ++i) {
     void *const pointer = code.pointers[instance.firstPointer + i];
@@ -35,9 +37,18 @@ void EmulatedCommandList::addInstance(const LaunchCommand &launch,
                       instance.source->args()->Get(i)->bytes(),
                       accessOf(kernel.access()->Get(i))});
   }
+  maps.resize(mapsOf(kernel)); // of the only instance
+  const std::size_t firstBuffer = words.size() - kernel.access()->size();
+  for (std::uint32_t i = 0; i < maps.size(); ++i) {
+    const artifact::TensorMap &map = *kernel.gpu()->maps()->Get(i);
+    TESSERA_RETURN_IF_ERROR(emulated::makeTensorMap(
+        boxesOf(map, words[firstBuffer + map.buffer()]), maps[i]));
+    words.push_back(reinterpret_cast<std::uintptr_t>(&maps[i]));
+  }
   for (std::uint32_t i = 0; i < kernel.dynamic_sizes(); ++i)
     words.push_back(static_cast<std::uint64_t>(instance.sizes[i]));
   words.push_back(instance.firstBlock);
+  return Status::success();
 }
 
 // The arguments are device::Launch (runtime/device/Launch.cuh), word by word:
@@ -47,8 +58,9 @@ Status EmulatedCommandList::launch(const LaunchCommand &launch) {
   words.clear();
   ranges.clear();
   for (std::uint32_t i = launch.firstInstance; i < launch.endInstance; ++i)
-    addInstance(launch, code.instances[i]);
-  const std::size_t each = kernel.access()->size() + kernel.dynamic_sizes() + 1;
+    TESSERA_RETURN_IF_ERROR(addInstance(launch, code.instances[i]));
+  const std::size_t each =
+      kernel.access()->size() + mapsOf(kernel) + kernel.dynamic_sizes() + 1;
   std::vector<std::uint64_t> arguments(
       words.begin(), words.begin() + static_cast<std::ptrdiff_t>(each));
   arguments.push_back(reinterpret_cast<std::uintptr_t>(words.data() + each));

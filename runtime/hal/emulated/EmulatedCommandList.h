@@ -1,5 +1,6 @@
 // Runs a flattened program's launches on the emulated GPU.
 #pragma once
+#include "runtime/device/TensorMap.h"
 #include "runtime/hal/emulated/BlockMachine.h"
 #include "runtime/hal/host/HostCommandList.h"
 
@@ -26,13 +27,15 @@ private:
   void copy(std::byte *to, const std::byte *from, std::uint64_t bytes) override;
   void fill(std::byte *to, std::uint8_t value, std::uint64_t bytes) override;
   /// Appends a device::Instance, as words, and the ranges of its buffers.
-  void addInstance(const LaunchCommand &launch, const LaunchInstance &instance);
+  Status addInstance(const LaunchCommand &launch,
+                     const LaunchInstance &instance);
 
   std::span<EmulatedFunction *const> kernels;
   std::uint64_t seed, launches = 0;
   emulated::BlockMachine machine;
   std::vector<std::uint64_t> words; // of all instances
   std::vector<emulated::BufferRange> ranges;
+  std::vector<device::TensorMap> maps; // of the launch
 };
 
 } // namespace tessera::hal

@@ -57,6 +57,54 @@ module {
     tile.return
   }
 
+  // A producer brings boxes of both operands; two warpgroups multiply them.
+  // CHECK-LABEL: tile.kernel @roles
+  tile.kernel @roles(%block: index, %x: memref<256x512xbf16>, %w: memref<512x128xbf16>, %y: memref<256x128xf32>)
+      attributes {skeleton = #tile<skeleton contraction>, summary = "einsum", warps = array<i64: 8, 1>,
+                  access = [#tile<access read>, #tile<access read>, #tile<access write>]} {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c8 = arith.constant 8 : index
+    %c64 = arith.constant 64 : index
+    %c128 = arith.constant 128 : index
+    %zeros = arith.constant dense<0.0> : vector<128x128xf32>
+    %row = arith.muli %block, %c128 : index
+    %a = tile.alloc : memref<4x128x64xbf16, #tile.shared<swizzled>>
+    %b = tile.alloc : memref<4x64x128xbf16, #tile.shared<swizzled>>
+    // CHECK: %[[RING:.*]] = tile.ring : <4 stages, 2 consumers>
+    %ring = tile.ring : <4 stages, 2 consumers>
+    // CHECK: tile.roles registers [40, 232] producer {
+    tile.roles registers [40, 232] producer {
+      scf.for %i = %c0 to %c8 step %c1 {
+        // CHECK: %[[STAGE:.*]] = tile.acquire %[[RING]] bytes 32768 : <4 stages, 2 consumers>
+        %stage = tile.acquire %ring bytes 32768 : <4 stages, 2 consumers>
+        %k = arith.muli %i, %c64 : index
+        // CHECK: tile.bulk_copy %{{.*}}[%{{.*}}, %{{.*}}] along [0, 1] to %{{.*}}[%[[STAGE]]] on %[[RING]] : memref<256x512xbf16> to memref<4x128x64xbf16, #tile.shared<swizzled>>, <4 stages, 2 consumers>
+        tile.bulk_copy %x[%row, %k] along [0, 1] to %a[%stage] on %ring
+          : memref<256x512xbf16> to memref<4x128x64xbf16, #tile.shared<swizzled>>, <4 stages, 2 consumers>
+        tile.bulk_copy %w[%k, %c0] along [0, 1] to %b[%stage] on %ring
+          : memref<512x128xbf16> to memref<4x64x128xbf16, #tile.shared<swizzled>>, <4 stages, 2 consumers>
+      }
+    // CHECK: } consumers {
+    } consumers {
+      %sum = scf.for %i = %c0 to %c8 step %c1 iter_args(%s = %zeros) -> (vector<128x128xf32>) {
+        // CHECK: tile.await %[[RING]] : <4 stages, 2 consumers>
+        %stage = tile.await %ring : <4 stages, 2 consumers>
+        %lhs = tile.load %a[%stage, %c0, %c0] along [1, 2] : memref<4x128x64xbf16, #tile.shared<swizzled>>, vector<128x64xbf16>
+        %rhs = tile.load %b[%stage, %c0, %c0] along [1, 2] : memref<4x64x128xbf16, #tile.shared<swizzled>>, vector<64x128xbf16>
+        // CHECK: tile.mma_async %{{.*}}, %{{.*}}, %{{.*}} : vector<128x64xbf16>, vector<64x128xbf16>, vector<128x128xf32> -> vector<128x128xf32>
+        %next = tile.mma_async %lhs, %rhs, %s : vector<128x64xbf16>, vector<64x128xbf16>, vector<128x128xf32> -> vector<128x128xf32>
+        // CHECK: tile.release %[[RING]] : <4 stages, 2 consumers>
+        tile.release %ring : <4 stages, 2 consumers>
+        scf.yield %next : vector<128x128xf32>
+      }
+      // CHECK: tile.mma_wait %{{.*}} : vector<128x128xf32> -> vector<128x128xf32>
+      %done = tile.mma_wait %sum : vector<128x128xf32> -> vector<128x128xf32>
+      tile.store %done, %y[%row, %c0] along [0, 1] : vector<128x128xf32>, memref<256x128xf32>
+    }
+    tile.return
+  }
+
   // Two instances of one kernel; operand 0 of an instance may lend its bytes to
   // result 0.
   // CHECK-LABEL: func.func @launch

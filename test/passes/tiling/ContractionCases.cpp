@@ -78,6 +78,62 @@ std::vector<KernelCase> products() {
   return cases;
 }
 
+// Of bf16 with strides of whole 16 bytes, as the copy engine of sm_90 brings
+// them: both majors of both operands, ragged tiles and sums, batches, several
+// sums, more steps than stages, tiles of one and of two warpgroups.
+std::vector<KernelCase> boxedProducts() {
+  std::vector<KernelCase> cases;
+  int number = 0;
+  for (const char *equation :
+       {"mk,kn->mn", "mk,nk->mn", "km,kn->mn", "km,nk->mn"})
+    cases.push_back(make({fmt::format("Boxes{}", number++),
+                          equation,
+                          {{'m', 72}, {'n', 200}, {'k', 136}},
+                          "bf16"}));
+  std::map<char, int> letters{{'b', 3},  {'t', 24}, {'h', 2},
+                              {'d', 40}, {'s', 72}, {'n', 88}};
+  for (const char *equation : {"bthd,bshd->bhts", "bhts,bshd->bthd",
+                               "bthd,hdn->btn", "bthd,bthn->hdn"})
+    cases.push_back(make(
+        {fmt::format("Boxes{}", number++), equation, letters, "bf16", "bf16"}));
+  cases.push_back(make({"BoxesManySteps",
+                        "mk,nk->mn",
+                        {{'m', 64}, {'n', 64}, {'k', 1000}},
+                        "bf16",
+                        "bf16"}));
+  // 12 × 12 tiles of 128 × 128.
+  cases.push_back(make({"BoxesLargeTiles",
+                        "mk,kn->mn",
+                        {{'m', 1500}, {'n', 1496}, {'k', 400}},
+                        "bf16",
+                        "bf16"}));
+  // 12 × 11 tiles of 128 × 256.
+  cases.push_back(make({"BoxesWideTiles",
+                        "mk,nk->mn",
+                        {{'m', 1500}, {'n', 2800}, {'k', 264}},
+                        "bf16",
+                        "bf16"}));
+  cases.push_back(make({"BoxesWideTilesTurned",
+                        "km,kn->mn",
+                        {{'m', 1536}, {'n', 2800}, {'k', 104}},
+                        "bf16",
+                        "bf16"}));
+  return cases;
+}
+
+const KernelCase boxedEpilogue{"BoxedEpilogue", R"(
+func.func @main(%x: tensor<200x72xbf16>, %w: tensor<72x136xbf16>, %bias: tensor<136xf32>, %r: tensor<200x136xf32>)
+    -> (tensor<200x136xbf16>, tensor<200x136xf32>) {
+  %0 = graph.einsum "mk,kn->mn" %x, %w : (tensor<200x72xbf16>, tensor<72x136xbf16>) -> tensor<200x136xf32>
+  %1 = graph.broadcast %bias dims [1] : tensor<136xf32> -> tensor<200x136xf32>
+  %2 = graph.add %0, %1 : tensor<200x136xf32>
+  %3 = graph.tanh %2 : tensor<200x136xf32>
+  %4 = graph.add %3, %r : tensor<200x136xf32>
+  %5 = graph.convert %2 : tensor<200x136xf32> -> tensor<200x136xbf16>
+  return %5, %4 : tensor<200x136xbf16>, tensor<200x136xf32>
+})",
+                               -1, 1, 1e-2};
+
 const KernelCase epilogue{"Epilogue", R"(
 func.func @main(%x: tensor<37x20xf32>, %w: tensor<20x50xf32>, %bias: tensor<50xf32>, %r: tensor<37x50xf32>)
     -> (tensor<37x50xf32>, tensor<37x50xf32>) {
@@ -113,7 +169,9 @@ func.func @main(%x: tensor<30xf32>, %w: tensor<30x40xf32>) -> tensor<17x40xf32> 
 const std::vector<KernelCase> &contractionCases() {
   static const std::vector<KernelCase> cases = [] {
     std::vector<KernelCase> all = products();
-    all.insert(all.end(), {epilogue, views, repeated});
+    for (KernelCase &boxed : boxedProducts())
+      all.push_back(std::move(boxed));
+    all.insert(all.end(), {boxedEpilogue, epilogue, views, repeated});
     return all;
   }();
   return cases;

@@ -130,6 +130,9 @@ TEST_P(CubinTest, PassesTheGates) {
     ASSERT_TRUE(bool(cubin)) << llvm::toString(cubin.takeError());
     EXPECT_EQ(cubin->kernels.size(), printed->kernels.size());
     EXPECT_EQ(cubin->bytes.substr(1, 3), "ELF");
+    for (auto [kernel, shape] : llvm::zip(cubin->kernels, printed->kernels))
+      if (!shape.maps.empty()) // boxes of operands of wgmma
+        EXPECT_GT(kernel.hgmma, 0) << shape.text;
   }
 }
 

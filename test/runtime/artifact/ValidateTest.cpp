@@ -61,6 +61,21 @@ GemmT &gemm(ArtifactT &artifact) {
   return *kernel.gemm;
 }
 
+// Two rows of eight bf16 in argument 0 of the GPU's second kernel, which has 64
+// bytes.
+TensorMapT &tensorMap(ArtifactT &artifact) {
+  auto map = std::make_unique<TensorMapT>();
+  map->type = ElementType::bf16;
+  map->sizes = {8, 2};
+  map->strides = {48};
+  map->box = {16, 2};
+  map->swizzle = 1;
+  auto &maps = gpu(artifact).kernels[1]->gpu->maps;
+  maps.clear();
+  maps.push_back(std::move(map));
+  return *maps.back();
+}
+
 NodeT nest(unsigned depth, std::uint64_t trip) {
   std::vector<std::uint64_t> strides(depth, 0);
   NodeT inner = fill(arg(Space::arena, 0, 64, strides), 0);
@@ -288,6 +303,83 @@ const Hostile kHostile[] = {
        gpu(a).kernels[1]->gemm->lhs->batch = 1;
      },
      "a product that leaves argument 0"},
+    {"MapBuffer", [](ArtifactT &a) { tensorMap(a).buffer = 2; },
+     "kernel 'update': tensor map 0: of argument 2 of 2"},
+    {"MapRank", [](ArtifactT &a) { tensorMap(a).sizes.push_back(1); },
+     "3 sizes, 1 strides, 2 sizes of a box"},
+    {"MapRankZero",
+     [](ArtifactT &a) {
+       TensorMapT &map = tensorMap(a);
+       map.sizes = map.strides = {};
+       map.box = {};
+     },
+     "0 sizes, 0 strides, 0 sizes of a box"},
+    {"MapRankSix",
+     [](ArtifactT &a) {
+       TensorMapT &map = tensorMap(a);
+       map.sizes.assign(6, 1);
+       map.strides.assign(5, 16);
+       map.box.assign(6, 1);
+     },
+     "6 sizes, 5 strides, 6 sizes of a box"},
+    {"MapType", [](ArtifactT &a) { tensorMap(a).type = ElementType::f32; },
+     "of elements that are no bf16"},
+    {"MapOffset", [](ArtifactT &a) { tensorMap(a).offset = 8; },
+     "an offset of 8 bytes"},
+    {"MapSizeZero", [](ArtifactT &a) { tensorMap(a).sizes[1] = 0; },
+     "a size of 0"},
+    {"MapSizeHuge", [](ArtifactT &a) { tensorMap(a).sizes[1] = kHuge; },
+     "a size of 18446744073709551615"},
+    {"MapStrideZero", [](ArtifactT &a) { tensorMap(a).strides[0] = 0; },
+     "a stride of 0 bytes"},
+    {"MapStrideOdd", [](ArtifactT &a) { tensorMap(a).strides[0] = 40; },
+     "a stride of 40 bytes"},
+    {"MapStrideHuge",
+     [](ArtifactT &a) { tensorMap(a).strides[0] = std::uint64_t(1) << 40; },
+     "a stride of 1099511627776 bytes"},
+    {"MapBoxZero", [](ArtifactT &a) { tensorMap(a).box[1] = 0; },
+     "boxes of 0 elements"},
+    {"MapBoxHuge", [](ArtifactT &a) { tensorMap(a).box[1] = 257; },
+     "boxes of 257 elements"},
+    {"MapSwizzle", [](ArtifactT &a) { tensorMap(a).swizzle = 4; },
+     "unknown swizzle 4"},
+    {"MapSpan", [](ArtifactT &a) { tensorMap(a).swizzle = 2; },
+     "boxes whose rows have 32 bytes"},
+    {"MapRow",
+     [](ArtifactT &a) {
+       TensorMapT &map = tensorMap(a);
+       map.swizzle = 0;
+       map.box[0] = 4;
+     },
+     "boxes whose rows have 8 bytes"},
+    {"MapLeavesArgument", [](ArtifactT &a) { tensorMap(a).strides[0] = 64; },
+     "'update' instance 0: a tensor map that leaves argument 0"},
+    {"MapOffsetLeavesArgument", [](ArtifactT &a) { tensorMap(a).offset = 16; },
+     "a tensor map that leaves argument 0"},
+    {"MapOfSizedKernel",
+     [](ArtifactT &a) {
+       tensorMap(a);
+       gpu(a).kernels[1]->dynamic_sizes = 1;
+     },
+     "kernel 'update': tensor maps of a kernel with dynamic sizes"},
+    {"MapOfTwoInstances",
+     [](ArtifactT &a) {
+       tensorMap(a);
+       auto &instances =
+           gpu(a).programs[0]->steps[2]->step.AsLaunch()->instances;
+       instances.push_back(std::make_unique<InstanceT>(*instances[0]));
+     },
+     "launch of 'update', which has tensor maps, with 2 instances"},
+    {"MapMovesOddly",
+     [](ArtifactT &a) {
+       tensorMap(a);
+       NodeT inner = *gpu(a).programs[0]->steps[2];
+       InstanceT &one = *inner.step.AsLaunch()->instances[0];
+       one.args[0]->loop_strides = {8};
+       one.args[1]->loop_strides = {0};
+       *gpu(a).programs[0]->steps[2] = loop(2, {inner});
+     },
+     "a tensor map of argument 0, which moves by 8 bytes"},
     {"CodeHoldsNoKernel", [](ArtifactT &a) { gpu(a).code[1]->kernels = {2}; },
      "code object 'cuda:sm_80' holds kernel 2, but there are 2"},
     {"CodeHoldsTwice", [](ArtifactT &a) { gpu(a).code[1]->kernels = {1, 0}; },
@@ -390,6 +482,12 @@ class Validate : public testing::TestWithParam<Hostile> {};
 TEST(ValidateArtifact, AcceptsTheSmallOne) {
   EXPECT_EQ(errorOf(smallArtifact()), "");
   EXPECT_EQ(errorOf(emptyArtifact()), "");
+}
+
+TEST(ValidateArtifact, AcceptsTensorMaps) {
+  ArtifactT artifact = smallArtifact();
+  tensorMap(artifact);
+  EXPECT_EQ(errorOf(artifact), "");
 }
 
 TEST(ValidateArtifact, AcceptsTheDeepestNestAndOddCopies) {

@@ -40,6 +40,12 @@ DeviceCodeT emulatedCode(const DeviceCodeT &from) {
     kernel->gpu->threads = 64;
     kernel->gpu->shared_bytes = 64 * sizeof(float);
   }
+  TensorMapT map;
+  map.type = ElementType::bf16;
+  map.sizes = {20, 6};
+  map.strides = {48};
+  map.box = {16, 4};
+  code.kernels[kTakeBoxes]->gpu->maps = owned<TensorMapT>({map});
   code.code =
       owned<CodeObjectT>({codeObject("cuda-emu:sm_80", {}, emulatedObject())});
   return code;
@@ -67,12 +73,15 @@ ArtifactT kernelArtifact(std::uint64_t stateBytes) {
       kernel("count_runs", {both}),
       kernel("nan_below_five", {in, out}, 1),
       kernel("meet", {both, out}, 1, 1000),
+      kernel("take_boxes", {in, out}),
   });
   for (auto &kernel : cpu(artifact).kernels)
     kernel->element_types.assign(kernel->access.size(), ElementType::f32);
   cpu(artifact).kernels[kCountRuns]->element_types = {ElementType::i32};
   cpu(artifact).kernels[kMeet]->element_types = {ElementType::i64,
                                                  ElementType::i64};
+  cpu(artifact).kernels[kTakeBoxes]->element_types = {ElementType::bf16,
+                                                      ElementType::bf16};
   cpu(artifact).code =
       owned<CodeObjectT>({codeObject("cpu:baseline", {}, kernelObject())});
   return artifact;

@@ -22,6 +22,7 @@ enum TestKernel : std::uint32_t {
   kCountRuns,
   kNanBelowFive,
   kMeet,
+  kTakeBoxes,
 };
 
 /// The shared object of Kernels.cpp.

@@ -130,6 +130,41 @@ TEST_P(Conformance, NestedLoopsWithStrides) {
     }
 }
 
+// A GPU's kernel brings them by a tensor map, which is another one in each
+// iteration.
+TEST_P(Conformance, BoxesOfTensors) {
+  constexpr std::int64_t trips = 3, rows = 6, stride = 24, box = 64;
+  const std::uint64_t matrix = rows * stride * 2, boxes = 4 * box * 2;
+  Runner runner(
+      oneProgram(program(
+          "main", 0, trips * (matrix + boxes),
+          {inputTensor("x", ElementType::i16, trips * rows * stride,
+                       trips * boxes)},
+          {outputTensor("y", ElementType::i16, trips * 4 * box, 0)},
+          {loop(trips, {launch(kTakeBoxes,
+                               {instance({arg(Space::io, trips * boxes, matrix,
+                                              {matrix}),
+                                          arg(Space::io, 0, boxes, {boxes})},
+                                         4)})})})),
+      options());
+  ASSERT_TRUE(runner.ok()) << runner.message();
+  std::vector<std::int16_t> x(trips * rows * stride);
+  std::iota(x.begin(), x.end(), std::int16_t(1));
+  ASSERT_TRUE(runner->writeInput<std::int16_t>("main", "x", x).ok());
+  for (int repeat = 0; repeat < 2; ++repeat)
+    ASSERT_TRUE(runner->run("main").ok());
+  SKIP_WITHOUT_RESULTS();
+  const auto y = output<std::int16_t>(runner.get(), "y", trips * 4 * box);
+  for (std::int64_t i = 0; i < trips * 4 * box; ++i) {
+    const std::int64_t b = i / box % 4, row = b / 2 * 4 + i % box / 16,
+                       column = b % 2 * 16 + i % 16;
+    const bool isThere = row < rows && column < 20;
+    ASSERT_EQ(y[i],
+              isThere ? x[(i / (4 * box) * rows + row) * stride + column] : 0)
+        << i;
+  }
+}
+
 TEST_P(Conformance, ManyInstancesInOneLaunch) {
   // Sizes from empty to many blocks, each with its own place.
   const std::vector<std::int64_t> sizes = {1, 0, 640, 65, 64, 5000, 3, 0, 1};

@@ -3,6 +3,7 @@
 // host's. Block b of a kernel with size n covers elements
 // [64 b, min(64 b + 64, n)).
 #include "runtime/device/Device.cuh"
+#include "runtime/device/Hopper.cuh"
 
 namespace tessera::device {
 
@@ -107,6 +108,26 @@ TESSERA_KERNEL(nan_below_five, 64, 2, 1) {
           read(place.instance.buffer<float>(0), place.element) < 5
               ? 0x7fc00000u
               : 0x3f800000u);
+}
+
+// Block b copies box (b / 2, b % 2), 4 × 16 elements of 16 bits, of a matrix
+// of 6 × 20 whose rows are 24 apart; zeros where there is none.
+TESSERA_KERNEL(take_boxes, 64, 3, 0) {
+  const auto &instance = launch.first;
+  int block = static_cast<int>(blockNumber());
+  unsigned char *box = sharedMemory();
+  Barrier &landed = *reinterpret_cast<Barrier *>(sharedMemory() + 128);
+  if (thread() == 0) {
+    initBarrier(landed, 1);
+    fenceBarriers();
+    arriveExpecting(landed, 128);
+    loadBox(box, *instance.buffer<const TensorMap>(2), landed, block % 2 * 16,
+            block / 2 * 4);
+  }
+  sync();
+  await(landed, 0);
+  write(instance.buffer<uint16_t>(1), block * 64 + thread(),
+        read(reinterpret_cast<const uint16_t *>(box), thread()));
 }
 
 // What Kernels.cpp shows of scratch, which GPUs do not have.

@@ -41,6 +41,10 @@ TEST(Cubin, RefusesSpillsAndSerialization) {
                                    "serialized")
                 .find("ptxas serializes"),
             std::string::npos);
+  EXPECT_NE(findGateFailure(cubin, "ptxas info : (C7508) Potential Performance "
+                                   "Loss: 'setmaxnreg' ignored")
+                .find("ptxas ignores setmaxnreg"),
+            std::string::npos);
 }
 
 // The device library's tensor-core functions, each of which is one instruction.

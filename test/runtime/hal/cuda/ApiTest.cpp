@@ -101,6 +101,17 @@ CHECK_VALUE(kStreamNonBlocking, CU_STREAM_NON_BLOCKING);
 CHECK_VALUE(kEventDefault, CU_EVENT_DEFAULT);
 CHECK_VALUE(kEventDisableTiming, CU_EVENT_DISABLE_TIMING);
 CHECK_VALUE(kCaptureThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+CHECK_VALUE(kNoInterleaving, CU_TENSOR_MAP_INTERLEAVE_NONE);
+CHECK_VALUE(kPromoteTo128Bytes, CU_TENSOR_MAP_L2_PROMOTION_L2_128B);
+CHECK_VALUE(kZerosOutside, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+CHECK_VALUE(device::MapElement::bf16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
+CHECK_VALUE(device::MapElement::f32, CU_TENSOR_MAP_DATA_TYPE_FLOAT32);
+CHECK_VALUE(device::Swizzle::none, CU_TENSOR_MAP_SWIZZLE_NONE);
+CHECK_VALUE(device::Swizzle::b32, CU_TENSOR_MAP_SWIZZLE_32B);
+CHECK_VALUE(device::Swizzle::b64, CU_TENSOR_MAP_SWIZZLE_64B);
+CHECK_VALUE(device::Swizzle::b128, CU_TENSOR_MAP_SWIZZLE_128B);
+static_assert(sizeof(device::TensorMap) == sizeof(CUtensorMap) &&
+              alignof(device::TensorMap) <= alignof(CUtensorMap));
 static_assert(sizeof(Address) == sizeof(CUdeviceptr));
 
 } // namespace

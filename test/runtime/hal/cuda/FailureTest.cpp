@@ -26,8 +26,8 @@ ArtifactT iotaOf(std::int64_t count) {
               "transformer.h.0.attn")}));
 }
 
-/// Uses every function of the driver: state, an arena, several instances, a
-/// copy onto itself; written, run, read.
+/// Uses every function of the driver: state, an arena, several instances,
+/// tensor maps, a copy onto itself; written, run, read.
 Status useAll(const hal::SessionOptions &options) {
   const std::uint64_t bytes = floatBytes(kCount), slot = 832;
   const auto one = [&](Space space, std::uint64_t offset) {
@@ -35,12 +35,15 @@ Status useAll(const hal::SessionOptions &options) {
   };
   static const ArtifactT artifact = [&] {
     ArtifactT made = oneProgram(
-        program("main", slot, 2 * slot,
+        program("main", 2 * slot, 2 * slot,
                 {tensor("x", ElementType::f32, {kCount}, Role::input, Space::io,
                         0)},
                 {tensor("y", ElementType::f32, {kCount}, Role::output,
                         Space::io, slot)},
-                {fill(arg(Space::arena, 0, slot), 0),
+                {fill(arg(Space::arena, 0, 2 * slot), 0),
+                 launch(kTakeBoxes, {instance({arg(Space::arena, 0, 288),
+                                               arg(Space::arena, slot, 512)},
+                                              4)}),
                  launch(kIota, {one(Space::arena, 0), one(Space::io, slot)}),
                  copy(arg(Space::io, slot, bytes),
                       arg(Space::io, slot + 4, bytes))}),

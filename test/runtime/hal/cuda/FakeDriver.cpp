@@ -8,6 +8,7 @@
 // Settings, by the environment: TESSERA_FAKE_CUDA_ + GPUS, CAPABILITY (80),
 // MEMORY (bytes), VERSION (13000), THREADS (of a block, for every kernel),
 // STATIC_SHARED (bytes of every kernel), FAIL (FUNCTION:CALL:RESULT).
+#include "runtime/hal/emulated/TensorMap.h"
 #include "test/runtime/hal/cuda/FakeGpu.h"
 
 #include <algorithm>
@@ -103,6 +104,33 @@ Result cuDeviceGetAttribute(int *value, int attribute, DeviceNumber) {
   default:
     return all.wrong("unknown device attribute");
   }
+}
+
+Result cuTensorMapEncodeTiled(device::TensorMap *map, int element,
+                              std::uint32_t rank, void *address,
+                              const std::uint64_t *sizes,
+                              const std::uint64_t *strides,
+                              const std::uint32_t *box,
+                              const std::uint32_t *steps, int interleaving,
+                              int swizzle, int promotion, int outside) {
+  FAKE_ENTER(cuTensorMapEncodeTiled, kInitialized);
+  FAKE_REQUIRE(rank >= 1 && rank <= 5 && interleaving == kNoInterleaving &&
+                   promotion == kPromoteTo128Bytes && outside == kZerosOutside,
+               "a tensor map of another kind", kInvalidValue);
+  device::TensorBoxes boxes;
+  boxes.element = static_cast<device::MapElement>(element);
+  boxes.rank = rank;
+  boxes.base = reinterpret_cast<std::uintptr_t>(address);
+  boxes.swizzle = static_cast<device::Swizzle>(swizzle);
+  std::copy_n(sizes, rank, boxes.sizes);
+  std::copy_n(strides, rank - 1, boxes.strides);
+  std::copy_n(box, rank, boxes.box);
+  FAKE_REQUIRE(std::all_of(steps, steps + rank,
+                           [](std::uint32_t step) { return step == 1; }),
+               "a tensor map that leaves elements out", kInvalidValue);
+  FAKE_REQUIRE(emulated::makeTensorMap(boxes, *map).ok(),
+               "a tensor map that the driver refuses", kInvalidValue);
+  return kSuccess;
 }
 
 Result cuDevicePrimaryCtxRetain(Context *context, DeviceNumber device) {

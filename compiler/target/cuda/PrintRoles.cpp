@@ -1,0 +1,168 @@
+// Kernels whose threads have roles: a ring of stages, the thread that fills
+// them, the warpgroups that use them.
+#include "compiler/target/cuda/KernelPrinter.h"
+
+using namespace mlir;
+
+namespace tessera::cuda {
+
+static constexpr int64_t kWarpgroup = 128; // threads
+
+//===--- tensor maps ------------------------------------------------------===//
+
+// The map by which the copy engine finds the boxes of a copy: dimensions
+// innermost first, which are columns, rows, and the others from the last one.
+static device::TensorBoxes boxesOf(tile::BulkCopyOp op) {
+  MemRefType source = op.getSource().getType(),
+             target = op.getTarget().getType();
+  uint64_t bytes = source.getElementTypeBitWidth() / 8;
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  // The verifier has seen to it that they are numbers.
+  (void)getStridesAndOffset(source, strides, offset);
+  device::TensorBoxes boxes;
+  boxes.element = device::MapElement::bf16;
+  boxes.base = static_cast<uint64_t>(offset) * bytes;
+  boxes.rank = 0;
+  auto add = [&](int64_t dim, int64_t box) {
+    uint32_t i = boxes.rank++;
+    boxes.sizes[i] = static_cast<uint64_t>(source.getDimSize(dim));
+    boxes.box[i] = static_cast<uint32_t>(box);
+    if (i)
+      boxes.strides[i - 1] = static_cast<uint64_t>(strides[dim]) * bytes;
+  };
+  // As SharedTile (Shared.cuh) cuts its columns into panels.
+  int64_t row = target.getDimSize(2) * static_cast<int64_t>(bytes),
+          span = row % 128 == 0  ? 128
+                 : row % 64 == 0 ? 64
+                                 : 32;
+  boxes.swizzle = span == 128  ? device::Swizzle::b128
+                  : span == 64 ? device::Swizzle::b64
+                               : device::Swizzle::b32;
+  ArrayRef<int64_t> along = op.getAlong();
+  add(along[1], span / static_cast<int64_t>(bytes));
+  add(along[0], target.getDimSize(1));
+  for (int64_t dim = source.getRank(); dim-- > 0;)
+    if (!llvm::is_contained(along, dim))
+      add(dim, 1);
+  return boxes;
+}
+
+// Copies of equal boxes out of one view share a map.
+void KernelPrinter::findMaps() {
+  kernel.walk([&](tile::RolesOp op) { roles = op; });
+  if (roles)
+    shape.threads += roles.getRegisters() ? kWarpgroup : 32;
+  SmallVector<tile::BulkCopyOp> firsts;
+  kernel.walk([&](tile::BulkCopyOp op) {
+    for (auto [i, first] : llvm::enumerate(firsts))
+      if (first.getSource() == op.getSource() &&
+          first.getAlong() == op.getAlong() &&
+          first.getTarget().getType() == op.getTarget().getType()) {
+        mapOf[op] = i;
+        return;
+      }
+    Value buffer = op.getSource();
+    while (auto view = buffer.getDefiningOp<memref::ReinterpretCastOp>())
+      buffer = view.getSource();
+    mapOf[op] = firsts.size();
+    firsts.push_back(op);
+    unsigned number = cast<BlockArgument>(buffer).getArgNumber() - 1 -
+                      static_cast<unsigned>(kernel.getDynamicSizes());
+    shape.maps.push_back({number, boxesOf(op)});
+  });
+}
+
+//===--- rings ------------------------------------------------------------===//
+
+llvm::Error KernelPrinter::printRing(tile::MakeRingOp op) {
+  tile::RingType type = op.getRing().getType();
+  std::string name = fresh("ring");
+  line("Pipeline<" + llvm::Twine(type.getStages()) + ", " +
+       llvm::Twine(type.getConsumers()) + "> " + name + "(sharedMemory() + " +
+       llvm::Twine(shape.sharedBytes) + ");");
+  line(name + ".make();");
+  constexpr int64_t kBarriers = 2, kBarrierBytes = 8; // of a stage
+  shape.sharedBytes = llvm::alignTo(
+      shape.sharedBytes + kBarriers * kBarrierBytes * type.getStages(), 128);
+  values[op.getRing()] = {name};
+  return llvm::Error::success();
+}
+
+llvm::Error KernelPrinter::printBulkCopy(tile::BulkCopyOp op) {
+  if (!op.getSource().getType().getElementType().isBF16())
+    return unsupported(op, "brings nothing but bf16");
+  std::string stage = scalar(op.getStage()).text,
+              text = "bring(" + memories[op.getTarget()].base + "[" + stage +
+                     "], " + maps[mapOf[op]] + ", " +
+                     scalar(op.getRing()).text + ".full(" + stage + ")";
+  ArrayRef<int64_t> along = op.getAlong();
+  auto add = [&](int64_t dim) {
+    text += ", " + scalar(op.getIndices()[dim]).text;
+  };
+  add(along[1]);
+  add(along[0]);
+  for (int64_t dim = op.getSource().getType().getRank(); dim-- > 0;)
+    if (!llvm::is_contained(along, dim))
+      add(dim);
+  line(text + ");");
+  return llvm::Error::success();
+}
+
+//===--- roles ------------------------------------------------------------===//
+
+llvm::Error KernelPrinter::printRoles(tile::RolesOp op) {
+  int64_t consumers = (*kernel.getWarps())[0] / 4;
+  std::optional<ArrayRef<int64_t>> registers = op.getRegisters();
+  std::string mine = "electLane()";
+  if (registers) // a whole warpgroup, of which one warp works
+    mine = "warp() == " + std::to_string(4 * consumers) + " && " + mine;
+  line("if (warpgroup() == " + llvm::Twine(consumers) + ") {");
+  ++depth;
+  if (registers)
+    line("releaseRegisters<" + llvm::Twine((*registers)[0]) + ">();");
+  line("if (" + mine + ") {");
+  ++depth;
+  for (const std::string &boxes : maps)
+    line("acquireMap(" + boxes + ");");
+  if (llvm::Error error = printBlock(op.getProducer().front()))
+    return error;
+  --depth;
+  line("}");
+  --depth;
+  line("} else {");
+  ++depth;
+  if (registers)
+    line("acquireRegisters<" + llvm::Twine((*registers)[1]) + ">();");
+  barrier = "sync(1, " + std::to_string(consumers * kWarpgroup) + ");";
+  if (llvm::Error error = printBlock(op.getConsumers().front()))
+    return error;
+  --depth;
+  line("}");
+  return llvm::Error::success();
+}
+
+// In place: registers of a product in flight have no other name.
+llvm::Error KernelPrinter::printMmaAsync(tile::MmaAsyncOp op) {
+  auto type = cast<VectorType>(op.getResult().getType());
+  ArrayRef<int64_t> warps = *kernel.getWarps();
+  if (type.getDimSize(0) != 16 * warps[0] || type.getDimSize(1) > 256 ||
+      !cast<VectorType>(op.getLhs().getType()).getElementType().isBF16())
+    return unsupported(op, "is of bf16, 64 rows for each warpgroup, and at "
+                           "most 256 columns");
+  // A loop's variable, or that of the product before; otherwise a new one.
+  Value from = op.getAccumulator();
+  std::string sum;
+  if (isa<BlockArgument>(from) || from.getDefiningOp<tile::MmaAsyncOp>()) {
+    sum = scalar(from).text;
+  } else {
+    sum = fresh("sum");
+    line(typeOf(from) + " " + sum + " = " + tile(from) + ";");
+  }
+  line("multiplyAsync(" + tile(op.getLhs()) + ", " + tile(op.getRhs()) + ", " +
+       sum + ");");
+  values[op.getResult()] = {sum};
+  return llvm::Error::success();
+}
+
+} // namespace tessera::cuda

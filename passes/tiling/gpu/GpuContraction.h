@@ -1,0 +1,87 @@
+// What the two ways to multiply on a GPU share: a block's place in the product,
+// its operands as views, and the epilogue. In one all threads copy chunks of
+// the operands and multiply them in turn (GpuContraction.cpp); in the other
+// they have roles (GpuPipeline.cpp).
+#pragma once
+#include "passes/tiling/ClusterLaunch.h"
+#include "passes/tiling/Contraction.h"
+#include "passes/tiling/gpu/GpuTiles.h"
+
+namespace tessera::gpu {
+
+/// One operand: a view of its buffer, and how chunks of it are staged.
+struct ProductSide {
+  mlir::Value memory;
+  llvm::SmallVector<mlir::Value> fixed; ///< indices of the outer dimensions
+  bool advances[2]; ///< along the tile's dimension, along the sum
+  bool sumInRows;   ///< staged as [sum, tile], not [tile, sum]
+  int64_t tile;
+  Staged staged;
+};
+
+class GpuProduct {
+public:
+  GpuProduct(const ContractionPlan &plan, graph::ClusterOp cluster,
+             tile::KernelOp kernel, llvm::ArrayRef<mlir::Value> arguments,
+             llvm::ArrayRef<mlir::Value> results, mlir::OpBuilder &builder)
+      : plan(plan), cluster(cluster), kernel(kernel), results(results),
+        b(builder), e{builder, kernel.getLoc()},
+        epilogue{plan.expression.pieces.front(), llvm::to_vector(arguments),
+                 kernel.getLoc()} {}
+
+protected:
+  /// Which tile of the product this block owns; outside of all loops.
+  void locate();
+  /// Chunks of `size` elements of the sum. Behind locate().
+  void chooseChunks(int64_t size);
+  /// Both operands, staged `stages` times.
+  void makeSides(int64_t stages);
+  /// Where chunk `step` of an operand lies; without bounds.
+  Source chunkOf(const ProductSide &side, mlir::Value step);
+  /// A side's operand in a stage.
+  mlir::Value operand(const ProductSide &side, mlir::Value stage);
+  /// Computes the results of the product; `top` for what is needed outside of
+  /// all tiles.
+  void emitEpilogue(mlir::Value sum, EmitScope &top);
+  /// Tells of a kernel that is a plain product what product it is.
+  void describeGemm();
+
+  const ContractionPlan &plan;
+  graph::ClusterOp cluster;
+  tile::KernelOp kernel;
+  llvm::ArrayRef<mlir::Value> results;
+  mlir::OpBuilder &b;
+  TileBuilder e;
+  EmitTarget epilogue;
+
+  mlir::Type element; ///< of staged operands
+  int64_t chunk, chunksOfSum, steps;
+  ProductSide lhs, rhs;
+  mlir::Value rowStart, columnStart, rowLimit,
+      columnLimit; // limits may be null
+
+private:
+  ProductSide makeSide(const ContractionOperand &operand, mlir::Value buffer,
+                       int64_t stages, bool isLeft);
+  std::pair<int64_t, int64_t> partShape();
+  void emitPart(mlir::Value sum, std::pair<int64_t, int64_t> shape,
+                mlir::Value row, mlir::Value column, EmitScope &top);
+
+  std::optional<bool> accumulatesPlainly() const;
+
+  llvm::SmallVector<mlir::Value> outerIndices;
+};
+
+/// Whether the copy engine can bring both operands of the product, and
+/// warpgroups of `target` multiply them.
+bool canPipeline(const ContractionPlan &plan, const TileTarget &target);
+/// The block's tile for such a product.
+void choosePipelinedGrid(ContractionPlan &plan);
+/// The kernel of a producer and one or two warpgroups of consumers.
+void emitPipelinedProduct(const ContractionPlan &plan, graph::ClusterOp cluster,
+                          tile::KernelOp kernel,
+                          llvm::ArrayRef<mlir::Value> arguments,
+                          llvm::ArrayRef<mlir::Value> results,
+                          mlir::OpBuilder &builder);
+
+} // namespace tessera::gpu

@@ -1,0 +1,75 @@
+// A ring of stages in shared memory: one thread has boxes of tensors brought
+// into them, warpgroups multiply what has landed and give the stages back.
+#pragma once
+#include "runtime/device/WarpgroupMultiply.cuh"
+
+namespace tessera::device {
+
+/// Where one side of a ring is, in registers. A producer calls acquire, `bring`
+/// for all parts of the stage, acquire, …; consumers await, multiplyAsync,
+/// release, await, …
+template <int Stages, int Consumers> struct Pipeline {
+  static constexpr int kBytes = 2 * Stages * static_cast<int>(sizeof(Barrier));
+
+  Barrier *barriers; ///< full ones, then empty ones
+  Ring<Stages> next = {};
+  int taken = -1, held = -1; ///< the last stage awaited, and the one before
+
+  TESSERA_DEVICE explicit Pipeline(unsigned char *shared)
+      : barriers(reinterpret_cast<Barrier *>(shared)) {}
+
+  /// Before the roles part, by all threads of the block.
+  TESSERA_DEVICE void make() const {
+    if (thread() == 0) {
+      TESSERA_UNROLL
+      for (int stage = 0; stage < Stages; ++stage) {
+        initBarrier(full(stage), 1);
+        initBarrier(empty(stage), 4 * Consumers); // their warps
+      }
+      fenceBarriers();
+    }
+    sync();
+  }
+
+  TESSERA_DEVICE Barrier &full(int stage) const { return barriers[stage]; }
+  TESSERA_DEVICE Barrier &empty(int stage) const {
+    return barriers[Stages + stage];
+  }
+
+  /// The next stage, once it is empty; it is full when `bytes` have landed.
+  TESSERA_DEVICE int acquire(int bytes) {
+    int stage = next.stage;
+    tessera::device::await(empty(stage), next.parity ^ 1);
+    arriveExpecting(full(stage), bytes);
+    next.advance();
+    return stage;
+  }
+
+  /// The next stage, once it is full.
+  TESSERA_DEVICE int await() {
+    taken = next.stage;
+    tessera::device::await(full(taken), next.parity);
+    next.advance();
+    return taken;
+  }
+
+  /// After the product of the last stage was started: once it alone is in
+  /// flight, the stage before is empty.
+  TESSERA_DEVICE void release() {
+    wgmmaWait<1>();
+    if (held >= 0 && lane() == 0)
+      arrive(empty(held));
+    held = taken;
+  }
+};
+
+/// Has a stage filled from column `column` on and the further coordinates, rows
+/// first. The map's boxes are its rows × one span of its swizzle.
+template <typename T, int Rows, int Columns, typename... Outer>
+TESSERA_DEVICE void bring(SharedTile<T, Rows, Columns> to, const TensorMap &map,
+                          Barrier &full, int64_t column, Outer... outer) {
+  BoxTile<T, Rows, Columns>{to.base}.load(map, full, static_cast<int>(column),
+                                          static_cast<int>(outer)...);
+}
+
+} // namespace tessera::device
