@@ -14,9 +14,32 @@ static constexpr int64_t kScratchBytes = 4096;
 
 //===--- text -------------------------------------------------------------===//
 
+// Names come from models, too: a parameter may be called as C++ has it already.
+static bool isTaken(llvm::StringRef name) {
+  static constexpr llvm::StringLiteral kKeywords[] = {
+      "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case",
+      "catch", "char", "class", "concept", "const", "continue", "default",
+      "delete", "do", "double", "else", "enum", "explicit", "export", "extern",
+      "false", "float", "for", "friend", "goto", "if", "inline", "int", "long",
+      "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator",
+      "or", "private", "protected", "public", "register", "requires", "return",
+      "short", "signed", "sizeof", "static", "struct", "switch", "template",
+      "this", "throw", "true", "try", "typedef", "typeid", "typename", "union",
+      "unsigned", "using", "virtual", "void", "volatile", "while", "xor",
+      // of the device library
+      "load", "store", "map", "reduce", "slice", "splat", "spread", "iota",
+      "read", "write", "stage", "transposed", "multiply", "sync", "launch",
+      "instance", "minimum", "maximum", "exp", "exp2", "log", "sqrt", "abs",
+      "thread", "lane", "warp"};
+  return llvm::is_contained(kKeywords, name);
+}
+
 std::string KernelPrinter::fresh(llvm::StringRef hint) {
-  unsigned count = names[hint]++;
-  return count ? (hint + llvm::Twine(count)).str() : hint.str();
+  std::string name = hint.str();
+  if (isTaken(name))
+    name += "_";
+  unsigned count = names[name]++;
+  return count ? name + std::to_string(count) : name;
 }
 
 void KernelPrinter::line(const llvm::Twine &code) {

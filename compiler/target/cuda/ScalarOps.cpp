@@ -42,6 +42,12 @@ Expression printNumber(Attribute value) {
       return {
           llvm::formatv("bf16{{{0:x}}", real.bitcastToAPInt().getZExtValue())
               .str()};
+    if (!real.isFinite() && isDouble) // as a float's infinity or NaN
+      return {llvm::formatv("double(bitsToFloat({0:x}))",
+                            real.isNaN()        ? 0x7fc00000u
+                            : real.isNegative() ? 0xff800000u
+                                                : 0x7f800000u)
+                  .str()};
     if (!real.isFinite())
       return {llvm::formatv("bitsToFloat({0:x})",
                             real.bitcastToAPInt().getZExtValue())
@@ -57,6 +63,10 @@ Expression printNumber(Attribute value) {
   auto number = cast<IntegerAttr>(value);
   if (number.getType().isInteger(1))
     return {number.getValue().isZero() ? "false" : "true"};
+  // The least numbers have no literal: their digits alone overflow.
+  if (number.getValue().isMinSignedValue() &&
+      (number.getType().isInteger(32) || number.getType().isInteger(64)))
+    return {number.getType().isInteger(32) ? "INT32_MIN" : "INT64_MIN"};
   int64_t integer = number.getValue().getSExtValue();
   std::string text = std::to_string(integer);
   if (number.getType().isInteger(32) || number.getType().isIndex())

@@ -233,6 +233,21 @@ func.func @main(%x: tensor<2x170x700xbf16>, %y: tensor<2x170x700xf32>, %acc: ten
   return %a, %b : tensor<700xf32>, tensor<700xbf16>
 })",
      -2, 2, 5e-3},
+    {"LeastIntegers", R"(
+func.func @main(%x: tensor<3x70xi32>, %y: tensor<3x70xi64>, %z: tensor<3x70xf64>)
+    -> (tensor<3xi32>, tensor<3xi64>, tensor<3xf64>) {
+  %a = graph.reduce %x max dims [1] : tensor<3x70xi32> -> tensor<3xi32>
+  %b = graph.reduce %y max dims [1] : tensor<3x70xi64> -> tensor<3xi64>
+  %c = graph.reduce %z max dims [1] : tensor<3x70xf64> -> tensor<3xf64>
+  return %a, %b, %c : tensor<3xi32>, tensor<3xi64>, tensor<3xf64>
+})",
+     -9, -2, 0},
+    {"CalledAsCpp", R"(
+func.func @main(%x: tensor<3x70xf32> loc("do"), %y: tensor<3x70xf32> loc("load")) -> tensor<3x70xf32> {
+  %a = graph.mul %x, %y : tensor<3x70xf32>
+  return %a : tensor<3x70xf32>
+})",
+     -2, 2, 1e-6},
     {"ColumnsTallOne", R"(
 func.func @main(%x: tensor<4x900x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>) {
   %a = graph.reduce %x sum dims [1] : tensor<4x900x3xf32> -> tensor<4x3xf32>
