@@ -86,6 +86,7 @@ static llvm::Error compileForCuda(ModuleOp kernels, const TileTarget &target,
     }
   };
   add(target.name, compiled->cubins);
+  add(("ptx:compute_" + arch.substr(strlen("sm_"))).str(), compiled->ptx);
   add(("cuda-emu:" + arch).str(), compiled->emulated);
   return llvm::Error::success();
 }

@@ -21,6 +21,7 @@ struct KernelResources {
 
 struct Cubin {
   std::string bytes;
+  std::string ptx; ///< what it was assembled from, for chips that come later
   std::vector<KernelResources> kernels;
 };
 

@@ -23,6 +23,7 @@ struct Job {
   std::string text;
   std::string bytes;
   std::vector<KernelResources> resources;
+  std::string ptx;
 };
 
 // Another compiler at the same place gives other code.
@@ -77,6 +78,9 @@ llvm::Error Compilation::compile(Job &job) {
     return cubin.takeError();
   job.bytes = std::move(cubin->bytes);
   job.resources = std::move(cubin->kernels);
+  // That of sm_90a is for no other chip.
+  if (llvm::isDigit(arch.back()))
+    job.ptx = std::move(cubin->ptx);
   return llvm::Error::success();
 }
 
@@ -117,11 +121,13 @@ bool unpackResources(llvm::StringRef text,
 llvm::Error Compilation::compileOrFind(Job &job, bool &found) {
   found = false;
   std::string key = options.cache ? cacheKey(job) : std::string();
-  constexpr char kEnd = '\0'; // of the figures
+  constexpr char kEnd = '\0'; // of the figures, and of PTX
   if (options.cache)
     if (std::optional<std::string> entry = options.cache->find(key)) {
-      auto [figures, bytes] = llvm::StringRef(*entry).split(kEnd);
+      auto [figures, code] = llvm::StringRef(*entry).split(kEnd);
       if (unpackResources(figures, job.resources)) {
+        auto [ptx, bytes] = code.split(kEnd);
+        job.ptx = ptx.str();
         job.bytes = bytes.str();
         found = true;
         return llvm::Error::success();
@@ -130,7 +136,8 @@ llvm::Error Compilation::compileOrFind(Job &job, bool &found) {
   if (llvm::Error error = compile(job))
     return error;
   if (options.cache)
-    options.cache->insert(key, packResources(job.resources) + kEnd + job.bytes);
+    options.cache->insert(key, packResources(job.resources) + kEnd + job.ptx +
+                                   kEnd + job.bytes);
   return llvm::Error::success();
 }
 
@@ -198,7 +205,8 @@ std::vector<Job> makeJobs(llvm::ArrayRef<KernelShape> shapes,
       llvm::SmallVector<llvm::StringRef> texts;
       for (size_t kernel : unit)
         texts.push_back(shapes[kernel].text);
-      jobs.push_back({emulated, unit, translationUnit(texts, target), {}, {}});
+      jobs.push_back(
+          {emulated, unit, translationUnit(texts, target), {}, {}, {}});
     }
   }
   return jobs;
@@ -222,6 +230,8 @@ llvm::Expected<CompiledKernels> compileKernels(mlir::ModuleOp module,
     KernelObject object{std::move(job.bytes), {}};
     for (size_t kernel : job.kernels)
       object.kernels.push_back(result.shapes[kernel].name);
+    if (!job.ptx.empty())
+      result.ptx.push_back({std::move(job.ptx), object.kernels});
     (job.emulated ? result.emulated : result.cubins)
         .push_back(std::move(object));
     for (KernelResources &kernel : job.resources)

@@ -18,6 +18,7 @@ struct CompiledKernels {
   std::vector<KernelShape> shapes; ///< of all kernels, in the module's order
   std::vector<KernelResources> resources; ///< the same order; empty: no cubins
   std::vector<KernelObject> cubins;       ///< together all kernels, or none
+  std::vector<KernelObject> ptx; ///< of the same, where other chips take it
   std::vector<KernelObject> emulated; ///< shared objects for the emulated GPU
 };
 

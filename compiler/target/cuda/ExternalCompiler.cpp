@@ -74,6 +74,8 @@ llvm::Expected<CompilerOutput> runCompiler(const ExternalCompiler &compiler,
   llvm::SmallVector<llvm::StringRef> arguments{compiler.program};
   llvm::append_range(arguments, compiler.arguments);
   arguments.append({"-I", directory, source, "-o", output});
+  if (!compiler.kept.empty())
+    arguments.append({"--keep", "--keep-dir", directory});
   std::optional<llvm::StringRef> redirects[] = {std::nullopt, log, log};
   std::string why;
   int status = llvm::sys::ExecuteAndWait(
@@ -81,7 +83,9 @@ llvm::Expected<CompilerOutput> runCompiler(const ExternalCompiler &compiler,
       /*MemoryLimit=*/0, &why);
   if (status < 0)
     return failure(compiler.program + " cannot be run: " + why);
-  CompilerOutput result{contentOf(output), contentOf(log)};
+  CompilerOutput result{
+      contentOf(output), contentOf(log),
+      compiler.kept.empty() ? "" : contentOf(inside(compiler.kept))};
   if (status != 0)
     return failure(compiler.program + " refuses generated kernels: " +
                    firstComplaint(result.log, text, compiler.source));

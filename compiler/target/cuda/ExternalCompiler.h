@@ -13,11 +13,13 @@ struct ExternalCompiler {
   std::string source;  ///< what the text is called: "kernels.cu"
   std::string output;  ///< what the compiler is told to write
   llvm::ArrayRef<llvm::StringRef> arguments; ///< but for -I, source and -o
+  std::string kept = {}; ///< a file between the two that nvcc is to keep
 };
 
 struct CompilerOutput {
   std::string bytes; ///< of the output file
   std::string log;   ///< what it printed
+  std::string kept;  ///< bytes of that file
 };
 
 /// An error holds the compiler's first complaint and the line of `text` that it

@@ -31,7 +31,7 @@ TEST(Cubin, ReadsResources) {
 }
 
 TEST(Cubin, RefusesSpillsAndSerialization) {
-  Cubin cubin{"", readResources(kLog)};
+  Cubin cubin{"", "", readResources(kLog)};
   EXPECT_EQ(findGateFailure(cubin, kLog),
             "kernel wide spills 52 bytes of registers");
   cubin.kernels.pop_back();
