@@ -135,6 +135,12 @@ struct DeviceOptions {
   /// one; "step", waiting for each, so that errors name it. Empty: the
   /// environment variable TESSERA_CUDA, if it is set, otherwise "graph".
   std::string cudaMode = {};
+  /// Who computes products of matrices on a GPU, the generated kernel or
+  /// cuBLASLt: "on", the faster one by timing them for two seconds at most when
+  /// an artifact is loaded; a number, by so many seconds; "off", by their size;
+  /// "generated". Empty: the environment variable TESSERA_TUNE, if it is set,
+  /// otherwise "on".
+  std::string tune = {};
 };
 
 /// The device of that name: "cpu", "null", "cuda-emu", "cuda". What follows a

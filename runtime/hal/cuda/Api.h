@@ -50,6 +50,7 @@ enum : Result {
 
 enum DeviceAttribute : int {
   kMultiprocessors = 16,
+  kL2Bytes = 38,
   kCapabilityMajor = 75,
   kCapabilityMinor = 76,
   kMaxSharedBytesOptIn = 97, ///< of a block, if a kernel asks for it

@@ -2,8 +2,10 @@
 #pragma once
 #include "runtime/artifact/ArtifactReader.h"
 #include "runtime/hal/cuda/Gpu.h"
+#include "runtime/hal/cuda/Library.h"
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -36,6 +38,10 @@ chooseCode(const ArtifactReader &artifact, const Gpu &gpu);
 struct LoadedKernel {
   Kernel function = nullptr;
   unsigned threads = 0, sharedBytes = 0; ///< of a block; dynamic shared memory
+  /// Where a library does its work, in that way; otherwise null.
+  const Product *product = nullptr;
+  std::size_t way = 0;
+  std::string label = {}; ///< then what profiles and errors call it
 };
 
 struct LoadedModules {

@@ -55,6 +55,12 @@ CudaCommandList::CudaCommandList(std::string_view program, Commands commands,
     this->mode = Mode::step;
   else if (options.profile && mode == Mode::graph)
     this->mode = Mode::stream;
+  for (const Command &command : code.commands)
+    if (command.kind == Command::Kind::launch)
+      if (const LoadedKernel &kernel =
+              kernels[code.launches[command.index].kernelIndex];
+          kernel.product)
+        code.steps[command.step].what = kernel.label;
   if (options.profile)
     measured =
         std::make_unique<Profile>(program, code.steps, options.traceEvents);
@@ -247,6 +253,13 @@ Status CudaCommandList::launch(const LaunchCommand &launch) {
   const Address table = tables.next(launch), firstMap = maps.next(launch);
   if (launch.blocks == 0)
     return Status::success();
+  const LoadedKernel &kernel = kernels[launch.kernelIndex];
+  if (kernel.product) {
+    for (std::uint32_t i = launch.firstInstance; i < launch.endInstance; ++i)
+      TESSERA_RETURN_IF_ERROR(kernel.product->enqueue(
+          kernel.way, &code.pointers[code.instances[i].firstPointer]));
+    return Status::success();
+  }
   words.clear();
   appendInstance(code, launch, code.instances[launch.firstInstance], words,
                  firstMap, mapsOf(*launch.kernel));
@@ -256,7 +269,6 @@ Status CudaCommandList::launch(const LaunchCommand &launch) {
   std::size_t bytes = words.size() * sizeof(std::uint64_t);
   std::array<void *, 5> arguments = {kLaunchBuffer, words.data(),
                                      kLaunchBufferSize, &bytes, kLaunchEnd};
-  const LoadedKernel &kernel = kernels[launch.kernelIndex];
   return gpu->driver().launch(kernel.function, launch.blocks, 1, 1,
                               kernel.threads, 1, 1, kernel.sharedBytes,
                               gpu->stream(), nullptr, arguments.data());

@@ -33,6 +33,10 @@ public:
          std::span<const std::byte> arena, Mode mode,
          const RecordOptions &options);
   Status run() override;
+  /// Puts every step on the stream, in whatever form the program is; nothing is
+  /// allocated and nobody waits, so all of it can be captured, calls of a
+  /// library too. The context is current.
+  Status enqueueAll();
   const Profile *profile() const override { return measured.get(); }
 
 private:
@@ -47,10 +51,7 @@ private:
   Status runStep(const Command &command);
   Status finishStep(const Command &command);
 
-  /// Puts every step, or one, on the stream; nothing is allocated and nobody
-  /// waits, so all of it can be captured. A call of a library is another case
-  /// of enqueue().
-  Status enqueueAll();
+  /// Puts a step on the stream; like enqueueAll(), it can be captured.
   Status enqueue(const Command &command);
   Status launch(const LaunchCommand &launch);
   Status copy(const CopyCommand &copy);

@@ -2,6 +2,7 @@
 
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/hal/cuda/CudaCommandList.h"
+#include "runtime/hal/cuda/Products.h"
 
 #include <charconv>
 #include <cstdlib>
@@ -48,22 +49,27 @@ private:
 class CudaExecutable : public Executable {
 public:
   CudaExecutable(const ArtifactReader &artifact,
-                 const artifact::DeviceCode &code, LoadedModules modules)
-      : artifact(artifact), code(code), modules(std::move(modules)) {}
+                 const artifact::DeviceCode &code, LoadedModules modules,
+                 Products products)
+      : artifact(artifact), code(code), modules(std::move(modules)),
+        products(std::move(products)) {}
   std::string_view target() const override { return modules.target; }
-  std::uint64_t scratchBytes() const override { return 0; }
+  std::uint64_t scratchBytes() const override {
+    return products.workspaceBytes();
+  }
 
   ArtifactReader artifact;
   const artifact::DeviceCode &code;
   LoadedModules modules;
+  Products products;
 };
 
 class CudaDevice : public Device {
 public:
-  CudaDevice(std::shared_ptr<Gpu> gpu, Mode mode)
-      : gpu(std::move(gpu)), mode(mode) {}
+  CudaDevice(std::shared_ptr<Gpu> gpu, Mode mode, const Tuning &tuning)
+      : gpu(std::move(gpu)), mode(mode), tuning(tuning) {}
   std::string_view name() const override { return gpu->name(); }
-  std::string describe() const override { return gpu->describe(); }
+  std::string describe() const override { return gpu->describe() + chosen; }
   Status checkFree(std::uint64_t bytes) const override {
     return gpu->checkFree(bytes);
   }
@@ -83,6 +89,8 @@ public:
 private:
   std::shared_ptr<Gpu> gpu;
   Mode mode;
+  Tuning tuning;
+  std::string chosen; // in what was loaded last
 };
 
 StatusOr<std::unique_ptr<Buffer>> CudaDevice::allocate(std::uint64_t bytes,
@@ -100,8 +108,10 @@ CudaDevice::load(const ArtifactReader &artifact,
   auto modules = loadCode(artifact, code, gpu);
   if (!modules.ok())
     return modules.status();
-  return std::unique_ptr<Executable>(
-      std::make_unique<CudaExecutable>(artifact, code, modules.take()));
+  Products products = Products::choose(artifact, code, *modules, gpu, tuning);
+  chosen = products.describe().empty() ? "" : "; " + products.describe();
+  return std::unique_ptr<Executable>(std::make_unique<CudaExecutable>(
+      artifact, code, modules.take(), std::move(products)));
 }
 
 std::byte *addressOf(const Buffer *buffer) {
@@ -154,11 +164,14 @@ createCudaDevice(std::string_view which, const DeviceOptions &options) {
   const auto mode = cuda::parseMode(options);
   if (!mode.ok())
     return mode.status();
+  const auto tuning = cuda::parseTuning(options);
+  if (!tuning.ok())
+    return tuning.status();
   auto gpu = cuda::Gpu::open(ordinal);
   if (!gpu.ok())
     return gpu.status();
   return std::unique_ptr<Device>(
-      std::make_unique<cuda::CudaDevice>(gpu.take(), *mode));
+      std::make_unique<cuda::CudaDevice>(gpu.take(), *mode, *tuning));
 }
 
 } // namespace tessera::hal

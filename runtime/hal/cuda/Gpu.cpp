@@ -34,7 +34,7 @@ StatusOr<std::shared_ptr<Gpu>> Gpu::open(int ordinal) {
 }
 
 Status Gpu::find(int ordinal) {
-  int count = 0, major = 0, minor = 0, shared = 0;
+  int count = 0, major = 0, minor = 0, shared = 0, cache = 0;
   TESSERA_RETURN_IF_ERROR(library->deviceCount(&count));
   if (ordinal < 0 || ordinal >= count)
     return Status::error("no such device: {}", knownGpus(count));
@@ -51,8 +51,10 @@ Status Gpu::find(int ordinal) {
   TESSERA_RETURN_IF_ERROR(attribute(kCapabilityMinor, minor));
   TESSERA_RETURN_IF_ERROR(attribute(kMaxSharedBytesOptIn, shared));
   TESSERA_RETURN_IF_ERROR(attribute(kMultiprocessors, multiprocessors));
+  TESSERA_RETURN_IF_ERROR(attribute(kL2Bytes, cache));
   computeCapability = static_cast<unsigned>(10 * major + minor);
   sharedBytes = static_cast<std::uint64_t>(shared);
+  cacheBytes = static_cast<std::uint64_t>(std::max(cache, 0));
   return library->contextRetain(&context, device);
 }
 

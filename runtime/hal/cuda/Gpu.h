@@ -60,6 +60,7 @@ public:
   /// A block's shared memory at most.
   std::uint64_t maxSharedBytes() const { return sharedBytes; }
   std::uint64_t totalBytes() const { return memoryBytes; }
+  std::uint64_t l2Bytes() const { return cacheBytes; }
   /// "cuda:0: NVIDIA H200, compute capability 9.0, …"
   std::string describe() const;
 
@@ -108,7 +109,7 @@ private:
   std::string label, chip;
   DeviceNumber device = 0;
   unsigned computeCapability = 0;
-  std::uint64_t sharedBytes = 0, memoryBytes = 0;
+  std::uint64_t sharedBytes = 0, memoryBytes = 0, cacheBytes = 0;
   int multiprocessors = 0;
   Context context = nullptr;
   Stream work = nullptr;

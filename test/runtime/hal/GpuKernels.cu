@@ -130,6 +130,42 @@ TESSERA_KERNEL(take_boxes, 64, 3, 0) {
         read(reinterpret_cast<const uint16_t *>(box), thread()));
 }
 
+template <typename T>
+TESSERA_DEVICE float valueAt(const Instance<3, 17> &instance, int buffer,
+                             int64_t i) {
+  return Convert<float>::from(read(instance.buffer<T>(buffer), i));
+}
+
+// A product of matrices, one element a thread: result = lhs · rhsᵀ, or +=.
+// Sizes: m, n, k, batches; of lhs, rhs and result the offset, the strides from
+// row to row and from column to column and from batch to batch; accumulates.
+// Its operands are bf16 where the name says so, its result where it ends in it.
+template <typename In, typename Out>
+TESSERA_DEVICE void multiply(const Launch<3, 17> &launch) {
+  const Instance<3, 17> &instance = launch.instance();
+  const int64_t *sizes = instance.sizes;
+  int64_t m = sizes[0], n = sizes[1], k = sizes[2];
+  int64_t at = (blockNumber() - instance.firstBlock()) * 64 + thread();
+  if (at >= m * n * sizes[3])
+    return;
+  int64_t column = at % n, row = at / n % m, batch = at / n / m;
+  const int64_t *lhs = sizes + 4, *rhs = sizes + 8, *result = sizes + 12;
+  float sum = 0;
+  for (int64_t i = 0; i < k; ++i)
+    sum += valueAt<In>(instance, 0,
+                       lhs[0] + row * lhs[1] + i * lhs[2] + batch * lhs[3]) *
+           valueAt<In>(instance, 1,
+                       rhs[0] + column * rhs[1] + i * rhs[2] + batch * rhs[3]);
+  int64_t to =
+      result[0] + row * result[1] + column * result[2] + batch * result[3];
+  if (sizes[16])
+    sum += valueAt<Out>(instance, 2, to);
+  write(instance.buffer<Out>(2), to, Convert<Out>::from(sum));
+}
+TESSERA_KERNEL(product, 64, 3, 17) { multiply<float, float>(launch); }
+TESSERA_KERNEL(product_bf16, 64, 3, 17) { multiply<bf16, bf16>(launch); }
+TESSERA_KERNEL(product_bf16_f32, 64, 3, 17) { multiply<bf16, float>(launch); }
+
 // What Kernels.cpp shows of scratch, which GPUs do not have.
 TESSERA_KERNEL(meet, 64, 2, 1) {}
 

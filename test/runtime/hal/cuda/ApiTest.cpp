@@ -1,13 +1,18 @@
-// Api.h against NVIDIA's own header: values, sizes and signatures. Nothing runs
-// here but what says that it was compared.
-#include "runtime/hal/cuda/Api.h"
+// Api.h and LibraryApi.h against NVIDIA's own headers: values, sizes and
+// signatures. Nothing runs here but what says that it was compared.
+#include "runtime/hal/cuda/LibraryApi.h"
 
 #include <gtest/gtest.h>
 
 #if __has_include(<cuda.h>)
 #define TESSERA_HAS_CUDA_H 1
 #include <cuda.h>
+#if __has_include(<cublasLt.h>)
+#define TESSERA_HAS_CUBLASLT_H 1
+#include <cublasLt.h>
+#endif
 
+#include <cstddef>
 #include <type_traits>
 
 namespace tessera::hal::cuda {
@@ -112,7 +117,44 @@ CHECK_VALUE(device::Swizzle::b64, CU_TENSOR_MAP_SWIZZLE_64B);
 CHECK_VALUE(device::Swizzle::b128, CU_TENSOR_MAP_SWIZZLE_128B);
 static_assert(sizeof(device::TensorMap) == sizeof(CUtensorMap) &&
               alignof(device::TensorMap) <= alignof(CUtensorMap));
+CHECK_VALUE(kL2Bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
 static_assert(sizeof(Address) == sizeof(CUdeviceptr));
+
+#ifdef TESSERA_HAS_CUBLASLT_H
+template <> constexpr bool isSame<LtHandle, cublasLtHandle_t> = true;
+template <> constexpr bool isSame<LtOperation, cublasLtMatmulDesc_t> = true;
+template <> constexpr bool isSame<LtLayout, cublasLtMatrixLayout_t> = true;
+template <>
+constexpr bool isSame<LtPreference, cublasLtMatmulPreference_t> = true;
+
+TESSERA_CUBLASLT_FUNCTIONS(CHECK_FUNCTION)
+static_assert(isSameCall<std::size_t(), decltype(::cublasLtGetVersion)>);
+static_assert(
+    isSameCall<const char *(LtStatus), decltype(::cublasLtGetStatusString)>);
+static_assert(sizeof(LtHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t) &&
+              sizeof(LtAlgorithm) == sizeof(cublasLtMatmulAlgo_t) &&
+              offsetof(LtHeuristic, status) ==
+                  offsetof(cublasLtMatmulHeuristicResult_t, state) &&
+              offsetof(LtHeuristic, workspaceBytes) ==
+                  offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
+CHECK_VALUE(kLtFloat, CUDA_R_32F);
+CHECK_VALUE(kLtBfloat16, CUDA_R_16BF);
+CHECK_VALUE(kLtComputeFloat, CUBLAS_COMPUTE_32F);
+CHECK_VALUE(kLtPlain, CUBLAS_OP_N);
+CHECK_VALUE(kLtTransposed, CUBLAS_OP_T);
+CHECK_VALUE(kLtTransposeA, CUBLASLT_MATMUL_DESC_TRANSA);
+CHECK_VALUE(kLtTransposeB, CUBLASLT_MATMUL_DESC_TRANSB);
+CHECK_VALUE(kLtBatches, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT);
+CHECK_VALUE(kLtBatchStride, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);
+CHECK_VALUE(kLtMaxWorkspaceBytes, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+CHECK_VALUE(kLtReductions, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK);
+CHECK_VALUE(kLtReduceInComputeType, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+CHECK_VALUE(kLtAlignmentA, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
+CHECK_VALUE(kLtAlignmentB, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
+CHECK_VALUE(kLtAlignmentC, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
+CHECK_VALUE(kLtAlignmentD, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+CHECK_VALUE(kLtInvalidValue, CUBLAS_STATUS_INVALID_VALUE);
+#endif
 
 } // namespace
 } // namespace tessera::hal::cuda

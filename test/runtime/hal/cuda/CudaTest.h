@@ -18,6 +18,7 @@ protected:
     for (const std::string &name : changed)
       ::unsetenv(name.c_str());
     ::setenv("TESSERA_LIBCUDA", TESSERA_FAKE_CUDA, 1);
+    ::setenv("TESSERA_LIBCUBLASLT", TESSERA_FAKE_CUDA, 1);
     EXPECT_EQ(fake.leaks(), "");
     EXPECT_EQ(fake.misuse(), "");
   }

@@ -22,6 +22,7 @@ static void find(void *library, const char *name, Function *&function) {
 
 FakeCuda::FakeCuda() {
   ::setenv("TESSERA_LIBCUDA", TESSERA_FAKE_CUDA, 1);
+  ::setenv("TESSERA_LIBCUBLASLT", TESSERA_FAKE_CUDA, 1);
   void *library = ::dlopen(TESSERA_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
   find(library, "tesseraFakeLeaks", leaksOf);
   find(library, "tesseraFakeMisuse", misuseOf);

@@ -4,7 +4,7 @@
 
 namespace tessera::test {
 
-/// From the first get() on, devices "cuda:N" are the fake's.
+/// From the first get() on, devices "cuda:N" and cuBLASLt are the fake's.
 class FakeCuda {
 public:
   static FakeCuda &get();

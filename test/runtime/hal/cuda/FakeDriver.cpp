@@ -7,7 +7,8 @@
 //
 // Settings, by the environment: TESSERA_FAKE_CUDA_ + GPUS, CAPABILITY (80),
 // MEMORY (bytes), VERSION (13000), THREADS (of a block, for every kernel),
-// STATIC_SHARED (bytes of every kernel), FAIL (FUNCTION:CALL:RESULT).
+// STATIC_SHARED (bytes of every kernel), FAIL (FUNCTION:CALL:RESULT),
+// MICROSECONDS (that each kernel takes, on a clock of events of its own).
 #include "runtime/hal/emulated/TensorMap.h"
 #include "test/runtime/hal/cuda/FakeGpu.h"
 
@@ -91,6 +92,9 @@ Result cuDeviceGetAttribute(int *value, int attribute, DeviceNumber) {
   switch (attribute) {
   case kMultiprocessors:
     *value = 108;
+    return kSuccess;
+  case kL2Bytes:
+    *value = 1 << 16;
     return kSuccess;
   case kCapabilityMajor:
     *value = static_cast<int>(capability() / 10);

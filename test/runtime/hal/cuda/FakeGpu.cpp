@@ -166,9 +166,17 @@ Result FakeGpus::runKernel(Kernel kernel, unsigned grid, unsigned threads,
   options.threads = threads;
   options.sharedBytes = sharedBytes;
   options.seed = ++launches;
+  microseconds += setting("TESSERA_FAKE_CUDA_MICROSECONDS", 0);
   const Status status =
       machine.launch(options, kernel->entry, arguments.data(), memory.ranges());
   return status.ok() ? kSuccess : kIllegalAddress;
+}
+
+std::chrono::steady_clock::time_point FakeGpus::now() const {
+  if (!std::getenv("TESSERA_FAKE_CUDA_MICROSECONDS"))
+    return std::chrono::steady_clock::now();
+  return std::chrono::steady_clock::time_point(
+      std::chrono::microseconds(microseconds));
 }
 
 std::string FakeGpus::leaks() const {
@@ -184,6 +192,10 @@ std::string FakeGpus::leaks() const {
   count(events.size(), "events");
   count(graphs.size(), "graphs");
   count(runs.size(), "graphs to run");
+  count(ltHandles.size(), "handles of cuBLASLt");
+  count(ltOperations.size(), "products");
+  count(ltLayouts.size(), "layouts of matrices");
+  count(ltPreferences.size(), "preferences of cuBLASLt");
   count(contexts.size(), "contexts");
   count(currentContexts().size(), "contexts current on this thread");
   return text;

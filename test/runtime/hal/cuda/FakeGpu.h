@@ -3,7 +3,7 @@
 // put it off, so that whoever forgets to wait reads old bytes, and memory of a
 // GPU cannot be touched by the host.
 #pragma once
-#include "runtime/hal/cuda/Api.h"
+#include "runtime/hal/cuda/LibraryApi.h"
 #include "runtime/hal/emulated/BlockMachine.h"
 #include "runtime/hal/host/LoadedCode.h"
 #include "test/runtime/hal/cuda/FakeCubin.h"
@@ -62,6 +62,22 @@ struct GraphTag {
 struct GraphRunTag {
   std::vector<Operation> operations;
   bool isUploaded = false;
+};
+
+// Those of cuBLASLt.
+struct LtHandleTag {};
+struct LtOperationTag {
+  bool transposeA = false, transposeB = false;
+  std::set<std::uint64_t> ran = {}; ///< ways whose code is loaded
+};
+struct LtLayoutTag {
+  int type;
+  std::uint64_t rows, columns, leading;
+  std::uint64_t batches = 1, stride = 0;
+};
+struct LtPreferenceTag {
+  std::uint64_t workspaceBytes = 0;
+  std::uint32_t alignments[4] = {256, 256, 256, 256}; ///< of A, B, C, D
 };
 
 } // namespace tessera::hal::cuda
@@ -128,11 +144,18 @@ struct FakeGpus {
   std::set<Event> events;
   std::set<Graph> graphs;
   std::set<GraphRun> runs;
+  std::set<LtHandle> ltHandles;
+  std::set<LtOperation> ltOperations;
+  std::set<LtLayout> ltLayouts;
+  std::set<LtPreference> ltPreferences;
   emulated::BlockMachine machine;
   /// Code for the emulated GPU of the artifact that TESSERA_FAKE_CUDA_TWINS
   /// names, by compute capability.
   std::map<unsigned, std::vector<std::shared_ptr<hal::LoadedCode>>> twins;
   std::uint64_t launches = 0;
+  /// The clock of events, where TESSERA_FAKE_CUDA_MICROSECONDS says how long a
+  /// kernel takes.
+  std::uint64_t microseconds = 0;
 
   /// The start of every function: what it must not go on for.
   Result enter(const char *function, unsigned needs);
@@ -148,6 +171,7 @@ struct FakeGpus {
   Result runKernel(Kernel kernel, unsigned grid, unsigned threads,
                    unsigned sharedBytes,
                    const std::vector<std::uint64_t> &arguments);
+  std::chrono::steady_clock::time_point now() const;
   /// What lives, line by line; empty if nothing does.
   std::string leaks() const;
   void reset();

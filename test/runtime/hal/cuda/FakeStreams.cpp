@@ -92,9 +92,9 @@ Result cuEventRecord(Event event, Stream stream) {
   FAKE_REQUIRE(!stream->capturing, "an event is captured", kCaptureUnsupported);
   event->stream = stream;
   ++event->pending;
-  return all.submit(stream, [event] {
+  return all.submit(stream, [&all, event] {
     --event->pending;
-    event->reached = std::chrono::steady_clock::now();
+    event->reached = all.now();
     return Result(kSuccess);
   });
 }
