@@ -40,12 +40,15 @@ struct ContractionPlan {
   // The grid: blocks of blockRows × blockColumns, rows fastest, then columns,
   // then the outer dimensions. blockColumns is a multiple of 16 or covers all.
   int64_t blockRows, blockColumns;
+  /// Of a GPU: so many blocks take tiles in turn; 0: each block has one.
+  int64_t residents = 0;
 
   ContractionDim rowDim() const { return row ? dims[*row] : kOne; }
   ContractionDim columnDim() const { return column ? dims[*column] : kOne; }
   int64_t rowBlocks() const;
   int64_t columnBlocks() const;
-  int64_t blocks() const;
+  int64_t tiles() const; ///< blockRows × blockColumns each
+  int64_t blocks() const { return residents ? residents : tiles(); }
   /// Tells plans apart beyond their expressions.
   std::string key() const;
 

@@ -12,7 +12,7 @@ int64_t ContractionPlan::rowBlocks() const {
 int64_t ContractionPlan::columnBlocks() const {
   return partsOf(columnDim().size, blockColumns);
 }
-int64_t ContractionPlan::blocks() const {
+int64_t ContractionPlan::tiles() const {
   int64_t count = rowBlocks() * columnBlocks();
   for (unsigned dim : outer)
     count *= dims[dim].size;
@@ -34,8 +34,9 @@ std::string ContractionPlan::key() const {
   llvm::for_each(dims, addDim);
   addDim(sum);
   llvm::for_each(outerSums, addDim);
-  for (int64_t value : {blockRows, blockColumns, int64_t(row ? *row : -1),
-                        int64_t(column ? *column : -1)})
+  for (int64_t value :
+       {blockRows, blockColumns, residents, int64_t(row ? *row : -1),
+        int64_t(column ? *column : -1)})
     add(value);
   return text + '\n' + expression.key();
 }

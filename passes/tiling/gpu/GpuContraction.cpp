@@ -84,7 +84,7 @@ void GpuContraction::emit(const TileTarget &target) {
     if (tile.rows == plan.blockRows && tile.columns == plan.blockColumns)
       kernel.setWarps(target.warpgroups && element.isBF16() ? tile.warpgroups
                                                             : tile.warps);
-  locate();
+  locate(kernel.getBlockNumber());
   makeSides(stages);
   // What the epilogue needs outside of all tiles goes before the loop.
   Operation *mark = e.index(0).getDefiningOp();

@@ -12,7 +12,6 @@ namespace tessera::gpu {
 /// One operand: a view of its buffer, and how chunks of it are staged.
 struct ProductSide {
   mlir::Value memory;
-  llvm::SmallVector<mlir::Value> fixed; ///< indices of the outer dimensions
   bool advances[2]; ///< along the tile's dimension, along the sum
   bool sumInRows;   ///< staged as [sum, tile], not [tile, sum]
   int64_t tile;
@@ -30,8 +29,8 @@ public:
                  kernel.getLoc()} {}
 
 protected:
-  /// Which tile of the product this block owns; outside of all loops.
-  void locate();
+  /// Where tile `number` of the product lies.
+  void locate(mlir::Value number);
   /// Chunks of `size` elements of the sum. Behind locate().
   void chooseChunks(int64_t size);
   /// Both operands, staged `stages` times.

@@ -22,6 +22,8 @@ struct PipelinedTile {
 
 constexpr PipelinedTile kTiles[] = {
     {128, 256, 1}, {128, 128, 0.85}, {64, 128, 0.65}, {64, 64, 0.5}};
+// Of an H200 or H100; blocks that have one to themselves are no more, and take
+// tiles in turn.
 constexpr int64_t kMultiprocessors = 132;
 // Of the sum: a row of 128 bytes, the widest swizzle.
 constexpr int64_t kChunk = 64;
@@ -40,6 +42,7 @@ public:
   void emit();
 
 private:
+  void forTiles(llvm::function_ref<void()> body);
   void produce();
   Value consume();
 
@@ -49,6 +52,19 @@ private:
 } // namespace
 
 //===--- roles ------------------------------------------------------------===//
+
+// While consumers compute one tile's epilogue, the producer is ahead with the
+// next one's stages.
+void PipelinedProduct::forTiles(llvm::function_ref<void()> body) {
+  if (!plan.residents)
+    return body();
+  e.forRange(kernel.getBlockNumber(), e.index(plan.tiles()), plan.residents, {},
+             [&](Value number, ValueRange) -> SmallVector<Value> {
+               locate(number);
+               body();
+               return {};
+             });
+}
 
 void PipelinedProduct::produce() {
   e.forRange(
@@ -90,11 +106,12 @@ void PipelinedProduct::emit() {
   kernel.setWarps(ArrayRef<int64_t>{4 * consumers, 1});
   int64_t room = (isAlone ? kStageBytesAlone : kStageBytesOfTwo) /
                  (2 * kChunk * (plan.blockRows + plan.blockColumns));
-  int64_t stages = std::clamp<int64_t>(steps, 2, room);
-  locate();
+  int64_t stages = plan.residents ? room : std::clamp<int64_t>(steps, 2, room);
   makeSides(stages);
   ring = b.create<tile::MakeRingOp>(
       e.loc, tile::RingType::get(b.getContext(), stages, consumers));
+  if (!plan.residents)
+    locate(kernel.getBlockNumber());
   // What the epilogue needs outside of all tiles goes before the roles.
   Operation *mark = e.index(0).getDefiningOp();
   EmitScope top(epilogue, b);
@@ -105,9 +122,9 @@ void PipelinedProduct::emit() {
               : DenseI64ArrayAttr());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(&roles.getProducer().emplaceBlock());
-  produce();
+  forTiles([&] { produce(); });
   b.setInsertionPointToStart(&roles.getConsumers().emplaceBlock());
-  emitEpilogue(consume(), top);
+  forTiles([&] { emitEpilogue(consume(), top); });
   describeGemm();
 }
 
@@ -166,6 +183,8 @@ void gpu::choosePipelinedGrid(ContractionPlan &plan) {
     plan.blockRows = tile.rows;
     plan.blockColumns = tile.columns;
   }
+  if (plan.blockRows > kRowsOfConsumer && plan.tiles() > kMultiprocessors)
+    plan.residents = kMultiprocessors;
 }
 
 void gpu::emitPipelinedProduct(const ContractionPlan &plan,

@@ -31,8 +31,7 @@ ProductSide GpuProduct::makeSide(const ContractionOperand &operand,
   };
   ProductSide side;
   for (unsigned dim : plan.outer)
-    if (append(plan.dims[dim]))
-      side.fixed.push_back(outerIndices[dim]);
+    append(plan.dims[dim]);
   for (const ContractionDim &dim : plan.outerSums)
     append(dim);
   side.advances[0] = append(tile);
@@ -55,14 +54,30 @@ void GpuProduct::makeSides(int64_t stages) {
       makeSide(plan.rhs, epilogue.arguments[plan.rhs.argument], stages, false);
 }
 
-// Which tile of the product this block owns: rows fastest, then columns, then
-// the outer dimensions.
-void GpuProduct::locate() {
-  SmallVector<int64_t> counts{plan.rowBlocks(), plan.columnBlocks()};
+// Tile rows that are done in turn before the next columns, so that what
+// neighbouring blocks read meets in the L2 cache: all of them, or a part that
+// divides them.
+static int64_t rowsInGroup(int64_t rows) {
+  constexpr int64_t kMost = 16, kLeast = 4;
+  if (rows <= kMost)
+    return rows;
+  for (int64_t group = kMost; group >= kLeast; --group)
+    if (rows % group == 0)
+      return group;
+  return rows;
+}
+
+// Tiles are numbered by rows of a group, then columns, then groups, then the
+// outer dimensions.
+void GpuProduct::locate(Value number) {
+  int64_t group = rowsInGroup(plan.rowBlocks());
+  SmallVector<int64_t> counts{group, plan.columnBlocks(),
+                              plan.rowBlocks() / group};
   for (unsigned dim : llvm::reverse(plan.outer))
     counts.push_back(plan.dims[dim].size);
-  SmallVector<Value> at = e.unravel(kernel.getBlockNumber(), counts);
-  rowStart = e.mul(at[0], plan.blockRows);
+  SmallVector<Value> at = e.unravel(number, counts);
+  Value row = e.add(e.mul(at[2], group), at[0]);
+  rowStart = e.mul(row, plan.blockRows);
   columnStart = e.mul(at[1], plan.blockColumns);
   auto limit = [&](int64_t size, int64_t tile, Value start) -> Value {
     return size % tile ? e.sub(e.index(size), start) : Value();
@@ -71,7 +86,7 @@ void GpuProduct::locate() {
   columnLimit = limit(plan.columnDim().size, plan.blockColumns, columnStart);
   outerIndices.assign(plan.dims.size(), Value());
   for (auto [i, dim] : llvm::enumerate(llvm::reverse(plan.outer)))
-    outerIndices[dim] = at[2 + i];
+    outerIndices[dim] = at[3 + i];
 }
 
 void GpuProduct::chooseChunks(int64_t size) {
@@ -88,7 +103,10 @@ Source GpuProduct::chunkOf(const ProductSide &side, Value step) {
     counts.push_back(dim.size);
   SmallVector<Value> at = e.unravel(step, counts);
   bool isLeft = &side == &lhs;
-  SmallVector<Value> indices(side.fixed);
+  SmallVector<Value> indices;
+  for (unsigned dim : plan.outer)
+    if (isLeft ? plan.dims[dim].lhs : plan.dims[dim].rhs)
+      indices.push_back(outerIndices[dim]);
   for (auto [i, dim] : llvm::enumerate(plan.outerSums))
     if (isLeft ? dim.lhs : dim.rhs)
       indices.push_back(at[plan.outerSums.size() - i]);

@@ -101,21 +101,26 @@ std::vector<KernelCase> boxedProducts() {
                         {{'m', 64}, {'n', 64}, {'k', 1000}},
                         "bf16",
                         "bf16"}));
-  // 12 × 12 tiles of 128 × 128.
+  // 18 rows of tiles, in two groups.
+  cases.push_back(make({"BoxesGroups",
+                        "mk,nk->mn",
+                        {{'m', 1150}, {'n', 136}, {'k', 40}},
+                        "bf16"}));
+  // 12 × 12 tiles of 128 × 128, 12 × 11 and 10 × 20 of 128 × 256; those that
+  // are more than 132 share blocks.
   cases.push_back(make({"BoxesLargeTiles",
                         "mk,kn->mn",
                         {{'m', 1500}, {'n', 1496}, {'k', 400}},
                         "bf16",
                         "bf16"}));
-  // 12 × 11 tiles of 128 × 256.
   cases.push_back(make({"BoxesWideTiles",
-                        "mk,nk->mn",
-                        {{'m', 1500}, {'n', 2800}, {'k', 264}},
+                        "km,kn->mn",
+                        {{'m', 1536}, {'n', 2800}, {'k', 264}},
                         "bf16",
                         "bf16"}));
-  cases.push_back(make({"BoxesWideTilesTurned",
-                        "km,kn->mn",
-                        {{'m', 1536}, {'n', 2800}, {'k', 104}},
+  cases.push_back(make({"BoxesManyWideTiles",
+                        "mk,nk->mn",
+                        {{'m', 1270}, {'n', 5112}, {'k', 72}},
                         "bf16",
                         "bf16"}));
   return cases;
