@@ -81,15 +81,26 @@ def same_losses(model, device, steps):
 
 def same_bits_by_the_driver(model, first, binaries, architecture):
     """As a GPU runs it, but for the GPU: cubins, graphs, the driver's rules."""
-    driver = pathlib.Path(binaries).parent / "test/runtime/hal/cuda"
+    fake = str(pathlib.Path(binaries).parent /
+               "test/runtime/hal/cuda/libcuda-fake.so")
+    cache = model.scratch / "cache"
+    settings = {"TESSERA_LIBCUDA": fake, "TESSERA_LIBCUBLASLT": fake,
+                "TESSERA_FAKE_CUDA_CAPABILITY": architecture[3:5],
+                "TESSERA_FAKE_CUDA_TWINS": str(model.program),
+                # So long takes a kernel, and a library no time.
+                "TESSERA_FAKE_CUDA_MICROSECONDS": "10",
+                "XDG_CACHE_HOME": str(cache)}
     for mode in ("graph", "stream"):
-        again = model.train("cuda:0", f"driver-{mode}", 3, settings={
-            "TESSERA_LIBCUDA": str(driver / "libcuda-fake.so"),
-            "TESSERA_FAKE_CUDA_CAPABILITY": architecture[3:5],
-            "TESSERA_FAKE_CUDA_TWINS": str(model.program),
-            "TESSERA_CUDA": mode})
+        again = model.train("cuda:0", f"driver-{mode}", 3, settings=settings | {
+            "TESSERA_CUDA": mode, "TESSERA_TUNE": "generated"})
         check(again == {s: first[s] for s in again},
               f"cuda:0 as a {mode}, by a driver without a GPU: the same bits")
+    again = model.train("cuda:0", "library", 5, settings=settings | {
+        "TESSERA_TUNE": "1000"})
+    (choices,) = (cache / "tessera/tuning").iterdir()
+    count = choices.read_text().count(" library:0\n")
+    check(count > 2, f"cuda:0 with {count} products by a library")
+    model.compare(first, again, "generated kernels and a library")
 
 
 def without_nvcc(made, spec, architecture):
