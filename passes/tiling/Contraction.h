@@ -37,8 +37,9 @@ struct ContractionPlan {
   ContractionDim sum;
   llvm::SmallVector<ContractionDim> outerSums;
 
-  // The grid: blocks of blockRows × blockColumns, rows fastest, then columns,
-  // then the outer dimensions. blockColumns is a multiple of 16 or covers all.
+  // The grid: tiles of blockRows × blockColumns, rows fastest (on a GPU in
+  // groups of some), then columns, then the outer dimensions. blockColumns is a
+  // multiple of 16 or covers all.
   int64_t blockRows, blockColumns;
   /// Of a GPU: so many blocks take tiles in turn; 0: each block has one.
   int64_t residents = 0;
