@@ -92,6 +92,13 @@ Status ProgramChecker::launch(const Launch &launch) {
                         "launch of '{}', which has tensor maps, with "
                         "{} instances",
                         toView(kernel.name()), launch.instances()->size());
+  // Without sizes a GPU's kernel looks at its first instance only.
+  if (kernel.gpu() && kernel.dynamic_sizes() == 0 &&
+      launch.instances()->size() > 1)
+    return checker.fail(&launch,
+                        "launch of '{}', which takes no sizes, with "
+                        "{} instances",
+                        toView(kernel.name()), launch.instances()->size());
   std::uint64_t blocks = 0;
   for (flatbuffers::uoffset_t i = 0; i < launch.instances()->size(); ++i) {
     const Instance &one = *launch.instances()->Get(i);

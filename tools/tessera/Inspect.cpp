@@ -5,8 +5,10 @@
 #include "runtime/artifact/Validate.h"
 #include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fmt/format.h>
 #include <memory>
+#include <vector>
 
 using namespace tessera;
 using artifact::toView;
@@ -21,12 +23,12 @@ struct InspectOptions {
 } // namespace
 
 static std::string targetsOf(const artifact::DeviceCode &code) {
-  std::string targets;
+  std::vector<std::string_view> targets; // several objects may be for one
   for (const artifact::CodeObject *object : *code.code())
-    if (std::string target = object->target()->str();
-        targets.find(target) == targets.npos)
-      targets += (targets.empty() ? "" : ", ") + target;
-  return targets;
+    if (std::find(targets.begin(), targets.end(), toView(object->target())) ==
+        targets.end())
+      targets.push_back(toView(object->target()));
+  return fmt::format("{}", fmt::join(targets, ", "));
 }
 
 static void printSummary(const artifact::Artifact &root) {

@@ -238,8 +238,15 @@ llvm::Expected<CompiledKernels> compileKernels(mlir::ModuleOp module,
       resources[kernel.name] = kernel;
   }
   if (options.cubins)
-    for (const KernelShape &shape : result.shapes)
+    for (const KernelShape &shape : result.shapes) {
       result.resources.push_back(resources.lookup(shape.name));
+      // Gates that saw nothing have not passed.
+      if (result.resources.back().registers == 0)
+        return llvm::createStringError(
+            "kernel '" + shape.name +
+            "': nvcc's log says nothing of its registers and spills; its "
+            "format may be new");
+    }
   return result;
 }
 

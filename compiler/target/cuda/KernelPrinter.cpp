@@ -229,8 +229,10 @@ llvm::Error KernelPrinter::printFor(scf::ForOp loop) {
        "; " + i + " += " + scalar(loop.getStep()).text + ") {");
   ++depth;
   synchronizeLoop(loop);
+  llvm::DenseSet<Value> before = written; // no turn may be taken
   if (llvm::Error error = printBlock(*loop.getBody()))
     return error;
+  written.insert(before.begin(), before.end());
   if (llvm::Error error = assign(loop.getBody()->getTerminator(), carried))
     return error;
   --depth;
@@ -246,18 +248,23 @@ llvm::Error KernelPrinter::printIf(scf::IfOp branch) {
     line(typeOf(result) + " " + results.back() + ";");
   }
   line("if (" + scalar(branch.getCondition()).text + ") {");
+  // A barrier in one branch is none for who takes the other.
+  llvm::DenseSet<Value> before = written, after = written;
   for (Region *region : {&branch.getThenRegion(), &branch.getElseRegion()}) {
     if (region->empty())
       continue;
     if (region == &branch.getElseRegion())
       line("} else {");
     ++depth;
+    written = before;
     if (llvm::Error error = printBlock(region->front()))
       return error;
     if (llvm::Error error = assign(region->front().getTerminator(), results))
       return error;
     --depth;
+    after.insert(written.begin(), written.end());
   }
+  written = std::move(after);
   line("}");
   return llvm::Error::success();
 }
@@ -274,12 +281,15 @@ llvm::Error KernelPrinter::printOp(Operation *op) {
       .Case([&](memref::LoadOp o) -> llvm::Error {
         Memory &memory = memories[o.getMemRef()];
         synchronize(memory.root, false);
+        readByAll.insert(memory.root);
         define(o.getResult(), "value",
                "read(" + address(memory, o.getIndices()) + ")");
         return llvm::Error::success();
       })
       .Case([&](memref::StoreOp o) -> llvm::Error {
         Memory &memory = memories[o.getMemRef()];
+        if (readByAll.contains(memory.root)) // one thread writes it
+          printBarrier();
         line("write(" + scalar(o.getValue()).text + ", " +
              address(memory, o.getIndices()) + ");");
         synchronize(memory.root, true);
@@ -328,6 +338,7 @@ llvm::Error KernelPrinter::printOp(Operation *op) {
           line("fenceAsync();");
         line(barrier);
         written.clear();
+        readByAll.clear();
         return llvm::Error::success();
       })
       .Case([&](vector::InterleaveOp o) -> llvm::Error {
@@ -351,6 +362,7 @@ llvm::Error KernelPrinter::printOp(Operation *op) {
       .Case<tile::BarrierOp>([&](auto) -> llvm::Error {
         line(barrier);
         written.clear();
+        readByAll.clear();
         return llvm::Error::success();
       })
       .Default([&](Operation *o) -> llvm::Error {

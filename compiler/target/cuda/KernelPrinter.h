@@ -118,6 +118,7 @@ private:
   llvm::Error unsupported(mlir::Operation *op, const llvm::Twine &why);
   void synchronize(mlir::Value root, bool writes);
   void synchronizeLoop(mlir::scf::ForOp loop);
+  void printBarrier();
 
   tile::KernelOp kernel;
   const TileTarget &target;
@@ -126,10 +127,12 @@ private:
   llvm::DenseMap<mlir::Value, Expression> values;
   llvm::DenseMap<mlir::Value, Memory> memories;
   llvm::DenseSet<mlir::Value> written; ///< since the last barrier
-  bool hasWarpgroups = false;          ///< products of warpgroups
-  tile::RolesOp roles;                 ///< null in most kernels
-  std::string barrier = "sync();";     ///< of the threads that have tiles
-  std::vector<std::string> maps;       ///< names, as shape.maps
+  /// Single elements that all threads have read since then.
+  llvm::DenseSet<mlir::Value> readByAll;
+  bool hasWarpgroups = false;      ///< products of warpgroups
+  tile::RolesOp roles;             ///< null in most kernels
+  std::string barrier = "sync();"; ///< of the threads that have tiles
+  std::vector<std::string> maps;   ///< names, as shape.maps
   llvm::DenseMap<mlir::Operation *, unsigned> mapOf; ///< by bulk copy
   llvm::DenseMap<mlir::Value, Slice> slices;
   std::map<std::string, std::string> layouts; ///< name → definition

@@ -95,12 +95,16 @@ llvm::Error KernelPrinter::printAlloc(tile::AllocOp op) {
 
 // What one thread wrote another may read only after a barrier.
 void KernelPrinter::synchronize(Value root, bool writes) {
-  if (writes) {
+  if (writes)
     written.insert(root);
-  } else if (written.contains(root)) {
-    line(barrier);
-    written.clear();
-  }
+  else if (written.contains(root))
+    printBarrier();
+}
+
+void KernelPrinter::printBarrier() {
+  line(barrier);
+  written.clear();
+  readByAll.clear();
 }
 
 // A loop that writes and reads one memory does so across its turns too.
@@ -121,10 +125,8 @@ void KernelPrinter::synchronizeLoop(scf::ForOp loop) {
     else if (auto scalarStore = dyn_cast<memref::StoreOp>(op))
       writes.insert(rootOf(scalarStore.getMemRef()));
   });
-  if (llvm::any_of(writes, [&](Value root) { return reads.contains(root); })) {
-    line(barrier);
-    written.clear();
-  }
+  if (llvm::any_of(writes, [&](Value root) { return reads.contains(root); }))
+    printBarrier();
 }
 
 //===--- tiles ------------------------------------------------------------===//

@@ -207,8 +207,11 @@ Status ProductChooser::tryToChoose(std::uint32_t index, const Use &use) {
   if (choice == kGenerated)
     return Status::success();
   const bool mayTime = isTimed && seconds() - started < tuning.seconds;
-  if (!choice && !mayTime && !isLarge(*kernel.gemm()))
+  if (!choice && !mayTime && !isLarge(*kernel.gemm())) {
+    if (isTimed)
+      file.set(name, std::string(kGenerated));
     return Status::success();
+  }
 
   auto trial = Trial::create(gpu, use.launch, use.instance, modules.kernels);
   if (!trial.ok())
@@ -231,8 +234,11 @@ Status ProductChooser::tryToChoose(std::uint32_t index, const Use &use) {
     choice = best.take();
     file.set(name, *choice);
   }
-  if (!choice)
+  if (!choice) {
     choice = candidates[isLarge(*kernel.gemm())].name;
+    if (isTimed) // the next start computes the same bits
+      file.set(name, *choice);
+  }
   for (std::size_t way = 0; way < product->ways(); ++way) {
     if (candidates[way + 1].name != *choice)
       continue;
