@@ -1,6 +1,7 @@
 # Tests that are a file with RUN lines: .mlir for dialects and passes, .test for
 # tools. Their tools come from build/bin and from LLVM.
 import os
+import shutil
 
 import lit.formats
 
@@ -42,3 +43,8 @@ oracles = os.path.join(config.tessera_source_dir, ".venv")
 config.substitutions.append(("%oracle-python", os.path.join(oracles, "bin", "python")))
 if os.path.exists(os.path.join(oracles, "ready")):
     config.available_features.add("oracles")
+
+# Where the compiler looks for it, too (compiler/target/cuda/Cubin.cpp).
+cuda = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")
+if shutil.which("nvcc") or shutil.which("nvcc", path=cuda):
+    config.available_features.add("nvcc")
