@@ -143,6 +143,9 @@ struct DeviceOptions {
   std::string tune = {};
 };
 
+/// An error unless a kind of device is called as `name` is up to its colon.
+Status checkDeviceName(std::string_view name);
+
 /// The device of that name: "cpu", "null", "cuda-emu", "cuda". What follows a
 /// colon chooses among its kind: "cpu:avx2" as DeviceOptions.cpuTarget,
 /// "cuda-emu:sm_80" and "null:cuda:sm_80" that part of the artifact, "cuda:1"

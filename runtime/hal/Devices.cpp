@@ -82,18 +82,25 @@ Status noCodeFor(const ArtifactReader &artifact, std::string_view device,
       withTarget(artifact::toView(artifact.root().rebuild_command()), target));
 }
 
-StatusOr<std::unique_ptr<Device>> createDevice(std::string_view name,
-                                               const DeviceOptions &options) {
+Status checkDeviceName(std::string_view name) {
   const std::string_view wanted = name.substr(0, name.find(':'));
-  const std::string_view which =
-      name.substr(std::min(wanted.size() + 1, name.size()));
   std::string known;
   for (const Kind &kind : kKinds) {
     if (kind.name == wanted)
-      return kind.create(which, options);
+      return Status::success();
     known.append(known.empty() ? "" : ", ").append(kind.name);
   }
   return Status::error("unknown device '{}': this runtime has {}", name, known);
+}
+
+StatusOr<std::unique_ptr<Device>> createDevice(std::string_view name,
+                                               const DeviceOptions &options) {
+  const std::string_view wanted = name.substr(0, name.find(':'));
+  for (const Kind &kind : kKinds)
+    if (kind.name == wanted)
+      return kind.create(name.substr(std::min(wanted.size() + 1, name.size())),
+                         options);
+  return checkDeviceName(name);
 }
 
 } // namespace tessera::hal

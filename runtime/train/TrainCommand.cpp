@@ -66,6 +66,9 @@ void addOptions(CLI::App &app, TrainOptions &options) {
                  "kernels for CUDA executed on the host, very slow; null "
                  "checks all plans, computes and writes nothing")
       ->type_name("NAME")
+      ->check([](const std::string &name) {
+        return hal::checkDeviceName(name).message();
+      })
       ->capture_default_str();
   app.add_option("--profile", options.profile,
                  "Write a Chrome trace of the kernels, which Perfetto opens, "

@@ -163,7 +163,9 @@ TEST_F(SessionTrain, ImportedWeightsReproduceTheLoss) {
 
 TEST_F(SessionTrain, TheNullDeviceChecksThePlanAndWritesNothing) {
   EXPECT_EQ(train(with("run", {"--device", "null", "--steps", "2"})), 0) << err;
-  EXPECT_TRUE(contains(err, "the plan of init, train_step, eval_step is right"))
+  EXPECT_TRUE(contains(err,
+                       "the plan of init, train_step, eval_step for cpu is "
+                       "right"))
       << err;
   EXPECT_FALSE(fs::exists(scratch / "run"));
 }
