@@ -150,7 +150,7 @@ gpu::chooseAttentionSizes(const AttentionShape &shape, Type element,
   int64_t dim = paddedColumns(shape.headDim);
   // A tile of sums takes dim / 2 registers of a thread; f32 operands, each of
   // two halves, need more beside them than bf16.
-  if (dim > (element.isBF16() ? 256 : 192))
+  if (dim > (element.isBF16() ? 256 : 128))
     return std::nullopt;
   int64_t row = dim * element.getIntOrFloatBitWidth() / 8;
   for (int64_t own : {64, 32, 16})
@@ -164,6 +164,6 @@ gpu::chooseAttentionSizes(const AttentionShape &shape, Type element,
 llvm::Error gpu::attentionTooLarge(const AttentionShape &shape) {
   return llvm::createStringError(
       "attention over heads of " + std::to_string(shape.headDim) +
-      " dimensions does not fit a block: at most 256 in bf16 and 192 in f32; "
+      " dimensions does not fit a block: at most 256 in bf16 and 128 in f32; "
       "compile for cpu");
 }

@@ -51,7 +51,7 @@ std::vector<KernelCase> makeLarge() {
   std::vector<KernelCase> cases;
   for (int headDim : {64, 96, 128, 192, 256})
     for (const char *element : {"f32", "bf16"})
-      if (headDim <= 192 || element[0] == 'b')
+      if (headDim <= 128 || element[0] == 'b')
         cases.push_back(
             {fmt::format("LargeAttention{}_{}", headDim, element),
              text({2, 1024, 8, 4, headDim, headDim == 96 ? 200 : 0}, element),
