@@ -264,38 +264,32 @@ TESSERA_DEVICE void reduceWarps(Tile<T, Layout> &slice, int part) {
 
 /// Along dimension Dim, which disappears: 1 leaves Rows, 0 leaves Columns. In a
 /// fixed order; every thread gets what it holds of the slice.
-template <typename Combine, int Dim, typename T, int M, int N, int WarpsM,
-          int WarpsN>
-TESSERA_DEVICE auto
-reduce(const Tile<T, Fragments<M, N, WarpsM, WarpsN>> &tile) {
-  using Layout = Fragments<M, N, WarpsM, WarpsN>;
-  if constexpr (Dim == 1) {
-    Tile<T, Rows<M, WarpsM, WarpsN>> result;
-    TESSERA_UNROLL
-    for (int r = 0; r < Layout::kEach; ++r) {
-      T &sum = result.at[Layout::rowRegister(r)];
-      bool isFirst = Layout::columnRegister(r) == 0;
-      sum = isFirst ? tile.at[r] : Combine::of(sum, tile.at[r]);
-    }
-    TESSERA_UNROLL
-    for (T &sum : result.at)
-      sum = reduceLanes<Combine, 1, 4>(sum);
-    reduceWarps<Combine, WarpsN>(result, warp() % WarpsN);
-    return result;
-  } else {
-    Tile<T, Columns<N, WarpsM, WarpsN>> result;
-    TESSERA_UNROLL
-    for (int r = 0; r < Layout::kEach; ++r) {
-      T &sum = result.at[Layout::columnRegister(r)];
-      bool isFirst = Layout::rowRegister(r) == 0;
-      sum = isFirst ? tile.at[r] : Combine::of(sum, tile.at[r]);
-    }
-    TESSERA_UNROLL
-    for (T &sum : result.at)
-      sum = reduceLanes<Combine, 4, 32>(sum);
-    reduceWarps<Combine, WarpsM>(result, warp() / WarpsN);
-    return result;
+template <typename Combine, int Dim, typename T, IsFragments Layout>
+TESSERA_DEVICE auto reduce(const Tile<T, Layout> &tile) {
+  // Who holds parts of a row differs in the lower part of lane and warp number,
+  // who holds parts of a column in the upper part.
+  constexpr bool kAlongRow = Dim == 1;
+  constexpr int kFirst = kAlongRow ? 1 : 4, kEnd = kAlongRow ? 4 : 32,
+                kWarps = kAlongRow ? Layout::kWarpsN : Layout::kWarpsM;
+  auto result = [] {
+    if constexpr (kAlongRow)
+      return Tile<T, typename Layout::OfRows>();
+    else
+      return Tile<T, typename Layout::OfColumns>();
+  }();
+  TESSERA_UNROLL
+  for (int r = 0; r < Layout::kEach; ++r) {
+    int row = Layout::rowRegister(r), column = Layout::columnRegister(r);
+    T &sum = result.at[kAlongRow ? row : column];
+    bool isFirst = (kAlongRow ? column : row) == 0;
+    sum = isFirst ? tile.at[r] : Combine::of(sum, tile.at[r]);
   }
+  TESSERA_UNROLL
+  for (T &sum : result.at)
+    sum = reduceLanes<Combine, kFirst, kEnd>(sum);
+  int part = kAlongRow ? warp() % Layout::kWarpsN : warp() / Layout::kWarpsN;
+  reduceWarps<Combine, kWarps>(result, part);
+  return result;
 }
 
 /// All elements of a slice of columns in one, for every thread.

@@ -39,15 +39,13 @@ public:
   std::uint64_t scratchStride;           // a thread's share
 };
 
-class CpuDevice : public Device {
+class CpuDevice : public HostDevice {
 public:
   CpuDevice(std::unique_ptr<ThreadPool> pool, std::string forcedTarget)
       : cpu(CpuFeatures::detect()), pool(std::move(pool)),
         forcedTarget(std::move(forcedTarget)) {}
   std::string_view name() const override { return "cpu"; }
   std::string describe() const override;
-  StatusOr<std::unique_ptr<Buffer>> allocate(std::uint64_t bytes,
-                                             std::string_view what) override;
   StatusOr<const artifact::DeviceCode *>
   choose(const ArtifactReader &artifact) const override;
   StatusOr<std::unique_ptr<Executable>>
@@ -68,11 +66,6 @@ std::string CpuDevice::describe() const {
   return fmt::format("{}, {} thread{}, {}", CpuFeatures::brand(),
                      pool->threads(), pool->threads() == 1 ? "" : "s",
                      fmt::join(names, " "));
-}
-
-StatusOr<std::unique_ptr<Buffer>> CpuDevice::allocate(std::uint64_t bytes,
-                                                      std::string_view what) {
-  return HostBuffer::allocate(bytes, what);
 }
 
 /// Every thread gets its share on pages of its own.

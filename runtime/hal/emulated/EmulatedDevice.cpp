@@ -31,17 +31,13 @@ public:
   std::vector<EmulatedFunction *> kernels; // as DeviceCode.kernels
 };
 
-class EmulatedDevice : public Device {
+class EmulatedDevice : public HostDevice {
 public:
   EmulatedDevice(std::string_view architecture, std::uint64_t seed)
       : architecture(architecture), seed(seed) {}
   std::string_view name() const override { return kName; }
   std::string describe() const override {
     return fmt::format("a GPU emulated on the host, seed {}", seed);
-  }
-  StatusOr<std::unique_ptr<Buffer>> allocate(std::uint64_t bytes,
-                                             std::string_view what) override {
-    return HostBuffer::allocate(bytes, what);
   }
   StatusOr<const artifact::DeviceCode *>
   choose(const ArtifactReader &artifact) const override;

@@ -25,6 +25,15 @@ private:
   std::string what;
 };
 
+/// A device that runs in the host's memory.
+class HostDevice : public Device {
+public:
+  StatusOr<std::unique_ptr<Buffer>> allocate(std::uint64_t bytes,
+                                             std::string_view what) final {
+    return HostBuffer::allocate(bytes, what);
+  }
+};
+
 /// Addresses of the spaces, which are host buffers.
 SpaceAddresses hostAddresses(const Bindings &bindings);
 

@@ -20,6 +20,21 @@
 
 namespace tessera::test {
 
+// A copy of which `valid` says whether it stays within memory, now and when it
+// is done.
+template <typename Valid>
+static Result copyLater(FakeGpus &all, Stream stream, void *to,
+                        const void *from, std::size_t bytes, Valid valid) {
+  FAKE_REQUIRE(all.streams.contains(stream), "a copy in no stream",
+               kInvalidHandle);
+  FAKE_REQUIRE(valid(), "a copy leaves its memory", kInvalidValue);
+  return all.submit(stream, [&all, valid, to, from, bytes] {
+    FAKE_REQUIRE(valid(), "a copy after a free", kIllegalAddress);
+    std::memcpy(to, from, bytes);
+    return Result(kSuccess);
+  });
+}
+
 extern "C" {
 
 //===--- for FakeCuda.h ---------------------------------------------------===//
@@ -221,52 +236,33 @@ Result cuMemFreeHost(void *address) {
 Result cuMemcpyHtoDAsync_v2(Address to, const void *from, std::size_t bytes,
                             Stream stream) {
   FAKE_ENTER(cuMemcpyHtoDAsync_v2, kContext);
-  FAKE_REQUIRE(all.streams.contains(stream), "a copy in no stream",
-               kInvalidHandle);
-  const auto valid = [&all, to, from, bytes] {
-    return all.memory.holds(to, bytes) && all.holdsPinned(from, bytes);
-  };
-  FAKE_REQUIRE(valid(), "a copy to the GPU leaves its memory", kInvalidValue);
-  return all.submit(stream, [&all, valid, to, from, bytes] {
-    FAKE_REQUIRE(valid(), "a copy to the GPU after a free", kIllegalAddress);
-    std::memcpy(reinterpret_cast<void *>(to), from, bytes);
-    return Result(kSuccess);
-  });
+  return copyLater(all, stream, reinterpret_cast<void *>(to), from, bytes,
+                   [&all, to, from, bytes] {
+                     return all.memory.holds(to, bytes) &&
+                            all.holdsPinned(from, bytes);
+                   });
 }
 
 Result cuMemcpyDtoHAsync_v2(void *to, Address from, std::size_t bytes,
                             Stream stream) {
   FAKE_ENTER(cuMemcpyDtoHAsync_v2, kContext);
-  FAKE_REQUIRE(all.streams.contains(stream), "a copy in no stream",
-               kInvalidHandle);
-  const auto valid = [&all, to, from, bytes] {
-    return all.memory.holds(from, bytes) && all.holdsPinned(to, bytes);
-  };
-  FAKE_REQUIRE(valid(), "a copy from the GPU leaves its memory", kInvalidValue);
-  return all.submit(stream, [&all, valid, to, from, bytes] {
-    FAKE_REQUIRE(valid(), "a copy from the GPU after a free", kIllegalAddress);
-    std::memcpy(to, reinterpret_cast<const void *>(from), bytes);
-    return Result(kSuccess);
-  });
+  return copyLater(all, stream, to, reinterpret_cast<const void *>(from), bytes,
+                   [&all, to, from, bytes] {
+                     return all.memory.holds(from, bytes) &&
+                            all.holdsPinned(to, bytes);
+                   });
 }
 
 Result cuMemcpyDtoDAsync_v2(Address to, Address from, std::size_t bytes,
                             Stream stream) {
   FAKE_ENTER(cuMemcpyDtoDAsync_v2, kContext);
-  FAKE_REQUIRE(all.streams.contains(stream), "a copy in no stream",
-               kInvalidHandle);
   FAKE_REQUIRE((to > from ? to - from : from - to) >= bytes,
                "a copy on the GPU overlaps itself", kInvalidValue);
-  const auto valid = [&all, to, from, bytes] {
-    return all.memory.holds(to, bytes) && all.memory.holds(from, bytes);
-  };
-  FAKE_REQUIRE(valid(), "a copy on the GPU leaves its memory", kInvalidValue);
-  return all.submit(stream, [&all, valid, to, from, bytes] {
-    FAKE_REQUIRE(valid(), "a copy on the GPU after a free", kIllegalAddress);
-    std::memcpy(reinterpret_cast<void *>(to),
-                reinterpret_cast<const void *>(from), bytes);
-    return Result(kSuccess);
-  });
+  return copyLater(
+      all, stream, reinterpret_cast<void *>(to),
+      reinterpret_cast<const void *>(from), bytes, [&all, to, from, bytes] {
+        return all.memory.holds(to, bytes) && all.memory.holds(from, bytes);
+      });
 }
 
 Result cuMemsetD8Async(Address to, unsigned char value, std::size_t bytes,
