@@ -37,9 +37,15 @@ endif()
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 
+# What ships depends on libc and the C++ library alone, so that it can be copied
+# to the machine that trains: other libraries are linked in (find_library(X.a)).
+add_library(TesseraFmt STATIC ${CMAKE_SOURCE_DIR}/cmake/Fmt.cpp)
+target_include_directories(TesseraFmt SYSTEM PUBLIC
+  $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>)
+
 # tessera_runtime_library(name SOURCES ... LINK ...): no LLVM in sight.
 function(tessera_runtime_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  target_link_libraries(${name} PUBLIC fmt::fmt Threads::Threads ${ARG_LINK})
+  target_link_libraries(${name} PUBLIC TesseraFmt Threads::Threads ${ARG_LINK})
 endfunction()

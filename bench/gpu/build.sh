@@ -15,13 +15,10 @@ out=${2:-$here/out}
 tessera=$build/bin/tessera
 [ -x "$tessera" ] || { echo "build.sh: no $tessera; build it first: make" >&2; exit 1; }
 rm -rf "$out"
-mkdir -p "$out/lib"
+mkdir -p "$out"
 
-# The runtime, and beside it the libraries that another system may lack or have
-# in other versions; libc and the C++ library are everywhere.
+# The runtime, which needs no library that a system may lack.
 strip -o "$out/tessera-run" "$build/bin/tessera-run"
-ldd "$out/tessera-run" | awk '$3 ~ /^\// {print $3}' |
-  grep -Ev '/(libc|libm|libstdc\+\+|libgcc_s|libdl|libpthread)\.so' | xargs -r cp -t "$out/lib"
 
 # Tokens for the trainings that are compared: our own documentation.
 "$tessera" data tokenizer --vocab 400 --input "$root"/docs/*.md -o "$out/tokenizer.json" 2>"$out/log"

@@ -24,8 +24,6 @@ device=${device:-cuda:0}
 rm -rf "$results"
 mkdir -p "$results/parts"
 export PYTHONUNBUFFERED=1
-# For our programs alone: others have libraries of their own.
-with_libraries=(env "LD_LIBRARY_PATH=$in/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 limit=530 wrong=0
 
 # note NAME OUTCOME [SECONDS]
@@ -55,7 +53,7 @@ part() {
 ours() {
   local name=$1 seconds=$2 code=0
   shift 2
-  part "$name" "$seconds" "${with_libraries[@]}" "$@" || code=$?
+  part "$name" "$seconds" "$@" || code=$?
   case $code in
   0 | 124 | 137) ;;
   *) wrong=1 ;;

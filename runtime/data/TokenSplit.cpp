@@ -1,8 +1,8 @@
 #include "runtime/data/TokenSplit.h"
 #include "runtime/data/FileOperations.h"
+#include "runtime/data/Json.h"
 
 #include <nlohmann/json.hpp>
-#include <simdjson.h>
 
 #include <charconv>
 #include <cmath>
@@ -18,12 +18,12 @@ namespace {
 /// Reads the keys of one JSON object; the first failure sticks.
 class Fields {
 public:
-  Fields(simdjson::dom::object object, std::string where)
+  Fields(const JsonValue &object, std::string where)
       : object(object), where(std::move(where)) {}
 
   template <typename T> T get(std::string_view key, const char *kind) {
     T value{};
-    if (status.ok() && object[key].get(value) != simdjson::SUCCESS)
+    if (status.ok() && !object[key].get(value))
       fail(key, fmt::format("must be {}", kind));
     return value;
   }
@@ -42,7 +42,7 @@ public:
   Status status;
 
 private:
-  simdjson::dom::object object;
+  const JsonValue &object;
   std::string where;
 };
 } // namespace
@@ -65,13 +65,12 @@ static bool isPlainName(std::string_view name) {
          name.find('\0') == std::string_view::npos;
 }
 
-static Status parseShards(simdjson::dom::array array, const std::string &where,
-                          SplitIndex &index) {
+static Status parseShards(const JsonValue::Array &array,
+                          const std::string &where, SplitIndex &index) {
   uint64_t tokens = 0, documents = 0;
-  for (simdjson::dom::element element : array) {
+  for (const JsonValue &object : array) {
     std::string entry = fmt::format("{}: shard {}", where, index.shards.size());
-    simdjson::dom::object object;
-    if (element.get(object) != simdjson::SUCCESS)
+    if (!object.isObject())
       return Status::error("{}: must be an object", entry);
     Fields fields(object, entry);
     SplitIndex::Shard shard{fields.text("file"), fields.integer("tokens"),
@@ -98,13 +97,11 @@ static Status parseShards(simdjson::dom::array array, const std::string &where,
 
 StatusOr<SplitIndex> parseSplitIndex(std::string_view json,
                                      const std::string &where) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element root;
-  simdjson::dom::object object;
-  if (auto error = parser.parse(json.data(), json.size()).get(root))
-    return Status::error("{}: not valid JSON: {}", where,
-                         simdjson::error_message(error));
-  if (root.get(object) != simdjson::SUCCESS)
+  StatusOr<JsonValue> root = JsonValue::parse(json, where);
+  if (!root.ok())
+    return root.status();
+  const JsonValue &object = *root;
+  if (!object.isObject())
     return Status::error("{}: must be a JSON object", where);
   Fields fields(object, where);
   if (fields.text("format") != indexFormat)
@@ -119,7 +116,9 @@ StatusOr<SplitIndex> parseSplitIndex(std::string_view json,
   index.textBytes = fields.integer("text_bytes");
   uint64_t separator = fields.integer("separator");
   index.unigramEntropy = fields.get<double>("unigram_entropy", "a number");
-  auto shards = fields.get<simdjson::dom::array>("shards", "an array");
+  const JsonValue &shards = object["shards"];
+  if (!shards.isArray())
+    fields.fail("shards", "must be an array");
   if (index.vocabSize == 0 || index.vocabSize > maxVocabSize)
     fields.fail("vocab_size", "must be 1 to 2147483648");
   if (separator >= index.vocabSize)
@@ -128,7 +127,7 @@ StatusOr<SplitIndex> parseSplitIndex(std::string_view json,
     fields.fail("unigram_entropy", "must not be negative");
   TESSERA_RETURN_IF_ERROR(std::move(fields.status));
   index.separator = static_cast<uint32_t>(separator);
-  TESSERA_RETURN_IF_ERROR(parseShards(shards, where, index));
+  TESSERA_RETURN_IF_ERROR(parseShards(shards.elements(), where, index));
   return index;
 }
 

@@ -1,7 +1,6 @@
 #include "runtime/data/tokenizer/Documents.h"
+#include "runtime/data/Json.h"
 #include "runtime/support/MappedFile.h"
-
-#include <simdjson.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -15,7 +14,6 @@ static Status readJsonLines(const std::string &path, const DocumentSink &sink) {
   StatusOr<MappedFile> file = MappedFile::open(path);
   if (!file.ok())
     return file.status();
-  simdjson::dom::parser parser;
   std::string_view rest = file->text();
   for (size_t number = 1; !rest.empty(); ++number) {
     size_t length = std::min(rest.find('\n'), rest.size());
@@ -23,12 +21,11 @@ static Status readJsonLines(const std::string &path, const DocumentSink &sink) {
     rest.remove_prefix(std::min(length + 1, rest.size()));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos)
       continue;
-    simdjson::dom::element root;
+    auto root = JsonValue::parse(line, fmt::format("{}:{}", path, number));
+    if (!root.ok())
+      return root.status();
     std::string_view text;
-    if (auto code = parser.parse(line.data(), line.size()).get(root))
-      return Status::error("{}:{}: not valid JSON: {}", path, number,
-                           simdjson::error_message(code));
-    if (root["text"].get(text) != simdjson::SUCCESS)
+    if (!(*root)["text"].get(text))
       return Status::error("{}:{}: must be an object with a string \"text\"",
                            path, number);
     if (!text.empty())

@@ -5,21 +5,12 @@
 
 namespace tessera::tokenizer {
 
-using simdjson::SUCCESS;
-using simdjson::dom::array;
-using simdjson::dom::element;
-using simdjson::dom::object;
-
 static constexpr size_t maxFileBytes = 512 << 20;
 
-bool isNullOrAbsent(object parent, std::string_view key) {
-  element value;
-  return parent[key].get(value) != SUCCESS || value.is_null();
-}
-
-std::string_view typeOf(object parent) {
+std::string_view typeOf(const JsonValue &object) {
   std::string_view type;
-  return parent["type"].get(type) == SUCCESS ? type : std::string_view();
+  (void)object["type"].get(type);
+  return type;
 }
 
 std::string quoteForError(std::string_view text, size_t shown) {
@@ -43,97 +34,83 @@ StatusOr<Tokenizer> Tokenizer::parse(std::string_view json,
 }
 
 StatusOr<Tokenizer> TokenizerReader::read(std::string_view json) {
-  simdjson::dom::parser parser;
-  element root;
-  object file, model;
-  if (auto code = parser.parse(json.data(), json.size()).get(root))
-    return error("not valid JSON: {}", simdjson::error_message(code));
-  if (root.get(file) != SUCCESS)
+  StatusOr<JsonValue> root = JsonValue::parse(json, where);
+  if (!root.ok())
+    return root.status();
+  const JsonValue &file = *root;
+  if (!file.isObject())
     return error("must be a JSON object, the tokenizer.json of a tokenizer");
-  if (file["model"].get(model) != SUCCESS)
+  if (!file["model"].isObject())
     return error("\"model\" must be an object");
-  TESSERA_RETURN_IF_ERROR(readModel(model));
-  element part;
-  if (!isNullOrAbsent(file, "normalizer")) {
-    (void)file["normalizer"].get(part);
-    TESSERA_RETURN_IF_ERROR(readNormalizer(part));
-  }
-  if (isNullOrAbsent(file, "pre_tokenizer") || isNullOrAbsent(file, "decoder"))
+  TESSERA_RETURN_IF_ERROR(readModel(file["model"]));
+  if (!file["normalizer"].isNull())
+    TESSERA_RETURN_IF_ERROR(readNormalizer(file["normalizer"]));
+  if (file["pre_tokenizer"].isNull() || file["decoder"].isNull())
     return error("\"pre_tokenizer\" and \"decoder\" must be those of a "
                  "byte-level tokenizer; other kinds are not supported");
-  (void)file["pre_tokenizer"].get(part);
-  TESSERA_RETURN_IF_ERROR(readPreTokenizer(part));
-  (void)file["decoder"].get(part);
-  TESSERA_RETURN_IF_ERROR(readDecoder(part));
-  if (!isNullOrAbsent(file, "added_tokens")) {
-    array tokens;
-    if (file["added_tokens"].get(tokens) != SUCCESS)
-      return error("\"added_tokens\" must be an array");
-    TESSERA_RETURN_IF_ERROR(readAddedTokens(tokens));
-  }
+  TESSERA_RETURN_IF_ERROR(readPreTokenizer(file["pre_tokenizer"]));
+  TESSERA_RETURN_IF_ERROR(readDecoder(file["decoder"]));
+  const JsonValue &tokens = file["added_tokens"];
+  if (!tokens.isNull() && !tokens.isArray())
+    return error("\"added_tokens\" must be an array");
+  TESSERA_RETURN_IF_ERROR(readAddedTokens(tokens.elements()));
   result.contentHash = hash64(std::as_bytes(std::span(json)));
   return std::move(result);
 }
 
-Status TokenizerReader::readNormalizer(element normalizer) {
-  object fields;
-  if (normalizer.get(fields) != SUCCESS)
+Status TokenizerReader::readNormalizer(const JsonValue &normalizer) {
+  if (!normalizer.isObject())
     return error("\"normalizer\" must be null or an object");
-  std::string_view type = typeOf(fields);
+  std::string_view type = typeOf(normalizer);
   if (type == "NFC") {
     result.nfc = true;
     return Status::success();
   }
-  array parts;
-  if (type != "Sequence" || fields["normalizers"].get(parts) != SUCCESS)
+  const JsonValue &parts = normalizer["normalizers"];
+  if (type != "Sequence" || !parts.isArray())
     return error("normalizer {} is not supported; a byte-level tokenizer "
                  "has none, or NFC",
                  quoteForError(type));
-  for (element part : parts) {
+  for (const JsonValue &part : parts.elements()) {
     // A sequence within a sequence is nobody's file, so depth ends here.
-    object inner;
-    if (part.get(inner) != SUCCESS || typeOf(inner) != "NFC")
+    if (typeOf(part) != "NFC")
       return error("a sequence of normalizers may hold only NFC");
     result.nfc = true;
   }
   return Status::success();
 }
 
-Status TokenizerReader::readPreTokenizer(element preTokenizer) {
-  object fields;
-  if (preTokenizer.get(fields) != SUCCESS)
+Status TokenizerReader::readPreTokenizer(const JsonValue &preTokenizer) {
+  if (!preTokenizer.isObject())
     return error("\"pre_tokenizer\" must be an object");
-  std::string_view type = typeOf(fields);
+  std::string_view type = typeOf(preTokenizer);
   if (type == "ByteLevel")
-    return readByteLevel(fields, /*afterSplit=*/false);
+    return readByteLevel(preTokenizer, /*afterSplit=*/false);
   if (type == "Sequence")
-    return readSequence(fields);
+    return readSequence(preTokenizer);
   return error("pre-tokenizer {} is not supported; ByteLevel, or a "
                "Sequence of Split and ByteLevel, is",
                quoteForError(type));
 }
 
-Status TokenizerReader::readSequence(object sequence) {
-  array parts;
-  object split, byteLevel;
-  if (sequence["pretokenizers"].get(parts) != SUCCESS)
+Status TokenizerReader::readSequence(const JsonValue &sequence) {
+  if (!sequence["pretokenizers"].isArray())
     return error("the pre-tokenizer's \"pretokenizers\" must be an array");
-  if (parts.size() == 1 && parts.at(0).get(byteLevel) == SUCCESS &&
-      typeOf(byteLevel) == "ByteLevel")
-    return readByteLevel(byteLevel, /*afterSplit=*/false);
-  if (parts.size() != 2 || parts.at(0).get(split) != SUCCESS ||
-      parts.at(1).get(byteLevel) != SUCCESS || typeOf(split) != "Split" ||
-      typeOf(byteLevel) != "ByteLevel")
+  const JsonValue::Array &parts = sequence["pretokenizers"].elements();
+  if (parts.size() == 1 && typeOf(parts[0]) == "ByteLevel")
+    return readByteLevel(parts[0], /*afterSplit=*/false);
+  if (parts.size() != 2 || typeOf(parts[0]) != "Split" ||
+      typeOf(parts[1]) != "ByteLevel")
     return error("a sequence of pre-tokenizers must be Split and then "
                  "ByteLevel; others are not supported");
-  TESSERA_RETURN_IF_ERROR(readSplit(split));
-  return readByteLevel(byteLevel, /*afterSplit=*/true);
+  TESSERA_RETURN_IF_ERROR(readSplit(parts[0]));
+  return readByteLevel(parts[1], /*afterSplit=*/true);
 }
 
-Status TokenizerReader::readSplit(object split) {
+Status TokenizerReader::readSplit(const JsonValue &split) {
   std::string_view regex, behavior;
   bool invert = false;
-  if (split["pattern"]["Regex"].get(regex) != SUCCESS)
+  if (!split["pattern"]["Regex"].get(regex))
     return error("the Split pre-tokenizer's \"pattern\" must be a Regex");
   auto pattern = recognizeSplitPattern(regex);
   if (!pattern)
@@ -154,13 +131,13 @@ Status TokenizerReader::readSplit(object split) {
   return Status::success();
 }
 
-Status TokenizerReader::readByteLevel(object byteLevel, bool afterSplit) {
+Status TokenizerReader::readByteLevel(const JsonValue &byteLevel,
+                                      bool afterSplit) {
   bool useRegex = true, prefixSpace = false;
-  if (byteLevel["add_prefix_space"].get(prefixSpace) != SUCCESS)
+  if (!byteLevel["add_prefix_space"].get(prefixSpace))
     return error("the ByteLevel pre-tokenizer's \"add_prefix_space\" must be "
                  "true or false");
-  if (!isNullOrAbsent(byteLevel, "use_regex") &&
-      byteLevel["use_regex"].get(useRegex) != SUCCESS)
+  if (!byteLevel["use_regex"].isNull() && !byteLevel["use_regex"].get(useRegex))
     return error("the ByteLevel pre-tokenizer's \"use_regex\" must be true or "
                  "false");
   if (afterSplit && (useRegex || prefixSpace))
@@ -172,9 +149,8 @@ Status TokenizerReader::readByteLevel(object byteLevel, bool afterSplit) {
   return Status::success();
 }
 
-Status TokenizerReader::readDecoder(element decoder) {
-  object fields;
-  if (decoder.get(fields) != SUCCESS || typeOf(fields) != "ByteLevel")
+Status TokenizerReader::readDecoder(const JsonValue &decoder) {
+  if (typeOf(decoder) != "ByteLevel")
     return error("\"decoder\" must be ByteLevel; other kinds are not "
                  "supported");
   return Status::success();

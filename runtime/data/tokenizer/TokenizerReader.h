@@ -1,8 +1,7 @@
 // The reader behind Tokenizer::parse, split by the parts of tokenizer.json.
 #pragma once
+#include "runtime/data/Json.h"
 #include "runtime/data/tokenizer/Tokenizer.h"
-
-#include <simdjson.h>
 
 namespace tessera::tokenizer {
 
@@ -14,24 +13,21 @@ public:
   StatusOr<Tokenizer> read(std::string_view json);
 
 private:
-  using Object = simdjson::dom::object;
-  using Element = simdjson::dom::element;
+  Status readNormalizer(const JsonValue &normalizer);
+  Status readPreTokenizer(const JsonValue &preTokenizer);
+  Status readByteLevel(const JsonValue &byteLevel, bool afterSplit);
+  Status readSplit(const JsonValue &split);
+  Status readSequence(const JsonValue &sequence);
+  Status readDecoder(const JsonValue &decoder);
 
-  Status readNormalizer(Element element);
-  Status readPreTokenizer(Element element);
-  Status readByteLevel(Object byteLevel, bool afterSplit);
-  Status readSplit(Object split);
-  Status readSequence(Object sequence);
-  Status readDecoder(Element element);
-
-  Status readModel(Object model);
-  Status readModelOptions(Object model);
-  Status readVocabulary(Object vocabulary);
-  Status readMerges(simdjson::dom::array merges);
+  Status readModel(const JsonValue &model);
+  Status readModelOptions(const JsonValue &model);
+  Status readVocabulary(const JsonValue &vocabulary);
+  Status readMerges(const JsonValue::Array &merges);
   Status readByteTokens();
 
-  Status readAddedTokens(simdjson::dom::array tokens);
-  Status readAddedToken(Object object, size_t index);
+  Status readAddedTokens(const JsonValue::Array &tokens);
+  Status readAddedToken(const JsonValue &fields, size_t index);
 
   Status claimId(uint64_t id, std::string_view text);
   template <typename... Args>
@@ -48,8 +44,7 @@ private:
 
 /// Text of the file for an error: at most `shown` bytes of it, on one line.
 std::string quoteForError(std::string_view text, size_t shown = 40);
-bool isNullOrAbsent(simdjson::dom::object object, std::string_view key);
 /// The object's "type", empty where it has none.
-std::string_view typeOf(simdjson::dom::object object);
+std::string_view typeOf(const JsonValue &object);
 
 } // namespace tessera::tokenizer

@@ -5,56 +5,49 @@
 
 namespace tessera::tokenizer {
 
-using simdjson::SUCCESS;
-using simdjson::dom::array;
-using simdjson::dom::element;
-using simdjson::dom::object;
-
 /// Ids index a table, so a hostile one must not make it huge.
 static constexpr uint64_t maxTokens = 1 << 24;
 static constexpr size_t maxAddedTokenBytes = 256;
 
-Status TokenizerReader::readModel(object model) {
-  object vocabulary;
-  array merges;
+Status TokenizerReader::readModel(const JsonValue &model) {
   TESSERA_RETURN_IF_ERROR(readModelOptions(model));
-  if (model["vocab"].get(vocabulary) != SUCCESS)
+  if (!model["vocab"].isObject())
     return error("the model's \"vocab\" must be an object of token and id");
-  if (model["merges"].get(merges) != SUCCESS)
+  if (!model["merges"].isArray())
     return error("the model's \"merges\" must be an array");
-  TESSERA_RETURN_IF_ERROR(readVocabulary(vocabulary));
+  TESSERA_RETURN_IF_ERROR(readVocabulary(model["vocab"]));
   TESSERA_RETURN_IF_ERROR(readByteTokens());
-  return readMerges(merges);
+  return readMerges(model["merges"].elements());
 }
 
-Status TokenizerReader::readModelOptions(object model) {
+Status TokenizerReader::readModelOptions(const JsonValue &model) {
   std::string_view type = typeOf(model);
   // Files of old releases name no type.
-  if (type != "BPE" && !(type.empty() && isNullOrAbsent(model, "type")))
+  if (type != "BPE" && !(type.empty() && model["type"].isNull()))
     return error("model {} is not supported; byte-level BPE is",
                  quoteForError(type));
   for (const char *key :
        {"continuing_subword_prefix", "end_of_word_suffix", "unk_token"}) {
     std::string_view text;
-    bool isText = !isNullOrAbsent(model, key);
+    bool isText = !model[key].isNull();
     // An unknown token never occurs where every byte has a token.
-    if (isText && (model[key].get(text) != SUCCESS ||
+    if (isText && (!model[key].get(text) ||
                    (!text.empty() && std::string_view(key) != "unk_token")))
       return error("the model's \"{}\" must be null or empty; a byte-level "
                    "tokenizer has none",
                    key);
   }
   double dropout = 0;
-  if (!isNullOrAbsent(model, "dropout") &&
-      (model["dropout"].get(dropout) != SUCCESS || dropout != 0))
+  if (!model["dropout"].isNull() &&
+      (!model["dropout"].get(dropout) || dropout != 0))
     return error(
         "the model's \"dropout\" must be null: encoding is not random");
   bool flag = false;
-  if (model["byte_fallback"].get(flag) == SUCCESS && flag)
+  if (model["byte_fallback"].get(flag) && flag)
     return error("the model's \"byte_fallback\" must be false; tokenizers "
                  "that fall back to bytes are not byte-level");
-  if (!isNullOrAbsent(model, "ignore_merges") &&
-      model["ignore_merges"].get(result.model.ignoreMerges) != SUCCESS)
+  if (!model["ignore_merges"].isNull() &&
+      !model["ignore_merges"].get(result.model.ignoreMerges))
     return error("the model's \"ignore_merges\" must be true or false");
   return Status::success();
 }
@@ -77,11 +70,11 @@ Status TokenizerReader::claimId(uint64_t id, std::string_view text) {
   return Status::success();
 }
 
-Status TokenizerReader::readVocabulary(object vocabulary) {
-  idsByText.reserve(vocabulary.size());
-  for (auto [text, value] : vocabulary) {
+Status TokenizerReader::readVocabulary(const JsonValue &vocabulary) {
+  idsByText.reserve(vocabulary.members().size());
+  for (const auto &[text, value] : vocabulary.members()) {
     uint64_t id = 0;
-    if (value.get(id) != SUCCESS)
+    if (!value.get(id))
       return error("the id of token {} must be an integer that is not "
                    "negative",
                    quoteForError(text));
@@ -113,30 +106,29 @@ Status TokenizerReader::readByteTokens() {
 
 /// The two sides of a merge: "left right" or ["left", "right"].
 static std::optional<std::pair<std::string_view, std::string_view>>
-mergeSides(element merge) {
+mergeSides(const JsonValue &merge) {
   std::string_view text, left, right;
-  array sides;
-  if (merge.get(text) == SUCCESS) {
+  if (merge.get(text)) {
     size_t space = text.find(' ');
     if (space == std::string_view::npos ||
         text.find(' ', space + 1) != std::string_view::npos)
       return std::nullopt;
     return std::pair(text.substr(0, space), text.substr(space + 1));
   }
-  if (merge.get(sides) != SUCCESS || sides.size() != 2 ||
-      sides.at(0).get(left) != SUCCESS || sides.at(1).get(right) != SUCCESS)
+  const JsonValue::Array &sides = merge.elements();
+  if (sides.size() != 2 || !sides[0].get(left) || !sides[1].get(right))
     return std::nullopt;
   return std::pair(left, right);
 }
 
-Status TokenizerReader::readMerges(array merges) {
+Status TokenizerReader::readMerges(const JsonValue::Array &merges) {
   if (merges.size() >= maxTokens)
     return error("{} merges are too many; fewer than {} are supported",
                  merges.size(), maxTokens);
   result.model.merges = PairMap<Merge>(merges.size());
   uint32_t rank = 0;
   std::string joined;
-  for (element merge : merges) {
+  for (const JsonValue &merge : merges) {
     auto sides = mergeSides(merge);
     if (!sides)
       return error("merge {} must be two tokens, \"left right\" or [\"left\", "
@@ -160,28 +152,27 @@ Status TokenizerReader::readMerges(array merges) {
   return Status::success();
 }
 
-Status TokenizerReader::readAddedTokens(array tokens) {
+Status TokenizerReader::readAddedTokens(const JsonValue::Array &tokens) {
   size_t index = 0;
-  for (element token : tokens) {
-    object fields;
-    if (token.get(fields) != SUCCESS)
+  for (const JsonValue &token : tokens) {
+    if (!token.isObject())
       return error("added token {} must be an object", index);
-    TESSERA_RETURN_IF_ERROR(readAddedToken(fields, index++));
+    TESSERA_RETURN_IF_ERROR(readAddedToken(token, index++));
   }
   return Status::success();
 }
 
-Status TokenizerReader::readAddedToken(object fields, size_t index) {
+Status TokenizerReader::readAddedToken(const JsonValue &fields, size_t index) {
   AddedToken token;
   std::string_view content;
   uint64_t id = 0;
   bool singleWord = false;
-  if (fields["content"].get(content) != SUCCESS || content.empty() ||
+  if (!fields["content"].get(content) || content.empty() ||
       content.size() > maxAddedTokenBytes)
     return error("the \"content\" of added token {} must be a string of 1 to "
                  "{} bytes",
                  index, maxAddedTokenBytes);
-  if (fields["id"].get(id) != SUCCESS)
+  if (!fields["id"].get(id))
     return error("the \"id\" of added token {} must be an integer that is not "
                  "negative",
                  quoteForError(content));
@@ -191,7 +182,7 @@ Status TokenizerReader::readAddedToken(object fields, size_t index) {
       {"single_word", &singleWord},
   };
   for (auto [key, flag] : flags)
-    if (!isNullOrAbsent(fields, key) && fields[key].get(*flag) != SUCCESS)
+    if (!fields[key].isNull() && !fields[key].get(*flag))
       return error("the \"{}\" of added token {} must be true or false", key,
                    quoteForError(content));
   if (singleWord)
