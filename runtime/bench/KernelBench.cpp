@@ -120,14 +120,11 @@ Status Bench::open() {
   wanted.programs = {options.program};
   if (artifact.hasProgram("init") && options.program != "init")
     wanted.programs.push_back("init");
-  auto opened = hal::Session::open(artifact, wanted);
+  auto opened = SessionModel::open(artifact, wanted);
   if (!opened.ok())
     return opened.status();
-  session = opened->get();
-  auto made = SessionModel::create(opened.take());
-  if (!made.ok())
-    return made.status();
-  model = made.take();
+  model = opened.take();
+  session = &model->get();
   const std::string_view name = session->device().name();
   if (name == "null")
     return Status::error("the null device runs no kernels; choose another "

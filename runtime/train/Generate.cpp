@@ -88,10 +88,7 @@ openForGeneration(const std::string &program, const GenerateOptions &options) {
   session.device = options.device;
   session.deviceOptions.threads = options.threads;
   session.programs.push_back("logits");
-  auto opened = hal::Session::open(*reader, session);
-  if (!opened.ok())
-    return opened.status();
-  return SessionModel::create(opened.take());
+  return SessionModel::open(*reader, session);
 }
 
 /// Loads the checkpoint asked for, or the newest intact one; returns its name.

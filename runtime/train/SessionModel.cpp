@@ -63,6 +63,15 @@ std::optional<SafetensorsType> safetensorsTypeOf(ElementType type) {
 }
 
 StatusOr<std::unique_ptr<SessionModel>>
+SessionModel::open(const ArtifactReader &artifact,
+                   const hal::SessionOptions &options) {
+  auto session = hal::Session::open(artifact, options);
+  if (!session.ok())
+    return session.status();
+  return create(session.take());
+}
+
+StatusOr<std::unique_ptr<SessionModel>>
 SessionModel::create(std::unique_ptr<hal::Session> session) {
   std::unique_ptr<SessionModel> model(new SessionModel(std::move(session)));
   TESSERA_RETURN_IF_ERROR(model->readFacts());

@@ -19,6 +19,9 @@ public:
   /// that the session does not have are no error here but where they are used.
   static StatusOr<std::unique_ptr<SessionModel>>
   create(std::unique_ptr<hal::Session> session);
+  /// That of a session opened as `options` say.
+  static StatusOr<std::unique_ptr<SessionModel>>
+  open(const ArtifactReader &artifact, const hal::SessionOptions &options);
 
   const ModelFacts &facts() const override { return info; }
   const std::vector<StateTensor> &state() const override { return tensors; }

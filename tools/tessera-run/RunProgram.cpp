@@ -124,14 +124,11 @@ Status ProgramRun::open() {
   wanted.recordOptions.checkFinite = options.checkFinite;
   if (reader->hasProgram("init") && options.program != "init")
     wanted.programs.push_back("init");
-  auto opened = hal::Session::open(*reader, wanted);
+  auto opened = SessionModel::open(*reader, wanted);
   if (!opened.ok())
     return opened.status();
-  session = opened->get();
-  auto made = SessionModel::create(opened.take());
-  if (!made.ok())
-    return made.status();
-  model = made.take();
+  model = opened.take();
+  session = &model->get();
   return Status::success();
 }
 
@@ -360,7 +357,7 @@ void addOptions(CLI::App &app, RunProgramOptions &options) {
       ->capture_default_str();
   app.add_option("--threads", options.threads,
                  "Threads that run kernels (default: all processors)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1024));
 }
 
 } // namespace
