@@ -58,12 +58,25 @@ def read_floats(path):
     return tensors
 
 
+def finite(value):
+    """A NaN or an infinity is infinitely far."""
+    return value if math.isfinite(value) else math.inf
+
+
+def farthest(actual, expected):
+    """Of two runs' losses; there must be as many of both, and some."""
+    if not expected or len(actual) != len(expected):
+        return math.inf
+    return max(finite(abs(a - b)) for a, b in zip(actual, expected))
+
+
 def distance(actual, expected):
-    """|actual - expected| / |expected|; a NaN or an infinity is infinitely far."""
+    """|actual - expected| / |expected|"""
+    if actual is None or len(actual) != len(expected):
+        return math.inf
     apart = math.fsum((a - b) ** 2 for a, b in zip(actual, expected))
     size = math.fsum(b * b for b in expected)
-    ratio = math.sqrt(apart / size) if size else math.sqrt(apart)
-    return ratio if math.isfinite(ratio) else math.inf
+    return finite(math.sqrt(apart / size) if size else math.sqrt(apart))
 
 
 def worst_gradient(runtime, artifact, shape, device, scratch):
@@ -81,8 +94,9 @@ def worst_gradient(runtime, artifact, shape, device, scratch):
         run(runtime, artifact, "--program", "train_step", "--init", 7, "--device", where,
             "--inputs", scratch / "in.safetensors", "--dump-state", file)
         states.append(read_floats(file))
-    return max((distance(states[1][name], expected), name)
-               for name, expected in states[0].items() if name.endswith(".exp_avg"))
+    return max(((distance(states[1].get(name), expected), name)
+                for name, expected in states[0].items() if name.endswith(".exp_avg")),
+               default=(math.inf, "no tensor has a first moment"))
 
 
 def shape_of_batch(artifact):
@@ -101,12 +115,12 @@ def compare(folder, artifact, device, steps):
         scratch = pathlib.Path(scratch)
         expected, actual = (losses(runtime, artifact, tokens, where, steps, scratch / f"run-{i}")
                             for i, where in enumerate(("cpu", device)))
-        apart = max((abs(a - b) if math.isfinite(a) else math.inf) for a, b in zip(actual, expected))
+        apart = farthest(actual, expected)
         gradient, name = worst_gradient(runtime, artifact, shape_of_batch(artifact), device, scratch)
-    good = (len(actual) == len(expected) == steps and apart <= LOSS[precision]
-            and gradient <= GRADIENT[precision])
-    print(f"{'ok' if good else 'WRONG'}: {artifact.stem}: cpu and {device}: losses of {steps} steps, "
-          f"{expected[0]:.3f} to {expected[-1]:.3f}, differ by at most {apart:.1e}; "
+    good = len(expected) == steps and apart <= LOSS[precision] and gradient <= GRADIENT[precision]
+    span = f", {expected[0]:.3f} to {expected[-1]:.3f}," if expected else ""
+    print(f"{'ok' if good else 'WRONG'}: {artifact.stem}: cpu and {device}: losses of {len(actual)} steps{span} "
+          f"differ by at most {apart:.1e}; "
           f"gradients by {gradient:.1e} of their norm ({name})")
     return {"model": artifact.stem, "steps": steps, "good": good, "loss": apart, "gradient": gradient}
 

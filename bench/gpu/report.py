@@ -17,6 +17,20 @@ def read_json(file):
         return None
 
 
+def read_parts(file):
+    """(name, outcome, seconds) of each part; an outcome may hold a program's words, tabs too."""
+    rows = []
+    for line in file.read_text().splitlines():
+        name, *outcome, seconds = line.split("\t")
+        rows.append((name, " ".join(outcome), int(seconds)))
+    return rows
+
+
+def cell(text):
+    """`text` in a table."""
+    return text.replace("|", "\\|")
+
+
 def kernel_seconds(bench):
     """Of a benchmarked program's kernels one by one, with empty caches, as the
     library is timed."""
@@ -57,7 +71,7 @@ def print_tables(result, benches):
     print(f"# {result['date']}, {result['gpu']}\n")
     print("| part | outcome | s |\n|---|---|---|")
     for part in result["parts"]:
-        print(f"| {part['part']} | {part['outcome']} | {part['seconds']} |")
+        print(f"| {part['part']} | {cell(part['outcome'])} | {part['seconds']} |")
     if result["comparisons"]:
         print("\n| | here, us | library, us | library | times as fast |\n|---|---|---|---|---|")
     for row in result["comparisons"]:
@@ -79,7 +93,6 @@ def print_tables(result, benches):
 def main():
     results = pathlib.Path(sys.argv[1])
     parts = results / "parts"
-    lines = [line.split("\t") for line in (results / "parts.tsv").read_text().splitlines()]
     benches = {file.stem: bench for file in sorted(parts.glob("*.json"))
                if (bench := read_json(file)) and isinstance(bench, dict) and "kernels" in bench}
     library = read_json(parts / "library.json") or {}
@@ -87,7 +100,8 @@ def main():
     result = {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "gpu": (parts / "gpu.txt").read_text().strip(),
-        "parts": [{"part": name, "outcome": outcome, "seconds": int(s)} for name, outcome, s in lines],
+        "parts": [{"part": name, "outcome": outcome, "seconds": s}
+                  for name, outcome, s in read_parts(results / "parts.tsv")],
         "numerics": read_json(parts / "numerics.json"),
         "comparisons": [{"what": what, "seconds": ours, "library_seconds": theirs, "library": whose}
                         for what, ours, theirs, whose in comparisons],
