@@ -66,10 +66,13 @@ std::string shortly(double value) {
                       : fmt::format("{:.3g} {}", value, *unit);
 }
 
-std::string figures(const KernelRow &row) {
-  std::string text = fmt::format("{:>5} {:>7} {:>7}", row.launches,
-                                 shortly(row.flops), shortly(row.bytes));
-  const GpuKernel *gpu = row.kernel->gpu();
+/// Of the row's kernel, or of `kernel`, a variant of it.
+std::string figures(const KernelRow &row, const Kernel &kernel) {
+  std::string text =
+      fmt::format("{:>5} {:>7} {:>7}",
+                  row.kernel == &kernel ? fmt::to_string(row.launches) : "or",
+                  shortly(row.flops), shortly(row.bytes));
+  const GpuKernel *gpu = kernel.gpu();
   if (!gpu)
     return text;
   // Without a cubin nobody has said how many registers it takes.
@@ -146,9 +149,14 @@ std::string kernelTable(const DeviceCode &code, const Program &program) {
     flops += count * row.flops;
     bytes += count * row.bytes;
     bound += count * row.boundMicroseconds;
-    lines +=
-        fmt::format("{}  {}: {}\n", figures(row), toView(row.kernel->name()),
-                    toView(row.kernel->summary()));
+    const auto line = [&](const Kernel &kernel, std::string_view what) {
+      lines += fmt::format("{}  {}: {}\n", figures(row, kernel),
+                           toView(kernel.name()), what);
+    };
+    line(*row.kernel, toView(row.kernel->summary()));
+    if (row.kernel->variants())
+      for (const Variant *variant : *row.kernel->variants())
+        line(*code.kernels()->Get(variant->kernel()), "a variant of it");
   }
   const bool isGpu = !rows.empty() && rows.front().kernel->gpu();
   return fmt::format(

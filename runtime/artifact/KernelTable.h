@@ -34,7 +34,8 @@ struct KernelRow {
 std::vector<KernelRow> kernelRows(const DeviceCode &code,
                                   const Program &program);
 
-/// The rows as a table, under a line with their sum.
+/// The rows as a table, under a line with their sum. Under each row its
+/// kernel's variants.
 std::string kernelTable(const DeviceCode &code, const Program &program);
 
 /// Kernel.bytes, or what the arguments say where it is unknown: bytes read and

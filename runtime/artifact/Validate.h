@@ -47,10 +47,17 @@ inline constexpr std::uint64_t kMaxSpaceBytes = std::uint64_t(1) << 46;
 inline constexpr std::uint64_t kMaxScratchBytes = std::uint64_t(1) << 30;
 /// Kinds of devices that are GPUs: "cuda:sm_80".
 inline constexpr std::string_view kCudaPrefix = "cuda:";
+/// All kinds that the compiler knows.
+inline constexpr std::string_view kDeviceKinds[] = {"cpu", "cuda:sm_80",
+                                                    "cuda:sm_90a"};
 inline constexpr std::uint32_t kWarpThreads = 32, kMaxBlockThreads = 1024;
 /// Of a block, static and dynamic: sm_90 has the most.
 inline constexpr std::uint64_t kMaxSharedBytes = 227 << 10;
 inline constexpr std::uint32_t kMaxRegisters = 255;
+/// Of a variant; a launch has at most 2^11 instances of kernels with variants,
+/// so that a grid holds them.
+inline constexpr std::uint64_t kMaxVariantBlocks = 1 << 20;
+inline constexpr std::uint32_t kMaxVariantInstances = 1 << 11;
 
 /// Where the buffer was read, for errors.
 struct BufferPlace {

@@ -150,6 +150,45 @@ Status checkKernel(Checker &checker, const Kernel &kernel, bool isGpu) {
   return checkGpu(checker, *kernel.gpu());
 }
 
+/// Whether a launch of `kernel` can be one of its variants.
+Status checkVariant(Checker &checker, const DeviceCode &device,
+                    const Kernel &kernel, const Variant &variant) {
+  const auto &kernels = *device.kernels();
+  if (variant.kernel() >= kernels.size())
+    return checker.fail(&variant, "variant {}, but there are {} kernels",
+                        variant.kernel(), kernels.size());
+  const Kernel &other = *kernels.Get(variant.kernel());
+  const auto equal = [](const auto *a, const auto *b) {
+    return (!a && !b) ||
+           (a && b && std::equal(a->begin(), a->end(), b->begin(), b->end()));
+  };
+  if (!equal(kernel.access(), other.access()) ||
+      !equal(kernel.element_types(), other.element_types()) ||
+      kernel.dynamic_sizes() != other.dynamic_sizes())
+    return checker.fail(&variant, "its variant '{}' takes other arguments",
+                        toView(other.name()));
+  if (other.variants() && other.variants()->size() != 0)
+    return checker.fail(&variant, "its variant '{}' has variants",
+                        toView(other.name()));
+  if (variant.blocks() == 0 || variant.blocks() >= kMaxVariantBlocks)
+    return checker.fail(&variant, "its variant '{}' has {} blocks",
+                        toView(other.name()), variant.blocks());
+  return Status::success();
+}
+
+Status checkVariants(Checker &checker, const DeviceCode &device, bool isGpu) {
+  for (const Kernel *kernel : *device.kernels()) {
+    if (!kernel->variants())
+      continue;
+    if (!isGpu)
+      return checker.fail(kernel, "only GPUs have variants of kernels");
+    for (const Variant *variant : *kernel->variants())
+      TESSERA_RETURN_WITHIN(checkVariant(checker, device, *kernel, *variant),
+                            "kernel '{}'", toView(kernel->name()));
+  }
+  return Status::success();
+}
+
 Status checkCode(Checker &checker, const CodeObject &code) {
   if (!isName(toView(code.target())))
     return checker.fail(&code, "code object: its target is empty, too long or "
@@ -217,6 +256,7 @@ Status validateCode(Checker &checker, const DeviceCode &device) {
   TESSERA_RETURN_IF_ERROR(
       checkUnique(checker, *device.kernels(), "kernel",
                   [](const Kernel &k) { return toView(k.name()); }));
+  TESSERA_RETURN_IF_ERROR(checkVariants(checker, device, isGpu));
   for (const CodeObject *code : *device.code())
     TESSERA_RETURN_IF_ERROR(checkCode(checker, *code));
   if (device.kernels()->size() != 0 && device.code()->size() == 0)

@@ -26,6 +26,7 @@ private:
   Status node(const Node &node);
   Status gemm(const Instance &instance, const Kernel &kernel);
   Status map(const Instance &instance, const TensorMap &map);
+  Status maps(const Instance &instance, const Kernel &kernel);
   Status launch(const Launch &launch);
   Status instance(const Instance &instance, const Kernel &kernel);
   Status loop(const Loop &loop);
@@ -99,6 +100,10 @@ Status ProgramChecker::launch(const Launch &launch) {
                         "launch of '{}', which takes no sizes, with "
                         "{} instances",
                         toView(kernel.name()), launch.instances()->size());
+  if (kernel.variants() && launch.instances()->size() >= kMaxVariantInstances)
+    return checker.fail(&launch,
+                        "launch of '{}', which has variants, with {} instances",
+                        toView(kernel.name()), launch.instances()->size());
   std::uint64_t blocks = 0;
   for (flatbuffers::uoffset_t i = 0; i < launch.instances()->size(); ++i) {
     const Instance &one = *launch.instances()->Get(i);
@@ -164,6 +169,13 @@ Status ProgramChecker::map(const Instance &instance, const TensorMap &map) {
   return Status::success();
 }
 
+Status ProgramChecker::maps(const Instance &instance, const Kernel &kernel) {
+  if (kernel.gpu() && kernel.gpu()->maps())
+    for (const TensorMap *one : *kernel.gpu()->maps())
+      TESSERA_RETURN_IF_ERROR(map(instance, *one));
+  return Status::success();
+}
+
 Status ProgramChecker::instance(const Instance &instance,
                                 const Kernel &kernel) {
   const auto &args = *instance.args();
@@ -178,9 +190,11 @@ Status ProgramChecker::instance(const Instance &instance,
     return checker.fail(&instance, "its sizes are misaligned");
   for (flatbuffers::uoffset_t i = 0; i < args.size(); ++i)
     TESSERA_RETURN_WITHIN(arg(*args.Get(i), true), "argument {}", i);
-  if (kernel.gpu() && kernel.gpu()->maps())
-    for (const TensorMap *one : *kernel.gpu()->maps())
-      TESSERA_RETURN_IF_ERROR(map(instance, *one));
+  TESSERA_RETURN_IF_ERROR(maps(instance, kernel));
+  if (kernel.variants())
+    for (const Variant *one : *kernel.variants())
+      TESSERA_RETURN_IF_ERROR(
+          maps(instance, *code.kernels()->Get(one->kernel())));
   return kernel.gemm() ? gemm(instance, kernel) : Status::success();
 }
 

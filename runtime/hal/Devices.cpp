@@ -1,4 +1,5 @@
 #include "runtime/artifact/ElementTypes.h"
+#include "runtime/artifact/Validate.h"
 #include "runtime/hal/Device.h"
 #include "runtime/hal/cpu/CpuDevice.h"
 #include "runtime/hal/cuda/CudaDevice.h"
@@ -75,6 +76,10 @@ static std::string withTarget(std::string_view command,
 
 Status noCodeFor(const ArtifactReader &artifact, std::string_view device,
                  std::string_view target) {
+  if (std::ranges::find(artifact::kDeviceKinds, target) ==
+      std::end(artifact::kDeviceKinds))
+    return Status::error("unknown device '{}': code is compiled for {}", device,
+                         fmt::join(artifact::kDeviceKinds, ", "));
   return Status::error(
       "{}: no code for the device '{}': the artifact has {}; compile it for "
       "that too: {}",

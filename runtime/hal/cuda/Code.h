@@ -42,6 +42,8 @@ struct LoadedKernel {
   const Product *product = nullptr;
   std::size_t way = 0;
   std::string label = {}; ///< then what profiles and errors call it
+  /// Which is launched in its place; otherwise null. In the artifact.
+  const artifact::Variant *variant = nullptr;
 };
 
 struct LoadedModules {

@@ -2,6 +2,7 @@
 
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/hal/cuda/CudaCommandList.h"
+#include "runtime/hal/cuda/KernelUses.h"
 #include "runtime/hal/cuda/Products.h"
 
 #include <charconv>
@@ -127,8 +128,10 @@ CudaDevice::record(Executable &executable, const artifact::Program &program,
   const SpaceAddresses spaces = {addressOf(bindings.state),
                                  addressOf(bindings.arena),
                                  addressOf(bindings.io)};
+  Commands commands = flatten(loaded.code, program, spaces);
+  useVariants(commands, loaded.code, loaded.modules.kernels);
   return CudaCommandList::record(
-      artifact::toView(program.name()), flatten(loaded.code, program, spaces),
+      artifact::toView(program.name()), std::move(commands),
       loaded.modules.kernels, gpu,
       std::span<const std::byte>(spaces.arena, program.arena_bytes()), mode,
       options);

@@ -1,6 +1,7 @@
 #include "runtime/hal/cuda/Products.h"
 
 #include "runtime/artifact/ElementTypes.h"
+#include "runtime/hal/cuda/KernelUses.h"
 #include "runtime/hal/cuda/TuningFile.h"
 #include "runtime/support/Hash.h"
 
@@ -9,7 +10,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
-#include <numeric>
 
 namespace tessera::hal::cuda {
 
@@ -17,73 +17,13 @@ using artifact::toView;
 
 namespace {
 
-constexpr std::string_view kGenerated = "generated", kLibraryPrefix = "library";
+constexpr std::string_view kGenerated = "generated", kVariantPrefix = "variant",
+                           kLibraryPrefix = "library";
 
-/// What a program does with a kernel: an instance of it, and how its arguments
-/// are aligned in all of them.
-struct Use {
-  LaunchCommand launch{};
-  LaunchInstance instance{};
-  ProductAlignment alignment;
-};
-
-/// A place for the three spaces to compute alignments with.
-std::byte *const kNowhere = // NOLINTNEXTLINE(performance-no-int-to-ptr)
-    reinterpret_cast<std::byte *>(std::uintptr_t(1) << 32);
-
-/// `alignment` and whatever else an address moves by.
-void align(std::uint32_t &alignment, std::uint64_t bytes) {
-  alignment =
-      static_cast<std::uint32_t>(std::gcd(std::uint64_t(alignment), bytes));
-}
-
-void addUses(const Commands &program, std::map<std::uint32_t, Use> &uses) {
-  std::map<std::uint32_t, std::uint64_t> moves; // by pointer
-  for (const Advance &advance : program.advances)
-    moves[advance.pointer] = std::gcd(moves[advance.pointer], advance.stride);
-  for (const LaunchCommand &launch : program.launches) {
-    const artifact::Gemm *gemm = launch.kernel->gemm();
-    if (!gemm)
-      continue;
-    const auto found = uses.try_emplace(launch.kernelIndex).first;
-    Use &use = found->second;
-    use.launch = launch;
-    for (std::uint32_t i = launch.firstInstance; i < launch.endInstance; ++i) {
-      use.instance = program.instances[i];
-      const auto add = [&](std::uint32_t &alignment,
-                           const artifact::GemmOperand &operand) {
-        const std::uint32_t pointer =
-            program.instances[i].firstPointer + operand.buffer();
-        const std::uint64_t size = artifact::elementBytes(
-            launch.kernel->element_types()->Get(operand.buffer()));
-        align(alignment,
-              reinterpret_cast<std::uintptr_t>(program.pointers[pointer]));
-        align(alignment, operand.offset() * size);
-        if (const auto move = moves.find(pointer); move != moves.end())
-          align(alignment, move->second);
-        if (gemm->batches() > 1)
-          align(alignment, operand.batch() * size);
-      };
-      add(use.alignment.lhs, *gemm->lhs());
-      add(use.alignment.rhs, *gemm->rhs());
-      add(use.alignment.result, *gemm->result());
-    }
-  }
-}
-
-/// The kernels that are products, by their number.
-std::map<std::uint32_t, Use> findUses(const artifact::DeviceCode &code) {
-  std::map<std::uint32_t, Use> uses;
-  for (const artifact::Program *program : *code.programs())
-    addUses(flatten(code, *program, {kNowhere, kNowhere, kNowhere}), uses);
-  return uses;
-}
-
-bool hasProducts(const artifact::DeviceCode &code) {
-  for (const artifact::Kernel *kernel : *code.kernels())
-    if (kernel->gemm())
-      return true;
-  return false;
+bool hasProducts(const std::map<std::uint32_t, KernelUse> &uses) {
+  return std::any_of(uses.begin(), uses.end(), [](const auto &use) {
+    return use.second.launch.kernel->gemm();
+  });
 }
 
 double seconds() {
@@ -92,10 +32,10 @@ double seconds() {
       .count();
 }
 
-/// What choices hold for: this code on such a GPU with that library.
+/// What choices hold for: this code on such a GPU with that library, if any.
 std::string keyOf(const ArtifactReader &artifact,
                   const artifact::DeviceCode &code, std::string_view target,
-                  const Gpu &gpu, const Library &library) {
+                  const Gpu &gpu, const Library *library) {
   Hasher64 hasher;
   for (const artifact::CodeObject *object : *code.code())
     if (toView(object->target()) == target)
@@ -105,7 +45,8 @@ std::string keyOf(const ArtifactReader &artifact,
                      "CUDA {} | {}",
                      toView(artifact.root().program_hash()), target,
                      hasher.digest(), gpu.model(), gpu.capability(),
-                     versionText(gpu.driver().cudaVersion()), library.name());
+                     versionText(gpu.driver().cudaVersion()),
+                     library ? library->name() : "no library");
 }
 
 bool isLarge(const artifact::Gemm &gemm) {
@@ -139,40 +80,71 @@ StatusOr<Tuning> parseTuning(const DeviceOptions &options) {
   return tuning;
 }
 
+namespace {
+
+/// One who can do a kernel's work: itself, a variant, or a library's way.
+struct Way {
+  std::string name; ///< in files of choices
+  const artifact::Variant *variant = nullptr;
+  std::optional<std::size_t> ofLibrary = {};
+};
+
+/// The kernel itself first. `product` may be null.
+std::vector<Way> waysOf(const artifact::Kernel &kernel,
+                        const Product *product) {
+  std::vector<Way> ways = {{std::string(kGenerated)}};
+  if (hasVariants(kernel))
+    for (const artifact::Variant *variant : *kernel.variants())
+      ways.push_back(
+          {fmt::format("{}:{}", kVariantPrefix, ways.size() - 1), variant});
+  for (std::size_t i = 0; product && i < product->ways(); ++i)
+    ways.push_back({fmt::format("{}:{}", kLibraryPrefix, i), nullptr, i});
+  return ways;
+}
+
+} // namespace
+
 /// Chooses kernel by kernel.
 class ProductChooser {
 public:
-  ProductChooser(Products &products, LoadedModules &modules,
-                 const std::shared_ptr<Gpu> &gpu, const Tuning &tuning,
-                 TuningFile file)
-      : products(products), modules(modules), gpu(gpu), tuning(tuning),
-        file(std::move(file)), started(seconds()) {}
+  ProductChooser(Products &products, const artifact::DeviceCode &code,
+                 LoadedModules &modules, const std::shared_ptr<Gpu> &gpu,
+                 const Tuning &tuning, TuningFile file)
+      : products(products), code(code), modules(modules), gpu(gpu),
+        tuning(tuning), file(std::move(file)), started(seconds()) {}
 
   /// What goes wrong leaves the generated kernel.
-  void choose(std::uint32_t index, const Use &use) {
-    ++total;
-    const Status status = tryToChoose(index, use);
+  void choose(const KernelUse &use) {
+    total += use.launch.kernel->gemm() != nullptr;
+    const Status status = tryToChoose(use);
     if (!status.ok())
       say(toView(use.launch.kernel->name()), status.message());
   }
 
-  std::string finish() {
-    if (const Status status = file.write(); !status.ok())
-      say("tuning", status.message());
-    std::string text =
-        fmt::format("{} computes {} of {} products", products.library->name(),
-                    products.used.size(), total);
-    if (!trouble.empty())
-      text += fmt::format(" ({})", trouble);
-    return text;
-  }
+  /// What people are told; `missing` is why there is no library, if so.
+  std::string finish(std::string_view missing);
 
 private:
-  Status tryToChoose(std::uint32_t index, const Use &use);
-  /// The name of the best candidate that computes what the first one does.
-  StatusOr<std::string> timeAll(Trial &trial,
-                                std::span<const Candidate> candidates,
-                                const artifact::Kernel &kernel);
+  /// A kernel and who can do its work.
+  struct Contest {
+    const KernelUse &use;
+    const Product *product; ///< may be null
+    std::vector<Way> ways;
+  };
+  Status tryToChoose(const KernelUse &use);
+  StatusOr<std::unique_ptr<Product>> productFor(const KernelUse &use) const;
+  StatusOr<Trial> trialOf(const Contest &contest) const {
+    return Trial::create(gpu, contest.use.launch, contest.use.instance,
+                         modules.kernels);
+  }
+  StatusOr<Candidate> candidate(Trial &trial, const Contest &contest,
+                                const Way &way) const;
+  /// The fastest of those that compute what the kernel itself does.
+  StatusOr<std::string> timeAll(const Contest &contest);
+  /// Nothing if the way fails or computes something else, which is said.
+  std::optional<double> timeOf(Trial &trial, const Contest &contest,
+                               const Way &way, const Results &expected);
+  Status take(const Way &way, const Contest &contest, bool hasRun);
   /// The first thing that went wrong; people are told one line.
   void say(std::string_view what, std::string_view message) {
     if (trouble.empty())
@@ -180,111 +152,171 @@ private:
   }
 
   Products &products;
+  const artifact::DeviceCode &code;
   LoadedModules &modules;
   const std::shared_ptr<Gpu> &gpu;
   const Tuning &tuning;
   TuningFile file;
   double started;
-  std::size_t total = 0;
+  std::size_t total = 0, variants = 0;
   std::string trouble;
 };
 
-Status ProductChooser::tryToChoose(std::uint32_t index, const Use &use) {
-  LoadedKernel &loaded = modules.kernels[index];
+StatusOr<std::unique_ptr<Product>>
+ProductChooser::productFor(const KernelUse &use) const {
+  if (!products.library || !use.launch.kernel->gemm())
+    return std::unique_ptr<Product>();
+  return Product::create(products.library, *use.launch.kernel, use.alignment);
+}
+
+Status ProductChooser::tryToChoose(const KernelUse &use) {
   const artifact::Kernel &kernel = *use.launch.kernel;
   const std::string_view name = toView(kernel.name());
-  auto created = Product::create(products.library, kernel, use.alignment);
+  auto created = productFor(use);
   if (!created.ok())
     return created.status();
   std::unique_ptr<Product> product = created.take();
-  if (!product || product->ways() == 0)
+  const Contest contest{use, product.get(), waysOf(kernel, product.get())};
+  if (contest.ways.size() == 1)
     return Status::success();
 
+  const auto find = [&](const std::optional<std::string> &choice) {
+    return std::find_if(contest.ways.begin(), contest.ways.end(),
+                        [&](const Way &way) { return way.name == choice; });
+  };
   const bool isTimed = tuning.mode == Tuning::Mode::timed;
-  std::optional<std::string> choice;
+  auto way = contest.ways.end(); // also if somebody else wrote the file
   if (isTimed)
-    choice = file.find(name);
-  if (choice == kGenerated)
-    return Status::success();
-  const bool mayTime = isTimed && seconds() - started < tuning.seconds;
-  if (!choice && !mayTime && !isLarge(*kernel.gemm())) {
-    if (isTimed)
-      file.set(name, std::string(kGenerated));
-    return Status::success();
-  }
-
-  auto trial = Trial::create(gpu, use.launch, use.instance, modules.kernels);
-  if (!trial.ok())
-    return trial.status();
-  std::vector<Candidate> candidates = {trial->generated()};
-  for (std::size_t way = 0; way < product->ways(); ++way)
-    candidates.push_back({fmt::format("{}:{}", kLibraryPrefix, way),
-                          [&product = *product, way](void *const *arguments) {
-                            return product.enqueue(way, arguments);
-                          }});
-  if (choice && std::none_of(candidates.begin(), candidates.end(),
-                             [&](const Candidate &candidate) {
-                               return candidate.name == *choice;
-                             }))
-    choice.reset(); // from a file that somebody wrote
-  if (!choice && mayTime) {
-    auto best = timeAll(*trial, candidates, kernel);
+    way = find(file.find(name));
+  const bool isKnown = way != contest.ways.end();
+  const bool isNew =
+      !isKnown && isTimed && seconds() - started < tuning.seconds;
+  if (isNew) {
+    auto best = timeAll(contest);
     if (!best.ok())
       return best.status();
-    choice = best.take();
-    file.set(name, *choice);
+    way = find(*best);
+  } else if (!isKnown) {
+    const bool byLibrary =
+        product && product->ways() && isLarge(*kernel.gemm());
+    way = find(byLibrary ? fmt::format("{}:0", kLibraryPrefix)
+                         : std::string(kGenerated));
   }
-  if (!choice) {
-    choice = candidates[isLarge(*kernel.gemm())].name;
-    if (isTimed) // the next start computes the same bits
-      file.set(name, *choice);
-  }
-  for (std::size_t way = 0; way < product->ways(); ++way) {
-    if (candidates[way + 1].name != *choice)
-      continue;
-    TESSERA_RETURN_IF_ERROR(trial->run(candidates[way + 1]));
-    loaded.product = product.get();
-    loaded.way = way;
-    loaded.label = fmt::format("{} by cuBLASLt", name);
+  if (isTimed && !isKnown) // the next start computes the same bits
+    file.set(name, way->name);
+  TESSERA_RETURN_IF_ERROR(take(*way, contest, isNew));
+  if (way->ofLibrary)
     products.used.push_back(std::move(product));
-    break;
-  }
   return Status::success();
 }
 
-StatusOr<std::string>
-ProductChooser::timeAll(Trial &trial, std::span<const Candidate> candidates,
-                        const artifact::Kernel &kernel) {
-  const std::uint32_t result = kernel.gemm()->result()->buffer();
-  const auto expected = trial.results(candidates[0], result);
+Status ProductChooser::take(const Way &way, const Contest &contest,
+                            bool hasRun) {
+  LoadedKernel &loaded = modules.kernels[contest.use.launch.kernelIndex];
+  loaded.variant = way.variant;
+  variants += way.variant != nullptr;
+  if (!way.ofLibrary)
+    return Status::success();
+  if (!hasRun) {
+    auto trial = trialOf(contest);
+    if (!trial.ok())
+      return trial.status();
+    const auto it = candidate(*trial, contest, way);
+    if (!it.ok())
+      return it.status();
+    TESSERA_RETURN_IF_ERROR(trial->run(*it));
+  }
+  loaded.product = contest.product;
+  loaded.way = *way.ofLibrary;
+  loaded.label =
+      fmt::format("{} by cuBLASLt", toView(contest.use.launch.kernel->name()));
+  return Status::success();
+}
+
+StatusOr<Candidate> ProductChooser::candidate(Trial &trial,
+                                              const Contest &contest,
+                                              const Way &way) const {
+  if (way.ofLibrary)
+    return Candidate{way.name, [product = contest.product,
+                                i = *way.ofLibrary](void *const *arguments) {
+                       return product->enqueue(i, arguments);
+                     }};
+  LaunchCommand launch = contest.use.launch;
+  if (way.variant) {
+    launch.kernelIndex = way.variant->kernel();
+    launch.kernel = code.kernels()->Get(launch.kernelIndex);
+    launch.blocks = static_cast<std::uint32_t>(way.variant->blocks());
+  }
+  return trial.generated(way.name, launch);
+}
+
+StatusOr<std::string> ProductChooser::timeAll(const Contest &contest) {
+  auto trial = trialOf(contest);
+  if (!trial.ok())
+    return trial.status();
+  const auto itself = candidate(*trial, contest, contest.ways.front());
+  if (!itself.ok())
+    return itself.status();
+  const auto expected = trial->results(*itself);
   if (!expected.ok())
     return expected.status();
-  const auto first = trial.time(candidates[0]);
+  const auto first = trial->time(*itself);
   if (!first.ok())
     return first.status();
-  std::string best = candidates[0].name;
+  std::string best = itself->name;
   double least = *first;
-  for (const Candidate &candidate : candidates.subspan(1)) {
-    const auto actual = trial.results(candidate, result);
-    if (!actual.ok()) {
-      say(toView(kernel.name()), actual.message());
-      continue;
-    }
-    if (!agree(*expected, *actual, kernel.gemm()->k(),
-               kernel.element_types()->Get(result))) {
-      say(toView(kernel.name()),
-          fmt::format("{} computes something else", candidate.name));
-      continue;
-    }
-    const auto time = trial.time(candidate);
-    if (!time.ok()) {
-      say(toView(kernel.name()), time.message());
-    } else if (*time < least) {
+  for (const Way &way : std::span(contest.ways).subspan(1))
+    if (const auto time = timeOf(*trial, contest, way, *expected);
+        time && *time < least) {
       least = *time;
-      best = candidate.name;
+      best = way.name;
     }
-  }
   return best;
+}
+
+std::optional<double> ProductChooser::timeOf(Trial &trial,
+                                             const Contest &contest,
+                                             const Way &way,
+                                             const Results &expected) {
+  const artifact::Kernel &kernel = *contest.use.launch.kernel;
+  const auto fail = [&](std::string_view why) {
+    say(toView(kernel.name()), why);
+    return std::nullopt;
+  };
+  const auto it = candidate(trial, contest, way);
+  if (!it.ok())
+    return fail(it.message());
+  const auto actual = trial.results(*it);
+  if (!actual.ok())
+    return fail(actual.message());
+  const std::uint64_t terms =
+      kernel.gemm() ? kernel.gemm()->k() : kernel.terms();
+  if (!agree(expected, *actual, terms))
+    return fail(fmt::format("{} computes something else", way.name));
+  const auto time = trial.time(*it);
+  if (!time.ok())
+    return fail(time.message());
+  return *time;
+}
+
+std::string ProductChooser::finish(std::string_view missing) {
+  if (const Status status = file.write(); !status.ok())
+    say("tuning", status.message());
+  std::string text;
+  if (!missing.empty())
+    text = fmt::format("no cuBLASLt ({}): generated kernels compute all "
+                       "products",
+                       missing);
+  else if (products.library)
+    text = fmt::format("{} computes {} of {} products",
+                       products.library->name(), products.used.size(), total);
+  if (variants)
+    text += fmt::format("{}{} kernel{} run{} as a variant that is faster here",
+                        text.empty() ? "" : "; ", variants,
+                        variants == 1 ? "" : "s", variants == 1 ? "s" : "");
+  if (!trouble.empty())
+    text += fmt::format("{}({})", text.empty() ? "" : " ", trouble);
+  return text;
 }
 
 Products Products::choose(const ArtifactReader &artifact,
@@ -293,22 +325,25 @@ Products Products::choose(const ArtifactReader &artifact,
                           const std::shared_ptr<Gpu> &gpu,
                           const Tuning &tuning) {
   Products products;
-  if (tuning.mode == Tuning::Mode::generated || !hasProducts(code))
+  if (tuning.mode == Tuning::Mode::generated)
     return products;
-  auto library = Library::load(gpu);
-  if (!library.ok()) {
-    products.text = fmt::format("no cuBLASLt ({}): generated kernels compute "
-                                "all products",
-                                library.message());
+  const auto uses = findUses(code);
+  if (uses.empty())
     return products;
+  std::string missing;
+  if (hasProducts(uses)) {
+    auto library = Library::load(gpu);
+    if (library.ok())
+      products.library = library.take();
+    else
+      missing = library.message();
   }
-  products.library = library.take();
-  ProductChooser chooser(products, modules, gpu, tuning,
+  ProductChooser chooser(products, code, modules, gpu, tuning,
                          TuningFile(keyOf(artifact, code, modules.target, *gpu,
-                                          *products.library)));
-  for (const auto &[index, use] : findUses(code))
-    chooser.choose(index, use);
-  products.text = chooser.finish();
+                                          products.library.get())));
+  for (const auto &[index, use] : uses)
+    chooser.choose(use);
+  products.text = chooser.finish(missing);
   if (products.used.empty())
     products.library.reset(); // and its workspace
   return products;

@@ -1,4 +1,5 @@
-// Which products of matrices a library computes for an executable.
+// Who does the work of each kernel of an executable: the kernel itself, one of
+// its variants, or, where it is a product of matrices, a library.
 #pragma once
 #include "runtime/hal/Device.h"
 #include "runtime/hal/cuda/Code.h"
@@ -9,12 +10,12 @@
 
 namespace tessera::hal::cuda {
 
-/// How kernels that a library could do are chosen.
+/// How that is chosen.
 struct Tuning {
   enum class Mode : std::uint8_t {
     timed,     ///< by time, as long as `seconds` last; then as fixed
-    fixed,     ///< the library from kLibraryFlops on
-    generated, ///< never the library
+    fixed,     ///< no variants; the library from kLibraryFlops on
+    generated, ///< always the kernel itself
   };
   Mode mode = Mode::timed;
   double seconds = 2;
@@ -30,19 +31,20 @@ StatusOr<Tuning> parseTuning(const DeviceOptions &options);
 /// The library's products that an executable uses, and what people are told.
 class Products {
 public:
-  /// For each kernel of `code` that is a product: takes the generated one or,
-  /// by LoadedKernel.product, the library's. Times them if nothing is known
-  /// from an earlier start, and leaves out what computes anything else than the
-  /// generated kernel. Every product that is chosen has run once, so capturing
-  /// it loads nothing. What fails is said in describe(), and that kernel is the
-  /// generated one: no start fails by this.
+  /// For each kernel of `code` that is a product or has variants: leaves it as
+  /// it is or takes a variant, by LoadedKernel.variant, or the library's
+  /// product, by LoadedKernel.product. Times them if nothing is known from an
+  /// earlier start, and leaves out what computes anything else than the kernel
+  /// itself. Every product that is chosen has run once, so capturing it loads
+  /// nothing. What fails is said in describe(), and that kernel stays as it is:
+  /// no start fails by this.
   static Products choose(const ArtifactReader &artifact,
                          const artifact::DeviceCode &code,
                          LoadedModules &modules,
                          const std::shared_ptr<Gpu> &gpu, const Tuning &tuning);
 
-  /// "cuBLASLt 13.1.0 computes 9 of 14 products", and what failed; empty where
-  /// the artifact has none.
+  /// "cuBLASLt 13.1.0 computes 9 of 14 products; 2 kernels run as a variant
+  /// that is faster here", and what failed; empty where there was no choice.
   const std::string &describe() const { return text; }
   std::uint64_t workspaceBytes() const {
     return library ? library->workspaceBytes() : 0;

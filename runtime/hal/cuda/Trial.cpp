@@ -44,10 +44,13 @@ void appendFloats(std::span<const std::byte> from, ElementType type,
       std::uint16_t value = 0;
       std::memcpy(&value, &from[i], sizeof(value));
       to.push_back(bf16ToFloat(value));
-    } else {
+    } else if (type == ElementType::f32) {
       float value = 0;
       std::memcpy(&value, &from[i], sizeof(value));
       to.push_back(value);
+    } else { // which is equal or is not
+      for (const std::byte byte : from.subspan(i, size))
+        to.push_back(static_cast<float>(byte));
     }
   }
 }
@@ -58,7 +61,7 @@ StatusOr<Trial> Trial::create(const std::shared_ptr<Gpu> &gpu,
                               const LaunchCommand &launch,
                               const LaunchInstance &instance,
                               std::span<const LoadedKernel> kernels) {
-  Trial trial(gpu);
+  Trial trial(gpu, instance, kernels);
   const artifact::Kernel &kernel = *launch.kernel;
   const auto &args = *instance.source->args();
   for (std::uint32_t i = 0; i < args.size(); ++i) {
@@ -72,30 +75,34 @@ StatusOr<Trial> Trial::create(const std::shared_ptr<Gpu> &gpu,
     trial.arguments.push_back(
         reinterpret_cast<void *>( // NOLINT(performance-no-int-to-ptr)
             static_cast<std::uintptr_t>(trial.memory.back().get())));
+    if (kernel.access()->Get(i) != artifact::Access::read)
+      trial.written.push_back(i);
     TESSERA_RETURN_IF_ERROR(trial.fill(i));
   }
   auto cold = gpu->allocate(2 * gpu->l2Bytes(), "emptying the L2 cache");
   if (!cold.ok())
     return cold.status();
   trial.cold = cold.take();
+  TESSERA_RETURN_IF_ERROR(trial.makeEvents());
+  return trial;
+}
+
+Status Trial::makeEvents() {
   const Driver &driver = gpu->driver();
-  TESSERA_RETURN_IF_ERROR(gpu->enter([&] {
-    for (Owned<Event> *event : {&trial.start, &trial.end}) {
+  return gpu->enter([&] {
+    for (Owned<Event> *event : {&start, &end}) {
       Event made = nullptr;
       TESSERA_RETURN_IF_ERROR(driver.eventCreate(&made, kEventDefault));
       *event = Owned<Event>(gpu, made, driver.eventDestroy);
     }
     return Status::success();
-  }));
-  TESSERA_RETURN_IF_ERROR(trial.record(launch, instance, kernels));
-  return trial;
+  });
 }
 
-/// A program of one launch.
-Status Trial::record(const LaunchCommand &launch,
-                     const LaunchInstance &instance,
-                     std::span<const LoadedKernel> kernels) {
-  const std::uint32_t blocks = instance.endBlock - instance.firstBlock;
+/// By a program of one launch.
+StatusOr<Candidate> Trial::generated(std::string name,
+                                     const LaunchCommand &launch) {
+  const std::uint32_t blocks = launch.blocks;
   Commands commands;
   commands.commands = {{Command::Kind::launch, 0, 0}};
   commands.launches = {{launch.kernel, launch.kernelIndex, 0, 1, blocks}};
@@ -106,14 +113,11 @@ Status Trial::record(const LaunchCommand &launch,
                                       gpu, {}, Mode::stream, {});
   if (!list.ok())
     return list.status();
-  launched.reset(static_cast<CudaCommandList *>(list.take().release()));
-  return Status::success();
-}
-
-Candidate Trial::generated() const {
-  return {"generated", [list = launched.get()](void *const *) {
-            return list->enqueueAll();
-          }};
+  launched.emplace_back(static_cast<CudaCommandList *>(list.take().release()));
+  return Candidate{std::move(name),
+                   [list = launched.back().get()](void *const *) {
+                     return list->enqueueAll();
+                   }};
 }
 
 Status Trial::fill(std::uint32_t argument) {
@@ -165,20 +169,32 @@ StatusOr<double> Trial::time(const Candidate &candidate) {
   return static_cast<double>(milliseconds[kRuns / 2]) * 1000;
 }
 
-StatusOr<std::vector<float>> Trial::results(const Candidate &candidate,
-                                            std::uint32_t result) {
-  TESSERA_RETURN_IF_ERROR(fill(result));
+StatusOr<Results> Trial::results(const Candidate &candidate) {
+  for (const std::uint32_t argument : written)
+    TESSERA_RETURN_IF_ERROR(fill(argument));
   TESSERA_RETURN_IF_ERROR(run(candidate));
-  const ElementType type = types[result];
+  Results results;
+  for (const std::uint32_t argument : written) {
+    auto values = sample(argument);
+    if (!values.ok())
+      return values.status();
+    results.push_back({types[argument], values.take()});
+  }
+  return results;
+}
+
+StatusOr<std::vector<float>> Trial::sample(std::uint32_t argument) {
+  const ElementType type = types[argument];
   const std::uint64_t size = artifact::elementBytes(type);
-  const std::uint64_t total = bytes[result] / size * size;
+  const std::uint64_t total = bytes[argument] / size * size;
   const std::uint64_t piece = std::min(total, kSampleBytes);
   std::vector<float> values;
   std::vector<std::byte> part(piece);
   for (std::uint64_t i = 0; i < kSamples; ++i) {
     const std::uint64_t offset =
         (total - piece) / size * i / (kSamples - 1) * size;
-    TESSERA_RETURN_IF_ERROR(gpu->download(part, memory[result].get() + offset));
+    TESSERA_RETURN_IF_ERROR(
+        gpu->download(part, memory[argument].get() + offset));
     appendFloats(part, type, values);
     if (piece == total)
       break;
@@ -186,21 +202,26 @@ StatusOr<std::vector<float>> Trial::results(const Candidate &candidate,
   return values;
 }
 
-bool agree(std::span<const float> a, std::span<const float> b, std::uint64_t k,
-           ElementType type) {
+static bool agree(const Written &a, const Written &b, std::uint64_t k) {
   constexpr double kSingle = 0x1p-24, kMargin = 8;
-  const double unit = type == ElementType::bf16 ? 0x1p-8 : kSingle;
+  const double unit = a.type == ElementType::bf16 ? 0x1p-8 : kSingle;
   const double sums = kMargin * kSingle * (static_cast<double>(k) + 1);
-  if (a.size() != b.size())
+  if (a.values.size() != b.values.size())
     return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double first = a[i], second = b[i];
+  for (std::size_t i = 0; i < a.values.size(); ++i) {
+    const double first = a.values[i], second = b.values[i];
     const double bound =
         sums + 2 * unit * std::max(std::abs(first), std::abs(second));
     if (!(std::abs(first - second) <= bound)) // NaN too
       return false;
   }
   return true;
+}
+
+bool agree(const Results &a, const Results &b, std::uint64_t k) {
+  return std::equal(
+      a.begin(), a.end(), b.begin(), b.end(),
+      [k](const Written &x, const Written &y) { return agree(x, y, k); });
 }
 
 } // namespace tessera::hal::cuda

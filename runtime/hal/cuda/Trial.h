@@ -16,42 +16,53 @@ struct Candidate {
   std::function<Status(void *const *arguments)> enqueue;
 };
 
+/// Of each argument that a kernel writes: a part, spread over all of it.
+struct Written {
+  artifact::ElementType type;
+  std::vector<float> values;
+};
+using Results = std::vector<Written>;
+
 class Trial {
 public:
   /// Takes memory for the arguments of one instance of the launch, and for
-  /// pushing them out of the L2 cache. They hold random numbers in [-1, 1).
+  /// pushing them out of the L2 cache. They hold random numbers in [-1, 1),
+  /// those that are no floats zeros.
   /// `kernels` follows DeviceCode.kernels and outlives the trial.
   static StatusOr<Trial> create(const std::shared_ptr<Gpu> &gpu,
                                 const LaunchCommand &launch,
                                 const LaunchInstance &instance,
                                 std::span<const LoadedKernel> kernels);
-  /// The kernel itself.
-  Candidate generated() const;
+  /// A generated kernel, itself or a variant; `launch` has the same arguments.
+  StatusOr<Candidate> generated(std::string name, const LaunchCommand &launch);
 
   /// Once, waiting for it.
   Status run(const Candidate &candidate);
   /// Microseconds that it takes with nothing in the L2 cache: the median of
   /// five runs.
   StatusOr<double> time(const Candidate &candidate);
-  /// A part of what it computes into argument `result` from the same numbers,
-  /// spread over all of it.
-  StatusOr<std::vector<float>> results(const Candidate &candidate,
-                                       std::uint32_t result);
+  /// What it computes from the same numbers.
+  StatusOr<Results> results(const Candidate &candidate);
 
 private:
-  explicit Trial(std::shared_ptr<Gpu> gpu) : gpu(std::move(gpu)) {}
-  Status record(const LaunchCommand &launch, const LaunchInstance &instance,
-                std::span<const LoadedKernel> kernels);
+  Trial(std::shared_ptr<Gpu> gpu, const LaunchInstance &instance,
+        std::span<const LoadedKernel> kernels)
+      : gpu(std::move(gpu)), instance(instance), kernels(kernels) {}
+  Status makeEvents();
+  StatusOr<std::vector<float>> sample(std::uint32_t argument);
   Status fill(std::uint32_t argument);
   /// Calls `body` with the context current; nothing is under way afterwards.
   Status settle(const std::function<Status()> &body);
 
   std::shared_ptr<Gpu> gpu;
+  LaunchInstance instance;
+  std::span<const LoadedKernel> kernels;
   std::vector<Owned<Address>> memory;
   std::vector<std::uint64_t> bytes;
   std::vector<artifact::ElementType> types;
-  std::vector<void *> arguments; ///< addresses of `memory`
-  std::unique_ptr<CudaCommandList> launched;
+  std::vector<std::uint32_t> written; ///< which arguments the kernel writes
+  std::vector<void *> arguments;      ///< addresses of `memory`
+  std::vector<std::unique_ptr<CudaCommandList>> launched; ///< one a candidate
   Owned<Address> cold;
   Owned<Event> start, end;
 };
@@ -59,7 +70,6 @@ private:
 /// Whether two ways of adding up k products of numbers in [-1, 1) may differ as
 /// `a` and `b` do: each rounds its sums, of about √k, some √k times to fp32,
 /// and then to the type of the result.
-bool agree(std::span<const float> a, std::span<const float> b, std::uint64_t k,
-           artifact::ElementType type);
+bool agree(const Results &a, const Results &b, std::uint64_t k);
 
 } // namespace tessera::hal::cuda

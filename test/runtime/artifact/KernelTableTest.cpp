@@ -93,6 +93,25 @@ TEST_F(KernelTable, ReadsAsATable) {
             "    1       -       -  update: \n");
 }
 
+TEST_F(KernelTable, VariantsStandUnderTheirKernel) {
+  ArtifactT artifact = measured();
+  auto &kernels = artifact.devices[1]->kernels;
+  kernels.push_back(std::make_unique<KernelT>(*kernels[1]));
+  kernels[2]->name = "update_other";
+  kernels[2]->gpu->registers = 80;
+  kernels[1]->variants.push_back(std::make_unique<VariantT>());
+  kernels[1]->variants[0]->kernel = 2;
+  kernels[1]->variants[0]->blocks = 1;
+  pack(artifact);
+  const std::string table = kernelTable(code(1), program(1));
+  EXPECT_TRUE(table.ends_with(
+      "    1   989 M   4.8 k     1.00     128   96   1040     0    64  update: "
+      "einsum, add\n"
+      "   or   989 M   4.8 k     1.00     128   80   1040     0    64  "
+      "update_other: a variant of it\n"))
+      << table;
+}
+
 TEST_F(KernelTable, FindsKernels) {
   pack(measured());
   EXPECT_EQ(findKernel(code(0), "update"), code(0).kernels()->Get(1));

@@ -76,6 +76,20 @@ TensorMapT &tensorMap(ArtifactT &artifact) {
   return *maps.back();
 }
 
+// The GPU's second kernel, a variant of which is a third like it.
+VariantT &variant(ArtifactT &artifact) {
+  auto &kernels = gpu(artifact).kernels;
+  kernels.push_back(std::make_unique<KernelT>(*kernels[1]));
+  kernels[2]->name = "update_other";
+  for (auto &code : gpu(artifact).code)
+    if (!code->kernels.empty())
+      code->kernels.push_back(2);
+  kernels[1]->variants.push_back(std::make_unique<VariantT>());
+  kernels[1]->variants[0]->kernel = 2;
+  kernels[1]->variants[0]->blocks = 3;
+  return *kernels[1]->variants[0];
+}
+
 NodeT nest(unsigned depth, std::uint64_t trip) {
   std::vector<std::uint64_t> strides(depth, 0);
   NodeT inner = fill(arg(Space::arena, 0, 64, strides), 0);
@@ -303,6 +317,45 @@ const Hostile kHostile[] = {
        gpu(a).kernels[1]->gemm->lhs->batch = 1;
      },
      "a product that leaves argument 0"},
+    {"VariantOnCpu",
+     [](ArtifactT &a) {
+       cpu(a).kernels[1]->variants.push_back(std::make_unique<VariantT>());
+     },
+     "only GPUs have variants of kernels"},
+    {"VariantAbsent", [](ArtifactT &a) { variant(a).kernel = 3; },
+     "kernel 'update': variant 3, but there are 3 kernels"},
+    {"VariantAccess",
+     [](ArtifactT &a) {
+       variant(a);
+       gpu(a).kernels[2]->access[1] = Access::read_write;
+     },
+     "kernel 'update': its variant 'update_other' takes other arguments"},
+    {"VariantTypes",
+     [](ArtifactT &a) {
+       variant(a);
+       gpu(a).kernels[2]->element_types.clear();
+     },
+     "its variant 'update_other' takes other arguments"},
+    {"VariantSizes",
+     [](ArtifactT &a) {
+       variant(a);
+       gpu(a).kernels[2]->dynamic_sizes = 1;
+     },
+     "its variant 'update_other' takes other arguments"},
+    {"VariantOfItself", [](ArtifactT &a) { variant(a).kernel = 1; },
+     "its variant 'update' has variants"},
+    {"VariantBlocks", [](ArtifactT &a) { variant(a).blocks = 1 << 20; },
+     "its variant 'update_other' has 1048576 blocks"},
+    {"VariantNoBlocks", [](ArtifactT &a) { variant(a).blocks = 0; },
+     "its variant 'update_other' has 0 blocks"},
+    {"VariantMap",
+     [](ArtifactT &a) {
+       tensorMap(a).sizes[1] = 3;
+       variant(a);
+       std::swap(gpu(a).kernels[1]->gpu->maps, gpu(a).kernels[2]->gpu->maps);
+       gpu(a).kernels[1]->gpu->maps.clear();
+     },
+     "a tensor map that leaves argument 0"},
     {"MapBuffer", [](ArtifactT &a) { tensorMap(a).buffer = 2; },
      "kernel 'update': tensor map 0: of argument 2 of 2"},
     {"MapRank", [](ArtifactT &a) { tensorMap(a).sizes.push_back(1); },

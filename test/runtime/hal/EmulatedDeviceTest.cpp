@@ -69,10 +69,11 @@ TEST(EmulatedDevice, ChoosesTheArchitectureAskedFor) {
     EXPECT_EQ(runner->target(), target);
   }
   EXPECT_EQ(Runner(artifact, emulated(0, "cuda-emu:sm_75")).message(),
-            "test.tsr: no code for the device 'cuda-emu:sm_75': the artifact "
-            "has cpu, cuda:sm_80, cuda:sm_90a; compile it for that too: "
-            "tessera compile models/specs/test --target cpu,cuda:sm_75 -o "
-            "test.tsr");
+            "unknown device 'cuda-emu:sm_75': code is compiled for cpu, "
+            "cuda:sm_80, cuda:sm_90a");
+  EXPECT_EQ(Runner(artifact, emulated(0, "null:cuda:sm_75")).message(),
+            "unknown device 'null:cuda:sm_75': code is compiled for cpu, "
+            "cuda:sm_80, cuda:sm_90a");
 }
 
 TEST(EmulatedDevice, ArtifactsWithoutCodeForIt) {

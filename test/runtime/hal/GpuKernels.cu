@@ -136,21 +136,20 @@ TESSERA_DEVICE float valueAt(const Instance<3, 17> &instance, int buffer,
   return Convert<float>::from(read(instance.buffer<T>(buffer), i));
 }
 
-// A product of matrices, one element a thread: result = lhs · rhsᵀ, or +=.
+// A product of matrices, `Each` elements a thread: result = lhs · rhsᵀ, or +=.
 // Sizes: m, n, k, batches; of lhs, rhs and result the offset, the strides from
 // row to row and from column to column and from batch to batch; accumulates.
 // Its operands are bf16 where the name says so, its result where it ends in it.
 template <typename In, typename Out>
-TESSERA_DEVICE void multiply(const Launch<3, 17> &launch) {
-  const Instance<3, 17> &instance = launch.instance();
+TESSERA_DEVICE void multiplyAt(const Instance<3, 17> &instance, int64_t at,
+                               float start) {
   const int64_t *sizes = instance.sizes;
   int64_t m = sizes[0], n = sizes[1], k = sizes[2];
-  int64_t at = (blockNumber() - instance.firstBlock()) * 64 + thread();
   if (at >= m * n * sizes[3])
     return;
   int64_t column = at % n, row = at / n % m, batch = at / n / m;
   const int64_t *lhs = sizes + 4, *rhs = sizes + 8, *result = sizes + 12;
-  float sum = 0;
+  float sum = start;
   for (int64_t i = 0; i < k; ++i)
     sum += valueAt<In>(instance, 0,
                        lhs[0] + row * lhs[1] + i * lhs[2] + batch * lhs[3]) *
@@ -162,9 +161,19 @@ TESSERA_DEVICE void multiply(const Launch<3, 17> &launch) {
     sum += valueAt<Out>(instance, 2, to);
   write(instance.buffer<Out>(2), to, Convert<Out>::from(sum));
 }
+template <typename In, typename Out, int Each = 1>
+TESSERA_DEVICE void multiply(const Launch<3, 17> &launch, float start = 0) {
+  const Instance<3, 17> &instance = launch.instance();
+  int64_t block = blockNumber() - instance.firstBlock();
+  for (int i = 0; i < Each; ++i)
+    multiplyAt<In, Out>(instance, (block * Each + i) * 64 + thread(), start);
+}
 TESSERA_KERNEL(product, 64, 3, 17) { multiply<float, float>(launch); }
 TESSERA_KERNEL(product_bf16, 64, 3, 17) { multiply<bf16, bf16>(launch); }
 TESSERA_KERNEL(product_bf16_f32, 64, 3, 17) { multiply<bf16, float>(launch); }
+// Variants of `product`, the second one wrong.
+TESSERA_KERNEL(product_wide, 64, 3, 17) { multiply<float, float, 4>(launch); }
+TESSERA_KERNEL(product_off, 64, 3, 17) { multiply<float, float, 8>(launch, 1); }
 
 // What Kernels.cpp shows of scratch, which GPUs do not have.
 TESSERA_KERNEL(meet, 64, 2, 1) {}

@@ -8,7 +8,8 @@
 // Settings, by the environment: TESSERA_FAKE_CUDA_ + GPUS, CAPABILITY (80),
 // MEMORY (bytes), VERSION (13000), THREADS (of a block, for every kernel),
 // STATIC_SHARED (bytes of every kernel), FAIL (FUNCTION:CALL:RESULT),
-// MICROSECONDS (that each kernel takes, on a clock of events of its own).
+// MICROSECONDS (that each kernel takes, on a clock of events of its own),
+// BLOCK_MICROSECONDS (that each of its blocks adds).
 #include "runtime/hal/emulated/TensorMap.h"
 #include "test/runtime/hal/cuda/FakeGpu.h"
 

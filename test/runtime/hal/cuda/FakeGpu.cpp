@@ -166,7 +166,8 @@ Result FakeGpus::runKernel(Kernel kernel, unsigned grid, unsigned threads,
   options.threads = threads;
   options.sharedBytes = sharedBytes;
   options.seed = ++launches;
-  microseconds += setting("TESSERA_FAKE_CUDA_MICROSECONDS", 0);
+  microseconds += setting("TESSERA_FAKE_CUDA_MICROSECONDS", 0) +
+                  grid * setting("TESSERA_FAKE_CUDA_BLOCK_MICROSECONDS", 0);
   const Status status =
       machine.launch(options, kernel->entry, arguments.data(), memory.ranges());
   return status.ok() ? kSuccess : kIllegalAddress;
