@@ -273,6 +273,11 @@ void Trainer::announce() {
       "tokens",
       shortNumber(double(trainData->tokens())), trainData->samplesPerEpoch(),
       facts.microbatches, facts.rows, facts.sequence, tokens.size());
+  if (layout.eval.empty() && model.canEvaluate() &&
+      recipe.values.eval.every > 0)
+    say("no held-out data: '{}' has no eval/ (--eval-data names another "
+        "directory), so nothing is evaluated",
+        recipe.values.data.train.value_or(""));
   double entropy = trainData->index().unigramEntropy;
   say("loss to beat: ln V = {:.4f}{}", std::log(double(facts.vocabSize)),
       entropy > 0

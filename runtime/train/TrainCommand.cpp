@@ -19,6 +19,13 @@ namespace {
 /// Events of a profile's trace: some hundred steps of a small model.
 constexpr std::size_t kTraceEvents = std::size_t(1) << 18;
 
+// CLI::NonNegativeNumber answers with the largest double in full.
+std::string checkNatural(const std::string &text) {
+  const bool isNatural =
+      !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  return isNatural ? "" : "must be a number that is not negative, got " + text;
+}
+
 void addOptions(CLI::App &app, TrainOptions &options) {
   app.add_option("--data", options.data,
                  "Token directory made by tessera data tokenize, with train/ "
@@ -30,7 +37,7 @@ void addOptions(CLI::App &app, TrainOptions &options) {
   app.add_option("--steps", options.steps,
                  "Last step, counted from the run's beginning (default: the "
                  "recipe's schedule.total)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(checkNatural);
   app.add_option("--out", options.out, "Run directory")
       ->type_name("DIR")
       ->capture_default_str();
@@ -46,21 +53,21 @@ void addOptions(CLI::App &app, TrainOptions &options) {
       ->allow_extra_args(false);
   app.add_option("--seed", options.seed,
                  "Seed of weights, dropout and data order")
-      ->check(CLI::NonNegativeNumber);
+      ->check(checkNatural);
   app.add_option("--eval-every", options.evalEvery,
                  "Steps between evaluations; 0: never")
-      ->check(CLI::NonNegativeNumber);
+      ->check(checkNatural);
   app.add_option("--checkpoint-every", options.checkpointEvery,
                  "Steps between checkpoints; 0: only at the end")
-      ->check(CLI::NonNegativeNumber);
+      ->check(checkNatural);
   app.add_option("--log-every", options.logEvery,
                  "Steps between progress lines when standard error is not a "
                  "terminal")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
   app.add_option("--threads", options.threads,
                  "Threads that run kernels (default: all processors)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(checkNatural);
   app.add_option("--device", options.device,
                  "Where to run: cpu; cuda:0 and so on, a GPU; cuda-emu, the "
                  "kernels for CUDA executed on the host, very slow; null "
@@ -106,10 +113,7 @@ StatusOr<std::unique_ptr<SessionModel>> openModel(const std::string &path,
   for (const char *wanted : {"init", "train_step", "eval_step"})
     if (reader->hasProgram(wanted))
       session.programs.push_back(wanted);
-  auto opened = hal::Session::open(*reader, session);
-  if (!opened.ok())
-    return opened.status();
-  return SessionModel::create(opened.take());
+  return SessionModel::open(*reader, session);
 }
 
 Status writeProfile(const hal::Session &session, const std::string &path) {

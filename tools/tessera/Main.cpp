@@ -34,6 +34,12 @@ SUBCOMMAND --help says more of each.)");
   tessera::addBenchCommand(app, invocation);
   tessera::addInspectCommand(app, invocation);
   tessera::addDoctorCommand(app, invocation);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    // CLI11 has a code for each kind of error; as a training executable, we
+    // have one for all.
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   return invocation.exitCode;
 }

@@ -117,6 +117,20 @@ def data(made, tokens):
     refuse("no data", "--data")()
     refuse("absent data", "absent")("--data", scratch / "absent")
     refuse("unknown option", "--stepz")("--data", tokens, "--stepz")
+    refuse("steps before the first", "--steps: must be a number that is not "
+           "negative, got -2")("--data", tokens, "--steps", -2)
+    refuse("no such device", "unknown device 'cuda-emu:sm_70'",
+           "cuda:sm_80, cuda:sm_90a")("--data", tokens, "--device",
+                                      "cuda-emu:sm_70")
+    for wrong in ((train, "--stepz"), (made.tessera,), (made.tessera, "compile"),
+                  (made.tessera, "compile", SPEC, "--mode", "nil"),
+                  (made.tessera, "nil")):
+        run(*wrong, code=2)
+    run(made.tessera, "--help")
+    check(True, "a wrong command line is an exit code of 2")
+    said = run(train, "--data", tokens / "train", "--out", scratch / "no-eval",
+               "--steps", 1).stderr
+    check("no held-out data" in said, "nothing to evaluate on is said")
 
     short = scratch / "short"
     (scratch / "short.jsonl").write_text('{"text": "The command."}\n')
