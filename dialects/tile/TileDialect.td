@@ -48,6 +48,10 @@ def Tile_Skeleton : Tile_Enum<"Skeleton", "the plan that a kernel was built from
   I32EnumAttrCase<"scatter", 7>, I32EnumAttrCase<"reduce_all", 8>]>;
 def Tile_SkeletonAttr : EnumAttr<Tile_Dialect, Tile_Skeleton, "skeleton">;
 
+def Tile_Turn : Tile_Enum<"Turn", "what a warpgroup does with its turn", [
+  I32EnumAttrCase<"take", 0>, I32EnumAttrCase<"pass", 1>]>;
+def Tile_TurnAttr : EnumAttr<Tile_Dialect, Tile_Turn, "turn">;
+
 // How a staged copy lies in shared memory. Indices stay logical; the layout
 // says which bytes they name.
 def Tile_Layout : Tile_Enum<"Layout", "the order of a staged tile's elements", [

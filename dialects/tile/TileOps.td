@@ -249,13 +249,26 @@ def Tile_AwaitOp : Tile_RingOp<"await"> {
 }
 
 def Tile_ReleaseOp : Tile_RingOp<"release"> {
-  let summary = "consumers: gives back the stage before the last one";
+  let summary = "consumers: gives a stage back";
   let description = [{
     Until the last `tile.mma_async` alone is in flight; then the stage that the `tile.await` before the last one
-    gave, if there was one, is empty again.
+    gave, if there was one, is empty again. With `last` it is the stage of the last `tile.await`, at once: what
+    reads it stands behind its `tile.mma_wait`.
   }];
-  let arguments = (ins Tile_RingType:$ring);
-  let assemblyFormat = "$ring attr-dict `:` type($ring)";
+  let arguments = (ins Tile_RingType:$ring, UnitAttr:$last);
+  let assemblyFormat = "(`last` $last^)? $ring attr-dict `:` type($ring)";
+  let hasVerifier = 1;
+}
+
+def Tile_TurnOp : Tile_RingOp<"turn"> {
+  let summary = "consumers: warpgroups start their products one after another";
+  let description = [{
+    `take` waits until the warpgroup before, for the first one the last, has come to its `pass`; the first warpgroup's
+    first turn waits for nobody. All warpgroups take and pass equally often, in turn. While one multiplies, the
+    others compute.
+  }];
+  let arguments = (ins Tile_TurnAttr:$turn);
+  let assemblyFormat = "$turn attr-dict";
   let hasVerifier = 1;
 }
 
@@ -276,8 +289,8 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]
 def Tile_MmaAsyncOp : Tile_RingOp<"mma_async"> {
   let summary = "consumers: starts accumulator + lhs × rhs";
   let description = [{
-    As `tile.mma`, of operands in stages; the result takes the accumulator's place and until `tile.mma_wait` is
-    nothing but the accumulator of further products.
+    As `tile.mma`, of operands in stages, the left one also in registers; the result takes the accumulator's place and
+    until `tile.mma_wait` is nothing but the accumulator of further products.
   }];
   let arguments = (ins Tile_Vector:$lhs, Tile_Vector:$rhs, Tile_Vector:$accumulator);
   let results = (outs Tile_Vector:$result);
@@ -286,10 +299,11 @@ def Tile_MmaAsyncOp : Tile_RingOp<"mma_async"> {
 }
 
 def Tile_MmaWaitOp : Tile_RingOp<"mma_wait"> {
-  let summary = "consumers: a sum, once all products are done";
-  let arguments = (ins Tile_Vector:$sum);
+  let summary = "consumers: a sum, once its products are done";
+  let description = "Until at most the last `pending` of all `tile.mma_async` are in flight; those of `sum` are not among them.";
+  let arguments = (ins Tile_Vector:$sum, DefaultValuedOptionalAttr<I64Attr, "0">:$pending);
   let results = (outs Tile_Vector:$result);
-  let assemblyFormat = "$sum attr-dict `:` type($sum) `->` type($result)";
+  let assemblyFormat = "$sum (`pending` $pending^)? attr-dict `:` type($sum) `->` type($result)";
   let hasVerifier = 1;
 }
 

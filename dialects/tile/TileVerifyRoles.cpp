@@ -22,6 +22,23 @@ LogicalResult MakeRingOp::verify() {
   return success();
 }
 
+constexpr static int64_t kWarpgroup = 128;        // threads
+constexpr static int64_t kBlockRegisters = 65536; // of a multiprocessor, too
+
+// Sums across warps wait for all threads of the block, which roles are not.
+// Rows of a tile lie within warps.
+static LogicalResult verifyReductions(RolesOp roles) {
+  WalkResult result = roles.walk([&](ReduceOp op) {
+    bool alongRows = cast<VectorType>(op.getInput().getType()).getRank() == 2 &&
+                     op.getDim() == 1;
+    if (alongRows)
+      return WalkResult::advance();
+    op.emitOpError("within roles runs along the rows of a tile");
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
 LogicalResult RolesOp::verify() {
   auto kernel = cast<KernelOp>((*this)->getParentOp());
   std::optional<ArrayRef<int64_t>> warps = kernel.getWarps();
@@ -38,8 +55,13 @@ LogicalResult RolesOp::verify() {
         return emitOpError("registers of a thread are a multiple of 8 from 24 "
                            "to 256, got ")
                << count;
+    int64_t all =
+        kWarpgroup * ((*registers)[0] + (*warps)[0] / 4 * (*registers)[1]);
+    if (all > kBlockRegisters)
+      return emitOpError("takes ")
+             << all << " registers, a block has at most " << kBlockRegisters;
   }
-  return success();
+  return verifyReductions(*this);
 }
 
 LogicalResult tessera::tile::verifyRole(Operation *op, bool isConsumer) {
@@ -103,11 +125,13 @@ LogicalResult BulkCopyOp::verify() {
       ShapedType::isDynamic(offset) || offset * bits % 128)
     return emitOpError("needs a source at a multiple of 16 bytes, got ")
            << source;
+  // The stride of a single element says nothing.
   for (auto [dim, stride] : llvm::enumerate(strides))
     if (static_cast<int64_t>(dim) == along[1]
             ? stride != 1
-            : ShapedType::isDynamic(stride) || stride <= 0 ||
-                  stride * bits % 128)
+            : source.getDimSize(dim) > 1 &&
+                  (ShapedType::isDynamic(stride) || stride <= 0 ||
+                   stride * bits % 128))
       return emitOpError("columns must be contiguous and other strides "
                          "multiples of 16 bytes, got ")
              << source;
@@ -124,7 +148,13 @@ LogicalResult ReleaseOp::verify() {
   return verifyRole(*this, /*isConsumer=*/true);
 }
 
+LogicalResult TurnOp::verify() {
+  return verifyRole(*this, /*isConsumer=*/true);
+}
+
 LogicalResult MmaWaitOp::verify() {
+  if (static_cast<int64_t>(getPending()) < 0)
+    return emitOpError("`pending` is not negative");
   if (getSum().getType() != getResult().getType())
     return emitOpError("has its operand's type, got ") << getResult().getType();
   return verifyRole(*this, /*isConsumer=*/true);

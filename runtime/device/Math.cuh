@@ -46,6 +46,18 @@ TESSERA_DEVICE double fma(double x, double y, double z) {
   return ::fma(x, y, z);
 }
 
+/// 2^x within two units in the last place; 0 where that is no normal number.
+TESSERA_DEVICE float exp2Approximate(float x) {
+#if defined(__CUDACC__)
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#else
+  float result = std::exp2(x);
+  return result < 0x1p-126f ? 0 : result;
+#endif
+}
+
 /// NaN if one is NaN, as arith.maximumf and minimumf.
 template <typename T> TESSERA_DEVICE T maximum(T x, T y) {
   return x != x || x > y ? x : y;
@@ -53,6 +65,19 @@ template <typename T> TESSERA_DEVICE T maximum(T x, T y) {
 template <typename T> TESSERA_DEVICE T minimum(T x, T y) {
   return x != x || x < y ? x : y;
 }
+#if defined(__CUDACC__)
+/// The same of floats, in one instruction.
+TESSERA_DEVICE float maximum(float x, float y) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
+  return result;
+}
+TESSERA_DEVICE float minimum(float x, float y) {
+  float result;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
+  return result;
+}
+#endif
 
 /// T, where it is not to be deduced: literals are ints.
 template <typename T> struct Same {

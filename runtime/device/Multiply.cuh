@@ -53,10 +53,6 @@ template <int M, int K> struct Operand<Transposed<SharedTile<bf16, K, M>>> {
   }
 };
 
-TESSERA_DEVICE uint32_t packPair(bf16 low, bf16 high) {
-  return low.bits | static_cast<uint32_t>(high.bits) << 16;
-}
-
 /// A product's result as a left operand: the warp that holds a row holds all of
 /// it, and two blocks of 16 × 8 side by side are a fragment.
 template <typename T, int M, int K, int WarpsM>
@@ -68,11 +64,10 @@ struct Operand<Tile<T, Fragments<M, K, WarpsM, 1>>> {
 
   /// `down`: the number of the fragment among those of this warp's rows.
   TESSERA_DEVICE void left(FragmentA &a, int, int k, int down) const {
-    const bf16 *block = tile.at + 4 * (down * Layout::kAcross + k / 8);
-    a.at[0] = packPair(block[0], block[1]);
-    a.at[1] = packPair(block[2], block[3]);
-    a.at[2] = packPair(block[4], block[5]);
-    a.at[3] = packPair(block[6], block[7]);
+    int block = 4 * (down * Layout::kAcross + k / 8);
+    TESSERA_UNROLL
+    for (int i = 0; i < 4; ++i)
+      a.at[i] = pairAt(tile, block + 2 * i);
   }
 };
 

@@ -61,6 +61,34 @@ template <int Stages, int Consumers> struct Pipeline {
       arrive(empty(held));
     held = taken;
   }
+  /// The last stage is empty: all products that read it are done.
+  TESSERA_DEVICE void releaseLast() const {
+    if (lane() == 0)
+      arrive(empty(taken));
+  }
+};
+
+/// Warpgroups of consumers go one after another: while one multiplies, the
+/// others compute. The turn passes from each to the next, from the last to the
+/// first; all take and pass it equally often. Named barriers from 2 on are its
+/// own.
+template <int Consumers> struct Turns {
+  static constexpr int kFirst = 2, kThreads = 2 * 128;
+  static_assert(Consumers > 1, "a turn is for somebody else, too");
+
+  /// Before the first turn and behind the last one.
+  TESSERA_DEVICE static void begin() {
+    if (warpgroup() == Consumers - 1)
+      arrive(kFirst, kThreads);
+  }
+  TESSERA_DEVICE static void end() {
+    if (warpgroup() == 0)
+      sync(kFirst, kThreads);
+  }
+  TESSERA_DEVICE static void take() { sync(kFirst + warpgroup(), kThreads); }
+  TESSERA_DEVICE static void pass() {
+    arrive(kFirst + (warpgroup() + 1) % Consumers, kThreads);
+  }
 };
 
 /// Has a stage filled from column `column` on and the further coordinates, rows

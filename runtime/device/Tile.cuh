@@ -51,6 +51,26 @@ TESSERA_DEVICE auto spread(const Operand &operand) {
   return map<Layout>([](auto x) { return x; }, operand);
 }
 
+/// The tile in bf16, two neighbouring elements in a register.
+template <typename Layout>
+TESSERA_DEVICE Tile<bf16, Layout> toBf16(const Tile<float, Layout> &tile) {
+  static_assert(Layout::kEach % 2 == 0, "whole pairs");
+  Tile<bf16, Layout> result;
+  TESSERA_UNROLL
+  for (int r = 0; r < Layout::kEach; r += 2) {
+    uint32_t pair = toBf16Pair(tile.at[r], tile.at[r + 1]);
+    memcpy(&result.at[r], &pair, sizeof pair);
+  }
+  return result;
+}
+/// Elements r and r + 1 of such a tile.
+template <typename Layout>
+TESSERA_DEVICE uint32_t pairAt(const Tile<bf16, Layout> &tile, int r) {
+  uint32_t pair;
+  memcpy(&pair, &tile.at[r], sizeof pair);
+  return pair;
+}
+
 //===--- memory -----------------------------------------------------------===//
 
 /// The bound of a dimension of which all of the tile is there.

@@ -48,6 +48,20 @@ TESSERA_DEVICE bf16 toBf16(float value) {
 #endif
 }
 
+/// Two of them side by side, as tensor cores take them.
+TESSERA_DEVICE uint32_t packPair(bf16 low, bf16 high) {
+  return low.bits | static_cast<uint32_t>(high.bits) << 16;
+}
+TESSERA_DEVICE uint32_t toBf16Pair(float low, float high) {
+#if defined(__CUDACC__)
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  return packPair(toBf16(low), toBf16(high));
+#endif
+}
+
 /// static_cast with bf16 among the types.
 template <typename To> struct Convert {
   template <typename From> static TESSERA_DEVICE To from(From value) {

@@ -57,10 +57,11 @@ template <typename X> inline constexpr bool kIsRegisters = false;
 template <typename T, typename Layout>
 inline constexpr bool kIsRegisters<Tile<T, Layout>> = true;
 
-/// Starts sum += a × b, for which `sum` stays untouched until wgmmaWait. What
-/// was written to shared memory lies behind a fenceAsync of its writers and a
-/// barrier, or was brought by the copy engine.
-template <typename Layout, typename A, typename B>
+/// Starts sum += a × b, or sum = a × b where it does not accumulate; `sum`
+/// stays untouched until wgmmaWait. What was written to shared memory lies
+/// behind a fenceAsync of its writers and a barrier, or was brought by the copy
+/// engine.
+template <bool Accumulates = true, typename Layout, typename A, typename B>
 TESSERA_DEVICE void multiplyAsync(const A &a, const B &b,
                                   Tile<float, Layout> &sum) {
   static_assert(Layout::kDown == 1 && Layout::kWarpsN == 1 &&
@@ -80,11 +81,11 @@ TESSERA_DEVICE void multiplyAsync(const A &a, const B &b,
   TESSERA_UNROLL
   for (int step = 0; step < Left::kSteps; ++step) {
     if constexpr (kIsRegisters<A>)
-      wgmma<Inputs::bf16, Right::kRight>(sum.at, lefts[step],
-                                         right.right(step));
+      wgmma<Inputs::bf16, Right::kRight>(sum.at, lefts[step], right.right(step),
+                                         Accumulates || step > 0);
     else
-      wgmma<Inputs::bf16, Left::kLeft, Right::kRight>(sum.at, lefts[step],
-                                                      right.right(step));
+      wgmma<Inputs::bf16, Left::kLeft, Right::kRight>(
+          sum.at, lefts[step], right.right(step), Accumulates || step > 0);
   }
   wgmmaCommit();
 }

@@ -160,6 +160,15 @@ std::string KernelPrinter::tile(Value value, llvm::StringRef name) {
          llvm::join(lambda.arguments, ", ") + ")";
 }
 
+// A tile that becomes a product's operand: pairs take half the registers.
+static bool becomesPairs(Operation *op) {
+  auto truncate = dyn_cast<arith::TruncFOp>(op);
+  return truncate && isa<VectorType>(truncate.getType()) &&
+         cast<VectorType>(truncate.getType()).getRank() == 2 &&
+         getElementTypeOrSelf(truncate.getIn()).isF32() &&
+         getElementTypeOrSelf(truncate.getType()).isBF16();
+}
+
 llvm::Error KernelPrinter::printTile(Operation *op) {
   for (Value result : op->getResults()) {
     if (result.use_empty())
@@ -168,7 +177,10 @@ llvm::Error KernelPrinter::printTile(Operation *op) {
     if (isTiled)
       if (llvm::Error error = checkLayout(result.getType(), op))
         return error;
-    std::string expression = isTiled ? tile(result) : scalar(result).text;
+    std::string expression = becomesPairs(op)
+                                 ? "toBf16(" + tile(op->getOperand(0)) + ")"
+                             : isTiled ? tile(result)
+                                       : scalar(result).text;
     if (expression.empty())
       return unsupported(op, "has no CUDA form");
     define(result,
@@ -302,25 +314,8 @@ llvm::Error KernelPrinter::printOp(Operation *op) {
       .Case([&](tile::RolesOp o) { return printRoles(o); })
       .Case([&](tile::BulkCopyOp o) { return printBulkCopy(o); })
       .Case([&](tile::MmaAsyncOp o) { return printMmaAsync(o); })
-      .Case([&](tile::AcquireOp o) -> llvm::Error {
-        define(o.getStage(), "stage",
-               scalar(o.getRing()).text + ".acquire(" +
-                   llvm::Twine(o.getBytes()) + ")");
-        return llvm::Error::success();
-      })
-      .Case([&](tile::AwaitOp o) -> llvm::Error {
-        define(o.getStage(), "stage", scalar(o.getRing()).text + ".await()");
-        return llvm::Error::success();
-      })
-      .Case([&](tile::ReleaseOp o) -> llvm::Error {
-        line(scalar(o.getRing()).text + ".release();");
-        return llvm::Error::success();
-      })
-      .Case([&](tile::MmaWaitOp o) -> llvm::Error {
-        values[o.getResult()] = scalar(o.getSum());
-        line("wgmmaWait<0>(" + scalar(o.getSum()).text + ".at);");
-        return llvm::Error::success();
-      })
+      .Case<tile::AcquireOp, tile::AwaitOp, tile::ReleaseOp, tile::MmaWaitOp,
+            tile::TurnOp>([&](auto) { return printInRole(op); })
       .Case([&](tile::SliceOp o) -> llvm::Error {
         define(o.getResult(), "part",
                "slice<" + layoutOf(o.getResult()) + ">(" + tile(o.getInput()) +

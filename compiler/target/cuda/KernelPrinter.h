@@ -80,6 +80,7 @@ private:
   llvm::Error printRoles(tile::RolesOp op);
   llvm::Error printBulkCopy(tile::BulkCopyOp op);
   llvm::Error printMmaAsync(tile::MmaAsyncOp op);
+  llvm::Error printInRole(mlir::Operation *op);
   bool bindOperand(tile::LoadOp op);
   int64_t alignmentOf(mlir::MemRefType type, mlir::ValueRange indices);
 
@@ -132,6 +133,7 @@ private:
   bool hasWarpgroups = false;      ///< products of warpgroups
   tile::RolesOp roles;             ///< null in most kernels
   std::string barrier = "sync();"; ///< of the threads that have tiles
+  std::string turns;               ///< the type of the consumers' turns
   std::vector<std::string> maps;   ///< names, as shape.maps
   llvm::DenseMap<mlir::Operation *, unsigned> mapOf; ///< by bulk copy
   llvm::DenseMap<mlir::Value, Slice> slices;

@@ -28,8 +28,11 @@ static device::TensorBoxes boxesOf(tile::BulkCopyOp op) {
     uint32_t i = boxes.rank++;
     boxes.sizes[i] = static_cast<uint64_t>(source.getDimSize(dim));
     boxes.box[i] = static_cast<uint32_t>(box);
+    constexpr uint64_t kLeast = 16; // of a single element, which needs none
     if (i)
-      boxes.strides[i - 1] = static_cast<uint64_t>(strides[dim]) * bytes;
+      boxes.strides[i - 1] = source.getDimSize(dim) == 1
+                                 ? kLeast
+                                 : static_cast<uint64_t>(strides[dim]) * bytes;
   };
   // As SharedTile (Shared.cuh) cuts its columns into panels.
   int64_t row = target.getDimSize(2) * static_cast<int64_t>(bytes),
@@ -135,8 +138,17 @@ llvm::Error KernelPrinter::printRoles(tile::RolesOp op) {
   if (registers)
     line("acquireRegisters<" + llvm::Twine((*registers)[1]) + ">();");
   barrier = "sync(1, " + std::to_string(consumers * kWarpgroup) + ");";
+  bool haveTurns = false;
+  op.getConsumers().walk([&](tile::TurnOp) { haveTurns = true; });
+  if (haveTurns) {
+    turns = fresh("Turn");
+    line("using " + turns + " = Turns<" + llvm::Twine(consumers) + ">;");
+    line(turns + "::begin();");
+  }
   if (llvm::Error error = printBlock(op.getConsumers().front()))
     return error;
+  if (haveTurns)
+    line(turns + "::end();");
   --depth;
   line("}");
   return llvm::Error::success();
@@ -152,16 +164,43 @@ llvm::Error KernelPrinter::printMmaAsync(tile::MmaAsyncOp op) {
                            "most 256 columns");
   // A loop's variable, or that of the product before; otherwise a new one.
   Value from = op.getAccumulator();
-  std::string sum;
+  std::string sum, function = "multiplyAsync(";
   if (isa<BlockArgument>(from) || from.getDefiningOp<tile::MmaAsyncOp>()) {
     sum = scalar(from).text;
   } else {
     sum = fresh("sum");
-    line(typeOf(from) + " " + sum + " = " + tile(from) + ";");
+    bool isZero = matchPattern(from, m_AnyZeroFloat());
+    line(typeOf(from) + " " + sum + (isZero ? "" : " = " + tile(from)) + ";");
+    if (isZero)
+      function = "multiplyAsync</*Accumulates=*/false>(";
   }
-  line("multiplyAsync(" + tile(op.getLhs()) + ", " + tile(op.getRhs()) + ", " +
-       sum + ");");
+  line(function + tile(op.getLhs()) + ", " + tile(op.getRhs()) + ", " + sum +
+       ");");
   values[op.getResult()] = {sum};
+  return llvm::Error::success();
+}
+
+// What needs no more than a line.
+llvm::Error KernelPrinter::printInRole(Operation *op) {
+  auto ring = [&](Value of) { return scalar(of).text; };
+  if (auto acquire = dyn_cast<tile::AcquireOp>(op)) {
+    define(acquire.getStage(), "stage",
+           ring(acquire.getRing()) + ".acquire(" +
+               llvm::Twine(acquire.getBytes()) + ")");
+  } else if (auto await = dyn_cast<tile::AwaitOp>(op)) {
+    define(await.getStage(), "stage", ring(await.getRing()) + ".await()");
+  } else if (auto release = dyn_cast<tile::ReleaseOp>(op)) {
+    line(ring(release.getRing()) +
+         (release.getLast() ? ".releaseLast();" : ".release();"));
+  } else if (auto wait = dyn_cast<tile::MmaWaitOp>(op)) {
+    values[wait.getResult()] = scalar(wait.getSum());
+    line("wgmmaWait<" + llvm::Twine(wait.getPending()) + ">(" +
+         scalar(wait.getSum()).text + ".at);");
+  } else {
+    line(turns + (cast<tile::TurnOp>(op).getTurn() == tile::Turn::take
+                      ? "::take();"
+                      : "::pass();"));
+  }
   return llvm::Error::success();
 }
 

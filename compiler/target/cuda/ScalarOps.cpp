@@ -106,7 +106,13 @@ static std::optional<Operator> operatorOf(Operation *op) {
 static llvm::StringRef functionOf(Operation *op) {
   return llvm::TypeSwitch<Operation *, llvm::StringRef>(op)
       .Case([](math::ExpOp) { return "exp"; })
-      .Case([](math::Exp2Op) { return "exp2"; })
+      .Case([](math::Exp2Op o) {
+        bool mayDiffer = arith::bitEnumContainsAll(o.getFastmath(),
+                                                   arith::FastMathFlags::afn);
+        return mayDiffer && getElementTypeOrSelf(o.getType()).isF32()
+                   ? "exp2Approximate"
+                   : "exp2";
+      })
       .Case([](math::ExpM1Op) { return "expm1"; })
       .Case([](math::LogOp) { return "log"; })
       .Case([](math::Log2Op) { return "log2"; })

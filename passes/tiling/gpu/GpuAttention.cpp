@@ -1,9 +1,5 @@
-// Attention forward on a GPU (Dao 2023, FlashAttention-2). A block owns a tile
-// of queries of one head and walks over the tiles of keys that they see, the
-// next one on its way while this one is multiplied. Scores never leave
-// registers.
-#include "passes/tiling/gpu/GpuAttention.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/tiling/gpu/GpuAttentionForward.h"
 #include <cmath>
 
 using namespace mlir;
@@ -13,13 +9,83 @@ using namespace tessera::gpu;
 // A power of two, so that scaling it is exact: see passes/tiling/Attention.cpp.
 static constexpr double kMasked = -0x1p100;
 
+//===--- what both kernels do ---------------------------------------------===//
+
+// The last query tiles come first: they see the most keys, and a long block
+// at the end would keep the chip waiting.
+void GpuForward::locate() {
+  int64_t tiles = llvm::divideCeil(g.shape.tokens, g.sizes.queries);
+  SmallVector<Value> at =
+      e.unravel(kernel.getBlockNumber(), {g.shape.heads, g.shape.batch, tiles});
+  head = at[0];
+  g.batch = at[1];
+  firstQuery = e.mul(e.sub(e.index(tiles - 1), at[2]), g.sizes.queries);
+  kvHead = g.kvHeadOf(head);
+}
+
+// exp2(c (score − maximum)) with c = scale · log2 e. Weights are rounded to
+// bf16, or multiplied as tf32: the approximate exp2 is closer than that.
+GpuForward::Softmax GpuForward::softmax(Value scores, Value key, Value maximum,
+                                        Value sum) {
+  OpBuilder &b = e.b;
+  auto exp2 = [&](Value x) {
+    return b.create<math::Exp2Op>(e.loc, x, arith::FastMathFlags::afn);
+  };
+  scores = g.mask(scores, firstQuery, key, /*keysInRows=*/false, kMasked);
+  auto tile = cast<VectorType>(scores.getType()).getShape();
+  Softmax result;
+  result.maximum = e.reduce(scores, tile::ReduceKind::max, 1);
+  if (maximum)
+    result.maximum =
+        b.create<arith::MaximumFOp>(e.loc, maximum, result.maximum);
+  Value factor = e.splat(g.shape.scale * M_LOG2E, {tile[0]});
+  Value shift = b.create<arith::MulFOp>(e.loc, result.maximum, factor);
+  if (maximum) {
+    Value before = b.create<arith::MulFOp>(e.loc, maximum, factor);
+    result.rescale = exp2(b.create<arith::SubFOp>(e.loc, before, shift));
+  }
+  result.weights = exp2(b.create<math::FmaOp>(
+      e.loc, scores, e.splat(g.shape.scale * M_LOG2E, tile),
+      e.spread(b.create<arith::NegFOp>(e.loc, shift), tile, 0)));
+  result.sum = e.reduce(result.weights, tile::ReduceKind::sum, 1);
+  if (sum)
+    result.sum = b.create<arith::AddFOp>(
+        e.loc, b.create<arith::MulFOp>(e.loc, sum, result.rescale), result.sum);
+  return result;
+}
+
+Value GpuForward::scale(Value output, Value factor) {
+  auto tile = cast<VectorType>(output.getType()).getShape();
+  return e.b.create<arith::MulFOp>(e.loc, output, e.spread(factor, tile, 0));
+}
+
+void GpuForward::finish(Value maximum, Value sum, Value output) {
+  OpBuilder &b = e.b;
+  int64_t queries = g.sizes.queries;
+  Value inverse = b.create<arith::DivFOp>(e.loc, e.splat(1, {queries}), sum);
+  g.store(scale(output, inverse),
+          g.head(kernel.getBuffers()[inputs + o.outputIndex], o.output,
+                 firstQuery, head, queries));
+  if (o.lseIndex < 0)
+    return;
+  // lse = scale · max + ln(sum), at [b, h, t].
+  Value top = b.create<arith::MulFOp>(e.loc, maximum,
+                                      e.splat(g.shape.scale, {queries}));
+  Value lse =
+      b.create<arith::AddFOp>(e.loc, top, b.create<math::LogOp>(e.loc, sum));
+  Value row = e.add(e.mul(g.batch, g.shape.heads), head);
+  g.storeVector(lse, kernel.getBuffers()[inputs + o.lseIndex],
+                e.mul(row, g.shape.tokens), firstQuery);
+}
+
+//===--- all threads alike ------------------------------------------------===//
+
 namespace {
 
-class GpuForward {
+/// The next tile of keys is on its way while this one is multiplied.
+class StagedForward : GpuForward {
 public:
-  GpuForward(GpuAttention &g, tile::KernelOp kernel,
-             const ForwardOperands &operands, unsigned inputs)
-      : g(g), e(g.e), kernel(kernel), o(operands), inputs(inputs) {}
+  using GpuForward::GpuForward;
 
   void emit() {
     kernel.setWarps(ArrayRef<int64_t>{g.sizes.queries / 16, 1});
@@ -42,24 +108,6 @@ public:
   }
 
 private:
-  // The last query tiles come first: they see the most keys, and a long block
-  // at the end would keep the chip waiting.
-  void locate() {
-    int64_t tiles = llvm::divideCeil(g.shape.tokens, g.sizes.queries);
-    SmallVector<Value> at = e.unravel(kernel.getBlockNumber(),
-                                      {g.shape.heads, g.shape.batch, tiles});
-    head = at[0];
-    g.batch = at[1];
-    firstQuery = e.mul(e.sub(e.index(tiles - 1), at[2]), g.sizes.queries);
-    kvHead = g.kvHeadOf(head);
-  }
-
-  Source of(const AttentionOperand &operand, Value token, Value h,
-            int64_t rows) {
-    return g.head(kernel.getBuffers()[operand.argument], operand.view, token, h,
-                  rows);
-  }
-
   Value stageOf(Value key) { return e.rem(e.div(key, g.sizes.keys), 2); }
 
   void stage(Value key) {
@@ -70,8 +118,6 @@ private:
 
   // state: maximum and sum of each query so far, and the output times the sum.
   SmallVector<Value> keyTile(Value key, Value end, ValueRange state) {
-    OpBuilder &b = e.b;
-    int64_t queries = g.sizes.queries, dim = g.sizes.dim;
     g.wait();
     Value next = e.add(key, g.sizes.keys);
     e.ifTrue(e.compare(arith::CmpIPredicate::slt, next, end),
@@ -80,63 +126,18 @@ private:
     Value place = stageOf(key);
     Value scores =
         g.multiply(query.load(e, e.index(0)), keys.loadTransposed(e, place),
-                   g.zeros(queries, g.sizes.keys));
-    scores = g.mask(scores, firstQuery, key, /*keysInRows=*/false, kMasked);
-
-    // exp2(c (score − maximum)) with c = scale · log2 e
-    auto tile = cast<VectorType>(scores.getType()).getShape();
-    Value factor = e.splat(g.shape.scale * M_LOG2E, {queries});
-    Value maximum = b.create<arith::MaximumFOp>(
-        e.loc, state[0], e.reduce(scores, tile::ReduceKind::max, 1));
-    Value shift = b.create<arith::MulFOp>(e.loc, maximum, factor);
-    Value drop = b.create<arith::SubFOp>(
-        e.loc, b.create<arith::MulFOp>(e.loc, state[0], factor), shift);
-    Value rescale = b.create<math::Exp2Op>(e.loc, drop);
-    Value weights = b.create<math::Exp2Op>(
-        e.loc, b.create<math::FmaOp>(
-                   e.loc, scores, e.splat(g.shape.scale * M_LOG2E, tile),
-                   e.spread(b.create<arith::NegFOp>(e.loc, shift), tile, 0)));
-    Value sum = b.create<arith::AddFOp>(
-        e.loc, b.create<arith::MulFOp>(e.loc, state[1], rescale),
-        e.reduce(weights, tile::ReduceKind::sum, 1));
-    Value output = b.create<arith::MulFOp>(
-        e.loc, state[2], e.spread(rescale, {queries, dim}, 0));
-    output = g.multiply(e.toElement(weights, g.element), values.load(e, place),
-                        output);
-    return {maximum, sum, output};
+                   g.zeros(g.sizes.queries, g.sizes.keys));
+    Softmax now = softmax(scores, key, state[0], state[1]);
+    Value output =
+        g.multiply(e.toElement(now.weights, g.element), values.load(e, place),
+                   scale(state[2], now.rescale));
+    return {now.maximum, now.sum, output};
   }
-
-  // Divides by the sums and stores output and log-sum-exp.
-  void finish(Value maximum, Value sum, Value output) {
-    OpBuilder &b = e.b;
-    int64_t queries = g.sizes.queries;
-    Value inverse = b.create<arith::DivFOp>(e.loc, e.splat(1, {queries}), sum);
-    Value scaled = b.create<arith::MulFOp>(
-        e.loc, output, e.spread(inverse, {queries, g.sizes.dim}, 0));
-    g.store(scaled, g.head(kernel.getBuffers()[inputs + o.outputIndex],
-                           o.output, firstQuery, head, queries));
-    if (o.lseIndex < 0)
-      return;
-    // lse = scale · max + ln(sum), at [b, h, t].
-    Value top = b.create<arith::MulFOp>(e.loc, maximum,
-                                        e.splat(g.shape.scale, {queries}));
-    Value lse =
-        b.create<arith::AddFOp>(e.loc, top, b.create<math::LogOp>(e.loc, sum));
-    Value row = e.add(e.mul(g.batch, g.shape.heads), head);
-    g.storeVector(lse, kernel.getBuffers()[inputs + o.lseIndex],
-                  e.mul(row, g.shape.tokens), firstQuery);
-  }
-
-  GpuAttention &g;
-  const TileBuilder &e;
-  tile::KernelOp kernel;
-  const ForwardOperands &o;
-  unsigned inputs;
-  Staged query, keys, values;
-  Value head, kvHead, firstQuery;
 };
 
 } // namespace
+
+//===--- the launch -------------------------------------------------------===//
 
 llvm::Expected<SmallVector<Value>>
 tessera::tileGpuAttention(graph::ClusterOp cluster,
@@ -149,12 +150,16 @@ tessera::tileGpuAttention(graph::ClusterOp cluster,
   Type element = operandType(
       elementOf(operands.query),
       operandType(elementOf(operands.key), elementOf(operands.value)));
+  std::optional<AttentionSizes> sizes =
+      choosePipelinedAttention(shape, operands, element, context.target());
+  bool isPipelined = sizes.has_value();
   // Keys of a tile: scores are registers too, beside those of the output.
   int64_t most = element.isBF16() ? (shape.headDim <= 128 ? 64 : 32)
                                   : (shape.headDim < 128 ? 32 : 16);
-  std::optional<AttentionSizes> sizes =
-      chooseAttentionSizes(shape, element, 1, most, /*keysResident=*/false,
-                           context.target().sharedBytes);
+  if (!isPipelined)
+    sizes = chooseAttentionSizes(shape, element, 1, most,
+                                 /*keysResident=*/false,
+                                 context.target().sharedBytes);
   if (!sizes)
     return attentionTooLarge(shape);
   unsigned inputs = cluster.getInputs().size();
@@ -165,7 +170,10 @@ tessera::tileGpuAttention(graph::ClusterOp cluster,
   spec.build = [=](tile::KernelOp kernel, const TileTarget &,
                    OpBuilder &builder) -> llvm::Error {
     GpuAttention common(builder, kernel.getLoc(), shape, *sizes, element);
-    GpuForward(common, kernel, operands, inputs).emit();
+    if (isPipelined)
+      emitPipelinedAttention(common, kernel, operands, inputs);
+    else
+      StagedForward(common, kernel, operands, inputs).emit();
     return llvm::Error::success();
   };
   return context.launch(cluster, spec, cluster.getInputs(),

@@ -100,7 +100,15 @@ module {
       }
       // CHECK: tile.mma_wait %{{.*}} : vector<128x128xf32> -> vector<128x128xf32>
       %done = tile.mma_wait %sum : vector<128x128xf32> -> vector<128x128xf32>
-      tile.store %done, %y[%row, %c0] along [0, 1] : vector<128x128xf32>, memref<256x128xf32>
+      // CHECK: tile.release last %[[RING]] : <4 stages, 2 consumers>
+      tile.release last %ring : <4 stages, 2 consumers>
+      // CHECK: tile.turn take
+      tile.turn take
+      // CHECK: tile.turn pass
+      tile.turn pass
+      // CHECK: tile.mma_wait %{{.*}} pending 1 : vector<128x128xf32> -> vector<128x128xf32>
+      %again = tile.mma_wait %done pending 1 : vector<128x128xf32> -> vector<128x128xf32>
+      tile.store %again, %y[%row, %c0] along [0, 1] : vector<128x128xf32>, memref<256x128xf32>
     }
     tile.return
   }

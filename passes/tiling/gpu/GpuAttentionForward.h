@@ -1,0 +1,62 @@
+// Attention forward as its two kernels share it: a block owns a tile of queries
+// of one head and walks over the tiles of keys that they see (Dao 2023,
+// FlashAttention-2). Scores never leave registers. In one kernel all threads
+// copy keys and values and multiply them in turn (GpuAttention.cpp); in the
+// other they have roles (GpuAttentionPipeline.cpp).
+#pragma once
+#include "passes/tiling/gpu/GpuAttention.h"
+
+namespace tessera::gpu {
+
+class GpuForward {
+public:
+  GpuForward(GpuAttention &g, tile::KernelOp kernel,
+             const ForwardOperands &operands, unsigned inputs)
+      : g(g), e(g.e), kernel(kernel), o(operands), inputs(inputs) {}
+
+protected:
+  /// What is known of each query behind some keys, and what those of the last
+  /// tile weigh.
+  struct Softmax {
+    mlir::Value maximum, sum; ///< so far
+    mlir::Value rescale; ///< of sums over earlier keys; null for the first tile
+    mlir::Value weights; ///< exp(scale (score − maximum)), like the scores
+  };
+
+  /// Finds the block's head and its queries.
+  void locate();
+  Source of(const AttentionOperand &operand, mlir::Value token, mlir::Value h,
+            int64_t rows) {
+    return g.head(kernel.getBuffers()[operand.argument], operand.view, token, h,
+                  rows);
+  }
+  /// The scores of keys from `key` on, masked; the state before them, nulls for
+  /// the first tile.
+  Softmax softmax(mlir::Value scores, mlir::Value key, mlir::Value maximum,
+                  mlir::Value sum);
+  /// A tile of sums of queries, each times its factor.
+  mlir::Value scale(mlir::Value output, mlir::Value factor);
+  /// Divides by the sums and stores output and log-sum-exp.
+  void finish(mlir::Value maximum, mlir::Value sum, mlir::Value output);
+
+  GpuAttention &g;
+  const TileBuilder &e;
+  tile::KernelOp kernel;
+  const ForwardOperands &o;
+  unsigned inputs;
+  Staged query, keys, values;
+  mlir::Value head, kvHead, firstQuery;
+};
+
+/// The tiles of a kernel with roles; nullopt where the copy engine cannot bring
+/// its operands, warpgroups of the target do not multiply, or the queries would
+/// not occupy two of them.
+std::optional<AttentionSizes>
+choosePipelinedAttention(const AttentionShape &shape,
+                         const ForwardOperands &operands, mlir::Type element,
+                         const TileTarget &target);
+/// That kernel.
+void emitPipelinedAttention(GpuAttention &g, tile::KernelOp kernel,
+                            const ForwardOperands &operands, unsigned inputs);
+
+} // namespace tessera::gpu
