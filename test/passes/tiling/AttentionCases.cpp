@@ -43,6 +43,18 @@ std::vector<KernelCase> make() {
                                    s.headDim, s.window, element),
                        text(s, element), -2, 2,
                        element[0] == 'f' ? 1e-5 : 2e-2});
+  // What sm_90a has kernels with roles for: one tile of queries or of keys,
+  // more than a ring has stages, two and three warpgroups, heads of every
+  // choice.
+  for (Shape s : {Shape{1, 72, 2, 1, 64, 0}, Shape{2, 200, 4, 2, 64, 0},
+                  Shape{1, 450, 1, 1, 64, 70}, Shape{1, 128, 1, 1, 96, 0},
+                  Shape{1, 136, 2, 1, 128, 0}, Shape{1, 400, 1, 1, 128, 0},
+                  Shape{1, 200, 1, 1, 192, 100}, Shape{1, 150, 2, 2, 256, 0},
+                  Shape{1, 80, 1, 1, 72, 0}})
+    cases.push_back(
+        {fmt::format("Attention{}x{}x{}over{}x{}window{}_bf16", s.batch,
+                     s.tokens, s.heads, s.kvHeads, s.headDim, s.window),
+         text(s, "bf16"), -2, 2, 2e-2});
   return cases;
 }
 
