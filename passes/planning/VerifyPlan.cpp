@@ -1,6 +1,6 @@
 // Proves a plan from its text alone.
 #include "dialects/plan/PlanOps.h"
-#include "dialects/tile/TileOps.h"
+#include "dialects/tile/KernelBlocks.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/planning/Planning.h"
 
@@ -111,6 +111,12 @@ struct VerifyPlan : tessera::impl::VerifyPlanBase<VerifyPlan> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    WalkResult launches = module.walk([&](plan::LaunchOp launch) {
+      return WalkResult(tile::verifyBlocks(launch, module, launch.getKernel(),
+                                           launch.getBlocks()));
+    });
+    if (launches.wasInterrupted())
+      return signalPassFailure();
     for (auto function : module.getOps<func::FuncOp>()) {
       function.emitOpError("is still on tensors after planning");
       return signalPassFailure();

@@ -156,7 +156,13 @@ llvm::Expected<SmallVector<Value>> ClusterLaunch::emit(TilingContext &context) {
   for (auto [i, input] : llvm::enumerate(cluster.getInputs()))
     if (bufferOfArgument[i])
       inputs.push_back(input);
-  // Results stand in buffer order: accumulating ones first.
+  return launchResults(context, cluster, spec, inputs, results, bufferOfResult);
+}
+
+llvm::Expected<SmallVector<Value>>
+tessera::launchResults(TilingContext &context, ClusterOp cluster,
+                       const LaunchSpec &spec, ArrayRef<Value> inputs,
+                       TypeRange results, ArrayRef<unsigned> bufferOfResult) {
   auto order = llvm::to_vector(llvm::seq<unsigned>(0, results.size()));
   llvm::sort(order, [&](unsigned a, unsigned b) {
     return bufferOfResult[a] < bufferOfResult[b];

@@ -47,6 +47,14 @@ private:
   llvm::SmallVector<unsigned> bufferOfResult;
 };
 
+/// Launches what hands out `results`, the i-th in the buffer bufferOfResult[i];
+/// a launch has them in the order of buffers, the values come in that of
+/// `results`.
+llvm::Expected<llvm::SmallVector<mlir::Value>>
+launchResults(TilingContext &context, graph::ClusterOp cluster,
+              const LaunchSpec &spec, llvm::ArrayRef<mlir::Value> inputs,
+              mlir::TypeRange results, llvm::ArrayRef<unsigned> bufferOfResult);
+
 /// How many parts of `size` cover `count`.
 inline int64_t partsOf(int64_t count, int64_t size) {
   return (count + size - 1) / size;

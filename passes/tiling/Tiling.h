@@ -15,6 +15,18 @@ namespace tessera {
 /// A launch, as a skeleton describes it. Block counts and sizes are those of
 /// the plan: they may depend on whether the targets are GPUs, which have a plan
 /// of their own, and on nothing else of a target.
+/// Fills a kernel's body for one target; the builder stands in its block,
+/// before the terminator that the context adds.
+using BuildKernel = std::function<llvm::Error(
+    tile::KernelOp, const TileTarget &, mlir::OpBuilder &)>;
+
+/// Another kernel that does what a launch's own does.
+struct KernelVariant {
+  std::string suffix; ///< of its name
+  int64_t blocks;
+  BuildKernel build;
+};
+
 struct LaunchSpec {
   std::string name; ///< base of the kernel's name, e.g. "linear_gelu"
   tile::Skeleton skeleton;
@@ -28,16 +40,18 @@ struct LaunchSpec {
   /// Two launches with equal keys (and buffers, access, name) share their
   /// kernels.
   std::string key;
-  /// Fills the kernel's body for one target; the builder stands in its block,
-  /// before the terminator that the context adds.
-  std::function<llvm::Error(tile::KernelOp, const TileTarget &,
-                            mlir::OpBuilder &)>
-      build;
+  BuildKernel build;
+  /// Of a GPU's kernel without sizes that multiplies matrices: others that a
+  /// device may measure and take instead, the likeliest to be faster first.
+  llvm::SmallVector<KernelVariant> variants;
+  int64_t terms = 0; ///< then: products that each element of the result adds up
 };
 
 class TilingContext {
 public:
-  TilingContext(mlir::ModuleOp module, llvm::ArrayRef<TileTarget> targets);
+  /// With `allVariants`, products have them however small they are.
+  TilingContext(mlir::ModuleOp module, llvm::ArrayRef<TileTarget> targets,
+                bool allVariants = false);
 
   /// Emits the launch before `at`; makes the kernels if this is the first
   /// launch of its kind. `inputs` are the read and read_write buffers, in
@@ -48,6 +62,7 @@ public:
          mlir::TypeRange outputs);
   /// Whether the targets are GPUs; they are all of one kind.
   bool isGpu() const { return !targets.empty() && targets.front().gpu; }
+  bool wantsAllVariants() const { return allVariants; }
   /// The only target of a GPU, the first of CPUs.
   const TileTarget &target() const { return targets.front(); }
 
@@ -56,16 +71,29 @@ private:
                                         mlir::Location loc,
                                         mlir::ValueRange inputs,
                                         mlir::TypeRange outputs);
+  llvm::Expected<tile::KernelOp>
+  makeKernel(llvm::StringRef name, int64_t blocks, const BuildKernel &build,
+             const LaunchSpec &spec, const TileTarget &target,
+             mlir::Location loc, mlir::ValueRange inputs,
+             mlir::TypeRange outputs);
+  llvm::Error makeVariants(tile::KernelOp kernel, const LaunchSpec &spec,
+                           const TileTarget &target, mlir::ValueRange inputs,
+                           mlir::TypeRange outputs);
   mlir::ModuleOp kernelModule(const TileTarget &target);
 
   mlir::ModuleOp module;
   llvm::SmallVector<TileTarget> targets;
+  bool allVariants;
   llvm::StringMap<std::string> kernels; // key → kernel name
   llvm::StringMap<unsigned> names;      // base name → kernels so far
 };
 
 /// On a kernel without dynamic sizes: LaunchSpec.flops, if they are known.
 inline constexpr llvm::StringLiteral kKernelFlopsAttr = "tile.flops";
+/// On a kernel with variants: their names, and LaunchSpec.terms. Each has
+/// tile::kBlocksAttr.
+inline constexpr llvm::StringLiteral kKernelVariantsAttr = "tile.variants",
+                                     kKernelTermsAttr = "tile.terms";
 /// On buffers of a GPU's kernels, for people who read their text: what the
 /// first launch hands in, and the shape of its tensor.
 inline constexpr llvm::StringLiteral kBufferNameAttr = "tile.name",
@@ -98,6 +126,8 @@ llvm::Expected<llvm::SmallVector<mlir::Value>> tileAttention(graph::ClusterOp,
                                                              TilingContext &);
 llvm::Expected<llvm::SmallVector<mlir::Value>>
 tileAttentionGrad(graph::ClusterOp, TilingContext &);
+llvm::Expected<llvm::SmallVector<mlir::Value>>
+tilePagedAttention(graph::ClusterOp, TilingContext &);
 
 /// The view as a memref of the kernel: memref.reinterpret_cast of the buffer.
 mlir::Value emitView(mlir::OpBuilder &builder, mlir::Location loc,

@@ -1,4 +1,5 @@
 // Launches and the kernels that they share.
+#include "dialects/tile/KernelBlocks.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/tiling/Tiling.h"
 #include "llvm/Support/raw_ostream.h"
@@ -6,8 +7,9 @@
 using namespace mlir;
 using namespace tessera;
 
-TilingContext::TilingContext(ModuleOp module, ArrayRef<TileTarget> targets)
-    : module(module), targets(targets) {}
+TilingContext::TilingContext(ModuleOp module, ArrayRef<TileTarget> targets,
+                             bool allVariants)
+    : module(module), targets(targets), allVariants(allVariants) {}
 
 ModuleOp TilingContext::kernelModule(const TileTarget &target) {
   for (auto nested : module.getOps<ModuleOp>())
@@ -99,6 +101,51 @@ static void describeBuffers(tile::KernelOp kernel, ValueRange inputs,
   }
 }
 
+llvm::Expected<tile::KernelOp>
+TilingContext::makeKernel(StringRef name, int64_t blocks,
+                          const BuildKernel &build, const LaunchSpec &spec,
+                          const TileTarget &target, Location loc,
+                          ValueRange inputs, TypeRange outputs) {
+  OpBuilder builder = OpBuilder::atBlockEnd(kernelModule(target).getBody());
+  auto kernel = builder.create<tile::KernelOp>(
+      loc, name, spec.skeleton, static_cast<int64_t>(spec.sizes.size()),
+      TypeRange(spec.buffers), spec.access, spec.summary);
+  if (spec.flops && spec.sizes.empty())
+    kernel->setAttr(kKernelFlopsAttr, builder.getI64IntegerAttr(spec.flops));
+  if (spec.sizes.empty())
+    kernel->setAttr(tile::kBlocksAttr, builder.getI64IntegerAttr(blocks));
+  if (target.gpu)
+    describeBuffers(kernel, inputs, outputs);
+  builder.setInsertionPointToEnd(&kernel.getBody().front());
+  auto terminator = builder.create<tile::ReturnOp>(loc);
+  builder.setInsertionPoint(terminator);
+  if (llvm::Error error = build(kernel, target, builder))
+    return std::move(error);
+  return kernel;
+}
+
+llvm::Error TilingContext::makeVariants(tile::KernelOp kernel,
+                                        const LaunchSpec &spec,
+                                        const TileTarget &target,
+                                        ValueRange inputs, TypeRange outputs) {
+  SmallVector<Attribute> names;
+  for (const KernelVariant &variant : spec.variants) {
+    std::string name = (kernel.getSymName() + variant.suffix).str();
+    llvm::Expected<tile::KernelOp> made =
+        makeKernel(name, variant.blocks, variant.build, spec, target,
+                   kernel.getLoc(), inputs, outputs);
+    if (!made)
+      return made.takeError();
+    names.push_back(FlatSymbolRefAttr::get(*made));
+  }
+  if (names.empty())
+    return llvm::Error::success();
+  Builder b(kernel.getContext());
+  kernel->setAttr(kKernelVariantsAttr, b.getArrayAttr(names));
+  kernel->setAttr(kKernelTermsAttr, b.getI64IntegerAttr(spec.terms));
+  return llvm::Error::success();
+}
+
 llvm::Expected<std::string> TilingContext::kernelFor(const LaunchSpec &spec,
                                                      Location loc,
                                                      ValueRange inputs,
@@ -110,18 +157,12 @@ llvm::Expected<std::string> TilingContext::kernelFor(const LaunchSpec &spec,
   std::string name =
       count ? spec.name + "_" + std::to_string(count) : spec.name;
   for (const TileTarget &target : targets) {
-    OpBuilder builder = OpBuilder::atBlockEnd(kernelModule(target).getBody());
-    auto kernel = builder.create<tile::KernelOp>(
-        loc, name, spec.skeleton, static_cast<int64_t>(spec.sizes.size()),
-        TypeRange(spec.buffers), spec.access, spec.summary);
-    if (spec.flops && spec.sizes.empty())
-      kernel->setAttr(kKernelFlopsAttr, builder.getI64IntegerAttr(spec.flops));
-    if (target.gpu)
-      describeBuffers(kernel, inputs, outputs);
-    builder.setInsertionPointToEnd(&kernel.getBody().front());
-    auto terminator = builder.create<tile::ReturnOp>(loc);
-    builder.setInsertionPoint(terminator);
-    if (llvm::Error error = spec.build(kernel, target, builder))
+    llvm::Expected<tile::KernelOp> kernel = makeKernel(
+        name, spec.blocks, spec.build, spec, target, loc, inputs, outputs);
+    if (!kernel)
+      return kernel.takeError();
+    if (llvm::Error error =
+            makeVariants(*kernel, spec, target, inputs, outputs))
       return std::move(error);
   }
   kernels[key] = name;

@@ -1,6 +1,6 @@
 // The postcondition of tiling.
 #include "dialects/graph/GraphOps.h"
-#include "dialects/tile/TileOps.h"
+#include "dialects/tile/KernelBlocks.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/fusion/FusionGraph.h"
 #include "passes/tiling/Passes.h"
@@ -78,6 +78,30 @@ static LogicalResult verifyLaunch(tile::LaunchOp launch, ModuleOp module) {
                              launch.getOutputs().getTypes())))
       return failure();
   }
+  return tile::verifyBlocks(launch, module, launch.getKernel(),
+                            launch.getBlocks());
+}
+
+// Whoever launches a kernel may launch its variants instead.
+static LogicalResult verifyVariants(tile::KernelOp kernel) {
+  auto variants = kernel->getAttrOfType<ArrayAttr>(kKernelVariantsAttr);
+  if (!variants)
+    return success();
+  for (Attribute each : variants) {
+    auto name = dyn_cast<FlatSymbolRefAttr>(each);
+    auto other =
+        name ? kernel->getParentOfType<ModuleOp>().lookupSymbol<tile::KernelOp>(
+                   name.getValue())
+             : tile::KernelOp();
+    if (!other || !other->hasAttr(tile::kBlocksAttr))
+      return kernel.emitError()
+             << "variant " << each << " is no kernel with a number of blocks";
+    if (TypeRange(ValueRange(kernel.getBuffers())) !=
+            TypeRange(ValueRange(other.getBuffers())) ||
+        kernel.getAccess() != other.getAccess() ||
+        kernel.getDynamicSizes() != other.getDynamicSizes())
+      return kernel.emitError() << "variant " << each << " takes other buffers";
+  }
   return success();
 }
 
@@ -93,6 +117,9 @@ class VerifyTiledPass : public tessera::impl::VerifyTiledBase<VerifyTiledPass> {
         if (auto launch = dyn_cast<tile::LaunchOp>(op))
           failed_ |= failed(verifyLaunch(launch, module));
       });
+    module.walk([&](tile::KernelOp kernel) {
+      failed_ |= failed(verifyVariants(kernel));
+    });
     if (failed_)
       signalPassFailure();
   }

@@ -322,12 +322,6 @@ ColumnTiler::launchFinal(ValueRange partials) {
     }
   for (std::optional<unsigned> buffer : ofResult)
     results.push_back(*buffer);
-  // The launch hands results out in buffer order.
-  auto order = llvm::to_vector(llvm::seq<unsigned>(0, results.size()));
-  llvm::sort(order,
-             [&](unsigned a, unsigned b) { return results[a] < results[b]; });
-  for (unsigned i : order)
-    l.outputs.push_back(cluster.getResult(i).getType());
   l.spec.name = cluster.getName().str();
   l.spec.skeleton = tile::Skeleton::column;
   l.spec.summary = summarize(cluster) + ", of partial results";
@@ -338,13 +332,8 @@ ColumnTiler::launchFinal(ValueRange partials) {
     emitFinal(kernel, l, partialBuffers, results, b);
     return llvm::Error::success();
   };
-  auto launched = context.launch(cluster, l.spec, l.inputs, l.outputs);
-  if (!launched)
-    return launched.takeError();
-  SmallVector<Value> values(results.size());
-  for (auto [place, i] : llvm::enumerate(order))
-    values[i] = (*launched)[place];
-  return values;
+  return launchResults(context, cluster, l.spec, l.inputs,
+                       cluster.getResultTypes(), results);
 }
 
 llvm::Expected<SmallVector<Value>> ColumnTiler::run() {

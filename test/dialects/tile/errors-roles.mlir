@@ -180,3 +180,27 @@ tile.kernel @not_last(%block: index, %x: memref<256x512xbf16>)
   tile.barrier
   tile.return
 }
+
+// -----
+
+tile.kernel @registers(%block: index, %x: memref<256x512xbf16>)
+    attributes {skeleton = #tile<skeleton contraction>, summary = "", warps = array<i64: 12, 1>,
+                access = [#tile<access read>]} {
+  // expected-error@+1 {{takes 93184 registers, a block has at most 65536}}
+  tile.roles registers [32, 232] producer { tile.barrier } consumers { tile.barrier }
+  tile.return
+}
+
+// -----
+
+tile.kernel @reductions(%block: index, %x: memref<256x512xbf16>)
+    attributes {skeleton = #tile<skeleton contraction>, summary = "", warps = array<i64: 8, 1>,
+                access = [#tile<access read>]} {
+  tile.roles producer { tile.barrier } consumers {
+    %tile = arith.constant dense<1.0> : vector<128x64xf32>
+    %rows = tile.reduce sum %tile dim 1 : vector<128x64xf32> -> vector<128xf32>
+    // expected-error@+1 {{within roles runs along the rows of a tile}}
+    %columns = tile.reduce sum %tile dim 0 : vector<128x64xf32> -> vector<64xf32>
+  }
+  tile.return
+}

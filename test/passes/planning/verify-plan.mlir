@@ -61,3 +61,18 @@ module {
     return
   }
 }
+
+// -----
+
+module {
+  module @cpu attributes {tile.target = "cpu:avx2"} {
+    tile.kernel @f(%b: index, %x: memref<16xf32>) attributes {access = [#tile<access write>], dynamic_sizes = 0 : i64, skeleton = #tile<skeleton elementwise>, summary = "", tile.blocks = 2 : i64} {
+      tile.return
+    }
+  }
+  plan.program @blocks arena 64 io 0 {
+    %a = plan.buffer arena at 0 lives [0, 0] : memref<16xf32>
+    // expected-error@+1 {{kernel @f is made for 2 blocks, got 3}}
+    plan.launch @f(%a) blocks [3] sizes [] : memref<16xf32>
+  }
+}

@@ -67,3 +67,36 @@ module @cpu attributes {tile.target = "cpu:avx2"} {
     tile.return
   }
 }
+
+// -----
+
+func.func @blocks(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{kernel @f is made for 8 blocks, got 800}}
+  %y = tile.launch @f(%x) blocks [800] sizes [] : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+module @cpu attributes {tile.target = "cpu:avx2"} {
+  tile.kernel @f(%b: index, %x: memref<4xf32>, %y: memref<4xf32>) attributes {access = [#tile<access read>, #tile<access write>], dynamic_sizes = 0 : i64, skeleton = #tile<skeleton elementwise>, summary = "", tile.blocks = 8 : i64} {
+    tile.return
+  }
+}
+
+// -----
+
+func.func @variants(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = tile.launch @f(%x) blocks [8] sizes [] : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+module @gpu attributes {tile.target = "cuda:sm_80"} {
+  // expected-error @+1 {{variant @g takes other buffers}}
+  tile.kernel @f(%b: index, %x: memref<4xf32>, %y: memref<4xf32>) attributes {access = [#tile<access read>, #tile<access write>], dynamic_sizes = 0 : i64, skeleton = #tile<skeleton contraction>, summary = "", tile.blocks = 8 : i64, tile.variants = [@g]} {
+    tile.return
+  }
+  tile.kernel @g(%b: index, %x: memref<4xf32>, %y: memref<4xbf16>) attributes {access = [#tile<access read>, #tile<access write>], dynamic_sizes = 0 : i64, skeleton = #tile<skeleton contraction>, summary = "", tile.blocks = 4 : i64} {
+    tile.return
+  }
+  // expected-error @+1 {{variant @none is no kernel with a number of blocks}}
+  tile.kernel @h(%b: index, %x: memref<4xf32>, %y: memref<4xf32>) attributes {access = [#tile<access read>, #tile<access write>], dynamic_sizes = 0 : i64, skeleton = #tile<skeleton contraction>, summary = "", tile.blocks = 8 : i64, tile.variants = [@none]} {
+    tile.return
+  }
+}
