@@ -63,7 +63,13 @@ static llvm::Error compileForCuda(ModuleOp kernels, const TileTarget &target,
   cudaOptions.cache = options.cache;
   cudaOptions.progress = options.progress;
   cudaOptions.cubins = !cuda::findNvcc().empty();
-  cudaOptions.emulated = options.emulate || !cudaOptions.cubins;
+  cudaOptions.emulated = options.emulate;
+  if (!cudaOptions.cubins && !cudaOptions.emulated)
+    return llvm::createStringError(
+        llvm::inconvertibleErrorCode(),
+        target.name + ": without nvcc there is code for the emulated GPU "
+                      "alone, which --no-emulate leaves out; install the CUDA "
+                      "toolkit, set CUDACXX, or leave --no-emulate out");
   if (!cudaOptions.cubins && options.note)
     options.note("no nvcc on this machine: " + target.name +
                  " gets code for the emulated GPU alone; install the CUDA "

@@ -16,8 +16,10 @@ static llvm::Error failure(const llvm::Twine &message) {
 
 std::string findNvcc() {
   using llvm::sys::Process;
-  if (auto named = Process::GetEnv("CUDACXX"))
-    return *named;
+  if (auto named = Process::GetEnv("CUDACXX"); named) {
+    auto found = llvm::sys::findProgramByName(*named);
+    return found ? *found : *named; // empty: none; otherwise its user complains
+  }
   if (auto found = llvm::sys::findProgramByName("nvcc"))
     return *found;
   std::string home = Process::GetEnv("CUDA_HOME").value_or("/usr/local/cuda");

@@ -110,7 +110,10 @@ def without_nvcc(made, spec, architecture):
                  made.scratch / "recipe.yaml", "--target",
                  f"cuda:{architecture}", "--cache", "off", "-o", program)
     none = os.environ | {"CUDACXX": ""}
-    said = run(*arguments, "--no-emulate", env=none).stderr
+    refuses("nothing would be left", f"cuda:{architecture}",
+            "which --no-emulate leaves out", env=none)(*arguments,
+                                                       "--no-emulate")
+    said = run(*arguments, env=none).stderr
     check("no nvcc on this machine" in said, said.splitlines()[0])
     summary = run(made.tessera, "inspect", program).stdout
     check(f"code for cuda-emu:{architecture}\n" in summary,

@@ -1,5 +1,6 @@
 // What ptxas says is read, and what must not ship is refused.
 #include "compiler/target/cuda/Cubin.h"
+#include <cstdlib>
 #include <gtest/gtest.h>
 
 using namespace tessera::cuda;
@@ -16,6 +17,18 @@ static const char kLog[] =
     "    64 bytes stack frame, 24 bytes spill stores, 28 bytes spill loads\n"
     "ptxas info    : Used 255 registers, used 1 barriers, 2048 bytes smem, 400 "
     "bytes cmem[0]\n";
+
+TEST(Cubin, FindsTheCompilerThatIsNamed) {
+  setenv("CUDACXX", "sh", 1);
+  EXPECT_TRUE(llvm::StringRef(findNvcc()).ends_with("/sh"));
+  setenv("CUDACXX", "/bin/sh", 1);
+  EXPECT_EQ(findNvcc(), "/bin/sh");
+  setenv("CUDACXX", "no-such-compiler", 1);
+  EXPECT_EQ(findNvcc(), "no-such-compiler");
+  setenv("CUDACXX", "", 1); // as if there were none
+  EXPECT_EQ(findNvcc(), "");
+  unsetenv("CUDACXX");
+}
 
 TEST(Cubin, ReadsResources) {
   std::vector<KernelResources> kernels = readResources(kLog);
