@@ -1,6 +1,6 @@
 #include "compiler/artifact/WriteDevice.h"
 #include "compiler/artifact/KernelTraffic.h"
-#include "dialects/tile/TileOps.h"
+#include "dialects/tile/KernelBlocks.h"
 #include "passes/tiling/Tiling.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/MapVector.h"
@@ -112,6 +112,14 @@ std::string originOf(Location loc) {
   return origin;
 }
 
+SmallVector<StringRef> variantsOf(tile::KernelOp kernel) {
+  SmallVector<StringRef> names;
+  if (auto variants = kernel->getAttrOfType<ArrayAttr>(kKernelVariantsAttr))
+    for (auto variant : variants.getAsRange<FlatSymbolRefAttr>())
+      names.push_back(variant.getValue());
+  return names;
+}
+
 llvm::Error DeviceWriter::collectKernels() {
   llvm::StringMap<tile::KernelOp> all;
   module.walk([&](tile::KernelOp kernel) {
@@ -119,10 +127,14 @@ llvm::Error DeviceWriter::collectKernels() {
   });
   std::string missing;
   module.walk([&](plan::LaunchOp launch) {
+    SmallVector<StringRef> names{launch.getKernel()};
     if (tile::KernelOp kernel = all.lookup(launch.getKernel()))
-      kernels.insert({kernel.getSymName(), kernel});
-    else
-      missing = launch.getKernel().str();
+      llvm::append_range(names, variantsOf(kernel));
+    for (StringRef name : names)
+      if (tile::KernelOp kernel = all.lookup(name))
+        kernels.insert({kernel.getSymName(), kernel});
+      else
+        missing = name.str();
   });
   if (!missing.empty())
     return complain("kernel '" + missing +
@@ -317,6 +329,16 @@ std::unique_ptr<fb::KernelT> DeviceWriter::kernel(tile::KernelOp op) {
     result->gpu = makeGpu(gpu->second);
   if (tile::GemmAttr gemm = op.getGemmAttr())
     result->gemm = makeGemm(gemm);
+  if (auto terms = op->getAttrOfType<IntegerAttr>(kKernelTermsAttr))
+    result->terms = terms.getInt();
+  for (StringRef name : variantsOf(op)) {
+    auto variant = std::make_unique<fb::VariantT>();
+    variant->kernel = indexOf(name);
+    variant->blocks = kernels.lookup(name)
+                          ->getAttrOfType<IntegerAttr>(tile::kBlocksAttr)
+                          .getInt();
+    result->variants.push_back(std::move(variant));
+  }
   return result;
 }
 
