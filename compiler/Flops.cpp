@@ -16,7 +16,7 @@ static int64_t countFlops(func::FuncOp function,
     if (auto call = dyn_cast<func::CallOp>(op)) {
       if (auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee()))
         flops += countFlops(callee, known);
-    } else if (isa<graph::EinsumOp, graph::AttentionOp,
+    } else if (isa<graph::EinsumOp, graph::GroupedMatmulOp, graph::AttentionOp,
                    graph::LinearCrossEntropyOp>(op)) {
       flops += cast<graph::Costed>(op).getFlops();
     }

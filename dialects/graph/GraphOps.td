@@ -6,6 +6,8 @@ include "dialects/graph/GraphElementwiseOps.td"
 include "dialects/graph/GraphShapeOps.td"
 include "dialects/graph/GraphMatmulOps.td"
 include "dialects/graph/GraphCompositeOps.td"
+include "dialects/graph/GraphGroupedOps.td"
+include "dialects/graph/GraphCacheOps.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 
 def Graph_YieldOp : Graph_Op<"yield", [Terminator, ReturnLike,

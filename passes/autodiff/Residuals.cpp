@@ -73,6 +73,7 @@ static bool endsContraction(Value value) {
     return true;
   if (auto fusable = dyn_cast<graph::Fusable>(op))
     if (fusable.getClusterKind() == graph::ClusterKind::contraction ||
+        fusable.getClusterKind() == graph::ClusterKind::grouped ||
         fusable.getClusterKind() == graph::ClusterKind::attention)
       return true;
   return llvm::any_of(op->getOperands(), [&](Value operand) {

@@ -102,6 +102,8 @@ static OpClass computeClass(Operation *op) {
     return OpClass::call;
   if (isa<graph::Elementwise>(op))
     return OpClass::elementwise;
+  if (isa<graph::GroupedMatmulOp, graph::GroupedOuterOp>(op))
+    return OpClass::contraction;
   if (auto composite = dyn_cast<graph::Decomposable>(op))
     return decomposesElementwise(composite) ? OpClass::elementwise
                                             : OpClass::composite;

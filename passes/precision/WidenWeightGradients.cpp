@@ -108,7 +108,7 @@ private:
       return isWide(convert.getInput()) ? convert.getInput() : Value();
     if (auto head = dyn_cast<graph::LinearCrossEntropyGradOp>(op))
       return value == head.getDWeight() ? retyped(value) : Value();
-    if (isa<graph::EinsumOp>(op))
+    if (isa<graph::EinsumOp, graph::GroupedMatmulOp, graph::GroupedOuterOp>(op))
       return retyped(value);
     if (auto scatter = dyn_cast<graph::ScatterAddOp>(op)) {
       scatter.getBaseMutable().assign(widened(scatter.getBase()));

@@ -51,6 +51,20 @@ TEST(GraphCost, Contraction) {
             42);
 }
 
+// Every row is counted, whoever's it is.
+TEST(GraphCost, GroupedContractions) {
+  EXPECT_EQ(costOf("func.func @f(%x: tensor<9x4xf32>, %w: tensor<3x4x5xf32>, "
+                   "%o: tensor<4xi32>) { %y = graph.grouped_matmul %x, %w "
+                   "groups %o : (tensor<9x4xf32>, tensor<3x4x5xf32>, "
+                   "tensor<4xi32>) -> tensor<9x5xf32> return }"),
+            Cost(2 * 9 * 4 * 5, 4 * (36 + 60 + 4 + 45)));
+  EXPECT_EQ(costOf("func.func @f(%x: tensor<3x6x4xf32>, %y: tensor<3x6x5xf32>, "
+                   "%c: tensor<3xi32>) { %z = graph.grouped_outer %x, %y "
+                   "groups %c : (tensor<3x6x4xf32>, tensor<3x6x5xf32>, "
+                   "tensor<3xi32>) -> tensor<3x4x5xf32> return }"),
+            Cost(2 * 18 * 4 * 5, 4 * (72 + 90 + 3 + 60)));
+}
+
 // Two products of 2 × head_dim for each visible pair, batch and head.
 TEST(GraphCost, AttentionCountsVisiblePairs) {
   auto flops = [](const std::string &attrs) {

@@ -323,6 +323,16 @@ TEST(GraphDecomposition, VerifiesInEveryFloatType) {
        "tensor<1x3x2x2x$T>, tensor<1x3x2x2x$T>, tensor<1x3x4x2x$T>, "
        "tensor<1x4x3xf32>, tensor<1x3x4x2x$T> return %y#0 : tensor<1x3x4x2x$T> "
        "}"},
+      {"grouped_matmul",
+       "func.func @f(%x: tensor<5x3x$T>, %w: tensor<2x3x4x$T>, %o: "
+       "tensor<3xi32>) -> tensor<5x4x$T> { %y = graph.grouped_matmul %x, %w "
+       "groups %o : (tensor<5x3x$T>, tensor<2x3x4x$T>, tensor<3xi32>) -> "
+       "tensor<5x4x$T> return %y : tensor<5x4x$T> }"},
+      {"grouped_outer",
+       "func.func @f(%x: tensor<2x5x3x$T>, %y: tensor<2x5x4x$T>, %c: "
+       "tensor<2xi32>) -> tensor<2x3x4x$T> { %z = graph.grouped_outer %x, %y "
+       "groups %c : (tensor<2x5x3x$T>, tensor<2x5x4x$T>, tensor<2xi32>) -> "
+       "tensor<2x3x4x$T> return %z : tensor<2x3x4x$T> }"},
       {"linear_cross_entropy",
        "func.func @f(%x: tensor<4x3x$T>, %w: tensor<5x3x$T>, %t: "
        "tensor<4xi32>) -> tensor<f32> { %y = graph.linear_cross_entropy %x, "

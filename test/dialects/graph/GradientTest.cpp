@@ -48,6 +48,20 @@ std::string einsum(const std::string &equation, const std::string &lhs,
          "$T>) -> tensor<" + out + "$T> return %z : tensor<" + out + "$T> }";
 }
 
+// Groups are drawn: what their rows are, overlapping ones too, is clear from
+// the decomposition.
+std::string grouped(const std::string &op, const std::string &attrs,
+                    const std::string &lhs, const std::string &rhs,
+                    const std::string &groups, const std::string &out) {
+  std::string in =
+      "tensor<" + lhs + "$T>, tensor<" + rhs + "$T>, tensor<" + groups + "i32>";
+  return "func.func @f(%x: tensor<" + lhs + "$T>, %y: tensor<" + rhs +
+         "$T>, %g: tensor<" + groups + "i32>) -> tensor<" + out +
+         "$T> { %z = graph.grouped_" + op + " %x, %y groups %g " + attrs +
+         " : (" + in + ") -> tensor<" + out + "$T> return %z : tensor<" + out +
+         "$T> }";
+}
+
 std::string view(const std::string &op, const std::string &from,
                  const std::string &to) {
   return "func.func @f(%x: tensor<" + from + "$T>) -> tensor<" + to +
@@ -146,6 +160,25 @@ const std::multimap<std::string, Case> &cases() {
           {"attention", {attention("causal")}},
           {"attention", {attention("causal, window = 2 : i64")}},
           {"attention", {attention("window = 3 : i64")}},
+          {"grouped_matmul",
+           {grouped("matmul", "", "9x4x", "3x4x5x", "4x", "9x5x"), -1.5, 1.5,
+            10}},
+          {"grouped_matmul",
+           {grouped("matmul", "{transposed}", "9x4x", "3x5x4x", "4x", "9x5x"),
+            -1.5, 1.5, 10}},
+          {"grouped_matmul",
+           {grouped("matmul", "", "3x6x4x", "3x4x5x", "3x", "3x6x5x"), -1.5,
+            1.5, 7}},
+          {"grouped_matmul",
+           {grouped("matmul", "{transposed}", "3x6x4x", "3x5x4x", "3x",
+                    "3x6x5x"),
+            -1.5, 1.5, 7}},
+          {"grouped_outer",
+           {grouped("outer", "", "9x4x", "9x5x", "4x", "3x4x5x"), -1.5, 1.5,
+            10}},
+          {"grouped_outer",
+           {grouped("outer", "", "3x6x4x", "3x6x5x", "3x", "3x4x5x"), -1.5, 1.5,
+            7}},
           {"linear_cross_entropy", {R"(func.func @f(%x: tensor<6x4x$T>, %w: tensor<7x4x$T>, %t: tensor<6xi32>) -> tensor<f32> { %z = graph.linear_cross_entropy %x, %w, %t {ignore = 1 : i64} : tensor<6x4x$T>, tensor<7x4x$T>, tensor<6xi32> -> tensor<f32> return %z : tensor<f32> })"}},
       };
   return cases;

@@ -139,6 +139,21 @@ func.func @composites(%q: tensor<1x4x4x8xf32>, %kv: tensor<1x4x2x8xf32>, %w: ten
   return %8 : tensor<f32>
 }
 
+// CHECK-LABEL: func @grouped
+func.func @grouped(%x: tensor<10x4xbf16>, %w: tensor<3x4x5xbf16>, %offsets: tensor<4xi32>, %p: tensor<3x6x4xbf16>, %counts: tensor<3xi32>) {
+  // CHECK: graph.grouped_matmul %{{.*}}, %{{.*}} groups %{{.*}} : (tensor<10x4xbf16>, tensor<3x4x5xbf16>, tensor<4xi32>) -> tensor<10x5xf32>
+  %0 = graph.grouped_matmul %x, %w groups %offsets : (tensor<10x4xbf16>, tensor<3x4x5xbf16>, tensor<4xi32>) -> tensor<10x5xf32>
+  // CHECK: graph.grouped_matmul %{{.*}}, %{{.*}} groups %{{.*}} : (tensor<3x6x4xbf16>, tensor<3x4x5xbf16>, tensor<3xi32>) -> tensor<3x6x5xbf16>
+  %1 = graph.grouped_matmul %p, %w groups %counts : (tensor<3x6x4xbf16>, tensor<3x4x5xbf16>, tensor<3xi32>) -> tensor<3x6x5xbf16>
+  // CHECK: graph.grouped_matmul %{{.*}}, %{{.*}} groups %{{.*}} {transposed} : (tensor<3x6x5xbf16>, tensor<3x4x5xbf16>, tensor<3xi32>) -> tensor<3x6x4xbf16>
+  %2 = graph.grouped_matmul %1, %w groups %counts {transposed} : (tensor<3x6x5xbf16>, tensor<3x4x5xbf16>, tensor<3xi32>) -> tensor<3x6x4xbf16>
+  // CHECK: graph.grouped_outer %{{.*}}, %{{.*}} groups %{{.*}} : (tensor<3x6x4xbf16>, tensor<3x6x5xbf16>, tensor<3xi32>) -> tensor<3x4x5xf32>
+  %3 = graph.grouped_outer %p, %1 groups %counts : (tensor<3x6x4xbf16>, tensor<3x6x5xbf16>, tensor<3xi32>) -> tensor<3x4x5xf32>
+  // CHECK: graph.grouped_outer %{{.*}}, %{{.*}} groups %{{.*}} : (tensor<10x4xbf16>, tensor<10x4xbf16>, tensor<4xi32>) -> tensor<3x4x4xbf16>
+  %4 = graph.grouped_outer %x, %x groups %offsets : (tensor<10x4xbf16>, tensor<10x4xbf16>, tensor<4xi32>) -> tensor<3x4x4xbf16>
+  return
+}
+
 // CHECK-LABEL: func @structure
 // CHECK-SAME: tensor<4xf32> {graph.decay, graph.role = #graph<role parameter>, graph.state = "wte.weight"}
 // CHECK-SAME: -> (tensor<4xf32> {graph.output = "loss"})
