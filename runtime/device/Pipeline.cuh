@@ -61,6 +61,14 @@ template <int Stages, int Consumers> struct Pipeline {
       arrive(empty(held));
     held = taken;
   }
+  /// Between the start of a product on the last stage and the wait for it: what
+  /// stands before is computed while the product goes on. The stage is full
+  /// already, so nobody waits; but ptxas, which would move all of that behind
+  /// the product, moves nothing across the branch.
+  TESSERA_DEVICE void meanwhile() const {
+    tessera::device::await(full(taken), next.parity ^ (next.stage == 0));
+  }
+
   /// The last stage is empty: all products that read it are done.
   TESSERA_DEVICE void releaseLast() const {
     if (lane() == 0)

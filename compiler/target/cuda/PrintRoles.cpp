@@ -180,19 +180,37 @@ llvm::Error KernelPrinter::printMmaAsync(tile::MmaAsyncOp op) {
   return llvm::Error::success();
 }
 
-// What needs no more than a line.
+// The ring whose stage a sum's last product reads, if work on the sum of
+// another one stands between its start and the wait for it; otherwise null.
+static Value ringOfWorkBefore(tile::MmaWaitOp wait) {
+  auto start = wait.getSum().getDefiningOp<tile::MmaAsyncOp>();
+  if (!start || start->getBlock() != wait->getBlock())
+    return {};
+  bool isBetween = false;
+  for (Operation *op = start; op != wait; op = op->getNextNode())
+    isBetween |= isa<tile::MmaWaitOp>(op);
+  auto operand = start.getRhs().getDefiningOp<tile::LoadOp>();
+  if (!isBetween || !operand)
+    return {};
+  auto stage = operand.getIndices()[0].getDefiningOp<tile::AwaitOp>();
+  return stage ? stage.getRing() : Value();
+}
+
+// What needs little more than a line.
 llvm::Error KernelPrinter::printInRole(Operation *op) {
   auto ring = [&](Value of) { return scalar(of).text; };
   if (auto acquire = dyn_cast<tile::AcquireOp>(op)) {
-    define(acquire.getStage(), "stage",
+    define(acquire.getStage(), "at",
            ring(acquire.getRing()) + ".acquire(" +
                llvm::Twine(acquire.getBytes()) + ")");
   } else if (auto await = dyn_cast<tile::AwaitOp>(op)) {
-    define(await.getStage(), "stage", ring(await.getRing()) + ".await()");
+    define(await.getStage(), "at", ring(await.getRing()) + ".await()");
   } else if (auto release = dyn_cast<tile::ReleaseOp>(op)) {
     line(ring(release.getRing()) +
          (release.getLast() ? ".releaseLast();" : ".release();"));
   } else if (auto wait = dyn_cast<tile::MmaWaitOp>(op)) {
+    if (Value used = ringOfWorkBefore(wait))
+      line(ring(used) + ".meanwhile();");
     values[wait.getResult()] = scalar(wait.getSum());
     line("wgmmaWait<" + llvm::Twine(wait.getPending()) + ">(" +
          scalar(wait.getSum()).text + ".at);");

@@ -37,3 +37,14 @@ TEST(HopperCubin, WarpsWithRolesDivideAllRegisters) {
   EXPECT_GE(kernels[0].hgmma, 4);
   EXPECT_EQ(kernels[0].hgmma % 4, 0);
 }
+
+// Four for each of the scores and the output: of the first tile, in the loop,
+// and behind it.
+TEST(HopperCubin, ProductsInChainsStayAsynchronous) {
+  if (findNvcc().empty())
+    GTEST_SKIP() << "no nvcc";
+  std::vector<KernelResources> kernels = compile("ChainedKernels.cuh");
+  ASSERT_EQ(kernels.size(), 1u);
+  EXPECT_EQ(kernels[0].registers, 168);
+  EXPECT_EQ(kernels[0].hgmma, 16);
+}
