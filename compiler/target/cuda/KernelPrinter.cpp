@@ -1,7 +1,5 @@
 #include "compiler/target/cuda/KernelPrinter.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/tiling/Tiling.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -14,32 +12,9 @@ static constexpr int64_t kScratchBytes = 4096;
 
 //===--- text -------------------------------------------------------------===//
 
-// Names come from models, too: a parameter may be called as C++ has it already.
-static bool isTaken(llvm::StringRef name) {
-  static constexpr llvm::StringLiteral kKeywords[] = {
-      "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case",
-      "catch", "char", "class", "concept", "const", "continue", "default",
-      "delete", "do", "double", "else", "enum", "explicit", "export", "extern",
-      "false", "float", "for", "friend", "goto", "if", "inline", "int", "long",
-      "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator",
-      "or", "private", "protected", "public", "register", "requires", "return",
-      "short", "signed", "sizeof", "static", "struct", "switch", "template",
-      "this", "throw", "true", "try", "typedef", "typeid", "typename", "union",
-      "unsigned", "using", "virtual", "void", "volatile", "while", "xor",
-      // of the device library
-      "load", "store", "map", "reduce", "slice", "splat", "spread", "iota",
-      "read", "write", "stage", "transposed", "multiply", "sync", "launch",
-      "instance", "minimum", "maximum", "exp", "exp2", "log", "sqrt", "abs",
-      "thread", "lane", "warp"};
-  return llvm::is_contained(kKeywords, name);
-}
-
 std::string KernelPrinter::fresh(llvm::StringRef hint) {
-  std::string name = hint.str();
-  if (isTaken(name))
-    name += "_";
-  unsigned count = names[name]++;
-  return count ? name + std::to_string(count) : name;
+  unsigned count = names[hint]++;
+  return count ? (hint + llvm::Twine(count)).str() : hint.str();
 }
 
 void KernelPrinter::line(const llvm::Twine &code) {
@@ -192,194 +167,6 @@ llvm::Error KernelPrinter::printTile(Operation *op) {
   return llvm::Error::success();
 }
 
-//===--- control ----------------------------------------------------------===//
-
-// `to` = what the terminator yields; by way of copies where one new value is
-// computed from another's old one.
-llvm::Error KernelPrinter::assign(Operation *terminator,
-                                  ArrayRef<std::string> to) {
-  SmallVector<std::string> from;
-  Operation *parent = terminator->getParentOp();
-  for (auto [operand, result] :
-       llvm::zip_equal(terminator->getOperands(), parent->getResults())) {
-    std::string value = isTile(operand.getType())
-                            ? tile(operand, layoutOf(result))
-                            : scalar(operand).text;
-    if (value.empty())
-      return unsupported(terminator, "of a value without a CUDA form");
-    if (to.size() > 1) {
-      std::string name = fresh("next");
-      line("const auto " + name + " = " + value + ";");
-      value = name;
-    }
-    from.push_back(value);
-  }
-  for (auto [target, value] : llvm::zip_equal(to, from))
-    if (target != value)
-      line(target + " = " + value + ";");
-  return llvm::Error::success();
-}
-
-llvm::Error KernelPrinter::printFor(scf::ForOp loop) {
-  SmallVector<std::string> carried;
-  for (auto [init, argument, result] : llvm::zip_equal(
-           loop.getInitArgs(), loop.getRegionIterArgs(), loop.getResults())) {
-    std::string name = fresh("sum");
-    line(typeOf(argument) + " " + name + " = " +
-         (isTile(init.getType()) ? tile(init, layoutOf(argument))
-                                 : scalar(init).text) +
-         ";");
-    carried.push_back(name);
-    values[argument] = values[result] = {name};
-  }
-  std::string i = fresh("i");
-  values[loop.getInductionVar()] = {i};
-  if (loop->hasAttr(tile::TileDialect::kUnrollAttr))
-    line("TESSERA_UNROLL");
-  line("for (int64_t " + i + " = " + scalar(loop.getLowerBound()).text + "; " +
-       i + " < " + within(scalar(loop.getUpperBound()), Expression::sum) +
-       "; " + i + " += " + scalar(loop.getStep()).text + ") {");
-  ++depth;
-  synchronizeLoop(loop);
-  llvm::DenseSet<Value> before = written; // no turn may be taken
-  if (llvm::Error error = printBlock(*loop.getBody()))
-    return error;
-  written.insert(before.begin(), before.end());
-  if (llvm::Error error = assign(loop.getBody()->getTerminator(), carried))
-    return error;
-  --depth;
-  line("}");
-  return llvm::Error::success();
-}
-
-llvm::Error KernelPrinter::printIf(scf::IfOp branch) {
-  SmallVector<std::string> results;
-  for (Value result : branch.getResults()) {
-    results.push_back(fresh("chosen"));
-    values[result] = {results.back()};
-    line(typeOf(result) + " " + results.back() + ";");
-  }
-  line("if (" + scalar(branch.getCondition()).text + ") {");
-  // A barrier in one branch is none for who takes the other.
-  llvm::DenseSet<Value> before = written, after = written;
-  for (Region *region : {&branch.getThenRegion(), &branch.getElseRegion()}) {
-    if (region->empty())
-      continue;
-    if (region == &branch.getElseRegion())
-      line("} else {");
-    ++depth;
-    written = before;
-    if (llvm::Error error = printBlock(region->front()))
-      return error;
-    if (llvm::Error error = assign(region->front().getTerminator(), results))
-      return error;
-    --depth;
-    after.insert(written.begin(), written.end());
-  }
-  written = std::move(after);
-  line("}");
-  return llvm::Error::success();
-}
-
-llvm::Error KernelPrinter::printOp(Operation *op) {
-  return llvm::TypeSwitch<Operation *, llvm::Error>(op)
-      .Case([&](scf::ForOp o) { return printFor(o); })
-      .Case([&](scf::IfOp o) { return printIf(o); })
-      .Case([&](tile::LoadOp o) { return printLoad(o); })
-      .Case([&](tile::StoreOp o) { return printStore(o); })
-      .Case([&](tile::AllocOp o) { return printAlloc(o); })
-      .Case([&](tile::ReduceOp o) { return printReduce(o); })
-      .Case([&](memref::ReinterpretCastOp o) { return printView(o); })
-      .Case([&](memref::LoadOp o) -> llvm::Error {
-        Memory &memory = memories[o.getMemRef()];
-        synchronize(memory.root, false);
-        readByAll.insert(memory.root);
-        define(o.getResult(), "value",
-               "read(" + address(memory, o.getIndices()) + ")");
-        return llvm::Error::success();
-      })
-      .Case([&](memref::StoreOp o) -> llvm::Error {
-        Memory &memory = memories[o.getMemRef()];
-        if (readByAll.contains(memory.root)) // one thread writes it
-          printBarrier();
-        line("write(" + scalar(o.getValue()).text + ", " +
-             address(memory, o.getIndices()) + ");");
-        synchronize(memory.root, true);
-        return llvm::Error::success();
-      })
-      .Case([&](tile::IotaOp o) { return printIota(o); })
-      .Case([&](tile::CopyOp o) { return printCopy(o); })
-      .Case([&](tile::MmaOp o) { return printMma(o); })
-      .Case([&](tile::MakeRingOp o) { return printRing(o); })
-      .Case([&](tile::RolesOp o) { return printRoles(o); })
-      .Case([&](tile::BulkCopyOp o) { return printBulkCopy(o); })
-      .Case([&](tile::MmaAsyncOp o) { return printMmaAsync(o); })
-      .Case<tile::AcquireOp, tile::AwaitOp, tile::ReleaseOp, tile::MmaWaitOp,
-            tile::TurnOp>([&](auto) { return printInRole(op); })
-      .Case([&](tile::SliceOp o) -> llvm::Error {
-        define(o.getResult(), "part",
-               "slice<" + layoutOf(o.getResult()) + ">(" + tile(o.getInput()) +
-                   ", " + scalar(o.getRow()).text + ", " +
-                   scalar(o.getColumn()).text + ")");
-        return llvm::Error::success();
-      })
-      .Case<tile::CommitOp>([&](auto) -> llvm::Error {
-        line("commitCopies();");
-        return llvm::Error::success();
-      })
-      .Case([&](tile::WaitOp o) -> llvm::Error {
-        line("waitCopies<" + llvm::Twine(o.getPending()) + ">();");
-        if (hasWarpgroups) // wgmma reads by another way than copies write
-          line("fenceAsync();");
-        line(barrier);
-        written.clear();
-        readByAll.clear();
-        return llvm::Error::success();
-      })
-      .Case([&](vector::InterleaveOp o) -> llvm::Error {
-        define(o.getResult(), "tile",
-               "interleave(" + tile(o.getLhs()) + ", " + tile(o.getRhs()) +
-                   ")");
-        return llvm::Error::success();
-      })
-      // A reduction's result is a scalar here already.
-      .Case([&](vector::ExtractOp o) -> llvm::Error {
-        auto from = cast<VectorType>(o.getVector().getType());
-        if (from.getRank() != 0)
-          return unsupported(o, "of a tile's element has no CUDA form");
-        values[o.getResult()] = scalar(o.getVector());
-        return llvm::Error::success();
-      })
-      .Case([&](vector::ExtractElementOp o) -> llvm::Error {
-        values[o.getResult()] = scalar(o.getVector());
-        return llvm::Error::success();
-      })
-      .Case<tile::BarrierOp>([&](auto) -> llvm::Error {
-        line(barrier);
-        written.clear();
-        readByAll.clear();
-        return llvm::Error::success();
-      })
-      .Default([&](Operation *o) -> llvm::Error {
-        if (auto constant = dyn_cast<arith::ConstantOp>(o);
-            constant && !isInlined(o))
-          return printConstantTile(constant);
-        if (isInlined(o))
-          return llvm::Error::success();
-        if (isElementwise(o) || isa<arith::MulUIExtendedOp>(o))
-          return printTile(o);
-        return unsupported(o, "has no CUDA form");
-      });
-}
-
-llvm::Error KernelPrinter::printBlock(Block &block) {
-  for (Operation &op : block)
-    if (!op.hasTrait<OpTrait::IsTerminator>())
-      if (llvm::Error error = printOp(&op))
-        return error;
-  return llvm::Error::success();
-}
-
 //===--- kernel -----------------------------------------------------------===//
 
 static std::string describe(MemRefType type) {
@@ -392,56 +179,67 @@ static std::string describe(MemRefType type) {
   return text;
 }
 
+// What a buffer is called here. Names come from models, too, where one may be
+// C++'s or the device library's: none of those ends so.
+std::string KernelPrinter::nameBuffer(unsigned i) {
+  auto given = kernel.getArgAttrOfType<StringAttr>(
+      1 + kernel.getDynamicSizes() + i, kBufferNameAttr);
+  return fresh(given ? given.getValue().str() + "_" : "b" + std::to_string(i));
+}
+
+std::string KernelPrinter::describeBuffer(unsigned i) {
+  auto type = cast<MemRefType>(kernel.getBuffers()[i].getType());
+  auto shaped = kernel.getArgAttrOfType<StringAttr>(
+      1 + kernel.getDynamicSizes() + i, kBufferShapeAttr);
+  return (shaped ? shaped.getValue().str() + " " +
+                       typeName(type.getElementType()).str()
+                 : describe(type)) +
+         ", " + tile::stringifyAccess(kernel.getBufferAccess(i)).str();
+}
+
+llvm::Error KernelPrinter::printBuffer(unsigned i, const std::string &name) {
+  Value buffer = kernel.getBuffers()[i];
+  llvm::StringRef element =
+      typeName(cast<MemRefType>(buffer.getType()).getElementType());
+  if (element.empty())
+    return unsupported(kernel, "has a buffer of a type that CUDA kernels do "
+                               "not hold");
+  bool isRead = kernel.getBufferAccess(i) == tile::Access::read;
+  std::string type = (isRead ? "const " + element : element).str();
+  line(type + " *" + name + " = instance.buffer<" + type + ">(" +
+       llvm::Twine(i) + ");");
+  memories[buffer] = {name, {"0"}, {{"1"}}, buffer};
+  return llvm::Error::success();
+}
+
 llvm::Error KernelPrinter::printHeader() {
-  std::string name = kernel.getSymName().str();
+  size_t buffers = kernel.getBuffers().size();
   text += "// " + kernel.getSummary().str() + "\n";
   SmallVector<std::string> variables;
-  for (auto [i, buffer] : llvm::enumerate(kernel.getBuffers())) {
-    unsigned argument = 1 + kernel.getDynamicSizes() + i;
-    auto called =
-        kernel.getArgAttrOfType<StringAttr>(argument, kBufferNameAttr);
-    auto shaped =
-        kernel.getArgAttrOfType<StringAttr>(argument, kBufferShapeAttr);
-    auto type = cast<MemRefType>(buffer.getType());
-    variables.push_back(
-        fresh(called ? called.getValue().str() : "b" + std::to_string(i)));
-    text += "//   " + variables.back() + ": " +
-            (shaped ? shaped.getValue().str() + " " +
-                          typeName(type.getElementType()).str()
-                    : describe(type)) +
-            ", " + tile::stringifyAccess(kernel.getBufferAccess(i)).str() +
-            "\n";
+  for (unsigned i = 0; i < buffers; ++i) {
+    variables.push_back(nameBuffer(i));
+    text += "//   " + variables[i] + ": " + describeBuffer(i) + "\n";
   }
   std::string threads = std::to_string(shape.threads);
   if (roles && roles.getRegisters())
     threads = "TESSERA_ALONE(" + threads + ")";
-  text += "TESSERA_KERNEL(" + name + ", " + threads + ", " +
-          std::to_string(kernel.getBuffers().size() + shape.maps.size()) +
-          ", " + std::to_string(kernel.getDynamicSizes()) + ") {\n";
+  text += "TESSERA_KERNEL(" + kernel.getSymName().str() + ", " + threads +
+          ", " + std::to_string(buffers + shape.maps.size()) + ", " +
+          std::to_string(kernel.getDynamicSizes()) + ") {\n";
   line("constexpr int kThreads = " + llvm::Twine(shape.threads) + ";");
   // Only launches of kernels with sizes are grouped (GroupLaunches.cpp). An
   // instance that is a parameter is known to be the same for all threads.
   bool isGrouped = kernel.getDynamicSizes() > 0;
   line(std::string("const auto &instance = launch.") +
        (isGrouped ? "instance();" : "first;"));
-  for (auto [i, buffer] : llvm::enumerate(kernel.getBuffers())) {
-    auto type = cast<MemRefType>(buffer.getType());
-    bool isRead = kernel.getBufferAccess(i) == tile::Access::read;
-    std::string element = typeName(type.getElementType()).str(),
-                variable = variables[i];
-    if (element.empty())
-      return unsupported(kernel, "has a buffer of a type that CUDA kernels do "
-                                 "not hold");
-    line((isRead ? "const " : "") + element + " *" + variable +
-         " = instance.buffer<" + (isRead ? "const " : "") + element + ">(" +
-         llvm::Twine(i) + ");");
-    memories[buffer] = {variable, {"0"}, {{"1"}}, buffer};
-  }
+  for (unsigned i = 0; i < buffers; ++i)
+    if (llvm::Error error = printBuffer(i, variables[i]))
+      return error;
   for (size_t i = 0; i < shape.maps.size(); ++i) {
     maps.push_back(fresh("boxes"));
     line("const TensorMap &" + maps.back() +
-         " = *instance.buffer<const TensorMap>(" +
-         llvm::Twine(kernel.getBuffers().size() + i) + ");");
+         " = *instance.buffer<const TensorMap>(" + llvm::Twine(buffers + i) +
+         ");");
   }
   for (auto [i, size] : llvm::enumerate(kernel.getSizes())) {
     values[size] = {fresh("size")};

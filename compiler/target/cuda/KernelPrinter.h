@@ -8,6 +8,10 @@
 #include "llvm/ADT/StringMap.h"
 #include <map>
 
+namespace mlir::vector {
+class InterleaveOp;
+} // namespace mlir::vector
+
 namespace tessera::cuda {
 
 /// A piece of C++: its text, and how tightly its outermost operator binds.
@@ -55,20 +59,37 @@ private:
     bool swizzled = false;
   };
 
+  // The kernel's head.
   llvm::Error printHeader();
+  std::string nameBuffer(unsigned i);
+  std::string describeBuffer(unsigned i);
+  llvm::Error printBuffer(unsigned i, const std::string &name);
+
+  // Ops, loops and branches (PrintControl.cpp).
   llvm::Error printBlock(mlir::Block &block);
   llvm::Error printOp(mlir::Operation *op);
+  llvm::Error printArithmetic(mlir::Operation *op);
+  llvm::Error printSlice(tile::SliceOp op);
+  llvm::Error printInterleave(mlir::vector::InterleaveOp op);
+  llvm::Error printExtract(mlir::Operation *op);
   llvm::Error printFor(mlir::scf::ForOp loop);
   llvm::Error printIf(mlir::scf::IfOp branch);
   llvm::Error assign(mlir::Operation *terminator,
                      llvm::ArrayRef<std::string> to);
-  llvm::Error printLoad(tile::LoadOp op);
-  llvm::Error printStore(tile::StoreOp op);
+
+  // Memory and barriers (PrintMemory.cpp).
   llvm::Error printView(mlir::memref::ReinterpretCastOp op);
   llvm::Error printAlloc(tile::AllocOp op);
+  llvm::Error printSynchronization(mlir::Operation *op);
+  llvm::Error printElementLoad(mlir::memref::LoadOp op);
+  llvm::Error printElementStore(mlir::memref::StoreOp op);
+  llvm::Error printLoad(tile::LoadOp op);
+  llvm::Error printStore(tile::StoreOp op);
   llvm::Error printConstantTile(mlir::arith::ConstantOp op);
-  llvm::Error printReduce(tile::ReduceOp op);
+
+  // Tiles (PrintTiles.cpp; printTile: KernelPrinter.cpp).
   llvm::Error printTile(mlir::Operation *op);
+  llvm::Error printReduce(tile::ReduceOp op);
   llvm::Error printIota(tile::IotaOp op);
   llvm::Error printCopy(tile::CopyOp op);
   llvm::Error printMma(tile::MmaOp op);

@@ -107,6 +107,20 @@ void KernelPrinter::printBarrier() {
   readByAll.clear();
 }
 
+llvm::Error KernelPrinter::printSynchronization(Operation *op) {
+  if (isa<tile::CommitOp>(op)) {
+    line("commitCopies();");
+    return llvm::Error::success();
+  }
+  if (auto wait = dyn_cast<tile::WaitOp>(op)) {
+    line("waitCopies<" + llvm::Twine(wait.getPending()) + ">();");
+    if (hasWarpgroups) // wgmma reads by another way than copies write
+      line("fenceAsync();");
+  }
+  printBarrier();
+  return llvm::Error::success();
+}
+
 // A loop that writes and reads one memory does so across its turns too.
 void KernelPrinter::synchronizeLoop(scf::ForOp loop) {
   llvm::DenseSet<Value> reads, writes;
@@ -127,6 +141,27 @@ void KernelPrinter::synchronizeLoop(scf::ForOp loop) {
   });
   if (llvm::any_of(writes, [&](Value root) { return reads.contains(root); }))
     printBarrier();
+}
+
+//===--- single elements --------------------------------------------------===//
+
+llvm::Error KernelPrinter::printElementLoad(memref::LoadOp op) {
+  Memory &memory = memories[op.getMemRef()];
+  synchronize(memory.root, false);
+  readByAll.insert(memory.root);
+  define(op.getResult(), "value",
+         "read(" + address(memory, op.getIndices()) + ")");
+  return llvm::Error::success();
+}
+
+llvm::Error KernelPrinter::printElementStore(memref::StoreOp op) {
+  Memory &memory = memories[op.getMemRef()];
+  if (readByAll.contains(memory.root)) // one thread writes it
+    printBarrier();
+  line("write(" + scalar(op.getValue()).text + ", " +
+       address(memory, op.getIndices()) + ");");
+  synchronize(memory.root, true);
+  return llvm::Error::success();
 }
 
 //===--- tiles ------------------------------------------------------------===//
