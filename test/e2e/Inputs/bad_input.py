@@ -122,7 +122,8 @@ def data(made, tokens):
     refuse("no such device", "unknown device 'cuda-emu:sm_70'",
            "cuda:sm_80, cuda:sm_90a")("--data", tokens, "--device",
                                       "cuda-emu:sm_70")
-    for wrong in ((train, "--stepz"), (made.tessera,), (made.tessera, "compile"),
+    for wrong in ((train, "--stepz"), (made.tessera,),
+                  (made.tessera, "compile", "--nil"),
                   (made.tessera, "compile", SPEC, "--mode", "nil"),
                   (made.tessera, "nil")):
         run(*wrong, code=2)
