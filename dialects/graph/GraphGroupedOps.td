@@ -50,7 +50,7 @@ def Graph_GroupedOuterOp : Graph_GroupedOp<"grouped_outer"> {
   let description = [{
     lhsᵀ rhs of each group's rows: the gradient of `grouped_matmul`'s weights. Packed: `lhs`
     [rows, m] and `rhs` [rows, n]; padded: [groups, capacity, m] and [groups, capacity, n]. The
-    result is [groups, m, n]; a group without rows gives zeros. Rows of no group are not read.
+    result is [groups, m, n]; a group without rows gives zeros. Rows of no group have no part in it.
     Element types are as in `grouped_matmul`.
 
     ```mlir

@@ -49,9 +49,11 @@ private:
 // reads tile by tile; a gathered table is whole.
 static bool isReadAsStored(OpOperand &operand) {
   Operation *op = operand.getOwner();
-  bool isAttention = isa<AttentionOp, AttentionGradOp>(op);
-  if (!isAttention && !isa<EinsumOp>(op))
+  bool isAttention = isa<AttentionOp, AttentionGradOp, PagedAttentionOp>(op);
+  if (!isAttention && !isProduct(op))
     return isa<EmbeddingOp>(op) && operand.getOperandNumber() == 0;
+  if (isProduct(op) && operand.getOperandNumber() == 2) // where groups begin
+    return true;
   Value value = operand.get();
   // Contractions widen what they stage.
   while (auto convert = value.getDefiningOp<ConvertOp>()) {
@@ -76,8 +78,7 @@ static bool isReadAsStored(OpOperand &operand) {
 // Whether the op's result takes the operand's place in memory: an argument of
 // its own, because the kernel writes there while it reads the others.
 static bool isAccumulated(OpOperand &operand) {
-  return isa<ScatterAddOp>(operand.getOwner()) &&
-         operand.getOperandNumber() == 0;
+  return isa<RowScatter>(operand.getOwner()) && operand.getOperandNumber() == 0;
 }
 
 Value ClusterBuilder::addInput(Value outer) {
@@ -161,11 +162,11 @@ std::string ClusterBuilder::name() const {
 DenseI64ArrayAttr ClusterBuilder::accumulates(ArrayRef<Value> outputs,
                                               OpBuilder &b) const {
   SmallVector<int64_t> pairs;
-  if (kind != ClusterKind::contraction && kind != ClusterKind::column &&
-      kind != ClusterKind::scatter)
+  if (kind != ClusterKind::contraction && kind != ClusterKind::grouped &&
+      kind != ClusterKind::column && kind != ClusterKind::scatter)
     return {};
   for (auto [i, output] : llvm::enumerate(outputs)) {
-    if (output.getDefiningOp<ScatterAddOp>()) {
+    if (output.getDefiningOp<RowScatter>()) {
       pairs.append({accumulated, static_cast<int64_t>(i)});
       continue;
     }
@@ -215,11 +216,14 @@ ClusterOp ClusterBuilder::build(ArrayRef<Value> outputs) {
 }
 
 // Whether a contraction's accumulators hold what each epilogue op wants: the
-// element that it computes.
-static bool isEpilogue(const ClusterExpression &expression) {
+// element that it computes. Rows of groups stay dimensions of their own, as do
+// all `undivided` ones of such a product.
+static bool isEpilogue(const ClusterExpression &expression, size_t undivided) {
   if (expression.pieces.size() != 1)
     return false;
   const ExprPiece &piece = expression.pieces.front();
+  if (undivided && piece.rank() != undivided)
+    return false;
   return llvm::all_of(piece.nodes, [&](const ExprNode &node) {
     return node.kind != ExprNode::given ||
            node.address == piece.roots.front().address;
@@ -230,19 +234,27 @@ static bool isEpilogue(const ClusterExpression &expression) {
 static bool isComputable(ClusterOp cluster) {
   ExpressionOptions options;
   ClusterKind kind = cluster.getKind();
-  if (kind == ClusterKind::attention || kind == ClusterKind::attention_grad)
+  if (kind == ClusterKind::attention || kind == ClusterKind::attention_grad ||
+      kind == ClusterKind::paged_attention)
     return true;
-  if (kind == ClusterKind::contraction)
-    for (auto einsum : cluster.getBody().front().getOps<EinsumOp>())
-      options.given.push_back(einsum.getResult());
+  bool accumulates =
+      kind == ClusterKind::contraction || kind == ClusterKind::grouped;
+  if (accumulates)
+    for (Operation &op : cluster.getBody().front())
+      if (isProduct(&op)) {
+        options.given.push_back(op.getResult(0));
+        if (kind == ClusterKind::grouped)
+          options.groups.assign(tensorType(op.getResult(0)).getShape().begin(),
+                                tensorType(op.getResult(0)).getShape().end());
+      }
   if (kind == ClusterKind::scatter) {
-    auto scatter = *cluster.getBody().front().getOps<ScatterAddOp>().begin();
+    auto scatter = *cluster.getBody().front().getOps<RowScatter>().begin();
     options = scatterExpression(scatter);
   }
   llvm::Expected<ClusterExpression> expression =
       buildExpression(cluster, options);
   if (expression)
-    return kind != ClusterKind::contraction || isEpilogue(*expression);
+    return !accumulates || isEpilogue(*expression, options.groups.size());
   llvm::consumeError(expression.takeError());
   return false;
 }

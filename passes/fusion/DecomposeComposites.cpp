@@ -12,8 +12,18 @@ namespace tessera {
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 
+// A product of one row has no rows to be divided among groups.
+template <typename Op> static bool hasRows(Op op) {
+  ArrayRef<int64_t> shape = tensorType(op.getLhs()).getShape();
+  return shape[shape.size() - 2] > 1;
+}
+
 static bool hasSkeleton(Operation *op) {
-  return isa<AttentionOp, AttentionGradOp>(op);
+  if (auto grouped = dyn_cast<GroupedMatmulOp>(op))
+    return hasRows(grouped);
+  if (auto grouped = dyn_cast<GroupedOuterOp>(op))
+    return hasRows(grouped);
+  return isa<AttentionOp, AttentionGradOp, PagedAttentionOp>(op);
 }
 
 // Replaces one composite; composites that it is made of join `work`.

@@ -64,7 +64,7 @@ Cone::Cone(FusionGraph &graph, unsigned id) : graph(graph), id(id) {
   elements = group.kept * std::max<int64_t>(group.reduced, 1);
   SmallVector<unsigned> work;
   for (unsigned member : group.members)
-    if (isa<EinsumOp>(graph.op(member)))
+    if (isProduct(graph.op(member)))
       operands.insert(graph.producers(member).begin(),
                       graph.producers(member).end());
     else

@@ -14,6 +14,13 @@ bool isFree(mlir::Operation *op);
 /// Views that keep the row-major order of elements, and free conversions.
 bool keepsOrder(mlir::Operation *op);
 
+/// Products of matrices, whose sums a kernel holds in accumulators: what
+/// follows elementwise is computed there.
+inline bool isProduct(mlir::Operation *op) {
+  return mlir::isa<graph::EinsumOp, graph::GroupedMatmulOp,
+                   graph::GroupedOuterOp>(op);
+}
+
 /// Whether planning has an address for the slice's result: one run of its
 /// input's memory that starts where a buffer may, at a multiple of 64 bytes.
 bool hasAddress(graph::SliceOp slice);

@@ -98,7 +98,7 @@ std::optional<ClusterKind> Rules::intoRow(unsigned p, unsigned q) {
 std::optional<ClusterKind> Rules::intoScatter(unsigned p, unsigned q) {
   FusionGroup &from = graph.group(p), &into = graph.group(q);
   for (unsigned node : into.members)
-    if (auto scatter = dyn_cast<ScatterAddOp>(graph.op(node)))
+    if (auto scatter = dyn_cast<RowScatter>(graph.op(node)))
       for (unsigned producer : graph.producersOf(scatter.getUpdates()))
         if (graph.groupOf(producer) == p && isElementwise(from) &&
             from.kept == tensorType(scatter.getUpdates()).getNumElements() &&
@@ -132,6 +132,7 @@ std::optional<ClusterKind> Rules::fit(unsigned p, unsigned q) {
     case ClusterKind::row:
       return intoRow(p, q);
     case ClusterKind::contraction:
+    case ClusterKind::grouped:
     case ClusterKind::column:
       if (into.kind == ClusterKind::elementwise && from.kept == into.kept &&
           graph.edgeBetween(p, q).inOrder)
@@ -291,7 +292,7 @@ void Rules::run() {
     return isKind(node, ClusterKind::column) ||
            isKind(node, ClusterKind::reduce_all);
   };
-  forEach([&](unsigned node) { return isa<EinsumOp>(graph.op(node)); },
+  forEach([&](unsigned node) { return isProduct(graph.op(node)); },
           &Rules::growContraction);
   forEach([&](unsigned node) { return isa<AttentionGradOp>(graph.op(node)); },
           &Rules::growAttentionGrad);
@@ -308,13 +309,13 @@ void Rules::run() {
   forEach(
       [&](unsigned node) {
         return (isReduction(node) && isa<ReduceOp>(graph.op(node))) ||
-               isa<ScatterAddOp>(graph.op(node));
+               isa<RowScatter>(graph.op(node));
       },
       &Rules::growReduction);
   forEach(
       [&](unsigned node) {
         return (isReduction(node) && isa<ReduceOp>(graph.op(node))) ||
-               isa<EinsumOp>(graph.op(node));
+               isProduct(graph.op(node));
       },
       &Rules::repeatProducers);
   shareColumns();

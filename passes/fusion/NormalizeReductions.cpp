@@ -119,6 +119,8 @@ class NormalizeReductionsPass
     patterns.add(widenScatter);
     patterns.add(sumOfNothing<ReduceOp>);
     patterns.add(sumOfNothing<EinsumOp>);
+    patterns.add(sumOfNothing<GroupedMatmulOp>);
+    patterns.add(sumOfNothing<GroupedOuterOp>);
     patterns.add(+[](PadOp op, PatternRewriter &rewriter) {
       return sumOfNothing(op, rewriter);
     });

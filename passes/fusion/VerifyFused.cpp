@@ -31,6 +31,13 @@ static LogicalResult verifyCluster(ClusterOp cluster) {
       failed(expect(count<AttentionOp>(cluster), ClusterKind::attention,
                     "attentions")))
     return failure();
+  if (failed(expect(count<PagedAttentionOp>(cluster),
+                    ClusterKind::paged_attention, "paged attentions")))
+    return failure();
+  if (failed(expect(count<GroupedMatmulOp>(cluster) +
+                        count<GroupedOuterOp>(cluster),
+                    ClusterKind::grouped, "grouped products")))
+    return failure();
   return expect(count<AttentionGradOp>(cluster), ClusterKind::attention_grad,
                 "gradients of attention");
 }

@@ -1,5 +1,5 @@
-// Contraction clusters: one einsum, and the elementwise ops that run on its
-// accumulators.
+// Contraction and grouped clusters: one product, and the elementwise ops that
+// run on its accumulators.
 #include "passes/tiling/Contraction.h"
 #include "passes/tiling/ClusterLaunch.h"
 #include "llvm/ADT/SmallBitVector.h"
@@ -8,14 +8,16 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
-// The product reads its operands until the last block is done: they share no
-// memory with a result, though the epilogue may use them too. Positions in
-// `reuse` are among the inputs that have buffers.
+// The product reads its operands (and where groups begin) until the last block
+// is done: they share no memory with a result, though the epilogue may use them
+// too. Positions in `reuse` are among the inputs that have buffers.
 static void forbidReuse(LaunchSpec &spec, const ContractionPlan &plan,
                         unsigned inputs) {
   llvm::SmallBitVector used(inputs);
   used.set(plan.lhs.argument);
   used.set(plan.rhs.argument);
+  if (plan.groups)
+    used.set(plan.groups->argument);
   for (const ExprNode &node : plan.expression.pieces.front().nodes)
     if (node.kind == ExprNode::load)
       used.set(node.argument);
@@ -24,10 +26,11 @@ static void forbidReuse(LaunchSpec &spec, const ContractionPlan &plan,
                           [&](unsigned other) { return other < argument; });
   };
   int64_t lhs = positionOf(plan.lhs.argument),
-          rhs = positionOf(plan.rhs.argument);
+          rhs = positionOf(plan.rhs.argument),
+          groups = plan.groups ? positionOf(plan.groups->argument) : -1;
   SmallVector<int64_t> kept;
   for (size_t i = 0; i < spec.reuse.size(); i += 2)
-    if (spec.reuse[i] != lhs && spec.reuse[i] != rhs)
+    if (spec.reuse[i] != lhs && spec.reuse[i] != rhs && spec.reuse[i] != groups)
       kept.append({spec.reuse[i], spec.reuse[i + 1]});
   spec.reuse = std::move(kept);
 }
@@ -41,20 +44,32 @@ tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
   Block &body = cluster.getBody().front();
   SmallVector<Value> operands{body.getArgument(plan->lhs.argument),
                               body.getArgument(plan->rhs.argument)};
-  ClusterLaunch launch(cluster, plan->expression, tile::Skeleton::contraction,
+  if (plan->groups)
+    operands.push_back(body.getArgument(plan->groups->argument));
+  ClusterLaunch launch(cluster, plan->expression,
+                       plan->groups ? tile::Skeleton::grouped
+                                    : tile::Skeleton::contraction,
                        cluster.getResultTypes(), operands);
   launch.spec.key = plan->key();
   launch.spec.blocks = plan->blocks();
   forbidReuse(launch.spec, *plan, cluster.getInputs().size());
-  launch.spec.build = [&](tile::KernelOp kernel, const TileTarget &target,
-                          OpBuilder &builder) {
-    if (target.gpu)
-      return emitGpuContraction(*plan, cluster, kernel,
-                                launch.argumentBuffers(kernel),
-                                launch.resultBuffers(kernel), target, builder);
-    return emitContraction(*plan, cluster, kernel,
-                           launch.argumentBuffers(kernel),
-                           launch.resultBuffers(kernel), target, builder);
+  auto buildOf = [&](const ContractionPlan &of) -> BuildKernel {
+    return [&](tile::KernelOp kernel, const TileTarget &target,
+               OpBuilder &builder) {
+      auto emit = target.gpu ? emitGpuContraction : emitContraction;
+      return emit(of, cluster, kernel, launch.argumentBuffers(kernel),
+                  launch.resultBuffers(kernel), target, builder);
+    };
   };
+  launch.spec.build = buildOf(*plan);
+  std::vector<ContractionPlan> others;
+  if (context.isGpu())
+    others = otherGpuGrids(*plan, context.target(), context.wantsAllVariants());
+  for (const ContractionPlan &other : others)
+    launch.spec.variants.push_back({"_" + std::to_string(other.blockRows) +
+                                        "x" +
+                                        std::to_string(other.blockColumns),
+                                    other.blocks(), buildOf(other)});
+  launch.spec.terms = plan->terms();
   return launch.emit(context);
 }

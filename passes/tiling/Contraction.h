@@ -22,6 +22,22 @@ struct ContractionOperand {
   int64_t offset; ///< of element (0, 0, …) in the buffer
 };
 
+/// A product for each group of rows, where how many rows a group has is data
+/// (graph.grouped_matmul, graph.grouped_outer).
+struct ContractionGroups {
+  unsigned argument; ///< of the cluster: offsets of packed rows, counts of
+                     ///< padded ones
+  int64_t count;     ///< of groups
+  bool isPadded;
+  bool ofSum;         ///< rows are what is summed over, not rows of the product
+  int64_t matrix = 0; ///< from one group's matrix of rhs to the next, where
+                      ///< groups are no dimension of the results
+
+  /// Groups are runs of the product's rows: tiles of rows are cut from each
+  /// run, as slots (GroupedRows.h) that may be empty.
+  bool hasSlots() const { return !isPadded && !ofSum; }
+};
+
 /// The product of a cluster: `rows` × `columns` for each index of `outer`,
 /// summed over `sum` and `outerSums`. What the plan says does not depend on the
 /// target. Rows come from lhs and columns from rhs; the einsum's operands are
@@ -36,6 +52,8 @@ struct ContractionPlan {
   std::optional<unsigned> row, column; ///< positions in `dims`; absent: size 1
   ContractionDim sum;
   llvm::SmallVector<ContractionDim> outerSums;
+  /// Where they are dimensions of the results, they are dims[0].
+  std::optional<ContractionGroups> groups;
 
   // The grid: tiles of blockRows × blockColumns, rows fastest (on a GPU in
   // groups of some), then columns, then the outer dimensions. blockColumns is a
@@ -48,8 +66,15 @@ struct ContractionPlan {
   ContractionDim columnDim() const { return column ? dims[*column] : kOne; }
   int64_t rowBlocks() const;
   int64_t columnBlocks() const;
+  /// Of what a grid is chosen by: matrices of the product, one for each index
+  /// of `outer` and each group of packed rows, and their rows, as if all such
+  /// groups had as many.
+  int64_t outerCount() const;
+  int64_t typicalRows() const;
   int64_t tiles() const; ///< blockRows × blockColumns each
   int64_t blocks() const { return residents ? residents : tiles(); }
+  /// Products that each element of the result adds up.
+  int64_t terms() const;
   /// Tells plans apart beyond their expressions.
   std::string key() const;
 
@@ -57,10 +82,10 @@ private:
   static constexpr ContractionDim kOne{1, 0, 0};
 };
 
-/// Fails where an operand is no strided view (with at most a widening
-/// conversion) of an argument, or the epilogue is no function of the product's
-/// elements in their order.
-/// The grid is that of all CPU targets, or of the GPU `target`.
+/// The product of a contraction or grouped cluster. Fails where an operand is
+/// no strided view (with at most a widening conversion) of an argument, or the
+/// epilogue is no function of the product's elements in their order. The grid
+/// is that of all CPU targets, or of the GPU `target`.
 llvm::Expected<ContractionPlan> planContraction(graph::ClusterOp cluster,
                                                 const TileTarget &target);
 
@@ -74,6 +99,12 @@ void chooseGrid(ContractionPlan &plan);
 /// The tile of a GPU's block: large where there are enough of them to fill a
 /// chip.
 void chooseGpuGrid(ContractionPlan &plan, const TileTarget &target);
+
+/// Others that may be as fast on a GPU as the one that was chosen, the
+/// likeliest first; two at most. None where the product is too small for it to
+/// matter. With `all`, every one that there is.
+std::vector<ContractionPlan> otherGpuGrids(const ContractionPlan &plan,
+                                           const TileTarget &target, bool all);
 
 /// Fills the kernel's body for a target. `arguments` and `results` are the
 /// buffers of the cluster's arguments (null where it has none) and results.

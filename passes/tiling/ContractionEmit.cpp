@@ -6,6 +6,9 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
+// Steps that are staged at a time where the kernel alone knows how many there
+// are; even, for pairs.
+static constexpr int64_t kDynamicStep = 16;
 // Rows of an accumulator that the epilogue takes at a time: a few chains to
 // overlap, few enough registers that none spills.
 static constexpr int64_t kEpilogueRows = 2;
@@ -125,6 +128,8 @@ void ContractionEmitter::forEachPanel(
 
 void ContractionEmitter::forEachStep(
     int64_t step, llvm::function_ref<void(Value, int64_t)> body) {
+  if (depthHere)
+    return forEachPartOf(depthHere, {kDynamicStep, 2, 1}, body);
   forEachPart(isLastOfSum, chunk, plan.sum.size - (chunksOfSum - 1) * chunk,
               step, [&](Value i, int64_t depth) { body(mul(i, step), depth); });
 }
@@ -134,13 +139,21 @@ void ContractionEmitter::forEachStep(
 void ContractionEmitter::emit() {
   emitIndices();
   emitAllocations();
-  // What the epilogue needs outside all loops goes before this one.
-  auto loop = b.create<scf::ForOp>(loc, index(0), index(chunks), index(1));
+  // What the epilogue needs outside all loops goes before them.
+  Operation *mark = index(0).getDefiningOp();
   top = std::make_unique<EmitScope>(epilogueTarget, b);
-  top->builder.setInsertionPoint(loop);
-  b.setInsertionPointToStart(loop.getBody());
-  chunkIndex = loop.getInductionVar();
-  emitChunk();
+  top->builder.setInsertionPoint(mark);
+  if (plan.groups)
+    emitOwned([&] { emitChunks(); });
+  else
+    emitChunks();
+}
+
+void ContractionEmitter::emitChunks() {
+  forEach(chunksHere ? chunksHere : index(chunks), [&](Value i) {
+    chunkIndex = i;
+    emitChunk();
+  });
 }
 
 // Blocks: rows fastest, then columns, then the outer dimensions.
@@ -157,7 +170,8 @@ void ContractionEmitter::emitIndices() {
         columnBlock = take(plan.columnBlocks());
   rowStart = mul(rowBlock, plan.blockRows);
   columnStart = mul(columnBlock, plan.blockColumns);
-  if (plan.rowBlocks() > 1 && plan.rowDim().size % plan.blockRows)
+  bool ofRows = plan.groups && !plan.groups->ofSum;
+  if (!ofRows && plan.rowBlocks() > 1 && plan.rowDim().size % plan.blockRows)
     isLastRows = isEqual(rowBlock, plan.rowBlocks() - 1);
   if (plan.columnBlocks() > 1 && plan.columnDim().size % plan.blockColumns)
     isLastColumns = isEqual(columnBlock, plan.columnBlocks() - 1);
@@ -170,6 +184,8 @@ void ContractionEmitter::emitIndices() {
     if (plan.dims[dim].rhs)
       rhs.fixed.push_back(outerIndices[dim]);
   }
+  if (plan.groups)
+    emitGroupIndices(rowBlock);
 }
 
 void ContractionEmitter::emitAllocations() {
@@ -212,10 +228,14 @@ void ContractionEmitter::emitChunk() {
     if (dim.rhs)
       rhs.fixed.push_back(i);
   }
+  if (sumTerms)
+    emitOwnedSum();
   if (rhs.staged)
     stageColumns();
   groupStart = index(0);
-  if (lhs.staged)
+  if (ownedRows)
+    emitOwnedRows();
+  else if (lhs.staged)
     emitGroups();
   else
     emitRowTiles();
@@ -285,30 +305,40 @@ void ContractionEmitter::emitTile(const Place &place) {
   sum = emitProduct(place, sum);
   if (!partials)
     return emitEpilogue(place, sum);
+  Value isLast = chunksHere ? Value(b.create<arith::CmpIOp>(
+                                  loc, arith::CmpIPredicate::eq,
+                                  add(chunkIndex, index(1)), chunksHere))
+                            : isEqual(chunkIndex, chunks - 1);
   ifElse(
-      isEqual(chunkIndex, chunks - 1), [&] { emitEpilogue(place, sum); },
+      isLast, [&] { emitEpilogue(place, sum); },
       [&] {
         b.create<tile::StoreOp>(loc, sum, partials, at, ValueRange(),
                                 ArrayRef<int64_t>{0, 1});
       });
 }
 
-// Steps of kStep products in a loop, then those that are left of the last
-// chunk.
+// Steps of kStep products up to `end`.
+Value ContractionEmitter::emitStepLoop(const Place &place, Value end,
+                                       Value accumulator) {
+  auto loop = b.create<scf::ForOp>(loc, index(0), end, index(kStep),
+                                   ValueRange{accumulator});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value next = emitSteps(place, loop.getInductionVar(), kStep,
+                         loop.getRegionIterArgs()[0]);
+  b.create<scf::YieldOp>(loc, next);
+  return loop.getResult(0);
+}
+
+// A loop, then what is left of the last chunk.
 Value ContractionEmitter::emitProduct(const Place &place, Value accumulator) {
+  if (depthHere)
+    return emitDynamicProduct(place, accumulator);
   int64_t lastChunk = plan.sum.size - (chunksOfSum - 1) * chunk;
   int64_t whole = chunk / kStep * kStep, tail = lastChunk % kStep;
   Value end = select(isLastOfSum, lastChunk / kStep * kStep, whole);
-  if (whole || isLastOfSum) {
-    auto loop = b.create<scf::ForOp>(loc, index(0), end, index(kStep),
-                                     ValueRange{accumulator});
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    Value next = emitSteps(place, loop.getInductionVar(), kStep,
-                           loop.getRegionIterArgs()[0]);
-    b.create<scf::YieldOp>(loc, next);
-    accumulator = loop.getResult(0);
-  }
+  if (whole || isLastOfSum)
+    accumulator = emitStepLoop(place, end, accumulator);
   if (!tail)
     return accumulator;
   return chooseValue(

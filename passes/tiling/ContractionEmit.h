@@ -72,6 +72,7 @@ private:
                    llvm::function_ref<void(mlir::Value, int64_t)> body);
   void emitIndices();
   void emitAllocations();
+  void emitChunks();
   void emitChunk();
   void emitGroups();
   void emitGroup(mlir::Value start, int64_t rows);
@@ -79,6 +80,8 @@ private:
   void emitRow(mlir::Value row, int64_t rows);
   void emitTile(const Place &place);
   mlir::Value emitProduct(const Place &place, mlir::Value accumulator);
+  mlir::Value emitStepLoop(const Place &place, mlir::Value end,
+                           mlir::Value accumulator);
   mlir::Value emitSteps(const Place &place, mlir::Value k, int64_t steps,
                         mlir::Value accumulator);
   void emitEpilogue(const Place &place, mlir::Value accumulator);
@@ -87,6 +90,23 @@ private:
   mlir::Value loadSide(const ContractionSide &side, mlir::Value panel,
                        mlir::Value at, mlir::Value k, int64_t tile,
                        int64_t steps, bool isLeft);
+
+  // Groups of rows (ContractionGroups.cpp).
+  /// Which group the block belongs to, and what of it is the group's.
+  void emitGroupIndices(mlir::Value rowBlock);
+  /// `nest` where there is something to multiply; zeros for what is left.
+  void emitOwned(llvm::function_ref<void()> nest);
+  /// The rows of the block that are its group's, in register tiles.
+  void emitOwnedRows();
+  /// The epilogue of zeros for rows [begin, end) of the block.
+  void emitZeroRows(mlir::Value begin, mlir::Value end);
+  /// Where the chunk begins, and how many terms it has.
+  void emitOwnedSum();
+  mlir::Value emitDynamicProduct(const Place &place, mlir::Value accumulator);
+  /// Cuts `count`, which only the kernel knows, into parts of these sizes, the
+  /// largest first and the last 1: body(start, length).
+  void forEachPartOf(mlir::Value count, llvm::ArrayRef<int64_t> sizes,
+                     llvm::function_ref<void(mlir::Value, int64_t)> body);
 
   // Staging (ContractionStage.cpp).
   ContractionSide makeSide(const ContractionOperand &operand,
@@ -156,6 +176,13 @@ private:
   mlir::Value isLastOfSum; ///< the ragged chunk; null where none is
   ContractionSide lhs, rhs;
   mlir::Value partials; ///< sums between chunks; null for one chunk
+
+  // Where groups are rows; null otherwise.
+  mlir::Value ownedRows, allRows; ///< rows of the block: the group's, to store
+  // Where groups are what is summed over; null otherwise.
+  mlir::Value sumBegin, sumTerms; ///< the group's first term, their number
+  mlir::Value chunksHere;         ///< chunks that hold them
+  mlir::Value depthHere;          ///< terms of the chunk
 };
 
 } // namespace tessera

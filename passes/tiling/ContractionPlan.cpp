@@ -1,21 +1,42 @@
 #include "dialects/graph/Einsum.h"
 #include "passes/tiling/ClusterLaunch.h"
 #include "passes/tiling/Contraction.h"
+#include "passes/tiling/GroupedRows.h"
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
 int64_t ContractionPlan::rowBlocks() const {
+  if (groups && groups->hasSlots())
+    return slotsOf(rowDim().size, blockRows, groups->count);
   return partsOf(rowDim().size, blockRows);
 }
 int64_t ContractionPlan::columnBlocks() const {
   return partsOf(columnDim().size, blockColumns);
 }
+static int64_t countOuter(const ContractionPlan &plan) {
+  int64_t count = 1;
+  for (unsigned dim : plan.outer)
+    count *= plan.dims[dim].size;
+  return count;
+}
+int64_t ContractionPlan::outerCount() const {
+  bool hasSlots = groups && groups->hasSlots();
+  return countOuter(*this) * (hasSlots ? groups->count : 1);
+}
+int64_t ContractionPlan::typicalRows() const {
+  bool hasSlots = groups && groups->hasSlots();
+  return hasSlots ? partsOf(rowDim().size, groups->count) : rowDim().size;
+}
 int64_t ContractionPlan::tiles() const {
-  int64_t count = rowBlocks() * columnBlocks();
-  for (unsigned dim : outer)
-    count *= dims[dim].size;
+  return rowBlocks() * columnBlocks() * countOuter(*this);
+}
+
+int64_t ContractionPlan::terms() const {
+  int64_t count = sum.size;
+  for (const ContractionDim &dim : outerSums)
+    count *= dim.size;
   return count;
 }
 
@@ -38,6 +59,11 @@ std::string ContractionPlan::key() const {
        {blockRows, blockColumns, residents, int64_t(row ? *row : -1),
         int64_t(column ? *column : -1)})
     add(value);
+  if (groups)
+    for (int64_t value :
+         {int64_t(groups->argument), groups->count, int64_t(groups->isPadded),
+          int64_t(groups->ofSum), groups->matrix})
+      add(value);
   return text + '\n' + expression.key();
 }
 
@@ -148,9 +174,9 @@ static llvm::Error notTileable(const llvm::Twine &what) {
 
 // Builds the epilogue over a space of one dimension a run.
 static llvm::Expected<ClusterExpression>
-buildEpilogue(ClusterOp cluster, EinsumOp einsum, ArrayRef<Run> runs) {
+buildEpilogue(ClusterOp cluster, Value product, ArrayRef<Run> runs) {
   ExpressionOptions options;
-  options.given = {einsum.getResult()};
+  options.given = {product};
   for (const Run &run : runs)
     options.groups.push_back(run.dim.size);
   llvm::Expected<ClusterExpression> expression =
@@ -175,59 +201,122 @@ buildEpilogue(ClusterOp cluster, EinsumOp einsum, ArrayRef<Run> runs) {
   return expression;
 }
 
-static EinsumOp findEinsum(ClusterOp cluster) {
-  auto ops = cluster.getBody().front().getOps<EinsumOp>();
-  return ops.empty() ? EinsumOp() : *ops.begin();
+//===--- the product ------------------------------------------------------===//
+
+namespace {
+/// What a cluster multiplies, with a letter for each dimension. Of groups that
+/// no operand or result has as a dimension, the letter 'g' is missing there.
+struct Product {
+  Value result, left, right;
+  Einsum equation;
+  Value groups; ///< offsets or counts; null without groups
+
+  int64_t sizeOf(char letter) const {
+    for (auto [letters, value] :
+         {std::pair(&equation.lhs, left), {&equation.rhs, right}})
+      if (size_t at = letters->find(letter); at != std::string::npos)
+        return tensorType(value).getDimSize(at);
+    return tensorType(result).getDimSize(equation.out.find(letter));
+  }
+  Run::Role roleOf(char letter) const {
+    bool inLeft = equation.lhs.find(letter) != std::string::npos,
+         inRight = equation.rhs.find(letter) != std::string::npos;
+    return inLeft == inRight ? Run::batch : inLeft ? Run::row : Run::column;
+  }
+};
+} // namespace
+
+static llvm::Expected<Product> findProduct(ClusterOp cluster) {
+  for (Operation &op : cluster.getBody().front()) {
+    if (auto einsum = dyn_cast<EinsumOp>(op)) {
+      llvm::Expected<Einsum> equation = Einsum::parse(einsum.getEquation());
+      if (!equation)
+        return equation.takeError();
+      return Product{einsum.getResult(), einsum.getLhs(), einsum.getRhs(),
+                     *equation, Value()};
+    }
+    if (auto grouped = dyn_cast<GroupedMatmulOp>(op)) {
+      bool isPadded = grouped.isPadded();
+      return Product{grouped.getResult(),
+                     grouped.getLhs(),
+                     grouped.getRhs(),
+                     {isPadded ? "grk" : "rk",
+                      grouped.getTransposed() ? "gnk" : "gkn",
+                      isPadded ? "grn" : "rn"},
+                     grouped.getGroups()};
+    }
+    if (auto grouped = dyn_cast<GroupedOuterOp>(op)) {
+      bool isPadded = grouped.isPadded();
+      return Product{grouped.getResult(),
+                     grouped.getLhs(),
+                     grouped.getRhs(),
+                     {isPadded ? "grm" : "rm", isPadded ? "grn" : "rn", "gmn"},
+                     grouped.getGroups()};
+    }
+  }
+  return notTileable("the cluster holds no product");
+}
+
+// Columns are what registers run along: the innermost letter is one. Rows of
+// groups stay rows.
+static void orient(Product &product) {
+  if (product.groups)
+    return;
+  for (char letter : llvm::reverse(product.equation.out))
+    if (product.roleOf(letter) != Run::batch && product.sizeOf(letter) > 1) {
+      if (product.roleOf(letter) == Run::row) {
+        std::swap(product.equation.lhs, product.equation.rhs);
+        std::swap(product.left, product.right);
+      }
+      return;
+    }
+}
+
+static ContractionGroups describeGroups(const Product &product,
+                                        const Operand &rhs) {
+  ContractionGroups groups;
+  groups.argument = cast<BlockArgument>(product.groups).getArgNumber();
+  groups.count = product.sizeOf('g');
+  groups.isPadded = tensorType(product.left).getRank() == 3;
+  groups.ofSum = product.equation.out.find('r') == std::string::npos;
+  if (groups.hasSlots())
+    groups.matrix = rhs.strideOf('g');
+  return groups;
 }
 
 llvm::Expected<ContractionPlan>
 tessera::planContraction(ClusterOp cluster, const TileTarget &target) {
-  EinsumOp einsum = findEinsum(cluster);
-  if (!einsum)
-    return notTileable("a contraction cluster holds an einsum");
-  llvm::Expected<Einsum> equation = Einsum::parse(einsum.getEquation());
-  if (!equation)
-    return equation.takeError();
-  std::string left = equation->lhs, right = equation->rhs;
-  Value leftValue = einsum.getLhs(), rightValue = einsum.getRhs();
-  auto sizeOf = [&](char letter) {
-    size_t at = left.find(letter);
-    return at != std::string::npos
-               ? tensorType(leftValue).getDimSize(at)
-               : tensorType(rightValue).getDimSize(right.find(letter));
-  };
-  auto roleOf = [&](char letter) {
-    bool inLeft = left.find(letter) != std::string::npos,
-         inRight = right.find(letter) != std::string::npos;
-    return inLeft && inRight ? Run::batch : inLeft ? Run::row : Run::column;
-  };
-  // Columns are what registers run along: the innermost letter is one.
-  for (char letter : llvm::reverse(equation->out))
-    if (roleOf(letter) != Run::batch && sizeOf(letter) > 1) {
-      if (roleOf(letter) == Run::row) {
-        std::swap(left, right);
-        std::swap(leftValue, rightValue);
-      }
-      break;
-    }
-  llvm::Expected<Operand> lhs = findOperand(leftValue, left);
+  llvm::Expected<Product> product = findProduct(cluster);
+  if (!product)
+    return product.takeError();
+  orient(*product);
+  llvm::Expected<Operand> lhs =
+      findOperand(product->left, product->equation.lhs);
   if (!lhs)
     return lhs.takeError();
-  llvm::Expected<Operand> rhs = findOperand(rightValue, right);
+  llvm::Expected<Operand> rhs =
+      findOperand(product->right, product->equation.rhs);
   if (!rhs)
     return rhs.takeError();
+  auto sizeOf = [&](char letter) { return product->sizeOf(letter); };
+  auto roleOf = [&](char letter) { return product->roleOf(letter); };
 
   ContractionPlan plan;
   plan.lhs = lhs->operand;
   plan.rhs = rhs->operand;
-  plan.result = einsum.getResult();
-  SmallVector<Run> runs = findRuns(equation->out, *lhs, *rhs, sizeOf, roleOf);
+  plan.result = product->result;
+  if (product->groups)
+    plan.groups = describeGroups(*product, *rhs);
+  SmallVector<Run> runs =
+      findRuns(product->equation.out, *lhs, *rhs, sizeOf, roleOf);
   if (runs.empty()) // a scalar
     runs.push_back({Run::batch, {1, 0, 0}});
   llvm::Expected<ClusterExpression> expression =
-      buildEpilogue(cluster, einsum, runs);
+      buildEpilogue(cluster, product->result, runs);
   if (!expression)
     return expression.takeError();
+  if (plan.groups && expression->pieces.front().rank() != runs.size())
+    return notTileable("the epilogue divides rows of groups");
   plan.expression = std::move(*expression);
   SmallVector<Run> dims = divideRuns(runs, plan.expression.pieces.front());
   plan.row = largest(dims, Run::row);
@@ -237,8 +326,8 @@ tessera::planContraction(ClusterOp cluster, const TileTarget &target) {
     if (run.dim.size > 1 && plan.row != i && plan.column != i)
       plan.outer.push_back(i);
   }
-  SmallVector<Run> sums = findRuns(equation->summed(), *lhs, *rhs, sizeOf,
-                                   [](char) { return Run::sum; });
+  SmallVector<Run> sums = findRuns(product->equation.summed(), *lhs, *rhs,
+                                   sizeOf, [](char) { return Run::sum; });
   std::optional<unsigned> main = largest(sums, Run::sum);
   plan.sum = main ? sums[*main].dim : ContractionDim{1, 0, 0};
   for (auto [i, run] : llvm::enumerate(sums))
@@ -246,106 +335,4 @@ tessera::planContraction(ClusterOp cluster, const TileTarget &target) {
       plan.outerSums.push_back(run.dim);
   target.gpu ? chooseGpuGrid(plan, target) : chooseGrid(plan);
   return plan;
-}
-
-//===--- grid -------------------------------------------------------------===//
-
-// What staging one element costs, in multiplications that a core with two FMAs
-// of 16 lanes does meanwhile; of lhs that is read in place, what its rows cost
-// when they come from beyond the second cache. Measured with `tessera bench
-// gemm` on a Xeon of the Emerald Rapids class.
-static constexpr double kStageRhs = 30, kStageLhs = 24, kReadLhs = 7;
-// Loading and storing a partial sum between two chunks, alike.
-static constexpr double kPartial = 25;
-// A block's dispatch, in cycles.
-static constexpr double kDispatch = 4000, kMultipliesPerCycle = 32;
-// Columns of a chunk stay in the second cache: f32 elements.
-static constexpr int64_t kStripElements = 768 * 1024 / 4;
-static constexpr int64_t kColumnStep = 16, kRowStep = 32, kMaxRows = 2048,
-                         kMaxColumns = 1536;
-
-// Columns as the register tiles of 48 take them: a narrow one has too few
-// chains to hide what a multiplication takes.
-static double columnsCost(int64_t columns) {
-  constexpr double kRest[] = {0, 20, 33, 48};
-  return columns / 48 * 48 + kRest[partsOf(columns % 48, 16)];
-}
-
-namespace {
-/// What a grid is weighed by.
-struct Grid {
-  const ContractionPlan &plan;
-  int64_t m, n, k, outer; ///< of the whole, all sums in k
-  bool lhsInPlace;
-
-  double loss(int64_t rows, int64_t columns) const;
-  double lossOfBlock(int64_t rows, int64_t columns) const;
-  double idleShare(int64_t rows, int64_t columns, int64_t threads) const;
-};
-} // namespace
-
-// The share of a block's time that is not multiplication.
-double Grid::lossOfBlock(int64_t rows, int64_t columns) const {
-  double work = double(rows) * columns * k / kMultipliesPerCycle;
-  double loss = kStageRhs / rows +
-                (lhsInPlace ? kReadLhs : kStageLhs) / columns +
-                kDispatch / work;
-  if (int64_t chunk = kStripElements / columns; chunk < plan.sum.size)
-    loss += kPartial / chunk;
-  return loss;
-}
-
-// Share of time in which threads wait for the last block: the whole ones take
-// equally long, those of the edges fill gaps.
-double Grid::idleShare(int64_t rows, int64_t columns, int64_t threads) const {
-  int64_t whole = outer * (m / rows) * (n / columns);
-  double one = double(rows) * columns,
-         all = double(outer) * m * n; // of multiplications, without k
-  double longest =
-      std::max<double>(partsOf(whole, threads) * one, all / threads);
-  if (whole < threads) // the largest edge
-    longest = std::max<double>(longest, whole ? one : 0);
-  return longest * threads / all - 1;
-}
-
-double Grid::loss(int64_t rows, int64_t columns) const {
-  double narrow =
-      (n / columns * columnsCost(columns) + columnsCost(n % columns)) / n - 1;
-  int64_t blocks = outer * partsOf(m, rows) * partsOf(n, columns);
-  return lossOfBlock(rows, columns) + narrow +
-         0.7 * idleShare(rows, columns, 2) + 0.2 * idleShare(rows, columns, 8) +
-         0.3 / blocks;
-}
-
-void tessera::chooseGrid(ContractionPlan &plan) {
-  Grid grid{plan,
-            plan.rowDim().size,
-            plan.columnDim().size,
-            plan.sum.size,
-            1,
-            plan.lhs.memory.isF32() && plan.lhs.element.isF32() &&
-                plan.sum.lhs == 1};
-  for (const ContractionDim &dim : plan.outerSums)
-    grid.k *= dim.size;
-  for (unsigned dim : plan.outer)
-    grid.outer *= plan.dims[dim].size;
-  int64_t m = grid.m, n = grid.n;
-  double best = std::numeric_limits<double>::infinity();
-  for (int64_t parts = 1; parts <= partsOf(m, kRowStep); ++parts) {
-    int64_t rows = partsOf(m, parts);
-    if (parts > 1)
-      rows = llvm::alignTo(rows, kRowStep);
-    if (rows > kMaxRows)
-      continue;
-    for (int64_t columns = kColumnStep;; columns += kColumnStep) {
-      columns = std::min(columns, n);
-      if (double loss = grid.loss(rows, columns); loss < best) {
-        best = loss;
-        plan.blockRows = rows;
-        plan.blockColumns = columns;
-      }
-      if (columns >= std::min(n, kMaxColumns))
-        break;
-    }
-  }
 }

@@ -13,8 +13,9 @@ static constexpr int64_t kRowPadding = 16;
 // Steps of all panels that are staged before the next ones; even, for pairs.
 static constexpr int64_t kSlab = 16;
 
-// The dimensions of the view: outer ones, outer sums, then tile and k, each
-// only where the operand advances along it. Dimensions of size 1 have stride 1.
+// The dimensions of the view: groups of matrices, outer ones, outer sums, then
+// tile and k, each only where the operand advances along it. Dimensions of size
+// 1 have stride 1.
 ContractionSide ContractionEmitter::makeSide(const ContractionOperand &operand,
                                              Value buffer, bool isLeft) {
   auto strideOf = [&](const ContractionDim &dim) {
@@ -26,6 +27,8 @@ ContractionSide ContractionEmitter::makeSide(const ContractionOperand &operand,
     view.shape.push_back(size);
     view.strides.push_back(stride);
   };
+  if (!isLeft && plan.groups && plan.groups->matrix)
+    append(plan.groups->count, plan.groups->matrix);
   for (unsigned dim : plan.outer)
     if (strideOf(plan.dims[dim]))
       append(plan.dims[dim].size, strideOf(plan.dims[dim]));

@@ -26,11 +26,14 @@ static Skeleton skeletonFor(ClusterKind kind) {
   case ClusterKind::column:
     return tileColumn;
   case ClusterKind::contraction:
+  case ClusterKind::grouped:
     return tileContraction;
   case ClusterKind::attention:
     return tileAttention;
   case ClusterKind::attention_grad:
     return tileAttentionGrad;
+  case ClusterKind::paged_attention:
+    return tilePagedAttention;
   case ClusterKind::scatter:
     return tileScatter;
   case ClusterKind::reduce_all:
@@ -67,7 +70,7 @@ class TileClustersPass
   }
 
   void runOnOperation() override {
-    TilingContext context(getOperation(), chosen);
+    TilingContext context(getOperation(), chosen, allVariants);
     SmallVector<ClusterOp> clusters;
     getOperation().walk(
         [&](ClusterOp cluster) { clusters.push_back(cluster); });

@@ -36,6 +36,7 @@ public:
 
 private:
   void stageStep(Value step);
+  Value isStep(Value step);
   Value multiply();
 
   int64_t stages;
@@ -45,6 +46,11 @@ private:
 
 //===--- the loop ---------------------------------------------------------===//
 
+// How many steps there are is data where they are those of a group.
+Value GpuContraction::isStep(Value step) {
+  return e.compare(arith::CmpIPredicate::slt, step, stepCount());
+}
+
 // Starts copying a chunk of both operands.
 void GpuContraction::stageStep(Value step) {
   for (const ProductSide *side : {&lhs, &rhs})
@@ -53,7 +59,9 @@ void GpuContraction::stageStep(Value step) {
 
 Value GpuContraction::multiply() {
   for (int64_t step = 0; step < stages - 1; ++step) {
-    if (step < steps)
+    if (step < steps && plan.groups && plan.groups->ofSum)
+      e.ifTrue(isStep(e.index(step)), [&] { stageStep(e.index(step)); });
+    else if (step < steps)
       stageStep(e.index(step));
     b.create<tile::CommitOp>(e.loc);
   }
@@ -61,13 +69,12 @@ Value GpuContraction::multiply() {
       VectorType::get({plan.blockRows, plan.blockColumns}, b.getF32Type());
   Value zeros = b.create<arith::ConstantOp>(e.loc, b.getZeroAttr(type));
   auto sums = e.forRange(
-      e.index(0), e.index(steps), 1, zeros,
+      e.index(0), stepCount(), 1, zeros,
       [&](Value step, ValueRange sum) -> SmallVector<Value> {
         // The stage to multiply has landed, and nobody reads the one to fill.
         b.create<tile::WaitOp>(e.loc, stages - 2);
         Value next = e.add(step, stages - 1);
-        e.ifTrue(e.compare(arith::CmpIPredicate::slt, next, e.index(steps)),
-                 [&] { stageStep(next); });
+        e.ifTrue(isStep(next), [&] { stageStep(next); });
         b.create<tile::CommitOp>(e.loc);
         Value stage = e.rem(step, stages);
         return {b.create<tile::MmaOp>(e.loc, type, operand(lhs, stage),
@@ -90,16 +97,15 @@ void GpuContraction::emit(const TileTarget &target) {
   Operation *mark = e.index(0).getDefiningOp();
   EmitScope top(epilogue, b);
   top.builder.setInsertionPoint(mark);
-  emitEpilogue(multiply(), top);
+  emitTile([&] { return multiply(); }, top);
   describeGemm();
 }
 
 //===--- entry ------------------------------------------------------------===//
 
 void tessera::chooseGpuGrid(ContractionPlan &plan, const TileTarget &target) {
-  int64_t m = plan.rowDim().size, n = plan.columnDim().size, outer = 1;
-  for (unsigned dim : plan.outer)
-    outer *= plan.dims[dim].size;
+  int64_t m = plan.typicalRows(), n = plan.columnDim().size,
+          outer = plan.outerCount();
   auto take = [&](const BlockTile &tile) {
     plan.blockRows = tile.rows;
     plan.blockColumns = tile.columns;
@@ -115,6 +121,28 @@ void tessera::chooseGpuGrid(ContractionPlan &plan, const TileTarget &target) {
   take(large ? kTiles[0] : kTiles[1]);
 }
 
+std::vector<ContractionPlan> tessera::otherGpuGrids(const ContractionPlan &plan,
+                                                    const TileTarget &target,
+                                                    bool all) {
+  constexpr int64_t kLeastProducts = 1 << 27; // some microseconds
+  int64_t m = plan.rowDim().size, n = plan.columnDim().size;
+  int64_t products = m * n * plan.terms();
+  for (unsigned dim : plan.outer)
+    products *= plan.dims[dim].size;
+  if (plan.groups || m <= 16 || (!all && products < kLeastProducts))
+    return {};
+  if (canPipeline(plan, target))
+    return otherPipelinedGrids(plan, all);
+  std::vector<ContractionPlan> others;
+  for (const BlockTile &tile : {kTiles[0], kTiles[1]})
+    if (tile.rows != plan.blockRows && (all || (m > 64 && n > 64))) {
+      others.push_back(plan);
+      others.back().blockRows = tile.rows;
+      others.back().blockColumns = tile.columns;
+    }
+  return others;
+}
+
 llvm::Error
 tessera::emitGpuContraction(const ContractionPlan &plan, ClusterOp cluster,
                             tile::KernelOp kernel, ArrayRef<Value> arguments,
@@ -127,7 +155,7 @@ tessera::emitGpuContraction(const ContractionPlan &plan, ClusterOp cluster,
           "tensor cores multiply bf16 and f32 here, not " +
           std::string(operand->memory.isF64() ? "f64" : "such elements") +
           "; compile for cpu");
-  if (plan.rowDim().size > 16 && canPipeline(plan, target))
+  if (plan.blockRows > kTiles[2].rows && canPipeline(plan, target))
     emitPipelinedProduct(plan, cluster, kernel, arguments, results, builder);
   else
     GpuContraction(plan, cluster, kernel, arguments, results, builder)

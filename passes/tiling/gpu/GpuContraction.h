@@ -31,14 +31,19 @@ public:
 protected:
   /// Where tile `number` of the product lies.
   void locate(mlir::Value number);
-  /// Chunks of `size` elements of the sum. Behind locate().
+  /// Chunks of `size` elements of the sum. Before locate().
   void chooseChunks(int64_t size);
+  /// Chunks of the sum of the tile: `steps`, or fewer where groups say so.
+  mlir::Value stepCount() { return ownedSteps ? ownedSteps : e.index(steps); }
   /// Both operands, staged `stages` times.
   void makeSides(int64_t stages);
   /// Where chunk `step` of an operand lies; without bounds.
   Source chunkOf(const ProductSide &side, mlir::Value step);
   /// A side's operand in a stage.
   mlir::Value operand(const ProductSide &side, mlir::Value stage);
+  /// Computes the results of the tile: of the product that `multiply` emits, or
+  /// of zeros where no row of it belongs to a group.
+  void emitTile(llvm::function_ref<mlir::Value()> multiply, EmitScope &top);
   /// Computes the results of the product; `top` for what is needed outside of
   /// all tiles.
   void emitEpilogue(mlir::Value sum, EmitScope &top);
@@ -57,7 +62,8 @@ protected:
   int64_t chunk, chunksOfSum, steps;
   ProductSide lhs, rhs;
   mlir::Value rowStart, columnStart, rowLimit,
-      columnLimit; // limits may be null
+      columnLimit;     // limits may be null
+  mlir::Value isOwned; ///< whether a group has rows in the tile; may be null
 
 private:
   ProductSide makeSide(const ContractionOperand &operand, mlir::Value buffer,
@@ -67,8 +73,17 @@ private:
                 mlir::Value row, mlir::Value column, EmitScope &top);
 
   std::optional<bool> accumulatesPlainly() const;
+  void locateGroup(mlir::Value rowBlock);
+  mlir::Value withoutStrangers(mlir::Value sum, mlir::Value row);
 
   llvm::SmallVector<mlir::Value> outerIndices;
+
+  // Of the tile's group, as far as it matters; null otherwise.
+  mlir::Value matrix;     ///< number of its matrix in rhs
+  mlir::Value ownedRows;  ///< rows of the tile that are not padding
+  mlir::Value isUsed;     ///< whether it has rows
+  mlir::Value ownedSteps; ///< chunks of the sum
+  mlir::Value sumBegin, sumEnd;
 };
 
 /// Whether the copy engine can bring both operands of the product, and
@@ -76,6 +91,9 @@ private:
 bool canPipeline(const ContractionPlan &plan, const TileTarget &target);
 /// The block's tile for such a product.
 void choosePipelinedGrid(ContractionPlan &plan);
+/// See otherGpuGrids.
+std::vector<ContractionPlan> otherPipelinedGrids(const ContractionPlan &plan,
+                                                 bool all);
 /// The kernel of a producer and one or two warpgroups of consumers.
 void emitPipelinedProduct(const ContractionPlan &plan, graph::ClusterOp cluster,
                           tile::KernelOp kernel,

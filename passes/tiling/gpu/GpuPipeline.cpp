@@ -122,9 +122,14 @@ void PipelinedProduct::emit() {
               : DenseI64ArrayAttr());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(&roles.getProducer().emplaceBlock());
-  forTiles([&] { produce(); });
+  forTiles([&] {
+    if (isOwned)
+      e.ifTrue(isOwned, [&] { produce(); });
+    else
+      produce();
+  });
   b.setInsertionPointToStart(&roles.getConsumers().emplaceBlock());
-  forTiles([&] { emitEpilogue(consume(), top); });
+  forTiles([&] { emitTile([&] { return consume(); }, top); });
   describeGemm();
 }
 
@@ -153,6 +158,8 @@ static bool hasBoxes(const ContractionPlan &plan, bool isLeft) {
       fits &= isAligned(stride);
     }
   };
+  if (plan.groups)
+    add({plan.groups->count, 0, plan.groups->matrix});
   for (unsigned dim : plan.outer)
     add(plan.dims[dim]);
   for (const ContractionDim &dim : plan.outerSums)
@@ -161,30 +168,56 @@ static bool hasBoxes(const ContractionPlan &plan, bool isLeft) {
 }
 
 bool gpu::canPipeline(const ContractionPlan &plan, const TileTarget &target) {
-  return target.warpgroups && plan.row && plan.column && hasBoxes(plan, true) &&
-         hasBoxes(plan, false);
+  // A box would bring rows of the next group to the sum.
+  bool sumsOfGroups = plan.groups && plan.groups->ofSum;
+  return target.warpgroups && !sumsOfGroups && plan.row && plan.column &&
+         hasBoxes(plan, true) && hasBoxes(plan, false);
 }
 
-// The tile that makes the product in the least time, by rounds of blocks.
-void gpu::choosePipelinedGrid(ContractionPlan &plan) {
-  int64_t outer = 1;
-  for (unsigned dim : plan.outer)
-    outer *= plan.dims[dim].size;
-  double least = 0;
-  for (const PipelinedTile &tile : kTiles) {
-    int64_t blocks = outer * partsOf(plan.rowDim().size, tile.rows) *
+// Tiles (of kTiles) by the time in which they make the product, in rounds of
+// blocks; in sums of one multiprocessor.
+static SmallVector<std::pair<double, size_t>>
+rankTiles(const ContractionPlan &plan) {
+  SmallVector<std::pair<double, size_t>> ranked;
+  for (auto [i, tile] : llvm::enumerate(kTiles)) {
+    int64_t blocks = plan.outerCount() *
+                     partsOf(plan.typicalRows(), tile.rows) *
                      partsOf(plan.columnDim().size, tile.columns);
-    double time = static_cast<double>(partsOf(blocks, kMultiprocessors) *
-                                      tile.rows * tile.columns) /
-                  tile.speed;
-    if (least && time >= least)
-      continue;
-    least = time;
-    plan.blockRows = tile.rows;
-    plan.blockColumns = tile.columns;
+    ranked.emplace_back(static_cast<double>(partsOf(blocks, kMultiprocessors) *
+                                            tile.rows * tile.columns) /
+                            tile.speed,
+                        i);
   }
-  if (plan.blockRows > kRowsOfConsumer && plan.tiles() > kMultiprocessors)
-    plan.residents = kMultiprocessors;
+  llvm::sort(ranked); // of equals the first one
+  return ranked;
+}
+
+static void take(ContractionPlan &plan, const PipelinedTile &tile) {
+  plan.blockRows = tile.rows;
+  plan.blockColumns = tile.columns;
+  plan.residents =
+      plan.blockRows > kRowsOfConsumer && plan.tiles() > kMultiprocessors
+          ? kMultiprocessors
+          : 0;
+}
+
+void gpu::choosePipelinedGrid(ContractionPlan &plan) {
+  take(plan, kTiles[rankTiles(plan).front().second]);
+}
+
+std::vector<ContractionPlan>
+gpu::otherPipelinedGrids(const ContractionPlan &plan, bool all) {
+  constexpr size_t kMost = 2;
+  constexpr double kSlower = 1.5; // than the best: the estimate is rough
+  std::vector<ContractionPlan> others;
+  auto ranked = rankTiles(plan);
+  for (auto [time, tile] : llvm::drop_begin(ranked))
+    if (all ||
+        (others.size() < kMost && time <= kSlower * ranked.front().first)) {
+      others.push_back(plan);
+      take(others.back(), kTiles[tile]);
+    }
+  return others;
 }
 
 void gpu::emitPipelinedProduct(const ContractionPlan &plan,

@@ -1,7 +1,9 @@
 // A block's place in the product, its operands, and the epilogue.
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/tiling/GroupedRows.h"
 #include "passes/tiling/gpu/GpuContraction.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -30,6 +32,8 @@ ProductSide GpuProduct::makeSide(const ContractionOperand &operand,
     return true;
   };
   ProductSide side;
+  if (!isLeft && plan.groups)
+    append({plan.groups->count, 0, plan.groups->matrix});
   for (unsigned dim : plan.outer)
     append(plan.dims[dim]);
   for (const ContractionDim &dim : plan.outerSums)
@@ -87,6 +91,38 @@ void GpuProduct::locate(Value number) {
   outerIndices.assign(plan.dims.size(), Value());
   for (auto [i, dim] : llvm::enumerate(llvm::reverse(plan.outer)))
     outerIndices[dim] = at[3 + i];
+  if (plan.groups)
+    locateGroup(row);
+}
+
+// What of the tile is its group's, by what the kernel reads of sizes.
+void GpuProduct::locateGroup(Value rowBlock) {
+  const ContractionGroups &groups = *plan.groups;
+  Value sizes = epilogue.arguments[groups.argument];
+  auto isSome = [&](Value rows) {
+    return e.compare(arith::CmpIPredicate::sgt, rows, e.index(0));
+  };
+  if (groups.hasSlots()) {
+    SlotRows tile = emitSlotRows(b, e.loc, sizes, rowBlock, groups.count,
+                                 plan.rowDim().size, plan.blockRows);
+    matrix = tile.group;
+    rowStart = tile.start;
+    rowLimit = tile.all;
+    isOwned = isSome(tile.owned);
+    isUsed = isSome(tile.all);
+    return;
+  }
+  Value group = outerIndices[0] ? outerIndices[0] : e.index(0);
+  Value first = emitLoadIndex(b, e.loc, sizes, group);
+  if (!groups.ofSum) {
+    ownedRows = emitClamp(b, e.loc, e.sub(first, rowStart), plan.blockRows);
+    isOwned = isSome(ownedRows);
+    return;
+  }
+  sumBegin = groups.isPadded ? e.index(0) : first;
+  sumEnd =
+      groups.isPadded ? first : emitLoadIndex(b, e.loc, sizes, e.add(group, 1));
+  ownedSteps = e.div(e.add(e.sub(sumEnd, sumBegin), chunk - 1), chunk);
 }
 
 void GpuProduct::chooseChunks(int64_t size) {
@@ -104,6 +140,8 @@ Source GpuProduct::chunkOf(const ProductSide &side, Value step) {
   SmallVector<Value> at = e.unravel(step, counts);
   bool isLeft = &side == &lhs;
   SmallVector<Value> indices;
+  if (!isLeft && plan.groups && plan.groups->matrix)
+    indices.push_back(matrix);
   for (unsigned dim : plan.outer)
     if (isLeft ? plan.dims[dim].lhs : plan.dims[dim].rhs)
       indices.push_back(outerIndices[dim]);
@@ -116,6 +154,8 @@ Source GpuProduct::chunkOf(const ProductSide &side, Value step) {
     indices.push_back(isLeft ? rowStart : columnStart);
   }
   Value k = e.mul(at[0], chunk);
+  if (sumBegin)
+    k = e.add(sumBegin, k);
   if (side.advances[1]) {
     sumDim = indices.size();
     indices.push_back(k);
@@ -124,8 +164,11 @@ Source GpuProduct::chunkOf(const ProductSide &side, Value step) {
     indices.push_back(e.index(0));
   Value sumLimit =
       plan.sum.size % chunk ? e.sub(e.index(plan.sum.size), k) : Value();
+  if (sumEnd)
+    sumLimit = e.sub(sumEnd, k);
+  Value rows = ownedRows ? ownedRows : rowLimit;
   Source from{
-      side.memory, indices, tileDim, sumDim, isLeft ? rowLimit : columnLimit,
+      side.memory, indices, tileDim, sumDim, isLeft ? rows : columnLimit,
       sumLimit};
   return side.sumInRows ? from.turned() : from;
 }
@@ -187,6 +230,36 @@ void GpuProduct::emitEpilogue(Value sum, EmitScope &top) {
   });
 }
 
+void GpuProduct::emitTile(llvm::function_ref<Value()> multiply,
+                          EmitScope &top) {
+  if (!isOwned)
+    return emitEpilogue(multiply(), top);
+  auto branch = b.create<scf::IfOp>(e.loc, isOwned, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  emitEpilogue(multiply(), top);
+  b.setInsertionPoint(branch.elseBlock()->getTerminator());
+  auto zeros = [&] {
+    llvm::SaveAndRestore nothing(ownedRows, Value());
+    emitEpilogue(e.splat(0, {plan.blockRows, plan.blockColumns}), top);
+  };
+  if (isUsed) // an empty slot ends at once
+    e.ifTrue(isUsed, zeros);
+  else
+    zeros();
+}
+
+// Zeros in rows that are padding, from row `row` of the tile on: what was
+// multiplied for them may be no number.
+Value GpuProduct::withoutStrangers(Value sum, Value row) {
+  auto type = cast<VectorType>(sum.getType());
+  Value keep =
+      e.compare(arith::CmpIPredicate::slt, e.iota(row, type.getShape(), 0),
+                e.spreadIndex(ownedRows, type.getShape()));
+  return b.create<arith::SelectOp>(e.loc, keep, sum,
+                                   e.splat(0, type.getShape()));
+}
+
 // The epilogue of a part that begins at (row, column) of the block's tile.
 void GpuProduct::emitPart(Value sum, std::pair<int64_t, int64_t> shape,
                           Value row, Value column, EmitScope &top) {
@@ -206,6 +279,8 @@ void GpuProduct::emitPart(Value sum, std::pair<int64_t, int64_t> shape,
   take(plan.row, shape.first, rowStart, rowLimit, row);
   take(plan.column, shape.second, columnStart, columnLimit, column);
   scope.setTile(tile, bounds);
+  if (ownedRows)
+    sum = withoutStrangers(sum, row);
   // Rounded once to the result's element type.
   Type rounded = tensorType(plan.result).getElementType();
   Value product = toMemory(b, e.loc, sum, rounded);
@@ -254,8 +329,9 @@ std::optional<bool> GpuProduct::accumulatesPlainly() const {
 
 void GpuProduct::describeGemm() {
   std::optional<bool> accumulates = accumulatesPlainly();
-  if (!accumulates || !plan.row || !plan.column || plan.outer.size() > 1 ||
-      !plan.outerSums.empty() || plan.lhs.memory != plan.rhs.memory)
+  if (!accumulates || plan.groups || !plan.row || !plan.column ||
+      plan.outer.size() > 1 || !plan.outerSums.empty() ||
+      plan.lhs.memory != plan.rhs.memory)
     return;
   auto numberOf = [&](Value buffer) -> int64_t {
     return cast<BlockArgument>(buffer).getArgNumber() - 1 -

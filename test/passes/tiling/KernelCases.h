@@ -1,5 +1,7 @@
 // Functions whose fused and tiled form is run against the interpreter.
 #pragma once
+#include "compiler/interpreter/Tensor.h"
+#include <functional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -11,6 +13,8 @@ struct KernelCase {
   std::string text; ///< a module with one function @main
   double low, high; ///< range of the inputs
   double tolerance; ///< of a result, as a part of its largest element
+  /// Gives inputs that mean something, such as indices, their values.
+  std::function<void(std::vector<interpreter::Tensor> &)> prepare = {};
 };
 
 /// What a failing test prints.
@@ -21,7 +25,10 @@ inline std::ostream &operator<<(std::ostream &os, const KernelCase &test) {
 const std::vector<KernelCase> &kernelCases();
 const std::vector<KernelCase> &attentionCases();
 const std::vector<KernelCase> &contractionCases();
+const std::vector<KernelCase> &pagedCases();
+const std::vector<KernelCase> &groupedCases();
 /// Of the sizes of models: to be compiled, not run.
 const std::vector<KernelCase> &largeAttentionCases();
+const std::vector<KernelCase> &largePagedCases();
 
 } // namespace tessera::testing

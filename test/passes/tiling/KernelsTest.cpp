@@ -5,12 +5,14 @@
 #include "compiler/target/cuda/Cubin.h"
 #include "compiler/target/cuda/CudaPrinter.h"
 #include "dialects/graph/GraphOps.h"
+#include "dialects/tile/KernelBlocks.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "passes/fusion/Fusion.h"
 #include "passes/tiling/Passes.h"
+#include "passes/tiling/Tiling.h"
 #include "test/passes/tiling/KernelCases.h"
 #include "test/support/HostBuffer.h"
 #include "test/support/RunKernels.h"
@@ -83,6 +85,8 @@ TEST_P(KernelsTest, MatchesInterpreter) {
   ASSERT_TRUE(module);
   auto function = module->lookupSymbol<mlir::func::FuncOp>("main");
   Tensors inputs = randomInputs(function, test);
+  if (test.prepare)
+    test.prepare(inputs);
   auto expected = interpreter::interpret(*module, "main", inputs);
   ASSERT_TRUE(bool(expected)) << llvm::toString(expected.takeError());
 
@@ -110,6 +114,73 @@ TEST_P(KernelsTest, MatchesInterpreter) {
   }
 }
 
+// A function for each variant of the kernels that main() launches, which
+// launches those: main_0 and so on, of each kernel its variant of that number.
+// Their count is returned.
+unsigned addVariants(mlir::ModuleOp module) {
+  auto kernels = *module.getOps<mlir::ModuleOp>().begin();
+  auto variantsOf = [&](tile::LaunchOp launch) {
+    auto kernel = kernels.lookupSymbol<tile::KernelOp>(launch.getKernel());
+    return kernel->getAttrOfType<mlir::ArrayAttr>(kKernelVariantsAttr);
+  };
+  auto main = module.lookupSymbol<mlir::func::FuncOp>("main");
+  unsigned count = 0;
+  main.walk([&](tile::LaunchOp launch) {
+    if (auto variants = variantsOf(launch))
+      count = std::max<unsigned>(count, variants.size());
+  });
+  mlir::OpBuilder b(main);
+  for (unsigned i = 0; i < count; ++i) {
+    auto copy = mlir::cast<mlir::func::FuncOp>(b.clone(*main));
+    copy.setName("main_" + std::to_string(i));
+    copy.walk([&](tile::LaunchOp launch) {
+      auto variants = variantsOf(launch);
+      if (!variants)
+        return;
+      auto name = mlir::cast<mlir::FlatSymbolRefAttr>(
+          variants[std::min<unsigned>(i, variants.size() - 1)]);
+      auto blocks = kernels.lookupSymbol<tile::KernelOp>(name.getValue())
+                        ->getAttrOfType<mlir::IntegerAttr>(tile::kBlocksAttr);
+      launch.setKernelAttr(name);
+      launch.setBlocks({blocks.getInt()});
+    });
+  }
+  return count;
+}
+
+class VariantsTest : public ::testing::TestWithParam<Parameter> {};
+
+TEST_P(VariantsTest, MatchInterpreter) {
+  const auto &[test, target] = GetParam();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(test.text, &context());
+  ASSERT_TRUE(module);
+  Tensors inputs =
+      randomInputs(module->lookupSymbol<mlir::func::FuncOp>("main"), test);
+  auto expected = interpreter::interpret(*module, "main", inputs);
+  ASSERT_TRUE(bool(expected)) << llvm::toString(expected.takeError());
+  mlir::PassManager pipeline(&context());
+  buildFusionPipeline(pipeline);
+  buildTilingPipeline(pipeline, {target}, /*allVariants=*/true);
+  ASSERT_TRUE(mlir::succeeded(pipeline.run(*module)));
+  unsigned count = addVariants(*module);
+  EXPECT_GE(count, 1u);
+  mlir::PassManager verifier(&context());
+  verifier.addPass(createVerifyTiled());
+  ASSERT_TRUE(mlir::succeeded(verifier.run(*module)));
+  auto program = KernelProgram::compile(*module, target);
+  ASSERT_TRUE(bool(program)) << llvm::toString(program.takeError());
+  for (unsigned i = 0; i < count; ++i)
+    for (int64_t seed : {1, 2, 3}) {
+      auto results = (*program)->run("main_" + std::to_string(i), inputs,
+                                     RunOptions{seed, false});
+      ASSERT_TRUE(bool(results)) << llvm::toString(results.takeError());
+      for (size_t r = 0; r < results->size(); ++r)
+        expectClose((*results)[r], (*expected)[r], test.tolerance,
+                    "variant " + std::to_string(i) + ", result " +
+                        std::to_string(r));
+    }
+}
+
 // The same kernels as device code, without spills.
 class CubinTest : public ::testing::TestWithParam<Parameter> {};
 
@@ -130,9 +201,15 @@ TEST_P(CubinTest, PassesTheGates) {
     ASSERT_TRUE(bool(cubin)) << llvm::toString(cubin.takeError());
     EXPECT_EQ(cubin->kernels.size(), printed->kernels.size());
     EXPECT_EQ(cubin->bytes.substr(1, 3), "ELF");
-    for (auto [kernel, shape] : llvm::zip(cubin->kernels, printed->kernels))
-      if (!shape.maps.empty()) // boxes of operands of wgmma
-        EXPECT_GT(kernel.hgmma, 0) << shape.text;
+    for (const cuda::KernelShape &shape : printed->kernels) {
+      auto kernel = llvm::find_if(
+          cubin->kernels, [&](const auto &k) { return k.name == shape.name; });
+      ASSERT_NE(kernel, cubin->kernels.end()) << shape.name;
+      if (shape.maps.empty()) // boxes of operands of wgmma
+        continue;
+      EXPECT_GT(kernel->hgmma, 0) << shape.text;
+      EXPECT_EQ(kernel->hmma, 0) << shape.text;
+    }
   }
 }
 
@@ -145,8 +222,20 @@ std::string nameOf(const ::testing::TestParamInfo<Parameter> &info) {
 // Cases of all kinds.
 std::vector<KernelCase> allCases() {
   std::vector<KernelCase> cases = kernelCases();
-  for (const auto *more : {&contractionCases(), &attentionCases()})
+  for (const auto *more :
+       {&contractionCases(), &attentionCases(), &pagedCases(), &groupedCases()})
     cases.insert(cases.end(), more->begin(), more->end());
+  return cases;
+}
+
+// Some of the contractions: both majors, ragged tiles, batches, an epilogue.
+std::vector<KernelCase> variantCases() {
+  std::vector<KernelCase> cases;
+  for (const KernelCase &one : contractionCases())
+    for (const char *name : {"Boxes0", "Boxes3", "Boxes4", "BoxedEpilogue",
+                             "Product1Ragged_f32", "Batches2"})
+      if (one.name == name)
+        cases.push_back(one);
   return cases;
 }
 
@@ -160,10 +249,18 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::ValuesIn(largeAttentionCases()), gpus),
     nameOf);
 INSTANTIATE_TEST_SUITE_P(
+    LargePaged, CubinTest,
+    ::testing::Combine(::testing::ValuesIn(largePagedCases()), gpus), nameOf);
+INSTANTIATE_TEST_SUITE_P(
     All, KernelsTest,
     ::testing::Combine(::testing::ValuesIn(allCases()),
                        ::testing::Values("cpu:avx512bf16", "cpu:avx2",
                                          "cuda:sm_80", "cuda:sm_90a")),
     nameOf);
+
+INSTANTIATE_TEST_SUITE_P(Cuda, VariantsTest,
+                         ::testing::Combine(::testing::ValuesIn(variantCases()),
+                                            gpus),
+                         nameOf);
 
 } // namespace

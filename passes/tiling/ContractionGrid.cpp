@@ -1,0 +1,106 @@
+// How the product of a CPU's contraction is cut into blocks.
+#include "passes/tiling/ClusterLaunch.h"
+#include "passes/tiling/Contraction.h"
+
+using namespace tessera;
+
+// What staging one element costs, in multiplications that a core with two FMAs
+// of 16 lanes does meanwhile; of lhs that is read in place, what its rows cost
+// when they come from beyond the second cache. Measured with `tessera bench
+// gemm` on a Xeon of the Emerald Rapids class.
+static constexpr double kStageRhs = 30, kStageLhs = 24, kReadLhs = 7;
+// Loading and storing a partial sum between two chunks, alike.
+static constexpr double kPartial = 25;
+// A block's dispatch, in cycles.
+static constexpr double kDispatch = 4000, kMultipliesPerCycle = 32;
+// Columns of a chunk stay in the second cache: f32 elements.
+static constexpr int64_t kStripElements = 768 * 1024 / 4;
+static constexpr int64_t kColumnStep = 16, kRowStep = 32, kMaxRows = 2048,
+                         kMaxColumns = 1536;
+
+// Columns as the register tiles of 48 take them: a narrow one has too few
+// chains to hide what a multiplication takes.
+static double columnsCost(int64_t columns) {
+  constexpr double kRest[] = {0, 20, 33, 48};
+  return columns / 48 * 48 + kRest[partsOf(columns % 48, 16)];
+}
+
+namespace {
+/// What a grid is weighed by.
+struct Grid {
+  const ContractionPlan &plan;
+  int64_t m, n, k, outer; ///< of the whole, all sums in k
+  bool lhsInPlace;
+
+  double loss(int64_t rows, int64_t columns) const;
+  double lossOfBlock(int64_t rows, int64_t columns) const;
+  double idleShare(int64_t rows, int64_t columns, int64_t threads) const;
+};
+} // namespace
+
+// The share of a block's time that is not multiplication.
+double Grid::lossOfBlock(int64_t rows, int64_t columns) const {
+  double work = double(rows) * columns * k / kMultipliesPerCycle;
+  double loss = kStageRhs / rows +
+                (lhsInPlace ? kReadLhs : kStageLhs) / columns +
+                kDispatch / work;
+  if (int64_t chunk = kStripElements / columns; chunk < plan.sum.size)
+    loss += kPartial / chunk;
+  return loss;
+}
+
+// Share of time in which threads wait for the last block: the whole ones take
+// equally long, those of the edges fill gaps.
+double Grid::idleShare(int64_t rows, int64_t columns, int64_t threads) const {
+  int64_t whole = outer * (m / rows) * (n / columns);
+  double one = double(rows) * columns,
+         all = double(outer) * m * n; // of multiplications, without k
+  double longest =
+      std::max<double>(partsOf(whole, threads) * one, all / threads);
+  if (whole < threads) // the largest edge
+    longest = std::max<double>(longest, whole ? one : 0);
+  return longest * threads / all - 1;
+}
+
+double Grid::loss(int64_t rows, int64_t columns) const {
+  double narrow =
+      (n / columns * columnsCost(columns) + columnsCost(n % columns)) / n - 1;
+  int64_t blocks = outer * partsOf(m, rows) * partsOf(n, columns);
+  return lossOfBlock(rows, columns) + narrow +
+         0.7 * idleShare(rows, columns, 2) + 0.2 * idleShare(rows, columns, 8) +
+         0.3 / blocks;
+}
+
+void tessera::chooseGrid(ContractionPlan &plan) {
+  Grid grid{plan,
+            plan.typicalRows(),
+            plan.columnDim().size,
+            plan.sum.size,
+            plan.outerCount(),
+            plan.lhs.memory.isF32() && plan.lhs.element.isF32() &&
+                plan.sum.lhs == 1};
+  for (const ContractionDim &dim : plan.outerSums)
+    grid.k *= dim.size;
+  // Groups that are runs of the sum, as if all were equally long.
+  if (plan.groups && plan.groups->ofSum && !plan.groups->isPadded)
+    grid.k = partsOf(grid.k, plan.groups->count);
+  int64_t m = grid.m, n = grid.n;
+  double best = std::numeric_limits<double>::infinity();
+  for (int64_t parts = 1; parts <= partsOf(m, kRowStep); ++parts) {
+    int64_t rows = partsOf(m, parts);
+    if (parts > 1)
+      rows = llvm::alignTo(rows, kRowStep);
+    if (rows > kMaxRows)
+      continue;
+    for (int64_t columns = kColumnStep;; columns += kColumnStep) {
+      columns = std::min(columns, n);
+      if (double loss = grid.loss(rows, columns); loss < best) {
+        best = loss;
+        plan.blockRows = rows;
+        plan.blockColumns = columns;
+      }
+      if (columns >= std::min(n, kMaxColumns))
+        break;
+    }
+  }
+}

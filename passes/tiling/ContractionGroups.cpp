@@ -1,0 +1,139 @@
+// Contractions of groups on a CPU. How many rows a block has, or how many terms
+// its sums have, is read by the kernel; register tiles stay static, so that
+// what is left after the full ones is covered by tiles of half the size, a
+// quarter, down to one.
+#include "passes/tiling/ClusterLaunch.h"
+#include "passes/tiling/ContractionEmit.h"
+#include "passes/tiling/GroupedRows.h"
+#include "llvm/ADT/bit.h"
+
+using namespace mlir;
+using namespace tessera;
+
+//===--- which group ------------------------------------------------------===//
+
+void ContractionEmitter::emitGroupIndices(Value rowBlock) {
+  const ContractionGroups &groups = *plan.groups;
+  Value sizes = epilogueTarget.arguments[groups.argument];
+  auto minus = [&](Value x, Value y) -> Value {
+    return b.create<arith::SubIOp>(loc, x, y);
+  };
+  if (groups.hasSlots()) {
+    SlotRows tile = emitSlotRows(b, loc, sizes, rowBlock, groups.count,
+                                 plan.rowDim().size, plan.blockRows);
+    rowStart = tile.start;
+    allRows = tile.all;
+    ownedRows = tile.owned;
+    if (groups.matrix)
+      rhs.fixed.insert(rhs.fixed.begin(), tile.group);
+    return;
+  }
+  Value group = outerIndices[0] ? outerIndices[0] : index(0);
+  Value first = emitLoadIndex(b, loc, sizes, group);
+  if (!groups.ofSum) {
+    allRows = emitClamp(b, loc, minus(index(plan.rowDim().size), rowStart),
+                        plan.blockRows);
+    ownedRows = b.create<arith::MinSIOp>(
+        loc, emitClamp(b, loc, minus(first, rowStart), plan.blockRows),
+        allRows);
+    return;
+  }
+  sumBegin = groups.isPadded ? index(0) : first;
+  sumTerms = first;
+  if (!groups.isPadded)
+    sumTerms = minus(emitLoadIndex(b, loc, sizes, add(group, index(1))), first);
+  chunksHere = b.create<arith::DivUIOp>(loc, add(sumTerms, index(chunk - 1)),
+                                        index(chunk));
+}
+
+void ContractionEmitter::emitOwned(llvm::function_ref<void()> nest) {
+  auto isSome = [&](Value count) -> Value {
+    return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::sgt, count,
+                                   index(0));
+  };
+  Value none = index(0);
+  if (ownedRows) {
+    ifElse(isSome(ownedRows), nest);
+    return emitZeroRows(ownedRows, allRows);
+  }
+  int64_t last = plan.rowDim().size - (plan.rowBlocks() - 1) * plan.blockRows;
+  Value rows = select(isLastRows, last, plan.blockRows);
+  ifElse(isSome(sumTerms), nest, [&] { emitZeroRows(none, rows); });
+}
+
+//===--- parts ------------------------------------------------------------===//
+
+void ContractionEmitter::forEachPartOf(
+    Value count, ArrayRef<int64_t> sizes,
+    llvm::function_ref<void(Value, int64_t)> body) {
+  Value done = index(0);
+  int64_t before = 0;
+  for (int64_t size : sizes) {
+    // What is left is less than the size before.
+    int64_t most = before ? (before - 1) / size : 2;
+    if (most == 0)
+      continue;
+    before = size;
+    Value parts = b.create<arith::DivUIOp>(
+        loc, b.create<arith::SubIOp>(loc, count, done), index(size));
+    if (most == 1)
+      ifElse(isEqual(parts, 1), [&] { body(done, size); });
+    else
+      forEach(parts, [&](Value i) { body(add(done, mul(i, size)), size); });
+    done = add(done, mul(parts, size));
+  }
+}
+
+void ContractionEmitter::emitOwnedRows() {
+  SmallVector<int64_t> sizes;
+  if (lhs.staged)
+    sizes.push_back(groupRows);
+  sizes.push_back(height);
+  for (int64_t size = llvm::bit_floor(static_cast<uint64_t>(height)); size;
+       size /= 2)
+    sizes.push_back(size);
+  Value none = groupStart;
+  forEachPartOf(ownedRows, sizes, [&](Value start, int64_t rows) {
+    if (lhs.staged)
+      return emitGroup(start, rows);
+    groupStart = none;
+    emitRow(start, rows);
+  });
+}
+
+void ContractionEmitter::emitZeroRows(Value begin, Value end) {
+  auto loop = b.create<scf::ForOp>(loc, begin, end, index(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  groupStart = index(0);
+  forEachPanel([&](Value panel, int64_t columns) {
+    auto type = VectorType::get({1, columns}, accumulate);
+    Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
+    emitEpilogue({1, columns, loop.getInductionVar(), panel}, zeros);
+  });
+}
+
+//===--- sums -------------------------------------------------------------===//
+
+void ContractionEmitter::emitOwnedSum() {
+  Value done = mul(chunkIndex, chunk);
+  sumStart = add(sumBegin, done);
+  depthHere = b.create<arith::MinSIOp>(
+      loc, b.create<arith::SubIOp>(loc, sumTerms, done), index(chunk));
+}
+
+Value ContractionEmitter::emitDynamicProduct(const Place &place,
+                                             Value accumulator) {
+  if (kStep == 1)
+    return emitStepLoop(place, depthHere, accumulator);
+  // Seen to be even, as an address of pairs has to be.
+  Value end =
+      mul(b.create<arith::DivUIOp>(loc, depthHere, index(kStep)), kStep);
+  Value left = b.create<arith::SubIOp>(loc, depthHere, end);
+  accumulator = emitStepLoop(place, end, accumulator);
+  // Pairs are staged with k even: one term more fills half of one.
+  return chooseValue(
+      isEqual(left, 1), accumulator.getType(),
+      [&] { return emitSteps(place, end, 1, accumulator); },
+      [&] { return accumulator; });
+}
