@@ -180,17 +180,21 @@ llvm::Error KernelPrinter::printMmaAsync(tile::MmaAsyncOp op) {
   return llvm::Error::success();
 }
 
-// The ring whose stage a sum's last product reads, if work on the sum of
-// another one stands between its start and the wait for it; otherwise null.
+// The ring whose stage a sum's last product reads, if work on another sum,
+// waited for behind its start, stands before the wait for it; otherwise null.
 static Value ringOfWorkBefore(tile::MmaWaitOp wait) {
   auto start = wait.getSum().getDefiningOp<tile::MmaAsyncOp>();
   if (!start || start->getBlock() != wait->getBlock())
     return {};
-  bool isBetween = false;
-  for (Operation *op = start; op != wait; op = op->getNextNode())
-    isBetween |= isa<tile::MmaWaitOp>(op);
+  bool isBehindOther = false, isWork = false;
+  for (Operation *op = start; op != wait; op = op->getNextNode()) {
+    bool isOther = isa<tile::MmaWaitOp>(op);
+    isBehindOther |= isOther;
+    isWork = !isOther && isBehindOther &&
+             (isWork || llvm::any_of(op->getResultTypes(), isTile));
+  }
   auto operand = start.getRhs().getDefiningOp<tile::LoadOp>();
-  if (!isBetween || !operand)
+  if (!isWork || !operand)
     return {};
   auto stage = operand.getIndices()[0].getDefiningOp<tile::AwaitOp>();
   return stage ? stage.getRing() : Value();

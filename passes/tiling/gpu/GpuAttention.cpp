@@ -108,6 +108,8 @@ public:
   }
 
 private:
+  Staged query, keys, values;
+
   Value stageOf(Value key) { return e.rem(e.div(key, g.sizes.keys), 2); }
 
   void stage(Value key) {

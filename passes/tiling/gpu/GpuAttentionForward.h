@@ -44,7 +44,6 @@ protected:
   tile::KernelOp kernel;
   const ForwardOperands &o;
   unsigned inputs;
-  Staged query, keys, values;
   mlir::Value head, kvHead, firstQuery;
 };
 

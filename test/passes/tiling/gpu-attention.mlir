@@ -1,0 +1,68 @@
+// RUN: tessera-opt %s --tile-clusters=targets=cuda:sm_90a --canonicalize --cse | FileCheck %s
+
+// A producer brings queries once, then keys and values in turn. Consumers start
+// the next scores and the output of the last weights in turn, compute the
+// softmax while the latter goes on, and give stages back as products are done.
+
+// CHECK-LABEL: tile.kernel @attention
+// CHECK-DAG:     %[[QUERIES:.*]] = tile.alloc : memref<1x128x128xbf16, #tile.shared<swizzled>>
+// CHECK-DAG:     %[[Q:.*]] = tile.ring : <1 stages, 2 consumers>
+// CHECK:         %[[K:.*]] = tile.ring : <2 stages, 2 consumers>
+// CHECK:         %[[V:.*]] = tile.ring : <2 stages, 2 consumers>
+// CHECK:         tile.roles registers [24, 240] producer {
+// CHECK:           tile.acquire %[[Q]] bytes 32768
+// CHECK:           tile.bulk_copy %{{.*}} along [1, 3] to %[[QUERIES]]
+// CHECK:           scf.for
+// CHECK:             tile.acquire %[[K]] bytes 32768
+// CHECK:             tile.bulk_copy
+// CHECK:             tile.acquire %[[V]] bytes 32768
+// CHECK:             tile.bulk_copy
+// CHECK:         } consumers {
+// CHECK:           tile.await %[[Q]]
+// CHECK:           tile.await %[[K]]
+// CHECK:           tile.mma_async
+// CHECK:           tile.mma_wait
+// CHECK:           tile.release last %[[K]]
+// CHECK:           scf.for
+// CHECK:             tile.turn take
+// CHECK:             tile.await %[[K]]
+// CHECK:             %[[SCORES:.*]] = tile.mma_async
+// CHECK:             tile.await %[[V]]
+// CHECK:             %[[OUTPUT:.*]] = tile.mma_async
+// CHECK:             tile.turn pass
+// CHECK:             tile.mma_wait %[[SCORES]] pending 1
+// CHECK:             tile.release last %[[K]]
+// CHECK:             math.exp2
+// CHECK:             tile.reduce sum
+// CHECK:             tile.mma_wait %[[OUTPUT]] :
+// CHECK:             tile.release last %[[V]]
+// CHECK:             arith.truncf
+// CHECK:           tile.await %[[V]]
+// CHECK:           tile.mma_async
+// CHECK:           tile.mma_wait
+// CHECK-COUNT-2:   tile.store
+func.func @main(%q: tensor<2x300x4x128xbf16>, %k: tensor<2x300x2x128xbf16>, %v: tensor<2x300x2x128xbf16>) -> (tensor<2x300x4x128xbf16>, tensor<2x4x300xf32>) {
+  %y:2 = graph.cluster attention "attention"(%q, %k, %v) : (tensor<2x300x4x128xbf16>, tensor<2x300x2x128xbf16>, tensor<2x300x2x128xbf16>) -> (tensor<2x300x4x128xbf16>, tensor<2x4x300xf32>) {
+  ^bb0(%a: tensor<2x300x4x128xbf16>, %b: tensor<2x300x2x128xbf16>, %c: tensor<2x300x2x128xbf16>):
+    %o:2 = graph.attention %a, %b, %c scale 0.1 {causal} : tensor<2x300x4x128xbf16>, tensor<2x300x2x128xbf16>, tensor<2x300x2x128xbf16> -> tensor<2x300x4x128xbf16>, tensor<2x4x300xf32>
+    graph.yield %o#0, %o#1 : tensor<2x300x4x128xbf16>, tensor<2x4x300xf32>
+  }
+  return %y#0, %y#1 : tensor<2x300x4x128xbf16>, tensor<2x4x300xf32>
+}
+
+// Rows of 20 elements are no multiples of 16 bytes: all threads copy them.
+
+// CHECK-LABEL: tile.kernel @attention_1
+// CHECK-NOT:     tile.roles
+// CHECK:         tile.copy
+// CHECK:         tile.mma
+// CHECK-NOT:     tile.roles
+// CHECK:         tile.return
+func.func @heads_of_20(%q: tensor<2x300x4x20xbf16>, %k: tensor<2x300x2x20xbf16>, %v: tensor<2x300x2x20xbf16>) -> (tensor<2x300x4x20xbf16>, tensor<2x4x300xf32>) {
+  %y:2 = graph.cluster attention "attention"(%q, %k, %v) : (tensor<2x300x4x20xbf16>, tensor<2x300x2x20xbf16>, tensor<2x300x2x20xbf16>) -> (tensor<2x300x4x20xbf16>, tensor<2x4x300xf32>) {
+  ^bb0(%a: tensor<2x300x4x20xbf16>, %b: tensor<2x300x2x20xbf16>, %c: tensor<2x300x2x20xbf16>):
+    %o:2 = graph.attention %a, %b, %c scale 0.1 {causal} : tensor<2x300x4x20xbf16>, tensor<2x300x2x20xbf16>, tensor<2x300x2x20xbf16> -> tensor<2x300x4x20xbf16>, tensor<2x4x300xf32>
+    graph.yield %o#0, %o#1 : tensor<2x300x4x20xbf16>, tensor<2x4x300xf32>
+  }
+  return %y#0, %y#1 : tensor<2x300x4x20xbf16>, tensor<2x4x300xf32>
+}
