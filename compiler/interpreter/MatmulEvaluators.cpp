@@ -123,6 +123,22 @@ static Result evaluateScatterAdd(ScatterAddOp op, Operands in) {
   return result;
 }
 
+static Result evaluateScatterRows(ScatterRowsOp op, Operands in) {
+  Tensor result = *in[0];
+  const Tensor &ids = *in[1], &updates = *in[2];
+  int64_t width = result.shape[1];
+  for (int64_t i = 0; i < ids.size(); ++i) {
+    if (ids.data[i] < 0)
+      continue;
+    llvm::Expected<int64_t> row = rowOf(op, ids, i, result.shape[0]);
+    if (!row)
+      return row.takeError();
+    std::copy_n(updates.data.begin() + i * width, width,
+                result.data.begin() + *row * width);
+  }
+  return result;
+}
+
 // The upper 24 bits of a word, of which every value is a float.
 static double upperBits(uint32_t word) {
   return static_cast<double>(word >> 8);
@@ -160,5 +176,6 @@ void tessera::interpreter::addMatmulEvaluators(EvaluatorTable &table) {
   table.add(evaluateReduce);
   table.add(evaluateEmbedding);
   table.add(evaluateScatterAdd);
+  table.add(evaluateScatterRows);
   table.add(evaluateRandom);
 }

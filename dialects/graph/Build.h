@@ -76,6 +76,8 @@ public:
   mlir::Value einsum(llvm::StringRef equation, mlir::Value lhs, mlir::Value rhs,
                      mlir::Type elementType = {});
   mlir::Value embedding(mlir::Value table, mlir::Value ids);
+  mlir::Value scatterRows(mlir::Value updates, mlir::Value ids,
+                          mlir::Value base);
   mlir::Value layerNorm(mlir::Value x, mlir::Value weight, mlir::Value bias,
                         double eps);
   mlir::Value rmsNorm(mlir::Value x, mlir::Value weight, double eps);

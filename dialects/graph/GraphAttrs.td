@@ -35,7 +35,8 @@ def Graph_RandomKindAttr : Graph_EnumAttr<Graph_RandomKind, "random_kind">;
 
 def Graph_Role : Graph_Enum<"Role", "what a state tensor is to the checkpoint", [
   I32EnumAttrCase<"parameter", 0>, I32EnumAttrCase<"optimizer", 1>,
-  I32EnumAttrCase<"counter", 2>]>;
+  I32EnumAttrCase<"counter", 2>,
+  I32EnumAttrCase<"cache", 3>]>;  // keys and values of earlier tokens: no part of a checkpoint
 def Graph_RoleAttr : Graph_EnumAttr<Graph_Role, "role">;
 
 // What a cluster of ops becomes: which skeleton of the tile dialect builds its kernel.

@@ -86,9 +86,11 @@ SmallVector<Value> RopeOp::buildVjp(OpBuilder &builder, ValueRange cotangents) {
   if (!cotangents[0])
     return none(*this);
   auto back = cast<RopeOp>(builder.clone(**this));
-  back.setOperand(cotangents[0]);
+  back.getInputMutable().assign(cotangents[0]);
   back.setInverse(!getInverse());
-  return {back.getResult()};
+  SmallVector<Value> result = none(*this);
+  result[0] = back.getResult();
+  return result;
 }
 
 // The same elements are kept.
@@ -129,6 +131,10 @@ SmallVector<Value> AttentionOp::buildVjp(OpBuilder &builder,
 }
 
 SmallVector<Value> AttentionGradOp::buildVjp(OpBuilder &, ValueRange) {
+  return none(*this);
+}
+
+SmallVector<Value> PagedAttentionOp::buildVjp(OpBuilder &, ValueRange) {
   return none(*this);
 }
 

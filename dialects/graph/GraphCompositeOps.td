@@ -39,17 +39,18 @@ def Graph_RopeOp : Graph_CompositeOp<"rope", [AllTypesMatch<["input", "result"]>
   let summary = "rotary position embedding in the half-split form";
   let description = [{
     `input` is [batch, tokens, heads, head_dim]; position t is the token's index in its
-    sequence. With h = head_dim/2 and angle a(t,i) = t × frequencies[i]:
+    sequence, or what `positions` [batch, tokens] says. With h = head_dim/2 and angle a(t,i) = t × frequencies[i]:
     out[i] = x[i] cos a - x[i+h] sin a, out[i+h] = x[i+h] cos a + x[i] sin a, both
     × `scaling` (attention factor of yarn and longrope, 1 otherwise). `inverse` turns
     the other way, by -a: the gradient of the op without it.
     The frequencies are in the attribute, so that every rope type is one op.
   }];
-  let arguments = (ins Graph_FloatTensor:$input, DenseF64ArrayAttr:$frequencies,
+  let arguments = (ins Graph_FloatTensor:$input, Optional<Graph_IntTensor>:$positions,
+                       DenseF64ArrayAttr:$frequencies,
                        DefaultValuedAttr<F64Attr, "1.0">:$scaling,
                        UnitAttr:$inverse);
   let results = (outs Graph_FloatTensor:$result);
-  let assemblyFormat = "$input attr-dict `:` type($input)";
+  let assemblyFormat = "$input (`at` $positions^)? attr-dict `:` type($input) (`,` type($positions)^)?";
   let hasVerifier = 1;
 }
 

@@ -59,6 +59,15 @@ int64_t AttentionOp::getFlops() { return 2 * flopsOfOnePass(*this); }
 // q kᵀ again, dP = dO vᵀ, dV = pᵀ dO, dQ = dS k, dK = dSᵀ q.
 int64_t AttentionGradOp::getFlops() { return 5 * flopsOfOnePass(*this); }
 
+// As if every sequence filled its pages: lengths are data.
+int64_t PagedAttentionOp::getFlops() {
+  int64_t context = tensorType(getTable()).getDimSize(1) *
+                    tensorType(getKeys()).getDimSize(1);
+  if (getWindow())
+    context = std::min<int64_t>(context, *getWindow());
+  return 4 * tensorType(getQuery()).getNumElements() * context;
+}
+
 // One contraction of [tokens, width] with [vocab, width].
 static int64_t flopsOfLogits(Value input, Value weight) {
   return 2 * tensorType(input).getNumElements() *

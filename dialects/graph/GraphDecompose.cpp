@@ -81,14 +81,16 @@ SmallVector<Value> SoftmaxOp::decompose(OpBuilder &builder) {
 
 //===--- rope -------------------------------------------------------------===//
 
-// A table of `Op`(t × frequencies[i]) × scaling: [tokens, head_dim / 2].
+// `Op`(angle) × scaling.
 template <typename Op>
 static Value angleTable(Emitter &e, Value angles, double scaling) {
   Value table = e.unary<Op>(angles);
   return scaling == 1.0 ? table : e.mul(table, scaling);
 }
 
-static Value ropeAngles(Emitter &e, int64_t tokens,
+// position × frequencies[i]: [tokens, head_dim / 2], of each sequence if it has
+// positions of its own.
+static Value ropeAngles(Emitter &e, int64_t tokens, Value positions,
                         ArrayRef<double> frequencies, FloatType type) {
   int64_t half = frequencies.size();
   SmallVector<APFloat> rounded;
@@ -103,9 +105,12 @@ static Value ropeAngles(Emitter &e, int64_t tokens,
       e.location(), rowType,
       cast<ElementsAttr>(DenseElementsAttr::get(rowType, rounded)));
   auto i32 = IntegerType::get(type.getContext(), 32);
-  Value t = e.convert(e.iota(RankedTensorType::get({tokens}, i32), 0), type);
-  return e.mul(e.broadcastFirst(t, {tokens, half}),
-               e.broadcastLast(row, {tokens, half}));
+  if (!positions)
+    positions = e.iota(RankedTensorType::get({tokens}, i32), 0);
+  SmallVector<int64_t> shape(shapeOf(positions));
+  shape.push_back(half);
+  return e.mul(e.broadcastFirst(e.convert(positions, type), shape),
+               e.broadcastLast(row, shape));
 }
 
 SmallVector<Value> RopeOp::decompose(OpBuilder &builder) {
@@ -113,13 +118,16 @@ SmallVector<Value> RopeOp::decompose(OpBuilder &builder) {
   Value x = e.convert(getInput(), statisticsType(getInput()));
   SmallVector<int64_t> half(shapeOf(x));
   half[3] /= 2;
-  Value angles = ropeAngles(e, half[1], getFrequencies(),
+  Value angles = ropeAngles(e, half[1], getPositions(), getFrequencies(),
                             cast<FloatType>(tensorType(x).getElementType()));
   double scaling = getScaling().convertToDouble();
   Value cos = angleTable<CosOp>(e, angles, scaling);
   Value sin = angleTable<SinOp>(e, angles, getInverse() ? -scaling : scaling);
-  cos = e.broadcast(cos, {1, 3}, half);
-  sin = e.broadcast(sin, {1, 3}, half);
+  // Positions of their own make the table one for each sequence.
+  SmallVector<int64_t> dims = getPositions() ? SmallVector<int64_t>{0, 1, 3}
+                                             : SmallVector<int64_t>{1, 3};
+  cos = e.broadcast(cos, dims, half);
+  sin = e.broadcast(sin, dims, half);
   Value low = e.slice(x, {0, 0, 0, 0}, half);
   Value high = e.slice(x, {0, 0, 0, half[3]}, half);
   Value turned = e.concat({e.sub(e.mul(low, cos), e.mul(high, sin)),

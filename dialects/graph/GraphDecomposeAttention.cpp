@@ -106,3 +106,82 @@ SmallVector<Value> AttentionGradOp::decompose(OpBuilder &builder) {
                             attentionRowSums(e, getOutput(), getCotangent()),
                             getCotangent());
 }
+
+//===--- paged ------------------------------------------------------------===//
+
+namespace {
+
+/// Positions of queries and keys of paged attention as i32 [b, t, s], and who
+/// sees whom.
+class PagedPositions {
+public:
+  PagedPositions(Emitter &e, PagedAttentionOp op, int64_t context)
+      : e(e), op(op),
+        type(RankedTensorType::get(
+            {shapeOf(op.getQuery())[0], shapeOf(op.getQuery())[1], context},
+            e.builder().getI32Type())) {}
+
+  /// Which (b, t, s) are visible.
+  Value visible() {
+    Value t = e.add(ofBatch(op.getStarts()), e.iota(type, 1));
+    Value s = e.iota(type, 2);
+    Value seen = e.binary<AndOp>(
+        e.compare(s, ComparePredicate::le, t),
+        e.compare(s, ComparePredicate::lt, ofBatch(op.getLengths())));
+    if (!op.getWindow())
+      return seen;
+    Value near =
+        e.compare(e.sub(t, s), ComparePredicate::lt,
+                  e.splatLike(static_cast<double>(*op.getWindow()), t));
+    return e.binary<AndOp>(seen, near);
+  }
+
+private:
+  Value ofBatch(Value x) { return e.broadcast(x, {0}, type.getShape()); }
+
+  Emitter &e;
+  PagedAttentionOp op;
+  RankedTensorType type;
+};
+
+} // namespace
+
+// The pages of each sequence one after another: [batch, context, kv_heads,
+// head_dim]. Entries of the table behind a sequence's last page may be
+// anything.
+static Value gatherPages(Emitter &e, Value cache, Value table) {
+  ArrayRef<int64_t> pages = shapeOf(cache);
+  Value ids = e.max(table, e.splatLike(0, table));
+  ids = e.min(ids, e.splatLike(static_cast<double>(pages[0] - 1), table));
+  Value rows = e.embedding(
+      e.reshape(cache, {pages[0], pages[1] * pages[2] * pages[3]}), ids);
+  return e.reshape(rows, {shapeOf(table)[0], shapeOf(table)[1] * pages[1],
+                          pages[2], pages[3]});
+}
+
+SmallVector<Value> PagedAttentionOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Value keys = gatherPages(e, getKeys(), getTable()),
+        values = gatherPages(e, getValues(), getTable());
+  Value visible = PagedPositions(e, *this, shapeOf(keys)[1]).visible();
+  AttentionInputs in{getQuery(), keys, values, getScale().convertToDouble(),
+                     true,       {}};
+  Value scores = scaledScores(e, in);
+  Value mask = e.broadcast(visible, {0, 3, 4}, shapeOf(scores));
+  scores =
+      e.select(mask, scores,
+               e.splatLike(-std::numeric_limits<double>::infinity(), scores));
+  // What nobody sees may be no number, of which zero times is no zero.
+  Value seen =
+      e.reduce(e.convert(visible, builder.getI32Type()), ReduceKind::max, {1});
+  seen = e.compare(seen, ComparePredicate::ne, e.splatLike(0, seen));
+  values = e.select(e.broadcast(seen, {0, 1}, shapeOf(values)), values,
+                    e.splatLike(0, values));
+  Exponentials exps = exponentials(e, scores);
+  Value sum =
+      e.max(exps.sum, e.splatLike(std::numeric_limits<float>::min(), exps.sum));
+  Value p = e.div(exps.value, e.broadcastFirst(sum, shapeOf(scores)));
+  p = e.convert(p, tensorType(values).getElementType());
+  Value result = e.einsum("bkgts,bskd->btkgd", p, values);
+  return {e.reshape(result, shapeOf(getResult()))};
+}

@@ -199,3 +199,8 @@ TESSERA_GRADIENT(EmbeddingOp,
 TESSERA_GRADIENT(ScatterAddOp, g, Value(),
                  e.convert(e.embedding(g, getIds()),
                            tensorType(getUpdates()).getElementType()))
+
+// A cache is no place that a loss looks through.
+SmallVector<Value> ScatterRowsOp::buildVjp(OpBuilder &, ValueRange) {
+  return none(*this);
+}

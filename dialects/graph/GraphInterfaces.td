@@ -81,4 +81,17 @@ def Graph_Fusable : OpInterface<"Fusable"> {
       "bool", "isView", (ins), "", [{ return false; }]>];
 }
 
+def Graph_RowScatter : OpInterface<"RowScatter"> {
+  let cppNamespace = "::tessera::graph";
+  let description = [{
+    Rows of `updates` go to the rows `ids` of `base`, [rows, width], and the rest of it stays: the
+    result takes the base's place in memory.
+  }];
+  let methods = [
+    InterfaceMethod<"What is scattered onto; operand 0.", "::mlir::Value", "getBase", (ins)>,
+    InterfaceMethod<"Integers of any shape.", "::mlir::Value", "getIds", (ins)>,
+    InterfaceMethod<"[shape of ids, width].", "::mlir::Value", "getUpdates", (ins)>,
+    InterfaceMethod<"Whether rows are added to those of the base instead of replacing them.", "bool", "adds", (ins)>];
+}
+
 #endif

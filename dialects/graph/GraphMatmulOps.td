@@ -65,7 +65,7 @@ def Graph_EmbeddingOp : Graph_Op<"embedding", [Graph_DifferentiableOp, Graph_Cos
 }
 
 def Graph_ScatterAddOp : Graph_Op<"scatter_add", [AllTypesMatch<["base", "result"]>,
-    Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp]> {
+    Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp, Graph_RowScatter]> {
   let summary = "`base` with rows of `updates` added at rows `ids`";
   let description = [{
     The gradient of `embedding`. Rows are added in the order of `ids`, so the
@@ -80,6 +80,7 @@ def Graph_ScatterAddOp : Graph_Op<"scatter_add", [AllTypesMatch<["base", "result
     ::tessera::graph::ClusterKind getClusterKind() {
       return ::tessera::graph::ClusterKind::scatter;
     }
+    bool adds() { return true; }
   }];
 }
 

@@ -238,6 +238,10 @@ Value Emitter::embedding(Value table, Value ids) {
   return b.create<EmbeddingOp>(loc, withShape(table, shape), table, ids);
 }
 
+Value Emitter::scatterRows(Value updates, Value ids, Value base) {
+  return b.create<ScatterRowsOp>(loc, base.getType(), base, ids, updates);
+}
+
 Value Emitter::layerNorm(Value x, Value weight, Value bias, double eps) {
   return b.create<LayerNormOp>(loc, x.getType(), x, weight, bias,
                                b.getF64FloatAttr(eps));

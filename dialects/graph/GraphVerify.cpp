@@ -311,4 +311,13 @@ LogicalResult ScatterAddOp::verify() {
   return expectSameOrWider(*this, "the updates", updates, "the base", base);
 }
 
+LogicalResult ScatterRowsOp::verify() {
+  RankedTensorType base = tensorType(getBase()),
+                   updates = tensorType(getUpdates());
+  if (failed(expectRows(*this, "a base", base, tensorType(getIds()), "updates",
+                        updates)))
+    return failure();
+  return expectSameElement(*this, "updates", updates, "base", base);
+}
+
 LogicalResult RandomOp::verify() { return expectStream(*this, getStream()); }

@@ -61,6 +61,9 @@ LogicalResult RopeOp::verify() {
     return emitOpError("expects finite frequencies");
   if (!getScaling().isFinite())
     return emitOpError("expects a finite scaling");
+  if (getPositions())
+    return expectShape(*this, "positions", tensorType(getPositions()),
+                       input.getShape().take_front(2));
   return success();
 }
 
@@ -121,6 +124,36 @@ LogicalResult AttentionGradOp::verify() {
       return emitOpError() << "expects " << what << " of the query's type, got "
                            << value.getType();
   return success();
+}
+
+LogicalResult PagedAttentionOp::verify() {
+  RankedTensorType query = tensorType(getQuery()), keys = tensorType(getKeys()),
+                   table = tensorType(getTable());
+  if (failed(expectRank(*this, "a query", query, 4)) ||
+      failed(expectRank(*this, "keys", keys, 4)) ||
+      failed(expectRank(*this, "a page table", table, 2)))
+    return failure();
+  int64_t batch = query.getDimSize(0), heads = query.getDimSize(2),
+          kvHeads = keys.getDimSize(2);
+  if (failed(expectShape(*this, "keys", keys,
+                         {keys.getDimSize(0), keys.getDimSize(1), kvHeads,
+                          query.getDimSize(3)})) ||
+      failed(expectShape(*this, "a page table", table,
+                         {batch, table.getDimSize(1)})) ||
+      failed(expectShape(*this, "starts", tensorType(getStarts()), {batch})))
+    return failure();
+  if (kvHeads == 0 || heads % kvHeads)
+    return emitOpError() << "expects heads to be a multiple of kv_heads, got "
+                         << heads << " and " << kvHeads;
+  if (keys.getNumElements() == 0 || table.getDimSize(1) == 0)
+    return emitOpError("expects at least one page of at least one key");
+  if (failed(expectSameElement(*this, "query", query, "keys", keys)))
+    return failure();
+  if (getWindow() && static_cast<int64_t>(*getWindow()) < 1)
+    return emitOpError() << "expects a window of at least 1, got "
+                         << static_cast<int64_t>(*getWindow());
+  return getScale().isFinite() ? success()
+                               : emitOpError("expects a finite scale");
 }
 
 //===--- linear cross-entropy ---------------------------------------------===//

@@ -243,7 +243,7 @@ tessera::buildExpression(ClusterOp cluster, const ExpressionOptions &options) {
   return expression;
 }
 
-ExpressionOptions tessera::scatterExpression(ScatterAddOp scatter) {
+ExpressionOptions tessera::scatterExpression(RowScatter scatter) {
   ExpressionOptions options;
   options.roots = {scatter.getUpdates(), scatter.getIds()};
   options.groups = {tensorType(scatter.getIds()).getNumElements(),

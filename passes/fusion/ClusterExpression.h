@@ -84,7 +84,7 @@ struct ExpressionOptions {
 
 /// What a scatter computes before it adds: its updates and their rows, over a
 /// space of [updates, width].
-ExpressionOptions scatterExpression(graph::ScatterAddOp scatter);
+ExpressionOptions scatterExpression(graph::RowScatter scatter);
 
 /// The expression of a cluster's body. Each result has as many elements as the
 /// first groups of the space together: all of them, or (rows of a reduction,

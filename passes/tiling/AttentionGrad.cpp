@@ -46,7 +46,7 @@ public:
 
 private:
   void allocate() {
-    int64_t q = e.shape.queryTile(), k = e.shape.keyTile(), d = e.shape.headDim,
+    int64_t q = e.shape.queryTile(), k = e.shape.keyTile, d = e.shape.headDim,
             t = e.shape.tokens;
     query = e.matrix(e.alloc({q, d}));
     queryT = e.matrix(e.alloc({d, q}));
@@ -95,8 +95,8 @@ private:
     Value lse = loadLse(first, queries);
     e.fillZero(dQuery, e.index(tile), dim);
     auto [begin, end] = e.visibleKeys(first, queries);
-    e.forRange(begin, end, e.shape.keyTile(), [&, end = end](Value keyAt) {
-      Value keys = e.min(e.index(e.shape.keyTile()), e.sub(end, keyAt));
+    e.forRange(begin, end, e.shape.keyTile, [&, end = end](Value keyAt) {
+      Value keys = e.min(e.index(e.shape.keyTile), e.sub(end, keyAt));
       pairOfTiles(first, queries, keyAt, keys, lse);
     });
     e.copyRows(dQuery, place(o.dQuery, first, head), queries, dim);

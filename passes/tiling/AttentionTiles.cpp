@@ -235,7 +235,7 @@ std::pair<Value, Value> AttentionEmitter::visibleKeys(Value query,
   if (shape.window > 0) {
     Value first = sub(query, index(shape.window - 1));
     first = b.create<arith::MaxSIOp>(loc, first, index(0));
-    Value within = b.create<arith::RemUIOp>(loc, first, index(shape.keyTile()));
+    Value within = b.create<arith::RemUIOp>(loc, first, index(shape.keyTile));
     begin = sub(first, within);
   }
   return {begin, end};

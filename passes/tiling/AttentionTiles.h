@@ -22,10 +22,10 @@ struct AttentionShape {
   int64_t batch, tokens, heads, kvHeads, headDim;
   double scale;
   bool causal;
-  int64_t window; ///< 0: none
-  /// Queries and keys of a tile: 64, less for short sequences.
+  int64_t window;       ///< 0: none
+  int64_t keyTile = 64; ///< keys that are multiplied at once
+  /// Queries of a tile: 64, less for short sequences.
   int64_t queryTile() const;
-  int64_t keyTile() const { return 64; }
   int64_t queryTiles() const { return llvm::divideCeil(tokens, queryTile()); }
 };
 

@@ -10,6 +10,7 @@ namespace tessera::device {
 /// That is what ldmatrix reads without conflicts, what wgmma takes and what TMA
 /// brings. `base` is aligned to eight rows of a panel.
 template <typename T, int Rows, int Columns> struct SharedTile {
+  using Element = T;
   static constexpr int kRows = Rows, kColumns = Columns;
   static constexpr int kRowBytes = Columns * static_cast<int>(sizeof(T));
   static constexpr int kBytes = Rows * kRowBytes;
@@ -32,6 +33,24 @@ template <typename T, int Rows, int Columns> struct SharedTile {
   }
 };
 
+/// Count rows of a tile from row `first` on, as something to be filled.
+template <typename Tile, int Count> struct SharedRows {
+  using Element = typename Tile::Element;
+  static constexpr int kRows = Count, kColumns = Tile::kColumns;
+  static constexpr int kRowBytes = Tile::kRowBytes;
+  static constexpr int kPerChunk = Tile::kPerChunk;
+  Tile tile;
+  int first;
+
+  TESSERA_DEVICE Element *at(int row, int column) const {
+    return tile.at(first + row, column);
+  }
+};
+template <int Count, typename Tile>
+TESSERA_DEVICE SharedRows<Tile, Count> rowsOf(Tile tile, int first) {
+  return {tile, first};
+}
+
 /// Count such tiles, one behind the other.
 template <typename T, int Count, int Rows, int Columns> struct SharedTiles {
   using One = SharedTile<T, Rows, Columns>;
@@ -50,17 +69,17 @@ template <typename Tile> TESSERA_DEVICE Transposed<Tile> transposed(Tile tile) {
   return {tile};
 }
 
-/// Fills a tile with elements (i, j) from `from` + i · rowStride + j, with
-/// zeros in rows from `rows` and columns from `columns` on. By cp.async: they
-/// have landed after waitCopies, and a barrier, for the next group that
-/// commitCopies closes. `from` and all rows are aligned to 16 bytes.
-template <int Threads, typename T, int Rows, int Columns>
-TESSERA_DEVICE void stagePacked(SharedTile<T, Rows, Columns> to, const T *from,
-                                int64_t rowStride, int64_t rows = Rows,
-                                int64_t columns = Columns) {
-  using To = SharedTile<T, Rows, Columns>;
-  constexpr int kChunks = To::kRowBytes / 16, kAll = Rows * kChunks;
-  TESSERA_UNROLL
+/// Fills a tile, or rows of one, with elements (i, j) from `from` + i ·
+/// rowStride + j, with zeros in rows from `rows` and columns from `columns` on.
+/// By cp.async: they have landed after waitCopies, and a barrier, for the next
+/// group that commitCopies closes. `from` and all rows are aligned to 16 bytes.
+template <int Threads, typename To, typename T>
+TESSERA_DEVICE void stagePacked(To to, const T *from, int64_t rowStride,
+                                int64_t rows = To::kRows,
+                                int64_t columns = To::kColumns) {
+  constexpr int kChunks = To::kRowBytes / 16, kAll = To::kRows * kChunks;
+  // Few threads take many turns: all of their addresses at once would spill.
+  TESSERA_UNROLL_BY(8)
   for (int first = 0; first < kAll; first += Threads) {
     int i = first + thread();
     if (kAll % Threads && i >= kAll)
@@ -76,10 +95,12 @@ TESSERA_DEVICE void stagePacked(SharedTile<T, Rows, Columns> to, const T *from,
 
 /// The same for any strides, alignment and type, through registers: they are
 /// there after a barrier.
-template <int Threads, typename T, int Rows, int Columns, typename From>
-TESSERA_DEVICE void stage(SharedTile<T, Rows, Columns> to, const From *from,
-                          int64_t rowStride, int64_t columnStride,
-                          int64_t rows = Rows, int64_t columns = Columns) {
+template <int Threads, typename To, typename From>
+TESSERA_DEVICE void stage(To to, const From *from, int64_t rowStride,
+                          int64_t columnStride, int64_t rows = To::kRows,
+                          int64_t columns = To::kColumns) {
+  using T = typename To::Element;
+  constexpr int Rows = To::kRows, Columns = To::kColumns;
   // Neighbouring threads read along the dimension that is contiguous. All
   // threads take every turn: loops that they leave at different turns cost
   // registers for finding together again.

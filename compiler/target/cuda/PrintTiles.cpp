@@ -4,6 +4,7 @@
 // are slices: one value a row or one a column. Which of the two follows from
 // the reductions that make slices and the broadcasts that take them.
 #include "compiler/target/cuda/KernelPrinter.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <numeric>
 
 using namespace mlir;
@@ -172,13 +173,16 @@ llvm::Error KernelPrinter::printCopy(tile::CopyOp op) {
   auto from = op.getSource().getType(), to = op.getTarget().getType();
   Memory &source = memories[op.getSource()], &target = memories[op.getTarget()];
   ArrayRef<int64_t> along = op.getSourceAlong(), shape = op.getShape();
-  if (!target.swizzled || shape != to.getShape().drop_front() ||
+  std::optional<int64_t> row = getConstantIntValue(op.getTargetIndices()[1]);
+  if (!target.swizzled || shape[1] != to.getDimSize(2) || !row ||
       op.getTargetAlong() != ArrayRef<int64_t>{1, 2} ||
-      getConstantIntValue(op.getTargetIndices()[1]) != 0 ||
       getConstantIntValue(op.getTargetIndices()[2]) != 0)
-    return unsupported(op, "must fill one whole stage of swizzled memory");
+    return unsupported(op, "must fill whole rows of one stage of swizzled "
+                           "memory, at a constant place");
   std::string stage =
       target.base + "[" + scalar(op.getTargetIndices()[0]).text + "]";
+  if (shape[0] != to.getDimSize(1))
+    stage = llvm::formatv("rowsOf<{0}>({1}, {2})", shape[0], stage, *row);
   std::string place =
       access(source, op.getSourceIndices(), along, op.getBounds());
   // By cp.async where every chunk of 16 bytes is contiguous and aligned.

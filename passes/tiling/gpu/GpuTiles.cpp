@@ -126,16 +126,18 @@ Staged Staged::make(const TileBuilder &e, int64_t stages, int64_t rows,
   return {e.b.create<tile::AllocOp>(e.loc, type), rows, columns};
 }
 
-void Staged::copy(const TileBuilder &e, Value stage, const Source &from) const {
+void Staged::copyRows(const TileBuilder &e, Value stage, int64_t first,
+                      int64_t count, const Source &from) const {
   SmallVector<Value> bounds;
   if (from.rows || from.columns)
-    bounds = {from.rows ? from.rows : e.index(rows),
+    bounds = {from.rows ? from.rows : e.index(count),
               from.columns ? from.columns : e.index(columns)};
   Value zero = e.index(0);
-  e.b.create<tile::CopyOp>(
-      e.loc, from.memory, from.indices, memory, ValueRange{stage, zero, zero},
-      bounds, ArrayRef<int64_t>{rows, columns},
-      ArrayRef<int64_t>{from.rowDim, from.columnDim}, ArrayRef<int64_t>{1, 2});
+  e.b.create<tile::CopyOp>(e.loc, from.memory, from.indices, memory,
+                           ValueRange{stage, e.index(first), zero}, bounds,
+                           ArrayRef<int64_t>{count, columns},
+                           ArrayRef<int64_t>{from.rowDim, from.columnDim},
+                           ArrayRef<int64_t>{1, 2});
 }
 
 static Value loadStage(const TileBuilder &e, const Staged &staged, Value stage,

@@ -74,7 +74,12 @@ struct Staged {
                      int64_t columns, mlir::Type element);
   /// Starts filling stage `stage` from a box whose rows and columns are those
   /// of the tile.
-  void copy(const TileBuilder &e, mlir::Value stage, const Source &from) const;
+  void copy(const TileBuilder &e, mlir::Value stage, const Source &from) const {
+    copyRows(e, stage, 0, rows, from);
+  }
+  /// The same for `count` rows from `first` on.
+  void copyRows(const TileBuilder &e, mlir::Value stage, int64_t first,
+                int64_t count, const Source &from) const;
   /// The operand in a stage: rows × columns, or columns × rows.
   mlir::Value load(const TileBuilder &e, mlir::Value stage) const;
   mlir::Value loadTransposed(const TileBuilder &e, mlir::Value stage) const;

@@ -1,0 +1,65 @@
+// What inference needs beside the model itself: keys and values of earlier
+// tokens, kept in pages that sequences own one by one (Kwon et al. 2023).
+#ifndef TESSERA_GRAPH_CACHE_OPS
+#define TESSERA_GRAPH_CACHE_OPS
+
+include "dialects/graph/GraphCompositeOps.td"
+
+def Graph_ScatterRowsOp : Graph_Op<"scatter_rows", [AllTypesMatch<["base", "result"]>,
+    Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp, Graph_RowScatter]> {
+  let summary = "`base` with rows of `updates` in the place of rows `ids`";
+  let description = [{
+    `base` is [rows, width], `ids` any shape of integers, `updates` has the shape of `ids` with
+    `width` appended. A row whose id is negative is written nowhere: that is how a bucket's
+    padding leaves a cache alone. No two ids that are not negative are equal, and none is
+    `rows` or more; whoever hands out pages sees to it.
+  }];
+  let arguments = (ins Graph_FloatTensor:$base, Graph_IntTensor:$ids, Graph_FloatTensor:$updates);
+  let results = (outs Graph_FloatTensor:$result);
+  let assemblyFormat = "$updates `at` $ids `into` $base attr-dict `:` type($updates) `,` type($ids) `,` type($base)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::tessera::graph::ClusterKind getClusterKind() {
+      return ::tessera::graph::ClusterKind::scatter;
+    }
+    bool adds() { return false; }
+    int64_t getFlops() { return 0; }
+    int64_t getBytes() {
+      return 2 * ::tessera::graph::detail::countBytes(getUpdates()) +
+             ::tessera::graph::detail::countBytes(getIds());
+    }
+  }];
+}
+
+def Graph_PagedAttentionOp : Graph_Op<"paged_attention", [Graph_DecomposableOp, Graph_DifferentiableOp,
+    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp,
+    AllTypesMatch<["query", "result"]>, AllTypesMatch<["keys", "values"]>, AllTypesMatch<["starts", "lengths"]>]> {
+  let summary = "attention over keys and values that lie in the pages of a cache";
+  let description = [{
+    `query` [batch, tokens, heads, head_dim] are the newest tokens of `batch` sequences. `keys` and `values`
+    [pages, page, kv_heads, head_dim] hold all sequences: key s of sequence b is row s mod page of page
+    `table`[b, s / page]. Query t of sequence b stands at position `starts`[b] + t and sees key s if
+    s <= starts[b] + t, s < `lengths`[b] and, when given, starts[b] + t - s < `window`. A query that sees no key, such as those of
+    a sequence of length 0, gives zeros. Rows from a sequence's length on and pages in which nothing is
+    seen do not matter, not-a-number included.
+
+    lengths[b] is at most (columns of `table`) × page; entries of the table that hold seen keys are
+    inside [0, pages). heads is a multiple of kv_heads, as in `attention`.
+  }];
+  let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$keys, Graph_FloatTensor:$values,
+                       StaticShapeTensorOf<[I32]>:$table, StaticShapeTensorOf<[I32]>:$starts, StaticShapeTensorOf<[I32]>:$lengths,
+                       F64Attr:$scale, OptionalAttr<I64Attr>:$window);
+  let results = (outs Graph_FloatTensor:$result);
+  let assemblyFormat = [{
+    $query `,` $keys `,` $values `pages` $table `starts` $starts `lengths` $lengths `scale` $scale attr-dict
+    `:` type($query) `,` type($keys) `,` type($table) `,` type($starts)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::tessera::graph::ClusterKind getClusterKind() {
+      return ::tessera::graph::ClusterKind::paged_attention;
+    }
+  }];
+}
+
+#endif

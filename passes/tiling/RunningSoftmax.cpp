@@ -1,0 +1,139 @@
+#include "passes/tiling/RunningSoftmax.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace tessera;
+
+RunningSoftmax::RunningSoftmax(AttentionEmitter &e, bool staged) : e(e) {
+  int64_t tile = e.shape.queryTile(), dim = e.shape.headDim;
+  queryT = e.matrix(e.alloc({dim, tile}));
+  scores = e.matrix(e.alloc({e.shape.keyTile, tile}));
+  output = e.matrix(e.alloc({tile, dim}));
+  maximum = e.alloc({tile});
+  sum = e.alloc({tile});
+  rescale = e.alloc({tile});
+  if (staged) {
+    keyStage = e.matrix(e.alloc({e.shape.keyTile, dim}));
+    valueStage = e.matrix(e.alloc({e.shape.keyTile, dim}));
+  }
+}
+
+void RunningSoftmax::start(const Matrix &query, Value queries) {
+  Value zero = e.index(0);
+  int64_t tile = e.shape.queryTile();
+  // Columns past the last query compute on zeros and are never stored.
+  if (e.shape.tokens % tile)
+    e.fillZero(queryT, e.index(e.shape.headDim), tile);
+  e.copyTransposed(query, queryT, queries, e.shape.tokens % e.target.lanes,
+                   e.shape.headDim);
+  e.storeVector(e.splat(kLeastMaximum, {tile}), maximum, zero);
+  e.storeVector(e.splat(0.0, {tile}), sum, zero);
+  e.fillZero(output, e.index(tile), e.shape.headDim);
+}
+
+std::pair<Matrix, Matrix>
+RunningSoftmax::stage(const Matrix &key, const Matrix &value, Value rows) {
+  if (!keyStage.memory)
+    return {key, value};
+  e.copyRows(key, keyStage, rows, e.shape.headDim);
+  e.copyRows(value, valueStage, rows, e.shape.headDim);
+  return {keyStage, valueStage};
+}
+
+void RunningSoftmax::clearStage() {
+  Value rows = e.index(e.shape.keyTile);
+  e.fillZero(keyStage, rows, e.shape.headDim);
+  e.fillZero(valueStage, rows, e.shape.headDim);
+}
+
+void RunningSoftmax::add(const Matrix &key, const Matrix &value, Value keys,
+                         int64_t remainder,
+                         llvm::function_ref<void(const Matrix &)> mask) {
+  e.multiply(key, queryT, scores, keys, remainder, e.shape.queryTile(),
+             e.index(e.shape.headDim), false);
+  mask(scores);
+  softmax(keys);
+  rescaleOutput();
+  e.multiply(scores.transposed(), value, output, e.index(e.shape.queryTile()),
+             0, e.shape.headDim, keys, true);
+}
+
+// scores ← exp2(c (scores − max)) with c = scale · log2 e; max, sum updated.
+void RunningSoftmax::softmax(Value keys) {
+  OpBuilder &b = e.b;
+  int64_t tile = e.shape.queryTile();
+  Value zero = e.index(0), one = e.index(1);
+  Value before = e.loadVector(maximum, zero, tile);
+  auto maxima = b.create<scf::ForOp>(
+      e.loc, zero, keys, one, before,
+      [&](OpBuilder &, Location, Value row, ValueRange carried) {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPointToEnd(row.getParentBlock());
+        Value score = e.loadRow(scores, row, 0, tile);
+        Value larger = b.create<arith::MaximumFOp>(e.loc, carried[0], score);
+        b.create<scf::YieldOp>(e.loc, larger);
+      });
+  Value after = maxima.getResult(0);
+  Value factor = e.splat(e.shape.scale * M_LOG2E, {tile});
+  Value shift = b.create<arith::MulFOp>(e.loc, after, factor);
+  Value drop = b.create<arith::SubFOp>(
+      e.loc, b.create<arith::MulFOp>(e.loc, before, factor), shift);
+  Value alpha = b.create<math::Exp2Op>(e.loc, drop);
+  Value scaled =
+      b.create<arith::MulFOp>(e.loc, e.loadVector(sum, zero, tile), alpha);
+  Value negative = b.create<arith::NegFOp>(e.loc, shift);
+  auto sums = b.create<scf::ForOp>(
+      e.loc, zero, keys, one, scaled,
+      [&](OpBuilder &, Location, Value row, ValueRange carried) {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPointToEnd(row.getParentBlock());
+        Value score = e.loadRow(scores, row, 0, tile);
+        Value power = b.create<math::FmaOp>(e.loc, score, factor, negative);
+        Value weight = b.create<math::Exp2Op>(e.loc, power);
+        e.storeRow(weight, scores, row, 0);
+        Value total = b.create<arith::AddFOp>(e.loc, carried[0], weight);
+        b.create<scf::YieldOp>(e.loc, total);
+      });
+  e.storeVector(after, maximum, zero);
+  e.storeVector(sums.getResult(0), sum, zero);
+  e.storeVector(alpha, rescale, zero);
+}
+
+// Each row of the output times a scalar of `factors`.
+void RunningSoftmax::rescaleOutput() {
+  e.forRange(e.index(0), e.index(e.shape.queryTile()), 1, [&](Value row) {
+    Value alpha = e.b.create<memref::LoadOp>(e.loc, rescale, row);
+    e.forColumns(
+        e.shape.headDim, 4 * e.target.lanes, [&](int64_t col, int64_t width) {
+          Value run = e.loadRow(output, row, col, width);
+          Value scaled =
+              e.b.create<arith::MulFOp>(e.loc, run, e.spread(alpha, {width}));
+          e.storeRow(scaled, output, row, col);
+        });
+  });
+}
+
+void RunningSoftmax::finish(const Matrix &result, Value queries) {
+  int64_t tile = e.shape.queryTile();
+  Value zero = e.index(0);
+  Value total = e.loadVector(sum, zero, tile);
+  // Who has seen nothing has a sum of 0 and an output of 0.
+  Value least = e.splat(std::numeric_limits<float>::min(), {tile});
+  total = e.b.create<arith::MaximumFOp>(e.loc, total, least);
+  Value inverse = e.b.create<arith::DivFOp>(e.loc, e.splat(1.0, {tile}), total);
+  e.storeVector(inverse, rescale, zero);
+  rescaleOutput();
+  e.copyRows(output, result, queries, e.shape.headDim);
+}
+
+Value RunningSoftmax::logSumExp() {
+  int64_t tile = e.shape.queryTile();
+  Value zero = e.index(0);
+  Value top = e.b.create<arith::MulFOp>(
+      e.loc, e.loadVector(maximum, zero, tile), e.splat(e.shape.scale, {tile}));
+  Value total = e.loadVector(sum, zero, tile);
+  return e.b.create<arith::AddFOp>(e.loc, top,
+                                   e.b.create<math::LogOp>(e.loc, total));
+}

@@ -1,0 +1,52 @@
+// The running softmax of a tile of queries (Milakov & Gimelshein 2018): what
+// attention over a sequence and attention over pages of a cache share on a CPU.
+//
+// Scores are kept transposed, [key × query]: the softmax over keys then runs
+// down columns, without a single horizontal reduction, and neither K nor V has
+// to be packed: K gives scalars, V and Qᵀ give vectors. Only Qᵀ is made, once a
+// block.
+#pragma once
+#include "passes/tiling/AttentionTiles.h"
+
+namespace tessera {
+
+/// A score that no softmax notices, and where maxima begin: above it, so that
+/// whoever has seen nothing yet gives it no weight. Powers of two, so that
+/// scaling them is exact and the fused c × score − c × maximum of these two is
+/// no rounding of numbers of this size, whose exp2 may be infinite.
+inline constexpr double kMaskedScore = -0x1p100, kLeastMaximum = -0x1p99;
+
+/// Emits what a block does with its queries, key tile after key tile.
+class RunningSoftmax {
+public:
+  /// `staged`: keys and values are copied, as f32, before they are used.
+  RunningSoftmax(AttentionEmitter &e, bool staged);
+
+  /// Takes `queries` rows of `query`; the shape's `tokens` says how the last
+  /// tile ends.
+  void start(const Matrix &query, mlir::Value queries);
+  /// Keys and values as the products want them: `rows` of them staged, or as
+  /// they are.
+  std::pair<Matrix, Matrix> stage(const Matrix &key, const Matrix &value,
+                                  mlir::Value rows);
+  /// Zeros in the stage, so that tiles may be staged in part.
+  void clearStage();
+  /// Sees `keys` more keys, of which the last tile has `remainder` beyond whole
+  /// register tiles; `mask` replaces scores of what is not visible.
+  void add(const Matrix &key, const Matrix &value, mlir::Value keys,
+           int64_t remainder, llvm::function_ref<void(const Matrix &)> mask);
+  /// Divides by the sums and stores `queries` rows into `result`.
+  void finish(const Matrix &result, mlir::Value queries);
+  /// scale · max + ln(sum), [queryTile].
+  mlir::Value logSumExp();
+
+private:
+  void softmax(mlir::Value keys);
+  void rescaleOutput();
+
+  AttentionEmitter &e;
+  Matrix queryT, scores, output, keyStage{}, valueStage{};
+  mlir::Value maximum, sum, rescale; // shared, [queryTile]
+};
+
+} // namespace tessera
