@@ -18,6 +18,8 @@ inline constexpr llvm::StringLiteral kConfigAttr =
     "tessera.config"; // config.json as given
 inline constexpr llvm::StringLiteral kRecipeAttr =
     "tessera.recipe"; // resolved, as YAML
+inline constexpr llvm::StringLiteral kModeAttr =
+    "tessera.mode"; // "train" or "infer"
 inline constexpr llvm::StringLiteral kPhaseAttr =
     "tessera.phase"; // the last one that has run
 
@@ -85,6 +87,7 @@ private:
   const CompileRequest &request;
   models::LoadedConfig config;
   models::Recipe recipe;
+  models::Mode mode = models::Mode::Train;
   std::vector<std::string> targets;
   mlir::DialectRegistry registry;
   std::unique_ptr<mlir::MLIRContext> context;

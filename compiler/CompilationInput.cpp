@@ -46,7 +46,11 @@ llvm::Error Compilation::checkContinuation() {
 }
 
 llvm::Error Compilation::readInputs() {
-  StatusOr<models::LoadedConfig> loaded = models::loadHfConfig(request.spec);
+  mode = request.infer ? models::Mode::Infer : models::Mode::Train;
+  StatusOr<models::LoadedConfig> loaded =
+      request.configText.empty()
+          ? models::loadHfConfig(request.spec)
+          : models::loadedConfig(request.configText, request.spec);
   if (!loaded.ok())
     return complain(loaded.message());
   config = loaded.take();
@@ -55,8 +59,12 @@ llvm::Error Compilation::readInputs() {
   if (!parsed.ok())
     return complain(parsed.message());
   recipe = parsed.take();
-  if (Status status = models::checkRecipe(recipe, config.spec); !status.ok())
+  if (Status status = models::checkRecipe(recipe, config.spec, mode);
+      !status.ok())
     return complain(status.message());
+  // The runtime reads it from the artifact's recipe.
+  if (mode == models::Mode::Infer)
+    recipe.inference.context = models::inferenceContext(config.spec, recipe);
   return llvm::Error::success();
 }
 
@@ -81,7 +89,7 @@ llvm::Error Compilation::chooseTargets() {
 llvm::Error Compilation::importModel() {
   auto start = std::chrono::steady_clock::now();
   llvm::Expected<OwningOpRef<ModuleOp>> built =
-      models::buildModel(*context, config.spec, recipe);
+      models::buildModel(*context, config.spec, recipe, mode);
   if (!built)
     return built.takeError();
   Branch &branch = branches.emplace_back();
@@ -91,6 +99,8 @@ llvm::Error Compilation::importModel() {
   module->setAttr(kConfigAttr, builder.getStringAttr(config.text));
   module->setAttr(kRecipeAttr,
                   builder.getStringAttr(models::printRecipe(recipe)));
+  module->setAttr(kModeAttr,
+                  builder.getStringAttr(request.infer ? "infer" : "train"));
   module->setAttr(kPhaseAttr, builder.getStringAttr(phases()[0].name));
   annotateForwardFlops(module);
   FirstError error(context.get());
@@ -121,6 +131,9 @@ llvm::Error Compilation::parseInput() {
     return complain(request.input + ": the module has no " + kConfigAttr +
                     " and " + kRecipeAttr +
                     "; continue from a file that --dump-ir wrote");
+  auto modeText = module->getAttrOfType<StringAttr>(kModeAttr);
+  if (modeText && modeText.getValue() == "infer")
+    mode = models::Mode::Infer;
   config.text = configText.getValue().str();
   config.file = request.input;
   StatusOr<models::Recipe> parsed =
@@ -168,7 +181,7 @@ llvm::Error Compilation::verifyInput() {
   if (!phases()[first].verify)
     return llvm::Error::success();
   PassManager verifier(context.get(), ModuleOp::getOperationName());
-  phases()[first].verify(verifier, PhaseOptions{recipe, targets});
+  phases()[first].verify(verifier, PhaseOptions{recipe, targets, mode});
   FirstError error(context.get());
   if (failed(verifier.run(module)))
     return complain(request.input + " is not what phase '" + request.from +
@@ -181,7 +194,8 @@ llvm::Error Compilation::verifyInput() {
 void Compilation::nameProgram(llvm::StringRef source) {
   std::string resolved = models::printRecipe(recipe),
               all = llvm::join(targets, ",");
-  programHash = ArtifactCache::key({source, resolved, all});
+  const char *kind = mode == models::Mode::Infer ? "infer" : "train";
+  programHash = ArtifactCache::key({source, resolved, all, kind});
   cacheKey = ArtifactCache::key({programHash, request.rebuildCommand,
                                  request.embedSources ? "sources" : "",
                                  request.emulate ? "emulated" : ""});

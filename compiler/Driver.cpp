@@ -57,7 +57,7 @@ llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
                               /*printModuleScope=*/true,
                               /*printAfterOnlyOnChange=*/true,
                               /*printAfterOnlyOnFailure=*/false, llvm::errs());
-  phase.build(pipeline, PhaseOptions{recipe, branch.kind.targets});
+  phase.build(pipeline, PhaseOptions{recipe, branch.kind.targets, mode});
   FirstError error(context.get());
   if (failed(pipeline.run(module)))
     return complain(

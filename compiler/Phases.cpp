@@ -2,6 +2,7 @@
 #include "compiler/InitAll.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
 #include "models/Recipe.h"
 #include "passes/autodiff/Autodiff.h"
 #include "passes/fusion/Fusion.h"
@@ -28,8 +29,22 @@ static void verifyPrecision(OpPassManager &pipeline,
       {bf16 ? ComputePrecision::bf16 : ComputePrecision::fp32}));
 }
 
-static void autodiff(OpPassManager &pipeline, const PhaseOptions &options) {
-  buildAutodiffPipeline(pipeline, AutodiffOptions::fromRecipe(options.recipe));
+static void verifyPrograms(OpPassManager &pipeline,
+                           const PhaseOptions &options) {
+  pipeline.addPass(
+      createVerifyStepProgram({options.mode == models::Mode::Train}));
+}
+
+// Programs that generate have nothing to differentiate, and nothing updates
+// their weights.
+static void programs(OpPassManager &pipeline, const PhaseOptions &options) {
+  if (options.mode == models::Mode::Train)
+    return buildAutodiffPipeline(pipeline,
+                                 AutodiffOptions::fromRecipe(options.recipe));
+  if (options.recipe.compute == models::Precision::Bf16)
+    pipeline.addPass(createNarrowState());
+  pipeline.addPass(mlir::createCanonicalizerPass());
+  verifyPrograms(pipeline, options);
 }
 
 static void fusion(OpPassManager &pipeline, const PhaseOptions &) {
@@ -44,7 +59,8 @@ static void planning(OpPassManager &pipeline, const PhaseOptions &) {
   buildPlanningPipeline(pipeline);
 }
 
-static constexpr llvm::StringLiteral kImportKeys[] = {"batch.", "dropout."},
+static constexpr llvm::StringLiteral kImportKeys[] = {"batch.", "dropout.",
+                                                      "inference."},
                                      kPrecisionKeys[] = {"precision."},
                                      kAutodiffKeys[] = {"recompute",
                                                         "optimizer.name",
@@ -61,12 +77,9 @@ static constexpr Phase kPhases[] = {
      precision, verifyPrecision, false, kPrecisionKeys},
     {"autodiff",
      "whole programs: one training step is one function, with gradients, "
-     "accumulation and optimizer",
-     autodiff,
-     [](OpPassManager &pipeline, const PhaseOptions &) {
-       pipeline.addPass(createVerifyStepProgram());
-     },
-     false, kAutodiffKeys},
+     "accumulation and optimizer; what generates reads weights as they are "
+     "kept",
+     programs, verifyPrograms, false, kAutodiffKeys},
     {"partition", "one device: the program is its own share", noPasses},
     {"fusion", "clusters: each becomes one kernel", fusion,
      [](OpPassManager &pipeline, const PhaseOptions &) {

@@ -1,6 +1,7 @@
 // THE list of phases. --from, --to, the names of dumps and docs/pipeline.md all
 // fall out of it.
 #pragma once
+#include "models/Recipe.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include <optional>
@@ -11,14 +12,12 @@ namespace mlir {
 class OpPassManager;
 }
 namespace tessera {
-namespace recipe {
-struct Recipe;
-}
 
 /// What the passes of a phase may depend on besides the module.
 struct PhaseOptions {
   const recipe::Recipe &recipe;
   std::vector<std::string> targets; ///< "cpu:avx512bf16", …
+  models::Mode mode = models::Mode::Train;
 };
 
 struct Phase {

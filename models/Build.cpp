@@ -1,84 +1,14 @@
 // The functions of a module, the same for every family: what a family adds is
 // a FamilyBuilder.
-#include "models/Build.h"
+#include "models/ModelBuilder.h"
 
 #include "llvm/Support/FormatVariadic.h"
-
-#include "models/Builder.h"
 
 using namespace mlir;
 using tessera::graph::Emitter;
 using tessera::graph::tensorType;
 
 namespace tessera::models {
-namespace {
-
-/// One argument or result of a function: type and graph attributes.
-struct Port {
-  Type type;
-  SmallVector<NamedAttribute> attributes;
-  std::string name;
-};
-
-class ModelBuilder {
-public:
-  ModelBuilder(MLIRContext &context, const ModelSpec &model,
-               const Recipe &recipe)
-      : b(&context), module(ModuleOp::create(named("model"))), recipe(recipe),
-        spec(withRecipe(model, recipe)), all(parameters(spec)),
-        ofLayer(layerParameters(spec)),
-        family(spec.family == Family::Gpt2 ? gpt2Builder() : llamaBuilder()) {}
-
-  OwningOpRef<ModuleOp> build() {
-    buildLoss();
-    buildLogits();
-    buildInit();
-    return std::move(module);
-  }
-
-private:
-  // Types and ports.
-  Location named(const Twine &name) {
-    return NameLoc::get(b.getStringAttr(name));
-  }
-  RankedTensorType tensor(ArrayRef<int64_t> shape, Type element) {
-    return RankedTensorType::get(shape, element);
-  }
-  RankedTensorType scalar(Type element) { return tensor({}, element); }
-  Port parameterPort(const Parameter &parameter);
-  Port port(StringRef attribute, StringRef name, Type type);
-  func::FuncOp function(StringRef name, ArrayRef<Port> arguments,
-                        ArrayRef<Port> results);
-
-  // The functions.
-  void buildLoss();
-  void buildLogits();
-  void buildInit();
-  func::FuncOp block(const LayerKind &kind, ArrayRef<int64_t> shape,
-                     bool random);
-  Value initial(Emitter &e, const Parameter &parameter, Value seed, Value step);
-
-  // Pieces of @loss and @logits.
-  std::vector<Port> parameterPorts();
-  LayerKind kindOf(int64_t layer) const;
-  bool drops() const {
-    return spec.embeddingDropout > 0 || spec.attentionDropout > 0 ||
-           spec.residualDropout > 0;
-  }
-  Value trunk(Scope &scope, Value tokens, RandomState random);
-  Value layerSeed(Value seed, int64_t layer);
-  Value head(const Scope &scope) {
-    return scope.parameter(spec.tieWordEmbeddings ? family.embedding
-                                                  : "lm_head.weight");
-  }
-
-  OpBuilder b;
-  OwningOpRef<ModuleOp> module;
-  const Recipe &recipe;
-  const ModelSpec spec;
-  const std::vector<Parameter> all, ofLayer;
-  const FamilyBuilder &family;
-};
 
 Port ModelBuilder::parameterPort(const Parameter &parameter) {
   Port result{tensor(parameter.shape, b.getF32Type()), {}, parameter.name};
@@ -126,48 +56,69 @@ func::FuncOp ModelBuilder::function(StringRef name, ArrayRef<Port> arguments,
   return result;
 }
 
-LayerKind ModelBuilder::kindOf(int64_t layer) const {
+LayerKind ModelBuilder::kindOf(int64_t layer, int64_t tokens) const {
   int64_t window = spec.window(layer);
   // A window at least as long as the sequence hides nothing.
-  return {window < recipe.batch.sequence ? window : 0,
-          spec.attentionScale(layer)};
+  return {window < tokens ? window : 0, spec.attentionScale(layer)};
 }
 
-/// The block for layers of `kind` on activations of `shape`, made on first use.
-func::FuncOp ModelBuilder::block(const LayerKind &kind, ArrayRef<int64_t> shape,
-                                 bool random) {
-  std::string name = random ? "layer" : "layer.logits";
+/// The name of the block for layers of `kind`.
+std::string ModelBuilder::blockName(const Twine &base,
+                                    const LayerKind &kind) const {
+  std::string name = base.str();
   if (kind.window > 0)
     name += llvm::formatv(".window{0}", kind.window);
   if (spec.scaleAttentionByInverseLayer)
     name += llvm::formatv(".scale{0}",
                           std::llround(spec.attentionScale(0) / kind.scale));
+  return name;
+}
+
+/// A private function whose first arguments are activations of `shape` and the
+/// parameters of a layer.
+func::FuncOp ModelBuilder::newBlock(StringRef name, ArrayRef<int64_t> shape,
+                                    ArrayRef<Port> more,
+                                    ArrayRef<Port> moreResults) {
+  Port activations{tensor(shape, b.getF32Type()), {}, "x"};
+  std::vector<Port> arguments = {activations}, results = {activations};
+  for (const Parameter &each : ofLayer)
+    arguments.push_back({tensor(each.shape, b.getF32Type()), {}, each.name});
+  llvm::append_range(arguments, more);
+  llvm::append_range(results, moreResults);
+  func::FuncOp result = function(name, arguments, results);
+  result.setPrivate();
+  result->setAttr(graph::kBlockAttr, b.getUnitAttr());
+  return result;
+}
+
+/// The scope of a block's body.
+void ModelBuilder::defineLayer(Scope &scope, func::FuncOp block) const {
+  for (auto [i, each] : llvm::enumerate(ofLayer))
+    scope.define(each.name, block.getArgument(i + 1));
+}
+
+/// The block for layers of `kind` on activations of `shape`, made on first use.
+func::FuncOp ModelBuilder::block(const LayerKind &kind, ArrayRef<int64_t> shape,
+                                 bool random) {
+  std::string name = blockName(random ? "layer" : "layer.logits", kind);
   if (auto made = module->lookupSymbol<func::FuncOp>(name))
     return made;
 
   OpBuilder::InsertionGuard guard(b);
-  auto activations = tensor(shape, b.getF32Type());
-  std::vector<Port> arguments = {{activations, {}, "x"}};
-  for (const Parameter &each : ofLayer)
-    arguments.push_back({tensor(each.shape, b.getF32Type()), {}, each.name});
+  std::vector<Port> more;
   bool dropping = random && drops();
   if (dropping)
     for (const char *each : {"seed", "step", "offset"})
-      arguments.push_back({scalar(b.getI64Type()), {}, each});
-  func::FuncOp result = function(name, arguments, {{activations, {}, ""}});
-  result.setPrivate();
-  result->setAttr(graph::kBlockAttr, b.getUnitAttr());
-
-  auto values = result.getArguments();
+      more.push_back({scalar(b.getI64Type()), {}, each});
+  func::FuncOp result = newBlock(name, shape, more, {});
   RandomState state;
   if (dropping) {
-    auto last = values.take_back(3);
+    auto last = result.getArguments().take_back(3);
     state = {last[0], last[1], last[2]};
   }
   Scope scope(b, spec, state);
-  for (auto [i, each] : llvm::enumerate(ofLayer))
-    scope.define(each.name, values[i + 1]);
-  Value y = family.layer(scope, values[0], kind);
+  defineLayer(scope, result);
+  Value y = family.layer(scope, result.getArgument(0), kind);
   b.create<func::ReturnOp>(result.getLoc(), y);
   return result;
 }
@@ -195,8 +146,9 @@ Value ModelBuilder::trunk(Scope &scope, Value tokens, RandomState random) {
     if (dropping)
       operands.append(
           {layerSeed(random.seed, layer), random.step, random.offset});
-    func::FuncOp callee = block(kindOf(layer), tensorType(x).getShape(),
-                                /*random=*/bool(random.seed));
+    func::FuncOp callee =
+        block(kindOf(layer, recipe.batch.sequence), tensorType(x).getShape(),
+              /*random=*/bool(random.seed));
     x = b.create<func::CallOp>(named(path), callee, operands).getResult(0);
   }
   return family.finish(scope, x);
@@ -279,14 +231,25 @@ void ModelBuilder::buildInit() {
   b.create<func::ReturnOp>(init.getLoc(), results);
 }
 
-} // namespace
+OwningOpRef<ModuleOp> ModelBuilder::build(Mode mode) {
+  if (mode == Mode::Train) {
+    buildLoss();
+    buildLogits();
+  } else {
+    buildInference();
+  }
+  buildInit();
+  return std::move(module);
+}
 
-llvm::Expected<OwningOpRef<ModuleOp>>
-buildModel(MLIRContext &context, const ModelSpec &spec, const Recipe &recipe) {
-  if (Status status = checkRecipe(recipe, spec); !status.ok())
+llvm::Expected<OwningOpRef<ModuleOp>> buildModel(MLIRContext &context,
+                                                 const ModelSpec &spec,
+                                                 const Recipe &recipe,
+                                                 Mode mode) {
+  if (Status status = checkRecipe(recipe, spec, mode); !status.ok())
     return llvm::createStringError(llvm::inconvertibleErrorCode(),
                                    status.message());
-  return ModelBuilder(context, spec, recipe).build();
+  return ModelBuilder(context, spec, recipe).build(mode);
 }
 
 } // namespace tessera::models

@@ -9,9 +9,11 @@
 
 namespace tessera::models {
 
-/// Makes `@loss`, `@logits`, `@init` and their blocks as
-/// dialects/graph/README.md describes them, all in f32, with B = batch.micro
-/// and T = batch.sequence. The recipe's dropout takes the place of the model's.
+/// Makes `@init` and, for training, `@loss` and `@logits` with B = batch.micro
+/// and T = batch.sequence; for inference `@prefill_T` with T = inference.chunk
+/// and `@decode_B` for each bucket B up to inference.batch; and their blocks:
+/// as dialects/graph/README.md describes them, all in f32. The recipe's dropout
+/// takes the place of the model's.
 ///
 /// Layers of one kind (the same attention window and scale) share one block.
 /// A block's operations are located by their module path inside the layer
@@ -21,6 +23,6 @@ namespace tessera::models {
 /// does not fit the model (checkRecipe).
 llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>>
 buildModel(mlir::MLIRContext &context, const ModelSpec &spec,
-           const Recipe &recipe);
+           const Recipe &recipe, Mode mode = Mode::Train);
 
 } // namespace tessera::models

@@ -104,12 +104,37 @@ static Value droppedAttention(const Scope &scope, Emitter &e, Value query,
   return e.einsum("bkgts,bskd->btkgd", p, value);
 }
 
+/// `cache` with rows of [batch, tokens, kv_heads, head_dim] put into its slots.
+static Value append(Emitter &e, Value cache, Value rows, Value slots) {
+  ArrayRef<int64_t> pages = tensorType(cache).getShape(),
+                    shape = tensorType(rows).getShape();
+  int64_t width = pages[2] * pages[3];
+  Value flat = e.reshape(cache, {pages[0] * pages[1], width});
+  rows = e.reshape(rows, {shape[0], shape[1], width});
+  return e.reshape(e.scatterRows(rows, slots, flat), pages);
+}
+
+static Value cachedAttention(const Scope &scope, Emitter &e, Value query,
+                             Value key, Value value, const LayerKind &kind) {
+  KvCache &cache = *scope.cache;
+  cache.keys = append(e, cache.keys, key, cache.slots);
+  cache.values = append(e, cache.values, value, cache.slots);
+  OpBuilder &b = scope.builder;
+  return b.create<graph::PagedAttentionOp>(
+      e.location(), query.getType(), query, cache.keys, cache.values,
+      cache.table, cache.starts, cache.lengths, b.getF64FloatAttr(kind.scale),
+      kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr());
+}
+
 Value attention(const Scope &scope, Value query, Value key, Value value,
                 const LayerKind &kind, StringRef path) {
   Emitter e = scope.at(path);
   OpBuilder &b = scope.builder;
   ArrayRef<int64_t> shape = tensorType(query).getShape();
   SmallVector<int64_t> merged = {shape[0], shape[1], scope.spec.queryWidth()};
+  if (scope.cache)
+    return e.reshape(cachedAttention(scope, e, query, key, value, kind),
+                     merged);
   if (scope.drops() && scope.spec.attentionDropout > 0)
     return e.reshape(droppedAttention(scope, e, query, key, value, kind),
                      merged);

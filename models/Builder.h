@@ -22,6 +22,17 @@ struct RandomState {
   mlir::Value offset; ///< i64[], index of the microbatch's first sequence
 };
 
+/// One layer's keys and values of earlier tokens, and where the tokens of this
+/// run stand. In a function without cache all of it is null.
+struct KvCache {
+  mlir::Value keys, values; ///< [pages, page, kv_heads, head_dim]
+  mlir::Value positions;    ///< i32 [batch, tokens]
+  mlir::Value slots;        ///< i32 [batch, tokens]: page × slot, −1: nowhere
+  mlir::Value table;        ///< i32 [batch, pages of a sequence]
+  mlir::Value starts, lengths; ///< i32 [batch], as graph.paged_attention
+  int64_t context = 0;         ///< tokens of a sequence at most
+};
+
 /// A function while its body is written: its parameters by name, emitters by
 /// module path, and what the body may depend on.
 class Scope {
@@ -45,6 +56,9 @@ public:
 
   mlir::OpBuilder &builder;
   const ModelSpec &spec;
+  /// Null unless tokens follow on what a cache holds. `attention` puts its keys
+  /// and values into it and leaves here what it has become.
+  KvCache *cache = nullptr;
 
 private:
   RandomState random;
@@ -76,9 +90,10 @@ mlir::Value conv1d(const Scope &scope, mlir::Value x, llvm::StringRef name);
 /// The norm of the spec's kind, along the last dimension.
 mlir::Value norm(const Scope &scope, mlir::Value x, llvm::StringRef name);
 mlir::Value activation(graph::Emitter &e, mlir::Value x, Activation kind);
-/// Causal attention. query [batch, tokens, heads, head_dim], key and value with
-/// kv_heads → [batch, tokens, heads * head_dim]. With attention dropout the
-/// probabilities are materialized.
+/// Causal attention, over the scope's cache if there is one. query [batch,
+/// tokens, heads, head_dim], key and value with kv_heads → [batch, tokens,
+/// heads * head_dim]. With attention dropout the probabilities are
+/// materialized.
 mlir::Value attention(const Scope &scope, mlir::Value query, mlir::Value key,
                       mlir::Value value, const LayerKind &kind,
                       llvm::StringRef path);

@@ -255,21 +255,24 @@ StatusOr<ModelSpec> parseHfConfig(std::string_view text,
   return spec;
 }
 
-StatusOr<LoadedConfig> loadHfConfig(const std::string &path) {
-  std::error_code failure;
-  LoadedConfig loaded;
-  loaded.file = path;
-  if (std::filesystem::is_directory(path, failure))
-    loaded.file = (std::filesystem::path(path) / "config.json").string();
-  StatusOr<std::string> text = readTextFile(loaded.file, maxFileBytes);
-  if (!text.ok())
-    return text.status();
-  loaded.text = text.take();
+StatusOr<LoadedConfig> loadedConfig(std::string text, const std::string &file) {
+  LoadedConfig loaded{file, std::move(text), {}};
   StatusOr<ModelSpec> spec = parseHfConfig(loaded.text, loaded.file);
   if (!spec.ok())
     return spec.status();
   loaded.spec = spec.take();
   return loaded;
+}
+
+StatusOr<LoadedConfig> loadHfConfig(const std::string &path) {
+  std::error_code failure;
+  std::string file = path;
+  if (std::filesystem::is_directory(path, failure))
+    file = (std::filesystem::path(path) / "config.json").string();
+  StatusOr<std::string> text = readTextFile(file, maxFileBytes);
+  if (!text.ok())
+    return text.status();
+  return loadedConfig(text.take(), file);
 }
 
 } // namespace tessera::models

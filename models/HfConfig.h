@@ -24,6 +24,9 @@ struct LoadedConfig {
   ModelSpec spec;
 };
 
+/// A config.json that is at hand; `file` names it in errors.
+StatusOr<LoadedConfig> loadedConfig(std::string text, const std::string &file);
+
 /// Reads `path`: a config.json or a directory that holds one.
 StatusOr<LoadedConfig> loadHfConfig(const std::string &path);
 

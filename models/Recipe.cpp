@@ -3,7 +3,21 @@
 
 namespace tessera::models {
 
-Status checkRecipe(const Recipe &recipe, const ModelSpec &spec) {
+static Status checkInference(const Recipe &recipe, const ModelSpec &spec) {
+  int64_t page = recipe.inference.page;
+  int64_t needed = (inferenceContext(spec, recipe) + page - 1) / page;
+  if (recipe.inference.pages && recipe.inference.pages < needed)
+    return Status::error(
+        "inference.pages = {} are fewer than the {} pages that "
+        "one sequence of {} tokens takes; raise it, or lower "
+        "inference.context",
+        recipe.inference.pages, needed, inferenceContext(spec, recipe));
+  return Status::success();
+}
+
+Status checkRecipe(const Recipe &recipe, const ModelSpec &spec, Mode mode) {
+  if (mode == Mode::Infer)
+    return checkInference(recipe, spec);
   if (recipe.batch.sequence > spec.maxPositions)
     return Status::error("batch.sequence = {} is more than the model's {} "
                          "positions; lower it, or raise {} in config.json",
@@ -24,6 +38,24 @@ ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe) {
       spec.embeddingDropout = spec.residualDropout = rate;
   }
   return spec;
+}
+
+int64_t inferenceContext(const ModelSpec &spec, const Recipe &recipe) {
+  return std::min(recipe.inference.context, spec.maxPositions);
+}
+
+std::vector<int64_t> decodeBuckets(int64_t most) {
+  std::vector<int64_t> buckets;
+  // 1, 2, 4, 8, 12, 16, 24, 32, 48, …
+  for (int64_t size = 1; size < most;) {
+    buckets.push_back(size);
+    int64_t half = 1;
+    while (2 * half <= size)
+      half *= 2;
+    size += size < 8 ? size : half / 2;
+  }
+  buckets.push_back(most);
+  return buckets;
 }
 
 } // namespace tessera::models

@@ -16,9 +16,21 @@ using recipe::Recipe;
 using recipe::Recompute;
 using recipe::ScheduleKind;
 
+/// What a module is for: training, or generating from a cache of keys and
+/// values.
+enum class Mode { Train, Infer };
+
 /// What a recipe asks must be possible with the model: the sequence fits its
-/// positions. Errors name both sides.
-Status checkRecipe(const Recipe &recipe, const ModelSpec &spec);
+/// positions; the cache has pages for one sequence. Errors name both sides.
+Status checkRecipe(const Recipe &recipe, const ModelSpec &spec,
+                   Mode mode = Mode::Train);
+
+/// Tokens that a sequence may have in inference: inference.context, or fewer
+/// where the model has fewer positions.
+int64_t inferenceContext(const ModelSpec &spec, const Recipe &recipe);
+/// Numbers of sequences that a decode program is made for, ascending, up to
+/// `most` itself: those between are padded, by a half at most.
+std::vector<int64_t> decodeBuckets(int64_t most);
 
 /// The model with the recipe's dropout in place of its own.
 ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe);

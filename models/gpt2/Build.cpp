@@ -21,12 +21,18 @@ Value embed(const Scope &scope, Value tokens) {
   ArrayRef<int64_t> shape = tensorType(x).getShape();
 
   // Position t is row t of the table. [tokens, hidden] → [batch, tokens,
-  // hidden]
+  // hidden]. Tokens that only fill a bucket may stand behind its end.
   Emitter places = scope.at("transformer.wpe");
   Value table = scope.parameter("transformer.wpe.weight");
-  if (shape[1] < spec.maxPositions)
-    table = places.slice(table, {0, 0}, shape.drop_front());
-  x = places.add(x, places.broadcast(table, {1, 2}, shape));
+  if (scope.cache) {
+    Value at = scope.cache->positions;
+    at = places.min(at, places.splatLike(double(spec.maxPositions - 1), at));
+    x = places.add(x, places.embedding(table, at));
+  } else {
+    if (shape[1] < spec.maxPositions)
+      table = places.slice(table, {0, 0}, shape.drop_front());
+    x = places.add(x, places.broadcast(table, {1, 2}, shape));
+  }
   Emitter drop = scope.at("transformer.drop");
   return scope.dropout(drop, x, spec.embeddingDropout, embeddingSite);
 }

@@ -34,6 +34,7 @@ Value rotate(const Scope &scope, Value x, const RopeFrequencies &frequencies) {
   OpBuilder &b = scope.builder;
   return b.create<graph::RopeOp>(
       e.location(), x.getType(), x,
+      scope.cache ? scope.cache->positions : Value(),
       b.getDenseF64ArrayAttr(frequencies.inverseFrequencies),
       b.getF64FloatAttr(frequencies.attentionScaling), UnitAttr());
 }
@@ -45,8 +46,8 @@ Value selfAttention(const Scope &scope, Value x, const LayerKind &kind) {
   Value key =
       project(scope, x, "self_attn.k_proj", spec.kvHeads, "self_attn.k_norm");
   Value value = project(scope, x, "self_attn.v_proj", spec.kvHeads, "");
-  RopeFrequencies frequencies =
-      ropeFrequencies(spec, tensorType(x).getDimSize(1));
+  RopeFrequencies frequencies = ropeFrequencies(
+      spec, scope.cache ? scope.cache->context : tensorType(x).getDimSize(1));
   query = rotate(scope, query, frequencies);
   key = rotate(scope, key, frequencies);
   Value y = attention(scope, query, key, value, kind, "self_attn");

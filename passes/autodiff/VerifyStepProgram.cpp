@@ -37,7 +37,8 @@ llvm::StringSet<> namesOf(ArrayRef<State> states) {
 
 class ProgramVerifier {
 public:
-  explicit ProgramVerifier(ModuleOp module) : module(module) {}
+  ProgramVerifier(ModuleOp module, bool training)
+      : module(module), training(training) {}
 
   LogicalResult verify() {
     if (failed(verifyFunctions()))
@@ -45,6 +46,8 @@ public:
     for (auto function : module.getOps<func::FuncOp>())
       if (failed(collect(function)) || failed(verifyReturned(function)))
         return failure();
+    if (!training)
+      return failure(failed(verifyCaches()) || failed(verifyInit()));
     return failure(failed(verifyTrainStep()) || failed(verifyMetrics()) ||
                    failed(verifyInit()));
   }
@@ -57,6 +60,10 @@ private:
     init = requireFunction(module, kInit, "importing a model");
     if (!init)
       return failure();
+    if (!training)
+      return llvm::range_size(module.getOps<func::FuncOp>()) > 1
+                 ? success()
+                 : module.emitError("holds no program besides @init");
     trainStep = requireFunction(module, kTrainStep, "build-train-step");
     return success(trainStep != nullptr);
   }
@@ -127,6 +134,19 @@ private:
     return success();
   }
 
+  LogicalResult verifyCaches() {
+    for (auto &[function, own] : traffic) {
+      llvm::StringSet<> returned = namesOf(own.returned);
+      for (const State &state : own.taken)
+        if (state.role == graph::Role::cache &&
+            !returned.contains(state.name.getValue()))
+          return function->emitOpError()
+                 << "takes the cache '" << state.name.getValue()
+                 << "' and does not return it";
+    }
+    return success();
+  }
+
   LogicalResult verifyMetrics() {
     Builder b(module.getContext());
     auto f32 = RankedTensorType::get({}, b.getF32Type());
@@ -158,7 +178,8 @@ private:
     llvm::StringSet<> given = namesOf(traffic[init].returned);
     for (auto &[function, own] : traffic)
       for (const State &state : own.taken)
-        if (!given.contains(state.name.getValue()))
+        if (state.role != graph::Role::cache &&
+            !given.contains(state.name.getValue()))
           return init.emitOpError()
                  << "does not give state '" << state.name.getValue()
                  << "', which '" << cast<func::FuncOp>(function).getName()
@@ -167,6 +188,7 @@ private:
   }
 
   ModuleOp module;
+  bool training;
   func::FuncOp init, trainStep;
   llvm::StringMap<State> known;
   llvm::MapVector<Operation *, Traffic> traffic;
@@ -174,8 +196,10 @@ private:
 
 struct VerifyStepProgram
     : tessera::impl::VerifyStepProgramBase<VerifyStepProgram> {
+  using VerifyStepProgramBase::VerifyStepProgramBase;
+
   void runOnOperation() override {
-    if (failed(ProgramVerifier(getOperation()).verify()))
+    if (failed(ProgramVerifier(getOperation(), training).verify()))
       signalPassFailure();
   }
 };

@@ -12,6 +12,20 @@ namespace tessera {
 #include "passes/planning/Passes.h.inc"
 } // namespace tessera
 
+static plan::Role toPlan(graph::Role role) {
+  switch (role) {
+  case graph::Role::parameter:
+    return plan::Role::parameter;
+  case graph::Role::optimizer:
+    return plan::Role::optimizer;
+  case graph::Role::counter:
+    return plan::Role::counter;
+  case graph::Role::cache:
+    return plan::Role::cache;
+  }
+  llvm_unreachable("all roles are handled");
+}
+
 namespace {
 
 MemRefType memoryType(RankedTensorType type) {
@@ -77,7 +91,7 @@ private:
     buffer.space = plan::Space::state;
     buffer.name = name;
     buffer.type = type;
-    buffer.role = static_cast<plan::Role>(role.getValue());
+    buffer.role = toPlan(role.getValue());
     buffer.reserved = true;
     buffer.bytes = plan::byteSize(type);
     buffer.offset = size;

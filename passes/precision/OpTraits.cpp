@@ -107,6 +107,10 @@ static OpClass computeClass(Operation *op) {
   if (auto composite = dyn_cast<graph::Decomposable>(op))
     return decomposesElementwise(composite) ? OpClass::elementwise
                                             : OpClass::composite;
+  // Rows that are put elsewhere stay what they are.
+  if (auto scatter = dyn_cast<graph::RowScatter>(op);
+      scatter && !scatter.adds())
+    return OpClass::movement;
   auto fusable = dyn_cast<graph::Fusable>(op);
   if (!fusable || op->getNumOperands() == 0)
     return OpClass::other;

@@ -40,6 +40,29 @@ def ApplyPrecision : Pass<"apply-precision", "::mlir::ModuleOp"> {
   let options = [Precision_ComputeOption];
 }
 
+def NarrowState : Pass<"narrow-state", "::mlir::ModuleOp"> {
+  let summary = "keeps weights and caches in the type in which they are read";
+  let description = [{
+    For inference, where nothing updates weights: parameters and caches of rank 2 or more become bf16 in
+    all programs, and the conversions go that stood between state and what reads it. Rows of a
+    table are widened after they were picked.
+
+    Before:
+    ```mlir
+    func.func @decode_1(%w: tensor<8x16xf32> {graph.state = "w", ...}, ...) {
+      %w16 = graph.convert %w : tensor<8x16xf32> -> tensor<8x16xbf16>
+      %y = graph.einsum "mk,kn->mn" %x, %w16 : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xbf16>
+    ```
+    After:
+    ```mlir
+    func.func @decode_1(%w: tensor<8x16xbf16> {graph.state = "w", ...}, ...) {
+      %y = graph.einsum "mk,kn->mn" %x, %w : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xbf16>
+    ```
+    Afterwards no parameter or cache of rank 2 or more is f32.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
+}
+
 def VerifyPrecision : Pass<"verify-precision", "::mlir::ModuleOp"> {
   let summary = "proves that contractions, composites and blocks have the compute type";
   let description = [{

@@ -151,7 +151,7 @@ Status checkArtifact(Checker &checker) {
       checker, {artifact.state(), "state tensor", Space::state,
                 artifact.state_bytes(), [](Role role) {
                   return role == Role::parameter || role == Role::optimizer ||
-                         role == Role::counter;
+                         role == Role::counter || role == Role::cache;
                 }}));
   return checkDevices(checker);
 }

@@ -62,6 +62,16 @@ struct Recipe {
     bool operator==(const Dropout &) const = default;
   } dropout;
 
+  /// What programs that generate are made for.
+  struct Inference {
+    int64_t context = 4096; ///< tokens of a sequence, at most the model's own
+    int64_t batch = 8;      ///< sequences that decode together
+    int64_t chunk = 256;    ///< tokens of a prompt that are read at once
+    int64_t page = 64;      ///< tokens of a page of the cache
+    int64_t pages = 0;      ///< of the cache; 0: enough for a full batch
+    bool operator==(const Inference &) const = default;
+  } inference;
+
   int64_t seed = 1337;
 
   struct Data {

@@ -2,6 +2,7 @@
 #include "runtime/data/ShallowJson.h"
 #include "runtime/support/Hash.h"
 #include "runtime/train/Checkpoint.h"
+#include "runtime/train/CopyTensor.h"
 #include "runtime/train/Manifest.h"
 
 #include <algorithm>
@@ -77,6 +78,8 @@ std::string shapeText(const std::vector<uint64_t> &shape) {
 struct OpenedFiles {
   std::unique_ptr<SafetensorsFile> parameters, optimizer;
   SafetensorsFile *of(const StateTensor &tensor) const {
+    if (tensor.role == StateRole::cache)
+      return nullptr;
     return tensor.role == StateRole::parameter ? parameters.get()
                                                : optimizer.get();
   }
@@ -110,24 +113,16 @@ Status checkTensors(const std::string &directory, const TrainModel &model,
                            "'{}'; resume with the program that wrote it, or "
                            "start a new run with --init-from",
                            directory, tensor.name);
-    if (entry->shape != tensor.shape || entry->type != tensor.type)
+    // Whoever goes on training goes on with the very same bits.
+    bool fits = files.optimizer ? entry->type == tensor.type
+                                : converts(entry->type, tensor.type);
+    if (entry->shape != tensor.shape || !fits)
       return Status::error(
           "'{}' belongs to another program: tensor '{}' is {} {} there and {} "
           "{} here; resume with the program that wrote it",
           directory, tensor.name, safetensorsName(entry->type),
           shapeText(entry->shape), safetensorsName(tensor.type),
           shapeText(tensor.shape));
-  }
-  return Status::success();
-}
-
-Status loadTensor(TrainModel &model, const StateTensor &tensor,
-                  const SafetensorsFile &file, std::vector<std::byte> &buffer) {
-  const SafetensorsEntry &entry = *file.header().find(tensor.name);
-  for (uint64_t offset = 0; offset < tensor.size; offset += kCheckpointPiece) {
-    buffer.resize(std::min(kCheckpointPiece, tensor.size - offset));
-    TESSERA_RETURN_IF_ERROR(file.read(entry, offset, buffer));
-    TESSERA_RETURN_IF_ERROR(model.writeState(tensor, offset, buffer));
   }
   return Status::success();
 }
@@ -211,10 +206,10 @@ Status loadCheckpoint(const std::string &directory,
     files.optimizer = optimizer.take();
   }
   TESSERA_RETURN_IF_ERROR(checkTensors(directory, model, files));
-  std::vector<std::byte> buffer;
   for (const StateTensor &tensor : model.state())
     if (SafetensorsFile *file = files.of(tensor))
-      TESSERA_RETURN_IF_ERROR(loadTensor(model, tensor, *file, buffer));
+      TESSERA_RETURN_IF_ERROR(
+          copyTensor(model, tensor, *file, *file->header().find(tensor.name)));
   return Status::success();
 }
 

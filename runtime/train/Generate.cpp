@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 
 namespace tessera {
 namespace {
 
 /// The context as token ids, checked against the model's vocabulary.
 StatusOr<std::vector<int32_t>>
-promptTokens(const TrainModel &model, const tokenizer::Tokenizer &tokenizer,
+promptTokens(const TextModel &model, const tokenizer::Tokenizer &tokenizer,
              const std::string &prompt) {
   std::vector<uint32_t> ids = tokenizer::Encoder(tokenizer).encode(prompt);
   if (ids.empty()) {
@@ -22,7 +23,7 @@ promptTokens(const TrainModel &model, const tokenizer::Tokenizer &tokenizer,
                            "end-of-text token to start from; give a prompt");
     ids.push_back(*start);
   }
-  int64_t vocab = model.facts().vocabSize;
+  int64_t vocab = model.vocab;
   std::vector<int32_t> tokens;
   for (uint32_t id : ids) {
     if (int64_t(id) >= vocab)
@@ -40,7 +41,11 @@ promptTokens(const TrainModel &model, const tokenizer::Tokenizer &tokenizer,
 StatusOr<std::span<const float>> nextLogits(TrainModel &model,
                                             std::span<const int32_t> tokens,
                                             std::vector<int32_t> &window) {
-  auto context = std::size_t(model.contextLength());
+  auto context = std::size_t(std::max<int64_t>(model.contextLength(), 0));
+  if (context == 0)
+    return Status::error("this program has no logits program; compile the "
+                         "model again: {}",
+                         model.facts().rebuildCommand);
   std::span<const int32_t> seen = tokens.last(std::min(tokens.size(), context));
   window.assign(context, 0);
   std::copy(seen.begin(), seen.end(), window.begin());
@@ -51,44 +56,26 @@ StatusOr<std::span<const float>> nextLogits(TrainModel &model,
   return logits->subspan((seen.size() - 1) * vocab, vocab);
 }
 
-/// A run directory, and the one checkpoint of it that was asked for (or none).
-struct RunPath {
-  std::string run, checkpoint;
-};
-
-StatusOr<RunPath> resolveRun(const std::string &path) {
-  namespace fs = std::filesystem;
-  std::error_code code;
-  fs::path run = fs::path(path).lexically_normal();
-  if (!run.has_filename()) // "run/" is "run"
-    run = run.parent_path();
-  RunPath place;
-  if (fs::exists(run / "manifest.json", code)) {
-    place.checkpoint = run.filename().string();
-    run = run.has_parent_path() ? run.parent_path() : fs::path(".");
-  }
-  place.run = run.string();
-  if (!fs::is_directory(run, code))
-    return Status::error("'{}' is not a run directory; train one with --out {}",
-                         place.run, place.run);
-  return place;
-}
-
 StatusOr<std::unique_ptr<SessionModel>>
 openForGeneration(const std::string &program, const GenerateOptions &options) {
   StatusOr<ArtifactReader> reader = ArtifactReader::open(program);
   if (!reader.ok())
     return reader.status();
-  if (!reader->hasProgram("logits"))
-    return Status::error("'{}' has no logits program; compile the model again: "
-                         "{}",
-                         program,
-                         reader->root().rebuild_command()->string_view());
   hal::SessionOptions session;
   session.device = options.device;
   session.deviceOptions.threads = options.threads;
-  session.programs.push_back("logits");
-  return SessionModel::open(*reader, session);
+  if (options.program.empty()) {
+    if (!reader->hasProgram("logits"))
+      return Status::error("'{}' has no logits program; compile the model "
+                           "again: {}",
+                           program,
+                           reader->root().rebuild_command()->string_view());
+    session.programs.push_back("logits");
+  }
+  auto opened = hal::Session::open(*reader, session);
+  if (!opened.ok())
+    return opened.status();
+  return SessionModel::create(opened.take());
 }
 
 /// Loads the checkpoint asked for, or the newest intact one; returns its name.
@@ -116,16 +103,82 @@ StatusOr<std::string> loadWeights(const RunPath &place, TrainModel &model,
 
 } // namespace
 
-StatusOr<GenerateResult> generateText(TrainModel &model,
+StatusOr<RunPath> resolveRun(const std::string &path) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  fs::path run = fs::path(path).lexically_normal();
+  if (!run.has_filename()) // "run/" is "run"
+    run = run.parent_path();
+  RunPath place;
+  if (fs::exists(run / "manifest.json", code)) {
+    place.checkpoint = run.filename().string();
+    run = run.has_parent_path() ? run.parent_path() : fs::path(".");
+  }
+  place.run = run.string();
+  if (!fs::is_directory(run, code))
+    return Status::error("'{}' is not a run directory; train one with --out {}",
+                         place.run, place.run);
+  return place;
+}
+
+TextModel scoringModel(TrainModel &model) {
+  auto window = std::make_shared<std::vector<int32_t>>();
+  return {model.facts().vocabSize,
+          [&model, window](std::span<const int32_t> text) {
+            return nextLogits(model, text, *window);
+          }};
+}
+
+namespace {
+
+/// One sequence, and how much of the text it has seen.
+class DecodedText {
+public:
+  explicit DecodedText(Decoder &decoder) : decoder(decoder) {}
+  ~DecodedText() { decoder.release(sequence); }
+  DecodedText(const DecodedText &) = delete;
+  DecodedText &operator=(const DecodedText &) = delete;
+
+  StatusOr<std::span<const float>> next(std::span<const int32_t> text) {
+    std::span<const int32_t> added = text.subspan(seen);
+    if (!decoder.hasRoom(sequence, int64_t(added.size()))) {
+      decoder.release(sequence);
+      auto half = std::max<int64_t>(decoder.shape().context / 2, 1);
+      added = text.last(std::min(text.size(), size_t(half)));
+    }
+    TESSERA_RETURN_IF_ERROR(advance(added));
+    seen = text.size();
+    return decoder.logits(0);
+  }
+
+private:
+  Status advance(std::span<const int32_t> added) {
+    if (added.size() != 1 || sequence.length() == 0)
+      return decoder.read(sequence, added);
+    Sequence *one[] = {&sequence};
+    return decoder.step(one, added);
+  }
+
+  Decoder &decoder;
+  Sequence sequence;
+  size_t seen = 0;
+};
+
+} // namespace
+
+TextModel decodingModel(Decoder &decoder) {
+  auto text = std::make_shared<DecodedText>(decoder);
+  return {decoder.shape().vocab, [text](std::span<const int32_t> tokens) {
+            return text->next(tokens);
+          }};
+}
+
+StatusOr<GenerateResult> generateText(const TextModel &model,
                                       const tokenizer::Tokenizer &tokenizer,
                                       const GenerateOptions &options,
                                       const TextSink &sink) {
   using Clock = std::chrono::steady_clock;
   TESSERA_RETURN_IF_ERROR(checkSampling(options.sampling));
-  if (model.contextLength() < 1)
-    return Status::error("this program has no logits program; compile the "
-                         "model again: {}",
-                         model.facts().rebuildCommand);
   auto prompt = promptTokens(model, tokenizer, options.prompt);
   if (!prompt.ok())
     return prompt.status();
@@ -136,12 +189,11 @@ StatusOr<GenerateResult> generateText(TrainModel &model,
   tokenizer::StreamDecoder decoder(tokenizer, /*skipSpecial=*/true);
   std::optional<uint32_t> end = tokenizer.documentEnd();
   // A vocabulary padded beyond the tokenizer's has tokens without text.
-  auto choices = std::size_t(
-      std::min<int64_t>(model.facts().vocabSize, tokenizer.vocabSize()));
-  std::vector<int32_t> window;
+  auto choices =
+      std::size_t(std::min<int64_t>(model.vocab, tokenizer.vocabSize()));
   auto begin = Clock::now();
   while (result.tokens.size() < options.maxTokens && !result.ended) {
-    auto logits = nextLogits(model, tokens, window);
+    auto logits = model.next(tokens);
     if (!logits.ok())
       return logits.status();
     StatusOr<int32_t> token =
@@ -160,6 +212,17 @@ StatusOr<GenerateResult> generateText(TrainModel &model,
   return result;
 }
 
+static StatusOr<GenerateResult>
+generateLoaded(SessionModel &model, const tokenizer::Tokenizer &tokenizer,
+               const GenerateOptions &options, const TextSink &sink) {
+  if (options.program.empty())
+    return generateText(scoringModel(model), tokenizer, options, sink);
+  auto decoder = Decoder::create(model.get());
+  if (!decoder.ok())
+    return decoder.status();
+  return generateText(decodingModel(**decoder), tokenizer, options, sink);
+}
+
 StatusOr<GenerateResult> generateFromRun(const std::string &path,
                                          const GenerateOptions &options,
                                          const TextSink &sink,
@@ -172,13 +235,15 @@ StatusOr<GenerateResult> generateFromRun(const std::string &path,
       tokenizer::Tokenizer::load(place->run + "/" + kTokenizerFile);
   if (!tokenizer.ok())
     return tokenizer.status();
-  auto model = openForGeneration(place->run + "/" + kProgramFile, options);
+  std::string program =
+      options.program.empty() ? place->program() : options.program;
+  auto model = openForGeneration(program, options);
   if (!model.ok())
     return model.status();
   StatusOr<std::string> loaded = loadWeights(*place, **model, note);
   if (!loaded.ok())
     return loaded.status();
-  auto result = generateText(**model, *tokenizer, options, sink);
+  auto result = generateLoaded(**model, *tokenizer, options, sink);
   if (result.ok())
     result->checkpoint = *loaded;
   return result;

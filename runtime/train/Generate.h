@@ -1,7 +1,9 @@
-// Text from a trained run: what `tessera generate RUN` does. Every token runs
-// the whole logits program; an engine with a KV cache is another program.
+// Text from a trained run: what `tessera generate RUN` does. With programs that
+// decode over a cache each token is computed once; without, every token runs
+// the whole logits program.
 #pragma once
 #include "runtime/data/tokenizer/Tokenizer.h"
+#include "runtime/infer/Decoder.h"
 #include "runtime/train/Sampler.h"
 #include "runtime/train/TrainModel.h"
 
@@ -12,6 +14,9 @@
 namespace tessera {
 
 struct GenerateOptions {
+  /// An artifact of the run's model that was compiled with --mode infer; empty:
+  /// the run's own program.
+  std::string program;
   std::string prompt; ///< special tokens in it are recognized
   uint64_t maxTokens = 64;
   SamplingOptions sampling;
@@ -31,13 +36,36 @@ struct GenerateResult {
 /// Receives text as it becomes certain, always whole UTF-8 characters.
 using TextSink = std::function<void(std::string_view)>;
 
-/// Generates after the prompt's tokens; `window` is the longest context, and
-/// longer texts slide: the last `window` tokens are seen. An empty prompt
-/// starts a document, which needs a tokenizer with an end-of-text token.
-StatusOr<GenerateResult> generateText(TrainModel &model,
+/// What tells the next token of a text.
+struct TextModel {
+  int64_t vocab = 0;
+  /// Logits [vocab] of the token after `text`, valid until the next call. From
+  /// call to call the text only grows.
+  std::function<StatusOr<std::span<const float>>(std::span<const int32_t> text)>
+      next;
+};
+
+/// By the model's logits program: of a longer text its last T tokens are seen.
+TextModel scoringModel(TrainModel &model);
+/// By one sequence of the decoder: of a text longer than the context the last
+/// half of a context is read again, whenever it is full. The decoder must
+/// outlive the model.
+TextModel decodingModel(Decoder &decoder);
+
+/// Generates after the prompt's tokens. An empty prompt starts a document,
+/// which needs a tokenizer with an end-of-text token.
+StatusOr<GenerateResult> generateText(const TextModel &model,
                                       const tokenizer::Tokenizer &tokenizer,
                                       const GenerateOptions &options,
                                       const TextSink &sink);
+
+/// A run directory, and the one checkpoint of it that was asked for (or none).
+struct RunPath {
+  std::string run, checkpoint;
+  std::string program() const { return run + "/program.tsr"; }
+};
+/// `path` is a run directory, or one checkpoint of it, RUN/step-000100.
+StatusOr<RunPath> resolveRun(const std::string &path);
 
 /// The same with all that a run directory holds: program.tsr, tokenizer.json
 /// and the newest intact checkpoint. `path` may also be one checkpoint,

@@ -1,15 +1,13 @@
 #include "runtime/train/ImportWeights.h"
-#include "runtime/support/Floats.h"
+#include "runtime/train/CopyTensor.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 namespace tessera {
 namespace {
 
 constexpr std::string_view kPrefixes[] = {"transformer.", "model."};
-constexpr uint64_t kPieceElements = uint64_t(1) << 18;
 
 std::string_view withoutPrefix(std::string_view name) {
   for (std::string_view prefix : kPrefixes)
@@ -25,39 +23,6 @@ bool isRedundant(std::string_view name) {
          name.ends_with(".rotary_emb.inv_freq") || name == "lm_head.weight";
 }
 
-/// `count` elements of `type` at `from` as fp32; the type was checked.
-void toFloats(SafetensorsType type, const std::byte *from, std::size_t count,
-              float *to) {
-  for (std::size_t i = 0; i < count; ++i) {
-    uint16_t half = 0;
-    double wide = 0;
-    switch (type) {
-    case SafetensorsType::bf16:
-      std::memcpy(&half, from + 2 * i, 2);
-      to[i] = bf16ToFloat(half);
-      break;
-    case SafetensorsType::f16:
-      std::memcpy(&half, from + 2 * i, 2);
-      to[i] = f16ToFloat(half);
-      break;
-    case SafetensorsType::f64:
-      std::memcpy(&wide, from + 8 * i, 8);
-      to[i] = float(wide);
-      break;
-    default:
-      std::memcpy(&to[i], from + 4 * i, 4);
-    }
-  }
-}
-
-bool converts(SafetensorsType from, SafetensorsType to) {
-  if (from == to)
-    return true;
-  return to == SafetensorsType::f32 &&
-         (from == SafetensorsType::bf16 || from == SafetensorsType::f16 ||
-          from == SafetensorsType::f64);
-}
-
 Status checkMatch(const StateTensor &tensor,
                   const SafetensorsModel::Location &source) {
   if (source.entry->shape != tensor.shape)
@@ -71,28 +36,6 @@ Status checkMatch(const StateTensor &tensor,
                          source.entry->name, source.file->path(),
                          safetensorsName(source.entry->type),
                          safetensorsName(tensor.type));
-  return Status::success();
-}
-
-Status copyTensor(TrainModel &model, const StateTensor &tensor,
-                  const SafetensorsModel::Location &source) {
-  uint64_t from = safetensorsBits(source.entry->type) / 8;
-  uint64_t to = safetensorsBits(tensor.type) / 8;
-  uint64_t elements = tensor.size / to;
-  std::vector<std::byte> read;
-  std::vector<float> converted;
-  for (uint64_t at = 0; at < elements; at += kPieceElements) {
-    uint64_t count = std::min(kPieceElements, elements - at);
-    read.resize(count * from);
-    TESSERA_RETURN_IF_ERROR(source.file->read(*source.entry, at * from, read));
-    std::span<const std::byte> bytes = read;
-    if (source.entry->type != tensor.type) {
-      converted.resize(count);
-      toFloats(source.entry->type, read.data(), count, converted.data());
-      bytes = std::as_bytes(std::span(converted));
-    }
-    TESSERA_RETURN_IF_ERROR(model.writeState(tensor, at * to, bytes));
-  }
   return Status::success();
 }
 
@@ -143,7 +86,8 @@ StatusOr<ImportReport> importWeights(const std::string &path,
 
   ImportReport report;
   for (const auto &[tensor, location] : plan)
-    TESSERA_RETURN_IF_ERROR(copyTensor(model, *tensor, location));
+    TESSERA_RETURN_IF_ERROR(
+        copyTensor(model, *tensor, *location.file, *location.entry));
   report.loaded = plan.size();
   for (const auto &[name, location] : source->tensors())
     if (!used.contains(location.entry) && !isRedundant(name))

@@ -13,6 +13,8 @@ StateRole roleOf(artifact::Role role) {
     return StateRole::parameter;
   case artifact::Role::optimizer:
     return StateRole::optimizer;
+  case artifact::Role::cache:
+    return StateRole::cache;
   default:
     return StateRole::counter;
   }

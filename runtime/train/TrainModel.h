@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-enum class StateRole : uint8_t { parameter, optimizer, counter };
+enum class StateRole : uint8_t { parameter, optimizer, counter, cache };
 
 struct StateTensor {
   std::string name; ///< in checkpoints: "transformer.wte.weight", "….exp_avg"

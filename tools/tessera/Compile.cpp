@@ -48,6 +48,8 @@ static std::string rebuildCommand(const CompileRequest &request) {
             shellQuoted(request.input);
   else
     line += shellQuoted(request.spec);
+  if (request.infer)
+    line += " --mode infer";
   if (!request.recipe.empty())
     line += " --recipe " + shellQuoted(request.recipe);
   for (const std::string &each : request.set)
@@ -117,10 +119,10 @@ static void addOptions(CLI::App &command, CompileRequest &request,
       ->type_name("");
   command
       .add_option("--mode", mode,
-                  "train: an executable that trains; artifact: the bare .tsr "
-                  "file")
+                  "train: an executable that trains; artifact: its bare .tsr "
+                  "file; infer: a .tsr file that generates")
       ->type_name("MODE")
-      ->check(CLI::IsMember({"train", "artifact"}))
+      ->check(CLI::IsMember({"train", "artifact", "infer"}))
       ->capture_default_str();
   command
       .add_option("--recipe", request.recipe,
@@ -165,6 +167,7 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
   command->footer("\nPHASE is one of " + phaseNames() + ".");
   command->callback([=, &invocation] {
     request->executable = *mode == "train";
+    request->infer = *mode == "infer";
     request->runtime = besideThisProgram("tessera-run");
     if (request->spec.empty())
       return invocation.fail(

@@ -1,9 +1,15 @@
 // tessera generate: text from a trained run.
 #include "runtime/train/Generate.h"
+#include "compiler/Driver.h"
+#include "runtime/recipe/Recipe.h"
 #include "tools/tessera/Commands.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <fmt/format.h>
 #include <memory>
+#include <unistd.h>
 
 using namespace tessera;
 
@@ -12,8 +18,85 @@ static void print(std::string_view text) {
   std::fflush(stdout);
 }
 
-static void runGenerate(const std::string &run, const GenerateOptions &options,
+// The targets of a device; those of a GPU that is not known yet are all.
+static std::vector<std::string> targetsOf(llvm::StringRef device) {
+  if (device.consume_front("cuda-emu"))
+    return {device.consume_front(":") ? ("cuda:" + device).str()
+                                      : "cuda:sm_80"};
+  if (device.starts_with("cuda"))
+    return {"cuda:sm_80", "cuda:sm_90a"};
+  return {"cpu"};
+}
+
+// What decodes the run's model, compiled into a file of its own: the cache
+// keeps it for the next time.
+static llvm::Error compileDecoder(const RunPath &place,
+                                  const std::string &device,
+                                  const std::string &output) {
+  StatusOr<ArtifactReader> trained = ArtifactReader::open(place.program());
+  if (!trained.ok())
+    return llvm::createStringError(trained.message());
+  auto recipe = recipe::parseRecipe(trained->root().recipe()->string_view(),
+                                    place.program());
+  if (!recipe.ok())
+    return llvm::createStringError(recipe.message());
+  const recipe::Recipe::Inference &inference = recipe->inference;
+  CompileRequest request;
+  request.spec = place.program();
+  request.configText = trained->root().model_config()->str();
+  request.set = {fmt::format("precision.compute={}", name(recipe->compute)),
+                 fmt::format("inference.context={}", inference.context),
+                 fmt::format("inference.chunk={}", inference.chunk),
+                 fmt::format("inference.page={}", inference.page),
+                 "inference.batch=1"};
+  request.targets = targetsOf(device);
+  request.emulate = llvm::StringRef(device).starts_with("cuda-emu");
+  request.infer = true;
+  request.executable = false;
+  request.output = output;
+  request.rebuildCommand = "tessera generate " + place.run;
+  return compile(request).takeError();
+}
+
+// A name for a file that goes when the process needs it no more.
+namespace {
+class TemporaryFile {
+public:
+  llvm::Error create() {
+    int descriptor = -1;
+    if (std::error_code error = llvm::sys::fs::createTemporaryFile(
+            "tessera", "tsr", descriptor, path))
+      return llvm::createStringError(error, "cannot create a temporary file");
+    ::close(descriptor);
+    return llvm::Error::success();
+  }
+  ~TemporaryFile() {
+    if (!path.empty())
+      llvm::sys::fs::remove(path);
+  }
+  std::string name() const { return path.str().str(); }
+
+private:
+  llvm::SmallString<128> path;
+};
+} // namespace
+
+static llvm::Error prepare(const std::string &run, TemporaryFile &file,
+                           GenerateOptions &options) {
+  StatusOr<RunPath> place = resolveRun(run);
+  if (!place.ok())
+    return llvm::createStringError(place.message());
+  if (llvm::Error error = file.create())
+    return error;
+  options.program = file.name();
+  return compileDecoder(*place, options.device, file.name());
+}
+
+static void runGenerate(const std::string &run, GenerateOptions options,
                         bool quiet, Invocation &invocation) {
+  TemporaryFile program;
+  if (llvm::Error error = prepare(run, program, options))
+    return invocation.fail(llvm::toString(std::move(error)).c_str());
   bool begun = false;
   auto printText = [&](std::string_view text) {
     if (!begun)

@@ -112,11 +112,11 @@ TEST(Generate, FollowsTheModelGreedilyAndSlidesItsContext) {
   options.sampling.temperature = 0;
   std::string text;
   int pieces = 0;
-  auto result =
-      generateText(model, *tokenizer, options, [&](std::string_view piece) {
-        text += piece;
-        ++pieces;
-      });
+  auto result = generateText(scoringModel(model), *tokenizer, options,
+                             [&](std::string_view piece) {
+                               text += piece;
+                               ++pieces;
+                             });
   ASSERT_TRUE(result.ok()) << result.message();
   EXPECT_EQ(text, "bcdefghijklmnopqrstu");
   EXPECT_EQ(pieces, 20) << "text streams as it comes";
@@ -135,14 +135,15 @@ TEST(Generate, StopsAtTheEndOfText) {
   options.prompt = "x" + last;
   options.sampling.temperature = 0;
   std::string text;
-  auto result = generateText(model, *tokenizer, options,
+  auto result = generateText(scoringModel(model), *tokenizer, options,
                              [&](std::string_view piece) { text += piece; });
   ASSERT_TRUE(result.ok());
   EXPECT_TRUE(result->ended);
   EXPECT_EQ(result->tokens, std::vector<int32_t>{0});
   EXPECT_EQ(text, "") << "special tokens are not text";
   options.ignoreEnd = true;
-  result = generateText(model, *tokenizer, options, [](std::string_view) {});
+  result = generateText(scoringModel(model), *tokenizer, options,
+                        [](std::string_view) {});
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->tokens.size(), options.maxTokens);
 }
@@ -153,8 +154,8 @@ TEST(Generate, AnEmptyPromptStartsADocument) {
   GenerateOptions options;
   options.maxTokens = 1;
   options.sampling.temperature = 0;
-  auto result =
-      generateText(model, *tokenizer, options, [](std::string_view) {});
+  auto result = generateText(scoringModel(model), *tokenizer, options,
+                             [](std::string_view) {});
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->tokens, std::vector<int32_t>{1});
 }
@@ -164,13 +165,15 @@ TEST(Generate, RefusesWhatDoesNotFit) {
   GenerateOptions options;
   options.prompt = "\xff";
   FakeModel small(20);
-  EXPECT_NE(generateText(small, *tokenizer, options, [](std::string_view) {})
+  EXPECT_NE(generateText(scoringModel(small), *tokenizer, options,
+                         [](std::string_view) {})
                 .message()
                 .find("belongs to another model"),
             std::string::npos);
   options.sampling.temperature = -1;
-  EXPECT_FALSE(
-      generateText(small, *tokenizer, options, [](std::string_view) {}).ok());
+  EXPECT_FALSE(generateText(scoringModel(small), *tokenizer, options,
+                            [](std::string_view) {})
+                   .ok());
   ScratchDirectory empty;
   EXPECT_FALSE(
       generateFromRun(

@@ -1,6 +1,7 @@
 // Every kernel of whole programs on the emulated GPU: each cluster of the
-// training, evaluation and scoring programs of tiny models, with sizes that no
-// tile divides, against the interpreter on the same inputs.
+// training, evaluation and scoring programs of tiny models, and of those that
+// read prompts and decode over a paged cache, with sizes that no tile divides,
+// against the interpreter on the same inputs.
 #include "compiler/InitAll.h"
 #include "compiler/Phases.h"
 #include "compiler/interpreter/Interpreter.h"
@@ -46,6 +47,7 @@ const Family kFamilies[] = {
 struct Program {
   Family family;
   std::string precision, target;
+  models::Mode mode;
 };
 
 std::ostream &operator<<(std::ostream &os, const Program &program) {
@@ -66,21 +68,23 @@ mlir::MLIRContext &context() {
 // The programs as they are after fusion; null where that fails.
 mlir::OwningOpRef<mlir::ModuleOp> fusedModule(const Program &program) {
   auto spec = models::parseHfConfig(program.family.config, "config.json");
-  const std::string overrides[] = {"batch.micro=3", "batch.accumulate=2",
-                                   "batch.sequence=21",
-                                   "precision.compute=" + program.precision};
+  const std::string overrides[] = {
+      "batch.micro=3",      "batch.accumulate=2",
+      "batch.sequence=21",  "inference.context=61",
+      "inference.page=8",   "inference.batch=3",
+      "inference.chunk=19", "precision.compute=" + program.precision};
   auto recipe = models::loadRecipe("", overrides);
   EXPECT_TRUE(spec.ok()) << spec.message();
   EXPECT_TRUE(recipe.ok()) << recipe.message();
   if (!spec.ok() || !recipe.ok())
     return {};
-  auto module = models::buildModel(context(), *spec, *recipe);
+  auto module = models::buildModel(context(), *spec, *recipe, program.mode);
   EXPECT_TRUE(bool(module));
   for (const Phase &phase : phases().drop_front()) {
     if (phase.forEachKind)
       break;
     mlir::PassManager pipeline(&context());
-    phase.build(pipeline, PhaseOptions{*recipe, {}});
+    phase.build(pipeline, PhaseOptions{*recipe, {}, program.mode});
     EXPECT_TRUE(mlir::succeeded(pipeline.run(**module))) << phase.name.str();
   }
   return std::move(*module);
@@ -114,6 +118,13 @@ mlir::OwningOpRef<mlir::ModuleOp> clustersOf(mlir::ModuleOp programs) {
   return module;
 }
 
+// Indices of replaced rows are told apart, or negative.
+bool replacesRows(mlir::func::FuncOp function) {
+  bool found = false;
+  function.walk([&](graph::ScatterRowsOp) { found = true; });
+  return found;
+}
+
 // Positive, so that roots and logarithms have values; indices that every table
 // has.
 Tensors inputsOf(mlir::func::FuncOp function) {
@@ -123,9 +134,12 @@ Tensors inputsOf(mlir::func::FuncOp function) {
   for (mlir::Type type : function.getArgumentTypes()) {
     auto tensorType = mlir::cast<mlir::RankedTensorType>(type);
     Tensor tensor(tensorType.getShape());
+    double next = 0;
     for (double &value : tensor.data) {
       value = uniform(engine);
-      if (tensorType.getElementType().isInteger(1))
+      if (tensorType.getElementType().isInteger(32) && replacesRows(function))
+        value = value < 0.2 ? -1 : ++next;
+      else if (tensorType.getElementType().isInteger(1))
         value = value < 0.5;
       else if (!mlir::isa<mlir::FloatType>(tensorType.getElementType()))
         value = std::floor(20 * value);
@@ -193,8 +207,9 @@ TEST_P(ProgramKernelsTest, MatchInterpreter) {
     }
   }
   std::cout << program.family.name << ' ' << program.precision << ' '
-            << program.target << ": " << kernels << " kernels, " << cases
-            << " cases\n";
+            << program.target
+            << (program.mode == models::Mode::Infer ? " infer: " : " train: ")
+            << kernels << " kernels, " << cases << " cases\n";
 }
 
 std::vector<Program> allPrograms() {
@@ -202,17 +217,18 @@ std::vector<Program> allPrograms() {
   for (const Family &family : kFamilies)
     for (const char *precision : {"fp32", "bf16"})
       for (const char *target : {"cuda:sm_80", "cuda:sm_90a"})
-        programs.push_back({family, precision, target});
+        for (models::Mode mode : {models::Mode::Train, models::Mode::Infer})
+          programs.push_back({family, precision, target, mode});
   return programs;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ProgramKernelsTest,
-                         ::testing::ValuesIn(allPrograms()),
-                         [](const auto &info) {
-                           return info.param.family.name + "_" +
-                                  info.param.precision + "_" +
-                                  info.param.target.substr(5);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, ProgramKernelsTest, ::testing::ValuesIn(allPrograms()),
+    [](const auto &info) {
+      return info.param.family.name + "_" + info.param.precision + "_" +
+             info.param.target.substr(5) +
+             (info.param.mode == models::Mode::Infer ? "_infer" : "");
+    });
 
 } // namespace
 } // namespace tessera::testing

@@ -1,0 +1,101 @@
+// Writes the functions of a model's module. Build.cpp has what training needs,
+// BuildInference.cpp what generating needs.
+#pragma once
+#include "models/Build.h"
+#include "models/Builder.h"
+
+namespace tessera::models {
+
+/// One argument or result of a function: type and graph attributes.
+struct Port {
+  mlir::Type type;
+  llvm::SmallVector<mlir::NamedAttribute> attributes;
+  std::string name;
+};
+
+class ModelBuilder {
+public:
+  ModelBuilder(mlir::MLIRContext &context, const ModelSpec &model,
+               const Recipe &recipe)
+      : b(&context), module(mlir::ModuleOp::create(named("model"))),
+        recipe(recipe), spec(withRecipe(model, recipe)), all(parameters(spec)),
+        ofLayer(layerParameters(spec)),
+        family(spec.family == Family::Gpt2 ? gpt2Builder() : llamaBuilder()) {}
+
+  /// The functions of `mode`, as Build.h lists them.
+  mlir::OwningOpRef<mlir::ModuleOp> build(Mode mode);
+
+private:
+  // Types and ports.
+  mlir::Location named(const llvm::Twine &name) {
+    return mlir::NameLoc::get(b.getStringAttr(name));
+  }
+  mlir::RankedTensorType tensor(llvm::ArrayRef<int64_t> shape,
+                                mlir::Type element) {
+    return mlir::RankedTensorType::get(shape, element);
+  }
+  mlir::RankedTensorType scalar(mlir::Type element) {
+    return tensor({}, element);
+  }
+  Port parameterPort(const Parameter &parameter);
+  Port port(llvm::StringRef attribute, llvm::StringRef name, mlir::Type type);
+  mlir::func::FuncOp function(llvm::StringRef name,
+                              llvm::ArrayRef<Port> arguments,
+                              llvm::ArrayRef<Port> results);
+
+  // The functions.
+  void buildLoss();
+  void buildLogits();
+  void buildInit();
+  std::string blockName(const llvm::Twine &base, const LayerKind &kind) const;
+  mlir::func::FuncOp newBlock(llvm::StringRef name,
+                              llvm::ArrayRef<int64_t> shape,
+                              llvm::ArrayRef<Port> more,
+                              llvm::ArrayRef<Port> moreResults);
+  void defineLayer(Scope &scope, mlir::func::FuncOp block) const;
+  mlir::func::FuncOp block(const LayerKind &kind, llvm::ArrayRef<int64_t> shape,
+                           bool random);
+  mlir::Value initial(graph::Emitter &e, const Parameter &parameter,
+                      mlir::Value seed, mlir::Value step);
+
+  // Functions over a cache (BuildInference.cpp).
+  struct CacheShape {
+    int64_t batch, tokens;
+    int64_t context; ///< tokens of a sequence at most
+    int64_t pages;   ///< of the cache
+  };
+  void buildInference();
+  void buildCached(llvm::StringRef name, const CacheShape &shape);
+  mlir::func::FuncOp cachedBlock(llvm::StringRef owner, const LayerKind &kind,
+                                 const CacheShape &shape);
+  mlir::RankedTensorType cacheType(const CacheShape &shape);
+  std::vector<Port> cachePorts(const CacheShape &shape);
+  std::vector<Port> cacheInputs(const CacheShape &shape);
+  mlir::Value cachedTrunk(Scope &scope, llvm::StringRef owner,
+                          const CacheShape &shape, mlir::Value tokens,
+                          llvm::MutableArrayRef<mlir::Value> caches);
+
+  // Pieces of @loss and @logits.
+  std::vector<Port> parameterPorts();
+  /// Of sequences of `tokens` at most.
+  LayerKind kindOf(int64_t layer, int64_t tokens) const;
+  bool drops() const {
+    return spec.embeddingDropout > 0 || spec.attentionDropout > 0 ||
+           spec.residualDropout > 0;
+  }
+  mlir::Value trunk(Scope &scope, mlir::Value tokens, RandomState random);
+  mlir::Value layerSeed(mlir::Value seed, int64_t layer);
+  mlir::Value head(const Scope &scope) {
+    return scope.parameter(spec.tieWordEmbeddings ? family.embedding
+                                                  : "lm_head.weight");
+  }
+
+  mlir::OpBuilder b;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  const Recipe &recipe;
+  const ModelSpec spec;
+  const std::vector<Parameter> all, ofLayer;
+  const FamilyBuilder &family;
+};
+
+} // namespace tessera::models
