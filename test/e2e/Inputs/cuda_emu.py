@@ -193,9 +193,12 @@ def main():
         check(sorted(more) == [11, 12], f"{end} goes on where {begin} stopped")
         model.compare(first, whole | more, f"{begin}, then {end}")
 
-    refuses("no code for that GPU", "has cpu, cuda:", "--target cpu:avx2,cuda")(
-        model.program, "--quiet", "--device", "cuda-emu:sm_10", "--data",
-        made.tokens(), "--out", made.scratch / "none")
+    other = "sm_80" if architecture == "sm_90a" else "sm_90a"
+    for absent, parts in ((other, ("has cpu, cuda:", "--target cpu:avx2,cuda")),
+                          ("sm_10", ("unknown device", "cuda:sm_80"))):
+        refuses("no code for that GPU", *parts)(
+            model.program, "--quiet", "--device", f"cuda-emu:{absent}", "--data",
+            made.tokens(), "--out", made.scratch / "none")
     refuses("a device that is none", "unknown device 'gpu'", "cuda-emu")(
         model.program, "--quiet", "--device", "gpu", "--data", made.tokens(),
         "--out", made.scratch / "none")

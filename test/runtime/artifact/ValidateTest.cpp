@@ -81,9 +81,9 @@ VariantT &variant(ArtifactT &artifact) {
   auto &kernels = gpu(artifact).kernels;
   kernels.push_back(std::make_unique<KernelT>(*kernels[1]));
   kernels[2]->name = "update_other";
-  for (auto &code : gpu(artifact).code)
-    if (!code->kernels.empty())
-      code->kernels.push_back(2);
+  auto &held = gpu(artifact).code[0]->kernels;
+  if (!held.empty())
+    held.push_back(2);
   kernels[1]->variants.push_back(std::make_unique<VariantT>());
   kernels[1]->variants[0]->kernel = 2;
   kernels[1]->variants[0]->blocks = 3;
