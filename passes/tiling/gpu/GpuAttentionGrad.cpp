@@ -61,17 +61,23 @@ Value GpuGrad::scoreGradient(Value weights, Value change, Value delta,
   ArrayRef<int64_t> tile = cast<VectorType>(change.getType()).getShape();
   Value centred =
       b.create<arith::SubFOp>(e.loc, change, e.spread(delta, tile, queryDim));
-  Value scaled =
-      b.create<arith::MulFOp>(e.loc, centred, e.splat(g.shape.scale, tile));
-  return b.create<arith::MulFOp>(e.loc, scaled, weights);
+  return b.create<arith::MulFOp>(e.loc, weights, centred);
+}
+
+void GpuGrad::storeScaled(Value sum, const Source &to) {
+  ArrayRef<int64_t> tile = cast<VectorType>(sum.getType()).getShape();
+  g.store(e.b.create<arith::MulFOp>(e.loc, sum, e.splat(g.shape.scale, tile)),
+          to);
 }
 
 void GpuGrad::storeKeys(ValueRange sums, Value first, Value kvHead) {
-  unsigned i = 0;
-  for (auto [buffer, place] :
-       {std::pair(buffers.dValue, &o.dValue), std::pair(buffers.dKey, &o.dKey)})
-    if (buffer)
-      g.store(sums[i++], of(buffer, place->view, first, kvHead, g.sizes.keys));
+  auto to = [&](Value buffer, const View &view) {
+    return of(buffer, view, first, kvHead, g.sizes.keys);
+  };
+  if (buffers.dValue)
+    g.store(sums.front(), to(buffers.dValue, o.dValue.view));
+  if (buffers.dKey)
+    storeScaled(sums.back(), to(buffers.dKey, o.dKey.view));
 }
 
 void GpuGrad::emitDelta() {
@@ -262,8 +268,8 @@ void StagedQueries::emit() {
                          [&, end = end](Value at, ValueRange sum) {
                            return keyTile(at, end, sum[0]);
                          });
-  g.store(sums[0],
-          of(buffers.dQuery, o.dQuery.view, firstQuery, head, queries));
+  storeScaled(sums[0],
+              of(buffers.dQuery, o.dQuery.view, firstQuery, head, queries));
 }
 
 void gpu::emitStagedQueries(GpuAttention &g, tile::KernelOp kernel,

@@ -7,10 +7,11 @@
 //   dV += Pᵀ dO, dK += dSᵀ Q      a tile of keys, over queries
 //   dQ += dS K                    a tile of queries, over keys
 //
-// with P = exp(scale S − lse), S = Q Kᵀ, dP = dO Vᵀ, dS = scale P ∘ (dP −
-// delta). The second works on transposed scores, [key × query], so that Pᵀ and
-// dSᵀ are left operands as they come out of their products. Where registers do
-// not hold both sums of it, it is two kernels.
+// with P = exp(scale S − lse), S = Q Kᵀ, dP = dO Vᵀ, dS = P ∘ (dP − delta),
+// where dK and dQ are multiplied by scale at the end. The second works on
+// transposed scores, [key × query], so that Pᵀ and dSᵀ are left operands as
+// they come out of their products. Where registers do not hold both sums of it,
+// it is two kernels.
 #pragma once
 #include "passes/tiling/gpu/GpuAttention.h"
 
@@ -49,6 +50,8 @@ protected:
   /// dS of P and dP.
   mlir::Value scoreGradient(mlir::Value weights, mlir::Value change,
                             mlir::Value delta, int64_t queryDim);
+  void storeScaled(mlir::Value sum, const Source &to);
+  /// The sums of a tile of keys, dV before dK.
   void storeKeys(mlir::ValueRange sums, mlir::Value first, mlir::Value kvHead);
 
   GpuAttention &g;

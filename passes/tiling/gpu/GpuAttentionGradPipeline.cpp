@@ -204,8 +204,8 @@ void PipelinedQueries::consume() {
   auto sums =
       e.forRange(begin, end, g.sizes.keys, g.zeros(queries, g.sizes.dim),
                  [&](Value at, ValueRange sum) { return keyTile(at, sum[0]); });
-  g.store(sums[0],
-          of(buffers.dQuery, o.dQuery.view, firstQuery, head, queries));
+  storeScaled(sums[0],
+              of(buffers.dQuery, o.dQuery.view, firstQuery, head, queries));
 }
 
 void PipelinedQueries::emit() {
