@@ -14,8 +14,9 @@ namespace tessera {
 
 /// The tiling phase: functions of clusters in, functions of launches and
 /// modules of kernels out, one module a target ("cpu:avx512bf16"; all CPU
-/// targets if none is named).
+/// targets if none is named). `allVariants` is for tests, see Passes.td.
 void buildTilingPipeline(mlir::OpPassManager &pipeline,
-                         llvm::ArrayRef<std::string> targets = {});
+                         llvm::ArrayRef<std::string> targets = {},
+                         bool allVariants = false);
 
 } // namespace tessera

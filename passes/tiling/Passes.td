@@ -10,7 +10,8 @@ def TileClusters : Pass<"tile-clusters", "::mlir::ModuleOp"> {
     buffers of the same types share a kernel, elementwise ones over dense tensors even where
     their sizes differ. Kernels stand in a nested module for each target, whose attribute
     `tile.target` names it; launches name the kernel alone, so that the runtime may
-    choose among targets.
+    choose among targets. Kernels of large products for a GPU list others that do the same with
+    other tiles, `tile.variants`, for the runtime to choose among, too.
 
     Before:
     ```mlir
@@ -31,7 +32,9 @@ def TileClusters : Pass<"tile-clusters", "::mlir::ModuleOp"> {
     Afterwards no cluster remains.
   }];
   let options = [ListOption<"targets", "targets", "std::string",
-    "targets to make kernels for; all CPU targets if empty">];
+    "targets to make kernels for; all CPU targets if empty">,
+    Option<"allVariants", "all-variants", "bool", "false",
+    "on a GPU, a variant for every tile of every product, however slow: for tests">];
   let dependentDialects = ["::tessera::tile::TileDialect", "::mlir::arith::ArithDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
     "::mlir::vector::VectorDialect"];

@@ -7,10 +7,12 @@
 using namespace mlir;
 
 void tessera::buildTilingPipeline(OpPassManager &pipeline,
-                                  llvm::ArrayRef<std::string> targets) {
+                                  llvm::ArrayRef<std::string> targets,
+                                  bool allVariants) {
   //===--- kernels --------------------------------------------------------===//
   TileClustersOptions options;
   options.targets = targets;
+  options.allVariants = allVariants;
   pipeline.addPass(createTileClusters(std::move(options)));
 
   //===--- launches -------------------------------------------------------===//
