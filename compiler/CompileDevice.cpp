@@ -43,6 +43,7 @@ static GpuKernel gpuKernel(const cuda::KernelShape &shape,
   kernel.threads = static_cast<uint32_t>(shape.threads);
   kernel.sharedBytes = static_cast<uint32_t>(shape.sharedBytes);
   kernel.source = shape.text;
+  kernel.aligned = shape.aligned;
   for (const cuda::KernelMap &map : shape.maps)
     kernel.maps.push_back({map.buffer, map.boxes});
   if (!resources)

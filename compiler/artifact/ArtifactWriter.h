@@ -7,6 +7,7 @@
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct GpuKernel {
     device::TensorBoxes boxes;
   };
   std::vector<Map> maps;
+  std::set<unsigned> aligned; ///< buffers that must begin at 16-byte multiples
 };
 
 /// A planned module and its code, for one kind of device.

@@ -80,6 +80,9 @@ public:
 private:
   llvm::Error collectKernels();
   llvm::Error checkElementTypes();
+  llvm::Error checkAlignment();
+  /// Why a launch of that kernel may not have the buffer; empty if it may.
+  std::string misalignment(StringRef kernel, unsigned buffer, Value memory);
   fb::ArgT arg(Value memory, llvm::ArrayRef<plan::LoopOp> loops);
   std::vector<std::unique_ptr<fb::NodeT>>
   steps(Block &block, SmallVectorImpl<plan::LoopOp> &loops);
@@ -140,6 +143,38 @@ llvm::Error DeviceWriter::collectKernels() {
     return complain("kernel '" + missing +
                     "' is launched but no target has it");
   return llvm::Error::success();
+}
+
+std::string DeviceWriter::misalignment(StringRef kernel, unsigned buffer,
+                                       Value memory) {
+  constexpr int64_t kAlignment = 16;
+  auto gpu = part.gpu.find(kernel);
+  if (gpu == part.gpu.end() || !gpu->second.aligned.count(buffer))
+    return "";
+  Address address = resolve(memory);
+  int64_t by = address.offset % kAlignment;
+  for (auto [loop, stride] : address.strides)
+    by = by ? by : stride % kAlignment;
+  if (!by)
+    return "";
+  return ("kernel '" + kernel + "' copies 16 bytes at a time from buffer " +
+          llvm::Twine(buffer) + ", which a launch lets begin " +
+          llvm::Twine(by) + " bytes behind a multiple of that")
+      .str();
+}
+
+llvm::Error DeviceWriter::checkAlignment() {
+  std::string wrong;
+  module.walk([&](plan::LaunchOp launch) {
+    unsigned buffers = launch.getBuffers().size() / launch.getBlocks().size();
+    SmallVector<StringRef> names{launch.getKernel()};
+    llvm::append_range(names, variantsOf(kernels.lookup(launch.getKernel())));
+    for (auto [i, memory] : llvm::enumerate(launch.getBuffers()))
+      for (StringRef name : names)
+        if (wrong.empty())
+          wrong = misalignment(name, i % buffers, memory);
+  });
+  return wrong.empty() ? llvm::Error::success() : complain(wrong);
 }
 
 llvm::Error DeviceWriter::checkElementTypes() {
@@ -360,6 +395,8 @@ llvm::Expected<std::unique_ptr<fb::DeviceCodeT>> DeviceWriter::write() {
   if (llvm::Error error = collectKernels())
     return std::move(error);
   if (llvm::Error error = checkElementTypes())
+    return std::move(error);
+  if (llvm::Error error = checkAlignment())
     return std::move(error);
   auto result = std::make_unique<fb::DeviceCodeT>();
   result->device = part.device;

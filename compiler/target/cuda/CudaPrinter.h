@@ -7,6 +7,7 @@
 #include "runtime/device/TensorMap.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct KernelShape {
   int64_t sharedBytes = 0;     ///< dynamic shared memory of a block
   std::vector<KernelMap> maps; ///< in the order of their addresses
   std::string text;            ///< its definition, for translationUnit
+  /// Buffers that it copies 16 bytes at a time, which is proven as long as they
+  /// begin at such multiples.
+  std::set<unsigned> aligned = {};
 };
 
 struct PrintedKernels {

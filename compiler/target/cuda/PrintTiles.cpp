@@ -195,6 +195,9 @@ llvm::Error KernelPrinter::printCopy(tile::CopyOp op) {
                 (along[0] < 0 || strides[along[0]] % chunk == 0) &&
                 alignmentOf(from, op.getSourceIndices()) % chunk == 0;
   if (packed) {
+    if (auto buffer = dyn_cast<BlockArgument>(source.root))
+      this->shape.aligned.insert(buffer.getArgNumber() - 1 -
+                                 kernel.getDynamicSizes());
     place = address(source, op.getSourceIndices()) + ", " +
             (along[0] < 0 ? "0" : source.strides[along[0]].text);
     for (Value bound : op.getBounds())
