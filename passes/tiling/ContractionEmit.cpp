@@ -128,8 +128,12 @@ void ContractionEmitter::forEachPanel(
 
 void ContractionEmitter::forEachStep(
     int64_t step, llvm::function_ref<void(Value, int64_t)> body) {
-  if (depthHere)
-    return forEachPartOf(depthHere, {kDynamicStep, 2, 1}, body);
+  if (depthHere) {
+    SmallVector<int64_t> sizes{2, 1};
+    if (chunk >= kDynamicStep)
+      sizes.insert(sizes.begin(), kDynamicStep);
+    return forEachPartOf(depthHere, sizes, body);
+  }
   forEachPart(isLastOfSum, chunk, plan.sum.size - (chunksOfSum - 1) * chunk,
               step, [&](Value i, int64_t depth) { body(mul(i, step), depth); });
 }

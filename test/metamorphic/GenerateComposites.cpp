@@ -50,7 +50,7 @@ static Entry turned(Generator &g, const Entry &x) {
                               static_cast<double>(x.shape()[3])));
   double scaling = g.chance(70) ? 1.0 : 1.25;
   Value result = g.builder.create<RopeOp>(
-      g.e.location(), x.type(), x.value,
+      g.e.location(), x.type(), x.value, /*positions=*/Value(),
       g.builder.getDenseF64ArrayAttr(frequencies),
       g.builder.getF64FloatAttr(scaling),
       g.chance(20) ? g.builder.getUnitAttr() : UnitAttr());

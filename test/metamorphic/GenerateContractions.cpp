@@ -115,6 +115,62 @@ static bool linear(Generator &g) {
   return true;
 }
 
+// Offsets of packed rows, some groups without any; or counts of padded ones.
+static Value groupSizes(Generator &g, bool isPadded, int64_t groups,
+                        int64_t rows) {
+  if (isPadded)
+    return g
+        .argument(g.tensor({groups}, g.i32()), {0, static_cast<double>(rows)})
+        .value;
+  std::vector<int32_t> offsets{0};
+  for (int64_t i = 0; i < groups; ++i)
+    offsets.push_back(
+        static_cast<int32_t>(g.chance(20) ? 0 : g.below(rows + 1)));
+  llvm::sort(offsets);
+  auto type = g.tensor({groups + 1}, g.i32());
+  return g.builder.create<ConstantOp>(
+      g.e.location(), type,
+      cast<ElementsAttr>(DenseElementsAttr::get(type, ArrayRef(offsets))));
+}
+
+static bool grouped(Generator &g) {
+  int64_t groups = g.between(1, 5), rows = g.sizeUpTo(65), k = g.sizeUpTo(65),
+          n = g.sizeUpTo(65);
+  bool isPadded = g.chance(40);
+  int64_t all = isPadded ? groups * rows : rows;
+  // Its definition multiplies every row with every matrix.
+  if (all * (k + n) > 8400 || groups * k * n > 8400 ||
+      !g.afford(groups * rows * (k + 2) * (n + 2)))
+    return false;
+  auto rowsOf = [&](int64_t width, Type element) {
+    return g.tensor(isPadded ? Shape{groups, rows, width} : Shape{rows, width},
+                    element);
+  };
+  Type element = g.floatType();
+  Type wide = element.isF64() || g.chance(60) ? element : g.f32();
+  Entry x = g.like(rowsOf(k, element));
+  Value sizes = groupSizes(g, isPadded, groups, rows);
+  if (g.chance(40)) {
+    Entry y = g.like(rowsOf(n, element));
+    Value result = g.builder.create<GroupedOuterOp>(
+        g.e.location(), g.tensor({groups, k, n}, wide), x.value, y.value,
+        sizes);
+    g.add(result, around(static_cast<double>(std::max<int64_t>(rows, 1)) *
+                         x.range.magnitude() * y.range.magnitude()));
+    return true;
+  }
+  bool transposed = g.chance(50);
+  Entry weight = g.argument(
+      g.tensor(transposed ? Shape{groups, n, k} : Shape{groups, k, n}, element),
+      around(1));
+  Value result = g.builder.create<GroupedMatmulOp>(
+      g.e.location(), rowsOf(n, wide), x.value, weight.value, sizes,
+      transposed);
+  g.add(result, around(static_cast<double>(std::max<int64_t>(k, 1)) *
+                       x.range.magnitude()));
+  return true;
+}
+
 static bool reduce(Generator &g) {
   Entry x = g.chance(90) ? g.floats(1) : g.integers();
   if (x.rank() == 0 || !g.afford(x.count()))
@@ -203,8 +259,8 @@ static bool random(Generator &g) {
 
 ArrayRef<WeightedProduction> contractionProductions() {
   static const WeightedProduction table[] = {
-      {7, einsum},    {7, linear},  {12, reduce},
-      {3, embedding}, {3, scatter}, {2, random},
+      {7, einsum},  {7, linear}, {12, reduce}, {3, embedding},
+      {3, scatter}, {2, random}, {3, grouped},
   };
   return table;
 }

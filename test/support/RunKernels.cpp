@@ -23,7 +23,8 @@ struct KernelProgram::Code {
 KernelProgram::~KernelProgram() = default;
 
 const cpu::CodeObject &KernelProgram::object() const {
-  return *code->compiled->object();
+  static const cpu::CodeObject none;
+  return code->compiled ? *code->compiled->object() : none;
 }
 
 static llvm::Error failure(Operation *op, const llvm::Twine &what) {
