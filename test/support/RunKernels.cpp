@@ -1,4 +1,5 @@
 #include "test/support/RunKernels.h"
+#include "compiler/target/cpu/CpuTarget.h"
 #include "dialects/graph/GraphOps.h"
 #include "dialects/tile/TileOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
