@@ -35,9 +35,9 @@ private:
   // Merges with all neighbours that `wanted` names until none is left.
   void absorbConsumers(unsigned node,
                        llvm::function_ref<bool(FusionGroup &)> wanted);
+  void absorbEpilogue(unsigned node);
   void absorbProducers(unsigned node,
                        llvm::function_ref<bool(FusionGroup &)> wanted);
-  void growContraction(unsigned node);
   void growAttentionGrad(unsigned node);
   void growRow(unsigned node);
   void growElementwise(unsigned node);
@@ -203,7 +203,8 @@ void Rules::absorbProducers(unsigned node,
   }
 }
 
-void Rules::growContraction(unsigned node) {
+// What is computed of the product or sum, element by element.
+void Rules::absorbEpilogue(unsigned node) {
   Epilogue epilogue(graph, graph.groupOf(node));
   absorbConsumers(node, [&](FusionGroup &group) {
     return group.kind == ClusterKind::elementwise &&
@@ -243,11 +244,7 @@ void Rules::growReduction(unsigned node) {
   });
   if (!isKind(node, ClusterKind::column))
     return;
-  Epilogue epilogue(graph, graph.groupOf(node));
-  absorbConsumers(node, [&](FusionGroup &group) {
-    return group.kind == ClusterKind::elementwise &&
-           epilogue.takes(group.members.front());
-  });
+  absorbEpilogue(node);
 }
 
 void Rules::repeatProducers(unsigned node) {
@@ -293,7 +290,7 @@ void Rules::run() {
            isKind(node, ClusterKind::reduce_all);
   };
   forEach([&](unsigned node) { return isProduct(graph.op(node)); },
-          &Rules::growContraction);
+          &Rules::absorbEpilogue);
   forEach([&](unsigned node) { return isa<AttentionGradOp>(graph.op(node)); },
           &Rules::growAttentionGrad);
   forEach(

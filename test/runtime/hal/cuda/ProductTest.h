@@ -177,6 +177,11 @@ protected:
     std::ofstream(file(), std::ios::trunc) << text;
   }
 
+  /// Whatever fails while it is chosen: an error, or the results of the
+  /// generated kernel.
+  void failEach(const std::vector<const char *> &functions, unsigned calls,
+                const ArtifactT &artifact, const Shape &shape);
+
   std::filesystem::path folder;
 };
 
@@ -203,6 +208,25 @@ inline std::vector<std::byte> resultOf(Runner &runner, const Shape &shape) {
   }
   EXPECT_TRUE(runner->readState("w", w).ok());
   return w;
+}
+
+inline void CudaProducts::failEach(const std::vector<const char *> &functions,
+                                   unsigned calls, const ArtifactT &artifact,
+                                   const Shape &shape) {
+  Runner whole(artifact, options("generated"));
+  const auto expected = resultOf(whole, shape);
+  for (const char *function : functions)
+    for (unsigned call = 1; call <= calls; ++call) {
+      std::filesystem::remove_all(folder);
+      fake.reset();
+      setting("FAIL", fmt::format("{}:{}:1", function, call));
+      Runner runner(artifact, options());
+      setting("FAIL", "");
+      if (runner.ok())
+        EXPECT_TRUE(resultOf(runner, shape) == expected) << function << call;
+      else
+        EXPECT_TRUE(isLineWith(runner.message(), function)) << call;
+    }
 }
 
 } // namespace tessera::test

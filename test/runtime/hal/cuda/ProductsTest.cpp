@@ -270,21 +270,7 @@ TEST_F(CudaProducts, EachCallFailsInALineAndLeavesNothingBehind) {
 
 TEST_F(CudaProducts, FailuresOfTheDriverLeaveTheGeneratedKernel) {
   const Shape shape{"any"};
-  const ArtifactT artifact = productArtifact(shape);
-  Runner whole(artifact, options("generated"));
-  const auto expected = resultOf(whole, shape);
-  for (const char *function :
-       {"cuMemAlloc_v2", "cuEventCreate", "cuEventRecord", "cuEventElapsedTime",
-        "cuMemcpyDtoHAsync_v2", "cuLaunchKernel"})
-    for (unsigned call = 1; call <= 8; ++call) {
-      std::filesystem::remove_all(folder);
-      fake.reset();
-      setting("FAIL", fmt::format("{}:{}:1", function, call));
-      Runner runner(artifact, options());
-      setting("FAIL", "");
-      if (runner.ok())
-        EXPECT_TRUE(resultOf(runner, shape) == expected) << function << call;
-      else
-        EXPECT_TRUE(isLineWith(runner.message(), function)) << call;
-    }
+  failEach({"cuMemAlloc_v2", "cuEventCreate", "cuEventRecord",
+            "cuEventElapsedTime", "cuMemcpyDtoHAsync_v2", "cuLaunchKernel"},
+           8, productArtifact(shape), shape);
 }

@@ -155,20 +155,7 @@ TEST_F(CudaVariants, ProfilesNameTheVariant) {
 }
 
 TEST_F(CudaVariants, FailuresLeaveTheKernelItself) {
-  const ArtifactT artifact = variantArtifact(kShape);
-  Runner whole(artifact, options("generated"));
-  const auto expected = resultOf(whole, kShape);
-  for (const char *function : {"cuMemAlloc_v2", "cuEventRecord",
-                               "cuMemcpyDtoHAsync_v2", "cuLaunchKernel"})
-    for (unsigned call = 1; call <= 12; ++call) {
-      std::filesystem::remove_all(folder);
-      fake.reset();
-      setting("FAIL", fmt::format("{}:{}:1", function, call));
-      Runner runner(artifact, options());
-      setting("FAIL", "");
-      if (runner.ok())
-        EXPECT_TRUE(resultOf(runner, kShape) == expected) << function << call;
-      else
-        EXPECT_TRUE(isLineWith(runner.message(), function)) << call;
-    }
+  failEach({"cuMemAlloc_v2", "cuEventRecord", "cuMemcpyDtoHAsync_v2",
+            "cuLaunchKernel"},
+           12, variantArtifact(kShape), kShape);
 }
