@@ -179,6 +179,14 @@ TEST(Interpreter, GatherAndScatter) {
                 "tensor<3x2xf32> return %y : tensor<3x2xf32> }",
                 {table, ids, Tensor({3, 2}, {10, 20, 30, 40, 50, 60})}),
             (Values{31, 42, 3, 4, 65, 86}));
+  // A negative id leaves its row nowhere.
+  EXPECT_EQ(run("func.func @f(%x: tensor<3x2xf32>, %i: tensor<3xi32>, %u: "
+                "tensor<3x2xf32>) -> tensor<3x2xf32> { %y = graph.scatter_rows "
+                "%u at %i into %x : tensor<3x2xf32>, tensor<3xi32>, "
+                "tensor<3x2xf32> return %y : tensor<3x2xf32> }",
+                {table, Tensor({3}, {2, -1, 0}),
+                 Tensor({3, 2}, {10, 20, 30, 40, 50, 60})}),
+            (Values{50, 60, 3, 4, 10, 20}));
 }
 
 // Activations at 1 and -2, from their published definitions in 40-digit
@@ -404,10 +412,10 @@ TEST(Interpreter, Errors) {
 TEST(Interpreter, CoversTheDialect) {
   // What has neither a formula nor a decomposition; each is in a test above.
   const std::set<std::string> own{
-      "constant", "iota",    "reshape",   "transpose",     "broadcast",
-      "slice",    "pad",     "concat",    "dynamic_slice", "dynamic_update",
-      "einsum",   "reduce",  "embedding", "scatter_add",   "random",
-      "loop",     "cluster", "yield"};
+      "constant", "iota",   "reshape",   "transpose",     "broadcast",
+      "slice",    "pad",    "concat",    "dynamic_slice", "dynamic_update",
+      "einsum",   "reduce", "embedding", "scatter_add",   "scatter_rows",
+      "random",   "loop",   "cluster",   "yield"};
   for (RegisteredOperationName name : context().getRegisteredOperations())
     if (name.getDialectNamespace() == "graph" &&
         !name.hasInterface<Elementwise>() && !name.hasInterface<Decomposable>())

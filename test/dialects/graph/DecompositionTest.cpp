@@ -234,6 +234,51 @@ TEST(GraphDecomposition, Attention) {
   }
 }
 
+// Two sequences in the pages of one cache, row by row as the op's description
+// says; pages that nobody sees are full of NaN.
+TEST(GraphDecomposition, PagedAttention) {
+  constexpr int64_t page = 2, window = 3, tokens = 2;
+  Tensor query = draw({3, tokens, 4, 2}, 21), keys = draw({7, page, 2, 2}, 22),
+         values = draw({7, page, 2, 2}, 23);
+  Tensor table({3, 3}, {5, 0, -1, 3, 6, 1, 9, -7, 2}), starts({3}, {1, 4, 0}),
+      lengths({3}, {3, 5, 0}); // the last one is not there
+  for (int64_t unseen : {2, 4})
+    for (Tensor *cache : {&keys, &values})
+      for (int64_t i = 0; i < page * 4; ++i)
+        cache->data[unseen * page * 4 + i] = std::nan("");
+  Tensor expected({3, tokens, 4, 2});
+  for (int64_t b = 0; b < 3; ++b)
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t h = 0; h < 4; ++h) {
+        int64_t position = int64_t(starts.data[b]) + t, kv = h / 2;
+        double sum = 0, out[2] = {0, 0};
+        for (int64_t s = 0; s <= position && s < lengths.data[b]; ++s) {
+          if (position - s >= window)
+            continue;
+          auto at = int64_t(table.at({b, s / page}));
+          double score = 0;
+          for (int64_t d = 0; d < 2; ++d)
+            score += query.at({b, t, h, d}) * keys.at({at, s % page, kv, d});
+          double weight = std::exp(0.7 * score);
+          sum += weight;
+          for (int64_t d = 0; d < 2; ++d)
+            out[d] += weight * values.at({at, s % page, kv, d});
+        }
+        for (int64_t d = 0; d < 2 && sum > 0; ++d)
+          expected.at({b, t, h, d}) = out[d] / sum;
+      }
+  Tensors actual = evaluate(
+      "func.func @f(%q: tensor<3x2x4x2xf64>, %k: tensor<7x2x2x2xf64>, %v: "
+      "tensor<7x2x2x2xf64>, %t: tensor<3x3xi32>, %s: tensor<3xi32>, %l: "
+      "tensor<3xi32>) -> tensor<3x2x4x2xf64> { %y = graph.paged_attention %q, "
+      "%k, %v pages %t starts %s lengths %l scale 0.7 {window = 3 : i64} : "
+      "tensor<3x2x4x2xf64>, tensor<7x2x2x2xf64>, tensor<3x3xi32>, "
+      "tensor<3xi32> "
+      "return %y : tensor<3x2x4x2xf64> }",
+      {query, keys, values, table, starts, lengths});
+  expectClose(actual[0], expected);
+}
+
 //===--- linear cross-entropy ---------------------------------------------===//
 
 TEST(GraphDecomposition, LinearCrossEntropy) {
@@ -323,6 +368,12 @@ TEST(GraphDecomposition, VerifiesInEveryFloatType) {
        "tensor<1x3x2x2x$T>, tensor<1x3x2x2x$T>, tensor<1x3x4x2x$T>, "
        "tensor<1x4x3xf32>, tensor<1x3x4x2x$T> return %y#0 : tensor<1x3x4x2x$T> "
        "}"},
+      {"paged_attention",
+       "func.func @f(%q: tensor<1x3x4x2x$T>, %k: tensor<5x2x2x2x$T>, %t: "
+       "tensor<1x2xi32>, %s: tensor<1xi32>) -> tensor<1x3x4x2x$T> { %y = "
+       "graph.paged_attention %q, %k, %k pages %t starts %s lengths %s scale "
+       "0.5 {window = 2 : i64} : tensor<1x3x4x2x$T>, tensor<5x2x2x2x$T>, "
+       "tensor<1x2xi32>, tensor<1xi32> return %y : tensor<1x3x4x2x$T> }"},
       {"grouped_matmul",
        "func.func @f(%x: tensor<5x3x$T>, %w: tensor<2x3x4x$T>, %o: "
        "tensor<3xi32>) -> tensor<5x4x$T> { %y = graph.grouped_matmul %x, %w "

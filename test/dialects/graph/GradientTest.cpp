@@ -184,9 +184,11 @@ const std::multimap<std::string, Case> &cases() {
   return cases;
 }
 
-// Ops that autodiff itself makes, which have no gradient (README).
+// Ops that autodiff itself makes and those over a cache, which have no gradient
+// (README).
 const std::set<std::string> kLast{"gelu_grad", "attention_grad",
-                                  "linear_cross_entropy_grad"};
+                                  "linear_cross_entropy_grad", "scatter_rows",
+                                  "paged_attention"};
 
 Operation *theOp(func::FuncOp function) { return &function.front().front(); }
 

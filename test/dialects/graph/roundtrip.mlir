@@ -154,6 +154,18 @@ func.func @grouped(%x: tensor<10x4xbf16>, %w: tensor<3x4x5xbf16>, %offsets: tens
   return
 }
 
+// CHECK-LABEL: func @cached
+func.func @cached(%q: tensor<2x1x4x8xbf16>, %k: tensor<5x16x2x8xbf16>, %t: tensor<2x3xi32>, %l: tensor<2xi32>, %p: tensor<2x1xi32>, %u: tensor<2x1x16xbf16>) {
+  // CHECK: graph.rope %{{.*}} at %{{.*}} {{{.*}}} : tensor<2x1x4x8xbf16>, tensor<2x1xi32>
+  %0 = graph.rope %q at %p {frequencies = array<f64: 1.0, 0.5, 0.25, 0.125>} : tensor<2x1x4x8xbf16>, tensor<2x1xi32>
+  // CHECK: graph.paged_attention %{{.*}}, %{{.*}}, %{{.*}} pages %{{.*}} starts %{{.*}} lengths %{{.*}} scale 5.000000e-01 {window = 7 : i64} : tensor<2x1x4x8xbf16>, tensor<5x16x2x8xbf16>, tensor<2x3xi32>, tensor<2xi32>
+  %1 = graph.paged_attention %0, %k, %k pages %t starts %l lengths %l scale 0.5 {window = 7 : i64} : tensor<2x1x4x8xbf16>, tensor<5x16x2x8xbf16>, tensor<2x3xi32>, tensor<2xi32>
+  %flat = graph.reshape %k : tensor<5x16x2x8xbf16> -> tensor<80x16xbf16>
+  // CHECK: graph.scatter_rows %{{.*}} at %{{.*}} into %{{.*}} : tensor<2x1x16xbf16>, tensor<2x1xi32>, tensor<80x16xbf16>
+  %2 = graph.scatter_rows %u at %p into %flat : tensor<2x1x16xbf16>, tensor<2x1xi32>, tensor<80x16xbf16>
+  return
+}
+
 // CHECK-LABEL: func @structure
 // CHECK-SAME: tensor<4xf32> {graph.decay, graph.role = #graph<role parameter>, graph.state = "wte.weight"}
 // CHECK-SAME: -> (tensor<4xf32> {graph.output = "loss"})

@@ -1,0 +1,183 @@
+// Programs over a cache, interpreted in fp64: a text that is read in chunks and
+// then continued token by token, in a batch with others and without, has the
+// logits that ReferenceModel gives for it at once. What no token has written in
+// the cache is not a number.
+#include "models/Build.h"
+
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "compiler/interpreter/Interpreter.h"
+#include "dialects/graph/GraphOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+#include "models/HfConfig.h"
+#include "test/models/ReferenceModel.h"
+
+namespace tessera::models {
+namespace {
+
+using interpreter::Tensor;
+using interpreter::Tensors;
+
+constexpr int64_t page = 4, pages = 13, chunk = 5, perSequence = 6;
+constexpr double tolerance = 1e-6; // see BuildTest.cpp
+
+struct Text {
+  std::vector<int> tokens;
+  std::vector<int> pages; ///< in the cache, in the text's order
+  int64_t length = 0;     ///< tokens that the cache holds
+};
+
+class BuildInference : public testing::Test {
+protected:
+  BuildInference() {
+    context.loadDialect<graph::GraphDialect, mlir::func::FuncDialect>();
+    recipe.inference = {/*context=*/22, /*batch=*/2, chunk, page, pages};
+  }
+
+  void build(const std::string &config) {
+    auto parsed = parseHfConfig(config, "config.json");
+    ASSERT_TRUE(parsed.ok()) << parsed.message();
+    spec = *parsed;
+    auto built = buildModel(context, spec, recipe, Mode::Infer);
+    ASSERT_TRUE(bool(built)) << llvm::toString(built.takeError());
+    module = std::move(*built);
+    ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
+    std::mt19937_64 random(11);
+    std::normal_distribution<double> normal(0, 0.4);
+    weights.clear();
+    for (const Parameter &each : parameters(spec)) {
+      std::vector<double> values(size_t(each.elements()));
+      for (double &value : values)
+        value = normal(random);
+      weights[each.name] = values;
+    }
+    Tensor empty({pages, page, spec.kvHeads, spec.headDim});
+    std::fill(empty.data.begin(), empty.data.end(), std::nan(""));
+    caches.assign(size_t(2 * spec.layers), empty);
+    std::uniform_int_distribution<int> token(0, int(spec.vocab) - 1);
+    for (Text *text : {&first, &second}) {
+      text->length = 0;
+      text->tokens.clear();
+      for (int t = 0; t < 22; ++t)
+        text->tokens.push_back(token(random));
+    }
+    first.pages = {7, 0, 12, 3, 9, 1};
+    second.pages = {2, 11, 5, 4, 6, 8};
+  }
+
+  /// Runs `count` more tokens of each text (null: none in its place).
+  Tensor run(const std::string &program, std::vector<Text *> texts,
+             int64_t count, int64_t tokens) {
+    auto batch = int64_t(texts.size());
+    Tensor ids({batch, tokens}), slots({batch, tokens}),
+        table({batch, perSequence}), starts({batch}), lengths({batch});
+    std::fill(slots.data.begin(), slots.data.end(), -1);
+    for (int64_t b = 0; b < batch; ++b) {
+      Text *text = texts[size_t(b)];
+      if (!text)
+        continue;
+      starts.data[b] = double(text->length);
+      for (int64_t t = 0; t < count; ++t, ++text->length) {
+        ids.at({b, t}) = text->tokens[size_t(text->length)];
+        slots.at({b, t}) = double(text->pages[text->length / page] * page +
+                                  text->length % page);
+      }
+      lengths.data[b] = double(text->length);
+      for (int64_t i = 0; i < perSequence; ++i)
+        table.at({b, i}) =
+            i * page < text->length ? text->pages[size_t(i)] : -1;
+    }
+    Tensors inputs;
+    for (const Parameter &each : parameters(spec))
+      inputs.emplace_back(each.shape, weights[each.name]);
+    inputs.insert(inputs.end(), caches.begin(), caches.end());
+    for (const Tensor &each : {ids, slots, table, starts, lengths})
+      inputs.push_back(each);
+    if (tokens > 1)
+      inputs.emplace_back(llvm::ArrayRef<int64_t>{batch}, double(count - 1));
+    auto results = interpreter::interpret(*module, program, inputs);
+    if (!results)
+      throw std::runtime_error(llvm::toString(results.takeError()));
+    std::copy_n(results->begin(), caches.size(), caches.begin());
+    return results->back();
+  }
+
+  void expectLogits(const Tensor &logits, int64_t row, const Text &text) {
+    ReferenceModel reference(spec, weights);
+    auto expected = reference.logits(text.tokens)[size_t(text.length - 1)];
+    for (int64_t v = 0; v < spec.vocab; ++v)
+      ASSERT_NEAR(logits.at({row, v}), expected[size_t(v)], tolerance)
+          << "after " << text.length << " tokens";
+  }
+
+  void expectReference(const std::string &config) {
+    build(config);
+    for (int64_t count : {5, 5, 3})
+      expectLogits(run("prefill_5", {&first}, count, chunk), 0, first);
+    expectLogits(run("prefill_5", {&second}, 2, chunk), 0, second);
+    for (int turn = 0; turn < 4; ++turn) {
+      Tensor logits = run("decode_2", {&second, &first}, 1, 1);
+      expectLogits(logits, 0, second);
+      expectLogits(logits, 1, first);
+    }
+    expectLogits(run("decode_1", {&first}, 1, 1), 0, first);
+    expectLogits(run("decode_2", {nullptr, &second}, 1, 1), 1, second);
+    expectLogits(run("prefill_5", {&first}, 4, chunk), 0, first);
+  }
+
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  Recipe recipe;
+  ModelSpec spec;
+  std::map<std::string, std::vector<double>> weights;
+  Tensors caches;
+  Text first, second;
+};
+
+TEST_F(BuildInference, Gpt2) {
+  expectReference(R"({"architectures": ["GPT2LMHeadModel"],
+    "model_type": "gpt2", "vocab_size": 19, "n_embd": 12, "n_layer": 2,
+    "n_head": 3, "n_positions": 22, "activation_function": "gelu_new"})");
+}
+
+TEST_F(BuildInference, LlamaWithGroups) {
+  expectReference(R"({"architectures": ["LlamaForCausalLM"],
+    "model_type": "llama", "vocab_size": 19, "hidden_size": 16,
+    "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 64,
+    "intermediate_size": 24, "hidden_act": "silu", "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0, "tie_word_embeddings": false})");
+}
+
+TEST_F(BuildInference, MistralWindow) {
+  expectReference(R"({"architectures": ["MistralForCausalLM"],
+    "model_type": "mistral", "vocab_size": 19, "hidden_size": 16,
+    "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 1, "max_position_embeddings": 64,
+    "intermediate_size": 24, "hidden_act": "silu", "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0, "sliding_window": 6,
+    "tie_word_embeddings": false})");
+}
+
+TEST_F(BuildInference, HasAProgramForEachBucket) {
+  EXPECT_EQ(decodeBuckets(1), (std::vector<int64_t>{1}));
+  EXPECT_EQ(decodeBuckets(8), (std::vector<int64_t>{1, 2, 4, 8}));
+  EXPECT_EQ(decodeBuckets(40),
+            (std::vector<int64_t>{1, 2, 4, 8, 12, 16, 24, 32, 40}));
+}
+
+TEST_F(BuildInference, CachesTooSmallForOneSequenceAreRefused) {
+  ModelSpec model;
+  model.maxPositions = 64;
+  recipe.inference.pages = 5; // of 22 tokens, 6 pages
+  EXPECT_FALSE(checkRecipe(recipe, model, Mode::Infer).ok());
+  recipe.inference.pages = 6;
+  EXPECT_TRUE(checkRecipe(recipe, model, Mode::Infer).ok());
+}
+
+} // namespace
+} // namespace tessera::models

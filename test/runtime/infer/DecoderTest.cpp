@@ -1,0 +1,188 @@
+// The decoder over compiled programs on a CPU: however a text came into the
+// cache, in chunks, token by token, alone or beside others, in new pages or in
+// those of a text that ended, it has the same logits.
+#include "runtime/infer/Decoder.h"
+#include "compiler/Driver.h"
+#include "test/runtime/data/TestData.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+constexpr const char *kConfig = R"({"architectures": ["LlamaForCausalLM"],
+  "model_type": "llama", "vocab_size": 67, "hidden_size": 32,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+  "max_position_embeddings": 64, "intermediate_size": 48,
+  "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+  "tie_word_embeddings": false})";
+
+class DecoderTest : public ::testing::TestWithParam<const char *> {
+protected:
+  /// The artifact of a precision, compiled once.
+  static const std::string &artifact(const std::string &precision) {
+    static testing::ScratchDirectory scratch;
+    static std::map<std::string, std::string> paths;
+    std::string &path = paths[precision];
+    if (path.empty())
+      compileTo(path = scratch / precision + ".tsr", precision);
+    return path;
+  }
+
+  static void compileTo(const std::string &path, const std::string &precision) {
+    CompileRequest request;
+    request.spec = "config.json";
+    request.configText = kConfig;
+    request.set = {"inference.context=40",
+                   "inference.batch=3",
+                   "inference.chunk=7",
+                   "inference.page=8",
+                   "inference.pages=9",
+                   "batch.sequence=8",
+                   "precision.compute=" + precision};
+    request.infer = true;
+    request.executable = false;
+    request.output = path;
+    request.cache = "off";
+    auto compiled = compile(request);
+    ASSERT_TRUE(bool(compiled)) << llvm::toString(compiled.takeError());
+  }
+
+  void SetUp() override {
+    hal::SessionOptions options;
+    options.deviceOptions.threads = 1;
+    auto opened = hal::Session::open(artifact(GetParam()), options);
+    ASSERT_TRUE(opened.ok()) << opened.message();
+    session = opened.take();
+    const int64_t seed[] = {5};
+    ASSERT_TRUE(session->writeInput<int64_t>("init", "seed", seed).ok());
+    ASSERT_TRUE(session->run("init").ok());
+    auto made = Decoder::create(*session);
+    ASSERT_TRUE(made.ok()) << made.message();
+    decoder = made.take();
+  }
+
+  static std::vector<int32_t> text(int count, int seed) {
+    std::vector<int32_t> tokens;
+    for (int i = 0; i < count; ++i)
+      tokens.push_back((i * 31 + seed * 17 + i * i) % 67);
+    return tokens;
+  }
+
+  /// Logits after `tokens`, read at once into an empty sequence.
+  std::vector<float> readAtOnce(std::span<const int32_t> tokens) {
+    Sequence sequence;
+    EXPECT_TRUE(decoder->read(sequence, tokens).ok());
+    std::span<const float> logits = decoder->logits(0);
+    std::vector<float> copy(logits.begin(), logits.end());
+    decoder->release(sequence);
+    return copy;
+  }
+
+  void expectSame(std::span<const float> actual,
+                  const std::vector<float> &expected) {
+    double largest = 0, apart = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      largest = std::max<double>(largest, std::abs(expected[i]));
+      apart = std::max<double>(apart, std::abs(actual[i] - expected[i]));
+    }
+    EXPECT_GT(largest, 0);
+    EXPECT_LE(apart, largest * (GetParam()[0] == 'f' ? 1e-5 : 3e-2));
+  }
+
+  std::unique_ptr<hal::Session> session;
+  std::unique_ptr<Decoder> decoder;
+};
+
+TEST_P(DecoderTest, KnowsWhatItWasMadeFor) {
+  const DecoderShape &shape = decoder->shape();
+  EXPECT_EQ(shape.context, 40);
+  EXPECT_EQ(shape.page, 8);
+  EXPECT_EQ(shape.pages, 9);
+  EXPECT_EQ(shape.chunk, 7);
+  EXPECT_EQ(shape.vocab, 67);
+  EXPECT_EQ(shape.buckets, (std::vector<int64_t>{1, 2, 3}));
+}
+
+TEST_P(DecoderTest, TokenByTokenIsAtOnce) {
+  std::vector<int32_t> tokens = text(30, 1);
+  Sequence sequence;
+  ASSERT_TRUE(decoder->read(sequence, std::span(tokens).first(10)).ok());
+  Sequence *one[] = {&sequence};
+  for (int at = 10; at < 30; ++at) {
+    ASSERT_TRUE(decoder->step(one, std::span(tokens).subspan(at, 1)).ok());
+    std::span<const float> logits = decoder->logits(0);
+    std::vector<float> here(logits.begin(), logits.end());
+    expectSame(here, readAtOnce(std::span(tokens).first(at + 1)));
+  }
+  EXPECT_EQ(sequence.length(), 30);
+}
+
+TEST_P(DecoderTest, NeighboursDoNotMatter) {
+  std::vector<std::vector<int32_t>> texts = {text(16, 1), text(9, 2),
+                                             text(3, 3)};
+  std::vector<Sequence> sequences(3);
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(decoder->read(sequences[i], texts[i]).ok());
+  for (int turn = 0; turn < 5; ++turn) {
+    std::vector<Sequence *> batch;
+    std::vector<int32_t> next;
+    for (int i = 0; i < 3 - turn % 3; ++i) { // of three, two and one
+      batch.push_back(&sequences[i]);
+      next.push_back((turn * 7 + i * 13) % 67);
+      texts[i].push_back(next.back());
+    }
+    ASSERT_TRUE(decoder->step(batch, next).ok());
+    std::vector<std::vector<float>> logits;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      std::span<const float> row = decoder->logits(i);
+      logits.emplace_back(row.begin(), row.end());
+    }
+    for (size_t i = 0; i < batch.size(); ++i)
+      expectSame(logits[i], readAtOnce(texts[i]));
+  }
+}
+
+TEST_P(DecoderTest, PagesGoRound) {
+  std::vector<float> expected = readAtOnce(text(40, 4));
+  for (int round = 0; round < 5; ++round) {
+    Sequence other;
+    ASSERT_TRUE(decoder->read(other, text(20, round)).ok());
+    EXPECT_EQ(decoder->freePages(), 6);
+    std::vector<float> again = readAtOnce(text(40, 4));
+    EXPECT_EQ(again, expected);
+    decoder->release(other);
+  }
+  EXPECT_EQ(decoder->freePages(), 9);
+}
+
+TEST_P(DecoderTest, WhatDoesNotFitIsRefusedAndNothingIsLost) {
+  Sequence longest, second;
+  ASSERT_TRUE(decoder->read(longest, text(40, 1)).ok());
+  Sequence *one[] = {&longest};
+  const int32_t token[] = {3};
+  Status full = decoder->step(one, token);
+  EXPECT_NE(full.message().find("context of 40"), std::string::npos);
+  EXPECT_FALSE(decoder->hasRoom(second, 33)); // four pages are left
+  Status pages = decoder->read(second, text(33, 1));
+  EXPECT_NE(pages.message().find("no page left"), std::string::npos);
+  EXPECT_EQ(decoder->freePages(), 4);
+  EXPECT_EQ(longest.length(), 40);
+  const int32_t unknown[] = {67};
+  EXPECT_FALSE(decoder->read(second, unknown).ok());
+  EXPECT_FALSE(decoder->read(second, {}).ok());
+  EXPECT_TRUE(decoder->read(second, text(32, 1)).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, DecoderTest,
+                         ::testing::Values("fp32", "bf16"),
+                         [](const auto &info) {
+                           return std::string(info.param);
+                         });
+
+} // namespace
+} // namespace tessera
