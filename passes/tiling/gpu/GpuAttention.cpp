@@ -11,15 +11,9 @@ static constexpr double kMasked = -0x1p100;
 
 //===--- what both kernels do ---------------------------------------------===//
 
-// The last query tiles come first: they see the most keys, and a long block
-// at the end would keep the chip waiting.
 void GpuForward::locate() {
-  int64_t tiles = llvm::divideCeil(g.shape.tokens, g.sizes.queries);
-  SmallVector<Value> at =
-      e.unravel(kernel.getBlockNumber(), {g.shape.heads, g.shape.batch, tiles});
-  head = at[0];
-  g.batch = at[1];
-  firstQuery = e.mul(e.sub(e.index(tiles - 1), at[2]), g.sizes.queries);
+  std::tie(head, firstQuery) =
+      g.locate(kernel.getBlockNumber(), g.shape.heads, g.sizes.queries, true);
   kvHead = g.kvHeadOf(head);
 }
 

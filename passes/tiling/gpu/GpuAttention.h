@@ -26,6 +26,12 @@ public:
   const mlir::Type element; ///< of staged operands
   mlir::Value batch;        ///< of the block
 
+  /// The number of the head, of `heads`, that block `block` belongs to, and the
+  /// first row of its tile of `rows`; sets the batch. The last tiles come first
+  /// where those are longest: a long block at the end would keep the chip
+  /// waiting.
+  std::pair<mlir::Value, mlir::Value> locate(mlir::Value block, int64_t heads,
+                                             int64_t rows, bool lastFirst);
   /// Rows from `token` on of a head, in a buffer seen through `view`; `rows` of
   /// them are a tile.
   Source head(mlir::Value buffer, const View &view, mlir::Value token,

@@ -16,12 +16,7 @@ static constexpr int64_t kDeltaWarps[] = {1, 4};
 std::pair<Value, Value> GpuGrad::locate(int64_t heads, int64_t tile,
                                         bool lastFirst) {
   kernel.setWarps(ArrayRef<int64_t>{tile / 16, 1});
-  int64_t tiles = llvm::divideCeil(g.shape.tokens, tile);
-  SmallVector<Value> at =
-      e.unravel(kernel.getBlockNumber(), {heads, g.shape.batch, tiles});
-  g.batch = at[1];
-  Value number = lastFirst ? e.sub(e.index(tiles - 1), at[2]) : at[2];
-  return {at[0], e.mul(number, tile)};
+  return g.locate(kernel.getBlockNumber(), heads, tile, lastFirst);
 }
 
 Value GpuGrad::loadLse(Value head, Value query, int64_t size) {

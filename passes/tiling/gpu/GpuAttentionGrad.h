@@ -32,8 +32,7 @@ public:
   void emitDelta();
 
 protected:
-  /// The number of the head that the block belongs to, and its tile's first
-  /// row; sets the batch. The last tiles come first where those are longest.
+  /// As GpuAttention::locate, in a kernel whose warps have sixteen rows each.
   std::pair<mlir::Value, mlir::Value> locate(int64_t heads, int64_t tile,
                                              bool lastFirst);
   Source of(mlir::Value buffer, const View &view, mlir::Value token,

@@ -5,6 +5,36 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::gpu;
 
+//===--- blocks -----------------------------------------------------------===//
+
+// Of so many heads of all batches, those that blocks take at a time: all, or a
+// part that divides them, whose operands the L2 cache keeps (an H200's has 50
+// MB).
+static int64_t headsInGroup(int64_t count, int64_t bytes) {
+  constexpr int64_t kKept = 32 << 20;
+  int64_t group = count;
+  while (group > 1 && (group * bytes > kKept || count % group))
+    --group;
+  return group;
+}
+
+std::pair<Value, Value> GpuAttention::locate(Value block, int64_t heads,
+                                             int64_t rows, bool lastFirst) {
+  int64_t tiles = llvm::divideCeil(shape.tokens, rows);
+  // What a block walks over: two operands of all heads of the other kind.
+  int64_t walked = heads == shape.heads ? shape.kvHeads : shape.heads,
+          bytes = 2 * shape.tokens * shape.headDim * walked *
+                  element.getIntOrFloatBitWidth() / 8,
+          count = shape.batch * heads,
+          group = headsInGroup(count, bytes / heads);
+  SmallVector<Value> at = e.unravel(block, {group, tiles, count / group});
+  Value number = e.add(e.mul(at[2], group), at[0]);
+  batch = shape.batch == 1 ? e.index(0) : e.div(number, heads);
+  Value head = shape.batch == 1 ? number : e.rem(number, heads);
+  Value tile = lastFirst ? e.sub(e.index(tiles - 1), at[1]) : at[1];
+  return {head, e.mul(tile, rows)};
+}
+
 //===--- memory -----------------------------------------------------------===//
 
 Value GpuAttention::rest(Value token, int64_t tile) const {

@@ -66,3 +66,22 @@ func.func @heads_of_20(%q: tensor<2x300x4x20xbf16>, %k: tensor<2x300x2x20xbf16>,
   }
   return %y#0, %y#1 : tensor<2x300x4x20xbf16>, tensor<2x4x300xf32>
 }
+
+// 64 heads read 64 MB of keys and values: 32 of them have all of their blocks
+// before the others, so that the L2 cache keeps what those share.
+
+// CHECK-LABEL: tile.kernel @attention_2(%{{.*}}: index
+// CHECK:         %[[MEMBER:.*]] = arith.remui %{{.*}}, %c32
+// CHECK:         %[[REST:.*]] = arith.divui %{{.*}}, %c32
+// CHECK:         %[[TILE:.*]] = arith.remui %[[REST]], %c64
+// CHECK:         %[[GROUP:.*]] = arith.divui %[[REST]], %c64
+// CHECK:         %[[FIRST:.*]] = arith.muli %[[GROUP]], %c32
+// CHECK:         arith.addi %[[FIRST]], %[[MEMBER]]
+func.func @long(%q: tensor<1x8192x64x128xbf16>, %k: tensor<1x8192x16x128xbf16>, %v: tensor<1x8192x16x128xbf16>) -> tensor<1x8192x64x128xbf16> {
+  %y = graph.cluster attention "attention"(%q, %k, %v) : (tensor<1x8192x64x128xbf16>, tensor<1x8192x16x128xbf16>, tensor<1x8192x16x128xbf16>) -> tensor<1x8192x64x128xbf16> {
+  ^bb0(%a: tensor<1x8192x64x128xbf16>, %b: tensor<1x8192x16x128xbf16>, %c: tensor<1x8192x16x128xbf16>):
+    %o:2 = graph.attention %a, %b, %c scale 0.1 {causal} : tensor<1x8192x64x128xbf16>, tensor<1x8192x16x128xbf16>, tensor<1x8192x16x128xbf16> -> tensor<1x8192x64x128xbf16>, tensor<1x64x8192xf32>
+    graph.yield %o#0 : tensor<1x8192x64x128xbf16>
+  }
+  return %y : tensor<1x8192x64x128xbf16>
+}
