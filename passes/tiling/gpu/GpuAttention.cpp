@@ -135,6 +135,76 @@ private:
 
 //===--- the launch -------------------------------------------------------===//
 
+// Below that, measuring variants would take longer than it saves.
+static bool isWorthVariants(const AttentionShape &shape) {
+  constexpr int64_t kLeastProducts = 1 << 27; // some microseconds
+  return shape.batch * shape.heads * shape.headDim * shape.tokens *
+             shape.tokens >=
+         kLeastProducts;
+}
+
+// "_128x176", "_128x128_free": rows, keys and order of a kernel.
+static std::string suffixOf(const PipelinedAttention &kernel) {
+  return "_" + std::to_string(kernel.sizes.queries) + "x" +
+         std::to_string(kernel.sizes.keys) + (kernel.haveTurns ? "" : "_free");
+}
+
+namespace {
+
+/// Makes the launch of one cluster.
+class ForwardLaunch {
+public:
+  ForwardLaunch(graph::ClusterOp cluster, const ForwardOperands &operands,
+                const AttentionShape &shape, Type element)
+      : operands(operands), shape(shape), element(element),
+        inputs(cluster.getInputs().size()),
+        spec(attentionLaunch(cluster, tile::Skeleton::attention, 0)) {}
+
+  void take(ArrayRef<PipelinedAttention> kernels, bool withVariants) {
+    spec.blocks = blocksOf(kernels.front().sizes);
+    spec.build = build(kernels.front());
+    spec.terms = shape.tokens;
+    if (withVariants)
+      for (const PipelinedAttention &kernel : kernels.drop_front())
+        spec.variants.push_back(
+            {suffixOf(kernel), blocksOf(kernel.sizes), build(kernel)});
+  }
+  void take(const AttentionSizes &sizes) {
+    spec.blocks = blocksOf(sizes);
+    spec.build = [this, sizes](tile::KernelOp kernel, const TileTarget &,
+                               OpBuilder &builder) -> llvm::Error {
+      GpuAttention common(builder, kernel.getLoc(), shape, sizes, element);
+      StagedForward(common, kernel, operands, inputs).emit();
+      return llvm::Error::success();
+    };
+  }
+
+private:
+  int64_t blocksOf(const AttentionSizes &sizes) const {
+    return shape.batch * shape.heads *
+           llvm::divideCeil(shape.tokens, sizes.queries);
+  }
+  BuildKernel build(const PipelinedAttention &which) const {
+    return [this, which](tile::KernelOp kernel, const TileTarget &,
+                         OpBuilder &builder) -> llvm::Error {
+      GpuAttention common(builder, kernel.getLoc(), shape, which.sizes,
+                          element);
+      emitPipelinedAttention(common, kernel, operands, inputs, which.haveTurns);
+      return llvm::Error::success();
+    };
+  }
+
+  const ForwardOperands &operands;
+  const AttentionShape &shape;
+  Type element;
+  unsigned inputs;
+
+public:
+  LaunchSpec spec;
+};
+
+} // namespace
+
 llvm::Expected<SmallVector<Value>>
 tessera::tileGpuAttention(graph::ClusterOp cluster,
                           const ForwardOperands &operands,
@@ -146,32 +216,22 @@ tessera::tileGpuAttention(graph::ClusterOp cluster,
   Type element = operandType(
       elementOf(operands.query),
       operandType(elementOf(operands.key), elementOf(operands.value)));
-  std::optional<AttentionSizes> sizes =
-      choosePipelinedAttention(shape, operands, element, context.target());
-  bool isPipelined = sizes.has_value();
-  // Keys of a tile: scores are registers too, beside those of the output.
-  int64_t most = element.isBF16() ? (shape.headDim <= 128 ? 64 : 32)
-                                  : (shape.headDim < 128 ? 32 : 16);
-  if (!isPipelined)
-    sizes = chooseAttentionSizes(shape, element, 1, most,
-                                 /*keysResident=*/false,
-                                 context.target().sharedBytes);
-  if (!sizes)
-    return attentionTooLarge(shape);
-  unsigned inputs = cluster.getInputs().size();
-  LaunchSpec spec =
-      attentionLaunch(cluster, tile::Skeleton::attention,
-                      shape.batch * shape.heads *
-                          llvm::divideCeil(shape.tokens, sizes->queries));
-  spec.build = [=](tile::KernelOp kernel, const TileTarget &,
-                   OpBuilder &builder) -> llvm::Error {
-    GpuAttention common(builder, kernel.getLoc(), shape, *sizes, element);
-    if (isPipelined)
-      emitPipelinedAttention(common, kernel, operands, inputs);
-    else
-      StagedForward(common, kernel, operands, inputs).emit();
-    return llvm::Error::success();
-  };
-  return context.launch(cluster, spec, cluster.getInputs(),
+  const TileTarget &target = context.target();
+  ForwardLaunch launch(cluster, operands, shape, element);
+  SmallVector<PipelinedAttention> kernels =
+      choosePipelinedAttention(shape, operands, element, target);
+  if (!kernels.empty()) {
+    launch.take(kernels, context.wantsAllVariants() || isWorthVariants(shape));
+  } else {
+    // Keys of a tile: scores are registers too, beside those of the output.
+    int64_t most = element.isBF16() ? (shape.headDim <= 128 ? 64 : 32)
+                                    : (shape.headDim < 128 ? 32 : 16);
+    std::optional<AttentionSizes> sizes = chooseAttentionSizes(
+        shape, element, 1, most, /*keysResident=*/false, target.sharedBytes);
+    if (!sizes)
+      return attentionTooLarge(shape);
+    launch.take(*sizes);
+  }
+  return context.launch(cluster, launch.spec, cluster.getInputs(),
                         cluster.getResultTypes());
 }

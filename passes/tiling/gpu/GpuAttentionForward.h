@@ -47,15 +47,21 @@ protected:
   mlir::Value head, kvHead, firstQuery;
 };
 
-/// The tiles of a kernel with roles; nullopt where the copy engine cannot bring
-/// its operands, warpgroups of the target do not multiply, or the queries would
-/// not occupy two of them.
-std::optional<AttentionSizes>
+/// A kernel whose threads have roles.
+struct PipelinedAttention {
+  AttentionSizes sizes;
+  bool haveTurns; ///< warpgroups start their products one after another
+};
+
+/// Such kernels, the likeliest to be fast first; none where the copy engine
+/// cannot bring the operands, warpgroups of the target do not multiply, or the
+/// queries would not occupy two of them.
+llvm::SmallVector<PipelinedAttention>
 choosePipelinedAttention(const AttentionShape &shape,
                          const ForwardOperands &operands, mlir::Type element,
                          const TileTarget &target);
-/// That kernel.
 void emitPipelinedAttention(GpuAttention &g, tile::KernelOp kernel,
-                            const ForwardOperands &operands, unsigned inputs);
+                            const ForwardOperands &operands, unsigned inputs,
+                            bool haveTurns);
 
 } // namespace tessera::gpu

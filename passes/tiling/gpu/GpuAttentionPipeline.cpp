@@ -18,24 +18,27 @@ namespace {
 
 // Tiles of keys, and of values, in shared memory.
 constexpr int64_t kStages = 2;
-// Heads up to this have warpgroups take turns. The products of larger ones take
-// most of the time, and waiting for a turn would be lost.
-constexpr int64_t kMostWithTurns = 128;
 
-/// Heads of at most `dim` dimensions, and the tiles that use the registers of
-/// a thread: scores take keys / 2, weights keys / 4, the output dim / 2.
+/// A kernel for heads of more dimensions than those before, up to `dim`. Its
+/// tiles use the registers of a thread: scores take keys / 2, weights keys / 4,
+/// the output dim / 2. Products of large heads take most of the time, and
+/// waiting for a turn would be lost.
 struct PipelinedSizes {
   int64_t dim, consumers, keys;
+  bool haveTurns;
 };
-constexpr PipelinedSizes kSizes[] = {
-    {64, 3, 128}, {128, 2, 128}, {192, 2, 96}, {256, 2, 64}};
+constexpr PipelinedSizes kSizes[] = {{64, 3, 128, true},   {64, 2, 128, true},
+                                     {128, 2, 128, true},  {128, 2, 176, true},
+                                     {128, 2, 128, false}, {192, 2, 96, false},
+                                     {192, 2, 112, false}, {256, 2, 64, false}};
 
 class PipelinedForward : GpuForward {
 public:
   PipelinedForward(GpuAttention &g, tile::KernelOp kernel,
-                   const ForwardOperands &operands, unsigned inputs)
+                   const ForwardOperands &operands, unsigned inputs,
+                   bool haveTurns)
       : GpuForward(g, kernel, operands, inputs),
-        roles(g, kernel, g.sizes.queries) {}
+        roles(g, kernel, g.sizes.queries), haveTurns(haveTurns) {}
   void emit();
 
 private:
@@ -44,7 +47,7 @@ private:
   SmallVector<Value> keyTile(Value key, ValueRange state);
 
   void turn(tile::Turn turn) {
-    if (g.shape.headDim <= kMostWithTurns)
+    if (haveTurns)
       roles.turn(turn);
   }
   /// The scores of the next tile of keys.
@@ -60,6 +63,7 @@ private:
   }
 
   GpuRoles roles;
+  bool haveTurns;
   Fed query, keys, values;
   Value queryTile;
 };
@@ -120,27 +124,30 @@ void PipelinedForward::emit() {
 
 //===--- choices ----------------------------------------------------------===//
 
-std::optional<AttentionSizes>
+SmallVector<PipelinedAttention>
 gpu::choosePipelinedAttention(const AttentionShape &shape,
                               const ForwardOperands &operands, Type element,
                               const TileTarget &target) {
   if (!target.warpgroups || !element.isBF16() ||
       shape.tokens <= kRowsOfConsumer || !hasBoxes(operands.query.view) ||
       !hasBoxes(operands.key.view) || !hasBoxes(operands.value.view))
-    return std::nullopt;
+    return {};
+  SmallVector<PipelinedAttention> kernels;
+  const PipelinedSizes *own = llvm::find_if(
+      kSizes, [&](const auto &sizes) { return shape.headDim <= sizes.dim; });
+  // No more warpgroups than have queries.
+  int64_t most = llvm::divideCeil(shape.tokens, kRowsOfConsumer);
   for (const PipelinedSizes &sizes : kSizes)
-    if (shape.headDim <= sizes.dim) {
-      // No more warpgroups than have queries.
-      int64_t consumers =
-          shape.tokens <= 2 * kRowsOfConsumer ? 2 : sizes.consumers;
-      return AttentionSizes{kRowsOfConsumer * consumers, sizes.keys,
-                            paddedColumns(shape.headDim)};
-    }
-  return std::nullopt;
+    if (own != std::end(kSizes) && sizes.dim == own->dim &&
+        sizes.consumers <= most)
+      kernels.push_back({{kRowsOfConsumer * sizes.consumers, sizes.keys,
+                          paddedColumns(shape.headDim)},
+                         sizes.haveTurns});
+  return kernels;
 }
 
 void gpu::emitPipelinedAttention(GpuAttention &g, tile::KernelOp kernel,
                                  const ForwardOperands &operands,
-                                 unsigned inputs) {
-  PipelinedForward(g, kernel, operands, inputs).emit();
+                                 unsigned inputs, bool haveTurns) {
+  PipelinedForward(g, kernel, operands, inputs, haveTurns).emit();
 }

@@ -239,6 +239,18 @@ std::vector<KernelCase> variantCases() {
   return cases;
 }
 
+// Attention by roles: whose choice of tiles has others.
+std::vector<KernelCase> attentionVariantCases() {
+  std::vector<KernelCase> cases;
+  for (const KernelCase &one : attentionCases())
+    for (const char *name : {"Attention2x200x4over2x64window0_bf16",
+                             "Attention1x400x1over1x128window0_bf16",
+                             "Attention1x200x1over1x192window100_bf16"})
+      if (one.name == name)
+        cases.push_back(one);
+  return cases;
+}
+
 const auto gpus = ::testing::Values("cuda:sm_80", "cuda:sm_90a");
 INSTANTIATE_TEST_SUITE_P(Cuda, CubinTest,
                          ::testing::Combine(::testing::ValuesIn(allCases()),
@@ -248,6 +260,9 @@ INSTANTIATE_TEST_SUITE_P(
     Large, CubinTest,
     ::testing::Combine(::testing::ValuesIn(largeAttentionCases()), gpus),
     nameOf);
+INSTANTIATE_TEST_SUITE_P(
+    LargeGrouped, CubinTest,
+    ::testing::Combine(::testing::ValuesIn(largeGroupedCases()), gpus), nameOf);
 INSTANTIATE_TEST_SUITE_P(
     LargePaged, CubinTest,
     ::testing::Combine(::testing::ValuesIn(largePagedCases()), gpus), nameOf);
@@ -262,5 +277,10 @@ INSTANTIATE_TEST_SUITE_P(Cuda, VariantsTest,
                          ::testing::Combine(::testing::ValuesIn(variantCases()),
                                             gpus),
                          nameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Attention, VariantsTest,
+    ::testing::Combine(::testing::ValuesIn(attentionVariantCases()),
+                       ::testing::Values("cuda:sm_90a")),
+    nameOf);
 
 } // namespace
