@@ -25,11 +25,17 @@ strip -o "$out/tessera-run" "$build/bin/tessera-run"
 "$tessera" data tokenize --tokenizer "$out/tokenizer.json" --input "$root"/docs/*.md \
   --eval-input "$root/README.md" -o "$out/tokens" 2>>"$out/log"
 
-# artifact NAME ARGUMENT...
+# artifact NAME ARGUMENT..., decoder NAME ARGUMENT...: programs that train, and
+# programs that generate
 artifact() {
   name=$1
   shift
   "$tessera" compile "$@" --mode artifact -o "$out/$name.tsr"
+}
+decoder() {
+  name=$1
+  shift
+  "$tessera" compile "$@" --mode infer -o "$out/$name.tsr"
 }
 small='--set schedule.warmup=2 --set schedule.total=100 --set optimizer.lr=2e-3 --set eval.every=0'
 specs=$root/models/specs
@@ -37,6 +43,8 @@ if [ $emulated = yes ]; then
   # shellcheck disable=SC2086 # the settings are words
   artifact numerics-tiny "$here/tiny" $small --set batch.micro=2 --set batch.sequence=16 \
     --set precision.compute=bf16 --target cpu:avx2,cuda:sm_80
+  decoder decode-tiny "$here/tiny" --set inference.batch=2 --set inference.chunk=8 --set inference.page=8 \
+    --set precision.compute=bf16 --target cuda:sm_80
   exit
 fi
 both=cuda:sm_80,cuda:sm_90a
@@ -53,5 +61,7 @@ artifact step-gpt2 "$specs/gpt2-124m" --recipe "$root/recipes/gpt2-124m.yaml" --
   --set batch.accumulate=1 --target $both --no-emulate
 artifact step-llama "$specs/llama-1b" --set batch.micro=4 --set batch.sequence=2048 \
   --set precision.compute=bf16 --target $both --no-emulate
+# A batch of eight at 4096 tokens each.
+decoder decode-llama "$specs/llama-1b" --set precision.compute=bf16 --target $both --no-emulate
 sed -n 's/^func.func @\([a-z0-9_]*\).*/\1/p' "$here/kernels.mlir" >"$out/programs"
 du -sh "$out"

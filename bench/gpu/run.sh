@@ -94,6 +94,7 @@ fi
 # Then fast.
 if [[ $emulated == yes ]]; then
   kernels tiny-step 60 numerics-tiny --repeats 1 --flush 1
+  kernels tiny-decode 60 decode-tiny --program decode_2 --repeats 1 --flush 1
   note library "skipped: there is no GPU to compare on"
 else
   # The kernels that we generate, also where the library would be called.
@@ -103,6 +104,9 @@ else
   part library 100 python3 "$here/library.py" --json "$results/parts/library.json"
   for model in gpt2 llama; do
     kernels "step-$model" 40 "step-$model"
+  done
+  for program in decode_1 decode_8 prefill_256; do
+    kernels "llama-$program" 20 decode-llama --program $program
   done
   part pytorch-gpt2 140 python3 "$here/../train/pytorch_step.py" --device cuda --config "$here/../../models/specs/gpt2-124m" \
     --batch 8 --sequence 1024 --precision bf16 --steps 10

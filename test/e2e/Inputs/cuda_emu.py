@@ -79,6 +79,18 @@ def same_losses(model, device, steps):
     return actual
 
 
+def same_text(made, model, device):
+    """What a trained run writes, token by token over a cache that it fills and
+    has to begin again."""
+    settings = os.environ | {"XDG_CACHE_HOME": str(model.scratch / "cache")}
+    texts = [run(made.tessera, "generate", model.scratch / f"{model.name}-cpu",
+                 "--prompt", "The", "--max-tokens", 36, "--ignore-end",
+                 "--quiet", "--device", each, env=settings).stdout
+             for each in ("cpu", device)]
+    check(texts[0] == texts[1] and len(texts[0]) > 36,
+          f"{model.name}: cpu and {device} write the same text")
+
+
 def same_bits_by_the_driver(model, first, binaries, architecture):
     """As a GPU runs it, but for the GPU: cubins, graphs, the driver's rules."""
     fake = str(pathlib.Path(binaries).parent /
@@ -174,7 +186,10 @@ def main():
     same_bits_by_the_driver(model, first, sys.argv[1], architecture)
     same_losses(Model(made, "gpt2", "bf16", architecture), device, 20)
     for precision in ("fp32", "bf16"):
-        same_losses(Model(made, "llama", precision, architecture), device, 8)
+        llama = Model(made, "llama", precision, architecture)
+        same_losses(llama, device, 8)
+        if precision == "fp32":
+            same_text(made, llama, device)
     if sys.argv[4:] == ["losses"]:
         return
     inspected(made, model.program, architecture)
