@@ -11,6 +11,17 @@ namespace tessera {
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 
+// Each chunk adds to the whole gradient of the weight. With as many tokens as
+// the model is wide, that moves no more bytes than the logits do, and takes a
+// fraction of the products' time; the logits take no more memory than that
+// gradient does.
+static int64_t defaultBytes(Operation *op) {
+  constexpr int64_t least = 64 << 20;
+  if (!isa<LinearCrossEntropyGradOp>(op))
+    return least;
+  return std::max(least, 4 * tensorType(op->getOperand(1)).getNumElements());
+}
+
 // Chunks of equal length, as few as keep the logits ([chunk, vocab] in f32)
 // within `bytes`.
 static int64_t countChunks(int64_t tokens, int64_t vocab, int64_t bytes) {
@@ -108,7 +119,8 @@ class ExpandLinearCrossEntropyPass
     for (Operation *op : ops) {
       int64_t tokens = shapeOf(op->getOperand(0))[0];
       int64_t chunks =
-          countChunks(tokens, shapeOf(op->getOperand(1))[0], chunkBytes);
+          countChunks(tokens, shapeOf(op->getOperand(1))[0],
+                      chunkBytes ? int64_t(chunkBytes) : defaultBytes(op));
       if (chunks == 1)
         continue;
       if (auto loss = dyn_cast<LinearCrossEntropyOp>(op))

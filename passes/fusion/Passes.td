@@ -7,7 +7,8 @@ def ExpandLinearCrossEntropy : Pass<"expand-linear-cross-entropy", "::mlir::func
   let summary = "computes the head and its loss in chunks of tokens";
   let description = [{
     `graph.linear_cross_entropy` and its gradient become a `graph.loop` over chunks of tokens,
-    small enough that the logits of a chunk take at most `chunk-bytes`. The loss and the
+    small enough that the logits of a chunk take at most `chunk-bytes`: by default 64 MiB, and with
+    a gradient as much as the weight's f32 gradient does, which every chunk reads and writes. The loss and the
     gradient of the weight accumulate over the chunks in f32, the gradient of the
     input is written chunk by chunk. Where one chunk holds all tokens the op stays, and
     `decompose-composites` makes primitives of it.
@@ -30,11 +31,11 @@ def ExpandLinearCrossEntropy : Pass<"expand-linear-cross-entropy", "::mlir::func
       ...
     }
     ```
-    Afterwards the logits of each linear_cross_entropy fit `chunk-bytes`, unless those of a
+    Afterwards the logits of each linear_cross_entropy fit that, unless those of a
     single token do not.
   }];
-  let options = [Option<"chunkBytes", "chunk-bytes", "int64_t", "64 << 20",
-    "largest size of one chunk's logits">];
+  let options = [Option<"chunkBytes", "chunk-bytes", "int64_t", "0",
+    "largest size of one chunk's logits; 0: the default">];
   let dependentDialects = ["::tessera::graph::GraphDialect"];
 }
 
