@@ -90,6 +90,8 @@ private:
                                       llvm::ArrayRef<plan::LoopOp> loops);
   std::unique_ptr<fb::ProgramT> program(plan::ProgramOp op);
   std::unique_ptr<fb::KernelT> kernel(tile::KernelOp op);
+  /// Those that passed the gates.
+  SmallVector<StringRef> variantsOf(tile::KernelOp kernel) const;
   /// Null for an object of which no kernel is launched.
   std::unique_ptr<fb::CodeObjectT> codeObject(const CodeObject &object);
   uint32_t indexOf(StringRef kernel) const {
@@ -115,11 +117,12 @@ std::string originOf(Location loc) {
   return origin;
 }
 
-SmallVector<StringRef> variantsOf(tile::KernelOp kernel) {
+SmallVector<StringRef> DeviceWriter::variantsOf(tile::KernelOp kernel) const {
   SmallVector<StringRef> names;
   if (auto variants = kernel->getAttrOfType<ArrayAttr>(kKernelVariantsAttr))
     for (auto variant : variants.getAsRange<FlatSymbolRefAttr>())
-      names.push_back(variant.getValue());
+      if (part.gpu.contains(variant.getValue()))
+        names.push_back(variant.getValue());
   return names;
 }
 

@@ -120,6 +120,8 @@ std::string findGateFailure(const Cubin &cubin, llvm::StringRef log) {
   return "";
 }
 
+char GateFailure::ID = 0;
+
 llvm::Expected<Cubin> compileCubin(llvm::StringRef text, llvm::StringRef arch) {
   std::string nvcc = findNvcc();
   if (nvcc.empty())
@@ -145,7 +147,8 @@ llvm::Expected<Cubin> compileCubin(llvm::StringRef text, llvm::StringRef arch) {
     if (!reason.empty() && isFirst)
       continue;
     if (!reason.empty())
-      return failure(arch + ": " + reason);
+      return llvm::make_error<GateFailure>(arch + ": " + reason,
+                                           llvm::inconvertibleErrorCode());
     if (llvm::Error error = countTensorInstructions(cubin))
       return std::move(error);
     return cubin;

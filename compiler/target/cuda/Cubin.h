@@ -44,8 +44,15 @@ llvm::Error countTensorInstructions(Cubin &cubin);
 /// the kernel asks. Empty where there is no reason.
 std::string findGateFailure(const Cubin &cubin, llvm::StringRef log);
 
+/// A gate that fails.
+class GateFailure : public llvm::ErrorInfo<GateFailure, llvm::StringError> {
+public:
+  using ErrorInfo::ErrorInfo;
+  static char ID;
+};
+
 /// Compiles `text` for `arch` ("sm_80"). Errors: no nvcc, what nvcc complains
-/// of, a gate that fails.
+/// of, GateFailure.
 llvm::Expected<Cubin> compileCubin(llvm::StringRef text, llvm::StringRef arch);
 
 } // namespace tessera::cuda

@@ -27,6 +27,7 @@ struct KernelShape {
   int64_t sharedBytes = 0;     ///< dynamic shared memory of a block
   std::vector<KernelMap> maps; ///< in the order of their addresses
   std::string text;            ///< its definition, for translationUnit
+  bool isVariant = false;      ///< of another one of the module
   /// Buffers that it copies 16 bytes at a time, which is proven as long as they
   /// begin at such multiples.
   std::set<unsigned> aligned = {};

@@ -19,6 +19,7 @@ namespace {
 /// One translation unit on its way to one object.
 struct Job {
   bool emulated;
+  bool ofVariants;             ///< without which there is code, too
   std::vector<size_t> kernels; ///< into the shapes
   std::string text;
   std::string bytes;
@@ -39,8 +40,10 @@ std::string identityOf(llvm::StringRef program) {
 
 class Compilation {
 public:
-  Compilation(const TileTarget &target, const CompileOptions &options)
-      : options(options), arch(llvm::StringRef(target.name).split(':').second) {
+  Compilation(llvm::ArrayRef<KernelShape> shapes, const TileTarget &target,
+              const CompileOptions &options)
+      : shapes(shapes), target(target), options(options),
+        arch(llvm::StringRef(target.name).split(':').second) {
     std::string host = llvm::sys::Process::GetEnv("CXX").value_or("c++");
     if (auto path = llvm::sys::findProgramByName(host))
       host = *path;
@@ -52,9 +55,12 @@ public:
 
 private:
   llvm::Error compile(Job &job);
+  llvm::Expected<Cubin> compileGood(const Job &job, llvm::Error failure);
   llvm::Error compileOrFind(Job &job, bool &found);
   std::string cacheKey(const Job &job) const;
 
+  llvm::ArrayRef<KernelShape> shapes;
+  const TileTarget &target;
   const CompileOptions &options;
   std::string arch;
   std::string compilers[2]; ///< of cubins and of code for the emulated GPU
@@ -70,10 +76,36 @@ std::string Compilation::cacheKey(const Job &job) const {
                      /*LowerCase=*/true);
 }
 
+// Those of the job's kernels that pass the gates by themselves, if `failure` is
+// that of a gate.
+llvm::Expected<Cubin> Compilation::compileGood(const Job &job,
+                                               llvm::Error failure) {
+  if (!failure.isA<GateFailure>())
+    return std::move(failure);
+  llvm::consumeError(std::move(failure));
+  llvm::SmallVector<llvm::StringRef> good;
+  for (size_t kernel : job.kernels) {
+    llvm::StringRef text = shapes[kernel].text;
+    llvm::Expected<Cubin> alone =
+        compileCubin(translationUnit(text, target), arch);
+    if (alone)
+      good.push_back(text);
+    else if (llvm::Error error = alone.takeError(); error.isA<GateFailure>())
+      llvm::consumeError(std::move(error));
+    else
+      return std::move(error);
+  }
+  if (good.empty())
+    return Cubin();
+  return compileCubin(translationUnit(good, target), arch);
+}
+
 llvm::Error Compilation::compile(Job &job) {
   if (job.emulated)
     return compileForHost(job.text).moveInto(job.bytes);
   llvm::Expected<Cubin> cubin = compileCubin(job.text, arch);
+  if (!cubin && job.ofVariants)
+    cubin = compileGood(job, cubin.takeError());
   if (!cubin)
     return cubin.takeError();
   job.bytes = std::move(cubin->bytes);
@@ -188,14 +220,18 @@ std::vector<Job> makeJobs(llvm::ArrayRef<KernelShape> shapes,
                           const TileTarget &target,
                           const CompileOptions &options) {
   std::vector<std::vector<size_t>> units;
-  size_t room = 0;
-  for (auto [i, shape] : llvm::enumerate(shapes)) {
-    if (units.empty() || shape.text.size() > room) {
-      units.emplace_back();
-      room = kUnitBytes;
+  for (bool ofVariants : {false, true}) {
+    size_t room = 0;
+    for (auto [i, shape] : llvm::enumerate(shapes)) {
+      if (shape.isVariant != ofVariants)
+        continue;
+      if (shape.text.size() > room) {
+        units.emplace_back();
+        room = kUnitBytes;
+      }
+      units.back().push_back(i);
+      room -= std::min(room, shape.text.size());
     }
-    units.back().push_back(i);
-    room -= std::min(room, shape.text.size());
   }
   std::vector<Job> jobs;
   for (bool emulated : {false, true}) {
@@ -205,8 +241,13 @@ std::vector<Job> makeJobs(llvm::ArrayRef<KernelShape> shapes,
       llvm::SmallVector<llvm::StringRef> texts;
       for (size_t kernel : unit)
         texts.push_back(shapes[kernel].text);
-      jobs.push_back(
-          {emulated, unit, translationUnit(texts, target), {}, {}, {}});
+      jobs.push_back({emulated,
+                      shapes[unit.front()].isVariant,
+                      unit,
+                      translationUnit(texts, target),
+                      {},
+                      {},
+                      {}});
     }
   }
   return jobs;
@@ -223,20 +264,28 @@ llvm::Expected<CompiledKernels> compileKernels(mlir::ModuleOp module,
   CompiledKernels result;
   result.shapes = std::move(printed->kernels);
   std::vector<Job> jobs = makeJobs(result.shapes, target, options);
-  if (llvm::Error error = Compilation(target, options).run(jobs))
+  if (llvm::Error error = Compilation(result.shapes, target, options).run(jobs))
     return std::move(error);
   llvm::StringMap<KernelResources> resources;
+  for (Job &job : jobs)
+    for (KernelResources &kernel : job.resources)
+      resources[kernel.name] = kernel;
+  auto isDropped = [&](const KernelShape &shape) {
+    return options.cubins && shape.isVariant && !resources.count(shape.name);
+  };
   for (Job &job : jobs) {
     KernelObject object{std::move(job.bytes), {}};
     for (size_t kernel : job.kernels)
-      object.kernels.push_back(result.shapes[kernel].name);
+      if (!isDropped(result.shapes[kernel]))
+        object.kernels.push_back(result.shapes[kernel].name);
+    if (object.kernels.empty())
+      continue;
     if (!job.ptx.empty())
       result.ptx.push_back({std::move(job.ptx), object.kernels});
     (job.emulated ? result.emulated : result.cubins)
         .push_back(std::move(object));
-    for (KernelResources &kernel : job.resources)
-      resources[kernel.name] = kernel;
   }
+  llvm::erase_if(result.shapes, isDropped);
   if (options.cubins)
     for (const KernelShape &shape : result.shapes) {
       result.resources.push_back(resources.lookup(shape.name));

@@ -15,7 +15,9 @@ struct KernelObject {
 };
 
 struct CompiledKernels {
-  std::vector<KernelShape> shapes; ///< of all kernels, in the module's order
+  /// Of all kernels, in the module's order; without the variants that fail a
+  /// gate.
+  std::vector<KernelShape> shapes;
   std::vector<KernelResources> resources; ///< the same order; empty: no cubins
   std::vector<KernelObject> cubins;       ///< together all kernels, or none
   std::vector<KernelObject> ptx; ///< of the same, where other chips take it

@@ -1,5 +1,6 @@
 #include "compiler/target/cuda/KernelPrinter.h"
 #include "passes/tiling/Tiling.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -288,11 +289,17 @@ std::string translationUnit(llvm::ArrayRef<llvm::StringRef> kernels,
 llvm::Expected<PrintedKernels> printKernels(ModuleOp module,
                                             const TileTarget &target) {
   PrintedKernels printed;
+  llvm::StringSet<> variants;
+  for (auto kernel : module.getOps<tile::KernelOp>())
+    if (auto names = kernel->getAttrOfType<ArrayAttr>(kKernelVariantsAttr))
+      for (auto name : names.getAsRange<FlatSymbolRefAttr>())
+        variants.insert(name.getValue());
   for (auto kernel : module.getOps<tile::KernelOp>()) {
     KernelPrinter printer(kernel, target);
     if (llvm::Error error = printer.print())
       return std::move(error);
     printed.kernels.push_back(printer.shape);
+    printed.kernels.back().isVariant = variants.contains(kernel.getSymName());
     printed.kernels.back().text = std::move(printer.text);
   }
   llvm::SmallVector<llvm::StringRef> texts;
