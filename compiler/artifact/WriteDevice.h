@@ -3,6 +3,7 @@
 #pragma once
 #include "compiler/artifact/ArtifactWriter.h"
 #include "dialects/plan/PlanOps.h"
+#include "dialects/tile/TileOps.h"
 #include "runtime/artifact/Artifact_generated.h"
 
 namespace tessera {
@@ -14,6 +15,9 @@ std::optional<artifact::ElementType> elementType(mlir::Type type);
 std::unique_ptr<artifact::TensorT>
 makeTensor(llvm::StringRef name, mlir::MemRefType type, artifact::Role role,
            artifact::Space space, int64_t offset);
+
+std::unique_ptr<artifact::GpuKernelT> makeGpuKernel(const GpuKernel &from);
+std::unique_ptr<artifact::GemmT> makeGemm(tile::GemmAttr from);
 
 /// Programs, kernels and code of `part`.
 llvm::Expected<std::unique_ptr<artifact::DeviceCodeT>>
