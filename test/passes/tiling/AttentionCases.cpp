@@ -68,6 +68,10 @@ std::vector<KernelCase> makeLarge() {
             {fmt::format("LargeAttention{}_{}", headDim, element),
              text({2, 1024, 8, 4, headDim, headDim == 96 ? 200 : 0}, element),
              -2, 2, 0});
+  // Other masks and loops are other code between products in flight.
+  for (int headDim : {64, 80, 128, 256})
+    cases.push_back({fmt::format("LargeAttention{}Ragged_bf16", headDim),
+                     text({4, 333, 8, 8, headDim, 100}, "bf16"), -2, 2, 0});
   return cases;
 }
 
