@@ -1,6 +1,7 @@
 #include "compiler/artifact/KernelTraffic.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/tiling/Tiling.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -51,6 +52,8 @@ struct Use {
 
 int64_t tessera::countTraffic(tile::KernelOp kernel) {
   int64_t bytes = 0;
+  if (auto gathered = kernel->getAttrOfType<IntegerAttr>(kGatheredBytesAttr))
+    bytes = gathered.getInt();
   for (auto [i, buffer] : llvm::enumerate(kernel.getBuffers())) {
     auto type = cast<MemRefType>(buffer.getType());
     Use use;

@@ -170,6 +170,16 @@ View PagedOperands::output() const {
   return dense;
 }
 
+int64_t PagedOperands::cacheBytes(graph::ClusterOp cluster,
+                                  const PagedShape &shape) const {
+  int64_t context = shape.page * shape.pages;
+  if (shape.window > 0)
+    context = std::min(context, shape.window + shape.tokens);
+  int64_t bits = graph::tensorType(cluster.getInputs()[keys.argument])
+                     .getElementTypeBitWidth();
+  return 2 * shape.batch * context * shape.kvHeads * shape.headDim * bits / 8;
+}
+
 static PagedShape shapeOf(graph::PagedAttentionOp op) {
   ArrayRef<int64_t> q = graph::tensorType(op.getQuery()).getShape(),
                     keys = graph::tensorType(op.getKeys()).getShape(),
@@ -221,6 +231,7 @@ tessera::tilePagedAttention(graph::ClusterOp cluster, TilingContext &context) {
   LaunchSpec spec =
       attentionLaunch(cluster, tile::Skeleton::paged_attention,
                       shape.batch * shape.owners() * rows.queryTiles());
+  spec.gatheredBytes = operands->cacheBytes(cluster, shape);
   spec.build = [=, paged = *operands](tile::KernelOp kernel,
                                       const TileTarget &target,
                                       OpBuilder &builder) -> llvm::Error {

@@ -25,6 +25,8 @@ struct PagedOperands {
   AttentionOperand query, keys, values, table, starts, lengths;
   /// The result as it lies in the cluster's only result.
   View output() const;
+  /// Bytes of keys and values that the sequences see at most.
+  int64_t cacheBytes(graph::ClusterOp cluster, const PagedShape &shape) const;
 };
 
 /// The same clusters for a GPU (passes/tiling/gpu).

@@ -32,6 +32,9 @@ struct LaunchSpec {
   tile::Skeleton skeleton;
   std::string summary; ///< what was fused, for people
   int64_t flops = 0;   ///< of all blocks, as graph::Costed counts; 0: unknown
+  /// Bytes that all blocks read at places that are data, at most; they may be
+  /// less than the buffer, of which others have other parts.
+  int64_t gatheredBytes = 0;
   llvm::SmallVector<mlir::Type> buffers;  ///< memrefs, inputs and outputs
   llvm::SmallVector<tile::Access> access; ///< one for each buffer
   llvm::SmallVector<int64_t> sizes;       ///< values of the dynamic sizes
@@ -90,6 +93,8 @@ private:
 
 /// On a kernel without dynamic sizes: LaunchSpec.flops, if they are known.
 inline constexpr llvm::StringLiteral kKernelFlopsAttr = "tile.flops";
+/// LaunchSpec.gatheredBytes, where there are any.
+inline constexpr llvm::StringLiteral kGatheredBytesAttr = "tile.gathered_bytes";
 /// On a kernel with variants: their names, and LaunchSpec.terms. Each has
 /// tile::kBlocksAttr.
 inline constexpr llvm::StringLiteral kKernelVariantsAttr = "tile.variants",

@@ -112,6 +112,9 @@ TilingContext::makeKernel(StringRef name, int64_t blocks,
       TypeRange(spec.buffers), spec.access, spec.summary);
   if (spec.flops && spec.sizes.empty())
     kernel->setAttr(kKernelFlopsAttr, builder.getI64IntegerAttr(spec.flops));
+  if (spec.gatheredBytes)
+    kernel->setAttr(kGatheredBytesAttr,
+                    builder.getI64IntegerAttr(spec.gatheredBytes));
   if (spec.sizes.empty())
     kernel->setAttr(tile::kBlocksAttr, builder.getI64IntegerAttr(blocks));
   if (target.gpu)

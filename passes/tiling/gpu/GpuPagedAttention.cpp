@@ -363,6 +363,7 @@ llvm::Expected<SmallVector<Value>> tessera::tileGpuPagedAttention(
   LaunchSpec spec = attentionLaunch(cluster, tile::Skeleton::paged_attention,
                                     tiles.splits * shape.owners() *
                                         shape.batch * tiles.queryTiles(shape));
+  spec.gatheredBytes = operands.cacheBytes(cluster, shape);
   spec.build = [=](tile::KernelOp kernel, const TileTarget &,
                    OpBuilder &b) -> llvm::Error {
     PagedBlock(b, kernel, operands, shape, tiles).emit(inputs);
