@@ -240,7 +240,7 @@ constexpr PipelinedSizes kSizes[] = {{64, 64, 128, true},
                                      {128, 64, 64, true},
                                      {192, 64, 64, false},
                                      {256, 32, 32, false}};
-constexpr int64_t kRows = 2 * kRowsOfConsumer;
+constexpr int64_t kRows = 2 * kRowsOfConsumer, kTightQueries = 48;
 
 } // namespace
 
@@ -254,11 +254,16 @@ std::optional<GradSizes> gpu::choosePipelinedGrad(const AttentionShape &shape,
       !hasBoxes(o.cotangent.view))
     return std::nullopt;
   int64_t dim = paddedColumns(shape.headDim);
+  // Where both sums take most registers, masks of several conditions do not
+  // find enough beside the usual scores.
+  bool isTight = dim > 96 && (shape.window > 0 || shape.tokens % kRows);
   for (const PipelinedSizes &sizes : kSizes)
     if (shape.headDim <= sizes.dim)
-      return GradSizes{{sizes.queries, kRows, dim},
-                       {kRows, sizes.keys, dim},
-                       sizes.together,
-                       /*isPipelined=*/true};
+      return GradSizes{
+          {isTight && sizes.together ? kTightQueries : sizes.queries, kRows,
+           dim},
+          {kRows, sizes.keys, dim},
+          sizes.together,
+          /*isPipelined=*/true};
   return std::nullopt;
 }
