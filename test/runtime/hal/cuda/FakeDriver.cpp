@@ -3,7 +3,8 @@
 // cubin, the shared object of the same kernels for the emulated GPU; PTX is a
 // text that names such a file after "// object: ". Of a real cubin it takes the
 // facts (architecture, kernels, their arguments, threads and shared memory),
-// and runs what the artifact TESSERA_FAKE_CUDA_TWINS has for the emulated GPU.
+// and runs what the artifact that it is from has for the emulated GPU, one of
+// TESSERA_FAKE_CUDA_TWINS (A:B…).
 //
 // Settings, by the environment: TESSERA_FAKE_CUDA_ + GPUS, CAPABILITY (80),
 // MEMORY (bytes), VERSION (13000), THREADS (of a block, for every kernel),

@@ -149,9 +149,9 @@ struct FakeGpus {
   std::set<LtLayout> ltLayouts;
   std::set<LtPreference> ltPreferences;
   emulated::BlockMachine machine;
-  /// Code for the emulated GPU of the artifact that TESSERA_FAKE_CUDA_TWINS
-  /// names, by compute capability.
-  std::map<unsigned, std::vector<std::shared_ptr<hal::LoadedCode>>> twins;
+  /// Code for the emulated GPU, by artifact and kind of device, of those that
+  /// TESSERA_FAKE_CUDA_TWINS names.
+  std::map<std::string, std::vector<std::shared_ptr<hal::LoadedCode>>> twins;
   std::uint64_t launches = 0;
   /// The clock of events, where TESSERA_FAKE_CUDA_MICROSECONDS says how long a
   /// kernel takes.

@@ -3,10 +3,12 @@
 #include "runtime/artifact/ElementTypes.h"
 #include "test/runtime/hal/cuda/FakeGpu.h"
 
+#include <algorithm>
 #include <cstring>
 #include <elf.h>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -17,7 +19,10 @@ namespace {
 std::size_t elfBytes(const void *image) {
   Elf64_Ehdr header;
   std::memcpy(&header, image, sizeof header);
-  return header.e_shoff + std::size_t(header.e_shnum) * header.e_shentsize;
+  // Cubins have either table last.
+  return std::max(
+      header.e_shoff + std::size_t(header.e_shnum) * header.e_shentsize,
+      header.e_phoff + std::size_t(header.e_phnum) * header.e_phentsize);
 }
 
 std::string contentOf(const std::string &path) {
@@ -30,27 +35,51 @@ std::shared_ptr<hal::LoadedCode> loadElf(std::span<const std::byte> elf) {
   return code.ok() ? std::make_shared<hal::LoadedCode>(code.take()) : nullptr;
 }
 
-/// What stands for cubins of that capability, from TESSERA_FAKE_CUDA_TWINS.
-const std::vector<std::shared_ptr<hal::LoadedCode>> &
-twinsOf(FakeGpus &all, unsigned capability) {
-  auto &twins = all.twins[capability];
-  const char *path = std::getenv("TESSERA_FAKE_CUDA_TWINS");
-  if (!twins.empty() || !path)
-    return twins;
-  const auto reader = ArtifactReader::open(path);
-  if (!reader.ok())
-    return twins;
-  const std::string target = fmt::format("cuda-emu:sm_{}", capability);
-  for (const artifact::DeviceCode *device : *reader->root().devices())
-    for (const artifact::CodeObject *object : *device->code()) {
-      const std::string_view name = artifact::toView(object->target());
-      if (name != target && name != target + "a")
-        continue;
+using Twins = std::vector<std::shared_ptr<hal::LoadedCode>>;
+
+bool isCubinOf(const artifact::DeviceCode &device, const void *image) {
+  return std::any_of(
+      device.code()->begin(), device.code()->end(),
+      [image](const artifact::CodeObject *object) {
+        return artifact::toView(object->target()).starts_with("cuda:") &&
+               object->elf()->size() == elfBytes(image) &&
+               std::memcmp(object->elf()->data(), image,
+                           object->elf()->size()) == 0;
+      });
+}
+
+/// The device's code for the emulated GPU.
+Twins twinsOf(const artifact::DeviceCode &device) {
+  Twins twins;
+  for (const artifact::CodeObject *object : *device.code())
+    if (artifact::toView(object->target()).starts_with("cuda-emu:"))
       if (auto code = loadElf(std::as_bytes(
               std::span(object->elf()->data(), object->elf()->size()))))
         twins.push_back(std::move(code));
-    }
   return twins;
+}
+
+/// What stands for that cubin: code of the artifact that has both, one of
+/// TESSERA_FAKE_CUDA_TWINS.
+const Twins &twinsOf(FakeGpus &all, const void *image) {
+  const char *paths = std::getenv("TESSERA_FAKE_CUDA_TWINS");
+  std::istringstream stream(paths ? paths : "");
+  for (std::string path; std::getline(stream, path, ':');) {
+    const auto reader = ArtifactReader::open(path);
+    if (!reader.ok())
+      continue;
+    for (const artifact::DeviceCode *device : *reader->root().devices()) {
+      if (!isCubinOf(*device, image))
+        continue;
+      const std::string_view kind = artifact::toView(device->device());
+      Twins &twins = all.twins[fmt::format("{} {}", path, kind)];
+      if (twins.empty())
+        twins = twinsOf(*device);
+      return twins;
+    }
+  }
+  static const Twins none;
+  return none;
 }
 
 Result loadCubin(FakeGpus &all, const void *image, Module *module) {
@@ -60,7 +89,7 @@ Result loadCubin(FakeGpus &all, const void *image, Module *module) {
   if (cubin->capability / 10 != capability() / 10 ||
       cubin->capability > capability())
     return kNoBinaryForGpu;
-  const auto &twins = twinsOf(all, cubin->capability);
+  const Twins &twins = twinsOf(all, image);
   FAKE_REQUIRE(!twins.empty(), "a cubin, and no TESSERA_FAKE_CUDA_TWINS for it",
                kInvalidImage);
   *module = *all.modules.insert(new ModuleTag{twins, cubin.take()}).first;
