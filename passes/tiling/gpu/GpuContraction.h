@@ -44,8 +44,8 @@ protected:
   /// Computes the results of the tile: of the product that `multiply` emits, or
   /// of zeros where no row of it belongs to a group.
   void emitTile(llvm::function_ref<mlir::Value()> multiply, EmitScope &top);
-  /// Computes the results of the product; `top` for what is needed outside of
-  /// all tiles.
+  /// Computes the results of the product (null: zeros); `top` for what is
+  /// needed outside of all tiles.
   void emitEpilogue(mlir::Value sum, EmitScope &top);
   /// Tells of a kernel that is a plain product what product it is.
   void describeGemm();

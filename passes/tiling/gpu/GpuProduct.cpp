@@ -199,6 +199,8 @@ void GpuProduct::emitEpilogue(Value sum, EmitScope &top) {
     return e.reduce(tile, tile::ReduceKind::sum, dim);
   };
   if (!plan.row || !plan.column) {
+    if (!sum)
+      sum = e.splat(0, {plan.blockRows, plan.blockColumns});
     if (!plan.row)
       sum = sums(sum, 0);
     if (!plan.column)
@@ -217,14 +219,15 @@ void GpuProduct::emitEpilogue(Value sum, EmitScope &top) {
                  body(i);
                  return {};
                });
-    std::prev(b.getInsertionPoint())
-        ->setAttr(tile::TileDialect::kUnrollAttr, b.getUnitAttr());
+    if (sum) // which is cut
+      std::prev(b.getInsertionPoint())
+          ->setAttr(tile::TileDialect::kUnrollAttr, b.getUnitAttr());
   };
   loop(plan.blockRows / shape.first, [&](Value i) {
     loop(plan.blockColumns / shape.second, [&](Value j) {
-      Value part = b.create<tile::SliceOp>(
-          e.loc, VectorType::get({shape.first, shape.second}, b.getF32Type()),
-          sum, i, j);
+      auto type = VectorType::get({shape.first, shape.second}, b.getF32Type());
+      Value part = sum ? Value(b.create<tile::SliceOp>(e.loc, type, sum, i, j))
+                       : e.splat(0, type.getShape());
       emitPart(part, shape, e.mul(i, shape.first), e.mul(j, shape.second), top);
     });
   });
@@ -241,7 +244,7 @@ void GpuProduct::emitTile(llvm::function_ref<Value()> multiply,
   b.setInsertionPoint(branch.elseBlock()->getTerminator());
   auto zeros = [&] {
     llvm::SaveAndRestore nothing(ownedRows, Value());
-    emitEpilogue(e.splat(0, {plan.blockRows, plan.blockColumns}), top);
+    emitEpilogue(Value(), top);
   };
   if (isUsed) // an empty slot ends at once
     e.ifTrue(isUsed, zeros);

@@ -214,4 +214,21 @@ const std::vector<KernelCase> &groupedCases() {
   return cases;
 }
 
+const std::vector<KernelCase> &largeGroupedCases() {
+  static const std::vector<KernelCase> cases = [] {
+    const Groups packed{"Large", std::vector<double>(9), 16384},
+        padded{"LargePadded", std::vector<double>(64), 512, true};
+    const Element bf16{"bf16", "bf16"}, mixed{"bf16", "f32"};
+    std::vector<KernelCase> all{
+        matmul(packed, 14336, 4096, false, bf16),
+        matmul(padded, 2048, 768, true, bf16),
+        outer(packed, 4096, 14336, mixed),
+        outer(padded, 2048, 768, bf16),
+        matmul(packed, 4096, 14336, true, {"f32", "f32"}),
+        gate(padded, 2048, 768, "bf16")};
+    return all;
+  }();
+  return cases;
+}
+
 } // namespace tessera::testing

@@ -30,5 +30,6 @@ const std::vector<KernelCase> &groupedCases();
 /// Of the sizes of models: to be compiled, not run.
 const std::vector<KernelCase> &largeAttentionCases();
 const std::vector<KernelCase> &largePagedCases();
+const std::vector<KernelCase> &largeGroupedCases();
 
 } // namespace tessera::testing
