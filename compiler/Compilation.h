@@ -70,6 +70,7 @@ private:
   llvm::Error runPhases();
   llvm::Error importModel();
   llvm::Error parseInput();
+  llvm::Error checkMode() const;
   llvm::Error verifyInput();
   llvm::Error adoptTargets();
   void splitByKind();

@@ -110,6 +110,20 @@ llvm::Error Compilation::importModel() {
   return dump(0, branch);
 }
 
+// A module stays what it was made for.
+llvm::Error Compilation::checkMode() const {
+  bool infers = mode == models::Mode::Infer;
+  if (infers && request.executable && request.to.empty())
+    return complain(request.input +
+                    ": its programs generate and do not train; use --mode "
+                    "infer");
+  if (!infers && request.infer)
+    return complain(request.input +
+                    ": its programs train a model; leave out --mode infer, "
+                    "which is for compiling from the spec");
+  return llvm::Error::success();
+}
+
 // Any dump can go on from where it was made: it carries its spec and recipe.
 llvm::Error Compilation::parseInput() {
   FirstError error(context.get());
@@ -134,6 +148,8 @@ llvm::Error Compilation::parseInput() {
   auto modeText = module->getAttrOfType<StringAttr>(kModeAttr);
   if (modeText && modeText.getValue() == "infer")
     mode = models::Mode::Infer;
+  if (llvm::Error error = checkMode())
+    return error;
   config.text = configText.getValue().str();
   config.file = request.input;
   StatusOr<models::Recipe> parsed =

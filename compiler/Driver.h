@@ -9,9 +9,9 @@
 namespace tessera {
 
 struct CompileRequest {
-  std::string spec;   ///< directory with config.json, or the file itself
+  std::string spec;       ///< directory with config.json, or the file itself
   std::string configText; ///< config.json itself; `spec` then only names it
-  std::string recipe; ///< path of recipe.yaml; empty: all defaults
+  std::string recipe;     ///< path of recipe.yaml; empty: all defaults
   std::vector<std::string> set; ///< recipe overrides, "optimizer.lr=3e-4"
   std::string output;           ///< path to write
   bool executable = true; ///< append to a copy of the runtime, or a bare .tsr

@@ -6,7 +6,14 @@ namespace tessera::models {
 static Status checkInference(const Recipe &recipe, const ModelSpec &spec) {
   int64_t page = recipe.inference.page;
   int64_t needed = (inferenceContext(spec, recipe) + page - 1) / page;
-  if (recipe.inference.pages && recipe.inference.pages < needed)
+  int64_t pages = recipe.inference.pages ? recipe.inference.pages
+                                         : needed * recipe.inference.batch;
+  if (pages > INT32_MAX / page)
+    return Status::error("a cache of {} pages of {} tokens has more than 2^31; "
+                         "lower inference.pages, inference.batch or "
+                         "inference.context",
+                         pages, page);
+  if (pages < needed)
     return Status::error(
         "inference.pages = {} are fewer than the {} pages that "
         "one sequence of {} tokens takes; raise it, or lower "

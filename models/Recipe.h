@@ -29,7 +29,8 @@ Status checkRecipe(const Recipe &recipe, const ModelSpec &spec,
 /// where the model has fewer positions.
 int64_t inferenceContext(const ModelSpec &spec, const Recipe &recipe);
 /// Numbers of sequences that a decode program is made for, ascending, up to
-/// `most` itself: those between are padded, by a half at most.
+/// `most` itself: those between are padded, beyond eight by a half at
+/// most.
 std::vector<int64_t> decodeBuckets(int64_t most);
 
 /// The model with the recipe's dropout in place of its own.

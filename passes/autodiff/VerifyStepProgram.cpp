@@ -61,7 +61,10 @@ private:
     if (!init)
       return failure();
     if (!training)
-      return llvm::range_size(module.getOps<func::FuncOp>()) > 1
+      return llvm::count_if(module.getOps<func::FuncOp>(),
+                            [](func::FuncOp function) {
+                              return !function.isPrivate();
+                            }) > 1
                  ? success()
                  : module.emitError("holds no program besides @init");
     trainStep = requireFunction(module, kTrainStep, "build-train-step");

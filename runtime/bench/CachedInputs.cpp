@@ -40,8 +40,8 @@ std::vector<std::int32_t> cachedInput(const hal::Session &session,
                                       std::string_view program,
                                       const hal::TensorInfo &input) {
   const CacheSizes sizes(session, program);
-  if (!sizes.pages || !sizes.columns || !sizes.tokens ||
-      input.type != artifact::ElementType::i32)
+  if (sizes.pages < 1 || sizes.columns < 1 || sizes.tokens < 1 ||
+      sizes.start() < 0 || input.type != artifact::ElementType::i32)
     return {};
   std::vector<std::int32_t> values(input.elements());
   for (std::int64_t i = 0; i < std::int64_t(values.size()); ++i) {

@@ -2,6 +2,7 @@
 #include "runtime/recipe/Recipe.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <numeric>
 
@@ -60,21 +61,18 @@ Status Decoder::readShape() {
   std::sort(sizes.buckets.begin(), sizes.buckets.end());
   if (sizes.buckets.empty() || prefill.empty())
     return notForInference(session, "it has no prefill and decode programs");
-  for (const hal::TensorInfo &tensor : session.state())
-    if (tensor.role == artifact::Role::cache) {
-      if (tensor.shape.size() != 4)
-        return notForInference(session, "a cache is not four-dimensional");
-      sizes.pages = tensor.shape[0];
-      sizes.page = tensor.shape[1];
-    }
+  TESSERA_RETURN_IF_ERROR(readCaches());
   for (const hal::TensorInfo &tensor : session.outputs(prefill))
     if (tensor.name == "logits" && tensor.shape.size() == 2)
       sizes.vocab = tensor.shape[1];
   for (const hal::TensorInfo &tensor : session.inputs(prefill))
     if (tensor.name == "table" && tensor.shape.size() == 2)
       tableColumns = tensor.shape[1];
-  if (!sizes.pages || !sizes.page || !sizes.vocab || !tableColumns)
-    return notForInference(session, "it has no cache, table or logits");
+  // The table's bytes and the logits' are in the artifact's arena, proven by
+  // its reader; what is multiplied here stays far below 2^63.
+  if (sizes.vocab < 1 || sizes.vocab > INT32_MAX || tableColumns < 1 ||
+      tableColumns > INT32_MAX)
+    return notForInference(session, "it has no table or no logits");
   TESSERA_RETURN_IF_ERROR(checkPorts(prefill, 1, sizes.chunk));
   for (int64_t batch : sizes.buckets)
     TESSERA_RETURN_IF_ERROR(
@@ -85,6 +83,27 @@ Status Decoder::readShape() {
     return recipe.status();
   sizes.context =
       std::min(recipe->inference.context, tableColumns * sizes.page);
+  return Status::success();
+}
+
+Status Decoder::readCaches() {
+  for (const hal::TensorInfo &tensor : session.state()) {
+    if (tensor.role != artifact::Role::cache)
+      continue;
+    if (tensor.shape.size() != 4 || tensor.elements() == 0)
+      return notForInference(
+          session, fmt::format("{} is no cache of pages", tensor.name));
+    if (sizes.pages == 0) {
+      sizes.pages = tensor.shape[0];
+      sizes.page = tensor.shape[1];
+    }
+    if (tensor.shape[0] != sizes.pages || tensor.shape[1] != sizes.page)
+      return notForInference(session, "its caches have different pages");
+  }
+  // Slots are 32-bit numbers.
+  if (sizes.pages < 1 || sizes.page > INT32_MAX / sizes.pages)
+    return notForInference(session, "it has no cache, or one of more than "
+                                    "2^31 tokens");
   return Status::success();
 }
 
@@ -114,7 +133,7 @@ Status Decoder::checkPorts(const std::string &program, int64_t batch,
   }
   for (const hal::TensorInfo &output : session.outputs(program))
     if (output.name == "logits" && output.type == ElementType::f32 &&
-        output.bytes == uint64_t(batch * sizes.vocab) * sizeof(float))
+        std::ranges::equal(output.shape, std::array{batch, sizes.vocab}))
       return Status::success();
   return notForInference(session, program + " gives no logits");
 }
@@ -128,12 +147,16 @@ bool Decoder::hasRoom(const Sequence &sequence, int64_t count) const {
   return tokens <= sizes.context && more <= freePages();
 }
 
+Status Decoder::noContext(int64_t tokens) const {
+  return Status::error("a sequence of {} tokens is longer than the context of "
+                       "{}; raise inference.context when compiling",
+                       tokens, sizes.context);
+}
+
 Status Decoder::reserve(Sequence &sequence, int64_t count) {
   int64_t tokens = sequence.tokens + count;
   if (tokens > sizes.context)
-    return Status::error("a sequence of {} tokens is longer than the context "
-                         "of {}; raise inference.context when compiling",
-                         tokens, sizes.context);
+    return noContext(tokens);
   if (!hasRoom(sequence, count))
     return Status::error("the cache has no page left for a sequence of {} "
                          "tokens; end another one, or raise inference.pages "
@@ -146,9 +169,31 @@ Status Decoder::reserve(Sequence &sequence, int64_t count) {
   return Status::success();
 }
 
+// One more token for each, or nothing.
+Status Decoder::reserveAll(std::span<Sequence *const> sequences) {
+  int64_t needed = 0;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const Sequence &each = *sequences[i];
+    if (std::ranges::count(sequences.first(i), sequences[i]))
+      return Status::error("a sequence is twice in one step");
+    if (each.tokens + 1 > sizes.context)
+      return noContext(each.tokens + 1);
+    needed += each.tokens == int64_t(each.pages.size()) * sizes.page;
+  }
+  if (needed > freePages())
+    return Status::error("the cache has {} pages left and {} sequences need "
+                         "one each; end another one, or raise inference.pages "
+                         "when compiling (now {} pages of {} tokens)",
+                         freePages(), needed, sizes.pages, sizes.page);
+  for (Sequence *each : sequences)
+    TESSERA_RETURN_IF_ERROR(reserve(*each, 1));
+  return Status::success();
+}
+
 void Decoder::release(Sequence &sequence) {
   unused.insert(unused.end(), sequence.pages.rbegin(), sequence.pages.rend());
-  sequence = Sequence();
+  sequence.pages.clear();
+  sequence.tokens = 0;
 }
 
 int32_t Decoder::slotOf(const Sequence &sequence, int64_t position) const {
@@ -229,8 +274,7 @@ Status Decoder::step(std::span<Sequence *const> sequences,
     return Status::error("{} tokens for {} sequences; 1 to {} decode together",
                          tokens.size(), count, sizes.buckets.back());
   TESSERA_RETURN_IF_ERROR(checkTokens(tokens));
-  for (Sequence *each : sequences)
-    TESSERA_RETURN_IF_ERROR(reserve(*each, 1));
+  TESSERA_RETURN_IF_ERROR(reserveAll(sequences));
   int64_t bucket =
       *std::lower_bound(sizes.buckets.begin(), sizes.buckets.end(), count);
   std::string program = fmt::format("decode_{}", bucket);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tessera {
@@ -16,6 +17,10 @@ namespace tessera {
 /// Decoder::release.
 class Sequence {
 public:
+  Sequence() = default;
+  Sequence(Sequence &&other) noexcept
+      : pages(std::move(other.pages)), tokens(std::exchange(other.tokens, 0)) {}
+  Sequence &operator=(Sequence &&other) = delete;
   int64_t length() const { return tokens; }
 
 private:
@@ -48,7 +53,8 @@ public:
   bool hasRoom(const Sequence &sequence, int64_t count) const;
 
   /// Appends at least one token; logits(0) are then those after the last one.
-  /// Ids must be inside the vocabulary.
+  /// Ids must be inside the vocabulary. What does not fit changes nothing; an
+  /// error of the device may leave the sequence in part, to be released.
   Status read(Sequence &sequence, std::span<const int32_t> tokens);
   /// Appends token i to sequence i, all of them different sequences, at most
   /// as many as the largest bucket; logits(i) are then those after it.
@@ -64,11 +70,15 @@ public:
 private:
   explicit Decoder(hal::Session &session) : session(session) {}
   Status readShape();
+  Status readCaches();
   Status checkPorts(const std::string &program, int64_t batch, int64_t tokens);
   Status checkTokens(std::span<const int32_t> tokens) const;
+  Status noContext(int64_t tokens) const;
   Status reserve(Sequence &sequence, int64_t count);
+  Status reserveAll(std::span<Sequence *const> sequences);
   int32_t slotOf(const Sequence &sequence, int64_t position) const;
-  /// Where `count` sequences stand; those behind the last one are not there.
+  /// Where the sequences stand, each of which has `added` more tokens; those
+  /// behind the last one, up to `bucket`, are not there.
   Status writePlaces(const std::string &program,
                      std::span<Sequence *const> sequences, int64_t bucket,
                      int64_t added);

@@ -121,6 +121,20 @@ StatusOr<RunPath> resolveRun(const std::string &path) {
   return place;
 }
 
+Status checkGenerate(const RunPath &place, const GenerateOptions &options) {
+  TESSERA_RETURN_IF_ERROR(checkSampling(options.sampling));
+  TESSERA_RETURN_IF_ERROR(hal::checkDeviceName(options.device));
+  auto tokenizer = tokenizer::Tokenizer::load(place.run + "/" + kTokenizerFile);
+  if (!tokenizer.ok())
+    return tokenizer.status();
+  auto names = listCheckpoints(place.run);
+  if (!names.ok())
+    return names.status();
+  if (names->empty())
+    return Status::error("'{}' has no checkpoint yet", place.run);
+  return Status::success();
+}
+
 TextModel scoringModel(TrainModel &model) {
   auto window = std::make_shared<std::vector<int32_t>>();
   return {model.facts().vocabSize,

@@ -67,6 +67,10 @@ struct RunPath {
 /// `path` is a run directory, or one checkpoint of it, RUN/step-000100.
 StatusOr<RunPath> resolveRun(const std::string &path);
 
+/// Whether the options, the run's tokenizer and a checkpoint allow for
+/// generation, as far as that is known without a model.
+Status checkGenerate(const RunPath &place, const GenerateOptions &options);
+
 /// The same with all that a run directory holds: program.tsr, tokenizer.json
 /// and the newest intact checkpoint. `path` may also be one checkpoint,
 /// RUN/step-000100. `note` receives one line for each damaged checkpoint.

@@ -1,6 +1,8 @@
 // The subcommands of `tessera`, one file each. Each adds itself to the
 // application and sets `exitCode` when it ran.
 #pragma once
+#include <string>
+#include <string_view>
 
 namespace CLI {
 class App;
@@ -14,6 +16,9 @@ struct Invocation {
   /// Prints "tessera: MESSAGE" to stderr and makes the exit code 1.
   void fail(const char *message);
 };
+
+/// The argument as a shell takes it.
+std::string shellQuoted(std::string_view argument);
 
 void addCompileCommand(CLI::App &app, Invocation &invocation);
 void addGenerateCommand(CLI::App &app, Invocation &invocation);

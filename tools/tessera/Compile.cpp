@@ -26,7 +26,7 @@ static std::string besideThisProgram(const char *name) {
 }
 
 // As a shell would take it.
-static std::string shellQuoted(std::string_view argument) {
+std::string tessera::shellQuoted(std::string_view argument) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyz"
                                       "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                       "0123456789_-./:=,+@%";

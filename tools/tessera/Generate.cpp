@@ -5,6 +5,7 @@
 #include "tools/tessera/Commands.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Signals.h"
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fmt/format.h>
@@ -41,11 +42,13 @@ static llvm::Error compileDecoder(const RunPath &place,
   if (!recipe.ok())
     return llvm::createStringError(recipe.message());
   const recipe::Recipe::Inference &inference = recipe->inference;
+  // Of places behind the trained ones the model knows nothing.
+  int64_t context = std::min(inference.context, recipe->batch.sequence);
   CompileRequest request;
   request.spec = place.program();
   request.configText = trained->root().model_config()->str();
   request.set = {fmt::format("precision.compute={}", name(recipe->compute)),
-                 fmt::format("inference.context={}", inference.context),
+                 fmt::format("inference.context={}", context),
                  fmt::format("inference.chunk={}", inference.chunk),
                  fmt::format("inference.page={}", inference.page),
                  "inference.batch=1"};
@@ -54,11 +57,12 @@ static llvm::Error compileDecoder(const RunPath &place,
   request.infer = true;
   request.executable = false;
   request.output = output;
-  request.rebuildCommand = "tessera generate " + place.run;
+  request.rebuildCommand = "tessera generate " + shellQuoted(place.run);
   return compile(request).takeError();
 }
 
-// A name for a file that goes when the process needs it no more.
+// A name for a file that goes when the process needs it no more, or is killed
+// by a signal.
 namespace {
 class TemporaryFile {
 public:
@@ -68,11 +72,14 @@ public:
             "tessera", "tsr", descriptor, path))
       return llvm::createStringError(error, "cannot create a temporary file");
     ::close(descriptor);
+    llvm::sys::RemoveFileOnSignal(path);
     return llvm::Error::success();
   }
   ~TemporaryFile() {
-    if (!path.empty())
-      llvm::sys::fs::remove(path);
+    if (path.empty())
+      return;
+    llvm::sys::fs::remove(path);
+    llvm::sys::DontRemoveFileOnSignal(path);
   }
   std::string name() const { return path.str().str(); }
 
@@ -81,21 +88,33 @@ private:
 };
 } // namespace
 
-static llvm::Error prepare(const std::string &run, TemporaryFile &file,
+// Without a compiler for the device the run's own program still does.
+static llvm::Error prepare(const RunPath &place, TemporaryFile &file,
                            GenerateOptions &options) {
-  StatusOr<RunPath> place = resolveRun(run);
-  if (!place.ok())
-    return llvm::createStringError(place.message());
   if (llvm::Error error = file.create())
     return error;
   options.program = file.name();
-  return compileDecoder(*place, options.device, file.name());
+  llvm::Error error = compileDecoder(place, options.device, file.name());
+  if (!error)
+    return llvm::Error::success();
+  std::fprintf(stderr,
+               "tessera: %s; without a program that decodes, every token "
+               "computes its whole context\n",
+               llvm::toString(std::move(error)).c_str());
+  options.program.clear();
+  return llvm::Error::success();
 }
 
 static void runGenerate(const std::string &run, GenerateOptions options,
                         bool quiet, Invocation &invocation) {
+  StatusOr<RunPath> place = resolveRun(run);
+  if (!place.ok())
+    return invocation.fail(place.message().c_str());
+  // What can be said at once is said before anything is compiled.
+  if (Status status = checkGenerate(*place, options); !status.ok())
+    return invocation.fail(status.message().c_str());
   TemporaryFile program;
-  if (llvm::Error error = prepare(run, program, options))
+  if (llvm::Error error = prepare(*place, program, options))
     return invocation.fail(llvm::toString(std::move(error)).c_str());
   bool begun = false;
   auto printText = [&](std::string_view text) {

@@ -355,8 +355,8 @@ llvm::Expected<SmallVector<Value>> tessera::tileGpuPagedAttention(
         llvm::inconvertibleErrorCode(),
         llvm::formatv("attention over pages of {0} keys and heads of {1} "
                       "dimensions does not fit a block: heads have at most 256 "
-                      "dimensions in bf16 and 128 in f32, pages a power of two "
-                      "of keys; compile for cpu",
+                      "dimensions in bf16 and 128 in f32, and a page is best a "
+                      "power of two (inference.page); or compile for cpu",
                       shape.page, shape.headDim));
   PagedTiles tiles = *chosen;
   unsigned inputs = cluster.getInputs().size();

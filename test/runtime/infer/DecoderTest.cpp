@@ -147,6 +147,46 @@ TEST_P(DecoderTest, NeighboursDoNotMatter) {
   }
 }
 
+// The same place in the same program: the same bits, whoever is beside it and
+// wherever its pages are.
+TEST_P(DecoderTest, NeighboursChangeNoBit) {
+  std::vector<std::vector<float>> seen;
+  for (int round = 0; round < 3; ++round) {
+    Sequence own, first, second;
+    if (round == 2) // other pages
+      ASSERT_TRUE(decoder->read(first, text(17, 8)).ok());
+    ASSERT_TRUE(decoder->read(own, text(12, 1)).ok());
+    if (round < 2)
+      ASSERT_TRUE(decoder->read(first, text(3 + 9 * round, 5 + round)).ok());
+    ASSERT_TRUE(decoder->read(second, text(9 - round, round)).ok());
+    Sequence *batch[] = {&first, &own, &second};
+    const int32_t next[] = {round, 42, 60 - round};
+    ASSERT_TRUE(decoder->step(batch, next).ok());
+    std::span<const float> logits = decoder->logits(1);
+    seen.emplace_back(logits.begin(), logits.end());
+    for (Sequence *each : batch)
+      decoder->release(*each);
+  }
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(seen[0], seen[2]);
+}
+
+TEST_P(DecoderTest, AStepThatDoesNotFitChangesNothing) {
+  Sequence longest, first, second;
+  ASSERT_TRUE(decoder->read(longest, text(40, 1)).ok());
+  ASSERT_TRUE(decoder->read(first, text(24, 1)).ok());
+  ASSERT_TRUE(decoder->read(second, text(8, 1)).ok()); // nine pages in all
+  Sequence *both[] = {&first, &second}, *twice[] = {&first, &first};
+  const int32_t tokens[] = {1, 2};
+  EXPECT_NE(decoder->step(both, tokens).message().find("0 pages left"),
+            std::string::npos);
+  EXPECT_NE(decoder->step(twice, tokens).message().find("twice"),
+            std::string::npos);
+  EXPECT_EQ(first.length(), 24);
+  decoder->release(longest);
+  EXPECT_TRUE(decoder->step(both, tokens).ok());
+}
+
 TEST_P(DecoderTest, PagesGoRound) {
   std::vector<float> expected = readAtOnce(text(40, 4));
   for (int round = 0; round < 5; ++round) {
