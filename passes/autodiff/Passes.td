@@ -172,8 +172,8 @@ def VerifyStepProgram : Pass<"verify-step-program", "::mlir::ModuleOp"> {
     - a program that returns a state takes it too (`@init` excepted), and no name is returned twice;
     - `@train_step` returns `loss`, `grad_norm`, `lr` (f32) and `tokens` (i64), and nothing else beside state.
 
-    Without `training` there is no `@train_step`, but at least one program besides `@init`; caches need no
-    start, and every one that a program takes comes back.
+    Without `training` there is no `@train_step`, but at least one program besides `@init`; caches, which training
+    has none of, need no start, and every one that a program takes comes back.
   }];
   let options = [Option<"training", "training", "bool", "true", "Whether the programs train a model">];
 }

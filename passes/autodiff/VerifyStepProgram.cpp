@@ -94,6 +94,10 @@ private:
     if (!role)
       return function.emitOpError()
              << "state '" << name.getValue() << "' has no " << graph::kRoleAttr;
+    if (training && role.getValue() == graph::Role::cache)
+      return function.emitOpError()
+             << "state '" << name.getValue()
+             << "' is a cache, of which training knows nothing";
     State state{name, type, role.getValue()};
     const State &first =
         known.try_emplace(name.getValue(), state).first->second;

@@ -165,3 +165,13 @@ func.func @train_step(%h: tensor<16xf32> {graph.state = "hyper", graph.role = #g
   %n = graph.constant dense<0> : tensor<i64>
   return %f, %f, %f, %n : tensor<f32>, tensor<f32>, tensor<f32>, tensor<i64>
 }
+
+// -----
+
+func.func @init() {
+  return
+}
+// expected-error @+1 {{state 'c' is a cache, of which training knows nothing}}
+func.func @train_step(%c: tensor<2xf32> {graph.state = "c", graph.role = #graph<role cache>}) {
+  return
+}

@@ -3,6 +3,7 @@
 // those of a text that ended, it has the same logits.
 #include "runtime/infer/Decoder.h"
 #include "compiler/Driver.h"
+#include "runtime/train/Generate.h"
 #include "test/runtime/data/TestData.h"
 
 #include <algorithm>
@@ -197,6 +198,31 @@ TEST_P(DecoderTest, PagesGoRound) {
     EXPECT_EQ(again, expected);
     decoder->release(other);
   }
+  EXPECT_EQ(decoder->freePages(), 9);
+}
+
+// A text that outgrows the context goes on from the last half of one.
+TEST_P(DecoderTest, LongTextsBeginAgain) {
+  std::vector<int32_t> tokens = text(90, 6);
+  size_t begin = 0, compared = 0;
+  {
+    TextModel model = decodingModel(*decoder);
+    EXPECT_EQ(model.vocab, 67);
+    for (size_t end = 5; end <= tokens.size(); ++end) {
+      if (end - begin > 40)
+        begin = end - 20;
+      auto logits = model.next(std::span(tokens).first(end));
+      ASSERT_TRUE(logits.ok()) << logits.message();
+      if (end - begin > 32) // no pages are left to compare with
+        continue;
+      std::vector<float> here(logits->begin(), logits->end());
+      expectSame(here,
+                 readAtOnce(std::span(tokens).subspan(begin, end - begin)));
+      ++compared;
+    }
+  }
+  EXPECT_GT(begin, 40u);
+  EXPECT_GT(compared, 50u);
   EXPECT_EQ(decoder->freePages(), 9);
 }
 
