@@ -1,4 +1,5 @@
 // tessera doctor: what this machine has, with one line of advice each.
+#include "compiler/target/cuda/Cubin.h"
 #include "runtime/support/CpuFeatures.h"
 #include "runtime/support/PeakFlops.h"
 #include "tools/tessera/Commands.h"
@@ -92,8 +93,13 @@ static void reportOptional() {
           : "not needed: this version trains on one machine");
   bool cuda = canLoad({"libcuda.so.1"});
   say("CUDA", cuda ? "driver found" : "no driver",
-      cuda ? "not used yet: this version has the CPU target only"
-           : "not needed: this version has the CPU target only");
+      cuda ? "programs for --target cuda:… run on it, --device cuda:0"
+           : "not needed on a CPU; kernels for GPUs run on --device cuda-emu");
+  std::string nvcc = cuda::findNvcc();
+  say("nvcc", nvcc.empty() ? "not found" : nvcc.c_str(),
+      nvcc.empty() ? "only --target cuda:… needs it: install the CUDA Toolkit, "
+                     "or set CUDACXX"
+                   : "compiles kernels for --target cuda:…");
 }
 
 void tessera::addDoctorCommand(CLI::App &app, Invocation &) {

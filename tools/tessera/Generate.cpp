@@ -1,12 +1,15 @@
 // tessera generate: text from a trained run.
 #include "runtime/train/Generate.h"
 #include "compiler/Driver.h"
+#include "compiler/target/cuda/Cubin.h"
 #include "runtime/recipe/Recipe.h"
+#include "runtime/train/RunDirectory.h"
 #include "tools/tessera/Commands.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Signals.h"
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 #include <fmt/format.h>
 #include <memory>
@@ -41,7 +44,11 @@ static llvm::Error compileDecoder(const RunPath &place,
                                     place.program());
   if (!recipe.ok())
     return llvm::createStringError(recipe.message());
-  const recipe::Recipe::Inference &inference = recipe->inference;
+  // What the run was told, which may be more than its program was made with.
+  auto told = recipe::loadRecipe(place.run + "/" + kRecipeFile);
+  if (!told.ok())
+    return llvm::createStringError(told.message());
+  const recipe::Recipe::Inference &inference = told->inference;
   // Of places behind the trained ones the model knows nothing.
   int64_t context = std::min(inference.context, recipe->batch.sequence);
   CompileRequest request;
@@ -95,8 +102,10 @@ static llvm::Error prepare(const RunPath &place, TemporaryFile &file,
     return error;
   options.program = file.name();
   llvm::Error error = compileDecoder(place, options.device, file.name());
-  if (!error)
-    return llvm::Error::success();
+  bool lacksCompiler = llvm::StringRef(options.device).starts_with("cuda") &&
+                       cuda::findNvcc().empty();
+  if (!error || !lacksCompiler)
+    return error;
   std::fprintf(stderr,
                "tessera: %s; without a program that decodes, every token "
                "computes its whole context\n",
@@ -140,6 +149,21 @@ static void runGenerate(const std::string &run, GenerateOptions options,
                  static_cast<double>(result->tokens.size()) / result->seconds);
 }
 
+// CLI11 lets negative numbers wrap around where an option is unsigned.
+static CLI::Validator wholeNumber(uint64_t least) {
+  return CLI::Validator(
+      [least](const std::string &text) {
+        uint64_t number = 0;
+        const char *end = text.data() + text.size();
+        auto [stop, code] = std::from_chars(text.data(), end, number);
+        return code == std::errc() && stop == end && number >= least
+                   ? std::string()
+                   : fmt::format("must be a whole number from {} on, got '{}'",
+                                 least, text);
+      },
+      "");
+}
+
 void tessera::addGenerateCommand(CLI::App &app, Invocation &invocation) {
   auto options = std::make_shared<GenerateOptions>();
   auto run = std::make_shared<std::string>();
@@ -155,6 +179,7 @@ void tessera::addGenerateCommand(CLI::App &app, Invocation &invocation) {
   command
       ->add_option("--max-tokens", options->maxTokens,
                    "tokens to generate at most")
+      ->check(wholeNumber(1))
       ->capture_default_str();
   command
       ->add_option("--temperature", options->sampling.temperature,
@@ -169,6 +194,7 @@ void tessera::addGenerateCommand(CLI::App &app, Invocation &invocation) {
                    "only the fewest tokens with this probability")
       ->capture_default_str();
   command->add_option("--seed", options->sampling.seed, "of the draws")
+      ->check(wholeNumber(0))
       ->capture_default_str();
   command
       ->add_option("--device", options->device,

@@ -16,7 +16,7 @@ using artifact::toView;
 namespace {
 
 struct InspectOptions {
-  std::string path, device, program = "train_step", show;
+  std::string path, device, program, show;
   bool kernels = false;
 };
 
@@ -93,12 +93,14 @@ static Status inspect(const InspectOptions &options) {
     return code.status();
   if (!options.show.empty())
     return showSource(*reader, **code, options.show);
-  const artifact::Program *program =
-      artifact::findProgram(**code, options.program);
+  std::string name = options.program;
+  if (name.empty()) // what it is for
+    name = reader->hasProgram("train_step") ? "train_step" : "decode_1";
+  const artifact::Program *program = artifact::findProgram(**code, name);
   if (!program)
     return Status::error("{}: no program '{}': it has {}; choose with "
                          "--program",
-                         options.path, options.program, reader->programNames());
+                         options.path, name, reader->programNames());
   fmt::print("{}", artifact::kernelTable(**code, *program));
   return Status::success();
 }
@@ -122,9 +124,10 @@ void tessera::addInspectCommand(CLI::App &app, Invocation &invocation) {
       ->add_option("--device", options->device,
                    "kernels for this kind of device (default: the first GPU)")
       ->type_name("KIND");
-  command->add_option("--program", options->program, "kernels of this program")
-      ->type_name("NAME")
-      ->capture_default_str();
+  command
+      ->add_option("--program", options->program,
+                   "kernels of this program (default: train_step or decode_1)")
+      ->type_name("NAME");
   command->callback([=, &invocation] {
     if (Status status = inspect(*options); !status.ok())
       invocation.fail(status.message().c_str());
