@@ -109,42 +109,23 @@ SmallVector<Value> AttentionGradOp::decompose(OpBuilder &builder) {
 
 //===--- paged ------------------------------------------------------------===//
 
-namespace {
-
-/// Positions of queries and keys of paged attention as i32 [b, t, s], and who
-/// sees whom.
-class PagedPositions {
-public:
-  PagedPositions(Emitter &e, PagedAttentionOp op, int64_t context)
-      : e(e), op(op),
-        type(RankedTensorType::get(
-            {shapeOf(op.getQuery())[0], shapeOf(op.getQuery())[1], context},
-            e.builder().getI32Type())) {}
-
-  /// Which (b, t, s) are visible.
-  Value visible() {
-    Value t = e.add(ofBatch(op.getStarts()), e.iota(type, 1));
-    Value s = e.iota(type, 2);
-    Value seen = e.binary<AndOp>(
-        e.compare(s, ComparePredicate::le, t),
-        e.compare(s, ComparePredicate::lt, ofBatch(op.getLengths())));
-    if (!op.getWindow())
-      return seen;
-    Value near =
-        e.compare(e.sub(t, s), ComparePredicate::lt,
-                  e.splatLike(static_cast<double>(*op.getWindow()), t));
-    return e.binary<AndOp>(seen, near);
-  }
-
-private:
-  Value ofBatch(Value x) { return e.broadcast(x, {0}, type.getShape()); }
-
-  Emitter &e;
-  PagedAttentionOp op;
-  RankedTensorType type;
-};
-
-} // namespace
+// Which (b, t, s) are visible in paged attention over `context` keys.
+static Value visibleInPages(Emitter &e, PagedAttentionOp op, int64_t context) {
+  auto type = RankedTensorType::get(
+      {shapeOf(op.getQuery())[0], shapeOf(op.getQuery())[1], context},
+      e.builder().getI32Type());
+  auto ofBatch = [&](Value x) { return e.broadcast(x, {0}, type.getShape()); };
+  Value t = e.add(ofBatch(op.getStarts()), e.iota(type, 1));
+  Value s = e.iota(type, 2);
+  Value seen = e.binary<AndOp>(
+      e.compare(s, ComparePredicate::le, t),
+      e.compare(s, ComparePredicate::lt, ofBatch(op.getLengths())));
+  if (!op.getWindow())
+    return seen;
+  Value near = e.compare(e.sub(t, s), ComparePredicate::lt,
+                         e.splatLike(static_cast<double>(*op.getWindow()), t));
+  return e.binary<AndOp>(seen, near);
+}
 
 // The pages of each sequence one after another: [batch, context, kv_heads,
 // head_dim]. Entries of the table behind a sequence's last page may be
@@ -163,7 +144,7 @@ SmallVector<Value> PagedAttentionOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
   Value keys = gatherPages(e, getKeys(), getTable()),
         values = gatherPages(e, getValues(), getTable());
-  Value visible = PagedPositions(e, *this, shapeOf(keys)[1]).visible();
+  Value visible = visibleInPages(e, *this, shapeOf(keys)[1]);
   AttentionInputs in{getQuery(), keys, values, getScale().convertToDouble(),
                      true,       {}};
   Value scores = scaledScores(e, in);

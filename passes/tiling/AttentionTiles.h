@@ -17,6 +17,12 @@ struct Matrix {
   Matrix transposed() const { return {memory, origin, colDim, rowDim}; }
 };
 
+/// A score that no softmax notices, and where maxima begin: above it, so that
+/// whoever has seen nothing yet gives it no weight. Powers of two, so that
+/// scaling them is exact and the fused c × score − c × maximum of these two is
+/// no rounding of numbers of this size, whose exp2 may be infinite.
+inline constexpr double kMaskedScore = -0x1p100, kLeastMaximum = -0x1p99;
+
 /// The sizes of one attention, and its mask.
 struct AttentionShape {
   int64_t batch, tokens, heads, kvHeads, headDim;

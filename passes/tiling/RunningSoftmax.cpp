@@ -60,22 +60,28 @@ void RunningSoftmax::add(const Matrix &key, const Matrix &value, Value keys,
              0, e.shape.headDim, keys, true);
 }
 
+// What `next` makes of a vector row of scores after row.
+Value RunningSoftmax::overKeys(Value keys, Value start,
+                               llvm::function_ref<Value(Value, Value)> next) {
+  OpBuilder &b = e.b;
+  auto loop = b.create<scf::ForOp>(e.loc, e.index(0), keys, e.index(1), start);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(loop.getBody());
+  b.create<scf::YieldOp>(
+      e.loc, next(loop.getInductionVar(), loop.getRegionIterArg(0)));
+  return loop.getResult(0);
+}
+
 // scores ← exp2(c (scores − max)) with c = scale · log2 e; max, sum updated.
 void RunningSoftmax::softmax(Value keys) {
   OpBuilder &b = e.b;
   int64_t tile = e.shape.queryTile();
-  Value zero = e.index(0), one = e.index(1);
+  Value zero = e.index(0);
   Value before = e.loadVector(maximum, zero, tile);
-  auto maxima = b.create<scf::ForOp>(
-      e.loc, zero, keys, one, before,
-      [&](OpBuilder &, Location, Value row, ValueRange carried) {
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPointToEnd(row.getParentBlock());
-        Value score = e.loadRow(scores, row, 0, tile);
-        Value larger = b.create<arith::MaximumFOp>(e.loc, carried[0], score);
-        b.create<scf::YieldOp>(e.loc, larger);
-      });
-  Value after = maxima.getResult(0);
+  Value after = overKeys(keys, before, [&](Value row, Value largest) -> Value {
+    return b.create<arith::MaximumFOp>(e.loc, largest,
+                                       e.loadRow(scores, row, 0, tile));
+  });
   Value factor = e.splat(e.shape.scale * M_LOG2E, {tile});
   Value shift = b.create<arith::MulFOp>(e.loc, after, factor);
   Value drop = b.create<arith::SubFOp>(
@@ -84,20 +90,15 @@ void RunningSoftmax::softmax(Value keys) {
   Value scaled =
       b.create<arith::MulFOp>(e.loc, e.loadVector(sum, zero, tile), alpha);
   Value negative = b.create<arith::NegFOp>(e.loc, shift);
-  auto sums = b.create<scf::ForOp>(
-      e.loc, zero, keys, one, scaled,
-      [&](OpBuilder &, Location, Value row, ValueRange carried) {
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPointToEnd(row.getParentBlock());
-        Value score = e.loadRow(scores, row, 0, tile);
-        Value power = b.create<math::FmaOp>(e.loc, score, factor, negative);
-        Value weight = b.create<math::Exp2Op>(e.loc, power);
-        e.storeRow(weight, scores, row, 0);
-        Value total = b.create<arith::AddFOp>(e.loc, carried[0], weight);
-        b.create<scf::YieldOp>(e.loc, total);
-      });
+  Value total = overKeys(keys, scaled, [&](Value row, Value sumSoFar) -> Value {
+    Value score = e.loadRow(scores, row, 0, tile);
+    Value power = b.create<math::FmaOp>(e.loc, score, factor, negative);
+    Value weight = b.create<math::Exp2Op>(e.loc, power);
+    e.storeRow(weight, scores, row, 0);
+    return b.create<arith::AddFOp>(e.loc, sumSoFar, weight);
+  });
   e.storeVector(after, maximum, zero);
-  e.storeVector(sums.getResult(0), sum, zero);
+  e.storeVector(total, sum, zero);
   e.storeVector(alpha, rescale, zero);
 }
 

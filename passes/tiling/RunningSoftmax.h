@@ -10,12 +10,6 @@
 
 namespace tessera {
 
-/// A score that no softmax notices, and where maxima begin: above it, so that
-/// whoever has seen nothing yet gives it no weight. Powers of two, so that
-/// scaling them is exact and the fused c × score − c × maximum of these two is
-/// no rounding of numbers of this size, whose exp2 may be infinite.
-inline constexpr double kMaskedScore = -0x1p100, kLeastMaximum = -0x1p99;
-
 /// Emits what a block does with its queries, key tile after key tile.
 class RunningSoftmax {
 public:
@@ -41,6 +35,9 @@ public:
   mlir::Value logSumExp();
 
 private:
+  mlir::Value
+  overKeys(mlir::Value keys, mlir::Value start,
+           llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> next);
   void softmax(mlir::Value keys);
   void rescaleOutput();
 

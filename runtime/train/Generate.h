@@ -4,6 +4,7 @@
 #pragma once
 #include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/infer/Decoder.h"
+#include "runtime/train/RunDirectory.h"
 #include "runtime/train/Sampler.h"
 #include "runtime/train/TrainModel.h"
 
@@ -62,7 +63,7 @@ StatusOr<GenerateResult> generateText(const TextModel &model,
 /// A run directory, and the one checkpoint of it that was asked for (or none).
 struct RunPath {
   std::string run, checkpoint;
-  std::string program() const { return run + "/program.tsr"; }
+  std::string program() const { return run + "/" + kProgramFile; }
 };
 /// `path` is a run directory, or one checkpoint of it, RUN/step-000100.
 StatusOr<RunPath> resolveRun(const std::string &path);

@@ -13,7 +13,7 @@
 #include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
-#include "models/HfConfig.h"
+#include "test/models/ConfigFixture.h"
 #include "test/models/ReferenceModel.h"
 
 namespace tessera::models {
@@ -38,23 +38,14 @@ protected:
     recipe.inference = {/*context=*/22, /*batch=*/2, chunk, page, pages};
   }
 
-  void build(const std::string &config) {
-    auto parsed = parseHfConfig(config, "config.json");
-    ASSERT_TRUE(parsed.ok()) << parsed.message();
-    spec = *parsed;
+  void build(const ModelSpec &model) {
+    spec = model;
     auto built = buildModel(context, spec, recipe, Mode::Infer);
     ASSERT_TRUE(bool(built)) << llvm::toString(built.takeError());
     module = std::move(*built);
     ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
     std::mt19937_64 random(11);
-    std::normal_distribution<double> normal(0, 0.4);
-    weights.clear();
-    for (const Parameter &each : parameters(spec)) {
-      std::vector<double> values(size_t(each.elements()));
-      for (double &value : values)
-        value = normal(random);
-      weights[each.name] = values;
-    }
+    weights = randomWeights(spec, random);
     Tensor empty({pages, page, spec.kvHeads, spec.headDim});
     std::fill(empty.data.begin(), empty.data.end(), std::nan(""));
     caches.assign(size_t(2 * spec.layers), empty);
@@ -114,8 +105,8 @@ protected:
           << "after " << text.length << " tokens";
   }
 
-  void expectReference(const std::string &config) {
-    build(config);
+  void expectReference(const ModelSpec &model) {
+    build(model);
     for (int64_t count : {5, 5, 3})
       expectLogits(run("prefill_5", {&first}, count, chunk), 0, first);
     expectLogits(run("prefill_5", {&second}, 2, chunk), 0, second);
@@ -139,28 +130,23 @@ protected:
 };
 
 TEST_F(BuildInference, Gpt2) {
-  expectReference(R"({"architectures": ["GPT2LMHeadModel"],
-    "model_type": "gpt2", "vocab_size": 19, "n_embd": 12, "n_layer": 2,
-    "n_head": 3, "n_positions": 22, "activation_function": "gelu_new"})");
+  expectReference(mustRead("gpt2"));
+  expectReference(mustRead("gpt2", {{"scale_attn_by_inverse_layer_idx", true},
+                                    {"n_positions", 22}}));
 }
 
 TEST_F(BuildInference, LlamaWithGroups) {
-  expectReference(R"({"architectures": ["LlamaForCausalLM"],
-    "model_type": "llama", "vocab_size": 19, "hidden_size": 16,
-    "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": 64,
-    "intermediate_size": 24, "hidden_act": "silu", "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0, "tie_word_embeddings": false})");
+  expectReference(mustRead("llama"));
+  expectReference(mustRead(
+      "llama", {{"num_key_value_heads", 1}, {"attention_bias", true}}));
 }
 
 TEST_F(BuildInference, MistralWindow) {
-  expectReference(R"({"architectures": ["MistralForCausalLM"],
-    "model_type": "mistral", "vocab_size": 19, "hidden_size": 16,
-    "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 1, "max_position_embeddings": 64,
-    "intermediate_size": 24, "hidden_act": "silu", "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0, "sliding_window": 6,
-    "tie_word_embeddings": false})");
+  expectReference(mustRead("mistral", {{"sliding_window", 6}}));
+}
+
+TEST_F(BuildInference, Qwen3NormsQueriesAndKeys) {
+  expectReference(mustRead("qwen3"));
 }
 
 TEST_F(BuildInference, HasAProgramForEachBucket) {

@@ -43,17 +43,9 @@ protected:
     return *module;
   }
 
-  /// Every parameter random, so that no bias or norm weight goes unseen.
   void randomize(const ModelSpec &spec) {
     std::mt19937_64 random(11);
-    std::normal_distribution<double> normal(0, 0.4);
-    weights.clear();
-    for (const Parameter &each : parameters(spec)) {
-      std::vector<double> values(size_t(each.elements()));
-      for (double &value : values)
-        value = normal(random);
-      weights[each.name] = values;
-    }
+    weights = randomWeights(spec, random);
     std::uniform_int_distribution<int> token(0, int(spec.vocab) - 1);
     tokens.assign(batch, {});
     targets.assign(batch, {});

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <numbers>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,20 @@
 #include "models/Rope.h"
 
 namespace tessera::models {
+
+/// Every parameter random, so that no bias or norm weight goes unseen.
+inline std::map<std::string, std::vector<double>>
+randomWeights(const ModelSpec &spec, std::mt19937_64 &random) {
+  std::normal_distribution<double> normal(0, 0.4);
+  std::map<std::string, std::vector<double>> weights;
+  for (const Parameter &each : parameters(spec)) {
+    std::vector<double> values(size_t(each.elements()));
+    for (double &value : values)
+      value = normal(random);
+    weights[each.name] = values;
+  }
+  return weights;
+}
 
 class ReferenceModel {
 public:

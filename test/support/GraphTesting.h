@@ -8,6 +8,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
+#include <gtest/gtest.h>
 #include <random>
 #include <string>
 
@@ -49,6 +50,33 @@ inline Tensor randomTensor(mlir::RankedTensorType type, double low, double high,
   for (double &value : tensor.data)
     value = isInteger ? std::floor(uniform(engine)) : uniform(engine);
   return tensor;
+}
+
+/// An f64 tensor with uniform elements in [low, high).
+inline Tensor draw(llvm::ArrayRef<int64_t> shape, unsigned seed,
+                   double low = -2, double high = 2) {
+  std::mt19937_64 engine(seed);
+  auto f64 = mlir::Float64Type::get(&context());
+  return randomTensor(mlir::RankedTensorType::get(shape, f64), low, high,
+                      engine);
+}
+
+/// The results of the function @f of `text`; none, and a failure of the running
+/// test, if it cannot be parsed or run.
+inline Tensors evaluate(const std::string &text,
+                        llvm::ArrayRef<Tensor> inputs) {
+  mlir::OwningOpRef<mlir::ModuleOp> module = parse(text);
+  if (!module) {
+    ADD_FAILURE() << text;
+    return {};
+  }
+  llvm::Expected<Tensors> results =
+      interpreter::interpret(*module, "f", inputs);
+  if (!results) {
+    ADD_FAILURE() << llvm::toString(results.takeError());
+    return {};
+  }
+  return *results;
 }
 
 } // namespace tessera::testing

@@ -1,13 +1,9 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/tiling/gpu/GpuAttentionForward.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::gpu;
-
-// A power of two, so that scaling it is exact: see passes/tiling/Attention.cpp.
-static constexpr double kMasked = -0x1p100;
 
 //===--- what both kernels do ---------------------------------------------===//
 
@@ -17,47 +13,16 @@ void GpuForward::locate() {
   kvHead = g.kvHeadOf(head);
 }
 
-// exp2(c (score − maximum)) with c = scale · log2 e. Weights are rounded to
-// bf16, or multiplied as tf32: the approximate exp2 is closer than that.
-GpuForward::Softmax GpuForward::softmax(Value scores, Value key, Value maximum,
-                                        Value sum) {
-  OpBuilder &b = e.b;
-  auto exp2 = [&](Value x) {
-    return b.create<math::Exp2Op>(e.loc, x, arith::FastMathFlags::afn);
-  };
-  scores = g.mask(scores, firstQuery, key, /*keysInRows=*/false, kMasked);
-  auto tile = cast<VectorType>(scores.getType()).getShape();
-  Softmax result;
-  result.maximum = e.reduce(scores, tile::ReduceKind::max, 1);
-  if (maximum)
-    result.maximum =
-        b.create<arith::MaximumFOp>(e.loc, maximum, result.maximum);
-  Value factor = e.splat(g.shape.scale * M_LOG2E, {tile[0]});
-  Value shift = b.create<arith::MulFOp>(e.loc, result.maximum, factor);
-  if (maximum) {
-    Value before = b.create<arith::MulFOp>(e.loc, maximum, factor);
-    result.rescale = exp2(b.create<arith::SubFOp>(e.loc, before, shift));
-  }
-  result.weights = exp2(b.create<math::FmaOp>(
-      e.loc, scores, e.splat(g.shape.scale * M_LOG2E, tile),
-      e.spread(b.create<arith::NegFOp>(e.loc, shift), tile, 0)));
-  result.sum = e.reduce(result.weights, tile::ReduceKind::sum, 1);
-  if (sum)
-    result.sum = b.create<arith::AddFOp>(
-        e.loc, b.create<arith::MulFOp>(e.loc, sum, result.rescale), result.sum);
-  return result;
-}
-
-Value GpuForward::scale(Value output, Value factor) {
-  auto tile = cast<VectorType>(output.getType()).getShape();
-  return e.b.create<arith::MulFOp>(e.loc, output, e.spread(factor, tile, 0));
+Softmax GpuForward::softmax(Value scores, Value key, Value maximum, Value sum) {
+  scores = g.mask(scores, firstQuery, key, /*keysInRows=*/false, kMaskedScore);
+  return softmaxOf(e, scores, g.shape.scale, maximum, sum);
 }
 
 void GpuForward::finish(Value maximum, Value sum, Value output) {
   OpBuilder &b = e.b;
   int64_t queries = g.sizes.queries;
   Value inverse = b.create<arith::DivFOp>(e.loc, e.splat(1, {queries}), sum);
-  g.store(scale(output, inverse),
+  g.store(scaleRows(e, output, inverse),
           g.head(kernel.getBuffers()[inputs + o.outputIndex], o.output,
                  firstQuery, head, queries));
   if (o.lseIndex < 0)
@@ -91,7 +56,7 @@ public:
     auto [begin, end] = g.visibleKeys(firstQuery);
     stage(begin);
     g.commit();
-    Value none = e.splat(kMasked, {g.sizes.queries}),
+    Value none = e.splat(kMaskedScore, {g.sizes.queries}),
           zero = e.splat(0, {g.sizes.queries});
     auto sums = e.forRange(begin, end, g.sizes.keys,
                            {none, zero, g.zeros(g.sizes.queries, g.sizes.dim)},
@@ -126,7 +91,7 @@ private:
     Softmax now = softmax(scores, key, state[0], state[1]);
     Value output =
         g.multiply(e.toElement(now.weights, g.element), values.load(e, place),
-                   scale(state[2], now.rescale));
+                   scaleRows(e, state[2], now.rescale));
     return {now.maximum, now.sum, output};
   }
 };

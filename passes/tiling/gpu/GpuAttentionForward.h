@@ -15,14 +15,6 @@ public:
       : g(g), e(g.e), kernel(kernel), o(operands), inputs(inputs) {}
 
 protected:
-  /// What is known of each query behind some keys, and what those of the last
-  /// tile weigh.
-  struct Softmax {
-    mlir::Value maximum, sum; ///< so far
-    mlir::Value rescale; ///< of sums over earlier keys; null for the first tile
-    mlir::Value weights; ///< exp(scale (score − maximum)), like the scores
-  };
-
   /// Finds the block's head and its queries.
   void locate();
   Source of(const AttentionOperand &operand, mlir::Value token, mlir::Value h,
@@ -34,8 +26,6 @@ protected:
   /// the first tile.
   Softmax softmax(mlir::Value scores, mlir::Value key, mlir::Value maximum,
                   mlir::Value sum);
-  /// A tile of sums of queries, each times its factor.
-  mlir::Value scale(mlir::Value output, mlir::Value factor);
   /// Divides by the sums and stores output and log-sum-exp.
   void finish(mlir::Value maximum, mlir::Value sum, mlir::Value output);
 

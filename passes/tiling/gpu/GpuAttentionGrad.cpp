@@ -180,12 +180,9 @@ void StagedKeys::emit() {
   steps = e.mul(perHead, g.shape.heads / g.shape.kvHeads);
   stage(zero);
   g.commit();
-  SmallVector<Value> none((buffers.dKey ? 1 : 0) + (buffers.dValue ? 1 : 0),
-                          g.zeros(keys, g.sizes.dim));
-  auto sums =
-      e.forRange(zero, steps, 1, none, [&](Value step, ValueRange carried) {
-        return queryTile(step, carried);
-      });
+  auto sums = e.forRange(
+      zero, steps, 1, noKeySums(),
+      [&](Value step, ValueRange carried) { return queryTile(step, carried); });
   storeKeys(sums, firstKey, kvHead);
 }
 

@@ -50,6 +50,13 @@ protected:
   mlir::Value scoreGradient(mlir::Value weights, mlir::Value change,
                             mlir::Value delta, int64_t queryDim);
   void storeScaled(mlir::Value sum, const Source &to);
+  /// The sums of a tile of keys before the first query, one for each gradient
+  /// that the kernel computes.
+  llvm::SmallVector<mlir::Value> noKeySums() const {
+    return llvm::SmallVector<mlir::Value>((buffers.dKey ? 1 : 0) +
+                                              (buffers.dValue ? 1 : 0),
+                                          g.zeros(g.sizes.keys, g.sizes.dim));
+  }
   /// The sums of a tile of keys, dV before dK.
   void storeKeys(mlir::ValueRange sums, mlir::Value first, mlir::Value kvHead);
 

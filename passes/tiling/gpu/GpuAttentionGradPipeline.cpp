@@ -112,10 +112,8 @@ void PipelinedKeys::consume() {
   keyTile = key.tiles.load(e, zero);
   if (buffers.dKey)
     valueTile = value.tiles.load(e, roles.await(value));
-  SmallVector<Value> none((buffers.dKey ? 1 : 0) + (buffers.dValue ? 1 : 0),
-                          g.zeros(g.sizes.keys, g.sizes.dim));
   ValueRange sums =
-      forQueries(none, [&](Value head, Value first, ValueRange carried) {
+      forQueries(noKeySums(), [&](Value head, Value first, ValueRange carried) {
         return queryTile(head, first, carried);
       });
   storeKeys(sums, firstKey, kvHead);

@@ -95,7 +95,7 @@ SmallVector<Value> PipelinedForward::keyTile(Value key, ValueRange state) {
   Softmax now = softmax(scores, key, state[0], state[1]);
   output = roles.wait(output);
   roles.release(values);
-  return {now.maximum, now.sum, scale(output, now.rescale),
+  return {now.maximum, now.sum, scaleRows(e, output, now.rescale),
           e.toElement(now.weights, g.element)};
 }
 

@@ -4,14 +4,12 @@
 // their sums together (Dao et al. 2023, Flash-Decoding). How they are divided
 // follows from the longest context alone: a sequence's numbers do not depend on
 // what else is in its batch.
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/tiling/ClusterLaunch.h"
-#include "passes/tiling/RunningSoftmax.h"
 #include "passes/tiling/gpu/GpuPaged.h"
 #include "passes/tiling/gpu/GpuTiles.h"
 #include "llvm/Support/FormatVariadic.h"
-#include <cmath>
+#include <limits>
 #include <numeric>
 
 using namespace mlir;
@@ -158,11 +156,6 @@ private:
   Value multiply(Value lhs, Value rhs, Value sum) {
     return b.create<tile::MmaOp>(e.loc, sum.getType(), lhs, rhs, sum);
   }
-  Value scaled(Value x, double factor) {
-    auto shape = cast<VectorType>(x.getType()).getShape();
-    return b.create<arith::MulFOp>(e.loc, x, e.splat(factor, shape));
-  }
-
   // state: maximum and sum of each query so far, and the output times the sum.
   SmallVector<Value> walk(const Staged &query, Value key, ValueRange state) {
     b.create<tile::WaitOp>(e.loc, 0);
@@ -171,32 +164,16 @@ private:
              [&] { stage(next); });
     b.create<tile::CommitOp>(e.loc);
     Value place = stageOf(key);
-    SmallVector<int64_t> shapeOfScores = {tiles.queries, tiles.keys};
     Value scores =
         multiply(query.load(e, e.index(0)), keys.loadTransposed(e, place),
-                 e.splat(0, shapeOfScores));
+                 e.splat(0, {tiles.queries, tiles.keys}));
     scores = mask(scores, key);
 
-    // exp2(c (score − maximum)) with c = scale · log2 e
-    double factor = shape.scale * M_LOG2E;
-    Value maximum = b.create<arith::MaximumFOp>(
-        e.loc, state[0], e.reduce(scores, tile::ReduceKind::max, 1));
-    Value shift = scaled(maximum, factor);
-    Value rescale = b.create<math::Exp2Op>(
-        e.loc, b.create<arith::SubFOp>(e.loc, scaled(state[0], factor), shift));
-    Value weights = b.create<math::Exp2Op>(
-        e.loc,
-        b.create<math::FmaOp>(
-            e.loc, scores, e.splat(factor, shapeOfScores),
-            e.spread(b.create<arith::NegFOp>(e.loc, shift), shapeOfScores, 0)));
-    Value sum = b.create<arith::AddFOp>(
-        e.loc, b.create<arith::MulFOp>(e.loc, state[1], rescale),
-        e.reduce(weights, tile::ReduceKind::sum, 1));
-    Value output = b.create<arith::MulFOp>(
-        e.loc, state[2], e.spread(rescale, {tiles.queries, tiles.dim}, 0));
-    output = multiply(e.toElement(weights, tiles.element),
-                      values.load(e, place), output);
-    return {maximum, sum, output};
+    Softmax now = softmaxOf(e, scores, shape.scale, state[0], state[1]);
+    Value output =
+        multiply(e.toElement(now.weights, tiles.element), values.load(e, place),
+                 scaleRows(e, state[2], now.rescale));
+    return {now.maximum, now.sum, output};
   }
 
   // Only the tile at the end, and those that the diagonal or the window's edge
@@ -252,9 +229,8 @@ private:
     Value sum = b.create<arith::MaximumFOp>(e.loc, state[1], least);
     Value inverse =
         b.create<arith::DivFOp>(e.loc, e.splat(1, {tiles.queries}), sum);
-    Value output = b.create<arith::MulFOp>(
-        e.loc, state[2], e.spread(inverse, {tiles.queries, tiles.dim}, 0));
-    store(output, rowsOf(emitView(b, e.loc, buffer, o.output())));
+    store(scaleRows(e, state[2], inverse),
+          rowsOf(emitView(b, e.loc, buffer, o.output())));
   }
 
   void storePartials(ValueRange state, const Partials &to) {

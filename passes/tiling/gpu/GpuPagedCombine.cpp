@@ -2,10 +2,10 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/tiling/ClusterLaunch.h"
-#include "passes/tiling/RunningSoftmax.h"
 #include "passes/tiling/gpu/GpuPaged.h"
 #include "passes/tiling/gpu/GpuTiles.h"
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace tessera;

@@ -1,5 +1,7 @@
 #include "passes/tiling/gpu/GpuTiles.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace tessera;
@@ -114,6 +116,43 @@ ValueRange TileBuilder::forRange(
   if (!init.empty()) // otherwise the builder has made the terminator
     b.create<scf::YieldOp>(loc, next);
   return loop.getResults();
+}
+
+//===--- softmax ----------------------------------------------------------===//
+
+// exp2(c (score − maximum)) with c = scale · log2 e. Weights are rounded to
+// bf16, or multiplied as tf32: the approximate exp2 is closer than that.
+Softmax gpu::softmaxOf(const TileBuilder &e, Value scores, double scale,
+                       Value maximum, Value sum) {
+  OpBuilder &b = e.b;
+  auto exp2 = [&](Value x) {
+    return b.create<math::Exp2Op>(e.loc, x, arith::FastMathFlags::afn);
+  };
+  auto tile = cast<VectorType>(scores.getType()).getShape();
+  Softmax result;
+  result.maximum = e.reduce(scores, tile::ReduceKind::max, 1);
+  if (maximum)
+    result.maximum =
+        b.create<arith::MaximumFOp>(e.loc, maximum, result.maximum);
+  Value factor = e.splat(scale * M_LOG2E, {tile[0]});
+  Value shift = b.create<arith::MulFOp>(e.loc, result.maximum, factor);
+  if (maximum) {
+    Value before = b.create<arith::MulFOp>(e.loc, maximum, factor);
+    result.rescale = exp2(b.create<arith::SubFOp>(e.loc, before, shift));
+  }
+  result.weights = exp2(b.create<math::FmaOp>(
+      e.loc, scores, e.splat(scale * M_LOG2E, tile),
+      e.spread(b.create<arith::NegFOp>(e.loc, shift), tile, 0)));
+  result.sum = e.reduce(result.weights, tile::ReduceKind::sum, 1);
+  if (sum)
+    result.sum = b.create<arith::AddFOp>(
+        e.loc, b.create<arith::MulFOp>(e.loc, sum, result.rescale), result.sum);
+  return result;
+}
+
+Value gpu::scaleRows(const TileBuilder &e, Value tile, Value factor) {
+  auto shape = cast<VectorType>(tile.getType()).getShape();
+  return e.b.create<arith::MulFOp>(e.loc, tile, e.spread(factor, shape, 0));
 }
 
 //===--- staged operands --------------------------------------------------===//

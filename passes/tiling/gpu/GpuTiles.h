@@ -50,6 +50,21 @@ struct TileBuilder {
                body) const;
 };
 
+/// What is known of each row of scores behind some columns, and what those of
+/// the last tile weigh (Milakov & Gimelshein 2018).
+struct Softmax {
+  mlir::Value maximum, sum; ///< so far
+  mlir::Value
+      rescale; ///< of sums over earlier columns; null for the first tile
+  mlir::Value weights; ///< exp(scale (score − maximum)), like the scores
+};
+/// The state before the tile are `maximum` and `sum`, nulls for the first one.
+Softmax softmaxOf(const TileBuilder &e, mlir::Value scores, double scale,
+                  mlir::Value maximum, mlir::Value sum);
+/// Each row of a tile times its factor.
+mlir::Value scaleRows(const TileBuilder &e, mlir::Value tile,
+                      mlir::Value factor);
+
 /// A box of global memory: two dimensions of `memory`, the others fixed.
 /// Dimension −1: the memory repeats along it.
 struct Source {

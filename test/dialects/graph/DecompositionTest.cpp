@@ -12,30 +12,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Runs the op `text` on inputs called %0, %1, ... of f64 (or the type given).
-Tensors evaluate(const std::string &text, ArrayRef<Tensor> inputs) {
-  OwningOpRef<ModuleOp> module = parse(text);
-  if (!module) {
-    ADD_FAILURE() << text;
-    return {};
-  }
-  llvm::Expected<Tensors> results =
-      tessera::interpreter::interpret(*module, "f", inputs);
-  if (!results) {
-    ADD_FAILURE() << llvm::toString(results.takeError());
-    return {};
-  }
-  return *results;
-}
-
-Tensor draw(ArrayRef<int64_t> shape, unsigned seed, double low = -2,
-            double high = 2) {
-  std::mt19937_64 engine(seed);
-  return randomTensor(
-      RankedTensorType::get(shape, Float64Type::get(&context())), low, high,
-      engine);
-}
-
 void expectClose(const Tensor &actual, const Tensor &expected,
                  double tolerance = 1e-12) {
   ASSERT_EQ(ArrayRef(actual.shape), ArrayRef(expected.shape));

@@ -51,34 +51,12 @@ const Layout kLayouts[] = {
     {true, {5, 0, 2, 4}},
     {true, {0, 0, 0, 5}}};
 
-Tensor draw(ArrayRef<int64_t> shape, unsigned seed) {
-  std::mt19937_64 engine(seed);
-  return randomTensor(
-      RankedTensorType::get(shape, Float64Type::get(&context())), -2, 2,
-      engine);
-}
-
 Tensor drawRows(const Layout &layout, int64_t width, unsigned seed) {
   Tensor all = draw({layout.rows(), width}, seed), own(all.shape, NAN);
   for (Run run : layout.runs())
     for (int64_t i = run.begin * width; i < run.end * width; ++i)
       own.data[i] = all.data[i];
   return {layout.shape(width), own.data};
-}
-
-Tensor evaluate(const std::string &text, ArrayRef<Tensor> inputs) {
-  OwningOpRef<ModuleOp> module = parse(text);
-  if (!module) {
-    ADD_FAILURE() << text;
-    return {};
-  }
-  llvm::Expected<Tensors> results =
-      tessera::interpreter::interpret(*module, "f", inputs);
-  if (!results) {
-    ADD_FAILURE() << llvm::toString(results.takeError());
-    return {};
-  }
-  return results->at(0);
 }
 
 std::string function(const std::string &op, const std::string &lhs,
@@ -92,7 +70,9 @@ std::string function(const std::string &op, const std::string &lhs,
          " return %z : " + out + " }";
 }
 
-void expectEqual(const Tensor &actual, const Tensor &expected) {
+void expectEqual(const Tensors &results, const Tensor &expected) {
+  ASSERT_EQ(results.size(), 1u);
+  const Tensor &actual = results[0];
   ASSERT_EQ(actual.size(), expected.size());
   for (int64_t i = 0; i < actual.size(); ++i)
     ASSERT_NEAR(actual.data[i], expected.data[i], 1e-12) << "element " << i;

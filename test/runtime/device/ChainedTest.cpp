@@ -4,6 +4,7 @@
 #include "runtime/hal/emulated/BlockMachine.h"
 #include "runtime/hal/emulated/TensorMap.h"
 #include "test/runtime/device/ChainedKernels.cuh"
+#include "test/runtime/device/Defects.h"
 
 #include <gtest/gtest.h>
 
@@ -101,28 +102,16 @@ TEST(Chained, IsExactUnderEverySeed) {
 }
 
 TEST(Chained, EveryDefectIsCaughtUnderEverySeed) {
-  Attention attention(5 * 64);
-  for (int defect = 1; defect < static_cast<int>(ChainedDefect::last); ++defect)
-    for (std::uint64_t seed = 0; seed < 3; ++seed)
-      EXPECT_NE(attention.run(seed, static_cast<ChainedDefect>(defect)), "")
-          << "defect " << defect << ", seed " << seed;
+  expectAllCaught<ChainedDefect>(Attention(5 * 64));
 }
 
 // The reports name what is wrong, where it can be known.
 TEST(Chained, DefectsAreReportedByName) {
-  struct Report {
-    ChainedDefect defect;
-    const char *part;
-  };
-  const Report reports[] = {
+  const Report<ChainedDefect> reports[] = {
       {ChainedDefect::noTurnBegin, "barrier 2"},
       {ChainedDefect::noTurnEnd,
        "ends while 128 of 256 threads have come to barrier 2"},
       {ChainedDefect::keysReleasedByAll, "deadlock of"},
   };
-  Attention attention(5 * 64);
-  for (const Report &report : reports) {
-    std::string message = attention.run(1, report.defect);
-    EXPECT_NE(message.find(report.part), std::string::npos) << message;
-  }
+  expectReported(reports, Attention(5 * 64));
 }

@@ -3,6 +3,7 @@
 // that do it wrong.
 #include "runtime/hal/emulated/BlockMachine.h"
 #include "runtime/hal/emulated/TensorMap.h"
+#include "test/runtime/device/Defects.h"
 #include "test/runtime/device/HopperKernels.cuh"
 
 #include <gtest/gtest.h>
@@ -109,20 +110,12 @@ TEST(Pipelined, ProductIsExactUnderEverySeed) {
 }
 
 TEST(Pipelined, EveryDefectIsCaughtUnderEverySeed) {
-  Product product(128, 128, 328);
-  for (int defect = 1; defect < static_cast<int>(Defect::last); ++defect)
-    for (std::uint64_t seed = 0; seed < 3; ++seed)
-      EXPECT_NE(product.run(seed, static_cast<Defect>(defect)), "")
-          << "defect " << defect << ", seed " << seed;
+  expectAllCaught<Defect>(Product(128, 128, 328));
 }
 
 // The reports name what is wrong, where it can be known.
 TEST(Pipelined, DefectsAreReportedByName) {
-  struct Report {
-    Defect defect;
-    const char *part;
-  };
-  const Report reports[] = {
+  const Report<Defect> reports[] = {
       {Defect::tooManyBytes, "0 arrivals and 16 bytes are missing"},
       {Defect::tooManyArrivals, "ends before 1 threads have seen the end"},
       {Defect::noBarrierFence, "which thread 0 initialized without a fence"},
@@ -135,9 +128,5 @@ TEST(Pipelined, DefectsAreReportedByName) {
       {Defect::leavesEarly, "ends while a bulk store still reads 8192 bytes"},
       {Defect::tooManyRegisters, "waits for 2304 registers"},
   };
-  Product product(128, 128, 328);
-  for (const Report &report : reports) {
-    std::string message = product.run(1, report.defect);
-    EXPECT_NE(message.find(report.part), std::string::npos) << message;
-  }
+  expectReported(reports, Product(128, 128, 328));
 }
