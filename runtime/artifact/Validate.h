@@ -21,7 +21,8 @@
 //     f32 (hyperparameters), metrics scalars;
 //   - a launch's kernel exists; each instance has one argument for each entry
 //     of Kernel.access and dynamic_sizes sizes; its blocks fit 32 bits in sum,
-//     31 on a GPU;
+//     31 on a GPU, as do those of each variant; a kernel with variants is
+//     launched one instance at a time;
 //   - loops nest at most kMaxLoopDepth deep and run at least once, a node at
 //     most kMaxRuns times in all;
 //   - an argument has one stride for each enclosing loop, is 64-byte aligned at
@@ -54,10 +55,9 @@ inline constexpr std::uint32_t kWarpThreads = 32, kMaxBlockThreads = 1024;
 /// Of a block, static and dynamic: sm_90 has the most.
 inline constexpr std::uint64_t kMaxSharedBytes = 227 << 10;
 inline constexpr std::uint32_t kMaxRegisters = 255;
-/// Of a variant; a launch has at most 2^11 instances of kernels with variants,
-/// so that a grid holds them.
-inline constexpr std::uint64_t kMaxVariantBlocks = 1 << 20;
-inline constexpr std::uint32_t kMaxVariantInstances = 1 << 11;
+/// In which the blocks of a launch are counted. A CPU hands them out from a
+/// 32-bit counter; a grid of CUDA is an int.
+inline constexpr unsigned kCpuBlockBits = 32, kGpuBlockBits = 31;
 
 /// Where the buffer was read, for errors.
 struct BufferPlace {

@@ -170,9 +170,11 @@ Status checkVariant(Checker &checker, const DeviceCode &device,
   if (other.variants() && other.variants()->size() != 0)
     return checker.fail(&variant, "its variant '{}' has variants",
                         toView(other.name()));
-  if (variant.blocks() == 0 || variant.blocks() >= kMaxVariantBlocks)
-    return checker.fail(&variant, "its variant '{}' has {} blocks",
-                        toView(other.name()), variant.blocks());
+  if (variant.blocks() == 0 || variant.blocks() >> kGpuBlockBits)
+    return checker.fail(&variant,
+                        "its variant '{}' has {} blocks: 1 to 2^{} - 1 are "
+                        "possible",
+                        toView(other.name()), variant.blocks(), kGpuBlockBits);
   return Status::success();
 }
 

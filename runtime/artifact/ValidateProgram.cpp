@@ -100,7 +100,9 @@ Status ProgramChecker::launch(const Launch &launch) {
                         "launch of '{}', which takes no sizes, with "
                         "{} instances",
                         toView(kernel.name()), launch.instances()->size());
-  if (kernel.variants() && launch.instances()->size() >= kMaxVariantInstances)
+  // A device sets its blocks when it takes a variant: those of one instance.
+  if (kernel.variants() && kernel.variants()->size() != 0 &&
+      launch.instances()->size() != 1)
     return checker.fail(&launch,
                         "launch of '{}', which has variants, with {} instances",
                         toView(kernel.name()), launch.instances()->size());
@@ -109,8 +111,7 @@ Status ProgramChecker::launch(const Launch &launch) {
     const Instance &one = *launch.instances()->Get(i);
     TESSERA_RETURN_WITHIN(instance(one, kernel), "'{}' instance {}",
                           toView(kernel.name()), i);
-    // A CPU hands blocks out from a 32-bit counter; a grid of CUDA is an int.
-    const unsigned bits = kernel.gpu() ? 31 : 32;
+    const unsigned bits = kernel.gpu() ? kGpuBlockBits : kCpuBlockBits;
     if (__builtin_add_overflow(blocks, one.blocks(), &blocks) ||
         blocks >= std::uint64_t(1) << bits)
       return checker.fail(&one, "launch of '{}' with 2^{} blocks or more",

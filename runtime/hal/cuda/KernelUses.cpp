@@ -94,13 +94,9 @@ void useVariants(Commands &program, const artifact::DeviceCode &code,
       continue;
     launch.kernelIndex = variant->kernel();
     launch.kernel = code.kernels()->Get(launch.kernelIndex);
-    launch.blocks = 0;
-    for (std::uint32_t i = launch.firstInstance; i < launch.endInstance; ++i) {
-      LaunchInstance &instance = program.instances[i];
-      instance.firstBlock = launch.blocks;
-      launch.blocks += static_cast<std::uint32_t>(variant->blocks());
-      instance.endBlock = launch.blocks;
-    }
+    launch.blocks = static_cast<std::uint32_t>(variant->blocks());
+    // The only one: validateProgram has seen to that.
+    program.instances[launch.firstInstance].endBlock = launch.blocks;
     program.steps[command.step].what = artifact::toView(launch.kernel->name());
   }
 }

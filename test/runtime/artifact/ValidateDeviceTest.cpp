@@ -224,10 +224,22 @@ const Hostile kHostile[] = {
      "its variant 'update_other' takes other arguments"},
     {"VariantOfItself", [](ArtifactT &a) { variant(a).kernel = 1; },
      "its variant 'update' has variants"},
-    {"VariantBlocks", [](ArtifactT &a) { variant(a).blocks = 1 << 20; },
-     "its variant 'update_other' has 1048576 blocks"},
+    {"VariantBlocks",
+     [](ArtifactT &a) { variant(a).blocks = std::uint64_t(1) << 31; },
+     "its variant 'update_other' has 2147483648 blocks"},
     {"VariantNoBlocks", [](ArtifactT &a) { variant(a).blocks = 0; },
      "its variant 'update_other' has 0 blocks"},
+    {"VariantOfTwoInstances",
+     [](ArtifactT &a) {
+       variant(a);
+       for (int number : {1, 2})
+         gpu(a).kernels[number]->dynamic_sizes = 1;
+       auto &instances =
+           gpu(a).programs[0]->steps[2]->step.AsLaunch()->instances;
+       instances[0]->sizes = {1};
+       instances.push_back(std::make_unique<InstanceT>(*instances[0]));
+     },
+     "launch of 'update', which has variants, with 2 instances"},
     {"VariantMap",
      [](ArtifactT &a) {
        tensorMap(a).sizes[1] = 3;
@@ -331,6 +343,12 @@ class ValidateDevice : public HostileTest {};
 TEST(ValidateArtifact, AcceptsTensorMaps) {
   ArtifactT artifact = smallArtifact();
   tensorMap(artifact);
+  EXPECT_EQ(errorOf(artifact), "");
+}
+
+TEST(ValidateArtifact, AcceptsVariantsOfManyBlocks) {
+  ArtifactT artifact = smallArtifact();
+  variant(artifact).blocks = (std::uint64_t(1) << 31) - 1;
   EXPECT_EQ(errorOf(artifact), "");
 }
 

@@ -42,9 +42,9 @@ inline std::uint64_t extentOf(const GemmOperandT &operand, std::uint64_t rows,
 
 /// One kernel that is that product, its result the state "w"; its operands the
 /// inputs "lhs" and "rhs". `repeats` runs of two instances in a loop, each
-/// a little further on.
-inline ArtifactT productArtifact(const Shape &shape,
-                                 std::uint64_t repeats = 0) {
+/// a little further on; `isOneByOne`: in launches of their own.
+inline ArtifactT productArtifact(const Shape &shape, std::uint64_t repeats = 0,
+                                 bool isOneByOne = false) {
   auto gemm = std::make_unique<GemmT>();
   gemm->m = shape.m, gemm->n = shape.n, gemm->k = shape.k;
   gemm->batches = shape.batches;
@@ -108,7 +108,10 @@ inline ArtifactT productArtifact(const Shape &shape,
   EXPECT_LE(std::max({bytes[0], bytes[1], bytes[2]}) + slack, slot);
   const auto number = static_cast<std::uint32_t>(gpu(artifact).kernels.size());
   std::vector<NodeT> steps;
-  if (repeats)
+  if (repeats && isOneByOne)
+    steps.push_back(
+        loop(repeats, {launch(number, {one(0)}), launch(number, {one(1)})}));
+  else if (repeats)
     steps.push_back(loop(repeats, {launch(number, {one(0), one(1)})}));
   else
     steps.push_back(launch(number, {one(0)}, "h.0.mlp"));

@@ -13,7 +13,7 @@ constexpr std::uint64_t kElementsOfWide = 256, kElementsOfOff = 512;
 /// else, `product_off`; their blocks have more elements.
 ArtifactT variantArtifact(const Shape &shape, bool isProduct = true,
                           std::uint64_t repeats = 0) {
-  ArtifactT artifact = productArtifact(shape, repeats);
+  ArtifactT artifact = productArtifact(shape, repeats, /*isOneByOne=*/true);
   DeviceCodeT &code = gpu(artifact);
   KernelT &kernel = *code.kernels.back();
   const std::uint64_t elements = shape.m * shape.n * shape.batches;
