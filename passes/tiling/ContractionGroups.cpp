@@ -92,11 +92,9 @@ void ContractionEmitter::emitOwnedRows() {
   for (int64_t size = llvm::bit_floor(static_cast<uint64_t>(height)); size;
        size /= 2)
     sizes.push_back(size);
-  Value none = groupStart;
   forEachPartOf(ownedRows, sizes, [&](Value start, int64_t rows) {
     if (lhs.staged)
       return emitGroup(start, rows);
-    groupStart = none;
     emitRow(start, rows);
   });
 }
