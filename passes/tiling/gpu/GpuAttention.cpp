@@ -100,9 +100,7 @@ private:
 
 //===--- the launch -------------------------------------------------------===//
 
-// Below that, measuring variants would take longer than it saves.
 static bool isWorthVariants(const AttentionShape &shape) {
-  constexpr int64_t kLeastProducts = 1 << 27; // some microseconds
   return shape.batch * shape.heads * shape.headDim * shape.tokens *
              shape.tokens >=
          kLeastProducts;

@@ -124,7 +124,6 @@ void tessera::chooseGpuGrid(ContractionPlan &plan, const TileTarget &target) {
 std::vector<ContractionPlan> tessera::otherGpuGrids(const ContractionPlan &plan,
                                                     const TileTarget &target,
                                                     bool all) {
-  constexpr int64_t kLeastProducts = 1 << 27; // some microseconds
   int64_t m = plan.rowDim().size, n = plan.columnDim().size;
   int64_t products = m * n * plan.terms();
   for (unsigned dim : plan.outer)

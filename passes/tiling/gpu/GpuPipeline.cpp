@@ -27,14 +27,13 @@ constexpr PipelinedTile kTiles[] = {
 constexpr int64_t kMultiprocessors = 132;
 // Of the sum: a row of 128 bytes, the widest swizzle.
 constexpr int64_t kChunk = 64;
-constexpr int64_t kRowsOfConsumer = 64;
 // Shared memory for stages of a block that is alone on its multiprocessor, and
 // of one that shares it.
 constexpr int64_t kStageBytesAlone = 200 << 10, kStageBytesOfTwo = 100 << 10;
 // Registers of a thread. All of a multiprocessor's are 65536.
 constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
 // What tensor maps ask for.
-constexpr int64_t kMaxDims = 5, kAlignment = 8; // elements: 16 bytes
+constexpr int64_t kMaxDims = 5;
 
 class PipelinedProduct : GpuProduct {
 public:
@@ -144,11 +143,11 @@ static bool hasBoxes(const ContractionPlan &plan, bool isLeft) {
   const ContractionOperand &operand = isLeft ? plan.lhs : plan.rhs;
   int64_t tile = strideOf(isLeft ? plan.rowDim() : plan.columnDim()),
           sum = strideOf(plan.sum);
-  if (!operand.memory.isBF16() || operand.offset % kAlignment ||
+  if (!operand.memory.isBF16() || operand.offset % kBoxAlignment ||
       (tile == 1) == (sum == 1))
     return false;
   auto isAligned = [](int64_t stride) {
-    return stride > 0 && stride % kAlignment == 0;
+    return stride > 0 && stride % kBoxAlignment == 0;
   };
   int64_t dims = 2;
   bool fits = isAligned(tile == 1 ? sum : tile);

@@ -4,14 +4,11 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::gpu;
 
-// Elements, 16 bytes: what strides of tensor maps are multiples of.
-static constexpr int64_t kAlignment = 8;
-
 bool gpu::hasBoxes(const View &view) {
-  bool fits = view.offset % kAlignment == 0 && view.strides.back() == 1;
+  bool fits = view.offset % kBoxAlignment == 0 && view.strides.back() == 1;
   for (auto [stride, size] : llvm::zip_equal(ArrayRef(view.strides).drop_back(),
                                              ArrayRef(view.shape).drop_back()))
-    fits &= size == 1 || (stride > 0 && stride % kAlignment == 0);
+    fits &= size == 1 || (stride > 0 && stride % kBoxAlignment == 0);
   return fits;
 }
 

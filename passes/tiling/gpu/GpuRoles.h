@@ -6,9 +6,6 @@
 
 namespace tessera::gpu {
 
-/// Rows of a warpgroup's part of a tile.
-inline constexpr int64_t kRowsOfConsumer = 64;
-
 /// Whether a tensor map can describe a view of bf16: the last dimension
 /// contiguous, other strides whole 16 bytes.
 bool hasBoxes(const View &view);

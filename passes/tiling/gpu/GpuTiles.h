@@ -7,6 +7,15 @@
 
 namespace tessera::gpu {
 
+/// Rows of a warpgroup's part of a tile, where threads have roles.
+inline constexpr int64_t kRowsOfConsumer = 64;
+/// What the copy engine asks of where a view of bf16 begins and of its strides:
+/// multiples of so many elements, 16 bytes.
+inline constexpr int64_t kBoxAlignment = 8;
+/// Of a kernel with variants: the multiplications, some microseconds of them,
+/// below which measuring would take longer than it saves.
+inline constexpr int64_t kLeastProducts = 1 << 27;
+
 /// Emits index arithmetic and tile ops; folds constants as it goes.
 struct TileBuilder {
   mlir::OpBuilder &b;
