@@ -28,8 +28,8 @@ struct KernelShape {
   std::vector<KernelMap> maps; ///< in the order of their addresses
   std::string text;            ///< its definition, for translationUnit
   bool isVariant = false;      ///< of another one of the module
-  /// Buffers that it copies 16 bytes at a time, which is proven as long as they
-  /// begin at such multiples.
+  /// Buffers that it copies 16 bytes at a time or sees through a tensor map,
+  /// which is proven as long as they begin at such multiples.
   std::set<unsigned> aligned = {};
 };
 

@@ -180,6 +180,13 @@ static std::string describe(MemRefType type) {
   return text;
 }
 
+unsigned KernelPrinter::alignBuffer(BlockArgument buffer) {
+  unsigned number = buffer.getArgNumber() - 1 -
+                    static_cast<unsigned>(kernel.getDynamicSizes());
+  shape.aligned.insert(number);
+  return number;
+}
+
 // What a buffer is called here. Names come from models, too, where one may be
 // C++'s or the device library's: none of those ends so.
 std::string KernelPrinter::nameBuffer(unsigned i) {

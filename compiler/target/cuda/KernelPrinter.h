@@ -61,6 +61,9 @@ private:
 
   // The kernel's head.
   llvm::Error printHeader();
+  /// Asks for launches where the buffer begins at a multiple of 16 bytes;
+  /// returns its number.
+  unsigned alignBuffer(mlir::BlockArgument buffer);
   std::string nameBuffer(unsigned i);
   std::string describeBuffer(unsigned i);
   llvm::Error printBuffer(unsigned i, const std::string &name);

@@ -70,8 +70,7 @@ void KernelPrinter::findMaps() {
       buffer = view.getSource();
     mapOf[op] = firsts.size();
     firsts.push_back(op);
-    unsigned number = cast<BlockArgument>(buffer).getArgNumber() - 1 -
-                      static_cast<unsigned>(kernel.getDynamicSizes());
+    unsigned number = alignBuffer(cast<BlockArgument>(buffer));
     shape.maps.push_back({number, boxesOf(op)});
   });
 }

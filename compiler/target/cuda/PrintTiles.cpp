@@ -196,8 +196,7 @@ llvm::Error KernelPrinter::printCopy(tile::CopyOp op) {
                 alignmentOf(from, op.getSourceIndices()) % chunk == 0;
   if (packed) {
     if (auto buffer = dyn_cast<BlockArgument>(source.root))
-      this->shape.aligned.insert(buffer.getArgNumber() - 1 -
-                                 kernel.getDynamicSizes());
+      alignBuffer(buffer);
     place = address(source, op.getSourceIndices()) + ", " +
             (along[0] < 0 ? "0" : source.strides[along[0]].text);
     for (Value bound : op.getBounds())
