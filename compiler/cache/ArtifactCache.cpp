@@ -1,5 +1,6 @@
 #include "compiler/cache/ArtifactCache.h"
 #include "runtime/artifact/AppendedArtifact.h"
+#include "runtime/support/CacheFolder.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -10,7 +11,7 @@
 using namespace tessera;
 
 ArtifactCache::ArtifactCache(CacheMode mode)
-    : mode(mode), directory(userCacheDirectory()) {}
+    : mode(mode), directory(userCacheFolder()) {}
 
 std::string ArtifactCache::path(llvm::StringRef key) const {
   llvm::SmallString<128> path(directory);

@@ -1,4 +1,5 @@
 #include "compiler/cache/KernelCache.h"
+#include "runtime/support/CacheFolder.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
@@ -76,7 +77,7 @@ std::unique_ptr<KernelCache> openKernelCache(StringRef directory,
 }
 
 std::unique_ptr<KernelCache> openUserKernelCache(CacheMode mode) {
-  std::string base = userCacheDirectory();
+  std::string base = userCacheFolder();
   if (base.empty() || mode == CacheMode::off)
     return nullptr;
   SmallString<128> path(base);

@@ -1,9 +1,6 @@
 #include "compiler/cache/UserCache.h"
-#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
-#include "llvm/Support/Process.h"
 #include "llvm/Support/xxhash.h"
 
 using namespace tessera;
@@ -15,20 +12,6 @@ std::optional<CacheMode> tessera::parseCacheMode(llvm::StringRef text) {
       .Case("redo", CacheMode::redo)
       .Case("readonly", CacheMode::readonly)
       .Default(std::nullopt);
-}
-
-std::string tessera::userCacheDirectory() {
-  llvm::SmallString<128> path;
-  if (auto base = llvm::sys::Process::GetEnv("XDG_CACHE_HOME");
-      base && llvm::sys::path::is_absolute(*base)) {
-    path = *base;
-  } else if (llvm::sys::path::home_directory(path)) {
-    llvm::sys::path::append(path, ".cache");
-  } else {
-    return "";
-  }
-  llvm::sys::path::append(path, "tessera");
-  return path.str().str();
 }
 
 std::uint64_t tessera::hashOfThisProgram() {

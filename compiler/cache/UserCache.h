@@ -1,10 +1,9 @@
-// What the two caches share: where they are, when they are used, and the part
-// of every key that stands for the compiler itself.
+// What the two caches share: when they are used, and the part of every key that
+// stands for the compiler itself.
 #pragma once
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <optional>
-#include <string>
 
 namespace tessera {
 
@@ -22,10 +21,6 @@ inline bool readsCache(CacheMode mode) {
 inline bool writesCache(CacheMode mode) {
   return mode == CacheMode::on || mode == CacheMode::redo;
 }
-
-/// $XDG_CACHE_HOME/tessera, or ~/.cache/tessera where that variable is unset
-/// or, as its specification wants, not absolute; empty without a home.
-std::string userCacheDirectory();
 
 /// A hash of the running program's own file, so that a rebuilt compiler never
 /// reads what another one wrote.

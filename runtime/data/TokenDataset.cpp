@@ -1,22 +1,12 @@
 #include "runtime/data/TokenDataset.h"
+#include "runtime/support/SplitMix64.h"
 
 #include <algorithm>
 #include <bit>
 
 namespace tessera {
-namespace {
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): every input bit
-/// changes every output bit with probability near one half.
-uint64_t mix(uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
-  return value ^ (value >> 31);
-}
-
-constexpr unsigned kRounds = 6;
-
-} // namespace
+static constexpr unsigned kRounds = 6;
 
 KeyedPermutation::KeyedPermutation(uint64_t size, uint64_t key)
     : size(size), key(key) {
@@ -33,7 +23,7 @@ uint64_t KeyedPermutation::operator()(uint64_t index) const {
     uint64_t left = index >> halfBits, right = index & mask;
     for (uint64_t round = 0; round < kRounds; ++round) {
       uint64_t next =
-          left ^ (mix(mix(key + round * 0x9e3779b97f4a7c15ull) ^ right) & mask);
+          left ^ (mix64(mix64(key + round * kGoldenGamma) ^ right) & mask);
       left = right;
       right = next;
     }
@@ -89,7 +79,7 @@ Status TokenDataset::window(uint64_t index, std::span<int32_t> out) const {
 
 Status TokenDataset::sample(uint64_t seed, uint64_t k,
                             std::span<int32_t> out) const {
-  KeyedPermutation order(windows, mix(seed) + k / windows);
+  KeyedPermutation order(windows, mix64(seed) + k / windows);
   return window(order(k % windows), out);
 }
 

@@ -76,7 +76,6 @@ public:
   /// arguments in the order of Kernel.access. Allocates nothing and can be
   /// captured.
   Status enqueue(std::size_t way, void *const *arguments) const;
-  const std::string &libraryName() const { return library->name(); }
 
 private:
   /// A matrix as the library sees it.

@@ -2,6 +2,7 @@
 
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/support/Floats.h"
+#include "runtime/support/SplitMix64.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,15 +18,12 @@ constexpr std::uint64_t kPeriod = 65521;
 constexpr std::uint64_t kSamples = 16, kSampleBytes = 16 << 10;
 constexpr std::size_t kRuns = 5;
 
-/// Numbers in [-1, 1) with 24 bits, of splitmix64 (Steele, Lea, Flood 2014).
+/// Numbers in [-1, 1) with 24 bits.
 std::vector<std::byte> randomNumbers(std::uint64_t seed, ElementType type) {
   std::vector<std::byte> numbers(kPeriod * artifact::elementBytes(type));
-  std::uint64_t state = seed;
+  SplitMix64 random(seed);
   for (std::uint64_t i = 0; i < kPeriod; ++i) {
-    std::uint64_t bits = state += 0x9e3779b97f4a7c15;
-    bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
-    bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
-    const float value = static_cast<float>(bits >> 40) * 0x1p-23f - 1;
+    const float value = static_cast<float>(random() >> 40) * 0x1p-23f - 1;
     if (type == ElementType::f32)
       std::memcpy(&numbers[i * 4], &value, 4);
     if (type == ElementType::bf16) {

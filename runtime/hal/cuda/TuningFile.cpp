@@ -1,8 +1,8 @@
 #include "runtime/hal/cuda/TuningFile.h"
 
+#include "runtime/support/CacheFolder.h"
 #include "runtime/support/Hash.h"
 
-#include <cstdlib>
 #include <fstream>
 #include <span>
 #include <sstream>
@@ -14,19 +14,13 @@ namespace {
 constexpr std::string_view kTitle = "tessera tuning 1";
 constexpr std::size_t kMostBytes = 1 << 20;
 
-std::filesystem::path folder() {
-  if (const char *base = std::getenv("XDG_CACHE_HOME"); base && *base)
-    return std::filesystem::path(base) / "tessera" / "tuning";
-  if (const char *home = std::getenv("HOME"); home && *home)
-    return std::filesystem::path(home) / ".cache" / "tessera" / "tuning";
-  return {};
-}
-
 } // namespace
 
-TuningFile::TuningFile(std::string key) : key(std::move(key)), path(folder()) {
+TuningFile::TuningFile(std::string key)
+    : key(std::move(key)), path(userCacheFolder()) {
   if (path.empty())
     return;
+  path /= "tuning";
   path /=
       fmt::format("{:016x}.txt", hash64(std::as_bytes(std::span(this->key))));
   read();

@@ -10,9 +10,9 @@
 
 namespace tessera::hal::cuda {
 
-/// A small text in $XDG_CACHE_HOME/tessera/tuning, or ~/.cache/tessera/tuning:
-/// "tessera tuning 1", "key KEY", then a line "KERNEL CHOICE" each. One that is
-/// anything else, or of another key, counts as absent and is overwritten.
+/// A small text in tuning/ of the user's caches (CacheFolder.h): "tessera
+/// tuning 1", "key KEY", then a line "KERNEL CHOICE" each. One that is anything
+/// else, or of another key, counts as absent and is overwritten.
 class TuningFile {
 public:
   /// `key` names what the choices hold for; one line.
