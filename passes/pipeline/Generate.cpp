@@ -1,0 +1,75 @@
+#include "passes/pipeline/Generate.h"
+
+#include <optional>
+
+#include "passes/pipeline/ListScheduler.h"
+
+namespace tessera::pipeline {
+
+/// More would not be a schedule but a mistake: 2³⁰ instructions are 40 GB.
+static constexpr int64_t maxWork = int64_t(1) << 28;
+
+static Status checkShape(const Policy &policy, const Shape &shape) {
+  if (shape.ranks < 1 || shape.microbatches < 1 || shape.chunks < 1)
+    return Status::error("{}: needs at least one rank, microbatch and chunk, "
+                         "got {}, {} and {}",
+                         policy.name, shape.ranks, shape.microbatches,
+                         shape.chunks);
+  if (shape.chunks < policy.minChunks || shape.chunks > policy.maxChunks)
+    return Status::error("{}: {} chunks a rank; it has {}", policy.name,
+                         shape.chunks,
+                         policy.minChunks == policy.maxChunks
+                             ? fmt::format("{}", policy.minChunks)
+                             : fmt::format("at least {}", policy.minChunks));
+  if (int64_t(shape.ranks) * shape.chunks > maxWork / shape.microbatches)
+    return Status::error("{}: {} ranks, {} chunks and {} microbatches are more "
+                         "than {} pieces of work; give fewer",
+                         policy.name, shape.ranks, shape.chunks,
+                         shape.microbatches, maxWork);
+  if (policy.placement == Placement::Bidirectional &&
+      (shape.ranks % 2 || shape.microbatches < 2))
+    return Status::error("{}: needs an even number of ranks and at least two "
+                         "microbatches, got {} and {}",
+                         policy.name, shape.ranks, shape.microbatches);
+  return Status::success();
+}
+
+static Schedule emptySchedule(const Policy &policy, const Shape &shape) {
+  Schedule schedule;
+  schedule.name = policy.name;
+  schedule.ranks = shape.ranks;
+  schedule.microbatches = shape.microbatches;
+  schedule.replicas = policy.placement == Placement::Bidirectional ? 2 : 1;
+  schedule.stages = shape.ranks * shape.chunks * schedule.replicas;
+  schedule.lists.resize(size_t(shape.ranks));
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const int along = stage % shape.ranks;
+    const bool back =
+        policy.placement != Placement::Loop && stage / shape.ranks % 2 == 1;
+    schedule.placement.push_back(back ? shape.ranks - 1 - along : along);
+  }
+  return schedule;
+}
+
+StatusOr<Schedule> generate(const Policy &policy, const Shape &shape,
+                            const Costs &costs, int memory) {
+  TESSERA_RETURN_IF_ERROR(checkShape(policy, shape));
+  const Schedule empty = emptySchedule(policy, shape);
+  TESSERA_RETURN_IF_ERROR(
+      checkCosts(costs, empty.ranks, empty.stages, empty.microbatches));
+  // How long a wait is worth a W depends on what waits behind it, so it is
+  // tried; nothing else in a policy is a matter of trying.
+  constexpr double patiences[] = {1.0, 0.5, 0.0};
+  std::optional<ListScheduler> best;
+  for (double patience : patiences) {
+    ListScheduler attempt(policy, shape, costs, memory, patience, empty);
+    TESSERA_RETURN_IF_ERROR(attempt.run());
+    if (!best || attempt.makespan() < best->makespan())
+      best.emplace(std::move(attempt));
+    if (!policy.splitBackward)
+      break;
+  }
+  return best->take();
+}
+
+} // namespace tessera::pipeline

@@ -1,0 +1,260 @@
+#include "passes/pipeline/ListScheduler.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+namespace tessera::pipeline {
+
+static constexpr double unknown = std::numeric_limits<double>::infinity();
+
+ListScheduler::ListScheduler(const Policy &policy, const Shape &shape,
+                             const Costs &costs, int memory, double patience,
+                             Schedule empty)
+    : policy(policy), shape(shape), costs(costs), patience(patience),
+      schedule(std::move(empty)), ranks(size_t(shape.ranks)) {
+  const size_t works =
+      size_t(schedule.chainStages()) * size_t(schedule.microbatches);
+  forwardReady.assign(works, unknown);
+  backwardReady.assign(works, unknown);
+  std::vector<int> order(size_t(schedule.stages));
+  for (int stage = 0; stage < schedule.stages; ++stage)
+    order[size_t(stage)] = stage;
+  std::ranges::sort(order, {}, [&](int stage) {
+    return std::pair(stage % schedule.chainStages(), stage);
+  });
+  for (int stage : order)
+    ranks[size_t(schedule.rankOf(stage))].stages.push_back(stage);
+  for (int microbatch = 0; microbatch < schedule.microbatches; ++microbatch)
+    forwardReady[index(0, microbatch)] = 0;
+  for (int r = 0; r < shape.ranks; ++r) {
+    Rank &rank = ranks[size_t(r)];
+    rank.forwards.assign(rank.stages.size(), 0);
+    rank.backwards.assign(rank.stages.size(), 0);
+    rank.inFlightLimit = policy.inFlight.of(shape.ranks, r, shape.chunks);
+    rank.liveLimit = policy.live.of(shape.ranks, r, shape.chunks);
+    if (memory > 0)
+      rank.liveLimit = std::min(rank.liveLimit, memory);
+    events.emplace(0, r);
+  }
+  for (const StageCost &cost : costs.stages)
+    tolerance = std::max({tolerance, cost.forward, cost.backward,
+                          cost.backwardInput, cost.backwardWeight});
+  tolerance *= 1e-9;
+}
+
+size_t ListScheduler::index(int stage, int microbatch) const {
+  return size_t(stage % schedule.chainStages()) *
+             size_t(schedule.microbatches) +
+         size_t(microbatch);
+}
+
+// Chain k has the microbatches b with ⌊b·replicas/microbatches⌋ = k.
+int ListScheduler::firstMicrobatch(int stage) const {
+  const int64_t chain = stage / schedule.chainStages();
+  return int((chain * schedule.microbatches + schedule.replicas - 1) /
+             schedule.replicas);
+}
+
+int ListScheduler::microbatchesOf(int stage) const {
+  return firstMicrobatch(stage + schedule.chainStages()) -
+         firstMicrobatch(stage);
+}
+
+Status ListScheduler::run() {
+  while (!events.empty()) {
+    const auto [now, rank] = events.top();
+    events.pop();
+    if (ranks[size_t(rank)].free <= now + tolerance)
+      decide(rank, now);
+  }
+  for (int r = 0; r < shape.ranks; ++r) {
+    const Rank &rank = ranks[size_t(r)];
+    int64_t wanted = 0;
+    for (int stage : rank.stages)
+      wanted += microbatchesOf(stage);
+    if (rank.backwardsDone != wanted)
+      return Status::error(
+          "{}: {} live activations are not enough for rank {} of {} with {} "
+          "chunks; allow more",
+          policy.name, rank.liveLimit, r, shape.ranks, shape.chunks);
+  }
+  return Status::success();
+}
+
+ListScheduler::Candidate ListScheduler::inOrder(const Rank &rank, int64_t next,
+                                                bool backward) const {
+  // Groups of p microbatches go through one chunk after the other; the last
+  // group is what is left (Narayanan et al. 2021, section 2.2).
+  const int chunks = shape.chunks;
+  if (next >= int64_t(chunks) * shape.microbatches)
+    return {};
+  const int64_t group = next / (int64_t(chunks) * shape.ranks);
+  const int64_t first = group * shape.ranks;
+  const int64_t size =
+      std::min<int64_t>(shape.ranks, shape.microbatches - first);
+  const int64_t offset = next - first * chunks;
+  const int chunk = int(offset / size);
+  Candidate found;
+  found.stage = rank.stages[size_t(backward ? chunks - 1 - chunk : chunk)];
+  found.microbatch = int(first + offset % size);
+  const size_t place = index(found.stage, found.microbatch);
+  found.ready = backward ? backwardReady[place] : forwardReady[place];
+  return found;
+}
+
+bool ListScheduler::fits(const Rank &rank, const Candidate &forward) const {
+  // Stages further down the chain keep one place each: the first ones could
+  // otherwise fill the memory and wait for them for ever.
+  int later = 0;
+  for (int stage : rank.stages)
+    later +=
+        stage % schedule.chainStages() > forward.stage % schedule.chainStages();
+  return rank.inFlight + later < rank.inFlightLimit &&
+         rank.live + later < rank.liveLimit;
+}
+
+ListScheduler::Candidate
+ListScheduler::amongStages(const Rank &rank, bool backward, double now) const {
+  const std::vector<int> &done = backward ? rank.backwards : rank.forwards;
+  Candidate best;
+  // From the end of the chain: what it yields is what others wait for.
+  for (size_t k = rank.stages.size(); k-- > 0;) {
+    Candidate each;
+    each.stage = rank.stages[k];
+    if (done[k] == microbatchesOf(each.stage))
+      continue;
+    each.microbatch = firstMicrobatch(each.stage) + done[k];
+    const size_t place = index(each.stage, each.microbatch);
+    each.ready = backward ? backwardReady[place] : forwardReady[place];
+    if (!backward && !fits(rank, each))
+      continue;
+    if (!best.exists() || std::max(each.ready, now + tolerance) <
+                              std::max(best.ready, now + tolerance))
+      best = each;
+  }
+  return best;
+}
+
+ListScheduler::Candidate ListScheduler::nextForward(const Rank &rank,
+                                                    double now) const {
+  if (policy.placement != Placement::Loop)
+    return amongStages(rank, false, now);
+  return inOrder(rank, rank.forwardsDone, false);
+}
+
+ListScheduler::Candidate ListScheduler::nextBackward(const Rank &rank,
+                                                     double now) const {
+  if (policy.placement != Placement::Loop)
+    return amongStages(rank, true, now);
+  return inOrder(rank, rank.backwardsDone, true);
+}
+
+bool ListScheduler::waitsFor(const Rank &rank, double now,
+                             const Candidate &forward,
+                             const Candidate &backward) const {
+  double next = unknown;
+  if (forward.exists() && fits(rank, forward))
+    next = std::min(next, forward.ready);
+  if (backward.exists())
+    next = std::min(next, backward.ready);
+  const double weight = costs.stage(rank.weights.front().stage).backwardWeight;
+  return next - now + tolerance < patience * weight;
+}
+
+void ListScheduler::decide(int r, double now) {
+  Rank &rank = ranks[size_t(r)];
+  const Candidate forward = nextForward(rank, now);
+  const Candidate backward = nextBackward(rank, now);
+  auto isReady = [&](const Candidate &each) {
+    return each.exists() && each.ready <= now + tolerance;
+  };
+  const bool hasForward = isReady(forward) && fits(rank, forward);
+  const bool hasBackward = isReady(backward);
+  const Op op = policy.splitBackward ? Op::BackwardInput : Op::Backward;
+  if (hasForward && hasBackward && policy.overlap)
+    return issue(r, now, Op::Overlap, forward, &backward);
+  const bool backwardFirst =
+      policy.prefer == Prefer::Backward ||
+      (policy.prefer == Prefer::Alternate && rank.lastWasForward);
+  if (hasBackward && (backwardFirst || !hasForward))
+    return issue(r, now, op, backward);
+  if (hasForward)
+    return issue(r, now, Op::Forward, forward);
+  if (rank.weights.empty())
+    return;
+  // A forward that only memory holds back is not waited for: W makes room.
+  const bool blocked = isReady(forward);
+  if (!blocked && waitsFor(rank, now, forward, backward))
+    return;
+  const Work weight = rank.weights.front();
+  issue(r, now, Op::BackwardWeight, {weight.stage, weight.microbatch, now});
+}
+
+void ListScheduler::issue(int r, double now, Op op, const Candidate &work,
+                          const Candidate *backward) {
+  Rank &rank = ranks[size_t(r)];
+  Instruction instruction{op, {work.stage, work.microbatch}, {}};
+  if (backward)
+    instruction.backward = {backward->stage, backward->microbatch};
+  const double end = now + costs.seconds(instruction, r);
+  schedule.lists[size_t(r)].push_back(instruction);
+  rank.free = end;
+  last = std::max(last, end);
+  if (op == Op::Forward || op == Op::Overlap)
+    finishForward(r, work, end);
+  if (backward)
+    finishBackward(r, Op::Backward, *backward, end);
+  if (op == Op::Backward || op == Op::BackwardInput)
+    finishBackward(r, op, work, end);
+  if (op == Op::BackwardWeight) {
+    rank.weights.pop_front();
+    --rank.live;
+  }
+  events.emplace(end, r);
+}
+
+void ListScheduler::arrive(std::vector<double> &ready, int from, int stage,
+                           int microbatch, double end, double bytes) {
+  const int to = schedule.rankOf(stage);
+  if (to != from)
+    end += costs.transferSeconds(from, to, bytes);
+  ready[index(stage, microbatch)] = end;
+  events.emplace(end, to);
+}
+
+void ListScheduler::finishForward(int r, const Candidate &work, double end) {
+  Rank &rank = ranks[size_t(r)];
+  const size_t place =
+      size_t(std::ranges::find(rank.stages, work.stage) - rank.stages.begin());
+  ++rank.forwards[place];
+  ++rank.forwardsDone;
+  ++rank.inFlight;
+  ++rank.live;
+  rank.lastWasForward = true;
+  if (schedule.isLast(work.stage))
+    backwardReady[index(work.stage, work.microbatch)] = end;
+  else
+    arrive(forwardReady, r, work.stage + 1, work.microbatch, end,
+           costs.stage(work.stage).outputBytes);
+}
+
+void ListScheduler::finishBackward(int r, Op op, const Candidate &work,
+                                   double end) {
+  Rank &rank = ranks[size_t(r)];
+  const size_t place =
+      size_t(std::ranges::find(rank.stages, work.stage) - rank.stages.begin());
+  ++rank.backwards[place];
+  ++rank.backwardsDone;
+  --rank.inFlight;
+  rank.lastWasForward = false;
+  if (op == Op::BackwardInput)
+    rank.weights.push_back({work.stage, work.microbatch});
+  else
+    --rank.live;
+  if (!schedule.isFirst(work.stage))
+    arrive(backwardReady, r, work.stage - 1, work.microbatch, end,
+           costs.stage(work.stage - 1).outputBytes);
+}
+
+} // namespace tessera::pipeline
