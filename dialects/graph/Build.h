@@ -78,6 +78,19 @@ public:
   mlir::Value embedding(mlir::Value table, mlir::Value ids);
   mlir::Value scatterRows(mlir::Value updates, mlir::Value ids,
                           mlir::Value base);
+
+  // Routing (GraphMoeOps.td).
+  mlir::Value topK(mlir::Value scores, int64_t k);
+  mlir::Value pick(mlir::Value x, mlir::Value indices);
+  /// `scores` may be null.
+  mlir::Value rankInGroup(mlir::Value ids, mlir::Value scores, int64_t groups);
+  GroupRowsOp groupRows(mlir::Value ids, int64_t groups);
+  /// `weights` may be null.
+  mlir::Value dispatchRows(mlir::Value x, mlir::Value places,
+                           mlir::Value weights, int64_t rows);
+  mlir::Value combineRows(mlir::Value rows, mlir::Value places,
+                          mlir::Value weights);
+
   mlir::Value layerNorm(mlir::Value x, mlir::Value weight, mlir::Value bias,
                         double eps);
   mlir::Value rmsNorm(mlir::Value x, mlir::Value weight, double eps);

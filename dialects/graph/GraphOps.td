@@ -7,6 +7,7 @@ include "dialects/graph/GraphShapeOps.td"
 include "dialects/graph/GraphMatmulOps.td"
 include "dialects/graph/GraphCompositeOps.td"
 include "dialects/graph/GraphGroupedOps.td"
+include "dialects/graph/GraphMoeOps.td"
 include "dialects/graph/GraphCacheOps.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 

@@ -277,7 +277,8 @@ static LogicalResult verifyFunctionAttr(Operation *op, NamedAttribute attr) {
                ? success()
                : op->emitError()
                      << "expects #graph<role ...> in '" << name << "'";
-  if (name == kDecayAttr)
+  if (name == kDecayAttr || name == kFixedAttr || name == kWideAttr ||
+      name == kMetricAttr)
     return isa<UnitAttr>(attr.getValue())
                ? success()
                : op->emitError() << "expects no value for '" << name << "'";

@@ -360,6 +360,32 @@ TEST(GraphDecomposition, VerifiesInEveryFloatType) {
        "tensor<2xi32>) -> tensor<2x3x4x$T> { %z = graph.grouped_outer %x, %y "
        "groups %c : (tensor<2x5x3x$T>, tensor<2x5x4x$T>, tensor<2xi32>) -> "
        "tensor<2x3x4x$T> return %z : tensor<2x3x4x$T> }"},
+      {"top_k", "func.func @f(%s: tensor<3x5x$T>) -> tensor<3x2xi32> { %i = "
+                "graph.top_k %s : (tensor<3x5x$T>) -> tensor<3x2xi32> return "
+                "%i : tensor<3x2xi32> }"},
+      {"pick", "func.func @f(%x: tensor<3x5x$T>, %i: tensor<3x2xi32>) -> "
+               "tensor<3x2x$T> { %y = graph.pick %x at %i : (tensor<3x5x$T>, "
+               "tensor<3x2xi32>) -> tensor<3x2x$T> return %y : tensor<3x2x$T> "
+               "}"},
+      {"rank_in_group",
+       "func.func @f(%i: tensor<2x6xi32>, %s: tensor<2x6x$T>) -> "
+       "tensor<2x6xi32> { %r = graph.rank_in_group %i by %s groups 3 : "
+       "(tensor<2x6xi32>, tensor<2x6x$T>) -> tensor<2x6xi32> return %r : "
+       "tensor<2x6xi32> }"},
+      {"group_rows",
+       "func.func @f(%i: tensor<3x2xi32>) -> tensor<3x2xi32> { %o, %p = "
+       "graph.group_rows %i : (tensor<3x2xi32>) -> (tensor<5xi32>, "
+       "tensor<3x2xi32>) return %p : tensor<3x2xi32> }"},
+      {"dispatch_rows",
+       "func.func @f(%x: tensor<3x4x$T>, %p: tensor<3x2xi32>, %w: "
+       "tensor<3x2x$T>) -> tensor<6x4x$T> { %y = graph.dispatch_rows %x places "
+       "%p weights %w : (tensor<3x4x$T>, tensor<3x2xi32>, tensor<3x2x$T>) -> "
+       "tensor<6x4x$T> return %y : tensor<6x4x$T> }"},
+      {"combine_rows",
+       "func.func @f(%x: tensor<6x4x$T>, %p: tensor<3x2xi32>, %w: "
+       "tensor<3x2x$T>) -> tensor<3x4x$T> { %y = graph.combine_rows %x places "
+       "%p weights %w : (tensor<6x4x$T>, tensor<3x2xi32>, tensor<3x2x$T>) -> "
+       "tensor<3x4x$T> return %y : tensor<3x4x$T> }"},
       {"linear_cross_entropy",
        "func.func @f(%x: tensor<4x3x$T>, %w: tensor<5x3x$T>, %t: "
        "tensor<4xi32>) -> tensor<f32> { %y = graph.linear_cross_entropy %x, "

@@ -17,6 +17,8 @@ struct Case {
   // [0, integers).
   std::string text;
   double low = -1.5, high = 1.5, integers = 3;
+  // What integers are instead, where not all values mean something.
+  std::vector<double> indices = {};
 };
 
 std::string unary(const std::string &op) {
@@ -62,12 +64,28 @@ std::string grouped(const std::string &op, const std::string &attrs,
          "$T> }";
 }
 
+// `weights`: their tensor type, if there are any.
+std::string moved(const std::string &op, const std::string &from,
+                  const std::string &to, const std::string &weights) {
+  std::string x = "tensor<" + from + "x$T>", y = "tensor<" + to + "x$T>",
+              comma = weights.empty() ? "" : ", ";
+  return "func.func @f(%x: " + x + ", %p: tensor<3x2xi32>" +
+         (weights.empty() ? "" : ", %w: " + weights) + ") -> " + y +
+         " { %y = graph." + op + " %x places %p " +
+         (weights.empty() ? "" : "weights %w ") + ": (" + x +
+         ", tensor<3x2xi32>" + comma + weights + ") -> " + y +
+         " return %y : " + y + " }";
+}
+
 std::string view(const std::string &op, const std::string &from,
                  const std::string &to) {
   return "func.func @f(%x: tensor<" + from + "$T>) -> tensor<" + to +
          "$T> { %y = graph." + op + " : tensor<" + from + "$T> -> tensor<" +
          to + "$T> return %y : tensor<" + to + "$T> }";
 }
+
+// Of three tokens with two rows each; some go nowhere.
+const std::vector<double> kPlaces{4, 0, -1, 2, 5, -1};
 
 const std::multimap<std::string, Case> &cases() {
   static const std::multimap<std::string, Case>
@@ -179,6 +197,25 @@ const std::multimap<std::string, Case> &cases() {
           {"grouped_outer",
            {grouped("outer", "", "3x6x4x", "3x6x5x", "3x", "3x4x5x"), -1.5, 1.5,
             7}},
+          {"pick",
+           {"func.func @f(%x: tensor<3x2x4x$T>, %i: tensor<3x2x3xi32>) -> "
+            "tensor<3x2x3x$T> { %z = graph.pick %x at %i : "
+            "(tensor<3x2x4x$T>, tensor<3x2x3xi32>) -> tensor<3x2x3x$T> return "
+            "%z : tensor<3x2x3x$T> }",
+            -1.5, 1.5, 5}},
+          {"dispatch_rows",
+           {moved("dispatch_rows", "3x4", "7x4", ""), -1.5, 1.5, 0, kPlaces}},
+          {"dispatch_rows",
+           {moved("dispatch_rows", "3x4", "7x4", "tensor<3x2x$T>"), -1.5, 1.5,
+            0, kPlaces}},
+          {"combine_rows",
+           {moved("combine_rows", "7x4", "3x4", ""), -1.5, 1.5, 0, kPlaces}},
+          {"combine_rows",
+           {moved("combine_rows", "7x4", "3x4", "tensor<3x2x$T>"), -1.5, 1.5, 0,
+            kPlaces}},
+          {"combine_rows",
+           {moved("combine_rows", "7x4", "3x4", "tensor<3x2xf64>"), -1.5, 1.5,
+            0, kPlaces}},
           {"linear_cross_entropy", {R"(func.func @f(%x: tensor<6x4x$T>, %w: tensor<7x4x$T>, %t: tensor<6xi32>) -> tensor<f32> { %z = graph.linear_cross_entropy %x, %w, %t {ignore = 1 : i64} : tensor<6x4x$T>, tensor<7x4x$T>, tensor<6xi32> -> tensor<f32> return %z : tensor<f32> })"}},
       };
   return cases;
@@ -278,6 +315,8 @@ void checkOne(const std::string &name, const Case &testCase,
     inputs.push_back(
         randomTensor(cast<RankedTensorType>(type), isInteger ? 0 : testCase.low,
                      isInteger ? testCase.integers : testCase.high, engine));
+    if (isInteger && !testCase.indices.empty())
+      inputs.back().data = testCase.indices;
   }
   for (Type type : f.getResultTypes())
     cotangents.push_back(

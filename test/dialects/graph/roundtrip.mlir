@@ -154,6 +154,25 @@ func.func @grouped(%x: tensor<10x4xbf16>, %w: tensor<3x4x5xbf16>, %offsets: tens
   return
 }
 
+// CHECK-LABEL: func @routing
+func.func @routing(%s: tensor<4x8xf32>, %x: tensor<4x16xbf16>) {
+  // CHECK: graph.top_k %{{.*}} : (tensor<4x8xf32>) -> tensor<4x2xi32>
+  %ids = graph.top_k %s : (tensor<4x8xf32>) -> tensor<4x2xi32>
+  // CHECK: graph.pick %{{.*}} at %{{.*}} : (tensor<4x8xf32>, tensor<4x2xi32>) -> tensor<4x2xf32>
+  %w = graph.pick %s at %ids : (tensor<4x8xf32>, tensor<4x2xi32>) -> tensor<4x2xf32>
+  // CHECK: graph.rank_in_group %{{.*}} groups 8 : (tensor<4x2xi32>) -> tensor<4x2xi32>
+  %r = graph.rank_in_group %ids groups 8 : (tensor<4x2xi32>) -> tensor<4x2xi32>
+  // CHECK: graph.rank_in_group %{{.*}} by %{{.*}} groups 8 : (tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x2xi32>
+  %q = graph.rank_in_group %ids by %w groups 8 : (tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x2xi32>
+  // CHECK: graph.group_rows %{{.*}} : (tensor<4x2xi32>) -> (tensor<9xi32>, tensor<4x2xi32>)
+  %o, %p = graph.group_rows %ids : (tensor<4x2xi32>) -> (tensor<9xi32>, tensor<4x2xi32>)
+  // CHECK: graph.dispatch_rows %{{.*}} places %{{.*}} : (tensor<4x16xbf16>, tensor<4x2xi32>) -> tensor<8x16xbf16>
+  %rows = graph.dispatch_rows %x places %p : (tensor<4x16xbf16>, tensor<4x2xi32>) -> tensor<8x16xbf16>
+  // CHECK: graph.combine_rows %{{.*}} places %{{.*}} weights %{{.*}} : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x16xbf16>
+  %y = graph.combine_rows %rows places %p weights %w : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x16xbf16>
+  return
+}
+
 // CHECK-LABEL: func @cached
 func.func @cached(%q: tensor<2x1x4x8xbf16>, %k: tensor<5x16x2x8xbf16>, %t: tensor<2x3xi32>, %l: tensor<2xi32>, %p: tensor<2x1xi32>, %u: tensor<2x1x16xbf16>) {
   // CHECK: graph.rope %{{.*}} at %{{.*}} {{{.*}}} : tensor<2x1x4x8xbf16>, tensor<2x1xi32>

@@ -223,7 +223,8 @@ std::string nameOf(const ::testing::TestParamInfo<Parameter> &info) {
 std::vector<KernelCase> allCases() {
   std::vector<KernelCase> cases = kernelCases();
   for (const auto *more :
-       {&contractionCases(), &attentionCases(), &pagedCases(), &groupedCases()})
+       {&contractionCases(), &attentionCases(), &pagedCases(), &groupedCases(),
+        &routingCases()})
     cases.insert(cases.end(), more->begin(), more->end());
   return cases;
 }

@@ -1,0 +1,449 @@
+// Mixtures of experts: what is verified, what routing means in primitives, and
+// the gradients of what moves rows.
+#include "dialects/graph/GraphDecompose.h"
+#include "dialects/graph/GraphVerify.h"
+
+using namespace mlir;
+using namespace tessera::graph;
+using namespace tessera::graph::detail;
+
+static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
+
+//===--- verifiers --------------------------------------------------------===//
+
+// Both have the same dimensions before the last, which both have.
+static LogicalResult expectSameRows(Operation *op, StringRef firstName,
+                                    RankedTensorType first,
+                                    StringRef secondName,
+                                    RankedTensorType second) {
+  for (auto [name, type] : {std::pair(firstName, first), {secondName, second}})
+    if (type.getRank() == 0)
+      return op->emitOpError() << "expects " << name << " of rank 1 or more";
+  if (first.getShape().drop_back() == second.getShape().drop_back())
+    return success();
+  return op->emitOpError() << "expects " << firstName << " and " << secondName
+                           << " of the same rows, got " << first << " and "
+                           << second;
+}
+
+LogicalResult TopKOp::verify() {
+  RankedTensorType scores = tensorType(getScores()),
+                   indices = tensorType(getIndices());
+  if (failed(expectSameRows(*this, "scores", scores, "indices", indices)))
+    return failure();
+  int64_t k = indices.getShape().back(), n = scores.getShape().back();
+  if (k < 1 || k > n)
+    return emitOpError() << "expects 1 to " << n << " indices a row, got " << k;
+  return success();
+}
+
+LogicalResult PickOp::verify() {
+  RankedTensorType indices = tensorType(getIndices()),
+                   result = tensorType(getResult());
+  if (failed(expectSameRows(*this, "input", tensorType(getInput()), "indices",
+                            indices)) ||
+      failed(expectShape(*this, "a result", result, indices.getShape())))
+    return failure();
+  return expectSameElement(*this, "input", tensorType(getInput()), "result",
+                           result);
+}
+
+LogicalResult RankInGroupOp::verify() {
+  RankedTensorType ids = tensorType(getIds());
+  if (failed(expectRank(*this, "ids", ids, 2)) ||
+      failed(
+          expectShape(*this, "ranks", tensorType(getRanks()), ids.getShape())))
+    return failure();
+  if (static_cast<int64_t>(getGroups()) < 1)
+    return emitOpError("expects at least one group");
+  if (getScores())
+    return expectShape(*this, "scores", tensorType(getScores()),
+                       ids.getShape());
+  return success();
+}
+
+LogicalResult GroupRowsOp::verify() {
+  RankedTensorType offsets = tensorType(getOffsets());
+  if (failed(expectRank(*this, "offsets", offsets, 1)))
+    return failure();
+  if (offsets.getDimSize(0) < 2)
+    return emitOpError("expects at least one group");
+  return expectShape(*this, "places", tensorType(getPlaces()),
+                     shapeOf(getIds()));
+}
+
+// `tokens` [tokens, width] go to `rows` [rows, width] or come from there.
+template <typename Op>
+static LogicalResult verifyMovedRows(Op op, StringRef tokensName, Value tokens,
+                                     StringRef rowsName, Value rows) {
+  RankedTensorType from = tensorType(op.getInput()),
+                   places = tensorType(op.getPlaces());
+  if (failed(expectRank(op, tokensName, tensorType(tokens), 2)) ||
+      failed(expectRank(op, rowsName, tensorType(rows), 2)) ||
+      failed(expectRank(op, "places", places, 2)))
+    return failure();
+  int64_t k = places.getDimSize(1);
+  if (k < 1)
+    return op.emitOpError("expects at least one place a token");
+  if (failed(expectShape(op, "places", places, {shapeOf(tokens)[0], k})) ||
+      failed(expectShape(op, rowsName, tensorType(rows),
+                         {shapeOf(rows)[0], shapeOf(tokens)[1]})))
+    return failure();
+  if (op.getWeights() &&
+      (failed(expectShape(op, "weights", tensorType(op.getWeights()),
+                          places.getShape())) ||
+       failed(expectSameOrWider(op, "the input", from, "the weights",
+                                tensorType(op.getWeights())))))
+    return failure();
+  return expectSameElement(op, "input", from, "result",
+                           tensorType(op.getResult()));
+}
+
+LogicalResult DispatchRowsOp::verify() {
+  return verifyMovedRows(*this, "an input", getInput(), "a result",
+                         getResult());
+}
+
+LogicalResult CombineRowsOp::verify() {
+  return verifyMovedRows(*this, "a result", getResult(), "an input",
+                         getInput());
+}
+
+//===--- order ------------------------------------------------------------===//
+
+namespace {
+
+// Rows [rows, n] against themselves, [rows, n, n]: the element at (r, i, j) of
+// `each` is x[r, i], of `other` x[r, j].
+struct Pairs {
+  Value each, other;
+};
+
+} // namespace
+
+static Pairs pairsOf(Emitter &e, Value x) {
+  SmallVector<int64_t> shape(shapeOf(x));
+  shape.push_back(shape.back());
+  auto dims = llvm::to_vector(llvm::seq<int64_t>(0, shape.size() - 1));
+  Value each = e.broadcast(x, dims, shape);
+  ++dims.back();
+  return {each, e.broadcast(x, dims, shape)};
+}
+
+static RankedTensorType i32Like(Value x, ArrayRef<int64_t> shape) {
+  return RankedTensorType::get(shape, IntegerType::get(x.getContext(), 32));
+}
+
+// How many of the last dimension hold: i32 without that dimension.
+static Value countLast(Emitter &e, Value condition) {
+  return e.sumLast(e.convert(condition, e.builder().getI32Type()));
+}
+
+// j < i of pairs.
+static Value standsBefore(Emitter &e, Value like) {
+  RankedTensorType type = i32Like(like, shapeOf(like));
+  return e.compare(e.iota(type, type.getRank() - 1), ComparePredicate::lt,
+                   e.iota(type, type.getRank() - 2));
+}
+
+// Whether `other` comes before `each`: it is greater, or equal and before.
+static Value comesBefore(Emitter &e, Pairs scores) {
+  Value greater = e.compare(scores.other, ComparePredicate::gt, scores.each);
+  Value equal = e.compare(scores.other, ComparePredicate::eq, scores.each);
+  return e.binary<OrOp>(greater,
+                        e.binary<AndOp>(equal, standsBefore(e, scores.each)));
+}
+
+// [..., n] as [rows, n].
+static Value asRows(Emitter &e, Value x) {
+  int64_t n = shapeOf(x).back();
+  return e.reshape(
+      x, {tensorType(x).getNumElements() / std::max<int64_t>(n, 1), n});
+}
+
+SmallVector<Value> TopKOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Value scores = asRows(e, getScores());
+  int64_t rows = shapeOf(scores)[0], n = shapeOf(scores)[1],
+          k = shapeOf(getIndices()).back();
+  Value rank = countLast(e, comesBefore(e, pairsOf(e, scores)));
+  // [rows, k, n]: element n has rank k.
+  RankedTensorType type = i32Like(scores, {rows, k, n});
+  Value has = e.compare(e.broadcast(rank, {0, 2}, type.getShape()),
+                        ComparePredicate::eq, e.iota(type, 1));
+  Value index = e.select(has, e.iota(type, 2), e.splat(-1, type));
+  return {e.reshape(e.maxLast(index), shapeOf(getIndices()))};
+}
+
+SmallVector<Value> PickOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Value input = asRows(e, getInput()), indices = asRows(e, getIndices());
+  SmallVector<int64_t> shape(shapeOf(indices));
+  shape.push_back(shapeOf(input)[1]);
+  Value all = e.broadcast(input, {0, 2}, shape);
+  Value picked =
+      e.compare(e.iota(i32Like(indices, shape), 2), ComparePredicate::eq,
+                e.broadcastFirst(indices, shape));
+  Value sum = e.sumLast(e.select(picked, all, e.splatLike(0.0, all)));
+  return {e.reshape(sum, shapeOf(getResult()))};
+}
+
+// An element that several indices name gets all of theirs.
+SmallVector<Value> PickOp::buildVjp(OpBuilder &builder, ValueRange cotangents) {
+  if (!cotangents[0])
+    return SmallVector<Value>(2);
+  Emitter e(builder, getLoc());
+  Value g = asRows(e, cotangents[0]), indices = asRows(e, getIndices());
+  int64_t rows = shapeOf(g)[0], k = shapeOf(g)[1],
+          n = shapeOf(getInput()).back();
+  SmallVector<int64_t> shape{rows, n, k};
+  Value named =
+      e.compare(e.iota(i32Like(indices, shape), 1), ComparePredicate::eq,
+                e.broadcast(indices, {0, 2}, shape));
+  Value spread = e.broadcast(g, {0, 2}, shape);
+  Value sum = e.sumLast(e.select(named, spread, e.splatLike(0.0, spread)));
+  return {e.reshape(sum, shapeOf(getInput())), Value()};
+}
+
+//===--- counting sort ----------------------------------------------------===//
+
+namespace {
+
+// Entries in chunks, counted in parallel. Shapes: rows r, groups g, chunks c,
+// entries of a chunk i.
+struct Counted {
+  Value ids;    ///< [r, c, i]; −1 fills the last chunk
+  Value within; ///< [r, c, i]: entries of the same group before, in the chunk
+  Value counts; ///< [r, g, c]
+  Value before; ///< [r, g, c]: entries of the group in earlier chunks
+};
+
+} // namespace
+
+// Comparisons are chunk × n within chunks, groups × n to count them and groups
+// × (n / chunk)² to add counts up: the first and the last are equal at the cube
+// root of groups × n. A short row is one chunk.
+static int64_t chunkOf(int64_t n, int64_t groups) {
+  if (n <= 256)
+    return n;
+  int64_t chunk = 64;
+  while (chunk < 1024 && chunk * chunk * chunk < groups * n)
+    chunk *= 2;
+  return chunk;
+}
+
+static Counted countChunks(Emitter &e, Value ids, int64_t groups) {
+  int64_t rows = shapeOf(ids)[0], n = shapeOf(ids)[1],
+          size = std::max<int64_t>(chunkOf(n, groups), 1),
+          chunks = llvm::divideCeil(n, size);
+  if (int64_t missing = chunks * size - n)
+    ids = e.concat({ids, e.splat(-1, i32Like(ids, {rows, missing}))}, 1);
+  Counted counted;
+  counted.ids = e.reshape(ids, {rows, chunks, size});
+  Pairs pairs = pairsOf(e, counted.ids);
+  Value same = e.compare(pairs.each, ComparePredicate::eq, pairs.other);
+  counted.within =
+      countLast(e, e.binary<AndOp>(same, standsBefore(e, pairs.each)));
+  SmallVector<int64_t> shape{rows, groups, chunks, size};
+  counted.counts = countLast(
+      e, e.compare(e.broadcast(counted.ids, {0, 2, 3}, shape),
+                   ComparePredicate::eq, e.iota(i32Like(ids, shape), 1)));
+  Pairs sums = pairsOf(e, counted.counts);
+  counted.before = e.sumLast(e.select(standsBefore(e, sums.other), sums.other,
+                                      e.zeros(tensorType(sums.other))));
+  return counted;
+}
+
+// values[r, g, c] of each entry's own group and chunk, 0 for those of none:
+// [r, c, i].
+static Value pickGroup(Emitter &e, const Counted &counted, Value values) {
+  SmallVector<int64_t> shape(shapeOf(counted.ids));
+  shape.push_back(shapeOf(values)[1]);
+  Value own =
+      e.compare(e.broadcastFirst(counted.ids, shape), ComparePredicate::eq,
+                e.iota(i32Like(counted.ids, shape), 3));
+  Value all = e.broadcast(e.transpose(values, {0, 2, 1}), {0, 1, 3}, shape);
+  return e.sumLast(e.select(own, all, e.zeros(tensorType(all))));
+}
+
+// [r, c, i] → [r, n].
+static Value withoutFill(Emitter &e, Value x, int64_t n) {
+  ArrayRef<int64_t> shape = shapeOf(x);
+  int64_t rows = shape[0];
+  Value flat = e.reshape(x, {rows, shape[1] * shape[2]});
+  return shapeOf(flat)[1] == n ? flat : e.slice(flat, {0, 0}, {rows, n});
+}
+
+SmallVector<Value> RankInGroupOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  if (getScores()) {
+    Pairs ids = pairsOf(e, getIds());
+    Value same = e.compare(ids.each, ComparePredicate::eq, ids.other);
+    return {countLast(
+        e, e.binary<AndOp>(same, comesBefore(e, pairsOf(e, getScores()))))};
+  }
+  Counted counted = countChunks(e, getIds(), getGroups());
+  Value rank = e.add(counted.within, pickGroup(e, counted, counted.before));
+  return {withoutFill(e, rank, shapeOf(getIds())[1])};
+}
+
+SmallVector<Value> GroupRowsOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  int64_t n = tensorType(getIds()).getNumElements(),
+          groups = shapeOf(getOffsets())[0] - 1;
+  Counted counted = countChunks(e, e.reshape(getIds(), {1, n}), groups);
+  Value total = e.reshape(e.sumLast(counted.counts), {groups});
+  SmallVector<int64_t> shape{groups + 1, groups};
+  RankedTensorType type = i32Like(total, shape);
+  Value earlier =
+      e.compare(e.iota(type, 1), ComparePredicate::lt, e.iota(type, 0));
+  Value offsets = e.sumLast(
+      e.select(earlier, e.broadcastLast(total, shape), e.zeros(type)));
+  Value begins = e.broadcast(e.slice(offsets, {0}, {groups}), {1},
+                             shapeOf(counted.before));
+  Value place = e.add(counted.within,
+                      pickGroup(e, counted, e.add(begins, counted.before)));
+  Value zero = e.zeros(tensorType(counted.ids)),
+        bound = e.splatLike(static_cast<double>(groups), counted.ids);
+  Value isMember =
+      e.binary<AndOp>(e.compare(counted.ids, ComparePredicate::ge, zero),
+                      e.compare(counted.ids, ComparePredicate::lt, bound));
+  place = e.select(isMember, place, e.splatLike(-1, place));
+  return {offsets, e.reshape(withoutFill(e, place, n), shapeOf(getPlaces()))};
+}
+
+//===--- rows -------------------------------------------------------------===//
+
+// x × weights, [tokens, k, width], in the statistics type.
+static Value weighted(Emitter &e, Value x, Value weights) {
+  x = e.convert(x, statisticsType(x));
+  weights = e.convert(weights, tensorType(x).getElementType());
+  return e.mul(x, e.broadcastFirst(weights, shapeOf(x)));
+}
+
+SmallVector<Value> DispatchRowsOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Value x = getInput();
+  SmallVector<int64_t> shape(shapeOf(getPlaces()));
+  shape.push_back(shapeOf(x)[1]);
+  Value updates = e.broadcast(x, {0, 2}, shape);
+  if (getWeights())
+    updates = e.convert(weighted(e, updates, getWeights()),
+                        tensorType(x).getElementType());
+  return {e.scatterRows(updates, getPlaces(), e.zeros(getResult().getType()))};
+}
+
+static Value isPlace(Emitter &e, Value places) {
+  return e.compare(places, ComparePredicate::ge, e.zeros(tensorType(places)));
+}
+
+// A row that exists for each place; what it holds where there is none is
+// masked.
+static Value safePlaces(Emitter &e, Value places) {
+  return e.max(places, e.zeros(tensorType(places)));
+}
+
+// Token by token, k rows each, so that one kernel picks and adds them.
+SmallVector<Value> CombineRowsOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  int64_t tokens = shapeOf(getPlaces())[0], k = shapeOf(getPlaces())[1];
+  Value safe = safePlaces(e, getPlaces()), exists = isPlace(e, getPlaces());
+  auto column = [&](Value x, int64_t j) {
+    return e.reshape(e.slice(x, {0, j}, {tokens, 1}), {tokens});
+  };
+  Value sum;
+  for (int64_t j = 0; j < k; ++j) {
+    Value row = e.embedding(getInput(), column(safe, j));
+    row = getWeights() ? weighted(e, row, column(getWeights(), j))
+                       : e.convert(row, statisticsType(row));
+    row = e.select(e.broadcastFirst(column(exists, j), shapeOf(row)), row,
+                   e.splatLike(0.0, row));
+    sum = sum ? e.add(sum, row) : row;
+  }
+  return {e.convert(sum, tensorType(getResult()).getElementType())};
+}
+
+// tokens[t] · rows[places[t, j]], 0 where there is no place: the gradient of
+// weights, in their type.
+static Value productsWithRows(Emitter &e, Value tokens, Value rows,
+                              Value places, Value weights) {
+  Type type = statisticsType(tokens);
+  Value picked = e.convert(e.embedding(rows, safePlaces(e, places)), type);
+  Value spread = e.broadcast(e.convert(tokens, type), {0, 2}, shapeOf(picked));
+  Value sum = e.sumLast(e.mul(spread, picked));
+  sum = e.select(isPlace(e, places), sum, e.splatLike(0.0, sum));
+  return e.convert(sum, tensorType(weights).getElementType());
+}
+
+SmallVector<Value> DispatchRowsOp::buildVjp(OpBuilder &builder,
+                                            ValueRange cotangents) {
+  SmallVector<Value> result(getNumOperands());
+  Value g = cotangents[0];
+  if (!g)
+    return result;
+  Emitter e(builder, getLoc());
+  result[0] = e.combineRows(g, getPlaces(), getWeights());
+  if (getWeights())
+    result[2] = productsWithRows(e, getInput(), g, getPlaces(), getWeights());
+  return result;
+}
+
+SmallVector<Value> CombineRowsOp::buildVjp(OpBuilder &builder,
+                                           ValueRange cotangents) {
+  SmallVector<Value> result(getNumOperands());
+  Value g = cotangents[0];
+  if (!g)
+    return result;
+  Emitter e(builder, getLoc());
+  result[0] =
+      e.dispatchRows(g, getPlaces(), getWeights(), shapeOf(getInput())[0]);
+  if (getWeights())
+    result[2] = productsWithRows(e, g, getInput(), getPlaces(), getWeights());
+  return result;
+}
+
+// Without weights rows are only moved, or added.
+int64_t DispatchRowsOp::getFlops() {
+  return getWeights()
+             ? tensorType(getPlaces()).getNumElements() * shapeOf(getInput())[1]
+             : 0;
+}
+
+int64_t CombineRowsOp::getFlops() {
+  return tensorType(getPlaces()).getNumElements() * shapeOf(getInput())[1] *
+         (getWeights() ? 2 : 1);
+}
+
+//===--- Emitter ----------------------------------------------------------===//
+
+Value Emitter::topK(Value scores, int64_t k) {
+  SmallVector<int64_t> shape(shapeOf(scores));
+  shape.back() = k;
+  return b.create<TopKOp>(loc, i32Like(scores, shape), scores);
+}
+
+Value Emitter::pick(Value x, Value indices) {
+  return b.create<PickOp>(loc, tensorType(x).clone(shapeOf(indices)), x,
+                          indices);
+}
+
+Value Emitter::rankInGroup(Value ids, Value scores, int64_t groups) {
+  return b.create<RankInGroupOp>(loc, ids.getType(), ids, scores, groups);
+}
+
+GroupRowsOp Emitter::groupRows(Value ids, int64_t groups) {
+  return b.create<GroupRowsOp>(loc, i32Like(ids, {groups + 1}), ids.getType(),
+                               ids);
+}
+
+Value Emitter::dispatchRows(Value x, Value places, Value weights,
+                            int64_t rows) {
+  return b.create<DispatchRowsOp>(
+      loc, tensorType(x).clone({rows, shapeOf(x)[1]}), x, places, weights);
+}
+
+Value Emitter::combineRows(Value rows, Value places, Value weights) {
+  return b.create<CombineRowsOp>(
+      loc, tensorType(rows).clone({shapeOf(places)[0], shapeOf(rows)[1]}), rows,
+      places, weights);
+}
