@@ -27,10 +27,16 @@ static Status checkShape(const Policy &policy, const Shape &shape) {
                          policy.name, shape.ranks, shape.chunks,
                          shape.microbatches, maxWork);
   if (policy.placement == Placement::Bidirectional &&
-      (shape.ranks % 2 || shape.microbatches < 2))
-    return Status::error("{}: needs an even number of ranks and at least two "
+      (shape.ranks % 2 || shape.microbatches % 2))
+    return Status::error("{}: needs an even number of ranks and of "
                          "microbatches, got {} and {}",
                          policy.name, shape.ranks, shape.microbatches);
+  for (const Phase &phase : policy.phases)
+    for (int rank = 0; rank < shape.ranks; ++rank)
+      if (phase.count(shape, rank) < 0)
+        return Status::error("{}: {} microbatches do not fill {} ranks; give "
+                             "at least two a rank",
+                             policy.name, shape.microbatches, shape.ranks);
   return Status::success();
 }
 

@@ -34,29 +34,50 @@ enum class Prefer : uint8_t {
   Alternate, ///< what was not done last, F and backward in turn
 };
 
-struct Policy {
-  std::string_view name;
-  std::string_view summary; ///< one line for help texts
-  Placement placement = Placement::Loop;
-  Prefer prefer = Prefer::Backward;
-  bool splitBackward = false; ///< I, and W where a rank would wait
-  bool overlap = false;       ///< F and B that are ready together are woven
-  int minChunks = 1, maxChunks = 1;
-  Limit inFlight; ///< most activations between F and B, or I
-  Limit live;     ///< most between F and B, or W
-};
+/// Which of a rank's two chains a move of a bidirectional schedule is about:
+/// the one that enters the pipeline in the rank's own half, or the other.
+enum class Side : uint8_t { None, Own, Other };
 
-/// gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, dualpipe: see README.md for
-/// their sources, bubbles and memory.
-std::span<const Policy> policies();
-/// Null where there is none.
-const Policy *findPolicy(std::string_view name);
+/// F of one side, a backward of one side, or both as OVERLAP.
+struct Move {
+  Side forward = Side::None, backward = Side::None;
+};
 
 struct Shape {
   int ranks = 1;
   int microbatches = 1;
   int chunks = 1; ///< stages a rank holds of one chain
 };
+
+/// Moves that a rank repeats constant + perHalfRanks·p/2 + perDepth·d +
+/// perHalfMicrobatches·m/2 times; d is the rank's distance from the nearer end.
+struct Phase {
+  std::span<const Move> moves;
+  int constant = 0, perHalfRanks = 0, perDepth = 0, perHalfMicrobatches = 0;
+
+  /// Negative where the shape does not have the schedule.
+  int count(const Shape &shape, int rank) const;
+};
+
+struct Policy {
+  std::string_view name;
+  std::string_view summary; ///< one line for help texts
+  Placement placement = Placement::Loop;
+  Prefer prefer = Prefer::Backward;
+  bool splitBackward = false; ///< I, and W where a rank would wait
+  int minChunks = 1, maxChunks = 1;
+  /// Where F and backwards of a rank have a fixed order: which. The scheduler
+  /// is left to place W.
+  std::span<const Phase> phases = {};
+  Limit inFlight; ///< most activations between F and B, or I
+  Limit live;     ///< most between F and B, or W
+};
+
+/// gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe: see README.md for
+/// their sources, bubbles and memory.
+std::span<const Policy> policies();
+/// Null where there is none.
+const Policy *findPolicy(std::string_view name);
 
 /// The schedule that `policy` gives for `shape`, without transfers. `costs`
 /// decide what is ready when; those of a schedule are per stage of it.

@@ -35,12 +35,20 @@ ListScheduler::ListScheduler(const Policy &policy, const Shape &shape,
     rank.liveLimit = policy.live.of(shape.ranks, r, shape.chunks);
     if (memory > 0)
       rank.liveLimit = std::min(rank.liveLimit, memory);
+    expandPhases(r);
     events.emplace(0, r);
   }
   for (const StageCost &cost : costs.stages)
     tolerance = std::max({tolerance, cost.forward, cost.backward,
                           cost.backwardInput, cost.backwardWeight});
   tolerance *= 1e-9;
+}
+
+void ListScheduler::expandPhases(int r) {
+  std::vector<Move> &moves = ranks[size_t(r)].moves;
+  for (const Phase &phase : policy.phases)
+    for (int turn = 0; turn < phase.count(shape, r); ++turn)
+      moves.insert(moves.end(), phase.moves.begin(), phase.moves.end());
 }
 
 size_t ListScheduler::index(int stage, int microbatch) const {
@@ -104,30 +112,38 @@ ListScheduler::Candidate ListScheduler::inOrder(const Rank &rank, int64_t next,
 }
 
 bool ListScheduler::fits(const Rank &rank, const Candidate &forward) const {
-  // Stages further down the chain keep one place each: the first ones could
-  // otherwise fill the memory and wait for them for ever.
+  // Where the order of forwards is free, stages further down the chain keep one
+  // place each: the first ones could otherwise fill the memory and wait for
+  // them for ever.
   int later = 0;
   for (int stage : rank.stages)
     later +=
+        policy.placement != Placement::Loop &&
         stage % schedule.chainStages() > forward.stage % schedule.chainStages();
   return rank.inFlight + later < rank.inFlightLimit &&
          rank.live + later < rank.liveLimit;
 }
 
+ListScheduler::Candidate ListScheduler::nextAt(const Rank &rank, size_t place,
+                                               bool backward) const {
+  const int done = (backward ? rank.backwards : rank.forwards)[place];
+  Candidate next;
+  if (done == microbatchesOf(rank.stages[place]))
+    return next;
+  next.stage = rank.stages[place];
+  next.microbatch = firstMicrobatch(next.stage) + done;
+  next.ready = (backward ? backwardReady
+                         : forwardReady)[index(next.stage, next.microbatch)];
+  return next;
+}
+
 ListScheduler::Candidate
 ListScheduler::amongStages(const Rank &rank, bool backward, double now) const {
-  const std::vector<int> &done = backward ? rank.backwards : rank.forwards;
   Candidate best;
   // From the end of the chain: what it yields is what others wait for.
-  for (size_t k = rank.stages.size(); k-- > 0;) {
-    Candidate each;
-    each.stage = rank.stages[k];
-    if (done[k] == microbatchesOf(each.stage))
-      continue;
-    each.microbatch = firstMicrobatch(each.stage) + done[k];
-    const size_t place = index(each.stage, each.microbatch);
-    each.ready = backward ? backwardReady[place] : forwardReady[place];
-    if (!backward && !fits(rank, each))
+  for (size_t place = rank.stages.size(); place-- > 0;) {
+    const Candidate each = nextAt(rank, place, backward);
+    if (!each.exists() || (!backward && !fits(rank, each)))
       continue;
     if (!best.exists() || std::max(each.ready, now + tolerance) <
                               std::max(best.ready, now + tolerance))
@@ -150,45 +166,66 @@ ListScheduler::Candidate ListScheduler::nextBackward(const Rank &rank,
   return inOrder(rank, rank.backwardsDone, true);
 }
 
-bool ListScheduler::waitsFor(const Rank &rank, double now,
-                             const Candidate &forward,
-                             const Candidate &backward) const {
-  double next = unknown;
-  if (forward.exists() && fits(rank, forward))
-    next = std::min(next, forward.ready);
-  if (backward.exists())
-    next = std::min(next, backward.ready);
-  const double weight = costs.stage(rank.weights.front().stage).backwardWeight;
-  return next - now + tolerance < patience * weight;
+void ListScheduler::fill(int r, double now, double next, bool blocked) {
+  const Rank &rank = ranks[size_t(r)];
+  if (rank.weights.empty())
+    return;
+  const Work weight = rank.weights.front();
+  const double seconds = costs.stage(weight.stage).backwardWeight;
+  if (blocked || next - now + tolerance >= patience * seconds)
+    issue(r, now, Op::BackwardWeight, {weight.stage, weight.microbatch, now});
+}
+
+bool ListScheduler::isReady(const Candidate &each, double now) const {
+  return each.exists() && each.ready <= now + tolerance;
 }
 
 void ListScheduler::decide(int r, double now) {
   Rank &rank = ranks[size_t(r)];
+  if (!rank.moves.empty())
+    return decideInOrder(r, now);
   const Candidate forward = nextForward(rank, now);
   const Candidate backward = nextBackward(rank, now);
-  auto isReady = [&](const Candidate &each) {
-    return each.exists() && each.ready <= now + tolerance;
-  };
-  const bool hasForward = isReady(forward) && fits(rank, forward);
-  const bool hasBackward = isReady(backward);
-  const Op op = policy.splitBackward ? Op::BackwardInput : Op::Backward;
-  if (hasForward && hasBackward && policy.overlap)
-    return issue(r, now, Op::Overlap, forward, &backward);
+  const bool fit = forward.exists() && fits(rank, forward);
+  const bool hasForward = fit && isReady(forward, now);
+  const bool hasBackward = isReady(backward, now);
   const bool backwardFirst =
       policy.prefer == Prefer::Backward ||
       (policy.prefer == Prefer::Alternate && rank.lastWasForward);
   if (hasBackward && (backwardFirst || !hasForward))
-    return issue(r, now, op, backward);
+    return issue(r, now,
+                 policy.splitBackward ? Op::BackwardInput : Op::Backward,
+                 backward);
   if (hasForward)
     return issue(r, now, Op::Forward, forward);
-  if (rank.weights.empty())
-    return;
+  double next = backward.exists() ? backward.ready : unknown;
+  if (fit)
+    next = std::min(next, forward.ready);
   // A forward that only memory holds back is not waited for: W makes room.
-  const bool blocked = isReady(forward);
-  if (!blocked && waitsFor(rank, now, forward, backward))
-    return;
-  const Work weight = rank.weights.front();
-  issue(r, now, Op::BackwardWeight, {weight.stage, weight.microbatch, now});
+  fill(r, now, next, isReady(forward, now));
+}
+
+void ListScheduler::decideInOrder(int r, double now) {
+  Rank &rank = ranks[size_t(r)];
+  if (rank.nextMove == rank.moves.size())
+    return fill(r, now, unknown, false);
+  const Move move = rank.moves[rank.nextMove];
+  Candidate forward, backward;
+  if (move.forward != Side::None)
+    forward = nextAt(rank, size_t(move.forward == Side::Other), false);
+  if (move.backward != Side::None)
+    backward = nextAt(rank, size_t(move.backward == Side::Other), true);
+  const double next = std::max(forward.ready, backward.ready);
+  const bool room = !forward.exists() || rank.live < rank.liveLimit;
+  if (next > now + tolerance || !room)
+    return fill(r, now, next, !room);
+  ++rank.nextMove;
+  if (forward.exists() && backward.exists())
+    return issue(r, now, Op::Overlap, forward, &backward);
+  if (forward.exists())
+    return issue(r, now, Op::Forward, forward);
+  issue(r, now, policy.splitBackward ? Op::BackwardInput : Op::Backward,
+        backward);
 }
 
 void ListScheduler::issue(int r, double now, Op op, const Candidate &work,

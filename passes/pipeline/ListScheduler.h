@@ -42,18 +42,25 @@ private:
     int inFlight = 0, live = 0;
     int inFlightLimit = 0, liveLimit = 0;
     bool lastWasForward = false;
+    std::vector<Move> moves; ///< what the policy fixes
+    size_t nextMove = 0;
   };
 
+  void expandPhases(int rank);
   void decide(int rank, double now);
+  void decideInOrder(int rank, double now);
   Candidate nextForward(const Rank &rank, double now) const;
   Candidate nextBackward(const Rank &rank, double now) const;
   /// The i-th forward (or backward) of a rank with Placement::Loop.
   Candidate inOrder(const Rank &rank, int64_t index, bool backward) const;
+  /// The next one at the rank's stage of that place.
+  Candidate nextAt(const Rank &rank, size_t place, bool backward) const;
   /// The best of one candidate a stage.
   Candidate amongStages(const Rank &rank, bool backward, double now) const;
   bool fits(const Rank &rank, const Candidate &forward) const;
-  bool waitsFor(const Rank &rank, double now, const Candidate &forward,
-                const Candidate &backward) const;
+  bool isReady(const Candidate &each, double now) const;
+  /// W, if `blocked` or if the wait until `next` is worth it.
+  void fill(int rank, double now, double next, bool blocked);
 
   void issue(int rank, double now, Op op, const Candidate &work,
              const Candidate *backward = nullptr);
