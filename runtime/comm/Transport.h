@@ -1,0 +1,48 @@
+// Bytes from one rank to another. What a collective does is decided above; a
+// transport knows neither types nor groups.
+#pragma once
+#include "runtime/support/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace tessera::comm {
+
+/// A message under way, named by the transport that made it. Spent when test()
+/// was true or an error, and after cancel().
+using Request = std::uint32_t;
+
+/// Point-to-point messages between the ranks of a job; nothing here blocks.
+/// One thread at a time. Between two ranks, messages of one tag arrive in the
+/// order in which they were sent, in the order in which they are received.
+class Transport {
+public:
+  virtual ~Transport() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// Starts a message to another rank. The bytes must stay until test() says
+  /// that they are no longer needed. Of any length; 0 <= tag < 32768.
+  virtual StatusOr<Request> send(int to, int tag,
+                                 std::span<const std::byte> bytes) = 0;
+  /// Expects a message of exactly this length from another rank.
+  virtual StatusOr<Request> receive(int from, int tag,
+                                    std::span<std::byte> bytes) = 0;
+  /// Whether the message is through. An error names the peer.
+  virtual StatusOr<bool> test(Request request) = 0;
+  /// Forgets a message whose end nobody waits for. A receive no longer writes;
+  /// what was sent may arrive or not, and its bytes must stay until finish().
+  virtual void cancel(Request request) = 0;
+  /// A rank of which a message with this tag has come that nobody receives.
+  virtual StatusOr<std::optional<int>> probe(int tag) = 0;
+
+  /// An orderly end, called on all ranks, none of which has messages left.
+  virtual Status finish() = 0;
+  /// Ends the job: all ranks as far as the launcher reaches, and then this
+  /// process with the exit code. Transports within one process do nothing.
+  virtual void abort(int exitCode) = 0;
+};
+
+} // namespace tessera::comm

@@ -1,0 +1,52 @@
+#include "runtime/comm/Channel.h"
+#include "runtime/comm/Engine.h"
+#include "runtime/comm/MpiTransport.h"
+#include "runtime/comm/ThreadTransport.h"
+
+namespace tessera::comm {
+
+const Group &Channel::group() const { return state.group; }
+int Channel::member() const { return state.me; }
+int Channel::id() const { return state.id; }
+
+StatusOr<Ticket> Channel::start(const Collective &collective) {
+  return engine.start(state, collective);
+}
+
+Status Channel::wait(Ticket ticket) { return engine.wait(ticket); }
+
+Status Channel::run(const Collective &collective) {
+  StatusOr<Ticket> ticket = start(collective);
+  return ticket.ok() ? wait(*ticket) : ticket.status();
+}
+
+World::World(std::unique_ptr<Engine> engine) : engine(std::move(engine)) {}
+World::~World() = default;
+
+std::unique_ptr<World> World::over(std::unique_ptr<Transport> transport,
+                                   WorldOptions options) {
+  return std::unique_ptr<World>(new World(
+      std::make_unique<Engine>(std::move(transport), std::move(options))));
+}
+
+StatusOr<std::unique_ptr<World>> World::join(const Launch &launch,
+                                             WorldOptions options) {
+  if (launch.size == 1)
+    return over(std::move(ThreadTransport::create(1, {}).front()),
+                std::move(options));
+  StatusOr<std::unique_ptr<Transport>> transport = joinMpi(launch);
+  if (!transport.ok())
+    return transport.status();
+  return over(transport.take(), std::move(options));
+}
+
+int World::rank() const { return engine->rank(); }
+int World::size() const { return engine->size(); }
+
+StatusOr<Channel *> World::open(int id, Group group) {
+  return engine->open(id, std::move(group));
+}
+
+Status World::leave() { return engine->leave(); }
+
+} // namespace tessera::comm
