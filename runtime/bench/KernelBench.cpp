@@ -2,6 +2,7 @@
 #include "runtime/bench/CachedInputs.h"
 
 #include "runtime/artifact/ElementTypes.h"
+#include "runtime/artifact/Validate.h"
 #include "runtime/bench/KernelPlan.h"
 #include "runtime/support/Floats.h"
 #include "runtime/support/PeakFlops.h"
@@ -85,6 +86,14 @@ std::span<const std::byte> RandomTensor::fill(const hal::TensorInfo &tensor) {
   return bytes;
 }
 
+bool isForGpus(const ArtifactReader &reader) {
+  const auto &devices = *reader.root().devices();
+  return std::any_of(
+      devices.begin(), devices.end(), [](const artifact::DeviceCode *device) {
+        return toView(device->device()).starts_with(artifact::kCudaPrefix);
+      });
+}
+
 /// One use of the benchmark; the members are set in the order of run().
 class Bench {
 public:
@@ -119,7 +128,9 @@ private:
 
 Status Bench::open() {
   hal::SessionOptions wanted;
-  wanted.device = options.device;
+  wanted.device = !options.device.empty() ? options.device
+                  : isForGpus(artifact)   ? "cuda:0"
+                                          : "cpu";
   wanted.deviceOptions.threads = options.threads;
   wanted.programs = {options.program};
   if (artifact.hasProgram("init") && options.program != "init")

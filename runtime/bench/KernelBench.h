@@ -10,7 +10,9 @@
 namespace tessera::bench {
 
 struct KernelBenchOptions {
-  std::string device = "cuda:0";      ///< as hal::createDevice takes it
+  /// As hal::createDevice takes it; empty: cuda:0 if the artifact has kernels
+  /// for a GPU, otherwise cpu.
+  std::string device;
   std::string program = "train_step"; ///< one of the artifact's
   std::string filter;                 ///< part of a kernel's name; empty: all
   std::uint64_t repeats = 20;         ///< counted runs of each kernel

@@ -114,9 +114,9 @@ void addOptions(CLI::App &app, CommandLine &line, bool hasArtifact) {
         ->required();
   app.add_option("--device", line.bench.device,
                  "cuda:0 and so on, a GPU; cpu; cuda-emu, where kernels run "
-                 "once and times mean nothing")
-      ->type_name("NAME")
-      ->capture_default_str();
+                 "once and times mean nothing (default: cuda:0, or cpu where "
+                 "there are no kernels for GPUs)")
+      ->type_name("NAME");
   app.add_option("--program", line.bench.program, "whose kernels")
       ->type_name("NAME")
       ->capture_default_str();

@@ -181,6 +181,23 @@ INSTANTIATE_TEST_SUITE_P(Devices, KernelBench,
                            return name;
                          });
 
+TEST(KernelBenchDevice, IsOneThatThereAreKernelsFor) {
+  FakeCuda::get().reset();
+  bench::KernelBenchOptions options;
+  options.program = "main";
+  options.repeats = 1;
+  options.flushBytes = 1 << 20;
+  ArtifactT artifact = sums();
+  for (const char *expected : {"cuda:", "cpu:"}) {
+    AlignedBytes bytes(pack(artifact));
+    const auto reader = ArtifactReader::fromBytes(bytes.span(), "test.tsr");
+    const auto result = bench::benchKernels(*reader, options);
+    ASSERT_TRUE(result.ok()) << result.message();
+    EXPECT_TRUE(result->target.starts_with(expected)) << result->target;
+    artifact.devices.pop_back();
+  }
+}
+
 TEST(KernelBenchErrors, TheNullDeviceHasNoTimes) {
   AlignedBytes bytes(pack(sums()));
   const auto reader = ArtifactReader::fromBytes(bytes.span(), "test.tsr");
