@@ -101,6 +101,24 @@ StatusOr<std::string> loadWeights(const RunPath &place, TrainModel &model,
   return newest->name;
 }
 
+/// That `run`, a run directory, has not that checkpoint.
+Status missingCheckpoint(const std::string &run, const std::string &name) {
+  constexpr std::size_t kShown = 8; // a line is to be read
+  auto names = listCheckpoints(run);
+  if (!names.ok())
+    return names.status();
+  if (names->empty())
+    return Status::error("'{}' has no checkpoint yet", run);
+  const std::size_t shown = std::min(names->size(), kShown);
+  std::string list;
+  for (std::size_t i = 0; i < shown; ++i)
+    list += (i ? ", " : "") + (*names)[i];
+  if (names->size() > shown)
+    list += fmt::format(" and {} older", names->size() - shown);
+  return Status::error("'{}' has no checkpoint '{}'; it has {}", run, name,
+                       list);
+}
+
 } // namespace
 
 StatusOr<RunPath> resolveRun(const std::string &path) {
@@ -109,10 +127,14 @@ StatusOr<RunPath> resolveRun(const std::string &path) {
   fs::path run = fs::path(path).lexically_normal();
   if (!run.has_filename()) // "run/" is "run"
     run = run.parent_path();
+  const fs::path above =
+      run.has_parent_path() ? run.parent_path() : fs::path(".");
   RunPath place;
   if (fs::exists(run / "manifest.json", code)) {
     place.checkpoint = run.filename().string();
-    run = run.has_parent_path() ? run.parent_path() : fs::path(".");
+    run = above;
+  } else if (!fs::exists(run, code) && fs::exists(above / kProgramFile, code)) {
+    return missingCheckpoint(above.string(), run.filename().string());
   }
   place.run = run.string();
   if (!fs::is_directory(run, code))

@@ -65,7 +65,8 @@ struct RunPath {
   std::string run, checkpoint;
   std::string program() const { return run + "/" + kProgramFile; }
 };
-/// `path` is a run directory, or one checkpoint of it, RUN/step-000100.
+/// `path` is a run directory, or one checkpoint of it, RUN/step-000100. Of a
+/// checkpoint that RUN has not, the error lists those that it has.
 StatusOr<RunPath> resolveRun(const std::string &path);
 
 /// Whether the options, the run's tokenizer and a checkpoint allow for

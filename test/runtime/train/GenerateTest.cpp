@@ -1,4 +1,5 @@
 #include "runtime/train/Generate.h"
+#include "runtime/train/Checkpoint.h"
 #include "runtime/train/Sampler.h"
 #include "test/runtime/train/BigramArtifact.h"
 
@@ -185,4 +186,26 @@ TEST(Generate, RefusesWhatDoesNotFit) {
                 .message()
                 .find("is not a run directory"),
             std::string::npos);
+}
+
+TEST(Generate, NamesTheCheckpointsThatThereAre) {
+  ScratchDirectory scratch;
+  std::filesystem::create_directory(scratch / "run");
+  std::ofstream(scratch / "run/program.tsr");
+  const auto errorOf = [&](const char *name) {
+    return resolveRun(scratch / "run" + "/" + name).message();
+  };
+  const std::string run = "'" + (scratch / "run") + "' has no checkpoint";
+  EXPECT_EQ(errorOf("step-000999"), run + " yet");
+  for (int step = 1; step <= 9; ++step) {
+    std::filesystem::create_directory(scratch / "run" + "/" +
+                                      checkpointName(uint64_t(step)));
+    if (step == 2) {
+      EXPECT_EQ(errorOf("step-000999/"),
+                run + " 'step-000999'; it has step-000002, step-000001");
+    }
+  }
+  EXPECT_TRUE(errorOf("last").starts_with(
+      run + " 'last'; it has step-000009, step-000008, "));
+  EXPECT_TRUE(errorOf("last").ends_with(", step-000002 and 1 older"));
 }
