@@ -1,0 +1,243 @@
+#include "passes/sharding/Factors.h"
+#include "dialects/dist/DistOps.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+using graph::tensorType;
+
+//===--- pointwise functions ----------------------------------------------===//
+
+static bool isScalar(Value value) { return tensorType(value).getRank() == 0; }
+
+static bool isPointwiseOp(Operation &op) {
+  if (auto broadcast = dyn_cast<graph::BroadcastOp>(op))
+    return isScalar(broadcast.getInput());
+  if (auto constant = dyn_cast<graph::ConstantOp>(op))
+    return isa<SplatElementsAttr>(constant.getValue());
+  return isa<graph::Elementwise, func::ReturnOp>(op);
+}
+
+bool sharding::isPointwise(func::FuncOp function) {
+  if (!function || !function.getBody().hasOneBlock())
+    return false;
+  Type shaped;
+  auto fits = [&](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor || tensor.getRank() == 0)
+      return static_cast<bool>(tensor);
+    if (!shaped)
+      shaped = tensor;
+    return tensor.getShape() == cast<RankedTensorType>(shaped).getShape();
+  };
+  return llvm::all_of(function.getArgumentTypes(), fits) &&
+         llvm::all_of(function.getResultTypes(), fits) && shaped &&
+         llvm::all_of(function.getBody().front(), isPointwiseOp);
+}
+
+static func::FuncOp calleeOf(func::CallOp call) {
+  return SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+      call, call.getCalleeAttr());
+}
+
+bool sharding::isPointwiseCall(Operation *op) {
+  auto call = dyn_cast<func::CallOp>(op);
+  return call && isPointwise(calleeOf(call));
+}
+
+FailureOr<OpRule> sharding::ruleOfComputation(Operation *op) {
+  if (!isa<func::CallOp>(op))
+    return ruleOf(op);
+  OpRule rule;
+  OpRule::Dims dims;
+  for (Value value : llvm::concat<Value>(op->getOperands(), op->getResults()))
+    if (!isScalar(value) && dims.empty())
+      dims = rule.lettersOf(value);
+  for (Value operand : op->getOperands())
+    rule.operands.push_back(isScalar(operand) ? OpRule::Dims() : dims);
+  for (Value result : op->getResults())
+    rule.results.push_back(isScalar(result) ? OpRule::Dims() : dims);
+  return rule;
+}
+
+//===--- factors that are one ---------------------------------------------===//
+
+unsigned Factors::create(int64_t size) {
+  nodes.push_back({size, static_cast<unsigned>(nodes.size()), {}});
+  return nodes.size() - 1;
+}
+
+unsigned Factors::find(unsigned node) const {
+  while (nodes[node].parent != node)
+    node = nodes[node].parent = nodes[nodes[node].parent].parent;
+  return node;
+}
+
+void Factors::expand(unsigned node, List &out) const {
+  node = find(node);
+  if (nodes[node].parts.empty())
+    out.push_back(node);
+  for (unsigned part : nodes[node].parts)
+    expand(part, out);
+}
+
+Factors::List Factors::expand(ArrayRef<unsigned> list) const {
+  List out;
+  for (unsigned node : list)
+    expand(node, out);
+  return out;
+}
+
+void Factors::split(unsigned node, int64_t inner) {
+  unsigned outer = create(nodes[node].size / inner), rest = create(inner);
+  nodes[node].parts = {outer, rest};
+}
+
+// From the fastest-varying factor on. Where sizes do not divide one another,
+// the rest stays apart: both sides then have factors that nothing connects.
+void Factors::unify(ArrayRef<unsigned> a, ArrayRef<unsigned> b) {
+  List left = expand(a), right = expand(b);
+  while (!left.empty() && !right.empty()) {
+    unsigned x = find(left.pop_back_val()), y = find(right.pop_back_val());
+    if (x == y)
+      continue;
+    if (nodes[x].size == nodes[y].size) {
+      // A sibling may have split one of them meanwhile.
+      if (!nodes[x].parts.empty() || !nodes[y].parts.empty()) {
+        expand(x, left), expand(y, right);
+        continue;
+      }
+      nodes[std::max(x, y)].parent = std::min(x, y);
+      continue;
+    }
+    bool leftLarger = nodes[x].size > nodes[y].size;
+    unsigned large = leftLarger ? x : y, small = leftLarger ? y : x;
+    if (nodes[small].size == 0 || nodes[large].size % nodes[small].size)
+      return;
+    if (nodes[large].parts.empty())
+      split(large, nodes[small].size);
+    expand(x, left), expand(y, right);
+  }
+}
+
+SmallVector<Factors::List, 4> &Factors::dimsOf(Value value) {
+  auto [entry, isNew] = values.try_emplace(value);
+  if (isNew)
+    for (int64_t size : tensorType(value).getShape())
+      entry->second.push_back(size == 1 ? List() : List{create(size)});
+  return entry->second;
+}
+
+void Factors::unify(Value a, Value b) {
+  auto left = dimsOf(a), right = dimsOf(b);
+  for (auto [x, y] : llvm::zip(left, right))
+    unify(x, y);
+}
+
+//===--- ops --------------------------------------------------------------===//
+
+LogicalResult Factors::connectCall(func::CallOp call) {
+  func::FuncOp callee = calleeOf(call);
+  if (!callee || callee.isExternal())
+    return call.emitOpError("calls @")
+           << call.getCallee() << ", which has no body";
+  for (auto [operand, argument] :
+       llvm::zip(call.getOperands(), callee.getArguments()))
+    unify(operand, argument);
+  for (auto [result, returned] :
+       llvm::zip(call.getResults(),
+                 callee.getBody().front().getTerminator()->getOperands()))
+    unify(result, returned);
+  return success();
+}
+
+LogicalResult Factors::connect(Operation *op) {
+  if (isa<func::ReturnOp, graph::YieldOp>(op))
+    return success();
+  if (auto call = dyn_cast<func::CallOp>(op); call && !isPointwiseCall(op))
+    return connectCall(call);
+  if (auto loop = dyn_cast<graph::LoopOp>(op)) {
+    for (auto [init, carried, yielded, result] :
+         llvm::zip(loop.getInits(), loop.getCarried(),
+                   loop.getYield().getValues(), loop.getResults()))
+      unify(init, carried), unify(carried, yielded), unify(carried, result);
+    return success();
+  }
+  if (auto reshard = dyn_cast<dist::ReshardOp>(op)) {
+    unify(reshard.getInput(), reshard.getResult());
+    return success();
+  }
+  FailureOr<OpRule> rule = ruleOfComputation(op);
+  if (failed(rule))
+    return failure();
+  std::vector<unsigned> letters;
+  for (const Letter &letter : rule->letters)
+    letters.push_back(create(letter.size));
+  auto connectValue = [&](Value value, const OpRule::Dims &dims) {
+    auto &parts = dimsOf(value);
+    for (auto [dim, names] : llvm::enumerate(dims)) {
+      List list;
+      for (unsigned name : names)
+        if (rule->letters[name].size != 1)
+          list.push_back(letters[name]);
+      unify(parts[dim], list);
+    }
+  };
+  for (auto [operand, dims] : llvm::zip(op->getOperands(), rule->operands))
+    connectValue(operand, dims);
+  for (auto [result, dims] : llvm::zip(op->getResults(), rule->results))
+    connectValue(result, dims);
+  computations[op] = {std::move(*rule), std::move(letters)};
+  return success();
+}
+
+LogicalResult Factors::build(ModuleOp module) {
+  // A state tensor is one, whichever program reads it.
+  llvm::StringMap<Value> state;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (isPointwise(function))
+      continue;
+    for (BlockArgument argument : function.getArguments())
+      if (auto name = function.getArgAttrOfType<StringAttr>(
+              argument.getArgNumber(), graph::kStateAttr)) {
+        auto [known, isNew] = state.try_emplace(name.getValue(), argument);
+        if (!isNew)
+          unify(known->second, argument);
+      }
+    WalkResult walked = function.getBody().walk([&](Operation *op) {
+      return failed(connect(op)) ? WalkResult::interrupt()
+                                 : WalkResult::advance();
+    });
+    if (walked.wasInterrupted())
+      return failure();
+  }
+  return success();
+}
+
+//===--- answers ----------------------------------------------------------===//
+
+Factors::Atoms Factors::atoms(ArrayRef<unsigned> list) const {
+  Atoms out;
+  for (unsigned node : expand(list))
+    out.push_back({nodes[node].size, node});
+  return out;
+}
+
+SmallVector<Factors::Atoms, 4> Factors::of(Value value) const {
+  SmallVector<Atoms, 4> dims;
+  auto known = values.find(value);
+  for (auto [i, size] : llvm::enumerate(tensorType(value).getShape()))
+    dims.push_back(known == values.end() ? Atoms{{size, ~0u}}
+                                         : atoms(known->second[i]));
+  return dims;
+}
+
+Factors::Computation Factors::of(Operation *op) const {
+  const auto &[rule, letters] = computations.at(op);
+  Computation computation{rule, {}};
+  for (auto [letter, node] : llvm::zip(rule.letters, letters))
+    computation.letters.push_back(letter.size == 1 ? Atoms() : atoms({node}));
+  return computation;
+}

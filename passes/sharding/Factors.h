@@ -1,0 +1,74 @@
+// Which dimensions of a module are the same one: rules of ops, calls and loops
+// connect the factors of their operands and results. What is connected has one
+// number, a *color*, such as "heads" or "tokens of a sequence"; a mesh axis is
+// put on a color, not on a tensor.
+#pragma once
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "passes/sharding/Rule.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace tessera::sharding {
+
+using Color = unsigned;
+
+/// One function of elementwise ops over tensors of one shape and scalars, such
+/// as an optimizer's update: a call of it is cut like one elementwise op.
+bool isPointwise(mlir::func::FuncOp function);
+/// A call of such a function.
+bool isPointwiseCall(mlir::Operation *op);
+
+/// The rule of an op or of a pointwise call. Ops of structure (calls, loops,
+/// returns) have none: callers look at them first.
+mlir::FailureOr<OpRule> ruleOfComputation(mlir::Operation *op);
+
+class Factors {
+public:
+  /// Connects everything in `module`. Fails after an error where an op has no
+  /// rule.
+  mlir::LogicalResult build(mlir::ModuleOp module);
+
+  /// A factor, its size and its color.
+  struct Atom {
+    int64_t size;
+    Color color;
+  };
+  using Atoms = llvm::SmallVector<Atom, 2>;
+
+  /// The finest factors of a dimension of a value, the slowest-varying first;
+  /// none for size 1.
+  llvm::SmallVector<Atoms, 4> of(mlir::Value value) const;
+  /// The finest factors of the letters of an op's rule.
+  struct Computation {
+    OpRule rule;
+    llvm::SmallVector<Atoms> letters;
+  };
+  Computation of(mlir::Operation *op) const;
+
+private:
+  struct Node {
+    int64_t size;
+    unsigned parent;
+    llvm::SmallVector<unsigned, 2> parts; ///< outer and inner, if it was split
+  };
+  using List = llvm::SmallVector<unsigned, 2>;
+
+  unsigned create(int64_t size);
+  unsigned find(unsigned node) const;
+  void expand(unsigned node, List &out) const;
+  List expand(llvm::ArrayRef<unsigned> list) const;
+  void split(unsigned node, int64_t inner);
+  void unify(llvm::ArrayRef<unsigned> a, llvm::ArrayRef<unsigned> b);
+  void unify(mlir::Value a, mlir::Value b);
+  llvm::SmallVector<List, 4> &dimsOf(mlir::Value value);
+  mlir::LogicalResult connect(mlir::Operation *op);
+  mlir::LogicalResult connectCall(mlir::func::CallOp call);
+  Atoms atoms(llvm::ArrayRef<unsigned> list) const;
+
+  mutable std::vector<Node> nodes;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<List, 4>> values;
+  llvm::DenseMap<mlir::Operation *, std::pair<OpRule, std::vector<unsigned>>>
+      computations;
+};
+
+} // namespace tessera::sharding

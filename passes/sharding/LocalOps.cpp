@@ -1,0 +1,143 @@
+#include "passes/sharding/LocalOps.h"
+#include "dialects/graph/Build.h"
+#include "passes/sharding/Resharder.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+using graph::tensorType;
+
+RankedTensorType LocalOp::localType(Value value) const {
+  return placementOf(value).localType(tensorType(value), mesh, at);
+}
+
+ElementsAttr sharding::resizeSplat(ElementsAttr splat, RankedTensorType type) {
+  auto dense = dyn_cast<SplatElementsAttr>(splat);
+  if (!dense || splat.getType() == type)
+    return splat;
+  return dense.resizeSplat(type);
+}
+
+// The same op, its results as large as their shares.
+static Operation *cloneLocal(LocalOp &local) {
+  Operation *clone = local.builder.clone(*local.op, local.map);
+  clone->removeAttr(dist::kShardingsAttr);
+  for (auto [result, own] :
+       llvm::zip(local.op->getResults(), clone->getResults()))
+    own.setType(local.localType(result));
+  return clone;
+}
+
+// Of an equal part of a dimension the share starts at as many shares.
+static void emitSlice(LocalOp &local, graph::SliceOp op) {
+  auto clone = cast<graph::SliceOp>(cloneLocal(local));
+  SmallVector<int64_t> start(op.getStart());
+  for (auto [i, from] : llvm::enumerate(start))
+    if (from > 0)
+      from = from / op.getResult().getType().getDimSize(i) *
+             clone.getResult().getType().getDimSize(i);
+  // An unaligned start belongs to a dimension that is whole.
+  for (auto [i, from] : llvm::enumerate(start))
+    if (op.getStart()[i] %
+        std::max<int64_t>(1, op.getResult().getType().getDimSize(i)))
+      from = op.getStart()[i];
+  clone.setStart(start);
+}
+
+// The one factor of the table's rows that is cut, if any is.
+static FailureOr<std::optional<Factor>> cutRows(LocalOp &local, Value table) {
+  DimPlacement rows = local.placementOf(table).dims[0];
+  if (llvm::all_of(rows,
+                   [](const Factor &factor) { return factor.axes.empty(); }))
+    return std::optional<Factor>();
+  if (rows.size() != 1)
+    return local.op->emitOpError(
+        "has a table whose rows are cut by one of several factors");
+  return std::optional<Factor>(rows.front());
+}
+
+namespace {
+/// Row numbers of a whole table as those of a share: which are inside, and 0
+/// for the others.
+struct OwnRows {
+  OwnRows(graph::Emitter &emit, Value ids, Value offset, int64_t rows) {
+    auto type = tensorType(ids);
+    Value start = emit.broadcastScalar(
+        emit.convert(offset, type.getElementType()), type.getShape());
+    Value own = emit.sub(ids, start);
+    Value zero = emit.splatLike(0, ids);
+    Value inside = emit.compare(own, graph::ComparePredicate::ge, zero),
+          below = emit.compare(own, graph::ComparePredicate::lt,
+                               emit.splatLike(rows, ids));
+    mask = emit.binary<graph::AndOp>(inside, below);
+    numbers = emit.select(mask, own, zero);
+  }
+  /// `rows` [shape of ids, width] with zeros for rows that are elsewhere.
+  Value masked(graph::Emitter &emit, Value rows) const {
+    Value wide = emit.broadcastFirst(mask, tensorType(rows).getShape());
+    return emit.select(wide, rows, emit.splatLike(0, rows));
+  }
+  Value mask, numbers;
+};
+} // namespace
+
+static LogicalResult emitEmbedding(LocalOp &local, graph::EmbeddingOp op) {
+  auto rows = cutRows(local, op.getTable());
+  if (failed(rows))
+    return failure();
+  if (!*rows) {
+    cloneLocal(local);
+    return success();
+  }
+  graph::Emitter emit(local.builder, op.getLoc());
+  Value table = local.map.lookup(op.getTable());
+  Value offset = Resharder(emit, local.mesh, local.at).offsetOf(**rows);
+  OwnRows own(emit, local.map.lookup(op.getIds()), offset,
+              tensorType(table).getDimSize(0));
+  local.map.map(op.getResult(),
+                own.masked(emit, emit.embedding(table, own.numbers)));
+  return success();
+}
+
+static LogicalResult emitScatter(LocalOp &local, graph::ScatterAddOp op) {
+  auto rows = cutRows(local, op.getBase());
+  if (failed(rows))
+    return failure();
+  if (!*rows) {
+    cloneLocal(local);
+    return success();
+  }
+  graph::Emitter emit(local.builder, op.getLoc());
+  Value base = local.map.lookup(op.getBase());
+  Value offset = Resharder(emit, local.mesh, local.at).offsetOf(**rows);
+  OwnRows own(emit, local.map.lookup(op.getIds()), offset,
+              tensorType(base).getDimSize(0));
+  Value updates = own.masked(emit, local.map.lookup(op.getUpdates()));
+  local.map.map(op.getResult(),
+                local.builder
+                    .create<graph::ScatterAddOp>(op.getLoc(), base.getType(),
+                                                 base, own.numbers, updates)
+                    .getResult());
+  return success();
+}
+
+LogicalResult sharding::emitLocal(LocalOp &local) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(local.op)
+      .Case([&](graph::EmbeddingOp op) { return emitEmbedding(local, op); })
+      .Case([&](graph::ScatterAddOp op) { return emitScatter(local, op); })
+      .Case([&](graph::SliceOp op) {
+        emitSlice(local, op);
+        return success();
+      })
+      .Case([&](graph::ConstantOp op) {
+        auto clone = cast<graph::ConstantOp>(cloneLocal(local));
+        clone.setValueAttr(
+            resizeSplat(op.getValue(), tensorType(clone.getResult())));
+        return success();
+      })
+      .Default([&](Operation *) {
+        cloneLocal(local);
+        return success();
+      });
+}

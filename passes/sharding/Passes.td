@@ -1,0 +1,67 @@
+#ifndef TESSERA_SHARDING_PASSES
+#define TESSERA_SHARDING_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
+  let summary = "decides for every value where its elements are, and inserts what moves them";
+  let description = [{
+    Puts axes of the mesh on dimensions of the model: `data` on the sequences of a batch, `tensor` on what its cost model finds best
+    (heads, the width of the feed-forward layer, the vocabulary, tokens between them), and on every op along the first of
+    those that it has. State is cut over `data` as `zero` says. See README.md for the rules.
+
+    Before, for `mesh=data=2,tensor=4`:
+    ```mlir
+    func.func private @mlp(%x: tensor<8x64xf32>, %up: tensor<64x256xf32>, %down: tensor<256x64xf32>) -> tensor<8x64xf32> {
+      %h = graph.einsum "bk,kn->bn" %x, %up : (...) -> tensor<8x256xf32>
+      %y = graph.einsum "bk,kn->bn" %h, %down : (...) -> tensor<8x64xf32>
+    ```
+    After:
+    ```mlir
+    dist.mesh @mesh [#dist.axis<"data" = 2 memory>, #dist.axis<"tensor" = 4 memory>]
+    func.func private @mlp(%x: tensor<8x64xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {} ]>}, ...) -> tensor<8x64xf32> {
+      %h = graph.einsum "bk,kn->bn" %x, %up {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {"tensor"} ]>]} : ...
+      %y = graph.einsum "bk,kn->bn" %h, %down {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {} ], partial sum {"tensor"}>]} : ...
+      %z = dist.reshard %y to <@mesh, [{"data"}, {} ]> : tensor<8x64xf32>
+    ```
+    Tensors keep their global shapes. Afterwards every operand is placed as its op needs it, which `verify-shardings` proves.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::tessera::dist::DistDialect", "::mlir::func::FuncDialect"];
+  let options = [
+    Option<"mesh", "mesh", "std::string", "\"\"", "Axes and their sizes, the slowest-varying first: data=2,tensor=4">,
+    Option<"zero", "zero", "int64_t", "0", "What is cut over the data axis: 1 optimizer state, 2 gradients too, 3 parameters too">];
+}
+
+def VerifyShardings : Pass<"verify-shardings", "::mlir::ModuleOp"> {
+  let summary = "proves that operands are placed as their ops need them";
+  let description = [{
+    Of every op: dimensions that are one loop are cut alike, none that must be whole is cut, operands are parts of sums only
+    where the op is linear in them, and the results are placed as follows from that. A part of a sum that enters
+    anything else would be a wrong number on every device; here it is an error.
+  }];
+}
+
+def PartitionToLocal : Pass<"partition-to-local", "::mlir::ModuleOp"> {
+  let summary = "makes the program of one device: shares instead of tensors, collectives instead of reshardings";
+  let description = [{
+    Devices whose shares have equal shapes run one program; `device` is any of those. What still differs between them, where
+    their shares begin, is an input that the runtime writes once: "mesh.offsets", as many numbers as the module's attribute
+    `dist.offsets` describes.
+
+    Before:
+    ```mlir
+    %y = graph.einsum "bk,kn->bn" %h, %down {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {} ], partial sum {"tensor"}>]} : (tensor<8x256xf32>, tensor<256x64xf32>) -> tensor<8x64xf32>
+    %z = dist.reshard %y to <@mesh, [{"data"}, {} ]> : tensor<8x64xf32>
+    ```
+    After:
+    ```mlir
+    %y = graph.einsum "bk,kn->bn" %h, %down : (tensor<4x64xf32>, tensor<64x64xf32>) -> tensor<4x64xf32>
+    %z = dist.all_reduce sum %y over @mesh [#dist.axis_ref<"tensor">] : tensor<4x64xf32> -> tensor<4x64xf32>
+    ```
+    Afterwards no sharding and no reshard remains but the shardings of state and inputs, as attributes with their global shapes.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::tessera::dist::DistDialect", "::mlir::func::FuncDialect"];
+  let options = [Option<"device", "device", "int64_t", "0", "The device whose shapes the program has">];
+}
+
+#endif

@@ -1,0 +1,86 @@
+// Where the elements of a tensor are, as passes compute with it: the same as
+// #dist.sharding, with axes by number and sizes of shares.
+#pragma once
+#include "dialects/dist/DistOps.h"
+#include <functional>
+
+namespace tessera::sharding {
+
+/// One device's place along every axis of the mesh.
+using Coordinates = llvm::SmallVector<int64_t, 4>;
+
+/// A mesh with its axes by number.
+struct Mesh {
+  mlir::StringAttr name;
+  llvm::SmallVector<dist::AxisAttr, 4> axes;
+
+  explicit Mesh(dist::MeshOp op);
+  unsigned rank() const { return axes.size(); }
+  int64_t size(unsigned axis) const { return axes[axis].getSize(); }
+  int64_t size(llvm::ArrayRef<unsigned> of) const;
+  int64_t deviceCount() const;
+  std::optional<unsigned> find(llvm::StringRef axis) const;
+  /// The last axis is the fastest.
+  Coordinates coordinatesOf(int64_t device) const;
+};
+
+/// The first index and the number of those that a device has of `size`
+/// elements cut along one axis of n devices: ⌈size/n⌉ for the first size mod n
+/// of them, ⌊size/n⌋ for the others (runtime/artifact says the same).
+struct Range {
+  int64_t start, size;
+};
+Range rangeOf(int64_t size, int64_t devices, int64_t device);
+
+/// A factor of a dimension's size, cut along axes, major first.
+struct Factor {
+  int64_t size;
+  llvm::SmallVector<unsigned, 2> axes;
+  bool operator==(const Factor &) const = default;
+
+  Range rangeAt(const Mesh &mesh, const Coordinates &at) const;
+};
+
+/// Factors of one dimension, the slowest-varying first; none: of size 1.
+using DimPlacement = llvm::SmallVector<Factor, 2>;
+
+struct Placement {
+  llvm::SmallVector<DimPlacement, 4> dims;
+  /// Every device along these axes, ascending, has a part.
+  llvm::SmallVector<unsigned, 2> partial;
+  dist::ReduceKind kind = dist::ReduceKind::sum;
+
+  bool operator==(const Placement &) const = default;
+
+  /// Every device has all of it.
+  static Placement whole(mlir::RankedTensorType type);
+  static Placement fromAttr(dist::ShardingAttr attr,
+                            mlir::RankedTensorType type, const Mesh &mesh);
+  dist::ShardingAttr toAttr(mlir::MLIRContext *context, const Mesh &mesh) const;
+
+  bool isWhole() const;
+  /// Cut along no axis, though it may be partial.
+  bool isUncut() const;
+  bool uses(unsigned axis) const;
+  Placement withoutPartial() const;
+  /// As short as it can be: factors that are not cut joined, evenly cut ones
+  /// joined with what follows. Equal placements are equal only so.
+  void normalize(const Mesh &mesh);
+
+  /// Sizes of the share that the device there has.
+  llvm::SmallVector<int64_t> localShape(const Mesh &mesh,
+                                        const Coordinates &at) const;
+  mlir::RankedTensorType localType(mlir::RankedTensorType type,
+                                   const Mesh &mesh,
+                                   const Coordinates &at) const;
+};
+
+/// Splits a dimension's factors such that the last ones multiply to `inner`;
+/// nullopt where a cut factor would have to be split between its pieces.
+std::optional<std::pair<DimPlacement, DimPlacement>>
+splitFactors(const DimPlacement &dim, int64_t inner, const Mesh &mesh);
+
+/// Factors without those of size 1, joined where that loses nothing.
+void normalizeFactors(DimPlacement &dim, const Mesh &mesh);
+
+} // namespace tessera::sharding

@@ -1,0 +1,51 @@
+// Finding a rule: by the op's entry, or as an elementwise op by its interface.
+#include "passes/sharding/RuleTable.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+
+OpRule::Dims OpRule::lettersOf(Value value, LetterKind kind) {
+  Dims dims;
+  for (int64_t size : graph::tensorType(value).getShape())
+    dims.push_back({letter(size, kind)});
+  return dims;
+}
+
+OpRule sharding::pointwiseRule(Operation *op) {
+  OpRule rule;
+  OpRule::Dims dims = rule.lettersOf(op->getResult(0));
+  rule.operands.assign(op->getNumOperands(), dims);
+  rule.results.assign(op->getNumResults(), dims);
+  return rule;
+}
+
+OpRule sharding::wholeRule(Operation *op) {
+  OpRule rule;
+  for (Value operand : op->getOperands())
+    rule.operands.push_back(rule.lettersOf(operand, LetterKind::whole));
+  for (Value result : op->getResults())
+    rule.results.push_back(rule.lettersOf(result, LetterKind::whole));
+  return rule;
+}
+
+static const RuleTable &ruleTable() {
+  static const RuleTable table = [] {
+    RuleTable built;
+    addElementwiseRules(built);
+    addShapeRules(built);
+    addContractionRules(built);
+    addCompositeRules(built);
+    return built;
+  }();
+  return table;
+}
+
+FailureOr<OpRule> sharding::ruleOf(Operation *op) {
+  if (auto rule = ruleTable().find(op))
+    return rule(op);
+  if (isa<graph::Elementwise>(op))
+    return pointwiseRule(op);
+  return op->emitOpError("has no sharding rule; passes/sharding/Rules*.cpp "
+                         "have those of the other ops");
+}

@@ -1,0 +1,116 @@
+// Composites: cut along everything but what their rows or windows need whole.
+#include "passes/sharding/RuleTable.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+
+// The last dimension is whole; further operands are vectors along it.
+static OpRule rowRule(Operation *op) {
+  OpRule rule;
+  OpRule::Dims dims = rule.lettersOf(op->getResult(0));
+  rule.letters.back().kind = LetterKind::whole;
+  rule.operands.push_back(dims);
+  for (unsigned i = 1; i < op->getNumOperands(); ++i)
+    rule.operands.push_back({dims.back()});
+  rule.results = {dims};
+  return rule;
+}
+
+// input [batch, tokens, heads, head_dim]. Positions are a tensor, or follow
+// from the place of a token, which a share does not know.
+static OpRule ropeRule(graph::RopeOp op) {
+  OpRule rule;
+  OpRule::Dims dims = rule.lettersOf(op.getInput());
+  rule.letters[dims[3][0]].kind = LetterKind::whole;
+  rule.operands = {dims};
+  if (op.getPositions())
+    rule.operands.push_back({dims[0], dims[1]});
+  else
+    rule.letters[dims[1][0]].kind = LetterKind::whole;
+  rule.results = {dims}, rule.linear = {{0}};
+  return rule;
+}
+
+// Masks are numbered through the whole tensor.
+static OpRule dropoutRule(graph::DropoutOp op) { return wholeRule(op); }
+
+namespace {
+/// The loops of attention. Query head h reads kv head h / (heads / kv_heads),
+/// so query heads are kv_heads × the rest.
+struct AttentionLetters {
+  AttentionLetters(OpRule &rule, Value query, Value key) {
+    auto type = graph::tensorType(query);
+    int64_t kvHeads = graph::tensorType(key).getDimSize(2);
+    batch = rule.letter(type.getDimSize(0));
+    tokens = rule.letter(type.getDimSize(1), LetterKind::whole);
+    keys = rule.letter(graph::tensorType(key).getDimSize(1), LetterKind::whole);
+    heads = rule.letter(kvHeads);
+    shared = rule.letter(type.getDimSize(2) / kvHeads, LetterKind::whole);
+    width = rule.letter(type.getDimSize(3), LetterKind::whole);
+  }
+  OpRule::Dims query() const {
+    return {{batch}, {tokens}, {heads, shared}, {width}};
+  }
+  OpRule::Dims key() const { return {{batch}, {keys}, {heads}, {width}}; }
+  OpRule::Dims lse() const { return {{batch}, {heads, shared}, {tokens}}; }
+
+  unsigned batch, tokens, keys, heads, shared, width;
+};
+} // namespace
+
+static OpRule attentionRule(graph::AttentionOp op) {
+  OpRule rule;
+  AttentionLetters l(rule, op.getQuery(), op.getKey());
+  rule.operands = {l.query(), l.key(), l.key()};
+  rule.results = {l.query(), l.lse()};
+  return rule;
+}
+
+static OpRule attentionGradRule(graph::AttentionGradOp op) {
+  OpRule rule;
+  AttentionLetters l(rule, op.getQuery(), op.getKey());
+  rule.operands = {l.query(), l.key(), l.key(), l.query(), l.lse(), l.query()};
+  rule.results = {l.query(), l.key(), l.key()};
+  return rule;
+}
+
+// input [tokens, width], weight [vocab, width], targets [tokens]: the loss is a
+// sum over tokens, and so is the gradient of the weight.
+static OpRule crossEntropyRule(graph::LinearCrossEntropyOp op) {
+  OpRule rule;
+  OpRule::Dims input = rule.lettersOf(op.getInput()),
+               weight = {{rule.letter(op.getWeight().getType().getDimSize(0),
+                                      LetterKind::whole)},
+                         input[1]};
+  rule.letters[input[0][0]].kind = LetterKind::sum;
+  rule.letters[input[1][0]].kind = LetterKind::whole;
+  rule.operands = {input, weight, {input[0]}};
+  rule.results = {OpRule::Dims{}};
+  return rule;
+}
+
+static OpRule crossEntropyGradRule(graph::LinearCrossEntropyGradOp op) {
+  OpRule rule;
+  OpRule::Dims input = rule.lettersOf(op.getInput()),
+               weight = {{rule.letter(op.getWeight().getType().getDimSize(0),
+                                      LetterKind::whole)},
+                         input[1]};
+  rule.letters[input[0][0]].kind = LetterKind::sum;
+  rule.letters[input[1][0]].kind = LetterKind::whole;
+  rule.operands = {input, weight, {input[0]}, {}};
+  rule.results = {{}, input, weight};
+  return rule;
+}
+
+void sharding::addCompositeRules(RuleTable &table) {
+  table.add<graph::SoftmaxOp>(rowRule);
+  table.add<graph::LayerNormOp>(rowRule);
+  table.add<graph::RmsNormOp>(rowRule);
+  table.add<graph::RopeOp>(ropeRule);
+  table.add<graph::DropoutOp>(dropoutRule);
+  table.add<graph::AttentionOp>(attentionRule);
+  table.add<graph::AttentionGradOp>(attentionGradRule);
+  table.add<graph::LinearCrossEntropyOp>(crossEntropyRule);
+  table.add<graph::LinearCrossEntropyGradOp>(crossEntropyGradRule);
+}

@@ -1,0 +1,131 @@
+// Contractions, reductions, gather and scatter, random numbers.
+#include "dialects/graph/Einsum.h"
+#include "passes/sharding/RuleTable.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+
+static OpRule einsumRule(graph::EinsumOp op) {
+  OpRule rule;
+  graph::Einsum equation = *graph::Einsum::parse(op.getEquation());
+  llvm::DenseMap<char, unsigned> known;
+  auto dimsOf = [&](StringRef term, Value value) {
+    OpRule::Dims dims;
+    for (auto [name, size] :
+         llvm::zip(term, graph::tensorType(value).getShape())) {
+      auto [letter, isNew] = known.try_emplace(name, 0u);
+      if (isNew)
+        letter->second = rule.letter(
+            size, StringRef(equation.out).contains(name) ? LetterKind::free
+                                                         : LetterKind::sum);
+      dims.push_back({letter->second});
+    }
+    return dims;
+  };
+  rule.operands = {dimsOf(equation.lhs, op.getLhs()),
+                   dimsOf(equation.rhs, op.getRhs())};
+  rule.results = {dimsOf(equation.out, op.getResult())};
+  // A product is rounded once: parts in a narrow type would be rounded each.
+  if (op.getResult().getType().getElementType().getIntOrFloatBitWidth() >= 32)
+    rule.linear = {{0}, {1}};
+  return rule;
+}
+
+static OpRule reduceRule(graph::ReduceOp op) {
+  OpRule rule;
+  OpRule::Dims in = rule.lettersOf(op.getInput()), out;
+  bool sum = op.getKind() == graph::ReduceKind::sum;
+  for (auto [dim, letters] : llvm::enumerate(in))
+    if (llvm::is_contained(op.getDims(), static_cast<int64_t>(dim)))
+      rule.letters[letters[0]].kind = sum ? LetterKind::sum : LetterKind::whole;
+    else
+      out.push_back(letters);
+  rule.operands = {in}, rule.results = {out};
+  if (sum)
+    rule.linear = {{0}};
+  return rule;
+}
+
+// Rows that another device has count as zeros: a cut of the table gives parts.
+static OpRule embeddingRule(graph::EmbeddingOp op) {
+  OpRule rule;
+  OpRule::Dims table = rule.lettersOf(op.getTable()),
+               ids = rule.lettersOf(op.getIds()), out = ids;
+  rule.letters[table[0][0]].kind = LetterKind::sum;
+  out.push_back(table[1]);
+  rule.operands = {table, ids}, rule.results = {out}, rule.linear = {{0}};
+  return rule;
+}
+
+// A cut of the updates adds parts, so the base must be one; each device takes
+// those that fall into its rows.
+static OpRule scatterAddRule(graph::ScatterAddOp op) {
+  OpRule rule;
+  OpRule::Dims base = rule.lettersOf(op.getBase()),
+               ids = rule.lettersOf(op.getIds(), LetterKind::sum),
+               updates = ids;
+  updates.push_back(base[1]);
+  rule.operands = {base, ids, updates}, rule.results = {base};
+  rule.linear = {{0, 2}};
+  rule.addend = 0;
+  return rule;
+}
+
+static OpRule groupedMatmulRule(graph::GroupedMatmulOp op) {
+  OpRule rule;
+  OpRule::Dims rhs = rule.lettersOf(op.getRhs()), lhs, groups, out;
+  bool padded = op.isPadded();
+  unsigned k = rhs[op.getTransposed() ? 2 : 1][0],
+           n = rhs[op.getTransposed() ? 1 : 2][0];
+  rule.letters[k].kind = LetterKind::sum;
+  int64_t rows = op.getLhs().getType().getDimSize(padded ? 1 : 0);
+  unsigned row = rule.letter(rows, LetterKind::whole);
+  if (padded) {
+    groups = {rhs[0]};
+    lhs = {rhs[0], {row}, {k}};
+    out = {rhs[0], {row}, {n}};
+  } else {
+    rule.letters[rhs[0][0]].kind = LetterKind::whole;
+    groups = {{rule.letter(op.getGroups().getType().getDimSize(0),
+                           LetterKind::whole)}};
+    lhs = {{row}, {k}};
+    out = {{row}, {n}};
+  }
+  rule.operands = {lhs, rhs, groups}, rule.results = {out};
+  return rule;
+}
+
+static OpRule groupedOuterRule(graph::GroupedOuterOp op) {
+  OpRule rule;
+  OpRule::Dims out = rule.lettersOf(op.getResult()), lhs, rhs, groups;
+  bool padded = op.isPadded();
+  int64_t rows = op.getLhs().getType().getDimSize(padded ? 1 : 0);
+  unsigned row = rule.letter(rows, LetterKind::whole);
+  if (padded) {
+    groups = {out[0]};
+    lhs = {out[0], {row}, out[1]};
+    rhs = {out[0], {row}, out[2]};
+  } else {
+    rule.letters[out[0][0]].kind = LetterKind::whole;
+    groups = {{rule.letter(op.getGroups().getType().getDimSize(0),
+                           LetterKind::whole)}};
+    lhs = {{row}, out[1]};
+    rhs = {{row}, out[2]};
+  }
+  rule.operands = {lhs, rhs, groups}, rule.results = {out};
+  return rule;
+}
+
+// A number follows from its place among all elements, which shares do not know.
+static OpRule randomRule(graph::RandomOp op) { return wholeRule(op); }
+
+void sharding::addContractionRules(RuleTable &table) {
+  table.add<graph::EinsumOp>(einsumRule);
+  table.add<graph::ReduceOp>(reduceRule);
+  table.add<graph::EmbeddingOp>(embeddingRule);
+  table.add<graph::ScatterAddOp>(scatterAddRule);
+  table.add<graph::GroupedMatmulOp>(groupedMatmulRule);
+  table.add<graph::GroupedOuterOp>(groupedOuterRule);
+  table.add<graph::RandomOp>(randomRule);
+}

@@ -1,0 +1,186 @@
+// Constants and re-indexing.
+#include "passes/sharding/RuleTable.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+
+// Elements of one value can be made anywhere; others would have to be sliced.
+static OpRule constantRule(graph::ConstantOp op) {
+  OpRule rule;
+  bool splat = isa<SplatElementsAttr>(op.getValue());
+  rule.results = {rule.lettersOf(op.getResult(),
+                                 splat ? LetterKind::free : LetterKind::whole)};
+  return rule;
+}
+
+static OpRule iotaRule(graph::IotaOp op) {
+  OpRule rule;
+  rule.results = {rule.lettersOf(op.getResult())};
+  rule.letters[op.getDim()].kind = LetterKind::whole;
+  return rule;
+}
+
+// Both shapes are products of the same factors, as far as their sizes divide
+// one another; where they do not, a run of dimensions is whole.
+static OpRule reshapeRule(graph::ReshapeOp op) {
+  OpRule rule;
+  ArrayRef<int64_t> from = op.getInput().getType().getShape(),
+                    to = op.getResult().getType().getShape();
+  OpRule::Dims in(from.size()), out(to.size());
+  auto whole = [&](ArrayRef<int64_t> shape, size_t i, OpRule::Dims &dims) {
+    for (; i < shape.size(); ++i)
+      dims[i].push_back(rule.letter(shape[i], LetterKind::whole));
+  };
+  if (op.getInput().getType().getNumElements() == 0) {
+    whole(from, 0, in), whole(to, 0, out);
+    rule.operands = {in}, rule.results = {out};
+    return rule;
+  }
+  size_t i = 0, o = 0;
+  int64_t left = from.empty() ? 1 : from[0], right = to.empty() ? 1 : to[0];
+  // From the slowest-varying on: what both sides still need of a dimension.
+  while (i < from.size() && o < to.size()) {
+    int64_t common = std::min(left, right);
+    if (std::max(left, right) % common) {
+      // 6 × 4 against 4 × 6: neither side's cut is one of the other.
+      OpRule::Dim rest;
+      in[i].push_back(rule.letter(left, LetterKind::whole));
+      out[o].push_back(rule.letter(right, LetterKind::whole));
+      whole(from, i + 1, in), whole(to, o + 1, out);
+      rule.operands = {in}, rule.results = {out};
+      return rule;
+    }
+    if (common > 1) {
+      unsigned letter = rule.letter(common);
+      in[i].push_back(letter);
+      out[o].push_back(letter);
+    }
+    left /= common, right /= common;
+    if (left == 1 && ++i < from.size())
+      left = from[i];
+    if (right == 1 && ++o < to.size())
+      right = to[o];
+  }
+  rule.operands = {in}, rule.results = {out}, rule.linear = {{0}};
+  return rule;
+}
+
+static OpRule transposeRule(graph::TransposeOp op) {
+  OpRule rule;
+  OpRule::Dims in = rule.lettersOf(op.getInput()), out;
+  for (int64_t dim : op.getPermutation())
+    out.push_back(in[dim]);
+  rule.operands = {in}, rule.results = {out}, rule.linear = {{0}};
+  return rule;
+}
+
+static OpRule broadcastRule(graph::BroadcastOp op) {
+  OpRule rule;
+  OpRule::Dims out = rule.lettersOf(op.getResult()), in;
+  for (int64_t dim : op.getDims())
+    in.push_back(out[dim]);
+  rule.operands = {in}, rule.results = {out}, rule.linear = {{0}};
+  return rule;
+}
+
+// One of n equal parts leaves the factor n behind; any other cut of a dimension
+// needs all of it.
+static OpRule sliceRule(graph::SliceOp op) {
+  OpRule rule;
+  OpRule::Dims in, out;
+  for (auto [from, to, start] :
+       llvm::zip(op.getInput().getType().getShape(),
+                 op.getResult().getType().getShape(), op.getStart())) {
+    if (from == to) {
+      in.push_back({rule.letter(to)});
+      out.push_back(in.back());
+    } else if (to > 0 && from % to == 0 && start % to == 0) {
+      out.push_back({rule.letter(to)});
+      in.push_back({rule.letter(from / to, LetterKind::whole), out.back()[0]});
+    } else {
+      in.push_back({rule.letter(from, LetterKind::whole)});
+      out.push_back({rule.letter(to, LetterKind::whole)});
+    }
+  }
+  rule.operands = {in}, rule.results = {out}, rule.linear = {{0}};
+  return rule;
+}
+
+// Equal inputs become a factor of the result; unequal ones are joined whole.
+static OpRule concatRule(graph::ConcatOp op) {
+  OpRule rule;
+  OpRule::Dims out = rule.lettersOf(op.getResult());
+  int64_t dim = op.getDim(), count = op.getInputs().size();
+  auto sizeOf = [&](Value input) {
+    return graph::tensorType(input).getDimSize(dim);
+  };
+  int64_t each = sizeOf(op.getInputs().front());
+  bool equal = llvm::all_of(op.getInputs(),
+                            [&](Value input) { return sizeOf(input) == each; });
+  OpRule::Dims in = out;
+  if (equal)
+    in[dim] = {rule.letter(each)};
+  for (Value input : op.getInputs()) {
+    if (!equal)
+      in[dim] = {rule.letter(sizeOf(input), LetterKind::whole)};
+    rule.operands.push_back(in);
+  }
+  unsigned joined = out[dim][0];
+  rule.letters[joined] = {equal ? count : count * each, LetterKind::whole};
+  if (equal)
+    out[dim].push_back(in[dim][0]);
+  else
+    rule.letters[joined].size = op.getResult().getType().getDimSize(dim);
+  rule.results = {out};
+  rule.linear = {llvm::to_vector<2>(llvm::seq<unsigned>(0, count))};
+  return rule;
+}
+
+static OpRule padRule(graph::PadOp op) {
+  OpRule rule;
+  OpRule::Dims in, out;
+  for (auto [from, to] : llvm::zip(op.getInput().getType().getShape(),
+                                   op.getResult().getType().getShape())) {
+    bool same = from == to;
+    LetterKind kind = same ? LetterKind::free : LetterKind::whole;
+    out.push_back({rule.letter(to, kind)});
+    in.push_back(same ? out.back() : OpRule::Dim{rule.letter(from, kind)});
+  }
+  rule.operands = {in}, rule.results = {out}, rule.linear = {{0}};
+  return rule;
+}
+
+static OpRule dynamicSliceRule(graph::DynamicSliceOp op) {
+  OpRule rule;
+  OpRule::Dims out = rule.lettersOf(op.getResult()), in;
+  in.push_back(
+      {rule.letter(op.getInput().getType().getDimSize(0), LetterKind::whole)});
+  llvm::append_range(in, out);
+  rule.operands = {in, {}}, rule.results = {out}, rule.linear = {{0}};
+  return rule;
+}
+
+static OpRule dynamicUpdateRule(graph::DynamicUpdateOp op) {
+  OpRule rule;
+  OpRule::Dims update = rule.lettersOf(op.getUpdate()), in;
+  in.push_back(
+      {rule.letter(op.getInput().getType().getDimSize(0), LetterKind::whole)});
+  llvm::append_range(in, update);
+  rule.operands = {in, update, {}}, rule.results = {in};
+  rule.linear = {{0, 1}};
+  return rule;
+}
+
+void sharding::addShapeRules(RuleTable &table) {
+  table.add<graph::ConstantOp>(constantRule);
+  table.add<graph::IotaOp>(iotaRule);
+  table.add<graph::ReshapeOp>(reshapeRule);
+  table.add<graph::TransposeOp>(transposeRule);
+  table.add<graph::BroadcastOp>(broadcastRule);
+  table.add<graph::SliceOp>(sliceRule);
+  table.add<graph::ConcatOp>(concatRule);
+  table.add<graph::PadOp>(padRule);
+  table.add<graph::DynamicSliceOp>(dynamicSliceRule);
+  table.add<graph::DynamicUpdateOp>(dynamicUpdateRule);
+}

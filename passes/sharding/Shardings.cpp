@@ -1,0 +1,418 @@
+// Decides block by block, in program order: an op is cut along the most
+// important colors that it has, and along what its operands are cut anyway.
+#include "passes/sharding/Shardings.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+using graph::tensorType;
+
+bool sharding::isZero(Value value) {
+  auto constant = value.getDefiningOp<graph::ConstantOp>();
+  auto splat =
+      constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : nullptr;
+  if (!splat)
+    return false;
+  if (isa<FloatType>(splat.getElementType()))
+    return splat.getSplatValue<APFloat>().isPosZero();
+  return splat.getSplatValue<APInt>().isZero();
+}
+
+/// How one op is cut, while that is decided.
+struct Shardings::Cut {
+  Factors::Computation computation;
+  SmallVector<DimPlacement> letters; ///< a factor for each atom
+  SmallVector<unsigned, 2> parts;    ///< axes along which operands stay partial
+  std::optional<unsigned> linear;    ///< the set of operands that do
+};
+
+//===--- placements of values ---------------------------------------------===//
+
+Placement Shardings::blank(Value value) const {
+  Placement placement;
+  for (const Factors::Atoms &atoms : factors.of(value)) {
+    DimPlacement &dim = placement.dims.emplace_back();
+    for (Factors::Atom atom : atoms)
+      dim.push_back({atom.size, {}});
+  }
+  return placement;
+}
+
+bool Shardings::fits(const Factor &factor, unsigned axis) const {
+  return factor.size >= mesh.size(factor.axes) * mesh.size(axis);
+}
+
+// Cuts the first factor of the color that is large enough.
+static bool cutColor(Placement &placement, ArrayRef<Factors::Atoms> atoms,
+                     Color color, unsigned axis,
+                     llvm::function_ref<bool(const Factor &)> fits) {
+  for (auto [dim, names] : llvm::zip(placement.dims, atoms))
+    for (auto [factor, atom] : llvm::zip(dim, names))
+      if (atom.color == color && fits(factor)) {
+        factor.axes.push_back(axis);
+        return true;
+      }
+  return false;
+}
+
+Placement Shardings::byColors(Value value) const {
+  Placement placement = blank(value);
+  auto atoms = factors.of(value);
+  for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
+    if (mesh.size(axis) == 1)
+      continue;
+    for (Color color : strategy.colors[axis])
+      if (cutColor(placement, atoms, color, axis,
+                   [&](const Factor &factor) { return fits(factor, axis); }))
+        break;
+  }
+  return placement;
+}
+
+bool Shardings::cutByZero(graph::Role role) const {
+  if (role == graph::Role::optimizer)
+    return strategy.zero >= ZeroStage::optimizer;
+  return role == graph::Role::parameter &&
+         strategy.zero >= ZeroStage::parameters;
+}
+
+// Over the largest factor, one that divides evenly if there is any.
+Placement Shardings::ofState(Value value, graph::Role role) const {
+  Placement placement = byColors(value);
+  if (!cutByZero(role))
+    return placement;
+  for (unsigned axis : strategy.zeroAxes) {
+    if (mesh.size(axis) == 1 || placement.uses(axis))
+      continue;
+    Factor *best = nullptr;
+    auto rank = [&](const Factor &factor) {
+      int64_t pieces = mesh.size(factor.axes) * mesh.size(axis);
+      return std::pair(factor.size % pieces == 0,
+                       factor.size / mesh.size(factor.axes));
+    };
+    for (DimPlacement &dim : placement.dims)
+      for (Factor &factor : dim)
+        if (fits(factor, axis) && (!best || rank(factor) > rank(*best)))
+          best = &factor;
+    if (best)
+      best->axes.push_back(axis);
+  }
+  return placement;
+}
+
+const Placement &Shardings::asUsed(Value value) const {
+  if (const Placement *other = settled(value))
+    return *other;
+  return values.at(value);
+}
+
+void Shardings::placeArguments(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments()) {
+    auto role = function.getArgAttrOfType<graph::RoleAttr>(
+        argument.getArgNumber(), graph::kRoleAttr);
+    values[argument] =
+        role ? ofState(argument, role.getValue()) : byColors(argument);
+  }
+}
+
+// What a pointwise call takes beside optimizer state is a gradient, and is best
+// cut as that state is, once, where it is made.
+void Shardings::settleGradients(func::FuncOp function) {
+  auto isMoment = [&](Value value) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (!argument || argument.getOwner() != &function.getBody().front())
+      return false;
+    auto role = function.getArgAttrOfType<graph::RoleAttr>(
+        argument.getArgNumber(), graph::kRoleAttr);
+    return role && role.getValue() == graph::Role::optimizer;
+  };
+  for (auto call : function.getOps<func::CallOp>()) {
+    if (!isPointwiseCall(call))
+      continue;
+    auto moment = llvm::find_if(call.getOperands(), isMoment);
+    if (moment == call.getOperands().end())
+      continue;
+    Value like = *moment;
+    for (Value operand : call.getOperands())
+      if (!isa<BlockArgument>(operand) && tensorType(operand).getRank() > 0)
+        settlements[operand] = values.at(like);
+  }
+}
+
+//===--- functions and their structure ------------------------------------===//
+
+LogicalResult Shardings::build(ModuleOp module) {
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function.isPublic() && failed(planFunction(function)))
+      return failure();
+  return success();
+}
+
+LogicalResult Shardings::planFunction(func::FuncOp function) {
+  if (!planned.insert(function).second)
+    return success();
+  placeArguments(function);
+  settleGradients(function);
+  return planBlock(function.getBody().front());
+}
+
+LogicalResult Shardings::planBlock(Block &block) {
+  for (Operation &op : block) {
+    LogicalResult done = success();
+    if (auto call = dyn_cast<func::CallOp>(op); call && !isPointwiseCall(&op))
+      done = planCall(call);
+    else if (auto loop = dyn_cast<graph::LoopOp>(op))
+      done = planLoop(loop);
+    else if (auto ret = dyn_cast<func::ReturnOp>(op))
+      planReturn(ret);
+    else if (!isa<graph::YieldOp>(op))
+      done = planOp(&op);
+    if (failed(done))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult Shardings::planCall(func::CallOp call) {
+  auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+      call, call.getCalleeAttr());
+  if (failed(planFunction(callee)))
+    return failure();
+  for (auto [operand, argument] :
+       llvm::zip(call->getOpOperands(), callee.getArguments()))
+    operands[&operand] = values.at(argument);
+  Operation *ret = callee.getBody().front().getTerminator();
+  for (auto [result, returned] :
+       llvm::zip(call.getResults(), ret->getOpOperands()))
+    values[result] = operands.at(&returned);
+  return success();
+}
+
+// State goes back as it came; what the host reads is whole. A block hands out
+// parts of sums, unless it needs the sum itself.
+void Shardings::planReturn(func::ReturnOp ret) {
+  auto function = cast<func::FuncOp>(ret->getParentOp());
+  for (OpOperand &operand : ret->getOpOperands()) {
+    unsigned i = operand.getOperandNumber();
+    Placement placement = asUsed(operand.get());
+    if (function.isPublic()) {
+      auto role =
+          function.getResultAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr);
+      placement =
+          role ? ofState(operand.get(), role.getValue()) : blank(operand.get());
+    } else if (!operand.get().hasOneUse()) {
+      placement = placement.withoutPartial();
+    }
+    operands[&operand] = placement;
+  }
+}
+
+// An accumulator that starts at zero takes the placement of what is added to
+// it; twice through the body, since the first time finds that out.
+LogicalResult Shardings::planLoop(graph::LoopOp loop) {
+  for (auto [init, carried, result] :
+       llvm::zip(loop.getInits(), loop.getCarried(), loop.getResults())) {
+    const Placement *target = settled(result);
+    bool early = strategy.zero >= ZeroStage::gradients && target;
+    values[carried] = early ? *target : byColors(carried);
+    if (!early && isZero(init))
+      open.insert(carried);
+  }
+  values[loop.getInduction()] = blank(loop.getInduction());
+  if (failed(planBlock(loop.getBody().front())))
+    return failure();
+  for (Value carried : loop.getCarried())
+    open.erase(carried);
+  if (failed(planBlock(loop.getBody().front())))
+    return failure();
+  for (auto [init, carried, yielded, result] :
+       llvm::zip(loop.getInitsMutable(), loop.getCarried(),
+                 loop.getYield().getValuesMutable(), loop.getResults())) {
+    operands[&init] = operands[&yielded] = values[result] = values.at(carried);
+  }
+  return success();
+}
+
+//===--- ops --------------------------------------------------------------===//
+
+// Where the axis cuts the value, as (dimension, factor).
+static std::optional<std::pair<unsigned, unsigned>>
+findCut(const Placement &placement, unsigned axis) {
+  for (auto [i, dim] : llvm::enumerate(placement.dims))
+    for (auto [k, factor] : llvm::enumerate(dim))
+      if (llvm::is_contained(factor.axes, axis))
+        return std::pair(i, k);
+  return std::nullopt;
+}
+
+// A cut that an operand has already costs nothing; one of a sum only where all
+// factors of the products have it.
+void Shardings::inherit(Operation *op, unsigned axis, Cut &cut) const {
+  const OpRule &rule = cut.computation.rule;
+  for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands)) {
+    if (tensorType(operand).getRank() == 0)
+      continue;
+    auto place = findCut(asUsed(operand), axis);
+    if (!place)
+      continue;
+    unsigned k = place->second;
+    for (unsigned name : dims[place->first]) {
+      if (k >= cut.letters[name].size()) {
+        k -= cut.letters[name].size();
+        continue;
+      }
+      Factor &factor = cut.letters[name][k];
+      auto hasCut = [&](auto pair) {
+        auto [value, others] = pair;
+        bool uses = llvm::any_of(others, [&](const OpRule::Dim &dim) {
+          return llvm::is_contained(dim, name);
+        });
+        return !uses || asUsed(value).uses(axis);
+      };
+      LetterKind kind = rule.letters[name].kind;
+      if (kind == LetterKind::whole || !fits(factor, axis) ||
+          (kind == LetterKind::sum &&
+           (rule.addend ||
+            !llvm::all_of(llvm::zip(op->getOperands(), rule.operands),
+                          hasCut))))
+        break;
+      factor.axes.push_back(axis);
+      return;
+    }
+  }
+}
+
+void Shardings::chooseCuts(Operation *op, Cut &cut) const {
+  const OpRule &rule = cut.computation.rule;
+  for (const Factors::Atoms &atoms : cut.computation.letters) {
+    DimPlacement &letter = cut.letters.emplace_back();
+    for (Factors::Atom atom : atoms)
+      letter.push_back({atom.size, {}});
+  }
+  // Adding parts to a whole would add the whole on every device.
+  auto mayAdd = [&](unsigned axis) {
+    if (!rule.addend)
+      return true;
+    Value base = op->getOperand(*rule.addend);
+    return isZero(base) || open.contains(base) ||
+           llvm::is_contained(asUsed(base).partial, axis);
+  };
+  auto claim = [&](unsigned axis, Color color) {
+    for (auto [name, letter] : llvm::enumerate(cut.letters)) {
+      LetterKind kind = rule.letters[name].kind;
+      if (kind == LetterKind::whole ||
+          (kind == LetterKind::sum && !mayAdd(axis)))
+        continue;
+      for (auto [factor, atom] :
+           llvm::zip(letter, cut.computation.letters[name]))
+        if (atom.color == color && fits(factor, axis)) {
+          factor.axes.push_back(axis);
+          return true;
+        }
+    }
+    return false;
+  };
+  for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
+    if (mesh.size(axis) == 1)
+      continue;
+    bool claimed = llvm::any_of(
+        strategy.colors[axis], [&](Color color) { return claim(axis, color); });
+    if (!claimed)
+      inherit(op, axis, cut);
+  }
+}
+
+static bool isCutAlong(ArrayRef<DimPlacement> letters, unsigned axis) {
+  return llvm::any_of(letters, [&](const DimPlacement &letter) {
+    return llvm::any_of(letter, [&](const Factor &factor) {
+      return llvm::is_contained(factor.axes, axis);
+    });
+  });
+}
+
+// Parts of sums pass through what is linear in them, as long as that makes
+// nothing larger and nobody else needs the sum.
+void Shardings::keepParts(Operation *op, Cut &cut) const {
+  const OpRule &rule = cut.computation.rule;
+  if (isa<graph::EinsumOp>(op) || rule.addend)
+    return;
+  for (auto [number, set] : llvm::enumerate(rule.linear)) {
+    SmallVector<unsigned, 2> parts;
+    bool fitting = true;
+    int64_t largest = 0;
+    for (unsigned i : set) {
+      Value operand = op->getOperand(i);
+      largest = std::max(largest, tensorType(operand).getNumElements());
+      if (isZero(operand) || open.contains(operand))
+        continue;
+      const auto &own = asUsed(operand).partial;
+      fitting &= !own.empty() && operand.hasOneUse() &&
+                 (parts.empty() || parts == own);
+      parts = own;
+    }
+    for (Value result : op->getResults())
+      fitting &= tensorType(result).getNumElements() <= largest;
+    if (!fitting || parts.empty())
+      continue;
+    llvm::erase_if(
+        parts, [&](unsigned axis) { return isCutAlong(cut.letters, axis); });
+    cut.parts = parts;
+    cut.linear = number;
+    return;
+  }
+}
+
+Placement Shardings::assemble(const Cut &cut, const OpRule::Dims &dims) const {
+  Placement placement;
+  for (const OpRule::Dim &names : dims) {
+    DimPlacement &dim = placement.dims.emplace_back();
+    for (unsigned name : names)
+      llvm::append_range(dim, cut.letters[name]);
+  }
+  return placement;
+}
+
+// The axes of letters that are summed over and not in `dims`.
+static SmallVector<unsigned, 2> summedAxes(const OpRule &rule,
+                                           ArrayRef<DimPlacement> letters,
+                                           const OpRule::Dims &dims) {
+  SmallVector<unsigned, 2> axes;
+  for (auto [name, letter] : llvm::enumerate(letters)) {
+    bool inside = llvm::any_of(dims, [&](const OpRule::Dim &dim) {
+      return llvm::is_contained(dim, name);
+    });
+    if (rule.letters[name].kind != LetterKind::sum || inside)
+      continue;
+    for (const Factor &factor : letter)
+      llvm::append_range(axes, factor.axes);
+  }
+  return axes;
+}
+
+LogicalResult Shardings::planOp(Operation *op) {
+  Cut cut{factors.of(op), {}, {}, {}};
+  const OpRule &rule = cut.computation.rule;
+  chooseCuts(op, cut);
+  keepParts(op, cut);
+  for (OpOperand &operand : op->getOpOperands()) {
+    unsigned i = operand.getOperandNumber();
+    Placement wanted = assemble(cut, rule.operands[i]);
+    if (cut.linear && llvm::is_contained(rule.linear[*cut.linear], i))
+      wanted.partial = cut.parts;
+    if (rule.addend == i)
+      wanted.partial = summedAxes(rule, cut.letters, rule.operands[i]);
+    llvm::sort(wanted.partial);
+    if (open.erase(operand.get()))
+      values[operand.get()] = wanted;
+    operands[&operand] = std::move(wanted);
+  }
+  for (auto [result, dims] : llvm::zip(op->getResults(), rule.results)) {
+    Placement made = assemble(cut, dims);
+    made.partial = summedAxes(rule, cut.letters, dims);
+    llvm::append_range(made.partial, cut.parts);
+    llvm::sort(made.partial);
+    values[result] = std::move(made);
+  }
+  return success();
+}

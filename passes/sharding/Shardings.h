@@ -1,0 +1,80 @@
+// Where everything is computed: a placement for every value, and for every
+// operand the placement in which its op wants it. Found without touching the
+// IR, so that a search can ask for many.
+#pragma once
+#include "passes/sharding/Factors.h"
+#include "passes/sharding/Placement.h"
+
+namespace tessera::sharding {
+
+/// What of the step is kept cut over the data axis (Rajbhandari et al. 2020).
+enum class ZeroStage { none, optimizer, gradients, parameters };
+
+/// What decides a module's placements.
+struct Strategy {
+  /// For each axis of the mesh the colors that it cuts, the most important
+  /// first: an op or a value is cut along the first that it has.
+  llvm::SmallVector<llvm::SmallVector<Color, 8>, 4> colors;
+  ZeroStage zero = ZeroStage::none;
+  /// The axes over which state is cut by `zero`.
+  llvm::SmallVector<unsigned, 2> zeroAxes;
+};
+
+class Shardings {
+public:
+  Shardings(const Factors &factors, const Mesh &mesh, const Strategy &strategy)
+      : factors(factors), mesh(mesh), strategy(strategy) {}
+
+  /// Decides for all public functions of the module and what they call.
+  mlir::LogicalResult build(mlir::ModuleOp module);
+
+  /// Of a result as its op makes it, or of an argument.
+  const Placement &of(mlir::Value value) const { return values.at(value); }
+  /// In which the owner of the operand takes it.
+  const Placement &wanted(mlir::OpOperand &operand) const {
+    return operands.at(&operand);
+  }
+  /// In which all uses find the result, if that is another than the op makes:
+  /// gradients as the optimizer's state is cut.
+  const Placement *settled(mlir::Value value) const {
+    auto known = settlements.find(value);
+    return known == settlements.end() ? nullptr : &known->second;
+  }
+
+private:
+  struct Cut;
+
+  Placement blank(mlir::Value value) const;
+  Placement byColors(mlir::Value value) const;
+  Placement ofState(mlir::Value value, graph::Role role) const;
+  bool cutByZero(graph::Role role) const;
+  bool fits(const Factor &factor, unsigned axis) const;
+  const Placement &asUsed(mlir::Value value) const;
+  void placeArguments(mlir::func::FuncOp function);
+  void settleGradients(mlir::func::FuncOp function);
+  mlir::LogicalResult planFunction(mlir::func::FuncOp function);
+  mlir::LogicalResult planBlock(mlir::Block &block);
+  mlir::LogicalResult planOp(mlir::Operation *op);
+  mlir::LogicalResult planCall(mlir::func::CallOp call);
+  mlir::LogicalResult planLoop(graph::LoopOp loop);
+  void planReturn(mlir::func::ReturnOp op);
+  void chooseCuts(mlir::Operation *op, Cut &cut) const;
+  void inherit(mlir::Operation *op, unsigned axis, Cut &cut) const;
+  void keepParts(mlir::Operation *op, Cut &cut) const;
+  Placement assemble(const Cut &cut, const OpRule::Dims &dims) const;
+
+  const Factors &factors;
+  const Mesh &mesh;
+  const Strategy &strategy;
+  llvm::DenseMap<mlir::Value, Placement> values, settlements;
+  llvm::DenseMap<mlir::OpOperand *, Placement> operands;
+  llvm::DenseSet<mlir::Operation *> planned; ///< functions
+  /// Accumulators that start at zero and have no placement yet: they take that
+  /// of what is first added to them.
+  llvm::DenseSet<mlir::Value> open;
+};
+
+/// A constant of zeros: also the sum of zeros on every device.
+bool isZero(mlir::Value value);
+
+} // namespace tessera::sharding

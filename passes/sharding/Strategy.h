@@ -1,0 +1,19 @@
+// From a mesh to a strategy: which colors its axes cut.
+#pragma once
+#include "passes/sharding/Shardings.h"
+#include "llvm/Support/Error.h"
+
+namespace tessera::sharding {
+
+/// Estimated time of one step under `shardings`, in seconds. Only ratios
+/// between strategies of one module mean anything.
+double estimate(mlir::ModuleOp module, const Mesh &mesh,
+                const Shardings &shardings);
+
+/// `data` on sequences, `tensor` on what the estimate likes best, one color
+/// after another.
+mlir::FailureOr<Strategy> chooseStrategy(mlir::ModuleOp module,
+                                         const Factors &factors,
+                                         const Mesh &mesh, ZeroStage zero);
+
+} // namespace tessera::sharding

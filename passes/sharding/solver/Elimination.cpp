@@ -1,0 +1,326 @@
+#include "passes/sharding/solver/Elimination.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+#include <set>
+
+namespace tessera::solver {
+
+/// Chooses the order: always the variable with the smallest table next.
+class Elimination::Order {
+public:
+  Order(Elimination &plan, std::span<const int> candidates, std::size_t limit,
+        Random &random);
+
+private:
+  void connect(std::span<const int> candidates);
+  void enqueue(int v);
+  void remove(int v);
+  void eliminate(int v);
+  int pickToLeaveOut();
+  /// Entries of the table over the neighbours of v, capped.
+  double tableSize(int v) const;
+
+  Elimination &plan;
+  Random &random;
+  std::vector<std::vector<int>> neighbours; // sorted
+  std::vector<double> size;                 // of those that are left
+  std::set<std::pair<double, int>> queue;
+};
+
+Elimination::Order::Order(Elimination &plan, std::span<const int> candidates,
+                          std::size_t limit, Random &random)
+    : plan(plan), random(random), neighbours(plan.model.count()),
+      size(plan.model.count(), 0) {
+  connect(candidates);
+  for (int v : candidates)
+    enqueue(v);
+  double total = 0;
+  constexpr double kMostEntries = 1 << 24;
+  while (!queue.empty()) {
+    const auto [entries, v] = *queue.begin();
+    if (entries <= static_cast<double>(limit) &&
+        total + entries <= kMostEntries) {
+      total += entries;
+      plan.sums += static_cast<std::size_t>(entries) * plan.model.sizes[v];
+      eliminate(v);
+      continue;
+    }
+    remove(pickToLeaveOut());
+    ++plan.leftOut;
+  }
+}
+
+void Elimination::Order::connect(std::span<const int> candidates) {
+  for (int v : candidates)
+    size[v] = 1;
+  for (int v : candidates) {
+    for (const Model::Neighbour &neighbour : plan.model.neighbours[v])
+      if (size[neighbour.variable] > 0)
+        neighbours[v].push_back(neighbour.variable);
+    std::ranges::sort(neighbours[v]);
+  }
+}
+
+double Elimination::Order::tableSize(int v) const {
+  double entries = 1;
+  for (int u : neighbours[v])
+    entries = std::min(entries * plan.model.sizes[u], 1e30);
+  return entries;
+}
+
+void Elimination::Order::enqueue(int v) {
+  size[v] = tableSize(v);
+  queue.emplace(size[v], v);
+}
+
+/// Takes v out of the queue and out of its neighbours' lists.
+void Elimination::Order::remove(int v) {
+  queue.erase({size[v], v});
+  size[v] = 0;
+  for (int u : neighbours[v]) {
+    std::vector<int> &list = neighbours[u];
+    list.erase(std::ranges::lower_bound(list, v));
+    queue.erase({size[u], u});
+    enqueue(u);
+  }
+}
+
+void Elimination::Order::eliminate(int v) {
+  plan.position[v] = static_cast<int>(plan.order.size());
+  plan.order.push_back(v);
+  const std::vector<int> scope = std::move(neighbours[v]);
+  queue.erase({size[v], v});
+  size[v] = 0;
+  std::vector<int> joined;
+  for (int u : scope) {
+    queue.erase({size[u], u});
+    joined.clear();
+    std::ranges::set_union(neighbours[u], scope, std::back_inserter(joined));
+    std::erase_if(joined, [&](int w) { return w == u || w == v; });
+    neighbours[u] = joined;
+  }
+  for (int u : scope)
+    enqueue(u);
+}
+
+/// A few variables are drawn, and the one with the most neighbours goes:
+/// hubs mostly, and not always the same.
+int Elimination::Order::pickToLeaveOut() {
+  constexpr int kDraws = 6;
+  int best = -1;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    // The queue has no random access; a random key does as well.
+    const int start = static_cast<int>(random.below(size.size()));
+    int v = start;
+    while (size[v] == 0)
+      v = v + 1 == static_cast<int>(size.size()) ? 0 : v + 1;
+    if (best < 0 || neighbours[v].size() > neighbours[best].size())
+      best = v;
+  }
+  return best;
+}
+
+Elimination::Elimination(const Model &model, std::span<const int> candidates,
+                         std::size_t limit, Random &random)
+    : model(model), position(model.count(), -1) {
+  Order(*this, candidates, limit, random);
+  // Tables that await their variable, by position in the order.
+  std::vector<std::vector<std::size_t>> tablesOf(order.size());
+  steps.reserve(order.size());
+  for (std::size_t at = 0; at < order.size(); ++at)
+    addStep(at, tablesOf);
+}
+
+void Elimination::addStep(std::size_t at,
+                          std::vector<std::vector<std::size_t>> &tablesOf) {
+  const int v = order[at];
+  Step step{v, {}, {}, tables.size()};
+  auto later = [&](int u) { return position[u] > static_cast<int>(at); };
+  for (const Model::Neighbour &neighbour : model.neighbours[v])
+    if (later(neighbour.variable))
+      step.scope.push_back(neighbour.variable);
+  for (std::size_t earlier : tablesOf[at])
+    for (int u : steps[earlier].scope)
+      if (u != v)
+        step.scope.push_back(u);
+  std::ranges::sort(step.scope, std::ranges::greater(),
+                    [&](int u) { return position[u]; });
+  step.scope.erase(std::ranges::unique(step.scope).begin(), step.scope.end());
+  auto axisOf = [&](int u) {
+    return std::ranges::find(step.scope, u) - step.scope.begin();
+  };
+
+  const std::size_t axes = step.scope.size();
+  for (const Model::Neighbour &neighbour : model.neighbours[v]) {
+    if (!later(neighbour.variable))
+      continue;
+    Factor factor{&model.matrices[neighbour.matrix], 0, 0, {}};
+    factor.strides.resize(axes);
+    factor.depth = static_cast<int>(axisOf(neighbour.variable));
+    factor.strides[factor.depth] = model.sizes[v];
+    step.factors.push_back(std::move(factor));
+  }
+  for (std::size_t earlier : tablesOf[at]) {
+    Factor factor{nullptr, steps[earlier].table, -1, {}};
+    factor.strides.resize(axes);
+    std::size_t stride = model.sizes[v];
+    const std::vector<int> &scope = steps[earlier].scope;
+    assert(scope.back() == v && "the innermost axis is the next to go");
+    for (std::size_t k = scope.size() - 1; k-- > 0;) {
+      const auto axis = static_cast<int>(axisOf(scope[k]));
+      factor.depth = std::max(factor.depth, axis);
+      factor.strides[axis] = stride;
+      stride *= model.sizes[scope[k]];
+    }
+    step.factors.push_back(std::move(factor));
+  }
+  std::ranges::sort(step.factors, {}, [](const Factor &factor) {
+    return std::pair(factor.depth, factor.table);
+  });
+
+  std::size_t entries = 1;
+  for (int u : step.scope)
+    entries *= model.sizes[u];
+  if (axes > 0)
+    tablesOf[position[step.scope.back()]].push_back(at);
+  tables.resize(tables.size() + entries);
+  partial.resize(
+      std::max(partial.size(), (axes + 1) * std::size_t(model.sizes[v])));
+  steps.push_back(std::move(step));
+}
+
+double Elimination::run(std::span<const double> unary, std::span<int> values) {
+  for (const Step &step : steps) {
+    loadUnary(step, unary, values);
+    fillTable(step);
+  }
+  double total = 0;
+  for (std::size_t at = steps.size(); at-- > 0;) {
+    loadUnary(steps[at], unary, values);
+    const double cost = choose(steps[at], values);
+    if (steps[at].scope.empty())
+      total += cost;
+  }
+  return total;
+}
+
+/// The first row of `partial`: what each value costs beside the variables that
+/// keep theirs.
+void Elimination::loadUnary(const Step &step, std::span<const double> unary,
+                            std::span<const int> values) {
+  const int v = step.variable, size = model.sizes[v];
+  std::copy_n(&unary[model.first[v]], size, partial.begin());
+  for (const Model::Neighbour &neighbour : model.neighbours[v])
+    if (position[neighbour.variable] < 0) {
+      const double *row = model.row(neighbour, values[neighbour.variable], v);
+      for (int i = 0; i < size; ++i)
+        partial[i] += row[i];
+    }
+}
+
+static void addRow(const double *a, const double *b, int count, double *out) {
+  for (int i = 0; i < count; ++i)
+    out[i] = a[i] + b[i];
+}
+
+static double leastSum(const double *a, const double *b, int count) {
+  double least = a[0] + b[0];
+  for (int i = 1; i < count; ++i)
+    least = std::min(least, a[i] + b[i]);
+  return least;
+}
+
+/// Goes through all values of the scope. A factor is added once for each entry
+/// along its own axes, at its deepest one, and not once an entry of the result.
+void Elimination::fillTable(const Step &step) {
+  const int axes = static_cast<int>(step.scope.size());
+  const int size = model.sizes[step.variable];
+  double *out = &tables[step.table];
+  if (axes == 0) {
+    out[0] = *std::min_element(partial.begin(), partial.begin() + size);
+    return;
+  }
+  std::size_t factor = 0;
+  for (; factor < step.factors.size() && step.factors[factor].depth < 0;
+       ++factor)
+    addRow(partial.data(), start(step.factors[factor]), size, partial.data());
+  std::vector<std::size_t> firstAt(axes);
+  for (int axis = 0; axis < axes; ++axis) {
+    firstAt[axis] = factor;
+    while (factor < step.factors.size() && step.factors[factor].depth == axis)
+      ++factor;
+  }
+
+  std::vector<int> index(axes);
+  std::vector<const double *> sums(axes);
+  sums[0] = partial.data();
+  int axis = 0; // the outermost whose sums are out of date
+  const std::size_t inner = model.sizes[step.scope.back()];
+  while (true) {
+    for (; axis + 1 < axes; ++axis) {
+      const double *sum = sums[axis];
+      double *to = &partial[std::size_t(axis + 1) * size];
+      for (std::size_t f = firstAt[axis]; f < firstAt[axis + 1]; ++f) {
+        const Factor &each = step.factors[f];
+        const double *row = start(each);
+        for (int k = 0; k <= axis; ++k)
+          row += index[k] * each.strides[k];
+        addRow(sum, row, size, to);
+        sum = to;
+      }
+      sums[axis + 1] = sum;
+    }
+    // The innermost axis.
+    const std::size_t f = firstAt[axes - 1];
+    const Factor &each = step.factors[f];
+    const double *row = start(each);
+    for (int k = 0; k + 1 < axes; ++k)
+      row += index[k] * each.strides[k];
+    const std::size_t stride = each.strides[axes - 1];
+    if (f + 1 == step.factors.size()) {
+      for (std::size_t i = 0; i < inner; ++i, row += stride)
+        *out++ = leastSum(sums[axes - 1], row, size);
+    } else {
+      double *to = &partial[std::size_t(axes) * size];
+      for (std::size_t i = 0; i < inner; ++i) {
+        addRow(sums[axes - 1], row + i * stride, size, to);
+        for (std::size_t g = f + 1; g + 1 < step.factors.size(); ++g) {
+          const Factor &more = step.factors[g];
+          const double *moreRow = start(more) + i * more.strides[axes - 1];
+          for (int k = 0; k + 1 < axes; ++k)
+            moreRow += index[k] * more.strides[k];
+          addRow(to, moreRow, size, to);
+        }
+        const Factor &last = step.factors.back();
+        const double *lastRow = start(last) + i * last.strides[axes - 1];
+        for (int k = 0; k + 1 < axes; ++k)
+          lastRow += index[k] * last.strides[k];
+        *out++ = leastSum(to, lastRow, size);
+      }
+    }
+    for (axis = axes - 2; axis >= 0; --axis) {
+      if (++index[axis] < model.sizes[step.scope[axis]])
+        break;
+      index[axis] = 0;
+    }
+    if (axis < 0)
+      return;
+  }
+}
+
+double Elimination::choose(const Step &step, std::span<int> values) {
+  const int size = model.sizes[step.variable];
+  for (const Factor &factor : step.factors) {
+    const double *row = start(factor);
+    for (std::size_t k = 0; k < step.scope.size(); ++k)
+      row += values[step.scope[k]] * factor.strides[k];
+    addRow(partial.data(), row, size, partial.data());
+  }
+  const auto least = std::min_element(partial.begin(), partial.begin() + size);
+  values[step.variable] = static_cast<int>(least - partial.begin());
+  return *least;
+}
+
+} // namespace tessera::solver

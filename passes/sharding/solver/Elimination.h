@@ -1,0 +1,67 @@
+// Exact minimization over some variables while the others stay as they are:
+// bucket elimination (Dechter, "Bucket elimination: a unifying framework for
+// reasoning", 1999) along an order of small tables. Internal to the solver.
+#pragma once
+#include "passes/sharding/solver/Model.h"
+
+namespace tessera::solver {
+
+class Elimination {
+public:
+  /// Finds an order for `candidates` in which no table has more than `limit`
+  /// entries. Where there is none, variables with many neighbours are left out,
+  /// by chance: they keep their values.
+  Elimination(const Model &model, std::span<const int> candidates,
+              std::size_t limit, Random &random);
+
+  /// Gives the variables the values that cost the least with `unary` in the
+  /// place of the model's, and returns that cost: of what touches a variable.
+  double run(std::span<const double> unary, std::span<int> values);
+
+  /// What is chosen, in the order of elimination.
+  const std::vector<int> &variables() const { return order; }
+  /// Whether no candidate was left out.
+  bool complete() const { return leftOut == 0; }
+  /// Sums that a run computes.
+  std::size_t work() const { return sums; }
+
+private:
+  /// A table over some axes of a step's scope and, innermost, its variable.
+  struct Factor {
+    const double *model; // null: a table of an earlier step
+    std::size_t table;
+    /// The deepest axis, and the distance between entries along each; an axis
+    /// that the factor does not have is at distance 0.
+    int depth;
+    std::vector<std::size_t> strides;
+  };
+  struct Step {
+    int variable;
+    /// Neighbours at the time of elimination, the next to go last.
+    std::vector<int> scope;
+    std::vector<Factor> factors; // by depth
+    std::size_t table;           // where the result starts
+  };
+  class Order;
+
+  void addStep(std::size_t at, std::vector<std::vector<std::size_t>> &tablesOf);
+  const double *start(const Factor &factor) const {
+    return factor.model ? factor.model : &tables[factor.table];
+  }
+  void loadUnary(const Step &step, std::span<const double> unary,
+                 std::span<const int> values);
+  void fillTable(const Step &step);
+  void fillRow(const Step &step, std::size_t firstFactor, const double *sum,
+               double *out) const;
+  double choose(const Step &step, std::span<int> values);
+
+  const Model &model;
+  std::vector<int> order;
+  std::vector<int> position; // of all variables in `order`; -1: not there
+  std::vector<Step> steps;
+  std::vector<double> tables;
+  std::vector<double> partial; // sums down to each depth, [depth][values]
+  std::size_t leftOut = 0, sums = 0;
+};
+
+} // namespace tessera::solver

@@ -1,0 +1,15 @@
+// Exact reductions: a smaller problem with the same optimum, memory limit
+// included. Internal to the solver.
+#pragma once
+#include "passes/sharding/solver/ReductionGraph.h"
+
+namespace tessera::solver {
+
+/// Applies, until none does: values that are not allowed, never fit or are
+/// dominated go; variables with one value are fixed; variables that follow from
+/// a neighbour are merged into it; variables without memory and with at most
+/// two neighbours are eliminated. `problem` is valid. An error says that
+/// nothing is feasible, and why.
+StatusOr<ReductionGraph> reduce(const Problem &problem);
+
+} // namespace tessera::solver
