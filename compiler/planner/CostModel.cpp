@@ -1,0 +1,293 @@
+#include "compiler/planner/CostModel.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::planner {
+namespace {
+
+/// Multiprocessors that a collective occupies while it runs (NCCL's channels,
+/// DeepEP's 20 of 132); kernels beside it have the others.
+constexpr double communicationMultiprocessors = 16;
+/// The share of another microbatch's kernels that an all-to-all may run beside:
+/// its own neighbours wait for it.
+constexpr double pairedShare = 0.9;
+
+} // namespace
+
+Times &Times::add(const Times &other, double times) {
+  compute += times * other.compute;
+  recompute += times * other.recompute;
+  tensor += times * other.tensor;
+  expert += times * other.expert;
+  context += times * other.context;
+  tax += times * other.tax;
+  return *this;
+}
+
+PassTimes &PassTimes::add(const PassTimes &other, double times) {
+  forward.add(other.forward, times);
+  backward.add(other.backward, times);
+  weight += times * other.weight;
+  return *this;
+}
+
+CostModel::CostModel(const ModelShape &model, const Cluster &cluster,
+                     const Workload &workload)
+    : model(model), cluster(cluster), workload(workload),
+      layerPricer(model, cluster, workload) {}
+
+PricedLayers CostModel::price(const ParallelPlan &plan) const {
+  PricedLayers layers;
+  if (model.layers > model.sparseLayers())
+    layers.dense = layerPricer.layer(plan, false);
+  if (model.experts > 0)
+    layers.sparse = layerPricer.layer(plan, true);
+  layers.head = layerPricer.head(plan);
+  layers.embedding = layerPricer.embedding(plan);
+  return layers;
+}
+
+/// What of a layer's collectives stays visible.
+PassTimes CostModel::overlapped(const LayerCost &layer,
+                                const ParallelPlan &plan) const {
+  double share =
+      communicationMultiprocessors / double(cluster.gpu.multiprocessors);
+  PassTimes times;
+  times.forward.compute = layer.forward;
+  times.backward.compute = layer.input + layer.weight;
+  times.backward.recompute = layer.recompute;
+  times.weight = layer.weight;
+  times.forward.context = layer.context.forward;
+  times.backward.context = layer.context.backward;
+
+  // In t chunks, all but the first are under way while products run.
+  double chunked = workload.overlap.tensor
+                       ? double(plan.tensor - 1) / double(plan.tensor)
+                       : 0;
+  double forward = std::min(chunked * layer.tensor.forward, layer.forward);
+  double backward =
+      std::min(chunked * layer.tensor.backward, layer.input + layer.weight);
+  times.forward.tensor = layer.tensor.forward - forward;
+  times.backward.tensor = layer.tensor.backward - backward;
+
+  // One microbatch's exchange under another's kernels, except where the
+  // pipeline fills and drains and there is no other.
+  double batches = double(microbatches(plan, workload) * plan.interleave);
+  double paired =
+      workload.overlap.expert
+          ? pairedShare * std::max(0.0, 1 - double(plan.pipe) / batches)
+          : 0;
+  double exchange = layer.expert.forward + layer.expert.backward;
+  double hidden = std::min(paired * exchange,
+                           pairedShare * (layer.forward + layer.backward()));
+  double kept = exchange > 0 ? 1 - hidden / exchange : 0;
+  times.forward.expert = layer.expert.forward * kept;
+  times.backward.expert = layer.expert.backward * kept;
+
+  times.forward.tax = share * (forward + layer.expert.forward * (1 - kept));
+  times.backward.tax = share * (backward + layer.expert.backward * (1 - kept));
+  return times;
+}
+
+/// The last rank predicts further tokens with a layer and the head each.
+PassTimes CostModel::futureBlocks(const ParallelPlan &plan,
+                                  const PricedLayers &layers) const {
+  PassTimes times;
+  if (model.futureLayers == 0)
+    return times;
+  times.add(overlapped(model.experts ? layers.sparse : layers.dense, plan));
+  times.add(overlapped(layers.head, plan));
+  PassTimes all;
+  return all.add(times, double(model.futureLayers));
+}
+
+StageLayers CostModel::stages(const ParallelPlan &plan,
+                              const PricedLayers &layers) const {
+  int64_t ranks = plan.pipe;
+  if (ranks == 1)
+    return {model.layers, model.layers};
+  int64_t even = (model.layers + ranks - 1) / ranks;
+  if (plan.evenStages)
+    return {even, std::max<int64_t>(0, model.layers - even * (ranks - 1))};
+  double layer =
+      overlapped(model.experts ? layers.sparse : layers.dense, plan).total();
+  double head = overlapped(layers.head, plan).total() +
+                futureBlocks(plan, layers).total();
+  StageLayers best;
+  double fastest = 0;
+  // The last rank's last chunk may be the head alone.
+  for (int64_t last = model.layers / ranks; last >= plan.interleave - 1;
+       --last) {
+    int64_t most = (model.layers - last + ranks - 2) / (ranks - 1);
+    double slowest =
+        std::max(double(most) * layer, double(last) * layer + head);
+    if (best.most != 0 && slowest >= fastest)
+      break;
+    best = {most, last};
+    fastest = slowest;
+  }
+  return best;
+}
+
+void CostModel::addPipeline(StepCost &cost, const ParallelPlan &plan,
+                            const PricedLayers &layers) const {
+  PassTimes dense = overlapped(layers.dense, plan);
+  PassTimes sparse = overlapped(layers.sparse, plan);
+  PassTimes head =
+      overlapped(layers.head, plan).add(futureBlocks(plan, layers));
+  PassTimes embedding = overlapped(layers.embedding, plan);
+  const PassTimes &usual = model.experts ? sparse : dense;
+  int64_t denseLayers = model.layers - model.sparseLayers();
+
+  // All ranks together, then the fullest ones: a middle rank, the last.
+  PassTimes all;
+  all.add(dense, double(denseLayers))
+      .add(sparse, double(model.sparseLayers()))
+      .add(head)
+      .add(embedding);
+  double ranks = double(plan.pipe), batches = double(cost.microbatches);
+  PassTimes middle, last;
+  if (plan.pipe == 1) {
+    last = all;
+  } else {
+    middle.add(usual, double(cost.stages.most));
+    // The first has the lookup, and dense layers if any are.
+    PassTimes first;
+    double firstDense = double(std::min(denseLayers, cost.stages.most));
+    first.add(dense, firstDense)
+        .add(usual, double(cost.stages.most) - firstDense)
+        .add(embedding);
+    if (model.experts == 0 || first.total() > middle.total())
+      middle = first;
+    last.add(usual, double(cost.stages.last)).add(head);
+  }
+  cost.slowest = last.total() >= middle.total() ? last : middle;
+
+  Times mean;
+  mean.add(all.forward, batches / ranks).add(all.backward, batches / ranks);
+  cost.perRank = mean;
+  double slowest = cost.slowest.total();
+  cost.uneven = std::max(0.0, batches * slowest - mean.total());
+
+  // Filling and draining: every other rank's microbatch once, or a chunk of it.
+  double others = std::max(0.0, all.total() - slowest);
+  if (plan.schedule == Schedule::ZeroBubbleV)
+    cost.bubble = 0;
+  else if (plan.schedule == Schedule::ZeroBubbleH1)
+    cost.bubble = std::max(0.0, others - 2 * all.weight * (ranks - 1) / ranks);
+  else
+    cost.bubble = others / double(plan.interleave);
+
+  if (plan.pipe == 1)
+    return;
+  double bytes = 2 * double(plan.micro) * double(workload.sequence) *
+                 double(model.hidden) / double(plan.context * plan.tensor);
+  double send = layerPricer.collectives().send(bytes, plan.stageRanks());
+  cost.send = 2 * (ranks - 1) * send;
+  if (!workload.overlap.pipe)
+    cost.send += 2 * batches * double(plan.interleave) * send;
+}
+
+/// ZeRO-3 gathers weights forward and backward and reduces gradients, a layer
+/// ahead of its use, for every microbatch.
+void CostModel::addShardedWeights(StepCost &cost, const ParallelPlan &plan,
+                                  double gather, double reduce) const {
+  double batches = double(cost.microbatches);
+  double share =
+      communicationMultiprocessors / double(cluster.gpu.multiprocessors);
+  double edge = 1 / double(model.layers);
+  cost.dataWhole = batches * (2 * gather + reduce);
+  if (!workload.overlap.data) {
+    cost.data = cost.dataWhole;
+    return;
+  }
+  double forward = cost.slowest.forward.total();
+  double backward = cost.slowest.backward.total();
+  double visible = std::max(edge * gather, gather - (1 - edge) * forward) +
+                   std::max(edge * (gather + reduce),
+                            gather + reduce - (1 - edge) * backward);
+  double hidden = 2 * gather + reduce - visible;
+  cost.data = batches * visible;
+  cost.perRank.tax += batches * hidden * share;
+}
+
+void CostModel::addData(StepCost &cost, const ParallelPlan &plan) const {
+  const CollectiveCost &collectives = layerPricer.collectives();
+  RankParameters parameters =
+      rankParameters(model, plan, cost.stages.most, true, plan.pipe == 1);
+  RankGroup dense{plan.data * plan.context, plan.tensor};
+  RankGroup copies{plan.expertCopies(), plan.expert * plan.expertTensor};
+  auto both = [&](Collective kind, double bytes) {
+    return collectives.seconds(kind, bytes * parameters.dense, dense) +
+           collectives.seconds(kind, bytes * parameters.experts, copies);
+  };
+  double reduce = both(Collective::ReduceScatter, workload.gradientBytes);
+  double gather = both(Collective::AllGather, 2);
+  if (plan.zero == 0)
+    gather = both(Collective::AllGather, workload.gradientBytes);
+  if (plan.zero == 3)
+    return addShardedWeights(cost, plan, gather, reduce);
+  double times = plan.zero == 2 ? double(cost.microbatches) : 1;
+  cost.dataWhole = gather + times * reduce;
+  if (!workload.overlap.data) {
+    cost.data = cost.dataWhole;
+    return;
+  }
+  // Gradients are ready when a layer's last microbatch is through. With several
+  // chunks a rank, all chunks but one are done p microbatches before the end.
+  double layers = double(std::max<int64_t>(1, cost.stages.most));
+  double chunks = double(plan.interleave);
+  double ahead =
+      (chunks - 1) / chunks * double(std::min(plan.pipe, cost.microbatches)) +
+      (1 / chunks) * (1 - std::min(1.0, chunks / layers));
+  double edge = 1 / layers; // a layer's bucket has nothing to hide under
+  auto visible = [&](double whole, double under) {
+    return std::max(edge * whole, whole - under);
+  };
+  // ZeRO-2 reduces every microbatch's gradients under the next one.
+  double backward = cost.slowest.backward.total() * (ahead + (times - 1));
+  double kept = visible(times * reduce, backward) +
+                visible(gather, cost.slowest.forward.total() * ahead);
+  double share =
+      communicationMultiprocessors / double(cluster.gpu.multiprocessors);
+  cost.perRank.tax += share * (cost.dataWhole - kept);
+  cost.data = kept;
+}
+
+/// Reads and writes of state, bound by memory: gradient twice (its norm first),
+/// master and moments in and out, the bf16 copy out.
+void CostModel::addOptimizer(StepCost &cost, const ParallelPlan &plan) const {
+  RankParameters parameters =
+      rankParameters(model, plan, cost.stages.most, true, plan.pipe == 1);
+  double own = parameters.dense + parameters.experts;
+  if (plan.zero > 0)
+    own = parameters.dense / double(plan.data * plan.context) +
+          parameters.experts / double(plan.expertCopies());
+  double bytes = 2 * workload.optimizerBytes + 2 * workload.gradientBytes + 2;
+  cost.optimizer = layerPricer.kernels().elementwise(own * bytes, 4);
+}
+
+StepCost CostModel::step(const ParallelPlan &plan,
+                         const PricedLayers &layers) const {
+  StepCost cost;
+  cost.microbatches = microbatches(plan, workload);
+  cost.stages = stages(plan, layers);
+  const LayerCost &usual = model.experts ? layers.sparse : layers.dense;
+  cost.expertWhole = usual.expert.forward + usual.expert.backward;
+  cost.layerWhole = usual.forward + usual.backward() + cost.expertWhole +
+                    usual.tensor.forward + usual.tensor.backward;
+  addPipeline(cost, plan, layers);
+  addData(cost, plan);
+  addOptimizer(cost, plan);
+  cost.total = cost.perRank.total() + cost.uneven + cost.bubble + cost.send +
+               cost.data + cost.optimizer;
+  double tokens = double(workload.globalBatch) * double(workload.sequence);
+  cost.tokensPerSecond = tokens / cost.total;
+  cost.utilization = model.flopsPerToken(workload.sequence) *
+                     cost.tokensPerSecond /
+                     (double(plan.gpus()) * cluster.gpu.bf16);
+  return cost;
+}
+
+} // namespace tessera::planner
