@@ -18,6 +18,7 @@
 #include "passes/fusion/Fusion.h"
 #include "passes/planning/Planning.h"
 #include "passes/precision/Precision.h"
+#include "passes/sharding/Sharding.h"
 #include "passes/tiling/Passes.h"
 
 void tessera::registerAllDialects(mlir::DialectRegistry &registry) {
@@ -39,6 +40,7 @@ void tessera::registerAllPasses() {
   mlir::registerStripDebugInfo();
   registerPrecisionPasses();
   registerAutodiffPasses();
+  registerShardingPasses();
   registerFusionPasses();
   registerTilingPasses();
   registerPlanningPasses();

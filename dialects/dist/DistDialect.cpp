@@ -36,12 +36,13 @@ static void printAxis(AsmPrinter &printer, AxisRefAttr axis) {
     printer << ":(" << axis.getPre() << ")" << axis.getSize();
 }
 
-static FailureOr<AxisRefAttr> parseAxis(AsmParser &parser) {
+// Null where there is no name.
+static FailureOr<AxisRefAttr> parseOptionalAxis(AsmParser &parser) {
   std::string name;
   int64_t pre = 1, size = 0;
   SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseString(&name))
-    return failure();
+  if (failed(parser.parseOptionalString(&name)))
+    return AxisRefAttr();
   if (succeeded(parser.parseOptionalColon()))
     if (parser.parseLParen() || parser.parseInteger(pre) ||
         parser.parseRParen() || parser.parseInteger(size))
@@ -50,6 +51,14 @@ static FailureOr<AxisRefAttr> parseAxis(AsmParser &parser) {
                                       parser.getContext(), name, pre, size);
   if (!axis)
     return failure();
+  return axis;
+}
+
+static FailureOr<AxisRefAttr> parseAxis(AsmParser &parser) {
+  SMLoc loc = parser.getCurrentLocation();
+  FailureOr<AxisRefAttr> axis = parseOptionalAxis(parser);
+  if (succeeded(axis) && !*axis)
+    return parser.emitError(loc, "expected the name of an axis");
   return axis;
 }
 
@@ -86,25 +95,130 @@ Attribute AxisRefAttr::parse(AsmParser &parser, Type) {
   return failed(axis) || parser.parseGreater() ? Attribute() : *axis;
 }
 
+// 128, or 128:"tensor", or 128:{"data", "tensor"}; without a size only the
+// axes.
+static void printFactor(AsmPrinter &printer, FactorAttr factor) {
+  printer << factor.getSize();
+  if (factor.getAxes().empty())
+    return;
+  printer << ":";
+  if (factor.getAxes().size() == 1)
+    printAxis(printer, factor.getAxes().front());
+  else
+    printAxes(printer, factor.getAxes());
+}
+
+static FailureOr<FactorAttr> parseFactor(AsmParser &parser) {
+  int64_t size = 0;
+  SmallVector<AxisRefAttr> axes;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseInteger(size))
+    return failure();
+  if (size < 1)
+    return parser.emitError(loc, "a factor's size must be at least 1, got: ")
+           << size;
+  if (succeeded(parser.parseOptionalColon())) {
+    if (succeeded(parser.parseOptionalLBrace())) {
+      auto parseOne = [&]() -> ParseResult {
+        FailureOr<AxisRefAttr> axis = parseAxis(parser);
+        if (failed(axis))
+          return failure();
+        axes.push_back(*axis);
+        return success();
+      };
+      if (parser.parseCommaSeparatedList(parseOne) || parser.parseRBrace())
+        return failure();
+    } else {
+      FailureOr<AxisRefAttr> axis = parseAxis(parser);
+      if (failed(axis))
+        return failure();
+      axes.push_back(*axis);
+    }
+  }
+  return FactorAttr::get(parser.getContext(), size, axes);
+}
+
+void FactorAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  printFactor(printer, *this);
+  printer << ">";
+}
+
+Attribute FactorAttr::parse(AsmParser &parser, Type) {
+  if (parser.parseLess())
+    return {};
+  FailureOr<FactorAttr> factor = parseFactor(parser);
+  return failed(factor) || parser.parseGreater() ? Attribute() : *factor;
+}
+
+SmallVector<AxisRefAttr> DimShardingAttr::getAxes() const {
+  SmallVector<AxisRefAttr> axes;
+  for (FactorAttr factor : getFactors())
+    llvm::append_range(axes, factor.getAxes());
+  return axes;
+}
+
+static void printDim(AsmPrinter &printer, DimShardingAttr dim) {
+  ArrayRef<FactorAttr> factors = dim.getFactors();
+  if (factors.empty() || factors.front().getSize() == 0)
+    return printAxes(printer, dim.getAxes());
+  printer << "{";
+  llvm::interleaveComma(factors, printer, [&](FactorAttr factor) {
+    printFactor(printer, factor);
+  });
+  printer << "}";
+}
+
+static FailureOr<DimShardingAttr> parseDim(AsmParser &parser) {
+  SmallVector<FactorAttr> factors;
+  SmallVector<AxisRefAttr> axes;
+  SMLoc loc = parser.getCurrentLocation();
+  auto parseOne = [&]() -> ParseResult {
+    if (factors.empty()) {
+      if (FailureOr<AxisRefAttr> axis = parseOptionalAxis(parser);
+          succeeded(axis) && *axis) {
+        axes.push_back(*axis);
+        return success();
+      } else if (failed(axis) || !axes.empty()) {
+        return failure();
+      }
+    }
+    FailureOr<FactorAttr> factor = parseFactor(parser);
+    if (failed(factor))
+      return failure();
+    factors.push_back(*factor);
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Braces, parseOne))
+    return failure();
+  if (factors.empty())
+    return DimShardingAttr::get(parser.getContext(),
+                                ArrayRef<AxisRefAttr>(axes));
+  auto dim = DimShardingAttr::getChecked([&] { return parser.emitError(loc); },
+                                         parser.getContext(), factors);
+  if (!dim)
+    return failure();
+  return dim;
+}
+
 void DimShardingAttr::print(AsmPrinter &printer) const {
   printer << "<";
-  printAxes(printer, getAxes());
+  printDim(printer, *this);
   printer << ">";
 }
 
 Attribute DimShardingAttr::parse(AsmParser &parser, Type) {
-  SmallVector<AxisRefAttr> axes;
-  if (parser.parseLess() || parseAxes(parser, axes) || parser.parseGreater())
+  if (parser.parseLess())
     return {};
-  return DimShardingAttr::get(parser.getContext(), axes);
+  FailureOr<DimShardingAttr> dim = parseDim(parser);
+  return failed(dim) || parser.parseGreater() ? Attribute() : *dim;
 }
 
 // <@mesh, [{"data"}, {}], partial sum {"tensor"}>
 void ShardingAttr::print(AsmPrinter &printer) const {
   printer << "<" << getMesh() << ", [";
-  llvm::interleaveComma(getDims(), printer, [&](DimShardingAttr dim) {
-    printAxes(printer, dim.getAxes());
-  });
+  llvm::interleaveComma(getDims(), printer,
+                        [&](DimShardingAttr dim) { printDim(printer, dim); });
   printer << "]";
   if (isPartial()) {
     printer << ", partial " << stringifyReduceKind(getKind()) << " ";
@@ -119,16 +233,16 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
   SmallVector<AxisRefAttr> partial;
   ReduceKind kind = ReduceKind::sum;
   SMLoc loc = parser.getCurrentLocation();
-  auto parseDim = [&]() -> ParseResult {
-    SmallVector<AxisRefAttr> axes;
-    if (parseAxes(parser, axes))
+  auto parseOne = [&]() -> ParseResult {
+    FailureOr<DimShardingAttr> dim = parseDim(parser);
+    if (failed(dim))
       return failure();
-    dims.push_back(DimShardingAttr::get(parser.getContext(), axes));
+    dims.push_back(*dim);
     return success();
   };
   if (parser.parseLess() || parser.parseAttribute(mesh) ||
       parser.parseComma() ||
-      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseDim))
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOne))
     return {};
   if (succeeded(parser.parseOptionalComma())) {
     StringRef word;

@@ -69,10 +69,35 @@ def Dist_AxisRefAttr : Dist_Attr<"AxisRef", "axis_ref"> {
   let extraClassDeclaration = [{ bool isWhole() const { return getSize() == 0; } }];
 }
 
-def Dist_DimShardingAttr : Dist_Attr<"DimSharding", "dim"> {
-  let summary = "the axes along which one dimension is cut, major first";
-  let parameters = (ins OptionalArrayRefParameter<"::tessera::dist::AxisRefAttr">:$axes);
+def Dist_FactorAttr : Dist_Attr<"Factor", "factor"> {
+  let summary = "one factor of a dimension's size, and the axes along which it is cut, major first";
+  let description = [{`size` 0 means the whole dimension.}];
+  let parameters = (ins "int64_t":$size, OptionalArrayRefParameter<"::tessera::dist::AxisRefAttr">:$axes);
   let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def Dist_DimShardingAttr : Dist_Attr<"DimSharding", "dim"> {
+  let summary = "how one dimension is cut";
+  let description = [{
+    A dimension is cut along axes as it is, or is a product of factors, the slowest-varying first, of which some
+    are cut: the columns of a fused projection of query, key and value are `{3, 128:"tensor"}`, rows that are
+    sequences × tokens `{4:"data", 256:"context"}`. A share has the elements whose index in every factor is in its
+    range, in the same order.
+
+    A factor of size N along an axis of n devices is cut into ranges of ⌈N/n⌉ for the first N mod n devices and ⌊N/n⌋
+    for the others; the next axis cuts such a range again.
+  }];
+  let parameters = (ins OptionalArrayRefParameter<"::tessera::dist::FactorAttr">:$factors);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let builders = [AttrBuilder<(ins "::llvm::ArrayRef<::tessera::dist::AxisRefAttr>":$axes), [{
+    return $_get($_ctxt, ::tessera::dist::FactorAttr::get($_ctxt, 0, axes));
+  }]>];
+  let extraClassDeclaration = [{
+    /// All axes along which the dimension is cut, factor by factor.
+    ::llvm::SmallVector<::tessera::dist::AxisRefAttr> getAxes() const;
+  }];
 }
 
 def Dist_ShardingAttr : Dist_Attr<"Sharding", "sharding"> {

@@ -29,6 +29,9 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol, HasParent<"::mlir::ModuleOp">]> {
 
 def Dist_ReshardOp : Dist_Op<"reshard", [Pure, AllTypesMatch<["input", "result"]>]> {
   let summary = "the same global tensor under another sharding; partitioning makes collectives of it";
+  let description = [{
+    `to` is partial at most along axes along which the input is: a sum has no unique parts.
+  }];
   let arguments = (ins AnyStaticShapeTensor:$input, Dist_ShardingAttr:$to);
   let results = (outs AnyStaticShapeTensor:$result);
   let assemblyFormat = "$input `to` $to attr-dict `:` type($result)";
@@ -52,14 +55,17 @@ def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce", "every device gets the co
   let assemblyFormat = "$kind $input `over` $mesh $axes attr-dict `:` type($input) `->` type($result)";
 }
 
+// Where shares differ, `shares` has the size along `dim` of every device's, in their order along the axes.
 def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather", "every device gets all shares, joined along `dim`"> {
-  let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh, Dist_Axes:$axes, I64Attr:$dim);
-  let assemblyFormat = "$input `dim` $dim `over` $mesh $axes attr-dict `:` type($input) `->` type($result)";
+  let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh, Dist_Axes:$axes, I64Attr:$dim,
+                       OptionalAttr<DenseI64ArrayAttr>:$shares);
+  let assemblyFormat = "$input `dim` $dim (`shares` $shares^)? `over` $mesh $axes attr-dict `:` type($input) `->` type($result)";
 }
 
 def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter", "parts are combined and every device keeps its share along `dim`"> {
-  let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh, Dist_Axes:$axes, I64Attr:$dim, Dist_ReduceKindAttr:$kind);
-  let assemblyFormat = "$kind $input `dim` $dim `over` $mesh $axes attr-dict `:` type($input) `->` type($result)";
+  let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh, Dist_Axes:$axes, I64Attr:$dim,
+                       OptionalAttr<DenseI64ArrayAttr>:$shares, Dist_ReduceKindAttr:$kind);
+  let assemblyFormat = "$kind $input `dim` $dim (`shares` $shares^)? `over` $mesh $axes attr-dict `:` type($input) `->` type($result)";
 }
 
 def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all", "cuts along `splitDim`, sends piece i to device i, joins what comes along `joinDim`"> {
@@ -71,6 +77,17 @@ def Dist_PermuteOp : Dist_CollectiveOp<"permute", "device i along the axes sends
   let description = [{A device to which nobody sends gets zeros.}];
   let arguments = (ins AnyStaticShapeTensor:$input, FlatSymbolRefAttr:$mesh, Dist_Axes:$axes, DenseI64ArrayAttr:$targets);
   let assemblyFormat = "$input `targets` $targets `over` $mesh $axes attr-dict `:` type($input) `->` type($result)";
+}
+
+def Dist_OffsetOp : Dist_Op<"offset", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "the index of the first element that this device has of `size` cut along `axes`";
+  let description = [{
+    The only op whose result differs between devices that run one program. Made and, as a slice of the input
+    "mesh.offsets", consumed by `partition-to-local`.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$mesh, Dist_Axes:$axes, ConfinedAttr<I64Attr, [IntPositive]>:$size);
+  let results = (outs 0DTensorOf<[I32]>:$result);
+  let assemblyFormat = "`of` $size `over` $mesh $axes attr-dict `:` type($result)";
 }
 
 def Dist_WaitOp : Dist_Op<"wait"> {

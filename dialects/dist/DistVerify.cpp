@@ -32,6 +32,24 @@ AxisRefAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
 }
 
 LogicalResult
+FactorAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
+                   int64_t size, ArrayRef<AxisRefAttr>) {
+  if (size < 0)
+    return complain() << "a factor's size must not be negative, got: " << size;
+  return success();
+}
+
+LogicalResult
+DimShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
+                        ArrayRef<FactorAttr> factors) {
+  bool whole = llvm::any_of(
+      factors, [](FactorAttr factor) { return factor.getSize() == 0; });
+  if (whole && factors.size() != 1)
+    return complain() << "the whole dimension stands beside other factors";
+  return success();
+}
+
+LogicalResult
 ShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
                      FlatSymbolRefAttr mesh, ArrayRef<DimShardingAttr> dims,
                      ReduceKind, ArrayRef<AxisRefAttr> partial) {
@@ -112,22 +130,40 @@ int64_t tessera::dist::deviceCount(MeshOp mesh, ArrayRef<AxisRefAttr> axes) {
   return count;
 }
 
+// Axes exist, factors multiply to the dimension, no factor has fewer elements
+// than pieces.
+static LogicalResult
+verifyDim(DimShardingAttr dim, MeshOp mesh, int64_t size, size_t number,
+          llvm::function_ref<InFlightDiagnostic()> complain) {
+  int64_t product = 1;
+  for (FactorAttr factor : dim.getFactors()) {
+    for (AxisRefAttr axis : factor.getAxes())
+      if (failed(verifyAxis(mesh, axis, complain)))
+        return failure();
+    int64_t elements = factor.getSize() ? factor.getSize() : size;
+    int64_t pieces = deviceCount(mesh, factor.getAxes());
+    if (pieces > 1 && pieces > elements)
+      return complain() << "dimension " << number << " of size " << elements
+                        << " cannot be cut into " << pieces << " pieces";
+    if (llvm::MulOverflow(product, elements, product))
+      return complain() << "dimension " << number
+                        << " has factors beyond 63 bits";
+  }
+  if (!dim.getFactors().empty() && product != size)
+    return complain() << "dimension " << number << " of size " << size
+                      << " is not the product of its factors, " << product;
+  return success();
+}
+
 LogicalResult tessera::dist::verifySharding(
     ShardingAttr sharding, MeshOp mesh, RankedTensorType type,
     llvm::function_ref<InFlightDiagnostic()> complain) {
   if (static_cast<int64_t>(sharding.getDims().size()) != type.getRank())
     return complain() << "sharding has " << sharding.getDims().size()
                       << " dimensions, the tensor has " << type.getRank();
-  for (auto [i, dim] : llvm::enumerate(sharding.getDims())) {
-    for (AxisRefAttr axis : dim.getAxes())
-      if (failed(verifyAxis(mesh, axis, complain)))
-        return failure();
-    int64_t pieces = deviceCount(mesh, dim.getAxes());
-    if (!type.isDynamicDim(i) && pieces > 1 && pieces > type.getDimSize(i))
-      return complain() << "dimension " << i << " of size "
-                        << type.getDimSize(i) << " cannot be cut into "
-                        << pieces << " pieces";
-  }
+  for (auto [i, dim] : llvm::enumerate(sharding.getDims()))
+    if (failed(verifyDim(dim, mesh, type.getDimSize(i), i, complain)))
+      return failure();
   for (AxisRefAttr axis : sharding.getPartial())
     if (failed(verifyAxis(mesh, axis, complain)))
       return failure();
@@ -136,15 +172,30 @@ LogicalResult tessera::dist::verifySharding(
 
 //===--- resharding and collectives ---------------------------------------===//
 
+// As the op says that makes the value.
+static bool isPartialAlong(Value value, AxisRefAttr axis) {
+  Operation *op = value.getDefiningOp();
+  if (auto reshard = dyn_cast_if_present<ReshardOp>(op))
+    return llvm::is_contained(reshard.getTo().getPartial(), axis);
+  auto shardings =
+      op ? op->getAttrOfType<ArrayAttr>(kShardingsAttr) : ArrayAttr();
+  if (!shardings)
+    return false;
+  auto sharding = dyn_cast<ShardingAttr>(
+      shardings[cast<OpResult>(value).getResultNumber()]);
+  return sharding && llvm::is_contained(sharding.getPartial(), axis);
+}
+
 LogicalResult ReshardOp::verify() {
   auto mesh =
       SymbolTable::lookupNearestSymbolFrom<MeshOp>(*this, getTo().getMesh());
   if (!mesh)
     return emitOpError("names mesh ")
            << getTo().getMesh() << ", which is not in the module";
-  if (getTo().isPartial())
-    return emitOpError(
-        "cannot make a partial value: a sum has no unique parts");
+  for (AxisRefAttr axis : getTo().getPartial())
+    if (!isPartialAlong(getInput(), axis))
+      return emitOpError("cannot make a value partial along axis \"")
+             << axis.getName() << "\": a sum has no unique parts";
   return verifySharding(getTo(), mesh,
                         cast<RankedTensorType>(getResult().getType()),
                         [&] { return emitOpError(); });
@@ -211,6 +262,27 @@ LogicalResult AllReduceOp::verifySymbolUses(SymbolTableCollection &symbols) {
       [](int64_t, SmallVectorImpl<int64_t> &) { return success(); });
 }
 
+// One share for each device, not negative; what they add up to.
+static FailureOr<int64_t> sumOfShares(Operation *op, ArrayRef<int64_t> shares,
+                                      int64_t devices) {
+  if (static_cast<int64_t>(shares.size()) != devices)
+    return op->emitOpError("has ")
+           << shares.size() << " shares for " << devices << " devices";
+  int64_t sum = 0;
+  for (int64_t share : shares)
+    if (share < 0 || llvm::AddOverflow(sum, share, sum))
+      return op->emitOpError("has shares that are no sizes");
+  return sum;
+}
+
+static LogicalResult verifyIsShare(Operation *op, ArrayRef<int64_t> shares,
+                                   int64_t size) {
+  if (!llvm::is_contained(shares, size))
+    return op->emitOpError("has a share of ")
+           << size << ", which is none of its shares";
+  return success();
+}
+
 LogicalResult AllGatherOp::verify() {
   return verifyDim(*this, getDim(),
                    cast<RankedTensorType>(getInput().getType()));
@@ -218,8 +290,17 @@ LogicalResult AllGatherOp::verify() {
 
 LogicalResult AllGatherOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyCollective(
-      *this, symbols, [&](int64_t devices, SmallVectorImpl<int64_t> &shape) {
-        shape[getDim()] *= devices;
+      *this, symbols,
+      [&](int64_t devices, SmallVectorImpl<int64_t> &shape) -> LogicalResult {
+        if (!getShares()) {
+          shape[getDim()] *= devices;
+          return success();
+        }
+        FailureOr<int64_t> sum = sumOfShares(*this, *getShares(), devices);
+        if (failed(sum) ||
+            failed(verifyIsShare(*this, *getShares(), shape[getDim()])))
+          return failure();
+        shape[getDim()] = *sum;
         return success();
       });
 }
@@ -232,9 +313,32 @@ LogicalResult ReduceScatterOp::verify() {
 LogicalResult
 ReduceScatterOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyCollective(
-      *this, symbols, [&](int64_t devices, SmallVectorImpl<int64_t> &shape) {
-        return divide(*this, shape, getDim(), devices);
+      *this, symbols,
+      [&](int64_t devices, SmallVectorImpl<int64_t> &shape) -> LogicalResult {
+        if (!getShares())
+          return divide(*this, shape, getDim(), devices);
+        FailureOr<int64_t> sum = sumOfShares(*this, *getShares(), devices);
+        if (failed(sum))
+          return failure();
+        if (*sum != shape[getDim()])
+          return emitOpError("shares add up to ")
+                 << *sum << ", dimension " << getDim() << " has "
+                 << shape[getDim()];
+        shape[getDim()] =
+            resultTensor(getResult().getType()).getDimSize(getDim());
+        return verifyIsShare(*this, *getShares(), shape[getDim()]);
       });
+}
+
+LogicalResult OffsetOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr());
+  if (!mesh)
+    return emitOpError("names mesh ")
+           << getMeshAttr() << ", which is not in the module";
+  for (auto axis : getAxes().getAsRange<AxisRefAttr>())
+    if (failed(verifyAxis(mesh, axis, [&] { return emitOpError(); })))
+      return failure();
+  return success();
 }
 
 LogicalResult AllToAllOp::verify() {

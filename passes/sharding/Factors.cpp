@@ -52,9 +52,9 @@ FailureOr<OpRule> sharding::ruleOfComputation(Operation *op) {
     return ruleOf(op);
   OpRule rule;
   OpRule::Dims dims;
-  for (Value value : llvm::concat<Value>(op->getOperands(), op->getResults()))
-    if (!isScalar(value) && dims.empty())
-      dims = rule.lettersOf(value);
+  auto shaped = llvm::find_if_not(op->getOperands(), isScalar);
+  if (shaped != op->getOperands().end())
+    dims = rule.lettersOf(*shaped);
   for (Value operand : op->getOperands())
     rule.operands.push_back(isScalar(operand) ? OpRule::Dims() : dims);
   for (Value result : op->getResults())

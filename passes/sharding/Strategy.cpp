@@ -160,7 +160,9 @@ static SmallVector<Color> candidates(ModuleOp module, const Factors &factors,
     if (!isa<graph::EinsumOp, graph::EmbeddingOp, graph::AttentionOp,
              graph::LinearCrossEntropyOp, graph::GroupedMatmulOp>(op))
       return;
-    for (Value value : llvm::concat<Value>(op->getOperands(), op->getResults()))
+    SmallVector<Value> values(op->getOperands());
+    llvm::append_range(values, op->getResults());
+    for (Value value : values)
       for (const Factors::Atoms &atoms : factors.of(value))
         for (Factors::Atom atom : atoms)
           if (atom.size >= devices)
