@@ -17,6 +17,9 @@ Engine::Engine(const Schedule &schedule, const Costs &costs)
   for (std::vector<double> *times :
        {&forwardEnd, &inputEnd, &forwardArrival, &backwardArrival})
     times->assign(works, never);
+  for (int stage = 0; stage < schedule.stages; ++stage)
+    ranks[size_t(schedule.rankOf(stage))].optimizer +=
+        costs.stage(stage).optimizer;
   result.spans.resize(size_t(schedule.ranks));
   for (size_t rank = 0; rank < size_t(schedule.ranks); ++rank) {
     result.spans[rank].resize(schedule.lists[rank].size());
@@ -31,18 +34,11 @@ size_t Engine::index(const Work &work) const {
          size_t(work.microbatch);
 }
 
-int Engine::peer(const Instruction &instruction) const {
-  const int stage = instruction.work.stage;
-  const bool towardsEnd =
-      instruction.op == Op::SendForward || instruction.op == Op::RecvBackward;
-  return schedule.rankOf(towardsEnd ? stage + 1 : stage - 1);
-}
-
-double Engine::bytes(const Instruction &instruction) const {
-  const int stage = instruction.work.stage;
-  const bool towardsEnd =
-      instruction.op == Op::SendForward || instruction.op == Op::RecvBackward;
-  return costs.stage(towardsEnd ? stage : stage - 1).outputBytes;
+/// A gradient is as large as the output that it belongs to.
+double Engine::bytes(const Instruction &transfer) const {
+  const int stage = transfer.work.stage;
+  return costs.stage(transfer.op == Op::SendForward ? stage : stage - 1)
+      .outputBytes;
 }
 
 Status Engine::run() {
@@ -196,7 +192,7 @@ void Engine::produce(int rank, const Work &work, bool forward, double end) {
 void Engine::sendAtOnce(int from, const Work &work, bool forward, double end) {
   const Instruction send{
       forward ? Op::SendForward : Op::SendBackward, work, {}};
-  const int to = peer(send);
+  const int to = peerRank(schedule, send);
   Channel &channel = channels[{from, to}];
   const double start = std::max(end, channel.free);
   channel.free = start + costs.transferSeconds(from, to, bytes(send));
@@ -218,7 +214,7 @@ bool Engine::transfer(int rank, const Instruction &instruction) {
   if (instruction.op == Op::RecvForward &&
       !claimSlot(rank, instruction.work, time))
     return false;
-  const int other = peer(instruction);
+  const int other = peerRank(schedule, instruction);
   const bool send = isSend(instruction.op);
   const int from = send ? rank : other, to = send ? other : rank;
   Channel &channel = channels[{from, to}];
@@ -244,10 +240,7 @@ void Engine::match(int from, int to, Channel &channel) {
   const Instruction &receive =
       schedule.lists[size_t(to)][size_t(received.instruction)];
   const bool forward = send.op == Op::SendForward;
-  const int wanted = send.work.stage + (forward ? 1 : -1);
-  if ((receive.op == Op::RecvForward) != forward ||
-      receive.work.stage != wanted ||
-      receive.work.microbatch != send.work.microbatch) {
+  if (!meets(send, receive)) {
     failure = Status::error(
         "rank {}, position {}: {} meets {} of rank {}, position {}", from,
         sent.instruction, toString(send), toString(receive), to,
@@ -311,12 +304,8 @@ bool Engine::optimizerStep(int rank) {
   const Rank &state = ranks[size_t(rank)];
   if (state.reductions > 0)
     return false;
-  double seconds = 0;
-  for (int stage = 0; stage < schedule.stages; ++stage)
-    if (schedule.rankOf(stage) == rank)
-      seconds += costs.stage(stage).optimizer;
   const double start = std::max(state.free, state.reduced);
-  advance(rank, {start, start + seconds});
+  advance(rank, {start, start + state.optimizer});
   return true;
 }
 
@@ -329,7 +318,7 @@ Status Engine::deadlock() const {
     const Instruction &waiting = list[state.next];
     std::string other;
     if (isSend(waiting.op) || isReceive(waiting.op)) {
-      const int to = peer(waiting);
+      const int to = peerRank(schedule, waiting);
       const size_t at = ranks[size_t(to)].next;
       const InstructionList &theirs = schedule.lists[size_t(to)];
       other = at < theirs.size()

@@ -28,6 +28,7 @@ private:
     size_t next = 0;
     double free = 0;
     double collectives = 0; ///< when the engine for collectives is free
+    double optimizer = 0;   ///< seconds of OPT_STEP
     double reduced = 0;     ///< when the last REDUCE_GRAD is done
     int reductions = 0;     ///< posted, end not known
     bool posted = false;    ///< the instruction at `next` waits for its peer
@@ -75,8 +76,7 @@ private:
   void summarize();
   void measureMemory(int rank);
   size_t index(const Work &work) const;
-  int peer(const Instruction &instruction) const;
-  double bytes(const Instruction &instruction) const;
+  double bytes(const Instruction &transfer) const;
 
   const Schedule &schedule;
   const Costs &costs;

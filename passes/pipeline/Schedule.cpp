@@ -46,7 +46,7 @@ size_t Schedule::instructionCount() const {
   return count;
 }
 
-static Status checkCounts(const Schedule &schedule) {
+Status checkCounts(const Schedule &schedule) {
   if (schedule.ranks < 1 || schedule.stages < 1 || schedule.microbatches < 1 ||
       schedule.replicas < 1)
     return Status::error(
@@ -62,6 +62,14 @@ static Status checkCounts(const Schedule &schedule) {
     return Status::error("{} ranks, but {} lists and {} slot counts",
                          schedule.ranks, schedule.lists.size(),
                          schedule.slots.size());
+  if (schedule.replicas > schedule.microbatches)
+    return Status::error("{} replicas, but only {} microbatches",
+                         schedule.replicas, schedule.microbatches);
+  for (size_t rank = 0; rank < schedule.slots.size(); ++rank)
+    if (schedule.slots[rank] < 0 ||
+        size_t(schedule.slots[rank]) > 2 * schedule.lists[rank].size())
+      return Status::error("rank {} has {} slots for {} instructions", rank,
+                           schedule.slots[rank], schedule.lists[rank].size());
   if (schedule.placement.size() != size_t(schedule.stages))
     return Status::error("{} stages, but {} of them have a rank",
                          schedule.stages, schedule.placement.size());
@@ -98,10 +106,12 @@ static std::string workFault(const Schedule &schedule, int rank, Op op,
   if (!schedule.visits(work.stage, work.microbatch))
     return fmt::format("is of a microbatch that runs through chain {}",
                        schedule.chainOf(work.microbatch));
-  const int slots = schedule.isLowered() ? schedule.slots[size_t(rank)] : 0;
-  if (schedule.isLowered() ? work.buffer < 0 || work.buffer >= slots
-                           : work.buffer != -1)
-    return fmt::format("has no buffer of the rank's {}", slots);
+  if (!schedule.isLowered() && work.buffer >= 0)
+    return "has a buffer in a schedule without slots";
+  if (schedule.isLowered() &&
+      (work.buffer < 0 || work.buffer >= schedule.slots[size_t(rank)]))
+    return fmt::format("has no buffer of the rank's {}",
+                       schedule.slots[size_t(rank)]);
   const bool forwardEdge = op == Op::SendForward || op == Op::RecvBackward;
   const bool backwardEdge = op == Op::RecvForward || op == Op::SendBackward;
   if ((forwardEdge && !schedule.crosses(work.stage)) ||
@@ -111,23 +121,49 @@ static std::string workFault(const Schedule &schedule, int rank, Op op,
   return "";
 }
 
+std::string instructionFault(const Schedule &schedule, int rank,
+                             const Instruction &instruction) {
+  if (!schedule.isLowered() && !isCompute(instruction.op))
+    return "stands in a schedule without buffers; give compute alone, or "
+           "buffers as in 0F3@1";
+  std::string fault =
+      workFault(schedule, rank, instruction.op, instruction.work);
+  if (fault.empty() && instruction.op == Op::Overlap)
+    fault = workFault(schedule, rank, Op::Backward, instruction.backward);
+  return fault;
+}
+
 Status checkForm(const Schedule &schedule) {
   TESSERA_RETURN_IF_ERROR(checkCounts(schedule));
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     const InstructionList &list = schedule.lists[size_t(rank)];
     for (size_t position = 0; position < list.size(); ++position) {
-      const Instruction &each = list[position];
-      std::string fault = workFault(schedule, rank, each.op, each.work);
-      if (fault.empty() && each.op == Op::Overlap)
-        fault = workFault(schedule, rank, Op::Backward, each.backward);
-      if (fault.empty() && !schedule.isLowered() && !isCompute(each.op))
-        fault = "stands in a schedule that is not lowered";
+      const std::string fault =
+          instructionFault(schedule, rank, list[position]);
       if (!fault.empty())
         return Status::error("rank {}, position {}: {} {}", rank, position,
-                             toString(each), fault);
+                             toString(list[position]), fault);
     }
   }
   return Status::success();
+}
+
+/// SEND_F and RECV_B talk to the stage behind, the others to the one before.
+static int peerStage(const Instruction &transfer) {
+  const bool behind =
+      transfer.op == Op::SendForward || transfer.op == Op::RecvBackward;
+  return transfer.work.stage + (behind ? 1 : -1);
+}
+
+int peerRank(const Schedule &schedule, const Instruction &transfer) {
+  return schedule.rankOf(peerStage(transfer));
+}
+
+bool meets(const Instruction &send, const Instruction &receive) {
+  const Op wanted =
+      send.op == Op::SendForward ? Op::RecvForward : Op::RecvBackward;
+  return receive.op == wanted && receive.work.stage == peerStage(send) &&
+         receive.work.microbatch == send.work.microbatch;
 }
 
 std::string toText(const Schedule &schedule) {

@@ -106,6 +106,17 @@ struct Schedule {
 /// and beside this header wants a schedule that is well formed; `check`
 /// (Check.h) proves the rest.
 Status checkForm(const Schedule &schedule);
+/// The two halves of checkForm: the counts and the placement, and, when they
+/// are right, one instruction. What is wrong with it ("belongs to rank 2"), or
+/// nothing.
+Status checkCounts(const Schedule &schedule);
+std::string instructionFault(const Schedule &schedule, int rank,
+                             const Instruction &instruction);
+
+/// The other end of a SEND or RECV of a schedule that is well formed.
+int peerRank(const Schedule &schedule, const Instruction &transfer);
+/// Whether a send and a receive are of the same thing.
+bool meets(const Instruction &send, const Instruction &receive);
 
 /// One line a rank, for people.
 std::string toText(const Schedule &schedule);
@@ -114,11 +125,11 @@ std::string toText(const Schedule &schedule);
 /// line of comment holds what cells do not: name, counts, placement.
 std::string toCsv(const Schedule &schedule);
 
-/// Reads what `toCsv` wrote, and tables without the comment: rows are ranks,
-/// empty cells are skipped, the counts and the placement follow from the cells.
-/// `(0F4;3B1)OVERLAP_F_B` is read as `(0F4;3B1)`. The result is well formed.
-/// Errors name `where`, line and column; memory stays within a few times the
-/// text, which may have 64 MiB.
+/// Reads what `toCsv` wrote, and tables of compute alone without the comment:
+/// rows are ranks, empty cells are skipped, the counts and the placement follow
+/// from the cells. `(0F4;3B1)OVERLAP_F_B` is `(0F4;3B1)`. The result is well
+/// formed, but nothing says that it can run (Check.h). Errors name `where`,
+/// line and column. The text may have 64 MiB; memory is proportional to it.
 StatusOr<Schedule> parseCsv(std::string_view text, const std::string &where);
 
 } // namespace tessera::pipeline
