@@ -5,7 +5,7 @@
 namespace tessera::solver {
 
 Model::Model(const ReductionGraph &graph)
-    : capacity(graph.capacity), constant(graph.constant) {
+    : capacity(graph.capacity), time(graph.times), constant(graph.constant) {
   std::vector<int> index(graph.variables.size(), -1);
   for (std::size_t v = 0; v < graph.variables.size(); ++v)
     if (graph.variables[v].alive) {
@@ -20,6 +20,8 @@ Model::Model(const ReductionGraph &graph)
     const ReductionGraph::Variable &variable = graph.variables[v];
     first.push_back(unary.size());
     unary.insert(unary.end(), variable.cost.begin(), variable.cost.end());
+    strategy.insert(strategy.end(), variable.strategy.begin(),
+                    variable.strategy.end());
     for (auto [u, edge] : variable.edges) {
       neighbours[i].push_back({index[u], matrices.size()});
       for (std::size_t k = 0; k < graph.variables[u].size(); ++k)

@@ -55,11 +55,13 @@ public:
   std::vector<int> sizes;
   std::vector<std::size_t> first; // where a variable's values start in `unary`
   std::vector<double> unary;
+  std::vector<int> strategy; // of the node, behind each value
   std::vector<std::vector<Neighbour>> neighbours;
   std::vector<double> matrices;
   std::vector<std::vector<Part>> parts; // disjoint and in order
   std::vector<std::int64_t> usages;
   std::vector<std::int64_t> capacity; // one a time
+  std::vector<std::int64_t> time;     // of the problem
   double constant = 0;
 };
 

@@ -4,6 +4,16 @@
 
 namespace tessera::solver {
 
+void Prices::adopt(const Prices &other) {
+  std::size_t from = 0;
+  for (int t = 0; t < model.times(); ++t) {
+    while (other.model.time[from] != model.time[t])
+      ++from;
+    price[t] = other.price[from];
+  }
+  sum();
+}
+
 void Prices::move(const UsageProfile &profile, double step) {
   for (int t = 0; t < model.times(); ++t)
     if (counts(profile, t))

@@ -10,6 +10,9 @@ public:
   explicit Prices(const Model &model)
       : model(model), price(model.times()), sums(model.times() + 1) {}
 
+  /// Takes over the prices of a model with all of these times, and more.
+  void adopt(const Prices &other);
+
   /// Adds `step` times what is used above the capacity, or below it; a price
   /// is never negative.
   void move(const UsageProfile &profile, double step);

@@ -14,8 +14,8 @@ namespace {
 
 class Reducer {
 public:
-  explicit Reducer(ReductionGraph &graph)
-      : graph(graph), waits(graph.variables.size()) {}
+  Reducer(ReductionGraph &graph, double ceiling)
+      : graph(graph), ceiling(ceiling), waits(graph.variables.size()) {}
 
   void touch(int v) {
     if (!waits[v]) {
@@ -42,8 +42,10 @@ private:
   bool mergeIntoNeighbour(int v);
   bool mergeLeaf(int v);
   bool eliminateSmall(int v);
+  bool forbidAbove(int v);
 
   ReductionGraph &graph;
+  double ceiling;
   /// By degree when touched: variables with many neighbours wait until their
   /// small neighbours are gone.
   std::set<std::pair<std::size_t, int>> queue;
@@ -65,6 +67,8 @@ Status Reducer::run() {
 
 Status Reducer::visit(int v) {
   normalizeEdges(v);
+  if (forbidAbove(v))
+    normalizeEdges(v);
   if (dropForbidden(v))
     touchNeighbours(v);
   const Variable &variable = graph.variables[v];
@@ -116,6 +120,41 @@ void Reducer::normalizeEdges(int v) {
     graph.removeEdge(v, u);
     touch(u);
   }
+}
+
+/// Forbids what costs more than the ceiling together with what everything costs
+/// in any case.
+bool Reducer::forbidAbove(int v) {
+  if (isForbidden(ceiling))
+    return false;
+  Variable &variable = graph.variables[v];
+  const double least = std::ranges::min(variable.cost);
+  if (isForbidden(least))
+    return false;
+  graph.constant += least;
+  for (double &cost : variable.cost) {
+    if (!isForbidden(cost))
+      cost -= least;
+    if (graph.constant + cost > ceiling)
+      cost = kForbidden;
+  }
+  bool forbade = false;
+  for (auto [u, edge] : variable.edges) {
+    const Variable &other = graph.variables[u];
+    const double rest = std::ranges::min(other.cost);
+    for (std::size_t i = 0; i < variable.size(); ++i)
+      for (std::size_t j = 0; j < other.size(); ++j) {
+        double &cost = graph.at(edge, v, i, j);
+        if (!isForbidden(cost) && graph.constant + variable.cost[i] + cost +
+                                          std::max(rest, other.cost[j]) >
+                                      ceiling) {
+          cost = kForbidden;
+          forbade = true;
+          touch(u);
+        }
+      }
+  }
+  return forbade;
 }
 
 bool Reducer::dropForbidden(int v) {
@@ -273,20 +312,29 @@ bool Reducer::eliminateSmall(int v) {
   return true;
 }
 
-StatusOr<ReductionGraph> reduce(const Problem &problem) {
-  ReductionGraph graph(problem);
-  loadTimes(problem, graph);
-  Reducer reducer(graph);
-  for (std::size_t v = 0; v < graph.variables.size(); ++v)
-    reducer.touch(static_cast<int>(v));
+Status reduceBelow(ReductionGraph &graph, double ceiling) {
+  Reducer reducer(graph, ceiling);
   std::vector<int> changed;
-  do {
+  while (true) {
+    const double before = graph.constant;
+    for (std::size_t v = 0; v < graph.variables.size(); ++v)
+      if (graph.variables[v].alive)
+        reducer.touch(static_cast<int>(v));
     TESSERA_RETURN_IF_ERROR(reducer.run());
     changed.clear();
     TESSERA_RETURN_IF_ERROR(tightenTimes(graph, changed));
-    for (int v : changed)
-      reducer.touch(v);
-  } while (!changed.empty());
+    // What is spent in any case rises a little with every round.
+    const bool risen = !isForbidden(ceiling) &&
+                       graph.constant - before > 1e-4 * (ceiling - before);
+    if (changed.empty() && !risen)
+      return Status::success();
+  }
+}
+
+StatusOr<ReductionGraph> reduce(const Problem &problem) {
+  ReductionGraph graph(problem);
+  loadTimes(problem, graph);
+  TESSERA_RETURN_IF_ERROR(reduceBelow(graph, kForbidden));
   return graph;
 }
 

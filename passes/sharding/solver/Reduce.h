@@ -12,4 +12,8 @@ namespace tessera::solver {
 /// nothing is feasible, and why.
 StatusOr<ReductionGraph> reduce(const Problem &problem);
 
+/// Goes on with `graph`, where only what costs at most `ceiling` is wanted: of
+/// the cheapest such solutions one stays. An error says that there is none.
+Status reduceBelow(ReductionGraph &graph, double ceiling);
+
 } // namespace tessera::solver

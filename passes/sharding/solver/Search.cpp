@@ -27,6 +27,36 @@ Search::Search(const Model &model, std::uint64_t seed)
   offer(values, cost);
 }
 
+/// Values of the same strategies, the first where there is none.
+static std::vector<int>
+translate(const Model &from, std::span<const int> values, const Model &to) {
+  std::vector<int> result;
+  int u = 0;
+  for (int v = 0; v < to.count(); ++v) {
+    while (from.node[u] != to.node[v])
+      ++u;
+    const int strategy = from.strategy[from.first[u] + values[u]];
+    const auto begin =
+        to.strategy.begin() + static_cast<std::ptrdiff_t>(to.first[v]);
+    const auto end = begin + to.sizes[v];
+    const auto same = std::find(begin, end, strategy);
+    result.push_back(same == end ? 0 : static_cast<int>(same - begin));
+  }
+  return result;
+}
+
+Search::Search(const Model &model, const Search &other)
+    : model(model), random(other.random), prices(model), unary(model.unary),
+      all(model.count()),
+      values(translate(other.model,
+                       other.found ? other.found->values : other.values,
+                       model)),
+      cost(model.cost(values)), profile(model, values), bound(other.bound) {
+  std::iota(all.begin(), all.end(), 0);
+  prices.adopt(other.prices);
+  offer(values, cost);
+}
+
 void Search::offer(std::span<const int> candidate, double candidateCost) {
   if (!isForbidden(candidateCost) && profile.fits() &&
       (!found || candidateCost < found->cost))

@@ -18,6 +18,8 @@ struct Incumbent {
 class Search {
 public:
   Search(const Model &model, std::uint64_t seed);
+  /// Goes on where `other` stands; `model` is a reduction of the other's.
+  Search(const Model &model, const Search &other);
 
   /// Takes that many steps, or fewer if `stop` says so between two. A step is
   /// one neighbourhood, solved a few times at changing prices.
@@ -51,7 +53,7 @@ private:
   UsageProfile profile;
   std::optional<Incumbent> found;
   double bound;
-  std::uint64_t taken = 0;
+  std::uint64_t taken = 0; // steps
 };
 
 } // namespace tessera::solver

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <memory>
 #include <thread>
 
 namespace tessera::solver {
@@ -14,14 +15,17 @@ namespace {
 
 /// Searchers with seeds of their own that tell each other the best choice after
 /// every round. Rounds are counted in steps, so that the same happens each
-/// time.
+/// time. Whenever the best has become cheaper, the core is reduced to what may
+/// be cheaper still.
 class Team {
 public:
-  Team(const Model &model, const Options &options,
-       const std::function<void(const Incumbent &)> &progress);
+  Team(const Problem &problem, ReductionGraph graph, const Options &options,
+       const Progress &progress);
   void run();
-  const Search &leader() const { return searchers[lead]; }
-  double lowerBound() const;
+  /// Of all nodes; empty if none was found.
+  std::vector<int> choice;
+  double cost = kForbidden;
+  double lowerBound = -kForbidden;
 
 private:
   bool late() const {
@@ -30,39 +34,40 @@ private:
   }
   void advanceAll(std::uint64_t steps);
   void share();
+  void keep(const Incumbent &best);
+  void reduceAgain();
 
+  const Problem &problem;
   const Options &options;
-  const std::function<void(const Incumbent &)> &progress;
+  const Progress &progress;
+  ReductionGraph graph;
+  std::unique_ptr<Model> model;
   std::vector<Search> searchers;
-  std::size_t lead = 0;
+  double ceiling = kForbidden; // of the last reduction
 };
 
 } // namespace
 
-Team::Team(const Model &model, const Options &options,
-           const std::function<void(const Incumbent &)> &progress)
-    : options(options), progress(progress) {
+Team::Team(const Problem &problem, ReductionGraph reduced,
+           const Options &options, const Progress &progress)
+    : problem(problem), options(options), progress(progress),
+      graph(std::move(reduced)), model(std::make_unique<Model>(graph)) {
   Random seeds(options.seed);
   for (unsigned i = 0; i < std::max(1U, options.threads); ++i)
-    searchers.emplace_back(model, seeds());
+    searchers.emplace_back(*model, seeds());
   share();
 }
 
-double Team::lowerBound() const {
-  double bound = searchers[0].lowerBound();
-  for (const Search &searcher : searchers)
-    bound = std::max(bound, searcher.lowerBound());
-  return bound;
-}
-
 void Team::run() {
-  constexpr std::uint64_t kRound = 16;
+  constexpr std::uint64_t kRound = 32;
   for (std::uint64_t done = 0; done < options.steps && !late();
        done += kRound) {
     advanceAll(std::min(kRound, options.steps - done));
     share();
-    if (std::ranges::any_of(searchers, &Search::optimal))
+    if (cost - lowerBound < 0.5)
       return;
+    if (cost < ceiling)
+      reduceAgain();
   }
 }
 
@@ -76,30 +81,43 @@ void Team::advanceAll(std::uint64_t steps) {
 
 /// Of equal costs the first searcher's counts.
 void Team::share() {
-  const double before =
-      searchers[lead].best() ? searchers[lead].best()->cost : kForbidden;
-  double least = kForbidden;
-  for (std::size_t i = 0; i < searchers.size(); ++i)
-    if (searchers[i].best() && searchers[i].best()->cost < least) {
-      least = searchers[i].best()->cost;
-      lead = i;
-    }
-  if (!leader().best())
+  const Incumbent *best = nullptr;
+  for (const Search &searcher : searchers) {
+    lowerBound = std::max(lowerBound, searcher.lowerBound());
+    if (searcher.best() && (!best || searcher.best()->cost < best->cost))
+      best = &*searcher.best();
+  }
+  if (!best)
     return;
+  const Incumbent shared = *best;
   for (Search &searcher : searchers)
-    searcher.adopt(*leader().best());
-  if (progress && least < before)
-    progress(*leader().best());
+    searcher.adopt(shared);
+  if (shared.cost < cost)
+    keep(shared);
 }
 
-static std::vector<int> choiceOf(const ReductionGraph &graph,
-                                 const Model &model,
-                                 std::span<const int> values) {
-  std::vector<int> choice(graph.variables.size());
-  for (int v = 0; v < model.count(); ++v)
-    choice[model.node[v]] = graph.variables[model.node[v]].strategy[values[v]];
+void Team::keep(const Incumbent &best) {
+  cost = best.cost;
+  choice.assign(problem.nodes.size(), 0);
+  for (int v = 0; v < model->count(); ++v)
+    choice[model->node[v]] = model->strategy[model->first[v] + best.values[v]];
   graph.undo(choice);
-  return choice;
+  if (progress)
+    progress(static_cast<Cost>(best.cost));
+}
+
+void Team::reduceAgain() {
+  ceiling = cost;
+  if (!reduceBelow(graph, ceiling + 0.5).ok()) {
+    lowerBound = cost;
+    return;
+  }
+  auto reduced = std::make_unique<Model>(graph);
+  std::vector<Search> moved;
+  for (const Search &searcher : searchers)
+    moved.emplace_back(*reduced, searcher);
+  searchers = std::move(moved);
+  model = std::move(reduced);
 }
 
 StatusOr<Solution> solve(const Problem &problem, const Options &options,
@@ -108,24 +126,20 @@ StatusOr<Solution> solve(const Problem &problem, const Options &options,
   StatusOr<ReductionGraph> graph = reduce(problem);
   if (!graph.ok())
     return graph.status();
-  const Model model(*graph);
-  Team team(model, options, [&](const Incumbent &best) {
-    if (progress)
-      progress(static_cast<Cost>(best.cost));
-  });
+  Team team(problem, graph.take(), options, progress);
   team.run();
-  if (!team.leader().best())
+  if (isForbidden(team.cost))
     return Status::error("no choice within the usage limit of {} was found; "
                          "allow more time, or raise the limit",
                          problem.usageLimit);
   Solution solution;
-  solution.choice = choiceOf(*graph, model, team.leader().best()->values);
-  const Evaluation evaluation = evaluate(problem, solution.choice);
+  const Evaluation evaluation = evaluate(problem, team.choice);
   assert(evaluation.feasible);
+  solution.choice = std::move(team.choice);
   solution.cost = evaluation.cost;
   solution.lowerBound = std::min(
       solution.cost,
-      static_cast<Cost>(std::ceil(std::max(0.0, team.lowerBound() - 0.5))));
+      static_cast<Cost>(std::ceil(std::max(0.0, team.lowerBound - 0.5))));
   return solution;
 }
 
