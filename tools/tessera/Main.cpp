@@ -1,11 +1,59 @@
 // tessera: the one command a user types.
+#include "runtime/support/Text.h"
 #include "tools/tessera/Commands.h"
+#include "llvm/Support/raw_ostream.h"
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <fmt/format.h>
+#include <system_error>
 
 void tessera::Invocation::fail(const char *message) {
   std::fprintf(stderr, "tessera: %s\n", message);
   exitCode = 1;
+}
+
+// CLI11 misses a subcommand before it looks at words that are none.
+static std::string explain(const CLI::App *app, const CLI::Error &error) {
+  std::string typed = "tessera";
+  while (!app->get_subcommands().empty()) {
+    app = app->get_subcommands().front();
+    typed += " " + app->get_name();
+  }
+  std::vector<const CLI::App *> known =
+      app->get_subcommands([](const CLI::App *) { return true; });
+  if (error.get_name() != "RequiredError" || known.empty())
+    return fmt::format("{}; see tessera --help", error.what());
+  std::vector<std::string_view> names;
+  for (const CLI::App *subcommand : known)
+    names.push_back(subcommand->get_name());
+  std::vector<std::string> words = app->remaining();
+  if (words.empty())
+    return fmt::format("a subcommand is required: {}; see {} --help",
+                       tessera::choices(names), typed);
+  bool isOption = words.front().starts_with('-');
+  return fmt::format("{} is no {}: {}; see {} --help",
+                     tessera::quote(words.front()),
+                     isOption ? "option here, a subcommand is required"
+                              : "subcommand, choose one",
+                     tessera::choices(names), typed);
+}
+
+// That not all that was printed has arrived; empty if it has.
+static std::string outputError() {
+  const std::string failed = "stdout: writing failed";
+  std::string message;
+  if (std::fflush(stdout) != 0)
+    message = fmt::format("{}: {}", failed, std::strerror(errno));
+  else if (std::ferror(stdout)) // of some time ago
+    message = failed;
+  llvm::outs().flush();
+  if (llvm::outs().has_error()) {
+    message = fmt::format("{}: {}", failed, llvm::outs().error().message());
+    llvm::outs().clear_error(); // or LLVM aborts when it is destroyed
+  }
+  return message;
 }
 
 int main(int argc, char **argv) {
@@ -23,8 +71,8 @@ From text to a model that writes some:
 SUBCOMMAND --help says more of each.)");
   app.require_subcommand(1);
   app.set_version_flag("--version", TESSERA_VERSION);
-  app.failure_message([](const CLI::App *, const CLI::Error &error) {
-    return std::string("tessera: ") + error.what() + "; see tessera --help\n";
+  app.failure_message([](const CLI::App *app, const CLI::Error &error) {
+    return "tessera: " + explain(app, error) + "\n";
   });
 
   tessera::Invocation invocation;
@@ -39,7 +87,13 @@ SUBCOMMAND --help says more of each.)");
   } catch (const CLI::ParseError &error) {
     // CLI11 has a code for each kind of error; as a training executable, we
     // have one for all.
-    return app.exit(error) == 0 ? 0 : 2;
+    invocation.exitCode = app.exit(error) == 0 ? 0 : 2;
+  } catch (const std::system_error &) {
+    if (!std::ferror(stdout))
+      throw; // fmt's has been noticed
   }
+  if (std::string message = outputError();
+      !message.empty() && invocation.exitCode == 0)
+    invocation.fail(message.c_str());
   return invocation.exitCode;
 }
