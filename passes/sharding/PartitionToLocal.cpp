@@ -69,7 +69,8 @@ private:
     if (!function.getArgAttr(i, dist::kShardingAttr))
       return;
     if (function.isPublic())
-      function.setArgAttr(i, kGlobalShapeAttr, shapeAttr(tensorType(argument)));
+      function.setArgAttr(i, dist::kGlobalShapeAttr,
+                          shapeAttr(tensorType(argument)));
     else
       function.removeArgAttr(i, dist::kShardingAttr);
   }
@@ -79,7 +80,7 @@ private:
       if (!function.getResultAttr(i, dist::kShardingAttr))
         continue;
       if (function.isPublic())
-        function.setResultAttr(i, kGlobalShapeAttr,
+        function.setResultAttr(i, dist::kGlobalShapeAttr,
                                shapeAttr(tensorType(value)));
       else
         function.removeResultAttr(
@@ -251,7 +252,7 @@ public:
     module.walk([&](dist::OffsetOp op) { number(op); });
     if (entries.empty())
       return;
-    module->setAttr(kOffsetsAttr,
+    module->setAttr(dist::kOffsetsAttr,
                     ArrayAttr::get(module.getContext(), entries.getArrayRef()));
     type = RankedTensorType::get({static_cast<int64_t>(entries.size())},
                                  IntegerType::get(module.getContext(), 32));
@@ -277,7 +278,7 @@ private:
           function.getContext(),
           NamedAttribute(
               StringAttr::get(function.getContext(), graph::kInputAttr),
-              StringAttr::get(function.getContext(), kOffsetsInput)));
+              StringAttr::get(function.getContext(), dist::kOffsetsInput)));
     function.insertArgument(position, type, attrs, function.getLoc());
     Value all = function.getArgument(position);
     function.walk([&](dist::OffsetOp op) {

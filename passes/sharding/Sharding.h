@@ -19,14 +19,6 @@ struct MeshRequest {
   int64_t zero = 0;
 };
 
-/// Module attributes of a partitioned program.
-inline constexpr llvm::StringLiteral kOffsetsAttr =
-    "dist.offsets"; ///< array of #dist.sharding of one dimension
-inline constexpr llvm::StringLiteral kOffsetsInput = "mesh.offsets";
-/// On arguments and results of a local program: the shape of all shares
-/// together, DenseI64ArrayAttr; how it is cut stands in dist.sharding.
-inline constexpr llvm::StringLiteral kGlobalShapeAttr = "dist.global_shape";
-
 /// Shardings, and the proof that they fit.
 void buildShardingPipeline(mlir::OpPassManager &pipeline,
                            const MeshRequest &request);

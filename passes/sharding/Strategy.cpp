@@ -18,8 +18,8 @@ constexpr double kLatency[] = {3e-6, 3e-6, 8e-6, 15e-6};
 
 class Estimate {
 public:
-  Estimate(const Mesh &mesh, const Shardings &shardings)
-      : mesh(mesh), shardings(shardings) {}
+  Estimate(const Mesh &mesh, const Shardings &shardings, double linkWeight)
+      : mesh(mesh), shardings(shardings), linkWeight(linkWeight) {}
 
   double ofFunction(func::FuncOp function) {
     auto [known, isNew] = functions.try_emplace(function, 0.0);
@@ -35,7 +35,7 @@ private:
     for (Operation &op : block) {
       for (OpOperand &operand : op.getOpOperands())
         if (!isa<graph::YieldOp, graph::LoopOp>(op))
-          seconds += ofMoving(operand);
+          seconds += linkWeight * ofMoving(operand);
       if (auto call = dyn_cast<func::CallOp>(op); call && !isPointwiseCall(&op))
         seconds +=
             ofFunction(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
@@ -117,13 +117,14 @@ private:
 
   const Mesh &mesh;
   const Shardings &shardings;
+  double linkWeight;
   llvm::DenseMap<Operation *, double> functions;
 };
 } // namespace
 
 double sharding::estimate(ModuleOp module, const Mesh &mesh,
-                          const Shardings &shardings) {
-  Estimate estimate(mesh, shardings);
+                          const Shardings &shardings, double linkWeight) {
+  Estimate estimate(mesh, shardings, linkWeight);
   double seconds = 0;
   for (auto function : module.getOps<func::FuncOp>())
     if (function.isPublic() && function.getName() != "init")
@@ -131,82 +132,92 @@ double sharding::estimate(ModuleOp module, const Mesh &mesh,
   return seconds;
 }
 
+//===--- which colors an axis may cut -------------------------------------===//
+
+using Colors = SmallVector<Color, 8>;
+
+static void addColors(Value value, const Factors &factors, Colors &colors) {
+  for (const Factors::Atoms &atoms : factors.of(value))
+    for (Factors::Atom atom : atoms)
+      if (!llvm::is_contained(colors, atom.color))
+        colors.push_back(atom.color);
+}
+
+namespace {
+/// What the colors of a model are: from the inputs of its programs, and from
+/// what goes from one block to the next.
+struct Roles {
+  Colors sequences;  ///< of a batch
+  Colors tokens;     ///< of a sequence
+  Colors stream;     ///< of what blocks hand on, such as the model's width
+  Colors parameters; ///< of weights
+};
+} // namespace
+
+static void addInputs(func::FuncOp function, const Factors &factors,
+                      Roles &roles) {
+  for (BlockArgument argument : function.getArguments()) {
+    unsigned i = argument.getArgNumber();
+    if (auto role =
+            function.getArgAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr);
+        role && role.getValue() == graph::Role::parameter)
+      addColors(argument, factors, roles.parameters);
+    auto name = function.getArgAttrOfType<StringAttr>(i, graph::kInputAttr);
+    int64_t rank = tensorType(argument).getRank();
+    if (!name || (name != "tokens" && name != "targets") || rank < 2)
+      continue;
+    auto dims = factors.of(argument);
+    for (Factors::Atom atom : dims[rank - 2])
+      roles.sequences.push_back(atom.color);
+    for (Factors::Atom atom : dims[rank - 1])
+      roles.tokens.push_back(atom.color);
+  }
+}
+
+// A program that is not differentiated hands its blocks nothing but the stream
+// and weights.
+static void addStream(func::FuncOp function, const Factors &factors,
+                      Roles &roles) {
+  for (auto call : function.getOps<func::CallOp>())
+    if (!isPointwiseCall(call))
+      for (Value result : call.getResults())
+        addColors(result, factors, roles.stream);
+}
+
+static Roles rolesOf(ModuleOp module, const Factors &factors) {
+  Roles roles;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (!function.isPublic() || function.getName() == "init")
+      continue;
+    addInputs(function, factors, roles);
+    if (function.getName() != "train_step")
+      addStream(function, factors, roles);
+  }
+  return roles;
+}
+
 //===--- the search -------------------------------------------------------===//
 
-// Colors of the dimension of "tokens" that counts sequences, in every program.
-static SmallVector<Color, 8> batchColors(ModuleOp module,
-                                         const Factors &factors) {
-  SmallVector<Color, 8> colors;
-  for (auto function : module.getOps<func::FuncOp>())
-    for (BlockArgument argument : function.getArguments()) {
-      auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                        graph::kInputAttr);
-      int64_t rank = tensorType(argument).getRank();
-      if (!name || (name != "tokens" && name != "targets") || rank < 2)
-        continue;
-      for (Factors::Atom atom : factors.of(argument)[rank - 2])
-        if (!llvm::is_contained(colors, atom.color))
-          colors.push_back(atom.color);
-    }
-  return colors;
-}
+namespace {
+class Search {
+public:
+  Search(ModuleOp module, const Factors &factors, const Mesh &mesh,
+         Strategy &strategy)
+      : module(module), factors(factors), mesh(mesh), strategy(strategy) {}
 
-// All colors of contractions and gathers that are large enough to be cut, the
-// most frequent first.
-static SmallVector<Color> candidates(ModuleOp module, const Factors &factors,
-                                     int64_t devices) {
-  llvm::MapVector<Color, int64_t> uses;
-  module.walk([&](Operation *op) {
-    if (!isa<graph::EinsumOp, graph::EmbeddingOp, graph::AttentionOp,
-             graph::LinearCrossEntropyOp, graph::GroupedMatmulOp>(op))
-      return;
-    SmallVector<Value> values(op->getOperands());
-    llvm::append_range(values, op->getResults());
-    for (Value value : values)
-      for (const Factors::Atoms &atoms : factors.of(value))
-        for (Factors::Atom atom : atoms)
-          if (atom.size >= devices)
-            ++uses[atom.color];
-  });
-  SmallVector<std::pair<Color, int64_t>> ordered(uses.begin(), uses.end());
-  llvm::sort(ordered, [](auto a, auto b) {
-    return std::pair(-a.second, a.first) < std::pair(-b.second, b.first);
-  });
-  return llvm::map_to_vector(ordered, [](auto entry) { return entry.first; });
-}
-
-FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
-                                             const Factors &factors,
-                                             const Mesh &mesh, ZeroStage zero) {
-  Strategy strategy;
-  strategy.colors.resize(mesh.rank());
-  strategy.zero = zero;
-  if (auto data = mesh.find("data")) {
-    strategy.colors[*data] = batchColors(module, factors);
-    strategy.zeroAxes = {*data};
-  }
-  auto measure = [&](const Strategy &attempt) -> FailureOr<double> {
-    Shardings shardings(factors, mesh, attempt);
-    if (failed(shardings.build(module)))
-      return failure();
-    return estimate(module, mesh, shardings);
-  };
-  FailureOr<double> best = measure(strategy);
-  if (failed(best))
-    return failure();
-  for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
-    if (mesh.axes[axis].getName() == "data" || mesh.size(axis) == 1)
-      continue;
-    SmallVector<Color> open = candidates(module, factors, mesh.size(axis));
-    for (bool better = true; better;) {
+  /// Appends to the axis the color of `from` that lowers the estimate most, as
+  /// long as one does.
+  LogicalResult add(unsigned axis, Colors from, double linkWeight) {
+    FailureOr<double> best = measure(strategy, linkWeight);
+    for (bool better = true; better && succeeded(best);) {
       better = false;
       std::optional<Strategy> next;
-      for (Color color : open) {
+      for (Color color : from) {
         if (llvm::is_contained(strategy.colors[axis], color))
           continue;
         Strategy attempt = strategy;
         attempt.colors[axis].push_back(color);
-        FailureOr<double> seconds = measure(attempt);
+        FailureOr<double> seconds = measure(attempt, linkWeight);
         if (failed(seconds))
           return failure();
         if (*seconds < *best * 0.9999)
@@ -214,6 +225,55 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
       }
       if (next)
         strategy = *next;
+    }
+    return best;
+  }
+
+private:
+  FailureOr<double> measure(const Strategy &attempt, double linkWeight) {
+    Shardings shardings(factors, mesh, attempt);
+    if (failed(shardings.build(module)))
+      return failure();
+    return estimate(module, mesh, shardings, linkWeight);
+  }
+
+  ModuleOp module;
+  const Factors &factors;
+  const Mesh &mesh;
+  Strategy &strategy;
+};
+} // namespace
+
+// Who asks for tensor parallelism wants weights and work divided even where the
+// model is too small to gain from it: communication only decides between ways
+// to do so.
+static constexpr double kLinksWhenAsked = 0.01;
+
+FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
+                                             const Factors &factors,
+                                             const Mesh &mesh, ZeroStage zero) {
+  Strategy strategy;
+  strategy.colors.resize(mesh.rank());
+  strategy.zero = zero;
+  Roles roles = rolesOf(module, factors);
+  Search search(module, factors, mesh, strategy);
+  for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
+    StringRef name = mesh.axes[axis].getName();
+    if (name == "data") {
+      strategy.colors[axis] = roles.sequences;
+      strategy.zeroAxes = {axis};
+    } else if (name == "tensor") {
+      Colors inner;
+      for (Color color : roles.parameters)
+        if (!llvm::is_contained(roles.stream, color))
+          inner.push_back(color);
+      if (mesh.size(axis) > 1 &&
+          (failed(search.add(axis, inner, kLinksWhenAsked)) ||
+           failed(search.add(axis, roles.tokens, 1.0))))
+        return failure();
+    } else {
+      return module.emitError("mesh axis '")
+             << name << "' is none of those that exist: data, tensor";
     }
   }
   return strategy;

@@ -5,10 +5,11 @@
 
 namespace tessera::sharding {
 
-/// Estimated time of one step under `shardings`, in seconds. Only ratios
-/// between strategies of one module mean anything.
+/// Estimated time of one step under `shardings`, in seconds, that of
+/// communication times `linkWeight`. Only ratios between strategies of one
+/// module mean anything.
 double estimate(mlir::ModuleOp module, const Mesh &mesh,
-                const Shardings &shardings);
+                const Shardings &shardings, double linkWeight = 1.0);
 
 /// `data` on sequences, `tensor` on what the estimate likes best, one color
 /// after another.

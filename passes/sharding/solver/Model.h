@@ -36,6 +36,7 @@ public:
     std::size_t usages; // where its usages start, one a value
   };
 
+  Model() = default;
   explicit Model(const ReductionGraph &graph);
 
   int count() const { return static_cast<int>(sizes.size()); }

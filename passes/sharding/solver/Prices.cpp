@@ -46,6 +46,13 @@ double Prices::ofCapacity() const {
   return total;
 }
 
+double Prices::ofUsage(const UsageProfile &profile) const {
+  double total = 0;
+  for (int t = 0; t < model.times(); ++t)
+    total += price[t] * static_cast<double>(profile.at(t));
+  return total;
+}
+
 void Prices::apply(int variable, std::span<double> unary) const {
   const std::size_t first = model.first[variable];
   const int size = model.sizes[variable];

@@ -22,6 +22,8 @@ public:
   /// The price of the capacity: cost at these prices less this is a lower
   /// bound.
   double ofCapacity() const;
+  /// The price of what is used.
+  double ofUsage(const UsageProfile &profile) const;
 
   /// The costs of a variable's values with what they use, into its place in
   /// `unary`.

@@ -1,5 +1,7 @@
 #include "passes/sharding/solver/Search.h"
 
+#include "passes/sharding/solver/Proposal.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -78,8 +80,7 @@ void Search::advance(std::uint64_t steps, const std::function<bool()> &stop) {
 }
 
 void Search::step() {
-  constexpr std::uint64_t kFirst = 60;
-  if (!found || taken < kFirst)
+  if (taken < 20 || (!found && random.below(4) == 0))
     priceStep();
   else
     neighbourhoodStep();
@@ -141,13 +142,25 @@ std::vector<int> Search::pickRegion() {
 }
 
 void Search::neighbourhoodStep() {
-  std::vector<int> region = pickRegion();
+  const UsageProfile before = profile;
   std::vector<int> other = values;
-  UsageProfile before = profile;
-  const std::size_t limit = std::size_t(1) << (6 + random.below(10));
-  // One variable moves somewhere, and holds while the others answer.
-  int held = -1;
-  if (random.below(4) != 0) {
+  double otherCost = cost;
+  Prices local = prices;
+  if (random.below(2) == 0)
+    local.scale(std::exp(2 * random.unit() - 1));
+  auto look = [&] {
+    const std::vector<int> changed = differences(other);
+    otherCost = cost + model.difference(changed, values, other);
+    profile = before;
+    profile.change(changed, values, other);
+    offer(other, otherCost);
+  };
+  const double reach = std::max(1.0, isForbidden(cost) ? 0 : cost);
+  const std::size_t limit = std::size_t(1) << (6 + random.below(9));
+  std::vector<int> region;
+  if (random.below(2) == 0) {
+    region = pickRegion();
+    int held = -1;
     for (int draw = 0; draw < 3; ++draw) {
       const int v = region[random.below(region.size())];
       if (held < 0 ||
@@ -155,45 +168,50 @@ void Search::neighbourhoodStep() {
         held = v;
     }
     other[held] = static_cast<int>(random.below(model.sizes[held]));
-  }
-  Prices local = prices;
-  if (random.below(2) == 0)
-    local.scale(std::exp(2 * random.unit() - 1));
-  std::vector<int> others = region;
-  std::erase(others, held);
-  double otherCost = cost;
-  auto run = [&](Elimination &plan) {
-    for (int v : plan.variables())
+    std::vector<int> others = region;
+    std::erase(others, held);
+    for (int v : region)
       local.apply(v, unary);
-    plan.run(unary, other);
-    const std::vector<int> changed = differences(other);
-    otherCost = cost + model.difference(changed, values, other);
-    profile = before;
-    profile.change(changed, values, other);
-    offer(other, otherCost);
-  };
-  const double reach = std::max(1.0, cost);
-  if (held >= 0) {
-    Elimination plan(model, others, limit, random);
-    for (int round = 0; round < 3; ++round) {
-      run(plan);
-      if (profile.fits())
-        break;
-      local.move(profile, 0.05 * reach / prices.slope(profile));
-    }
+    for (int round = 0; round < 2; ++round)
+      Elimination(model, others, limit, random).run(unary, other);
+  } else {
+    for (int v : all)
+      local.apply(v, unary);
+    const int seed = static_cast<int>(random.below(model.count()));
+    const auto most = static_cast<std::size_t>(
+        std::exp(random.unit() * std::log(model.count())) + 1);
+    region =
+        spread(model, unary, seed,
+               static_cast<int>(random.below(model.sizes[seed])), most, other);
+    Elimination(model, region, limit, random).run(unary, other);
+  }
+  look();
+  if (!(profile.fits() && otherCost < cost)) {
+    std::vector<int> mixed = values;
+    fuse(model, unary, other, 1 << 12, random, mixed);
+    other = mixed;
+    look();
   }
   Elimination plan(model, region, limit, random);
   for (int round = 0; round < 4; ++round) {
-    run(plan);
+    plan.run(unary, other);
+    look();
     if (profile.fits())
       break;
     local.move(profile, 0.05 * reach / prices.slope(profile));
+    for (int v : region)
+      local.apply(v, unary);
   }
   const double slope = prices.slope(profile);
+  const bool better =
+      found
+          ? profile.fits() &&
+                otherCost <= cost * (1 + 0.003 * random.unit() * random.unit())
+          : otherCost + prices.ofUsage(profile) <=
+                cost + prices.ofUsage(before);
   if (slope > 0)
-    prices.move(profile, 0.0003 * reach / slope);
-  if (profile.fits() &&
-      otherCost <= cost * (1 + 0.003 * random.unit() * random.unit())) {
+    prices.move(profile, (found ? 0.0003 : 0.003) * reach / slope);
+  if (better) {
     values = other;
     cost = otherCost;
   } else {
