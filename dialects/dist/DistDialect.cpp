@@ -288,6 +288,14 @@ static LogicalResult verifyAttached(Operation *op, Attribute attribute,
 
 LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attribute) {
+  if (attribute.getName() == kOffsetsAttr) {
+    auto offsets = dyn_cast<ArrayAttr>(attribute.getValue());
+    if (!isa<ModuleOp>(op) || !offsets ||
+        !llvm::all_of(offsets, llvm::IsaPred<FactorAttr>))
+      return op->emitOpError(
+          "'dist.offsets' is a list of factors, of a module");
+    return success();
+  }
   if (attribute.getName() != kShardingsAttr)
     return op->emitOpError("has unknown attribute '")
            << attribute.getName().getValue() << "'";
@@ -301,24 +309,42 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
   return success();
 }
 
+// The whole tensor of an argument or result: its own type, or in a local
+// program, whose types are those of shares, the shape that an attribute says.
+static LogicalResult verifyPort(Operation *op, NamedAttribute attribute,
+                                Attribute globalShape, Type type,
+                                const Twine &port) {
+  auto shape = dyn_cast_if_present<DenseI64ArrayAttr>(globalShape);
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (globalShape &&
+      (!shape || !tensor ||
+       static_cast<int64_t>(shape.size()) != tensor.getRank() ||
+       llvm::any_of(shape.asArrayRef(), [](int64_t size) { return size < 0; })))
+    return op->emitOpError(port)
+           << " has a global shape that is none of a " << type;
+  if (attribute.getName() == kGlobalShapeAttr)
+    return success();
+  if (attribute.getName() != kShardingAttr)
+    return op->emitOpError(port) << " has unknown attribute '"
+                                 << attribute.getName().getValue() << "'";
+  return verifyAttached(op, attribute.getValue(),
+                        shape ? tensor.clone(shape.asArrayRef()) : type);
+}
+
 LogicalResult DistDialect::verifyRegionArgAttribute(Operation *op,
                                                     unsigned region,
                                                     unsigned argument,
                                                     NamedAttribute attribute) {
-  if (attribute.getName() != kShardingAttr)
-    return op->emitOpError("argument ")
-           << argument << " has unknown attribute '"
-           << attribute.getName().getValue() << "'";
-  return verifyAttached(
-      op, attribute.getValue(),
-      cast<FunctionOpInterface>(op).getArgumentTypes()[argument]);
+  auto function = cast<FunctionOpInterface>(op);
+  return verifyPort(
+      op, attribute, function.getArgAttr(argument, kGlobalShapeAttr),
+      function.getArgumentTypes()[argument], "argument " + Twine(argument));
 }
 
 LogicalResult DistDialect::verifyRegionResultAttribute(
     Operation *op, unsigned region, unsigned result, NamedAttribute attribute) {
-  if (attribute.getName() != kShardingAttr)
-    return op->emitOpError("result ") << result << " has unknown attribute '"
-                                      << attribute.getName().getValue() << "'";
-  return verifyAttached(op, attribute.getValue(),
-                        cast<FunctionOpInterface>(op).getResultTypes()[result]);
+  auto function = cast<FunctionOpInterface>(op);
+  return verifyPort(
+      op, attribute, function.getResultAttr(result, kGlobalShapeAttr),
+      function.getResultTypes()[result], "result " + Twine(result));
 }

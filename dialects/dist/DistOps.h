@@ -26,6 +26,13 @@ inline constexpr llvm::StringLiteral kShardingAttr =
     "dist.sharding"; // argument or result of a function
 inline constexpr llvm::StringLiteral kShardingsAttr =
     "dist.shardings"; // op: array, one a result
+/// A local program's argument or result: the shape of all shares together, to
+/// which its sharding refers.
+inline constexpr llvm::StringLiteral kGlobalShapeAttr = "dist.global_shape";
+/// A local program's module: the factors of whose ranges the input
+/// "mesh.offsets" has the starts, an array of #dist.factor.
+inline constexpr llvm::StringLiteral kOffsetsAttr = "dist.offsets";
+inline constexpr llvm::StringLiteral kOffsetsInput = "mesh.offsets";
 
 /// Devices along these axes together; the axes must be those of the mesh.
 int64_t deviceCount(MeshOp mesh, llvm::ArrayRef<AxisRefAttr> axes);
