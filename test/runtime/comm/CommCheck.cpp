@@ -3,7 +3,8 @@
 //   comm-check fault WHAT RANK SECONDS [FOLDER]
 //       all ranks reduce again and again until WHAT happens to that rank:
 //       stop, kill, term (signals), other (another collective), compute (it
-//       enters none any more), return (from main)
+//       enters none any more), return (from main), polite (SIGTERM, after which
+//       all agree to leave)
 // Exits with 0 if all is as it should be here; SECONDS is the timeout.
 #include "CollectiveCase.h"
 #include "runtime/support/StopSignals.h"
@@ -72,7 +73,7 @@ Status runCases(World &world, std::uint64_t first, int count) {
   return Status::success();
 }
 
-/// Returns when the fault has had its effect on this rank.
+/// Returns when the world ends or somebody was asked to stop.
 Status runFault(Channel &channel, std::string_view what, int where) {
   std::vector<float> values(4096, 1);
   const auto reduce = [&] {
@@ -85,7 +86,7 @@ Status runFault(Channel &channel, std::string_view what, int where) {
         std::raise(SIGSTOP);
       else if (what == "kill")
         std::raise(SIGKILL);
-      else if (what == "term")
+      else if (what == "term" || what == "polite")
         std::raise(SIGTERM);
       else if (what == "return")
         return Status::error("it was told to return");
@@ -96,6 +97,11 @@ Status runFault(Channel &channel, std::string_view what, int where) {
             ElementType::f32, values.data(), values.size() / 2, 0)));
     }
     TESSERA_RETURN_IF_ERROR(reduce());
+    std::int32_t isLast = stopRequested() ? 1 : 0;
+    TESSERA_RETURN_IF_ERROR(channel.run(
+        Collective::allReduce(ElementType::i32, Reduction::max, &isLast, 1)));
+    if (isLast)
+      return Status::success();
   }
 }
 
@@ -134,7 +140,7 @@ int run(int argc, char **argv) {
   if (const Status left = (*world)->leave(); !left.ok())
     return fail(left.message());
   if (launch->rank == 0)
-    std::printf("%s: %s cases\n", launch->describe().c_str(), argv[3]);
+    std::printf("%s: done\n", launch->describe().c_str());
   return 0;
 }
 
