@@ -1,11 +1,14 @@
 #include "compiler/interpreter/Interpreter.h"
+#include "compiler/interpreter/Device.h"
 #include "compiler/interpreter/Evaluators.h"
+#include "dialects/dist/DistOps.h"
 #include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include <memory>
 
 using namespace mlir;
+using namespace tessera;
 using namespace tessera::graph;
 using namespace tessera::interpreter;
 
@@ -68,8 +71,8 @@ using Frame = llvm::DenseMap<Value, TensorPtr>;
 
 class Interpreter {
 public:
-  Interpreter(ModuleOp module, const Options &options)
-      : symbols(module), options(options) {}
+  Interpreter(ModuleOp module, const Options &options, Device *device)
+      : symbols(module), options(options), device(device) {}
 
   llvm::Expected<Tensors> call(func::FuncOp function,
                                std::vector<TensorPtr> arguments);
@@ -89,9 +92,12 @@ private:
   llvm::Expected<Tensors> executeComposite(Decomposable op,
                                            ArrayRef<TensorPtr> operands);
   Tensor executeElementwise(Elementwise op, ArrayRef<TensorPtr> operands);
+  llvm::Expected<Tensors> executeDist(Operation &op,
+                                      ArrayRef<TensorPtr> operands);
 
   SymbolTable symbols;
   Options options;
+  Device *device; ///< null: the only one
   // Decompositions, each a function of the composite's operands.
   llvm::DenseMap<Operation *, OwningOpRef<func::FuncOp>> decompositions;
 };
@@ -112,6 +118,12 @@ static Tensors copy(ArrayRef<TensorPtr> shared) {
   return tensors;
 }
 
+// What the value of a type is: of a collective that was started, what it gives.
+static Type resultTensor(Type type) {
+  auto pending = dyn_cast<dist::PendingType>(type);
+  return pending ? pending.getTensor() : type;
+}
+
 static void bindValues(Frame &frame, ValueRange values,
                        ArrayRef<TensorPtr> tensors) {
   for (auto [value, tensor] : llvm::zip_equal(values, tensors))
@@ -126,7 +138,9 @@ llvm::Expected<std::vector<TensorPtr>> Interpreter::run(Block &block,
       operands.push_back(frame.at(operand));
     if (op.hasTrait<OpTrait::IsTerminator>())
       return operands;
-    if (!llvm::all_of(op.getResultTypes(), isInterpretable))
+    if (!llvm::all_of(op.getResultTypes(), [](Type type) {
+          return isInterpretable(resultTensor(type));
+        }))
       return fail(&op, "a result is no tensor of static shape, or too large "
                        "for the reference");
     llvm::Expected<Tensors> results = execute(op, operands, frame);
@@ -134,7 +148,9 @@ llvm::Expected<std::vector<TensorPtr>> Interpreter::run(Block &block,
       return results.takeError();
     if (options.roundToType)
       for (auto [value, tensor] : llvm::zip_equal(op.getResults(), *results))
-        roundTo(tensorType(value).getElementType(), tensor);
+        roundTo(cast<RankedTensorType>(resultTensor(value.getType()))
+                    .getElementType(),
+                tensor);
     bindValues(frame, op.getResults(), share(std::move(*results)));
   }
   return fail(block.getParentOp(), "the body has no terminator");
@@ -172,11 +188,28 @@ llvm::Expected<Tensors> Interpreter::execute(Operation &op,
     return executeLoop(loop, frame);
   if (auto cluster = dyn_cast<ClusterOp>(op))
     return executeCluster(cluster, operands);
+  if (isa<dist::DistDialect>(op.getDialect()))
+    return executeDist(op, operands);
   if (auto callOp = dyn_cast<func::CallOp>(op))
     if (func::FuncOp callee = find(callOp.getCallee()))
       return call(callee, operands);
   return fail(&op, "cannot interpret this op; the reference covers graph ops "
                    "and calls of functions of the module");
+}
+
+// A reshard is the same tensor elsewhere, and what a collective gives is there
+// when it starts.
+llvm::Expected<Tensors> Interpreter::executeDist(Operation &op,
+                                                 ArrayRef<TensorPtr> operands) {
+  if (isa<dist::ReshardOp, dist::WaitOp>(op))
+    return Tensors{*operands.front()};
+  if (!device)
+    return fail(&op, "needs the devices of a mesh, of which there is one");
+  llvm::Expected<Tensor> result =
+      device->execute(&op, operands.empty() ? nullptr : operands.front().get());
+  if (!result)
+    return result.takeError();
+  return Tensors{std::move(*result)};
 }
 
 llvm::Expected<Tensors> Interpreter::executeLoop(LoopOp loop, Frame &frame) {
@@ -279,11 +312,10 @@ static llvm::Error checkInputs(func::FuncOp function, ArrayRef<Tensor> inputs) {
   return llvm::Error::success();
 }
 
-llvm::Expected<Tensors>
-tessera::interpreter::interpret(ModuleOp module, StringRef function,
-                                ArrayRef<Tensor> inputs,
-                                const Options &options) {
-  Interpreter interpreter(module, options);
+static llvm::Expected<Tensors> run(ModuleOp module, StringRef function,
+                                   ArrayRef<Tensor> inputs,
+                                   const Options &options, Device *device) {
+  Interpreter interpreter(module, options, device);
   func::FuncOp entry = interpreter.find(function);
   if (!entry)
     return fail(module, "has no function '" + function + "'");
@@ -292,4 +324,18 @@ tessera::interpreter::interpret(ModuleOp module, StringRef function,
   if (llvm::Error error = checkInputs(entry, inputs))
     return error;
   return interpreter.call(entry, share(Tensors(inputs.begin(), inputs.end())));
+}
+
+llvm::Expected<Tensors>
+tessera::interpreter::interpret(ModuleOp module, StringRef function,
+                                ArrayRef<Tensor> inputs,
+                                const Options &options) {
+  return run(module, function, inputs, options, nullptr);
+}
+
+llvm::Expected<Tensors>
+tessera::interpreter::interpretOn(Device &device, ModuleOp module,
+                                  StringRef function, ArrayRef<Tensor> inputs,
+                                  const Options &options) {
+  return run(module, function, inputs, options, &device);
 }

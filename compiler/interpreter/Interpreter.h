@@ -23,9 +23,11 @@ bool isInterpretable(mlir::Type type);
 /// argument's shape; gives one tensor a result. Float types are taken as double
 /// unless rounding is asked for; integers wrap around in their own width. The
 /// module must have been verified. Executes func.call and func.return, all
-/// graph ops, and composites by their decomposition. Errors: an unknown
-/// function, an input of another shape, an op of another dialect, an index out
-/// of bounds.
+/// graph ops, and composites by their decomposition. Where a program says it is
+/// computed changes nothing: shardings are not read and a dist.reshard is the
+/// same tensor; collectives need several devices (MeshInterpreter.h). Errors:
+/// an unknown function, an input of another shape, an op of another dialect, an
+/// index out of bounds.
 llvm::Expected<Tensors> interpret(mlir::ModuleOp module,
                                   llvm::StringRef function,
                                   llvm::ArrayRef<Tensor> inputs,

@@ -1,0 +1,146 @@
+#include "compiler/interpreter/Collectives.h"
+#include "compiler/interpreter/Evaluators.h"
+#include "dialects/dist/DistOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace tessera::dist;
+using namespace tessera::interpreter;
+
+using Inputs = ArrayRef<const Tensor *>;
+using Results = llvm::Expected<Tensors>;
+
+//===--- cutting and joining ----------------------------------------------===//
+
+static Tensor cut(const Tensor &from, int64_t dim, int64_t start,
+                  int64_t size) {
+  SmallVector<int64_t> shape = from.shape, at;
+  shape[dim] = size;
+  Tensor piece(shape);
+  forEachIndex(piece.shape, [&](ArrayRef<int64_t> i) {
+    at.assign(i.begin(), i.end());
+    at[dim] += start;
+    piece.at(i) = from.at(at);
+  });
+  return piece;
+}
+
+static Tensor joined(ArrayRef<Tensor> pieces, int64_t dim) {
+  SmallVector<int64_t> shape = pieces.front().shape;
+  shape[dim] = 0;
+  for (const Tensor &piece : pieces)
+    shape[dim] += piece.shape[dim];
+  Tensor whole(shape);
+  int64_t start = 0;
+  for (const Tensor &piece : pieces) {
+    SmallVector<int64_t> at;
+    forEachIndex(piece.shape, [&](ArrayRef<int64_t> i) {
+      at.assign(i.begin(), i.end());
+      at[dim] += start;
+      whole.at(at) = piece.at(i);
+    });
+    start += piece.shape[dim];
+  }
+  return whole;
+}
+
+static llvm::Error requireOneShape(Operation *op, Inputs inputs) {
+  for (const Tensor *input : inputs)
+    if (input->shape != inputs.front()->shape)
+      return fail(op, "devices come with different shapes");
+  return llvm::Error::success();
+}
+
+static Tensor combined(ReduceKind kind, Inputs inputs) {
+  Tensor result = *inputs.front();
+  for (const Tensor *input : inputs.drop_front())
+    for (auto [sum, value] : llvm::zip_equal(result.data, input->data))
+      sum = kind == ReduceKind::sum ? sum + value : std::max(sum, value);
+  return result;
+}
+
+//===--- collectives ------------------------------------------------------===//
+
+static Results allReduce(AllReduceOp op, Inputs inputs) {
+  if (llvm::Error error = requireOneShape(op, inputs))
+    return error;
+  return Tensors(inputs.size(), combined(op.getKind(), inputs));
+}
+
+static Results allGather(AllGatherOp op, Inputs inputs) {
+  Tensors pieces;
+  for (auto [i, input] : llvm::enumerate(inputs)) {
+    int64_t expected = op.getShares() ? (*op.getShares())[i]
+                                      : inputs.front()->shape[op.getDim()];
+    if (input->shape[op.getDim()] != expected)
+      return fail(op, "device " + llvm::Twine(i) + " comes with " +
+                          llvm::Twine(input->shape[op.getDim()]) +
+                          " entries, its share is " + llvm::Twine(expected));
+    pieces.push_back(*input);
+  }
+  return Tensors(inputs.size(), joined(pieces, op.getDim()));
+}
+
+static Results reduceScatter(ReduceScatterOp op, Inputs inputs) {
+  if (llvm::Error error = requireOneShape(op, inputs))
+    return error;
+  Tensor sum = combined(op.getKind(), inputs);
+  Tensors results;
+  int64_t start = 0, count = inputs.size();
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t share =
+        op.getShares() ? (*op.getShares())[i] : sum.shape[op.getDim()] / count;
+    results.push_back(cut(sum, op.getDim(), start, share));
+    start += share;
+  }
+  return results;
+}
+
+static Results allToAll(AllToAllOp op, Inputs inputs) {
+  if (llvm::Error error = requireOneShape(op, inputs))
+    return error;
+  int64_t count = inputs.size(),
+          size = inputs.front()->shape[op.getSplitDim()] / count;
+  Tensors results;
+  for (int64_t to = 0; to < count; ++to) {
+    Tensors pieces;
+    for (const Tensor *input : inputs)
+      pieces.push_back(cut(*input, op.getSplitDim(), to * size, size));
+    results.push_back(joined(pieces, op.getJoinDim()));
+  }
+  return results;
+}
+
+static Results permute(PermuteOp op, Inputs inputs) {
+  if (llvm::Error error = requireOneShape(op, inputs))
+    return error;
+  Tensors results(inputs.size(), Tensor(inputs.front()->shape));
+  for (auto [from, to] : llvm::enumerate(op.getTargets()))
+    if (to >= 0)
+      results[to] = *inputs[from];
+  return results;
+}
+
+// Whether devices execute one collective: what they say of it is the same.
+static llvm::Error requireOneOp(ArrayRef<Operation *> ops) {
+  for (Operation *op : ops)
+    if (op->getName() != ops.front()->getName() ||
+        op->getAttrDictionary() != ops.front()->getAttrDictionary())
+      return fail(op, "meets another collective, " +
+                          ops.front()->getName().getStringRef() +
+                          ", or the same with other attributes");
+  return llvm::Error::success();
+}
+
+Results tessera::interpreter::collect(ArrayRef<Operation *> ops,
+                                      Inputs inputs) {
+  if (llvm::Error error = requireOneOp(ops))
+    return error;
+  return llvm::TypeSwitch<Operation *, Results>(ops.front())
+      .Case([&](AllReduceOp op) { return allReduce(op, inputs); })
+      .Case([&](AllGatherOp op) { return allGather(op, inputs); })
+      .Case([&](ReduceScatterOp op) { return reduceScatter(op, inputs); })
+      .Case([&](AllToAllOp op) { return allToAll(op, inputs); })
+      .Case([&](PermuteOp op) { return permute(op, inputs); })
+      .Default([](Operation *op) { return fail(op, "is no collective"); });
+}

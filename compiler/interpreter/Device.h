@@ -1,0 +1,26 @@
+// What the ops of the dist dialect do when one of several devices runs a
+// program.
+#pragma once
+#include "compiler/interpreter/Interpreter.h"
+#include "mlir/IR/Operation.h"
+
+namespace tessera::interpreter {
+
+class Device {
+public:
+  virtual ~Device() = default;
+
+  /// The result of a collective or of dist.offset, which has no input. A
+  /// collective that is started ends at once: its result stands for the
+  /// pending tensor. Errors: what the other devices do does not fit.
+  virtual llvm::Expected<Tensor> execute(mlir::Operation *op,
+                                         const Tensor *input) = 0;
+};
+
+/// `interpret`, on a device.
+llvm::Expected<Tensors> interpretOn(Device &device, mlir::ModuleOp module,
+                                    llvm::StringRef function,
+                                    llvm::ArrayRef<Tensor> inputs,
+                                    const Options &options);
+
+} // namespace tessera::interpreter
