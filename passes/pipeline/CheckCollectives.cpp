@@ -53,7 +53,7 @@ Status checkCollectives(const Schedule &schedule) {
   std::vector<StageState> stages(size_t(schedule.stages));
   for (const InstructionList &list : schedule.lists)
     for (const Instruction &each : list)
-      if (each.op == Op::Unshard)
+      if (each.op == Op::Unshard || each.op == Op::Reshard)
         stages[size_t(each.work.stage)].sharded = true;
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     const InstructionList &list = schedule.lists[size_t(rank)];

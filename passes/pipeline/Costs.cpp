@@ -33,12 +33,9 @@ double Costs::seconds(const Instruction &instruction, int rank) const {
   }
 }
 
-double Costs::transferSeconds(int from, int to, double bytes) const {
-  LinkCost cost = link;
-  if (!links.empty())
-    if (auto found = links.find({from, to}); found != links.end())
-      cost = found->second;
-  return cost.latency + cost.perByte * bytes;
+const LinkCost &Costs::linkBetween(int from, int to) const {
+  const auto found = links.find({from, to});
+  return found == links.end() ? link : found->second;
 }
 
 static bool isCost(double value) { return std::isfinite(value) && value >= 0; }

@@ -23,7 +23,8 @@ struct StageCost {
   double optimizer = 0; ///< of a rank: the sum over its stages
 };
 
-/// α and β of a point-to-point link.
+/// α and β of a point-to-point link: n bytes occupy it for n·perByte and are
+/// there `latency` later.
 struct LinkCost {
   double latency = 0;
   double perByte = 0;
@@ -52,8 +53,7 @@ struct Costs {
   }
   /// Of an instruction of `rank` that is not a transfer.
   double seconds(const Instruction &instruction, int rank) const;
-  /// From one rank to another.
-  double transferSeconds(int from, int to, double bytes) const;
+  const LinkCost &linkBetween(int from, int to) const;
 };
 
 /// Whether the lists have the schedule's sizes and every figure is finite and

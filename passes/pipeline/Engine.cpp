@@ -108,21 +108,18 @@ void Engine::complete(int rank, int32_t instruction, bool async, Span span) {
   wake(rank);
 }
 
-bool Engine::claimSlot(int rank, const Work &work, double &start) {
+/// What an earlier owner sends must be gone before it is overwritten.
+bool Engine::slotReady(int rank, const Work &work, bool backward,
+                       double &start) const {
   if (!lowered)
     return true;
-  Slot &slot = slots[size_t(rank)][size_t(work.buffer)];
-  if (slot.stage != work.stage || slot.microbatch != work.microbatch) {
-    if (slot.sending > 0)
-      return false;
-    slot = {work.stage, work.microbatch, std::max(slot.free, slot.sent), 0, 0};
-  }
-  start = std::max(start, slot.free);
-  return true;
+  const Slot &slot = slots[size_t(rank)][size_t(work.buffer)];
+  start = std::max(start, slot.free[backward]);
+  return slot.sending[backward] == 0;
 }
 
-bool Engine::forwardReady(int rank, const Work &work, double &start) {
-  if (!claimSlot(rank, work, start))
+bool Engine::forwardReady(int rank, const Work &work, double &start) const {
+  if (!slotReady(rank, work, false, start))
     return false;
   if (schedule.isFirst(work.stage))
     return true;
@@ -134,8 +131,8 @@ bool Engine::forwardReady(int rank, const Work &work, double &start) {
   return input != never;
 }
 
-bool Engine::backwardReady(const Work &work, double &start) const {
-  if (forwardEnd[index(work)] == never)
+bool Engine::backwardReady(int rank, const Work &work, double &start) const {
+  if (!slotReady(rank, work, true, start) || forwardEnd[index(work)] == never)
     return false;
   if (schedule.isLast(work.stage))
     return true;
@@ -147,7 +144,8 @@ bool Engine::backwardReady(const Work &work, double &start) const {
   return gradient != never;
 }
 
-bool Engine::isReady(int rank, const Instruction &instruction, double &start) {
+bool Engine::isReady(int rank, const Instruction &instruction,
+                     double &start) const {
   const Work &work = instruction.work;
   start = std::max(start, unsharded[size_t(work.stage)]);
   switch (instruction.op) {
@@ -156,11 +154,11 @@ bool Engine::isReady(int rank, const Instruction &instruction, double &start) {
   case Op::Overlap:
     start = std::max(start, unsharded[size_t(instruction.backward.stage)]);
     return forwardReady(rank, work, start) &&
-           backwardReady(instruction.backward, start);
+           backwardReady(rank, instruction.backward, start);
   case Op::BackwardWeight:
     return inputEnd[index(work)] != never;
   default:
-    return backwardReady(work, start);
+    return backwardReady(rank, work, start);
   }
 }
 
@@ -189,20 +187,24 @@ void Engine::produce(int rank, const Work &work, bool forward, double end) {
     sendAtOnce(rank, work, forward, end);
 }
 
+Span Engine::occupy(Channel &channel, double ready, int from, int to,
+                    double bytes) const {
+  const LinkCost &link = costs.linkBetween(from, to);
+  const double start = std::max(ready, channel.free);
+  channel.free = start + link.perByte * bytes;
+  return {start, channel.free + link.latency};
+}
+
 void Engine::sendAtOnce(int from, const Work &work, bool forward, double end) {
   const Instruction send{
       forward ? Op::SendForward : Op::SendBackward, work, {}};
   const int to = peerRank(schedule, send);
   Channel &channel = channels[{from, to}];
-  const double start = std::max(end, channel.free);
-  channel.free = start + costs.transferSeconds(from, to, bytes(send));
+  const Span span = occupy(channel, end, from, to, bytes(send));
   const Work target{forward ? work.stage + 1 : work.stage - 1, work.microbatch};
-  (forward ? forwardArrival : backwardArrival)[index(target)] = channel.free;
-  result.transfers.push_back({from,
-                              to,
-                              int32_t(ranks[size_t(from)].next),
-                              bytes(send),
-                              {start, channel.free}});
+  (forward ? forwardArrival : backwardArrival)[index(target)] = span.end;
+  result.transfers.push_back(
+      {from, to, int32_t(ranks[size_t(from)].next), bytes(send), span});
   wake(to);
 }
 
@@ -210,18 +212,16 @@ bool Engine::transfer(int rank, const Instruction &instruction) {
   Rank &state = ranks[size_t(rank)];
   if (state.posted)
     return false;
-  double time = state.free;
-  if (instruction.op == Op::RecvForward &&
-      !claimSlot(rank, instruction.work, time))
-    return false;
+  const double time = state.free;
   const int other = peerRank(schedule, instruction);
   const bool send = isSend(instruction.op);
   const int from = send ? rank : other, to = send ? other : rank;
   Channel &channel = channels[{from, to}];
   const Post post{int32_t(state.next), time};
   (send ? channel.sends : channel.receives).push_back(post);
-  if (send && lowered)
-    ++slots[size_t(rank)][size_t(instruction.work.buffer)].sending;
+  if (send)
+    ++slots[size_t(rank)][size_t(instruction.work.buffer)]
+          .sending[instruction.op == Op::SendBackward];
   state.posted = true;
   if (costs.asyncTransfers)
     advance(rank, {time, time});
@@ -247,13 +247,12 @@ void Engine::match(int from, int to, Channel &channel) {
         received.instruction);
     return;
   }
-  const double start = std::max({sent.time, received.time, channel.free});
-  channel.free = start + costs.transferSeconds(from, to, bytes(send));
-  const Span span{start, channel.free};
+  const Span span = occupy(channel, std::max(sent.time, received.time), from,
+                           to, bytes(send));
   (forward ? forwardArrival : backwardArrival)[index(receive.work)] = span.end;
   Slot &slot = slots[size_t(from)][size_t(send.work.buffer)];
-  --slot.sending;
-  slot.sent = std::max(slot.sent, span.end);
+  --slot.sending[!forward];
+  slot.free[!forward] = std::max(slot.free[!forward], span.end);
   result.transfers.push_back({from, to, sent.instruction, bytes(send), span});
   complete(from, sent.instruction, costs.asyncTransfers, span);
   complete(to, received.instruction, costs.asyncTransfers, span);
@@ -330,69 +329,6 @@ Status Engine::deadlock() const {
                          state.next, toString(waiting), other);
   }
   return Status::success();
-}
-
-void Engine::measureMemory(int rank) {
-  RankUse &use = result.ranks[size_t(rank)];
-  int live = 0;
-  double held = 0;
-  auto keep = [&](const Work &work) {
-    use.peakLive = std::max(use.peakLive, ++live);
-    held += costs.stage(work.stage).activationBytes;
-    use.peakBytes = std::max(use.peakBytes, held);
-  };
-  auto drop = [&](double bytes, bool last) {
-    held -= bytes;
-    live -= last;
-  };
-  for (const Instruction &each : schedule.lists[size_t(rank)]) {
-    if (!isCompute(each.op))
-      continue;
-    const StageCost &cost = costs.stage(each.work.stage);
-    if (each.op == Op::Forward || each.op == Op::Overlap)
-      keep(each.work);
-    if (each.op == Op::Overlap)
-      drop(costs.stage(each.backward.stage).activationBytes, true);
-    if (each.op == Op::Backward)
-      drop(cost.activationBytes, true);
-    if (each.op == Op::BackwardInput)
-      drop(cost.activationBytes - cost.weightBytes, false);
-    if (each.op == Op::BackwardWeight)
-      drop(cost.weightBytes, true);
-  }
-}
-
-void Engine::summarize() {
-  result.ranks.resize(size_t(schedule.ranks));
-  double busy = 0;
-  for (int rank = 0; rank < schedule.ranks; ++rank) {
-    const InstructionList &list = schedule.lists[size_t(rank)];
-    const std::vector<Span> &spans = result.spans[size_t(rank)];
-    RankUse &use = result.ranks[size_t(rank)];
-    for (size_t k = 0; k < list.size(); ++k) {
-      result.makespan = std::max(result.makespan, spans[k].end);
-      if (isCompute(list[k].op) || list[k].op == Op::OptimizerStep)
-        use.busy += spans[k].end - spans[k].start;
-    }
-    measureMemory(rank);
-    busy += use.busy;
-  }
-  for (RankUse &use : result.ranks)
-    use.idle = result.makespan - use.busy;
-  if (result.makespan > 0)
-    result.bubbleFraction = 1 - busy / (result.makespan * schedule.ranks);
-}
-
-StatusOr<Simulation> simulate(const Schedule &schedule, const Costs &costs) {
-  TESSERA_RETURN_IF_ERROR(checkForm(schedule));
-  TESSERA_RETURN_IF_ERROR(checkCosts(costs, schedule.ranks, schedule.stages,
-                                     schedule.microbatches));
-  if (!schedule.isLowered() && !costs.asyncTransfers)
-    return Status::error("transfers that both ranks stand still for are not in "
-                         "the lists; lower the schedule first");
-  Engine engine(schedule, costs);
-  TESSERA_RETURN_IF_ERROR(engine.run());
-  return engine.take();
 }
 
 } // namespace tessera::pipeline

@@ -43,11 +43,11 @@ private:
     std::deque<Post> sends, receives;
     double free = 0;
   };
+  /// What is sent from a buffer: outputs (0) and gradients of inputs (1), one
+  /// owner after the other.
   struct Slot {
-    int stage = -1, microbatch = -1; ///< whose it is
-    double free = 0;                 ///< since when it was to be had
-    double sent = 0;                 ///< end of its owner's sends
-    int sending = 0;                 ///< those of unknown end
+    int sending[2] = {0, 0}; ///< sends of unknown end
+    double free[2] = {0, 0}; ///< end of the others
   };
   /// A sum over the replicas of one stage: ranks that are there.
   struct Reduction {
@@ -56,13 +56,17 @@ private:
 
   bool step(int rank);
   bool compute(int rank, const Instruction &instruction);
-  bool isReady(int rank, const Instruction &instruction, double &start);
-  bool forwardReady(int rank, const Work &work, double &start);
-  bool backwardReady(const Work &work, double &start) const;
-  bool claimSlot(int rank, const Work &work, double &start);
+  bool isReady(int rank, const Instruction &instruction, double &start) const;
+  bool forwardReady(int rank, const Work &work, double &start) const;
+  bool backwardReady(int rank, const Work &work, double &start) const;
+  bool slotReady(int rank, const Work &work, bool backward,
+                 double &start) const;
   void produce(int rank, const Work &work, bool forward, double end);
   void sendAtOnce(int from, const Work &work, bool forward, double end);
 
+  /// When `bytes` that are ready at `ready` are on the way.
+  Span occupy(Channel &channel, double ready, int from, int to,
+              double bytes) const;
   bool transfer(int rank, const Instruction &instruction);
   void match(int from, int to, Channel &channel);
   void complete(int rank, int32_t instruction, bool async, Span span);

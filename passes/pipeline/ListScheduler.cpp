@@ -254,8 +254,10 @@ void ListScheduler::issue(int r, double now, Op op, const Candidate &work,
 void ListScheduler::arrive(std::vector<double> &ready, int from, int stage,
                            int microbatch, double end, double bytes) {
   const int to = schedule.rankOf(stage);
-  if (to != from)
-    end += costs.transferSeconds(from, to, bytes);
+  if (to != from) {
+    const LinkCost &link = costs.linkBetween(from, to);
+    end += link.latency + link.perByte * bytes;
+  }
   ready[index(stage, microbatch)] = end;
   events.emplace(end, to);
 }

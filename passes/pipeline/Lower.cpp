@@ -25,8 +25,8 @@ struct Event {
 
 class EventOrder {
 public:
-  EventOrder(const Schedule &schedule, const Simulation &timing)
-      : schedule(schedule), timing(timing),
+  EventOrder(const Schedule &schedule, const Simulation &timing, bool ahead)
+      : schedule(schedule), timing(timing), ahead(ahead),
         lastBackward(size_t(schedule.chainStages())) {
     addCompute();
     addTransfers();
@@ -53,6 +53,7 @@ private:
 
   const Schedule &schedule;
   const Simulation &timing;
+  const bool ahead;
   std::vector<Event> events;
   std::vector<double> ends; ///< of the compute events, which come first
   std::vector<size_t> forwardOf, backwardOf; ///< events that hold F, and B or I
@@ -73,7 +74,8 @@ void EventOrder::addCompute() {
       const Instruction &each = list[k];
       const Span span = timing.spans[size_t(rank)][k];
       const size_t event = events.size();
-      events.push_back({span.start, {{rank, each}}, 0, {}});
+      // By ends, what is sent while a rank computes is received before that.
+      events.push_back({ahead ? span.end : span.start, {{rank, each}}, 0, {}});
       ends.push_back(span.end);
       if (k > 0)
         follow(event - 1, event);
@@ -135,8 +137,7 @@ void EventOrder::addReductions() {
 }
 
 std::vector<InstructionList> EventOrder::cut() {
-  // Transfers go before compute that starts at the same time, so that they run
-  // beside it: they have the larger numbers.
+  // At the same time transfers go before compute, so that they run beside it.
   using Entry = std::tuple<double, bool, size_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
   auto push = [&](size_t event) {
@@ -199,11 +200,14 @@ StatusOr<Schedule> lower(const Schedule &compute, const LowerOptions &options) {
     return Status::error("the schedule is lowered already; lower the one of "
                          "compute alone");
   TESSERA_RETURN_IF_ERROR(check(compute));
-  StatusOr<Simulation> timing = simulate(compute, options.costs);
+  Costs costs = options.costs;
+  costs.asyncTransfers = true; // there are no others in lists of compute
+  StatusOr<Simulation> timing = simulate(compute, costs);
   if (!timing.ok())
     return timing.status();
   Schedule lowered = compute;
-  lowered.lists = EventOrder(compute, *timing).cut();
+  lowered.lists =
+      EventOrder(compute, *timing, options.costs.asyncTransfers).cut();
   if (options.unsharded > 0)
     for (InstructionList &list : lowered.lists)
       TESSERA_RETURN_IF_ERROR(gatherParameters(list, options.unsharded));

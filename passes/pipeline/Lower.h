@@ -11,13 +11,16 @@ struct LowerOptions {
   /// parameters are not sharded (below ZeRO 3). One more than is computed with
   /// hides the gather of the next.
   int unsharded = 0;
-  /// What decides when things happen, and so where transfers stand.
+  /// What decides when things happen, and so where transfers stand:
+  /// asyncTransfers too.
   Costs costs;
 };
 
 /// Adds to a schedule of compute:
 /// - SEND and RECV for what crosses ranks: the send behind what produces it,
-///   the receive at the same point of time in the other rank's list;
+///   the receive, where transfers run beside compute, before the instruction
+///   that the other rank computes at that time, which takes up to one slot
+///   more, and otherwise behind it;
 /// - UNSHARD as early and RESHARD as late as `unsharded` allows;
 /// - REDUCE_GRAD of each stage behind its last backward, OPT_STEP at the end;
 /// - buffers: as few slots a rank as are ever needed at once.

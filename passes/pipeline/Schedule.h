@@ -43,8 +43,8 @@ struct Work {
   int32_t stage = -1;
   int32_t microbatch = -1;
   /// Slot of the rank that holds all this stage keeps of this microbatch: its
-  /// input, saved activations, its output until sent, the incoming gradient.
-  /// -1 before lowering.
+  /// input and saved activations, its output, and the gradients of both, each
+  /// in a place of its own. -1 before lowering.
   int32_t buffer = -1;
 
   bool operator==(const Work &) const = default;

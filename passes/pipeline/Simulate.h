@@ -35,8 +35,8 @@ struct Simulation {
   /// Share of all ranks' time that no rank computes in, 0 to 1.
   double bubbleFraction = 0;
   std::vector<RankUse> ranks;
-  /// Of each instruction of each list. Transfers and collectives that run
-  /// beside compute: from posted to done.
+  /// Of each instruction of each list; of a SEND, RECV or REDUCE_GRAD the time
+  /// in which the bytes move, also where that runs beside compute.
   std::vector<std::vector<Span>> spans;
   std::vector<Transfer> transfers;
 };
