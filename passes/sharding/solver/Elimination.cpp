@@ -47,7 +47,9 @@ Elimination::Order::Order(Elimination &plan, std::span<const int> candidates,
       eliminate(v);
       continue;
     }
-    remove(pickToLeaveOut());
+    const int out = pickToLeaveOut();
+    remove(out);
+    plan.position[out] = kLeftOut;
     ++plan.leftOut;
   }
 }
@@ -124,7 +126,7 @@ int Elimination::Order::pickToLeaveOut() {
 
 Elimination::Elimination(const Model &model, std::span<const int> candidates,
                          std::size_t limit, Random &random)
-    : model(model), position(model.count(), -1) {
+    : model(model), position(model.count(), kOutside) {
   Order(*this, candidates, limit, random);
   // Tables that await their variable, by position in the order.
   std::vector<std::vector<std::size_t>> tablesOf(order.size());
@@ -206,18 +208,39 @@ double Elimination::run(std::span<const double> unary, std::span<int> values) {
   return total;
 }
 
+void Elimination::runRelaxed(std::span<const double> unary,
+                             std::span<int> values) {
+  relaxed = true;
+  run(unary, values);
+  relaxed = false;
+}
+
 /// The first row of `partial`: what each value costs beside the variables that
-/// keep theirs.
+/// keep theirs. A relaxed variable takes its best value beside each, and shares
+/// its own cost among its neighbours.
 void Elimination::loadUnary(const Step &step, std::span<const double> unary,
                             std::span<const int> values) {
   const int v = step.variable, size = model.sizes[v];
   std::copy_n(&unary[model.first[v]], size, partial.begin());
-  for (const Model::Neighbour &neighbour : model.neighbours[v])
-    if (position[neighbour.variable] < 0) {
-      const double *row = model.row(neighbour, values[neighbour.variable], v);
+  for (const Model::Neighbour &neighbour : model.neighbours[v]) {
+    const int u = neighbour.variable;
+    if (position[u] >= 0)
+      continue;
+    if (!relaxed || position[u] == kOutside) {
+      const double *row = model.row(neighbour, values[u], v);
       for (int i = 0; i < size; ++i)
         partial[i] += row[i];
+      continue;
     }
+    const double share = 1.0 / static_cast<double>(model.neighbours[u].size());
+    for (int i = 0; i < size; ++i) {
+      double least = std::numeric_limits<double>::max();
+      for (int j = 0; j < model.sizes[u]; ++j)
+        least = std::min(least, model.row(neighbour, j, v)[i] +
+                                    share * unary[model.first[u] + j]);
+      partial[i] += least;
+    }
+  }
 }
 
 static void addRow(const double *a, const double *b, int count, double *out) {

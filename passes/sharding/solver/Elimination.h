@@ -18,6 +18,10 @@ public:
   /// place of the model's, and returns that cost: of what touches a variable.
   double run(std::span<const double> unary, std::span<int> values);
 
+  /// The same where candidates that were left out may take another value beside
+  /// each neighbour: a first choice that owes nothing to their values.
+  void runRelaxed(std::span<const double> unary, std::span<int> values);
+
   /// What is chosen, in the order of elimination.
   const std::vector<int> &variables() const { return order; }
   /// Whether no candidate was left out.
@@ -57,10 +61,12 @@ private:
 
   const Model &model;
   std::vector<int> order;
-  std::vector<int> position; // of all variables in `order`; -1: not there
+  std::vector<int> position; // of all variables in `order`, or one of these
+  static constexpr int kOutside = -1, kLeftOut = -2;
   std::vector<Step> steps;
   std::vector<double> tables;
   std::vector<double> partial; // sums down to each depth, [depth][values]
+  bool relaxed = false; // in this run
   std::size_t leftOut = 0, sums = 0;
 };
 

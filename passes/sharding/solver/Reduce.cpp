@@ -331,9 +331,10 @@ Status reduceBelow(ReductionGraph &graph, double ceiling) {
   }
 }
 
-StatusOr<ReductionGraph> reduce(const Problem &problem) {
+StatusOr<ReductionGraph> reduce(const Problem &problem, bool limited) {
   ReductionGraph graph(problem);
-  loadTimes(problem, graph);
+  if (limited)
+    loadTimes(problem, graph);
   TESSERA_RETURN_IF_ERROR(reduceBelow(graph, kForbidden));
   return graph;
 }

@@ -10,7 +10,7 @@ namespace tessera::solver {
 /// a neighbour are merged into it; variables without memory and with at most
 /// two neighbours are eliminated. `problem` is valid. An error says that
 /// nothing is feasible, and why.
-StatusOr<ReductionGraph> reduce(const Problem &problem);
+StatusOr<ReductionGraph> reduce(const Problem &problem, bool limited);
 
 /// Goes on with `graph`, where only what costs at most `ceiling` is wanted: of
 /// the cheapest such solutions one stays. An error says that there is none.

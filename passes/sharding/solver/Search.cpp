@@ -9,24 +9,13 @@
 
 namespace tessera::solver {
 
-static std::vector<int> cheapestValues(const Model &model) {
-  std::vector<int> values;
-  for (int v = 0; v < model.count(); ++v) {
-    const auto first =
-        model.unary.begin() + static_cast<std::ptrdiff_t>(model.first[v]);
-    values.push_back(static_cast<int>(
-        std::min_element(first, first + model.sizes[v]) - first));
-  }
-  return values;
-}
-
-Search::Search(const Model &model, std::uint64_t seed)
+Search::Search(const Model &model, std::uint64_t seed, std::vector<int> start)
     : model(model), random(seed), prices(model), unary(model.unary),
-      all(model.count()), values(cheapestValues(model)),
-      cost(model.cost(values)), profile(model, values),
+      all(model.count()), now(at(std::move(start))),
       bound(-std::numeric_limits<double>::infinity()) {
   std::iota(all.begin(), all.end(), 0);
-  offer(values, cost);
+  offer(now);
+  settleIfEmpty();
 }
 
 /// Values of the same strategies, the first where there is none.
@@ -50,37 +39,62 @@ translate(const Model &from, std::span<const int> values, const Model &to) {
 Search::Search(const Model &model, const Search &other)
     : model(model), random(other.random), prices(model), unary(model.unary),
       all(model.count()),
-      values(translate(other.model,
-                       other.found ? other.found->values : other.values,
-                       model)),
-      cost(model.cost(values)), profile(model, values), bound(other.bound) {
+      now(at(translate(other.model, other.now.values, model))),
+      bound(other.bound), taken(other.taken) {
   std::iota(all.begin(), all.end(), 0);
   prices.adopt(other.prices);
-  offer(values, cost);
+  offer(now);
+  if (other.found)
+    offer(at(translate(other.model, other.found->values, model)));
+  settleIfEmpty();
 }
 
-void Search::offer(std::span<const int> candidate, double candidateCost) {
-  if (!isForbidden(candidateCost) && profile.fits() &&
-      (!found || candidateCost < found->cost))
-    found = {{candidate.begin(), candidate.end()}, candidateCost};
+/// Reductions may leave nothing to choose.
+void Search::settleIfEmpty() {
+  if (model.count() == 0)
+    bound = model.constant;
+}
+
+Search::State Search::at(std::vector<int> values) const {
+  const double cost = model.cost(values);
+  UsageProfile profile(model, values);
+  return {std::move(values), cost, std::move(profile)};
+}
+
+void Search::offer(const State &state) {
+  if (!isForbidden(state.cost) && state.profile.fits() &&
+      (!found || state.cost < found->cost))
+    found = {state.values, state.cost};
 }
 
 void Search::adopt(const Incumbent &other) {
   if (found && found->cost <= other.cost)
     return;
   found = other;
-  values = other.values;
-  cost = other.cost;
-  profile = UsageProfile(model, values);
+  if (!roams())
+    now = at(other.values);
 }
 
 void Search::advance(std::uint64_t steps, const std::function<bool()> &stop) {
-  for (std::uint64_t i = 0; i < steps && !optimal() && !stop(); ++i, ++taken)
+  for (std::uint64_t i = 0;
+       i < steps && !optimal() && model.count() > 0 && !stop(); ++i) {
+    const bool before = roams();
     step();
+    ++taken;
+    if (before != roams() && found)
+      now = at(found->values);
+  }
+}
+
+/// By turns the search roams, where prices alone keep memory in bounds, and
+/// improves the best choice, where everything must fit.
+bool Search::roams() const {
+  constexpr std::uint64_t kTurn = 200;
+  return !found || taken / kTurn % 2 == 0;
 }
 
 void Search::step() {
-  if (taken < 20 || (!found && random.below(4) == 0))
+  if (taken < 20 || (!found && taken < 200))
     priceStep();
   else
     neighbourhoodStep();
@@ -89,26 +103,44 @@ void Search::step() {
 /// A pass over everything at the prices, which then follow what is used.
 void Search::priceStep() {
   const std::size_t limit = std::size_t(1) << (8 + random.below(9));
-  Elimination plan(model, all, limit, random);
   for (int v : all)
     prices.apply(v, unary);
+  if (taken == 0)
+    startAfresh(limit);
+  Elimination plan(model, all, limit, random);
+  std::vector<int> values = std::move(now.values);
   const double priced =
       plan.run(unary, values) + model.constant - prices.ofCapacity();
   if (plan.complete())
     bound = std::max(bound, priced);
-  cost = model.cost(values);
-  profile = UsageProfile(model, values);
-  offer(values, cost);
-  const double reach = std::max(1.0, std::abs(isForbidden(cost) ? 0 : cost));
-  const double slope = prices.slope(profile);
-  if (slope > 0)
-    prices.move(profile, 0.2 * reach / slope);
+  now = at(std::move(values));
+  offer(now);
+  const double reach = std::max(1.0, isForbidden(now.cost) ? 0 : now.cost);
+  const double slope = prices.slope(now.profile);
+  if (slope > 0 && taken >= 10)
+    prices.move(now.profile, 0.05 * reach / slope);
+}
+
+/// Takes a choice that owes nothing to the start, if it is cheaper.
+void Search::startAfresh(std::size_t limit) {
+  std::vector<int> fresh = now.values;
+  Elimination(model, all, limit, random).runRelaxed(unary, fresh);
+  for (int pass = 0; pass < 3; ++pass)
+    Elimination(model, all, limit, random).run(unary, fresh);
+  if (model.cost(fresh) < now.cost)
+    now = at(std::move(fresh));
+}
+
+/// Between two sizes, small ones as likely as large ones of twice the spread.
+std::size_t Search::randomSize(double least, double most) {
+  return static_cast<std::size_t>(
+      least * std::pow(std::max(1.0, most / least), random.unit()));
 }
 
 std::vector<int> Search::differences(std::span<const int> other) const {
   std::vector<int> changed;
   for (int v : all)
-    if (values[v] != other[v])
+    if (now.values[v] != other[v])
       changed.push_back(v);
   return changed;
 }
@@ -116,10 +148,7 @@ std::vector<int> Search::differences(std::span<const int> other) const {
 /// Grows from a random variable to random neighbours.
 std::vector<int> Search::pickRegion() {
   const auto count = static_cast<std::size_t>(model.count());
-  const double most = std::log(std::min<double>(count, 2000)),
-               least = std::log(8.0);
-  const auto size = static_cast<std::size_t>(
-      std::exp(least + random.unit() * std::max(0.0, most - least)));
+  const std::size_t size = randomSize(8, std::min<double>(count, 2000));
   if (size * 2 > count)
     return all;
   std::vector<bool> inside(count);
@@ -141,87 +170,108 @@ std::vector<int> Search::pickRegion() {
   return region;
 }
 
+/// One variable takes a random value and some that depend on it follow; they
+/// hold while the rest of the region answers.
+std::vector<int> Search::proposeLed(std::size_t limit,
+                                    std::vector<int> &other) {
+  std::vector<int> region = pickRegion();
+  int lead = region[0];
+  for (int draw = 0; draw < 3; ++draw) {
+    const int v = region[random.below(region.size())];
+    if (model.neighbours[v].size() > model.neighbours[lead].size())
+      lead = v;
+  }
+  const std::vector<int> held =
+      spread(model, unary, lead, static_cast<int>(random.below(model.sizes[lead])),
+             randomSize(1, 64), other);
+  std::vector<bool> holds(model.count());
+  for (int v : held)
+    holds[v] = true;
+  std::vector<int> others;
+  std::ranges::copy_if(region, std::back_inserter(others),
+                       [&](int v) { return !holds[v]; });
+  for (int round = 0; round < 2; ++round)
+    Elimination(model, others, limit, random).run(unary, other);
+  others.insert(others.end(), held.begin(), held.end());
+  return others;
+}
+
+/// The same without end: a whole region follows, then settles.
+std::vector<int> Search::proposeWide(std::size_t limit,
+                                     std::vector<int> &other) {
+  const int lead = static_cast<int>(random.below(model.count()));
+  std::vector<int> region =
+      spread(model, unary, lead, static_cast<int>(random.below(model.sizes[lead])),
+             randomSize(8, model.count()), other);
+  for (int round = 0; round < 3; ++round)
+    Elimination(model, region, limit, random).run(unary, other);
+  return region;
+}
+
+/// A region is chosen anew, whatever it holds now.
+std::vector<int> Search::proposeFresh(std::size_t limit,
+                                      std::vector<int> &other) {
+  std::vector<int> region = pickRegion();
+  Elimination(model, region, limit, random).runRelaxed(unary, other);
+  for (int round = 0; round < 2; ++round)
+    Elimination(model, region, limit, random).run(unary, other);
+  return region;
+}
+
+void Search::look(State &state) const {
+  const std::vector<int> changed = differences(state.values);
+  state.cost = now.cost + model.difference(changed, now.values, state.values);
+  state.profile = now.profile;
+  state.profile.change(changed, now.values, state.values);
+}
+
 void Search::neighbourhoodStep() {
-  const UsageProfile before = profile;
-  std::vector<int> other = values;
-  double otherCost = cost;
   Prices local = prices;
   if (random.below(2) == 0)
     local.scale(std::exp(2 * random.unit() - 1));
-  auto look = [&] {
-    const std::vector<int> changed = differences(other);
-    otherCost = cost + model.difference(changed, values, other);
-    profile = before;
-    profile.change(changed, values, other);
-    offer(other, otherCost);
-  };
-  const double reach = std::max(1.0, isForbidden(cost) ? 0 : cost);
+  for (int v : all)
+    local.apply(v, unary);
   const std::size_t limit = std::size_t(1) << (6 + random.below(9));
-  std::vector<int> region;
-  if (random.below(2) == 0) {
-    region = pickRegion();
-    int held = -1;
-    for (int draw = 0; draw < 3; ++draw) {
-      const int v = region[random.below(region.size())];
-      if (held < 0 ||
-          model.neighbours[v].size() > model.neighbours[held].size())
-        held = v;
-    }
-    other[held] = static_cast<int>(random.below(model.sizes[held]));
-    std::vector<int> others = region;
-    std::erase(others, held);
-    for (int v : region)
-      local.apply(v, unary);
-    for (int round = 0; round < 2; ++round)
-      Elimination(model, others, limit, random).run(unary, other);
-  } else {
-    for (int v : all)
-      local.apply(v, unary);
-    const int seed = static_cast<int>(random.below(model.count()));
-    const auto most = static_cast<std::size_t>(
-        std::exp(random.unit() * std::log(model.count())) + 1);
-    region =
-        spread(model, unary, seed,
-               static_cast<int>(random.below(model.sizes[seed])), most, other);
-    Elimination(model, region, limit, random).run(unary, other);
+  State next = now;
+  const std::size_t kind = random.below(5);
+  const std::vector<int> region = kind == 0   ? proposeFresh(limit, next.values)
+                                  : kind <= 2 ? proposeLed(limit, next.values)
+                                              : proposeWide(limit, next.values);
+  look(next);
+  offer(next);
+  if (!next.profile.fits() || next.cost >= now.cost) {
+    std::vector<int> mixed = now.values;
+    fuse(model, unary, next.values, 1 << 12, random, mixed);
+    next.values = std::move(mixed);
+    look(next);
+    offer(next);
   }
-  look();
-  if (!(profile.fits() && otherCost < cost)) {
-    std::vector<int> mixed = values;
-    fuse(model, unary, other, 1 << 12, random, mixed);
-    other = mixed;
-    look();
-  }
+  const double reach = std::max(1.0, isForbidden(now.cost) ? 0 : now.cost);
   Elimination plan(model, region, limit, random);
   for (int round = 0; round < 4; ++round) {
-    plan.run(unary, other);
-    look();
-    if (profile.fits())
+    plan.run(unary, next.values);
+    look(next);
+    offer(next);
+    if (next.profile.fits())
       break;
-    local.move(profile, 0.05 * reach / prices.slope(profile));
+    local.move(next.profile, 0.05 * reach / local.slope(next.profile));
     for (int v : region)
       local.apply(v, unary);
   }
-  const double slope = prices.slope(profile);
-  const bool better =
-      found
-          ? profile.fits() &&
-                otherCost <= cost * (1 + 0.003 * random.unit() * random.unit())
-          : otherCost + prices.ofUsage(profile) <=
-                cost + prices.ofUsage(before);
+  const double slope = prices.slope(next.profile);
+  const bool take = accepts(next);
   if (slope > 0)
-    prices.move(profile, (found ? 0.0003 : 0.003) * reach / slope);
-  if (better) {
-    values = other;
-    cost = otherCost;
-  } else {
-    profile = before;
-  }
-  if (random.below(500) == 0 && found) {
-    values = found->values;
-    cost = found->cost;
-    profile = UsageProfile(model, values);
-  }
+    prices.move(next.profile, (roams() ? 0.003 : 0.0003) * reach / slope);
+  if (take)
+    now = std::move(next);
+}
+
+bool Search::accepts(const State &next) {
+  const double slack = 0.003 * random.unit() * random.unit();
+  if (roams())
+    return next.cost + prices.ofUsage(next.profile) <=
+           now.cost + prices.ofUsage(now.profile);
+  return next.profile.fits() && next.cost <= now.cost * (1 + slack);
 }
 
 } // namespace tessera::solver

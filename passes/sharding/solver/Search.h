@@ -17,7 +17,7 @@ struct Incumbent {
 
 class Search {
 public:
-  Search(const Model &model, std::uint64_t seed);
+  Search(const Model &model, std::uint64_t seed, std::vector<int> start);
   /// Goes on where `other` stands; `model` is a reduction of the other's.
   Search(const Model &model, const Search &other);
 
@@ -35,22 +35,40 @@ public:
   bool optimal() const { return found && found->cost - bound < 0.5; }
 
 private:
-  void step();
-  void priceStep();
-  void neighbourhoodStep();
-  std::vector<int> pickRegion();
+  /// Where the search stands or may go.
+  struct State {
+    std::vector<int> values;
+    double cost;
+    UsageProfile profile;
+  };
+  State at(std::vector<int> values) const;
+  /// Brings cost and profile in line with changed values, from those of `now`.
+  void look(State &state) const;
+  /// Remembers a choice that fits and costs less than the best.
+  void offer(const State &state);
   std::vector<int> differences(std::span<const int> values) const;
-  /// Remembers `values` if they fit and cost less than the best.
-  void offer(std::span<const int> values, double cost);
+  void settleIfEmpty();
+
+  void step();
+  bool roams() const;
+  bool accepts(const State &next);
+  void priceStep();
+  void startAfresh(std::size_t limit);
+  void neighbourhoodStep();
+
+  // Each changes values and returns the region in which it did.
+  std::vector<int> proposeLed(std::size_t limit, std::vector<int> &other);
+  std::vector<int> proposeWide(std::size_t limit, std::vector<int> &other);
+  std::vector<int> proposeFresh(std::size_t limit, std::vector<int> &other);
+  std::vector<int> pickRegion();
+  std::size_t randomSize(double least, double most);
 
   const Model &model;
   Random random;
   Prices prices;
-  std::vector<double> unary;
+  std::vector<double> unary; // with prices
   std::vector<int> all;
-  std::vector<int> values; // where the search stands
-  double cost;
-  UsageProfile profile;
+  State now;
   std::optional<Incumbent> found;
   double bound;
   std::uint64_t taken = 0; // steps

@@ -19,8 +19,9 @@ namespace {
 /// be cheaper still.
 class Team {
 public:
+  /// Searchers begin at the strategies of `start`, if it has any.
   Team(const Problem &problem, ReductionGraph graph, const Options &options,
-       const Progress &progress);
+       const Progress &progress, std::span<const int> start);
   void run();
   /// Of all nodes; empty if none was found.
   std::vector<int> choice;
@@ -48,13 +49,34 @@ private:
 
 } // namespace
 
+/// The cheapest value of each variable by itself, or the one of its strategy.
+static std::vector<int> startValues(const Model &model,
+                                    std::span<const int> start) {
+  std::vector<int> values;
+  for (int v = 0; v < model.count(); ++v) {
+    const auto at = static_cast<std::ptrdiff_t>(model.first[v]);
+    const auto costs = model.unary.begin() + at;
+    const auto strategies = model.strategy.begin() + at;
+    auto value = std::min_element(costs, costs + model.sizes[v]) - costs;
+    if (!start.empty()) {
+      const auto same = std::find(strategies, strategies + model.sizes[v],
+                                  start[model.node[v]]);
+      if (same != strategies + model.sizes[v])
+        value = same - strategies;
+    }
+    values.push_back(static_cast<int>(value));
+  }
+  return values;
+}
+
 Team::Team(const Problem &problem, ReductionGraph reduced,
-           const Options &options, const Progress &progress)
+           const Options &options, const Progress &progress,
+           std::span<const int> start)
     : problem(problem), options(options), progress(progress),
       graph(std::move(reduced)), model(std::make_unique<Model>(graph)) {
   Random seeds(options.seed);
   for (unsigned i = 0; i < std::max(1U, options.threads); ++i)
-    searchers.emplace_back(*model, seeds());
+    searchers.emplace_back(*model, seeds(), startValues(*model, start));
   share();
 }
 
@@ -120,27 +142,51 @@ void Team::reduceAgain() {
   model = std::move(reduced);
 }
 
+/// A fifth of the steps and of the time.
+static Options forRelaxation(const Options &options) {
+  Options part = options;
+  part.steps = options.steps / 5;
+  const auto now = std::chrono::steady_clock::now();
+  if (options.deadline)
+    part.deadline = now + (*options.deadline - now) / 5;
+  return part;
+}
+
 StatusOr<Solution> solve(const Problem &problem, const Options &options,
                          const Progress &progress) {
   TESSERA_RETURN_IF_ERROR(validate(problem));
-  StatusOr<ReductionGraph> graph = reduce(problem);
+  // Without the limit much more is reduced. What is found there is where the
+  // search begins, and what is proven there holds with the limit as well.
+  StatusOr<ReductionGraph> unlimited = reduce(problem, /*limited=*/false);
+  if (!unlimited.ok())
+    return unlimited.status();
+  const Options part = forRelaxation(options);
+  Team relaxed(problem, unlimited.take(), part, {}, {});
+  relaxed.run();
+  Solution solution;
+  auto finish = [&](Team &team) {
+    const Evaluation evaluation = evaluate(problem, team.choice);
+    solution.choice = std::move(team.choice);
+    solution.cost = evaluation.cost;
+    const double bound = std::max(relaxed.lowerBound, team.lowerBound);
+    solution.lowerBound = std::min(
+        solution.cost,
+        static_cast<Cost>(std::ceil(std::max(0.0, bound - 0.5))));
+    return solution;
+  };
+  if (!relaxed.choice.empty() && evaluate(problem, relaxed.choice).feasible &&
+      relaxed.cost - relaxed.lowerBound < 0.5)
+    return finish(relaxed);
+  StatusOr<ReductionGraph> graph = reduce(problem, /*limited=*/true);
   if (!graph.ok())
     return graph.status();
-  Team team(problem, graph.take(), options, progress);
+  Team team(problem, graph.take(), options, progress, relaxed.choice);
   team.run();
   if (isForbidden(team.cost))
     return Status::error("no choice within the usage limit of {} was found; "
                          "allow more time, or raise the limit",
                          problem.usageLimit);
-  Solution solution;
-  const Evaluation evaluation = evaluate(problem, team.choice);
-  assert(evaluation.feasible);
-  solution.choice = std::move(team.choice);
-  solution.cost = evaluation.cost;
-  solution.lowerBound = std::min(
-      solution.cost,
-      static_cast<Cost>(std::ceil(std::max(0.0, team.lowerBound - 0.5))));
-  return solution;
+  return finish(team);
 }
 
 } // namespace tessera::solver
