@@ -66,7 +66,7 @@ private:
   std::vector<Step> steps;
   std::vector<double> tables;
   std::vector<double> partial; // sums down to each depth, [depth][values]
-  bool relaxed = false; // in this run
+  bool relaxed = false;        // in this run
   std::size_t leftOut = 0, sums = 0;
 };
 

@@ -9,6 +9,9 @@
 
 namespace tessera::solver {
 
+/// Steps before neighbourhoods are searched.
+static constexpr std::uint64_t kFirstPasses = 10;
+
 Search::Search(const Model &model, std::uint64_t seed, std::vector<int> start)
     : model(model), random(seed), prices(model), unary(model.unary),
       all(model.count()), now(at(std::move(start))),
@@ -89,12 +92,12 @@ void Search::advance(std::uint64_t steps, const std::function<bool()> &stop) {
 /// By turns the search roams, where prices alone keep memory in bounds, and
 /// improves the best choice, where everything must fit.
 bool Search::roams() const {
-  constexpr std::uint64_t kTurn = 200;
+  constexpr std::uint64_t kTurn = 100;
   return !found || taken / kTurn % 2 == 0;
 }
 
 void Search::step() {
-  if (taken < 20 || (!found && taken < 200))
+  if (taken < kFirstPasses)
     priceStep();
   else
     neighbourhoodStep();
@@ -102,7 +105,7 @@ void Search::step() {
 
 /// A pass over everything at the prices, which then follow what is used.
 void Search::priceStep() {
-  const std::size_t limit = std::size_t(1) << (8 + random.below(9));
+  const std::size_t limit = tableLimit();
   for (int v : all)
     prices.apply(v, unary);
   if (taken == 0)
@@ -115,10 +118,6 @@ void Search::priceStep() {
     bound = std::max(bound, priced);
   now = at(std::move(values));
   offer(now);
-  const double reach = std::max(1.0, isForbidden(now.cost) ? 0 : now.cost);
-  const double slope = prices.slope(now.profile);
-  if (slope > 0 && taken >= 10)
-    prices.move(now.profile, 0.05 * reach / slope);
 }
 
 /// Takes a choice that owes nothing to the start, if it is cheaper.
@@ -129,6 +128,11 @@ void Search::startAfresh(std::size_t limit) {
     Elimination(model, all, limit, random).run(unary, fresh);
   if (model.cost(fresh) < now.cost)
     now = at(std::move(fresh));
+}
+
+/// Large tables where a pass over the core is cheap all the same.
+std::size_t Search::tableLimit() {
+  return randomSize(64, std::clamp(1.5e7 / model.count(), 4096.0, 65536.0));
 }
 
 /// Between two sizes, small ones as likely as large ones of twice the spread.
@@ -181,9 +185,9 @@ std::vector<int> Search::proposeLed(std::size_t limit,
     if (model.neighbours[v].size() > model.neighbours[lead].size())
       lead = v;
   }
-  const std::vector<int> held =
-      spread(model, unary, lead, static_cast<int>(random.below(model.sizes[lead])),
-             randomSize(1, 64), other);
+  const std::vector<int> held = spread(
+      model, unary, lead, static_cast<int>(random.below(model.sizes[lead])),
+      randomSize(1, 64), other);
   std::vector<bool> holds(model.count());
   for (int v : held)
     holds[v] = true;
@@ -200,9 +204,9 @@ std::vector<int> Search::proposeLed(std::size_t limit,
 std::vector<int> Search::proposeWide(std::size_t limit,
                                      std::vector<int> &other) {
   const int lead = static_cast<int>(random.below(model.count()));
-  std::vector<int> region =
-      spread(model, unary, lead, static_cast<int>(random.below(model.sizes[lead])),
-             randomSize(8, model.count()), other);
+  std::vector<int> region = spread(
+      model, unary, lead, static_cast<int>(random.below(model.sizes[lead])),
+      randomSize(8, model.count()), other);
   for (int round = 0; round < 3; ++round)
     Elimination(model, region, limit, random).run(unary, other);
   return region;
@@ -231,7 +235,7 @@ void Search::neighbourhoodStep() {
     local.scale(std::exp(2 * random.unit() - 1));
   for (int v : all)
     local.apply(v, unary);
-  const std::size_t limit = std::size_t(1) << (6 + random.below(9));
+  const std::size_t limit = tableLimit();
   State next = now;
   const std::size_t kind = random.below(5);
   const std::vector<int> region = kind == 0   ? proposeFresh(limit, next.values)
@@ -247,7 +251,10 @@ void Search::neighbourhoodStep() {
     offer(next);
   }
   const double reach = std::max(1.0, isForbidden(now.cost) ? 0 : now.cost);
-  Elimination plan(model, region, limit, random);
+  // Prices move only where everything can follow them.
+  const bool everywhere = roams() && random.below(3) == 0;
+  const std::vector<int> &free = everywhere ? all : region;
+  Elimination plan(model, free, limit, random);
   for (int round = 0; round < 4; ++round) {
     plan.run(unary, next.values);
     look(next);
@@ -255,13 +262,17 @@ void Search::neighbourhoodStep() {
     if (next.profile.fits())
       break;
     local.move(next.profile, 0.05 * reach / local.slope(next.profile));
-    for (int v : region)
+    for (int v : free)
       local.apply(v, unary);
   }
   const double slope = prices.slope(next.profile);
   const bool take = accepts(next);
-  if (slope > 0)
-    prices.move(next.profile, (roams() ? 0.003 : 0.0003) * reach / slope);
+  const double stride = !roams()      ? 0.0003
+                        : !everywhere ? 0
+                        : !found      ? 0.04
+                                      : 0.01;
+  if (slope > 0 && taken >= kFirstPasses + 30)
+    prices.move(next.profile, stride * reach / slope);
   if (take)
     now = std::move(next);
 }

@@ -61,6 +61,7 @@ private:
   std::vector<int> proposeWide(std::size_t limit, std::vector<int> &other);
   std::vector<int> proposeFresh(std::size_t limit, std::vector<int> &other);
   std::vector<int> pickRegion();
+  std::size_t tableLimit();
   std::size_t randomSize(double least, double most);
 
   const Model &model;

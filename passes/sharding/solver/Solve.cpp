@@ -169,9 +169,9 @@ StatusOr<Solution> solve(const Problem &problem, const Options &options,
     solution.choice = std::move(team.choice);
     solution.cost = evaluation.cost;
     const double bound = std::max(relaxed.lowerBound, team.lowerBound);
-    solution.lowerBound = std::min(
-        solution.cost,
-        static_cast<Cost>(std::ceil(std::max(0.0, bound - 0.5))));
+    solution.lowerBound =
+        std::min(solution.cost,
+                 static_cast<Cost>(std::ceil(std::max(0.0, bound - 0.5))));
     return solution;
   };
   if (!relaxed.choice.empty() && evaluate(problem, relaxed.choice).feasible &&
