@@ -46,6 +46,19 @@ size_t Schedule::instructionCount() const {
   return count;
 }
 
+/// Replicas meet in REDUCE_GRAD, so each has a rank of its own.
+static Status checkReplicaRanks(const Schedule &schedule) {
+  std::vector<std::pair<int, int>> seen; // rank, stage of the chain
+  for (int stage = 0; stage < schedule.stages; ++stage)
+    seen.emplace_back(schedule.rankOf(stage), stage % schedule.chainStages());
+  std::ranges::sort(seen);
+  const auto twin = std::ranges::adjacent_find(seen);
+  if (twin != seen.end())
+    return Status::error("rank {} has two replicas of stage {}", twin->first,
+                         twin->second);
+  return Status::success();
+}
+
 Status checkCounts(const Schedule &schedule) {
   if (schedule.ranks < 1 || schedule.stages < 1 || schedule.microbatches < 1 ||
       schedule.replicas < 1)
@@ -77,6 +90,7 @@ Status checkCounts(const Schedule &schedule) {
     if (schedule.rankOf(stage) < 0 || schedule.rankOf(stage) >= schedule.ranks)
       return Status::error("stage {} is placed on rank {} of {}", stage,
                            schedule.rankOf(stage), schedule.ranks);
+  TESSERA_RETURN_IF_ERROR(checkReplicaRanks(schedule));
   // Each microbatch needs an F at each stage of its chain. Whoever keeps a
   // table of stages and microbatches is thereby as small as the lists.
   const int64_t least = int64_t(schedule.chainStages()) * schedule.microbatches;

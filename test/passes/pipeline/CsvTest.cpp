@@ -112,6 +112,8 @@ TEST(Csv, RefusesCommentsThatLie) {
   EXPECT_EQ(header("placement=1"), "t.csv: stage 0 is placed on rank 1 of 1");
   EXPECT_EQ(header("replicas=2"), "t.csv: 1 stages do not divide into 2 "
                                   "replicas");
+  EXPECT_EQ(error("# tessera-schedule replicas=2\n0F0,0B0,1F1,1B1\n"),
+            "t.csv: rank 0 has two replicas of stage 0");
   EXPECT_EQ(header("slots=900000"),
             "t.csv: rank 0 has 900000 slots for 2 instructions");
   EXPECT_EQ(header("slots=1:1"), "t.csv: 1 ranks, but 1 lists and 2 slot "
