@@ -232,7 +232,8 @@ Steps runAllToAll(const Collective &collective, Traffic &traffic) {
 }
 
 Steps runExchange(const Collective &collective, Traffic &traffic) {
-  const std::uint64_t width = artifact::elementBytes(collective.type);
+  const std::uint64_t width =
+      collective.isDone ? 0 : artifact::elementBytes(collective.type);
   const std::uint64_t sent = collective.counts[0] * width;
   if (collective.sendTo == traffic.me()) {
     copyBytes(collective.output, collective.input, sent);
@@ -250,6 +251,8 @@ Steps runExchange(const Collective &collective, Traffic &traffic) {
 
 Steps runCollective(const Collective &collective, Traffic &traffic,
                     Staging &staging) {
+  if (collective.isDone && !collective.isExchange())
+    return runBarrier(traffic); // headers are all that it sends
   switch (collective.kind) {
   case CollectiveKind::barrier:
     return runBarrier(traffic);

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,9 @@ struct Collective {
   std::vector<std::uint64_t> receiveCounts = {}; ///< all_to_all, exchange
   int root = -1;                                 ///< broadcast: a member
   int sendTo = -1, receiveFrom = -1; ///< exchange: members; -1: nobody
+  /// If set, somebody else moves the data (nccl/NcclChannel.h): the channel
+  /// compares headers, and waits until this says that it is done.
+  std::function<StatusOr<bool>()> isDone = {};
 
   static Collective barrier() { return {}; }
   /// From the member `root` to all others.

@@ -237,10 +237,9 @@ bool Engine::moveOperations() {
     moved |= movedThis;
   }
   std::erase_if(active, [&](const std::unique_ptr<Operation> &operation) {
-    const bool isDone = operation->steps && operation->steps->done();
-    if (isDone)
+    if (operation->isDone)
       finish(*operation);
-    return isDone;
+    return operation->isDone;
   });
   return moved;
 }
@@ -263,6 +262,13 @@ Status Engine::move(Operation &operation, bool &moved) {
         return Status::success();
       operation.traffic.takeWaiting().resume();
     }
+    if (operation.what.isDone) {
+      StatusOr<bool> isDone = operation.what.isDone();
+      if (!isDone.ok() || !*isDone)
+        return isDone.status();
+      moved = true;
+    }
+    operation.isDone = true;
   } catch (const std::bad_alloc &) {
     return Status::error("rank {} has no memory left for {}", myRank,
                          operation.record.text());

@@ -54,7 +54,8 @@ struct Operation {
   Signature outgoing, expected;
   Traffic traffic;
   std::optional<Steps> steps; ///< once it runs
-  Record record;              ///< as the recorder had it at the start
+  bool isDone = false;
+  Record record; ///< as the recorder had it at the start
   std::uint64_t recordId = 0;
   Clock::time_point lastMoved; ///< once it runs
   Inquiry inquiry;

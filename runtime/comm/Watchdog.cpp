@@ -119,6 +119,11 @@ Watchdog::Diagnosis Watchdog::diagnose(const Operation &operation,
                         "waited for {}: {}",
                         rankList(missing), text, rank, time, line),
             allWait};
+  if (operation.traffic.isSettled())
+    return {fmt::format("{} is not done on the device of rank {} for {}, "
+                        "although all have entered it",
+                        text, rank, time),
+            false};
   return {fmt::format("{} does not move at rank {} for {}, although {} entered "
                       "it: check the network to it",
                       text, rank, time,
