@@ -1,7 +1,7 @@
 #include "compiler/planner/CostModel.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 
 namespace tessera::planner {
 namespace {
@@ -102,32 +102,84 @@ PassTimes CostModel::futureBlocks(const ParallelPlan &plan,
   return all.add(times, double(model.futureLayers));
 }
 
+/// Seconds between two microbatches of a pipeline whose ranks have `stages`:
+/// ranks do their chunks in the same order, so each chunk takes as long as the
+/// slowest rank needs for it.
+static double pace(const ParallelPlan &plan, StageLayers stages, double layer,
+                   double head) {
+  double seconds = 0;
+  for (int64_t chunk = 0; chunk < plan.interleave; ++chunk) {
+    bool smaller = chunk >= stages.last % plan.interleave;
+    double own = double(stages.last / plan.interleave + (smaller ? 0 : 1));
+    double last = own * layer + (chunk + 1 == plan.interleave ? head : 0);
+    double others = double(stages.most) / double(plan.interleave) * layer;
+    seconds += std::max(last, others);
+  }
+  return seconds;
+}
+
 StageLayers CostModel::stages(const ParallelPlan &plan,
                               const PricedLayers &layers) const {
   int64_t ranks = plan.pipe;
   if (ranks == 1)
     return {model.layers, model.layers};
-  int64_t even = (model.layers + ranks - 1) / ranks;
+  int64_t chunks = plan.interleave * ranks, all = model.layers;
   if (plan.evenStages)
-    return {even, std::max<int64_t>(0, model.layers - even * (ranks - 1))};
+    return {all / ranks, all / ranks};
   double layer =
       overlapped(model.experts ? layers.sparse : layers.dense, plan).total();
   double head = overlapped(layers.head, plan).total() +
                 futureBlocks(plan, layers).total();
+  int64_t most = (all + chunks - 1) / chunks * plan.interleave;
   StageLayers best;
-  double fastest = 0;
-  // The last rank's last chunk may be the head alone.
-  for (int64_t last = model.layers / ranks; last >= plan.interleave - 1;
-       --last) {
-    int64_t most = (model.layers - last + ranks - 2) / (ranks - 1);
-    double slowest =
-        std::max(double(most) * layer, double(last) * layer + head);
-    if (best.most != 0 && slowest >= fastest)
+  double fastest = std::numeric_limits<double>::infinity();
+  for (; most <= all; most += plan.interleave) {
+    // Where a rank is one chunk, others may differ by a layer, and the last
+    // takes as many as do not make it the slowest.
+    int64_t rest = all - (ranks - 1) * most, last = rest;
+    if (plan.interleave == 1)
+      last = std::clamp(int64_t(double(most) - head / layer),
+                        std::max<int64_t>(0, rest), most);
+    if (last < 0)
+      break;
+    double slowest = pace(plan, {most, last}, layer, head);
+    if (slowest >= fastest)
       break;
     best = {most, last};
     fastest = slowest;
   }
   return best;
+}
+
+std::vector<PassTimes> CostModel::stageTimes(const ParallelPlan &plan,
+                                             const PricedLayers &layers) const {
+  StageLayers split = stages(plan, layers);
+  int64_t ranks = plan.pipe, chunks = plan.interleave;
+  PassTimes dense = overlapped(layers.dense, plan);
+  PassTimes sparse = overlapped(layers.sparse, plan);
+  int64_t denseLeft = model.layers - model.sparseLayers();
+  int64_t layersLeft = model.layers;
+  std::vector<PassTimes> result(size_t(ranks * chunks));
+  for (size_t stage = 0; stage < result.size(); ++stage) {
+    int64_t place = int64_t(stage) % ranks, chunk = int64_t(stage) / ranks;
+    int64_t own = split.most;
+    if (place == ranks - 1)
+      own = split.last;
+    else if (chunks == 1)
+      own = (model.layers - split.last + ranks - 2 - place) / (ranks - 1);
+    int64_t count = own / chunks + (chunk < own % chunks ? 1 : 0);
+    count =
+        stage + 1 == result.size() ? layersLeft : std::min(count, layersLeft);
+    int64_t denseHere = std::min(count, denseLeft);
+    layersLeft -= count;
+    denseLeft -= denseHere;
+    result[stage].add(dense, double(denseHere));
+    result[stage].add(sparse, double(count - denseHere));
+  }
+  result.front().add(overlapped(layers.embedding, plan));
+  result.back().add(overlapped(layers.head, plan));
+  result.back().add(futureBlocks(plan, layers));
+  return result;
 }
 
 void CostModel::addPipeline(StepCost &cost, const ParallelPlan &plan,
@@ -168,13 +220,15 @@ void CostModel::addPipeline(StepCost &cost, const ParallelPlan &plan,
   mean.add(all.forward, batches / ranks).add(all.backward, batches / ranks);
   cost.perRank = mean;
   double slowest = cost.slowest.total();
-  cost.uneven = std::max(0.0, batches * slowest - mean.total());
+  double paced = slowest;
+  if (plan.pipe > 1)
+    paced =
+        std::max(slowest, pace(plan, cost.stages, usual.total(), head.total()));
+  cost.uneven = std::max(0.0, batches * paced - mean.total());
 
   // Filling and draining: every other rank's microbatch once, or a chunk of it.
   double others = std::max(0.0, all.total() - slowest);
-  if (plan.schedule == Schedule::ZeroBubbleV)
-    cost.bubble = 0;
-  else if (plan.schedule == Schedule::ZeroBubbleH1)
+  if (plan.schedule == Schedule::ZeroBubbleH1)
     cost.bubble = std::max(0.0, others - 2 * all.weight * (ranks - 1) / ranks);
   else
     cost.bubble = others / double(plan.interleave);

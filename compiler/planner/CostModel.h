@@ -70,9 +70,17 @@ public:
   PricedLayers price(const ParallelPlan &plan) const;
 
   /// How layers are dealt out: evenly, or so that the rank with the head is not
-  /// the slowest as long as another split is faster.
+  /// the slowest as long as another split is faster. Chunks of a rank are
+  /// alike, as unequal ones stall a pipeline; only the last rank's may be
+  /// smaller.
   StageLayers stages(const ParallelPlan &plan,
                      const PricedLayers &layers) const;
+
+  /// One microbatch through each of pipe * interleave stages, in order. A
+  /// rank's layers are dealt to its chunks evenly, the first ones getting what
+  /// is left.
+  std::vector<PassTimes> stageTimes(const ParallelPlan &plan,
+                                    const PricedLayers &layers) const;
 
   /// The step of a plan that breaks no constraint.
   StepCost step(const ParallelPlan &plan, const PricedLayers &layers) const;

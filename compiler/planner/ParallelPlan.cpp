@@ -11,15 +11,14 @@ namespace {
 
 constexpr std::string_view recomputeNames[] = {"none", "selective", "attention",
                                                "full"};
-constexpr std::string_view scheduleNames[] = {"1f1b", "interleaved", "zb-h1",
-                                              "zb-v"};
+constexpr std::string_view scheduleNames[] = {"1f1b", "interleaved", "zb-h1"};
 constexpr std::string_view stageNames[] = {"balanced", "even"};
 constexpr std::string_view constraintNames[] = {
     "none",
     "degrees do not make the number of GPUs",
     "heads do not divide",
     "widths do not divide",
-    "fewer layers than chunks",
+    "layers do not make chunks",
     "sequence does not divide",
     "batch does not divide",
     "too few microbatches",
@@ -93,6 +92,17 @@ Status assign(ParallelPlan &plan, std::string_view key,
 
 bool divides(int64_t divisor, int64_t value) { return value % divisor == 0; }
 
+/// Chunks of a rank are equal but for the last rank's, which may hold less.
+bool chunksFit(int64_t layers, const ParallelPlan &plan) {
+  int64_t chunks = plan.pipe * plan.interleave;
+  if (plan.evenStages)
+    return divides(chunks, layers);
+  if (plan.interleave == 1)
+    return chunks <= layers;
+  int64_t chunk = (layers + chunks - 1) / chunks;
+  return (plan.pipe - 1) * plan.interleave * chunk <= layers;
+}
+
 /// Rules of one subject each; the first that is broken is what a user is told.
 Constraint sizeViolation(const ModelShape &model, const Cluster &cluster,
                          const ParallelPlan &plan) {
@@ -108,7 +118,7 @@ Constraint sizeViolation(const ModelShape &model, const Cluster &cluster,
   if (plan.tensor > cluster.links.front().span &&
       cluster.links.front().span != 0)
     return Constraint::NodeBound;
-  if (plan.pipe * plan.interleave > model.layers)
+  if (!chunksFit(model.layers, plan))
     return Constraint::Layers;
   return Constraint::None;
 }
@@ -123,8 +133,6 @@ Constraint scheduleViolation(const Workload &workload,
     fits = plan.pipe > 1 && plan.interleave > 1;
   else if (plan.schedule == Schedule::ZeroBubbleH1)
     fits = plan.pipe > 1 && plan.interleave == 1;
-  else if (plan.schedule == Schedule::ZeroBubbleV)
-    fits = plan.pipe > 1 && plan.interleave == 2;
   if (!fits)
     return Constraint::Schedule;
   if (plan.schedule == Schedule::Interleaved && !divides(plan.pipe, batches))

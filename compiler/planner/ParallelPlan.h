@@ -28,7 +28,6 @@ enum class Schedule {
   OneF1B,       ///< also where there is no pipeline
   Interleaved,  ///< several chunks a rank (Narayanan et al., arXiv 2104.04473)
   ZeroBubbleH1, ///< weight gradients fill the drain (Qi et al., 2401.10241)
-  ZeroBubbleV,  ///< two chunks a rank in a V, no bubble (2405.15362)
 };
 
 std::string_view name(Recompute recompute);

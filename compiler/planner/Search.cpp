@@ -1,6 +1,7 @@
 #include "compiler/planner/Search.h"
 
 #include <algorithm>
+#include <bit>
 #include <tuple>
 
 namespace tessera::planner {
@@ -28,6 +29,15 @@ auto order(const Candidate &each) {
                          plan.evenStages);
 }
 
+/// A doubling of a degree counts one, and so does what is out of the ordinary.
+int64_t complexity(const ParallelPlan &plan) {
+  int64_t result = std::max(0, plan.zero - 1);
+  for (int64_t degree : {plan.pipe, plan.interleave, plan.tensor, plan.context,
+                         plan.expert, plan.expertTensor})
+    result += std::bit_width(uint64_t(degree)) - 1;
+  return result + (plan.schedule == Schedule::ZeroBubbleH1);
+}
+
 class Sweep {
 public:
   Sweep(const ModelShape &model, const Cluster &cluster,
@@ -42,7 +52,7 @@ public:
       for (int64_t context : divisors(gpus / tensor, largestContext))
         if ((context & (context - 1)) == 0)
           sweepExperts(tensor, context);
-    std::ranges::sort(result.best, {}, order);
+    choose();
     return std::move(result);
   }
 
@@ -104,14 +114,11 @@ private:
         continue;
       plan.schedule = Schedule::ZeroBubbleH1;
       consider(plan);
-      plan.schedule = Schedule::ZeroBubbleV;
-      plan.interleave = 2;
-      consider(plan);
       plan.schedule = Schedule::Interleaved;
-      int64_t most = std::min(largestInterleave, model.layers / plan.pipe);
+      int64_t most = std::min(largestInterleave,
+                              (model.layers + plan.pipe - 1) / plan.pipe);
       for (plan.interleave = 2; plan.interleave <= most; ++plan.interleave)
-        if (!even || model.layers % (plan.pipe * plan.interleave) == 0)
-          consider(plan);
+        consider(plan);
     }
   }
 
@@ -140,6 +147,10 @@ private:
 
   void accept(const Candidate &candidate) {
     ++result.fitting;
+    auto [found, added] =
+        simplest.try_emplace(complexity(candidate.plan), candidate);
+    if (!added && order(candidate) < order(found->second))
+      found->second = candidate;
     for (Choice *choice : choicesOf(candidate.plan)) {
       ++choice->fitting;
       if (!choice->best || order(candidate) < order(*choice->best))
@@ -153,6 +164,15 @@ private:
         candidate);
     if (result.best.size() > keep)
       result.best.pop_back();
+  }
+
+  void choose() {
+    if (result.best.empty())
+      return;
+    double limit = result.best.front().cost.total * (1 + result.indifference);
+    for (const auto &[level, candidate] : simplest)
+      if (!result.chosen && candidate.cost.total <= limit)
+        result.chosen = candidate;
   }
 
   void kill(const ParallelPlan &plan, Constraint constraint) {
@@ -189,6 +209,7 @@ private:
   double budget;
   std::optional<PricedLayers> priced;
   std::array<std::vector<Choice *>, 8> tables;
+  std::map<int64_t, Candidate> simplest; ///< fastest of each complexity
   SearchResult result;
 };
 

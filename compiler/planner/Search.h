@@ -33,13 +33,19 @@ struct Choice {
 struct SearchResult {
   int64_t considered = 0, fitting = 0;
   std::vector<Candidate> best; ///< fastest first
+  /// The simplest of those that are less than `indifference` slower than the
+  /// fastest: the model cannot tell them apart, people can. Absent if none
+  /// fits.
+  std::optional<Candidate> chosen;
+  static constexpr double indifference = 0.02;
   std::array<Killed, size_t(Constraint::Memory) + 1> killed;
   /// By degree ("tensor") and value.
   std::map<std::string, std::map<int64_t, Choice>> choices;
 };
 
 /// Evaluates every combination of degrees and keeps the `keep` fastest that fit
-/// into memory. The same input gives the same result; ties go to the plan with
+/// into memory. Simple are small degrees, no ZeRO beyond 1 and a plain
+/// schedule. The same input gives the same result; ties go to the plan with
 /// smaller degrees. Left out as never faster: ZeRO-0 where there is something
 /// to share, and expert tensor parallelism other than 1 and `tensor`.
 SearchResult search(const ModelShape &model, const Cluster &cluster,

@@ -14,7 +14,6 @@ struct Scenario {
   int64_t batch = 1024;
   double internode = 25e9;
   Overlap overlap = {};
-  const char *stages = "balanced";
 };
 
 ModelShape theModel() {
@@ -29,9 +28,8 @@ Candidate evaluated(const Scenario &scenario) {
   Workload workload;
   workload.globalBatch = scenario.batch;
   workload.overlap = scenario.overlap;
-  std::string text = "pipe=8,interleave=5,expert=8,zero=1,recompute=attention,"
-                     "stages=";
-  ParallelPlan plan = *parsePlan(text + scenario.stages, scenario.gpus);
+  ParallelPlan plan = *parsePlan(
+      "pipe=8,interleave=5,expert=8,zero=1,recompute=attention", scenario.gpus);
   EXPECT_EQ(plan.data, scenario.gpus / 8);
   auto candidate = evaluate(theModel(), cluster, workload, plan);
   EXPECT_TRUE(candidate.ok()) << candidate.message();
@@ -54,7 +52,7 @@ TEST(Headline, TheModel) {
 }
 
 TEST(Headline, Memory) {
-  Memory memory = evaluated({.stages = "even"}).memory;
+  Memory memory = evaluated({}).memory;
   expectNear(memory.state(), 21.6e9);
   expectNear(memory.activations, 32.3e9);
   EXPECT_LT(memory.total(), 80e9);
@@ -90,8 +88,7 @@ TEST(Headline, DataParallelTraffic) {
       seconds += collectives.seconds(kind, bytes * own.dense, {32, 1}) +
                  collectives.seconds(kind, bytes * own.experts, {4, 8});
     expectNear(seconds, byHand);
-    double inside =
-        evaluated({.internode = internode, .stages = "even"}).cost.dataWhole;
+    double inside = evaluated({.internode = internode}).cost.dataWhole;
     EXPECT_LT(inside, seconds);
     EXPECT_GT(inside, seconds / 2);
   }
