@@ -145,7 +145,7 @@ llvm::Expected<Tensor> MeshGrid::join(ArrayRef<const Tensor *> shares,
       } else if (std::memcmp(&result, &value, sizeof(value)) != 0) {
         error = llvm::formatv("devices {0} and {1} have {2:e17} and {3:e17} as "
                               "one element",
-                              by, device, result, value);
+                              static_cast<int64_t>(by), device, result, value);
       }
     });
   }

@@ -194,18 +194,27 @@ LogicalResult Factors::connect(Operation *op) {
 }
 
 LogicalResult Factors::build(ModuleOp module) {
-  // A state tensor is one, whichever program reads it.
+  // A state tensor is one, whichever program reads or gives it.
   llvm::StringMap<Value> state;
+  auto connectState = [&](StringAttr name, Value value) {
+    if (!name)
+      return;
+    auto [known, isNew] = state.try_emplace(name.getValue(), value);
+    if (!isNew)
+      unify(known->second, value);
+  };
   for (auto function : module.getOps<func::FuncOp>()) {
     if (isPointwise(function))
       continue;
     for (BlockArgument argument : function.getArguments())
-      if (auto name = function.getArgAttrOfType<StringAttr>(
-              argument.getArgNumber(), graph::kStateAttr)) {
-        auto [known, isNew] = state.try_emplace(name.getValue(), argument);
-        if (!isNew)
-          unify(known->second, argument);
-      }
+      connectState(function.getArgAttrOfType<StringAttr>(
+                       argument.getArgNumber(), graph::kStateAttr),
+                   argument);
+    Operation *ret = function.getBody().front().getTerminator();
+    for (auto [i, value] : llvm::enumerate(ret->getOperands()))
+      connectState(
+          function.getResultAttrOfType<StringAttr>(i, graph::kStateAttr),
+          value);
     WalkResult walked = function.getBody().walk([&](Operation *op) {
       return failed(connect(op)) ? WalkResult::interrupt()
                                  : WalkResult::advance();

@@ -1,0 +1,81 @@
+#include "passes/sharding/PlacementReader.h"
+#include "dialects/graph/GraphOps.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+using graph::tensorType;
+
+//===--- attributes -------------------------------------------------------===//
+
+Placement PlacementReader::of(dist::ShardingAttr attr,
+                              RankedTensorType type) const {
+  Placement placement =
+      attr ? Placement::fromAttr(attr, type, mesh) : Placement::whole(type);
+  placement.normalize(mesh);
+  return placement;
+}
+
+Placement PlacementReader::ofArgument(func::FuncOp function, unsigned i) const {
+  return of(
+      function.getArgAttrOfType<dist::ShardingAttr>(i, dist::kShardingAttr),
+      cast<RankedTensorType>(function.getArgumentTypes()[i]));
+}
+
+Placement PlacementReader::ofResult(func::FuncOp function, unsigned i) const {
+  return of(
+      function.getResultAttrOfType<dist::ShardingAttr>(i, dist::kShardingAttr),
+      cast<RankedTensorType>(function.getResultTypes()[i]));
+}
+
+Placement PlacementReader::of(Value value) const {
+  auto type = tensorType(value);
+  auto made = [&](Operation *op, unsigned i) {
+    auto all = op->getAttrOfType<ArrayAttr>(dist::kShardingsAttr);
+    return of(all ? cast<dist::ShardingAttr>(all[i]) : dist::ShardingAttr(),
+              type);
+  };
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    unsigned i = argument.getArgNumber();
+    Operation *parent = argument.getOwner()->getParentOp();
+    if (auto function = dyn_cast<func::FuncOp>(parent))
+      return ofArgument(function, i);
+    // The first argument of a loop's body counts its turns.
+    return i ? made(parent, i - 1) : Placement::whole(type);
+  }
+  if (auto reshard = value.getDefiningOp<dist::ReshardOp>())
+    return of(reshard.getTo(), type);
+  return made(value.getDefiningOp(), cast<OpResult>(value).getResultNumber());
+}
+
+//===--- words ------------------------------------------------------------===//
+
+std::string PlacementReader::text(ArrayRef<unsigned> axes) const {
+  auto names = llvm::map_range(axes, [&](unsigned axis) {
+    return "\"" + mesh.axes[axis].getName().str() + "\"";
+  });
+  return "{" + llvm::join(names, ", ") + "}";
+}
+
+std::string PlacementReader::text(const DimPlacement &dim) const {
+  if (dim.empty())
+    return "{}";
+  if (dim.size() == 1)
+    return text(dim.front().axes);
+  auto factors = llvm::map_range(dim, [&](const Factor &factor) {
+    std::string size = std::to_string(factor.size);
+    return factor.axes.empty() ? size : size + ":" + text(factor.axes);
+  });
+  return "{" + llvm::join(factors, ", ") + "}";
+}
+
+std::string PlacementReader::text(const Placement &placement) const {
+  auto dims = llvm::map_range(
+      placement.dims, [&](const DimPlacement &dim) { return text(dim); });
+  std::string all = "[" + llvm::join(dims, ", ") + "]";
+  if (placement.partial.empty())
+    return all;
+  return all + " partial " + stringifyReduceKind(placement.kind).str() + " " +
+         text(placement.partial);
+}

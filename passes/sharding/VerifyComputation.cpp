@@ -1,0 +1,209 @@
+#include "passes/sharding/VerifyComputation.h"
+#include "passes/sharding/Shardings.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+
+using Axes = SmallVector<unsigned, 2>;
+
+static std::string side(StringRef what, unsigned number) {
+  return (what + " " + Twine(number)).str();
+}
+
+namespace {
+/// One op under its rule.
+class Computation {
+public:
+  Computation(Operation *op, const OpRule &rule, const PlacementReader &reader)
+      : op(op), rule(rule), reader(reader), cuts(rule.letters.size()) {}
+
+  LogicalResult verify() {
+    for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+      if (failed(readLetters(operand, rule.operands[i], side("operand", i))))
+        return failure();
+    for (auto [i, result] : llvm::enumerate(op->getResults()))
+      if (failed(readLetters(result, rule.results[i], side("result", i))))
+        return failure();
+    FailureOr<Axes> kept = keptParts();
+    return failed(kept) ? failure() : verifyResults(*kept);
+  }
+
+private:
+  LogicalResult readLetters(Value value, const OpRule::Dims &dims,
+                            const std::string &name);
+  LogicalResult readLetter(unsigned letter, DimPlacement cut,
+                           const std::string &name);
+  Axes summedOutside(const OpRule::Dims &dims) const;
+  FailureOr<SmallVector<Axes>> partsOfOperands() const;
+  FailureOr<Axes> keptParts() const;
+  LogicalResult requireUncut(const Axes &kept, unsigned operand) const;
+  LogicalResult verifyResults(const Axes &kept) const;
+
+  /// How a letter is cut, and who said so first.
+  struct Cut {
+    std::optional<DimPlacement> factors;
+    std::string by;
+  };
+
+  Operation *op;
+  const OpRule &rule;
+  const PlacementReader &reader;
+  std::vector<Cut> cuts;
+};
+} // namespace
+
+//===--- loops ------------------------------------------------------------===//
+
+LogicalResult Computation::readLetter(unsigned letter, DimPlacement cut,
+                                      const std::string &name) {
+  normalizeFactors(cut, reader.mesh);
+  bool isCut = llvm::any_of(
+      cut, [](const Factor &factor) { return !factor.axes.empty(); });
+  if (isCut && rule.letters[letter].kind == LetterKind::whole)
+    return op->emitOpError() << name << " is cut as " << reader.text(cut)
+                             << ", but the op needs all of it";
+  Cut &known = cuts[letter];
+  if (!known.factors) {
+    known = {std::move(cut), name};
+    return success();
+  }
+  if (*known.factors == cut)
+    return success();
+  return op->emitOpError() << name << " is cut as " << reader.text(cut)
+                           << ", but " << known.by << ", the same loop, as "
+                           << reader.text(*known.factors);
+}
+
+// From the fastest-varying letter on.
+LogicalResult Computation::readLetters(Value value, const OpRule::Dims &dims,
+                                       const std::string &name) {
+  Placement place = reader.of(value);
+  for (auto [d, letters] : llvm::enumerate(dims)) {
+    std::string where = name + " dimension " + std::to_string(d);
+    DimPlacement rest = place.dims[d];
+    for (size_t k = letters.size(); k-- > 0;) {
+      int64_t size = rule.letters[letters[k]].size;
+      auto split = splitFactors(rest, size, reader.mesh);
+      if (!split)
+        return op->emitOpError()
+               << where << " is cut as " << reader.text(place.dims[d])
+               << ", which is no cut of its factor of " << size;
+      rest = split->first;
+      if (failed(readLetter(letters[k], split->second,
+                            letters.size() == 1
+                                ? where
+                                : where + " factor " + std::to_string(k))))
+        return failure();
+    }
+  }
+  return success();
+}
+
+//===--- parts of sums ----------------------------------------------------===//
+
+// The axes that cut sums over letters that `dims` does not have.
+Axes Computation::summedOutside(const OpRule::Dims &dims) const {
+  Axes axes;
+  for (auto [letter, cut] : llvm::enumerate(cuts)) {
+    bool inside = llvm::any_of(dims, [&](const OpRule::Dim &dim) {
+      return llvm::is_contained(dim, letter);
+    });
+    if (rule.letters[letter].kind != LetterKind::sum || inside || !cut.factors)
+      continue;
+    for (const Factor &factor : *cut.factors)
+      llvm::append_range(axes, factor.axes);
+  }
+  llvm::sort(axes);
+  return axes;
+}
+
+// Of each operand, but for the parts that an addend must be.
+FailureOr<SmallVector<Axes>> Computation::partsOfOperands() const {
+  SmallVector<Axes> parts;
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    Placement place = reader.of(operand);
+    if (!place.partial.empty() && place.kind != dist::ReduceKind::sum)
+      return op->emitOpError()
+             << side("operand", i) << " is " << reader.text(place)
+             << ", but ops take parts of sums only";
+    Axes &own = parts.emplace_back(place.partial);
+    if (rule.addend != i)
+      continue;
+    for (unsigned axis : summedOutside(rule.operands[i])) {
+      if (!llvm::is_contained(own, axis))
+        return op->emitOpError()
+               << side("operand", i) << " is " << reader.text(place)
+               << ", but every device along " << reader.text(axis)
+               << " adds its part of a sum to it";
+      llvm::erase(own, axis);
+    }
+  }
+  return parts;
+}
+
+// The other operands of a product with parts must be whole along their axes.
+LogicalResult Computation::requireUncut(const Axes &kept,
+                                        unsigned operand) const {
+  for (const Cut &cut : cuts)
+    if (cut.factors)
+      for (const Factor &factor : *cut.factors)
+        for (unsigned axis : factor.axes)
+          if (llvm::is_contained(kept, axis))
+            return op->emitOpError()
+                   << side("operand", operand) << " is a part of a sum along "
+                   << reader.text(axis) << ", but " << cut.by
+                   << " is cut along it";
+  return success();
+}
+
+// The axes along which operands are parts that the op hands on.
+FailureOr<Axes> Computation::keptParts() const {
+  FailureOr<SmallVector<Axes>> parts = partsOfOperands();
+  if (failed(parts))
+    return failure();
+  auto partial =
+      llvm::find_if(*parts, [](const Axes &own) { return !own.empty(); });
+  if (partial == parts->end())
+    return Axes();
+  unsigned first = partial - parts->begin();
+  auto isKeptBy = [&](ArrayRef<unsigned> set) {
+    return llvm::all_of(llvm::enumerate(*parts), [&](const auto &own) {
+      return own.value() ==
+             (llvm::is_contained(set, own.index()) ? *partial : Axes());
+    });
+  };
+  if (llvm::any_of(rule.linear, isKeptBy))
+    return failed(requireUncut(*partial, first)) ? FailureOr<Axes>(failure())
+                                                 : *partial;
+  InFlightDiagnostic error = op->emitOpError();
+  for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+    error << (i ? ", " : "") << side("operand", i) << " is "
+          << reader.text(reader.of(operand));
+  return error << "; the op is not linear in such parts";
+}
+
+LogicalResult Computation::verifyResults(const Axes &kept) const {
+  for (auto [i, result] : llvm::enumerate(op->getResults())) {
+    // Zeros are also the sum of zeros.
+    if (isZero(result))
+      continue;
+    Placement place = reader.of(result);
+    Axes expected = summedOutside(rule.results[i]);
+    llvm::append_range(expected, kept);
+    llvm::sort(expected);
+    if (place.partial != expected || place.kind != dist::ReduceKind::sum)
+      return op->emitOpError()
+             << side("result", i) << " is " << reader.text(place)
+             << ", but the op makes "
+             << (expected.empty()
+                     ? "no part of a sum"
+                     : "parts of a sum along " + reader.text(expected));
+  }
+  return success();
+}
+
+LogicalResult sharding::verifyComputation(Operation *op, const OpRule &rule,
+                                          const PlacementReader &reader) {
+  return Computation(op, rule, reader).verify();
+}

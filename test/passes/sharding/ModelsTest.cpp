@@ -1,0 +1,81 @@
+// Random models on random meshes: what all devices compute together is what one
+// device computes.
+#include "test/passes/sharding/RandomModels.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::testing;
+
+namespace {
+
+// Both sides compute in doubles and differ in the order of sums.
+constexpr double kTolerance = 1e-12;
+
+Named join(Named a, const Named &b) {
+  a.insert(b.begin(), b.end());
+  return a;
+}
+
+// One failure for a program, which names what differs.
+void expectSame(const Named &got, const Named &expected,
+                const std::string &program) {
+  EXPECT_EQ(got.size(), expected.size());
+  std::string differences;
+  for (const auto &[name, value] : expected) {
+    double apart = got.count(name) ? distance(got.at(name), value) : HUGE_VAL;
+    if (apart > kTolerance)
+      differences += "\n  " + std::to_string(apart) + " " + name;
+  }
+  EXPECT_EQ(differences, "") << "@" << program;
+}
+
+void check(const ModelCase &drawn) {
+  SCOPED_TRACE(drawn.text());
+  OwningOpRef<ModuleOp> whole = compileToPrograms(drawn);
+  ASSERT_TRUE(whole);
+  OwningOpRef<ModuleOp> cut(whole->clone());
+  ASSERT_TRUE(assignShardings(*cut, drawn.mesh, drawn.zero));
+  ShardedProgram sharded(*cut);
+  ASSERT_TRUE(sharded.isBuilt());
+
+  Named init = runProgram(*whole, "init", {{"seed", Tensor({1}, 17)}});
+  Named shardedInit = sharded.run("init", {{"seed", Tensor({1}, 17)}});
+  ASSERT_EQ(shardedInit.size(), init.size());
+  for (const auto &[name, value] : init)
+    EXPECT_EQ(shardedInit.at(name).data, value.data)
+        << "@init '" << name << "'";
+
+  Named state = randomState(*whole, 3);
+  int64_t vocabulary = drawn.config["vocab_size"];
+  for (const char *program : {"train_step", "eval_step"}) {
+    Named inputs = join(state, randomBatch(*whole, program, vocabulary, 4));
+    expectSame(sharded.run(program, inputs),
+               runProgram(*whole, program, inputs), program);
+  }
+}
+
+ModelCase smallCase(const std::string &type, const std::string &mesh,
+                    int64_t zero, int64_t accumulate) {
+  ModelCase drawn;
+  drawn.config = models::smallConfig(type);
+  drawn.config[type == "gpt2" ? "n_layer" : "num_hidden_layers"] = 1;
+  drawn.recipe.dropout.rate = 0.0;
+  drawn.recipe.batch = {.micro = 4, .accumulate = accumulate, .sequence = 6};
+  drawn.mesh = mesh;
+  drawn.zero = zero;
+  return drawn;
+}
+
+TEST(Models, Data) { check(smallCase("gpt2", "data=2", 0, 1)); }
+TEST(Models, Tensor) { check(smallCase("gpt2", "tensor=2", 0, 1)); }
+TEST(Models, DataTensor) { check(smallCase("gpt2", "data=2,tensor=2", 0, 1)); }
+TEST(Models, Zero) {
+  for (int64_t zero : {1, 2, 3})
+    check(smallCase("llama", "data=2", zero, 1));
+}
+TEST(Models, Accumulation) {
+  for (int64_t zero : {0, 2, 3})
+    check(smallCase("gpt2", "data=2,tensor=3", zero, 2));
+}
+
+} // namespace

@@ -1,0 +1,148 @@
+#include "test/passes/sharding/RandomModels.h"
+
+using namespace mlir;
+using nlohmann::json;
+
+namespace tessera::testing {
+
+namespace {
+class Draw {
+public:
+  explicit Draw(uint64_t seed) : engine(seed * 0x9E3779B97F4A7C15 + 1) {}
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(engine() %
+                                      static_cast<uint64_t>(high - low + 1));
+  }
+  bool chance() { return engine() % 2 == 0; }
+  template <typename T> T oneOf(std::initializer_list<T> choices) {
+    return choices.begin()[between(0, choices.size() - 1)];
+  }
+
+private:
+  std::mt19937_64 engine;
+};
+} // namespace
+
+// Heads and widths that rarely divide by the mesh.
+static json drawConfig(Draw &draw) {
+  int64_t heads = draw.between(2, 6), width = 2 * draw.between(1, 2);
+  bool tied = draw.chance();
+  if (draw.chance())
+    return {{"model_type", "gpt2"},
+            {"vocab_size", draw.between(11, 26)},
+            {"n_positions", 8},
+            {"n_embd", heads * width},
+            {"n_layer", draw.between(1, 2)},
+            {"n_head", heads},
+            {"n_inner", draw.between(5, 14)},
+            {"tie_word_embeddings", tied}};
+  int64_t kvHeads = draw.between(1, 3);
+  return {{"model_type", draw.oneOf({"llama", "mistral", "qwen2", "qwen3"})},
+          {"vocab_size", draw.between(11, 26)},
+          {"hidden_size", 2 * draw.between(3, 8)},
+          {"intermediate_size", draw.between(5, 14)},
+          {"num_hidden_layers", draw.between(1, 2)},
+          {"num_attention_heads", kvHeads * draw.between(1, 3)},
+          {"num_key_value_heads", kvHeads},
+          {"head_dim", width},
+          {"sliding_window", nullptr},
+          {"max_position_embeddings", 8},
+          {"rope_theta", 100.0},
+          {"tie_word_embeddings", tied}};
+}
+
+static std::string drawMesh(Draw &draw) {
+  int64_t data, tensor;
+  do {
+    data = draw.between(1, 4);
+    tensor = draw.between(1, 4);
+  } while (data * tensor < 2 || data * tensor > 8);
+  return "data=" + std::to_string(data) + ",tensor=" + std::to_string(tensor);
+}
+
+ModelCase ModelCase::draw(uint64_t seed) {
+  Draw draw(seed);
+  ModelCase drawn;
+  drawn.config = drawConfig(draw);
+  drawn.mesh = drawMesh(draw);
+  drawn.zero = draw.between(0, 3);
+  models::Recipe &recipe = drawn.recipe;
+  recipe.dropout.rate = 0.0;
+  recipe.batch.micro = draw.between(1, 6);
+  recipe.batch.accumulate = draw.between(1, 3);
+  recipe.batch.sequence = draw.between(3, 8);
+  recipe.recompute =
+      draw.oneOf({models::Recompute::None, models::Recompute::Selective,
+                  models::Recompute::Full});
+  recipe.optimizer.name = draw.between(0, 3) ? models::OptimizerKind::AdamW
+                                             : models::OptimizerKind::Sgd;
+  recipe.optimizer.momentum = draw.chance() ? 0.9 : 0.0;
+  recipe.optimizer.lr = 0.01;
+  recipe.optimizer.clip = draw.oneOf({0.0, 0.5});
+  return drawn;
+}
+
+std::string ModelCase::text() const {
+  return config.dump() + " on " + mesh + " zero " + std::to_string(zero) +
+         ", " + std::to_string(recipe.batch.accumulate) + " × " +
+         std::to_string(recipe.batch.micro) + " × " +
+         std::to_string(recipe.batch.sequence) + " tokens, recompute " +
+         std::string(models::name(recipe.recompute)) + ", " +
+         std::string(models::name(recipe.optimizer.name));
+}
+
+OwningOpRef<ModuleOp> compileToPrograms(const ModelCase &drawn) {
+  auto spec = models::parseHfConfig(drawn.config.dump(), "config.json");
+  if (!spec.ok()) {
+    ADD_FAILURE() << spec.message();
+    return {};
+  }
+  auto module = models::buildModel(context(), *spec, drawn.recipe);
+  if (!module) {
+    ADD_FAILURE() << llvm::toString(module.takeError());
+    return {};
+  }
+  runPasses(**module, [&](OpPassManager &pipeline) {
+    buildPrecisionPipeline(pipeline, ComputePrecision::fp32);
+    buildAutodiffPipeline(pipeline, AutodiffOptions::fromRecipe(drawn.recipe));
+  });
+  return std::move(*module);
+}
+
+Named randomState(ModuleOp module, uint64_t seed) {
+  Named state = runProgram(module, "init", {{"seed", Tensor({1}, 17)}});
+  std::mt19937_64 engine(seed);
+  std::uniform_real_distribution<double> unit(0, 1);
+  auto function = module.lookupSymbol<func::FuncOp>("train_step");
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    auto role = function.getArgAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr);
+    if (!role || role.getValue() == graph::Role::counter)
+      continue;
+    bool isWeight = role.getValue() == graph::Role::parameter;
+    for (double &value : state.at(portName(function.getArgAttrDict(i))).data)
+      value = isWeight ? value + 0.6 * unit(engine) - 0.3 : 0.1 + unit(engine);
+  }
+  return state;
+}
+
+Named randomBatch(ModuleOp module, StringRef name, int64_t vocabulary,
+                  uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  auto below = [&](int64_t count) {
+    return static_cast<double>(engine() % static_cast<uint64_t>(count));
+  };
+  Named batch{{"seed", Tensor({1}, 5)}};
+  auto function = module.lookupSymbol<func::FuncOp>(name);
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    std::string port = portName(function.getArgAttrDict(i));
+    if (port != "tokens" && port != "targets")
+      continue;
+    Tensor ids(graph::tensorType(function.getArgument(i)).getShape());
+    for (double &id : ids.data)
+      id = port == "targets" && below(5) == 0 ? -100 : below(vocabulary);
+    batch[port] = std::move(ids);
+  }
+  return batch;
+}
+
+} // namespace tessera::testing

@@ -1,0 +1,35 @@
+// Small models of every family with odd sizes, and random states and batches
+// for their programs.
+#pragma once
+#include "models/Build.h"
+#include "test/models/ConfigFixture.h"
+#include "test/passes/sharding/ShardedRun.h"
+
+namespace tessera::testing {
+
+/// One draw: a model, how it is trained, and on how many devices.
+struct ModelCase {
+  nlohmann::json config;
+  models::Recipe recipe;
+  std::string mesh; ///< "data=2,tensor=3"
+  int64_t zero = 0;
+
+  /// The same seed gives the same case.
+  static ModelCase draw(uint64_t seed);
+  /// One line, from which the case can be made again.
+  std::string text() const;
+};
+
+/// The module of the case as autodiff leaves it.
+mlir::OwningOpRef<mlir::ModuleOp> compileToPrograms(const ModelCase &drawn);
+
+/// State for @train_step: what @init gives, with weights that neither saturate
+/// nor flatten a softmax and moments as if far into a run, so that no update
+/// divides by what is almost zero.
+Named randomState(mlir::ModuleOp module, uint64_t seed);
+
+/// Tokens and targets (every fifth or so is masked) of `function`.
+Named randomBatch(mlir::ModuleOp module, llvm::StringRef function,
+                  int64_t vocabulary, uint64_t seed);
+
+} // namespace tessera::testing

@@ -1,0 +1,117 @@
+#include "test/passes/sharding/ShardedRun.h"
+#include "compiler/interpreter/MeshGrid.h"
+#include "compiler/interpreter/MeshInterpreter.h"
+#include "passes/sharding/Sharding.h"
+
+using namespace mlir;
+using namespace tessera::interpreter;
+
+namespace tessera::testing {
+
+static bool runPipeline(ModuleOp module,
+                        llvm::function_ref<void(OpPassManager &)> build) {
+  PassManager pipeline(module->getName());
+  build(pipeline);
+  return succeeded(pipeline.run(module));
+}
+
+bool assignShardings(ModuleOp module, const std::string &mesh, int64_t zero) {
+  module.getContext()->loadDialect<dist::DistDialect>();
+  AssignShardingsOptions options;
+  options.mesh = mesh;
+  options.zero = zero;
+  return runPipeline(module, [&](OpPassManager &pipeline) {
+    pipeline.addPass(createAssignShardings(options));
+  });
+}
+
+ShardedProgram::ShardedProgram(ModuleOp module) {
+  if (!runPipeline(module, [](OpPassManager &pipeline) {
+        pipeline.addPass(createVerifyShardings());
+      })) {
+    ADD_FAILURE() << "verify-shardings";
+    return;
+  }
+  ofDevice.resize(meshOf(module).getDeviceCount());
+  for (const std::vector<int64_t> &group : devicesByProgram(module)) {
+    local.emplace_back(module.clone());
+    if (!runPipeline(*local.back(), [&](OpPassManager &pipeline) {
+          buildPartitionPipeline(pipeline, group.front());
+        })) {
+      ADD_FAILURE() << "partition-to-local for device " << group.front();
+      return;
+    }
+    for (int64_t device : group)
+      ofDevice[device] = *local.back();
+  }
+  built = true;
+}
+
+// The shape of all shares together: that of a share where nothing is cut.
+static ArrayRef<int64_t> globalShape(Attribute attr, Type type) {
+  if (auto shape = dyn_cast_if_present<DenseI64ArrayAttr>(attr))
+    return shape;
+  return cast<RankedTensorType>(type).getShape();
+}
+
+Named ShardedProgram::run(StringRef name, const Named &inputs) const {
+  MeshGrid grid(meshOf(ofDevice.front()));
+  std::vector<Tensors> shares(ofDevice.size());
+  for (size_t device = 0; device < ofDevice.size(); ++device) {
+    ModuleOp module = ofDevice[device];
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      std::string port = portName(function.getArgAttrDict(i));
+      auto sharding =
+          function.getArgAttrOfType<dist::ShardingAttr>(i, dist::kShardingAttr);
+      if (port == dist::kOffsetsInput)
+        shares[device].push_back(offsetsOf(module, device));
+      else if (inputs.count(port))
+        shares[device].push_back(
+            grid.shareOf(inputs.at(port), sharding, device));
+      else
+        ADD_FAILURE() << "no input for " << port;
+    }
+  }
+  auto results = interpretOnMesh(ofDevice, name, shares);
+  if (!results) {
+    ADD_FAILURE() << name.str() << ": " << llvm::toString(results.takeError());
+    return {};
+  }
+  Named named;
+  ModuleOp first = ofDevice.front();
+  auto function = first.lookupSymbol<func::FuncOp>(name);
+  for (unsigned i = 0; i < function.getNumResults(); ++i) {
+    std::string port = portName(function.getResultAttrDict(i));
+    std::vector<const Tensor *> parts;
+    for (const Tensors &own : *results)
+      parts.push_back(&own[i]);
+    auto whole =
+        grid.join(parts,
+                  function.getResultAttrOfType<dist::ShardingAttr>(
+                      i, dist::kShardingAttr),
+                  globalShape(function.getResultAttr(i, dist::kGlobalShapeAttr),
+                              function.getResultTypes()[i]));
+    if (whole)
+      named[port.empty() ? "#" + std::to_string(i) : port] = std::move(*whole);
+    else
+      ADD_FAILURE() << name.str() << ", result " << i << " '" << port
+                    << "': " << llvm::toString(whole.takeError());
+  }
+  return named;
+}
+
+double distance(const Tensor &a, const Tensor &b) {
+  EXPECT_EQ(a.shape, b.shape);
+  double largest = 1e-300, worst = 0;
+  for (double value : b.data)
+    largest = std::max(largest, std::abs(value));
+  for (auto [x, y] : llvm::zip(a.data, b.data)) {
+    double difference = x == y ? 0 : std::abs(x - y);
+    // A not-a-number is as far away as can be.
+    worst = std::isnan(difference) ? HUGE_VAL : std::max(worst, difference);
+  }
+  return worst / largest;
+}
+
+} // namespace tessera::testing
