@@ -1,6 +1,7 @@
 // The functions of a module, the same for every family: what a family adds is
 // a FamilyBuilder.
 #include "models/ModelBuilder.h"
+#include "models/moe/Routing.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -17,9 +18,15 @@ Port ModelBuilder::parameterPort(const Parameter &parameter) {
       b.getNamedAttr(
           graph::kRoleAttr,
           graph::RoleAttr::get(b.getContext(), graph::Role::parameter))};
+  auto mark = [&](StringRef attribute) {
+    result.attributes.push_back(b.getNamedAttr(attribute, b.getUnitAttr()));
+  };
   if (parameter.shape.size() >= 2)
-    result.attributes.push_back(
-        b.getNamedAttr(graph::kDecayAttr, b.getUnitAttr()));
+    mark(graph::kDecayAttr);
+  if (parameter.fixed)
+    mark(graph::kFixedAttr);
+  if (parameter.wide)
+    mark(graph::kWideAttr);
   return result;
 }
 
@@ -59,13 +66,16 @@ func::FuncOp ModelBuilder::function(StringRef name, ArrayRef<Port> arguments,
 LayerKind ModelBuilder::kindOf(int64_t layer, int64_t tokens) const {
   int64_t window = spec.window(layer);
   // A window at least as long as the sequence hides nothing.
-  return {window < tokens ? window : 0, spec.attentionScale(layer)};
+  return {window < tokens ? window : 0, spec.attentionScale(layer),
+          spec.isSparse(layer)};
 }
 
 /// The name of the block for layers of `kind`.
 std::string ModelBuilder::blockName(const Twine &base,
                                     const LayerKind &kind) const {
   std::string name = base.str();
+  if (kind.sparse)
+    name += ".moe";
   if (kind.window > 0)
     name += llvm::formatv(".window{0}", kind.window);
   if (spec.scaleAttentionByInverseLayer)
@@ -76,13 +86,18 @@ std::string ModelBuilder::blockName(const Twine &base,
 
 /// A private function whose first arguments are activations of `shape` and the
 /// parameters of a layer.
-func::FuncOp ModelBuilder::newBlock(StringRef name, ArrayRef<int64_t> shape,
+func::FuncOp ModelBuilder::newBlock(StringRef name, const LayerKind &kind,
+                                    ArrayRef<int64_t> shape,
                                     ArrayRef<Port> more,
                                     ArrayRef<Port> moreResults) {
   Port activations{tensor(shape, b.getF32Type()), {}, "x"};
   std::vector<Port> arguments = {activations}, results = {activations};
-  for (const Parameter &each : ofLayer)
+  for (const Parameter &each : ofLayer(kind)) {
     arguments.push_back({tensor(each.shape, b.getF32Type()), {}, each.name});
+    if (each.wide)
+      arguments.back().attributes.push_back(
+          b.getNamedAttr(graph::kWideAttr, b.getUnitAttr()));
+  }
   llvm::append_range(arguments, more);
   llvm::append_range(results, moreResults);
   func::FuncOp result = function(name, arguments, results);
@@ -92,34 +107,68 @@ func::FuncOp ModelBuilder::newBlock(StringRef name, ArrayRef<int64_t> shape,
 }
 
 /// The scope of a block's body.
-void ModelBuilder::defineLayer(Scope &scope, func::FuncOp block) const {
-  for (auto [i, each] : llvm::enumerate(ofLayer))
+void ModelBuilder::defineLayer(Scope &scope, const LayerKind &kind,
+                               func::FuncOp block) const {
+  for (auto [i, each] : llvm::enumerate(ofLayer(kind)))
     scope.define(each.name, block.getArgument(i + 1));
+}
+
+/// The block's function: what it takes besides activations and parameters is
+/// random numbers' state, if it drops anything, and the loads of its experts,
+/// if its balance loss compares more than it sees; what it gives are its
+/// router's penalty, loads and sums, as far as they are wanted.
+func::FuncOp ModelBuilder::startBlock(StringRef name, const LayerKind &kind,
+                                      ArrayRef<int64_t> shape, Purpose purpose,
+                                      bool dropping) {
+  std::vector<Port> more, moreResults;
+  if (dropping)
+    for (const char *each : {"seed", "step", "offset"})
+      more.push_back({scalar(b.getI64Type()), {}, each});
+  if (!kind.sparse || purpose == Purpose::Logits)
+    return newBlock(name, kind, shape, more, moreResults);
+  Type f32 = b.getF32Type();
+  Port loads{tensor({spec.moe->experts}, f32), {}, "loads"};
+  if (purpose == Purpose::Loss && needsLoads())
+    more.push_back(loads);
+  if (purpose == Purpose::Loss && hasPenalty())
+    moreResults.push_back({scalar(f32), {}, "penalty"});
+  NamedAttribute metric = b.getNamedAttr(graph::kMetricAttr, b.getUnitAttr());
+  moreResults.push_back({loads.type, {metric}, loads.name});
+  if (purpose == Purpose::Loss)
+    moreResults.push_back({tensor({routerSums}, f32), {metric}, "sums"});
+  return newBlock(name, kind, shape, more, moreResults);
 }
 
 /// The block for layers of `kind` on activations of `shape`, made on first use.
 func::FuncOp ModelBuilder::block(const LayerKind &kind, ArrayRef<int64_t> shape,
-                                 bool random) {
-  std::string name = blockName(random ? "layer" : "layer.logits", kind);
+                                 Purpose purpose) {
+  std::string name = blockName(purpose == Purpose::Loss     ? "layer"
+                               : purpose == Purpose::Logits ? "layer.logits"
+                                                            : "layer.loads",
+                               kind);
   if (auto made = module->lookupSymbol<func::FuncOp>(name))
     return made;
 
   OpBuilder::InsertionGuard guard(b);
-  std::vector<Port> more;
-  bool dropping = random && drops();
-  if (dropping)
-    for (const char *each : {"seed", "step", "offset"})
-      more.push_back({scalar(b.getI64Type()), {}, each});
-  func::FuncOp result = newBlock(name, shape, more, {});
+  bool dropping = purpose != Purpose::Logits && drops();
+  func::FuncOp result = startBlock(name, kind, shape, purpose, dropping);
+  auto last = result.getArguments().drop_front(1 + ofLayer(kind).size());
   RandomState state;
-  if (dropping) {
-    auto last = result.getArguments().take_back(3);
+  if (dropping)
     state = {last[0], last[1], last[2]};
-  }
   Scope scope(b, spec, state);
-  defineLayer(scope, result);
-  Value y = family.layer(scope, result.getArgument(0), kind);
-  b.create<func::ReturnOp>(result.getLoc(), y);
+  defineLayer(scope, kind, result);
+  RouterScope router{recipe.moe, {}, recipe.batch.tokens()};
+  router.countsOnly = purpose == Purpose::Loads;
+  if (kind.sparse && purpose == Purpose::Loss && needsLoads())
+    router.load = last.back();
+  if (purpose != Purpose::Logits)
+    scope.router = &router;
+  SmallVector<Value> results{family.layer(scope, result.getArgument(0), kind)};
+  for (Value each : {router.penalty, router.counts, router.sums})
+    if (each)
+      results.push_back(each);
+  b.create<func::ReturnOp>(result.getLoc(), results);
   return result;
 }
 
@@ -133,50 +182,101 @@ Value ModelBuilder::layerSeed(Value seed, int64_t layer) {
   return Emitter(b, seed.getLoc()).add(seed, high);
 }
 
-/// tokens → what the head reads.
-Value ModelBuilder::trunk(Scope &scope, Value tokens, RandomState random) {
+/// tokens → what the head reads. `loads` [layers with experts, experts] where
+/// the blocks take them.
+Value ModelBuilder::trunk(Scope &scope, Value tokens, RandomState random,
+                          Purpose purpose, Value loads, Routed &routed) {
   Value x = family.embed(scope, tokens);
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     std::string prefix = layerPrefix(spec, layer);
     StringRef path = StringRef(prefix).drop_back(); // without the last dot
+    LayerKind kind = kindOf(layer, recipe.batch.sequence);
     SmallVector<Value> operands = {x};
-    for (const Parameter &each : ofLayer)
+    for (const Parameter &each : ofLayer(kind))
       operands.push_back(scope.parameter(prefix + each.name));
-    bool dropping = random.seed && drops();
-    if (dropping)
+    if (random.seed && drops())
       operands.append(
           {layerSeed(random.seed, layer), random.step, random.offset});
-    func::FuncOp callee =
-        block(kindOf(layer, recipe.batch.sequence), tensorType(x).getShape(),
-              /*random=*/bool(random.seed));
-    x = b.create<func::CallOp>(named(path), callee, operands).getResult(0);
+    if (kind.sparse && loads) {
+      Emitter e = scope.at(path);
+      int64_t row = static_cast<int64_t>(routed.counts.size()),
+              experts = spec.moe->experts;
+      operands.push_back(
+          e.reshape(e.slice(loads, {row, 0}, {1, experts}), {experts}));
+    }
+    func::FuncOp callee = block(kind, tensorType(x).getShape(), purpose);
+    auto call = b.create<func::CallOp>(named(path), callee, operands);
+    x = call.getResult(0);
+    if (!kind.sparse || purpose == Purpose::Logits)
+      continue;
+    ValueRange left = call.getResults().drop_front();
+    if (purpose == Purpose::Loss && hasPenalty()) {
+      routed.penalties.push_back(left.front());
+      left = left.drop_front();
+    }
+    routed.counts.push_back(left.front());
+    if (purpose == Purpose::Loss)
+      routed.sums.push_back(left.back());
   }
   return family.finish(scope, x);
 }
 
-void ModelBuilder::buildLoss() {
+/// What @loss takes besides parameters.
+std::vector<Port> ModelBuilder::batchPorts() {
   auto ids =
       tensor({recipe.batch.micro, recipe.batch.sequence}, b.getI32Type());
-  std::vector<Port> arguments = parameterPorts();
-  arguments.push_back(port(graph::kInputAttr, "tokens", ids));
-  arguments.push_back(port(graph::kInputAttr, "targets", ids));
+  std::vector<Port> ports;
+  for (const char *each : {"tokens", "targets"})
+    ports.push_back(port(graph::kInputAttr, each, ids));
   for (const char *each : {"seed", "step", "offset"})
-    arguments.push_back(port(graph::kInputAttr, each, scalar(b.getI64Type())));
-  Port sum = port(graph::kOutputAttr, "loss_sum", scalar(b.getF32Type()));
-  func::FuncOp loss = function("loss", arguments, sum);
+    ports.push_back(port(graph::kInputAttr, each, scalar(b.getI64Type())));
+  return ports;
+}
+
+void ModelBuilder::buildLoss() {
+  std::vector<Port> arguments = parameterPorts();
+  llvm::append_range(arguments, batchPorts());
+  if (needsLoads())
+    arguments.push_back(
+        port(graph::kInputAttr, routerLoads, routerType(spec.moe->experts)));
+  Type f32 = b.getF32Type();
+  std::vector<Port> results{port(graph::kOutputAttr, "loss_sum", scalar(f32))};
+  if (hasPenalty())
+    results.push_back(port(graph::kOutputAttr, "penalty_sum", scalar(f32)));
+  if (spec.moe) {
+    NamedAttribute metric = b.getNamedAttr(graph::kMetricAttr, b.getUnitAttr());
+    results.push_back(
+        port(graph::kOutputAttr, routerLoads, routerType(spec.moe->experts)));
+    results.back().attributes.push_back(metric);
+    results.push_back(
+        port(graph::kOutputAttr, routerSumsName, routerType(routerSums)));
+    results.back().attributes.push_back(metric);
+  }
+  func::FuncOp loss = function("loss", arguments, results);
 
   auto inputs = loss.getArguments().drop_front(all.size());
   RandomState random{inputs[2], inputs[3], inputs[4]};
   Scope scope(b, spec, random);
   for (auto [i, each] : llvm::enumerate(all))
     scope.define(each.name, loss.getArgument(i));
-  Value x = trunk(scope, inputs[0], random);
+  Routed routed;
+  Value x = trunk(scope, inputs[0], random, Purpose::Loss,
+                  needsLoads() ? inputs[5] : Value(), routed);
   Emitter e = scope.at("lm_head");
-  int64_t tokens = ids.getNumElements();
+  int64_t tokens = tensorType(inputs[0]).getNumElements();
   auto result = b.create<graph::LinearCrossEntropyOp>(
-      e.location(), scalar(b.getF32Type()), e.reshape(x, {tokens, spec.hidden}),
+      e.location(), scalar(f32), e.reshape(x, {tokens, spec.hidden}),
       head(scope), e.reshape(inputs[1], {tokens}));
-  b.create<func::ReturnOp>(loss.getLoc(), result.getLoss());
+  SmallVector<Value> returned{result.getLoss()};
+  if (hasPenalty()) {
+    Value sum = routed.penalties.front();
+    for (Value each : llvm::drop_begin(routed.penalties))
+      sum = e.add(sum, each);
+    returned.push_back(sum);
+  }
+  if (spec.moe)
+    returned.append({stacked(e, routed.counts), stacked(e, routed.sums)});
+  b.create<func::ReturnOp>(loss.getLoc(), returned);
 }
 
 void ModelBuilder::buildLogits() {
@@ -190,7 +290,9 @@ void ModelBuilder::buildLogits() {
   Scope scope(b, spec, {});
   for (auto [i, each] : llvm::enumerate(all))
     scope.define(each.name, logits.getArgument(i));
-  Value x = trunk(scope, logits.getArguments().back(), {});
+  Routed routed;
+  Value x = trunk(scope, logits.getArguments().back(), {}, Purpose::Logits, {},
+                  routed);
   Emitter e = scope.at("lm_head");
   Value y = e.einsum("btk,vk->btv", x, head(scope));
   b.create<func::ReturnOp>(logits.getLoc(), y);
@@ -234,6 +336,10 @@ void ModelBuilder::buildInit() {
 OwningOpRef<ModuleOp> ModelBuilder::build(Mode mode) {
   if (mode == Mode::Train) {
     buildLoss();
+    if (needsLoads())
+      buildLoads();
+    if (spec.moe)
+      buildFinishStep();
     buildLogits();
   } else {
     buildInference();

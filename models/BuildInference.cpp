@@ -61,8 +61,8 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
                     more = caches;
   for (Port &each : cacheInputs(shape))
     more.push_back({each.type, {}, each.name});
-  func::FuncOp result =
-      newBlock(name, {shape.batch, shape.tokens, spec.hidden}, more, caches);
+  func::FuncOp result = newBlock(
+      name, kind, {shape.batch, shape.tokens, spec.hidden}, more, caches);
   auto last = result.getArguments().take_back(more.size());
   KvCache cache{last[0], last[1], {},      last[2],
                 last[3], last[4], last[5], shape.context};
@@ -71,7 +71,7 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
   cache.positions =
       positionsFrom(e, cache.starts, cast<RankedTensorType>(last[2].getType()));
   scope.cache = &cache;
-  defineLayer(scope, result);
+  defineLayer(scope, kind, result);
   Value y = family.layer(scope, result.getArgument(0), kind);
   b.create<func::ReturnOp>(result.getLoc(),
                            ValueRange{y, cache.keys, cache.values});
@@ -87,12 +87,12 @@ Value ModelBuilder::cachedTrunk(Scope &scope, StringRef owner,
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     std::string prefix = layerPrefix(spec, layer);
     SmallVector<Value> operands = {x};
-    for (const Parameter &each : ofLayer)
+    LayerKind kind = kindOf(layer, shape.context);
+    for (const Parameter &each : ofLayer(kind))
       operands.push_back(scope.parameter(prefix + each.name));
     operands.append({caches[2 * layer], caches[2 * layer + 1], cache.slots,
                      cache.table, cache.starts, cache.lengths});
-    func::FuncOp callee =
-        cachedBlock(owner, kindOf(layer, shape.context), shape);
+    func::FuncOp callee = cachedBlock(owner, kind, shape);
     auto call = b.create<func::CallOp>(named(StringRef(prefix).drop_back()),
                                        callee, operands);
     x = call.getResult(0);

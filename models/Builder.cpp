@@ -48,6 +48,16 @@ Value conv1d(const Scope &scope, Value x, StringRef name) {
   return addBias(scope, e, y, name);
 }
 
+Value gatedMlp(const Scope &scope, Value x, StringRef name, bool bias) {
+  auto project = [&](Value from, const char *matrix) {
+    return linear(scope, from, (name + "." + matrix).str(), bias);
+  };
+  Emitter e = scope.at(name);
+  Value gate = project(x, "gate_proj"), up = project(x, "up_proj");
+  Value inner = e.mul(activation(e, gate, scope.spec.activation), up);
+  return project(inner, "down_proj");
+}
+
 Value norm(const Scope &scope, Value x, StringRef name) {
   Emitter e = scope.at(name);
   Value weight = scope.parameter(name + ".weight");

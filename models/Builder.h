@@ -5,13 +5,15 @@
 
 #include "dialects/graph/Build.h"
 #include "models/ModelSpec.h"
+#include "models/Recipe.h"
 
 namespace tessera::models {
 
 /// What makes one layer's block differ from another's.
 struct LayerKind {
-  int64_t window = 0; ///< tokens; 0: the whole past
-  double scale = 1.0; ///< of attention scores
+  int64_t window = 0;  ///< tokens; 0: the whole past
+  double scale = 1.0;  ///< of attention scores
+  bool sparse = false; ///< experts in place of the MLP
   bool operator==(const LayerKind &) const = default;
 };
 
@@ -31,6 +33,22 @@ struct KvCache {
   mlir::Value table;        ///< i32 [batch, pages of a sequence]
   mlir::Value starts, lengths; ///< i32 [batch], as graph.paged_attention
   int64_t context = 0;         ///< tokens of a sequence at most
+};
+
+/// What training wants of a layer's router. In a function that only looks at
+/// logits there is none, and nothing is dropped.
+struct RouterScope {
+  const recipe::Recipe::Moe &recipe;
+  /// Choices of each expert among `loadTokens` tokens, f32 [experts], where the
+  /// balance loss compares more than this function sees; else null.
+  mlir::Value load;
+  int64_t loadTokens = 0;
+  bool countsOnly = false;
+
+  // What the layer leaves here.
+  mlir::Value penalty = {}; ///< f32[]: to be added to the loss; null: nothing
+  mlir::Value counts = {};  ///< f32 [experts]: choices before any are dropped
+  mlir::Value sums = {};    ///< f32 [routerSums] (models/moe/Routing.h)
 };
 
 /// A function while its body is written: its parameters by name, emitters by
@@ -59,6 +77,7 @@ public:
   /// Null unless tokens follow on what a cache holds. `attention` puts its keys
   /// and values into it and leaves here what it has become.
   KvCache *cache = nullptr;
+  RouterScope *router = nullptr; ///< of the layer that is written
 
 private:
   RandomState random;
@@ -87,6 +106,9 @@ mlir::Value linear(const Scope &scope, mlir::Value x, llvm::StringRef name,
                    bool bias);
 /// transformers' Conv1D: weight [in, out], always with a bias.
 mlir::Value conv1d(const Scope &scope, mlir::Value x, llvm::StringRef name);
+/// down(activation(gate x) × up x), of modules NAME.gate_proj and so on.
+mlir::Value gatedMlp(const Scope &scope, mlir::Value x, llvm::StringRef name,
+                     bool bias);
 /// The norm of the spec's kind, along the last dimension.
 mlir::Value norm(const Scope &scope, mlir::Value x, llvm::StringRef name);
 mlir::Value activation(graph::Emitter &e, mlir::Value x, Activation kind);

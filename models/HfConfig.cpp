@@ -33,6 +33,19 @@ constexpr FamilyInfo families[] = {
     {Family::Qwen3,
      {"Qwen3ForCausalLM", "Qwen3Model"},
      {32768, false, 128, false, true, false, true, LlamaTraits::UpperLayers}},
+    {Family::Mixtral,
+     {"MixtralForCausalLM", "MixtralModel"},
+     {131072, false, 0, false, false, false, false, LlamaTraits::EveryLayer,
+      true, 1e-5, 1e6, 0}},
+    {Family::Qwen2Moe,
+     {"Qwen2MoeForCausalLM", "Qwen2MoeModel"},
+     {32768, false, 0, true, false, false, false, LlamaTraits::Off, true}},
+    {Family::Qwen3Moe,
+     {"Qwen3MoeForCausalLM", "Qwen3MoeModel"},
+     {32768, false, 0, false, true, false, true, LlamaTraits::Off, true}},
+    {Family::Dots1,
+     {"Dots1ForCausalLM", "Dots1Model"},
+     {2048, true, 0, false, true, false, true, LlamaTraits::LastLayers, true}},
 };
 
 /// Keys of the reference's base classes and of common writers that say nothing

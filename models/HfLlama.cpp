@@ -1,4 +1,4 @@
-// Llama, Mistral, Qwen2 and Qwen3: one shape of config, four sets of defaults.
+// The Llama family: one shape of config, a set of defaults for each member.
 #include <algorithm>
 
 #include "models/HfReaders.h"
@@ -13,9 +13,10 @@ std::vector<bool> readSlidingLayers(ConfigFields &fields,
                                     const LlamaTraits &traits,
                                     const ModelSpec &spec, bool enabled) {
   std::vector<bool> slides(size_t(spec.layers), enabled);
-  if (traits.window == LlamaTraits::UpperLayers) {
+  bool last = traits.window == LlamaTraits::LastLayers;
+  if (last || traits.window == LlamaTraits::UpperLayers) {
     // The first so many layers see everything; the name says the opposite.
-    int64_t full = 28;
+    int64_t full = last ? 62 : 28;
     if (const Json *given = fields.find("max_window_layers");
         given && *given == Json(0))
       full = 0;
@@ -55,17 +56,25 @@ std::vector<bool> readSlidingLayers(ConfigFields &fields,
 
 void readWindows(ConfigFields &fields, const LlamaTraits &traits,
                  ModelSpec &spec) {
-  // Reference defaults: 4096 when the key is absent, none when it is null.
+  // Where the key is absent there may be a default; null means none.
   bool absent = !fields.written("sliding_window");
   const Json *given = fields.find("sliding_window");
-  bool enabled = given || absent;
+  bool enabled = given || (absent && traits.windowDefault);
   if (traits.window == LlamaTraits::UpperLayers)
     enabled = fields.flag("use_sliding_window", false) && enabled;
+  else if (traits.window == LlamaTraits::Off)
+    fields.requireNeutral("use_sliding_window", false,
+                          "versions of this architecture disagree about which "
+                          "layers slide");
   else
     fields.requireNeutral("use_sliding_window", false,
                           "this architecture has no such switch");
-  int64_t window = 4096;
-  if (traits.window == LlamaTraits::NoWindow) {
+  int64_t window = traits.windowDefault;
+  if (traits.window == LlamaTraits::Off) {
+    enabled = false;
+    constexpr std::string_view unused[] = {"max_window_layers"};
+    fields.ignore(unused);
+  } else if (traits.window == LlamaTraits::NoWindow) {
     enabled = false;
     fields.requireNeutral("sliding_window", nullptr,
                           "this architecture attends to the whole past");
@@ -125,7 +134,7 @@ void readLlama(ConfigFields &fields, const LlamaTraits &traits,
   readLlamaHeads(fields, traits, spec);
 
   spec.norm = NormKind::RmsNorm;
-  spec.normEps = fields.number("rms_norm_eps", 1e-20, 1, 1e-6);
+  spec.normEps = fields.number("rms_norm_eps", 1e-20, 1, traits.normEps);
   spec.activation = readActivation(fields, "hidden_act", "silu");
   spec.gatedMlp = true;
   spec.tieWordEmbeddings = fields.flag("tie_word_embeddings", false);
@@ -146,7 +155,9 @@ void readLlama(ConfigFields &fields, const LlamaTraits &traits,
   if (!fields.ok())
     return; // the rest divides by and allocates for what was read
   readWindows(fields, traits, spec);
-  spec.rope = readRope(fields, spec);
+  spec.rope = readRope(fields, spec, traits.ropeTheta);
+  if (traits.experts)
+    readMoe(fields, spec);
 }
 
 } // namespace tessera::models

@@ -12,6 +12,8 @@ constexpr int64_t maxWidth = int64_t(1) << 20;
 constexpr int64_t maxHeads = int64_t(1) << 14;
 constexpr int64_t maxLayers = int64_t(1) << 12;
 constexpr int64_t maxIntermediate = int64_t(1) << 22;
+constexpr int64_t maxExperts = int64_t(1) << 14;
+constexpr int64_t maxExpertWidth = int64_t(1) << 26; ///< of all experts
 constexpr int64_t maxPositionCount = int64_t(1) << 27;
 
 /// Where the members of the Llama family differ. Sources: the configuration
@@ -24,16 +26,29 @@ struct LlamaTraits {
   bool attentionBiasKey;  ///< attention_bias gives q, k, v and o a bias
   bool mlpBiasKey;
   bool qkNorm;
-  enum { NoWindow, EveryLayer, UpperLayers } window;
+  /// UpperLayers: those from max_window_layers on, where use_sliding_window
+  /// says so; LastLayers: without being asked. Off: there is a sliding_window,
+  /// and use_sliding_window must be false, since versions of the reference
+  /// disagree about which layers slide.
+  enum { NoWindow, EveryLayer, UpperLayers, LastLayers, Off } window;
+  bool experts = false;
+  double normEps = 1e-6;
+  double ropeTheta = RopeSpec().theta;
+  /// sliding_window, where the key is absent; 0: none.
+  int64_t windowDefault = 4096;
 };
 
 /// Reads a member of the Llama family into `spec`; errors go to `fields`.
 void readLlama(ConfigFields &fields, const LlamaTraits &traits,
                ModelSpec &spec);
 
+/// Reads the experts of a family that has them into spec.moe; needs the sizes
+/// of `spec`. None where all layers are listed as dense.
+void readMoe(ConfigFields &fields, ModelSpec &spec);
+
 /// Reads v5's `rope_parameters` or v4's `rope_theta` + `rope_scaling`; needs
-/// spec.headDim and spec.maxPositions.
-RopeSpec readRope(ConfigFields &fields, const ModelSpec &spec);
+/// spec.headDim and spec.maxPositions. `theta`: where no key gives it.
+RopeSpec readRope(ConfigFields &fields, const ModelSpec &spec, double theta);
 
 /// An activation by the reference's name for it.
 Activation readActivation(ConfigFields &fields, Key key, const char *absent);

@@ -136,13 +136,14 @@ std::optional<RopeSpec> readIfGiven(ConfigFields &fields, const char *key,
 
 } // namespace
 
-RopeSpec readRope(ConfigFields &fields, const ModelSpec &spec) {
+RopeSpec readRope(ConfigFields &fields, const ModelSpec &spec,
+                  double absentTheta) {
   std::optional<double> theta =
       fields.maybeNumber("rope_theta", 1.0001, maxTheta);
   std::optional<int64_t> outer;
   if (fields.find("original_max_position_embeddings"))
     outer = fields.size("original_max_position_embeddings", maxContext);
-  double orDefault = theta.value_or(RopeSpec().theta);
+  double orDefault = theta.value_or(absentTheta);
   auto v5 = readIfGiven(fields, "rope_parameters", spec, orDefault, outer);
   auto v4 = readIfGiven(fields, "rope_scaling", spec,
                         theta ? *theta : (v5 ? v5->theta : orDefault), outer);

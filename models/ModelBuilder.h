@@ -6,6 +6,10 @@
 
 namespace tessera::models {
 
+// What @loss tells @finish_step, and @prepare_step tells @loss.
+inline constexpr const char *routerLoads = "router_loads";
+inline constexpr const char *routerSumsName = "router_sums";
+
 /// One argument or result of a function: type and graph attributes.
 struct Port {
   mlir::Type type;
@@ -19,7 +23,9 @@ public:
                const Recipe &recipe)
       : b(&context), module(mlir::ModuleOp::create(named("model"))),
         recipe(recipe), spec(withRecipe(model, recipe)), all(parameters(spec)),
-        ofLayer(layerParameters(spec)),
+        dense(layerParameters(spec, false)),
+        sparse(spec.moe ? layerParameters(spec, true)
+                        : std::vector<Parameter>()),
         family(spec.family == Family::Gpt2 ? gpt2Builder() : llamaBuilder()) {}
 
   /// The functions of `mode`, as Build.h lists them.
@@ -47,14 +53,28 @@ private:
   void buildLoss();
   void buildLogits();
   void buildInit();
+  void buildLoads();
+  void buildFinishStep();
+
+  /// What a function runs the layers for. Only where there are experts does a
+  /// loss differ from their loads, which are counted alone.
+  enum class Purpose { Logits, Loss, Loads };
   std::string blockName(const llvm::Twine &base, const LayerKind &kind) const;
-  mlir::func::FuncOp newBlock(llvm::StringRef name,
+  mlir::func::FuncOp newBlock(llvm::StringRef name, const LayerKind &kind,
                               llvm::ArrayRef<int64_t> shape,
                               llvm::ArrayRef<Port> more,
                               llvm::ArrayRef<Port> moreResults);
-  void defineLayer(Scope &scope, mlir::func::FuncOp block) const;
+  /// Parameters of one layer.
+  const std::vector<Parameter> &ofLayer(const LayerKind &kind) const {
+    return kind.sparse ? sparse : dense;
+  }
+  void defineLayer(Scope &scope, const LayerKind &kind,
+                   mlir::func::FuncOp block) const;
   mlir::func::FuncOp block(const LayerKind &kind, llvm::ArrayRef<int64_t> shape,
-                           bool random);
+                           Purpose purpose);
+  mlir::func::FuncOp startBlock(llvm::StringRef name, const LayerKind &kind,
+                                llvm::ArrayRef<int64_t> shape, Purpose purpose,
+                                bool dropping);
   mlir::Value initial(graph::Emitter &e, const Parameter &parameter,
                       mlir::Value seed, mlir::Value step);
 
@@ -83,7 +103,28 @@ private:
     return spec.embeddingDropout > 0 || spec.attentionDropout > 0 ||
            spec.residualDropout > 0;
   }
-  mlir::Value trunk(Scope &scope, mlir::Value tokens, RandomState random);
+  /// What routers leave, layer by layer.
+  struct Routed {
+    llvm::SmallVector<mlir::Value> penalties, counts, sums;
+  };
+  mlir::Value trunk(Scope &scope, mlir::Value tokens, RandomState random,
+                    Purpose purpose, mlir::Value loads, Routed &routed);
+  /// Rows [layers with experts, …] of what each layer left.
+  mlir::Value stacked(graph::Emitter &e, llvm::ArrayRef<mlir::Value> rows);
+  /// Whether the balance loss compares loads that no single @loss sees.
+  bool needsLoads() const {
+    return spec.moe && recipe.batch.accumulate > 1 &&
+           recipe.moe.balance == recipe::BalanceScope::Global &&
+           recipe.moe.balanceWeight > 0;
+  }
+  bool hasPenalty() const {
+    return spec.moe && (recipe.moe.balanceWeight > 0 || recipe.moe.zWeight > 0);
+  }
+  /// f32 [layers with experts, columns].
+  mlir::RankedTensorType routerType(int64_t columns) {
+    return tensor({spec.moe->sparseLayers(), columns}, b.getF32Type());
+  }
+  std::vector<Port> batchPorts();
   mlir::Value layerSeed(mlir::Value seed, int64_t layer);
   mlir::Value head(const Scope &scope) {
     return scope.parameter(spec.tieWordEmbeddings ? family.embedding
@@ -94,7 +135,8 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
   const Recipe &recipe;
   const ModelSpec spec;
-  const std::vector<Parameter> all, ofLayer;
+  const std::vector<Parameter> all;
+  const std::vector<Parameter> dense, sparse; ///< of a layer of either kind
   const FamilyBuilder &family;
 };
 

@@ -1,6 +1,7 @@
 // Names, shapes and counts that follow from a ModelSpec.
 #include "models/ModelSpec.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 
@@ -18,6 +19,10 @@ int64_t Parameter::elements() const {
   for (int64_t dim : shape)
     count *= dim;
   return count;
+}
+
+int64_t MoeSpec::sparseLayers() const {
+  return std::ranges::count(sparse, true);
 }
 
 namespace {
@@ -80,7 +85,41 @@ std::vector<Parameter> gpt2Layer(const ModelSpec &spec) {
   return std::move(list.items);
 }
 
-std::vector<Parameter> llamaLayer(const ModelSpec &spec) {
+/// A stack of linear layers without biases: [experts, out, in].
+void addStack(List &list, const MoeSpec &moe, std::string_view experts,
+              std::string_view matrix, int64_t in, int64_t out) {
+  list.weight(fmt::format("{}.{}.weight", experts, matrix),
+              {moe.experts, out, in});
+}
+
+void addExperts(List &list, const ModelSpec &spec) {
+  const MoeSpec &moe = *spec.moe;
+  ExpertNames names = expertNames(spec);
+  int64_t hidden = spec.hidden, width = moe.intermediate,
+          shared = moe.sharedIntermediate;
+  list.linear(std::string(names.router), hidden, moe.experts, false);
+  list.items.back().wide = true;
+  if (moe.selectionBias) {
+    list.zeros(fmt::format("{}.e_score_correction_bias", names.router),
+               moe.experts);
+    list.items.back().fixed = list.items.back().wide = true;
+  }
+  addStack(list, moe, names.experts, names.gate, hidden, width);
+  addStack(list, moe, names.experts, names.up, hidden, width);
+  addStack(list, moe, names.experts, names.down, width, hidden);
+  if (!shared)
+    return;
+  auto linear = [&](std::string_view matrix, int64_t in, int64_t out) {
+    list.linear(fmt::format("{}.{}", names.shared, matrix), in, out, false);
+  };
+  linear(names.gate, hidden, shared);
+  linear(names.up, hidden, shared);
+  linear(names.down, shared, hidden);
+  if (moe.sharedGate)
+    list.linear(fmt::format("{}_gate", names.shared), hidden, 1, false);
+}
+
+std::vector<Parameter> llamaLayer(const ModelSpec &spec, bool sparse) {
   List list(spec);
   int64_t hidden = spec.hidden;
   list.linear("self_attn.q_proj", hidden, spec.queryWidth(), spec.qkvBias);
@@ -91,9 +130,13 @@ std::vector<Parameter> llamaLayer(const ModelSpec &spec) {
     list.ones("self_attn.q_norm.weight", spec.headDim);
     list.ones("self_attn.k_norm.weight", spec.headDim);
   }
-  list.linear("mlp.gate_proj", hidden, spec.intermediate, spec.mlpBias);
-  list.linear("mlp.up_proj", hidden, spec.intermediate, spec.mlpBias);
-  list.linear("mlp.down_proj", spec.intermediate, hidden, spec.mlpBias);
+  if (sparse) {
+    addExperts(list, spec);
+  } else {
+    list.linear("mlp.gate_proj", hidden, spec.intermediate, spec.mlpBias);
+    list.linear("mlp.up_proj", hidden, spec.intermediate, spec.mlpBias);
+    list.linear("mlp.down_proj", spec.intermediate, hidden, spec.mlpBias);
+  }
   list.ones("input_layernorm.weight", hidden);
   list.ones("post_attention_layernorm.weight", hidden);
   return std::move(list.items);
@@ -101,8 +144,26 @@ std::vector<Parameter> llamaLayer(const ModelSpec &spec) {
 
 } // namespace
 
-std::vector<Parameter> layerParameters(const ModelSpec &spec) {
-  return spec.family == Family::Gpt2 ? gpt2Layer(spec) : llamaLayer(spec);
+std::vector<Parameter> layerParameters(const ModelSpec &spec, bool sparse) {
+  return spec.family == Family::Gpt2 ? gpt2Layer(spec)
+                                     : llamaLayer(spec, sparse);
+}
+
+ExpertNames expertNames(const ModelSpec &spec) {
+  if (spec.family == Family::Mixtral)
+    return {"block_sparse_moe.gate",
+            "block_sparse_moe.experts.*",
+            "block_sparse_moe.shared_expert",
+            "w1",
+            "w3",
+            "w2"};
+  return {"mlp.gate",
+          "mlp.experts.*",
+          spec.family == Family::Dots1 ? "mlp.shared_experts"
+                                       : "mlp.shared_expert",
+          "gate_proj",
+          "up_proj",
+          "down_proj"};
 }
 
 std::string layerPrefix(const ModelSpec &spec, int64_t layer) {
@@ -119,9 +180,11 @@ std::vector<Parameter> parameters(const ModelSpec &spec) {
   } else {
     list.weight("model.embed_tokens.weight", {spec.vocab, spec.hidden});
   }
-  std::vector<Parameter> ofLayer = layerParameters(spec);
+  const std::vector<Parameter> dense = layerParameters(spec, false),
+                               sparse = spec.moe ? layerParameters(spec, true)
+                                                 : std::vector<Parameter>();
   for (int64_t layer = 0; layer < spec.layers; ++layer)
-    for (const Parameter &each : ofLayer) {
+    for (const Parameter &each : spec.isSparse(layer) ? sparse : dense) {
       list.items.push_back(each);
       list.items.back().name = layerPrefix(spec, layer) + each.name;
       list.items.back().layer = layer;
@@ -144,14 +207,35 @@ std::vector<std::string> checkpointNames(const ModelSpec &spec,
   return names;
 }
 
-int64_t parameterCount(const ModelSpec &spec) {
-  // By arithmetic over one layer, so that a hostile layer count costs nothing.
-  ModelSpec one = spec;
-  one.layers = 1;
+static int64_t countElements(const std::vector<Parameter> &parameters) {
   int64_t count = 0;
-  for (const Parameter &each : parameters(one))
-    count += each.elements() * (each.layer < 0 ? 1 : spec.layers);
+  for (const Parameter &each : parameters)
+    count += each.elements();
   return count;
+}
+
+int64_t parameterCount(const ModelSpec &spec) {
+  // By arithmetic over one layer of a kind, so that a hostile layer count costs
+  // nothing.
+  ModelSpec outside = spec;
+  outside.layers = 0;
+  int64_t sparse = spec.moe ? spec.moe->sparseLayers() : 0;
+  int64_t count =
+      countElements(parameters(outside)) +
+      (spec.layers - sparse) * countElements(layerParameters(spec, false));
+  if (sparse)
+    count += sparse * countElements(layerParameters(spec, true));
+  return count;
+}
+
+int64_t activeParameterCount(const ModelSpec &spec) {
+  if (!spec.moe)
+    return parameterCount(spec);
+  // All experts but the chosen ones, three matrices each.
+  const MoeSpec &moe = *spec.moe;
+  return parameterCount(spec) - moe.sparseLayers() *
+                                    (moe.experts - moe.chosen) * 3 *
+                                    moe.intermediate * spec.hidden;
 }
 
 std::string_view name(Family family) {
@@ -166,6 +250,14 @@ std::string_view name(Family family) {
     return "qwen2";
   case Family::Qwen3:
     return "qwen3";
+  case Family::Mixtral:
+    return "mixtral";
+  case Family::Qwen2Moe:
+    return "qwen2_moe";
+  case Family::Qwen3Moe:
+    return "qwen3_moe";
+  case Family::Dots1:
+    return "dots1";
   }
   assert(false && "every family has a name");
   return "";
@@ -212,11 +304,19 @@ std::string describe(const ModelSpec &spec) {
       spec.heads == spec.kvHeads
           ? fmt::format("{} heads", spec.heads)
           : fmt::format("{} heads ({} kv)", spec.heads, spec.kvHeads);
+  std::string experts, active;
+  if (spec.moe) {
+    experts = fmt::format(", {} of {} experts of {} in {} layers",
+                          spec.moe->chosen, spec.moe->experts,
+                          spec.moe->intermediate, spec.moe->sparseLayers());
+    active = fmt::format(" ({} active)", activeParameterCount(spec));
+  }
   return fmt::format(
-      "{}: {} layers, hidden {}, {} of {}, mlp {}, vocabulary {}, "
-      "{} positions, {} parameters",
+      "{}: {} layers, hidden {}, {} of {}, mlp {}{}, vocabulary {}, "
+      "{} positions, {} parameters{}",
       name(spec.family), spec.layers, spec.hidden, heads, spec.headDim,
-      spec.intermediate, spec.vocab, spec.maxPositions, parameterCount(spec));
+      spec.intermediate, experts, spec.vocab, spec.maxPositions,
+      parameterCount(spec), active);
 }
 
 } // namespace tessera::models

@@ -1,5 +1,6 @@
-// What a decoder-only transformer of the GPT-2 and Llama families is, as plain
-// data: everything that changes the mathematics of the model and nothing else.
+// What a decoder-only transformer of the GPT-2 and Llama families is, dense or
+// with mixtures of experts, as plain data: everything that changes the
+// mathematics of the model and nothing else.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,9 +10,19 @@
 
 namespace tessera::models {
 
-/// Which builder makes the graph. Mistral, Qwen2 and Qwen3 are members of the
-/// Llama family that differ in data (window, biases, q/k norms), not in code.
-enum class Family { Gpt2, Llama, Mistral, Qwen2, Qwen3 };
+/// Which builder makes the graph. All but GPT-2 are members of the Llama family
+/// that differ in data (window, biases, q/k norms, experts), not in code.
+enum class Family {
+  Gpt2,
+  Llama,
+  Mistral,
+  Qwen2,
+  Qwen3,
+  Mixtral,
+  Qwen2Moe,
+  Qwen3Moe,
+  Dots1
+};
 
 enum class NormKind {
   LayerNorm, ///< (x - mean) / sqrt(var + eps) * weight + bias
@@ -50,6 +61,36 @@ struct RopeSpec {
   bool operator==(const RopeSpec &) const = default;
 };
 
+/// How a router's logits become scores.
+enum class RouterScore {
+  Softmax, ///< over all experts
+  Sigmoid, ///< each expert by itself (DeepSeek-V3, 2412.19437, section 2.1.2)
+};
+
+/// Experts in place of the MLP of some layers. With p the scores of all
+/// experts, a token goes to the `chosen` experts of the greatest p; it gets the
+/// sum of what they make of it, times their p, times `scale`.
+struct MoeSpec {
+  int64_t experts = 0;
+  int64_t chosen = 0;             ///< experts of a token, in [1, experts]
+  int64_t intermediate = 0;       ///< width of an expert
+  int64_t sharedIntermediate = 0; ///< of the expert of all tokens; 0: none
+  bool sharedGate = false;        ///< what that one makes × sigmoid(gate x)
+  RouterScore score = RouterScore::Softmax;
+  bool normalize = false; ///< p of the chosen over their sum
+  double scale = 1.0;
+  /// Experts are chosen from the `chosenGroups` best of `groups` groups of
+  /// neighbours; a group is as good as the sum of its two best (the same).
+  int64_t groups = 1, chosenGroups = 1;
+  /// Experts are chosen by p + bias, a parameter that follows the load of the
+  /// experts and no gradient (2408.15664).
+  bool selectionBias = false;
+  /// [layers]: whether the layer has experts, or an MLP.
+  std::vector<bool> sparse;
+  int64_t sparseLayers() const;
+  bool operator==(const MoeSpec &) const = default;
+};
+
 /// A validated model: readHfConfig (models/HfConfig.h) promises that sizes are
 /// positive, that heads is a multiple of kvHeads, that headDim is even where
 /// rope is used and that the parameter count fits 63 bits.
@@ -73,6 +114,12 @@ struct ModelSpec {
   bool outputBias = false; ///< of the attention's output projection
   bool mlpBias = false;
   bool qkNorm = false; ///< RMSNorm over head_dim on queries and keys
+
+  std::optional<MoeSpec> moe;
+  /// Whether `layer` has experts.
+  bool isSparse(int64_t layer) const {
+    return moe && moe->sparse[static_cast<size_t>(layer)];
+  }
 
   /// Absent: positions are a learned table (GPT-2).
   std::optional<RopeSpec> rope;
@@ -111,23 +158,40 @@ enum class Initializer { Normal, Ones, Zeros };
 
 /// One tensor of the checkpoint, in the checkpoint's own name and shape.
 struct Parameter {
-  std::string name; ///< as GPT2LMHeadModel / LlamaForCausalLM save it
+  /// As the reference's class saves it. A name with a '*' is a stack: the
+  /// checkpoint has a tensor for each entry of the first dimension, with its
+  /// number in the star's place (runtime/train/StateParts.h).
+  std::string name;
   /// GPT-2 projections are Conv1D: [in, out]; all others [out, in].
   std::vector<int64_t> shape;
   Initializer initializer = Initializer::Normal;
   double deviation = 0.0; ///< standard deviation when Normal
   int64_t layer = -1;     ///< -1: outside the layers
+  bool fixed = false;     ///< no gradient and no optimizer: a rule of its own
+  bool wide = false;      ///< f32 in any precision, and what it is multiplied
+                          ///< with: a router's
   int64_t elements() const;
   bool operator==(const Parameter &) const = default;
 };
 
-/// Every trainable tensor in checkpoint order; a tied head is not repeated.
+/// Every tensor in checkpoint order; a tied head is not repeated.
 /// Initial deviations follow the reference implementations: initializerRange,
 /// and for GPT-2's residual projections initializerRange / sqrt(2 layers).
 std::vector<Parameter> parameters(const ModelSpec &spec);
 
-/// The tensors of one layer, without its prefix ("attn.c_attn.weight").
-std::vector<Parameter> layerParameters(const ModelSpec &spec);
+/// The tensors of one layer, without its prefix ("attn.c_attn.weight"): of one
+/// with experts if `sparse`.
+std::vector<Parameter> layerParameters(const ModelSpec &spec, bool sparse);
+
+/// What a family calls the tensors of a layer with experts. Without its last
+/// part: the router's has ".weight", the expert's the names of its matrices.
+struct ExpertNames {
+  std::string_view router;         ///< "mlp.gate"
+  std::string_view experts;        ///< "mlp.experts.*"
+  std::string_view shared;         ///< "mlp.shared_expert"
+  std::string_view gate, up, down; ///< "gate_proj", …
+};
+ExpertNames expertNames(const ModelSpec &spec);
 
 /// "transformer.h.3." or "model.layers.3.".
 std::string layerPrefix(const ModelSpec &spec, int64_t layer);
@@ -137,8 +201,10 @@ std::string layerPrefix(const ModelSpec &spec, int64_t layer);
 std::vector<std::string> checkpointNames(const ModelSpec &spec,
                                          std::string_view name);
 
-/// Number of trainable values.
+/// Number of values of all parameters.
 int64_t parameterCount(const ModelSpec &spec);
+/// Of those, how many a token meets: of the experts only the chosen ones.
+int64_t activeParameterCount(const ModelSpec &spec);
 
 /// The config's own words: "gpt2", "gelu_new", "llama3".
 std::string_view name(Family family);

@@ -1,9 +1,10 @@
 // Llama (2302.13971, 2307.09288) and its kin: RMS norms, rotary positions,
 // gated MLP, grouped queries. Mistral adds windows, Qwen2 biases, Qwen3 norms
-// on queries and keys: all of it data in the spec. Module names are those of
-// transformers' LlamaForCausalLM.
+// on queries and keys, others experts: all of it data in the spec. Module names
+// are those of transformers' LlamaForCausalLM.
 #include "models/Builder.h"
 #include "models/Rope.h"
+#include "models/moe/Routing.h"
 
 using namespace mlir;
 using tessera::graph::Emitter;
@@ -54,20 +55,13 @@ Value selfAttention(const Scope &scope, Value x, const LayerKind &kind) {
   return linear(scope, y, "self_attn.o_proj", spec.outputBias);
 }
 
-Value mlp(const Scope &scope, Value x) {
-  const ModelSpec &spec = scope.spec;
-  Emitter e = scope.at("mlp");
-  Value gate = linear(scope, x, "mlp.gate_proj", spec.mlpBias);
-  Value up = linear(scope, x, "mlp.up_proj", spec.mlpBias);
-  Value y = e.mul(activation(e, gate, spec.activation), up);
-  return linear(scope, y, "mlp.down_proj", spec.mlpBias);
-}
-
 Value layer(const Scope &scope, Value x, const LayerKind &kind) {
   Emitter residual = scope.at("residual");
   Value y = selfAttention(scope, norm(scope, x, "input_layernorm"), kind);
   x = residual.add(x, y);
-  y = mlp(scope, norm(scope, x, "post_attention_layernorm"));
+  y = norm(scope, x, "post_attention_layernorm");
+  y = kind.sparse ? moeLayer(scope, y)
+                  : gatedMlp(scope, y, "mlp", scope.spec.mlpBias);
   return residual.add(x, y);
 }
 

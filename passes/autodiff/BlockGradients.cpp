@@ -156,7 +156,8 @@ FailureOr<JointFunction> BlockGradients::makeJoint(func::FuncOp function,
   OpBuilder builder(terminator);
   ReverseSweep sweep(builder, active);
   for (auto [index, result] : llvm::enumerate(terminator->getOperands())) {
-    if (!isFloatTensor(result))
+    if (!isFloatTensor(result) ||
+        joint.function.getResultAttr(index, graph::kMetricAttr))
       continue;
     unsigned position = joint.function.getNumArguments();
     joint.function.insertArgument(position, result.getType(), {},

@@ -80,9 +80,9 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
     if (!tokens || !targets)
       return loss.emitOpError() << "has no argument with " << graph::kInputAttr
                                 << " = \"tokens\" or \"targets\"";
-    if (loss.getNumResults() != 1)
-      return loss.emitOpError() << "expects one result, the sum of losses, got "
-                                << loss.getNumResults();
+    if (loss.getNumResults() < 1)
+      return loss.emitOpError(
+          "expects a first result, the sum of losses, got none");
     OpBuilder b(loss);
     Location loc = loss.getLoc();
     SmallVector<Port> arguments;
@@ -100,7 +100,9 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
 
     b.setInsertionPointToStart(&step.front());
     IRMapping map = mapArguments(b, loss, step);
+    // What else the loss gives is for training.
     SmallVector<Value> values = inlineBody(b, loss, map);
+    values.truncate(1);
     values.push_back(countTargets(b, loc, findInput(step, "targets")));
     b.create<func::ReturnOp>(loc, values);
     DropoutRemover(getOperation()).removeFrom(step);
@@ -108,8 +110,8 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
     return success();
   }
 
-  // Parameters, tokens and targets by order of the step; what only dropout
-  // reads (seed, step, offset) is zero.
+  // Parameters, tokens and targets by order of the step; what only dropout and
+  // training read (seed, step, offset, what @prepare_step gives) is zero.
   static IRMapping mapArguments(OpBuilder &b, func::FuncOp loss,
                                 func::FuncOp step) {
     IRMapping map;

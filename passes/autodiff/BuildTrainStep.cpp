@@ -1,5 +1,6 @@
 // The pass: @train_step from @gradients, and the state that @init gains.
 #include "passes/autodiff/Program.h"
+#include "passes/autodiff/StepHooks.h"
 #include "passes/autodiff/StepMath.h"
 #include "passes/autodiff/UpdateFunctions.h"
 
@@ -21,9 +22,9 @@ RankedTensorType tensorOf(ArrayRef<int64_t> shape, Type element) {
 class TrainStepBuilder {
 public:
   TrainStepBuilder(func::FuncOp gradients, const BuildTrainStepOptions &options)
-      : gradients(gradients), options(options), b(gradients.getContext()),
-        loc(gradients.getLoc()), e(b, loc), f32(b.getF32Type()),
-        i64(b.getI64Type()),
+      : gradients(gradients), hooks(gradients), options(options),
+        b(gradients.getContext()), loc(gradients.getLoc()), e(b, loc),
+        f32(b.getF32Type()), i64(b.getI64Type()),
         optimizer(makeOptimizer(options.optimizer, options.momentum != 0.0)),
         updates(gradients->getParentOfType<ModuleOp>(), *optimizer) {}
 
@@ -37,6 +38,7 @@ public:
     emitBody();
     extendInit(init);
     gradients.erase();
+    hooks.erase();
     return success();
   }
 
@@ -45,8 +47,12 @@ private:
 
   LogicalResult check(func::FuncOp init) {
     parameters = parametersOf(gradients);
+    for (const Parameter &parameter : parameters)
+      if (!parameter.fixed)
+        trained.push_back(parameter);
     for (StringRef name :
-         {"tokens", "targets", "seed", "step", "offset", "cotangent"})
+         {StringRef("tokens"), StringRef("targets"), StringRef("seed"),
+          StringRef("step"), StringRef("offset"), StringRef(kCotangent)})
       if (!findInput(gradients, name))
         return gradients.emitOpError()
                << "has no argument with " << graph::kInputAttr << " = \""
@@ -62,21 +68,22 @@ private:
         return gradients.emitOpError()
                << "expects f32 parameters (the master weights), but '"
                << parameter.name.getValue() << "' is " << parameter.type;
-    if (gradients.getNumResults() != parameters.size() + 1)
+    if (gradients.getNumResults() < trained.size() + 1)
       return gradients.emitOpError()
-             << "expects the loss and " << parameters.size()
-             << " gradients, got " << gradients.getNumResults() << " results";
+             << "expects the loss and " << trained.size() << " gradients, got "
+             << gradients.getNumResults() << " results";
+    firstGradient = gradients.getNumResults() - trained.size();
     if (init.getNumResults() != parameters.size())
       return init.emitOpError()
              << "expects one result for each of " << parameters.size()
              << " parameters, got " << init.getNumResults();
-    return success();
+    return hooks.check(parameters);
   }
 
   // Moments follow the parameters, kind by kind.
   void collectState() {
     for (StringRef suffix : optimizer->momentSuffixes())
-      for (const Parameter &parameter : parameters)
+      for (const Parameter &parameter : trained)
         moments.push_back(
             statePort(b.getStringAttr(parameter.name.getValue() + "." + suffix),
                       parameter.type, graph::Role::optimizer));
@@ -119,6 +126,7 @@ private:
     for (StringRef name : {"loss", "grad_norm", "lr"})
       ports.push_back(outputPort(name, tensorOf({}, f32)));
     ports.push_back(outputPort("tokens", tensorOf({}, i64)));
+    llvm::append_range(ports, hooks.outputPorts());
     return ports;
   }
 
@@ -148,9 +156,18 @@ private:
                           e.splatLike(0.0, tokens));
     cotangent = e.select(any, e.div(one, divisor), e.splatLike(0.0, tokens));
 
-    SmallVector<Value> sums = options.accumulate == 1 ? runOnce() : runLoop();
+    if (func::FuncOp prepare = hooks.prepare())
+      prepared =
+          run(prepare,
+              llvm::to_vector(llvm::seq<unsigned>(0, prepare.getNumResults())));
+    SmallVector<unsigned> wanted{0};
+    llvm::append_range(wanted, hooks.sums());
+    llvm::append_range(
+        wanted, llvm::seq<unsigned>(firstGradient, gradients.getNumResults()));
+    SmallVector<Value> sums = run(gradients, wanted);
     Value loss = e.div(sums[0], divisor);
-    MutableArrayRef<Value> grads = MutableArrayRef(sums).drop_front();
+    SmallVector<Value> grads(ArrayRef(sums).take_back(trained.size()));
+    ArrayRef<Value> extra = ArrayRef(sums).slice(1, hooks.sums().size());
 
     HyperTable table(e, hyperValue());
     Value norm = globalNorm(e, grads);
@@ -160,17 +177,54 @@ private:
     SmallVector<Value> results = updateAll(table, grads, scale, lr, t);
     results.push_back(e.add(counterValue(), e.splatLike(1, counterValue())));
     llvm::append_range(results, ArrayRef<Value>{loss, norm, lr, count});
+    llvm::append_range(results, finish(results, extra));
     b.create<func::ReturnOp>(loc, results);
   }
 
-  // Loss sum and gradients of one microbatch; `offset` is the index of its
-  // first sequence in the step's batch.
-  SmallVector<Value> runMicrobatch(Value tokens, Value targets, Value offset) {
+  // What @finish_step makes of the sums: next values of fixed parameters in
+  // their places of `results`, and the metrics that it gives.
+  SmallVector<Value> finish(MutableArrayRef<Value> results,
+                            ArrayRef<Value> sums) {
+    func::FuncOp function = hooks.finish();
+    if (!function)
+      return {};
     IRMapping map;
-    for (auto [parameter, value] : llvm::zip(parameters, parameterValues()))
-      map.map(gradients.getArgument(parameter.index), value);
+    for (Parameter fixed : parametersOf(function))
+      map.map(function.getArgument(fixed.index),
+              parameterValues()[positionOf(fixed.name)]);
+    for (auto [i, sum] : llvm::zip_equal(hooks.sums(), sums))
+      map.map(findInput(function, outputName(gradients, i)), sum);
+    SmallVector<Value> metrics;
+    for (auto [i, value] : llvm::enumerate(inlineBody(b, function, map)))
+      if (auto state =
+              function.getResultAttrOfType<StringAttr>(i, graph::kStateAttr))
+        results[positionOf(state)] = value;
+      else
+        metrics.push_back(value);
+    return metrics;
+  }
+
+  size_t positionOf(StringAttr parameter) const {
+    return llvm::find_if(
+               parameters,
+               [&](const Parameter &each) { return each.name == parameter; }) -
+           parameters.begin();
+  }
+
+  // The wanted results of `function`, @gradients or @prepare_step, for one
+  // microbatch; `offset` is the index of its first sequence in the step's
+  // batch.
+  SmallVector<Value> runMicrobatch(func::FuncOp function,
+                                   ArrayRef<unsigned> wanted, Value tokens,
+                                   Value targets, Value offset) {
+    IRMapping map;
+    for (const Parameter &parameter : parametersOf(function))
+      map.map(function.getArgument(parameter.index),
+              parameterValues()[positionOf(parameter.name)]);
     auto bind = [&](StringRef name, Value value) {
-      Value input = findInput(gradients, name);
+      Value input = findInput(function, name);
+      if (!input)
+        return;
       Type element = graph::tensorType(input).getElementType();
       map.map(input, e.convert(value, element));
     };
@@ -179,25 +233,40 @@ private:
     bind("seed", seed);
     bind("step", stepsDone);
     bind("offset", offset);
-    bind("cotangent", cotangent);
-    return inlineBody(b, gradients, map);
+    bind(kCotangent, cotangent);
+    // Other sums are means over all tokens, masked or not.
+    double share =
+        1.0 / static_cast<double>(
+                  graph::tensorType(argument("tokens")).getNumElements());
+    for (Value input : hooks.cotangents(function))
+      map.map(input, e.splat(share, graph::tensorType(input)));
+    for (auto [i, value] : llvm::enumerate(prepared))
+      bind(outputName(hooks.prepare(), i), value);
+    SmallVector<Value> all = inlineBody(b, function, map), results;
+    for (unsigned i : wanted)
+      results.push_back(all[i]);
+    return results;
   }
 
-  SmallVector<Value> runOnce() {
+  // The same, summed over all microbatches.
+  SmallVector<Value> run(func::FuncOp function, ArrayRef<unsigned> wanted) {
+    if (options.accumulate > 1)
+      return runLoop(function, wanted);
     auto squeeze = [&](Value batch) {
       return e.reshape(batch, graph::tensorType(batch).getShape().drop_front());
     };
-    return runMicrobatch(squeeze(argument("tokens")),
+    return runMicrobatch(function, wanted, squeeze(argument("tokens")),
                          squeeze(argument("targets")),
                          e.zeros(tensorOf({}, i64)));
   }
 
-  SmallVector<Value> runLoop() {
+  SmallVector<Value> runLoop(func::FuncOp function, ArrayRef<unsigned> wanted) {
     Value tokens = argument("tokens"), targets = argument("targets");
     int64_t sequences = graph::tensorType(tokens).getDimSize(1);
-    SmallVector<Value> zeros{e.zeros(tensorOf({}, f32))};
-    for (const Parameter &parameter : parameters)
-      zeros.push_back(e.zeros(tensorOf(parameter.type.getShape(), f32)));
+    SmallVector<Value> zeros;
+    for (unsigned i : wanted)
+      zeros.push_back(
+          e.zeros(cast<RankedTensorType>(function.getResultTypes()[i])));
     auto loop = b.create<graph::LoopOp>(
         loc, options.accumulate, zeros,
         [&](OpBuilder &, Location, Value index, ValueRange carried) {
@@ -205,7 +274,7 @@ private:
           Value offset =
               e.mul(e.convert(index, i64), static_cast<double>(sequences));
           SmallVector<Value> sums =
-              runMicrobatch(e.dynamicSlice(tokens, index),
+              runMicrobatch(function, wanted, e.dynamicSlice(tokens, index),
                             e.dynamicSlice(targets, index), offset);
           for (auto [sum, before] : llvm::zip_equal(sums, carried))
             sum = e.add(before, sum);
@@ -241,10 +310,12 @@ private:
                                Value scale, Value lr, Value t) {
     SmallVector<Value> scalars{scale};
     llvm::append_range(scalars, optimizer->scalars(e, table, lr, t));
-    unsigned count = parameters.size();
-    SmallVector<Value> results(count + moments.size());
-    for (auto [i, parameter] : llvm::enumerate(parameters)) {
-      SmallVector<Value> operands{parameterValues()[i], grads[i]};
+    unsigned count = trained.size();
+    SmallVector<Value> results(parameterValues());
+    results.resize(parameters.size() + moments.size());
+    for (auto [i, parameter] : llvm::enumerate(trained)) {
+      size_t at = positionOf(parameter.name);
+      SmallVector<Value> operands{parameterValues()[at], grads[i]};
       for (unsigned j = i; j < moments.size(); j += count)
         operands.push_back(momentValues()[j]);
       llvm::append_range(operands, scalars);
@@ -253,8 +324,9 @@ private:
                                  updates.get(parameter.type, parameter.decay,
                                              ValueRange(operands).getTypes()),
                                  operands);
-      for (auto [j, value] : llvm::enumerate(updated.getResults()))
-        results[i + j * count] = value;
+      results[at] = updated.getResult(0);
+      for (auto [j, value] : llvm::enumerate(updated.getResults().drop_front()))
+        results[parameters.size() + i + j * count] = value;
     }
     return results;
   }
@@ -299,6 +371,7 @@ private:
   }
 
   func::FuncOp gradients, step;
+  StepHooks hooks;
   BuildTrainStepOptions options;
   OpBuilder b;
   Location loc;
@@ -306,10 +379,12 @@ private:
   Type f32, i64;
   std::unique_ptr<Optimizer> optimizer;
   UpdateFunctions updates;
-  SmallVector<Parameter> parameters;
-  SmallVector<Port> moments; // kind by kind, parameters in order
+  SmallVector<Parameter> parameters, trained;
+  unsigned firstGradient;    // of the results of @gradients
+  SmallVector<Port> moments; // kind by kind, trained parameters in order
   Port counter, hyper;
   Value seed, stepsDone, cotangent;
+  SmallVector<Value> prepared; // what @prepare_step gives
 };
 
 struct BuildTrainStep : tessera::impl::BuildTrainStepBase<BuildTrainStep> {

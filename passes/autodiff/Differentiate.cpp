@@ -11,13 +11,30 @@ namespace tessera {
 #include "passes/autodiff/Passes.h.inc"
 } // namespace tessera
 
+// The first result is the loss; others are outputs, either sums that are to be
+// differentiated, too, or metrics.
+static LogicalResult checkResults(func::FuncOp loss) {
+  auto scalar = RankedTensorType::get({}, Float32Type::get(loss.getContext()));
+  ArrayRef<Type> types = loss.getResultTypes();
+  if (types.empty() || types.front() != scalar ||
+      loss.getResultAttr(0, graph::kMetricAttr))
+    return loss.emitOpError()
+           << "expects a first result of type " << scalar
+           << " to differentiate, got (" << loss.getResultTypes() << ")";
+  for (auto [i, type] : llvm::enumerate(types.drop_front())) {
+    bool isMetric = loss.getResultAttr(i + 1, graph::kMetricAttr) != nullptr;
+    if (outputName(loss, i + 1).empty() || (!isMetric && type != scalar))
+      return loss.emitOpError() << "result " << i + 1 << " of type " << type
+                                << " is neither a named sum of type " << scalar
+                                << " nor a named metric";
+  }
+  return success();
+}
+
 static LogicalResult checkLoss(func::FuncOp loss,
                                ArrayRef<Parameter> parameters) {
-  auto scalar = RankedTensorType::get({}, Float32Type::get(loss.getContext()));
-  if (TypeRange(loss.getResultTypes()) != TypeRange(Type(scalar)))
-    return loss.emitOpError()
-           << "expects one result of type " << scalar
-           << " to differentiate, got (" << loss.getResultTypes() << ")";
+  if (failed(checkResults(loss)))
+    return failure();
   if (parameters.empty())
     return loss.emitOpError() << "has no argument of role parameter to "
                                  "differentiate for";
@@ -49,18 +66,30 @@ static void reuseHeadLoss(Block &block) {
     }
 }
 
-// (loss arguments, cotangent of the loss) -> (loss, gradients)
+// (loss arguments, cotangents) -> (results of the loss, gradients)
 static void finishGradients(JointFunction &joint) {
   func::FuncOp function = joint.function;
   OpBuilder builder(function.getContext());
-  unsigned last = function.getNumArguments() - 1;
-  function.setArgAttr(last, graph::kInputAttr,
-                      builder.getStringAttr("cotangent"));
+  unsigned first = function.getNumArguments() - joint.cotangents.size();
+  for (auto [i, result] : llvm::enumerate(joint.differentiated)) {
+    std::string name = kCotangent.str();
+    if (result != 0)
+      name += ("." + outputName(function, result)).str();
+    function.setArgAttr(first + i, graph::kInputAttr,
+                        builder.getStringAttr(name));
+  }
+  // Names of what follows the loss, which build-train-step goes by.
+  SmallVector<DictionaryAttr> attributes{{}};
+  for (unsigned i = 1; i < function.getNumResults(); ++i)
+    attributes.push_back(function.getResultAttrDict(i));
   auto terminator = cast<func::ReturnOp>(function.front().getTerminator());
   terminator.getOperandsMutable().append(joint.gradients);
+  function.removeResAttrsAttr();
   function.setType(builder.getFunctionType(function.getArgumentTypes(),
                                            terminator.getOperandTypes()));
-  function.removeResAttrsAttr();
+  for (auto [i, each] : llvm::enumerate(attributes))
+    if (each)
+      function.setResultAttrs(i, each);
   reuseHeadLoss(function.front());
 }
 
@@ -87,7 +116,8 @@ struct Differentiate : tessera::impl::DifferentiateBase<Differentiate> {
       return failure();
     SmallVector<unsigned> wanted;
     for (const Parameter &parameter : parameters)
-      wanted.push_back(parameter.index);
+      if (!parameter.fixed)
+        wanted.push_back(parameter.index);
 
     BlockGradients gradients(getOperation(), recompute);
     if (failed(gradients.analyze(loss, wanted)))

@@ -14,7 +14,8 @@ SmallVector<Parameter> tessera::autodiff::parametersOf(func::FuncOp function) {
     if (role && name && role.getValue() == graph::Role::parameter)
       result.push_back({i, name,
                         cast<RankedTensorType>(function.getArgumentTypes()[i]),
-                        function.getArgAttr(i, graph::kDecayAttr) != nullptr});
+                        function.getArgAttr(i, graph::kDecayAttr) != nullptr,
+                        function.getArgAttr(i, graph::kFixedAttr) != nullptr});
   }
   return result;
 }
@@ -26,6 +27,12 @@ Value tessera::autodiff::findInput(func::FuncOp function, StringRef name) {
         input && input.getValue() == name)
       return argument;
   return {};
+}
+
+StringRef tessera::autodiff::outputName(func::FuncOp function, unsigned index) {
+  auto name =
+      function.getResultAttrOfType<StringAttr>(index, graph::kOutputAttr);
+  return name ? name.getValue() : StringRef();
 }
 
 func::FuncOp tessera::autodiff::requireFunction(ModuleOp module, StringRef name,

@@ -13,6 +13,12 @@ inline constexpr llvm::StringLiteral kGradients = "gradients";
 inline constexpr llvm::StringLiteral kInit = "init";
 inline constexpr llvm::StringLiteral kTrainStep = "train_step";
 inline constexpr llvm::StringLiteral kEvalStep = "eval_step";
+inline constexpr llvm::StringLiteral kPrepareStep = "prepare_step";
+inline constexpr llvm::StringLiteral kFinishStep = "finish_step";
+
+/// What the cotangent of @loss's first result is called as an input, and with a
+/// dot and the name of the output those of its others.
+inline constexpr llvm::StringLiteral kCotangent = "cotangent";
 
 /// A target that contributes nothing to the loss (PyTorch's convention).
 inline constexpr int64_t kIgnoredTarget = -100;
@@ -22,6 +28,7 @@ struct Parameter {
   mlir::StringAttr name;
   mlir::RankedTensorType type;
   bool decay;
+  bool fixed; ///< has no gradient; @finish_step gives its next value
 };
 
 /// Arguments of role parameter, in order.
@@ -29,6 +36,8 @@ llvm::SmallVector<Parameter> parametersOf(mlir::func::FuncOp function);
 
 /// The argument that the host writes as `name`; null if there is none.
 mlir::Value findInput(mlir::func::FuncOp function, llvm::StringRef name);
+/// What result `index` is called as an output; empty if it is none.
+llvm::StringRef outputName(mlir::func::FuncOp function, unsigned index);
 
 /// The module's function of that name, plain (requirePlainFunction). Null after
 /// an error that says what is wrong or what makes it.

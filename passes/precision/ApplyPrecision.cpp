@@ -38,7 +38,7 @@ public:
   LogicalResult run() {
     if (isBlock)
       for (Value argument : function.getArguments())
-        if (isLarge(argument))
+        if (isLarge(argument) && !traits.isPinned(argument))
           setElement(argument, narrowType);
     SmallVector<Operation *> ops;
     for (Operation &op : function.front())
@@ -67,6 +67,11 @@ private:
     }
     if (isa<graph::ConvertOp>(op) || op->getNumOperands() == 0)
       return success();
+    if (llvm::any_of(op->getResults(),
+                     [&](Value result) { return traits.isPinned(result); })) {
+      computeWide(op);
+      return success();
+    }
     switch (traits.classOf(op)) {
     case OpClass::elementwise:
     case OpClass::reduction:
@@ -87,6 +92,9 @@ private:
       break;
     case OpClass::composite:
       narrowInputs(op);
+      break;
+    case OpClass::rows:
+      moveRows(op);
       break;
     case OpClass::call:
       passToBlock(op);
@@ -132,6 +140,14 @@ private:
       setElement(result, narrowType);
   }
 
+  // Weights stay what they are.
+  void moveRows(Operation *op) {
+    narrow(op->getOpOperand(0));
+    setElement(op->getResult(0), narrowType);
+    if (op->getNumOperands() > 2)
+      widen(op->getOpOperand(2));
+  }
+
   // A result of an operand's type follows it; statistics keep theirs.
   void narrowInputs(Operation *op) {
     for (OpOperand &operand : op->getOpOperands()) {
@@ -147,8 +163,14 @@ private:
   }
 
   void passToBlock(Operation *call) {
+    auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+        call, cast<func::CallOp>(call).getCalleeAttr());
     for (OpOperand &operand : call->getOpOperands())
-      narrowLarge(operand);
+      if (callee &&
+          callee.getArgAttr(operand.getOperandNumber(), graph::kWideAttr))
+        widen(operand);
+      else
+        narrowLarge(operand);
     for (Value result : call->getResults())
       if (isLarge(result))
         setElement(result, narrowType);
@@ -174,7 +196,9 @@ private:
   bool isSmall(Value value) const {
     return graph::tensorType(value).getRank() <= 1;
   }
-  bool isStatistic(Value value) const { return statistics.contains(value); }
+  bool isStatistic(Value value) const {
+    return statistics.contains(value) || traits.isPinned(value);
+  }
 
   // Made of reductions only: means, variances and what follows from them.
   bool isStatisticResult(Operation *op) const {

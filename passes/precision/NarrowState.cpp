@@ -12,10 +12,12 @@ namespace tessera {
 #include "passes/precision/Passes.h.inc"
 } // namespace tessera
 
-static bool isNarrowed(Type type, graph::RoleAttr role) {
+static bool isNarrowed(Type type, DictionaryAttr attributes) {
   auto tensor = dyn_cast<RankedTensorType>(type);
-  return role && tensor && tensor.getRank() >= 2 &&
-         tensor.getElementType().isF32() &&
+  auto role = attributes ? attributes.getAs<graph::RoleAttr>(graph::kRoleAttr)
+                         : graph::RoleAttr();
+  return role && !attributes.contains(graph::kWideAttr) && tensor &&
+         tensor.getRank() >= 2 && tensor.getElementType().isF32() &&
          (role.getValue() == graph::Role::parameter ||
           role.getValue() == graph::Role::cache);
 }
@@ -73,14 +75,12 @@ struct NarrowState : tessera::impl::NarrowStateBase<NarrowState> {
     OpBuilder builder(function.getContext());
     for (BlockArgument argument : function.getArguments())
       if (isNarrowed(argument.getType(),
-                     function.getArgAttrOfType<graph::RoleAttr>(
-                         argument.getArgNumber(), graph::kRoleAttr)))
+                     function.getArgAttrDict(argument.getArgNumber())))
         narrowArgument(argument, builder);
     Operation *end = function.front().getTerminator();
     for (OpOperand &returned : end->getOpOperands())
       if (isNarrowed(returned.get().getType(),
-                     function.getResultAttrOfType<graph::RoleAttr>(
-                         returned.getOperandNumber(), graph::kRoleAttr)))
+                     function.getResultAttrDict(returned.getOperandNumber())))
         narrowResult(returned, builder);
     function.setType(builder.getFunctionType(
         function.front().getArgumentTypes(), end->getOperandTypes()));

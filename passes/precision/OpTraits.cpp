@@ -104,6 +104,11 @@ static OpClass computeClass(Operation *op) {
     return OpClass::elementwise;
   if (isa<graph::GroupedMatmulOp, graph::GroupedOuterOp>(op))
     return OpClass::contraction;
+  if (isa<graph::DispatchRowsOp, graph::CombineRowsOp>(op))
+    return OpClass::rows;
+  // What only says where something goes compares numbers as they are.
+  if (op->getNumResults() && llvm::none_of(op->getResults(), isFloatTensor))
+    return OpClass::other;
   if (auto composite = dyn_cast<graph::Decomposable>(op))
     return decomposesElementwise(composite) ? OpClass::elementwise
                                             : OpClass::composite;
@@ -131,6 +136,27 @@ static OpClass computeClass(Operation *op) {
   }
 }
 
+void OpTraits::findPinned(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments())
+    if (function.getArgAttr(argument.getArgNumber(), graph::kWideAttr))
+      pinned.insert(argument);
+  for (Operation &op : function.front()) {
+    OpClass kind = classOf(&op);
+    if (kind == OpClass::call || kind == OpClass::rows)
+      continue;
+    auto isOne = [&](Value value) { return isPinned(value); };
+    auto isNoOther = [&](Value value) {
+      return !isFloatTensor(value) || isPinned(value) || !isActive(value);
+    };
+    bool has = llvm::any_of(op.getOperands(), isOne);
+    if (has && (kind == OpClass::contraction ||
+                llvm::all_of(op.getOperands(), isNoOther)))
+      for (Value result : op.getResults())
+        if (isFloatTensor(result))
+          pinned.insert(result);
+  }
+}
+
 OpTraits::OpTraits(func::FuncOp function) {
   auto isActive = [&](Value value) { return active.contains(value); };
   for (Value argument : function.getArguments())
@@ -151,4 +177,5 @@ OpTraits::OpTraits(func::FuncOp function) {
                       : true;
     entries[op] = {computeClass(op), linear};
   }
+  findPinned(function);
 }

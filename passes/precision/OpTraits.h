@@ -14,6 +14,7 @@ enum class OpClass {
   contraction, ///< accumulates in f32, may round or not
   gather,      ///< rows of a table
   composite,   ///< attention, norms, heads: inner precision is their own
+  rows,        ///< puts or adds rows: the type of the rows passes through
   call,
   other, ///< computes in f32
 };
@@ -31,13 +32,18 @@ public:
   /// Depends on an argument of the function by way of float values.
   bool isActive(mlir::Value value) const { return active.contains(value); }
 
+  /// Follows from arguments with graph.wide, and so stays f32: a product with
+  /// one, and what is computed from such values alone.
+  bool isPinned(mlir::Value value) const { return pinned.contains(value); }
+
 private:
+  void findPinned(mlir::func::FuncOp function);
   struct Entry {
     OpClass kind;
     bool linear;
   };
   llvm::DenseMap<mlir::Operation *, Entry> entries;
-  llvm::DenseSet<mlir::Value> active;
+  llvm::DenseSet<mlir::Value> active, pinned;
 };
 
 /// Whether the phase is about the function: blocks, and programs that take

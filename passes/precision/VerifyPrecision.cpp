@@ -47,6 +47,9 @@ static LogicalResult verifyOps(func::FuncOp function) {
     OpClass kind = traits.classOf(&op);
     if (kind != OpClass::contraction && kind != OpClass::composite)
       continue;
+    if (llvm::any_of(op.getResults(),
+                     [&](Value result) { return traits.isPinned(result); }))
+      continue;
     for (auto [i, type] : llvm::enumerate(op.getOperandTypes()))
       if (isWide(type))
         return op.emitOpError("operand ")
@@ -62,7 +65,8 @@ static LogicalResult verifySignature(func::FuncOp function) {
     if (isMaster && !cast<RankedTensorType>(type).getElementType().isF32())
       return function.emitOpError("parameter ")
              << i << " is " << type << ", but master weights are f32";
-    if (function.isPrivate() && isWide(type))
+    if (function.isPrivate() && isWide(type) &&
+        !function.getArgAttr(i, graph::kWideAttr))
       return function.emitOpError("argument ")
              << i << " is " << type << ", but blocks take bf16";
   }

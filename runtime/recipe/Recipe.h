@@ -16,12 +16,16 @@ enum class OptimizerKind { AdamW, Sgd };
 enum class ScheduleKind { Cosine, Linear, Constant };
 enum class Precision { Fp32, Bf16 };
 enum class Recompute { None, Full, Selective };
+enum class BalanceScope { Sequence, Microbatch, Global };
+enum class DropPolicy { Position, Probability };
 
 /// The recipe's own words: "adamw", "cosine", "bf16", "selective".
 std::string_view name(OptimizerKind kind);
 std::string_view name(ScheduleKind kind);
 std::string_view name(Precision precision);
 std::string_view name(Recompute recompute);
+std::string_view name(BalanceScope scope);
+std::string_view name(DropPolicy policy);
 
 struct Recipe {
   struct Optimizer {
@@ -61,6 +65,29 @@ struct Recipe {
     std::optional<double> rate; ///< absent: the model's own probabilities
     bool operator==(const Dropout &) const = default;
   } dropout;
+
+  /// How routers are trained; of models with experts only. With f the share of
+  /// the choices that go to an expert and p the mean of its probability, both
+  /// over the tokens of the scope:
+  ///   balance loss = experts × Σ f p (1 if balanced; Fedus et al. 2021)
+  ///   z loss = mean of (log Σ exp of the logits)² (Zoph et al. 2022)
+  /// A layer's are added to the loss with their weights, as means over the
+  /// step's tokens.
+  struct Moe {
+    BalanceScope balance = BalanceScope::Sequence;
+    double balanceWeight = 0.01;
+    double zWeight = 0.001;
+    /// What a selection bias moves in a step towards a balanced load; of models
+    /// that have such biases.
+    double biasRate = 0.001;
+    /// An expert takes ⌈capacity × tokens × chosen / experts⌉ tokens of a
+    /// sequence; those beyond go on without it. 0: all.
+    double capacity = 0;
+    DropPolicy drop =
+        DropPolicy::Position; ///< who is beyond: the last ones, or
+                              ///< those of the least probability
+    bool operator==(const Moe &) const = default;
+  } moe;
 
   /// What programs that generate are made for.
   struct Inference {

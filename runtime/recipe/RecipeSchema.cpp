@@ -19,6 +19,9 @@ constexpr std::array<std::string_view, 3> schedules = {"cosine", "linear",
 constexpr std::array<std::string_view, 2> precisions = {"fp32", "bf16"};
 constexpr std::array<std::string_view, 3> recomputes = {"none", "full",
                                                         "selective"};
+constexpr std::array<std::string_view, 3> scopes = {"sequence", "microbatch",
+                                                    "global"};
+constexpr std::array<std::string_view, 2> drops = {"position", "probability"};
 
 template <typename Enum>
 Choice choice(Enum &value, std::span<const std::string_view> words) {
@@ -125,6 +128,9 @@ std::string_view name(Recompute recompute) {
   return recomputes[size_t(recompute)];
 }
 
+std::string_view name(BalanceScope scope) { return scopes[size_t(scope)]; }
+std::string_view name(DropPolicy policy) { return drops[size_t(policy)]; }
+
 std::vector<Field> schema(Recipe &r) {
   constexpr double most = 1e6;
   return {
@@ -145,6 +151,12 @@ std::vector<Field> schema(Recipe &r) {
       {"precision.compute", choice(r.compute, precisions)},
       {"recompute", choice(r.recompute, recomputes)},
       {"dropout.rate", MaybeReal{&r.dropout.rate, 0, 1, true}},
+      {"moe.balance", choice(r.moe.balance, scopes)},
+      {"moe.balance_weight", Real{&r.moe.balanceWeight, 0, most}},
+      {"moe.z_weight", Real{&r.moe.zWeight, 0, most}},
+      {"moe.bias_rate", Real{&r.moe.biasRate, 0, most}},
+      {"moe.capacity", Real{&r.moe.capacity, 0, most}},
+      {"moe.drop", choice(r.moe.drop, drops)},
       {"inference.context", Integer{&r.inference.context, 1, 1 << 24}},
       {"inference.batch", Integer{&r.inference.batch, 1, 1 << 12}},
       {"inference.chunk", Integer{&r.inference.chunk, 2, 1 << 16}},

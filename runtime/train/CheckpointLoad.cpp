@@ -100,30 +100,37 @@ openListed(const std::string &directory, const CheckpointManifest &manifest,
   return std::make_unique<SafetensorsFile>(file.take());
 }
 
+Status checkPart(const std::string &directory, const StateTensor &tensor,
+                 const StatePart &part, const SafetensorsFile &file,
+                 bool exact) {
+  const SafetensorsEntry *entry = file.header().find(part.name);
+  if (!entry)
+    return Status::error("'{}' belongs to another program: it has no tensor "
+                         "'{}'; resume with the program that wrote it, or "
+                         "start a new run with --init-from",
+                         directory, part.name);
+  bool fits =
+      exact ? entry->type == tensor.type : converts(entry->type, tensor.type);
+  if (entry->shape != part.shape || !fits)
+    return Status::error(
+        "'{}' belongs to another program: tensor '{}' is {} {} there and {} "
+        "{} here; resume with the program that wrote it",
+        directory, part.name, safetensorsName(entry->type),
+        shapeText(entry->shape), safetensorsName(tensor.type),
+        shapeText(part.shape));
+  return Status::success();
+}
+
 /// Proves that every tensor of the model is there with its type and shape.
 Status checkTensors(const std::string &directory, const TrainModel &model,
                     const OpenedFiles &files) {
-  for (const StateTensor &tensor : model.state()) {
-    SafetensorsFile *file = files.of(tensor);
-    if (!file)
-      continue;
-    const SafetensorsEntry *entry = file->header().find(tensor.name);
-    if (!entry)
-      return Status::error("'{}' belongs to another program: it has no tensor "
-                           "'{}'; resume with the program that wrote it, or "
-                           "start a new run with --init-from",
-                           directory, tensor.name);
-    // Whoever goes on training goes on with the very same bits.
-    bool fits = files.optimizer ? entry->type == tensor.type
-                                : converts(entry->type, tensor.type);
-    if (entry->shape != tensor.shape || !fits)
-      return Status::error(
-          "'{}' belongs to another program: tensor '{}' is {} {} there and {} "
-          "{} here; resume with the program that wrote it",
-          directory, tensor.name, safetensorsName(entry->type),
-          shapeText(entry->shape), safetensorsName(tensor.type),
-          shapeText(tensor.shape));
-  }
+  // Whoever goes on training goes on with the very same bits.
+  bool exact = files.optimizer != nullptr;
+  for (const StateTensor &tensor : model.state())
+    if (SafetensorsFile *file = files.of(tensor))
+      for (const StatePart &part : partsOf(tensor))
+        TESSERA_RETURN_IF_ERROR(
+            checkPart(directory, tensor, part, *file, exact));
   return Status::success();
 }
 
@@ -208,8 +215,9 @@ Status loadCheckpoint(const std::string &directory,
   TESSERA_RETURN_IF_ERROR(checkTensors(directory, model, files));
   for (const StateTensor &tensor : model.state())
     if (SafetensorsFile *file = files.of(tensor))
-      TESSERA_RETURN_IF_ERROR(
-          copyTensor(model, tensor, *file, *file->header().find(tensor.name)));
+      for (const StatePart &part : partsOf(tensor))
+        TESSERA_RETURN_IF_ERROR(copyTensor(model, tensor, part, *file,
+                                           *file->header().find(part.name)));
   return Status::success();
 }
 

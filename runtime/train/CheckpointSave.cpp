@@ -2,6 +2,7 @@
 #include "runtime/support/Hash.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/Manifest.h"
+#include "runtime/train/StateParts.h"
 
 #include <algorithm>
 
@@ -46,10 +47,12 @@ Status addFile(FileOperations &files, const std::string &directory,
 }
 
 Status emitState(TrainModel &model, const StateTensor &tensor,
-                 std::vector<std::byte> &buffer, SafetensorsSink &sink) {
-  for (uint64_t offset = 0; offset < tensor.size; offset += kCheckpointPiece) {
-    buffer.resize(std::min(kCheckpointPiece, tensor.size - offset));
-    TESSERA_RETURN_IF_ERROR(model.readState(tensor, offset, buffer));
+                 const StatePart &part, std::vector<std::byte> &buffer,
+                 SafetensorsSink &sink) {
+  for (uint64_t done = 0; done < part.size; done += kCheckpointPiece) {
+    buffer.resize(std::min(kCheckpointPiece, part.size - done));
+    TESSERA_RETURN_IF_ERROR(
+        model.readState(tensor, part.offset + done, buffer));
     TESSERA_RETURN_IF_ERROR(sink.write(buffer));
   }
   return Status::success();
@@ -60,10 +63,12 @@ Status writeTensors(SafetensorsSink &sink, TrainModel &model, bool parameters) {
   std::vector<SafetensorsTensor> tensors;
   for (const StateTensor &tensor : model.state())
     if ((tensor.role == StateRole::parameter) == parameters)
-      tensors.push_back({tensor.name, tensor.type, tensor.shape, tensor.size,
-                         [&model, &tensor, &buffer](SafetensorsSink &out) {
-                           return emitState(model, tensor, buffer, out);
-                         }});
+      for (StatePart &part : partsOf(tensor))
+        tensors.push_back(
+            {part.name, tensor.type, part.shape, part.size,
+             [&model, &tensor, &buffer, part](SafetensorsSink &out) {
+               return emitState(model, tensor, part, buffer, out);
+             }});
   // "pt" is what transformers asks of a file that it is to load.
   return writeSafetensors(sink, std::move(tensors), {{"format", "pt"}});
 }

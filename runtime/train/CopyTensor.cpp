@@ -47,10 +47,11 @@ bool converts(SafetensorsType from, SafetensorsType to) {
 }
 
 Status copyTensor(TrainModel &model, const StateTensor &tensor,
-                  const SafetensorsFile &file, const SafetensorsEntry &entry) {
+                  const StatePart &part, const SafetensorsFile &file,
+                  const SafetensorsEntry &entry) {
   uint64_t from = safetensorsBits(entry.type) / 8;
   uint64_t to = safetensorsBits(tensor.type) / 8;
-  uint64_t elements = tensor.size / to;
+  uint64_t elements = part.size / to;
   std::vector<std::byte> read;
   std::vector<float> floats;
   std::vector<uint16_t> halves;
@@ -69,7 +70,8 @@ Status copyTensor(TrainModel &model, const StateTensor &tensor,
       std::transform(floats.begin(), floats.end(), halves.begin(), floatToBf16);
       bytes = std::as_bytes(std::span(halves));
     }
-    TESSERA_RETURN_IF_ERROR(model.writeState(tensor, at * to, bytes));
+    TESSERA_RETURN_IF_ERROR(
+        model.writeState(tensor, part.offset + at * to, bytes));
   }
   return Status::success();
 }

@@ -1,7 +1,7 @@
 // From a file of tensors into a model.
 #pragma once
 #include "runtime/data/Safetensors.h"
-#include "runtime/train/TrainModel.h"
+#include "runtime/train/StateParts.h"
 
 namespace tessera {
 
@@ -9,8 +9,10 @@ namespace tessera {
 /// and f64 as f32 or bf16 (rounded to nearest even).
 bool converts(SafetensorsType from, SafetensorsType to);
 
-/// Piece by piece. The shape is the tensor's and the type converts.
+/// Piece by piece, into `part` of the tensor. The shape is the part's and the
+/// type converts.
 Status copyTensor(TrainModel &model, const StateTensor &tensor,
-                  const SafetensorsFile &file, const SafetensorsEntry &entry);
+                  const StatePart &part, const SafetensorsFile &file,
+                  const SafetensorsEntry &entry);
 
 } // namespace tessera

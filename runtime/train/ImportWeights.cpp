@@ -23,13 +23,13 @@ bool isRedundant(std::string_view name) {
          name.ends_with(".rotary_emb.inv_freq") || name == "lm_head.weight";
 }
 
-Status checkMatch(const StateTensor &tensor,
+Status checkMatch(const StateTensor &tensor, const StatePart &part,
                   const SafetensorsModel::Location &source) {
-  if (source.entry->shape != tensor.shape)
+  if (source.entry->shape != part.shape)
     return Status::error(
         "'{}' in '{}' has the shape [{}], the model's has [{}]",
         source.entry->name, source.file->path(),
-        fmt::join(source.entry->shape, ", "), fmt::join(tensor.shape, ", "));
+        fmt::join(source.entry->shape, ", "), fmt::join(part.shape, ", "));
   if (!converts(source.entry->type, tensor.type))
     return Status::error("'{}' in '{}' is {}, which does not convert to the "
                          "model's {}",
@@ -61,33 +61,41 @@ StatusOr<ImportReport> importWeights(const std::string &path,
   for (const auto &[name, location] : source->tensors())
     byCoreName.emplace(withoutPrefix(name), location);
 
-  std::vector<std::pair<const StateTensor *, SafetensorsModel::Location>> plan;
+  struct Copy {
+    const StateTensor *tensor;
+    StatePart part;
+    SafetensorsModel::Location from;
+  };
+  std::vector<Copy> plan;
   std::vector<std::string> missing;
   std::set<const SafetensorsEntry *> used;
-  for (const StateTensor &tensor : model.state()) {
-    if (tensor.role != StateRole::parameter)
-      continue;
+  auto find = [&](const StateTensor &tensor, const StatePart &part) -> Status {
     // The exact name first: "model.x" and "x" may both be there.
-    auto exact = source->tensors().find(tensor.name);
-    auto core = byCoreName.find(withoutPrefix(tensor.name));
+    auto exact = source->tensors().find(part.name);
+    auto core = byCoreName.find(withoutPrefix(part.name));
     if (exact == source->tensors().end() && core == byCoreName.end()) {
-      missing.push_back(tensor.name);
-      continue;
+      missing.push_back(part.name);
+      return Status::success();
     }
     auto location =
         exact != source->tensors().end() ? exact->second : core->second;
-    TESSERA_RETURN_IF_ERROR(checkMatch(tensor, location));
-    plan.emplace_back(&tensor, location);
+    TESSERA_RETURN_IF_ERROR(checkMatch(tensor, part, location));
+    plan.push_back({&tensor, part, location});
     used.insert(location.entry);
-  }
+    return Status::success();
+  };
+  for (const StateTensor &tensor : model.state())
+    if (tensor.role == StateRole::parameter)
+      for (const StatePart &part : partsOf(tensor))
+        TESSERA_RETURN_IF_ERROR(find(tensor, part));
   if (!missing.empty())
     return Status::error("'{}' lacks {} of the model's parameters: {}", path,
                          missing.size(), shortList(missing));
 
   ImportReport report;
-  for (const auto &[tensor, location] : plan)
-    TESSERA_RETURN_IF_ERROR(
-        copyTensor(model, *tensor, *location.file, *location.entry));
+  for (const Copy &copy : plan)
+    TESSERA_RETURN_IF_ERROR(copyTensor(model, *copy.tensor, copy.part,
+                                       *copy.from.file, *copy.from.entry));
   report.loaded = plan.size();
   for (const auto &[name, location] : source->tensors())
     if (!used.contains(location.entry) && !isRedundant(name))

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "runtime/data/FileOperations.h"
+#include "runtime/train/Router.h"
 
 namespace tessera {
 namespace {
@@ -25,6 +26,28 @@ constexpr std::size_t kMaxLogBytes = std::size_t(4) << 30;
 /// JSON has no infinity and no NaN.
 template <typename Float> std::string jsonNumber(Float value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
+}
+
+/// {"max_load":[1.2,1.1],"dead":[0,0],…}: each column, layer by layer.
+std::string routerText(std::span<const float> table) {
+  std::string text;
+  for (std::size_t column = 0; column < kRouterColumns; ++column) {
+    std::vector<std::string> numbers;
+    for (std::size_t at = column; at < table.size(); at += kRouterColumns)
+      numbers.push_back(jsonNumber(table[at]));
+    text += fmt::format("{}\"{}\":[{}]", column ? "," : "{",
+                        kRouterColumnNames[column], fmt::join(numbers, ","));
+  }
+  return text + "}";
+}
+
+/// The greatest load of an expert over the mean of its layer.
+float worstLoad(std::span<const float> table) {
+  float worst = 0;
+  for (std::size_t at = std::size_t(RouterColumn::maxLoad); at < table.size();
+       at += kRouterColumns)
+    worst = std::max(worst, table[at]);
+  return worst;
 }
 
 /// Bytes of the whole lines whose step is at most `step`.
@@ -67,6 +90,8 @@ std::string printMetrics(const MetricsRecord &record) {
   add("peak_bytes", std::to_string(record.peakBytes));
   if (record.evalLoss)
     add("eval_loss", jsonNumber(*record.evalLoss));
+  if (!record.router.empty())
+    add("router", routerText(record.router));
   return line + "}";
 }
 
@@ -145,6 +170,8 @@ std::string progressLine(const MetricsRecord &record, uint64_t lastStep,
     line += fmt::format("  lr {:.2e}", *record.lr);
   if (record.loss)
     line += fmt::format("  {} tokens/s", shortNumber(record.tokensPerSecond));
+  if (!record.router.empty())
+    line += fmt::format("  load {:.1f}x", worstLoad(record.router));
   if (record.mfu)
     line += fmt::format("  mfu {:.1f} %", *record.mfu * 100);
   if (record.loss && lastStep > record.step)

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace tessera {
 
@@ -23,6 +24,9 @@ struct MetricsRecord {
   std::optional<double> mfu; ///< model FLOPs ÷ time ÷ measured peak
   uint64_t peakBytes = 0;    ///< largest resident set so far
   std::optional<double> evalLoss;
+  /// Rows of kRouterColumns (runtime/train/Router.h), one for each layer with
+  /// experts; empty for models without.
+  std::vector<float> router;
 };
 
 /// The record as one line of JSON; floats read back bit for bit.

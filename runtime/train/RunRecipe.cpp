@@ -12,8 +12,10 @@ using recipe::ScheduleKind;
 
 /// Compiled into the program.
 constexpr std::string_view kCompiledKeys[] = {
-    "optimizer.name", "schedule.name",     "batch.micro", "batch.accumulate",
-    "batch.sequence", "precision.compute", "recompute",   "dropout.rate",
+    "optimizer.name", "schedule.name",      "batch.micro",  "batch.accumulate",
+    "batch.sequence", "precision.compute",  "recompute",    "dropout.rate",
+    "moe.balance",    "moe.balance_weight", "moe.z_weight", "moe.bias_rate",
+    "moe.capacity",   "moe.drop",
 };
 
 /// Why this program would not notice a new value of `key`; empty if it would.

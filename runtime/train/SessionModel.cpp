@@ -1,6 +1,7 @@
 #include "runtime/train/SessionModel.h"
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/data/ShallowJson.h"
+#include "runtime/train/Router.h"
 
 namespace tessera {
 namespace {
@@ -180,6 +181,23 @@ Status SessionModel::readShapes() {
     return Status::error("the artifact's config.json has no vocab_size; run: "
                          "{}",
                          info.rebuildCommand);
+  return readRouterShape();
+}
+
+/// Models without experts have no such output.
+Status SessionModel::readRouterShape() {
+  if (!session->hasProgram("train_step"))
+    return Status::success();
+  for (const hal::TensorInfo &tensor : session->outputs("train_step"))
+    if (tensor.name == kRouterOutput) {
+      if (tensor.type != ElementType::f32 || tensor.shape.size() != 2 ||
+          tensor.shape[1] != int64_t(kRouterColumns))
+        return Status::error("output '{}' of train_step has no {} columns of "
+                             "f32; it was compiled by another version, run: {}",
+                             kRouterOutput, kRouterColumns,
+                             info.rebuildCommand);
+      router.resize(tensor.elements());
+    }
   return Status::success();
 }
 
@@ -216,7 +234,10 @@ StatusOr<StepMetrics> SessionModel::trainStep(std::span<const int32_t> tokens,
        {&loss.status(), &norm.status(), &lr.status(), &count.status()})
     if (!status->ok())
       return *status;
-  return StepMetrics{*loss, *norm, *lr, *count};
+  if (!router.empty())
+    TESSERA_RETURN_IF_ERROR(session->readOutput(
+        step, kRouterOutput, std::as_writable_bytes(std::span(router))));
+  return StepMetrics{*loss, *norm, *lr, *count, router};
 }
 
 StatusOr<EvalSum> SessionModel::evalStep(std::span<const int32_t> tokens,

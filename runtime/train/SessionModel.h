@@ -52,6 +52,7 @@ private:
       : session(std::move(session)) {}
   Status readFacts();
   Status readShapes();
+  Status readRouterShape();
   StatusOr<const hal::TensorInfo *> port(std::string_view program,
                                          std::string_view name, bool output,
                                          artifact::ElementType type,
@@ -62,6 +63,7 @@ private:
   std::vector<StateTensor> tensors;
   int64_t context = 0;
   std::vector<float> scores; // [T, V] of the logits program
+  std::vector<float> router; // the output of that name, if there is one
 };
 
 } // namespace tessera

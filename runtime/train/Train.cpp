@@ -362,6 +362,7 @@ Status Trainer::trainOneStep() {
   record.loss = metrics->loss;
   record.gradNorm = metrics->gradNorm;
   record.lr = metrics->lr;
+  record.router.assign(metrics->router.begin(), metrics->router.end());
   record.tokens = position.tokens;
   record.stepSeconds = seconds;
   record.tokensPerSecond = double(metrics->tokens) / std::max(seconds, 1e-9);

@@ -42,6 +42,9 @@ struct StepMetrics {
   float gradNorm = 0; ///< global, before clipping
   float lr = 0;
   int64_t tokens = 0; ///< unmasked
+  /// Rows of kRouterColumns (runtime/train/Router.h), one for each layer with
+  /// experts; valid until the next step.
+  std::span<const float> router = {};
 };
 
 struct EvalSum {

@@ -149,6 +149,11 @@ TEST_F(BuildInference, Qwen3NormsQueriesAndKeys) {
   expectReference(mustRead("qwen3"));
 }
 
+TEST_F(BuildInference, Experts) {
+  expectReference(mustRead("mixtral"));
+  expectReference(mustRead("dots1"));
+}
+
 TEST_F(BuildInference, HasAProgramForEachBucket) {
   EXPECT_EQ(decodeBuckets(1), (std::vector<int64_t>{1}));
   EXPECT_EQ(decodeBuckets(8), (std::vector<int64_t>{1, 2, 4, 8}));

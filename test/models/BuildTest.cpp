@@ -1,128 +1,9 @@
 // The builders' modules, interpreted in fp64, against ReferenceModel.
-#include "models/Build.h"
-
-#include <random>
-
-#include <gtest/gtest.h>
-
-#include "compiler/interpreter/Interpreter.h"
-#include "dialects/graph/GraphOps.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
-#include "test/models/ConfigFixture.h"
-#include "test/models/ReferenceModel.h"
+#include "test/models/BuildFixture.h"
 
 namespace tessera::models {
 namespace {
-
-using interpreter::Tensor;
-using interpreter::Tensors;
-using nlohmann::json;
-
-constexpr int64_t batch = 2, length = 7;
-// The interpreter computes in fp64, but constants of an f32 graph (scales, eps,
-// angles) were rounded when they were made: 2^-24, times what depth adds.
-constexpr double tolerance = 1e-6;
-
-class Build : public testing::Test {
-protected:
-  Build() {
-    context.loadDialect<graph::GraphDialect, mlir::func::FuncDialect>();
-    recipe.batch.micro = batch;
-    recipe.batch.sequence = length;
-    recipe.dropout.rate = 0.0;
-  }
-
-  mlir::ModuleOp build(const ModelSpec &spec) {
-    auto built = buildModel(context, spec, recipe);
-    if (!built)
-      throw std::runtime_error(llvm::toString(built.takeError()));
-    module = std::move(*built);
-    EXPECT_TRUE(mlir::succeeded(mlir::verify(*module)));
-    return *module;
-  }
-
-  void randomize(const ModelSpec &spec) {
-    std::mt19937_64 random(11);
-    weights = randomWeights(spec, random);
-    std::uniform_int_distribution<int> token(0, int(spec.vocab) - 1);
-    tokens.assign(batch, {});
-    targets.assign(batch, {});
-    for (int64_t b = 0; b < batch; ++b)
-      for (int64_t t = 0; t < length; ++t) {
-        tokens[size_t(b)].push_back(token(random));
-        targets[size_t(b)].push_back(t % 3 == b ? -100 : token(random));
-      }
-  }
-
-  Tensors parameterInputs(const ModelSpec &spec) {
-    Tensors inputs;
-    for (const Parameter &each : parameters(spec))
-      inputs.emplace_back(each.shape, weights[each.name]);
-    return inputs;
-  }
-  static Tensor ids(const std::vector<std::vector<int>> &rows) {
-    std::vector<double> values;
-    for (const auto &row : rows)
-      values.insert(values.end(), row.begin(), row.end());
-    return Tensor({int64_t(rows.size()), length}, values);
-  }
-  Tensors run(llvm::StringRef function, const Tensors &inputs) {
-    auto results = interpreter::interpret(*module, function, inputs);
-    if (!results)
-      throw std::runtime_error(llvm::toString(results.takeError()));
-    return std::move(*results);
-  }
-  double loss(const ModelSpec &spec, double seed = 1, double step = 0,
-              double offset = 0) {
-    Tensors inputs = parameterInputs(spec);
-    inputs.push_back(ids(tokens));
-    inputs.push_back(ids(targets));
-    for (double each : {seed, step, offset})
-      inputs.emplace_back(llvm::ArrayRef<int64_t>(), each);
-    return run("loss", inputs)[0].data[0];
-  }
-
-  /// Builds `spec` and holds logits and loss against the reference.
-  void expectReference(const ModelSpec &spec) {
-    build(spec);
-    randomize(spec);
-    ReferenceModel reference(spec, weights);
-    Tensors inputs = parameterInputs(spec);
-    inputs.push_back(ids({tokens[0]}));
-    Tensor logits = run("logits", inputs)[0];
-    double expectedLoss = 0;
-    for (int64_t b = 0; b < batch; ++b) {
-      auto expected = reference.logits(tokens[size_t(b)]);
-      for (int64_t t = 0; t < length; ++t) {
-        double sum = 0;
-        for (int64_t v = 0; v < spec.vocab; ++v) {
-          double value = expected[size_t(t)][size_t(v)];
-          sum += std::exp(value);
-          if (b == 0)
-            ASSERT_NEAR(logits.at({0, t, v}), value, tolerance);
-        }
-        int target = targets[size_t(b)][size_t(t)];
-        if (target != -100)
-          expectedLoss += std::log(sum) - expected[size_t(t)][size_t(target)];
-      }
-    }
-    EXPECT_NEAR(loss(spec), expectedLoss, batch * length * tolerance);
-  }
-
-  template <typename Op> int64_t count() {
-    int64_t total = 0;
-    module->walk([&](Op) { ++total; });
-    return total;
-  }
-
-  mlir::MLIRContext context;
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-  Recipe recipe;
-  std::map<std::string, std::vector<double>> weights;
-  std::vector<std::vector<int>> tokens, targets;
-};
 
 TEST_F(Build, Gpt2) {
   expectReference(mustRead("gpt2"));
@@ -212,7 +93,8 @@ TEST_F(Build, BlocksArePrivateAndSharedByLayers) {
 
 TEST_F(Build, PrintedModulesParseBack) {
   recipe.dropout.rate = 0.1;
-  for (const char *type : {"gpt2", "llama", "mistral", "qwen2", "qwen3"}) {
+  for (const char *type :
+       {"gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "dots1"}) {
     build(mustRead(type));
     std::string text, again;
     llvm::raw_string_ostream(text) << *module;
@@ -302,7 +184,8 @@ TEST_F(Build, EveryReadySpecMakesAValidModule) {
   for (const char *name :
        {"tiny-gpt2", "gpt2-demo", "gpt2-10m", "gpt2-124m", "gpt2-350m",
         "llama-15m", "llama-110m", "llama-1b", "llama-3-8b", "mistral-7b",
-        "qwen2-0.5b", "qwen3-0.6b", "qwen3-8b"})
+        "qwen2-0.5b", "qwen3-0.6b", "qwen3-8b", "tiny-mixtral", "tiny-qwen-moe",
+        "tiny-deepseek-moe", "mixtral-8x7b", "qwen3-30b-a3b"})
     build(readySpec(name));
 }
 

@@ -8,11 +8,46 @@
 
 namespace tessera::models {
 
+/// The same for models with experts.
+inline nlohmann::json smallMoeConfig(const std::string &modelType) {
+  nlohmann::json config = {{"model_type", modelType},
+                           {"vocab_size", 96},
+                           {"hidden_size", 24},
+                           {"intermediate_size", 40},
+                           {"num_hidden_layers", 3},
+                           {"num_attention_heads", 6},
+                           {"num_key_value_heads", 2},
+                           {"head_dim", 8},
+                           {"max_position_embeddings", 64},
+                           {"rope_theta", 10000.0},
+                           {"num_experts_per_tok", 2}};
+  if (modelType == "mixtral")
+    config["num_local_experts"] = 5;
+  else
+    config["moe_intermediate_size"] = 12;
+  if (modelType.ends_with("_moe"))
+    config["num_experts"] = 6;
+  if (modelType == "qwen2_moe")
+    config["shared_expert_intermediate_size"] = 20;
+  if (modelType == "dots1")
+    config.update({{"n_routed_experts", 8},
+                   {"n_shared_experts", 2},
+                   {"first_k_dense_replace", 1},
+                   {"n_group", 4},
+                   {"topk_group", 2},
+                   {"routed_scaling_factor", 2.5},
+                   {"norm_topk_prob", true}});
+  return config;
+}
+
 /// A valid config of `modelType` with sizes small enough to count by hand.
 inline nlohmann::json smallConfig(const std::string &modelType) {
   if (modelType == "gpt2")
     return {{"model_type", "gpt2"}, {"vocab_size", 96}, {"n_positions", 32},
             {"n_embd", 24},         {"n_layer", 2},     {"n_head", 3}};
+  if (modelType == "mixtral" || modelType.ends_with("_moe") ||
+      modelType == "dots1")
+    return smallMoeConfig(modelType);
   return {{"model_type", modelType},   {"vocab_size", 96},
           {"hidden_size", 24},         {"intermediate_size", 40},
           {"num_hidden_layers", 4},    {"num_attention_heads", 6},

@@ -26,7 +26,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   require(parameterCount(*spec) > 0);
   require(spec->windows.empty() ||
           int64_t(spec->windows.size()) == spec->layers);
-  require(layerParameters(*spec).size() >= 9);
+  require(layerParameters(*spec, false).size() >= 9);
+  if (spec->moe) {
+    require(int64_t(spec->moe->sparse.size()) == spec->layers);
+    require(spec->moe->chosen <= spec->moe->experts);
+    require(layerParameters(*spec, true).size() >= 10);
+    require(activeParameterCount(*spec) > 0);
+  }
   if (spec->rope) {
     require(spec->headDim % 2 == 0);
     RopeFrequencies rope = ropeFrequencies(*spec, spec->maxPositions);

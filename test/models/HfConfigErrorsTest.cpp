@@ -33,7 +33,7 @@ TEST(HfConfigErrors, Architecture) {
       {"gpt2",
        {{"model_type", "bert"}},
        "key 'model_type': architecture 'bert' is not supported; use gpt2, "
-       "llama, mistral, qwen2 or qwen3"},
+       "llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe or dots1"},
       {"gpt2",
        {{"model_type", nullptr}},
        "key 'model_type': is missing; add it"},
@@ -44,7 +44,7 @@ TEST(HfConfigErrors, Architecture) {
        {{"architectures", {"LlamaForSequenceClassification"}}},
        "key 'architectures': 'LlamaForSequenceClassification' is not "
        "supported; use the causal language model of gpt2, llama, mistral, "
-       "qwen2 or qwen3"},
+       "qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe or dots1"},
       {"llama",
        {{"architectures", {"MistralForCausalLM"}}},
        "key 'architectures': 'MistralForCausalLM' conflicts with model_type "
@@ -350,6 +350,60 @@ TEST(HfConfigErrors, Files) {
             big + ": larger than 1048576 bytes, which no such file is; check "
                   "the path");
   std::filesystem::remove_all(folder);
+}
+
+TEST(HfConfigErrors, Experts) {
+  expectAll({
+      {"mixtral",
+       {{"num_local_experts", nullptr}},
+       "key 'num_local_experts' is missing; add it"},
+      {"mixtral",
+       {{"num_experts_per_tok", 6}},
+       "key 'num_experts_per_tok': 6 of 5 experts"},
+      {"mixtral",
+       {{"router_jitter_noise", 0.1}},
+       "key 'router_jitter_noise': 0.1 is not supported: routers are not noisy "
+       "here"},
+      {"qwen2_moe",
+       {{"num_experts", 16384}, {"moe_intermediate_size", 4194304}},
+       "key 'moe_intermediate_size': 16384 experts of 4194304 are wider than "
+       "67108864 in all"},
+      {"qwen2_moe",
+       {{"mlp_only_layers", {0, 3}}},
+       "key 'mlp_only_layers': has layer 3 of 3 layers"},
+      {"qwen3_moe",
+       {{"use_sliding_window", true}},
+       "key 'use_sliding_window': true is not supported: versions of this "
+       "architecture disagree about which layers slide"},
+      {"qwen3_moe",
+       {{"decoder_sparse_step", 0}},
+       "key 'decoder_sparse_step': must be between 1 and 4096, got 0"},
+      {"dots1",
+       {{"n_group", 3}},
+       "key 'n_group': 3 groups of 8 experts; each has the same number of "
+       "experts, two at least"},
+      {"dots1",
+       {{"n_group", 8}},
+       "key 'n_group': 8 groups of 8 experts; each has the same number of "
+       "experts, two at least"},
+      {"dots1",
+       {{"topk_group", 5}},
+       "key 'topk_group': 5 of 4 groups do not have the 2 experts of a token"},
+      {"dots1",
+       {{"topk_group", 1}, {"num_experts_per_tok", 3}},
+       "key 'topk_group': 1 of 4 groups do not have the 3 experts of a token"},
+      {"dots1",
+       {{"n_shared_experts", 16384}, {"moe_intermediate_size", 4096}},
+       "key 'n_shared_experts': 16384 shared experts of 4096 are wider than "
+       "4194304"},
+      {"dots1",
+       {{"scoring_func", "softmax"}},
+       "key 'scoring_func': 'softmax' is not supported; use sigmoid"},
+      {"dots1",
+       {{"topk_method", "greedy"}},
+       "key 'topk_method': 'greedy' is not supported: this architecture "
+       "chooses by noaux_tc"},
+  });
 }
 
 } // namespace

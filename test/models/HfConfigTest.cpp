@@ -15,20 +15,30 @@ using nlohmann::json;
 // them; tied heads counted once.
 TEST(ReadySpecs, HaveThePublishedParameterCounts) {
   const std::map<std::string, int64_t> published = {
-      {"gpt2-124m", 124439808},   {"gpt2-350m", 354823168},
-      {"llama-1b", 1235814400},   {"llama-3-8b", 8030261248},
-      {"mistral-7b", 7241732096}, {"qwen2-0.5b", 494032768},
-      {"qwen3-0.6b", 596049920},  {"qwen3-8b", 8190735360}};
+      {"gpt2-124m", 124439808},      {"gpt2-350m", 354823168},
+      {"llama-1b", 1235814400},      {"llama-3-8b", 8030261248},
+      {"mistral-7b", 7241732096},    {"qwen2-0.5b", 494032768},
+      {"qwen3-0.6b", 596049920},     {"qwen3-8b", 8190735360},
+      {"mixtral-8x7b", 46702792704}, {"qwen3-30b-a3b", 30532122624}};
   for (const auto &[name, count] : published)
     EXPECT_EQ(parameterCount(readySpec(name)), count) << name;
 }
 
+// What a token meets, as their reports round it: "12.9B", "3.3B".
+TEST(ReadySpecs, WithExpertsHaveThePublishedActiveParameters) {
+  EXPECT_NEAR(double(activeParameterCount(readySpec("mixtral-8x7b"))) / 1e9,
+              12.9, 0.05);
+  EXPECT_NEAR(double(activeParameterCount(readySpec("qwen3-30b-a3b"))) / 1e9,
+              3.3, 0.06);
+  ModelSpec dense = readySpec("llama-1b");
+  EXPECT_EQ(activeParameterCount(dense), parameterCount(dense));
+}
+
 TEST(ReadySpecs, OfOurOwnAreWhatTheirNamesSay) {
-  const std::map<std::string, double> millions = {{"tiny-gpt2", 1},
-                                                  {"gpt2-demo", 4.3},
-                                                  {"gpt2-10m", 10},
-                                                  {"llama-15m", 15},
-                                                  {"llama-110m", 110}};
+  const std::map<std::string, double> millions = {
+      {"tiny-gpt2", 1},       {"gpt2-demo", 4.3},        {"gpt2-10m", 10},
+      {"llama-15m", 15},      {"llama-110m", 110},       {"tiny-mixtral", 2.3},
+      {"tiny-qwen-moe", 1.9}, {"tiny-deepseek-moe", 1.6}};
   for (const auto &[name, size] : millions)
     EXPECT_NEAR(double(parameterCount(readySpec(name))) / 1e6, size,
                 size * 0.06)
@@ -86,6 +96,62 @@ TEST(ReadySpecs, Qwen) {
   EXPECT_EQ(three.headDim, 128); // given; hidden / heads would be 64
   EXPECT_EQ(three.queryWidth(), 2048);
   EXPECT_EQ(three.rope->theta, 1e6);
+}
+
+TEST(ReadySpecs, Mixtral) {
+  ModelSpec spec = readySpec("mixtral-8x7b");
+  ASSERT_TRUE(spec.moe);
+  EXPECT_EQ(spec.moe->experts, 8);
+  EXPECT_EQ(spec.moe->chosen, 2);
+  EXPECT_EQ(spec.moe->intermediate, 14336);
+  EXPECT_EQ(spec.moe->score, RouterScore::Softmax);
+  EXPECT_TRUE(spec.moe->normalize);
+  EXPECT_FALSE(spec.moe->sharedIntermediate || spec.moe->selectionBias);
+  EXPECT_EQ(spec.moe->sparseLayers(), 32);
+  EXPECT_TRUE(spec.windows.empty());
+}
+
+TEST(HfConfig, MixtralDefaultsDifferFromMistrals) {
+  ModelSpec spec = mustRead("mixtral", {{"rope_theta", nullptr}});
+  EXPECT_EQ(spec.rope->theta, 1e6);
+  EXPECT_EQ(spec.normEps, 1e-5);
+  EXPECT_TRUE(spec.windows.empty()); // absent means none
+  EXPECT_EQ(mustRead("mixtral", {{"sliding_window", 8}}).window(2), 8);
+}
+
+TEST(HfConfig, QwenSaysWhichLayersHaveExperts) {
+  using Layers = std::vector<bool>;
+  EXPECT_EQ(mustRead("qwen2_moe").moe->sparse, (Layers{true, true, true}));
+  EXPECT_EQ(mustRead("qwen2_moe", {{"decoder_sparse_step", 2}}).moe->sparse,
+            (Layers{false, true, false}));
+  EXPECT_EQ(mustRead("qwen3_moe", {{"mlp_only_layers", {0, 2}}}).moe->sparse,
+            (Layers{false, true, false}));
+  EXPECT_FALSE(mustRead("qwen3_moe", {{"mlp_only_layers", {0, 1, 2}}}).moe);
+  ModelSpec two = mustRead("qwen2_moe"), three = mustRead("qwen3_moe");
+  EXPECT_EQ(two.moe->sharedIntermediate, 20);
+  EXPECT_TRUE(two.moe->sharedGate && two.qkvBias);
+  EXPECT_FALSE(two.moe->normalize || two.qkNorm);
+  EXPECT_EQ(three.moe->sharedIntermediate, 0);
+  EXPECT_TRUE(three.qkNorm);
+  EXPECT_FALSE(three.qkvBias);
+  // A window stands there, its switch is off.
+  EXPECT_TRUE(mustRead("qwen2_moe", {{"sliding_window", 8}}).windows.empty());
+}
+
+TEST(HfConfig, Dots1RoutesAsDeepSeekDoes) {
+  ModelSpec spec = mustRead("dots1");
+  ASSERT_TRUE(spec.moe);
+  EXPECT_EQ(spec.moe->score, RouterScore::Sigmoid);
+  EXPECT_TRUE(spec.moe->selectionBias && spec.moe->normalize && spec.qkNorm);
+  EXPECT_EQ(spec.moe->groups, 4);
+  EXPECT_EQ(spec.moe->chosenGroups, 2);
+  EXPECT_EQ(spec.moe->scale, 2.5);
+  EXPECT_EQ(spec.moe->sharedIntermediate, 24);
+  EXPECT_EQ(spec.moe->sparse, (std::vector<bool>{false, true, true}));
+  EXPECT_TRUE(spec.windows.empty()); // they begin at layer 62
+  EXPECT_EQ(mustRead("dots1", {{"max_window_layers", 1}, {"sliding_window", 8}})
+                .windows,
+            (std::vector<int64_t>{0, 8, 8}));
 }
 
 TEST(HfConfig, DefaultsAreTheReferences) {
@@ -258,8 +324,36 @@ TEST(Parameters, NamesAndShapesOfQwen3) {
   EXPECT_EQ(all.size(), 3u + 4 * 15);
 }
 
+TEST(Parameters, ExpertsAreStacks) {
+  std::map<std::string, Parameter> all;
+  for (const char *type : {"mixtral", "qwen2_moe", "dots1"})
+    for (const Parameter &each : parameters(mustRead(type)))
+      all[std::string(type) + "/" + each.name] = each;
+  using Shape = std::vector<int64_t>;
+  std::string mixtral = "mixtral/model.layers.1.block_sparse_moe.",
+              qwen = "qwen2_moe/model.layers.1.mlp.",
+              dots = "dots1/model.layers.1.mlp.";
+  EXPECT_EQ(all[mixtral + "gate.weight"].shape, (Shape{5, 24}));
+  EXPECT_TRUE(all[mixtral + "gate.weight"].wide);
+  EXPECT_EQ(all[mixtral + "experts.*.w1.weight"].shape, (Shape{5, 40, 24}));
+  EXPECT_EQ(all[mixtral + "experts.*.w2.weight"].shape, (Shape{5, 24, 40}));
+  EXPECT_EQ(all[qwen + "experts.*.up_proj.weight"].shape, (Shape{6, 12, 24}));
+  EXPECT_EQ(all[qwen + "shared_expert.down_proj.weight"].shape,
+            (Shape{24, 20}));
+  EXPECT_EQ(all[qwen + "shared_expert_gate.weight"].shape, (Shape{1, 24}));
+  EXPECT_EQ(all[dots + "shared_experts.gate_proj.weight"].shape,
+            (Shape{24, 24}));
+  const Parameter &bias = all[dots + "gate.e_score_correction_bias"];
+  EXPECT_EQ(bias.shape, Shape{8});
+  EXPECT_TRUE(bias.fixed && bias.wide);
+  EXPECT_EQ(bias.initializer, Initializer::Zeros);
+  EXPECT_EQ(all["dots1/model.layers.0.mlp.gate_proj.weight"].shape,
+            (Shape{40, 24}));
+}
+
 TEST(Parameters, CountIsTheSumOfElements) {
-  for (const char *type : {"gpt2", "llama", "mistral", "qwen2", "qwen3"}) {
+  for (const char *type : {"gpt2", "llama", "mistral", "qwen2", "qwen3",
+                           "mixtral", "qwen2_moe", "qwen3_moe", "dots1"}) {
     ModelSpec spec = mustRead(type);
     int64_t sum = 0;
     for (const Parameter &each : parameters(spec))
@@ -272,6 +366,10 @@ TEST(Describe, IsOneLine) {
   EXPECT_EQ(describe(readySpec("llama-1b")),
             "llama: 16 layers, hidden 2048, 32 heads (8 kv) of 64, mlp 8192, "
             "vocabulary 128256, 131072 positions, 1235814400 parameters");
+  EXPECT_EQ(describe(readySpec("mixtral-8x7b")),
+            "mixtral: 32 layers, hidden 4096, 32 heads (8 kv) of 128, mlp "
+            "14336, 2 of 8 experts of 14336 in 32 layers, vocabulary 32000, "
+            "32768 positions, 46702792704 parameters (12879925248 active)");
 }
 
 } // namespace

@@ -1,10 +1,13 @@
 // The forward pass of both families as plain loops in fp64, written to be
 // obvious and without any of the builders' code: what they are tested against.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numbers>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -205,6 +208,148 @@ private:
     return result;
   }
 
+  /// Indices of `values`, the greatest first, equal ones in order.
+  static std::vector<size_t> descending(const Row &values) {
+    std::vector<size_t> order(values.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return values[a] > values[b] || (values[a] == values[b] && a < b);
+    });
+    return order;
+  }
+  /// Entry `index` of a stack of matrices.
+  Row matrixOf(const std::string &stack, size_t index) const {
+    const Row &all = weight(stack + ".weight");
+    size_t size = all.size() / size_t(spec.moe->experts);
+    auto begin = all.begin() + int64_t(index * size);
+    return Row(begin, begin + int64_t(size));
+  }
+  Row gated(const Row &gate, const Row &up, const Row &down,
+            const Row &x) const {
+    Row inner = rowsTimes(gate, x), other = rowsTimes(up, x);
+    for (size_t i = 0; i < inner.size(); ++i)
+      inner[i] = activate(inner[i]) * other[i];
+    return rowsTimes(down, inner);
+  }
+  /// Scores outside of the best groups are −infinity.
+  void limitToGroups(Row &wanted) const {
+    const MoeSpec &moe = *spec.moe;
+    size_t size = wanted.size() / size_t(moe.groups);
+    Row best;
+    for (size_t g = 0; g < size_t(moe.groups); ++g) {
+      auto begin = wanted.begin() + int64_t(g * size);
+      Row group(begin, begin + int64_t(size));
+      std::sort(group.rbegin(), group.rend());
+      best.push_back(group[0] + group[1]);
+    }
+    std::vector<size_t> order = descending(best);
+    for (size_t rank = size_t(moe.chosenGroups); rank < order.size(); ++rank)
+      std::fill_n(wanted.begin() + int64_t(order[rank] * size), size,
+                  -std::numeric_limits<double>::infinity());
+  }
+
+public:
+  /// The experts of one token, and what each weighs.
+  struct Choice {
+    Row logits, scores; ///< of all experts
+    std::vector<size_t> experts;
+    Row weights;
+    std::vector<bool> dropped;
+  };
+  /// Tokens of a sequence that an expert takes; 0: all. Those beyond are the
+  /// last ones, or those of the least weight.
+  int64_t room = 0;
+  bool dropsByWeight = false;
+  /// What logits() chose, by layer, token by token.
+  mutable std::map<int64_t, std::vector<Choice>> choices;
+
+  Choice choose(const Row &x, const std::string &prefix) const {
+    const MoeSpec &moe = *spec.moe;
+    std::string router = prefix + std::string(expertNames(spec).router);
+    Choice choice;
+    double sum = 0;
+    choice.logits = rowsTimes(weight(router + ".weight"), x);
+    for (double logit : choice.logits) {
+      bool softmax = moe.score == RouterScore::Softmax;
+      choice.scores.push_back(softmax ? std::exp(logit)
+                                      : 1 / (1 + std::exp(-logit)));
+      sum += choice.scores.back();
+    }
+    if (moe.score == RouterScore::Softmax)
+      for (double &each : choice.scores)
+        each /= sum;
+    Row wanted = choice.scores;
+    if (moe.selectionBias)
+      wanted = plus(wanted, weight(router + ".e_score_correction_bias"));
+    if (moe.groups > moe.chosenGroups)
+      limitToGroups(wanted);
+    choice.experts = descending(wanted);
+    choice.experts.resize(size_t(moe.chosen));
+    double chosen = 0;
+    for (size_t expert : choice.experts)
+      chosen += choice.scores[expert];
+    for (size_t expert : choice.experts)
+      choice.weights.push_back(choice.scores[expert] * moe.scale /
+                               (moe.normalize ? chosen : 1));
+    choice.dropped.assign(choice.experts.size(), false);
+    return choice;
+  }
+
+private:
+  void dropBeyondRoom(std::vector<Choice> &tokens) const {
+    struct Entry {
+      double weight;
+      size_t token, choice;
+    };
+    for (size_t expert = 0; room && expert < size_t(spec.moe->experts);
+         ++expert) {
+      std::vector<Entry> entries;
+      for (size_t t = 0; t < tokens.size(); ++t)
+        for (size_t j = 0; j < tokens[t].experts.size(); ++j)
+          if (tokens[t].experts[j] == expert)
+            entries.push_back({tokens[t].weights[j], t, j});
+      if (dropsByWeight)
+        std::sort(
+            entries.begin(), entries.end(),
+            [](const Entry &a, const Entry &b) { return a.weight > b.weight; });
+      for (size_t i = size_t(room); i < entries.size(); ++i)
+        tokens[entries[i].token].dropped[entries[i].choice] = true;
+    }
+  }
+
+  Row experts(const Row &x, const Choice &choice,
+              const std::string &prefix) const {
+    ExpertNames names = expertNames(spec);
+    auto part = [](std::string_view module, std::string_view matrix) {
+      return std::string(module) + "." + std::string(matrix);
+    };
+    Row y(x.size());
+    for (size_t j = 0; j < choice.experts.size(); ++j) {
+      if (choice.dropped[j])
+        continue;
+      auto matrix = [&](std::string_view name) {
+        return matrixOf(prefix + part(names.experts, name), choice.experts[j]);
+      };
+      Row z =
+          gated(matrix(names.gate), matrix(names.up), matrix(names.down), x);
+      for (size_t i = 0; i < y.size(); ++i)
+        y[i] += choice.weights[j] * z[i];
+    }
+    if (!spec.moe->sharedIntermediate)
+      return y;
+    std::string shared = prefix + std::string(names.shared);
+    Row z = gated(weight(shared + ".gate_proj.weight"),
+                  weight(shared + ".up_proj.weight"),
+                  weight(shared + ".down_proj.weight"), x);
+    double share = 1;
+    if (spec.moe->sharedGate)
+      share =
+          1 / (1 + std::exp(-rowsTimes(weight(shared + "_gate.weight"), x)[0]));
+    for (size_t i = 0; i < y.size(); ++i)
+      y[i] += share * z[i];
+    return y;
+  }
+
   Row feedForward(const Row &x, const std::string &prefix) const {
     Row inner = project(prefix + (gpt2() ? "mlp.c_fc" : "mlp.gate_proj"), x);
     for (double &each : inner)
@@ -224,8 +369,18 @@ private:
     for (size_t t = 0; t < x.size(); ++t)
       x[t] = plus(x[t], y[t]);
     Rows z = norms(x, prefix + (gpt2() ? "ln_2" : "post_attention_layernorm"));
+    if (!spec.isSparse(layer)) {
+      for (size_t t = 0; t < x.size(); ++t)
+        x[t] = plus(x[t], feedForward(z[t], prefix));
+      return x;
+    }
+    std::vector<Choice> &chosen = choices[layer];
+    chosen.clear();
+    for (const Row &row : z)
+      chosen.push_back(choose(row, prefix));
+    dropBeyondRoom(chosen);
     for (size_t t = 0; t < x.size(); ++t)
-      x[t] = plus(x[t], feedForward(z[t], prefix));
+      x[t] = plus(x[t], experts(z[t], chosen[t], prefix));
     return x;
   }
 

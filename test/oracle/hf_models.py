@@ -48,10 +48,27 @@ FAMILIES = {
         hidden_act="silu", max_position_embeddings=256, rms_norm_eps=1e-6,
         rope_theta=10000.0, use_sliding_window=False,
         tie_word_embeddings=True),
+    "mixtral": dict(
+        model_type="mixtral", architectures=["MixtralForCausalLM"],
+        vocab_size=281, hidden_size=64, intermediate_size=72,
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        hidden_act="silu", max_position_embeddings=256, rms_norm_eps=1e-5,
+        rope_theta=10000.0, sliding_window=None, num_local_experts=5,
+        num_experts_per_tok=2, tie_word_embeddings=False),
+    "qwen2_moe": dict(
+        model_type="qwen2_moe", architectures=["Qwen2MoeForCausalLM"],
+        vocab_size=293, hidden_size=72, intermediate_size=120,
+        moe_intermediate_size=40, shared_expert_intermediate_size=56,
+        num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2,
+        hidden_act="silu", max_position_embeddings=256, rms_norm_eps=1e-6,
+        rope_theta=10000.0, use_sliding_window=False, num_experts=7,
+        num_experts_per_tok=3, norm_topk_prob=False, decoder_sparse_step=2,
+        mlp_only_layers=[], tie_word_embeddings=True),
 }
 # Tokens in a sequence. Mistral's is more than two tiles of 64 long, so that its
 # window hides whole tiles from some queries of a tile but not from others.
-SEQUENCE = {"gpt2": 67, "llama": 61, "mistral": 139, "qwen2": 53}
+SEQUENCE = {"gpt2": 67, "llama": 61, "mistral": 139, "qwen2": 53,
+            "mixtral": 59, "qwen2_moe": 47}
 ROWS = 2   # B
 MICRO = 2  # A
 

@@ -7,6 +7,19 @@ import subprocess
 import safetensors.torch
 import torch
 
+def unstacked(tensors):
+    """Stacks of experts as the reference has them: a name with a '*' is a
+    tensor for each entry of its first dimension."""
+    single = {}
+    for name, value in tensors.items():
+        if "*" not in name:
+            single[name] = value
+            continue
+        for number, entry in enumerate(value):
+            single[name.replace("*", str(number))] = entry
+    return single
+
+
 SEED = {"seed": torch.tensor([1], dtype=torch.int64)}
 # With these AdamW's first moment after one step is the gradient, bit for bit:
 # m = 0 m + (1 - 0) g.
@@ -61,7 +74,9 @@ class Tessera:
         artifact = self._new(".tsr")
         settings = {"batch.sequence": sequence, "batch.accumulate": micro,
                     "batch.micro": rows, "precision.compute": compute,
-                    "recompute": recompute, "schedule.name": schedule}
+                    "recompute": recompute, "schedule.name": schedule,
+                    # The reference's loss is that of tokens alone.
+                    "moe.balance_weight": 0, "moe.z_weight": 0}
         command([self.binaries / "tessera", "compile", model,
                  "--mode", "artifact", "--target", target, "--cache", "off",
                  *(f"--set={key}={value}" for key, value in settings.items()),
@@ -81,7 +96,7 @@ class Tessera:
                  "--threads", threads, *(f"--set={each}" for each in sets),
                  *(["--dump-state", state] if dump else [])])
         outputs = safetensors.torch.load_file(got)
-        after = safetensors.torch.load_file(state) if dump else {}
+        after = unstacked(safetensors.torch.load_file(state)) if dump else {}
         for path in (given, got, state):
             if path:
                 path.unlink()

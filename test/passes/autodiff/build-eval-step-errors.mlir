@@ -14,7 +14,7 @@ func.func @loss(%tokens: tensor<4xi32> {graph.input = "tokens"}) -> tensor<f32> 
 
 // -----
 
-// expected-error @+1 {{expects one result, the sum of losses, got 0}}
+// expected-error @+1 {{expects a first result, the sum of losses, got none}}
 func.func @loss(%tokens: tensor<4xi32> {graph.input = "tokens"}, %targets: tensor<4xi32> {graph.input = "targets"}) {
   return
 }

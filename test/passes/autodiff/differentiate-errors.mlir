@@ -14,7 +14,7 @@ module {
 
 // -----
 
-// expected-error @+1 {{expects one result of type 'tensor<f32>' to differentiate, got ('tensor<1xf32>')}}
+// expected-error @+1 {{expects a first result of type 'tensor<f32>' to differentiate, got ('tensor<1xf32>')}}
 func.func @loss(%w: tensor<1xf32> {graph.state = "w", graph.role = #graph<role parameter>}) -> tensor<1xf32> {
   return %w : tensor<1xf32>
 }
@@ -117,4 +117,19 @@ func.func @loss(%w: tensor<f32> {graph.state = "w", graph.role = #graph<role par
 // expected-error @+1 {{is there already; the module was differentiated before}}
 func.func @gradients() {
   return
+}
+
+// -----
+
+// expected-error @+1 {{result 1 of type 'tensor<f32>' is neither a named sum of type 'tensor<f32>' nor a named metric}}
+func.func @loss(%w: tensor<f32> {graph.state = "w", graph.role = #graph<role parameter>}) -> (tensor<f32>, tensor<f32>) {
+  return %w, %w : tensor<f32>, tensor<f32>
+}
+
+// -----
+
+// expected-error @+1 {{result 1 of type 'tensor<2xf32>' is neither a named sum of type 'tensor<f32>' nor a named metric}}
+func.func @loss(%w: tensor<f32> {graph.state = "w", graph.role = #graph<role parameter>}) -> (tensor<f32>, tensor<2xf32> {graph.output = "more"}) {
+  %0 = graph.broadcast %w dims [] : tensor<f32> -> tensor<2xf32>
+  return %w, %0 : tensor<f32>, tensor<2xf32>
 }

@@ -71,6 +71,46 @@ TEST(Checkpoint, RoundTripsStateAndPosition) {
   EXPECT_EQ(manifest.recipe, "seed: 7\n");
 }
 
+// What others call "experts.2.weight" is entry 2 of a stack, in the moments'
+// file too.
+TEST(Checkpoint, StacksAreTakenApartAndPutTogether) {
+  auto stack = [](FakeModel &model) {
+    for (int i : {0, 1})
+      model.tensors[i].shape = {4, 2, 4};
+    model.tensors[0].name = "model.experts.*.weight";
+    model.tensors[1].name = "model.experts.*.weight.exp_avg";
+  };
+  ScratchDirectory run;
+  FakeModel model, other;
+  stack(model);
+  stack(other);
+  setState(model, 100);
+  ASSERT_TRUE(saveCheckpoint(systemFiles(), run.path, model, {100, 0, 0, 7},
+                             "seed: 7\n", 3)
+                  .ok());
+  std::string folder = run / "step-000100";
+  for (const char *file : {"model.safetensors", "optimizer.safetensors"}) {
+    auto opened = SafetensorsFile::open(folder + "/" + file);
+    ASSERT_TRUE(opened.ok()) << opened.message();
+    std::string name = "model.experts.2.weight";
+    bool moments = file == std::string("optimizer.safetensors");
+    const SafetensorsEntry *entry =
+        opened->header().find(moments ? name + ".exp_avg" : name);
+    ASSERT_NE(entry, nullptr) << file;
+    EXPECT_EQ(entry->shape, (std::vector<uint64_t>{2, 4}));
+    std::vector<float> values(8);
+    ASSERT_TRUE(
+        opened->read(*entry, 0, std::as_writable_bytes(std::span(values)))
+            .ok());
+    const std::vector<float> &all = moments ? model.moment : model.weight;
+    EXPECT_EQ(values, std::vector<float>(all.begin() + 16, all.begin() + 24));
+    EXPECT_EQ(opened->header().find("model.experts.*.weight"), nullptr);
+  }
+  auto resumed = resumeNewest(run.path, other);
+  ASSERT_TRUE(resumed.ok()) << resumed.message();
+  EXPECT_TRUE(stateIs(other, 100));
+}
+
 TEST(Checkpoint, AbsentAndEmptyRunsHaveNone) {
   ScratchDirectory run;
   FakeModel model;

@@ -84,6 +84,33 @@ TEST(ImportWeights, ToleratesPrefixesOnEitherSide) {
     }
 }
 
+TEST(ImportWeights, StacksComeFromTheirEntries) {
+  ScratchDirectory directory;
+  FakeModel model;
+  model.tensors[0].name = "model.experts.*.weight";
+  model.tensors[0].shape = {4, 8};
+  std::vector<std::string> names;
+  for (const char *i : {"0", "1", "3"})
+    names.push_back(std::string("model.experts.") + i + ".weight");
+  std::string path = directory / "w.safetensors";
+  writeWeights(path, names, SafetensorsType::bf16, 8);
+  EXPECT_NE(importWeights(path, model)
+                .message()
+                .find("lacks 1 of the model's parameters: "
+                      "model.experts.2.weight"),
+            std::string::npos);
+  names.emplace_back("model.experts.2.weight");
+  writeWeights(path, names, SafetensorsType::bf16, 8);
+  auto report = importWeights(path, model);
+  ASSERT_TRUE(report.ok()) << report.message();
+  EXPECT_EQ(report->loaded, 4u);
+  for (std::size_t i = 0; i < 32; ++i)
+    EXPECT_EQ(model.weight[i], value(i % 8)) << i;
+  writeWeights(path, names, SafetensorsType::bf16, 9);
+  EXPECT_NE(importWeights(path, model).message().find("the model's has [8]"),
+            std::string::npos);
+}
+
 TEST(ImportWeights, ReportsWhatIsMissingUnexpectedOrMisshapen) {
   ScratchDirectory directory;
   std::string path = directory / "w.safetensors";

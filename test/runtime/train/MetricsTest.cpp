@@ -40,6 +40,24 @@ TEST(Metrics, RecordIsJsonAndFloatsReadBackExactly) {
   EXPECT_TRUE(nlohmann::json::parse(printMetrics(record))["loss"].is_null());
 }
 
+TEST(Metrics, RouterTableIsListsByLayer) {
+  MetricsRecord record = exampleRecord();
+  EXPECT_FALSE(nlohmann::json::parse(printMetrics(record)).contains("router"));
+  record.router = {1.5f, 0, 0.25f, 2,   9, 1.125f, //
+                   3,    2, 0,     NAN, 8, 1};
+  auto router = nlohmann::json::parse(printMetrics(record))["router"];
+  EXPECT_EQ(router.size(), 6u);
+  EXPECT_EQ(router["max_load"], (std::vector<float>{1.5f, 3}));
+  EXPECT_EQ(router["dead"], (std::vector<float>{0, 2}));
+  EXPECT_EQ(router["dropped"], (std::vector<float>{0.25f, 0}));
+  EXPECT_EQ(router["entropy"][0], 2);
+  EXPECT_TRUE(router["entropy"][1].is_null());
+  EXPECT_EQ(router["z"], (std::vector<float>{9, 8}));
+  EXPECT_EQ(router["balance"], (std::vector<float>{1.125f, 1}));
+  EXPECT_NE(progressLine(record, 107, 0.5, {}).find("  load 3.0x"),
+            std::string::npos);
+}
+
 TEST(Metrics, ExactLineTellsNeighbouringFloatsApart) {
   MetricsRecord record = exampleRecord();
   std::string line = printExactMetrics(record);

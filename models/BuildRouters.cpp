@@ -1,0 +1,77 @@
+// Functions around @loss that only models with experts have: loads before the
+// step's gradients, and what a step does with them when they are summed.
+#include "models/ModelBuilder.h"
+#include "models/moe/Routing.h"
+#include "runtime/train/Router.h"
+
+using namespace mlir;
+using tessera::graph::Emitter;
+using tessera::graph::tensorType;
+
+namespace tessera::models {
+
+Value ModelBuilder::stacked(Emitter &e, ArrayRef<Value> rows) {
+  SmallVector<Value> parts;
+  for (Value row : rows)
+    parts.push_back(e.reshape(row, {1, tensorType(row).getNumElements()}));
+  return e.concat(parts, 0);
+}
+
+/// (parameters, tokens, targets, seed, step, offset) → the loads of all
+/// routers, as @loss would give them.
+void ModelBuilder::buildLoads() {
+  std::vector<Port> arguments = parameterPorts();
+  llvm::append_range(arguments, batchPorts());
+  Port result =
+      port(graph::kOutputAttr, routerLoads, routerType(spec.moe->experts));
+  func::FuncOp loads = function("prepare_step", arguments, result);
+  auto inputs = loads.getArguments().drop_front(all.size());
+  RandomState random{inputs[2], inputs[3], inputs[4]};
+  Scope scope(b, spec, random);
+  for (auto [i, each] : llvm::enumerate(all))
+    scope.define(each.name, loads.getArgument(i));
+  Routed routed;
+  trunk(scope, inputs[0], random, Purpose::Loads, {}, routed);
+  Emitter e = scope.at("router");
+  b.create<func::ReturnOp>(loads.getLoc(), stacked(e, routed.counts));
+}
+
+/// (fixed parameters, what @loss sums up) → (fixed parameters, metrics).
+void ModelBuilder::buildFinishStep() {
+  const MoeSpec &moe = *spec.moe;
+  std::vector<Port> arguments;
+  for (const Parameter &each : all)
+    if (each.fixed)
+      arguments.push_back(parameterPort(each));
+  std::vector<Port> results = arguments;
+  size_t fixed = arguments.size();
+  arguments.push_back(
+      port(graph::kInputAttr, routerLoads, routerType(moe.experts)));
+  arguments.push_back(
+      port(graph::kInputAttr, routerSumsName, routerType(routerSums)));
+  // None of it loses bits in any precision.
+  for (Port &each : arguments)
+    if (llvm::none_of(each.attributes, [](NamedAttribute attribute) {
+          return attribute.getName() == graph::kWideAttr;
+        }))
+      each.attributes.push_back(
+          b.getNamedAttr(graph::kWideAttr, b.getUnitAttr()));
+  results.push_back(
+      port(graph::kOutputAttr, kRouterOutput, routerType(kRouterColumns)));
+  func::FuncOp finish = function("finish_step", arguments, results);
+  Value loads = finish.getArgument(fixed);
+  Emitter e(b, named("router"));
+  SmallVector<Value> returned;
+  // Where one layer with experts has a bias, all have.
+  for (size_t row = 0; row < fixed; ++row) {
+    Value load = e.reshape(
+        e.slice(loads, {static_cast<int64_t>(row), 0}, {1, moe.experts}),
+        {moe.experts});
+    returned.push_back(
+        movedBias(e, finish.getArgument(row), load, recipe.moe.biasRate));
+  }
+  returned.push_back(routerTable(e, moe, loads, finish.getArgument(fixed + 1)));
+  b.create<func::ReturnOp>(finish.getLoc(), returned);
+}
+
+} // namespace tessera::models

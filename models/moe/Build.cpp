@@ -1,0 +1,72 @@
+// A layer's experts: rows to them, their matrices, and back.
+#include "models/moe/Router.h"
+#include "models/moe/Routing.h"
+
+using namespace mlir;
+using tessera::graph::Emitter;
+using tessera::graph::tensorType;
+
+namespace tessera::models {
+
+static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
+
+/// Each row times its expert's matrix, of a stack [experts, out, in].
+static Value expertLinear(const Scope &scope, Emitter &e, Value rows,
+                          StringRef matrix, Value offsets) {
+  ExpertNames names = expertNames(scope.spec);
+  Value stack =
+      scope.parameter(StringRef(names.experts) + "." + matrix + ".weight");
+  auto type = tensorType(rows).clone({shapeOf(rows)[0], shapeOf(stack)[1]});
+  return e.builder().create<graph::GroupedMatmulOp>(
+      e.location(), type, rows, stack, offsets, /*transposed=*/true);
+}
+
+/// What the chosen experts make of tokens x [tokens, hidden].
+static Value chosenExperts(const Scope &scope, Value x,
+                           const RouterChoice &choice) {
+  const MoeSpec &moe = *scope.spec.moe;
+  ExpertNames names = expertNames(scope.spec);
+  // Where the modules of single experts would stand.
+  Emitter e = scope.at(StringRef(names.experts).drop_back(2));
+  graph::GroupRowsOp groups = e.groupRows(choice.experts, moe.experts);
+  Value places = groups.getPlaces(), offsets = groups.getOffsets();
+  Value rows = e.dispatchRows(x, places, {}, choice.rows);
+  Value gate = expertLinear(scope, e, rows, names.gate, offsets);
+  Value up = expertLinear(scope, e, rows, names.up, offsets);
+  Value inner = e.mul(activation(e, gate, scope.spec.activation), up);
+  Value out = expertLinear(scope, e, inner, names.down, offsets);
+  return e.combineRows(out, places, choice.weights);
+}
+
+/// What the expert of all tokens makes of x [batch, tokens, hidden].
+static Value sharedExpert(const Scope &scope, Value x) {
+  std::string name(expertNames(scope.spec).shared);
+  Value y = gatedMlp(scope, x, name, /*bias=*/false);
+  if (!scope.spec.moe->sharedGate)
+    return y;
+  Emitter e = scope.at(name + "_gate");
+  Value share = e.unary<graph::SigmoidOp>(
+      linear(scope, x, name + "_gate", /*bias=*/false));
+  ArrayRef<int64_t> shape = shapeOf(y);
+  share = e.reshape(share, shape.drop_back());
+  return e.mul(y, e.broadcastFirst(share, shape));
+}
+
+Value moeLayer(const Scope &scope, Value x) {
+  const MoeSpec &moe = *scope.spec.moe;
+  ArrayRef<int64_t> shape = shapeOf(x);
+  Emitter e = scope.at(expertNames(scope.spec).router);
+  Value tokens = e.reshape(x, {shape[0] * shape[1], shape[2]});
+  RouterChoice choice = chooseExperts(scope, tokens);
+  choice.chosen = choice.experts;
+  choice.rows = tensorType(choice.experts).getNumElements();
+  if (RouterScope *router = scope.router) {
+    Value dropped =
+        keepWithinCapacity(e, moe, router->recipe, shape[0], choice);
+    judge(e, moe, choice, dropped, shape[0], *router);
+  }
+  Value y = e.reshape(chosenExperts(scope, tokens, choice), shape);
+  return moe.sharedIntermediate ? e.add(y, sharedExpert(scope, x)) : y;
+}
+
+} // namespace tessera::models
