@@ -12,7 +12,8 @@
 namespace tessera::solver {
 
 /// In whatever unit the caller counts, never negative. kInfinite and above mean
-/// "not allowed".
+/// "not allowed"; what is allowed should sum to less than half of that, and to
+/// less than 2^53 to be told apart to the last unit.
 using Cost = std::int64_t;
 inline constexpr Cost kInfinite = 1'000'000'000'000'000'000;
 

@@ -14,8 +14,10 @@ namespace {
 
 class Reducer {
 public:
-  Reducer(ReductionGraph &graph, double ceiling)
-      : graph(graph), ceiling(ceiling), waits(graph.variables.size()) {}
+  Reducer(ReductionGraph &graph, double ceiling,
+          const std::function<bool()> &stop)
+      : graph(graph), ceiling(ceiling), stop(stop),
+        waits(graph.variables.size()) {}
 
   void touch(int v) {
     if (!waits[v]) {
@@ -46,6 +48,7 @@ private:
 
   ReductionGraph &graph;
   double ceiling;
+  const std::function<bool()> &stop;
   /// By degree when touched: variables with many neighbours wait until their
   /// small neighbours are gone.
   std::set<std::pair<std::size_t, int>> queue;
@@ -55,7 +58,7 @@ private:
 } // namespace
 
 Status Reducer::run() {
-  while (!queue.empty()) {
+  while (!queue.empty() && !stop()) {
     const int v = queue.begin()->second;
     queue.erase(queue.begin());
     waits[v] = false;
@@ -312,8 +315,9 @@ bool Reducer::eliminateSmall(int v) {
   return true;
 }
 
-Status reduceBelow(ReductionGraph &graph, double ceiling) {
-  Reducer reducer(graph, ceiling);
+Status reduceBelow(ReductionGraph &graph, double ceiling,
+                   const std::function<bool()> &stop) {
+  Reducer reducer(graph, ceiling, stop);
   std::vector<int> changed;
   while (true) {
     const double before = graph.constant;
@@ -323,19 +327,22 @@ Status reduceBelow(ReductionGraph &graph, double ceiling) {
     TESSERA_RETURN_IF_ERROR(reducer.run());
     changed.clear();
     TESSERA_RETURN_IF_ERROR(tightenTimes(graph, changed));
+    if (graph.constant > ceiling)
+      return Status::error("nothing costs at most {}", ceiling);
     // What is spent in any case rises a little with every round.
     const bool risen = !isForbidden(ceiling) &&
                        graph.constant - before > 1e-4 * (ceiling - before);
-    if (changed.empty() && !risen)
+    if ((changed.empty() && !risen) || stop())
       return Status::success();
   }
 }
 
-StatusOr<ReductionGraph> reduce(const Problem &problem, bool limited) {
+StatusOr<ReductionGraph> reduce(const Problem &problem, bool limited,
+                                const std::function<bool()> &stop) {
   ReductionGraph graph(problem);
   if (limited)
     loadTimes(problem, graph);
-  TESSERA_RETURN_IF_ERROR(reduceBelow(graph, kForbidden));
+  TESSERA_RETURN_IF_ERROR(reduceBelow(graph, kForbidden, stop));
   return graph;
 }
 

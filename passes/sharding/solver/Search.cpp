@@ -52,6 +52,25 @@ Search::Search(const Model &model, const Search &other)
   settleIfEmpty();
 }
 
+void Search::enumerate() {
+  constexpr double kMost = 1 << 14;
+  double choices = 1;
+  for (int size : model.sizes)
+    choices *= size;
+  if (choices > kMost)
+    return;
+  std::vector<int> tried(model.count());
+  for (int carried = 0; carried < model.count();) {
+    const double triedCost = model.cost(tried);
+    if (!found || triedCost < found->cost)
+      offer({tried, triedCost, UsageProfile(model, tried)});
+    carried = 0;
+    while (carried < model.count() && ++tried[carried] == model.sizes[carried])
+      tried[carried++] = 0;
+  }
+  bound = found ? found->cost : kForbidden;
+}
+
 /// Reductions may leave nothing to choose.
 void Search::settleIfEmpty() {
   if (model.count() == 0)
@@ -98,13 +117,13 @@ bool Search::roams() const {
 
 void Search::step() {
   if (taken < kFirstPasses)
-    priceStep();
+    passStep();
   else
     neighbourhoodStep();
 }
 
-/// A pass over everything at the prices, which then follow what is used.
-void Search::priceStep() {
+/// A pass over everything.
+void Search::passStep() {
   const std::size_t limit = tableLimit();
   for (int v : all)
     prices.apply(v, unary);
@@ -224,7 +243,11 @@ std::vector<int> Search::proposeFresh(std::size_t limit,
 
 void Search::look(State &state) const {
   const std::vector<int> changed = differences(state.values);
-  state.cost = now.cost + model.difference(changed, now.values, state.values);
+  // Beside what is forbidden, a sum has lost the digits of what is not.
+  state.cost =
+      isForbidden(now.cost)
+          ? model.cost(state.values)
+          : now.cost + model.difference(changed, now.values, state.values);
   state.profile = now.profile;
   state.profile.change(changed, now.values, state.values);
 }

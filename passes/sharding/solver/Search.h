@@ -29,6 +29,8 @@ public:
   const std::optional<Incumbent> &best() const { return found; }
   /// Goes on from somebody else's choice if that is better.
   void adopt(const Incumbent &other);
+  /// Tries every choice if there are few.
+  void enumerate();
   /// No choice that fits costs less; starts at minus infinity.
   double lowerBound() const { return bound; }
   /// The best is an optimum: no cheaper one is within half a unit.
@@ -52,7 +54,7 @@ private:
   void step();
   bool roams() const;
   bool accepts(const State &next);
-  void priceStep();
+  void passStep();
   void startAfresh(std::size_t limit);
   void neighbourhoodStep();
 

@@ -11,6 +11,11 @@
 
 namespace tessera::solver {
 
+static bool isLate(const Options &options) {
+  return options.deadline &&
+         std::chrono::steady_clock::now() >= *options.deadline;
+}
+
 namespace {
 
 /// Searchers with seeds of their own that tell each other the best choice after
@@ -29,10 +34,7 @@ public:
   double lowerBound = -kForbidden;
 
 private:
-  bool late() const {
-    return options.deadline &&
-           std::chrono::steady_clock::now() >= *options.deadline;
-  }
+  bool late() const { return isLate(options); }
   void advanceAll(std::uint64_t steps);
   void share();
   void keep(const Incumbent &best);
@@ -77,18 +79,22 @@ Team::Team(const Problem &problem, ReductionGraph reduced,
   Random seeds(options.seed);
   for (unsigned i = 0; i < std::max(1U, options.threads); ++i)
     searchers.emplace_back(*model, seeds(), startValues(*model, start));
+  searchers[0].enumerate();
   share();
 }
 
 void Team::run() {
   constexpr std::uint64_t kRound = 32;
-  for (std::uint64_t done = 0; done < options.steps && !late();
+  for (std::uint64_t done = 0;
+       done < options.steps && !late() && cost - lowerBound >= 0.5;
        done += kRound) {
     advanceAll(std::min(kRound, options.steps - done));
     share();
-    if (cost - lowerBound < 0.5)
-      return;
-    if (cost < ceiling)
+    // A little is not worth the work at once.
+    constexpr double kShare = 0.01;
+    constexpr std::uint64_t kWait = 16 * kRound;
+    const bool much = cost < ceiling - kShare * (ceiling - graph.constant);
+    if (much || (cost < ceiling && done % kWait == 0))
       reduceAgain();
   }
 }
@@ -130,7 +136,7 @@ void Team::keep(const Incumbent &best) {
 
 void Team::reduceAgain() {
   ceiling = cost;
-  if (!reduceBelow(graph, ceiling + 0.5).ok()) {
+  if (!reduceBelow(graph, ceiling + 0.5, [this] { return late(); }).ok()) {
     lowerBound = cost;
     return;
   }
@@ -140,6 +146,8 @@ void Team::reduceAgain() {
     moved.emplace_back(*reduced, searcher);
   searchers = std::move(moved);
   model = std::move(reduced);
+  searchers[0].enumerate();
+  share();
 }
 
 /// A fifth of the steps and of the time.
@@ -157,7 +165,8 @@ StatusOr<Solution> solve(const Problem &problem, const Options &options,
   TESSERA_RETURN_IF_ERROR(validate(problem));
   // Without the limit much more is reduced. What is found there is where the
   // search begins, and what is proven there holds with the limit as well.
-  StatusOr<ReductionGraph> unlimited = reduce(problem, /*limited=*/false);
+  auto stop = [&] { return isLate(options); };
+  StatusOr<ReductionGraph> unlimited = reduce(problem, /*limited=*/false, stop);
   if (!unlimited.ok())
     return unlimited.status();
   const Options part = forRelaxation(options);
@@ -177,11 +186,14 @@ StatusOr<Solution> solve(const Problem &problem, const Options &options,
   if (!relaxed.choice.empty() && evaluate(problem, relaxed.choice).feasible &&
       relaxed.cost - relaxed.lowerBound < 0.5)
     return finish(relaxed);
-  StatusOr<ReductionGraph> graph = reduce(problem, /*limited=*/true);
+  StatusOr<ReductionGraph> graph = reduce(problem, /*limited=*/true, stop);
   if (!graph.ok())
     return graph.status();
   Team team(problem, graph.take(), options, progress, relaxed.choice);
   team.run();
+  if (isForbidden(team.cost) && isForbidden(team.lowerBound))
+    return Status::error("no choice is within the usage limit of {}; raise it",
+                         problem.usageLimit);
   if (isForbidden(team.cost))
     return Status::error("no choice within the usage limit of {} was found; "
                          "allow more time, or raise the limit",

@@ -19,7 +19,7 @@ struct Options {
   std::uint64_t steps = 1000;
   /// When to return with the best that was found. Looked at between steps,
   /// after the reductions; the solution comes a few passes over the core later.
-  std::optional<std::chrono::steady_clock::time_point> deadline;
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};
   unsigned threads = 1;
 };
 
