@@ -229,7 +229,11 @@ LogicalResult Shardings::planLoop(graph::LoopOp loop) {
   for (auto [init, carried, yielded, result] :
        llvm::zip(loop.getInitsMutable(), loop.getCarried(),
                  loop.getYield().getValuesMutable(), loop.getResults())) {
-    operands[&init] = operands[&yielded] = values[result] = values.at(carried);
+    // By way of a copy: a new entry may move the others.
+    Placement place = values.at(carried);
+    values[result] = place;
+    operands[&yielded] = place;
+    operands[&init] = std::move(place);
   }
   return success();
 }
