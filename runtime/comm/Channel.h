@@ -76,8 +76,8 @@ inline constexpr int kEndedExitCode = 70;
 /// are ended with kEndedExitCode.
 class World {
 public:
-  /// Over what started this process: MPI if there are several ranks. All ranks
-  /// call it.
+  /// Over what started this process: its MPI, or TCP if there is none. All
+  /// ranks call it.
   static StatusOr<std::unique_ptr<World>> join(const Launch &launch,
                                                WorldOptions options);
   /// Over a transport.

@@ -172,7 +172,9 @@ StatusOr<Launch> readLaunch(const Environment &environment) {
     StatusOr<int> port = reader.number("MASTER_PORT", 1, 65535);
     if (!port.ok())
       return port.status();
-    launch->masterPort = *port;
+    // Where the agent of torchrun keeps that port to itself.
+    const bool isTaken = reader.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+    launch->masterPort = isTaken ? *port % 65535 + 1 : *port;
   }
   return *launch;
 }

@@ -19,7 +19,8 @@ struct Launch {
   int rank = 0, size = 1;
   /// Among the ranks of this machine: which GPU is whose.
   int localRank = 0, localSize = 1;
-  /// Where rank 0 can be reached, if it was said.
+  /// Where rank 0 can be reached, if it was said: by MASTER_ADDR and
+  /// MASTER_PORT, or the port after it if torchrun's agent has that one.
   std::string masterAddress;
   int masterPort = 0;
 

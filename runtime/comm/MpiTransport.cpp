@@ -273,11 +273,6 @@ StatusOr<Library> loadLibrary(const Launch &launch) {
 } // namespace
 
 StatusOr<std::unique_ptr<Transport>> joinMpi(const Launch &launch) {
-  if (launch.starter != Launch::Starter::openMpi &&
-      launch.starter != Launch::Starter::mpich)
-    return Status::error("{}, without MPI, by which ranks without GPUs speak: "
-                         "start them by mpirun, or by srun --mpi=pmix or pmi2",
-                         launch.describe());
   StatusOr<Library> library = loadLibrary(launch);
   if (!library.ok())
     return library.status();

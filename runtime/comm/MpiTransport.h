@@ -8,10 +8,11 @@
 
 namespace tessera::comm {
 
-/// Loads the MPI library that belongs to what started this process and joins
-/// its job; all ranks call it, once. TESSERA_LIBMPI names another library;
-/// which of the two binary interfaces it has (Open MPI's, or MPICH's, which
-/// Intel MPI, MVAPICH and Cray MPI share) is seen from its symbols.
+/// Loads the MPI library that belongs to what started this process, an MPI's
+/// mpirun or the like, and joins its job; all ranks call it, once.
+/// TESSERA_LIBMPI names another library; which of the two binary interfaces it
+/// has (Open MPI's, or MPICH's, which Intel MPI, MVAPICH and Cray MPI share) is
+/// seen from its symbols.
 StatusOr<std::unique_ptr<Transport>> joinMpi(const Launch &launch);
 
 } // namespace tessera::comm

@@ -67,7 +67,7 @@ StatusOr<bool> Traffic::advanceSend(Transfer &transfer) {
       StatusOr<Request> header = transport.send(
           to, tags.header, std::as_bytes(std::span(&transfer.header, 1)));
       if (!header.ok())
-        return header.status();
+        return broken(header.status());
       transfer.headerRequest = *header;
       transfer.headerPosted = true;
     }
@@ -75,7 +75,7 @@ StatusOr<bool> Traffic::advanceSend(Transfer &transfer) {
     if (!transfer.from.empty()) {
       StatusOr<Request> data = transport.send(to, tags.data, transfer.from);
       if (!data.ok())
-        return data.status();
+        return broken(data.status());
       transfer.request = *data;
       transfer.isPosted = true;
     }
@@ -88,7 +88,7 @@ StatusOr<bool> Traffic::advanceSend(Transfer &transfer) {
     if (!through.ok() || *through)
       isPosted = false;
     moved |= through.ok() && *through;
-    return through.status();
+    return through.ok() ? Status::success() : broken(through.status());
   };
   TESSERA_RETURN_IF_ERROR(
       settle(transfer.headerPosted, transfer.headerRequest));
@@ -113,7 +113,7 @@ StatusOr<bool> Traffic::advanceReceive(Transfer &transfer) {
           isHeader ? std::as_writable_bytes(std::span(&transfer.header, 1))
                    : transfer.to);
       if (!posted.ok())
-        return posted.status();
+        return broken(posted.status());
       transfer.request = *posted;
       transfer.isPosted = true;
     }
@@ -122,7 +122,7 @@ StatusOr<bool> Traffic::advanceReceive(Transfer &transfer) {
       return moved;
     transfer.isPosted = false;
     if (!through.ok())
-      return through;
+      return broken(through.status());
     moved = true;
     if (transfer.phase == Phase::header) {
       TESSERA_RETURN_IF_ERROR(check(transfer));
@@ -132,6 +132,11 @@ StatusOr<bool> Traffic::advanceReceive(Transfer &transfer) {
     }
   }
   return moved;
+}
+
+Status Traffic::broken(const Status &status) const {
+  return Status::error("in {} of group {}: {}", expected.text(), group.text(),
+                       status.message());
 }
 
 Status Traffic::check(const Transfer &transfer) const {

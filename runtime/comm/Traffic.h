@@ -94,6 +94,7 @@ private:
   StatusOr<bool> advanceSend(Transfer &transfer);
   StatusOr<bool> advanceReceive(Transfer &transfer);
   Status check(const Transfer &transfer) const;
+  Status broken(const Status &status) const; // of the transport
 
   Transport &transport;
   const Group &group;

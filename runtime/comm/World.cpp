@@ -2,6 +2,7 @@
 #include "runtime/comm/Engine.h"
 #include "runtime/comm/MpiTransport.h"
 #include "runtime/comm/ThreadTransport.h"
+#include "runtime/comm/tcp/TcpTransport.h"
 
 namespace tessera::comm {
 
@@ -34,7 +35,10 @@ StatusOr<std::unique_ptr<World>> World::join(const Launch &launch,
   if (launch.size == 1)
     return over(std::move(ThreadTransport::create(1, {}).front()),
                 std::move(options));
-  StatusOr<std::unique_ptr<Transport>> transport = joinMpi(launch);
+  const bool hasMpi = launch.starter == Launch::Starter::openMpi ||
+                      launch.starter == Launch::Starter::mpich;
+  StatusOr<std::unique_ptr<Transport>> transport =
+      hasMpi ? joinMpi(launch) : joinTcp(launch, options.timeout);
   if (!transport.ok())
     return transport.status();
   return over(transport.take(), std::move(options));

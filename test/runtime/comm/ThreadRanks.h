@@ -30,12 +30,12 @@ private:
   std::string all;
 };
 
+using Transports = std::vector<std::unique_ptr<Transport>>;
+
 /// Calls `body` for each rank at the same time, and returns when all did. It
 /// has to leave the world if it wants that.
-inline void runRanks(int size, const WorldOptions &options,
-                     const std::function<void(World &)> &body,
-                     const ThreadTransportOptions &transport = {}) {
-  auto transports = ThreadTransport::create(size, transport);
+inline void runRanks(Transports transports, const WorldOptions &options,
+                     const std::function<void(World &)> &body) {
   std::vector<std::thread> threads;
   for (auto &one : transports)
     threads.emplace_back([&options, &body, &one] {
@@ -44,6 +44,12 @@ inline void runRanks(int size, const WorldOptions &options,
     });
   for (std::thread &thread : threads)
     thread.join();
+}
+
+inline void runRanks(int size, const WorldOptions &options,
+                     const std::function<void(World &)> &body,
+                     const ThreadTransportOptions &transport = {}) {
+  runRanks(ThreadTransport::create(size, transport), options, body);
 }
 
 } // namespace tessera::comm

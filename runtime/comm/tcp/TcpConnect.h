@@ -1,0 +1,40 @@
+// How ranks find one another without an MPI: rank 0 listens where everybody
+// knows, and tells the others where they are.
+#pragma once
+#include "runtime/comm/Launch.h"
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+namespace tessera::comm {
+
+/// A file descriptor with an owner; -1: none.
+class Socket {
+public:
+  explicit Socket(int fd = -1) : fd(fd) {}
+  Socket(Socket &&other) noexcept : fd(std::exchange(other.fd, -1)) {}
+  Socket &operator=(Socket &&other) noexcept {
+    std::swap(fd, other.fd);
+    return *this;
+  }
+  ~Socket();
+  int get() const { return fd; }
+  explicit operator bool() const { return fd >= 0; }
+
+private:
+  int fd;
+};
+
+/// Connects every two ranks of the job; all call it. Returns a stream socket
+/// for each other rank, none for this one. Rank 0 listens on
+/// launch.masterPort, all ranks reach it by launch.masterAddress and one
+/// another by the addresses from which they came.
+///
+/// Whoever else connects is turned away: by a wrong greeting, or without the
+/// number that rank 0 made up for this job. An error names the rank that could
+/// not be reached, or did not come, within the time.
+StatusOr<std::vector<Socket>> connectRanks(const Launch &launch,
+                                           std::chrono::milliseconds timeout);
+
+} // namespace tessera::comm
