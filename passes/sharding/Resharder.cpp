@@ -283,14 +283,22 @@ Value Resharder::reshard(Value local, const Placement &from,
   if (!parts.empty())
     reduce(parts, from.kind);
   exchange();
+  // What is sliced first need not be gathered, but devices that gather must
+  // have the same slice: no axis of it may cut another cell still.
+  auto isFree = [&](unsigned axis) {
+    return llvm::none_of(cells, [&](const Cell &cell) {
+      return llvm::is_contained(cell.now, axis);
+    });
+  };
   for (Cell &cell : cells)
-    if (cell.leaving().empty() && !cell.coming().empty())
+    if (cell.leaving().empty() && !cell.coming().empty() &&
+        llvm::all_of(cell.coming(), isFree))
       slice(cell);
-  for (Cell &cell : cells) {
+  for (Cell &cell : cells)
     if (!cell.leaving().empty())
       gather(cell);
+  for (Cell &cell : cells)
     if (!cell.coming().empty())
       slice(cell);
-  }
   return emit.reshape(value, result);
 }
