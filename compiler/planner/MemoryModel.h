@@ -24,6 +24,7 @@ struct Memory {
 struct StageLayers {
   int64_t most = 0; ///< of the fullest rank but the last
   int64_t last = 0;
+  bool operator==(const StageLayers &) const = default;
 };
 
 /// Parameters of a rank that hold `layers` layers, by how they are shared.

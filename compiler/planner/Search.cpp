@@ -123,12 +123,16 @@ private:
   }
 
   void consider(const ParallelPlan &plan) {
-    ++result.considered;
     Constraint broken = firstViolation(model, cluster, workload, plan);
+    if (broken == Constraint::None) {
+      if (!priced)
+        priced = costs.price(plan);
+      if (plan.evenStages && isBalanced(plan))
+        return; // it has been considered
+    }
+    ++result.considered;
     if (broken != Constraint::None)
       return kill(plan, broken);
-    if (!priced)
-      priced = costs.price(plan);
     Candidate candidate{plan, {}, {}};
     candidate.memory =
         peakMemory(model, workload, plan, costs.stages(plan, *priced));
@@ -143,6 +147,13 @@ private:
         result.killed[size_t(Constraint::Memory)].fastest;
     if (!fastest || order(candidate) < order(*fastest))
       fastest = candidate;
+  }
+
+  /// Whether even stages are what balancing comes to.
+  bool isBalanced(ParallelPlan plan) const {
+    StageLayers even = costs.stages(plan, *priced);
+    plan.evenStages = false;
+    return costs.stages(plan, *priced) == even;
   }
 
   void accept(const Candidate &candidate) {

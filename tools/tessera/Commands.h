@@ -26,5 +26,6 @@ void addDataCommand(CLI::App &app, Invocation &invocation);
 void addInspectCommand(CLI::App &app, Invocation &invocation);
 void addDoctorCommand(CLI::App &app, Invocation &invocation);
 void addBenchCommand(CLI::App &app, Invocation &invocation);
+void addPlanCommand(CLI::App &app, Invocation &invocation);
 
 } // namespace tessera

@@ -80,6 +80,7 @@ SUBCOMMAND --help says more of each.)");
   tessera::addGenerateCommand(app, invocation);
   tessera::addDataCommand(app, invocation);
   tessera::addBenchCommand(app, invocation);
+  tessera::addPlanCommand(app, invocation);
   tessera::addInspectCommand(app, invocation);
   tessera::addDoctorCommand(app, invocation);
   try {

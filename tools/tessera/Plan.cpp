@@ -1,0 +1,338 @@
+// tessera plan: how to spread a training over a cluster, and what it costs.
+#include "compiler/Files.h"
+#include "compiler/planner/Quantity.h"
+#include "compiler/planner/Replay.h"
+#include "compiler/planner/Report.h"
+#include "passes/pipeline/Timeline.h"
+#include "runtime/support/Text.h"
+#include "tools/tessera/Commands.h"
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <fmt/format.h>
+#include <memory>
+#include <vector>
+
+using namespace tessera;
+using namespace tessera::planner;
+
+namespace {
+
+struct PlanOptions {
+  std::string spec, cluster, tokens, perGpu, perNode, fix, timeline;
+  std::string overlap = "all", precision = "bf16";
+  int64_t gpus = 0, globalBatch = 0, sequence = 0;
+  double imbalance = Workload().imbalance, spread = 0;
+  std::vector<std::string> stragglers;
+  bool compare = false, why = false, simulate = false, json = false;
+};
+
+} // namespace
+
+// Tokens of a step where no batch is given: 4 Mi, usual for large models.
+static constexpr int64_t kStepTokens = int64_t(1) << 22;
+// What a plan for fewer GPUs is held against.
+static constexpr int64_t kManyGpus = 1024;
+
+static StatusOr<double> quantity(const std::string &text, Unit unit,
+                                 const char *option) {
+  StatusOr<double> value = parseQuantity(text, unit);
+  if (!value.ok())
+    return Status::error("{}: {}", option, value.message());
+  return value;
+}
+
+static StatusOr<Cluster> readCluster(const PlanOptions &options) {
+  StatusOr<Cluster> cluster = loadCluster(options.cluster);
+  if (!cluster.ok())
+    return cluster.status();
+  if (options.gpus != 0)
+    TESSERA_RETURN_IF_ERROR(resize(*cluster, options.gpus));
+  Internode internode;
+  const std::tuple<const std::string &, std::optional<double> &, const char *>
+      flags[] = {{options.perGpu, internode.perGpu, "--internode-per-gpu"},
+                 {options.perNode, internode.perNode, "--internode-per-node"}};
+  for (auto &[text, to, option] : flags) {
+    if (text.empty())
+      continue;
+    StatusOr<double> rate = quantity(text, Unit::BytesPerSecond, option);
+    if (!rate.ok())
+      return rate.status();
+    to = *rate;
+  }
+  TESSERA_RETURN_IF_ERROR(resolveInternode(*cluster, internode));
+  return cluster;
+}
+
+static Status readOverlap(std::string_view text, Overlap &overlap) {
+  const std::pair<std::string_view, bool *> kinds[] = {
+      {"tensor", &overlap.tensor},
+      {"expert", &overlap.expert},
+      {"data", &overlap.data},
+      {"pipe", &overlap.pipe}};
+  if (text == "all")
+    return Status::success();
+  overlap = {false, false, false, false};
+  while (text != "none" && !text.empty()) {
+    std::string_view part = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), part.size() + 1));
+    auto found =
+        std::ranges::find(kinds, part, [](auto &kind) { return kind.first; });
+    if (found == std::end(kinds))
+      return Status::error(
+          "--overlap: {} is none of all, none, tensor, expert, "
+          "data, pipe",
+          quote(part));
+    *found->second = true;
+  }
+  return Status::success();
+}
+
+static StatusOr<Question> readQuestion(const PlanOptions &options) {
+  Question question;
+  StatusOr<ModelShape> model = loadModelShape(options.spec);
+  if (!model.ok())
+    return model.status();
+  question.model = model.take();
+  std::filesystem::path path = options.spec;
+  if (path.filename() == "config.json" || path.filename().empty())
+    path = path.parent_path();
+  question.modelName = oneLine(path.filename().string());
+  StatusOr<Cluster> cluster = readCluster(options);
+  if (!cluster.ok())
+    return cluster.status();
+  question.cluster = cluster.take();
+  if (!options.tokens.empty()) {
+    auto tokens = quantity(options.tokens, Unit::Count, "--tokens");
+    if (!tokens.ok())
+      return tokens.status();
+    question.tokens = *tokens;
+  }
+  Workload &workload = question.workload;
+  workload.sequence = options.sequence ? options.sequence
+                                       : std::min(workload.sequence,
+                                                  question.model.maxPositions);
+  if (workload.sequence > question.model.maxPositions)
+    return Status::error("--sequence {}: the model was made for {} tokens",
+                         workload.sequence, question.model.maxPositions);
+  workload.globalBatch =
+      options.globalBatch
+          ? options.globalBatch
+          : std::max<int64_t>(1, kStepTokens / workload.sequence);
+  workload.imbalance = options.imbalance;
+  workload.fp8 = options.precision == "fp8";
+  if (workload.fp8 && question.cluster.gpu.fp8 == 0)
+    return Status::error("--precision fp8: {} has none; use bf16",
+                         question.cluster.gpu.name);
+  TESSERA_RETURN_IF_ERROR(readOverlap(options.overlap, workload.overlap));
+  return question;
+}
+
+static StatusOr<Answer> answer(const PlanOptions &options,
+                               const Question &question) {
+  Answer result;
+  if (!options.fix.empty()) {
+    auto plan = parsePlan(options.fix, question.cluster.gpus());
+    if (!plan.ok())
+      return plan.status();
+    auto chosen =
+        evaluate(question.model, question.cluster, question.workload, *plan);
+    if (!chosen.ok())
+      return Status::error("--fix: {}", chosen.message());
+    result.chosen = chosen.take();
+    result.fits =
+        result.chosen.memory.total() <= usableMemory(question.cluster.gpu);
+  }
+  if (options.fix.empty() || options.compare || options.why)
+    result.search = search(question.model, question.cluster, question.workload);
+  if (options.fix.empty()) {
+    if (!result.search->chosen)
+      return Status::error("no plan of {} fits {} GPUs of {}; give more GPUs "
+                           "(--gpus) or another --global-batch, and see --why",
+                           question.modelName, question.cluster.gpus(),
+                           question.cluster.name);
+    result.chosen = *result.search->chosen;
+  }
+  result.scaleOut = scaleOut(question, result.chosen, kManyGpus);
+  return result;
+}
+
+/// "3=1.2": the pipeline's rank 3 takes 1.2 times as long.
+static Status readStraggler(std::string_view text, std::vector<double> &ranks) {
+  constexpr size_t most = 1 << 16;
+  size_t rank = 0;
+  double factor = 0;
+  const char *end = text.data() + text.size();
+  auto first = std::from_chars(text.data(), end, rank);
+  bool good = first.ec == std::errc() && first.ptr != end &&
+              *first.ptr == '=' && rank < most;
+  if (good) {
+    auto second = std::from_chars(first.ptr + 1, end, factor);
+    good = second.ec == std::errc() && second.ptr == end && factor > 0 &&
+           factor <= 1000;
+  }
+  if (!good)
+    return Status::error("--straggler {}: expected RANK=FACTOR, for example "
+                         "3=1.2",
+                         quote(text));
+  if (ranks.size() <= rank)
+    ranks.resize(rank + 1, 1.0);
+  ranks[rank] = factor;
+  return Status::success();
+}
+
+static Status writeTimeline(const std::string &path, const Replay &replay) {
+  const auto &schedule = replay.schedule;
+  const auto &run = replay.simulation;
+  std::string text;
+  if (path.ends_with(".json"))
+    text = pipeline::timelineTrace(schedule, run);
+  else if (path.ends_with(".svg"))
+    text = pipeline::timelineSvg(schedule, run);
+  else if (path.ends_with(".html"))
+    text = pipeline::timelineHtml(schedule, run);
+  else
+    return Status::error("--timeline {}: the name must end in .json (Chrome "
+                         "trace), .svg or .html",
+                         quote(path));
+  if (llvm::Error error = writeFile(path, {llvm::StringRef(text)}))
+    return Status::error("{}", llvm::toString(std::move(error)));
+  return Status::success();
+}
+
+static Status simulatePlan(const PlanOptions &options, const Question &question,
+                           const Candidate &chosen) {
+  Disturbance disturbance;
+  disturbance.microbatchSpread = options.spread;
+  for (const std::string &each : options.stragglers)
+    TESSERA_RETURN_IF_ERROR(readStraggler(each, disturbance.rankFactor));
+  auto result = replay(question.model, question.cluster, question.workload,
+                       chosen, disturbance);
+  if (!result.ok())
+    return result.status();
+  const pipeline::Simulation &run = result->simulation;
+  fmt::print(
+      "\nreplayed: {} for all microbatches, ranks idle {:.1f} %; {} by the "
+      "cost model, undisturbed\n{}",
+      formatSeconds(run.makespan), 100 * run.bubbleFraction,
+      formatSeconds(result->modelled),
+      pipeline::timelineText(result->schedule, run));
+  if (!options.timeline.empty())
+    return writeTimeline(options.timeline, *result);
+  return Status::success();
+}
+
+static Status plan(const PlanOptions &options) {
+  auto question = readQuestion(options);
+  if (!question.ok())
+    return question.status();
+  auto found = answer(options, *question);
+  if (!found.ok()) {
+    if (options.why && options.fix.empty())
+      fmt::print("{}", printReasons(*question,
+                                    search(question->model, question->cluster,
+                                           question->workload)));
+    return found.status();
+  }
+  if (options.json) {
+    fmt::print("{}", answerJson(*question, *found));
+    return Status::success();
+  }
+  fmt::print("{}", printAnswer(*question, *found));
+  if (options.compare)
+    fmt::print("\n{}", printComparison(*found->search));
+  if (options.why)
+    fmt::print("\n{}", printReasons(*question, *found->search));
+  if (options.simulate)
+    return simulatePlan(options, *question, found->chosen);
+  return Status::success();
+}
+
+static void addFigures(CLI::App &command, PlanOptions &options) {
+  command
+      .add_option("--tokens", options.tokens,
+                  "of the whole training, such as 1e12: days and cost")
+      ->type_name("COUNT");
+  command
+      .add_option("--internode-per-gpu", options.perGpu,
+                  "what one GPU gets between nodes, such as 25GB/s")
+      ->type_name("RATE");
+  command
+      .add_option("--internode-per-node", options.perNode,
+                  "what all GPUs of a node get together between nodes")
+      ->type_name("RATE");
+  command.add_option("--gpus", options.gpus, "instead of the cluster's number")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  command
+      .add_option("--global-batch", options.globalBatch,
+                  "sequences of a step (default: 4 Mi tokens)")
+      ->check(CLI::Range(1, 1 << 24))
+      ->type_name("N");
+  command
+      .add_option("--sequence", options.sequence,
+                  "tokens of a sequence (default: 4096, or what the model has)")
+      ->check(CLI::Range(1, 1 << 24))
+      ->type_name("N");
+  command
+      .add_option("--imbalance", options.imbalance,
+                  "tokens of the fullest expert over the mean (default: 1.3)")
+      ->check(CLI::Range(1.0, 64.0))
+      ->type_name("X");
+  command.add_option("--precision", options.precision, "bf16 or fp8")
+      ->check(CLI::IsMember({"bf16", "fp8"}))
+      ->type_name("TYPE");
+  command
+      .add_option("--overlap", options.overlap,
+                  "what hides beside computation: all, none, or of tensor, "
+                  "expert, data, pipe, with commas")
+      ->type_name("KINDS");
+}
+
+void tessera::addPlanCommand(CLI::App &app, Invocation &invocation) {
+  auto options = std::make_shared<PlanOptions>();
+  CLI::App *command = app.add_subcommand(
+      "plan", "Plan a training on many GPUs: parallelism, memory, time, cost");
+  command->add_option("SPEC", options->spec, "config.json, or its folder")
+      ->type_name("")
+      ->required();
+  command
+      ->add_option("--cluster", options->cluster,
+                   "the machines; models/clusters has some")
+      ->type_name("FILE")
+      ->required();
+  addFigures(*command, *options);
+  command
+      ->add_option("--fix", options->fix,
+                   "evaluate this plan: pipe=8,interleave=5,expert=8,...")
+      ->type_name("PLAN");
+  command->add_flag("--compare", options->compare, "the ten fastest plans");
+  command->add_flag("--why", options->why,
+                    "what ruled plans out, and what other degrees would cost");
+  CLI::Option *simulate = command->add_flag(
+      "--simulate", options->simulate,
+      "replay the pipeline in a simulator and draw its timeline");
+  command
+      ->add_option("--straggler", options->stragglers,
+                   "a slow rank of the pipeline: RANK=FACTOR; may be repeated")
+      ->needs(simulate)
+      ->type_name("RANK=X");
+  command
+      ->add_option("--spread", options->spread,
+                   "microbatches take 1-X to 1+X times their usual time")
+      ->needs(simulate)
+      ->check(CLI::Range(0.0, 0.99))
+      ->type_name("X");
+  command
+      ->add_option("--timeline", options->timeline,
+                   "write the timeline: .json (Chrome trace), .svg or .html")
+      ->needs(simulate)
+      ->type_name("FILE");
+  command->add_flag("--json", options->json, "print JSON")->excludes(simulate);
+  command->callback([=, &invocation] {
+    if (Status status = plan(*options); !status.ok())
+      invocation.fail(status.message().c_str());
+  });
+}
