@@ -80,6 +80,7 @@ Status checkReplicas(const Schedule &schedule) {
   // The ranks that hold the replicas of a stage: a communicator.
   auto membersOf = [&](int stage) {
     std::vector<int> members;
+    members.reserve(size_t(schedule.replicas));
     for (int chain = 0; chain < schedule.replicas; ++chain)
       members.push_back(schedule.rankOf(chain * schedule.chainStages() +
                                         stage % schedule.chainStages()));

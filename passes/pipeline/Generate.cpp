@@ -1,8 +1,9 @@
 #include "passes/pipeline/Generate.h"
 
-#include <optional>
+#include <vector>
 
 #include "passes/pipeline/ListScheduler.h"
+#include "passes/pipeline/Simulate.h"
 
 namespace tessera::pipeline {
 
@@ -57,25 +58,54 @@ static Schedule emptySchedule(const Policy &policy, const Shape &shape) {
   return schedule;
 }
 
+/// How long a wait is worth a W depends on what waits behind it, so it is
+/// tried. So is the order that equal times without transfers give, the one in
+/// the papers: what is ready first is not always what should run first.
+static std::vector<StatusOr<Schedule>> attempts(const Policy &policy,
+                                                const Shape &shape,
+                                                const Costs &costs, int memory,
+                                                const Schedule &empty) {
+  static constexpr double patiences[] = {1.0, 0.5, 0.0};
+  const Costs equal;
+  std::vector<StatusOr<Schedule>> made;
+  for (const Costs *each : {&costs, &equal})
+    for (double patience : patiences) {
+      ListScheduler attempt(policy, shape, *each, memory, patience, empty);
+      const Status status = attempt.run();
+      made.push_back(status.ok() ? StatusOr<Schedule>(attempt.take()) : status);
+      if (!policy.splitBackward)
+        break;
+    }
+  return made;
+}
+
+/// The first error if none of them worked.
+static StatusOr<Schedule> shortest(std::vector<StatusOr<Schedule>> made,
+                                   Costs costs) {
+  costs.asyncTransfers = true; // there are no others in lists of compute
+  StatusOr<Schedule> *best = nullptr;
+  double least = 0;
+  for (StatusOr<Schedule> &each : made) {
+    if (!each.ok())
+      continue;
+    StatusOr<Simulation> run = simulate(*each, costs);
+    if (!run.ok())
+      return run.status();
+    if (best && run->makespan >= least)
+      continue;
+    best = &each;
+    least = run->makespan;
+  }
+  return best ? std::move(*best) : std::move(made.front());
+}
+
 StatusOr<Schedule> generate(const Policy &policy, const Shape &shape,
                             const Costs &costs, int memory) {
   TESSERA_RETURN_IF_ERROR(checkShape(policy, shape));
   const Schedule empty = emptySchedule(policy, shape);
   TESSERA_RETURN_IF_ERROR(
       checkCosts(costs, empty.ranks, empty.stages, empty.microbatches));
-  // How long a wait is worth a W depends on what waits behind it, so it is
-  // tried; nothing else in a policy is a matter of trying.
-  constexpr double patiences[] = {1.0, 0.5, 0.0};
-  std::optional<ListScheduler> best;
-  for (double patience : patiences) {
-    ListScheduler attempt(policy, shape, costs, memory, patience, empty);
-    TESSERA_RETURN_IF_ERROR(attempt.run());
-    if (!best || attempt.makespan() < best->makespan())
-      best.emplace(std::move(attempt));
-    if (!policy.splitBackward)
-      break;
-  }
-  return best->take();
+  return shortest(attempts(policy, shape, costs, memory, empty), costs);
 }
 
 } // namespace tessera::pipeline

@@ -79,8 +79,8 @@ std::span<const Policy> policies();
 /// Null where there is none.
 const Policy *findPolicy(std::string_view name);
 
-/// The schedule that `policy` gives for `shape`, without transfers. `costs`
-/// decide what is ready when; those of a schedule are per stage of it.
+/// The schedule that `policy` gives for `shape`, without transfers: of a few
+/// attempts the shortest under `costs`, which are those of its stages.
 /// `memory`, in microbatches at one stage, bounds the live activations of each
 /// rank further (0: the policy's own bound only). Errors: shapes that the
 /// policy does not have, costs that do not fit, memory that is not enough.

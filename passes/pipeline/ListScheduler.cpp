@@ -237,7 +237,6 @@ void ListScheduler::issue(int r, double now, Op op, const Candidate &work,
   const double end = now + costs.seconds(instruction, r);
   schedule.lists[size_t(r)].push_back(instruction);
   rank.free = end;
-  last = std::max(last, end);
   if (op == Op::Forward || op == Op::Overlap)
     finishForward(r, work, end);
   if (backward)

@@ -23,7 +23,6 @@ public:
 
   /// Fails if the bound on memory leaves every rank waiting.
   Status run();
-  double makespan() const { return last; }
   Schedule take() { return std::move(schedule); }
 
 private:
@@ -83,7 +82,6 @@ private:
   std::vector<double> forwardReady, backwardReady;
   /// Events closer than this are one: sums of times are not exact.
   double tolerance = 0;
-  double last = 0;
   using Event = std::pair<double, int>;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
 };

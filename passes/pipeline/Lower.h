@@ -19,8 +19,8 @@ struct LowerOptions {
 /// Adds to a schedule of compute:
 /// - SEND and RECV for what crosses ranks: the send behind what produces it,
 ///   the receive, where transfers run beside compute, before the instruction
-///   that the other rank computes at that time, which takes up to one slot
-///   more, and otherwise behind it;
+///   that the other rank computes at that time, which may take more slots,
+///   and otherwise behind it;
 /// - UNSHARD as early and RESHARD as late as `unsharded` allows;
 /// - REDUCE_GRAD of each stage behind its last backward, OPT_STEP at the end;
 /// - buffers: as few slots a rank as are ever needed at once.

@@ -114,6 +114,7 @@ StatusOr<Schedule> generate(std::string_view policy, const Shape &shape,
   if (const Policy *found = findPolicy(policy))
     return generate(*found, shape, costs, memory);
   std::vector<std::string_view> known;
+  known.reserve(table.size());
   for (const Policy &each : table)
     known.push_back(each.name);
   return Status::error("there is no schedule {}; use {}", quote(policy),

@@ -49,6 +49,7 @@ size_t Schedule::instructionCount() const {
 /// Replicas meet in REDUCE_GRAD, so each has a rank of its own.
 static Status checkReplicaRanks(const Schedule &schedule) {
   std::vector<std::pair<int, int>> seen; // rank, stage of the chain
+  seen.reserve(size_t(schedule.stages));
   for (int stage = 0; stage < schedule.stages; ++stage)
     seen.emplace_back(schedule.rankOf(stage), stage % schedule.chainStages());
   std::ranges::sort(seen);

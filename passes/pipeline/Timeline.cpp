@@ -1,37 +1,41 @@
 #include "passes/pipeline/Timeline.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <numeric>
 
 #include <nlohmann/json.hpp>
 
 namespace tessera::pipeline {
 
-/// What one rank does in each of `columns` equal pieces of the makespan.
+/// What one rank does in most of the time that it works in each of `columns`
+/// equal pieces of the makespan; a dot if it waits for more than half of one.
 static std::string lineOf(const InstructionList &list,
                           const std::vector<Span> &spans, double makespan,
                           int columns) {
   std::string line(size_t(columns), '.');
-  std::vector<double> most(size_t(columns), 0);
   const double width = makespan / columns;
   if (width <= 0)
     return line;
+  std::vector<std::array<double, opCount>> shares(static_cast<size_t>(columns));
   for (size_t k = 0; k < list.size(); ++k) {
     if (!isCompute(list[k].op))
       continue;
     const auto [start, end] = spans[k];
     const int first = std::clamp(int(start / width), 0, columns - 1);
     const int last = std::clamp(int(end / width), 0, columns - 1);
-    for (int column = first; column <= last; ++column) {
-      const double covered =
-          std::min(end, (column + 1) * width) - std::max(start, column * width);
-      double &before = most[size_t(column)];
-      // Waiting takes part in the vote with what compute leaves it.
-      if (covered > before && covered > width / 2) {
-        before = covered;
-        line[size_t(column)] = name(list[k].op).front();
-      }
-    }
+    for (int column = first; column <= last; ++column)
+      shares[size_t(column)][size_t(list[k].op)] +=
+          std::max(0.0, std::min(end, (column + 1) * width) -
+                            std::max(start, column * width));
+  }
+  for (size_t column = 0; column < shares.size(); ++column) {
+    const auto &share = shares[column];
+    const double busy = std::accumulate(share.begin(), share.end(), 0.0);
+    if (busy >= width / 2)
+      line[column] =
+          name(Op(std::ranges::max_element(share) - share.begin())).front();
   }
   return line;
 }

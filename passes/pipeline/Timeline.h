@@ -9,8 +9,8 @@ namespace tessera::pipeline {
 
 // All of them want the simulation of this very schedule.
 
-/// A line a rank of at most `columns` characters: F, B, I, W or O (OVERLAP) for
-/// what fills most of that piece of time, a dot where the rank waits; behind it
+/// A line a rank of `columns` characters: F, B, I, W or O (OVERLAP) for what
+/// fills most of that piece of time, a dot where the rank waits; behind it
 /// how busy the rank is and how many activations it holds at most.
 std::string timelineText(const Schedule &schedule, const Simulation &run,
                          int columns = 100);

@@ -18,9 +18,10 @@ static constexpr std::string_view style = R"(<style>
 .tl .row { fill: #eceff2; }
 .tl .F { fill: #2f6db5; } .tl .B { fill: #2b8a5f; } .tl .I { fill: #2a9188; }
 .tl .W { fill: #8a6d1f; } .tl .O { fill: #7a4fa3; } .tl .S { fill: #b0532f; }
-.tl .later { fill-opacity: 0.72; }
+.tl .later { fill-opacity: 0.8; }
+.tl .page { fill: #fff; }
 @media (prefers-color-scheme: dark) {
-.tl text { fill: #ddd; } .tl .row { fill: #24292e; }
+.tl text { fill: #ddd; } .tl .row { fill: #24292e; } .tl .page { fill: #14171a; }
 }
 </style>
 )";
@@ -76,6 +77,7 @@ std::string timelineSvg(const Schedule &schedule, const Simulation &run) {
       "{}\" width=\"{}\" height=\"{}\">\n",
       width, height, width, height);
   svg += style;
+  svg += "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n";
   auto out = std::back_inserter(svg);
   fmt::format_to(out,
                  "<text x=\"{}\" y=\"16\">{:.6g} in all, bubble "

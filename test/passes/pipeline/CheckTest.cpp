@@ -191,6 +191,12 @@ TEST(Check, FindsBuffersThatAreOverwritten) {
   s.lists[0][0].work.buffer = 2;
   EXPECT_EQ(fault(s),
             "rank 0, position 0: 0F0@2 has no buffer of the rank's 2");
+  // Both halves of an OVERLAP run at once.
+  EXPECT_EQ(fault(take(parseCsv("0F0@0,(0F1@0;0B0@0),0B1@0,0REDUCE_GRAD,"
+                                "OPT_STEP\n",
+                                "t"))),
+            "rank 0, position 1: (0F1@0;0B0@0) overwrites what (0F1@0;0B0@0) "
+            "at position 1 needs");
   s = smallLowered();
   s.slots[0] = 1000;
   EXPECT_EQ(fault(s), "rank 0 has 1000 slots for 14 instructions");

@@ -1,6 +1,7 @@
 // What generators promise: schedules that can run, bubbles and memory as in the
 // papers that README.md names.
 #include <algorithm>
+#include <random>
 #include <set>
 
 #include "test/passes/pipeline/Cases.h"
@@ -131,7 +132,7 @@ TEST(Generate, DualPipeHasItsBubbleWithOneActivationMore) {
       SCOPED_TRACE(fmt::format("p={} m={}", p, m));
       const Outcome run = outcome("dualpipe", {p, m, 1}, 1, 1, 1);
       // (p/2−1)(F&B + B − 3W), F&B = 3.
-      EXPECT_NEAR(run.bubble, (p / 2 - 1) * 2.0, 1e-9);
+      EXPECT_NEAR(run.bubble, p - 2, 1e-9); // 2(p/2−1)
       EXPECT_EQ(run.live, p + 1);
     }
 }
@@ -157,12 +158,27 @@ TEST(Generate, MemoryBoundsHoldAndCostTime) {
 }
 
 TEST(Generate, ReactsToTheCostsThatItIsGiven) {
-  // W as long as everything else: with costs that do not say so, others wait.
-  const Costs costs = uniform(1, 1, 6, 1);
+  // W as long as all else, and a way between ranks that W can fill.
+  Costs costs = uniform(1, 1, 6, 1);
+  costs.link.latency = 2;
   const Schedule blind = made("zb-h1", 4, 8);
   const Schedule seeing = take(generate("zb-h1", {4, 8, 1}, costs));
-  EXPECT_LE(take(simulate(seeing, costs)).makespan,
+  EXPECT_LT(take(simulate(seeing, costs)).makespan,
             take(simulate(blind, costs)).makespan);
+}
+
+TEST(Generate, NeverLosesToTheOrderOfEqualTimes) {
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> some(0.2, 3);
+  for (const Case &each : allCases()) {
+    Costs costs = uniform(some(random), some(random), some(random), 1);
+    costs.link.latency = some(random) / 3;
+    const Schedule blind = take(generate(*each.policy, each.shape));
+    const Schedule seeing = take(generate(*each.policy, each.shape, costs));
+    EXPECT_LE(take(simulate(seeing, costs)).makespan,
+              take(simulate(blind, costs)).makespan * (1 + 1e-12))
+        << each.text();
+  }
 }
 
 TEST(Generate, RefusesShapesThatAScheduleDoesNotHave) {

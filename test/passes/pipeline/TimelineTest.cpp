@@ -22,10 +22,21 @@ TEST(Timeline, TextShowsWhoWaitsWhen) {
             "rank 1    .FBBFBB..  busy 66.7%, 1 live\n");
 }
 
+TEST(Timeline, TextCallsAColumnWaitingThatIsMostlySo) {
+  // Rank 3 works from 3 to 6 of 12: F for a quarter of the first column, B for
+  // half of the second.
+  const Schedule schedule = made("gpipe", 4, 1);
+  EXPECT_NE(timelineText(schedule, take(simulate(schedule)), 3)
+                .find("rank 3    .B.  busy 25.0%, 1 live\n"),
+            std::string::npos);
+}
+
 TEST(Timeline, TextOfManyInstructionsFitsIntoALine) {
   const Schedule schedule = made("zb-v", 4, 200, 2);
   const std::string text = timelineText(schedule, take(simulate(schedule)), 60);
   EXPECT_EQ(count(text, "\n"), 5u);
+  // Twenty instructions in a column are work, not waiting.
+  EXPECT_LT(count(text.substr(text.find('\n')), "."), 12u);
   for (size_t at = 0; at < text.size();) {
     const size_t end = text.find('\n', at);
     EXPECT_LE(end - at, 100u);
