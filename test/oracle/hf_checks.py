@@ -89,7 +89,7 @@ def limited(check, families):
 
 
 CHECKS = {
-    "accumulation": limited(accumulation, ("gpt2", "llama")),
-    "recomputation": limited(recomputation, ("gpt2", "llama")),
+    "accumulation": limited(accumulation, ("gpt2", "llama", "mixtral")),
+    "recomputation": limited(recomputation, ("gpt2", "llama", "mixtral")),
     "threads": limited(threads, tuple(FAMILIES)),
 }
