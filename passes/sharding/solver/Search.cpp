@@ -43,7 +43,7 @@ Search::Search(const Model &model, const Search &other)
     : model(model), random(other.random), prices(model), unary(model.unary),
       all(model.count()),
       now(at(translate(other.model, other.now.values, model))),
-      bound(other.bound), taken(other.taken) {
+      settled(other.settled), bound(other.bound), taken(other.taken) {
   std::iota(all.begin(), all.end(), 0);
   prices.adopt(other.prices);
   offer(now);
@@ -112,7 +112,7 @@ void Search::advance(std::uint64_t steps, const std::function<bool()> &stop) {
 /// improves the best choice, where everything must fit.
 bool Search::roams() const {
   constexpr std::uint64_t kTurn = 100;
-  return !found || taken / kTurn % 2 == 0;
+  return !found || !settled || taken / kTurn % 2 == 0;
 }
 
 void Search::step() {
@@ -292,10 +292,11 @@ void Search::neighbourhoodStep() {
   const bool take = accepts(next);
   const double stride = !roams()      ? 0.0003
                         : !everywhere ? 0
-                        : !found      ? 0.04
+                        : !settled    ? 0.08
                                       : 0.01;
-  if (slope > 0 && taken >= kFirstPasses + 30)
+  if (slope > 0 && taken >= kFirstPasses + 20)
     prices.move(next.profile, stride * reach / slope);
+  settled = settled || next.profile.fits();
   if (take)
     now = std::move(next);
 }

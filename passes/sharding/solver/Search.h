@@ -72,6 +72,8 @@ private:
   std::vector<double> unary; // with prices
   std::vector<int> all;
   State now;
+  /// Whether memory was within bounds once while the search roamed.
+  bool settled = false;
   std::optional<Incumbent> found;
   double bound;
   std::uint64_t taken = 0; // steps

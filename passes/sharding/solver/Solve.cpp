@@ -150,13 +150,14 @@ void Team::reduceAgain() {
   share();
 }
 
-/// A fifth of the steps and of the time.
+/// A share of the steps and of the time.
 static Options forRelaxation(const Options &options) {
+  constexpr int kShare = 6;
   Options part = options;
-  part.steps = options.steps / 5;
+  part.steps = options.steps / kShare;
   const auto now = std::chrono::steady_clock::now();
   if (options.deadline)
-    part.deadline = now + (*options.deadline - now) / 5;
+    part.deadline = now + (*options.deadline - now) / kShare;
   return part;
 }
 
