@@ -43,6 +43,16 @@ TEST(CollectiveCost, RingsThroughNodes) {
   EXPECT_EQ(cost.members({4, 16}), (std::vector<int64_t>{1, 4}));
 }
 
+// In between a ring in each tier has fewer messages than one around all: (g-1)
+// and (N-1) of them, and what leaves a node is an eighth.
+TEST(CollectiveCost, TiersOneAfterAnother) {
+  CollectiveCost cost(plainCluster(8));
+  double bytes = 8e6;
+  EXPECT_DOUBLE_EQ(cost.seconds(Collective::AllGather, bytes, {64, 1}),
+                   7 * 4e-6 + 7.0 / 8 * bytes / 240e9 + 7 * 10e-6 +
+                       7.0 / 8 * bytes / 8 / 20e9);
+}
+
 // Few bytes over many ranks: log2(n) messages instead of n-1.
 TEST(CollectiveCost, SmallMessagesTakeATree) {
   CollectiveCost cost(plainCluster(32));
@@ -114,7 +124,44 @@ TEST(KernelCost, AttentionTakesWhatItsProductsTake) {
   // FlashAttention-2 reaches 190 to 200 TFLOP/s on such a chip.
   EXPECT_NEAR(flops / forward, 195e12, 20e12);
   double backward = cost.attentionBackward(rows, keys, 128, 128);
-  EXPECT_GT(backward, 2.5 * flops / gpu.bf16);
+  // And 165 to 195 in its backward pass, of five products for two.
+  EXPECT_NEAR(2.5 * flops / backward, 180e12, 15e12);
+}
+
+// Two all-gathers and two reduce-scatters of all rows forward, the same and two
+// gathers for the weights' gradients backward (arXiv 2205.05198, 4.2.2).
+TEST(LayerPricer, CollectivesOfSequenceParallelism) {
+  ModelShape model = classic(4, 4096, 32);
+  Cluster cluster = plainCluster(1);
+  Workload workload;
+  workload.sequence = 2048;
+  LayerPricer pricer(model, cluster, workload);
+  ParallelPlan plan;
+  plan.tensor = 8;
+  plan.micro = 2;
+  LayerCost layer = pricer.layer(plan, false);
+  double gather = 7 * 4e-6 + 7.0 / 8 * (2 * 2 * 2048 * 4096) / 240e9;
+  EXPECT_DOUBLE_EQ(layer.tensor.forward, 4 * gather);
+  EXPECT_DOUBLE_EQ(layer.tensor.backward, 6 * gather);
+  EXPECT_EQ(layer.expert.forward, 0);
+  plan.recompute = Recompute::Full;
+  LayerCost again = pricer.layer(plan, false);
+  EXPECT_DOUBLE_EQ(again.tensor.backward, 10 * gather);
+  EXPECT_DOUBLE_EQ(again.recompute, layer.forward);
+}
+
+// Each rank sends its tokens' copies out and back; balanced, as many come in.
+TEST(LayerPricer, CollectivesOfExperts) {
+  ModelShape model = specOf("moe-106b-a14b");
+  Workload workload;
+  workload.imbalance = 1;
+  LayerPricer pricer(model, plainCluster(1), workload);
+  ParallelPlan plan;
+  plan.expert = 8;
+  double once = 4e-6 + 7.0 / 8 * (4096 * 6 * 2.0 * 5120) / 240e9;
+  LayerCost layer = pricer.layer(plan, true);
+  EXPECT_DOUBLE_EQ(layer.expert.forward, 2 * once);
+  EXPECT_DOUBLE_EQ(layer.expert.backward, 2 * once);
 }
 
 // sbh(34 + 5as/h) without flash attention, 34sbh/t with; 2sbh where all is
