@@ -43,7 +43,6 @@ Elimination::Order::Order(Elimination &plan, std::span<const int> candidates,
     if (entries <= static_cast<double>(limit) &&
         total + entries <= kMostEntries) {
       total += entries;
-      plan.sums += static_cast<std::size_t>(entries) * plan.model.sizes[v];
       eliminate(v);
       continue;
     }
@@ -255,92 +254,87 @@ static double leastSum(const double *a, const double *b, int count) {
   return least;
 }
 
+const double *Elimination::rowOf(const Factor &factor,
+                                 std::span<const int> index) const {
+  const double *row = factor.model ? factor.model : &tables[factor.table];
+  for (std::size_t k = 0; k < index.size(); ++k)
+    row += index[k] * factor.strides[k];
+  return row;
+}
+
 /// Goes through all values of the scope. A factor is added once for each entry
 /// along its own axes, at its deepest one, and not once an entry of the result.
 void Elimination::fillTable(const Step &step) {
-  const int axes = static_cast<int>(step.scope.size());
+  const std::size_t axes = step.scope.size();
   const int size = model.sizes[step.variable];
   double *out = &tables[step.table];
+  // Where the factors of each depth start; those without an axis come first.
+  std::vector<std::size_t> firstAt(axes + 1);
+  for (const Factor &factor : step.factors)
+    for (auto deeper = static_cast<std::size_t>(factor.depth + 1);
+         deeper <= axes; ++deeper)
+      ++firstAt[deeper];
+  for (std::size_t f = 0; f < firstAt[0]; ++f)
+    addRow(partial.data(), rowOf(step.factors[f], {}), size, partial.data());
   if (axes == 0) {
-    out[0] = *std::min_element(partial.begin(), partial.begin() + size);
+    *out = *std::min_element(partial.begin(), partial.begin() + size);
     return;
   }
-  std::size_t factor = 0;
-  for (; factor < step.factors.size() && step.factors[factor].depth < 0;
-       ++factor)
-    addRow(partial.data(), start(step.factors[factor]), size, partial.data());
-  std::vector<std::size_t> firstAt(axes);
-  for (int axis = 0; axis < axes; ++axis) {
-    firstAt[axis] = factor;
-    while (factor < step.factors.size() && step.factors[factor].depth == axis)
-      ++factor;
-  }
-
-  std::vector<int> index(axes);
+  std::vector<int> index(axes); // the innermost stays 0
   std::vector<const double *> sums(axes);
   sums[0] = partial.data();
-  int axis = 0; // the outermost whose sums are out of date
-  const std::size_t inner = model.sizes[step.scope.back()];
-  while (true) {
+  for (std::size_t axis = 0;;) { // the outermost whose sums are out of date
     for (; axis + 1 < axes; ++axis) {
-      const double *sum = sums[axis];
-      double *to = &partial[std::size_t(axis + 1) * size];
+      sums[axis + 1] = sums[axis];
+      double *to = &partial[(axis + 1) * size];
       for (std::size_t f = firstAt[axis]; f < firstAt[axis + 1]; ++f) {
-        const Factor &each = step.factors[f];
-        const double *row = start(each);
-        for (int k = 0; k <= axis; ++k)
-          row += index[k] * each.strides[k];
-        addRow(sum, row, size, to);
-        sum = to;
-      }
-      sums[axis + 1] = sum;
-    }
-    // The innermost axis.
-    const std::size_t f = firstAt[axes - 1];
-    const Factor &each = step.factors[f];
-    const double *row = start(each);
-    for (int k = 0; k + 1 < axes; ++k)
-      row += index[k] * each.strides[k];
-    const std::size_t stride = each.strides[axes - 1];
-    if (f + 1 == step.factors.size()) {
-      for (std::size_t i = 0; i < inner; ++i, row += stride)
-        *out++ = leastSum(sums[axes - 1], row, size);
-    } else {
-      double *to = &partial[std::size_t(axes) * size];
-      for (std::size_t i = 0; i < inner; ++i) {
-        addRow(sums[axes - 1], row + i * stride, size, to);
-        for (std::size_t g = f + 1; g + 1 < step.factors.size(); ++g) {
-          const Factor &more = step.factors[g];
-          const double *moreRow = start(more) + i * more.strides[axes - 1];
-          for (int k = 0; k + 1 < axes; ++k)
-            moreRow += index[k] * more.strides[k];
-          addRow(to, moreRow, size, to);
-        }
-        const Factor &last = step.factors.back();
-        const double *lastRow = start(last) + i * last.strides[axes - 1];
-        for (int k = 0; k + 1 < axes; ++k)
-          lastRow += index[k] * last.strides[k];
-        *out++ = leastSum(to, lastRow, size);
+        addRow(sums[axis + 1], rowOf(step.factors[f], index), size, to);
+        sums[axis + 1] = to;
       }
     }
-    for (axis = axes - 2; axis >= 0; --axis) {
-      if (++index[axis] < model.sizes[step.scope[axis]])
+    out = fillInner(step, firstAt[axes - 1], index, sums[axes - 1], out);
+    for (axis = axes - 1; axis > 0; --axis) {
+      if (++index[axis - 1] < model.sizes[step.scope[axis - 1]])
         break;
-      index[axis] = 0;
+      index[axis - 1] = 0;
     }
-    if (axis < 0)
+    if (axis-- == 0)
       return;
   }
 }
 
+/// The entries along the innermost axis, which has a factor at least: the least
+/// of `sum` and the factors from `first` on. Returns what follows them.
+double *Elimination::fillInner(const Step &step, std::size_t first,
+                               std::span<const int> index, const double *sum,
+                               double *out) {
+  const std::span factors = std::span(step.factors).subspan(first);
+  const int size = model.sizes[step.variable];
+  const std::size_t inner = index.size() - 1;
+  const std::size_t entries = model.sizes[step.scope.back()];
+  double *to = &partial[index.size() * size];
+  rows.clear();
+  for (const Factor &factor : factors)
+    rows.push_back(rowOf(factor, index));
+  for (std::size_t i = 0; i < entries; ++i) {
+    const double *all = sum;
+    for (std::size_t f = 0; f + 1 < factors.size(); ++f) {
+      addRow(all, rows[f] + i * factors[f].strides[inner], size, to);
+      all = to;
+    }
+    *out++ =
+        leastSum(all, rows.back() + i * factors.back().strides[inner], size);
+  }
+  return out;
+}
+
 double Elimination::choose(const Step &step, std::span<int> values) {
   const int size = model.sizes[step.variable];
-  for (const Factor &factor : step.factors) {
-    const double *row = start(factor);
-    for (std::size_t k = 0; k < step.scope.size(); ++k)
-      row += values[step.scope[k]] * factor.strides[k];
-    addRow(partial.data(), row, size, partial.data());
-  }
+  std::vector<int> index;
+  for (int u : step.scope)
+    index.push_back(values[u]);
+  for (const Factor &factor : step.factors)
+    addRow(partial.data(), rowOf(factor, index), size, partial.data());
   const auto least = std::min_element(partial.begin(), partial.begin() + size);
   values[step.variable] = static_cast<int>(least - partial.begin());
   return *least;

@@ -26,8 +26,6 @@ public:
   const std::vector<int> &variables() const { return order; }
   /// Whether no candidate was left out.
   bool complete() const { return leftOut == 0; }
-  /// Sums that a run computes.
-  std::size_t work() const { return sums; }
 
 private:
   /// A table over some axes of a step's scope and, innermost, its variable.
@@ -49,14 +47,12 @@ private:
   class Order;
 
   void addStep(std::size_t at, std::vector<std::vector<std::size_t>> &tablesOf);
-  const double *start(const Factor &factor) const {
-    return factor.model ? factor.model : &tables[factor.table];
-  }
+  const double *rowOf(const Factor &factor, std::span<const int> index) const;
   void loadUnary(const Step &step, std::span<const double> unary,
                  std::span<const int> values);
   void fillTable(const Step &step);
-  void fillRow(const Step &step, std::size_t firstFactor, const double *sum,
-               double *out) const;
+  double *fillInner(const Step &step, std::size_t first,
+                    std::span<const int> index, const double *sum, double *out);
   double choose(const Step &step, std::span<int> values);
 
   const Model &model;
@@ -65,9 +61,10 @@ private:
   static constexpr int kOutside = -1, kLeftOut = -2;
   std::vector<Step> steps;
   std::vector<double> tables;
-  std::vector<double> partial; // sums down to each depth, [depth][values]
-  bool relaxed = false;        // in this run
-  std::size_t leftOut = 0, sums = 0;
+  std::vector<const double *> rows; // of fillInner
+  std::vector<double> partial;      // sums down to each depth, [depth][values]
+  bool relaxed = false;             // in this run
+  std::size_t leftOut = 0;
 };
 
 } // namespace tessera::solver

@@ -219,7 +219,7 @@ std::vector<int> Search::proposeLed(std::size_t limit,
   return others;
 }
 
-/// The same without end: a whole region follows, then settles.
+/// One variable takes a random value and a whole region follows, then settles.
 std::vector<int> Search::proposeWide(std::size_t limit,
                                      std::vector<int> &other) {
   const int lead = static_cast<int>(random.below(model.count()));
