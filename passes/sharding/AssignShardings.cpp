@@ -118,14 +118,14 @@ private:
       return;
     }
     bool isArgument = isa<BlockArgument>(value);
-    Value &known = moved[{value, want}];
+    Value &known = moved[{value, want, operand.getOwner()->getBlock()}];
     if (!known || (isArgument && atEachUse)) {
       OpBuilder builder(operand.getOwner());
       if (Operation *def = now.getDefiningOp();
           def && def->getBlock() == operand.getOwner()->getBlock())
         builder.setInsertionPointAfter(def);
       known =
-          isZero(value)
+          isSplat(value)
               ? zeros(builder, value, want)
               : builder.create<dist::ReshardOp>(operand.getOwner()->getLoc(),
                                                 value.getType(), now, want);
@@ -145,7 +145,7 @@ private:
   const Mesh &mesh;
   MLIRContext *context;
   llvm::DenseMap<Value, Value> current; ///< settled results
-  llvm::DenseMap<std::pair<Value, Attribute>, Value> moved;
+  llvm::DenseMap<std::tuple<Value, Attribute, Block *>, Value> moved;
   llvm::DenseMap<OpOperand *, Placement> returned;
 };
 

@@ -47,6 +47,11 @@ bool sharding::isPointwiseCall(Operation *op) {
   return call && isPointwise(calleeOf(call));
 }
 
+bool sharding::isSplat(Value value) {
+  auto constant = value.getDefiningOp<graph::ConstantOp>();
+  return constant && isa<SplatElementsAttr>(constant.getValue());
+}
+
 FailureOr<OpRule> sharding::ruleOfComputation(Operation *op) {
   if (!isa<func::CallOp>(op))
     return ruleOf(op);
@@ -131,6 +136,8 @@ SmallVector<Factors::List, 4> &Factors::dimsOf(Value value) {
 }
 
 void Factors::unify(Value a, Value b) {
+  if (isSplat(a) || isSplat(b))
+    return;
   auto left = dimsOf(a), right = dimsOf(b);
   for (auto [x, y] : llvm::zip(left, right))
     unify(x, y);
@@ -186,7 +193,8 @@ LogicalResult Factors::connect(Operation *op) {
     }
   };
   for (auto [operand, dims] : llvm::zip(op->getOperands(), rule->operands))
-    connectValue(operand, dims);
+    if (!isSplat(operand))
+      connectValue(operand, dims);
   for (auto [result, dims] : llvm::zip(op->getResults(), rule->results))
     connectValue(result, dims);
   computations[op] = {std::move(*rule), std::move(letters)};

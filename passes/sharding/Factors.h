@@ -18,6 +18,10 @@ bool isPointwise(mlir::func::FuncOp function);
 /// A call of such a function.
 bool isPointwiseCall(mlir::Operation *op);
 
+/// A constant of one number: it can be made wherever it is wanted, so that it
+/// connects no dimensions of those that use it.
+bool isSplat(mlir::Value value);
+
 /// The rule of an op or of a pointwise call. Ops of structure (calls, loops,
 /// returns) have none: callers look at them first.
 mlir::FailureOr<OpRule> ruleOfComputation(mlir::Operation *op);

@@ -107,13 +107,23 @@ const Placement &Shardings::asUsed(Value value) const {
   return values.at(value);
 }
 
+// State is where the first program has it, which takes it as an argument if any
+// does: what @init makes of one number says nothing of where it is used.
+Placement Shardings::ofPort(Value value, DictionaryAttr attrs) {
+  auto role = attrs ? attrs.getAs<graph::RoleAttr>(graph::kRoleAttr)
+                    : graph::RoleAttr();
+  if (!role)
+    return byColors(value);
+  Placement placement = ofState(value, role.getValue());
+  auto name = attrs.getAs<StringAttr>(graph::kStateAttr);
+  return name ? state.try_emplace(name.getValue(), placement).first->second
+              : placement;
+}
+
 void Shardings::placeArguments(func::FuncOp function) {
-  for (BlockArgument argument : function.getArguments()) {
-    auto role = function.getArgAttrOfType<graph::RoleAttr>(
-        argument.getArgNumber(), graph::kRoleAttr);
+  for (BlockArgument argument : function.getArguments())
     values[argument] =
-        role ? ofState(argument, role.getValue()) : byColors(argument);
-  }
+        ofPort(argument, function.getArgAttrDict(argument.getArgNumber()));
 }
 
 // What a pointwise call takes beside optimizer state is a gradient, and is best
@@ -143,6 +153,9 @@ void Shardings::settleGradients(func::FuncOp function) {
 //===--- functions and their structure ------------------------------------===//
 
 LogicalResult Shardings::build(ModuleOp module) {
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function.isPublic())
+      placeArguments(function);
   for (auto function : module.getOps<func::FuncOp>())
     if (function.isPublic() && failed(planFunction(function)))
       return failure();
@@ -197,10 +210,9 @@ void Shardings::planReturn(func::ReturnOp ret) {
     unsigned i = operand.getOperandNumber();
     Placement placement = asUsed(operand.get());
     if (function.isPublic()) {
-      auto role =
-          function.getResultAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr);
-      placement =
-          role ? ofState(operand.get(), role.getValue()) : blank(operand.get());
+      DictionaryAttr attrs = function.getResultAttrDict(i);
+      bool isState = attrs && attrs.contains(graph::kRoleAttr);
+      placement = isState ? ofPort(operand.get(), attrs) : blank(operand.get());
     } else if (!operand.get().hasOneUse()) {
       placement = placement.withoutPartial();
     }

@@ -4,6 +4,7 @@
 #pragma once
 #include "passes/sharding/Factors.h"
 #include "passes/sharding/Placement.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace tessera::sharding {
 
@@ -47,6 +48,7 @@ private:
   Placement blank(mlir::Value value) const;
   Placement byColors(mlir::Value value) const;
   Placement ofState(mlir::Value value, graph::Role role) const;
+  Placement ofPort(mlir::Value value, mlir::DictionaryAttr attrs);
   bool cutByZero(graph::Role role) const;
   bool fits(const Factor &factor, unsigned axis) const;
   const Placement &asUsed(mlir::Value value) const;
@@ -69,6 +71,7 @@ private:
   llvm::DenseMap<mlir::Value, Placement> values, settlements;
   llvm::DenseMap<mlir::OpOperand *, Placement> operands;
   llvm::DenseSet<mlir::Operation *> planned; ///< functions
+  llvm::StringMap<Placement> state;          ///< by name, in all programs
   /// Accumulators that start at zero and have no placement yet: they take that
   /// of what is first added to them.
   llvm::DenseSet<mlir::Value> open;

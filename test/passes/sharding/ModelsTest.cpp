@@ -78,4 +78,16 @@ TEST(Models, Accumulation) {
     check(smallCase("gpt2", "data=2,tensor=3", zero, 2));
 }
 
+// Other cases than the fixed ones: TESSERA_METAMORPHIC_SEED=5000 ShardingTests
+uint64_t firstSeed() {
+  const char *seed = std::getenv("TESSERA_METAMORPHIC_SEED");
+  return seed ? std::strtoull(seed, nullptr, 10) : 0;
+}
+
+class Drawn : public ::testing::TestWithParam<uint64_t> {};
+TEST_P(Drawn, EqualsOneDevice) {
+  check(ModelCase::draw(firstSeed() + GetParam()));
+}
+INSTANTIATE_TEST_SUITE_P(Models, Drawn, ::testing::Range<uint64_t>(0, 120));
+
 } // namespace
