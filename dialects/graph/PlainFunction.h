@@ -7,10 +7,15 @@
 namespace tessera {
 
 /// Error unless the function is one block that ends in func.return, all of
-/// whose values are ranked tensors: what functions are until planning.
-inline mlir::LogicalResult requirePlainFunction(mlir::func::FuncOp function) {
-  auto isTensor = [](mlir::Type type) {
-    return mlir::isa<mlir::RankedTensorType>(type);
+/// whose values are ranked tensors: what functions are until planning. The
+/// types that `also` takes are fine, too.
+inline mlir::LogicalResult requirePlainFunction(
+    mlir::func::FuncOp function,
+    llvm::function_ref<bool(mlir::Type)> also = [](mlir::Type) {
+      return false;
+    }) {
+  auto isTensor = [&](mlir::Type type) {
+    return mlir::isa<mlir::RankedTensorType>(type) || also(type);
   };
   if (!function.getBody().hasOneBlock())
     return function.emitOpError(

@@ -1,5 +1,6 @@
 // The plan dialect: when, and in which bytes. See README.md in this folder.
 #pragma once
+#include "dialects/dist/DistOps.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -16,6 +17,8 @@
 #include "dialects/plan/PlanDialect.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "dialects/plan/PlanAttrs.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "dialects/plan/PlanTypes.h.inc"
 #define GET_OP_CLASSES
 #include "dialects/plan/PlanOps.h.inc"
 

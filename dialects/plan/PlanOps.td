@@ -11,15 +11,25 @@ class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemo
 
 def Plan_Buffer : StaticShapeMemRefOf<[AnyType]>;
 
+// The enums of an included dialect would be generated again, so this names the class.
+def Plan_Cut : Attr<CPred<"::llvm::isa<::tessera::dist::ShardingAttr>($_self)">, "how a tensor is cut"> {
+  let storageType = "::tessera::dist::ShardingAttr";
+  let returnType = "::tessera::dist::ShardingAttr";
+  let convertFromStorage = "$_self";
+}
+
 def Plan_StateOp : Plan_Op<"state", [HasParent<"::mlir::ModuleOp">]> {
   let summary = "a tensor that persists, and its place in the state region";
   let description = [{
     One for each weight, optimizer moment and counter, shared by all programs of
-    the module. `name` is the checkpoint name.
+    the module. `name` is the checkpoint name. Where it is a share of a larger tensor,
+    `of` has that one's shape and `cut` how it is cut.
   }];
   let arguments = (ins StrAttr:$name, TypeAttrOf<Plan_Buffer>:$type, Plan_RoleAttr:$role,
-                       ConfinedAttr<I64Attr, [IntNonNegative]>:$offset, UnitAttr:$decay);
-  let assemblyFormat = "$name `:` $type $role `at` $offset (`decay` $decay^)? attr-dict";
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$offset, UnitAttr:$decay,
+                       OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<Plan_Cut>:$sharding);
+  let assemblyFormat = "$name `:` $type $role `at` $offset (`decay` $decay^)? (`of` $global^ `cut` $sharding)? attr-dict";
+  let hasVerifier = 1;
 }
 
 def Plan_ProgramOp : Plan_Op<"program", [IsolatedFromAbove, Symbol, SingleBlock, NoTerminator, NoRegionArguments]> {
@@ -41,12 +51,17 @@ def Plan_BufferOp : Plan_Op<"buffer", [Pure]> {
   let description = [{
     `name` is the state tensor's checkpoint name, or the name of an io tensor. `lives` is
     the first and last step (positions in program order) that touch an arena buffer.
+    `of` and `cut` are those of plan.state, for inputs and outputs.
   }];
   let arguments = (ins Plan_SpaceAttr:$space, ConfinedAttr<I64Attr, [IntNonNegative]>:$offset,
                        OptionalAttr<StrAttr>:$name, OptionalAttr<Plan_RoleAttr>:$role,
-                       OptionalAttr<DenseI64ArrayAttr>:$lives);
+                       OptionalAttr<DenseI64ArrayAttr>:$lives,
+                       OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<Plan_Cut>:$sharding);
   let results = (outs Plan_Buffer:$memory);
-  let assemblyFormat = "$space `at` $offset ($name^)? (`as` $role^)? (`lives` $lives^)? attr-dict `:` type($memory)";
+  let assemblyFormat = [{
+    $space `at` $offset ($name^)? (`as` $role^)? (`lives` $lives^)? (`of` $global^ `cut` $sharding)? attr-dict
+    `:` type($memory)
+  }];
   let hasVerifier = 1;
 }
 
@@ -99,6 +114,44 @@ def Plan_FillOp : Plan_Op<"fill", []> {
   let summary = "sets every byte of a buffer to `value`";
   let arguments = (ins Plan_Buffer:$to, I8Attr:$value);
   let assemblyFormat = "$to `with` $value attr-dict `:` type($to)";
+}
+
+def Plan_CollectiveOp : Plan_Op<"collective", []> {
+  let summary = "something that the ranks which differ only along `axes` do together";
+  let description = [{
+    Members are numbered by their coordinates along `axes`, the last one fastest. Buffers are dense; `counts` has
+    elements of each member: of all_gather what it brings, of reduce_scatter what it gets, of all_to_all, where all are
+    equal, what it gets from everybody. permute has `targets` instead: to whom each member sends, -1 for nobody; who
+    gets nothing gets zeros. all_reduce is in place, `from` and `to` are one buffer; of the others they do not overlap.
+
+    With a ticket it is only started: until the plan.wait of that ticket, which stands in the same block, nobody
+    writes `from`, and nobody reads or writes `to`.
+
+    ```mlir
+    plan.collective all_reduce %a to %a by sum over ["tensor"] : memref<8x4xf32> to memref<8x4xf32>
+    %t = plan.collective all_gather %a to %b over ["data"] counts [32, 16] : memref<8x4xf32> to memref<12x4xf32> -> !plan.ticket
+    plan.wait %t
+    ```
+  }];
+  let arguments = (ins Plan_CollectiveKindAttr:$kind, OptionalAttr<Plan_ReductionAttr>:$reduction,
+                       Plan_Buffer:$from, Plan_Buffer:$to, StrArrayAttr:$axes,
+                       OptionalAttr<DenseI64ArrayAttr>:$counts, OptionalAttr<DenseI64ArrayAttr>:$targets);
+  let results = (outs Optional<Plan_TicketType>:$ticket);
+  let assemblyFormat = [{
+    $kind $from `to` $to (`by` $reduction^)? `over` $axes (`counts` $counts^)? (`targets` $targets^)? attr-dict
+    `:` type($from) `to` type($to) (`->` type($ticket)^)?
+  }];
+  let hasVerifier = 1;
+}
+
+def Plan_WaitOp : Plan_Op<"wait", []> {
+  let summary = "until a started collective is done";
+  let arguments = (ins Plan_TicketType:$ticket);
+  let assemblyFormat = "$ticket attr-dict";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    CollectiveOp getCollective() { return getTicket().getDefiningOp<CollectiveOp>(); }
+  }];
 }
 
 #endif

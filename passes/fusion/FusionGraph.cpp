@@ -94,7 +94,14 @@ FusionGraph::FusionGraph(Block &block) {
   }
   succs.resize(nodes.size());
   preds.resize(nodes.size());
+  std::optional<unsigned> lastCollective;
   for (unsigned node = 0; node < nodes.size(); ++node) {
+    // No group may need one collective and feed an earlier one.
+    if (hasCollective(nodes[node])) {
+      if (lastCollective)
+        connect(*lastCollective, node, {false, false});
+      lastCollective = node;
+    }
     // A loop reads what its body reads.
     nodes[node]->walk([&](Operation *op) {
       for (Value operand : op->getOperands())

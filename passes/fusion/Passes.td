@@ -181,7 +181,7 @@ def Fuse : Pass<"fuse", "::mlir::func::FuncOp"> {
     }
     ```
     Afterwards ops stand in clusters, except loops, returns, dynamic slices and
-    updates, constants and contiguous views.
+    updates, constants, contiguous views and collectives, which are in the order in which they were.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::arith::ArithDialect",
     "::mlir::math::MathDialect"];
@@ -191,7 +191,7 @@ def VerifyFused : Pass<"verify-fused", "::mlir::ModuleOp"> {
   let summary = "proves that everything that computes stands in a cluster";
   let description = [{
     A function after fusion holds graph.cluster, graph.loop, graph.yield, graph.constant,
-    graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update and
+    graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update, collectives of dist and
     func.return, nothing else. A cluster of kind contraction holds one einsum; one of kind
     attention or attention_grad holds that op; the others hold neither.
   }];

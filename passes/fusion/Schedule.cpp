@@ -1,4 +1,5 @@
 #include "passes/fusion/Schedule.h"
+#include "dialects/dist/DistOps.h"
 #include <queue>
 
 using namespace mlir;
@@ -9,6 +10,20 @@ OpPlaces tessera::placesOf(Block &block) {
   for (Operation &op : block)
     places[&op] = places.size();
   return places;
+}
+
+bool tessera::isCollective(Operation *op) {
+  return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp,
+             dist::AllToAllOp, dist::PermuteOp, dist::WaitOp>(op);
+}
+
+bool tessera::hasCollective(Operation *op) {
+  return op
+      ->walk([](Operation *inner) {
+        return isCollective(inner) ? WalkResult::interrupt()
+                                   : WalkResult::advance();
+      })
+      .wasInterrupted();
 }
 
 // The ops of the block that `op`, regions included, reads results of.
@@ -28,8 +43,14 @@ void tessera::orderByPlace(Block &block, const OpPlaces &places) {
   DenseMap<Operation *, unsigned> waitsFor;
   using Ready = std::pair<unsigned, Operation *>;
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+  Operation *lastCollective = nullptr;
   for (Operation &op : block.without_terminator()) {
     auto producers = producersOf(&op);
+    if (hasCollective(&op)) {
+      if (lastCollective)
+        producers.insert(lastCollective);
+      lastCollective = &op;
+    }
     waitsFor[&op] = producers.size();
     for (Operation *producer : producers)
       readers[producer].push_back(&op);

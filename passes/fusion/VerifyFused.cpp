@@ -49,7 +49,8 @@ static LogicalResult verifyOp(Operation *op) {
     return op->emitError("slice has gaps or starts at no multiple of 64 bytes, "
                          "and stands in no cluster");
   if (isa<LoopOp, YieldOp, ConstantOp, ReshapeOp, SliceOp, DynamicSliceOp,
-          DynamicUpdateOp, func::ReturnOp>(op))
+          DynamicUpdateOp, func::ReturnOp>(op) ||
+      isCollective(op))
     return success();
   return op->emitError() << "'" << op->getName() << "' stands in no cluster";
 }

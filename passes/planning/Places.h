@@ -1,6 +1,7 @@
 // Where tensors live while a program is being planned, and the steps it will
 // have.
 #pragma once
+#include "dialects/dist/DistOps.h"
 #include "dialects/graph/GraphOps.h"
 #include "dialects/plan/PlanOps.h"
 #include "dialects/tile/TileOps.h"
@@ -20,7 +21,10 @@ struct Buffer {
   mlir::StringAttr name; ///< state and io
   std::optional<plan::Role> role;
   mlir::RankedTensorType type; ///< of the first tensor placed here
-  size_t depth = 0;            ///< loops around the block that made it
+  /// State and io that are a share: of a tensor of this shape, cut so.
+  mlir::DenseI64ArrayAttr global = {};
+  dist::ShardingAttr sharding = {};
+  size_t depth = 0; ///< loops around the block that made it
   bool reserved =
       false; ///< state, io, loop-carried: only who is wanted here may overwrite
   int64_t first = -1, last = -1;         ///< steps that touch it
@@ -47,11 +51,12 @@ struct Typed {
 
 /// One step of the program to be.
 struct Step {
-  enum Kind { launch, loop, copy, fill } kind;
+  enum Kind { launch, loop, copy, fill, collective, wait } kind;
   mlir::Location loc;
-  mlir::Operation *source = nullptr; ///< tile.launch or graph.loop
-  llvm::SmallVector<Typed>
-      operands;           ///< launch: all buffers; copy: from, to; fill: to
+  mlir::Operation *source = nullptr; ///< tile.launch, graph.loop, an op of dist
+  /// launch: all buffers; copy: from, to; fill: to; collective: from, to, or
+  /// the one buffer that it is done in; wait: those of the collective
+  llvm::SmallVector<Typed> operands;
   std::vector<Step> body; ///< loop
   int64_t begin = 0,
           end = 0; ///< numbers in program order; a loop takes one for each end
@@ -82,6 +87,21 @@ bool isView(mlir::Operation *op);
 /// nullopt where it has gaps.
 std::optional<int64_t> contiguousOffset(graph::SliceOp slice);
 
+/// The tensor that the value is, now or once it was waited for.
+mlir::RankedTensorType typeOf(mlir::Value value);
+
+/// What plan.collective says of an op of dist: its elements and to whom they
+/// go.
+struct CollectiveSpec {
+  plan::CollectiveKind kind;
+  std::optional<plan::Reduction> reduction = {};
+  llvm::SmallVector<llvm::StringRef> axes = {};
+  std::optional<llvm::SmallVector<int64_t>> counts = {}, targets = {};
+};
+/// Fails, with an error at the op, where it is along another dimension than
+/// the first, or along a part of an axis.
+mlir::FailureOr<CollectiveSpec> specOf(mlir::Operation *collective);
+
 /// Plans one function. `state` maps checkpoint names to their buffers,
 /// `kernels` names to any target's version of a kernel (their buffers are
 /// alike).
@@ -100,14 +120,14 @@ private:
   // Places.
   Buffer *newBuffer(mlir::RankedTensorType type, size_t depth);
   Buffer *newIo(llvm::StringRef name, plan::Role role,
-                mlir::RankedTensorType type);
+                mlir::RankedTensorType type, mlir::DictionaryAttr attrs);
   void put(mlir::Value value, const Place &place);
   mlir::LogicalResult bindArguments();
   void wantReturns();
   void want(mlir::Value value, Buffer *buffer);
   bool mayOverwrite(Buffer *buffer, mlir::Value output, mlir::Operation *at,
                     mlir::Value through) const;
-  std::optional<Place> placeOver(tile::LaunchOp launch, mlir::Value input,
+  std::optional<Place> placeOver(mlir::Operation *at, mlir::Value input,
                                  mlir::Value output) const;
   Place placeFresh(mlir::Value output, size_t depth);
 
@@ -120,6 +140,9 @@ private:
                                    std::vector<Step> &out, Step &step);
   mlir::LogicalResult planLaunch(tile::LaunchOp launch, size_t depth,
                                  std::vector<Step> &out);
+  mlir::LogicalResult planCollective(mlir::Operation *op, size_t depth,
+                                     std::vector<Step> &out);
+  mlir::LogicalResult planWait(dist::WaitOp wait, std::vector<Step> &out);
   mlir::LogicalResult planLoop(graph::LoopOp loop, size_t depth,
                                std::vector<Step> &out);
   mlir::LogicalResult planUpdate(graph::DynamicUpdateOp update, size_t depth,
@@ -144,6 +167,8 @@ private:
   const llvm::StringMap<tile::KernelOp> &kernels;
   Order order;
   llvm::DenseMap<mlir::Value, Place> places;
+  /// Of started collectives, by what is waited for: from and to.
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<Typed>> started;
   llvm::DenseMap<mlir::Value, Buffer *> wanted;
 };
 

@@ -51,7 +51,8 @@ public:
           TypeAttr::get(memoryType(entry.buffer->type)),
           plan::RoleAttr::get(builder.getContext(), *entry.buffer->role),
           builder.getI64IntegerAttr(entry.buffer->offset),
-          entry.decay ? builder.getUnitAttr() : UnitAttr());
+          entry.decay ? builder.getUnitAttr() : UnitAttr(),
+          entry.buffer->global, entry.buffer->sharding);
   }
 
   llvm::StringMap<Buffer *> byName;
@@ -85,12 +86,20 @@ private:
         return function.emitOpError("state \"")
                << name.getValue() << "\" is " << type << " here and "
                << known->type << " elsewhere";
+      if (known->sharding !=
+              attrs.getAs<dist::ShardingAttr>(dist::kShardingAttr) ||
+          known->global !=
+              attrs.getAs<DenseI64ArrayAttr>(dist::kGlobalShapeAttr))
+        return function.emitOpError("state \"")
+               << name.getValue() << "\" is cut otherwise elsewhere";
       return success();
     }
     Buffer &buffer = storage.emplace_back();
     buffer.space = plan::Space::state;
     buffer.name = name;
     buffer.type = type;
+    buffer.global = attrs.getAs<DenseI64ArrayAttr>(dist::kGlobalShapeAttr);
+    buffer.sharding = attrs.getAs<dist::ShardingAttr>(dist::kShardingAttr);
     buffer.role = toPlan(role.getValue());
     buffer.reserved = true;
     buffer.bytes = plan::byteSize(type);
@@ -146,7 +155,9 @@ private:
     auto op = b.create<plan::BufferOp>(
         function.getLoc(), memoryType(buffer->type),
         plan::SpaceAttr::get(b.getContext(), buffer->space),
-        b.getI64IntegerAttr(buffer->offset), buffer->name, role, lives);
+        b.getI64IntegerAttr(buffer->offset), buffer->name, role, lives,
+        buffer->space == plan::Space::io ? buffer->global : nullptr,
+        buffer->space == plan::Space::io ? buffer->sharding : nullptr);
     lastDeclared = op;
     return memory = op;
   }
@@ -177,11 +188,30 @@ private:
     return memory;
   }
 
+  plan::CollectiveOp collective(const Step &step, ArrayRef<Value> memories) {
+    CollectiveSpec spec = *specOf(step.source); // planning has asked before
+    MLIRContext *context = b.getContext();
+    auto sizes = [&](const std::optional<SmallVector<int64_t>> &list) {
+      return list ? b.getDenseI64ArrayAttr(*list) : DenseI64ArrayAttr();
+    };
+    bool isStarted =
+        isa<dist::PendingType>(step.source->getResult(0).getType());
+    return b.create<plan::CollectiveOp>(
+        step.loc,
+        isStarted ? TypeRange(plan::TicketType::get(context)) : TypeRange(),
+        plan::CollectiveKindAttr::get(context, spec.kind),
+        spec.reduction ? plan::ReductionAttr::get(context, *spec.reduction)
+                       : plan::ReductionAttr(),
+        memories.front(), memories.back(), b.getStrArrayAttr(spec.axes),
+        sizes(spec.counts), sizes(spec.targets));
+  }
+
   void emit(ArrayRef<Step> steps) {
     for (const Step &step : steps) {
       SmallVector<Value> memories;
-      for (const Typed &operand : step.operands)
-        memories.push_back(address(operand, step.loc));
+      if (step.kind != Step::wait)
+        for (const Typed &operand : step.operands)
+          memories.push_back(address(operand, step.loc));
       switch (step.kind) {
       case Step::launch: {
         auto launch = cast<tile::LaunchOp>(step.source);
@@ -194,6 +224,14 @@ private:
         break;
       case Step::fill:
         b.create<plan::FillOp>(step.loc, memories[0], b.getI8IntegerAttr(0));
+        break;
+      case Step::collective:
+        tickets[step.source] = collective(step, memories).getTicket();
+        break;
+      case Step::wait:
+        b.create<plan::WaitOp>(
+            step.loc,
+            tickets.lookup(step.source->getOperand(0).getDefiningOp()));
         break;
       case Step::loop: {
         auto source = cast<graph::LoopOp>(step.source);
@@ -212,6 +250,7 @@ private:
   func::FuncOp function;
   llvm::DenseMap<const Buffer *, Value> memories;
   llvm::DenseMap<Operation *, Value> inductions;
+  llvm::DenseMap<Operation *, Value> tickets; // of collectives of dist
   Block *top = nullptr; // of the program: where buffers are declared
   Operation *lastDeclared = nullptr;
 };
@@ -236,7 +275,9 @@ struct PlanBuffers : tessera::impl::PlanBuffersBase<PlanBuffers> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     for (auto function : module.getOps<func::FuncOp>())
-      if (failed(requirePlainFunction(function)))
+      if (failed(requirePlainFunction(function, [](Type type) {
+            return isa<dist::PendingType>(type);
+          })))
         return signalPassFailure();
     StateTable state;
     if (failed(state.collect(module)))

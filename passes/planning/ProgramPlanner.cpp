@@ -37,8 +37,10 @@ Buffer *ProgramPlanner::newBuffer(RankedTensorType type, size_t depth) {
 }
 
 Buffer *ProgramPlanner::newIo(StringRef name, plan::Role role,
-                              RankedTensorType type) {
+                              RankedTensorType type, DictionaryAttr attrs) {
   Buffer *buffer = newBuffer(type, 0);
+  buffer->global = attrs.getAs<DenseI64ArrayAttr>(dist::kGlobalShapeAttr);
+  buffer->sharding = attrs.getAs<dist::ShardingAttr>(dist::kShardingAttr);
   buffer->space = plan::Space::io;
   buffer->name = StringAttr::get(function.getContext(), name);
   buffer->role = role;
@@ -60,10 +62,10 @@ LogicalResult ProgramPlanner::bindArguments() {
       put(argument, {state.lookup(name.getValue()), 0, {}});
     else if (auto name =
                  function.getArgAttrOfType<StringAttr>(i, graph::kInputAttr))
-      put(argument,
-          {newIo(name.getValue(), plan::Role::input, tensorType(argument)),
-           0,
-           {}});
+      put(argument, {newIo(name.getValue(), plan::Role::input,
+                           tensorType(argument), function.getArgAttrDict(i)),
+                     0,
+                     {}});
     else
       return function.emitOpError("argument ")
              << i << " is neither state (" << graph::kStateAttr
@@ -82,15 +84,19 @@ void ProgramPlanner::wantReturns() {
       want(value, state.lookup(name.getValue()));
     else if (auto name = function.getResultAttrOfType<StringAttr>(
                  i, graph::kOutputAttr))
-      want(value,
-           newIo(name.getValue(), plan::Role::output, tensorType(value)));
+      want(value, newIo(name.getValue(), plan::Role::output, tensorType(value),
+                        function.getResultAttrDict(i)));
   }
 }
 
 void ProgramPlanner::want(Value value, Buffer *buffer) {
-  while (auto reshape = value.getDefiningOp<graph::ReshapeOp>())
-    value = reshape.getInput();
+  while (isa_and_nonnull<graph::ReshapeOp, dist::WaitOp>(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
   wanted.try_emplace(value, buffer);
+  // A sum over ranks is made where its part lies.
+  if (auto sum = value.getDefiningOp<dist::AllReduceOp>();
+      sum && sum.getInput().hasOneUse())
+    want(sum.getInput(), buffer);
 }
 
 // Whether `output`, made by `at`, may take the bytes of `buffer`: everybody who
@@ -100,7 +106,7 @@ bool ProgramPlanner::mayOverwrite(Buffer *buffer, Value output, Operation *at,
                                   Value through) const {
   if (buffer->reserved && wanted.lookup(output) != buffer)
     return false;
-  if (plan::byteSize(tensorType(output)) != buffer->bytes)
+  if (plan::byteSize(typeOf(output)) != buffer->bytes)
     return false;
   int64_t now = order.begin(at);
   for (Value value : buffer->values)
@@ -116,8 +122,7 @@ bool ProgramPlanner::mayOverwrite(Buffer *buffer, Value output, Operation *at,
   return operandsHere == 1;
 }
 
-std::optional<Place> ProgramPlanner::placeOver(tile::LaunchOp launch,
-                                               Value input,
+std::optional<Place> ProgramPlanner::placeOver(Operation *at, Value input,
                                                Value output) const {
   auto place = places.find(input);
   if (place == places.end() || place->second.offset != 0 ||
@@ -126,7 +131,7 @@ std::optional<Place> ProgramPlanner::placeOver(tile::LaunchOp launch,
   Buffer *wish = wanted.lookup(output);
   if (wish && wish != place->second.buffer)
     return std::nullopt;
-  if (!mayOverwrite(place->second.buffer, output, launch, input))
+  if (!mayOverwrite(place->second.buffer, output, at, input))
     return std::nullopt;
   return place->second;
 }
@@ -135,7 +140,7 @@ Place ProgramPlanner::placeFresh(Value output, size_t depth) {
   Buffer *wish = wanted.lookup(output);
   if (wish && mayOverwrite(wish, output, output.getDefiningOp(), {}))
     return {wish, 0, {}};
-  return {newBuffer(tensorType(output), depth), 0, {}};
+  return {newBuffer(typeOf(output), depth), 0, {}};
 }
 
 //===--- the walk ---------------------------------------------------------===//
@@ -153,6 +158,11 @@ LogicalResult ProgramPlanner::plan(Block &block, size_t depth,
             .Case([&](graph::DynamicUpdateOp update) {
               return planUpdate(update, depth, out);
             })
+            .Case<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp,
+                  dist::AllToAllOp, dist::PermuteOp>([&](auto collective) {
+              return planCollective(collective, depth, out);
+            })
+            .Case([&](dist::WaitOp wait) { return planWait(wait, out); })
             .Case([&](func::ReturnOp ret) { return finishReturns(ret, out); })
             .Case<graph::ConstantOp, graph::YieldOp>(
                 [](auto) { return success(); })
@@ -165,8 +175,8 @@ LogicalResult ProgramPlanner::plan(Block &block, size_t depth,
 
 LogicalResult ProgramPlanner::planView(Operation *op) {
   if (!isView(op))
-    return op->emitOpError("cannot be planned: only launches, loops and "
-                           "contiguous views have places");
+    return op->emitOpError("cannot be planned: only launches, loops, "
+                           "collectives and contiguous views have places");
   auto input = places.find(op->getOperand(0));
   if (input == places.end())
     return op->emitOpError("is a view of a constant or of an induction value, "

@@ -34,7 +34,10 @@ struct Numbering {
   int64_t next = 0;
 
   LogicalResult check(Operation &step, int64_t at) {
-    for (Value operand : step.getOperands()) {
+    // A wait touches what its collective does.
+    auto wait = dyn_cast<plan::WaitOp>(step);
+    for (Value operand :
+         wait ? wait.getCollective()->getOperands() : step.getOperands()) {
       plan::BufferOp buffer = rootOf(operand);
       if (!buffer || buffer.getSpace() != plan::Space::arena)
         continue;
@@ -64,6 +67,86 @@ struct Numbering {
     return success();
   }
 };
+
+/// Between the start of a collective and its wait.
+class Underway {
+public:
+  Underway(ModuleOp module, plan::CollectiveOp collective)
+      : collective(collective) {
+    module.walk([&](tile::KernelOp kernel) {
+      kernels.try_emplace(kernel.getSymName(), kernel);
+    });
+  }
+
+  LogicalResult verify() {
+    Operation *wait = *collective.getTicket().user_begin();
+    for (Operation *op = collective->getNextNode(); op != wait;
+         op = op->getNextNode()) {
+      WalkResult walk = op->walk([&](Operation *step) {
+        for (OpOperand &operand : step->getOpOperands())
+          if (interferes(operand)) {
+            InFlightDiagnostic diagnostic = step->emitOpError(
+                "touches bytes of a collective that is under way");
+            diagnostic.attachNote(collective.getLoc()) << "the collective";
+            return WalkResult::interrupt();
+          }
+        return WalkResult::advance();
+      });
+      if (walk.wasInterrupted())
+        return failure();
+    }
+    return success();
+  }
+
+private:
+  static bool meets(Value a, Value b) {
+    plan::BufferOp x = rootOf(a), y = rootOf(b);
+    return x && y && x.getSpace() == y.getSpace() &&
+           int64_t(x.getOffset()) < endOf(y) &&
+           int64_t(y.getOffset()) < endOf(x);
+  }
+
+  bool writes(OpOperand &operand) {
+    Operation *step = operand.getOwner();
+    if (isa<plan::CopyOp, plan::CollectiveOp>(step))
+      return operand.getOperandNumber() == 1;
+    auto launch = dyn_cast<plan::LaunchOp>(step);
+    tile::KernelOp kernel =
+        launch ? kernels.lookup(launch.getKernel()) : tile::KernelOp();
+    if (!kernel || kernel.getAccess().empty())
+      return true;
+    return kernel.getBufferAccess(operand.getOperandNumber() %
+                                  kernel.getAccess().size()) !=
+           tile::Access::read;
+  }
+
+  bool interferes(OpOperand &operand) {
+    if (!isa<MemRefType>(operand.get().getType()) ||
+        isa<plan::ViewOp>(operand.getOwner()))
+      return false;
+    return meets(operand.get(), collective.getTo()) ||
+           (meets(operand.get(), collective.getFrom()) && writes(operand));
+  }
+
+  plan::CollectiveOp collective;
+  llvm::StringMap<tile::KernelOp> kernels;
+};
+
+LogicalResult verifyCollectives(ModuleOp module) {
+  auto meshes = module.getOps<dist::MeshOp>();
+  WalkResult walk = module.walk([&](plan::CollectiveOp collective) {
+    for (auto axis : collective.getAxes().getAsRange<StringAttr>())
+      if (meshes.empty() || !(*meshes.begin()).getAxis(axis.getValue())) {
+        collective.emitOpError("goes over ")
+            << axis << ", which is no axis of the module's mesh";
+        return WalkResult::interrupt();
+      }
+    if (collective.getTicket())
+      return WalkResult(Underway(module, collective).verify());
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
 
 LogicalResult verifyArena(plan::ProgramOp program) {
   SmallVector<plan::BufferOp> arena;
@@ -115,7 +198,7 @@ struct VerifyPlan : tessera::impl::VerifyPlanBase<VerifyPlan> {
       return WalkResult(tile::verifyBlocks(launch, module, launch.getKernel(),
                                            launch.getBlocks()));
     });
-    if (launches.wasInterrupted())
+    if (launches.wasInterrupted() || failed(verifyCollectives(module)))
       return signalPassFailure();
     for (auto function : module.getOps<func::FuncOp>()) {
       function.emitOpError("is still on tensors after planning");

@@ -37,8 +37,7 @@ using Launches = SmallVector<tile::LaunchOp>;
 // them stand before each other: those at one depth do not depend on each other.
 class Stretch {
 public:
-  explicit Stretch(ArrayRef<Operation *> ops)
-      : ops(ops), members(ops.begin(), ops.end()) {}
+  explicit Stretch(ArrayRef<Operation *> ops);
   llvm::MapVector<unsigned, Launches> atDepths(StringRef kernel) const;
   SmallVector<StringRef> kernels() const;
 
@@ -51,9 +50,21 @@ private:
 
   ArrayRef<Operation *> ops;
   llvm::DenseSet<Operation *> members;
+  DenseMap<Operation *, Operation *> collectiveBefore;
 };
 
 } // namespace
+
+Stretch::Stretch(ArrayRef<Operation *> ops)
+    : ops(ops), members(ops.begin(), ops.end()) {
+  Operation *last = nullptr;
+  for (Operation *op : ops)
+    if (isCollective(op)) {
+      if (last)
+        collectiveBefore[op] = last;
+      last = op;
+    }
+}
 
 SmallVector<StringRef> Stretch::kernels() const {
   llvm::SmallSetVector<StringRef, 8> names;
@@ -70,6 +81,9 @@ unsigned Stretch::depthBelow(Operation *op, StringRef kernel,
   if (auto it = known.find(op); it != known.end())
     return it->second;
   unsigned depth = 0;
+  // Collectives keep their order, so each depends on the one before.
+  if (Operation *before = collectiveBefore.lookup(op))
+    depth = depthBelow(before, kernel, known);
   for (Value operand : op->getOperands())
     if (Operation *producer = operand.getDefiningOp();
         producer && members.contains(producer))

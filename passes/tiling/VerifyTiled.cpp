@@ -23,11 +23,12 @@ static LogicalResult verifyOp(Operation *op) {
   }
   if (isa<tile::LaunchOp, graph::LoopOp, graph::YieldOp, graph::ConstantOp,
           graph::ReshapeOp, graph::DynamicSliceOp, graph::DynamicUpdateOp,
-          func::ReturnOp>(op))
+          func::ReturnOp>(op) ||
+      isCollective(op))
     return success();
   return op->emitError() << "'" << op->getName()
-                         << "' is neither a launch, a loop nor a contiguous "
-                            "view: fusion or tiling missed it";
+                         << "' is neither a launch, a loop, a collective nor "
+                            "a contiguous view: fusion or tiling missed it";
 }
 
 // The memref types of the buffers that the launch must bring.

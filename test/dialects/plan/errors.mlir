@@ -114,3 +114,119 @@ plan.program @backwards arena 64 io 0 {
     %b = plan.view %a at 32 plus %i times -4 : memref<16xf32> to memref<8xf32>
   }
 }
+
+// -----
+
+plan.program @element_types arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
+  %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
+  %c = plan.buffer arena at 0 lives [0, 9] : memref<8xi32>
+  // expected-error@+1 {{sends 'memref<8xf32>' and gets 'memref<8xi32>'}}
+  plan.collective permute %a to %c over ["x"] targets [0] : memref<8xf32> to memref<8xi32>
+}
+
+// -----
+
+plan.program @no_reduction arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
+  %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
+  // expected-error@+1 {{says not how parts combine}}
+  plan.collective all_reduce %a to %a over ["x"] : memref<8xf32> to memref<8xf32>
+}
+
+// -----
+
+plan.program @reduction arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
+  %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
+  // expected-error@+1 {{combines nothing}}
+  plan.collective all_gather %a to %b by sum over ["x"] counts [8, 8] : memref<8xf32> to memref<16xf32>
+}
+
+// -----
+
+plan.program @no_counts arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
+  %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
+  // expected-error@+1 {{has counts or targets that it does not take}}
+  plan.collective all_gather %a to %b over ["x"] : memref<8xf32> to memref<16xf32>
+}
+
+// -----
+
+plan.program @apart arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
+  %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
+  // expected-error@+1 {{all_reduce is in place}}
+  plan.collective all_reduce %a to %b by sum over ["x"] : memref<8xf32> to memref<16xf32>
+}
+
+// -----
+
+plan.program @negative arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
+  %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
+  // expected-error@+1 {{has counts that are no sizes}}
+  plan.collective all_gather %a to %b over ["x"] counts [17, -1] : memref<8xf32> to memref<16xf32>
+}
+
+// -----
+
+plan.program @sum arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
+  %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
+  // expected-error@+1 {{has counts of 15 elements for a buffer of 16}}
+  plan.collective all_gather %a to %b over ["x"] counts [8, 7] : memref<8xf32> to memref<16xf32>
+}
+
+// -----
+
+plan.program @none_of_them arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
+  %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
+  // expected-error@+1 {{has a buffer of 8 elements, which is none of its counts}}
+  plan.collective reduce_scatter %b to %a by sum over ["x"] counts [9, 7] : memref<16xf32> to memref<8xf32>
+}
+
+// -----
+
+plan.program @unequal arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
+  %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
+  %c = plan.buffer arena at 128 lives [0, 9] : memref<8xf32>
+  // expected-error@+1 {{all_to_all has counts that do not divide 8 elements evenly}}
+  plan.collective all_to_all %a to %c over ["x"] counts [5, 3] : memref<8xf32> to memref<8xf32>
+}
+
+// -----
+
+plan.program @permuted arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
+  %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
+  // expected-error@+1 {{sends 'memref<8xf32>' and gets 'memref<16xf32>'}}
+  plan.collective permute %a to %b over ["x"] targets [1, 0] : memref<8xf32> to memref<16xf32>
+}
+
+// -----
+
+plan.program @never_awaited arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
+  %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
+  // expected-error@+1 {{is waited for once, in the block where it starts}}
+  %t = plan.collective all_gather %a to %b over ["x"] counts [8, 8] : memref<8xf32> to memref<16xf32> -> !plan.ticket
+}
+
+// -----
+
+// expected-error@+1 {{is a share of rank 1 of a tensor of rank 2 that is cut in 1 dimensions}}
+plan.state "w" : memref<4xf32> parameter at 0 of [8, 1] cut <@mesh, [{"data"}]>
+
+// -----
+
+// expected-error@+1 {{is a part of a sum, which nobody keeps}}
+plan.state "w" : memref<4xf32> parameter at 0 of [4] cut <@mesh, [{}], partial sum {"data"}>
+
+// -----
+
+// expected-error@+1 {{has one of `of` and `cut` without the other}}
+plan.state "w" : memref<4xf32> parameter at 0 {global = array<i64: 4>}

@@ -34,3 +34,28 @@ plan.program @train_step arena 192 io 192 flops 4096 {
   // CHECK: plan.copy %[[FIRST]] to %[[LOSS]] : memref<f32>
   plan.copy %first to %loss : memref<f32>
 }
+
+// -----
+
+// CHECK: dist.mesh
+// CHECK: plan.state "w" : memref<4x8xf32> parameter at 0 decay of [8, 8] cut <@mesh, [{"data"}, {}]>
+// CHECK: plan.buffer io at 0 "x" as input of [16] cut <@mesh, [{"data"}]> : memref<8xf32>
+// CHECK: plan.collective all_reduce %[[A:.*]] to %[[A]] by sum over ["data"] : memref<8xf32> to memref<8xf32>
+// CHECK: %[[T:.*]] = plan.collective all_gather %[[A]] to %[[B:.*]] over ["data"] counts [8, 8] : memref<8xf32> to memref<16xf32> -> !plan.ticket
+// CHECK: plan.wait %[[T]]
+// CHECK: plan.collective reduce_scatter %[[B]] to %[[A]] by max over ["data"] counts [8, 8]
+// CHECK: plan.collective permute %[[A]] to %{{.*}} over ["data"] targets [1, -1]
+dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+plan.state "w" : memref<4x8xf32> parameter at 0 decay of [8, 8] cut <@mesh, [{"data"}, {}]>
+plan.program @collectives arena 128 io 128 {
+  %x = plan.buffer io at 0 "x" as input of [16] cut <@mesh, [{"data"}]> : memref<8xf32>
+  %a = plan.buffer arena at 0 lives [0, 5] : memref<8xf32>
+  %b = plan.buffer arena at 64 lives [0, 5] : memref<16xf32>
+  %y = plan.buffer io at 64 "y" as output : memref<8xf32>
+  plan.copy %x to %a : memref<8xf32>
+  plan.collective all_reduce %a to %a by sum over ["data"] : memref<8xf32> to memref<8xf32>
+  %t = plan.collective all_gather %a to %b over ["data"] counts [8, 8] : memref<8xf32> to memref<16xf32> -> !plan.ticket
+  plan.wait %t
+  plan.collective reduce_scatter %b to %a by max over ["data"] counts [8, 8] : memref<16xf32> to memref<8xf32>
+  plan.collective permute %a to %y over ["data"] targets [1, -1] : memref<8xf32> to memref<8xf32>
+}

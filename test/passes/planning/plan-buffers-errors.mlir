@@ -58,7 +58,7 @@ func.func @renamed(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<rol
 //===--- operations -------------------------------------------------------===//
 
 func.func @not_tiled(%x: tensor<4xf32> {graph.input = "x"}) -> (tensor<4xf32> {graph.output = "y"}) {
-  // expected-error@+1 {{cannot be planned: only launches, loops and contiguous views have places}}
+  // expected-error@+1 {{cannot be planned: only launches, loops, collectives and contiguous views have places}}
   %y = graph.neg %x : tensor<4xf32>
   return %y : tensor<4xf32>
 }
@@ -66,7 +66,7 @@ func.func @not_tiled(%x: tensor<4xf32> {graph.input = "x"}) -> (tensor<4xf32> {g
 // -----
 
 func.func @gaps(%x: tensor<4x4xf32> {graph.input = "x"}) -> (tensor<4x2xf32> {graph.output = "y"}) {
-  // expected-error@+1 {{cannot be planned: only launches, loops and contiguous views have places}}
+  // expected-error@+1 {{cannot be planned: only launches, loops, collectives and contiguous views have places}}
   %y = graph.slice %x [0, 0] : tensor<4x4xf32> -> tensor<4x2xf32>
   return %y : tensor<4x2xf32>
 }
@@ -214,4 +214,50 @@ func.func @start_from_induction(%x: tensor<i32> {graph.input = "x"}) {
     graph.yield %s : tensor<i32>
   }
   return
+}
+
+// -----
+
+module {
+  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  func.func @dimension(%x: tensor<4x8xf32> {graph.input = "x"}) -> (tensor<4x16xf32> {graph.output = "y"}) {
+    // expected-error@+1 {{goes along dimension 1 of 'tensor<4x8xf32>'; buffers are dense, transpose it to the front}}
+    %y = dist.all_gather %x dim 1 over @mesh [#dist.axis_ref<"data">] : tensor<4x8xf32> -> tensor<4x16xf32>
+    return %y : tensor<4x16xf32>
+  }
+}
+
+// -----
+
+module {
+  dist.mesh @mesh [#dist.axis<"data" = 4 memory>]
+  func.func @part(%x: tensor<4xf32> {graph.input = "x"}) -> (tensor<4xf32> {graph.output = "y"}) {
+    // expected-error@+1 {{goes along a part of the axis 'data'; give the mesh an axis for each part}}
+    %y = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"data":(2)2>] : tensor<4xf32> -> tensor<4xf32>
+    return %y : tensor<4xf32>
+  }
+}
+
+// -----
+
+module {
+  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  func.func @forgotten(%x: tensor<4xf32> {graph.input = "x"}) -> (tensor<4xf32> {graph.output = "y"}) {
+    // expected-error@+1 {{is started, but not waited for once in the block where it starts}}
+    %t = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"data">] : tensor<4xf32> -> !dist.pending<tensor<4xf32>>
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+module {
+  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  func.func @a(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<role parameter>, dist.sharding = #dist.sharding<@mesh, [{"data"}]>, dist.global_shape = array<i64: 8>}) {
+    return
+  }
+  // expected-error@+1 {{state "w" is cut otherwise elsewhere}}
+  func.func @b(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<role parameter>}) {
+    return
+  }
 }

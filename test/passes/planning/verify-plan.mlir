@@ -76,3 +76,82 @@ module {
     plan.launch @f(%a) blocks [3] sizes [] : memref<16xf32>
   }
 }
+
+// -----
+
+module {
+  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  plan.program @axis arena 64 io 0 {
+    %a = plan.buffer arena at 0 lives [0, 0] : memref<16xf32>
+    // expected-error@+1 {{goes over "tensor", which is no axis of the module's mesh}}
+    plan.collective all_reduce %a to %a by sum over ["tensor"] : memref<16xf32> to memref<16xf32>
+  }
+}
+
+// -----
+
+module {
+  plan.program @alone arena 64 io 0 {
+    %a = plan.buffer arena at 0 lives [0, 0] : memref<16xf32>
+    // expected-error@+1 {{goes over "data", which is no axis of the module's mesh}}
+    plan.collective all_reduce %a to %a by sum over ["data"] : memref<16xf32> to memref<16xf32>
+  }
+}
+
+// -----
+
+// A wait touches what its collective does.
+module {
+  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  plan.program @short arena 64 io 0 {
+    %a = plan.buffer arena at 0 lives [0, 0] : memref<16xf32>
+    %t = plan.collective all_reduce %a to %a by sum over ["data"] : memref<16xf32> to memref<16xf32> -> !plan.ticket
+    // expected-error@+1 {{is step 1 but touches a buffer that lives from 0 to 0}}
+    plan.wait %t
+  }
+}
+
+// -----
+
+module {
+  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  plan.program @reads_destination arena 256 io 0 {
+    %a = plan.buffer arena at 0 lives [0, 9] : memref<16xf32>
+    %b = plan.buffer arena at 64 lives [0, 9] : memref<32xf32>
+    %c = plan.buffer arena at 192 lives [0, 9] : memref<16xf32>
+    %v = plan.view %b at 64 : memref<32xf32> to memref<16xf32>
+    // expected-note@+1 {{the collective}}
+    %t = plan.collective all_gather %a to %b over ["data"] counts [16, 16] : memref<16xf32> to memref<32xf32> -> !plan.ticket
+    plan.copy %a to %c : memref<16xf32>
+    // expected-error@+1 {{touches bytes of a collective that is under way}}
+    plan.copy %v to %c : memref<16xf32>
+    plan.wait %t
+  }
+}
+
+// -----
+
+// Also in a loop; a kernel may read the source, but not write it.
+module {
+  module @cpu attributes {tile.target = "cpu:avx2"} {
+    tile.kernel @double(%block: index, %w: memref<16xf32>, %new: memref<16xf32>)
+        attributes {skeleton = #tile<skeleton elementwise>, summary = "double",
+                    access = [#tile<access read>, #tile<access write>]} {
+      tile.return
+    }
+  }
+  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  plan.program @writes_source arena 256 io 0 {
+    %a = plan.buffer arena at 0 lives [0, 9] : memref<16xf32>
+    %b = plan.buffer arena at 64 lives [0, 9] : memref<32xf32>
+    %c = plan.buffer arena at 192 lives [0, 9] : memref<16xf32>
+    // expected-note@+1 {{the collective}}
+    %t = plan.collective all_gather %a to %b over ["data"] counts [16, 16] : memref<16xf32> to memref<32xf32> -> !plan.ticket
+    plan.loop %i to 2 {
+      plan.launch @double(%a, %c) blocks [1] sizes [] : memref<16xf32>, memref<16xf32>
+      // expected-error@+1 {{touches bytes of a collective that is under way}}
+      plan.launch @double(%c, %a) blocks [1] sizes [] : memref<16xf32>, memref<16xf32>
+    }
+    plan.wait %t
+  }
+}

@@ -67,3 +67,38 @@ func.func @inLoop(%x: tensor<8xf32>, %y: tensor<8xf32>) -> (tensor<8xf32>, tenso
   }
   return %r#0, %r#1 : tensor<8xf32>, tensor<8xf32>
 }
+
+// Across collectives, but not so that a later one would have to come before an
+// earlier one: @f of the second needs its result, the first that of the other @f.
+
+dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+
+// CHECK-LABEL: func @collectives(
+// CHECK:       %[[A:.*]]:2 = tile.launch @f(%arg0, %arg1) blocks [1, 1]
+// CHECK:       %[[R:.*]] = dist.all_reduce sum %[[A]]#0
+// CHECK:       %[[S:.*]] = dist.all_reduce max %[[A]]#1
+// CHECK:       %[[B:.*]] = tile.launch @f(%[[S]]) blocks [1]
+// CHECK:       return %[[R]], %[[B]]
+func.func @collectives(%x: tensor<8xf32>, %y: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %a = tile.launch @f(%x) blocks [1] sizes [8] : (tensor<8xf32>) -> tensor<8xf32>
+  %r = dist.all_reduce sum %a over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>
+  %b = tile.launch @f(%y) blocks [1] sizes [8] : (tensor<8xf32>) -> tensor<8xf32>
+  %s = dist.all_reduce max %b over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>
+  %c = tile.launch @f(%s) blocks [1] sizes [8] : (tensor<8xf32>) -> tensor<8xf32>
+  return %r, %c : tensor<8xf32>, tensor<8xf32>
+}
+
+// CHECK-LABEL: func @ordered(
+// CHECK:       %[[S:.*]] = dist.all_reduce sum %arg1
+// CHECK:       %[[A:.*]] = tile.launch @f(%arg0) blocks [1]
+// CHECK:       %[[R:.*]] = dist.all_reduce max %[[A]]
+// CHECK:       %[[G:.*]] = dist.all_reduce sum %{{.*}} : tensor<4xf32>
+// CHECK:       %[[B:.*]] = tile.launch @f(%[[G]]) blocks [1]
+func.func @ordered(%x: tensor<8xf32>, %y: tensor<8xf32>, %z: tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<4xf32>) {
+  %s = dist.all_reduce sum %y over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>
+  %a = tile.launch @f(%x) blocks [1] sizes [8] : (tensor<8xf32>) -> tensor<8xf32>
+  %r = dist.all_reduce max %a over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>
+  %g = dist.all_reduce sum %z over @mesh [#dist.axis_ref<"data">] : tensor<4xf32> -> tensor<4xf32>
+  %b = tile.launch @f(%g) blocks [1] sizes [4] : (tensor<4xf32>) -> tensor<4xf32>
+  return %s, %r, %b : tensor<8xf32>, tensor<8xf32>, tensor<4xf32>
+}

@@ -1,7 +1,7 @@
 // RUN: tessera-opt %s --verify-tiled --split-input-file --verify-diagnostics
 
 func.func @cluster(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{'graph.cluster' is neither a launch, a loop nor a contiguous view: fusion or tiling missed it}}
+  // expected-error @+1 {{'graph.cluster' is neither a launch, a loop, a collective nor a contiguous view: fusion or tiling missed it}}
   %y = graph.cluster elementwise "exp"(%x) : (tensor<4xf32>) -> tensor<4xf32> {
   ^bb0(%a: tensor<4xf32>):
     // expected-error @+1 {{'graph.exp' is neither a launch}}

@@ -1,0 +1,157 @@
+#include "dialects/plan/PlanOps.h"
+
+using namespace mlir;
+using namespace tessera::plan;
+
+//===--- places -----------------------------------------------------------===//
+
+LogicalResult LoopOp::verify() {
+  Block &body = getBody().front();
+  if (body.getNumArguments() != 1 || !body.getArgument(0).getType().isIndex())
+    return emitOpError("body takes one index, the induction value");
+  return success();
+}
+
+// What is a share says of what, or nothing of either.
+template <typename Op> static LogicalResult verifyCut(Op op, MemRefType type) {
+  if (op.getGlobal().has_value() != op.getSharding().has_value())
+    return op.emitOpError("has one of `of` and `cut` without the other");
+  if (!op.getGlobal())
+    return success();
+  auto rank = static_cast<size_t>(type.getRank());
+  if (op.getGlobal()->size() != rank ||
+      op.getSharding()->getDims().size() != rank)
+    return op.emitOpError("is a share of rank ")
+           << rank << " of a tensor of rank " << op.getGlobal()->size()
+           << " that is cut in " << op.getSharding()->getDims().size()
+           << " dimensions";
+  if (op.getSharding()->isPartial())
+    return op.emitOpError("is a part of a sum, which nobody keeps");
+  return success();
+}
+
+LogicalResult StateOp::verify() {
+  return verifyCut(*this, cast<MemRefType>(getType()));
+}
+
+LogicalResult BufferOp::verify() {
+  if (getOffset() % kAlignment)
+    return emitOpError("offset ")
+           << getOffset() << " is no multiple of " << kAlignment;
+  if (getSpace() != Space::arena && !getName())
+    return emitOpError("a buffer in ")
+           << stringifySpace(getSpace()) << " has a name";
+  if (getLives() &&
+      (getLives()->size() != 2 || (*getLives())[0] > (*getLives())[1]))
+    return emitOpError("`lives` is a first and a last step");
+  return verifyCut(*this, cast<MemRefType>(getMemory().getType()));
+}
+
+// The part must lie inside its buffer even in the last turn of the loop.
+LogicalResult ViewOp::verify() {
+  int64_t last = 0;
+  if (Value induction = getInduction()) {
+    auto argument = dyn_cast<BlockArgument>(induction);
+    auto loop = argument ? dyn_cast<LoopOp>(argument.getOwner()->getParentOp())
+                         : LoopOp();
+    if (!loop)
+      return emitOpError(
+          "advances with the induction value of a plan.loop only");
+    if (!getStride() || static_cast<int64_t>(*getStride()) < 0)
+      return emitOpError("needs a stride that is not negative");
+    last = static_cast<int64_t>(*getStride()) *
+           (static_cast<int64_t>(loop.getTrip()) - 1);
+  }
+  int64_t end = static_cast<int64_t>(getOffset()) + last +
+                byteSize(cast<MemRefType>(getMemory().getType()));
+  int64_t size = byteSize(cast<MemRefType>(getSource().getType()));
+  if (end > size)
+    return emitOpError("reaches byte ") << end << " of a buffer of " << size;
+  return success();
+}
+
+LogicalResult LaunchOp::verify() {
+  size_t n = getBlocks().size();
+  if (n == 0 || getBuffers().size() % n || getSizes().size() % n)
+    return emitOpError("buffers and sizes must divide evenly among ")
+           << n << " instances";
+  return success();
+}
+
+//===--- collectives ------------------------------------------------------===//
+
+// How many elements `counts` adds up to; each of them is a size.
+static FailureOr<int64_t> sumOfCounts(CollectiveOp op) {
+  int64_t sum = 0;
+  ArrayRef<int64_t> counts = *op.getCounts();
+  for (int64_t count : counts)
+    if (count < 0 || llvm::AddOverflow(sum, count, sum))
+      return op.emitOpError("has counts that are no sizes");
+  return sum;
+}
+
+// The side with the elements of all members, and the one with a member's.
+static LogicalResult verifyCounts(CollectiveOp op, int64_t all, int64_t mine) {
+  FailureOr<int64_t> sum = sumOfCounts(op);
+  if (failed(sum))
+    return failure();
+  if (*sum != all)
+    return op.emitOpError("has counts of ")
+           << *sum << " elements for a buffer of " << all;
+  if (!llvm::is_contained(*op.getCounts(), mine))
+    return op.emitOpError("has a buffer of ")
+           << mine << " elements, which is none of its counts";
+  return success();
+}
+
+LogicalResult CollectiveOp::verify() {
+  auto from = cast<MemRefType>(getFrom().getType()),
+       to = cast<MemRefType>(getTo().getType());
+  if (from.getElementType() != to.getElementType())
+    return emitOpError("sends ") << from << " and gets " << to;
+  CollectiveKind kind = getKind();
+  bool reduces = kind == CollectiveKind::all_reduce ||
+                 kind == CollectiveKind::reduce_scatter;
+  if (reduces != getReduction().has_value())
+    return emitOpError(reduces ? "says not how parts combine"
+                               : "combines nothing");
+  bool moves = kind == CollectiveKind::permute;
+  bool counts = kind != CollectiveKind::all_reduce && !moves;
+  if (counts != getCounts().has_value() || moves != getTargets().has_value())
+    return emitOpError("has counts or targets that it does not take, or lacks "
+                       "those that it does");
+  if (getTicket() &&
+      (!getTicket().hasOneUse() ||
+       (*getTicket().user_begin())->getBlock() != getOperation()->getBlock()))
+    return emitOpError("is waited for once, in the block where it starts");
+  switch (kind) {
+  case CollectiveKind::all_reduce:
+    if (getFrom() != getTo())
+      return emitOpError("all_reduce is in place");
+    return success();
+  case CollectiveKind::all_gather:
+    return verifyCounts(*this, to.getNumElements(), from.getNumElements());
+  case CollectiveKind::reduce_scatter:
+    return verifyCounts(*this, from.getNumElements(), to.getNumElements());
+  case CollectiveKind::all_to_all:
+  case CollectiveKind::permute:
+    break;
+  }
+  if (from.getNumElements() != to.getNumElements())
+    return emitOpError("sends ") << from << " and gets " << to;
+  if (kind == CollectiveKind::permute)
+    return success();
+  FailureOr<int64_t> sum = sumOfCounts(*this);
+  if (failed(sum))
+    return failure();
+  if (*sum != from.getNumElements() || !llvm::all_equal(*getCounts()))
+    return emitOpError("all_to_all has counts that do not divide ")
+           << from.getNumElements() << " elements evenly";
+  return success();
+}
+
+LogicalResult WaitOp::verify() {
+  if (!getCollective())
+    return emitOpError("waits for nothing that was started");
+  return success();
+}
