@@ -10,17 +10,23 @@ static llvm::Error complain(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
-static void writeState(ModuleOp module, fb::ArtifactT &artifact) {
+static void writeState(ModuleOp module, fb::ShareT &share) {
   for (auto state : module.getOps<plan::StateOp>()) {
-    auto entry = makeTensor(state.getName(), cast<MemRefType>(state.getType()),
-                            static_cast<fb::Role>(state.getRole()),
-                            fb::Space::state, state.getOffset());
+    auto entry =
+        makeTensor(state, state.getName(), cast<MemRefType>(state.getType()),
+                   static_cast<fb::Role>(state.getRole()), fb::Space::state,
+                   state.getOffset());
     entry->decay = state.getDecay();
-    artifact.state_bytes = std::max<uint64_t>(
-        artifact.state_bytes,
+    share.state_bytes = std::max<uint64_t>(
+        share.state_bytes,
         llvm::alignTo(entry->offset + entry->bytes, plan::kAlignment));
-    artifact.state.push_back(std::move(entry));
+    share.state.push_back(std::move(entry));
   }
+}
+
+static dist::MeshOp meshOf(ModuleOp module) {
+  auto meshes = module.getOps<dist::MeshOp>();
+  return meshes.empty() ? dist::MeshOp() : *meshes.begin();
 }
 
 // A checkpoint belongs to all kinds of devices, so they keep the same state in
@@ -42,8 +48,48 @@ static llvm::Error checkState(const DevicePart &first,
   return llvm::Error::success();
 }
 
+static llvm::Expected<std::unique_ptr<fb::ShareT>>
+writeShare(const SharePart &part) {
+  auto share = std::make_unique<fb::ShareT>();
+  share->ranks.assign(part.ranks.begin(), part.ranks.end());
+  for (const DevicePart &device : part.devices) {
+    auto code = writeDevice(device);
+    if (!code)
+      return code.takeError();
+    share->devices.push_back(std::move(*code));
+    if (llvm::Error error = checkState(part.devices.front(), device))
+      return std::move(error);
+  }
+  ModuleOp module = part.devices.front().module;
+  writeState(module, *share);
+  if (auto offsets = module->getAttrOfType<ArrayAttr>(dist::kOffsetsAttr))
+    for (auto factor : offsets.getAsRange<dist::FactorAttr>())
+      share->offsets.push_back(
+          makeCut(factor, meshOf(module), factor.getSize()));
+  return share;
+}
+
+static llvm::Error writeMesh(llvm::ArrayRef<SharePart> shares,
+                             fb::ArtifactT &artifact) {
+  dist::MeshOp mesh = meshOf(shares.front().devices.front().module);
+  for (const SharePart &share : shares)
+    for (const DevicePart &device : share.devices) {
+      dist::MeshOp other = meshOf(device.module);
+      if (!mesh != !other || (mesh && mesh.getAxes() != other.getAxes()))
+        return complain("the shares were compiled for different meshes");
+    }
+  if (mesh)
+    for (auto axis : mesh.getAxes().getAsRange<dist::AxisAttr>()) {
+      auto entry = std::make_unique<fb::MeshAxisT>();
+      entry->name = axis.getName().str();
+      entry->size = axis.getSize();
+      artifact.mesh.push_back(std::move(entry));
+    }
+  return llvm::Error::success();
+}
+
 llvm::Expected<std::string>
-tessera::writeArtifact(llvm::ArrayRef<DevicePart> parts,
+tessera::writeArtifact(llvm::ArrayRef<SharePart> shares,
                        const ArtifactInfo &info) {
   fb::ArtifactT artifact;
   artifact.schema_version = fb::kSchemaVersion;
@@ -52,15 +98,14 @@ tessera::writeArtifact(llvm::ArrayRef<DevicePart> parts,
   artifact.model_config = info.modelConfig;
   artifact.recipe = info.recipe;
   artifact.rebuild_command = info.rebuildCommand;
-  for (const DevicePart &part : parts) {
-    auto device = writeDevice(part);
-    if (!device)
-      return device.takeError();
-    artifact.devices.push_back(std::move(*device));
-    if (llvm::Error error = checkState(parts.front(), part))
-      return std::move(error);
+  if (llvm::Error error = writeMesh(shares, artifact))
+    return std::move(error);
+  for (const SharePart &part : shares) {
+    auto share = writeShare(part);
+    if (!share)
+      return share.takeError();
+    artifact.shares.push_back(std::move(*share));
   }
-  writeState(parts.front().module, artifact);
   for (const auto &[name, text] : info.sources) {
     auto entry = std::make_unique<fb::SourceT>();
     entry->name = name;
@@ -72,4 +117,14 @@ tessera::writeArtifact(llvm::ArrayRef<DevicePart> parts,
                  fb::ArtifactIdentifier());
   return std::string(reinterpret_cast<const char *>(builder.GetBufferPointer()),
                      builder.GetSize());
+}
+
+llvm::Expected<std::string>
+tessera::writeArtifact(llvm::ArrayRef<DevicePart> parts,
+                       const ArtifactInfo &info) {
+  SharePart share{{}, {parts.begin(), parts.end()}};
+  dist::MeshOp mesh = meshOf(parts.front().module);
+  for (int64_t rank = 0; rank < (mesh ? mesh.getDeviceCount() : 1); ++rank)
+    share.ranks.push_back(rank);
+  return writeArtifact(llvm::ArrayRef<SharePart>(share), info);
 }

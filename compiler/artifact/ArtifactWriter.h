@@ -60,8 +60,20 @@ struct ArtifactInfo {
       sources; ///< (file name, text)
 };
 
-/// Serializes the plan programs of every part. The parts must have planned the
-/// same state; an error says which tensor differs.
+/// What ranks with shares of equal shapes run: one part for each kind of
+/// device. The modules say of what mesh (dist.mesh) and how state and inputs
+/// are cut.
+struct SharePart {
+  std::vector<int64_t> ranks; ///< increasing; every rank is in one share
+  std::vector<DevicePart> devices;
+};
+
+/// Serializes the plan programs of every part. The parts of a share must have
+/// planned the same state; an error says which tensor differs. All shares must
+/// be of one mesh.
+llvm::Expected<std::string> writeArtifact(llvm::ArrayRef<SharePart> shares,
+                                          const ArtifactInfo &info);
+/// Of one share, which all ranks have: one rank, unless there is a mesh.
 llvm::Expected<std::string> writeArtifact(llvm::ArrayRef<DevicePart> parts,
                                           const ArtifactInfo &info);
 

@@ -88,6 +88,8 @@ private:
   steps(Block &block, SmallVectorImpl<plan::LoopOp> &loops);
   std::unique_ptr<fb::LaunchT> launch(plan::LaunchOp op,
                                       llvm::ArrayRef<plan::LoopOp> loops);
+  fb::CollectiveT collective(plan::CollectiveOp op,
+                             llvm::ArrayRef<plan::LoopOp> loops);
   std::unique_ptr<fb::ProgramT> program(plan::ProgramOp op);
   std::unique_ptr<fb::KernelT> kernel(tile::KernelOp op);
   /// Those that passed the gates.
@@ -101,7 +103,8 @@ private:
   const DevicePart &part;
   ModuleOp module;
   llvm::MapVector<StringRef, tile::KernelOp>
-      kernels; // in order of first launch
+      kernels;                             // in order of first launch
+  llvm::DenseMap<Value, uint32_t> tickets; // of started collectives, from 1
 };
 
 // Nested name of the location that an op came from: "transformer.h.3.attn".
@@ -227,6 +230,18 @@ DeviceWriter::launch(plan::LaunchOp op, llvm::ArrayRef<plan::LoopOp> loops) {
   return result;
 }
 
+fb::CollectiveT DeviceWriter::collective(plan::CollectiveOp op,
+                                         llvm::ArrayRef<plan::LoopOp> loops) {
+  fb::CollectiveT result = makeCollective(op);
+  result.from = std::make_unique<fb::ArgT>(arg(op.getFrom(), loops));
+  result.to = std::make_unique<fb::ArgT>(arg(op.getTo(), loops));
+  if (op.getTicket()) {
+    result.ticket = tickets.size() + 1;
+    tickets[op.getTicket()] = result.ticket;
+  }
+  return result;
+}
+
 std::vector<std::unique_ptr<fb::NodeT>>
 DeviceWriter::steps(Block &block, SmallVectorImpl<plan::LoopOp> &loops) {
   std::vector<std::unique_ptr<fb::NodeT>> nodes;
@@ -251,8 +266,14 @@ DeviceWriter::steps(Block &block, SmallVectorImpl<plan::LoopOp> &loops) {
       body.to = std::make_unique<fb::ArgT>(arg(fill.getTo(), loops));
       body.value = static_cast<uint8_t>(fill.getValue());
       step.Set(std::move(body));
+    } else if (auto one = dyn_cast<plan::CollectiveOp>(op)) {
+      step.Set(collective(one, loops));
+    } else if (auto wait = dyn_cast<plan::WaitOp>(op)) {
+      fb::WaitT body;
+      body.ticket = tickets.lookup(wait.getTicket());
+      step.Set(std::move(body));
     } else {
-      continue;
+      continue; // a place
     }
     auto node = std::make_unique<fb::NodeT>();
     node->step = std::move(step);
@@ -285,8 +306,8 @@ std::unique_ptr<fb::ProgramT> DeviceWriter::program(plan::ProgramOp op) {
                     : isMetric(type) ? fb::Role::metric
                                      : fb::Role::output;
     (input ? result->inputs : result->outputs)
-        .push_back(makeTensor(*buffer.getName(), type, role, fb::Space::io,
-                              buffer.getOffset()));
+        .push_back(makeTensor(buffer, *buffer.getName(), type, role,
+                              fb::Space::io, buffer.getOffset()));
   }
   SmallVector<plan::LoopOp> loops;
   result->steps = steps(op.getBody().front(), loops);
@@ -363,21 +384,6 @@ llvm::Expected<std::unique_ptr<fb::DeviceCodeT>> DeviceWriter::write() {
 }
 
 } // namespace
-
-std::unique_ptr<fb::TensorT> tessera::makeTensor(StringRef name,
-                                                 MemRefType type, fb::Role role,
-                                                 fb::Space space,
-                                                 int64_t offset) {
-  auto result = std::make_unique<fb::TensorT>();
-  result->name = name.str();
-  result->type = *elementType(type.getElementType());
-  result->shape.assign(type.getShape().begin(), type.getShape().end());
-  result->role = role;
-  result->space = space;
-  result->offset = offset;
-  result->bytes = plan::byteSize(type);
-  return result;
-}
 
 llvm::Expected<std::unique_ptr<fb::DeviceCodeT>>
 tessera::writeDevice(const DevicePart &part) {

@@ -25,7 +25,7 @@ namespace tessera::artifact {
 
 /// The value of Artifact.schema_version. It rises when an artifact of the old
 /// schema would be misread; a new optional field does not raise it.
-inline constexpr std::uint32_t kSchemaVersion = 3;
+inline constexpr std::uint32_t kSchemaVersion = 4;
 
 /// Offset of the artifact in the file, and of every buffer in its space.
 inline constexpr std::uint64_t kArtifactAlignment = 64;

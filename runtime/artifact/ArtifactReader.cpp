@@ -2,6 +2,7 @@
 
 #include "runtime/artifact/AppendedArtifact.h"
 #include "runtime/artifact/ElementTypes.h"
+#include "runtime/artifact/Shares.h"
 #include "runtime/artifact/Validate.h"
 #include "runtime/support/Hash.h"
 
@@ -100,7 +101,30 @@ Status ArtifactReader::load(std::span<const std::byte> bytes,
                          name, fileOffset, artifact::kSchemaVersion);
   artifact = artifact::GetArtifact(data);
   length = bytes.size();
-  return artifact::validate(*artifact, {name, bytes.data(), fileOffset});
+  TESSERA_RETURN_IF_ERROR(
+      artifact::validate(*artifact, {name, bytes.data(), fileOffset}));
+  own = artifact::findShare(*artifact, ownRank);
+  return Status::success();
+}
+
+StatusOr<ArtifactReader> ArtifactReader::forRank(std::uint32_t rank) const {
+  ArtifactReader reader = *this;
+  reader.ownRank = rank;
+  reader.own = artifact::findShare(*artifact, rank);
+  if (!reader.own)
+    return Status::error("{}: rank {} is not among the {} that it was compiled "
+                         "for",
+                         name, rank, artifact::Mesh(*artifact).ranks());
+  return reader;
+}
+
+const artifact::Share *artifact::findShare(const Artifact &artifact,
+                                           std::uint32_t rank) {
+  for (const Share *share : *artifact.shares())
+    if (std::binary_search(share->ranks()->begin(), share->ranks()->end(),
+                           rank))
+      return share;
+  return nullptr;
 }
 
 const artifact::Program *artifact::findProgram(const DeviceCode &code,
@@ -119,7 +143,7 @@ bool artifact::holds(const CodeObject &object, std::uint32_t kernel) {
 
 const artifact::DeviceCode *
 ArtifactReader::device(std::string_view kind) const {
-  for (const artifact::DeviceCode *code : *artifact->devices())
+  for (const artifact::DeviceCode *code : *own->devices())
     if (artifact::toView(code->device()) == kind)
       return code;
   return nullptr;
@@ -127,20 +151,19 @@ ArtifactReader::device(std::string_view kind) const {
 
 std::string ArtifactReader::deviceKinds() const {
   std::string kinds;
-  for (const artifact::DeviceCode *code : *artifact->devices())
+  for (const artifact::DeviceCode *code : *own->devices())
     kinds.append(kinds.empty() ? "" : ", ")
         .append(artifact::toView(code->device()));
   return kinds;
 }
 
 bool ArtifactReader::hasProgram(std::string_view name) const {
-  return artifact::findProgram(*artifact->devices()->Get(0), name) != nullptr;
+  return artifact::findProgram(*own->devices()->Get(0), name) != nullptr;
 }
 
 std::string ArtifactReader::programNames() const {
   std::string names;
-  for (const artifact::Program *program :
-       *artifact->devices()->Get(0)->programs())
+  for (const artifact::Program *program : *own->devices()->Get(0)->programs())
     names.append(names.empty() ? "" : ", ")
         .append(artifact::toView(program->name()));
   return names;

@@ -14,7 +14,8 @@ namespace tessera {
 /// A verified artifact. After open() succeeds every offset, index, length and
 /// shape in root() may be followed without a further check (see Validate.h for
 /// the list of what was proven); what the machine code does is not proven.
-/// Copies share the mapping; root() lives as long as any copy.
+/// Copies share the mapping; root() lives as long as any copy. A reader speaks
+/// for one rank of the artifact's mesh, the first one unless forRank() made it.
 class ArtifactReader {
 public:
   /// Opens a .tsr file, or an executable with an appended artifact. An error
@@ -32,6 +33,12 @@ public:
   const std::string &path() const { return name; }
   /// Bytes of the artifact, without prefix and footer.
   std::size_t bytes() const { return length; }
+
+  /// The same for another rank. An error if the mesh has fewer.
+  StatusOr<ArtifactReader> forRank(std::uint32_t rank) const;
+  std::uint32_t rank() const { return ownRank; }
+  /// What the rank holds and runs.
+  const artifact::Share &share() const { return *own; }
 
   /// What there is for devices of that kind ("cpu", "cuda:sm_80"), or null.
   const artifact::DeviceCode *device(std::string_view kind) const;
@@ -51,9 +58,13 @@ private:
   std::string name;
   std::size_t length = 0;
   const artifact::Artifact *artifact = nullptr;
+  std::uint32_t ownRank = 0;
+  const artifact::Share *own = nullptr;
 };
 
 namespace artifact {
+/// What the rank holds and runs, or null.
+const Share *findShare(const Artifact &artifact, std::uint32_t rank);
 /// The program of that name, or null.
 const Program *findProgram(const DeviceCode &code, std::string_view name);
 /// Whether the object has the kernel of that index.

@@ -2,9 +2,12 @@
 #pragma once
 #include "runtime/artifact/Artifact_generated.h"
 #include "runtime/artifact/ElementTypes.h"
+#include "runtime/artifact/Shares.h"
 #include "runtime/artifact/Validate.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -24,8 +27,45 @@ public:
     return Status::error(format, std::forward<Args>(args)...);
   }
 
+  /// What ranks of a share look at is bounded by this in all: nobody waits for
+  /// a hostile file. False once it is too much.
+  bool lookAtRanks(std::uint64_t ranks) {
+    looks += ranks;
+    return looks <= kMaxLooks;
+  }
+
   const Artifact &artifact;
   const std::byte *at = nullptr;
+  std::optional<Mesh> mesh; ///< once it was checked
+
+private:
+  static constexpr std::uint64_t kMaxLooks = std::uint64_t(1) << 28;
+  std::uint64_t looks = 0;
+};
+
+/// A share whose ranks were checked, and what its ranks have in common.
+class ShareChecker {
+public:
+  ShareChecker(Checker &checker, const Share &share)
+      : checker(checker), share(share) {}
+  /// The factor's axes are axes of the mesh, each once.
+  Status axes(const void *where,
+              const flatbuffers::Vector<std::uint32_t> *axes);
+  /// Sets `size` to the size of every rank's range of the factor, whose axes
+  /// were checked. An error where they differ.
+  Status sizeOf(const Cut &cut, std::uint64_t &size);
+  /// Sets `members` to the numbers that the share's ranks have among those who
+  /// differ along these axes alone, increasing.
+  Status membersOf(const flatbuffers::Vector<std::uint32_t> &axes,
+                   const std::vector<std::uint32_t> *&members);
+
+  Checker &checker;
+  const Share &share;
+
+private:
+  using Axes = std::vector<std::uint32_t>;
+  std::map<std::pair<std::uint64_t, Axes>, std::uint64_t> sizes;
+  std::map<Axes, std::vector<std::uint32_t>> members;
 };
 
 /// Puts "PREFIX: " before an error's text, so that contexts are formatted only
@@ -58,7 +98,7 @@ template <typename T> bool isAligned(const flatbuffers::Vector<T> *vector) {
 }
 
 /// Of the state, or of a program's arena or io space.
-std::uint64_t spaceBytes(const Artifact &artifact, const Program *program,
+std::uint64_t spaceBytes(const Share &share, const Program &program,
                          Space space);
 
 /// 1 to kMaxNameBytes graphic ASCII characters without quotes and backslashes:
@@ -81,11 +121,22 @@ struct TensorList {
   std::uint64_t spaceBytes;
   bool (*fits)(Role role);
 };
-Status validateTensors(Checker &checker, const TensorList &list);
+Status validateTensors(ShareChecker &share, const TensorList &list);
 /// Kernels and code objects of one kind of device.
 Status validateCode(Checker &checker, const DeviceCode &code);
-Status validateProgram(Checker &checker, const DeviceCode &code,
+Status validateProgram(ShareChecker &share, const DeviceCode &code,
                        const Program &program);
+/// All of it but its arguments' places.
+Status validateCollective(ShareChecker &share, const Collective &collective);
+/// The mesh, and that every rank is in exactly one share.
+Status validateMesh(Checker &checker);
+/// What a share's ranks have to agree about: the factors of "mesh.offsets".
+Status validateOffsets(ShareChecker &share);
+/// That the states and programs of two shares differ in nothing but sizes.
+Status validateAgreement(Checker &checker, const Share &first,
+                         const Share &other);
+/// Whether one is the other, of the same whole tensor.
+bool isSameTensor(const Tensor &a, const Tensor &b);
 
 /// Reports the second of two tables of equal names.
 template <typename Table, typename NameOf>

@@ -7,15 +7,15 @@
 
 namespace tessera::artifact {
 
-std::uint64_t spaceBytes(const Artifact &artifact, const Program *program,
+std::uint64_t spaceBytes(const Share &share, const Program &program,
                          Space space) {
   switch (space) {
   case Space::state:
-    return artifact.state_bytes();
+    return share.state_bytes();
   case Space::arena:
-    return program->arena_bytes();
+    return program.arena_bytes();
   case Space::io:
-    return program->io_bytes();
+    return program.io_bytes();
   }
   return 0;
 }
@@ -66,13 +66,6 @@ Status checkTexts(Checker &checker) {
   return Status::success();
 }
 
-bool sameTensor(const Tensor &a, const Tensor &b) {
-  return toView(a.name()) == toView(b.name()) && a.type() == b.type() &&
-         a.role() == b.role() &&
-         std::equal(a.shape()->begin(), a.shape()->end(), b.shape()->begin(),
-                    b.shape()->end());
-}
-
 /// Whoever feeds a program need not know on which device it runs.
 Status checkAgreement(Checker &checker, const DeviceCode &first,
                       const DeviceCode &other) {
@@ -91,9 +84,13 @@ Status checkAgreement(Checker &checker, const DeviceCode &first,
     if (same == first.programs()->end())
       return fail(program, "its programs are");
     const auto agree = [](const auto &a, const auto &b) {
-      return std::equal(
-          a.begin(), a.end(), b.begin(), b.end(),
-          [](const Tensor *x, const Tensor *y) { return sameTensor(*x, *y); });
+      return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                        [](const Tensor *x, const Tensor *y) {
+                          return isSameTensor(*x, *y) &&
+                                 std::equal(
+                                     x->shape()->begin(), x->shape()->end(),
+                                     y->shape()->begin(), y->shape()->end());
+                        });
     };
     if (!agree(*program->inputs(), *same->inputs()) ||
         !agree(*program->outputs(), *same->outputs()))
@@ -103,23 +100,25 @@ Status checkAgreement(Checker &checker, const DeviceCode &first,
   return Status::success();
 }
 
-Status checkDevice(Checker &checker, const DeviceCode &device) {
+Status checkDevice(ShareChecker &share, const DeviceCode &device) {
+  Checker &checker = share.checker;
   TESSERA_RETURN_IF_ERROR(validateCode(checker, device));
   for (const Program *program : *device.programs()) {
     if (!isIdentifier(toView(program->name())))
       return checker.fail(program, "program name '{}' is not a C identifier",
                           printable(toView(program->name())));
-    TESSERA_RETURN_WITHIN(validateProgram(checker, device, *program),
+    TESSERA_RETURN_WITHIN(validateProgram(share, device, *program),
                           "program '{}'", toView(program->name()));
   }
   return checkUnique(checker, *device.programs(), "program",
                      [](const Program &p) { return toView(p.name()); });
 }
 
-Status checkDevices(Checker &checker) {
-  const auto &devices = *checker.artifact.devices();
+Status checkDevices(ShareChecker &share) {
+  Checker &checker = share.checker;
+  const auto &devices = *share.share.devices();
   if (devices.size() == 0)
-    return checker.fail(&checker.artifact, "it is for no device");
+    return checker.fail(&share.share, "it is for no device");
   for (flatbuffers::uoffset_t i = 0; i < devices.size(); ++i) {
     const DeviceCode &device = *devices.Get(i);
     if (!isName(toView(device.device())))
@@ -127,12 +126,27 @@ Status checkDevices(Checker &checker) {
                           "device {}: its name is empty, too long or "
                           "not plain ASCII",
                           i);
-    TESSERA_RETURN_WITHIN(checkDevice(checker, device), "device '{}'",
+    TESSERA_RETURN_WITHIN(checkDevice(share, device), "device '{}'",
                           toView(device.device()));
     TESSERA_RETURN_IF_ERROR(checkAgreement(checker, *devices.Get(0), device));
   }
   return checkUnique(checker, devices, "device",
                      [](const DeviceCode &d) { return toView(d.device()); });
+}
+
+Status checkShare(Checker &checker, const Share &share) {
+  ShareChecker checked(checker, share);
+  if (share.state_bytes() > kMaxSpaceBytes)
+    return checker.fail(&share, "a state of {} bytes exceeds {}",
+                        share.state_bytes(), kMaxSpaceBytes);
+  TESSERA_RETURN_IF_ERROR(validateOffsets(checked));
+  TESSERA_RETURN_IF_ERROR(validateTensors(
+      checked, {share.state(), "state tensor", Space::state,
+                share.state_bytes(), [](Role role) {
+                  return role == Role::parameter || role == Role::optimizer ||
+                         role == Role::counter || role == Role::cache;
+                }}));
+  return checkDevices(checked);
 }
 
 Status checkArtifact(Checker &checker) {
@@ -144,16 +158,18 @@ Status checkArtifact(Checker &checker) {
                         "(the artifact is of compiler {})",
                         artifact.schema_version(), kSchemaVersion,
                         toView(artifact.compiler_version()));
-  if (artifact.state_bytes() > kMaxSpaceBytes)
-    return checker.fail(&artifact, "a state of {} bytes exceeds {}",
-                        artifact.state_bytes(), kMaxSpaceBytes);
-  TESSERA_RETURN_IF_ERROR(validateTensors(
-      checker, {artifact.state(), "state tensor", Space::state,
-                artifact.state_bytes(), [](Role role) {
-                  return role == Role::parameter || role == Role::optimizer ||
-                         role == Role::counter || role == Role::cache;
-                }}));
-  return checkDevices(checker);
+  TESSERA_RETURN_IF_ERROR(validateMesh(checker));
+  const auto &shares = *artifact.shares();
+  for (flatbuffers::uoffset_t i = 0; i < shares.size(); ++i) {
+    const Status status = checkShare(checker, *shares.Get(i));
+    if (!status.ok())
+      return shares.size() == 1 ? status
+                                : within(status, "share of rank {}",
+                                         shares.Get(i)->ranks()->Get(0));
+    TESSERA_RETURN_IF_ERROR(
+        validateAgreement(checker, *shares.Get(0), *shares.Get(i)));
+  }
+  return Status::success();
 }
 
 } // namespace

@@ -4,7 +4,12 @@
 // Proven here:
 //   - schema_version is kSchemaVersion (else the rebuild command is printed);
 //   - enums hold values of the schema; texts hold no control characters;
-//   - names are unique: state, each program's inputs and outputs, kinds of
+//   - the mesh has at most kMaxRanks ranks, and each is in one share; shares
+//     have states and programs of the same names and of the same whole tensors;
+//     of every rank of a share, the ranges of a tensor's cuts multiply to its
+//     shape;
+//   - names are unique: axes, state, each program's inputs and outputs, kinds
+//   of
 //     devices, their programs and kernels; program and kernel names are C
 //     identifiers;
 //   - there is a device, and all have the same programs with the same inputs
@@ -27,7 +32,11 @@
 //     most kMaxRuns times in all;
 //   - an argument has one stride for each enclosing loop, is 64-byte aligned at
 //     the loops' start if a kernel sees it, and lies inside its space in every
-//     iteration; both sides of a copy have equal size.
+//     iteration; both sides of a copy have equal size;
+//   - a collective goes over axes of the mesh; counts and targets, one for each
+//     member, fit its arguments on every rank of the share; these are one place
+//     (all_reduce) or apart; one that is started is waited for once, later in
+//     the same list of steps.
 #pragma once
 #include "runtime/artifact/Artifact_generated.h"
 #include "runtime/support/Status.h"

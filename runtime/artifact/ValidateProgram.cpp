@@ -15,11 +15,24 @@ struct Nest {
 
 using Nodes = flatbuffers::Vector<flatbuffers::Offset<Node>>;
 
+/// Of arguments in the same loops.
+bool movesAlike(const Arg &a, const Arg &b) {
+  if (!a.loop_strides() || !b.loop_strides())
+    return true; // outside of loops
+  return std::equal(a.loop_strides()->begin(), a.loop_strides()->end(),
+                    b.loop_strides()->begin(), b.loop_strides()->end());
+}
+
+bool isSamePlace(const Arg &a, const Arg &b) {
+  return a.space() == b.space() && a.offset() == b.offset() &&
+         a.bytes() == b.bytes() && movesAlike(a, b);
+}
+
 class ProgramChecker {
 public:
-  ProgramChecker(Checker &checker, const DeviceCode &code,
+  ProgramChecker(ShareChecker &share, const DeviceCode &code,
                  const Program &program)
-      : checker(checker), code(code), program(program) {}
+      : share(share), checker(share.checker), code(code), program(program) {}
   Status nodes(const Nodes &nodes);
 
 private:
@@ -30,12 +43,20 @@ private:
   Status launch(const Launch &launch);
   Status instance(const Instance &instance, const Kernel &kernel);
   Status loop(const Loop &loop);
+  Status collective(const Collective &collective);
+  Status wait(const Wait &wait);
   Status arg(const Arg &arg, bool seenByKernel);
+  std::uint64_t endOf(const Arg &arg) const;
+  bool areApart(const Arg &a, const Arg &b) const;
 
+  ShareChecker &share;
   Checker &checker;
   const DeviceCode &code;
   const Program &program;
   Nest nest;
+  /// Of collectives that were started and not waited for, and how deep in
+  /// loops that was.
+  std::map<std::uint32_t, unsigned> started;
 };
 
 Status ProgramChecker::nodes(const Nodes &nodes) {
@@ -48,6 +69,9 @@ Status ProgramChecker::nodes(const Nodes &nodes) {
                           origin.empty() ? "" : " (", origin,
                           origin.empty() ? "" : ")");
   }
+  for (const auto &[ticket, depth] : started)
+    if (depth == nest.depth)
+      return checker.fail(&nodes, "nothing waits for ticket {}", ticket);
   return Status::success();
 }
 
@@ -70,6 +94,13 @@ Status ProgramChecker::node(const Node &node) {
     TESSERA_RETURN_WITHIN(arg(*node.step_as_Fill()->to(), false),
                           "fill destination");
     return Status::success();
+  case Step::Collective:
+    TESSERA_RETURN_WITHIN(
+        collective(*node.step_as_Collective()), "{}",
+        EnumNameCollectiveKind(node.step_as_Collective()->kind()));
+    return Status::success();
+  case Step::Wait:
+    return wait(*node.step_as_Wait());
   case Step::NONE:
     break;
   }
@@ -217,6 +248,50 @@ Status ProgramChecker::loop(const Loop &loop) {
   return Status::success();
 }
 
+Status ProgramChecker::collective(const Collective &collective) {
+  TESSERA_RETURN_WITHIN(arg(*collective.from(), false), "source");
+  TESSERA_RETURN_WITHIN(arg(*collective.to(), false), "destination");
+  TESSERA_RETURN_IF_ERROR(validateCollective(share, collective));
+  const Arg &from = *collective.from(), &to = *collective.to();
+  const bool isInPlace = collective.kind() == CollectiveKind::all_reduce;
+  if (isInPlace && !isSamePlace(from, to))
+    return checker.fail(&collective, "its arguments are not one");
+  if (!isInPlace && !areApart(from, to))
+    return checker.fail(&collective, "its arguments overlap");
+  if (collective.ticket() != 0 &&
+      !started.try_emplace(collective.ticket(), nest.depth).second)
+    return checker.fail(&collective, "ticket {} is under way",
+                        collective.ticket());
+  return Status::success();
+}
+
+Status ProgramChecker::wait(const Wait &wait) {
+  const auto found = started.find(wait.ticket());
+  if (found == started.end() || found->second != nest.depth)
+    return checker.fail(&wait, "no collective has the ticket {} here",
+                        wait.ticket());
+  started.erase(found);
+  return Status::success();
+}
+
+// Where the argument ends in the last iteration of all loops; `arg` has proven
+// that this is in its space.
+std::uint64_t ProgramChecker::endOf(const Arg &arg) const {
+  std::uint64_t end = arg.offset() + arg.bytes();
+  for (unsigned i = 0; i < nest.depth; ++i)
+    end += arg.loop_strides()->Get(i) * (nest.trips[i] - 1);
+  return end;
+}
+
+// In every iteration: they move together, or never come near each other.
+bool ProgramChecker::areApart(const Arg &a, const Arg &b) const {
+  if (a.space() != b.space() || a.bytes() == 0 || b.bytes() == 0 ||
+      endOf(a) <= b.offset() || endOf(b) <= a.offset())
+    return true;
+  return movesAlike(a, b) && (a.offset() + a.bytes() <= b.offset() ||
+                              b.offset() + b.bytes() <= a.offset());
+}
+
 Status ProgramChecker::arg(const Arg &arg, bool seenByKernel) {
   if (!isKnown(arg.space()))
     return checker.fail(&arg, "unknown space {}",
@@ -240,8 +315,7 @@ Status ProgramChecker::arg(const Arg &arg, bool seenByKernel) {
                                        nest.trips[i] - 1, &advance);
     overflow |= __builtin_add_overflow(end, advance, &end);
   }
-  const std::uint64_t limit =
-      spaceBytes(checker.artifact, &program, arg.space());
+  const std::uint64_t limit = spaceBytes(share.share, program, arg.space());
   if (overflow || end > limit)
     return checker.fail(&arg, "{} bytes at {} leave the {} of {} bytes{}",
                         arg.bytes(), arg.offset(), EnumNameSpace(arg.space()),
@@ -249,24 +323,41 @@ Status ProgramChecker::arg(const Arg &arg, bool seenByKernel) {
   return Status::success();
 }
 
+/// The input that the runtime writes has a number for each of the factors.
+Status checkOffsets(ShareChecker &share, const Program &program) {
+  const auto *offsets = share.share.offsets();
+  for (const Tensor *input : *program.inputs())
+    if (toView(input->name()) == kOffsetsInput &&
+        (!offsets || input->type() != ElementType::i32 ||
+         input->bytes() != std::uint64_t(offsets->size()) * 4))
+      return share.checker.fail(input,
+                                "input '{}' of {} has {} bytes for {} "
+                                "factors",
+                                kOffsetsInput,
+                                EnumNameElementType(input->type()),
+                                input->bytes(), offsets ? offsets->size() : 0);
+  return Status::success();
+}
+
 } // namespace
 
-Status validateProgram(Checker &checker, const DeviceCode &code,
+Status validateProgram(ShareChecker &share, const DeviceCode &code,
                        const Program &program) {
   for (const auto &[bytes, what] : {std::pair(program.arena_bytes(), "arena"),
                                     std::pair(program.io_bytes(), "io")})
     if (bytes > kMaxSpaceBytes)
-      return checker.fail(&program, "its {} of {} bytes exceeds {}", what,
-                          bytes, kMaxSpaceBytes);
+      return share.checker.fail(&program, "its {} of {} bytes exceeds {}", what,
+                                bytes, kMaxSpaceBytes);
   TESSERA_RETURN_IF_ERROR(validateTensors(
-      checker, {program.inputs(), "input", Space::io, program.io_bytes(),
-                [](Role role) { return role == Role::input; }}));
+      share, {program.inputs(), "input", Space::io, program.io_bytes(),
+              [](Role role) { return role == Role::input; }}));
   TESSERA_RETURN_IF_ERROR(validateTensors(
-      checker, {program.outputs(), "output", Space::io, program.io_bytes(),
-                [](Role role) {
-                  return role == Role::output || role == Role::metric;
-                }}));
-  return ProgramChecker(checker, code, program).nodes(*program.steps());
+      share, {program.outputs(), "output", Space::io, program.io_bytes(),
+              [](Role role) {
+                return role == Role::output || role == Role::metric;
+              }}));
+  TESSERA_RETURN_IF_ERROR(checkOffsets(share, program));
+  return ProgramChecker(share, code, program).nodes(*program.steps());
 }
 
 } // namespace tessera::artifact

@@ -58,13 +58,53 @@ Status checkRole(Checker &checker, const Tensor &tensor,
   return Status::success();
 }
 
-Status checkTensor(Checker &checker, const Tensor &tensor,
+/// Of every rank of the share, the ranges of a dimension's factors multiply to
+/// what the shape says.
+Status checkCuts(ShareChecker &share, const Tensor &tensor) {
+  Checker &checker = share.checker;
+  const auto &cuts = *tensor.cuts();
+  if (cuts.size() != tensor.shape()->size())
+    return checker.fail(&tensor, "cut in {} dimensions of {}", cuts.size(),
+                        tensor.shape()->size());
+  std::vector<bool> used(checker.mesh->axes());
+  std::uint64_t whole = elementBytes(tensor.type());
+  for (flatbuffers::uoffset_t dim = 0; dim < cuts.size(); ++dim) {
+    std::uint64_t part = 1, all = 1;
+    for (const Cut *cut : *cuts.Get(dim)->factors()) {
+      TESSERA_RETURN_IF_ERROR(share.axes(cut, cut->axes()));
+      if (cut->axes())
+        for (const std::uint32_t axis : *cut->axes()) {
+          if (used[axis])
+            return checker.fail(cut, "cut along axis {} twice", axis);
+          used[axis] = true;
+        }
+      std::uint64_t size = 0;
+      TESSERA_RETURN_IF_ERROR(share.sizeOf(*cut, size));
+      if (__builtin_mul_overflow(all, cut->size(), &all) ||
+          __builtin_mul_overflow(whole, cut->size(), &whole) ||
+          whole > kMaxSpaceBytes)
+        return checker.fail(cut, "a share of more than {} bytes",
+                            kMaxSpaceBytes);
+      part *= size; // at most `all`
+    }
+    if (part != static_cast<std::uint64_t>(tensor.shape()->Get(dim)))
+      return checker.fail(&tensor,
+                          "dimension {} is cut to {}, but its shape says {}",
+                          dim, part, tensor.shape()->Get(dim));
+  }
+  return Status::success();
+}
+
+Status checkTensor(ShareChecker &share, const Tensor &tensor,
                    const TensorList &list) {
+  Checker &checker = share.checker;
   if (!isKnown(tensor.type()))
     return checker.fail(&tensor, "unknown element type {}",
                         static_cast<int>(tensor.type()));
   TESSERA_RETURN_IF_ERROR(checkShape(checker, tensor));
   TESSERA_RETURN_IF_ERROR(checkRole(checker, tensor, list));
+  if (tensor.cuts())
+    TESSERA_RETURN_IF_ERROR(checkCuts(share, tensor));
   if (tensor.space() != list.space)
     return checker.fail(&tensor, "space {} instead of {}",
                         static_cast<int>(tensor.space()),
@@ -83,7 +123,8 @@ Status checkTensor(Checker &checker, const Tensor &tensor,
 
 } // namespace
 
-Status validateTensors(Checker &checker, const TensorList &list) {
+Status validateTensors(ShareChecker &share, const TensorList &list) {
+  Checker &checker = share.checker;
   std::vector<const Tensor *> sorted;
   sorted.reserve(list.tensors->size());
   for (const Tensor *tensor : *list.tensors) {
@@ -93,7 +134,7 @@ Status validateTensors(Checker &checker, const TensorList &list) {
                           "{} {}: its name is empty, too long or not "
                           "plain ASCII",
                           list.what, sorted.size());
-    TESSERA_RETURN_WITHIN(checkTensor(checker, *tensor, list), "{} '{}'",
+    TESSERA_RETURN_WITHIN(checkTensor(share, *tensor, list), "{} '{}'",
                           list.what, name);
     sorted.push_back(tensor);
   }

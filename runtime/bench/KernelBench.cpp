@@ -87,7 +87,7 @@ std::span<const std::byte> RandomTensor::fill(const hal::TensorInfo &tensor) {
 }
 
 bool isForGpus(const ArtifactReader &reader) {
-  const auto &devices = *reader.root().devices();
+  const auto &devices = *reader.share().devices();
   return std::any_of(
       devices.begin(), devices.end(), [](const artifact::DeviceCode *device) {
         return toView(device->device()).starts_with(artifact::kCudaPrefix);

@@ -14,6 +14,7 @@
 
 namespace tessera::hal {
 
+class MeshChannels;
 class Profile;
 
 /// Memory of a device: zero at first, at least 64-byte aligned, of fixed size.
@@ -61,10 +62,12 @@ struct Bindings {
   Buffer *state = nullptr;
   Buffer *arena = nullptr;
   Buffer *io = nullptr;
+  /// What the program's collectives go over (Mesh.h); null: there is nobody.
+  const MeshChannels *channels = nullptr;
 };
 
 /// For devices: an error that names the space whose buffer is too small.
-Status checkBindings(const artifact::Artifact &artifact,
+Status checkBindings(const artifact::Share &share,
                      const artifact::Program &program,
                      const Bindings &bindings);
 /// For devices: an error if [offset, offset + count) leaves a buffer of
@@ -105,7 +108,7 @@ public:
   virtual Status checkFree(std::uint64_t /*bytes*/) const {
     return Status::success();
   }
-  /// The part of the artifact that this device runs. An error says what the
+  /// The part of the rank's share that this device runs. An error says what the
   /// artifact has instead, and how to compile what is missing.
   virtual StatusOr<const artifact::DeviceCode *>
   choose(const ArtifactReader &artifact) const = 0;

@@ -34,11 +34,11 @@ Status checkBinding(const Buffer *buffer, std::uint64_t needed,
 
 } // namespace
 
-Status checkBindings(const artifact::Artifact &artifact,
+Status checkBindings(const artifact::Share &share,
                      const artifact::Program &program,
                      const Bindings &bindings) {
   TESSERA_RETURN_IF_ERROR(
-      checkBinding(bindings.state, artifact.state_bytes(), "state"));
+      checkBinding(bindings.state, share.state_bytes(), "state"));
   TESSERA_RETURN_IF_ERROR(
       checkBinding(bindings.arena, program.arena_bytes(), "arena"));
   return checkBinding(bindings.io, program.io_bytes(), "io");

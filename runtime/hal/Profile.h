@@ -11,7 +11,7 @@ namespace tessera::hal {
 /// A step of the program as the profile shows it. The texts point into the
 /// artifact.
 struct ProfiledStep {
-  std::string_view what;   ///< the kernel's name, "copy" or "fill"
+  std::string_view what;   ///< the kernel's name, "copy", "all_reduce", …
   std::string_view origin; ///< graph op or module path
   std::uint64_t flops = 0; ///< of one run; 0 where unknown
   std::uint64_t bytes = 0;

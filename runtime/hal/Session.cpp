@@ -1,6 +1,7 @@
 #include "runtime/hal/Session.h"
 
 #include "runtime/artifact/ElementTypes.h"
+#include "runtime/artifact/Shares.h"
 #include "runtime/support/ProcessMemory.h"
 
 #include <algorithm>
@@ -15,10 +16,12 @@ std::vector<TensorInfo> describeTensors(
   std::vector<TensorInfo> list;
   list.reserve(tensors.size());
   for (const artifact::Tensor *tensor : tensors)
-    list.push_back({toView(tensor->name()), tensor->type(),
-                    std::span(tensor->shape()->data(), tensor->shape()->size()),
-                    tensor->role(), tensor->offset(), tensor->bytes(),
-                    tensor->decay()});
+    if (toView(tensor->name()) != artifact::kOffsetsInput)
+      list.push_back(
+          {toView(tensor->name()), tensor->type(),
+           std::span(tensor->shape()->data(), tensor->shape()->size()),
+           tensor->role(), tensor->offset(), tensor->bytes(), tensor->decay(),
+           tensor});
   return list;
 }
 
@@ -75,7 +78,11 @@ Session::open(const ArtifactReader &artifact, const SessionOptions &options) {
   auto device = createDevice(options.device, options.deviceOptions);
   if (!device.ok())
     return device.status();
-  std::unique_ptr<Session> session(new Session(artifact, device.take()));
+  auto reader = artifact.forRank(options.mesh.rank);
+  if (!reader.ok())
+    return reader.status();
+  TESSERA_RETURN_IF_ERROR(checkWorld(*reader, options.mesh));
+  std::unique_ptr<Session> session(new Session(*reader, device.take()));
   TESSERA_RETURN_IF_ERROR(session->prepare(options));
   return session;
 }
@@ -103,7 +110,7 @@ Status Session::prepare(const SessionOptions &options) {
   auto wanted = chosenPrograms(options);
   if (!wanted.ok())
     return wanted.status();
-  stateTensors = describeTensors(*reader.root().state());
+  stateTensors = describeTensors(*reader.share().state());
   for (std::size_t i = 0; i < stateTensors.size(); ++i)
     stateIndex.emplace(stateTensors[i].name, i);
 
@@ -118,8 +125,8 @@ Status Session::prepare(const SessionOptions &options) {
     ioBytes += program->io_bytes();
   }
   TESSERA_RETURN_IF_ERROR(
-      owner->checkFree(reader.root().state_bytes() + arenaBytes + ioBytes));
-  auto state = owner->allocate(reader.root().state_bytes(), "the state");
+      owner->checkFree(reader.share().state_bytes() + arenaBytes + ioBytes));
+  auto state = owner->allocate(reader.share().state_bytes(), "the state");
   if (!state.ok())
     return state.status();
   stateBuffer = state.take();
@@ -128,6 +135,12 @@ Status Session::prepare(const SessionOptions &options) {
   if (!arena.ok())
     return arena.status();
   arenaBuffer = arena.take();
+  if (options.mesh.world) {
+    auto opened = MeshChannels::open(reader, *wanted, options.mesh);
+    if (!opened.ok())
+      return opened.status();
+    channels = opened.take();
+  }
   for (const artifact::Program *program : *wanted)
     TESSERA_RETURN_IF_ERROR(prepareProgram(*program, options.recordOptions));
   return Status::success();
@@ -144,13 +157,26 @@ Status Session::prepareProgram(const artifact::Program &program,
   if (!io.ok())
     return io.status();
   prepared.io = io.take();
+  TESSERA_RETURN_IF_ERROR(writeOffsets(program, *prepared.io));
   auto commands = owner->record(
       *executable, program,
-      {stateBuffer.get(), arenaBuffer.get(), prepared.io.get()}, options);
+      {stateBuffer.get(), arenaBuffer.get(), prepared.io.get(), channels.get()},
+      options);
   if (!commands.ok())
     return commands.status();
   prepared.commands = commands.take();
   programs.insert_or_assign(name, std::move(prepared));
+  return Status::success();
+}
+
+// Programs write no input, so once is enough.
+Status Session::writeOffsets(const artifact::Program &program,
+                             Buffer &io) const {
+  for (const artifact::Tensor *input : *program.inputs())
+    if (toView(input->name()) == artifact::kOffsetsInput)
+      TESSERA_RETURN_IF_ERROR(io.write(
+          input->offset(),
+          std::as_bytes(std::span<const std::int32_t>(meshOffsets(reader)))));
   return Status::success();
 }
 
@@ -274,8 +300,10 @@ Status Session::readOutput(std::string_view program, std::string_view name,
 StatusOr<std::unique_ptr<CommandList>>
 Session::record(const artifact::Program &made, Buffer &io,
                 const RecordOptions &options) {
-  return owner->record(*executable, made,
-                       {stateBuffer.get(), arenaBuffer.get(), &io}, options);
+  TESSERA_RETURN_IF_ERROR(writeOffsets(made, io));
+  return owner->record(
+      *executable, made,
+      {stateBuffer.get(), arenaBuffer.get(), &io, channels.get()}, options);
 }
 
 std::vector<const Profile *> Session::profiles() const {

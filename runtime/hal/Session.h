@@ -6,6 +6,7 @@
 //
 #pragma once
 #include "runtime/hal/Device.h"
+#include "runtime/hal/Mesh.h"
 #include "runtime/hal/Profile.h"
 
 #include <cstdint>
@@ -19,16 +20,20 @@
 
 namespace tessera::hal {
 
-/// A tensor of the state, or an input or output of a program. Texts and shape
-/// point into the artifact.
+/// A tensor of the state, or an input or output of a program, as this rank has
+/// it. Texts and shape point into the artifact.
 struct TensorInfo {
   std::string_view name; ///< the checkpoint's name
   artifact::ElementType type;
-  std::span<const std::int64_t> shape; ///< row-major; empty: a scalar
+  /// Of this rank's share; row-major; empty: a scalar.
+  std::span<const std::int64_t> shape;
   artifact::Role role;
   std::uint64_t offset; ///< in its space
   std::uint64_t bytes;
   bool decay; ///< weight decay applies
+  /// What the artifact says of it. Its cuts (Shares.h) tell which elements of
+  /// the whole tensor these are.
+  const artifact::Tensor *source;
 
   std::uint64_t elements() const;
 };
@@ -50,10 +55,12 @@ struct SessionOptions {
   RecordOptions recordOptions;
   /// Programs to prepare; empty: all. Only these count in the memory plan.
   std::vector<std::string> programs;
+  MeshContext mesh;
 };
 
-/// Owns device, memory and loaded code. One thread at a time. After open(),
-/// nothing below allocates memory unless it returns an error or a text.
+/// One rank of an artifact. Owns device, memory and loaded code. One thread at
+/// a time. After open(), nothing below allocates memory unless it returns an
+/// error or a text.
 class Session {
 public:
   static StatusOr<std::unique_ptr<Session>> open(const std::string &path,
@@ -77,7 +84,8 @@ public:
   /// Runs a program to its end. The state is zero until "init" or writeState.
   Status run(std::string_view program);
 
-  /// In the artifact's order. An unknown program has none.
+  /// In the artifact's order. An unknown program has none. Where the rank's
+  /// ranges start ("mesh.offsets") is no input: the session writes it.
   std::span<const TensorInfo> state() const { return stateTensors; }
   std::span<const TensorInfo> inputs(std::string_view program) const;
   std::span<const TensorInfo> outputs(std::string_view program) const;
@@ -137,6 +145,7 @@ private:
   Status prepare(const SessionOptions &options);
   Status prepareProgram(const artifact::Program &program,
                         const RecordOptions &options);
+  Status writeOffsets(const artifact::Program &program, Buffer &io) const;
   StatusOr<std::vector<const artifact::Program *>>
   chosenPrograms(const SessionOptions &options) const;
   const Prepared *find(std::string_view program) const;
@@ -147,6 +156,7 @@ private:
   std::unique_ptr<Device> owner; // before what it made, so destroyed after it
   const artifact::DeviceCode *chosen = nullptr;
   std::unique_ptr<Executable> executable;
+  std::unique_ptr<MeshChannels> channels; // null: alone
   std::unique_ptr<Buffer> stateBuffer, arenaBuffer;
   std::vector<TensorInfo> stateTensors;
   std::unordered_map<std::string_view, std::size_t> stateIndex;

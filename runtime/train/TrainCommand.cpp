@@ -150,7 +150,7 @@ Status checkPlans(const std::string &path, TrainOptions options) {
   StatusOr<ArtifactReader> reader = ArtifactReader::open(path);
   if (!reader.ok())
     return reader.status();
-  for (const artifact::DeviceCode *code : *reader->root().devices()) {
+  for (const artifact::DeviceCode *code : *reader->share().devices()) {
     options.device = "null:" + code->device()->str();
     auto model = openModel(path, options);
     if (!model.ok())

@@ -1,5 +1,6 @@
 // tessera inspect: what stands in an artifact.
 #include "runtime/artifact/ArtifactReader.h"
+#include "runtime/artifact/CollectiveTable.h"
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/artifact/KernelTable.h"
 #include "runtime/artifact/Validate.h"
@@ -17,7 +18,7 @@ namespace {
 
 struct InspectOptions {
   std::string path, device, program, show;
-  bool kernels = false;
+  bool kernels = false, mesh = false;
 };
 
 } // namespace
@@ -31,12 +32,25 @@ static std::string targetsOf(const artifact::DeviceCode &code) {
   return fmt::format("{}", fmt::join(targets, ", "));
 }
 
-static void printSummary(const artifact::Artifact &root) {
-  fmt::print("compiler {}, program {}\nstate {:.1f} MB in {} tensors\n",
-             toView(root.compiler_version()), toView(root.program_hash()),
-             static_cast<double>(root.state_bytes()) / 1e6,
-             root.state()->size());
-  for (const artifact::DeviceCode *code : *root.devices()) {
+// "0", "0 to 3", "0, 2 and 5 more"
+static std::string ranksOf(const artifact::Share &share) {
+  const auto &ranks = *share.ranks();
+  const std::uint32_t first = ranks.Get(0), last = ranks.Get(ranks.size() - 1);
+  if (ranks.size() == 1)
+    return fmt::format("{}", first);
+  if (last - first + 1 == ranks.size())
+    return fmt::format("{} to {}", first, last);
+  if (ranks.size() == 2)
+    return fmt::format("{} and {}", first, last);
+  return fmt::format("{}, {} and {} more", first, ranks.Get(1),
+                     ranks.size() - 2);
+}
+
+static void printShare(const artifact::Share &share) {
+  fmt::print("state {:.1f} MB in {} tensors\n",
+             static_cast<double>(share.state_bytes()) / 1e6,
+             share.state()->size());
+  for (const artifact::DeviceCode *code : *share.devices()) {
     fmt::print("{}: {} kernels, code for {}\n", toView(code->device()),
                code->kernels()->size(), targetsOf(*code));
     for (const artifact::Program *program : *code->programs())
@@ -45,13 +59,37 @@ static void printSummary(const artifact::Artifact &root) {
                  static_cast<double>(program->arena_bytes()) / 1e6,
                  static_cast<double>(program->io_bytes()) / 1e6);
   }
+}
+
+static void printSummary(const artifact::Artifact &root) {
+  fmt::print("compiler {}, program {}\n", toView(root.compiler_version()),
+             toView(root.program_hash()));
+  if (root.mesh())
+    fmt::print("mesh {}; --mesh shows what they do together\n",
+               artifact::meshText(root));
+  for (const artifact::Share *share : *root.shares()) {
+    if (root.shares()->size() > 1)
+      fmt::print("rank {}: ", ranksOf(*share));
+    printShare(*share);
+  }
   fmt::print("made by: {}\n", toView(root.rebuild_command()));
+}
+
+static void printMesh(const artifact::Artifact &root) {
+  fmt::print("mesh {}\n", artifact::meshText(root));
+  for (const artifact::Share *share : *root.shares()) {
+    fmt::print("rank {}: state {:.1f} MB\n", ranksOf(*share),
+               static_cast<double>(share->state_bytes()) / 1e6);
+    for (const artifact::Program *program :
+         *share->devices()->Get(0)->programs())
+      fmt::print("{}", artifact::collectiveTable(root, *program));
+  }
 }
 
 // The kind asked for; otherwise the first GPU, whose kernels say most.
 static StatusOr<const artifact::DeviceCode *>
 chooseDevice(const ArtifactReader &reader, const std::string &wanted) {
-  const auto &devices = *reader.root().devices();
+  const auto &devices = *reader.share().devices();
   if (!wanted.empty()) {
     if (const artifact::DeviceCode *code = reader.device(wanted))
       return code;
@@ -84,6 +122,10 @@ static Status inspect(const InspectOptions &options) {
   StatusOr<ArtifactReader> reader = ArtifactReader::open(options.path);
   if (!reader.ok())
     return reader.status();
+  if (options.mesh) {
+    printMesh(reader->root());
+    return Status::success();
+  }
   if (!options.kernels && options.show.empty()) {
     printSummary(reader->root());
     return Status::success();
@@ -116,6 +158,9 @@ void tessera::addInspectCommand(CLI::App &app, Invocation &invocation) {
                     "a table: work, bytes and bound of each kernel's launch, "
                     "threads, registers and shared memory of a block, spilled "
                     "bytes, tensor-core instructions");
+  command->add_flag("--mesh", options->mesh,
+                    "the ranks, what each group of them holds, and a table of "
+                    "what they do together");
   command
       ->add_option("--show", options->show,
                    "print the CUDA source of this kernel")

@@ -24,13 +24,14 @@ void forMemory(ThreadPool &pool, std::uint64_t bytes, Body &&body) {
 } // namespace
 
 CpuCommandList::CpuCommandList(std::string_view program, Commands commands,
+                               HostCollectives collectives,
                                std::span<KernelFunction *const> kernels,
                                ThreadPool &pool, std::byte *scratch,
                                std::uint64_t scratchStride,
                                std::span<std::byte> arena,
                                const RecordOptions &options)
-    : HostCommandList(program, std::move(commands), arena, options,
-                      std::nullopt),
+    : HostCommandList(program, std::move(commands), std::move(collectives),
+                      arena, options, std::nullopt),
       kernels(kernels), pool(pool), scratch(scratch),
       scratchStride(scratchStride) {}
 

@@ -13,6 +13,7 @@ public:
   /// `kernels` follows DeviceCode.kernels; `scratch` holds `scratchStride`
   /// bytes for each of the pool's threads.
   CpuCommandList(std::string_view program, Commands commands,
+                 HostCollectives collectives,
                  std::span<KernelFunction *const> kernels, ThreadPool &pool,
                  std::byte *scratch, std::uint64_t scratchStride,
                  std::span<std::byte> arena, const RecordOptions &options);

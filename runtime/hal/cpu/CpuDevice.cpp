@@ -142,10 +142,15 @@ CpuDevice::record(Executable &executable, const artifact::Program &program,
                   const Bindings &bindings, const RecordOptions &options) {
   auto &loaded = static_cast<CpuExecutable &>(executable);
   TESSERA_RETURN_IF_ERROR(
-      checkBindings(loaded.artifact.root(), program, bindings));
+      checkBindings(loaded.artifact.share(), program, bindings));
   const SpaceAddresses spaces = hostAddresses(bindings);
+  Commands commands = flatten(loaded.device, program, spaces);
+  auto collectives = HostCollectives::prepare(commands, bindings.channels);
+  if (!collectives.ok())
+    return Status::error("program '{}': {}", artifact::toView(program.name()),
+                         collectives.message());
   return std::unique_ptr<CommandList>(std::make_unique<CpuCommandList>(
-      artifact::toView(program.name()), flatten(loaded.device, program, spaces),
+      artifact::toView(program.name()), std::move(commands), collectives.take(),
       loaded.kernels, *pool, loaded.memory.data(), loaded.scratchStride,
       std::span(spaces.arena, program.arena_bytes()), options));
 }

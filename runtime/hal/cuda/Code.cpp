@@ -167,7 +167,7 @@ StatusOr<const DeviceCode *> chooseCode(const ArtifactReader &artifact,
                          kOldestCapability % 10);
   const DeviceCode *best = nullptr;
   unsigned most = 0;
-  for (const DeviceCode *code : *artifact.root().devices())
+  for (const DeviceCode *code : *artifact.share().devices())
     if (const unsigned fits =
             fitness(bestTarget(*code, capability), capability);
         fits > most) {

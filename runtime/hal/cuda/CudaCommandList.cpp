@@ -242,6 +242,9 @@ Status CudaCommandList::enqueue(const Command &command) {
     return named(command, copy(code.copies[command.index]));
   case Command::Kind::fill:
     return named(command, fill(code.fills[command.index]));
+  case Command::Kind::collective:
+  case Command::Kind::wait:
+    break; // CudaDevice::record refuses them
   case Command::Kind::loopBegin:
   case Command::Kind::loopEnd:
     break; // never handed out by a walk

@@ -124,11 +124,15 @@ CudaDevice::record(Executable &executable, const artifact::Program &program,
                    const Bindings &bindings, const RecordOptions &options) {
   auto &loaded = static_cast<CudaExecutable &>(executable);
   TESSERA_RETURN_IF_ERROR(
-      checkBindings(loaded.artifact.root(), program, bindings));
+      checkBindings(loaded.artifact.share(), program, bindings));
   const SpaceAddresses spaces = {addressOf(bindings.state),
                                  addressOf(bindings.arena),
                                  addressOf(bindings.io)};
   Commands commands = flatten(loaded.code, program, spaces);
+  if (!commands.collectives.empty())
+    return Status::error("program '{}': collectives between GPUs are not "
+                         "there yet: run it with --device=cpu",
+                         artifact::toView(program.name()));
   useVariants(commands, loaded.code, loaded.modules.kernels);
   return CudaCommandList::record(
       artifact::toView(program.name()), std::move(commands),

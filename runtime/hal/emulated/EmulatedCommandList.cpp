@@ -21,10 +21,11 @@ device::Access accessOf(artifact::Access access) {
 } // namespace
 
 EmulatedCommandList::EmulatedCommandList(
-    std::string_view program, Commands commands,
+    std::string_view program, Commands commands, HostCollectives collectives,
     std::span<EmulatedFunction *const> kernels, std::uint64_t seed,
     std::span<std::byte> arena, const RecordOptions &options)
-    : HostCommandList(program, std::move(commands), arena, options, kPoison),
+    : HostCommandList(program, std::move(commands), std::move(collectives),
+                      arena, options, kPoison),
       kernels(kernels), seed(seed) {}
 
 Status EmulatedCommandList::addInstance(const LaunchCommand &launch,

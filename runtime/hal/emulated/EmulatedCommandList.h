@@ -18,6 +18,7 @@ public:
   /// `kernels` follows DeviceCode.kernels. Every launch draws its order from
   /// `seed` and its own number since the list was made.
   EmulatedCommandList(std::string_view program, Commands commands,
+                      HostCollectives collectives,
                       std::span<EmulatedFunction *const> kernels,
                       std::uint64_t seed, std::span<std::byte> arena,
                       const RecordOptions &options);

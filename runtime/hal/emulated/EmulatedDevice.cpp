@@ -67,7 +67,7 @@ EmulatedDevice::choose(const ArtifactReader &artifact) const {
   const std::string wanted =
       architecture.empty() ? "" : fmt::format("{}:{}", kName, architecture);
   std::string withoutTwin;
-  for (const artifact::DeviceCode *device : *artifact.root().devices()) {
+  for (const artifact::DeviceCode *device : *artifact.share().devices()) {
     const std::string target = emulatedTarget(*device);
     if (target.empty() || (!wanted.empty() && target != wanted))
       continue;
@@ -123,10 +123,15 @@ EmulatedDevice::record(Executable &executable, const artifact::Program &program,
                        const Bindings &bindings, const RecordOptions &options) {
   auto &loaded = static_cast<EmulatedExecutable &>(executable);
   TESSERA_RETURN_IF_ERROR(
-      checkBindings(loaded.artifact.root(), program, bindings));
+      checkBindings(loaded.artifact.share(), program, bindings));
   const SpaceAddresses spaces = hostAddresses(bindings);
+  Commands commands = flatten(loaded.device, program, spaces);
+  auto collectives = HostCollectives::prepare(commands, bindings.channels);
+  if (!collectives.ok())
+    return Status::error("program '{}': {}", artifact::toView(program.name()),
+                         collectives.message());
   return std::unique_ptr<CommandList>(std::make_unique<EmulatedCommandList>(
-      artifact::toView(program.name()), flatten(loaded.device, program, spaces),
+      artifact::toView(program.name()), std::move(commands), collectives.take(),
       loaded.kernels, seed, std::span(spaces.arena, program.arena_bytes()),
       options));
 }

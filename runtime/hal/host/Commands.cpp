@@ -4,6 +4,7 @@
 #include "runtime/artifact/KernelTable.h"
 
 #include <algorithm>
+#include <map>
 
 namespace tessera::hal {
 namespace {
@@ -26,6 +27,8 @@ private:
   void loop(const artifact::Loop &loop);
   void copy(const artifact::Copy &copy, std::string_view origin);
   void fill(const artifact::Fill &fill, std::string_view origin);
+  void collective(const artifact::Collective &collective,
+                  std::string_view origin);
   std::uint32_t pointer(const Arg &arg);
   /// Appends a command and the step that profiles it.
   void emit(Command::Kind kind, std::size_t index, ProfiledStep step);
@@ -35,6 +38,7 @@ private:
   Commands out;
   /// For each open loop, outermost first, the pointers that it moves.
   std::vector<std::vector<Advance>> open;
+  std::map<std::uint32_t, std::uint32_t> started; // by ticket, the collective
 };
 
 std::uint32_t index32(std::size_t index) {
@@ -57,6 +61,13 @@ void Flattener::nodes(const Nodes &nodes) {
       break;
     case Step::Fill:
       fill(*node->step_as_Fill(), origin);
+      break;
+    case Step::Collective:
+      collective(*node->step_as_Collective(), origin);
+      break;
+    case Step::Wait:
+      emit(Command::Kind::wait, started[node->step_as_Wait()->ticket()],
+           {"wait", origin});
       break;
     case Step::NONE:
       break; // the validator refused it
@@ -130,6 +141,20 @@ void Flattener::fill(const artifact::Fill &fill, std::string_view origin) {
   const std::uint64_t bytes = fill.to()->bytes();
   emit(Command::Kind::fill, out.fills.size(), {"fill", origin, 0, bytes});
   out.fills.push_back({pointer(*fill.to()), bytes, fill.value()});
+}
+
+void Flattener::collective(const artifact::Collective &collective,
+                           std::string_view origin) {
+  const std::uint64_t from = collective.from()->bytes(),
+                      to = collective.to()->bytes();
+  const std::uint32_t index = index32(out.collectives.size());
+  emit(Command::Kind::collective, index,
+       {artifact::EnumNameCollectiveKind(collective.kind()), origin, 0,
+        std::max(from, to)});
+  const std::uint32_t source = pointer(*collective.from());
+  out.collectives.push_back({&collective, source, pointer(*collective.to())});
+  if (collective.ticket() != 0)
+    started[collective.ticket()] = index;
 }
 
 } // namespace

@@ -9,9 +9,18 @@
 
 namespace tessera::hal {
 
-/// One instruction. `index` selects from the list that its kind names.
+/// One instruction. `index` selects from the list that its kind names; of a
+/// wait, the collective that it ends.
 struct Command {
-  enum class Kind : std::uint8_t { launch, copy, fill, loopBegin, loopEnd };
+  enum class Kind : std::uint8_t {
+    launch,
+    copy,
+    fill,
+    collective,
+    wait,
+    loopBegin,
+    loopEnd
+  };
   Kind kind;
   std::uint32_t index;
   std::uint32_t step; // into Commands.steps; unused by loops
@@ -44,6 +53,11 @@ struct FillCommand {
   std::uint8_t value;
 };
 
+struct CollectiveCommand {
+  const artifact::Collective *source;
+  std::uint32_t from, to; // into Commands.pointers
+};
+
 /// A pointer that moves when a loop's iteration ends.
 struct Advance {
   std::uint32_t pointer; // into Commands.pointers
@@ -62,6 +76,7 @@ struct Commands {
   std::vector<LaunchInstance> instances;
   std::vector<CopyCommand> copies;
   std::vector<FillCommand> fills;
+  std::vector<CollectiveCommand> collectives;
   std::vector<LoopCommand> loops;
   std::vector<Advance> advances;
   /// Addresses of every argument in the loops' first iterations.

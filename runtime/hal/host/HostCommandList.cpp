@@ -25,10 +25,12 @@ StatusOr<std::optional<BadElement>> findInHost(const void *address,
 } // namespace
 
 HostCommandList::HostCommandList(std::string_view program, Commands commands,
+                                 HostCollectives collectives,
                                  std::span<std::byte> arena,
                                  const RecordOptions &options,
                                  std::optional<std::uint8_t> prepareArena)
-    : program(program), code(std::move(commands)), arena(arena),
+    : program(program), code(std::move(commands)),
+      collectives(std::move(collectives)), arena(arena),
       prepareArena(prepareArena), check(options.checkFinite), walk(code) {
   // What a kernel leaves unwritten must not pass for its result.
   if (check)
@@ -43,7 +45,10 @@ Status HostCommandList::run() {
   if (prepareArena && !arena.empty())
     std::memset(arena.data(), *prepareArena, arena.size());
   while (const Command *command = walk.next())
-    TESSERA_RETURN_IF_ERROR(step(*command));
+    if (Status status = step(*command); !status.ok()) {
+      collectives.settle();
+      return status;
+    }
   return Status::success();
 }
 
@@ -64,14 +69,28 @@ Status HostCommandList::execute(const Command &command) {
   const auto at = [&](std::uint32_t pointer) {
     return static_cast<std::byte *>(code.pointers[pointer]);
   };
-  if (command.kind == Command::Kind::launch)
+  switch (command.kind) {
+  case Command::Kind::launch:
     return launch(code.launches[command.index]);
-  if (command.kind == Command::Kind::copy) {
+  case Command::Kind::copy: {
     const CopyCommand &one = code.copies[command.index];
     copy(at(one.to), at(one.from), one.bytes);
-  } else {
+    break;
+  }
+  case Command::Kind::fill: {
     const FillCommand &one = code.fills[command.index];
     fill(at(one.to), one.value, one.bytes);
+    break;
+  }
+  case Command::Kind::collective: {
+    const CollectiveCommand &one = code.collectives[command.index];
+    return collectives.run(command.index, at(one.from), at(one.to));
+  }
+  case Command::Kind::wait:
+    return collectives.wait(command.index);
+  case Command::Kind::loopBegin:
+  case Command::Kind::loopEnd:
+    break; // never handed out by a walk
   }
   return Status::success();
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include "runtime/hal/Device.h"
 #include "runtime/hal/Profile.h"
+#include "runtime/hal/host/Collectives.h"
 #include "runtime/hal/host/Commands.h"
 
 #include <memory>
@@ -16,8 +17,10 @@ class HostCommandList : public CommandList {
 public:
   /// `code` has host addresses; `arena` is the program's. `prepareArena` is the
   /// byte that fills it before every run; none leaves it as it is.
+  /// `collectives` are those of `code`.
   HostCommandList(std::string_view program, Commands code,
-                  std::span<std::byte> arena, const RecordOptions &options,
+                  HostCollectives collectives, std::span<std::byte> arena,
+                  const RecordOptions &options,
                   std::optional<std::uint8_t> prepareArena);
   Status run() override;
   const Profile *profile() const override { return measured.get(); }
@@ -35,6 +38,7 @@ private:
   Status step(const Command &command);
   Status execute(const Command &command);
 
+  HostCollectives collectives;
   std::span<std::byte> arena;
   std::optional<std::uint8_t> prepareArena;
   bool check;

@@ -72,7 +72,7 @@ private:
 StatusOr<const artifact::DeviceCode *>
 NullDevice::choose(const ArtifactReader &artifact) const {
   if (kind.empty())
-    return artifact.root().devices()->Get(0);
+    return artifact.share().devices()->Get(0);
   if (const artifact::DeviceCode *code = artifact.device(kind))
     return code;
   return noCodeFor(artifact, "null:" + kind, kind);
@@ -83,7 +83,7 @@ NullDevice::record(Executable &executable, const artifact::Program &program,
                    const Bindings &bindings, const RecordOptions &) {
   const auto &loaded = static_cast<NullExecutable &>(executable);
   TESSERA_RETURN_IF_ERROR(
-      checkBindings(loaded.artifact.root(), program, bindings));
+      checkBindings(loaded.artifact.share(), program, bindings));
   TESSERA_RETURN_IF_ERROR(checkPlan(loaded.artifact, loaded.code, program));
   return std::unique_ptr<CommandList>(std::make_unique<NullCommandList>());
 }

@@ -17,6 +17,16 @@ using Nodes = flatbuffers::Vector<flatbuffers::Offset<Node>>;
 struct Extent {
   Space space;
   std::uint64_t begin, end;
+
+  bool meets(const Extent &other) const {
+    return space == other.space && begin < other.end && other.begin < end;
+  }
+};
+
+/// A collective that was started.
+struct Underway {
+  std::uint32_t ticket;
+  Extent from, to;
 };
 
 /// What one instance of a launch touches.
@@ -65,10 +75,13 @@ private:
   Status node(const Node &node);
   Status launch(const Launch &launch);
   Status loop(const Loop &loop);
+  Status collective(const Collective &collective);
+  Status wait(const Wait &wait);
+  Status free(const Extent &extent, bool writes) const;
   Status conflicts(std::vector<Touch> &touches, const Launch &launch) const;
   Status read(const Extent &extent, std::string_view what,
               std::uint32_t argument);
-  void write(const Extent &extent);
+  Status write(const Extent &extent);
   Extent extent(const Arg &arg) const;
   ByteSet &set(Space space) { return written[static_cast<std::size_t>(space)]; }
 
@@ -76,7 +89,8 @@ private:
   const DeviceCode &code;
   const Program &program;
   std::uint64_t maxSteps;
-  std::array<ByteSet, 3> written;        // by Space
+  std::array<ByteSet, 3> written; // by Space
+  std::vector<Underway> underway;
   std::vector<std::uint64_t> iterations; // of the open loops, outermost first
   std::uint64_t steps = 0;
 };
@@ -95,6 +109,10 @@ bool moves(const Node &node, flatbuffers::uoffset_t level) {
     return moves(*copy->from(), level) || moves(*copy->to(), level);
   if (const Fill *fill = node.step_as_Fill())
     return moves(*fill->to(), level);
+  if (const Collective *one = node.step_as_Collective())
+    return moves(*one->from(), level) || moves(*one->to(), level);
+  if (node.step_as_Wait())
+    return false;
   for (const Instance *instance : *node.step_as_Launch()->instances())
     for (const Arg *arg : *instance->args())
       if (moves(*arg, level))
@@ -142,10 +160,40 @@ Status PlanChecker::node(const Node &node) {
     return loop(*looped);
   if (const Copy *copy = node.step_as_Copy()) {
     TESSERA_RETURN_IF_ERROR(read(extent(*copy->from()), "copy", 0));
-    write(extent(*copy->to()));
-  } else {
-    write(extent(*node.step_as_Fill()->to()));
+    return write(extent(*copy->to()));
   }
+  if (const Collective *one = node.step_as_Collective())
+    return collective(*one);
+  if (const Wait *awaited = node.step_as_Wait())
+    return wait(*awaited);
+  return write(extent(*node.step_as_Fill()->to()));
+}
+
+Status PlanChecker::collective(const Collective &collective) {
+  const Extent from = extent(*collective.from()), to = extent(*collective.to());
+  TESSERA_RETURN_IF_ERROR(
+      read(from, EnumNameCollectiveKind(collective.kind()), 0));
+  TESSERA_RETURN_IF_ERROR(write(to));
+  if (collective.ticket() != 0)
+    underway.push_back({collective.ticket(), from, to});
+  return Status::success();
+}
+
+Status PlanChecker::wait(const Wait &wait) {
+  std::erase_if(underway, [&](const Underway &one) {
+    return one.ticket == wait.ticket();
+  });
+  return Status::success();
+}
+
+// Whether collectives that are under way leave those bytes alone.
+Status PlanChecker::free(const Extent &extent, bool writes) const {
+  for (const Underway &one : underway)
+    if (extent.meets(one.to) || (writes && extent.meets(one.from)))
+      return Status::error("{} bytes {} to {} of the {}, which the collective "
+                           "with ticket {} still uses",
+                           writes ? "writes" : "reads", extent.begin,
+                           extent.end, EnumNameSpace(extent.space), one.ticket);
   return Status::success();
 }
 
@@ -166,7 +214,7 @@ Status PlanChecker::launch(const Launch &launch) {
     TESSERA_RETURN_IF_ERROR(conflicts(touches, launch));
   for (const Touch &touch : touches)
     if (touch.writes)
-      write(touch.extent);
+      TESSERA_RETURN_IF_ERROR(write(touch.extent));
   return Status::success();
 }
 
@@ -224,6 +272,7 @@ Extent PlanChecker::extent(const Arg &arg) const {
 
 Status PlanChecker::read(const Extent &extent, std::string_view what,
                          std::uint32_t argument) {
+  TESSERA_RETURN_IF_ERROR(free(extent, false));
   const std::uint64_t missing =
       set(extent.space).firstMissing(extent.begin, extent.end);
   if (missing == extent.end)
@@ -233,8 +282,10 @@ Status PlanChecker::read(const Extent &extent, std::string_view what,
                        what, argument, missing, EnumNameSpace(extent.space));
 }
 
-void PlanChecker::write(const Extent &extent) {
+Status PlanChecker::write(const Extent &extent) {
+  TESSERA_RETURN_IF_ERROR(free(extent, true));
   set(extent.space).insert(extent.begin, extent.end);
+  return Status::success();
 }
 
 } // namespace
@@ -242,7 +293,7 @@ void PlanChecker::write(const Extent &extent) {
 Status checkPlan(const ArtifactReader &artifact, const DeviceCode &code,
                  const Program &program, std::uint64_t maxSteps) {
   if (Status status =
-          PlanChecker(artifact.root().state_bytes(), code, program, maxSteps)
+          PlanChecker(artifact.share().state_bytes(), code, program, maxSteps)
               .run();
       !status.ok())
     return Status::error("{}: program '{}': {}", artifact.path(),

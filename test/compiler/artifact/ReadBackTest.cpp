@@ -63,7 +63,7 @@ TEST(ReadBack, VariantsOfAnyNumberOfBlocks) {
     const test::AlignedBytes bytes(*written);
     auto reader = ArtifactReader::fromBytes(bytes.span(), "written");
     ASSERT_TRUE(reader.ok()) << reader.message();
-    const auto &kernels = *reader->root().devices()->Get(0)->kernels();
+    const auto &kernels = *reader->share().devices()->Get(0)->kernels();
     ASSERT_EQ(kernels.size(), 2u);
     const auto &variants = *kernels.Get(0)->variants();
     ASSERT_EQ(variants.size(), 1u);

@@ -1,7 +1,10 @@
 // libFuzzer's entry for the artifact reader. Every test run replays the corpus
 // through it; -DTESSERA_FUZZ=ON builds the fuzzer itself. The hash is left out:
 // a fuzzer never guesses one, and the validator must stand without it.
+#include "runtime/artifact/CollectiveTable.h"
 #include "runtime/artifact/KernelTable.h"
+#include "runtime/artifact/Shares.h"
+#include "runtime/hal/Mesh.h"
 #include "runtime/hal/host/Commands.h"
 #include "runtime/hal/null/PlanCheck.h"
 #include "test/runtime/artifact/TestArtifact.h"
@@ -24,8 +27,8 @@ void check(bool promise) {
 /// checks that it stays in its space; gives up after `budget` addresses.
 class Walk {
 public:
-  Walk(const Artifact &artifact, const DeviceCode &code, const Program &program)
-      : artifact(artifact), code(code), program(program) {}
+  Walk(const Share &share, const DeviceCode &code, const Program &program)
+      : share(share), code(code), program(program) {}
 
   void nodes(const flatbuffers::Vector<flatbuffers::Offset<Node>> &nodes) {
     for (const Node *node : nodes) {
@@ -41,7 +44,10 @@ public:
         arg(*copy->to());
       } else if (const Fill *fill = node->step_as_Fill()) {
         arg(*fill->to());
-      } else {
+      } else if (const Collective *one = node->step_as_Collective()) {
+        arg(*one->from());
+        arg(*one->to());
+      } else if (!node->step_as_Wait()) {
         launch(*node->step_as_Launch());
       }
     }
@@ -68,12 +74,12 @@ private:
       end += static_cast<unsigned __int128>(arg.loop_strides()->Get(
                  static_cast<flatbuffers::uoffset_t>(i))) *
              iterations[i];
-    check(end <= (arg.space() == Space::state   ? artifact.state_bytes()
+    check(end <= (arg.space() == Space::state   ? share.state_bytes()
                   : arg.space() == Space::arena ? program.arena_bytes()
                                                 : program.io_bytes()));
   }
 
-  const Artifact &artifact;
+  const Share &share;
   const DeviceCode &code;
   const Program &program;
   std::vector<std::uint64_t> iterations;
@@ -110,7 +116,7 @@ void checkProgram(const ArtifactReader &reader, const DeviceCode &device,
                   const Program &program, std::size_t size) {
   checkTensors(*program.inputs(), program.io_bytes());
   checkTensors(*program.outputs(), program.io_bytes());
-  Walk(reader.root(), device, program).nodes(*program.steps());
+  Walk(reader.share(), device, program).nodes(*program.steps());
   (void)hal::checkPlan(reader, device, program, 10'000);
   const std::string table = kernelTable(device, program);
   check(table.find('\x1b') == table.npos);
@@ -119,6 +125,45 @@ void checkProgram(const ArtifactReader &reader, const DeviceCode &device,
   const hal::Commands commands =
       hal::flatten(device, program, {space, space, space});
   check(commands.pointers.size() < size); // an argument takes bytes
+}
+
+/// A rank's elements lie one behind the other in its share, and in the whole.
+void checkCuts(const Tensor &tensor, const Mesh &mesh, const Coordinates &at) {
+  unsigned __int128 whole = 1;
+  for (const std::uint64_t extent : globalShape(tensor))
+    whole *= extent;
+  std::uint64_t part = 0, budget = 1000;
+  for (ShareRuns runs(tensor, mesh, at); const Run *run = runs.next();) {
+    check(run->part == part && run->count > 0);
+    part += run->count;
+    check(run->whole + run->count <= whole);
+    if (--budget == 0)
+      return;
+  }
+  check(part == tensor.bytes() / elementBytes(tensor.type()));
+}
+
+void checkShare(const ArtifactReader &reader, const Share &share,
+                std::size_t size) {
+  const Mesh mesh(reader.root());
+  const std::uint32_t rank = share.ranks()->Get(share.ranks()->size() - 1);
+  check(rank < mesh.ranks());
+  const auto own = reader.forRank(rank);
+  check(own.ok() && &own->share() == &share);
+  checkTensors(*share.state(), share.state_bytes());
+  for (const Tensor *tensor : *share.state())
+    checkCuts(*tensor, mesh, mesh.coordinatesOf(rank));
+  (void)hal::meshOffsets(*own);
+  for (const hal::AxisList &axes : hal::channelsOf(reader.root()))
+    check(mesh.groupOf(rank, axes).size() <= mesh.ranks());
+  check(share.devices()->size() > 0);
+  for (const DeviceCode *device : *share.devices()) {
+    checkKernels(*device);
+    for (const Program *program : *device->programs()) {
+      checkProgram(*own, *device, *program, size);
+      check(!collectiveTable(reader.root(), *program).empty());
+    }
+  }
 }
 
 } // namespace
@@ -133,13 +178,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data,
     check(error.find('\n') == error.npos && error.find('\x1b') == error.npos);
     return 0;
   }
-  const Artifact &artifact = reader->root();
-  checkTensors(*artifact.state(), artifact.state_bytes());
-  check(artifact.devices()->size() > 0);
-  for (const DeviceCode *device : *artifact.devices()) {
-    checkKernels(*device);
-    for (const Program *program : *device->programs())
-      checkProgram(*reader, *device, *program, size);
-  }
+  for (const Share *share : *reader->root().shares())
+    checkShare(*reader, *share, size);
   return 0;
 }

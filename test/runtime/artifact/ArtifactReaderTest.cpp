@@ -35,7 +35,7 @@ protected:
 TEST_F(ArtifactFile, OpensPlainFile) {
   auto reader = open(appendedBytes(0, pack(smallArtifact())));
   ASSERT_TRUE(reader.ok()) << reader.message();
-  EXPECT_EQ(reader->root().state()->size(), 3u);
+  EXPECT_EQ(reader->share().state()->size(), 3u);
   EXPECT_TRUE(reader->hasProgram("train_step"));
   EXPECT_FALSE(reader->hasProgram("eval_step"));
   EXPECT_EQ(reader->programNames(), "train_step");
@@ -48,7 +48,7 @@ TEST_F(ArtifactFile, OpensBehindAnExecutableOfAnyLength) {
     const std::string executable(prefix, '\x7f');
     auto reader = open(executable + appendedBytes(prefix, artifact));
     ASSERT_TRUE(reader.ok()) << reader.message();
-    EXPECT_EQ(reader->root().devices()->Get(0)->programs()->size(), 1u);
+    EXPECT_EQ(reader->share().devices()->Get(0)->programs()->size(), 1u);
   }
 }
 
@@ -128,9 +128,10 @@ TEST_F(ArtifactFile, OtherFilesAreRefused) {
 
 TEST_F(ArtifactFile, OffsetsInErrorsAreOfTheFile) {
   ArtifactT artifact = smallArtifact();
-  artifact.state[1]->offset = 7;
+  share(artifact).state[1]->offset = 7;
   const std::string bytes = pack(artifact);
-  const auto *tensor = GetArtifact(bytes.data())->state()->Get(1);
+  const auto *tensor =
+      GetArtifact(bytes.data())->shares()->Get(0)->state()->Get(1);
   const auto inBuffer = static_cast<std::uint64_t>(
       reinterpret_cast<const char *>(tensor) - bytes.data());
   const std::string prefix(640, 'x');

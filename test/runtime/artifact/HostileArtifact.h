@@ -27,7 +27,9 @@ inline std::string errorOf(const ArtifactT &artifact) {
   return ArtifactReader::fromBytes(bytes.span(), "hostile").message();
 }
 
-inline DeviceCodeT &gpu(ArtifactT &artifact) { return *artifact.devices[1]; }
+inline DeviceCodeT &gpu(ArtifactT &artifact) {
+  return *share(artifact).devices[1];
+}
 
 inline NodeT &step(ArtifactT &artifact, int index) {
   return *cpu(artifact).programs[0]->steps[index];

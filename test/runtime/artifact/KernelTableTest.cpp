@@ -12,7 +12,7 @@ namespace {
 /// sizes are dynamic, and one of update.
 ArtifactT measured() {
   ArtifactT artifact = smallArtifact();
-  KernelT &update = *artifact.devices[1]->kernels[1];
+  KernelT &update = *share(artifact).devices[1]->kernels[1];
   update.flops = 989'000'000;
   update.bytes = 4'800;
   update.summary = "einsum, add";
@@ -20,17 +20,17 @@ ArtifactT measured() {
   update.gpu->hmma = 64;
   update.gpu->registers = 96;
   update.gpu->static_shared_bytes = 16;
-  artifact.devices[1]->kernels[0]->gpu->registers = 0;
+  share(artifact).devices[1]->kernels[0]->gpu->registers = 0;
   return artifact;
 }
 
 class KernelTable : public testing::Test {
 protected:
   const Program &program(int device) const {
-    return *root().devices()->Get(device)->programs()->Get(0);
+    return *root().shares()->Get(0)->devices()->Get(device)->programs()->Get(0);
   }
   const DeviceCode &code(int device) const {
-    return *root().devices()->Get(device);
+    return *root().shares()->Get(0)->devices()->Get(device);
   }
   void pack(const ArtifactT &artifact) {
     bytes = std::make_unique<AlignedBytes>(test::pack(artifact));
@@ -62,14 +62,14 @@ TEST_F(KernelTable, PeaksFollowFromInstructionsAndTypes) {
     return kernelRows(code(1), program(1))[1].boundMicroseconds;
   };
   ArtifactT artifact = measured();
-  GpuKernelT &gpu = *artifact.devices[1]->kernels[1]->gpu;
+  GpuKernelT &gpu = *share(artifact).devices[1]->kernels[1]->gpu;
   std::swap(gpu.hmma, gpu.hgmma);
   EXPECT_DOUBLE_EQ(bound(artifact), 1);
-  artifact.devices[1]->kernels[1]->element_types[0] = ElementType::f32;
+  share(artifact).devices[1]->kernels[1]->element_types[0] = ElementType::f32;
   EXPECT_DOUBLE_EQ(bound(artifact), 989. / 494);
   gpu.hgmma = 0;
   EXPECT_DOUBLE_EQ(bound(artifact), 989. / 67);
-  artifact.devices[1]->kernels[1]->bytes = 480'000'000;
+  share(artifact).devices[1]->kernels[1]->bytes = 480'000'000;
   EXPECT_DOUBLE_EQ(bound(artifact), 100);
 }
 
@@ -95,7 +95,7 @@ TEST_F(KernelTable, ReadsAsATable) {
 
 TEST_F(KernelTable, VariantsStandUnderTheirKernel) {
   ArtifactT artifact = measured();
-  auto &kernels = artifact.devices[1]->kernels;
+  auto &kernels = share(artifact).devices[1]->kernels;
   kernels.push_back(std::make_unique<KernelT>(*kernels[1]));
   kernels[2]->name = "update_other";
   kernels[2]->gpu->registers = 80;

@@ -120,7 +120,15 @@ inline ProgramT program(std::string name, std::uint64_t arenaBytes,
 }
 
 /// The kind of device that tests' artifacts are for, unless they add others.
-inline DeviceCodeT &cpu(ArtifactT &artifact) { return *artifact.devices[0]; }
+inline DeviceCodeT &cpu(ArtifactT &artifact) {
+  return *artifact.shares[0]->devices[0];
+}
+
+/// That of rank 0; most artifacts have no other.
+inline ShareT &share(ArtifactT &artifact) { return *artifact.shares[0]; }
+inline const ShareT &share(const ArtifactT &artifact) {
+  return *artifact.shares[0];
+}
 
 /// An artifact for a CPU, without state, kernels and programs.
 inline ArtifactT emptyArtifact() {
@@ -131,7 +139,9 @@ inline ArtifactT emptyArtifact() {
   artifact.model_config = "{}";
   artifact.recipe = "seed: 1\n";
   artifact.rebuild_command = "tessera compile models/specs/test -o test.tsr";
-  artifact.devices.push_back(std::make_unique<DeviceCodeT>());
+  artifact.shares.push_back(std::make_unique<ShareT>());
+  share(artifact).ranks = {0};
+  share(artifact).devices.push_back(std::make_unique<DeviceCodeT>());
   cpu(artifact).device = "cpu";
   return artifact;
 }
@@ -204,14 +214,14 @@ inline DeviceCodeT onGpu(const DeviceCodeT &from, const std::string &arch) {
 /// Program "train_step" adds up rows of `tokens` in a loop.
 inline ArtifactT smallArtifact() {
   ArtifactT artifact = emptyArtifact();
-  artifact.state_bytes = 192;
-  artifact.state = owned<TensorT>(
+  share(artifact).state_bytes = 192;
+  share(artifact).state = owned<TensorT>(
       {tensor("w", ElementType::f32, {4, 4}, Role::parameter, Space::state, 0),
        tensor("w.exp_avg", ElementType::f32, {16}, Role::optimizer,
               Space::state, 64),
        tensor("step", ElementType::i64, {1}, Role::counter, Space::state,
               128)});
-  artifact.state[0]->decay = true;
+  share(artifact).state[0]->decay = true;
   cpu(artifact).kernels = owned<KernelT>(
       {kernel("add_row", {Access::read, Access::read_write}, 1, 64),
        kernel("update", {Access::read_write, Access::write}, 0, 0)});
@@ -238,7 +248,7 @@ inline ArtifactT smallArtifact() {
        launch(1, {instance({arg(Space::state, 0, 64), arg(Space::io, 256, 4)},
                            1)}),
        copy(arg(Space::arena, 0, 64), arg(Space::io, 320, 64))})});
-  artifact.devices.push_back(
+  share(artifact).devices.push_back(
       std::make_unique<DeviceCodeT>(onGpu(cpu(artifact), "sm_80")));
   return artifact;
 }

@@ -96,12 +96,13 @@ const Hostile kHostile[] = {
     {"CodeEmpty", [](ArtifactT &a) { cpu(a).code[0]->elf.clear(); },
      "code object 'cpu:avx512' is empty"},
 
-    {"NoDevice", [](ArtifactT &a) { a.devices.clear(); }, "for no device"},
-    {"DeviceName", [](ArtifactT &a) { a.devices[1]->device = "\n"; },
+    {"NoDevice", [](ArtifactT &a) { share(a).devices.clear(); },
+     "for no device"},
+    {"DeviceName", [](ArtifactT &a) { share(a).devices[1]->device = "\n"; },
      "device 1: its name is empty, too long or not plain ASCII"},
     {"DeviceTwice",
      [](ArtifactT &a) {
-       a.devices.push_back(std::make_unique<DeviceCodeT>(cpu(a)));
+       share(a).devices.push_back(std::make_unique<DeviceCodeT>(cpu(a)));
      },
      "device 'cpu' is listed twice"},
     {"DeviceWithoutProgram", [](ArtifactT &a) { gpu(a).programs.clear(); },

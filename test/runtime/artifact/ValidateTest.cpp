@@ -17,9 +17,9 @@ NodeT nest(unsigned depth, std::uint64_t trip) {
 
 const Hostile kHostile[] = {
     {"SchemaVersion", [](ArtifactT &a) { a.schema_version = 99; },
-     "schema version 99, but this runtime reads 3 (the artifact is of compiler "
+     "schema version 99, but this runtime reads 4 (the artifact is of compiler "
      "0.0-test); rebuild it: tessera compile models/specs/test -o test.tsr"},
-    {"StateTooLarge", [](ArtifactT &a) { a.state_bytes = kHuge; },
+    {"StateTooLarge", [](ArtifactT &a) { share(a).state_bytes = kHuge; },
      "a state of 18446744073709551615 bytes exceeds"},
     {"ControlCharacters", [](ArtifactT &a) { a.program_hash = "a\nb"; },
      "program_hash holds control characters"},
@@ -27,47 +27,55 @@ const Hostile kHostile[] = {
      [](ArtifactT &a) { a.rebuild_command = "\x1b[2J"; },
      "rebuild_command holds control characters; rebuild it: (unprintable)"},
 
-    {"TensorName", [](ArtifactT &a) { a.state[0]->name = "a b"; },
+    {"TensorName", [](ArtifactT &a) { share(a).state[0]->name = "a b"; },
      "state tensor 0: its name is empty, too long or not plain ASCII"},
-    {"TensorNameEmpty", [](ArtifactT &a) { a.state[0]->name = ""; },
+    {"TensorNameEmpty", [](ArtifactT &a) { share(a).state[0]->name = ""; },
      "state tensor 0: its name is empty"},
     {"TensorNameTooLong",
-     [](ArtifactT &a) { a.state[0]->name = std::string(513, 'n'); },
+     [](ArtifactT &a) { share(a).state[0]->name = std::string(513, 'n'); },
      "state tensor 0: its name is empty, too long"},
-    {"TensorNameTwice", [](ArtifactT &a) { a.state[1]->name = "w"; },
+    {"TensorNameTwice", [](ArtifactT &a) { share(a).state[1]->name = "w"; },
      "state tensor 'w' is listed twice"},
     {"TensorType",
-     [](ArtifactT &a) { a.state[0]->type = static_cast<ElementType>(77); },
+     [](ArtifactT &a) {
+       share(a).state[0]->type = static_cast<ElementType>(77);
+     },
      "state tensor 'w': unknown element type 77"},
     {"TensorRole",
-     [](ArtifactT &a) { a.state[0]->role = static_cast<Role>(77); },
+     [](ArtifactT &a) { share(a).state[0]->role = static_cast<Role>(77); },
      "state tensor 'w': unknown role 77"},
     {"TensorRoleElsewhere",
-     [](ArtifactT &a) { a.state[0]->role = Role::input; },
+     [](ArtifactT &a) { share(a).state[0]->role = Role::input; },
      "state tensor 'w': role input does not belong here"},
-    {"TensorSpace", [](ArtifactT &a) { a.state[0]->space = Space::arena; },
+    {"TensorSpace",
+     [](ArtifactT &a) { share(a).state[0]->space = Space::arena; },
      "state tensor 'w': space 1 instead of state"},
-    {"TensorBytes", [](ArtifactT &a) { a.state[0]->bytes = 60; },
+    {"TensorBytes", [](ArtifactT &a) { share(a).state[0]->bytes = 60; },
      "state tensor 'w': shape [4, 4] of f32 takes 64 bytes, but 60 are"},
-    {"TensorNegative", [](ArtifactT &a) { a.state[0]->shape = {-4, -4}; },
+    {"TensorNegative",
+     [](ArtifactT &a) { share(a).state[0]->shape = {-4, -4}; },
      "state tensor 'w': shape [-4, -4] is negative or overflows"},
     {"TensorOverflow",
      [](ArtifactT &a) {
-       a.state[0]->shape = {std::int64_t(1) << 40, std::int64_t(1) << 40};
+       share(a).state[0]->shape = {std::int64_t(1) << 40, std::int64_t(1)
+                                                              << 40};
      },
      "is negative or overflows"},
-    {"TensorRank", [](ArtifactT &a) { a.state[0]->shape.assign(9, 1); },
+    {"TensorRank", [](ArtifactT &a) { share(a).state[0]->shape.assign(9, 1); },
      "state tensor 'w': rank 9 is above 8"},
-    {"TensorMisaligned", [](ArtifactT &a) { a.state[0]->offset = 32; },
+    {"TensorMisaligned", [](ArtifactT &a) { share(a).state[0]->offset = 32; },
      "state tensor 'w': offset 32 is not a multiple of 64"},
-    {"TensorOutside", [](ArtifactT &a) { a.state[2]->offset = 192; },
+    {"TensorOutside", [](ArtifactT &a) { share(a).state[2]->offset = 192; },
      "state tensor 'step': 8 bytes at 192 leave the state of 192 bytes"},
-    {"TensorWraps", [](ArtifactT &a) { a.state[2]->offset = kHuge - 63; },
+    {"TensorWraps",
+     [](ArtifactT &a) { share(a).state[2]->offset = kHuge - 63; },
      "leave the state of 192 bytes"},
-    {"TensorsOverlap", [](ArtifactT &a) { a.state[1]->offset = 0; }, "overlap"},
-    {"DecayOnMoment", [](ArtifactT &a) { a.state[1]->decay = true; },
+    {"TensorsOverlap", [](ArtifactT &a) { share(a).state[1]->offset = 0; },
+     "overlap"},
+    {"DecayOnMoment", [](ArtifactT &a) { share(a).state[1]->decay = true; },
      "state tensor 'w.exp_avg': weight decay on the role optimizer"},
-    {"CounterType", [](ArtifactT &a) { a.state[2]->type = ElementType::f64; },
+    {"CounterType",
+     [](ArtifactT &a) { share(a).state[2]->type = ElementType::f64; },
      "state tensor 'step': a counter must be one i64 or a table of f32, got 1 "
      "× "
      "f64"},
@@ -197,8 +205,14 @@ TEST(ValidateArtifact, UnknownKindOfStep) {
   // The object API cannot write it, so the tag is changed in the buffer.
   AlignedBytes bytes(pack(smallArtifact()));
   const auto *artifact = GetArtifact(bytes.span().data());
-  const Node *node =
-      artifact->devices()->Get(0)->programs()->Get(0)->steps()->Get(0);
+  const Node *node = artifact->shares()
+                         ->Get(0)
+                         ->devices()
+                         ->Get(0)
+                         ->programs()
+                         ->Get(0)
+                         ->steps()
+                         ->Get(0);
   auto *table =
       reinterpret_cast<flatbuffers::Table *>(const_cast<Node *>(node));
   ASSERT_TRUE(table->SetField<std::uint8_t>(Node::VT_STEP_TYPE, 9, 0));
@@ -212,7 +226,7 @@ TEST(ValidateArtifact, UnknownKindOfStep) {
 // moved by four bytes, so that its length is what was the number's lower half.
 TEST(ValidateArtifact, MisalignedVectors) {
   ArtifactT artifact = smallArtifact();
-  artifact.state[2]->shape = {1};
+  share(artifact).state[2]->shape = {1};
   innerInstance(artifact).sizes = {1};
   launchArg(artifact, 0).loop_strides = {1};
   const auto errorWith = [&](auto tableOf, flatbuffers::voffset_t field) {
@@ -226,7 +240,9 @@ TEST(ValidateArtifact, MisalignedVectors) {
     return ArtifactReader::fromBytes(bytes.span(), "hostile").message();
   };
   const auto instanceOf = [](const Artifact &root) {
-    const Loop *loop = root.devices()
+    const Loop *loop = root.shares()
+                           ->Get(0)
+                           ->devices()
                            ->Get(0)
                            ->programs()
                            ->Get(0)
@@ -235,8 +251,11 @@ TEST(ValidateArtifact, MisalignedVectors) {
                            ->step_as_Loop();
     return loop->body()->Get(0)->step_as_Launch()->instances()->Get(0);
   };
-  EXPECT_NE(errorWith([](const Artifact &root) { return root.state()->Get(2); },
-                      Tensor::VT_SHAPE)
+  EXPECT_NE(errorWith(
+                [](const Artifact &root) {
+                  return root.shares()->Get(0)->state()->Get(2);
+                },
+                Tensor::VT_SHAPE)
                 .find("state tensor 'step': its shape is misaligned"),
             std::string::npos);
   EXPECT_NE(errorWith(instanceOf, Instance::VT_SIZES)

@@ -49,7 +49,7 @@ ArtifactT sums() {
     kernel->flops = 1'000;
     kernel->bytes = 2'000;
   }
-  artifact.devices.push_back(
+  share(artifact).devices.push_back(
       std::make_unique<DeviceCodeT>(cudaCode(cpu(artifact))));
   return artifact;
 }
@@ -194,7 +194,7 @@ TEST(KernelBenchDevice, IsOneThatThereAreKernelsFor) {
     const auto result = bench::benchKernels(*reader, options);
     ASSERT_TRUE(result.ok()) << result.message();
     EXPECT_TRUE(result->target.starts_with(expected)) << result->target;
-    artifact.devices.pop_back();
+    share(artifact).devices.pop_back();
   }
 }
 

@@ -62,7 +62,7 @@ ArtifactT kernelArtifact(std::uint64_t stateBytes) {
   constexpr Access in = Access::read, out = Access::write,
                    both = Access::read_write;
   ArtifactT artifact = emptyArtifact();
-  artifact.state_bytes = stateBytes;
+  share(artifact).state_bytes = stateBytes;
   cpu(artifact).kernels = owned<KernelT>({
       kernel("iota", {out}, 1),
       kernel("scale", {in, out}, 1),
@@ -106,11 +106,11 @@ openSession(std::span<const std::byte> bytes,
 
 std::string packFor(const std::string &device, const ArtifactT &artifact) {
   const bool isGpu = device == "cuda-emu" || device.starts_with("cuda:");
-  if (!isGpu || artifact.devices.size() > 1)
+  if (!isGpu || share(artifact).devices.size() > 1)
     return pack(artifact);
   ArtifactT both = artifact;
-  both.devices.push_back(
-      std::make_unique<DeviceCodeT>(cudaCode(*artifact.devices[0])));
+  share(both).devices.push_back(
+      std::make_unique<DeviceCodeT>(cudaCode(*share(artifact).devices[0])));
   return pack(both);
 }
 

@@ -297,7 +297,7 @@ TEST_P(Conformance, StatePersistsAcrossPrograms) {
                                         blocksOf(n), {n})}),
                copy(arg(Space::state, 64, 800), arg(Space::io, 0, 800))}),
       1024);
-  artifact.state = owned<TensorT>(
+  share(artifact).state = owned<TensorT>(
       {tensor("w", ElementType::f32, {n}, Role::parameter, Space::state, 64)});
   cpu(artifact).programs.push_back(std::make_unique<ProgramT>(program(
       "init", 0, 0, {}, {},
@@ -366,7 +366,7 @@ TEST_P(Conformance, ErrorsNameWhatIsThere) {
       oneProgram(program("main", 0, 64,
                          {inputTensor("x", ElementType::f32, 4, 0)}, {}, {}),
                  64);
-  artifact.state = owned<TensorT>(
+  share(artifact).state = owned<TensorT>(
       {tensor("w", ElementType::f32, {16}, Role::parameter, Space::state, 0)});
   Runner runner(artifact, options());
   ASSERT_TRUE(runner.ok()) << runner.message();
@@ -390,7 +390,7 @@ TEST_P(Conformance, ErrorsNameWhatIsThere) {
 
 TEST_P(Conformance, RecordRefusesSmallBuffers) {
   ArtifactT artifact = oneProgram(program("main", 64, 64, {}, {}, {}), 64);
-  artifact.devices.push_back(
+  share(artifact).devices.push_back(
       std::make_unique<DeviceCodeT>(cudaCode(cpu(artifact))));
   const AlignedBytes bytes(pack(artifact));
   const auto reader = ArtifactReader::fromBytes(bytes.span(), "test.tsr");

@@ -326,7 +326,7 @@ TEST(ThreadPool, RefusesAbsurdCounts) {
 
 TEST(CpuDevice, TooMuchMemoryIsAnErrorNotACrash) {
   ArtifactT artifact = oneProgram(program("main", 0, 0, {}, {}, {}));
-  artifact.state_bytes = kMaxSpaceBytes;
+  share(artifact).state_bytes = kMaxSpaceBytes;
   EXPECT_EQ(Runner(artifact, onCpu(1)).message(),
             "cannot allocate 70368744177664 bytes for the state: Cannot "
             "allocate memory");

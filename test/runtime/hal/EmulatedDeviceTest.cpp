@@ -18,11 +18,11 @@ hal::SessionOptions emulated(std::uint64_t seed = 0,
 }
 
 ArtifactT withGpu(ArtifactT artifact) {
-  artifact.devices.push_back(
+  share(artifact).devices.push_back(
       std::make_unique<DeviceCodeT>(emulatedCode(cpu(artifact))));
   return artifact;
 }
-DeviceCodeT &gpu(ArtifactT &artifact) { return *artifact.devices[1]; }
+DeviceCodeT &gpu(ArtifactT &artifact) { return *share(artifact).devices[1]; }
 
 ProgramT iotaProgram(std::int64_t n, std::uint64_t argumentBytes) {
   return program(
@@ -59,7 +59,7 @@ TEST(EmulatedDevice, ChoosesTheArchitectureAskedFor) {
   auto hopper = std::make_unique<DeviceCodeT>(gpu(artifact));
   hopper->device = "cuda:sm_90a";
   hopper->code[0]->target = "cuda-emu:sm_90a";
-  artifact.devices.push_back(std::move(hopper));
+  share(artifact).devices.push_back(std::move(hopper));
   for (const auto &[device, target] :
        {std::pair("cuda-emu", "cuda-emu:sm_80"),
         std::pair("cuda-emu:sm_80", "cuda-emu:sm_80"),
@@ -103,7 +103,7 @@ TEST(EmulatedDevice, ArtifactsWithoutCodeForIt) {
       std::string::npos);
   null.device = "null:cuda:sm_80";
   EXPECT_TRUE(Runner(artifact, null).ok());
-  artifact.devices.erase(artifact.devices.begin());
+  share(artifact).devices.erase(share(artifact).devices.begin());
   EXPECT_NE(
       Runner(artifact, {})
           .message()

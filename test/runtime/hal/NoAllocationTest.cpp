@@ -109,7 +109,7 @@ ArtifactT everything() {
                                      arg(Space::io, 3 * slot, 4)},
                                     1, {n})})}),
       slot);
-  artifact.state = owned<TensorT>(
+  share(artifact).state = owned<TensorT>(
       {tensor("w", ElementType::f32, {n}, Role::parameter, Space::state, 0)});
   return artifact;
 }

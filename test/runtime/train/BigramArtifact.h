@@ -49,8 +49,8 @@ inline std::string bigramProgram(const std::string &configNote = "bigram") {
                     "batch: {micro: 4, accumulate: 2, sequence: 16}\n"
                     "eval: {every: 20, batches: 2}\n"
                     "checkpoint: {every: 20, keep: 2}\n";
-  artifact.state_bytes = hyperAt + 64;
-  artifact.state = owned<TensorT>(
+  share(artifact).state_bytes = hyperAt + 64;
+  share(artifact).state = owned<TensorT>(
       {tensor("transformer.table.weight", ElementType::f32, {V, V},
               Role::parameter, Space::state, 0),
        tensor("step", ElementType::i64, {1}, Role::counter, Space::state,

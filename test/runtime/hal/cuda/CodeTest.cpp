@@ -23,7 +23,8 @@ void addCode(ArtifactT &artifact, const std::string &device,
   DeviceCodeT code = gpu(artifact);
   code.device = device;
   code.code = owned<CodeObjectT>({codeObject(target, {}, bytes)});
-  artifact.devices.push_back(std::make_unique<DeviceCodeT>(std::move(code)));
+  share(artifact).devices.push_back(
+      std::make_unique<DeviceCodeT>(std::move(code)));
 }
 
 /// PTX as the fake driver compiles it.

@@ -45,8 +45,8 @@ ArtifactT everything() {
            copy(arg(Space::io, 6 * kSlot, 2 * kSlot),
                 arg(Space::io, 6 * kSlot + 64, 2 * kSlot))}),
       kSlot);
-  artifact.state = owned<TensorT>({tensor("w", ElementType::f32, {kCount},
-                                          Role::parameter, Space::state, 0)});
+  share(artifact).state = owned<TensorT>({tensor(
+      "w", ElementType::f32, {kCount}, Role::parameter, Space::state, 0)});
   return artifact;
 }
 
@@ -160,7 +160,7 @@ TEST_F(CudaCommands, CopiesOntoThemselvesInPieces) {
                            {copy(arg(Space::state, from, bytes),
                                  arg(Space::state, to, bytes))}),
                    bytes + shift);
-    artifact.state = owned<TensorT>({tensor(
+    share(artifact).state = owned<TensorT>({tensor(
         "w", ElementType::u8, {static_cast<std::int64_t>(bytes + shift)},
         Role::parameter, Space::state, 0)});
     Runner runner(artifact, cuda());

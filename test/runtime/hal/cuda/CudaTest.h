@@ -48,11 +48,13 @@ inline hal::SessionOptions cuda(std::string mode = "",
 
 /// The artifact with code for sm_80, a cubin as the fake driver takes it.
 inline ArtifactT withCuda(ArtifactT artifact) {
-  artifact.devices.push_back(
+  share(artifact).devices.push_back(
       std::make_unique<DeviceCodeT>(cudaCode(cpu(artifact))));
   return artifact;
 }
-inline DeviceCodeT &gpu(ArtifactT &artifact) { return *artifact.devices[1]; }
+inline DeviceCodeT &gpu(ArtifactT &artifact) {
+  return *share(artifact).devices[1];
+}
 
 /// y = 0, 1, 2, … of n elements; the kernel is told of `argumentBytes`.
 inline ProgramT iotaProgram(std::int64_t n) {

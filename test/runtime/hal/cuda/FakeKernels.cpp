@@ -68,7 +68,7 @@ const Twins &twinsOf(FakeGpus &all, const void *image) {
     const auto reader = ArtifactReader::open(path);
     if (!reader.ok())
       continue;
-    for (const artifact::DeviceCode *device : *reader->root().devices()) {
+    for (const artifact::DeviceCode *device : *reader->share().devices()) {
       if (!isCubinOf(*device, image))
         continue;
       const std::string_view kind = artifact::toView(device->device());

@@ -103,8 +103,8 @@ inline ArtifactT productArtifact(const Shape &shape, std::uint64_t repeats = 0,
         {}, std::move(steps));
   };
   ArtifactT artifact = withCuda(oneProgram(programOf({}), 2 * slot));
-  artifact.state = owned<TensorT>({tensor("w", ElementType::u8, {2 * slot},
-                                          Role::parameter, Space::state, 0)});
+  share(artifact).state = owned<TensorT>({tensor(
+      "w", ElementType::u8, {2 * slot}, Role::parameter, Space::state, 0)});
   EXPECT_LE(std::max({bytes[0], bytes[1], bytes[2]}) + slack, slot);
   const auto number = static_cast<std::uint32_t>(gpu(artifact).kernels.size());
   std::vector<NodeT> steps;

@@ -1,0 +1,116 @@
+#include "runtime/artifact/CollectiveTable.h"
+
+#include "runtime/artifact/ElementTypes.h"
+#include "runtime/artifact/Shares.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+namespace tessera::artifact {
+namespace {
+
+using Nodes = flatbuffers::Vector<flatbuffers::Offset<Node>>;
+
+std::string axisNames(const Artifact &artifact, const Collective &one) {
+  std::vector<std::string_view> names;
+  for (const std::uint32_t axis : *one.axes())
+    names.push_back(toView(artifact.mesh()->Get(axis)->name()));
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
+/// Adds up the collectives of a program.
+class Counter {
+public:
+  explicit Counter(const Artifact &artifact) : artifact(artifact) {}
+  void nodes(const Nodes &nodes, std::uint64_t times);
+  std::vector<CollectiveRow> rows;
+
+private:
+  void add(const Collective &one, std::uint64_t times);
+
+  const Artifact &artifact;
+  std::map<std::string, std::size_t> rowOf;
+};
+
+void Counter::nodes(const Nodes &nodes, std::uint64_t times) {
+  for (const Node *node : nodes) {
+    if (const Loop *loop = node->step_as_Loop())
+      this->nodes(*loop->body(), times * loop->trip());
+    else if (const Collective *one = node->step_as_Collective())
+      add(*one, times);
+  }
+}
+
+void Counter::add(const Collective &one, std::uint64_t times) {
+  const std::string key = fmt::format(
+      "{} {} {} {} {} {} {}", static_cast<int>(one.kind()),
+      static_cast<int>(one.reduction()), static_cast<int>(one.type()),
+      one.from()->bytes(), one.to()->bytes(), one.ticket() != 0,
+      fmt::join(one.axes()->begin(), one.axes()->end(), ","));
+  const auto [entry, isNew] = rowOf.try_emplace(key, rows.size());
+  if (isNew) {
+    CollectiveRow &row = rows.emplace_back();
+    row.first = &one;
+    for (const std::uint32_t axis : *one.axes())
+      row.members *= artifact.mesh()->Get(axis)->size();
+    row.bytes = std::max(one.from()->bytes(), one.to()->bytes());
+    const double others = 1 - 1 / static_cast<double>(row.members);
+    row.sent = static_cast<double>(row.bytes) *
+               (one.kind() == CollectiveKind::permute      ? 1
+                : one.kind() == CollectiveKind::all_reduce ? 2 * others
+                                                           : others);
+  }
+  rows[entry->second].runs += times;
+}
+
+std::string megabytes(double bytes) {
+  return fmt::format("{:.3f}", bytes / 1e6);
+}
+
+} // namespace
+
+std::vector<CollectiveRow> collectiveRows(const Artifact &artifact,
+                                          const Program &program) {
+  Counter counter(artifact);
+  counter.nodes(*program.steps(), 1);
+  return std::move(counter.rows);
+}
+
+std::string collectiveTable(const Artifact &artifact, const Program &program) {
+  std::uint64_t runs = 0;
+  double sent = 0;
+  std::string lines;
+  for (const CollectiveRow &row : collectiveRows(artifact, program)) {
+    runs += row.runs;
+    sent += static_cast<double>(row.runs) * row.sent;
+    const bool reduces = row.first->kind() == CollectiveKind::all_reduce ||
+                         row.first->kind() == CollectiveKind::reduce_scatter;
+    lines += fmt::format(
+        "{:>6} {:>12} {:>12}  {}{} {} over {} ({}){}\n", row.runs,
+        megabytes(static_cast<double>(row.bytes)), megabytes(row.sent),
+        EnumNameCollectiveKind(row.first->kind()),
+        reduces ? fmt::format(" {}", EnumNameReduction(row.first->reduction()))
+                : "",
+        EnumNameElementType(row.first->type()), axisNames(artifact, *row.first),
+        row.members, row.first->ticket() ? ", started early" : "");
+  }
+  return fmt::format(
+      "{}: {} collectives, a rank sends {} MB\n{}{}", toView(program.name()),
+      runs, megabytes(sent),
+      lines.empty() ? "" : "  runs           MB      sent MB  what\n", lines);
+}
+
+std::string meshText(const Artifact &artifact) {
+  std::string axes;
+  if (artifact.mesh())
+    for (const MeshAxis *axis : *artifact.mesh())
+      axes += fmt::format("{}{}={}", axes.empty() ? "" : ",",
+                          toView(axis->name()), axis->size());
+  const std::uint32_t ranks = Mesh(artifact).ranks();
+  return fmt::format("{}{}{} rank{}", axes, axes.empty() ? "" : ": ", ranks,
+                     ranks == 1 ? "" : "s");
+}
+
+} // namespace tessera::artifact

@@ -1,0 +1,34 @@
+// What an artifact says of its ranks and of what they do together, for people.
+#pragma once
+#include "runtime/artifact/Artifact_generated.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera::artifact {
+
+/// Collectives of a program that differ in nothing but their place.
+struct CollectiveRow {
+  const Collective *first;
+  std::uint64_t runs = 0;    ///< in one run of the program, loops unrolled
+  std::uint64_t members = 1; ///< of a group
+  /// Of one: what all members have together of the tensor that is reduced,
+  /// gathered or scattered; of all_to_all and permute what one of them sends.
+  std::uint64_t bytes = 0;
+  /// That one member has to send in one of them: 2 (n - 1)/n of the bytes for
+  /// all_reduce, (n - 1)/n for the others, all for permute.
+  double sent = 0;
+};
+
+/// In order of first use.
+std::vector<CollectiveRow> collectiveRows(const Artifact &artifact,
+                                          const Program &program);
+
+/// The rows as a table, under a line with their sum.
+std::string collectiveTable(const Artifact &artifact, const Program &program);
+
+/// "data=2,tensor=4: 8 ranks"
+std::string meshText(const Artifact &artifact);
+
+} // namespace tessera::artifact
