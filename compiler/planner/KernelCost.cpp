@@ -1,6 +1,7 @@
 #include "compiler/planner/KernelCost.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace tessera::planner {
@@ -53,23 +54,24 @@ double KernelCost::gemm(int64_t m, int64_t n, int64_t k, int64_t groups,
     return 0;
   bool fp8 = operand == Operand::Fp8 && chip.fp8 > 0;
   double clock = chip.clock * chip.sustainedClock;
-  double perCycle = (fp8 ? chip.fp8 : chip.bf16) /
-                    (double(chip.multiprocessors) * chip.clock);
+  double processors = double(chip.multiprocessors);
+  double perCycle = (fp8 ? chip.fp8 : chip.bf16) / (processors * chip.clock);
   double best = std::numeric_limits<double>::infinity();
   for (const Tile &tile : tiles) {
     double share =
         1 /
         (1 + operandCost * (1 / double(tile.rows) + 1 / double(tile.columns)));
-    int64_t count = groups * ceilDiv(m, tile.rows) * ceilDiv(n, tile.columns);
+    double count = double(groups) * double(ceilDiv(m, tile.rows)) *
+                   double(ceilDiv(n, tile.columns));
     for (int64_t split : splits) {
       if (split > 1 &&
-          (count * split > 2 * chip.multiprocessors || k < 512 * split))
+          (count * double(split) > 2 * processors || k < 512 * split))
         break;
-      int64_t rounds = ceilDiv(count * split, chip.multiprocessors);
+      double rounds = std::ceil(count * double(split) / processors);
       double cycles = 2 * double(tile.rows) * double(tile.columns) * double(k) /
                           double(split) / (perCycle * share) +
                       tileCycles;
-      double seconds = double(rounds) * cycles / clock;
+      double seconds = rounds * cycles / clock;
       if (split > 1) // partial sums in fp32 go out and come back
         seconds += elementwise(double(groups) * double(m) * double(n) * 8 *
                                double(split));

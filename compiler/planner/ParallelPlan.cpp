@@ -285,14 +285,22 @@ StatusOr<ParallelPlan> parsePlan(std::string_view text, int64_t gpus) {
         !status.ok())
       return Status::error("--fix {}: {}", quote(key), status.message());
   }
+  int64_t product = 1; // step by step, as it could overflow
+  for (int64_t degree : {plan.pipe, plan.tensor, plan.context, plan.data}) {
+    if (degree > gpus / product)
+      return Status::error(
+          "--fix: pipe * tensor * context * data are more than "
+          "{} GPUs",
+          gpus);
+    product *= degree;
+  }
   if (!seen.contains("data")) {
-    int64_t others = plan.pipe * plan.tensor;
-    if (others > gpus || !divides(others * plan.context, gpus))
+    if (!divides(product, gpus))
       return Status::error(
           "--fix: pipe * tensor * context = {} do not divide {} "
           "GPUs",
-          others * plan.context, gpus);
-    plan.data = gpus / (others * plan.context);
+          product, gpus);
+    plan.data = gpus / product;
   }
   if (!seen.contains("schedule") && plan.interleave > 1)
     plan.schedule = Schedule::Interleaved;

@@ -25,7 +25,9 @@ TEST(ParallelPlan, WhatIsNoPlan) {
        "'some' is none of none, selective, attention or full"},
       {"schedule=zb-v", "'zb-v' is none of 1f1b, interleaved or zb-h1"},
       {"stages=odd", "'odd' is none of balanced or even"},
-      {"pipe=3", "do not divide 256 GPUs"}};
+      {"pipe=3", "do not divide 256 GPUs"},
+      {"pipe=99999,tensor=99999,context=99999,data=99999",
+       "are more than 256 GPUs"}};
   for (const Refused &each : cases) {
     auto plan = parsePlan(each.text, 256);
     ASSERT_FALSE(plan.ok()) << each.text;
