@@ -4,6 +4,7 @@
 #include "compiler/CompileDevice.h"
 #include "compiler/DeviceKinds.h"
 #include "compiler/Driver.h"
+#include "compiler/Phases.h"
 #include "compiler/cache/ArtifactCache.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -46,9 +47,13 @@ private:
   mlir::ScopedDiagnosticHandler handler;
 };
 
-/// The module on its way, of one kind of device once they have parted.
+/// The module on its way: of one group of devices of the mesh and of one kind
+/// of device, once they have parted.
 struct Branch {
   DeviceKind kind;
+  /// Devices of the mesh whose program it is, and the number of their group.
+  std::vector<int64_t> devices = {0};
+  size_t share = 0;
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
 
@@ -72,8 +77,11 @@ private:
   llvm::Error parseInput();
   llvm::Error checkMode() const;
   llvm::Error verifyInput();
+  llvm::Error adoptDevices();
   llvm::Error adoptTargets();
+  void splitByShare();
   void splitByKind();
+  PhaseOptions optionsFor(const Branch &branch) const;
   llvm::Error runPhase(size_t i);
   llvm::Error runPhaseOn(size_t i, Branch &branch);
   llvm::Error dump(size_t phase, Branch &branch);
@@ -89,6 +97,7 @@ private:
   models::LoadedConfig config;
   models::Recipe recipe;
   models::Mode mode = models::Mode::Train;
+  MeshRequest mesh;
   std::vector<std::string> targets;
   mlir::DialectRegistry registry;
   std::unique_ptr<mlir::MLIRContext> context;

@@ -3,6 +3,7 @@
 #include "compiler/Compilation.h"
 #include "compiler/Flops.h"
 #include "compiler/Phases.h"
+#include "dialects/dist/DistOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
@@ -31,6 +32,9 @@ llvm::Error Compilation::resolvePhases() {
 
 // What was decided before the dump was written cannot be changed after it.
 llvm::Error Compilation::checkContinuation() {
+  if (!request.mesh.empty() && first >= *findPhase("shard"))
+    return complain("--mesh has no effect after phase 'shard': " +
+                    request.input + " is cut already");
   if (!request.recipe.empty())
     return complain("--recipe has no effect with --from: " + request.input +
                     " carries its recipe; --set changes what later phases and "
@@ -69,6 +73,9 @@ llvm::Error Compilation::readInputs() {
 }
 
 llvm::Error Compilation::chooseTargets() {
+  if (llvm::Error error =
+          parseMeshRequest(request.mesh, request.world).moveInto(mesh))
+    return error;
   const std::vector<std::string> all = {"cpu"};
   if (llvm::Error error =
           resolveTargets(request.targets.empty() ? all : request.targets)
@@ -160,10 +167,31 @@ llvm::Error Compilation::parseInput() {
   module->setAttr(
       kRecipeAttr,
       Builder(context.get()).getStringAttr(models::printRecipe(recipe)));
+  if (llvm::Error error = adoptDevices())
+    return error;
   if (llvm::Error error = adoptTargets())
     return error;
   nameProgram((*text)->getBuffer());
   return verifyInput();
+}
+
+// A program of one device is also that of the others, unless their shares have
+// other shapes: then there is a dump of each, and none is enough.
+llvm::Error Compilation::adoptDevices() {
+  Branch &branch = branches.front();
+  auto devices =
+      (*branch.module)->getAttrOfType<DenseI64ArrayAttr>(dist::kDevicesAttr);
+  if (!devices)
+    return llvm::Error::success();
+  branch.devices = devices.asArrayRef().vec();
+  auto meshes = branch.module->getOps<dist::MeshOp>();
+  int64_t all = meshes.empty() ? 1 : (*meshes.begin()).getDeviceCount();
+  if (all != devices.size())
+    return complain(request.input + ": the program of " +
+                    llvm::Twine(devices.size()) + " of " + llvm::Twine(all) +
+                    " devices; the others have other shapes, go on from "
+                    "--from=shard");
+  return llvm::Error::success();
 }
 
 // A tiled module is for the targets that it has kernels for.
@@ -197,7 +225,7 @@ llvm::Error Compilation::verifyInput() {
   if (!phases()[first].verify)
     return llvm::Error::success();
   PassManager verifier(context.get(), ModuleOp::getOperationName());
-  phases()[first].verify(verifier, PhaseOptions{recipe, targets, mode});
+  phases()[first].verify(verifier, optionsFor(branches.front()));
   FirstError error(context.get());
   if (failed(verifier.run(module)))
     return complain(request.input + " is not what phase '" + request.from +
@@ -214,5 +242,6 @@ void Compilation::nameProgram(llvm::StringRef source) {
   programHash = ArtifactCache::key({source, resolved, all, kind});
   cacheKey = ArtifactCache::key({programHash, request.rebuildCommand,
                                  request.embedSources ? "sources" : "",
-                                 request.emulate ? "emulated" : ""});
+                                 request.emulate ? "emulated" : "", mesh.axes,
+                                 std::to_string(mesh.zero)});
 }

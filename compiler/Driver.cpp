@@ -6,6 +6,7 @@
 #include "compiler/Phases.h"
 #include "compiler/target/cpu/CpuTarget.h"
 #include "mlir/Pass/PassManager.h"
+#include "passes/sharding/Sharding.h"
 #include "runtime/artifact/AppendedArtifact.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
@@ -29,15 +30,36 @@ void Compilation::report(llvm::StringRef what,
                                   what);
 }
 
-void Compilation::splitByKind() {
-  std::vector<DeviceKind> kinds = kindsOf(targets);
+void Compilation::splitByShare() {
   Branch whole = std::move(branches.front());
   branches.clear();
-  for (const DeviceKind &kind : kinds)
-    branches.push_back({kind, OwningOpRef<ModuleOp>(whole.module->clone())});
+  for (std::vector<int64_t> &devices : devicesByProgram(*whole.module)) {
+    OwningOpRef<ModuleOp> module(whole.module->clone());
+    if (devices.size() > 1 || devices.front() > 0)
+      (*module)->setAttr(
+          dist::kDevicesAttr,
+          DenseI64ArrayAttr::get(context.get(), ArrayRef<int64_t>(devices)));
+    branches.push_back(
+        {whole.kind, std::move(devices), branches.size(), std::move(module)});
+  }
+}
+
+void Compilation::splitByKind() {
+  std::vector<DeviceKind> kinds = kindsOf(targets);
+  std::vector<Branch> shares = std::exchange(branches, {});
+  for (Branch &share : shares)
+    for (const DeviceKind &kind : kinds)
+      branches.push_back({kind, share.devices, share.share,
+                          OwningOpRef<ModuleOp>(share.module->clone())});
+}
+
+PhaseOptions Compilation::optionsFor(const Branch &branch) const {
+  return {recipe, branch.kind.targets, mode, mesh, branch.devices.front()};
 }
 
 llvm::Error Compilation::runPhase(size_t i) {
+  if (phases()[i].forEachShare && !phases()[i - 1].forEachShare)
+    splitByShare();
   if (phases()[i].forEachKind && !phases()[i - 1].forEachKind)
     splitByKind();
   for (Branch &branch : branches)
@@ -57,7 +79,7 @@ llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
                               /*printModuleScope=*/true,
                               /*printAfterOnlyOnChange=*/true,
                               /*printAfterOnlyOnFailure=*/false, llvm::errs());
-  phase.build(pipeline, PhaseOptions{recipe, branch.kind.targets, mode});
+  phase.build(pipeline, optionsFor(branch));
   FirstError error(context.get());
   if (failed(pipeline.run(module)))
     return complain(
@@ -70,11 +92,18 @@ llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
   return dump(i, branch);
 }
 
-// The CPU's dumps have the names of the phases, however many kinds there are.
+// The first devices' dumps, and a CPU's, have the names of the phases, however
+// many groups and kinds there are.
 std::string Compilation::suffixOf(const Branch &branch) const {
-  if (branches.size() == 1 || branch.kind.isCpu())
-    return "";
-  std::string suffix = "." + branch.kind.name;
+  std::string suffix;
+  if (branch.share > 0)
+    suffix = ".device-" + std::to_string(branch.devices.front());
+  auto ofThisShare = [&](const Branch &other) {
+    return other.share == branch.share;
+  };
+  if (llvm::count_if(branches, ofThisShare) == 1 || branch.kind.isCpu())
+    return suffix;
+  suffix += "." + branch.kind.name;
   std::replace(suffix.begin(), suffix.end(), ':', '-');
   return suffix;
 }
@@ -120,11 +149,15 @@ llvm::Expected<DevicePart> Compilation::compileBranch(Branch &branch,
 llvm::Expected<std::string> Compilation::buildArtifact() {
   auto start = std::chrono::steady_clock::now();
   std::unique_ptr<KernelCache> cache = openUserKernelCache(cacheMode);
-  std::vector<DevicePart> parts;
-  for (Branch &branch : branches)
+  std::vector<SharePart> shares;
+  for (Branch &branch : branches) {
+    if (branch.share == shares.size())
+      shares.push_back({branch.devices, {}});
     if (llvm::Error error =
-            compileBranch(branch, cache.get()).moveInto(parts.emplace_back()))
+            compileBranch(branch, cache.get())
+                .moveInto(shares[branch.share].devices.emplace_back()))
       return std::move(error);
+  }
   report("kernels", start);
   start = std::chrono::steady_clock::now();
   ArtifactInfo info;
@@ -134,7 +167,7 @@ llvm::Expected<std::string> Compilation::buildArtifact() {
   info.recipe = models::printRecipe(recipe);
   info.rebuildCommand = request.rebuildCommand;
   info.sources = std::move(sources);
-  llvm::Expected<std::string> artifact = writeArtifact(parts, info);
+  llvm::Expected<std::string> artifact = writeArtifact(shares, info);
   report("artifact", start);
   return artifact;
 }

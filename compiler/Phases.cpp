@@ -8,6 +8,7 @@
 #include "passes/fusion/Fusion.h"
 #include "passes/planning/Planning.h"
 #include "passes/precision/Precision.h"
+#include "passes/sharding/Sharding.h"
 #include "passes/tiling/Passes.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -15,6 +16,14 @@ using namespace tessera;
 using mlir::OpPassManager;
 
 static void noPasses(OpPassManager &, const PhaseOptions &) {}
+
+static void sharding(OpPassManager &pipeline, const PhaseOptions &options) {
+  buildShardingPipeline(pipeline, options.mesh);
+}
+
+static void partition(OpPassManager &pipeline, const PhaseOptions &options) {
+  buildPartitionPipeline(pipeline, options.device);
+}
 
 static void precision(OpPassManager &pipeline, const PhaseOptions &options) {
   bool bf16 = options.recipe.compute == models::Precision::Bf16;
@@ -70,33 +79,42 @@ static constexpr Phase kPhases[] = {
     {"import",
      "the model as its spec says it: @loss, @logits and @init over blocks, one "
      "for each kind of layer",
-     noPasses, nullptr, false, kImportKeys},
+     noPasses, nullptr, false, false, kImportKeys},
     {"precision",
      "every tensor has the element type in which it is computed; masters stay "
      "f32",
-     precision, verifyPrecision, false, kPrecisionKeys},
+     precision, verifyPrecision, false, false, kPrecisionKeys},
     {"autodiff",
      "whole programs: one training step is one function, with gradients, "
      "accumulation and optimizer; what generates reads weights as they are "
      "kept",
-     programs, verifyPrograms, false, kAutodiffKeys},
-    {"partition", "one device: the program is its own share", noPasses},
+     programs, verifyPrograms, false, false, kAutodiffKeys},
+    {"shard",
+     "on a mesh: where the elements of every tensor are, and what moves them",
+     sharding,
+     [](OpPassManager &pipeline, const PhaseOptions &) {
+       pipeline.addPass(createVerifyShardings());
+     }},
+    {"partition",
+     "on a mesh: one device's program, with its shares and its collectives",
+     partition, nullptr, true},
     {"fusion", "clusters: each becomes one kernel", fusion,
      [](OpPassManager &pipeline, const PhaseOptions &) {
        pipeline.addPass(createVerifyFused());
-     }},
+     },
+     true},
     {"tiling", "launches, and for each target the kernels that they run",
      tiling,
      [](OpPassManager &pipeline, const PhaseOptions &) {
        pipeline.addPass(createVerifyTiled());
      },
-     true},
+     true, true},
     {"planning", "bytes: steps over one arena, with every offset known",
      planning,
      [](OpPassManager &pipeline, const PhaseOptions &) {
        pipeline.addPass(createVerifyPlan());
      },
-     true},
+     true, true},
 };
 
 llvm::ArrayRef<Phase> tessera::phases() { return kPhases; }
@@ -169,7 +187,7 @@ std::string tessera::phasesAsMarkdown() {
          "device: all CPU variants are one,\n"
          "each CUDA target is one, and where there are several the dumps of "
          "CUDA targets are called\n"
-         "`05-tiling.cuda-sm_80.mlir`. After the last phase, "
+         "`06-tiling.cuda-sm_80.mlir`. After the last phase, "
          "`compiler/target/` turns each kernel into machine code by passes\n"
          "of its own, and `compiler/artifact/` writes the file.\n\n" +
          table + sections;

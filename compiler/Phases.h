@@ -2,6 +2,7 @@
 // fall out of it.
 #pragma once
 #include "models/Recipe.h"
+#include "passes/sharding/MeshRequest.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include <optional>
@@ -18,6 +19,8 @@ struct PhaseOptions {
   const recipe::Recipe &recipe;
   std::vector<std::string> targets; ///< "cpu:avx512bf16", …
   models::Mode mode = models::Mode::Train;
+  MeshRequest mesh = {}; ///< from --mesh
+  int64_t device = 0;    ///< of the mesh: whose program it is, once they part
 };
 
 struct Phase {
@@ -27,6 +30,9 @@ struct Phase {
   /// Adds what proves its end, for IR that people edited; null where there is
   /// nothing beyond MLIR's own verifier.
   void (*verify)(mlir::OpPassManager &, const PhaseOptions &) = nullptr;
+  /// Runs once for each group of devices whose shares have equal shapes
+  /// (passes/sharding); so do all phases after it.
+  bool forEachShare = false;
   /// Runs once for each kind of device, with that kind's targets
   /// (DeviceKinds.h); so do all phases after it.
   bool forEachKind = false;

@@ -288,6 +288,14 @@ static LogicalResult verifyAttached(Operation *op, Attribute attribute,
 
 LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attribute) {
+  if (attribute.getName() == kDevicesAttr) {
+    auto devices = dyn_cast<DenseI64ArrayAttr>(attribute.getValue());
+    if (!isa<ModuleOp>(op) || !devices || devices.empty() ||
+        !llvm::is_sorted(devices.asArrayRef()) || devices[0] < 0)
+      return op->emitOpError(
+          "'dist.devices' are ascending numbers of devices, of a module");
+    return success();
+  }
   if (attribute.getName() == kOffsetsAttr) {
     auto offsets = dyn_cast<ArrayAttr>(attribute.getValue());
     if (!isa<ModuleOp>(op) || !offsets ||

@@ -33,6 +33,8 @@ inline constexpr llvm::StringLiteral kGlobalShapeAttr = "dist.global_shape";
 /// "mesh.offsets" has the starts, an array of #dist.factor.
 inline constexpr llvm::StringLiteral kOffsetsAttr = "dist.offsets";
 inline constexpr llvm::StringLiteral kOffsetsInput = "mesh.offsets";
+/// A local program's module: the devices that run it, ascending.
+inline constexpr llvm::StringLiteral kDevicesAttr = "dist.devices";
 
 /// Devices along these axes together; the axes must be those of the mesh.
 int64_t deviceCount(MeshOp mesh, llvm::ArrayRef<AxisRefAttr> axes);

@@ -10,10 +10,8 @@ namespace tessera {
 /// whose values are ranked tensors: what functions are until planning. The
 /// types that `also` takes are fine, too.
 inline mlir::LogicalResult requirePlainFunction(
-    mlir::func::FuncOp function,
-    llvm::function_ref<bool(mlir::Type)> also = [](mlir::Type) {
-      return false;
-    }) {
+    mlir::func::FuncOp function, llvm::function_ref<bool(mlir::Type)> also =
+                                     [](mlir::Type) { return false; }) {
   auto isTensor = [&](mlir::Type type) {
     return mlir::isa<mlir::RankedTensorType>(type) || also(type);
   };

@@ -1,4 +1,5 @@
 #include "dialects/graph/Build.h"
+#include "dialects/graph/HeadChunks.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/fusion/Fusion.h"
 
@@ -11,24 +12,9 @@ namespace tessera {
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 
-// Each chunk adds to the whole gradient of the weight. With as many tokens as
-// the model is wide, that moves no more bytes than the logits do, and takes a
-// fraction of the products' time; the logits take no more memory than that
-// gradient does.
 static int64_t defaultBytes(Operation *op) {
-  constexpr int64_t least = 64 << 20;
-  if (!isa<LinearCrossEntropyGradOp>(op))
-    return least;
-  return std::max(least, 4 * tensorType(op->getOperand(1)).getNumElements());
-}
-
-// Chunks of equal length, as few as keep the logits ([chunk, vocab] in f32)
-// within `bytes`.
-static int64_t countChunks(int64_t tokens, int64_t vocab, int64_t bytes) {
-  for (int64_t chunks = 1; chunks < tokens; ++chunks)
-    if (tokens % chunks == 0 && tokens / chunks * vocab * 4 <= bytes)
-      return chunks;
-  return std::max<int64_t>(tokens, 1);
+  return headChunkBytes(tensorType(op->getOperand(1)).getNumElements(),
+                        isa<LinearCrossEntropyGradOp>(op));
 }
 
 static ArrayRef<int64_t> shapeOf(Value value) {
@@ -119,8 +105,8 @@ class ExpandLinearCrossEntropyPass
     for (Operation *op : ops) {
       int64_t tokens = shapeOf(op->getOperand(0))[0];
       int64_t chunks =
-          countChunks(tokens, shapeOf(op->getOperand(1))[0],
-                      chunkBytes ? int64_t(chunkBytes) : defaultBytes(op));
+          countHeadChunks(tokens, shapeOf(op->getOperand(1))[0],
+                          chunkBytes ? int64_t(chunkBytes) : defaultBytes(op));
       if (chunks == 1)
         continue;
       if (auto loss = dyn_cast<LinearCrossEntropyOp>(op))

@@ -117,6 +117,7 @@ void FusionGraph::connect(unsigned producer, unsigned user, FusionEdge edge) {
   if (!isNew) {
     it->second.inOrder &= edge.inOrder;
     it->second.repeats |= edge.repeats;
+    it->second.repeatsLast &= edge.repeatsLast;
     return;
   }
   succs[producer].push_back(user);
@@ -133,9 +134,13 @@ void FusionGraph::addEdges(Value value, unsigned user, FusionEdge edge) {
   if (!op || op->getBlock() != nodes[user]->getBlock())
     return;
   edge.inOrder &= keepsOrder(op);
-  edge.repeats |=
-      isa<BroadcastOp>(op) && tensorType(op->getOperand(0)).getNumElements() <
-                                  tensorType(op->getResult(0)).getNumElements();
+  if (auto broadcast = dyn_cast<BroadcastOp>(op);
+      broadcast && tensorType(op->getOperand(0)).getNumElements() <
+                       tensorType(op->getResult(0)).getNumElements()) {
+    edge.repeats = true;
+    for (auto [i, dim] : llvm::enumerate(broadcast.getDims()))
+      edge.repeatsLast &= dim == static_cast<int64_t>(i);
+  }
   for (Value operand : op->getOperands())
     addEdges(operand, user, edge);
 }
@@ -274,6 +279,7 @@ FusionEdge FusionGraph::edgeBetween(unsigned from, unsigned to) const {
         FusionEdge edge = edges.lookup({member, user});
         joined.inOrder &= edge.inOrder;
         joined.repeats |= edge.repeats;
+        joined.repeatsLast &= edge.repeatsLast;
       }
   return joined;
 }

@@ -43,6 +43,9 @@ struct FusionGroup {
 struct FusionEdge {
   bool inOrder; ///< through nothing but order-keeping views
   bool repeats; ///< through a broadcast that makes elements of few
+  /// Where it repeats: along the last dimensions only, as a row's statistic
+  /// does.
+  bool repeatsLast = true;
 };
 
 /// Nodes are the block's ops except free ones, in program order; edges look

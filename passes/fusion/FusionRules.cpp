@@ -87,7 +87,8 @@ std::optional<ClusterKind> Rules::intoRow(unsigned p, unsigned q) {
   if (!fits(from) || !fits(into) || isJoined(from) || isJoined(into))
     return {};
   FusionEdge edge = graph.edgeBetween(p, q);
-  if (edge.inOrder || (edge.repeats && from.kept == row.kept))
+  if (edge.inOrder ||
+      (edge.repeats && edge.repeatsLast && from.kept == row.kept))
     return ClusterKind::row;
   if (isElementwise(from) && !edge.repeats && graph.feedsOnly(p, q))
     return ClusterKind::row;

@@ -150,13 +150,14 @@ def ShareTables : Pass<"share-tables", "::mlir::func::FuncOp"> {
   let summary = "computes what depends on no input once, before everything else";
   let description = [{
     Ops whose operands are constants or other such ops (the angles of rope) move to the
-    start of the function, out of all loops, and equal ones become one. Recomputation is not
-    undone: what it computes again depends on inputs.
+    start of the function, out of all loops, and equal ones become one. Masks stay where they are:
+    to compare indices takes less than to load what came of it. Recomputation is not undone: what it
+    computes again depends on inputs.
 
     Before: `graph.cos` of a table of angles in every layer.
     After: one `graph.cos` at the start.
 
-    Afterwards no two ops of no input are equal, and none stands in a loop.
+    Afterwards no two ops of no input are equal, and none stands in a loop, but for masks.
   }];
 }
 

@@ -12,6 +12,13 @@ namespace tessera {
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 
+// A mask of indices takes fewer instructions than its load.
+static bool isMask(Operation *op) {
+  return llvm::all_of(op->getResults(), [](Value result) {
+    return tensorType(result).getElementType().isInteger(1);
+  });
+}
+
 namespace {
 
 // Equal ops on equal operands, attributes included.
@@ -39,7 +46,8 @@ class ShareTablesPass : public tessera::impl::ShareTablesBase<ShareTablesPass> {
     SmallVector<Operation *> tables;
     llvm::DenseSet<Operation *> known;
     getOperation()->walk([&](Operation *op) {
-      if (!isa<Fusable>(op) || op->getNumRegions() || isa<RandomOp>(op))
+      if (!isa<Fusable>(op) || op->getNumRegions() || isa<RandomOp>(op) ||
+          isMask(op))
         return;
       if (llvm::all_of(op->getOperands(), [&](Value operand) {
             return known.contains(operand.getDefiningOp());

@@ -37,11 +37,13 @@ int64_t Order::lastRead(Value value) const {
         here == user && isa<graph::LoopOp>(user) ? begin(user) : end(here);
     if (isView(user))
       position = here == user ? lastRead(user->getResult(0)) : end(here);
-    // What is under way is read and written until the wait for it.
+    // What is under way is read and written until the wait for it; all_reduce
+    // is in place, or on a copy.
     if (here == user && isa<dist::WaitOp>(user))
       position = std::max(position, lastRead(user->getResult(0)));
     if (here == user && user->getNumResults() == 1 &&
-        isa<dist::PendingType>(user->getResult(0).getType()))
+        isa<dist::PendingType>(user->getResult(0).getType()) &&
+        !isa<dist::AllReduceOp>(user))
       for (Operation *wait : user->getResult(0).getUsers())
         position = std::max(position, begin(wait));
     last = std::max(last, position);

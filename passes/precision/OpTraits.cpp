@@ -106,6 +106,8 @@ static OpClass computeClass(Operation *op) {
     return OpClass::contraction;
   if (isa<graph::DispatchRowsOp, graph::CombineRowsOp>(op))
     return OpClass::rows;
+  if (isa<graph::PickOp>(op))
+    return OpClass::movement;
   // What only says where something goes compares numbers as they are.
   if (op->getNumResults() && llvm::none_of(op->getResults(), isFloatTensor))
     return OpClass::other;

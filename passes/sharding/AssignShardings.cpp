@@ -1,5 +1,4 @@
 // Writes down what Strategy and Shardings decide.
-#include "mlir/IR/Verifier.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/sharding/Strategy.h"
 
@@ -15,8 +14,8 @@ namespace tessera {
 
 // "data=2,tensor=4". All ranks of CPU meshes are processes of one machine until
 // a cluster says otherwise.
-static FailureOr<dist::MeshOp> createMesh(ModuleOp module, StringRef text) {
-  SmallVector<Attribute> axes;
+static FailureOr<Mesh> parseMesh(ModuleOp module, StringRef text) {
+  SmallVector<dist::AxisAttr> axes;
   SmallVector<StringRef> parts;
   text.split(parts, ',');
   for (StringRef part : parts) {
@@ -29,12 +28,58 @@ static FailureOr<dist::MeshOp> createMesh(ModuleOp module, StringRef text) {
     axes.push_back(dist::AxisAttr::get(module.getContext(), name, size,
                                        dist::LinkTier::memory));
   }
-  OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
-  auto mesh = builder.create<dist::MeshOp>(module.getLoc(), "mesh",
-                                           builder.getArrayAttr(axes));
-  if (failed(verify(mesh)))
+  return Mesh(StringAttr::get(module.getContext(), "mesh"), axes);
+}
+
+namespace {
+/// A mesh, and what its axes cut.
+struct Choice {
+  Mesh mesh;
+  Strategy strategy;
+};
+} // namespace
+
+// Of all ways to write the number as data × tensor, the one with the lowest
+// estimate; the larger data axis where two are equal.
+static FailureOr<Choice> chooseMesh(ModuleOp module, const Factors &factors,
+                                    int64_t devices, ZeroStage zero) {
+  std::optional<Choice> best;
+  double least = 0;
+  for (int64_t tensor = 1; tensor <= devices; ++tensor) {
+    if (devices % tensor)
+      continue;
+    FailureOr<Mesh> mesh =
+        parseMesh(module, "data=" + std::to_string(devices / tensor) +
+                              ",tensor=" + std::to_string(tensor));
+    FailureOr<Strategy> strategy = chooseStrategy(module, factors, *mesh, zero);
+    if (failed(strategy))
+      return failure();
+    Shardings shardings(factors, *mesh, *strategy);
+    if (failed(shardings.build(module)))
+      return failure();
+    double seconds = estimate(module, *mesh, shardings);
+    if (!best || seconds < least)
+      best = Choice{*mesh, *strategy}, least = seconds;
+  }
+  return *best;
+}
+
+static FailureOr<Choice> choose(ModuleOp module, const Factors &factors,
+                                StringRef text, ZeroStage zero) {
+  int64_t devices = 0;
+  if (StringRef number = text; number.consume_front("auto=")) {
+    if (number.getAsInteger(10, devices) || devices < 1)
+      return module.emitError("mesh '")
+             << text << "' names no number of devices";
+    return chooseMesh(module, factors, devices, zero);
+  }
+  FailureOr<Mesh> mesh = parseMesh(module, text);
+  if (failed(mesh))
     return failure();
-  return mesh;
+  FailureOr<Strategy> strategy = chooseStrategy(module, factors, *mesh, zero);
+  if (failed(strategy))
+    return failure();
+  return Choice{*mesh, *strategy};
 }
 
 namespace {
@@ -159,18 +204,21 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
       module.emitError("zero is 0, 1, 2 or 3, got: ") << zero;
       return signalPassFailure();
     }
-    FailureOr<dist::MeshOp> op = createMesh(module, mesh);
     Factors factors;
-    if (failed(op) || failed(factors.build(module)))
+    if (failed(factors.build(module)))
       return signalPassFailure();
-    Mesh grid(*op);
-    FailureOr<Strategy> strategy = chooseStrategy(
-        module, factors, grid, static_cast<ZeroStage>(zero.getValue()));
-    if (failed(strategy))
+    FailureOr<Choice> choice =
+        choose(module, factors, mesh, static_cast<ZeroStage>(zero.getValue()));
+    if (failed(choice))
       return signalPassFailure();
-    Shardings shardings(factors, grid, *strategy);
+    const Mesh &grid = choice->mesh;
+    Shardings shardings(factors, grid, choice->strategy);
     if (failed(shardings.build(module)))
       return signalPassFailure();
+    SmallVector<Attribute> axes(grid.axes.begin(), grid.axes.end());
+    OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
+    builder.create<dist::MeshOp>(module.getLoc(), grid.name.getValue(),
+                                 builder.getArrayAttr(axes));
     Writer writer(shardings, grid, &getContext());
     for (auto function : module.getOps<func::FuncOp>())
       if (!isPointwise(function))

@@ -21,7 +21,7 @@ static bool isPointwiseOp(Operation &op) {
 }
 
 bool sharding::isPointwise(func::FuncOp function) {
-  if (!function || !function.getBody().hasOneBlock())
+  if (!function || function.isPublic() || !function.getBody().hasOneBlock())
     return false;
   Type shaped;
   auto fits = [&](Type type) {

@@ -45,8 +45,8 @@ static void emitSlice(LocalOp &local, graph::SliceOp op) {
   clone.setStart(start);
 }
 
-// The one factor of the table's rows that is cut, if any is.
-static FailureOr<std::optional<Factor>> cutRows(LocalOp &local, Value table) {
+FailureOr<std::optional<Factor>> sharding::cutRows(LocalOp &local,
+                                                   Value table) {
   DimPlacement rows = local.placementOf(table).dims[0];
   if (llvm::all_of(rows,
                    [](const Factor &factor) { return factor.axes.empty(); }))
@@ -57,30 +57,25 @@ static FailureOr<std::optional<Factor>> cutRows(LocalOp &local, Value table) {
   return std::optional<Factor>(rows.front());
 }
 
-namespace {
-/// Row numbers of a whole table as those of a share: which are inside, and 0
-/// for the others.
-struct OwnRows {
-  OwnRows(graph::Emitter &emit, Value ids, Value offset, int64_t rows) {
-    auto type = tensorType(ids);
-    Value start = emit.broadcastScalar(
-        emit.convert(offset, type.getElementType()), type.getShape());
-    Value own = emit.sub(ids, start);
-    Value zero = emit.splatLike(0, ids);
-    Value inside = emit.compare(own, graph::ComparePredicate::ge, zero),
-          below = emit.compare(own, graph::ComparePredicate::lt,
-                               emit.splatLike(rows, ids));
-    mask = emit.binary<graph::AndOp>(inside, below);
-    numbers = emit.select(mask, own, zero);
-  }
-  /// `rows` [shape of ids, width] with zeros for rows that are elsewhere.
-  Value masked(graph::Emitter &emit, Value rows) const {
-    Value wide = emit.broadcastFirst(mask, tensorType(rows).getShape());
-    return emit.select(wide, rows, emit.splatLike(0, rows));
-  }
-  Value mask, numbers;
-};
-} // namespace
+OwnRows::OwnRows(graph::Emitter &emit, Value ids, Value offset, int64_t rows) {
+  auto type = tensorType(ids);
+  Value start = emit.broadcastScalar(
+      emit.convert(offset, type.getElementType()), type.getShape());
+  Value own = emit.sub(ids, start);
+  Value zero = emit.splatLike(0, ids);
+  Value inside = emit.compare(own, graph::ComparePredicate::ge, zero),
+        below = emit.compare(own, graph::ComparePredicate::lt,
+                             emit.splatLike(static_cast<double>(rows), ids));
+  mask = emit.binary<graph::AndOp>(inside, below);
+  numbers = emit.select(mask, own, zero);
+}
+
+Value OwnRows::masked(graph::Emitter &emit, Value rows) const {
+  auto type = tensorType(rows);
+  auto dims = llvm::to_vector(llvm::seq<int64_t>(0, type.getRank() - 1));
+  Value wide = emit.broadcast(mask, dims, type.getShape());
+  return emit.select(wide, rows, emit.splatLike(0, rows));
+}
 
 static LogicalResult emitEmbedding(LocalOp &local, graph::EmbeddingOp op) {
   auto rows = cutRows(local, op.getTable());
@@ -136,8 +131,10 @@ LogicalResult sharding::emitLocal(LocalOp &local) {
             resizeSplat(op.getValue(), tensorType(clone.getResult())));
         return success();
       })
-      .Default([&](Operation *) {
-        cloneLocal(local);
-        return success();
+      .Default([&](Operation *) -> LogicalResult {
+        FailureOr<bool> isHead = emitLocalHead(local);
+        if (succeeded(isHead) && !*isHead)
+          cloneLocal(local);
+        return isHead;
       });
 }

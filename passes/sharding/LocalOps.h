@@ -1,7 +1,7 @@
 // What an op becomes on one device: itself on shares, or itself and what makes
 // up for what the share does not have.
 #pragma once
-#include "dialects/graph/GraphOps.h"
+#include "dialects/graph/Build.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/sharding/Placement.h"
 #include <functional>
@@ -21,6 +21,25 @@ struct LocalOp {
 
 /// Emits the op on shares and maps its results.
 mlir::LogicalResult emitLocal(LocalOp &local);
+
+/// The head and its loss where the vocabulary is cut: false where it is not,
+/// and the op stays what it is.
+mlir::FailureOr<bool> emitLocalHead(LocalOp &local);
+
+/// The one factor of a table's rows that is cut, if any is; failure after an
+/// error where several factors make up the rows.
+mlir::FailureOr<std::optional<Factor>> cutRows(LocalOp &local,
+                                               mlir::Value table);
+
+/// Row numbers of a whole table as those of a share.
+struct OwnRows {
+  OwnRows(graph::Emitter &emit, mlir::Value ids, mlir::Value offset,
+          int64_t rows);
+  /// `rows` [shape of ids, width] with zeros for rows that are elsewhere.
+  mlir::Value masked(graph::Emitter &emit, mlir::Value rows) const;
+  mlir::Value mask;    ///< which are in the share, i1
+  mlir::Value numbers; ///< in the share; 0 for the others
+};
 
 /// A splat of another shape.
 mlir::ElementsAttr resizeSplat(mlir::ElementsAttr splat,

@@ -25,14 +25,15 @@ public:
       : module(module), mesh(meshOp), at(mesh.coordinatesOf(device)) {}
 
   LogicalResult run() {
-    SmallVector<func::FuncOp> functions;
+    // Before anything changes: a share of a program may be pointwise.
+    SmallVector<func::FuncOp> programs, updates;
     for (auto function : module.getOps<func::FuncOp>())
-      functions.push_back(function);
-    for (func::FuncOp function : functions)
-      if (!isPointwise(function) && failed(partition(function)))
+      (isPointwise(function) ? updates : programs).push_back(function);
+    for (func::FuncOp function : programs)
+      if (failed(partition(function)))
         return failure();
-    for (func::FuncOp function : functions)
-      if (isPointwise(function) && !used.contains(function.getName()))
+    for (func::FuncOp function : updates)
+      if (!used.contains(function.getName()))
         function.erase();
     return success();
   }
@@ -45,17 +46,18 @@ private:
     for (BlockArgument argument : global.getArguments()) {
       inputs.push_back(localType(argument));
       map.map(argument, local->addArgument(inputs.back(), argument.getLoc()));
-      annotate(function, argument);
     }
     auto ret = cast<func::ReturnOp>(global.getTerminator());
     for (Value value : ret.getOperands())
       results.push_back(localType(value));
-    annotateResults(function, ret);
     function.getBody().push_back(local);
     OpBuilder builder(module.getContext());
     builder.setInsertionPointToStart(local);
     if (failed(partition(global, builder)))
       return failure();
+    for (BlockArgument argument : global.getArguments())
+      annotate(function, argument);
+    annotateResults(function, ret);
     global.dropAllReferences();
     global.dropAllDefinedValueUses();
     global.erase();

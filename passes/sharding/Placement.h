@@ -15,6 +15,8 @@ struct Mesh {
   llvm::SmallVector<dist::AxisAttr, 4> axes;
 
   explicit Mesh(dist::MeshOp op);
+  Mesh(mlir::StringAttr name, llvm::ArrayRef<dist::AxisAttr> axes)
+      : name(name), axes(axes) {}
   unsigned rank() const { return axes.size(); }
   int64_t size(unsigned axis) const { return axes[axis].getSize(); }
   int64_t size(llvm::ArrayRef<unsigned> of) const;

@@ -36,6 +36,7 @@ static const RuleTable &ruleTable() {
     addShapeRules(built);
     addContractionRules(built);
     addCompositeRules(built);
+    addRoutingRules(built);
     return built;
   }();
   return table;

@@ -25,6 +25,7 @@ void addElementwiseRules(RuleTable &table);
 void addShapeRules(RuleTable &table);
 void addContractionRules(RuleTable &table);
 void addCompositeRules(RuleTable &table);
+void addRoutingRules(RuleTable &table);
 
 /// Every operand and result of the op's first result's shape, letter by letter.
 OpRule pointwiseRule(mlir::Operation *op);

@@ -76,12 +76,14 @@ static OpRule attentionGradRule(graph::AttentionGradOp op) {
 }
 
 // input [tokens, width], weight [vocab, width], targets [tokens]: the loss is a
-// sum over tokens, and so is the gradient of the weight.
+// sum over tokens, and so is the gradient of the weight. Cut along the
+// vocabulary, a token's loss belongs to the device that has its target, and the
+// gradient of the input is a sum over logits (LocalHead.cpp).
 static OpRule crossEntropyRule(graph::LinearCrossEntropyOp op) {
   OpRule rule;
   OpRule::Dims input = rule.lettersOf(op.getInput()),
                weight = {{rule.letter(op.getWeight().getType().getDimSize(0),
-                                      LetterKind::whole)},
+                                      LetterKind::sum)},
                          input[1]};
   rule.letters[input[0][0]].kind = LetterKind::sum;
   rule.letters[input[1][0]].kind = LetterKind::whole;
@@ -94,7 +96,7 @@ static OpRule crossEntropyGradRule(graph::LinearCrossEntropyGradOp op) {
   OpRule rule;
   OpRule::Dims input = rule.lettersOf(op.getInput()),
                weight = {{rule.letter(op.getWeight().getType().getDimSize(0),
-                                      LetterKind::whole)},
+                                      LetterKind::sum)},
                          input[1]};
   rule.letters[input[0][0]].kind = LetterKind::sum;
   rule.letters[input[1][0]].kind = LetterKind::whole;

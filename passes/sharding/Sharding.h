@@ -4,7 +4,7 @@
 #include "dialects/dist/DistOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
-#include "llvm/Support/Error.h"
+#include "passes/sharding/MeshRequest.h"
 
 namespace tessera {
 
@@ -12,12 +12,6 @@ namespace tessera {
 #include "passes/sharding/Passes.h.inc"
 #define GEN_PASS_REGISTRATION
 #include "passes/sharding/Passes.h.inc"
-
-/// What the recipe or the command line says of a mesh.
-struct MeshRequest {
-  std::string axes; ///< "data=2,tensor=4"; empty: one device
-  int64_t zero = 0;
-};
 
 /// Shardings, and the proof that they fit.
 void buildShardingPipeline(mlir::OpPassManager &pipeline,

@@ -267,9 +267,10 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
       for (Color color : roles.parameters)
         if (!llvm::is_contained(roles.stream, color))
           inner.push_back(color);
+      // Tokens between blocks stay whole: cut, they are gathered into products
+      // through transposed views (see docs/distributed.md).
       if (mesh.size(axis) > 1 &&
-          (failed(search.add(axis, inner, kLinksWhenAsked)) ||
-           failed(search.add(axis, roles.tokens, 1.0))))
+          failed(search.add(axis, inner, kLinksWhenAsked)))
         return failure();
     } else {
       return module.emitError("mesh axis '")

@@ -39,7 +39,7 @@ public:
   std::optional<Mesh> mesh; ///< once it was checked
 
 private:
-  static constexpr std::uint64_t kMaxLooks = std::uint64_t(1) << 28;
+  static constexpr std::uint64_t kMaxLooks = std::uint64_t(1) << 25;
   std::uint64_t looks = 0;
 };
 

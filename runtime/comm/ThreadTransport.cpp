@@ -142,6 +142,7 @@ std::vector<std::unique_ptr<Transport>>
 ThreadTransport::create(int size, const ThreadTransportOptions &options) {
   auto exchange = std::make_shared<Exchange>();
   std::vector<std::unique_ptr<Transport>> ranks;
+  ranks.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank)
     ranks.push_back(std::make_unique<OneRank>(exchange, rank, size, options));
   return ranks;

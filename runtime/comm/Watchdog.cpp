@@ -5,7 +5,6 @@
 namespace tessera::comm {
 namespace {
 
-using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
 /// How long answers may take before a process is killed (Open MPI: a second).

@@ -241,17 +241,21 @@ Status Trainer::prepare() {
                                                : Progress::Style::plain,
                                  std::max<uint64_t>(options.logEvery, 1));
   TESSERA_RETURN_IF_ERROR(openData());
-  StatusOr<RunDirectory> locked = RunDirectory::open(options.out);
-  if (!locked.ok())
-    return locked.status();
-  directory = std::make_unique<RunDirectory>(locked.take());
+  if (options.writesRun) {
+    StatusOr<RunDirectory> locked = RunDirectory::open(options.out);
+    if (!locked.ok())
+      return locked.status();
+    directory = std::make_unique<RunDirectory>(locked.take());
+  }
   TESSERA_RETURN_IF_ERROR(startOrResume());
   TESSERA_RETURN_IF_ERROR(writeHyper());
   TESSERA_RETURN_IF_ERROR(copyIntoRun());
-  StatusOr<MetricsLog> opened = MetricsLog::open(options.out, position.step);
-  if (!opened.ok())
-    return opened.status();
-  log = std::make_unique<MetricsLog>(opened.take());
+  if (options.writesRun) {
+    StatusOr<MetricsLog> opened = MetricsLog::open(options.out, position.step);
+    if (!opened.ok())
+      return opened.status();
+    log = std::make_unique<MetricsLog>(opened.take());
+  }
   summary.firstStep = position.step;
   StatusOr<RunMemory> measured = measureRunMemory(model, options.baseBytes);
   if (!measured.ok())
@@ -372,7 +376,8 @@ Status Trainer::trainOneStep() {
   if (evalData && (due(recipe.values.eval.every) || step == lastStep))
     TESSERA_RETURN_IF_ERROR(evaluateInto(record));
   record.peakBytes = peakResidentBytes();
-  TESSERA_RETURN_IF_ERROR(log->append(record));
+  if (log)
+    TESSERA_RETURN_IF_ERROR(log->append(record));
   report(record);
   return Status::success();
 }
@@ -386,7 +391,7 @@ Status Trainer::evaluateFirst() {
   record.peakBytes = peakResidentBytes();
   say("held-out loss {:.4f} before the first step",
       record.evalLoss.value_or(0));
-  return log->append(record);
+  return log ? log->append(record) : Status::success();
 }
 
 void Trainer::conclude() {

@@ -29,8 +29,12 @@ struct TrainOptions {
   std::string profile;      ///< trace file; empty: none
   bool checkFinite = false; ///< stop at the first kernel that writes NaN
   std::string device = "cpu";
-  unsigned threads = 0; ///< 0: all processors
+  unsigned threads = 0;  ///< 0: all processors
+  int64_t timeout = 600; ///< seconds that ranks wait for one another
 
+  /// Whether this process writes the run directory; of several ranks one does,
+  /// and the others go the same way with files that lead nowhere.
+  bool writesRun = true;
   /// Where the artifact is, for the copy in the run directory; empty: none.
   std::string program;
   /// FLOP/s that 100 % MFU means; 0: not reported.

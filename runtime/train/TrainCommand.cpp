@@ -3,6 +3,7 @@
 #include "runtime/support/PeakFlops.h"
 #include "runtime/support/ProcessMemory.h"
 #include "runtime/support/StopSignals.h"
+#include "runtime/train/Ranks.h"
 #include "runtime/train/RunRecipe.h"
 #include "runtime/train/SessionModel.h"
 
@@ -68,6 +69,11 @@ void addOptions(CLI::App &app, TrainOptions &options) {
   app.add_option("--threads", options.threads,
                  "Threads that run kernels (default: all processors)")
       ->check(checkNatural);
+  app.add_option("--timeout", options.timeout,
+                 "Seconds that ranks wait for one that does not come before "
+                 "all are ended")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
   app.add_option("--device", options.device,
                  "Where to run: cpu; cuda:0 and so on, a GPU; cuda-emu, the "
                  "kernels for CUDA executed on the host, very slow; null "
@@ -92,9 +98,11 @@ void addOptions(CLI::App &app, TrainOptions &options) {
   app.add_flag("--quiet", options.quiet, "Print nothing but errors");
 }
 
-StatusOr<std::unique_ptr<SessionModel>> openModel(const std::string &path,
-                                                  const TrainOptions &options) {
+StatusOr<std::unique_ptr<SessionModel>>
+openModel(const std::string &path, const TrainOptions &options,
+          const hal::MeshContext &mesh = {}) {
   hal::SessionOptions session;
+  session.mesh = mesh;
   session.device = options.device;
   session.deviceOptions.threads = options.threads;
   session.recordOptions.profile = !options.profile.empty();
@@ -160,42 +168,91 @@ Status checkPlans(const std::string &path, TrainOptions options) {
   return Status::success();
 }
 
+/// Says what runs the kernels, and on a CPU measures how fast it could be.
+Status describeDevice(SessionModel &model, int ranks, TrainOptions &options) {
+  hal::Session &session = model.get();
+  if (session.device().name() != "cpu") {
+    if (!options.quiet)
+      fmt::print(stderr, "device: {}, code for {}\n",
+                 session.device().describe(), session.target());
+    return Status::success();
+  }
+  StatusOr<RunRecipe> recipe = parseRunRecipe(model.facts().recipe);
+  if (!recipe.ok())
+    return recipe.status();
+  unsigned threads = options.threads
+                         ? options.threads
+                         : std::max(std::thread::hardware_concurrency(), 1u);
+  PeakFlops peak = measureFastestPeak(
+      recipe->values.compute == recipe::Precision::Bf16 ? PeakType::bf16
+                                                        : PeakType::fp32,
+      threads);
+  options.peakFlops = peak.perSecond * ranks;
+  if (!options.quiet)
+    fmt::print(stderr, "device: {}; peak {}FLOP/s of {} on {} threads{}\n",
+               session.device().describe(), shortNumber(peak.perSecond),
+               peak.instruction, threads,
+               ranks > 1 ? fmt::format(" of each of {} ranks", ranks) : "");
+  return Status::success();
+}
+
+// Ranks of one machine share its processors.
+Status trainOnRanks(const std::string &path, const comm::Launch &launch,
+                    TrainOptions options) {
+  if (!options.profile.empty())
+    return Status::error("--profile is for one rank; leave it out under "
+                         "mpirun");
+  if (options.threads == 0)
+    options.threads =
+        std::max(std::thread::hardware_concurrency() /
+                     static_cast<unsigned>(std::max(launch.localSize, 1)),
+                 1u);
+  comm::WorldOptions worldOptions;
+  worldOptions.timeout = std::chrono::seconds(options.timeout);
+  auto world = comm::World::join(launch, worldOptions);
+  if (!world.ok())
+    return world.status();
+  hal::MeshContext mesh;
+  mesh.rank = static_cast<std::uint32_t>(launch.rank);
+  mesh.world = world->get();
+  mesh.firstChannel = 1; // MeshModel has the channel of all ranks
+  auto share = openModel(path, options, mesh);
+  if (!share.ok())
+    return share.status();
+  options.program = path;
+  if (launch.rank == 0)
+    TESSERA_RETURN_IF_ERROR(describeDevice(**share, launch.size, options));
+  auto model = MeshModel::create(share.take(), **world);
+  if (!model.ok())
+    return model.status();
+  StatusOr<TrainSummary> summary =
+      runTrainingOnRanks(**model, launch, std::move(options));
+  if (!summary.ok())
+    return summary.status();
+  return (*world)->leave();
+}
+
 Status train(const std::string &path, TrainOptions options) {
   TESSERA_RETURN_IF_ERROR(catchStopSignals());
   if (StatusOr<ProcessMemory> memory = readProcessMemory(); memory.ok())
     options.baseBytes = memory->residentBytes;
   if (options.device == "null")
     return checkPlans(path, options);
+  StatusOr<comm::Launch> launch = comm::readLaunch();
+  if (!launch.ok())
+    return launch.status();
+  TESSERA_RETURN_IF_ERROR(checkLaunch(*launch, path));
+  if (launch->size > 1)
+    return trainOnRanks(path, *launch, std::move(options));
   auto model = openModel(path, options);
   if (!model.ok())
     return model.status();
-  hal::Session &session = (*model)->get();
   options.program = path;
-  if (session.device().name() != "cpu") {
-    if (!options.quiet)
-      fmt::print(stderr, "device: {}, code for {}\n",
-                 session.device().describe(), session.target());
-  } else {
-    StatusOr<RunRecipe> recipe = parseRunRecipe((*model)->facts().recipe);
-    if (!recipe.ok())
-      return recipe.status();
-    unsigned threads = options.threads
-                           ? options.threads
-                           : std::max(std::thread::hardware_concurrency(), 1u);
-    PeakFlops peak = measureFastestPeak(
-        recipe->values.compute == recipe::Precision::Bf16 ? PeakType::bf16
-                                                          : PeakType::fp32,
-        threads);
-    options.peakFlops = peak.perSecond;
-    if (!options.quiet)
-      fmt::print(stderr, "device: {}; peak {}FLOP/s of {} on {} threads\n",
-                 session.device().describe(), shortNumber(peak.perSecond),
-                 peak.instruction, threads);
-  }
+  TESSERA_RETURN_IF_ERROR(describeDevice(**model, 1, options));
   StatusOr<TrainSummary> summary = runTraining(**model, options);
   // A profile of a run that failed is still worth reading.
   if (!options.profile.empty())
-    if (Status status = writeProfile(session, options.profile);
+    if (Status status = writeProfile((*model)->get(), options.profile);
         !status.ok() && summary.ok())
       return status;
   return summary.status();

@@ -191,9 +191,10 @@ llvm::Expected<Bounded> Analysis::primitive(Operation *op, Operands in) {
   result.radius = Tensor(result.value.shape);
   llvm::Error error = llvm::Error::success();
   // What picks by index is unknown where the index is.
-  unsigned index = isa<EmbeddingOp, DynamicSliceOp, ScatterAddOp>(op) ? 1
-                   : isa<DynamicUpdateOp>(op)                         ? 2
-                                                                      : 0;
+  unsigned index =
+      isa<EmbeddingOp, DynamicSliceOp, ScatterAddOp, ScatterRowsOp>(op) ? 1
+      : isa<DynamicUpdateOp>(op)                                        ? 2
+                                                                        : 0;
   if (index && !isExact(*in[index])) {
     std::ranges::fill(result.radius.data, kInfinity);
   } else if (auto contraction = dyn_cast<EinsumOp>(op)) {

@@ -246,7 +246,7 @@ void Generator::grow(int64_t count) {
     std::vector<WeightedProduction> all;
     for (auto family : {elementwiseProductions(), shapeProductions(),
                         contractionProductions(), compositeProductions(),
-                        structureProductions()})
+                        routingProductions(), structureProductions()})
       all.insert(all.end(), family.begin(), family.end());
     return all;
   }();

@@ -171,6 +171,7 @@ llvm::ArrayRef<WeightedProduction> elementwiseProductions();
 llvm::ArrayRef<WeightedProduction> shapeProductions();
 llvm::ArrayRef<WeightedProduction> contractionProductions();
 llvm::ArrayRef<WeightedProduction> compositeProductions();
+llvm::ArrayRef<WeightedProduction> routingProductions();
 llvm::ArrayRef<WeightedProduction> structureProductions();
 
 } // namespace tessera::metamorphic

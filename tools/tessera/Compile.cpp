@@ -54,6 +54,10 @@ static std::string rebuildCommand(const CompileRequest &request) {
     line += " --recipe " + shellQuoted(request.recipe);
   for (const std::string &each : request.set)
     line += " --set " + shellQuoted(each);
+  if (!request.mesh.empty())
+    line += " --mesh " + shellQuoted(request.mesh);
+  if (request.world > 0)
+    line += " --world " + std::to_string(request.world);
   std::string targets;
   for (const std::string &each : request.targets)
     targets += (targets.empty() ? "" : ",") + each;
@@ -134,6 +138,16 @@ static void addOptions(CLI::App &command, CompileRequest &request,
                   "be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  command
+      .add_option("--mesh", request.mesh,
+                  "train on several devices: data=2,tensor=2,zero=1 has two "
+                  "groups of two; see docs/distributed.md")
+      ->type_name("AXIS=N,...");
+  command
+      .add_option("--world", request.world,
+                  "how many devices; with --mesh auto, or without --mesh, the "
+                  "axes are chosen")
+      ->type_name("N");
   command.add_option("-o,--output", request.output, "what to write")
       ->type_name("FILE");
   command

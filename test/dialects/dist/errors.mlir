@@ -71,7 +71,7 @@ func.func @results(%x: tensor<8xf32>) {
 
 dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
 func.func @partial(%x: tensor<8xf32>) {
-  // expected-error@+1 {{cannot make a partial value}}
+  // expected-error@+1 {{cannot make a value partial along axis "data"}}
   %0 = dist.reshard %x to <@mesh, [{}], partial sum {"data"}> : tensor<8xf32>
   return
 }

@@ -22,3 +22,18 @@ func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
   }
   return %r : tensor<8xf32>
 }
+
+// A mask of indices is computed where it is used: its load would cost more.
+// CHECK-LABEL: func @masks(
+// CHECK-NEXT:  graph.iota dim 0
+// CHECK-NEXT:  graph.loop
+// CHECK-NEXT:    graph.compare
+func.func @masks(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %r = graph.loop 2 (%n, %y = %x) : (tensor<8xf32>) {
+    %i = graph.iota dim 0 : tensor<8xi32>
+    %m = graph.compare %i lt %i : tensor<8xi32> -> tensor<8xi1>
+    %b = graph.select %m, %y, %y : tensor<8xi1>, tensor<8xf32>
+    graph.yield %b : tensor<8xf32>
+  }
+  return %r : tensor<8xf32>
+}

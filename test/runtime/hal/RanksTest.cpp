@@ -4,6 +4,7 @@
 #include "runtime/comm/ThreadTransport.h"
 #include "test/runtime/artifact/MeshArtifact.h"
 #include "test/runtime/hal/Conformance.h"
+#include "test/runtime/hal/cuda/FakeCuda.h"
 
 #include <algorithm>
 #include <functional>
@@ -16,14 +17,16 @@ namespace {
 
 constexpr int kRanks = 3;
 
-/// meshArtifact with code that a CPU loads, though nothing launches it.
+/// meshArtifact with code that a CPU and a GPU load, though nothing launches
+/// it.
 ArtifactT runnable() {
   ArtifactT artifact = meshArtifact();
-  ArtifactT kernels = kernelArtifact();
   for (auto &each : artifact.shares) {
+    ArtifactT kernels = kernelArtifact();
     each->devices[0]->kernels = std::move(cpu(kernels).kernels);
     each->devices[0]->code = std::move(cpu(kernels).code);
-    kernels = kernelArtifact();
+    each->devices.push_back(
+        std::make_unique<DeviceCodeT>(cudaCode(*each->devices[0])));
   }
   return artifact;
 }
@@ -66,8 +69,9 @@ struct Results {
 };
 
 Status runRank(const ArtifactReader &artifact, int rank, comm::World &world,
-               const std::vector<float> &whole, Results &results) {
-  auto opened = hal::Session::open(artifact, optionsOf(rank, &world));
+               const std::vector<float> &whole, Results &results,
+               const char *device = "cpu") {
+  auto opened = hal::Session::open(artifact, optionsOf(rank, &world, device));
   if (!opened.ok())
     return opened.status();
   hal::Session &session = **opened;
@@ -104,15 +108,18 @@ std::vector<float> someNumbers() {
 
 } // namespace
 
-TEST(Ranks, DoTogetherWhatLoopsDo) {
+class RanksOnDevices : public testing::TestWithParam<const char *> {};
+
+TEST_P(RanksOnDevices, DoTogetherWhatLoopsDo) {
   const AlignedBytes bytes(pack(runnable()));
   const auto reader = ArtifactReader::fromBytes(bytes.span(), "mesh.tsr");
   ASSERT_TRUE(reader.ok()) << reader.message();
   const std::vector<float> x = someNumbers();
   std::vector<Results> results(kRanks);
   onRanks(kRanks, [&](int rank, comm::World &world) {
-    const Status status = runRank(*reader, rank, world, x,
-                                  results[static_cast<std::size_t>(rank)]);
+    const Status status =
+        runRank(*reader, rank, world, x,
+                results[static_cast<std::size_t>(rank)], GetParam());
     EXPECT_TRUE(status.ok()) << status.message();
   });
   // Three ranks have all of x, three times that is the sum, and three times
@@ -134,6 +141,28 @@ TEST(Ranks, DoTogetherWhatLoopsDo) {
     for (const Results &one : results)
       EXPECT_EQ(one.moved[i], expected) << i;
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, RanksOnDevices,
+                         testing::Values("cpu", "cuda-emu"),
+                         [](const auto &info) {
+                           return std::string(info.param).substr(0, 4);
+                         });
+
+TEST(Ranks, NotYetOnGpus) {
+  const AlignedBytes bytes(pack(runnable()));
+  const auto reader = ArtifactReader::fromBytes(bytes.span(), "mesh.tsr");
+  ASSERT_TRUE(reader.ok()) << reader.message();
+  FakeCuda::get().reset();
+  onRanks(kRanks, [&](int rank, comm::World &world) {
+    if (rank != 0)
+      return;
+    const auto session =
+        hal::Session::open(*reader, optionsOf(rank, &world, "cuda:0"));
+    EXPECT_EQ(session.message(),
+              "program 'step': collectives between GPUs are not there yet: run "
+              "it with --device=cpu");
+  });
 }
 
 TEST(Ranks, AChannelForEachListOfAxes) {

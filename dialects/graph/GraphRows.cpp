@@ -1,0 +1,166 @@
+// Rows to their places and back: what is verified, what it means in primitives,
+// gradients and work.
+#include "dialects/graph/GraphDecompose.h"
+#include "dialects/graph/GraphVerify.h"
+
+using namespace mlir;
+using namespace tessera::graph;
+using namespace tessera::graph::detail;
+
+static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
+
+//===--- verifiers --------------------------------------------------------===//
+
+// `tokens` [tokens, width] go to `rows` [rows, width] or come from there.
+template <typename Op>
+static LogicalResult verifyMovedRows(Op op, StringRef tokensName, Value tokens,
+                                     StringRef rowsName, Value rows) {
+  RankedTensorType from = tensorType(op.getInput()),
+                   places = tensorType(op.getPlaces());
+  if (failed(expectRank(op, tokensName, tensorType(tokens), 2)) ||
+      failed(expectRank(op, rowsName, tensorType(rows), 2)) ||
+      failed(expectRank(op, "places", places, 2)))
+    return failure();
+  int64_t k = places.getDimSize(1);
+  if (k < 1)
+    return op.emitOpError("expects at least one place a token");
+  if (failed(expectShape(op, "places", places, {shapeOf(tokens)[0], k})) ||
+      failed(expectShape(op, rowsName, tensorType(rows),
+                         {shapeOf(rows)[0], shapeOf(tokens)[1]})))
+    return failure();
+  if (op.getWeights() &&
+      (failed(expectShape(op, "weights", tensorType(op.getWeights()),
+                          places.getShape())) ||
+       failed(expectSameOrWider(op, "the input", from, "the weights",
+                                tensorType(op.getWeights())))))
+    return failure();
+  return expectSameElement(op, "input", from, "result",
+                           tensorType(op.getResult()));
+}
+
+LogicalResult DispatchRowsOp::verify() {
+  return verifyMovedRows(*this, "an input", getInput(), "a result",
+                         getResult());
+}
+
+LogicalResult CombineRowsOp::verify() {
+  return verifyMovedRows(*this, "a result", getResult(), "an input",
+                         getInput());
+}
+
+//===--- meaning ----------------------------------------------------------===//
+
+// x × weights, [tokens, k, width], in the statistics type.
+static Value weighted(Emitter &e, Value x, Value weights) {
+  x = e.convert(x, statisticsType(x));
+  weights = e.convert(weights, tensorType(x).getElementType());
+  return e.mul(x, e.broadcastFirst(weights, shapeOf(x)));
+}
+
+SmallVector<Value> DispatchRowsOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Value x = getInput();
+  SmallVector<int64_t> shape(shapeOf(getPlaces()));
+  shape.push_back(shapeOf(x)[1]);
+  Value updates = e.broadcast(x, {0, 2}, shape);
+  if (getWeights())
+    updates = e.convert(weighted(e, updates, getWeights()),
+                        tensorType(x).getElementType());
+  return {e.scatterRows(updates, getPlaces(), e.zeros(getResult().getType()))};
+}
+
+static Value isPlace(Emitter &e, Value places) {
+  return e.compare(places, ComparePredicate::ge, e.zeros(tensorType(places)));
+}
+
+// A row that exists for each place; what it holds where there is none is
+// masked.
+static Value safePlaces(Emitter &e, Value places) {
+  return e.max(places, e.zeros(tensorType(places)));
+}
+
+// Token by token, k rows each, so that one kernel picks and adds them.
+SmallVector<Value> CombineRowsOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  int64_t tokens = shapeOf(getPlaces())[0], k = shapeOf(getPlaces())[1];
+  Value safe = safePlaces(e, getPlaces());
+  auto column = [&](Value x, int64_t j) {
+    return e.reshape(e.slice(x, {0, j}, {tokens, 1}), {tokens});
+  };
+  Value sum;
+  for (int64_t j = 0; j < k; ++j) {
+    Value row = e.embedding(getInput(), column(safe, j));
+    row = getWeights() ? weighted(e, row, column(getWeights(), j))
+                       : e.convert(row, statisticsType(row));
+    // Spread before it is compared: the mask is then never stored.
+    Value place = e.broadcastFirst(column(getPlaces(), j), shapeOf(row));
+    row = e.select(isPlace(e, place), row, e.splatLike(0.0, row));
+    sum = sum ? e.add(sum, row) : row;
+  }
+  return {e.convert(sum, tensorType(getResult()).getElementType())};
+}
+
+// tokens[t] · rows[places[t, j]], 0 where there is no place: the gradient of
+// weights, in their type.
+static Value productsWithRows(Emitter &e, Value tokens, Value rows,
+                              Value places, Value weights) {
+  Type type = statisticsType(tokens);
+  Value picked = e.convert(e.embedding(rows, safePlaces(e, places)), type);
+  Value spread = e.broadcast(e.convert(tokens, type), {0, 2}, shapeOf(picked));
+  Value sum = e.sumLast(e.mul(spread, picked));
+  sum = e.select(isPlace(e, places), sum, e.splatLike(0.0, sum));
+  return e.convert(sum, tensorType(weights).getElementType());
+}
+
+SmallVector<Value> DispatchRowsOp::buildVjp(OpBuilder &builder,
+                                            ValueRange cotangents) {
+  SmallVector<Value> result(getNumOperands());
+  Value g = cotangents[0];
+  if (!g)
+    return result;
+  Emitter e(builder, getLoc());
+  result[0] = e.combineRows(g, getPlaces(), getWeights());
+  if (getWeights())
+    result[2] = productsWithRows(e, getInput(), g, getPlaces(), getWeights());
+  return result;
+}
+
+SmallVector<Value> CombineRowsOp::buildVjp(OpBuilder &builder,
+                                           ValueRange cotangents) {
+  SmallVector<Value> result(getNumOperands());
+  Value g = cotangents[0];
+  if (!g)
+    return result;
+  Emitter e(builder, getLoc());
+  result[0] =
+      e.dispatchRows(g, getPlaces(), getWeights(), shapeOf(getInput())[0]);
+  if (getWeights())
+    result[2] = productsWithRows(e, g, getInput(), getPlaces(), getWeights());
+  return result;
+}
+
+// Without weights rows are only moved, or added.
+int64_t DispatchRowsOp::getFlops() {
+  return getWeights()
+             ? tensorType(getPlaces()).getNumElements() * shapeOf(getInput())[1]
+             : 0;
+}
+
+int64_t CombineRowsOp::getFlops() {
+  return tensorType(getPlaces()).getNumElements() * shapeOf(getInput())[1] *
+         (getWeights() ? 2 : 1);
+}
+
+//===--- Emitter ----------------------------------------------------------===//
+
+Value Emitter::dispatchRows(Value x, Value places, Value weights,
+                            int64_t rows) {
+  return b.create<DispatchRowsOp>(
+      loc, tensorType(x).clone({rows, shapeOf(x)[1]}), x, places, weights);
+}
+
+Value Emitter::combineRows(Value rows, Value places, Value weights) {
+  return b.create<CombineRowsOp>(
+      loc, tensorType(rows).clone({shapeOf(places)[0], shapeOf(rows)[1]}), rows,
+      places, weights);
+}

@@ -1,0 +1,183 @@
+// The head and its loss with the vocabulary cut (Shoeybi et al. 2019, section
+// 3): every device has the logits of its rows; the maximum, the sum of
+// exponentials and nothing larger go around. In chunks of tokens, like the
+// uncut head.
+#include "dialects/graph/HeadChunks.h"
+#include "passes/sharding/LocalOps.h"
+#include "passes/sharding/Resharder.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+using graph::Emitter;
+using graph::tensorType;
+
+namespace {
+/// What one chunk of tokens gives.
+struct Chunk {
+  Value loss;            ///< f32[]: of the tokens whose target is here
+  Value dInput, dWeight; ///< null without gradients
+};
+
+class Head {
+public:
+  Head(LocalOp &local, const Factor &rows) : local(local), rows(rows) {
+    auto operand = [&](unsigned i) {
+      return local.map.lookup(local.op->getOperand(i));
+    };
+    input = operand(0), weight = operand(1), targets = operand(2);
+    if (hasGradient())
+      cotangent = operand(3);
+    ignore = local.op->getAttrOfType<IntegerAttr>("ignore").getInt();
+  }
+
+  void emit();
+
+private:
+  bool hasGradient() const {
+    return isa<graph::LinearCrossEntropyGradOp>(local.op);
+  }
+  Value reduceOver(Emitter &e, Value part, dist::ReduceKind kind) const;
+  Chunk emitChunk(Emitter &e, Value x, Value chunkTargets) const;
+  Type weightType() const {
+    return tensorType(local.op->getResult(2)).getElementType();
+  }
+  RankedTensorType shapeOfWeight() const {
+    Type sum = weightType().isF64() ? weightType() : local.builder.getF32Type();
+    return RankedTensorType::get(tensorType(weight).getShape(), sum);
+  }
+  void emitLoop(Emitter &e, int64_t chunks);
+
+  LocalOp &local;
+  const Factor &rows;
+  Value input, weight, targets, cotangent, offset;
+  int64_t ignore;
+};
+} // namespace
+
+Value Head::reduceOver(Emitter &e, Value part, dist::ReduceKind kind) const {
+  SmallVector<Attribute> axes;
+  MLIRContext *context = part.getContext();
+  for (unsigned axis : rows.axes)
+    axes.push_back(
+        dist::AxisRefAttr::get(context, local.mesh.axes[axis].getName(), 1, 0));
+  return e.builder().create<dist::AllReduceOp>(
+      e.location(), part.getType(), part,
+      FlatSymbolRefAttr::get(local.mesh.name), ArrayAttr::get(context, axes),
+      dist::ReduceKindAttr::get(context, kind));
+}
+
+// x: [tokens, width], logits: [tokens, own rows of the vocabulary]
+Chunk Head::emitChunk(Emitter &e, Value x, Value chunkTargets) const {
+  Type compute = tensorType(x).getElementType();
+  Type wide = compute.isF64() ? compute : e.builder().getF32Type();
+  Value logits = e.einsum("tk,vk->tv", x, weight, wide);
+  ArrayRef<int64_t> shape = tensorType(logits).getShape();
+  Value most = reduceOver(e, e.maxLast(logits), dist::ReduceKind::max);
+  Value exps = e.exp(e.sub(logits, e.broadcastFirst(most, shape)));
+  Value sum = reduceOver(e, e.sumLast(exps), dist::ReduceKind::sum);
+  OwnRows own(e, chunkTargets, offset, shape[1]);
+  Value counted =
+      e.compare(chunkTargets, graph::ComparePredicate::ne,
+                e.splatLike(static_cast<double>(ignore), chunkTargets));
+  Value here = e.binary<graph::AndOp>(own.mask, counted);
+  auto index =
+      RankedTensorType::get(shape, tensorType(own.numbers).getElementType());
+  Value isTarget = e.binary<graph::AndOp>(
+      e.compare(e.iota(index, 1), graph::ComparePredicate::eq,
+                e.broadcastFirst(own.numbers, shape)),
+      e.broadcastFirst(here, shape));
+  Value picked =
+      e.sumLast(e.select(isTarget, logits, e.splatLike(0.0, logits)));
+  Value loss = e.sub(e.add(most, e.unary<graph::LogOp>(sum)), picked);
+  loss = e.select(here, loss, e.splatLike(0.0, loss));
+  Chunk chunk{e.convert(e.sumAll(loss), e.builder().getF32Type()), {}, {}};
+  if (!hasGradient())
+    return chunk;
+  Value factor = e.broadcastScalar(e.convert(cotangent, wide), {shape[0]});
+  factor = e.select(counted, factor, e.splatLike(0.0, factor));
+  Value softmax = e.div(exps, e.broadcastFirst(sum, shape));
+  Value dLogits = e.mul(e.sub(softmax, e.convert(isTarget, wide)),
+                        e.broadcastFirst(factor, shape));
+  dLogits = e.convert(dLogits, compute);
+  chunk.dInput = e.einsum("tv,vk->tk", dLogits, weight);
+  chunk.dWeight =
+      e.einsum("tv,tk->vk", dLogits, x, shapeOfWeight().getElementType());
+  return chunk;
+}
+
+// [tokens, …] → [chunks, tokens / chunks, …]
+static Value cutTokens(Emitter &e, Value x, int64_t chunks) {
+  SmallVector<int64_t> shape(tensorType(x).getShape());
+  shape[0] /= chunks;
+  shape.insert(shape.begin(), chunks);
+  return e.reshape(x, shape);
+}
+
+void Head::emitLoop(Emitter &e, int64_t chunks) {
+  Value inputs = cutTokens(e, input, chunks),
+        allTargets = cutTokens(e, targets, chunks);
+  auto scalar = RankedTensorType::get({}, e.builder().getF32Type());
+  SmallVector<Value> inits{e.zeros(scalar)};
+  if (hasGradient()) {
+    inits.push_back(e.zeros(tensorType(inputs)));
+    inits.push_back(e.zeros(shapeOfWeight()));
+  }
+  auto loop = e.builder().create<graph::LoopOp>(
+      e.location(), chunks, inits,
+      [&](OpBuilder &b, Location loc, Value i, ValueRange carried) {
+        Emitter inner(b, loc);
+        Chunk chunk = emitChunk(inner, inner.dynamicSlice(inputs, i),
+                                inner.dynamicSlice(allTargets, i));
+        SmallVector<Value> next{inner.add(carried[0], chunk.loss)};
+        if (hasGradient()) {
+          next.push_back(b.create<graph::DynamicUpdateOp>(loc, carried[1],
+                                                          chunk.dInput, i));
+          next.push_back(inner.add(carried[2], chunk.dWeight));
+        }
+        b.create<graph::YieldOp>(loc, next);
+      });
+  local.map.map(local.op->getResult(0), loop.getResult(0));
+  if (!hasGradient())
+    return;
+  local.map.map(local.op->getResult(1),
+                e.reshape(loop.getResult(1), tensorType(input).getShape()));
+  local.map.map(local.op->getResult(2),
+                e.convert(loop.getResult(2), weightType()));
+}
+
+void Head::emit() {
+  Emitter e(local.builder, local.op->getLoc());
+  offset = Resharder(e, local.mesh, local.at).offsetOf(rows);
+  if (tensorType(targets).getElementTypeBitWidth() < 32)
+    targets = e.convert(targets, e.builder().getI32Type());
+  // The first device has the largest share: all must agree on the number.
+  int64_t most =
+      rows.rangeAt(local.mesh, Coordinates(local.mesh.rank(), 0)).size;
+  int64_t width = tensorType(weight).getDimSize(1);
+  int64_t chunks = graph::countHeadChunks(
+      tensorType(input).getDimSize(0), most,
+      graph::headChunkBytes(most * width, hasGradient()));
+  if (chunks > 1)
+    return emitLoop(e, chunks);
+  Chunk chunk = emitChunk(e, input, targets);
+  local.map.map(local.op->getResult(0), chunk.loss);
+  if (!hasGradient())
+    return;
+  local.map.map(local.op->getResult(1), chunk.dInput);
+  local.map.map(local.op->getResult(2), e.convert(chunk.dWeight, weightType()));
+}
+
+FailureOr<bool> sharding::emitLocalHead(LocalOp &local) {
+  if (!isa<graph::LinearCrossEntropyOp, graph::LinearCrossEntropyGradOp>(
+          local.op))
+    return false;
+  FailureOr<std::optional<Factor>> rows =
+      cutRows(local, local.op->getOperand(1));
+  if (failed(rows))
+    return failure();
+  if (!*rows)
+    return false;
+  Head(local, **rows).emit();
+  return true;
+}

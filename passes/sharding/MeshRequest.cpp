@@ -1,0 +1,72 @@
+#include "passes/sharding/MeshRequest.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace tessera;
+
+// The slowest-varying first: neighbours along the last axis talk most.
+static constexpr llvm::StringLiteral kAxes[] = {"data", "tensor"};
+static constexpr int64_t kMostDevices = int64_t{1} << 20;
+
+static llvm::Error complain(llvm::StringRef text, const llvm::Twine &what) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                 "--mesh " + text + ": " + what);
+}
+
+llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
+                                                      int64_t world) {
+  MeshRequest request;
+  if (text.empty() && world <= 1)
+    return request;
+  if (text.empty() || text == "auto") {
+    if (world < 1 || world > kMostDevices)
+      return complain("auto", "say how many devices: --world 8");
+    request.devices = world;
+    request.axes = "auto=" + std::to_string(world);
+    request.zero = world > 1;
+    return request;
+  }
+  llvm::StringMap<int64_t> values;
+  llvm::SmallVector<llvm::StringRef> parts;
+  text.split(parts, ',');
+  for (llvm::StringRef part : parts) {
+    auto [name, number] = part.split('=');
+    int64_t value = 0;
+    if (number.getAsInteger(10, value))
+      return complain(text, "'" + part +
+                                "' is not of the form AXIS=SIZE, such as "
+                                "data=2");
+    bool zero = name == "zero";
+    if (!zero && !llvm::is_contained(kAxes, name))
+      return complain(text, "unknown axis '" + name +
+                                "'; there are data, tensor, and zero=0, 1, 2 "
+                                "or 3 for what is cut over data");
+    if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
+      return complain(text, zero ? "zero is 0, 1, 2 or 3"
+                                 : "an axis has 1 to 1048576 devices, got '" +
+                                       part + "'");
+    if (!values.try_emplace(name, value).second)
+      return complain(text, "'" + name + "' stands there twice");
+  }
+  for (llvm::StringRef axis : kAxes) {
+    auto size = values.find(axis);
+    if (size == values.end())
+      continue;
+    if (llvm::MulOverflow(request.devices, size->second, request.devices) ||
+        request.devices > kMostDevices)
+      return complain(text, "more than 1048576 devices");
+    request.axes += (request.axes.empty() ? "" : ",") + axis.str() + "=" +
+                    std::to_string(size->second);
+  }
+  if (world != 0 && world != request.devices)
+    return complain(text, "has " + llvm::Twine(request.devices) +
+                              " devices and --world says " +
+                              llvm::Twine(world));
+  if (auto zero = values.find("zero"); zero != values.end())
+    request.zero = zero->second;
+  if (request.zero > 0 && !values.count("data"))
+    return complain(text, "zero cuts state over the axis data; name its size");
+  return request;
+}

@@ -1,0 +1,22 @@
+// What a user says of a mesh: --mesh data=2,tensor=2,zero=1.
+#pragma once
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <string>
+
+namespace tessera {
+
+struct MeshRequest {
+  /// "data=2,tensor=2", slowest-varying first, or "auto=4"; empty: one device
+  std::string axes;
+  int64_t zero = 0; ///< what is cut over the data axis, see assign-shardings
+  int64_t devices = 1;
+};
+
+/// Axes in any order, each at most once, and zero=0…3; or auto, which wants
+/// `world` devices and chooses. Otherwise a `world` that is not 0 must be what
+/// the axes multiply to. An error says what is wrong and what is known.
+llvm::Expected<MeshRequest> parseMeshRequest(llvm::StringRef text,
+                                             int64_t world = 0);
+
+} // namespace tessera

@@ -1,0 +1,123 @@
+// Routing of experts, and caches. Experts and pages are numbered through the
+// whole tensor, so what numbers refer to is whole; rows of tokens are not.
+#include "passes/sharding/RuleTable.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+
+// scores [..., n] → [..., k]
+static OpRule topKRule(graph::TopKOp op) {
+  OpRule rule;
+  OpRule::Dims out = rule.lettersOf(op.getIndices()), in = out;
+  rule.letters[out.back()[0]].kind = LetterKind::whole;
+  int64_t n = graph::tensorType(op.getScores()).getShape().back();
+  in.back() = {rule.letter(n, LetterKind::whole)};
+  rule.operands = {in}, rule.results = {out};
+  return rule;
+}
+
+// input [..., n] at indices [..., k]
+static OpRule pickRule(graph::PickOp op) {
+  OpRule rule;
+  OpRule::Dims out = rule.lettersOf(op.getResult()), in = out;
+  int64_t n = graph::tensorType(op.getInput()).getShape().back();
+  in.back() = {rule.letter(n, LetterKind::whole)};
+  rule.operands = {in, out}, rule.results = {out}, rule.linear = {{0}};
+  return rule;
+}
+
+// Ranks are among the entries of a row: ids and scores [rows, n].
+static OpRule rankInGroupRule(graph::RankInGroupOp op) {
+  OpRule rule = pointwiseRule(op);
+  rule.letters.back().kind = LetterKind::whole;
+  return rule;
+}
+
+// Places follow from all entries before.
+static OpRule groupRowsRule(graph::GroupRowsOp op) { return wholeRule(op); }
+
+// input [tokens, width], places and weights [tokens, k] → [rows, width]. What
+// some of the tokens give is zero in the rows of the others.
+static OpRule dispatchRule(graph::DispatchRowsOp op) {
+  OpRule rule;
+  OpRule::Dims places = rule.lettersOf(op.getPlaces()),
+               out = rule.lettersOf(op.getResult());
+  rule.letters[places[0][0]].kind = LetterKind::sum;
+  rule.letters[places[1][0]].kind = LetterKind::sum;
+  rule.letters[out[0][0]].kind = LetterKind::whole;
+  rule.operands = {{places[0], out[1]}, places};
+  rule.linear = {{0}};
+  if (op.getWeights()) {
+    rule.operands.push_back(places);
+    rule.linear.push_back({2});
+  }
+  rule.results = {out};
+  return rule;
+}
+
+// input [rows, width], places and weights [tokens, k] → [tokens, width]. Rows
+// of a token are summed before they are rounded.
+static OpRule combineRule(graph::CombineRowsOp op) {
+  OpRule rule;
+  OpRule::Dims places = rule.lettersOf(op.getPlaces()),
+               in = rule.lettersOf(op.getInput());
+  bool rounds =
+      op.getResult().getType().getElementType().getIntOrFloatBitWidth() < 32;
+  rule.letters[places[1][0]].kind =
+      rounds ? LetterKind::whole : LetterKind::sum;
+  rule.letters[in[0][0]].kind = LetterKind::whole;
+  rule.operands = {in, places};
+  if (!rounds)
+    rule.linear = {{0}};
+  if (op.getWeights()) {
+    rule.operands.push_back(places);
+    if (!rounds)
+      rule.linear.push_back({2});
+  }
+  rule.results = {{places[0], in[1]}};
+  return rule;
+}
+
+// Rows take the place of others: base [rows, width], updates [ids, width].
+static OpRule scatterRowsRule(graph::ScatterRowsOp op) {
+  OpRule rule;
+  OpRule::Dims base = rule.lettersOf(op.getBase()),
+               ids = rule.lettersOf(op.getIds(), LetterKind::whole),
+               updates = ids;
+  rule.letters[base[0][0]].kind = LetterKind::whole;
+  updates.push_back(base[1]);
+  rule.operands = {base, ids, updates}, rule.results = {base};
+  rule.linear = {{0, 2}};
+  return rule;
+}
+
+// query [batch, tokens, heads, head_dim], keys and values [pages, page,
+// kv_heads, head_dim], table [batch, n], starts and lengths [batch]; heads are
+// kv_heads × the rest, as in attention.
+static OpRule pagedAttentionRule(graph::PagedAttentionOp op) {
+  OpRule rule;
+  OpRule::Dims keys = rule.lettersOf(op.getKeys(), LetterKind::whole),
+               table = rule.lettersOf(op.getTable(), LetterKind::whole);
+  unsigned batch = table[0][0], heads = keys[2][0];
+  rule.letters[batch].kind = rule.letters[heads].kind = LetterKind::free;
+  ArrayRef<int64_t> query = graph::tensorType(op.getQuery()).getShape();
+  unsigned tokens = rule.letter(query[1], LetterKind::whole),
+           shared = rule.letter(query[2] / rule.letters[heads].size,
+                                LetterKind::whole);
+  OpRule::Dims queries{{batch}, {tokens}, {heads, shared}, keys[3]};
+  rule.operands = {queries, keys, keys, table, {{batch}}, {{batch}}};
+  rule.results = {queries};
+  return rule;
+}
+
+void sharding::addRoutingRules(RuleTable &table) {
+  table.add<graph::TopKOp>(topKRule);
+  table.add<graph::PickOp>(pickRule);
+  table.add<graph::RankInGroupOp>(rankInGroupRule);
+  table.add<graph::GroupRowsOp>(groupRowsRule);
+  table.add<graph::DispatchRowsOp>(dispatchRule);
+  table.add<graph::CombineRowsOp>(combineRule);
+  table.add<graph::ScatterRowsOp>(scatterRowsRule);
+  table.add<graph::PagedAttentionOp>(pagedAttentionRule);
+}

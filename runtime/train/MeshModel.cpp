@@ -1,0 +1,216 @@
+#include "runtime/train/MeshModel.h"
+#include "runtime/artifact/ElementTypes.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tessera {
+namespace {
+
+using artifact::Run;
+using artifact::ShareRuns;
+
+/// Sessions number channels by the axes of their groups, from 1 on.
+constexpr int kEverybodyChannel = 0;
+
+/// What of a run lies in [begin, begin + count) of the whole tensor.
+Run clip(Run run, uint64_t begin, uint64_t count) {
+  uint64_t first = std::max(run.whole, begin),
+           last = std::min(run.whole + run.count, begin + count);
+  if (last <= first)
+    return {};
+  return {first, run.part + (first - run.whole), last - first};
+}
+
+/// Calls `use` for each part of the share at `at` in elements [begin, begin +
+/// count) of the whole, in the order of the share.
+template <typename Use>
+Status forEachPart(const artifact::Tensor &tensor, const artifact::Mesh &mesh,
+                   const artifact::Coordinates &at, uint64_t begin,
+                   uint64_t count, Use use) {
+  ShareRuns runs(tensor, mesh, at);
+  while (const Run *run = runs.next())
+    if (Run part = clip(*run, begin, count); part.count > 0)
+      TESSERA_RETURN_IF_ERROR(use(part));
+  return Status::success();
+}
+
+/// Elements of the share in that range.
+uint64_t countParts(const artifact::Tensor &tensor, const artifact::Mesh &mesh,
+                    const artifact::Coordinates &at, uint64_t begin,
+                    uint64_t count) {
+  uint64_t sum = 0;
+  ShareRuns runs(tensor, mesh, at);
+  while (const Run *run = runs.next())
+    sum += clip(*run, begin, count).count;
+  return sum;
+}
+
+} // namespace
+
+MeshModel::MeshModel(std::unique_ptr<SessionModel> own, comm::World &world,
+                     comm::Channel &everybody)
+    : share(std::move(own)), world(world), everybody(everybody),
+      mesh(share->get().artifact()),
+      at(mesh.coordinatesOf(static_cast<uint32_t>(world.rank()))) {}
+
+StatusOr<std::unique_ptr<MeshModel>>
+MeshModel::create(std::unique_ptr<SessionModel> share, comm::World &world) {
+  auto everybody =
+      world.open(kEverybodyChannel, comm::Group::world(world.size()));
+  if (!everybody.ok())
+    return everybody.status();
+  std::unique_ptr<MeshModel> model(
+      new MeshModel(std::move(share), world, **everybody));
+  TESSERA_RETURN_IF_ERROR(model->readFacts());
+  return model;
+}
+
+const artifact::Tensor &
+MeshModel::sharedTensor(const StateTensor &tensor) const {
+  auto index = static_cast<flatbuffers::uoffset_t>(&tensor - tensors.data());
+  return *share->get().artifactReader().share().state()->Get(index);
+}
+
+Status MeshModel::readFacts() {
+  info = share->facts();
+  tensors = share->state();
+  for (StateTensor &tensor : tensors) {
+    tensor.shape = artifact::globalShape(sharedTensor(tensor));
+    uint64_t elements = 1;
+    for (uint64_t size : tensor.shape)
+      elements *= size;
+    tensor.size = elements * safetensorsBits(tensor.type) / 8;
+  }
+  TESSERA_RETURN_IF_ERROR(findBatch("train_step", step));
+  TESSERA_RETURN_IF_ERROR(findBatch("eval_step", eval));
+  if (step.tokens)
+    info.rows = static_cast<int64_t>(artifact::globalShape(*step.tokens)[1]);
+  if (eval.tokens)
+    info.evalRows =
+        static_cast<int64_t>(artifact::globalShape(*eval.tokens)[0]);
+  return Status::success();
+}
+
+Status MeshModel::findBatch(std::string_view name, Batch &batch) {
+  const artifact::Program *program =
+      artifact::findProgram(share->get().code(), name);
+  if (!program)
+    return Status::success();
+  for (const artifact::Tensor *input : *program->inputs()) {
+    if (input->name()->string_view() == "tokens")
+      batch.tokens = input;
+    if (input->name()->string_view() == "targets")
+      batch.targets = input;
+  }
+  if (!batch.tokens || !batch.targets)
+    return Status::error("program '{}' has no tokens and targets; run: {}",
+                         name, info.rebuildCommand);
+  batch.ownTokens.resize(batch.tokens->bytes() / sizeof(int32_t));
+  batch.ownTargets.resize(batch.targets->bytes() / sizeof(int32_t));
+  return Status::success();
+}
+
+Status MeshModel::cut(Batch &batch, std::span<const int32_t> tokens,
+                      std::span<const int32_t> targets) const {
+  artifact::copyToShare(*batch.tokens, mesh, at, std::as_bytes(tokens),
+                        std::as_writable_bytes(std::span(batch.ownTokens)));
+  artifact::copyToShare(*batch.targets, mesh, at, std::as_bytes(targets),
+                        std::as_writable_bytes(std::span(batch.ownTargets)));
+  return Status::success();
+}
+
+StatusOr<StepMetrics> MeshModel::trainStep(std::span<const int32_t> tokens,
+                                           std::span<const int32_t> targets,
+                                           int64_t seed) {
+  TESSERA_RETURN_IF_ERROR(cut(step, tokens, targets));
+  return share->trainStep(step.ownTokens, step.ownTargets, seed);
+}
+
+StatusOr<EvalSum> MeshModel::evalStep(std::span<const int32_t> tokens,
+                                      std::span<const int32_t> targets) {
+  TESSERA_RETURN_IF_ERROR(cut(eval, tokens, targets));
+  return share->evalStep(eval.ownTokens, eval.ownTargets);
+}
+
+StatusOr<std::span<const float>> MeshModel::logits(std::span<const int32_t>) {
+  return Status::error("a program of {} ranks gives no scores", world.size());
+}
+
+// Rank 0 asks the others in order; who has the same as an earlier rank is not
+// asked.
+Status MeshModel::collect(const artifact::Tensor &tensor, uint64_t offset,
+                          std::span<std::byte> out) {
+  const std::string_view name = tensor.name()->string_view();
+  const uint64_t width = artifact::elementBytes(tensor.type()),
+                 begin = offset / width, count = out.size() / width;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    artifact::Coordinates there =
+        mesh.coordinatesOf(static_cast<uint32_t>(rank));
+    if (!artifact::isFirstHolder(tensor, there))
+      continue;
+    uint64_t bytes = countParts(tensor, mesh, there, begin, count) * width;
+    bool isMine = rank == world.rank();
+    if (bytes == 0 || (!isMine && world.rank() != 0))
+      continue;
+    packed.resize(std::max<std::size_t>(packed.size(), bytes));
+    uint64_t done = 0;
+    if (isMine)
+      TESSERA_RETURN_IF_ERROR(
+          forEachPart(tensor, mesh, there, begin, count, [&](const Run &part) {
+            auto piece = std::span(packed).subspan(done, part.count * width);
+            done += piece.size();
+            return share->get().readState(name, piece, part.part * width);
+          }));
+    if (rank != 0)
+      TESSERA_RETURN_IF_ERROR(everybody.run(
+          isMine ? comm::Collective::send(artifact::ElementType::u8,
+                                          packed.data(), bytes, 0)
+                 : comm::Collective::receive(artifact::ElementType::u8,
+                                             packed.data(), bytes, rank)));
+    if (world.rank() != 0)
+      continue;
+    done = 0;
+    TESSERA_RETURN_IF_ERROR(
+        forEachPart(tensor, mesh, there, begin, count, [&](const Run &part) {
+          std::memcpy(out.data() + (part.whole - begin) * width,
+                      packed.data() + done, part.count * width);
+          done += part.count * width;
+          return Status::success();
+        }));
+  }
+  return Status::success();
+}
+
+Status MeshModel::readState(const StateTensor &tensor, uint64_t offset,
+                            std::span<std::byte> out) {
+  const artifact::Tensor &shared = sharedTensor(tensor);
+  if (!shared.cuts())
+    return share->get().readState(tensor.name, out, offset);
+  return collect(shared, offset, out);
+}
+
+Status MeshModel::writeState(const StateTensor &tensor, uint64_t offset,
+                             std::span<const std::byte> bytes) {
+  const artifact::Tensor &shared = sharedTensor(tensor);
+  if (!shared.cuts())
+    return share->get().writeState(tensor.name, bytes, offset);
+  const uint64_t width = artifact::elementBytes(shared.type()),
+                 begin = offset / width;
+  return forEachPart(
+      shared, mesh, at, begin, bytes.size() / width, [&](const Run &part) {
+        return share->get().writeState(
+            tensor.name,
+            bytes.subspan((part.whole - begin) * width, part.count * width),
+            part.part * width);
+      });
+}
+
+StatusOr<bool> MeshModel::anywhere(bool condition) {
+  int32_t flag = condition;
+  TESSERA_RETURN_IF_ERROR(everybody.run(comm::Collective::allReduce(
+      artifact::ElementType::i32, comm::Reduction::max, &flag, 1)));
+  return flag != 0;
+}
+
+} // namespace tessera

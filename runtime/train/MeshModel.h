@@ -1,0 +1,72 @@
+// A model that several ranks hold together, seen as one: state of whole
+// tensors, batches of all sequences. Each rank has one of these, and all of
+// them make the same calls in the same order; what a rank has no share of goes
+// through rank 0.
+#pragma once
+#include "runtime/artifact/Shares.h"
+#include "runtime/comm/Channel.h"
+#include "runtime/train/SessionModel.h"
+
+namespace tessera {
+
+class MeshModel : public TrainModel {
+public:
+  /// `share` is this rank's model, opened on `world`, which must outlive this.
+  static StatusOr<std::unique_ptr<MeshModel>>
+  create(std::unique_ptr<SessionModel> share, comm::World &world);
+
+  /// A, B and T of all ranks together; memory of this rank.
+  const ModelFacts &facts() const override { return info; }
+  const std::vector<StateTensor> &state() const override { return tensors; }
+  /// `out` is filled on rank 0 alone; on the others only what they have of it.
+  Status readState(const StateTensor &tensor, uint64_t offset,
+                   std::span<std::byte> out) override;
+  /// Every rank keeps what it has a share of.
+  Status writeState(const StateTensor &tensor, uint64_t offset,
+                    std::span<const std::byte> bytes) override;
+  Status initialize(int64_t seed) override { return share->initialize(seed); }
+  StatusOr<StepMetrics> trainStep(std::span<const int32_t> tokens,
+                                  std::span<const int32_t> targets,
+                                  int64_t seed) override;
+  bool canEvaluate() const override { return share->canEvaluate(); }
+  StatusOr<EvalSum> evalStep(std::span<const int32_t> tokens,
+                             std::span<const int32_t> targets) override;
+  /// Scores are for one process: none here.
+  int64_t contextLength() const override { return 0; }
+  StatusOr<std::span<const float>> logits(std::span<const int32_t>) override;
+  StatusOr<uint64_t> residentPlannedBytes() const override {
+    return share->residentPlannedBytes();
+  }
+
+  /// Whether the condition holds on any rank; all ranks ask at the same time.
+  StatusOr<bool> anywhere(bool condition);
+  SessionModel &get() { return *share; }
+
+private:
+  /// Tokens of a program, cut as its input is.
+  struct Batch {
+    const artifact::Tensor *tokens = nullptr, *targets = nullptr;
+    std::vector<int32_t> ownTokens, ownTargets;
+  };
+  MeshModel(std::unique_ptr<SessionModel> share, comm::World &world,
+            comm::Channel &everybody);
+  Status readFacts();
+  Status findBatch(std::string_view program, Batch &batch);
+  Status cut(Batch &batch, std::span<const int32_t> tokens,
+             std::span<const int32_t> targets) const;
+  Status collect(const artifact::Tensor &tensor, uint64_t offset,
+                 std::span<std::byte> out);
+  const artifact::Tensor &sharedTensor(const StateTensor &tensor) const;
+
+  std::unique_ptr<SessionModel> share;
+  comm::World &world;
+  comm::Channel &everybody;
+  artifact::Mesh mesh;
+  artifact::Coordinates at;
+  ModelFacts info;
+  std::vector<StateTensor> tensors; ///< whole, in the order of the share's
+  Batch step, eval;
+  std::vector<std::byte> packed; ///< of one rank, on its way
+};
+
+} // namespace tessera

@@ -1,0 +1,23 @@
+// Training as one of several ranks: who writes, when all stop, how a run of
+// ranks begins and ends.
+#pragma once
+#include "runtime/train/MeshModel.h"
+#include "runtime/train/Train.h"
+
+namespace tessera {
+
+/// Operations that succeed and do nothing: for ranks that leave the run's files
+/// to another.
+FileOperations &noFiles();
+
+/// Whether as many ranks were started as the artifact at `path` was compiled
+/// for; the error says how to start them.
+Status checkLaunch(const comm::Launch &launch, const std::string &path);
+
+/// runTraining of all ranks: rank 0 writes the run directory and speaks, and
+/// all stop after the same step when one is asked to.
+StatusOr<TrainSummary> runTrainingOnRanks(MeshModel &model,
+                                          const comm::Launch &launch,
+                                          TrainOptions options);
+
+} // namespace tessera

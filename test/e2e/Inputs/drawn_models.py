@@ -1,0 +1,69 @@
+"""Small models, recipes and meshes, drawn at random: sizes that axes do not
+divide are as likely as those that they do."""
+import random
+
+
+def gpt2(draw):
+    heads, width = draw.choice([2, 3, 4, 5]), draw.choice([4, 8, 12])
+    return {
+        "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",
+        "vocab_size": draw.choice([400, 403, 417, 432]), "n_positions": 32,
+        "n_embd": heads * width, "n_head": heads,
+        "n_layer": draw.choice([1, 2]), "n_inner": draw.choice([None, 20, 33]),
+        "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
+        "initializer_range": 0.05, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
+        "resid_pdrop": 0.0, "tie_word_embeddings": draw.choice([True, False])}
+
+
+def llama(draw):
+    shared, kv = draw.choice([1, 2]), draw.choice([2, 3, 4])
+    width = draw.choice([4, 8])
+    return {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama",
+        "vocab_size": draw.choice([400, 407, 426]),
+        "max_position_embeddings": 32, "hidden_size": kv * shared * width,
+        "num_attention_heads": kv * shared, "num_key_value_heads": kv,
+        "intermediate_size": draw.choice([24, 35, 48]),
+        "num_hidden_layers": draw.choice([1, 2]), "hidden_act": "silu",
+        "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+        "initializer_range": 0.05,
+        "tie_word_embeddings": draw.choice([True, False])}
+
+
+class Case:
+    """A model, how it is trained, and the meshes on which it is."""
+
+    def __init__(self, seed, most):
+        draw = random.Random(seed)
+        self.seed = seed
+        self.config = draw.choice([gpt2, llama])(draw)
+        self.settings = {
+            "batch.micro": draw.choice([2, 3, 4, 5, 8]),
+            "batch.accumulate": draw.choice([1, 1, 2, 3]),
+            "batch.sequence": draw.choice([8, 12, 16]),
+            "recompute": draw.choice(["none", "none", "full", "selective"]),
+            "precision.compute": draw.choice(["fp32", "fp32", "bf16"]),
+            "optimizer.clip": draw.choice([0.0, 1.0])}
+        self.meshes = self.draw_meshes(draw, most)
+
+    def largest(self):
+        """Devices that an axis may have at most: all get a part of something."""
+        heads = self.config.get("num_key_value_heads", self.config.get("n_head"))
+        return {"data": self.settings["batch.micro"], "tensor": heads}
+
+    def draw_meshes(self, draw, most):
+        limits, meshes = self.largest(), []
+        for _ in range(200):
+            data = draw.randint(1, min(limits["data"], most))
+            tensor = draw.randint(1, min(limits["tensor"], most))
+            zero = draw.choice([0, 0, 1, 2, 3]) if data > 1 else 0
+            mesh = f"data={data},tensor={tensor}" + (f",zero={zero}" if zero else "")
+            if 1 < data * tensor <= most and mesh not in meshes:
+                meshes.append(mesh)
+            if len(meshes) == 3:
+                break
+        return meshes
+
+    def __str__(self):
+        kind = self.config["model_type"]
+        return f"seed {self.seed}: {kind} {self.settings}"

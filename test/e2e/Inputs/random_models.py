@@ -1,0 +1,148 @@
+"""Random models on random meshes of real MPI ranks: after a step, loss, gradient
+norm, every weight and every moment (which after one step are the gradients, and
+their squares, times a constant) are those of one rank.
+
+    random_models.py BIN SCRATCH MPIRUN --seed 1 --cases 30
+"""
+import argparse
+import json
+import os
+import pathlib
+import sys
+
+import numpy
+
+import drawn_models
+import harness
+
+# Sums in another order: of fp32, and of bf16, whose products round alike but
+# whose sums do not.
+ROUNDING = {"fp32": 2e-5, "bf16": 3e-2}
+
+
+TYPES = {"F32": numpy.float32, "I64": numpy.int64}
+
+
+def tensors(run, step):
+    """Name to array, of weights and of the optimizer's state."""
+    folder, arrays = run / f"step-{step:06d}", {}
+    for file in ("model.safetensors", "optimizer.safetensors"):
+        for name, (dtype, shape, raw) in harness.read_safetensors(folder / file).items():
+            arrays[name] = numpy.frombuffer(raw, TYPES[dtype]).reshape(shape)
+    return arrays
+
+
+def mpirun(program, ranks):
+    """Open MPI refuses root and more ranks than cores unless it is told."""
+    if "mpich" in program:
+        return [program, "-n", ranks]
+    return [program, "--allow-run-as-root", "--oversubscribe", "-n", ranks]
+
+
+class Runner:
+    def __init__(self, arguments):
+        self.tessera = pathlib.Path(arguments.bin) / "tessera"
+        self.scratch = pathlib.Path(arguments.scratch)
+        self.mpirun = arguments.mpirun
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        os.environ["XDG_CACHE_HOME"] = str(self.scratch / "cache")
+        os.environ["OMPI_MCA_mpi_yield_when_idle"] = "1"
+        if not (self.scratch / "data/tokens").exists():
+            harness.make_tokens(pathlib.Path(arguments.bin), self.scratch / "data")
+
+    def train(self, case, mesh):
+        """Metrics of the last step, and the checkpoint behind it."""
+        name = f"{case.seed}-{mesh.replace(',', '-') if mesh else 'one'}"
+        folder = self.scratch / f"spec-{case.seed}"
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(case.config))
+        program, out = self.scratch / f"train-{name}", self.scratch / f"run-{name}"
+        sets = [word for key, value in case.settings.items()
+                for word in ("--set", f"{key}={value}")]
+        harness.run(self.tessera, "compile", folder, "--target", "cpu:avx2", *sets,
+            *(["--mesh", mesh] if mesh else []), "-o", program)
+        ranks = 1
+        for part in mesh.split(",") if mesh else []:
+            axis, size = part.split("=")
+            ranks *= int(size) if axis != "zero" else 1
+        start = mpirun(self.mpirun, ranks) if ranks > 1 else []
+        harness.run(*start, program, "--data", self.scratch / "data/tokens",
+            "--out", out, "--steps", 1, "--threads", 1, "--quiet")
+        lines = (out / "metrics.jsonl").read_text().splitlines()
+        program.unlink()
+        return json.loads(lines[-1]), tensors(out, 1)
+
+
+def distance(one, other):
+    """Largest difference, relative to the largest element."""
+    scale = float(numpy.max(numpy.abs(one), initial=0.0))
+    gap = float(numpy.max(numpy.abs(one.astype(numpy.float64) - other),
+                          initial=0.0))
+    return gap / scale if scale > 0 else gap
+
+
+def compare(case, mesh, one, other):
+    """Lines about what differs by more than rounding."""
+    allowed = ROUNDING[case.settings["precision.compute"]]
+    (metrics, state), (own, own_state) = one, other
+    wrong = []
+    for key in ("loss", "grad_norm", "tokens"):
+        if abs(metrics[key] - own[key]) > allowed * max(1.0, abs(metrics[key])):
+            wrong.append(f"{key}: {metrics[key]} and {own[key]}")
+    if state.keys() != own_state.keys():
+        wrong.append(f"tensors: {sorted(state.keys() ^ own_state.keys())}")
+    for name in state.keys() & own_state.keys():
+        if state[name].shape != own_state[name].shape:
+            wrong.append(f"{name}: {state[name].shape}, {own_state[name].shape}")
+        # The second moment is the square of the first; AdamW's first update is
+        # the sign of a gradient, which rounding turns around where it is zero.
+        elif name.endswith(".exp_avg"):
+            if (gap := distance(state[name], own_state[name])) > allowed:
+                wrong.append(f"{name}: differs by {gap:.2e}")
+        elif name.endswith(".exp_avg_sq"):
+            if (gap := distance(state[name], own_state[name])) > 2 * allowed:
+                wrong.append(f"{name}: differs by {gap:.2e}")
+        else:
+            wrong += compare_weights(name, state, own_state, allowed)
+    return wrong
+
+
+def compare_weights(name, state, own, allowed):
+    """Where the gradient is not rounding noise, weights move alike."""
+    moment = state.get(f"{name}.exp_avg")
+    one, other = state[name].astype(numpy.float64), own[name]
+    gap = numpy.abs(one - other)
+    if moment is not None:
+        scale = float(numpy.max(numpy.abs(moment), initial=0.0))
+        gap = numpy.where(numpy.abs(moment) > 100 * allowed * scale, gap, 0.0)
+    largest = float(numpy.max(gap, initial=0.0))
+    if largest > allowed * max(1.0, float(numpy.max(numpy.abs(one), initial=0.0))):
+        return [f"{name}: differs by {largest:.2e}"]
+    return []
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("bin")
+    parser.add_argument("scratch")
+    parser.add_argument("mpirun")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cases", type=int, default=10, help="pairs of model and mesh")
+    parser.add_argument("--ranks", type=int, default=8, help="at most")
+    arguments = parser.parse_args()
+    runner, done, failed, seed = Runner(arguments), 0, 0, arguments.seed
+    while done < arguments.cases:
+        case = drawn_models.Case(seed, arguments.ranks)
+        seed += 1
+        one = runner.train(case, "")
+        for mesh in case.meshes[:arguments.cases - done]:
+            wrong = compare(case, mesh, one, runner.train(case, mesh))
+            done += 1
+            failed += bool(wrong)
+            for line in wrong[:5]:
+                print(f"{case}, mesh {mesh}: {line}", flush=True)
+    print(f"{done} pairs of model and mesh, {failed} differ from one rank")
+    sys.exit(failed > 0)
+
+
+main()

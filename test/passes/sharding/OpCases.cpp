@@ -1,0 +1,319 @@
+#include "test/passes/sharding/OpCases.h"
+
+namespace tessera::testing {
+namespace {
+
+// @f of `arguments`, called %0, %1, …, that returns the results of `op`; "T<"
+// stands for "tensor<".
+std::string function(const std::vector<std::string> &arguments,
+                     const std::string &op,
+                     const std::vector<std::string> &results,
+                     const std::string &constants = "") {
+  std::string in, out, values;
+  for (size_t i = 0; i < arguments.size(); ++i)
+    in += (i ? ", %a" : "%a") + std::to_string(i) + ": T<" + arguments[i] + ">";
+  for (size_t i = 0; i < results.size(); ++i) {
+    out += (i ? ", T<" : "T<") + results[i] + ">";
+    values += (i ? ", %r#" : "%r#") + std::to_string(i);
+  }
+  std::string text = "func.func @f(" + in + ") -> (" + out + ") {\n" +
+                     constants + "\n%r:" + std::to_string(results.size()) +
+                     " = graph." + op + "\nreturn " + values + " : " + out +
+                     "\n}";
+  for (size_t at; (at = text.find("T<")) != std::string::npos;)
+    text.replace(at, 2, "tensor<");
+  return text;
+}
+
+OpCase unary(const std::string &op, double low = -4, double high = 4) {
+  return {function({"5x6xf64"}, op + " : T<5x6xf64>", {"5x6xf64"}), low, high};
+}
+
+OpCase binary(const std::string &op, const std::string &element = "f64",
+              double low = -4, double high = 4) {
+  std::string type = "7x4x" + element;
+  return {function({type, type}, op + " %a0, %a1 : T<" + type + ">", {type}),
+          low, high};
+}
+
+// A view or a reduction of one tensor.
+OpCase view(const std::string &op, const std::string &from,
+            const std::string &to) {
+  return {function({from}, op + " : T<" + from + "> -> T<" + to + ">", {to})};
+}
+
+OpCase einsum(const std::string &equation, const std::string &lhs,
+              const std::string &rhs, const std::string &out) {
+  return {function({lhs, rhs},
+                   "einsum \"" + equation + "\" %a0, %a1 : (T<" + lhs +
+                       ">, T<" + rhs + ">) -> T<" + out + ">",
+                   {out})};
+}
+
+OpCase grouped(const std::string &op, const std::string &attrs,
+               const std::string &lhs, const std::string &rhs,
+               const std::vector<double> &groups, const std::string &out) {
+  std::string ids = std::to_string(groups.size()) + "xi32";
+  OpCase made{function({lhs, rhs, ids},
+                       "grouped_" + op + " %a0, %a1 groups %a2 " + attrs +
+                           " : (T<" + lhs + ">, T<" + rhs + ">, T<" + ids +
+                           ">) -> T<" + out + ">",
+                       {out})};
+  made.indices = {groups};
+  return made;
+}
+
+// Of four tokens with two rows each, of which some go nowhere.
+OpCase moved(const std::string &op, const std::string &from,
+             const std::string &to, bool weighted) {
+  std::vector<std::string> types{from, "4x2xi32"};
+  if (weighted)
+    types.emplace_back("4x2xf64");
+  std::string all;
+  for (const std::string &type : types)
+    all += (all.empty() ? "T<" : ", T<") + type + ">";
+  OpCase made{function(types,
+                       op + " %a0 places %a1 " +
+                           (weighted ? "weights %a2 " : "") + ": (" + all +
+                           ") -> T<" + to + ">",
+                       {to})};
+  made.indices = {{4, 0, -1, 2, 5, -1, 1, 6}};
+  return made;
+}
+
+OpCase attention(const std::string &attrs) {
+  std::string q = "3x5x6x4xf64", k = "3x5x3x4xf64", lse = "3x6x5xf32";
+  return {function({q, k, k},
+                   "attention %a0, %a1, %a2 scale 0.25 {" + attrs + "} : T<" +
+                       q + ">, T<" + k + ">, T<" + k + "> -> T<" + q + ">, T<" +
+                       lse + ">",
+                   {q, lse})};
+}
+
+OpCase attentionGrad() {
+  std::string q = "3x5x6x4xf64", k = "3x5x3x4xf64", lse = "3x6x5xf32";
+  return {function({q, k, k, q, lse, q},
+                   "attention_grad %a0, %a1, %a2, %a3, %a4, %a5 scale 0.25 "
+                   "{causal} : T<" +
+                       q + ">, T<" + k + ">, T<" + k + ">, T<" + q + ">, T<" +
+                       lse + ">, T<" + q + ">",
+                   {q, k, k})};
+}
+
+std::multimap<std::string, OpCase> elementwise() {
+  std::multimap<std::string, OpCase> cases{
+      {"gelu", unary("gelu %a0 tanh")},
+      {"gelu_grad",
+       {function({"5x6xf64", "5x6xf64"}, "gelu_grad %a0, %a1 erf : T<5x6xf64>",
+                 {"5x6xf64"})}},
+      {"and", binary("and", "i1")},
+      {"or", binary("or", "i32")},
+      {"compare",
+       {function({"7x4xf64", "7x4xf64"},
+                 "compare %a0 lt %a1 : T<7x4xf64> -> T<7x4xi1>", {"7x4xi1"})}},
+      {"select",
+       {function({"7x4xi1", "7x4xf64", "7x4xf64"},
+                 "select %a0, %a1, %a2 : T<7x4xi1>, T<7x4xf64>", {"7x4xf64"}),
+        -4, 4, 2}},
+      {"convert", view("convert %a0", "7x4xf32", "7x4xf64")},
+      {"convert", view("convert %a0", "7x4xf64", "7x4xbf16")},
+      {"convert", view("convert %a0", "7x4xi32", "7x4xf32")}};
+  for (const char *op : {"neg", "abs", "exp", "tanh", "erf", "sin", "cos",
+                         "sigmoid", "relu", "silu"})
+    cases.emplace(op, unary(op + std::string(" %a0")));
+  for (const char *op : {"log", "sqrt", "rsqrt"})
+    cases.emplace(op, unary(op + std::string(" %a0"), 1, 9));
+  for (const char *op : {"add", "sub", "mul", "max", "min"})
+    cases.emplace(op, binary(op));
+  for (const char *op : {"div", "pow"})
+    cases.emplace(op, binary(op, "f64", 1, 9));
+  return cases;
+}
+
+std::multimap<std::string, OpCase> shapes() {
+  return {
+      {"constant",
+       {function({}, "constant dense<1.5> : T<5x6xf64>", {"5x6xf64"})}},
+      {"constant",
+       {function({}, "constant dense<[1, 2, 3]> : T<3xi32>", {"3xi32"})}},
+      {"iota", {function({}, "iota dim 1 : T<5x6xi32>", {"5x6xi32"})}},
+      {"reshape", view("reshape %a0", "2x6x5xf64", "12x5xf64")},
+      {"reshape", view("reshape %a0", "5x18xf64", "5x3x6xf64")},
+      {"reshape", view("reshape %a0", "4x6xf64", "6x4xf64")},
+      {"reshape", view("reshape %a0", "6x1x4xf64", "3x8xf64")},
+      {"transpose", view("transpose %a0 [2, 0, 1]", "2x3x5xf64", "5x2x3xf64")},
+      {"broadcast",
+       view("broadcast %a0 dims [1, 2]", "3x2xf64", "4x3x2x5xf64")},
+      {"broadcast", view("broadcast %a0 dims []", "f64", "4x3xf64")},
+      {"slice", view("slice %a0 [1, 0]", "4x5xf64", "2x5xf64")},
+      {"slice", view("slice %a0 [0, 10]", "4x15xf64", "4x5xf64")},
+      {"pad", view("pad %a0 low [1, 0]", "2x5xf64", "4x5xf64")},
+      {"concat",
+       {function({"2x3xf64", "2x1xf64"},
+                 "concat %a0, %a1 dim 1 : (T<2x3xf64>, T<2x1xf64>) -> "
+                 "T<2x4xf64>",
+                 {"2x4xf64"})}},
+      {"concat",
+       {function({"4x5xf64", "4x5xf64", "4x5xf64"},
+                 "concat %a0, %a1, %a2 dim 1 : (T<4x5xf64>, T<4x5xf64>, "
+                 "T<4x5xf64>) -> T<4x15xf64>",
+                 {"4x15xf64"})}},
+      {"dynamic_slice",
+       {function({"5x6x4xf64", "i32"},
+                 "dynamic_slice %a0[%a1] : T<5x6x4xf64>, T<i32> -> T<6x4xf64>",
+                 {"6x4xf64"})}},
+      {"dynamic_update",
+       {function({"6x4xf64", "i32", "5x6x4xf64"},
+                 "dynamic_update %a0 into %a2[%a1] : T<6x4xf64>, T<i32> -> "
+                 "T<5x6x4xf64>",
+                 {"5x6x4xf64"})}}};
+}
+
+std::multimap<std::string, OpCase> contractions() {
+  return {
+      {"einsum", einsum("btk,kn->btn", "3x2x7xf64", "7x5xf64", "3x2x5xf64")},
+      {"einsum", einsum("btkgd,bskd->bkgts", "2x3x2x2x4xf64", "2x3x2x4xf64",
+                        "2x2x2x3x3xf64")},
+      {"einsum", einsum("ij,ji->", "3x4xf64", "4x3xf64", "f64")},
+      {"einsum", einsum("btk,kn->btn", "3x2x7xbf16", "7x5xbf16", "3x2x5xf32")},
+      {"reduce", view("reduce %a0 sum dims [0, 2]", "2x3x5xf64", "3xf64")},
+      {"reduce", view("reduce %a0 max dims [1]", "4x5xf64", "4xf64")},
+      {"reduce", view("reduce %a0 min dims [0]", "4x5xf64", "5xf64")},
+      {"embedding",
+       {function({"7x4xf64", "2x5xi32"},
+                 "embedding %a0, %a1 : (T<7x4xf64>, T<2x5xi32>) -> "
+                 "T<2x5x4xf64>",
+                 {"2x5x4xf64"}),
+        -4, 4, 7}},
+      {"scatter_add",
+       {function({"3x5xi32", "3x5x4xf64"},
+                 "scatter_add %a1 at %a0 onto %zero : T<3x5x4xf64>, "
+                 "T<3x5xi32>, T<7x4xf64>",
+                 {"7x4xf64"}, "%zero = graph.constant dense<0.0> : T<7x4xf64>"),
+        -4, 4, 7}},
+      {"scatter_add",
+       {function({"7x4xf64", "5xi32", "5x4xf64"},
+                 "scatter_add %a2 at %a1 onto %a0 : T<5x4xf64>, T<5xi32>, "
+                 "T<7x4xf64>",
+                 {"7x4xf64"}),
+        -4, 4, 7}},
+      {"random",
+       {function({"i64"},
+                 "random normal stream 1 seed %a0 step %a0 : T<i64>, T<i64> "
+                 "-> T<6x4xf32>",
+                 {"6x4xf32"})}},
+      {"grouped_matmul",
+       grouped("matmul", "", "9x4xf64", "3x4x5xf64", {0, 2, 2, 7}, "9x5xf64")},
+      {"grouped_matmul", grouped("matmul", "{transposed}", "9x4xf64",
+                                 "3x5x4xf64", {0, 2, 2, 7}, "9x5xf64")},
+      {"grouped_matmul",
+       grouped("matmul", "", "3x6x4xf64", "3x4x5xf64", {6, 0, 4}, "3x6x5xf64")},
+      {"grouped_outer",
+       grouped("outer", "", "9x4xf64", "9x5xf64", {0, 2, 2, 7}, "3x4x5xf64")},
+      {"grouped_outer",
+       grouped("outer", "", "3x6x4xf64", "3x6x5xf64", {6, 0, 4}, "3x4x5xf64")}};
+}
+
+std::multimap<std::string, OpCase> composites() {
+  OpCase lossGrad{function(
+      {"6x4xf64", "7x4xf64", "6xi32", "f32"},
+      "linear_cross_entropy_grad %a0, %a1, %a2, %a3 {ignore = 1 : i64} : "
+      "(T<6x4xf64>, T<7x4xf64>, T<6xi32>, T<f32>) -> (T<f32>, T<6x4xf64>, "
+      "T<7x4xf64>)",
+      {"f32", "6x4xf64", "7x4xf64"})};
+  OpCase loss{function({"6x4xf64", "7x4xf64", "6xi32"},
+                       "linear_cross_entropy %a0, %a1, %a2 {ignore = 1 : i64} "
+                       ": T<6x4xf64>, T<7x4xf64>, T<6xi32> -> T<f32>",
+                       {"f32"})};
+  for (OpCase *each : {&loss, &lossGrad})
+    each->integers = 7, each->rounds = true;
+  return {
+      {"softmax", unary("softmax %a0")},
+      {"layer_norm",
+       {function({"2x3x5xf64", "5xf64", "5xf64"},
+                 "layer_norm %a0, %a1, %a2 eps 0.5 : T<2x3x5xf64>, T<5xf64>, "
+                 "T<5xf64>",
+                 {"2x3x5xf64"})}},
+      {"rms_norm",
+       {function({"2x3x5xf64", "5xf64"},
+                 "rms_norm %a0, %a1 eps 0.5 : T<2x3x5xf64>, T<5xf64>",
+                 {"2x3x5xf64"})}},
+      {"rope",
+       {function({"3x5x2x4xf64"},
+                 "rope %a0 {frequencies = array<f64: 1.0, 0.5>} : "
+                 "T<3x5x2x4xf64>",
+                 {"3x5x2x4xf64"})}},
+      {"rope",
+       {function({"3x5x2x4xf64", "3x5xi32"},
+                 "rope %a0 at %a1 {frequencies = array<f64: 1.0, 0.5>, "
+                 "inverse} : T<3x5x2x4xf64>, T<3x5xi32>",
+                 {"3x5x2x4xf64"})}},
+      {"dropout",
+       {function({"4x5xf64", "i64"},
+                 "dropout %a0 rate 0.3 stream 4 seed %a1 step %a1 offset %a1 "
+                 ": T<4x5xf64>, T<i64>, T<i64>, T<i64>",
+                 {"4x5xf64"})}},
+      {"attention", attention("causal")},
+      {"attention", attention("window = 3 : i64")},
+      {"attention_grad", attentionGrad()},
+      {"linear_cross_entropy", loss},
+      {"linear_cross_entropy_grad", lossGrad}};
+}
+
+std::multimap<std::string, OpCase> routing() {
+  OpCase rows{function({"8x6xf64", "2x2xi32", "2x2x6xf64"},
+                       "scatter_rows %a2 at %a1 into %a0 : T<2x2x6xf64>, "
+                       "T<2x2xi32>, T<8x6xf64>",
+                       {"8x6xf64"})};
+  rows.indices = {{5, -1, 0, 3}};
+  std::string q = "3x2x6x4xf64", k = "5x2x3x4xf64";
+  OpCase paged{function({q, k, k, "3x2xi32", "3xi32", "3xi32"},
+                        "paged_attention %a0, %a1, %a2 pages %a3 starts %a4 "
+                        "lengths %a5 scale 0.5 : T<" +
+                            q + ">, T<" + k + ">, T<3x2xi32>, T<3xi32>",
+                        {q})};
+  paged.indices = {{0, 1, 4, 2, 3, 0}, {1, 0, 0}, {3, 2, 0}};
+  return {
+      {"top_k",
+       {function({"3x4x5xf64"}, "top_k %a0 : (T<3x4x5xf64>) -> T<3x4x2xi32>",
+                 {"3x4x2xi32"})}},
+      {"pick",
+       {function({"3x2x5xf64", "3x2x4xi32"},
+                 "pick %a0 at %a1 : (T<3x2x5xf64>, T<3x2x4xi32>) -> "
+                 "T<3x2x4xf64>",
+                 {"3x2x4xf64"}),
+        -4, 4, 6}},
+      {"rank_in_group",
+       {function({"3x8xi32", "3x8xf64"},
+                 "rank_in_group %a0 by %a1 groups 4 : (T<3x8xi32>, "
+                 "T<3x8xf64>) -> T<3x8xi32>",
+                 {"3x8xi32"})}},
+      {"rank_in_group",
+       {function({"3x8xi32"},
+                 "rank_in_group %a0 groups 4 : (T<3x8xi32>) -> T<3x8xi32>",
+                 {"3x8xi32"})}},
+      {"group_rows",
+       {function({"5x2xi32"},
+                 "group_rows %a0 : (T<5x2xi32>) -> (T<5xi32>, T<5x2xi32>)",
+                 {"5xi32", "5x2xi32"})}},
+      {"dispatch_rows", moved("dispatch_rows", "4x5xf64", "7x5xf64", false)},
+      {"dispatch_rows", moved("dispatch_rows", "4x5xf64", "7x5xf64", true)},
+      {"combine_rows", moved("combine_rows", "7x5xf64", "4x5xf64", false)},
+      {"combine_rows", moved("combine_rows", "7x5xf64", "4x5xf64", true)},
+      {"scatter_rows", rows},
+      {"paged_attention", paged}};
+}
+
+} // namespace
+
+const std::multimap<std::string, OpCase> &opCases() {
+  static const std::multimap<std::string, OpCase> all = [] {
+    std::multimap<std::string, OpCase> cases = elementwise();
+    for (auto family : {shapes(), contractions(), composites(), routing()})
+      cases.merge(family);
+    return cases;
+  }();
+  return all;
+}
+
+} // namespace tessera::testing
