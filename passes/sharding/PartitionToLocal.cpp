@@ -46,17 +46,18 @@ private:
     for (BlockArgument argument : global.getArguments()) {
       inputs.push_back(localType(argument));
       map.map(argument, local->addArgument(inputs.back(), argument.getLoc()));
-      annotate(function, argument);
     }
     auto ret = cast<func::ReturnOp>(global.getTerminator());
     for (Value value : ret.getOperands())
       results.push_back(localType(value));
-    annotateResults(function, ret);
     function.getBody().push_back(local);
     OpBuilder builder(module.getContext());
     builder.setInsertionPointToStart(local);
     if (failed(partition(global, builder)))
       return failure();
+    for (BlockArgument argument : global.getArguments())
+      annotate(function, argument);
+    annotateResults(function, ret);
     global.dropAllReferences();
     global.dropAllDefinedValueUses();
     global.erase();
