@@ -1,0 +1,276 @@
+// RUN: tessera-opt %s --verify-shardings --split-input-file --verify-diagnostics
+// Each way in which shardings can be wrong, one module each.
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+dist.mesh @other [#dist.axis<"a" = 2 memory>]
+// expected-error @+1 {{has a sharding on mesh @other, others are on @mesh}}
+func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@other, [{"a"}]>}) {
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 4 memory>]
+// expected-error @+1 {{has a sharding along a part of an axis; make that part an axis of the mesh}}
+func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a":(1)2}]>}) {
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+// expected-error @+1 {{has no body}}
+func.func private @g(tensor<4xf32>) -> tensor<4xf32>
+
+// -----
+
+//===--- what goes in and out of programs ---------------------------------===//
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+// expected-error @+1 {{argument 0 is [{}] partial sum {"a"}, but programs take and give no parts of sums}}
+func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{}], partial sum {"a"}>}) {
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+// expected-error @+1 {{result 0 is [] partial sum {"a"}, but programs take and give no parts of sums}}
+func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}]>}) -> (tensor<f32> {dist.sharding = #dist.sharding<@mesh, [], partial sum {"a"}>}) {
+  %s = graph.reduce %x sum dims [0] {dist.shardings = [#dist.sharding<@mesh, [], partial sum {"a"}>]} : tensor<4xf32> -> tensor<f32>
+  return %s : tensor<f32>
+}
+
+// -----
+
+// Saved by one program where the other does not look for it.
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @eval_step(%w: tensor<4x6xf32> {graph.state = "w", graph.role = #graph<role parameter>, dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
+  return
+}
+// expected-error @+1 {{argument 0 'w' is [{}, {"a"}], but that of @eval_step is [{"a"}, {}]}}
+func.func @train_step(%w: tensor<4x6xf32> {graph.state = "w", graph.role = #graph<role parameter>, dist.sharding = #dist.sharding<@mesh, [{}, {"a"}]>}) {
+  return
+}
+
+// -----
+
+//===--- calls, loops and returns -----------------------------------------===//
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{calls @g, which has no body}}
+  %y = func.call @g(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+func.func private @g(tensor<4xf32>) -> tensor<4xf32>
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func private @g(%x: tensor<4x2xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) -> (tensor<2x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"a"}]>}) {
+  %y = graph.transpose %x [1, 0] {dist.shardings = [#dist.sharding<@mesh, [{}, {"a"}]>]} : tensor<4x2xf32> -> tensor<2x4xf32>
+  return %y : tensor<2x4xf32>
+}
+func.func @f(%x: tensor<4x2xf32>) {
+  // expected-error @+1 {{operand 0 is [{}, {}], but @g's argument is [{"a"}, {}]}}
+  %y = func.call @g(%x) : (tensor<4x2xf32>) -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func private @g(%x: tensor<4x2xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) -> (tensor<2x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"a"}]>}) {
+  %y = graph.transpose %x [1, 0] {dist.shardings = [#dist.sharding<@mesh, [{}, {"a"}]>]} : tensor<4x2xf32> -> tensor<2x4xf32>
+  return %y : tensor<2x4xf32>
+}
+func.func @f(%x: tensor<4x2xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
+  // expected-error @+1 {{result 0 is [{}, {}], but @g's result is [{}, {"a"}]}}
+  %y = func.call @g(%x) : (tensor<4x2xf32>) -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{init 0 is [{}], but what it carries is [{"a"}]}}
+  %y = graph.loop 2 (%i, %c = %x) : (tensor<4xf32>) attributes {dist.shardings = [#dist.sharding<@mesh, [{"a"}]>]} {
+    graph.yield %c : tensor<4xf32>
+  }
+  return
+}
+
+// -----
+
+// What is added up is cut, what it is added to is not.
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%x: tensor<4xf32>, %d: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}]>}) {
+  %y = graph.loop 2 (%i, %c = %x) : (tensor<4xf32>) {
+    // expected-error @+1 {{operand 0 is [{"a"}], but what the loop carries is [{}]}}
+    graph.yield %d : tensor<4xf32>
+  }
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}]>}) -> tensor<4xf32> {
+  // expected-error @+1 {{operand 0 is [{"a"}], but @f's result is [{}]}}
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{is for programs of one device; this one has shardings}}
+  %y = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"a">] : tensor<4xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>, #dist.axis<"b" = 2 memory>]
+func.func @f(%x: tensor<4x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {"b"}]>}) {
+  %s = graph.reduce %x sum dims [0, 1] {dist.shardings = [#dist.sharding<@mesh, [], partial sum {"a", "b"}>]} : tensor<4x4xf32> -> tensor<f32>
+  // expected-error @+1 {{the input is [] partial sum {"a", "b"}, but its result is [] partial max {"a"}}}
+  %t = dist.reshard %s to <@mesh, [], partial max {"a"}> : tensor<f32>
+  return
+}
+
+// -----
+
+//===--- loops of ops -----------------------------------------------------===//
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%x: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"a"}]>}) {
+  // expected-error @+1 {{operand 0 dimension 1 is cut as {"a"}, but the op needs all of it}}
+  %y = graph.softmax %x : tensor<6x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%x: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"a"}]>}, %w: tensor<4x8xf32>) {
+  // expected-error @+1 {{operand 1 dimension 0 is cut as {}, but operand 0 dimension 1, the same loop, as {"a"}}}
+  %y = graph.einsum "bk,kn->bn" %x, %w : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+  return
+}
+
+// -----
+
+// The result of rows that are cut is cut.
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%x: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
+  // expected-error @+1 {{result 0 dimension 0 is cut as {}, but operand 0 dimension 0, the same loop, as {"a"}}}
+  %y = graph.softmax %x : tensor<6x4xf32>
+  return
+}
+
+// -----
+
+// Three projections side by side: a half of all columns is no half of each.
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%x: tensor<12xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}]>}) {
+  // expected-error @+1 {{operand 0 dimension 0 is cut as {"a"}, which is no cut of its factor of 4}}
+  %y = graph.slice %x [4] {dist.shardings = [#dist.sharding<@mesh, [{"a"}]>]} : tensor<12xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%x: tensor<12xf32> {dist.sharding = #dist.sharding<@mesh, [{3, 4:"a"}]>}) {
+  // expected-error @+1 {{result 0 dimension 0 is cut as {}, but operand 0 dimension 0 factor 1, the same loop, as {"a"}}}
+  %y = graph.slice %x [4] : tensor<12xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+//===--- parts of sums ----------------------------------------------------===//
+
+// Nobody summed the parts of the product.
+dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
+func.func @mlp(%h: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}, %down: tensor<8x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) {
+  %y = graph.einsum "bk,kn->bn" %h, %down {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"tensor"}>]} : (tensor<6x8xf32>, tensor<8x4xf32>) -> tensor<6x4xf32>
+  // expected-error @+1 {{operand 0 is [{}, {}] partial sum {"tensor"}; the op is not linear in such parts}}
+  %z = graph.gelu %y tanh {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"tensor"}>]} : tensor<6x4xf32>
+  return
+}
+
+// -----
+
+// Nobody says that they are parts.
+dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
+func.func @mlp(%h: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}, %down: tensor<8x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) {
+  // expected-error @+1 {{result 0 is [{}, {}], but the op makes parts of a sum along {"tensor"}}}
+  %y = graph.einsum "bk,kn->bn" %h, %down : (tensor<6x8xf32>, tensor<8x4xf32>) -> tensor<6x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @+1 {{result 0 is [{}] partial sum {"a"}, but the op makes no part of a sum}}
+  %y = graph.neg %x {dist.shardings = [#dist.sharding<@mesh, [{}], partial sum {"a"}>]} : tensor<4xf32>
+  return
+}
+
+// -----
+
+// x + Σ parts would be Σ (x + part), x as often as there are devices.
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%x: tensor<4xf32>, %s: tensor<2x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
+  %p = graph.reduce %s sum dims [0] {dist.shardings = [#dist.sharding<@mesh, [{}], partial sum {"a"}>]} : tensor<2x4xf32> -> tensor<4xf32>
+  // expected-error @+1 {{operand 0 is [{}], operand 1 is [{}] partial sum {"a"}; the op is not linear in such parts}}
+  %y = graph.add %x, %p {dist.shardings = [#dist.sharding<@mesh, [{}], partial sum {"a"}>]} : tensor<4xf32>
+  return
+}
+
+// -----
+
+// (Σ parts)² is not Σ part².
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%s: tensor<2x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
+  %p = graph.reduce %s sum dims [0] {dist.shardings = [#dist.sharding<@mesh, [{}], partial sum {"a"}>]} : tensor<2x4xf32> -> tensor<4xf32>
+  // expected-error @+1 {{operand 0 is [{}] partial sum {"a"}, operand 1 is [{}] partial sum {"a"}; the op is not linear in such parts}}
+  %y = graph.mul %p, %p {dist.shardings = [#dist.sharding<@mesh, [{}], partial sum {"a"}>]} : tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func private @f(%m: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{}], partial max {"a"}>}) {
+  // expected-error @+1 {{operand 0 is [{}] partial max {"a"}, but ops take parts of sums only}}
+  %y = graph.neg %m {dist.shardings = [#dist.sharding<@mesh, [{}], partial max {"a"}>]} : tensor<4xf32>
+  %z = graph.softmax %y : tensor<4xf32>
+  return
+}
+
+// -----
+
+// Part a of one factor times part a of the other is a part of no product.
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%s: tensor<2x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}, %w: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
+  %p = graph.reduce %s sum dims [0] {dist.shardings = [#dist.sharding<@mesh, [{}], partial sum {"a"}>]} : tensor<2x4xf32> -> tensor<4xf32>
+  // expected-error @+1 {{operand 0 is a part of a sum along {"a"}, but operand 1 dimension 0 is cut along it}}
+  %y = graph.einsum "k,nk->n" %p, %w {dist.shardings = [#dist.sharding<@mesh, [{"a"}]>]} : (tensor<4xf32>, tensor<6x4xf32>) -> tensor<6xf32>
+  return
+}
+
+// -----
+
+// Every device would add the whole base.
+dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+func.func @f(%base: tensor<8x4xf32>, %ids: tensor<6xi32> {dist.sharding = #dist.sharding<@mesh, [{"data"}]>}, %rows: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>}) {
+  // expected-error @+1 {{operand 0 is [{}, {}], but every device along {"data"} adds its part of a sum to it}}
+  %y = graph.scatter_add %rows at %ids onto %base {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"data"}>]} : tensor<6x4xf32>, tensor<6xi32>, tensor<8x4xf32>
+  return
+}
