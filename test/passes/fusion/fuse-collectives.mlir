@@ -33,20 +33,21 @@ func.func @views(%x: tensor<8x4xf32>) -> (tensor<4x16xf32>, tensor<8x8xf32>) {
   return %a, %b : tensor<4x16xf32>, tensor<8x8xf32>
 }
 
-// Both rows of this softmax's kin would be one cluster, which needs the second
-// collective and feeds the first. Ranks whose shares differ in size decide by
-// themselves what to fuse, so the order of collectives may follow from nothing
-// else than the program's.
+// The sum would run on the product's accumulators, in a cluster that needs the
+// second collective and feeds the first. Ranks whose shares differ in size
+// decide by themselves what to fuse, so the order of collectives may follow from
+// nothing else than the program's.
 
 // CHECK-LABEL: func @order(
-// CHECK:       dist.all_reduce sum %{{.*}} : tensor<8xf32> -> tensor<8xf32>
-// CHECK:       dist.all_reduce max %{{.*}} : tensor<8x4xf32> -> tensor<8x4xf32>
-// CHECK:       return
-func.func @order(%x: tensor<8x4xf32>, %y: tensor<8x4xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
-  %s = graph.reduce %y sum dims [1] : tensor<8x4xf32> -> tensor<8xf32>
-  %a = dist.all_reduce sum %s over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>
-  %b = dist.all_reduce max %x over @mesh [#dist.axis_ref<"data">] : tensor<8x4xf32> -> tensor<8x4xf32>
-  %m = graph.mul %b, %y : tensor<8x4xf32>
-  %t = graph.reduce %m sum dims [1] : tensor<8x4xf32> -> tensor<8xf32>
-  return %a, %t : tensor<8xf32>, tensor<8xf32>
+// CHECK:       %[[U:.*]] = graph.cluster contraction "linear"(%arg0, %arg1)
+// CHECK:       %[[R:.*]] = dist.all_reduce sum %[[U]]
+// CHECK:       %[[S:.*]] = dist.all_reduce max %arg2
+// CHECK:       %[[V:.*]] = graph.cluster elementwise "add"(%[[U]], %[[S]])
+// CHECK:       return %[[R]], %[[V]]
+func.func @order(%x: tensor<8x4xf32>, %w: tensor<4x16xf32>, %y: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) {
+  %u = graph.einsum "mk,kn->mn" %x, %w : (tensor<8x4xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
+  %r = dist.all_reduce sum %u over @mesh [#dist.axis_ref<"data">] : tensor<8x16xf32> -> tensor<8x16xf32>
+  %s = dist.all_reduce max %y over @mesh [#dist.axis_ref<"data">] : tensor<8x16xf32> -> tensor<8x16xf32>
+  %v = graph.add %u, %s : tensor<8x16xf32>
+  return %r, %v : tensor<8x16xf32>, tensor<8x16xf32>
 }

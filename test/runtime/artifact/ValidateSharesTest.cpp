@@ -239,6 +239,33 @@ TEST(ValidateArtifact, CollectivesInLoops) {
             std::string::npos);
 }
 
+// What is looked at rank by rank is bounded: a million ranks, and many tensors
+// each of which is cut unevenly in its own way.
+TEST(ValidateArtifact, RefusesToLookAtRanksForever) {
+  constexpr std::uint32_t kHalf = 1u << 19;
+  ArtifactT artifact = emptyArtifact();
+  artifact.mesh = owned<MeshAxisT>({meshAxis("a", kHalf), meshAxis("b", 2)});
+  artifact.shares[0]->ranks.clear();
+  artifact.shares.push_back(std::make_unique<ShareT>(share(artifact)));
+  for (std::uint32_t rank = 0; rank < 2 * kHalf; ++rank)
+    artifact.shares[rank % 2]->ranks.push_back(rank);
+  for (std::uint32_t rank : {0, 1})
+    for (std::uint32_t i = 0; i < 65; ++i) {
+      const std::uint64_t size = 2 * i + 1;
+      TensorT one = tensor("w" + std::to_string(i), ElementType::f32,
+                           {std::int64_t(i) + 1 - rank}, Role::parameter,
+                           Space::state, 512 * std::uint64_t(i));
+      one.cuts = owned<DimCutT>({dimCut({cut(size, {1})})});
+      artifact.shares[rank]->state.push_back(std::make_unique<TensorT>(one));
+      artifact.shares[rank]->state_bytes = 512 * 65;
+    }
+  EXPECT_NE(
+      errorOf(artifact).find(
+          "state tensor 'w64': too many different cuts for so many ranks"),
+      std::string::npos)
+      << errorOf(artifact);
+}
+
 TEST_P(ValidateShares, Refuses) {
   ArtifactT artifact = meshArtifact();
   GetParam().plant(artifact);
