@@ -246,7 +246,7 @@ SmallVector<Factors::Atoms, 4> Factors::of(Value value) const {
   SmallVector<Atoms, 4> dims;
   auto known = values.find(value);
   for (auto [i, size] : llvm::enumerate(tensorType(value).getShape()))
-    dims.push_back(known == values.end() ? Atoms{{size, ~0u}}
+    dims.push_back(known == values.end() ? Atoms{{size, kNoColor}}
                                          : atoms(known->second[i]));
   return dims;
 }

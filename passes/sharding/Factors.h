@@ -11,6 +11,8 @@
 namespace tessera::sharding {
 
 using Color = unsigned;
+/// Of a value that nothing computes with.
+inline constexpr Color kNoColor = ~0u;
 
 /// One function of elementwise ops over tensors of one shape and scalars, such
 /// as an optimizer's update: a call of it is cut like one elementwise op.

@@ -18,8 +18,8 @@ constexpr double kLatency[] = {3e-6, 3e-6, 8e-6, 15e-6};
 
 class Estimate {
 public:
-  Estimate(const Mesh &mesh, const Shardings &shardings, double linkWeight)
-      : mesh(mesh), shardings(shardings), linkWeight(linkWeight) {}
+  Estimate(const Mesh &mesh, const Shardings &shardings, LinkPrice price)
+      : mesh(mesh), shardings(shardings), price(price) {}
 
   double ofFunction(func::FuncOp function) {
     auto [known, isNew] = functions.try_emplace(function, 0.0);
@@ -35,7 +35,7 @@ private:
     for (Operation &op : block) {
       for (OpOperand &operand : op.getOpOperands())
         if (!isa<graph::YieldOp, graph::LoopOp>(op))
-          seconds += linkWeight * ofMoving(operand);
+          seconds += price.weight * ofMoving(operand);
       if (auto call = dyn_cast<func::CallOp>(op); call && !isPointwiseCall(&op))
         seconds +=
             ofFunction(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
@@ -110,21 +110,22 @@ private:
           std::min(pieces(from) * (cutFrom ? 1.0 / n : 1.0),
                    static_cast<double>(pieces(to)) * (cutTo ? 1.0 / n : 1.0));
       seconds +=
-          rounds * (n - 1) * (kLatency[tier] + share / n / kLinkBytes[tier]);
+          rounds * (n - 1) *
+          ((price.latency ? kLatency[tier] : 0) + share / n / kLinkBytes[tier]);
     }
     return seconds;
   }
 
   const Mesh &mesh;
   const Shardings &shardings;
-  double linkWeight;
+  LinkPrice price;
   llvm::DenseMap<Operation *, double> functions;
 };
 } // namespace
 
 double sharding::estimate(ModuleOp module, const Mesh &mesh,
-                          const Shardings &shardings, double linkWeight) {
-  Estimate estimate(mesh, shardings, linkWeight);
+                          const Shardings &shardings, LinkPrice price) {
+  Estimate estimate(mesh, shardings, price);
   double seconds = 0;
   for (auto function : module.getOps<func::FuncOp>())
     if (function.isPublic() && function.getName() != "init")
@@ -207,8 +208,8 @@ public:
 
   /// Appends to the axis the color of `from` that lowers the estimate most, as
   /// long as one does.
-  LogicalResult add(unsigned axis, Colors from, double linkWeight) {
-    FailureOr<double> best = measure(strategy, linkWeight);
+  LogicalResult add(unsigned axis, Colors from, LinkPrice price) {
+    FailureOr<double> best = measure(strategy, price);
     for (bool better = true; better && succeeded(best);) {
       better = false;
       std::optional<Strategy> next;
@@ -217,7 +218,7 @@ public:
           continue;
         Strategy attempt = strategy;
         attempt.colors[axis].push_back(color);
-        FailureOr<double> seconds = measure(attempt, linkWeight);
+        FailureOr<double> seconds = measure(attempt, price);
         if (failed(seconds))
           return failure();
         if (*seconds < *best * 0.9999)
@@ -230,11 +231,11 @@ public:
   }
 
 private:
-  FailureOr<double> measure(const Strategy &attempt, double linkWeight) {
+  FailureOr<double> measure(const Strategy &attempt, LinkPrice price) {
     Shardings shardings(factors, mesh, attempt);
     if (failed(shardings.build(module)))
       return failure();
-    return estimate(module, mesh, shardings, linkWeight);
+    return estimate(module, mesh, shardings, price);
   }
 
   ModuleOp module;
@@ -247,7 +248,7 @@ private:
 // Who asks for tensor parallelism wants weights and work divided even where the
 // model is too small to gain from it: communication only decides between ways
 // to do so.
-static constexpr double kLinksWhenAsked = 0.01;
+static constexpr LinkPrice kLinksWhenAsked{0.01, false};
 
 FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
                                              const Factors &factors,
@@ -267,10 +268,10 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
       for (Color color : roles.parameters)
         if (!llvm::is_contained(roles.stream, color))
           inner.push_back(color);
-      // Tokens between blocks stay whole: cut, they are gathered into products
-      // through transposed views (see docs/distributed.md).
+      // Then tokens: between blocks nothing of the others is left to cut.
       if (mesh.size(axis) > 1 &&
-          failed(search.add(axis, inner, kLinksWhenAsked)))
+          (failed(search.add(axis, inner, kLinksWhenAsked)) ||
+           failed(search.add(axis, roles.tokens, {}))))
         return failure();
     } else {
       return module.emitError("mesh axis '")

@@ -66,7 +66,7 @@ void Counter::add(const Collective &one, std::uint64_t times) {
 }
 
 std::string megabytes(double bytes) {
-  return fmt::format("{:.3f}", bytes / 1e6);
+  return fmt::format("{:.3g}", bytes / 1e6);
 }
 
 } // namespace

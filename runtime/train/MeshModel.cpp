@@ -84,11 +84,16 @@ Status MeshModel::readFacts() {
   }
   TESSERA_RETURN_IF_ERROR(findBatch("train_step", step));
   TESSERA_RETURN_IF_ERROR(findBatch("eval_step", eval));
-  if (step.tokens)
-    info.rows = static_cast<int64_t>(artifact::globalShape(*step.tokens)[1]);
-  if (eval.tokens)
-    info.evalRows =
-        static_cast<int64_t>(artifact::globalShape(*eval.tokens)[0]);
+  if (step.tokens) {
+    const std::vector<uint64_t> shape = artifact::globalShape(*step.tokens);
+    info.rows = static_cast<int64_t>(shape[1]);
+    info.sequence = static_cast<int64_t>(shape[2]);
+  }
+  if (eval.tokens) {
+    const std::vector<uint64_t> shape = artifact::globalShape(*eval.tokens);
+    info.evalRows = static_cast<int64_t>(shape[0]);
+    info.sequence = static_cast<int64_t>(shape[1]);
+  }
   return Status::success();
 }
 
@@ -113,6 +118,13 @@ Status MeshModel::findBatch(std::string_view name, Batch &batch) {
 
 Status MeshModel::cut(Batch &batch, std::span<const int32_t> tokens,
                       std::span<const int32_t> targets) const {
+  uint64_t elements = 1;
+  for (uint64_t size : artifact::globalShape(*batch.tokens))
+    elements *= size;
+  if (tokens.size() != elements || targets.size() != elements)
+    return Status::error("a batch of {} tokens and {} targets: all ranks "
+                         "together take {} of each",
+                         tokens.size(), targets.size(), elements);
   artifact::copyToShare(*batch.tokens, mesh, at, std::as_bytes(tokens),
                         std::as_writable_bytes(std::span(batch.ownTokens)));
   artifact::copyToShare(*batch.targets, mesh, at, std::as_bytes(targets),

@@ -32,17 +32,17 @@ static std::string targetsOf(const artifact::DeviceCode &code) {
   return fmt::format("{}", fmt::join(targets, ", "));
 }
 
-// "0", "0 to 3", "0, 2 and 5 more"
+// "rank 0", "ranks 0 to 3", "ranks 0, 2 and 5 more"
 static std::string ranksOf(const artifact::Share &share) {
   const auto &ranks = *share.ranks();
   const std::uint32_t first = ranks.Get(0), last = ranks.Get(ranks.size() - 1);
   if (ranks.size() == 1)
-    return fmt::format("{}", first);
+    return fmt::format("rank {}", first);
   if (last - first + 1 == ranks.size())
-    return fmt::format("{} to {}", first, last);
+    return fmt::format("ranks {} to {}", first, last);
   if (ranks.size() == 2)
-    return fmt::format("{} and {}", first, last);
-  return fmt::format("{}, {} and {} more", first, ranks.Get(1),
+    return fmt::format("ranks {} and {}", first, last);
+  return fmt::format("ranks {}, {} and {} more", first, ranks.Get(1),
                      ranks.size() - 2);
 }
 
@@ -69,7 +69,7 @@ static void printSummary(const artifact::Artifact &root) {
                artifact::meshText(root));
   for (const artifact::Share *share : *root.shares()) {
     if (root.shares()->size() > 1)
-      fmt::print("rank {}: ", ranksOf(*share));
+      fmt::print("{}: ", ranksOf(*share));
     printShare(*share);
   }
   fmt::print("made by: {}\n", toView(root.rebuild_command()));
@@ -78,7 +78,7 @@ static void printSummary(const artifact::Artifact &root) {
 static void printMesh(const artifact::Artifact &root) {
   fmt::print("mesh {}\n", artifact::meshText(root));
   for (const artifact::Share *share : *root.shares()) {
-    fmt::print("rank {}: state {:.1f} MB\n", ranksOf(*share),
+    fmt::print("{}: state {:.1f} MB\n", ranksOf(*share),
                static_cast<double>(share->state_bytes()) / 1e6);
     for (const artifact::Program *program :
          *share->devices()->Get(0)->programs())

@@ -51,20 +51,14 @@ static json drawConfig(Draw &draw) {
           {"tie_word_embeddings", tied}};
 }
 
-static std::string drawMesh(Draw &draw) {
-  int64_t data, tensor;
-  do {
-    data = draw.between(1, 4);
-    tensor = draw.between(1, 4);
-  } while (data * tensor < 2 || data * tensor > 8);
-  return "data=" + std::to_string(data) + ",tensor=" + std::to_string(tensor);
-}
-
 ModelCase ModelCase::draw(uint64_t seed) {
   Draw draw(seed);
   ModelCase drawn;
   drawn.config = drawConfig(draw);
-  drawn.mesh = drawMesh(draw);
+  do {
+    drawn.data = draw.between(1, 4);
+    drawn.tensor = draw.between(1, 4);
+  } while (drawn.data * drawn.tensor < 2 || drawn.data * drawn.tensor > 8);
   drawn.zero = draw.between(0, 3);
   models::Recipe &recipe = drawn.recipe;
   recipe.dropout.rate = 0.0;
@@ -82,8 +76,12 @@ ModelCase ModelCase::draw(uint64_t seed) {
   return drawn;
 }
 
+std::string ModelCase::mesh() const {
+  return "data=" + std::to_string(data) + ",tensor=" + std::to_string(tensor);
+}
+
 std::string ModelCase::text() const {
-  return config.dump() + " on " + mesh + " zero " + std::to_string(zero) +
+  return config.dump() + " on " + mesh() + " zero " + std::to_string(zero) +
          ", " + std::to_string(recipe.batch.accumulate) + " × " +
          std::to_string(recipe.batch.micro) + " × " +
          std::to_string(recipe.batch.sequence) + " tokens, recompute " +

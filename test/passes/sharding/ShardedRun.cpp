@@ -2,6 +2,7 @@
 #include "compiler/interpreter/MeshGrid.h"
 #include "compiler/interpreter/MeshInterpreter.h"
 #include "passes/sharding/Sharding.h"
+#include "passes/sharding/WriteShardings.h"
 
 using namespace mlir;
 using namespace tessera::interpreter;
@@ -23,6 +24,69 @@ bool assignShardings(ModuleOp module, const std::string &mesh, int64_t zero) {
   return runPipeline(module, [&](OpPassManager &pipeline) {
     pipeline.addPass(createAssignShardings(options));
   });
+}
+
+// Colors of what programs take, in any order: most of them are wherever a
+// model has a loop.
+static sharding::Strategy drawStrategy(ModuleOp module,
+                                       const sharding::Factors &factors,
+                                       const sharding::Mesh &mesh,
+                                       uint64_t seed) {
+  llvm::SetVector<sharding::Color> colors;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function.isPublic())
+      for (Value argument : function.getArguments())
+        for (const auto &atoms : factors.of(argument))
+          for (auto atom : atoms)
+            if (atom.color != sharding::kNoColor)
+              colors.insert(atom.color);
+  std::mt19937_64 engine(seed);
+  sharding::Strategy strategy;
+  for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
+    auto some = colors.takeVector();
+    colors.insert(some.begin(), some.end());
+    std::shuffle(some.begin(), some.end(), engine);
+    some.resize(std::min<size_t>(some.size(), engine() % 8));
+    strategy.colors.emplace_back(some.begin(), some.end());
+    if (engine() % 2)
+      strategy.zeroAxes.push_back(axis);
+  }
+  return strategy;
+}
+
+bool assignRandomShardings(ModuleOp module, int64_t data, int64_t tensor,
+                           int64_t zero, uint64_t seed) {
+  MLIRContext *context = module.getContext();
+  context->loadDialect<dist::DistDialect>();
+  sharding::Mesh mesh(
+      StringAttr::get(context, "mesh"),
+      {dist::AxisAttr::get(context, "data", data, dist::LinkTier::memory),
+       dist::AxisAttr::get(context, "tensor", tensor, dist::LinkTier::memory)});
+  sharding::Factors factors;
+  if (failed(factors.build(module)))
+    return false;
+  sharding::Strategy strategy = drawStrategy(module, factors, mesh, seed);
+  strategy.zero = static_cast<sharding::ZeroStage>(zero);
+  sharding::Shardings shardings(factors, mesh, strategy);
+  if (failed(shardings.build(module)))
+    return false;
+  sharding::writeShardings(module, shardings, mesh);
+  return true;
+}
+
+bool isUsed(ModuleOp module, StringRef axis) {
+  bool used = false;
+  module.walk([&](Operation *op) {
+    AttrTypeWalker walker;
+    walker.addWalk([&](dist::ShardingAttr sharding) {
+      for (dist::DimShardingAttr dim : sharding.getDims())
+        for (dist::AxisRefAttr ref : dim.getAxes())
+          used |= ref.getName() == axis;
+      return WalkResult::skip();
+    });
+    walker.walk(op->getAttrDictionary());
+  });
+  return used;
 }
 
 ShardedProgram::ShardedProgram(ModuleOp module) {

@@ -39,6 +39,14 @@ private:
 bool assignShardings(mlir::ModuleOp module, const std::string &mesh,
                      int64_t zero);
 
+/// The same on data × tensor devices, by a strategy that nobody would choose:
+/// axes cut dimensions of state and inputs at random.
+bool assignRandomShardings(mlir::ModuleOp module, int64_t data, int64_t tensor,
+                           int64_t zero, uint64_t seed);
+
+/// Whether anything is cut along the axis.
+bool isUsed(mlir::ModuleOp module, llvm::StringRef axis);
+
 /// max |a - b| over all elements, as a part of the largest |b|.
 double distance(const Tensor &a, const Tensor &b);
 
