@@ -214,7 +214,7 @@ Attribute DimShardingAttr::parse(AsmParser &parser, Type) {
   return failed(dim) || parser.parseGreater() ? Attribute() : *dim;
 }
 
-// <@mesh, [{"data"}, {}], partial sum {"tensor"}>
+// <@mesh, [{"data"}, {}], partial sum {"tensor"}, own {"data"}>
 void ShardingAttr::print(AsmPrinter &printer) const {
   printer << "<" << getMesh() << ", [";
   llvm::interleaveComma(getDims(), printer,
@@ -224,13 +224,17 @@ void ShardingAttr::print(AsmPrinter &printer) const {
     printer << ", partial " << stringifyReduceKind(getKind()) << " ";
     printAxes(printer, getPartial());
   }
+  if (!getOwn().empty()) {
+    printer << ", own ";
+    printAxes(printer, getOwn());
+  }
   printer << ">";
 }
 
 Attribute ShardingAttr::parse(AsmParser &parser, Type) {
   FlatSymbolRefAttr mesh;
   SmallVector<DimShardingAttr> dims;
-  SmallVector<AxisRefAttr> partial;
+  SmallVector<AxisRefAttr> partial, own;
   ReduceKind kind = ReduceKind::sum;
   SMLoc loc = parser.getCurrentLocation();
   auto parseOne = [&]() -> ParseResult {
@@ -244,9 +248,15 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
       parser.parseComma() ||
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOne))
     return {};
-  if (succeeded(parser.parseOptionalComma())) {
+  while (succeeded(parser.parseOptionalComma())) {
+    if (own.empty() && succeeded(parser.parseOptionalKeyword("own"))) {
+      if (parseAxes(parser, own))
+        return {};
+      continue;
+    }
     StringRef word;
-    if (parser.parseKeyword("partial") || parser.parseKeyword(&word))
+    if (!partial.empty() || !own.empty() || parser.parseKeyword("partial") ||
+        parser.parseKeyword(&word))
       return {};
     std::optional<ReduceKind> parsed = symbolizeReduceKind(word);
     if (!parsed) {
@@ -262,7 +272,7 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
     return {};
   return ShardingAttr::getChecked([&] { return parser.emitError(loc); },
                                   parser.getContext(), mesh, dims, kind,
-                                  partial);
+                                  partial, own);
 }
 
 //===--- attributes on functions and ops ----------------------------------===//

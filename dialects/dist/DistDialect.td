@@ -104,18 +104,22 @@ def Dist_ShardingAttr : Dist_Attr<"Sharding", "sharding"> {
   let summary = "where the elements of a tensor are";
   let description = [{
     `dims` has one entry a dimension; an axis that stands nowhere replicates. Along the axes
-    of `partial` every device holds a part, and the tensor is their sum or maximum.
+    of `partial` every device holds a part, and the tensor is their sum or maximum. Along the axes of `own` every device
+    has rows of its own, grouped in an order of its own (`graph.group_rows` of some tokens, or for some groups): there is no
+    common order in which they could be moved, only sums over them.
 
     ```mlir
     #dist.sharding<@mesh, [{"data"}, {}, {"tensor"} ]>
     #dist.sharding<@mesh, [{"data"}, {} ], partial sum {"tensor"}>
     #dist.sharding<@mesh, [{"data", "tensor":(1)2} ]>
+    #dist.sharding<@mesh, [{"data"}, {} ], own {"data", "expert"}>
     ```
   }];
   let parameters = (ins "::mlir::FlatSymbolRefAttr":$mesh,
                         OptionalArrayRefParameter<"::tessera::dist::DimShardingAttr">:$dims,
                         DefaultValuedParameter<"::tessera::dist::ReduceKind", "::tessera::dist::ReduceKind::sum">:$kind,
-                        OptionalArrayRefParameter<"::tessera::dist::AxisRefAttr">:$partial);
+                        OptionalArrayRefParameter<"::tessera::dist::AxisRefAttr">:$partial,
+                        OptionalArrayRefParameter<"::tessera::dist::AxisRefAttr">:$own);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{ bool isPartial() const { return !getPartial().empty(); } }];

@@ -52,7 +52,8 @@ DimShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
 LogicalResult
 ShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
                      FlatSymbolRefAttr mesh, ArrayRef<DimShardingAttr> dims,
-                     ReduceKind, ArrayRef<AxisRefAttr> partial) {
+                     ReduceKind, ArrayRef<AxisRefAttr> partial,
+                     ArrayRef<AxisRefAttr> own) {
   // One axis, one use; parts of one axis may stand in several places.
   llvm::StringMap<SmallVector<AxisRefAttr>> used;
   auto use = [&](AxisRefAttr axis) -> LogicalResult {
@@ -76,6 +77,12 @@ ShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
   for (AxisRefAttr axis : partial)
     if (failed(use(axis)))
       return failure();
+  // Those may cut dimensions too, but make no parts of sums.
+  for (auto [i, axis] : llvm::enumerate(own))
+    if (llvm::is_contained(partial, axis) ||
+        llvm::is_contained(own.drop_front(i + 1), axis))
+      return complain() << "axis \"" << axis.getName()
+                        << "\" is used twice in one sharding";
   return success();
 }
 
@@ -164,9 +171,10 @@ LogicalResult tessera::dist::verifySharding(
   for (auto [i, dim] : llvm::enumerate(sharding.getDims()))
     if (failed(verifyDim(dim, mesh, type.getDimSize(i), i, complain)))
       return failure();
-  for (AxisRefAttr axis : sharding.getPartial())
-    if (failed(verifyAxis(mesh, axis, complain)))
-      return failure();
+  for (ArrayRef<AxisRefAttr> axes : {sharding.getPartial(), sharding.getOwn()})
+    for (AxisRefAttr axis : axes)
+      if (failed(verifyAxis(mesh, axis, complain)))
+        return failure();
   return success();
 }
 

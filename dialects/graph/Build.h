@@ -90,6 +90,9 @@ public:
                            mlir::Value weights, int64_t rows);
   mlir::Value combineRows(mlir::Value rows, mlir::Value places,
                           mlir::Value weights);
+  /// Of the element type of `like`.
+  mlir::Value dotRows(mlir::Value x, mlir::Value rows, mlir::Value places,
+                      mlir::Value like);
 
   mlir::Value layerNorm(mlir::Value x, mlir::Value weight, mlir::Value bias,
                         double eps);

@@ -122,4 +122,21 @@ def Graph_CombineRowsOp : Graph_RowsOp<"combine_rows"> {
   }];
 }
 
+def Graph_DotRowsOp : Graph_Op<"dot_rows", [Graph_DecomposableOp, DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>]> {
+  let summary = "each token's row times each of its rows elsewhere";
+  let description = [{
+    `input` [tokens, width], `rows` [rows, width] and `places` [tokens, k] give [tokens, k]:
+    result[t, j] = input[t] · rows[places[t, j]], summed in f32 (f64 for f64); zero where the place is negative. The gradient
+    for the weights of `dispatch_rows` and `combine_rows`.
+
+    ```mlir
+    %dw = graph.dot_rows %dy, %rows places %places : (tensor<64x32xf32>, tensor<128x32xf32>, tensor<64x2xi32>) -> tensor<64x2xf32>
+    ```
+  }];
+  let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$rows, Graph_Indices:$places);
+  let results = (outs Graph_FloatTensor:$result);
+  let assemblyFormat = "$input `,` $rows `places` $places attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
 #endif

@@ -48,6 +48,22 @@ LogicalResult CombineRowsOp::verify() {
                          getInput());
 }
 
+LogicalResult DotRowsOp::verify() {
+  RankedTensorType input = tensorType(getInput()), rows = tensorType(getRows()),
+                   places = tensorType(getPlaces());
+  if (failed(expectRank(*this, "an input", input, 2)) ||
+      failed(expectRank(*this, "rows", rows, 2)) ||
+      failed(expectRank(*this, "places", places, 2)) ||
+      failed(expectShape(*this, "places", places,
+                         {input.getDimSize(0), places.getDimSize(1)})) ||
+      failed(expectShape(*this, "rows", rows,
+                         {rows.getDimSize(0), input.getDimSize(1)})) ||
+      failed(expectShape(*this, "the result", tensorType(getResult()),
+                         places.getShape())))
+    return failure();
+  return expectSameElement(*this, "input", input, "rows", rows);
+}
+
 //===--- meaning ----------------------------------------------------------===//
 
 // x × weights, [tokens, k, width], in the statistics type.
@@ -100,16 +116,16 @@ SmallVector<Value> CombineRowsOp::decompose(OpBuilder &builder) {
   return {e.convert(sum, tensorType(getResult()).getElementType())};
 }
 
-// tokens[t] · rows[places[t, j]], 0 where there is no place: the gradient of
-// weights, in their type.
-static Value productsWithRows(Emitter &e, Value tokens, Value rows,
-                              Value places, Value weights) {
-  Type type = statisticsType(tokens);
-  Value picked = e.convert(e.embedding(rows, safePlaces(e, places)), type);
-  Value spread = e.broadcast(e.convert(tokens, type), {0, 2}, shapeOf(picked));
+SmallVector<Value> DotRowsOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Type type = statisticsType(getInput());
+  Value picked =
+      e.convert(e.embedding(getRows(), safePlaces(e, getPlaces())), type);
+  Value spread =
+      e.broadcast(e.convert(getInput(), type), {0, 2}, shapeOf(picked));
   Value sum = e.sumLast(e.mul(spread, picked));
-  sum = e.select(isPlace(e, places), sum, e.splatLike(0.0, sum));
-  return e.convert(sum, tensorType(weights).getElementType());
+  sum = e.select(isPlace(e, getPlaces()), sum, e.splatLike(0.0, sum));
+  return {e.convert(sum, tensorType(getResult()).getElementType())};
 }
 
 SmallVector<Value> DispatchRowsOp::buildVjp(OpBuilder &builder,
@@ -121,7 +137,7 @@ SmallVector<Value> DispatchRowsOp::buildVjp(OpBuilder &builder,
   Emitter e(builder, getLoc());
   result[0] = e.combineRows(g, getPlaces(), getWeights());
   if (getWeights())
-    result[2] = productsWithRows(e, getInput(), g, getPlaces(), getWeights());
+    result[2] = e.dotRows(getInput(), g, getPlaces(), getWeights());
   return result;
 }
 
@@ -135,7 +151,7 @@ SmallVector<Value> CombineRowsOp::buildVjp(OpBuilder &builder,
   result[0] =
       e.dispatchRows(g, getPlaces(), getWeights(), shapeOf(getInput())[0]);
   if (getWeights())
-    result[2] = productsWithRows(e, g, getInput(), getPlaces(), getWeights());
+    result[2] = e.dotRows(g, getInput(), getPlaces(), getWeights());
   return result;
 }
 
@@ -151,6 +167,10 @@ int64_t CombineRowsOp::getFlops() {
          (getWeights() ? 2 : 1);
 }
 
+int64_t DotRowsOp::getFlops() {
+  return 2 * tensorType(getPlaces()).getNumElements() * shapeOf(getInput())[1];
+}
+
 //===--- Emitter ----------------------------------------------------------===//
 
 Value Emitter::dispatchRows(Value x, Value places, Value weights,
@@ -163,4 +183,10 @@ Value Emitter::combineRows(Value rows, Value places, Value weights) {
   return b.create<CombineRowsOp>(
       loc, tensorType(rows).clone({shapeOf(places)[0], shapeOf(rows)[1]}), rows,
       places, weights);
+}
+
+Value Emitter::dotRows(Value x, Value rows, Value places, Value like) {
+  return b.create<DotRowsOp>(
+      loc, tensorType(places).clone(tensorType(like).getElementType()), x, rows,
+      places);
 }

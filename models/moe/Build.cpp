@@ -30,7 +30,10 @@ static Value chosenExperts(const Scope &scope, Value x,
   Emitter e = scope.at(StringRef(names.experts).drop_back(2));
   graph::GroupRowsOp groups = e.groupRows(choice.experts, moe.experts);
   Value places = groups.getPlaces(), offsets = groups.getOffsets();
-  Value rows = e.dispatchRows(x, places, {}, choice.rows);
+  // One for each choice, also where some are dropped: so rows are cut with
+  // their tokens, whichever sequences those are of.
+  Value rows = e.dispatchRows(x, places, {},
+                              tensorType(choice.experts).getNumElements());
   Value gate = expertLinear(scope, e, rows, names.gate, offsets);
   Value up = expertLinear(scope, e, rows, names.up, offsets);
   Value inner = e.mul(activation(e, gate, scope.spec.activation), up);
@@ -59,7 +62,6 @@ Value moeLayer(const Scope &scope, Value x) {
   Value tokens = e.reshape(x, {shape[0] * shape[1], shape[2]});
   RouterChoice choice = chooseExperts(scope, tokens);
   choice.chosen = choice.experts;
-  choice.rows = tensorType(choice.experts).getNumElements();
   if (RouterScope *router = scope.router) {
     Value dropped =
         keepWithinCapacity(e, moe, router->recipe, shape[0], choice);

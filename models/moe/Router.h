@@ -10,7 +10,6 @@ struct RouterChoice {
   mlir::Value chosen;         ///< i32 [tokens, chosen], before any is dropped
   mlir::Value experts;        ///< the same; −1: dropped
   mlir::Value weights;        ///< [tokens, chosen]
-  int64_t rows = 0;           ///< that the experts get at most
 };
 
 RouterChoice chooseExperts(const Scope &scope, mlir::Value x);

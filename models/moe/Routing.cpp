@@ -90,8 +90,6 @@ Value keepWithinCapacity(Emitter &e, const MoeSpec &moe,
   Value fits = e.compare(rank, ComparePredicate::lt, e.splatLike(room, rank));
   Value kept = e.select(fits, ids, e.splatLike(-1, ids));
   choice.experts = e.reshape(kept, shape);
-  choice.rows = std::min<int64_t>(choice.rows, sequences * moe.experts *
-                                                   static_cast<int64_t>(room));
   Value out = e.compare(kept, ComparePredicate::lt, e.zeros(tensorType(kept)));
   return e.sumAll(e.convert(out, f32.getElementType()));
 }

@@ -160,6 +160,22 @@ LogicalResult Factors::connectCall(func::CallOp call) {
   return success();
 }
 
+// Of n groups rows have n + 1 offsets, so that no dimension says whose groups
+// they are.
+void Factors::connectGroups(Operation *op, const OpRule &rule,
+                            ArrayRef<unsigned> letters) {
+  if (!rule.groups)
+    return;
+  for (Value operand : op->getOperands()) {
+    auto def = computations.find(operand.getDefiningOp());
+    if (def == computations.end())
+      continue;
+    const auto &[defRule, defLetters] = def->second;
+    if (defRule.numbersRows)
+      unify(List{letters[*rule.groups]}, List{defLetters[*defRule.groups]});
+  }
+}
+
 LogicalResult Factors::connect(Operation *op) {
   if (isa<func::ReturnOp, graph::YieldOp>(op))
     return success();
@@ -197,6 +213,7 @@ LogicalResult Factors::connect(Operation *op) {
       connectValue(operand, dims);
   for (auto [result, dims] : llvm::zip(op->getResults(), rule->results))
     connectValue(result, dims);
+  connectGroups(op, *rule, letters);
   computations[op] = {std::move(*rule), std::move(letters)};
   return success();
 }

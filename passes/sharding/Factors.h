@@ -69,6 +69,8 @@ private:
   llvm::SmallVector<List, 4> &dimsOf(mlir::Value value);
   mlir::LogicalResult connect(mlir::Operation *op);
   mlir::LogicalResult connectCall(mlir::func::CallOp call);
+  void connectGroups(mlir::Operation *op, const OpRule &rule,
+                     llvm::ArrayRef<unsigned> letters);
   Atoms atoms(llvm::ArrayRef<unsigned> list) const;
 
   mutable std::vector<Node> nodes;

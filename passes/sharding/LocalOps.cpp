@@ -117,12 +117,64 @@ static LogicalResult emitScatter(LocalOp &local, graph::ScatterAddOp op) {
   return success();
 }
 
+// The axes along which a device has the rows of its groups, not of its tokens.
+static Factor ownGroups(const Placement &rows, int64_t groups) {
+  Factor factor{groups, {}};
+  for (unsigned axis : rows.own)
+    if (!rows.uses(axis))
+      factor.axes.push_back(axis);
+  return factor;
+}
+
+// The device's groups are the first that its rows have, and all the others
+// empty: entries of the others have no place.
+static void emitGroupRows(LocalOp &local, graph::GroupRowsOp op) {
+  Factor groups = ownGroups(local.placementOf(op.getPlaces()),
+                            tensorType(op.getOffsets()).getDimSize(0) - 1);
+  if (!groups.axes.empty()) {
+    graph::Emitter emit(local.builder, op.getLoc());
+    Value ids = local.map.lookup(op.getIds());
+    OwnRows own(emit, ids,
+                Resharder(emit, local.mesh, local.at).offsetOf(groups),
+                groups.rangeAt(local.mesh, local.at).size);
+    local.map.map(op.getIds(),
+                  emit.select(own.mask, own.numbers, emit.splatLike(-1, ids)));
+    cloneLocal(local);
+    local.map.map(op.getIds(), ids);
+    return;
+  }
+  cloneLocal(local);
+}
+
+// Of as many groups as the device has matrices.
+template <typename Op> static void emitGrouped(LocalOp &local, Op op) {
+  Value all = local.map.lookup(op.getGroups());
+  int64_t groups =
+      cast<RankedTensorType>(isa<graph::GroupedMatmulOp>(op)
+                                 ? local.localType(op->getOperand(1))
+                                 : local.localType(op->getResult(0)))
+          .getDimSize(0);
+  graph::Emitter emit(local.builder, op.getLoc());
+  if (!op.isPadded() && groups + 1 < tensorType(all).getDimSize(0))
+    local.map.map(op.getGroups(), emit.slice(all, {0}, {groups + 1}));
+  cloneLocal(local);
+  local.map.map(op.getGroups(), all);
+}
+
 LogicalResult sharding::emitLocal(LocalOp &local) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(local.op)
       .Case([&](graph::EmbeddingOp op) { return emitEmbedding(local, op); })
       .Case([&](graph::ScatterAddOp op) { return emitScatter(local, op); })
       .Case([&](graph::SliceOp op) {
         emitSlice(local, op);
+        return success();
+      })
+      .Case([&](graph::GroupRowsOp op) {
+        emitGroupRows(local, op);
+        return success();
+      })
+      .Case<graph::GroupedMatmulOp, graph::GroupedOuterOp>([&](auto op) {
+        emitGrouped(local, op);
         return success();
       })
       .Case([&](graph::ConstantOp op) {

@@ -7,7 +7,7 @@
 using namespace tessera;
 
 // The slowest-varying first: neighbours along the last axis talk most.
-static constexpr llvm::StringLiteral kAxes[] = {"data", "tensor"};
+static constexpr llvm::StringLiteral kAxes[] = {"data", "expert", "tensor"};
 static constexpr int64_t kMostDevices = int64_t{1} << 20;
 
 static llvm::Error complain(llvm::StringRef text, const llvm::Twine &what) {
@@ -41,8 +41,9 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
     bool zero = name == "zero";
     if (!zero && !llvm::is_contained(kAxes, name))
       return complain(text, "unknown axis '" + name +
-                                "'; there are data, tensor, and zero=0, 1, 2 "
-                                "or 3 for what is cut over data");
+                                "'; there are data, expert, tensor, and "
+                                "zero=0, 1, 2 or 3 for what is cut over data "
+                                "and expert");
     if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
       return complain(text, zero ? "zero is 0, 1, 2 or 3"
                                  : "an axis has 1 to 1048576 devices, got '" +
@@ -66,7 +67,8 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                               llvm::Twine(world));
   if (auto zero = values.find("zero"); zero != values.end())
     request.zero = zero->second;
-  if (request.zero > 0 && !values.count("data"))
-    return complain(text, "zero cuts state over the axis data; name its size");
+  if (request.zero > 0 && !values.count("data") && !values.count("expert"))
+    return complain(text, "zero cuts state over the axes data and expert; name "
+                          "the size of one");
   return request;
 }

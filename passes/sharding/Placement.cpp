@@ -147,6 +147,7 @@ Placement Placement::fromAttr(dist::ShardingAttr attr, RankedTensorType type,
   placement.partial = numbersOf(attr.getPartial(), mesh);
   llvm::sort(placement.partial);
   placement.kind = attr.getKind();
+  placement.own = numbersOf(attr.getOwn(), mesh);
   placement.normalize(mesh);
   return placement;
 }
@@ -171,7 +172,8 @@ dist::ShardingAttr Placement::toAttr(MLIRContext *context,
         context, ArrayRef<dist::FactorAttr>(factors)));
   }
   return dist::ShardingAttr::get(context, FlatSymbolRefAttr::get(mesh.name),
-                                 attrs, kind, refsOf(partial, context, mesh));
+                                 attrs, kind, refsOf(partial, context, mesh),
+                                 refsOf(own, context, mesh));
 }
 
 bool Placement::isUncut() const {
@@ -181,7 +183,9 @@ bool Placement::isUncut() const {
   });
 }
 
-bool Placement::isWhole() const { return partial.empty() && isUncut(); }
+bool Placement::isWhole() const {
+  return partial.empty() && own.empty() && isUncut();
+}
 
 bool Placement::uses(unsigned axis) const {
   if (llvm::is_contained(partial, axis))
@@ -204,6 +208,7 @@ void Placement::normalize(const Mesh &mesh) {
   for (DimPlacement &dim : dims)
     normalizeFactors(dim, mesh);
   llvm::sort(partial);
+  llvm::sort(own);
   if (partial.empty())
     kind = dist::ReduceKind::sum;
 }

@@ -51,6 +51,8 @@ struct Placement {
   /// Every device along these axes, ascending, has a part.
   llvm::SmallVector<unsigned, 2> partial;
   dist::ReduceKind kind = dist::ReduceKind::sum;
+  /// Along these axes, ascending, rows are each device's own, in its own order.
+  llvm::SmallVector<unsigned, 2> own = {};
 
   bool operator==(const Placement &) const = default;
 

@@ -74,8 +74,10 @@ std::string PlacementReader::text(const Placement &placement) const {
   auto dims = llvm::map_range(
       placement.dims, [&](const DimPlacement &dim) { return text(dim); });
   std::string all = "[" + llvm::join(dims, ", ") + "]";
-  if (placement.partial.empty())
-    return all;
-  return all + " partial " + stringifyReduceKind(placement.kind).str() + " " +
-         text(placement.partial);
+  if (!placement.partial.empty())
+    all += " partial " + stringifyReduceKind(placement.kind).str() + " " +
+           text(placement.partial);
+  if (!placement.own.empty())
+    all += " own " + text(placement.own);
+  return all;
 }

@@ -19,7 +19,7 @@ public:
   Placement ofResult(mlir::func::FuncOp function, unsigned i) const;
 
   /// As #dist.sharding writes it: {"data", "tensor"}, {3, 128:{"tensor"}},
-  /// [{"data"}, {}] partial sum {"tensor"}.
+  /// [{"data"}, {}] partial sum {"tensor"} own {"data"}.
   std::string text(llvm::ArrayRef<unsigned> axes) const;
   std::string text(const DimPlacement &dim) const;
   std::string text(const Placement &placement) const;

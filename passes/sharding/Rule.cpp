@@ -17,6 +17,7 @@ OpRule sharding::pointwiseRule(Operation *op) {
   OpRule::Dims dims = rule.lettersOf(op->getResult(0));
   rule.operands.assign(op->getNumOperands(), dims);
   rule.results.assign(op->getNumResults(), dims);
+  rule.isPointwise = true;
   return rule;
 }
 

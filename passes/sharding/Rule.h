@@ -11,6 +11,7 @@ enum class LetterKind {
   free,  ///< each device computes its part of the results
   sum,   ///< each device computes parts of sums: results are partial
   whole, ///< cannot be cut
+  own,   ///< cut only along axes along which rows are a device's own
 };
 
 struct Letter {
@@ -32,6 +33,17 @@ struct OpRule {
   /// An operand to which a cut along a `sum` letter adds: it must be partial
   /// along the same axes (graph.scatter_add's base).
   std::optional<unsigned> addend;
+  /// Operands and results that hold rows, or say where rows are: along the same
+  /// axes they are each device's own. A cut of those axes along letters that a
+  /// result without own rows does not have makes it parts of sums.
+  llvm::SmallVector<unsigned, 2> ownOperands, ownResults;
+  /// Groups of rows. An axis of own rows that does not cut rows cuts these.
+  std::optional<unsigned> groups;
+  /// Whether the op gives rows their places (graph.group_rows): its results are
+  /// own along all axes that cut its letters.
+  bool numbersRows = false;
+  /// Elementwise: where one operand has own rows, all and the results do.
+  bool isPointwise = false;
 
   unsigned letter(int64_t size, LetterKind kind = LetterKind::free) {
     letters.push_back({size, kind});

@@ -86,7 +86,9 @@ static OpRule groupedMatmulRule(graph::GroupedMatmulOp op) {
     lhs = {rhs[0], {row}, {k}};
     out = {rhs[0], {row}, {n}};
   } else {
-    rule.letters[rhs[0][0]].kind = LetterKind::whole;
+    rule.groups = rhs[0][0];
+    rule.letters[*rule.groups].kind = rule.letters[row].kind = LetterKind::own;
+    rule.ownOperands = {0, 2}, rule.ownResults = {0};
     groups = {{rule.letter(op.getGroups().getType().getDimSize(0),
                            LetterKind::whole)}};
     lhs = {{row}, {k}};
@@ -107,7 +109,9 @@ static OpRule groupedOuterRule(graph::GroupedOuterOp op) {
     lhs = {out[0], {row}, out[1]};
     rhs = {out[0], {row}, out[2]};
   } else {
-    rule.letters[out[0][0]].kind = LetterKind::whole;
+    rule.groups = out[0][0];
+    rule.letters[*rule.groups].kind = rule.letters[row].kind = LetterKind::own;
+    rule.ownOperands = {0, 1, 2};
     groups = {{rule.letter(op.getGroups().getType().getDimSize(0),
                            LetterKind::whole)}};
     lhs = {{row}, out[1]};

@@ -30,16 +30,61 @@ static OpRule pickRule(graph::PickOp op) {
 // Ranks are among the entries of a row: ids and scores [rows, n].
 static OpRule rankInGroupRule(graph::RankInGroupOp op) {
   OpRule rule = pointwiseRule(op);
+  rule.isPointwise = false;
   rule.letters.back().kind = LetterKind::whole;
   return rule;
 }
 
-// Places follow from all entries before.
-static OpRule groupRowsRule(graph::GroupRowsOp op) { return wholeRule(op); }
+// ids [tokens, k] → offsets [groups + 1], places [tokens, k]. Places follow
+// from all entries before, unless rows are a device's own: those of its tokens,
+// or of its groups.
+static OpRule groupRowsRule(graph::GroupRowsOp op) {
+  OpRule rule;
+  OpRule::Dims ids = rule.lettersOf(op.getIds(), LetterKind::whole),
+               offsets = rule.lettersOf(op.getOffsets(), LetterKind::whole);
+  rule.letters[ids[0][0]].kind = LetterKind::own;
+  rule.groups = rule.letter(
+      graph::tensorType(op.getOffsets()).getDimSize(0) - 1, LetterKind::own);
+  rule.operands = {ids}, rule.results = {offsets, ids};
+  rule.ownResults = {0, 1};
+  rule.numbersRows = true;
+  return rule;
+}
+
+// Whether `rows` has one for each of `places` [tokens, k], as group_rows makes
+// them: then it is cut with its tokens, if rows are a device's own.
+static bool isPacked(Value rows, Value places) {
+  return graph::tensorType(rows).getDimSize(0) ==
+         graph::tensorType(places).getNumElements();
+}
+
+// Letters of places and of the first dimension of packed rows.
+static OpRule::Dims packedPlaces(OpRule &rule, Value places) {
+  OpRule::Dims dims = rule.lettersOf(places, LetterKind::whole);
+  rule.letters[dims[0][0]].kind = LetterKind::own;
+  return dims;
+}
+
+static OpRule packedDispatchRule(graph::DispatchRowsOp op) {
+  OpRule rule;
+  OpRule::Dims places = packedPlaces(rule, op.getPlaces());
+  unsigned width = rule.letter(graph::tensorType(op.getInput()).getDimSize(1));
+  rule.operands = {{places[0], {width}}, places};
+  rule.linear = {{0}};
+  if (op.getWeights()) {
+    rule.operands.push_back(places);
+    rule.linear.push_back({2});
+  }
+  rule.results = {{{places[0][0], places[1][0]}, {width}}};
+  rule.ownOperands = {1}, rule.ownResults = {0};
+  return rule;
+}
 
 // input [tokens, width], places and weights [tokens, k] → [rows, width]. What
 // some of the tokens give is zero in the rows of the others.
 static OpRule dispatchRule(graph::DispatchRowsOp op) {
+  if (isPacked(op.getResult(), op.getPlaces()))
+    return packedDispatchRule(op);
   OpRule rule;
   OpRule::Dims places = rule.lettersOf(op.getPlaces()),
                out = rule.lettersOf(op.getResult());
@@ -56,9 +101,53 @@ static OpRule dispatchRule(graph::DispatchRowsOp op) {
   return rule;
 }
 
+// Parts of sums pass where they are not rounded.
+static void passParts(OpRule &rule, graph::CombineRowsOp op) {
+  if (op.getResult().getType().getElementType().getIntOrFloatBitWidth() < 32)
+    return;
+  rule.linear = {{0}};
+  if (op.getWeights())
+    rule.linear.push_back({2});
+}
+
+static OpRule packedCombineRule(graph::CombineRowsOp op) {
+  OpRule rule;
+  OpRule::Dims places = packedPlaces(rule, op.getPlaces());
+  unsigned width = rule.letter(graph::tensorType(op.getResult()).getDimSize(1));
+  rule.operands = {{{places[0][0], places[1][0]}, {width}}, places};
+  if (op.getWeights())
+    rule.operands.push_back(places);
+  passParts(rule, op);
+  rule.results = {{places[0], {width}}};
+  rule.ownOperands = {0, 1};
+  return rule;
+}
+
+// input [tokens, width], rows [rows, width], places [tokens, k] → [tokens, k].
+static OpRule dotRowsRule(graph::DotRowsOp op) {
+  OpRule rule;
+  OpRule::Dims places = packedPlaces(rule, op.getPlaces());
+  unsigned width = rule.letter(graph::tensorType(op.getInput()).getDimSize(1),
+                               LetterKind::sum);
+  OpRule::Dim rows = {places[0][0], places[1][0]};
+  if (isPacked(op.getRows(), op.getPlaces())) {
+    rule.ownOperands = {1, 2};
+  } else {
+    rule.letters[places[0][0]].kind = LetterKind::free;
+    rows = {rule.letter(graph::tensorType(op.getRows()).getDimSize(0),
+                        LetterKind::whole)};
+  }
+  rule.operands = {{places[0], {width}}, {rows, {width}}, places};
+  rule.linear = {{0}, {1}};
+  rule.results = {places};
+  return rule;
+}
+
 // input [rows, width], places and weights [tokens, k] → [tokens, width]. Rows
 // of a token are summed before they are rounded.
 static OpRule combineRule(graph::CombineRowsOp op) {
+  if (isPacked(op.getInput(), op.getPlaces()))
+    return packedCombineRule(op);
   OpRule rule;
   OpRule::Dims places = rule.lettersOf(op.getPlaces()),
                in = rule.lettersOf(op.getInput());
@@ -68,13 +157,9 @@ static OpRule combineRule(graph::CombineRowsOp op) {
       rounds ? LetterKind::whole : LetterKind::sum;
   rule.letters[in[0][0]].kind = LetterKind::whole;
   rule.operands = {in, places};
-  if (!rounds)
-    rule.linear = {{0}};
-  if (op.getWeights()) {
+  if (op.getWeights())
     rule.operands.push_back(places);
-    if (!rounds)
-      rule.linear.push_back({2});
-  }
+  passParts(rule, op);
   rule.results = {{places[0], in[1]}};
   return rule;
 }
@@ -118,6 +203,7 @@ void sharding::addRoutingRules(RuleTable &table) {
   table.add<graph::GroupRowsOp>(groupRowsRule);
   table.add<graph::DispatchRowsOp>(dispatchRule);
   table.add<graph::CombineRowsOp>(combineRule);
+  table.add<graph::DotRowsOp>(dotRowsRule);
   table.add<graph::ScatterRowsOp>(scatterRowsRule);
   table.add<graph::PagedAttentionOp>(pagedAttentionRule);
 }

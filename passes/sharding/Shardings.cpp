@@ -25,6 +25,7 @@ struct Shardings::Cut {
   SmallVector<DimPlacement> letters; ///< a factor for each atom
   SmallVector<unsigned, 2> parts;    ///< axes along which operands stay partial
   std::optional<unsigned> linear;    ///< the set of operands that do
+  SmallVector<unsigned, 2> own;      ///< axes along which rows are own
 };
 
 //===--- placements of values ---------------------------------------------===//
@@ -121,9 +122,14 @@ Placement Shardings::ofPort(Value value, DictionaryAttr attrs) {
 }
 
 void Shardings::placeArguments(func::FuncOp function) {
-  for (BlockArgument argument : function.getArguments())
+  for (BlockArgument argument : function.getArguments()) {
+    auto rows = ownRows.find(argument);
     values[argument] =
-        ofPort(argument, function.getArgAttrDict(argument.getArgNumber()));
+        rows != ownRows.end()
+            ? rows->second
+            : ofPort(argument,
+                     function.getArgAttrDict(argument.getArgNumber()));
+  }
 }
 
 // What a pointwise call takes beside optimizer state is a gradient, and is best
@@ -190,6 +196,11 @@ LogicalResult Shardings::planBlock(Block &block) {
 LogicalResult Shardings::planCall(func::CallOp call) {
   auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
       call, call.getCalleeAttr());
+  // What nobody can move stays as it is; all calls of a block are alike.
+  for (auto [operand, argument] :
+       llvm::zip(call.getOperands(), callee.getArguments()))
+    if (!asUsed(operand).own.empty())
+      ownRows.try_emplace(argument, asUsed(operand));
   if (failed(planFunction(callee)))
     return failure();
   for (auto [operand, argument] :
@@ -262,6 +273,112 @@ findCut(const Placement &placement, unsigned axis) {
   return std::nullopt;
 }
 
+// The factor with that number among those of a dimension's letters.
+Factor *Shardings::factorOf(Cut &cut, const OpRule::Dim &names,
+                            unsigned number) const {
+  for (unsigned name : names) {
+    if (number < cut.letters[name].size())
+      return &cut.letters[name][number];
+    number -= cut.letters[name].size();
+  }
+  return nullptr;
+}
+
+//===--- rows that are a device's own -------------------------------------===//
+
+bool Shardings::takesOwnRows(OpOperand &operand, const OpRule &rule) const {
+  if (rule.isPointwise)
+    return !isSplat(operand.get());
+  return llvm::is_contained(rule.ownOperands, operand.getOperandNumber());
+}
+
+LogicalResult Shardings::checkOwnRows(Operation *op, const OpRule &rule) const {
+  for (OpOperand &operand : op->getOpOperands())
+    if (!asUsed(operand.get()).own.empty() && !takesOwnRows(operand, rule))
+      return op->emitOpError("has no rule for rows that are numbered by "
+                             "device, as operand ")
+             << operand.getOperandNumber() << " has them";
+  return success();
+}
+
+// Cuts groups: the factor of the color, or the first that is large enough.
+bool Shardings::cutGroups(Cut &cut, unsigned axis,
+                          std::optional<Color> color) const {
+  unsigned groups = *cut.computation.rule.groups;
+  for (auto [factor, atom] :
+       llvm::zip(cut.letters[groups], cut.computation.letters[groups]))
+    if ((!color || atom.color == *color) && fits(factor, axis)) {
+      factor.axes.push_back(axis);
+      return true;
+    }
+  return false;
+}
+
+// An op of own rows is cut as they are: with their tokens, or by their groups.
+bool Shardings::followRows(Operation *op, unsigned axis, Cut &cut) const {
+  const OpRule &rule = cut.computation.rule;
+  bool follows = false;
+  for (OpOperand &operand : op->getOpOperands()) {
+    const Placement &place = asUsed(operand.get());
+    if (!takesOwnRows(operand, rule) || !llvm::is_contained(place.own, axis))
+      continue;
+    if (!std::exchange(follows, true))
+      cut.own.push_back(axis);
+    auto rows = findCut(place, axis);
+    if (!rows)
+      continue;
+    const OpRule::Dims &dims = rule.operands[operand.getOperandNumber()];
+    if (Factor *factor = factorOf(cut, dims[rows->first], rows->second))
+      factor->axes.push_back(axis);
+    return true;
+  }
+  if (follows && rule.groups)
+    (void)cutGroups(cut, axis, std::nullopt);
+  return follows;
+}
+
+// The most important color among those of the groups, of the tokens, and of
+// what is multiplied with rows: then rows are whole.
+void Shardings::numberRows(Operation *op, unsigned axis, Cut &cut) const {
+  auto hasColor = [](ArrayRef<Factors::Atom> atoms, Color color) {
+    return llvm::any_of(
+        atoms, [&](Factors::Atom atom) { return atom.color == color; });
+  };
+  auto multipliesBy = [&](Operation *user, Color color) {
+    Factors::Computation product = factors.of(user);
+    return product.rule.groups &&
+           llvm::any_of(llvm::zip(product.rule.letters, product.letters),
+                        [&](const auto &pair) {
+                          const auto &[letter, atoms] = pair;
+                          return letter.kind != LetterKind::own &&
+                                 letter.kind != LetterKind::whole &&
+                                 hasColor(atoms, color);
+                        });
+  };
+  for (Color color : strategy.colors[axis]) {
+    if (cutGroups(cut, axis, color)) {
+      cut.own.push_back(axis);
+      return;
+    }
+    for (auto [letter, atoms, factors] :
+         llvm::zip(cut.computation.rule.letters, cut.computation.letters,
+                   cut.letters))
+      for (auto [factor, atom] : llvm::zip(factors, atoms))
+        if (letter.kind == LetterKind::own && atom.color == color &&
+            fits(factor, axis)) {
+          factor.axes.push_back(axis);
+          cut.own.push_back(axis);
+          return;
+        }
+    for (Operation *user : op->getUsers())
+      if (!isa<func::FuncDialect>(user->getDialect()) &&
+          multipliesBy(user, color))
+        return;
+  }
+}
+
+//===--- cuts -------------------------------------------------------------===//
+
 // A cut that an operand has already costs nothing; one of a sum only where all
 // factors of the products have it.
 void Shardings::inherit(Operation *op, unsigned axis, Cut &cut) const {
@@ -287,7 +404,8 @@ void Shardings::inherit(Operation *op, unsigned axis, Cut &cut) const {
         return !uses || asUsed(value).uses(axis);
       };
       LetterKind kind = rule.letters[name].kind;
-      if (kind == LetterKind::whole || !fits(factor, axis) ||
+      if (kind == LetterKind::whole || kind == LetterKind::own ||
+          !fits(factor, axis) ||
           (kind == LetterKind::sum &&
            (rule.addend ||
             !llvm::all_of(llvm::zip(op->getOperands(), rule.operands),
@@ -317,7 +435,7 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
   auto claim = [&](unsigned axis, Color color) {
     for (auto [name, letter] : llvm::enumerate(cut.letters)) {
       LetterKind kind = rule.letters[name].kind;
-      if (kind == LetterKind::whole ||
+      if (kind == LetterKind::whole || kind == LetterKind::own ||
           (kind == LetterKind::sum && !mayAdd(axis)))
         continue;
       for (auto [factor, atom] :
@@ -330,8 +448,12 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
     return false;
   };
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
-    if (mesh.size(axis) == 1)
+    if (mesh.size(axis) == 1 || followRows(op, axis, cut))
       continue;
+    if (rule.numbersRows) {
+      numberRows(op, axis, cut);
+      continue;
+    }
     bool claimed = llvm::any_of(
         strategy.colors[axis], [&](Color color) { return claim(axis, color); });
     if (!claimed)
@@ -406,9 +528,22 @@ static SmallVector<unsigned, 2> summedAxes(const OpRule &rule,
   return axes;
 }
 
+// Rows that are not numbered by device any more are sums over devices, but
+// for what a cut of their letters leaves apart.
+static SmallVector<unsigned, 2> endedAxes(ArrayRef<unsigned> own,
+                                          const Placement &made) {
+  SmallVector<unsigned, 2> axes;
+  for (unsigned axis : own)
+    if (!made.uses(axis))
+      axes.push_back(axis);
+  return axes;
+}
+
 LogicalResult Shardings::planOp(Operation *op) {
-  Cut cut{factors.of(op), {}, {}, {}};
+  Cut cut{factors.of(op), {}, {}, {}, {}};
   const OpRule &rule = cut.computation.rule;
+  if (failed(checkOwnRows(op, rule)))
+    return failure();
   chooseCuts(op, cut);
   keepParts(op, cut);
   for (OpOperand &operand : op->getOpOperands()) {
@@ -419,13 +554,20 @@ LogicalResult Shardings::planOp(Operation *op) {
     if (rule.addend == i)
       wanted.partial = summedAxes(rule, cut.letters, rule.operands[i]);
     llvm::sort(wanted.partial);
+    if (!rule.numbersRows && takesOwnRows(operand, rule))
+      wanted.own = cut.own;
     if (open.erase(operand.get()))
       values[operand.get()] = wanted;
     operands[&operand] = std::move(wanted);
   }
-  for (auto [result, dims] : llvm::zip(op->getResults(), rule.results)) {
+  for (auto [i, result] : llvm::enumerate(op->getResults())) {
+    const OpRule::Dims &dims = rule.results[i];
     Placement made = assemble(cut, dims);
     made.partial = summedAxes(rule, cut.letters, dims);
+    if (rule.isPointwise || llvm::is_contained(rule.ownResults, i))
+      made.own = cut.own;
+    else
+      llvm::append_range(made.partial, endedAxes(cut.own, made));
     llvm::append_range(made.partial, cut.parts);
     llvm::sort(made.partial);
     values[result] = std::move(made);

@@ -60,6 +60,13 @@ private:
   mlir::LogicalResult planCall(mlir::func::CallOp call);
   mlir::LogicalResult planLoop(graph::LoopOp loop);
   void planReturn(mlir::func::ReturnOp op);
+  bool takesOwnRows(mlir::OpOperand &operand, const OpRule &rule) const;
+  mlir::LogicalResult checkOwnRows(mlir::Operation *op,
+                                   const OpRule &rule) const;
+  bool followRows(mlir::Operation *op, unsigned axis, Cut &cut) const;
+  void numberRows(mlir::Operation *op, unsigned axis, Cut &cut) const;
+  Factor *factorOf(Cut &cut, const OpRule::Dim &names, unsigned number) const;
+  bool cutGroups(Cut &cut, unsigned axis, std::optional<Color> color) const;
   void chooseCuts(mlir::Operation *op, Cut &cut) const;
   void inherit(mlir::Operation *op, unsigned axis, Cut &cut) const;
   void keepParts(mlir::Operation *op, Cut &cut) const;
@@ -72,6 +79,8 @@ private:
   llvm::DenseMap<mlir::OpOperand *, Placement> operands;
   llvm::DenseSet<mlir::Operation *> planned; ///< functions
   llvm::StringMap<Placement> state;          ///< by name, in all programs
+  /// Arguments of blocks that are rows as their first caller has them.
+  llvm::DenseMap<mlir::Value, Placement> ownRows;
   /// Accumulators that start at zero and have no placement yet: they take that
   /// of what is first added to them.
   llvm::DenseSet<mlir::Value> open;

@@ -152,6 +152,7 @@ struct Roles {
   Colors tokens;     ///< of a sequence
   Colors stream;     ///< of what blocks hand on, such as the model's width
   Colors parameters; ///< of weights
+  Colors experts;    ///< of weights, one group of rows for each
 };
 } // namespace
 
@@ -185,8 +186,19 @@ static void addStream(func::FuncOp function, const Factors &factors,
         addColors(result, factors, roles.stream);
 }
 
+static void addExperts(ModuleOp module, const Factors &factors, Roles &roles) {
+  module.walk([&](graph::GroupedMatmulOp op) {
+    Factors::Computation computation = factors.of(op.getOperation());
+    if (computation.rule.groups)
+      for (Factors::Atom atom : computation.letters[*computation.rule.groups])
+        if (!llvm::is_contained(roles.experts, atom.color))
+          roles.experts.push_back(atom.color);
+  });
+}
+
 static Roles rolesOf(ModuleOp module, const Factors &factors) {
   Roles roles;
+  addExperts(module, factors, roles);
   for (auto function : module.getOps<func::FuncOp>()) {
     if (!function.isPublic() || function.getName() == "init")
       continue;
@@ -262,7 +274,14 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
     StringRef name = mesh.axes[axis].getName();
     if (name == "data") {
       strategy.colors[axis] = roles.sequences;
-      strategy.zeroAxes = {axis};
+      strategy.zeroAxes.push_back(axis);
+    } else if (name == "expert") {
+      // Where there are no experts it cuts what data does.
+      if (roles.experts.empty() && mesh.size(axis) > 1)
+        return module.emitError("mesh axis 'expert': the model has no experts");
+      strategy.colors[axis] = roles.experts;
+      llvm::append_range(strategy.colors[axis], roles.sequences);
+      strategy.zeroAxes.push_back(axis);
     } else if (name == "tensor") {
       Colors inner;
       for (Color color : roles.parameters)
@@ -275,7 +294,7 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
         return failure();
     } else {
       return module.emitError("mesh axis '")
-             << name << "' is none of those that exist: data, tensor";
+             << name << "' is none of those that exist: data, expert, tensor";
     }
   }
   return strategy;

@@ -25,6 +25,8 @@ public:
     for (auto [i, result] : llvm::enumerate(op->getResults()))
       if (failed(readLetters(result, rule.results[i], side("result", i))))
         return failure();
+    if (failed(readOwnRows()) || failed(verifyOwnCuts()))
+      return failure();
     FailureOr<Axes> kept = keptParts();
     return failed(kept) ? failure() : verifyResults(*kept);
   }
@@ -34,6 +36,9 @@ private:
                             const std::string &name);
   LogicalResult readLetter(unsigned letter, DimPlacement cut,
                            const std::string &name);
+  LogicalResult readOwnRows();
+  LogicalResult verifyOwnCuts() const;
+  bool isCutAlong(unsigned axis, ArrayRef<unsigned> letters) const;
   Axes summedOutside(const OpRule::Dims &dims) const;
   FailureOr<SmallVector<Axes>> partsOfOperands() const;
   FailureOr<Axes> keptParts() const;
@@ -50,6 +55,7 @@ private:
   const OpRule &rule;
   const PlacementReader &reader;
   std::vector<Cut> cuts;
+  Axes own; ///< along which rows are each device's own
 };
 } // namespace
 
@@ -97,6 +103,68 @@ LogicalResult Computation::readLetters(Value value, const OpRule::Dims &dims,
         return failure();
     }
   }
+  return success();
+}
+
+//===--- rows that are a device's own -------------------------------------===//
+
+// Along which axes, of which all operands with rows say the same.
+LogicalResult Computation::readOwnRows() {
+  if (rule.numbersRows)
+    own = reader.of(op->getResult(0)).own;
+  std::optional<unsigned> first;
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    Placement place = reader.of(operand);
+    bool takes = rule.isPointwise ? !isSplat(operand)
+                                  : llvm::is_contained(rule.ownOperands, i);
+    if (!takes && !place.own.empty())
+      return op->emitOpError()
+             << side("operand", i) << " is " << reader.text(place)
+             << ", but the op wants no rows that are numbered by device";
+    if (!takes)
+      continue;
+    if (first && place.own != own)
+      return op->emitOpError()
+             << side("operand", i) << " is " << reader.text(place) << ", but "
+             << side("operand", *first) << " has rows of its own along "
+             << reader.text(own);
+    if (!first)
+      first = i, own = place.own;
+  }
+  return success();
+}
+
+bool Computation::isCutAlong(unsigned axis, ArrayRef<unsigned> letters) const {
+  return llvm::any_of(letters, [&](unsigned letter) {
+    return cuts[letter].factors &&
+           llvm::any_of(*cuts[letter].factors, [&](const Factor &factor) {
+             return llvm::is_contained(factor.axes, axis);
+           });
+  });
+}
+
+// What numbers by device may be cut by device, and must be where groups are.
+LogicalResult Computation::verifyOwnCuts() const {
+  for (auto [letter, cut] : llvm::enumerate(cuts)) {
+    if (rule.letters[letter].kind != LetterKind::own || !cut.factors)
+      continue;
+    for (const Factor &factor : *cut.factors)
+      for (unsigned axis : factor.axes)
+        if (!llvm::is_contained(own, axis))
+          return op->emitOpError()
+                 << cut.by << " is cut along " << reader.text(axis)
+                 << ", along which all devices have one order of rows";
+  }
+  if (!rule.groups || rule.numbersRows)
+    return success();
+  SmallVector<unsigned> letters;
+  for (auto [letter, cut] : llvm::enumerate(cuts))
+    if (rule.letters[letter].kind == LetterKind::own)
+      letters.push_back(letter);
+  for (unsigned axis : own)
+    if (!isCutAlong(axis, letters))
+      return op->emitOpError("has rows of each device along ")
+             << reader.text(axis) << ", which cuts neither rows nor groups";
   return success();
 }
 
@@ -191,6 +259,15 @@ LogicalResult Computation::verifyResults(const Axes &kept) const {
     Placement place = reader.of(result);
     Axes expected = summedOutside(rule.results[i]);
     llvm::append_range(expected, kept);
+    bool ownRows = rule.isPointwise || llvm::is_contained(rule.ownResults, i);
+    for (unsigned axis : own)
+      if (!ownRows && !place.withoutPartial().uses(axis))
+        expected.push_back(axis);
+    if (place.own != (ownRows ? own : Axes()))
+      return op->emitOpError()
+             << side("result", i) << " is " << reader.text(place)
+             << ", but the op makes rows of each device along "
+             << reader.text(ownRows ? own : Axes());
     llvm::sort(expected);
     if (place.partial != expected || place.kind != dist::ReduceKind::sum)
       return op->emitOpError()

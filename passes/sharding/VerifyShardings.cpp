@@ -107,6 +107,10 @@ LogicalResult Verifier::verifyPort(func::FuncOp function, DictionaryAttr attrs,
     return function.emitOpError()
            << port << " is " << reader.text(place)
            << ", but programs take and give no parts of sums";
+  if (!place.own.empty())
+    return function.emitOpError()
+           << port << " is " << reader.text(place)
+           << ", but what programs take and give is in one order";
   auto name = attrs ? attrs.getAs<StringAttr>(graph::kStateAttr) : StringAttr();
   if (!name)
     return success();
@@ -205,8 +209,9 @@ LogicalResult Verifier::verifyReshard(dist::ReshardOp op) {
   bool kept = llvm::all_of(to.partial, [&](unsigned axis) {
     return llvm::is_contained(from.partial, axis) && from.kind == to.kind;
   });
-  return kept ? success()
-              : requireSame(op, "the input", from, "its result", to);
+  return kept && from.own == to.own
+             ? success()
+             : requireSame(op, "the input", from, "its result", to);
 }
 
 namespace {

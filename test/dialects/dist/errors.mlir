@@ -138,6 +138,17 @@ func.func @partial_twice(%x: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh
 
 // -----
 
+// expected-error@+1 {{axis "data" is used twice in one sharding}}
+func.func @partial_and_own(%x: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{}], partial sum {"data"}, own {"data"}>}) { return }
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+// expected-error@+1 {{mesh @mesh has no axis "expert"}}
+func.func @own_axis(%x: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{}], own {"expert"}>}) { return }
+
+// -----
+
 // expected-error@+1 {{partial values combine by sum or max, got 'product'}}
 func.func @kind(%x: tensor<8xf32> {dist.sharding = #dist.sharding<@mesh, [{}], partial product {"data"}>}) { return }
 

@@ -10,6 +10,9 @@ func.func @global(%x: tensor<8x16xf32> {dist.sharding = #dist.sharding<@mesh, [{
     -> (tensor<8x16xf32> {dist.sharding = #dist.sharding<@mesh, [{"data", "tensor":(1)2}, {"tensor":(2)2}]>}) {
   // CHECK: dist.shardings = [#dist.sharding<@mesh, [{"data"}, {}], partial sum {"tensor"}>]
   %sum = graph.add %x, %x {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {}], partial sum {"tensor"}>]} : tensor<8x16xf32>
+  // Cut along an axis, and in an order of each device's own along it and another.
+  // CHECK: dist.shardings = [#dist.sharding<@mesh, [{"data"}, {}], partial sum {"tensor"}, own {"data"}>]
+  %own = graph.add %x, %x {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {}], partial sum {"tensor"}, own {"data"}>]} : tensor<8x16xf32>
   // CHECK: dist.reshard %{{.*}} to <@mesh, [{"data", "tensor":(1)2}, {"tensor":(2)2}]> : tensor<8x16xf32>
   %y = dist.reshard %sum to <@mesh, [{"data", "tensor":(1)2}, {"tensor":(2)2}]> : tensor<8x16xf32>
   return %y : tensor<8x16xf32>

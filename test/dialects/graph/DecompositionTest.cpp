@@ -386,6 +386,11 @@ TEST(GraphDecomposition, VerifiesInEveryFloatType) {
        "tensor<3x2x$T>) -> tensor<3x4x$T> { %y = graph.combine_rows %x places "
        "%p weights %w : (tensor<6x4x$T>, tensor<3x2xi32>, tensor<3x2x$T>) -> "
        "tensor<3x4x$T> return %y : tensor<3x4x$T> }"},
+      {"dot_rows",
+       "func.func @f(%x: tensor<3x4x$T>, %r: tensor<6x4x$T>, %p: "
+       "tensor<3x2xi32>) -> tensor<3x2x$T> { %y = graph.dot_rows %x, %r places "
+       "%p : (tensor<3x4x$T>, tensor<6x4x$T>, tensor<3x2xi32>) -> "
+       "tensor<3x2x$T> return %y : tensor<3x2x$T> }"},
       {"linear_cross_entropy",
        "func.func @f(%x: tensor<4x3x$T>, %w: tensor<5x3x$T>, %t: "
        "tensor<4xi32>) -> tensor<f32> { %y = graph.linear_cross_entropy %x, "

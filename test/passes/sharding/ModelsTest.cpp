@@ -60,6 +60,7 @@ void check(const ModelCase &drawn) {
   check(drawn, [&](ModuleOp module) {
     bool done = assignShardings(module, drawn.mesh(), drawn.zero);
     EXPECT_TRUE(drawn.tensor == 1 || isUsed(module, "tensor")) << drawn.text();
+    EXPECT_TRUE(drawn.expert == 1 || isUsed(module, "expert")) << drawn.text();
     return done;
   });
 }
@@ -85,6 +86,21 @@ TEST(Models, Zero) {
 TEST(Models, Accumulation) {
   for (int64_t zero : {0, 2, 3})
     check(smallCase("gpt2", 2, 3, zero, 2));
+}
+
+// Gradients of experts do not change with how tokens and experts are spread,
+// whether all tokens are taken or some dropped.
+TEST(Models, Experts) {
+  for (const char *type : {"mixtral", "qwen2_moe", "dots1"})
+    for (double capacity : {0.0, 0.75})
+      for (int64_t expert : {2, 3}) {
+        ModelCase drawn = smallCase(type, 2, 1, expert == 2 ? 2 : 0, 2);
+        drawn.config["num_hidden_layers"] = 2;
+        drawn.expert = expert;
+        drawn.recipe.batch.micro = 7;
+        drawn.recipe.moe.capacity = capacity;
+        check(drawn);
+      }
 }
 
 // Other cases than the fixed ones: TESSERA_METAMORPHIC_SEED=5000 ShardingTests

@@ -81,6 +81,15 @@ OpCase moved(const std::string &op, const std::string &from,
   return made;
 }
 
+OpCase dotRows(const std::string &rows) {
+  OpCase made{function({"4x5xf64", rows, "4x2xi32"},
+                       "dot_rows %a0, %a1 places %a2 : (T<4x5xf64>, T<" + rows +
+                           ">, T<4x2xi32>) -> T<4x2xf64>",
+                       {"4x2xf64"})};
+  made.indices = {{4, 0, -1, 2, 5, -1, 1, 6}};
+  return made;
+}
+
 OpCase attention(const std::string &attrs) {
   std::string q = "3x5x6x4xf64", k = "3x5x3x4xf64", lse = "3x6x5xf32";
   return {function({q, k, k},
@@ -298,8 +307,12 @@ std::multimap<std::string, OpCase> routing() {
                  {"5xi32", "5x2xi32"})}},
       {"dispatch_rows", moved("dispatch_rows", "4x5xf64", "7x5xf64", false)},
       {"dispatch_rows", moved("dispatch_rows", "4x5xf64", "7x5xf64", true)},
+      {"dispatch_rows", moved("dispatch_rows", "4x5xf64", "8x5xf64", true)},
       {"combine_rows", moved("combine_rows", "7x5xf64", "4x5xf64", false)},
       {"combine_rows", moved("combine_rows", "7x5xf64", "4x5xf64", true)},
+      {"combine_rows", moved("combine_rows", "8x5xf64", "4x5xf64", true)},
+      {"dot_rows", dotRows("7x5xf64")},
+      {"dot_rows", dotRows("8x5xf64")},
       {"scatter_rows", rows},
       {"paged_attention", paged}};
 }

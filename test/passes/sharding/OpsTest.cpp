@@ -245,7 +245,9 @@ std::vector<Cut> cutsOf(const OpRule &rule) {
       int64_t pieces = 1;
       for (unsigned axis : axes)
         pieces *= mesh[axis];
+      // Rows in each device's own order are only seen in whole models.
       if (rule.letters[letter].kind == LetterKind::whole ||
+          rule.letters[letter].kind == LetterKind::own ||
           rule.letters[letter].size < pieces)
         return nullptr;
       cut.letters[letter] = axes;

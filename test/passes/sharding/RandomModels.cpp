@@ -1,4 +1,5 @@
 #include "test/passes/sharding/RandomModels.h"
+#include "test/models/ConfigFixture.h"
 
 using namespace mlir;
 using nlohmann::json;
@@ -51,16 +52,51 @@ static json drawConfig(Draw &draw) {
           {"tie_word_embeddings", tied}};
 }
 
+// Experts of all kinds; the configs of test/models at other sizes.
+static json drawExperts(Draw &draw, models::Recipe &recipe) {
+  const char *type = draw.oneOf({"mixtral", "qwen2_moe", "qwen3_moe", "dots1"});
+  json config = models::smallConfig(type);
+  config.update({{"vocab_size", draw.between(11, 26)},
+                 {"hidden_size", 2 * draw.between(3, 6)},
+                 {"intermediate_size", draw.between(5, 10)},
+                 {"num_hidden_layers", draw.between(1, 2)},
+                 {"num_attention_heads", 4},
+                 {"head_dim", 4},
+                 {"max_position_embeddings", 8}});
+  if (config.contains("moe_intermediate_size"))
+    config["moe_intermediate_size"] = draw.between(3, 8);
+  if (config.contains("first_k_dense_replace"))
+    config["first_k_dense_replace"] = 0;
+  recipe.moe.balance = draw.oneOf({recipe::BalanceScope::Sequence,
+                                   recipe::BalanceScope::Microbatch,
+                                   recipe::BalanceScope::Global});
+  recipe.moe.balanceWeight = draw.oneOf({0.0, 0.1});
+  recipe.moe.zWeight = draw.oneOf({0.0, 0.1});
+  recipe.moe.capacity = draw.oneOf({0.0, 0.0, 0.8, 1.25});
+  recipe.moe.drop = draw.oneOf(
+      {recipe::DropPolicy::Position, recipe::DropPolicy::Probability});
+  return config;
+}
+
+// An axis of experts has at most as many devices as there are experts.
+static void drawMesh(Draw &draw, ModelCase &drawn, bool hasExperts) {
+  int64_t devices = 0;
+  do {
+    drawn.data = draw.between(1, 4);
+    drawn.expert = hasExperts ? draw.between(1, 3) : 1;
+    drawn.tensor = draw.between(1, hasExperts ? 2 : 4);
+    devices = drawn.data * drawn.expert * drawn.tensor;
+  } while (devices < 2 || devices > 8);
+  drawn.zero = draw.between(0, 3);
+}
+
 ModelCase ModelCase::draw(uint64_t seed) {
   Draw draw(seed);
   ModelCase drawn;
-  drawn.config = drawConfig(draw);
-  do {
-    drawn.data = draw.between(1, 4);
-    drawn.tensor = draw.between(1, 4);
-  } while (drawn.data * drawn.tensor < 2 || drawn.data * drawn.tensor > 8);
-  drawn.zero = draw.between(0, 3);
   models::Recipe &recipe = drawn.recipe;
+  bool hasExperts = draw.between(0, 2) == 0;
+  drawn.config = hasExperts ? drawExperts(draw, recipe) : drawConfig(draw);
+  drawMesh(draw, drawn, hasExperts);
   recipe.dropout.rate = 0.0;
   recipe.batch.micro = draw.between(1, 6);
   recipe.batch.accumulate = draw.between(1, 3);
@@ -77,7 +113,8 @@ ModelCase ModelCase::draw(uint64_t seed) {
 }
 
 std::string ModelCase::mesh() const {
-  return "data=" + std::to_string(data) + ",tensor=" + std::to_string(tensor);
+  return "data=" + std::to_string(data) + ",expert=" + std::to_string(expert) +
+         ",tensor=" + std::to_string(tensor);
 }
 
 std::string ModelCase::text() const {
@@ -86,7 +123,8 @@ std::string ModelCase::text() const {
          std::to_string(recipe.batch.micro) + " × " +
          std::to_string(recipe.batch.sequence) + " tokens, recompute " +
          std::string(models::name(recipe.recompute)) + ", " +
-         std::string(models::name(recipe.optimizer.name));
+         std::string(models::name(recipe.optimizer.name)) + ", capacity " +
+         std::to_string(recipe.moe.capacity);
 }
 
 OwningOpRef<ModuleOp> compileToPrograms(const ModelCase &drawn) {

@@ -274,3 +274,67 @@ func.func @f(%base: tensor<8x4xf32>, %ids: tensor<6xi32> {dist.sharding = #dist.
   %y = graph.scatter_add %rows at %ids onto %base {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"data"}>]} : tensor<6x4xf32>, tensor<6xi32>, tensor<8x4xf32>
   return
 }
+
+// -----
+
+//===--- rows in an order of each device's own ----------------------------===//
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+// expected-error @+1 {{argument 0 is [{}] own {"a"}, but what programs take and give is in one order}}
+func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{}], own {"a"}>}) {
+  return
+}
+
+// -----
+
+// A cut of entries that are numbered through all devices.
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
+  // expected-error @+1 {{operand 0 dimension 0 is cut along {"a"}, along which all devices have one order of rows}}
+  %offsets, %places = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}]>, #dist.sharding<@mesh, [{"a"}, {}]>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
+  return
+}
+
+// -----
+
+// There is no order in which rows of several devices could stand together.
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}, %x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
+  %offsets, %places = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{"a"}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
+  %rows = graph.dispatch_rows %x places %places {dist.shardings = [#dist.sharding<@mesh, [{"a"}, {}], own {"a"}>]} : (tensor<4x3xf32>, tensor<4x1xi32>) -> tensor<4x3xf32>
+  // expected-error @+1 {{the input is [{"a"}, {}] own {"a"}, but its result is [{}, {}]}}
+  %all = dist.reshard %rows to <@mesh, [{}, {}]> : tensor<4x3xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}, %x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
+  %offsets, %places = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{"a"}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
+  // expected-error @+1 {{result 0 is [{"a"}, {}], but the op makes rows of each device along {"a"}}}
+  %rows = graph.dispatch_rows %x places %places {dist.shardings = [#dist.sharding<@mesh, [{"a"}, {}]>]} : (tensor<4x3xf32>, tensor<4x1xi32>) -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
+  %offsets, %places = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{"a"}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
+  // expected-error @+1 {{operand 0 is [{"a"}, {}] own {"a"}, but the op wants no rows that are numbered by device}}
+  %turned = graph.transpose %places [1, 0] {dist.shardings = [#dist.sharding<@mesh, [{}, {"a"}]>]} : tensor<4x1xi32> -> tensor<1x4xi32>
+  return
+}
+
+// -----
+
+// All rows with half of the matrices.
+dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+func.func @f(%ids: tensor<4x1xi32>, %x: tensor<4x3xf32>, %w: tensor<2x3x3xf32>) {
+  %offsets, %places = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
+  %rows = graph.dispatch_rows %x places %places {dist.shardings = [#dist.sharding<@mesh, [{}, {}], own {"a"}>]} : (tensor<4x3xf32>, tensor<4x1xi32>) -> tensor<4x3xf32>
+  // expected-error @+1 {{has rows of each device along {"a"}, which cuts neither rows nor groups}}
+  %y = graph.grouped_matmul %rows, %w groups %offsets {dist.shardings = [#dist.sharding<@mesh, [{}, {}], own {"a"}>]} : (tensor<4x3xf32>, tensor<2x3x3xf32>, tensor<3xi32>) -> tensor<4x3xf32>
+  return
+}
