@@ -161,6 +161,59 @@ template <typename Op> static void emitGrouped(LocalOp &local, Op op) {
   local.map.map(op.getGroups(), all);
 }
 
+// How many entries of the first dimension one of its first factor is; nothing
+// where a share is not one range of entries.
+static std::optional<int64_t> entriesOfRange(const DimPlacement &entries) {
+  int64_t each = 1;
+  for (const Factor &factor : llvm::drop_begin(entries)) {
+    if (!factor.axes.empty())
+      return std::nullopt;
+    each *= factor.size;
+  }
+  return each;
+}
+
+// A share counts its entries from where it begins. Where that would not do all
+// is drawn, of dropout what ones become, and then cut.
+template <typename Op> static LogicalResult emitRandom(LocalOp &local, Op op) {
+  Placement place = local.placementOf(op.getResult());
+  bool isCut = !place.dims.empty() && !place.dims[0].empty() &&
+               !place.withoutPartial().isUncut();
+  if (!isCut) {
+    cloneLocal(local);
+    return success();
+  }
+  graph::Emitter emit(local.builder, op.getLoc());
+  Resharder resharder(emit, local.mesh, local.at);
+  std::optional<int64_t> each = entriesOfRange(place.dims[0]);
+  if (!each) {
+    Placement whole = Placement::whole(tensorType(op.getResult()));
+    Value ones = emit.splatLike(1.0, op.getResult());
+    auto all = cast<Op>(local.builder.clone(*op, local.map));
+    all->removeAttr(dist::kShardingsAttr);
+    all.getResult().setType(tensorType(op.getResult()));
+    if constexpr (std::is_same_v<Op, graph::DropoutOp>)
+      all.getInputMutable().assign(ones);
+    Value share = resharder.reshard(all.getResult(), whole, place);
+    if (!share)
+      return failure();
+    if constexpr (std::is_same_v<Op, graph::DropoutOp>)
+      share = emit.mul(local.map.lookup(op.getInput()), share);
+    local.map.map(op.getResult(), share);
+    return success();
+  }
+  Value start = resharder.offsetOf(place.dims[0].front());
+  start = emit.mul(start, emit.splatLike(static_cast<double>(*each), start));
+  if (op.getOffset()) {
+    Value offset = local.map.lookup(op.getOffset());
+    start = emit.add(offset,
+                     emit.convert(start, tensorType(offset).getElementType()));
+  }
+  auto clone = cast<Op>(cloneLocal(local));
+  clone.getOffsetMutable().assign(start);
+  return success();
+}
+
 LogicalResult sharding::emitLocal(LocalOp &local) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(local.op)
       .Case([&](graph::EmbeddingOp op) { return emitEmbedding(local, op); })
@@ -169,6 +222,8 @@ LogicalResult sharding::emitLocal(LocalOp &local) {
         emitSlice(local, op);
         return success();
       })
+      .Case<graph::RandomOp, graph::DropoutOp>(
+          [&](auto op) { return emitRandom(local, op); })
       .Case([&](graph::GroupRowsOp op) {
         emitGroupRows(local, op);
         return success();

@@ -33,7 +33,15 @@ static OpRule ropeRule(graph::RopeOp op) {
 }
 
 // Masks are numbered through the whole tensor.
-static OpRule dropoutRule(graph::DropoutOp op) { return wholeRule(op); }
+// As random: of the first dimension a share says where it begins.
+static OpRule dropoutRule(graph::DropoutOp op) {
+  OpRule rule = wholeRule(op);
+  if (!rule.results[0].empty()) {
+    rule.operands[0] = rule.results[0];
+    rule.letters[rule.results[0][0][0]].kind = LetterKind::free;
+  }
+  return rule;
+}
 
 namespace {
 /// The loops of attention. Query head h reads kv head h / (heads / kv_heads),

@@ -121,8 +121,14 @@ static OpRule groupedOuterRule(graph::GroupedOuterOp op) {
   return rule;
 }
 
-// A number follows from its place among all elements, which shares do not know.
-static OpRule randomRule(graph::RandomOp op) { return wholeRule(op); }
+// A number follows from its place among all elements: entries of the first
+// dimension are counted from `offset` on.
+static OpRule randomRule(graph::RandomOp op) {
+  OpRule rule = wholeRule(op);
+  if (!rule.results[0].empty())
+    rule.letters[rule.results[0][0][0]].kind = LetterKind::free;
+  return rule;
+}
 
 void sharding::addContractionRules(RuleTable &table) {
   table.add<graph::EinsumOp>(einsumRule);

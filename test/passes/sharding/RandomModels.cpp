@@ -97,7 +97,7 @@ ModelCase ModelCase::draw(uint64_t seed) {
   bool hasExperts = draw.between(0, 2) == 0;
   drawn.config = hasExperts ? drawExperts(draw, recipe) : drawConfig(draw);
   drawMesh(draw, drawn, hasExperts);
-  recipe.dropout.rate = 0.0;
+  recipe.dropout.rate = hasExperts ? 0.0 : draw.oneOf({0.0, 0.0, 0.25});
   recipe.batch.micro = draw.between(1, 6);
   recipe.batch.accumulate = draw.between(1, 3);
   recipe.batch.sequence = draw.between(3, 8);
@@ -123,7 +123,8 @@ std::string ModelCase::text() const {
          std::to_string(recipe.batch.micro) + " × " +
          std::to_string(recipe.batch.sequence) + " tokens, recompute " +
          std::string(models::name(recipe.recompute)) + ", " +
-         std::string(models::name(recipe.optimizer.name)) + ", capacity " +
+         std::string(models::name(recipe.optimizer.name)) + ", dropout " +
+         std::to_string(recipe.dropout.rate.value_or(0)) + ", capacity " +
          std::to_string(recipe.moe.capacity);
 }
 
