@@ -51,10 +51,33 @@ static json drawConfig(Draw &draw) {
           {"tie_word_embeddings", tied}};
 }
 
+// Experts that all tokens reach, or as many as they have places for.
+static json drawExperts(Draw &draw, models::Recipe &recipe) {
+  const char *type = draw.oneOf({"mixtral", "qwen2_moe", "qwen3_moe", "dots1"});
+  json config = models::smallMoeConfig(type);
+  int64_t kvHeads = draw.between(1, 2);
+  config.update({{"vocab_size", draw.between(11, 26)},
+                 {"hidden_size", 2 * draw.between(3, 8)},
+                 {"intermediate_size", draw.between(5, 14)},
+                 {"num_hidden_layers", draw.between(1, 2)},
+                 {"num_attention_heads", kvHeads * draw.between(1, 3)},
+                 {"num_key_value_heads", kvHeads},
+                 {"head_dim", 2 * draw.between(1, 2)},
+                 {"max_position_embeddings", 8}});
+  recipe.moe.balance = draw.oneOf({recipe::BalanceScope::Sequence,
+                                   recipe::BalanceScope::Microbatch,
+                                   recipe::BalanceScope::Global});
+  recipe.moe.capacity = draw.oneOf({0.0, 1.0, 2.0});
+  recipe.moe.drop = draw.oneOf(
+      {recipe::DropPolicy::Position, recipe::DropPolicy::Probability});
+  return config;
+}
+
 ModelCase ModelCase::draw(uint64_t seed) {
   Draw draw(seed);
   ModelCase drawn;
-  drawn.config = drawConfig(draw);
+  drawn.config =
+      seed % 4 == 3 ? drawExperts(draw, drawn.recipe) : drawConfig(draw);
   do {
     drawn.data = draw.between(1, 4);
     drawn.tensor = draw.between(1, 4);
