@@ -55,9 +55,7 @@ private:
     builder.setInsertionPointToStart(local);
     if (failed(partition(global, builder)))
       return failure();
-    for (BlockArgument argument : global.getArguments())
-      annotate(function, argument);
-    annotateResults(function, ret);
+    annotate(function, global);
     global.dropAllReferences();
     global.dropAllDefinedValueUses();
     global.erase();
@@ -66,28 +64,31 @@ private:
   }
 
   // What the host needs to know of state and inputs: their shape all together.
-  void annotate(func::FuncOp function, BlockArgument argument) {
-    unsigned i = argument.getArgNumber();
-    if (!function.getArgAttr(i, dist::kShardingAttr))
-      return;
-    if (function.isPublic())
-      function.setArgAttr(i, dist::kGlobalShapeAttr,
-                          shapeAttr(tensorType(argument)));
-    else
-      function.removeArgAttr(i, dist::kShardingAttr);
+  // All of a function at once: its attributes are one.
+  void annotate(func::FuncOp function, Block &global) {
+    SmallVector<DictionaryAttr> arguments, results;
+    for (BlockArgument argument : global.getArguments())
+      arguments.push_back(
+          annotated(function, function.getArgAttrDict(argument.getArgNumber()),
+                    argument));
+    for (auto [i, value] :
+         llvm::enumerate(global.getTerminator()->getOperands()))
+      results.push_back(
+          annotated(function, function.getResultAttrDict(i), value));
+    function.setAllArgAttrs(arguments);
+    function.setAllResultAttrs(results);
   }
 
-  void annotateResults(func::FuncOp function, func::ReturnOp ret) {
-    for (auto [i, value] : llvm::enumerate(ret.getOperands())) {
-      if (!function.getResultAttr(i, dist::kShardingAttr))
-        continue;
-      if (function.isPublic())
-        function.setResultAttr(i, dist::kGlobalShapeAttr,
-                               shapeAttr(tensorType(value)));
-      else
-        function.removeResultAttr(
-            i, StringAttr::get(module.getContext(), dist::kShardingAttr));
-    }
+  DictionaryAttr annotated(func::FuncOp function, DictionaryAttr attrs,
+                           Value global) {
+    NamedAttrList list(attrs);
+    if (!list.get(dist::kShardingAttr))
+      return list.getDictionary(module.getContext());
+    if (function.isPublic())
+      list.set(dist::kGlobalShapeAttr, shapeAttr(tensorType(global)));
+    else
+      list.erase(dist::kShardingAttr);
+    return list.getDictionary(module.getContext());
   }
 
   Attribute shapeAttr(RankedTensorType type) {

@@ -168,7 +168,8 @@ void Resharder::reduce(Axes parts, dist::ReduceKind kind) {
 }
 
 // An axis that leaves one cell for another: everybody sends a piece to
-// everybody. Only where pieces are equal; otherwise it is gathered and sliced.
+// everybody. Only where all pieces are equal; otherwise it is gathered and
+// sliced.
 void Resharder::exchange() {
   for (Cell &from : cells)
     for (Cell &to : cells) {
@@ -178,7 +179,10 @@ void Resharder::exchange() {
         continue;
       unsigned axis = leaving.front();
       int64_t n = mesh.size(axis), size = sizeOf(to);
-      if (size % n || !llvm::all_equal(shares(from, from.now, axis)))
+      // Of all devices: those with other shares take the same way.
+      auto divides = [&](int64_t share) { return share % n == 0; };
+      if (!llvm::all_of(shares(to, to.now, to.now), divides) ||
+          !llvm::all_equal(shares(from, from.now, from.now)))
         continue;
       // [to, …, from, …] → pieces [n, to/n, …, from, …] → [to/n, …, n, from, …]
       int64_t own = sizeOf(from);

@@ -19,6 +19,10 @@ bool sharding::isZero(Value value) {
   return splat.getSplatValue<APInt>().isZero();
 }
 
+static bool isInteger(Value value) {
+  return !isa<FloatType>(tensorType(value).getElementType());
+}
+
 /// How one op is cut, while that is decided.
 struct Shardings::Cut {
   Factors::Computation computation;
@@ -163,15 +167,22 @@ LogicalResult Shardings::build(ModuleOp module) {
     if (function.isPublic())
       placeArguments(function);
   for (auto function : module.getOps<func::FuncOp>())
-    if (function.isPublic() && failed(planFunction(function)))
+    if (function.isPublic() && failed(planFunction(function, {})))
       return failure();
   return success();
 }
 
-LogicalResult Shardings::planFunction(func::FuncOp function) {
+LogicalResult Shardings::planFunction(func::FuncOp function,
+                                      func::CallOp call) {
   if (!planned.insert(function).second)
     return success();
   placeArguments(function);
+  // A block takes integers as they are made.
+  if (call)
+    for (auto [argument, operand] :
+         llvm::zip(function.getArguments(), call.getOperands()))
+      if (isInteger(argument))
+        values[argument] = Placement(asUsed(operand)).withoutPartial();
   settleGradients(function);
   return planBlock(function.getBody().front());
 }
@@ -201,7 +212,7 @@ LogicalResult Shardings::planCall(func::CallOp call) {
        llvm::zip(call.getOperands(), callee.getArguments()))
     if (!asUsed(operand).own.empty())
       ownRows.try_emplace(argument, asUsed(operand));
-  if (failed(planFunction(callee)))
+  if (failed(planFunction(callee, call)))
     return failure();
   for (auto [operand, argument] :
        llvm::zip(call->getOpOperands(), callee.getArguments()))
@@ -231,6 +242,24 @@ void Shardings::planReturn(func::ReturnOp ret) {
   }
 }
 
+// Where the body adds up the parts of an accumulator on the way, it takes and
+// hands on sums: nothing makes parts of them again.
+bool Shardings::dropLostParts(graph::LoopOp loop) {
+  bool lost = false;
+  for (auto [carried, yielded] :
+       llvm::zip(loop.getCarried(), loop.getYield().getValues())) {
+    Placement &place = values[carried];
+    const auto &made = asUsed(yielded).partial;
+    if (llvm::all_of(place.partial, [&](unsigned axis) {
+          return llvm::is_contained(made, axis);
+        }))
+      continue;
+    place = place.withoutPartial();
+    lost = true;
+  }
+  return lost;
+}
+
 // An accumulator that starts at zero takes the placement of what is added to
 // it; twice through the body, since the first time finds that out.
 LogicalResult Shardings::planLoop(graph::LoopOp loop) {
@@ -238,7 +267,9 @@ LogicalResult Shardings::planLoop(graph::LoopOp loop) {
        llvm::zip(loop.getInits(), loop.getCarried(), loop.getResults())) {
     const Placement *target = settled(result);
     bool early = strategy.zero >= ZeroStage::gradients && target;
-    values[carried] = early ? *target : byColors(carried);
+    values[carried] = early                ? *target
+                      : isInteger(carried) ? blank(carried)
+                                           : byColors(carried);
     if (!early && isZero(init))
       open.insert(carried);
   }
@@ -247,8 +278,10 @@ LogicalResult Shardings::planLoop(graph::LoopOp loop) {
     return failure();
   for (Value carried : loop.getCarried())
     open.erase(carried);
-  if (failed(planBlock(loop.getBody().front())))
-    return failure();
+  do
+    if (failed(planBlock(loop.getBody().front())))
+      return failure();
+  while (dropLostParts(loop));
   for (auto [init, carried, yielded, result] :
        llvm::zip(loop.getInitsMutable(), loop.getCarried(),
                  loop.getYield().getValuesMutable(), loop.getResults())) {
@@ -360,12 +393,11 @@ void Shardings::numberRows(Operation *op, unsigned axis, Cut &cut) const {
       cut.own.push_back(axis);
       return;
     }
-    for (auto [letter, atoms, factors] :
-         llvm::zip(cut.computation.rule.letters, cut.computation.letters,
-                   cut.letters))
-      for (auto [factor, atom] : llvm::zip(factors, atoms))
+    for (auto [name, letter] : llvm::enumerate(cut.computation.rule.letters))
+      for (auto [k, factor, atom] :
+           llvm::enumerate(cut.letters[name], cut.computation.letters[name]))
         if (letter.kind == LetterKind::own && atom.color == color &&
-            fits(factor, axis)) {
+            fits(factor, axis) && keepsIntegers(op, cut, name, k, axis)) {
           factor.axes.push_back(axis);
           cut.own.push_back(axis);
           return;
@@ -378,6 +410,31 @@ void Shardings::numberRows(Operation *op, unsigned axis, Cut &cut) const {
 }
 
 //===--- cuts -------------------------------------------------------------===//
+
+// Integers are not cut on the device (see Resharder): a factor of one is cut by
+// axes by which it is cut already, in their order.
+bool Shardings::keepsIntegers(Operation *op, const Cut &cut, unsigned letter,
+                              unsigned factor, unsigned axis) const {
+  SmallVector<unsigned, 2> axes = cut.letters[letter][factor].axes;
+  axes.push_back(axis);
+  for (auto [operand, dims] :
+       llvm::zip(op->getOperands(), cut.computation.rule.operands)) {
+    if (!isInteger(operand) || isSplat(operand) || open.contains(operand))
+      continue;
+    const Placement &have = asUsed(operand);
+    for (auto [dim, names] : llvm::zip(have.dims, dims)) {
+      unsigned k = factor;
+      for (unsigned name : names) {
+        if (name == letter &&
+            (k >= dim.size() ||
+             ArrayRef(dim[k].axes).take_front(axes.size()) != ArrayRef(axes)))
+          return false;
+        k += cut.letters[name].size();
+      }
+    }
+  }
+  return true;
+}
 
 // A cut that an operand has already costs nothing; one of a sum only where all
 // factors of the products have it.
@@ -405,7 +462,7 @@ void Shardings::inherit(Operation *op, unsigned axis, Cut &cut) const {
       };
       LetterKind kind = rule.letters[name].kind;
       if (kind == LetterKind::whole || kind == LetterKind::own ||
-          !fits(factor, axis) ||
+          !fits(factor, axis) || !keepsIntegers(op, cut, name, k, axis) ||
           (kind == LetterKind::sum &&
            (rule.addend ||
             !llvm::all_of(llvm::zip(op->getOperands(), rule.operands),
@@ -438,9 +495,10 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
       if (kind == LetterKind::whole || kind == LetterKind::own ||
           (kind == LetterKind::sum && !mayAdd(axis)))
         continue;
-      for (auto [factor, atom] :
-           llvm::zip(letter, cut.computation.letters[name]))
-        if (atom.color == color && fits(factor, axis)) {
+      for (auto [k, factor, atom] :
+           llvm::enumerate(letter, cut.computation.letters[name]))
+        if (atom.color == color && fits(factor, axis) &&
+            keepsIntegers(op, cut, name, k, axis)) {
           factor.axes.push_back(axis);
           return true;
         }
@@ -484,7 +542,10 @@ void Shardings::keepParts(Operation *op, Cut &cut) const {
       largest = std::max(largest, tensorType(operand).getNumElements());
       if (isZero(operand) || open.contains(operand))
         continue;
-      const auto &own = asUsed(operand).partial;
+      // What the op is cut along is added up on the way in.
+      SmallVector<unsigned, 2> own = asUsed(operand).partial;
+      llvm::erase_if(
+          own, [&](unsigned axis) { return isCutAlong(cut.letters, axis); });
       fitting &= !own.empty() && operand.hasOneUse() &&
                  (parts.empty() || parts == own);
       parts = own;
@@ -493,8 +554,6 @@ void Shardings::keepParts(Operation *op, Cut &cut) const {
       fitting &= tensorType(result).getNumElements() <= largest;
     if (!fitting || parts.empty())
       continue;
-    llvm::erase_if(
-        parts, [&](unsigned axis) { return isCutAlong(cut.letters, axis); });
     cut.parts = parts;
     cut.linear = number;
     return;

@@ -54,11 +54,13 @@ private:
   const Placement &asUsed(mlir::Value value) const;
   void placeArguments(mlir::func::FuncOp function);
   void settleGradients(mlir::func::FuncOp function);
-  mlir::LogicalResult planFunction(mlir::func::FuncOp function);
+  mlir::LogicalResult planFunction(mlir::func::FuncOp function,
+                                   mlir::func::CallOp call);
   mlir::LogicalResult planBlock(mlir::Block &block);
   mlir::LogicalResult planOp(mlir::Operation *op);
   mlir::LogicalResult planCall(mlir::func::CallOp call);
   mlir::LogicalResult planLoop(graph::LoopOp loop);
+  bool dropLostParts(graph::LoopOp loop);
   void planReturn(mlir::func::ReturnOp op);
   bool takesOwnRows(mlir::OpOperand &operand, const OpRule &rule) const;
   mlir::LogicalResult checkOwnRows(mlir::Operation *op,
@@ -68,6 +70,8 @@ private:
   Factor *factorOf(Cut &cut, const OpRule::Dim &names, unsigned number) const;
   bool cutGroups(Cut &cut, unsigned axis, std::optional<Color> color) const;
   void chooseCuts(mlir::Operation *op, Cut &cut) const;
+  bool keepsIntegers(mlir::Operation *op, const Cut &cut, unsigned letter,
+                     unsigned factor, unsigned axis) const;
   void inherit(mlir::Operation *op, unsigned axis, Cut &cut) const;
   void keepParts(mlir::Operation *op, Cut &cut) const;
   Placement assemble(const Cut &cut, const OpRule::Dims &dims) const;

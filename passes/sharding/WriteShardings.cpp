@@ -12,18 +12,29 @@ public:
       : shardings(shardings), mesh(mesh), context(context) {}
 
   void write(func::FuncOp function) {
-    for (BlockArgument argument : function.getArguments())
-      if (auto attr = attrOf(shardings.of(argument)))
-        function.setArgAttr(argument.getArgNumber(), dist::kShardingAttr, attr);
     writeBlock(function.getBody().front(), function.isPublic());
+    // All of a function at once: its attributes are one.
+    SmallVector<DictionaryAttr> arguments, results;
+    for (BlockArgument argument : function.getArguments())
+      arguments.push_back(with(function.getArgAttrDict(argument.getArgNumber()),
+                               attrOf(shardings.of(argument))));
     Operation *ret = function.getBody().front().getTerminator();
     for (OpOperand &operand : ret->getOpOperands())
-      if (auto attr = attrOf(returned[&operand]))
-        function.setResultAttr(operand.getOperandNumber(), dist::kShardingAttr,
-                               attr);
+      results.push_back(
+          with(function.getResultAttrDict(operand.getOperandNumber()),
+               attrOf(returned[&operand])));
+    function.setAllArgAttrs(arguments);
+    function.setAllResultAttrs(results);
   }
 
 private:
+  DictionaryAttr with(DictionaryAttr attrs, dist::ShardingAttr sharding) const {
+    NamedAttrList list(attrs);
+    if (sharding)
+      list.set(dist::kShardingAttr, sharding);
+    return list.getDictionary(context);
+  }
+
   dist::ShardingAttr attrOf(Placement placement) const {
     placement.normalize(mesh);
     return placement.isWhole() ? dist::ShardingAttr()

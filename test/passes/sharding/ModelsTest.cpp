@@ -126,5 +126,10 @@ TEST_P(Drawn, EqualsOneDeviceUnderAnyStrategy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Drawn, ::testing::Range<uint64_t>(0, 80));
+// Found among others: accumulators that two of a tied embedding's gradients
+// are added to, one of them as a sum; shares of which some can be exchanged and
+// others not.
+INSTANTIATE_TEST_SUITE_P(Found, Drawn,
+                         ::testing::Values<uint64_t>(5350, 13025, 25067));
 
 } // namespace
