@@ -37,6 +37,8 @@ public:
   const Artifact &artifact;
   const std::byte *at = nullptr;
   std::optional<Mesh> mesh; ///< once it was checked
+  /// Of the shares that were compared, once they were checked.
+  std::map<std::string_view, const Tensor *> stateByName;
 
 private:
   static constexpr std::uint64_t kMaxLooks = std::uint64_t(1) << 25;
@@ -132,7 +134,8 @@ Status validateCollective(ShareChecker &share, const Collective &collective);
 Status validateMesh(Checker &checker);
 /// What a share's ranks have to agree about: the factors of "mesh.offsets".
 Status validateOffsets(ShareChecker &share);
-/// That the states and programs of two shares differ in nothing but sizes.
+/// That the programs of two shares differ in nothing but sizes, and what their
+/// states have in common neither.
 Status validateAgreement(Checker &checker, const Share &first,
                          const Share &other);
 /// Whether one is the other, of the same whole tensor.

@@ -119,6 +119,20 @@ bool sameCuts(const Tensor &a, const Tensor &b) {
                     });
 }
 
+// A rank of a pipeline has the state of its own stages.
+Status checkState(Checker &checker, const Share &share) {
+  for (const Tensor *tensor : *share.state()) {
+    const auto [known, isNew] =
+        checker.stateByName.try_emplace(toView(tensor->name()), tensor);
+    if (!isNew && !isSameTensor(*known->second, *tensor))
+      return checker.fail(tensor,
+                          "share of rank {}: its state tensor '{}' is not "
+                          "that of other ranks",
+                          share.ranks()->Get(0), toView(tensor->name()));
+  }
+  return Status::success();
+}
+
 template <typename List> bool sameTensors(const List &a, const List &b) {
   return std::equal(
       a.begin(), a.end(), b.begin(), b.end(),
@@ -182,8 +196,7 @@ Status validateAgreement(Checker &checker, const Share &first,
     return checker.fail(where, "share of rank {}: {} not those of rank {}",
                         other.ranks()->Get(0), what, first.ranks()->Get(0));
   };
-  if (!sameTensors(*first.state(), *other.state()))
-    return fail(&other, "its state tensors are");
+  TESSERA_RETURN_IF_ERROR(checkState(checker, other));
   if (first.devices()->size() != other.devices()->size())
     return fail(&other, "its devices are");
   for (flatbuffers::uoffset_t d = 0; d < other.devices()->size(); ++d) {
