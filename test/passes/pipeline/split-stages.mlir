@@ -46,9 +46,9 @@ func.func @eval_step(%ids: tensor<2xi32> {graph.input = "tokens"}, %t: tensor<16
 // LAST-LABEL: func.func @train_step
 // LAST: dist.permute {{.*}} targets [1, -1]
 // LAST: call @layer(
+// LAST: dist.permute {{.*}} targets [1, -1]
 // LAST: call @layer.backward(
 // LAST: dist.permute {{.*}} targets [-1, 0]
-// LAST: dist.permute {{.*}} targets [1, -1]
 // LAST: call @layer(
 // LAST: call @layer.backward(
 // LAST: dist.permute {{.*}} targets [-1, 0]
