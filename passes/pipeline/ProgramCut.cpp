@@ -80,30 +80,62 @@ static bool isZero(Value value) {
   return splat.getSplatValue<APInt>().isZero();
 }
 
-// From the carried value to the yielded one nothing happens but additions.
+// From the carried value to the yielded one, if nothing happens but additions.
+SmallVector<Operation *> ProgramCut::additionsTo(unsigned i) {
+  Value value = loop.getCarried()[i], last = loop.getYield().getValues()[i];
+  SmallVector<Operation *> additions;
+  while (value != last) {
+    Operation *user = value.hasOneUse() ? *value.getUsers().begin() : nullptr;
+    auto scatter = dyn_cast_or_null<graph::ScatterAddOp>(user);
+    bool adds = isa_and_nonnull<graph::AddOp>(user) ||
+                (scatter && scatter.getBase() == value);
+    if (!adds || user->getBlock() != &body())
+      return {};
+    additions.push_back(user);
+    value = user->getResult(0);
+  }
+  return additions;
+}
+
+// All that is made of the carried value, if nobody else reads it: with ZeRO 2
+// a sum may be cut otherwise than what is added to it.
+SmallVector<Operation *> ProgramCut::usersOf(unsigned i) {
+  SmallVector<Operation *> users;
+  llvm::DenseSet<Value> made{loop.getCarried()[i]};
+  for (Operation &op : body().without_terminator())
+    if (llvm::any_of(inputsOf(&op),
+                     [&](Value input) { return made.contains(input); })) {
+      users.push_back(&op);
+      made.insert(op.result_begin(), op.result_end());
+    }
+  Value last = loop.getYield().getValues()[i];
+  auto isRead = [&](OpOperand &use) {
+    return isa<graph::YieldOp>(use.getOwner()) &&
+           (use.get() != last || use.getOperandNumber() != i);
+  };
+  bool leaks = llvm::any_of(
+      made, [&](Value value) { return llvm::any_of(value.getUses(), isRead); });
+  return leaks || !made.contains(last) ? SmallVector<Operation *>() : users;
+}
+
 LogicalResult ProgramCut::findSums() {
-  for (auto [i, carried, init, yielded] : llvm::enumerate(
-           loop.getCarried(), loop.getInits(), loop.getYield().getValues())) {
+  for (unsigned i = 0; i < loop.getInits().size(); ++i) {
     Sum &sum = sums.emplace_back();
     sum.ranks.resize(schedule.ranks);
-    Value value = carried;
-    while (value != yielded) {
-      Operation *user = value.hasOneUse() ? *value.getUsers().begin() : nullptr;
-      auto scatter = dyn_cast_or_null<graph::ScatterAddOp>(user);
-      bool adds = isa_and_nonnull<graph::AddOp>(user) ||
-                  (scatter && scatter.getBase() == value);
-      if (!adds || user->getBlock() != &body())
-        return loop.emitError("carries value ")
-               << i << ", which is no sum over microbatches; a pipeline "
-               << "carries nothing else from one to the next";
-      sum.terms.push_back(user);
-      sumByTerm[user] = static_cast<unsigned>(i);
-      value = user->getResult(0);
-    }
-    if (!isZero(init))
-      return loop.emitError("starts sum ") << i
-                                           << " with something else than "
-                                              "zeros";
+    if (loop.getYield().getValues()[i] == loop.getCarried()[i])
+      continue;
+    sum.terms = additionsTo(i);
+    sum.isWhole = sum.terms.empty();
+    if (sum.isWhole)
+      sum.terms = usersOf(i);
+    bool isOwn = llvm::none_of(
+        sum.terms, [&](Operation *op) { return sumByTerm.contains(op); });
+    if (sum.terms.empty() || !isOwn || !isZero(loop.getInits()[i]))
+      return loop.emitError("carries value ")
+             << i << ", which is no sum over microbatches; a pipeline carries "
+             << "nothing else from one to the next";
+    for (Operation *op : sum.terms)
+      sumByTerm[op] = i;
   }
   return success();
 }
@@ -133,26 +165,44 @@ FailureOr<int> ProgramCut::placeCall(Operation *op, int earliest) {
   return cell;
 }
 
+int ProgramCut::earliestOf(Operation *op) const {
+  int earliest = kFree;
+  for (Value input : inputsOf(op)) {
+    Operation *def = input.getDefiningOp();
+    if (def && def->getBlock() == &body() && !sumOf(def))
+      earliest = std::max(earliest, cellOf(def));
+  }
+  return earliest;
+}
+
 LogicalResult ProgramCut::placeOps() {
   for (Operation &op : body().without_terminator()) {
-    int earliest = kFree;
-    std::optional<unsigned> sum = sumOf(&op);
-    for (Value input : inputsOf(&op)) {
-      Operation *def = input.getDefiningOp();
-      if (def && def->getBlock() == &body() && !sumOf(def))
-        earliest = std::max(earliest, cellOf(def));
-    }
-    FailureOr<int> cell = placeCall(&op, earliest);
+    if (sumOf(&op))
+      continue;
+    FailureOr<int> cell = placeCall(&op, earliestOf(&op));
     if (failed(cell))
       return failure();
-    if (sum) {
-      cell = std::max(*cell, 0);
-      sums[*sum].ranks.set(rankOf(*cell));
-    }
     if (*cell != kFree)
       cells[&op] = *cell;
   }
+  placeSums();
   return success();
+}
+
+// Each addition where its term is.
+void ProgramCut::placeSums() {
+  for (Sum &sum : sums) {
+    int last = 0;
+    for (Operation *op : sum.terms) {
+      cells[op] = std::max(earliestOf(op), 0);
+      last = std::max(last, cells[op]);
+    }
+    for (Operation *op : sum.terms) {
+      if (sum.isWhole)
+        cells[op] = last;
+      sum.ranks.set(rankOf(cells[op]));
+    }
+  }
 }
 
 //===--- what crosses -----------------------------------------------------===//

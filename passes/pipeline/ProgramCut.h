@@ -18,7 +18,9 @@ Values inputsOf(mlir::Operation *op);
 /// zero, whose terms are made by one stage or several.
 struct Sum {
   mlir::SmallVector<mlir::Operation *> terms; ///< what adds, in order
-  Ranks ranks;                                ///< who has a part of it
+  /// The terms are what one stage does with the value, addition or not.
+  bool isWhole = false;
+  Ranks ranks; ///< who has a part of it
 };
 
 /// Blocks of a program, in one loop over microbatches or in none, and their
@@ -71,6 +73,10 @@ public:
 private:
   mlir::LogicalResult findBlocks();
   mlir::LogicalResult findSums();
+  mlir::SmallVector<mlir::Operation *> additionsTo(unsigned i);
+  mlir::SmallVector<mlir::Operation *> usersOf(unsigned i);
+  void placeSums();
+  int earliestOf(mlir::Operation *op) const;
   mlir::LogicalResult placeOps();
   mlir::FailureOr<int> placeCall(mlir::Operation *op, int earliest);
   void route(mlir::Value value, int from, int to);

@@ -166,19 +166,30 @@ LogicalResult StageEmitter::emitCell(int cell, int microbatch) {
 }
 
 // The same op on what was added up so far.
-LogicalResult StageEmitter::addToSum(Operation *op, unsigned sum,
+LogicalResult StageEmitter::addToSum(Operation *op, unsigned number,
                                      int microbatch) {
-  ArrayRef<Operation *> terms = cut.sums[sum].terms;
-  size_t place = llvm::find(terms, op) - terms.begin();
-  Value before = place > 0 ? terms[place - 1]->getResult(0)
-                           : Value(cut.loop.getCarried()[sum]);
-  if (!sums[sum])
-    sums[sum] = get(cut.loop.getInits()[sum], microbatch);
-  Operation *copy =
-      sums[sum] ? clone(op, microbatch, before, sums[sum]) : nullptr;
-  if (copy)
-    sums[sum] = copy->getResult(0);
-  return success(copy);
+  const Sum &sum = cut.sums[number];
+  size_t place = llvm::find(sum.terms, op) - sum.terms.begin();
+  Value carried = cut.loop.getCarried()[number];
+  if (!sums[number])
+    sums[number] = get(cut.loop.getInits()[number], microbatch);
+  if (!sums[number])
+    return failure();
+  // What is no chain of additions is done all at once.
+  if (sum.isWhole && place == 0)
+    mapOf(carried, microbatch)[carried] = sums[number];
+  Value before = sum.isWhole ? Value()
+                 : place > 0 ? sum.terms[place - 1]->getResult(0)
+                             : carried;
+  Operation *copy = clone(op, microbatch, before, sums[number]);
+  if (!copy)
+    return failure();
+  Value yielded = cut.loop.getYield().getValues()[number];
+  if (!sum.isWhole)
+    sums[number] = copy->getResult(0);
+  else if (yielded.getDefiningOp() == op)
+    sums[number] = mapOf(yielded, microbatch).lookup(yielded);
+  return success();
 }
 
 LogicalResult StageEmitter::send(const Values &values, int from, int to,

@@ -37,8 +37,10 @@ public:
   const Artifact &artifact;
   const std::byte *at = nullptr;
   std::optional<Mesh> mesh; ///< once it was checked
-  /// Of the shares that were compared, once they were checked.
-  std::map<std::string_view, const Tensor *> stateByName;
+  /// Tensors of the state, and who has them, of the shares that were compared.
+  std::map<std::string_view,
+           std::vector<std::pair<const Tensor *, const Share *>>>
+      stateByName;
 
 private:
   static constexpr std::uint64_t kMaxLooks = std::uint64_t(1) << 25;
@@ -138,6 +140,9 @@ Status validateOffsets(ShareChecker &share);
 /// states have in common neither.
 Status validateAgreement(Checker &checker, const Share &first,
                          const Share &other);
+/// That the shares together have all of every tensor of the state, once all of
+/// them were compared.
+Status validateWholeState(Checker &checker);
 /// Whether one is the other, of the same whole tensor.
 bool isSameTensor(const Tensor &a, const Tensor &b);
 

@@ -122,13 +122,14 @@ bool sameCuts(const Tensor &a, const Tensor &b) {
 // A rank of a pipeline has the state of its own stages.
 Status checkState(Checker &checker, const Share &share) {
   for (const Tensor *tensor : *share.state()) {
-    const auto [known, isNew] =
-        checker.stateByName.try_emplace(toView(tensor->name()), tensor);
-    if (!isNew && !isSameTensor(*known->second, *tensor))
+    auto &known = checker.stateByName[toView(tensor->name())];
+    if (!known.empty() && !isSameTensor(*known.front().first, *tensor))
       return checker.fail(tensor,
                           "share of rank {}: its state tensor '{}' is not "
-                          "that of other ranks",
-                          share.ranks()->Get(0), toView(tensor->name()));
+                          "that of rank {}",
+                          share.ranks()->Get(0), toView(tensor->name()),
+                          known.front().second->ranks()->Get(0));
+    known.emplace_back(tensor, &share);
   }
   return Status::success();
 }
@@ -212,6 +213,33 @@ Status validateAgreement(Checker &checker, const Share &first,
           !sameTensors(*x.outputs(), *y.outputs()))
         return fail(&y, "its programs, or their inputs and outputs, are");
     }
+  }
+  return Status::success();
+}
+
+Status validateWholeState(Checker &checker) {
+  const Mesh &mesh = *checker.mesh;
+  for (const auto &[name, known] : checker.stateByName) {
+    if (known.size() == checker.artifact.shares()->size())
+      continue;
+    const Tensor &tensor = *known.front().first;
+    if (!checker.lookAtRanks(mesh.ranks()))
+      return checker.fail(&tensor, "too many state tensors that not all of so "
+                                   "many ranks have");
+    std::vector<bool> isHolder(mesh.ranks());
+    for (const auto &[own, share] : known)
+      for (const std::uint32_t rank : *share->ranks())
+        isHolder[rank] = true;
+    std::uint64_t whole = 1, found = 0;
+    for (const std::uint64_t size : globalShape(tensor))
+      whole *= size;
+    for (const std::uint32_t rank : firstHolders(tensor, mesh, isHolder))
+      found += elementsOfShare(tensor, mesh, mesh.coordinatesOf(rank));
+    if (found != whole)
+      return checker.fail(&tensor,
+                          "of the state tensor '{}' ranks have {} of {} "
+                          "elements",
+                          name, found, whole);
   }
   return Status::success();
 }
