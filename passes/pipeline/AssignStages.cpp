@@ -208,11 +208,10 @@ private:
              << "program does";
     for (const pipeline::InstructionList &list : plan.lists)
       for (const pipeline::Instruction &each : list)
-        if (each.op != pipeline::Op::Forward &&
-            each.op != pipeline::Op::Backward)
+        if (each.op == pipeline::Op::Overlap)
           return getOperation().emitError("schedule: ")
                  << pipeline::toString(each)
-                 << ": programs compute F and B alone, no halves of B";
+                 << ": programs do one thing after the other";
     return success();
   }
 

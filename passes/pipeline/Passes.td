@@ -32,7 +32,7 @@ def SplitStages : Pass<"split-stages", "::mlir::ModuleOp"> {
   let summary = "keeps of one device's programs what its rank of the pipeline does, and sends what the others need";
   let description = [{
     A loop over microbatches becomes the list of the rank's actions, in the order of the schedule: forward and backward of a
-    stage, and a `dist.permute` for each tensor that goes to or comes from the stage beside. What depends on inputs alone is
+    stage, or halves of backwards, and a `dist.permute` for each tensor that goes to or comes from the stage beside. What depends on inputs alone is
     computed wherever it is used. Behind the loop, tensors stay where they are; scalars that others need, such as squares of
     gradients, are exchanged by all-reduces over the axis, in which all but one rank have zeros, so that every
     rank computes the same numbers as one device. Parameters live where their block is, those that several stages use on each

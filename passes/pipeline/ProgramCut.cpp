@@ -1,5 +1,6 @@
 #include "passes/pipeline/ProgramCut.h"
 #include "dialects/dist/DistOps.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/Transforms/RegionUtils.h"
 
 using namespace mlir;
@@ -22,17 +23,30 @@ std::optional<unsigned> ProgramCut::sumOf(Operation *op) const {
   return sum == sumByTerm.end() ? std::nullopt : std::optional(sum->second);
 }
 
+static bool halvesBackwards(const pipeline::Schedule &schedule) {
+  for (const pipeline::InstructionList &list : schedule.lists)
+    for (const pipeline::Instruction &each : list)
+      if (each.op == pipeline::Op::BackwardWeight)
+        return true;
+  return false;
+}
+
 LogicalResult ProgramCut::build() {
   users.assign(function.getNumArguments(), Ranks(schedule.ranks));
   if (failed(findBlocks()))
     return failure();
   if (!hasBlocks)
     return success();
+  bool isHalved = loop && halvesBackwards(schedule);
+  if (isHalved)
+    inlineBackwards();
   if (loop && failed(findSums()))
     return failure();
   if (failed(placeOps()))
     return failure();
   addUses();
+  if (isHalved)
+    halveBackwards();
   return success();
 }
 
@@ -235,6 +249,46 @@ void ProgramCut::addUses() {
       for (unsigned argument : argumentsOf(input).set_bits())
         users[argument].set(rankOf(cell));
     }
+  }
+}
+
+//===--- halves of backwards ----------------------------------------------===//
+
+// A call gives all gradients at once; its ops do not.
+void ProgramCut::inlineBackwards() {
+  SmallVector<func::CallOp> calls;
+  for (auto call : body().getOps<func::CallOp>())
+    if (call->hasAttr(dist::kBackwardStageAttr))
+      calls.push_back(call);
+  for (func::CallOp call : calls) {
+    auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+        call, call.getCalleeAttr());
+    Block &block = callee.getBody().front();
+    IRMapping map;
+    map.map(block.getArguments(), call.getOperands());
+    OpBuilder builder(call);
+    for (Operation &op : block.without_terminator())
+      builder.clone(op, map)->setAttr(dist::kBackwardStageAttr,
+                                      call->getAttr(dist::kBackwardStageAttr));
+    for (auto [result, value] :
+         llvm::zip(call.getResults(), block.getTerminator()->getOperands()))
+      result.replaceAllUsesWith(map.lookup(value));
+    call.erase();
+  }
+}
+
+// Backward from what other cells read.
+void ProgramCut::halveBackwards() {
+  for (Operation &op : llvm::reverse(body().without_terminator())) {
+    int cell = cellOf(&op);
+    if (cell < stageCount || sumOf(&op))
+      continue;
+    bool isRead = llvm::any_of(op.getUsers(), [&](Operation *user) {
+      Operation *here = body().findAncestorOpInBlock(*user);
+      return !sumOf(here) && (cellOf(here) != cell || forInputs.contains(here));
+    });
+    if (isRead)
+      forInputs.insert(&op);
   }
 }
 

@@ -51,6 +51,11 @@ public:
   bool isInLoop(mlir::Value value) const {
     return loop && value.getParentBlock() == &body();
   }
+  /// Whether no other cell needs what the op computes in a backward: where a
+  /// schedule halves it, this is the half for the gradients of weights.
+  bool isForWeights(mlir::Operation *op) const {
+    return !forInputs.contains(op);
+  }
   /// The number of the sum that the op adds to.
   std::optional<unsigned> sumOf(mlir::Operation *op) const;
 
@@ -81,9 +86,12 @@ private:
   mlir::FailureOr<int> placeCall(mlir::Operation *op, int earliest);
   void route(mlir::Value value, int from, int to);
   void addUses();
+  void inlineBackwards();
+  void halveBackwards();
 
   llvm::DenseMap<mlir::Operation *, int> cells;
   llvm::DenseMap<mlir::Operation *, unsigned> sumByTerm;
+  llvm::DenseSet<mlir::Operation *> forInputs;
   llvm::DenseMap<mlir::Value, llvm::SmallBitVector> arguments;
 };
 

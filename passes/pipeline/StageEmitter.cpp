@@ -154,9 +154,11 @@ Value StageEmitter::addOverRanks(Value part) {
 
 //===--- microbatches -----------------------------------------------------===//
 
-LogicalResult StageEmitter::emitCell(int cell, int microbatch) {
+LogicalResult StageEmitter::emitCell(int cell, int microbatch, Half half) {
   for (Operation &op : cut.body().without_terminator()) {
-    if (cut.cellOf(&op) != cell)
+    if (cut.cellOf(&op) != cell ||
+        (half != Half::both &&
+         cut.isForWeights(&op) != (half == Half::weights)))
       continue;
     std::optional<unsigned> sum = cut.sumOf(&op);
     if (sum ? failed(addToSum(&op, *sum, microbatch)) : !clone(&op, microbatch))
@@ -217,14 +219,21 @@ void StageEmitter::receive(const Values &values, int from, int to,
 LogicalResult StageEmitter::emitSchedule() {
   using pipeline::Op;
   for (const pipeline::Instruction &each : view.lowered.lists[view.rank]) {
-    int s = each.work.stage, m = each.work.microbatch;
+    int s = each.work.stage, m = each.work.microbatch,
+        backward = 2 * cut.stageCount - 1 - s;
     LogicalResult done = success();
     switch (each.op) {
     case Op::Forward:
       done = emitCell(s, m);
       break;
     case Op::Backward:
-      done = emitCell(2 * cut.stageCount - 1 - s, m);
+      done = emitCell(backward, m);
+      break;
+    case Op::BackwardInput:
+      done = emitCell(backward, m, Half::inputs);
+      break;
+    case Op::BackwardWeight:
+      done = emitCell(backward, m, Half::weights);
       break;
     case Op::SendForward:
       done = send(cut.toNext[s], s, s + 1, m);

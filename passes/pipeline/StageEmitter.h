@@ -28,7 +28,9 @@ private:
   void addArguments();
   mlir::LogicalResult emitSchedule();
   mlir::LogicalResult emitForwardOnly();
-  mlir::LogicalResult emitCell(int cell, int microbatch);
+  enum class Half { both, inputs, weights };
+  mlir::LogicalResult emitCell(int cell, int microbatch,
+                               Half half = Half::both);
   mlir::LogicalResult addToSum(mlir::Operation *op, unsigned sum,
                                int microbatch);
   mlir::LogicalResult send(const Values &values, int from, int to,

@@ -93,7 +93,7 @@ const Hostile kHostile[] = {
      },
      "a share of more than"},
     {"StateWithGaps", [](ArtifactT &a) { weight(a, 1).name = "v"; },
-     "of the state tensor 'v' ranks have 2 of 8 elements"},
+     "of the state tensor 'v' ranks have 8 of 32 elements"},
     {"CutsDiffer",
      [](ArtifactT &a) {
        weight(a, 1).cuts[0]->factors = owned<CutT>({cut(6, {0})});
