@@ -59,7 +59,7 @@ class Case:
         """Axis and schedule; none for one stage."""
         if pipe == 1:
             return ""
-        schedules = ["1f1b", "gpipe"]
+        schedules = ["1f1b", "gpipe", "zb-h1"]
         if 2 * pipe <= layers:
             schedules.append("interleaved")
         return f"pipe={pipe},schedule={draw.choice(schedules)},"
