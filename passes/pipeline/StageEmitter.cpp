@@ -330,6 +330,9 @@ LogicalResult StageEmitter::emitResults() {
   return success();
 }
 
+// As many scalars as one kernel puts beside each other.
+static constexpr size_t kMostScalars = 24;
+
 // Scalars of one type go together.
 LogicalResult StageEmitter::share(ArrayRef<Value> values) {
   llvm::MapVector<Type, SmallVector<Value>> scalars;
@@ -337,8 +340,10 @@ LogicalResult StageEmitter::share(ArrayRef<Value> values) {
     if (tensorType(value).getRank() == 0)
       scalars[tensorType(value).getElementType()].push_back(value);
   for (auto &[type, group] : scalars)
-    if (failed(shareScalars(group)))
-      return failure();
+    for (ArrayRef<Value> rest = group; !rest.empty();
+         rest = rest.drop_front(std::min(kMostScalars, rest.size())))
+      if (failed(shareScalars(rest.take_front(kMostScalars))))
+        return failure();
   for (Value value : values) {
     if (tensorType(value).getRank() == 0)
       continue;
