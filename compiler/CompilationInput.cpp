@@ -243,5 +243,6 @@ void Compilation::nameProgram(llvm::StringRef source) {
   cacheKey = ArtifactCache::key({programHash, request.rebuildCommand,
                                  request.embedSources ? "sources" : "",
                                  request.emulate ? "emulated" : "", mesh.axes,
-                                 std::to_string(mesh.zero)});
+                                 std::to_string(mesh.zero), mesh.schedule,
+                                 std::to_string(mesh.chunks)});
 }

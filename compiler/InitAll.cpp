@@ -16,6 +16,7 @@
 #include "mlir/Transforms/Passes.h"
 #include "passes/autodiff/Autodiff.h"
 #include "passes/fusion/Fusion.h"
+#include "passes/pipeline/Stages.h"
 #include "passes/planning/Planning.h"
 #include "passes/precision/Precision.h"
 #include "passes/sharding/Sharding.h"
@@ -41,6 +42,7 @@ void tessera::registerAllPasses() {
   registerPrecisionPasses();
   registerAutodiffPasses();
   registerShardingPasses();
+  registerStagesPasses();
   registerFusionPasses();
   registerTilingPasses();
   registerPlanningPasses();

@@ -6,6 +6,7 @@
 #include "models/Recipe.h"
 #include "passes/autodiff/Autodiff.h"
 #include "passes/fusion/Fusion.h"
+#include "passes/pipeline/Stages.h"
 #include "passes/planning/Planning.h"
 #include "passes/precision/Precision.h"
 #include "passes/sharding/Sharding.h"
@@ -19,10 +20,12 @@ static void noPasses(OpPassManager &, const PhaseOptions &) {}
 
 static void sharding(OpPassManager &pipeline, const PhaseOptions &options) {
   buildShardingPipeline(pipeline, options.mesh);
+  buildStagesPipeline(pipeline, options.mesh);
 }
 
 static void partition(OpPassManager &pipeline, const PhaseOptions &options) {
   buildPartitionPipeline(pipeline, options.device);
+  buildSplitPipeline(pipeline, options.device);
 }
 
 static void precision(OpPassManager &pipeline, const PhaseOptions &options) {

@@ -314,6 +314,19 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
           "'dist.offsets' is a list of factors, of a module");
     return success();
   }
+  if (attribute.getName() == kScheduleAttr) {
+    if (!isa<ModuleOp>(op) || !isa<StringAttr>(attribute.getValue()))
+      return op->emitOpError("'dist.schedule' is a table as text, of a module");
+    return success();
+  }
+  if (attribute.getName() == kForwardStageAttr ||
+      attribute.getName() == kBackwardStageAttr) {
+    auto stage = dyn_cast<IntegerAttr>(attribute.getValue());
+    if (!stage || stage.getInt() < 0)
+      return op->emitOpError("'")
+             << attribute.getName().getValue() << "' is the number of a stage";
+    return success();
+  }
   if (attribute.getName() != kShardingsAttr)
     return op->emitOpError("has unknown attribute '")
            << attribute.getName().getValue() << "'";

@@ -36,6 +36,15 @@ inline constexpr llvm::StringLiteral kOffsetsInput = "mesh.offsets";
 /// A local program's module: the devices that run it, ascending.
 inline constexpr llvm::StringLiteral kDevicesAttr = "dist.devices";
 
+/// The axis along which devices are the ranks of a pipeline.
+inline constexpr llvm::StringLiteral kPipeAxis = "pipe";
+/// A module on a mesh with that axis: what each rank does in a step, as a table
+/// of passes/pipeline.
+inline constexpr llvm::StringLiteral kScheduleAttr = "dist.schedule";
+/// A call of a block: the stage that computes it, forward or backward.
+inline constexpr llvm::StringLiteral kForwardStageAttr = "dist.forward_stage";
+inline constexpr llvm::StringLiteral kBackwardStageAttr = "dist.backward_stage";
+
 /// Devices along these axes together; the axes must be those of the mesh.
 int64_t deviceCount(MeshOp mesh, llvm::ArrayRef<AxisRefAttr> axes);
 

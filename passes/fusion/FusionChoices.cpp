@@ -34,7 +34,28 @@ bool Epilogue::mustBeStored(unsigned node, unsigned depth) {
          });
 }
 
+// A sum of products is added up by the last of them: if the first one took
+// the additions, all others would be kept until they are there, such as the
+// gradients of a weight for each microbatch of a pipeline.
+bool Epilogue::waitsForProduct(unsigned node) const {
+  if (!isa<AddOp>(graph.op(node)))
+    return false;
+  auto productOf = [&](unsigned group) -> std::optional<unsigned> {
+    for (unsigned member : graph.group(group).members)
+      if (isProduct(graph.op(member)))
+        return member;
+    return std::nullopt;
+  };
+  std::optional<unsigned> own = productOf(id);
+  return own && llvm::any_of(graph.producers(node), [&](unsigned producer) {
+           std::optional<unsigned> other = productOf(graph.groupOf(producer));
+           return other && *other > *own;
+         });
+}
+
 bool Epilogue::takes(unsigned node) {
+  if (waitsForProduct(node))
+    return false;
   bool replaces = llvm::all_of(graph.producers(node), [&](unsigned producer) {
     return graph.groupOf(producer) != id ||
            llvm::all_of(graph.users(producer), [&](unsigned other) {

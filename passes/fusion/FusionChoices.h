@@ -19,6 +19,7 @@ public:
 private:
   bool follows(unsigned node, unsigned depth);
   bool mustBeStored(unsigned node, unsigned depth);
+  bool waitsForProduct(unsigned node) const;
 
   static constexpr unsigned kDepth = 12; ///< of chains that are looked through
   FusionGraph &graph;

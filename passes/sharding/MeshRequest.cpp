@@ -3,16 +3,37 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/MathExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 using namespace tessera;
 
 // The slowest-varying first: neighbours along the last axis talk most.
-static constexpr llvm::StringLiteral kAxes[] = {"data", "expert", "tensor"};
+static constexpr llvm::StringLiteral kAxes[] = {"pipe", "data", "expert",
+                                                "tensor"};
 static constexpr int64_t kMostDevices = int64_t{1} << 20;
 
 static llvm::Error complain(llvm::StringRef text, const llvm::Twine &what) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(),
                                  "--mesh " + text + ": " + what);
+}
+
+// A name as it is, a file as what stands in it.
+static llvm::Error readSchedule(llvm::StringRef text, llvm::StringRef value,
+                                std::string &schedule) {
+  if (!schedule.empty() || value.empty())
+    return complain(text, value.empty()
+                              ? "schedule wants a name, such as 1f1b, "
+                                "or a FILE.csv"
+                              : "'schedule' stands there twice");
+  schedule = value.str();
+  if (!value.ends_with(".csv"))
+    return llvm::Error::success();
+  auto file = llvm::MemoryBuffer::getFile(value);
+  if (!file)
+    return complain(text,
+                    "cannot read " + value + ": " + file.getError().message());
+  schedule = (*file)->getBuffer().str();
+  return llvm::Error::success();
 }
 
 llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
@@ -33,17 +54,23 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
   text.split(parts, ',');
   for (llvm::StringRef part : parts) {
     auto [name, number] = part.split('=');
+    if (name == "schedule") {
+      if (llvm::Error error = readSchedule(text, number, request.schedule))
+        return std::move(error);
+      continue;
+    }
     int64_t value = 0;
     if (number.getAsInteger(10, value))
       return complain(text, "'" + part +
                                 "' is not of the form AXIS=SIZE, such as "
                                 "data=2");
     bool zero = name == "zero";
-    if (!zero && !llvm::is_contained(kAxes, name))
+    if (!zero && name != "chunks" && !llvm::is_contained(kAxes, name))
       return complain(text, "unknown axis '" + name +
-                                "'; there are data, expert, tensor, and "
+                                "'; there are data, expert, tensor, pipe, "
                                 "zero=0, 1, 2 or 3 for what is cut over data "
-                                "and expert");
+                                "and expert, schedule and chunks for what is "
+                                "done over pipe");
     if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
       return complain(text, zero ? "zero is 0, 1, 2 or 3"
                                  : "an axis has 1 to 1048576 devices, got '" +
@@ -70,5 +97,13 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
   if (request.zero > 0 && !values.count("data") && !values.count("expert"))
     return complain(text, "zero cuts state over the axes data and expert; name "
                           "the size of one");
+  bool isPipe = values.count("pipe");
+  if (!isPipe && (!request.schedule.empty() || values.count("chunks")))
+    return complain(text, "schedule and chunks are of the axis pipe; name its "
+                          "size");
+  if (isPipe && request.schedule.empty())
+    request.schedule = "1f1b";
+  if (auto chunks = values.find("chunks"); chunks != values.end())
+    request.chunks = chunks->second;
   return request;
 }

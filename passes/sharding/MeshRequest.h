@@ -11,9 +11,14 @@ struct MeshRequest {
   std::string axes;
   int64_t zero = 0; ///< what is cut over the data axis, see assign-shardings
   int64_t devices = 1;
+  /// Of the axis pipe: a schedule's name, or a table (passes/pipeline). Empty
+  /// without that axis.
+  std::string schedule;
+  int64_t chunks = 0; ///< stages of a rank of the pipeline; 0: the least
 };
 
-/// Axes in any order, each at most once, and zero=0…3; or auto, which wants
+/// Axes in any order, each at most once, zero=0…3, schedule=NAME or FILE.csv,
+/// which is read, and chunks=N; or auto, which wants
 /// `world` devices and chooses. Otherwise a `world` that is not 0 must be what
 /// the axes multiply to. An error says what is wrong and what is known.
 llvm::Expected<MeshRequest> parseMeshRequest(llvm::StringRef text,

@@ -64,11 +64,15 @@ std::vector<std::vector<int64_t>> tessera::devicesByProgram(ModuleOp module) {
     for (dist::AxisRefAttr axis : attr.getAxes())
       factor.axes.push_back(*mesh.find(axis.getName()));
   }
+  // Ranks of a pipeline have different programs, whatever their shapes.
+  std::optional<unsigned> pipe = mesh.find(dist::kPipeAxis);
   std::vector<std::vector<int64_t>> groups;
   std::map<std::vector<int64_t>, size_t> known;
   for (int64_t device = 0; device < mesh.deviceCount(); ++device) {
     Coordinates at = mesh.coordinatesOf(device);
     std::vector<int64_t> sizes;
+    if (pipe)
+      sizes.push_back(at[*pipe]);
     for (const Factor &factor : factors)
       sizes.push_back(factor.rangeAt(mesh, at).size);
     auto [group, isNew] = known.try_emplace(sizes, groups.size());

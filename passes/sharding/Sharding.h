@@ -19,8 +19,9 @@ void buildShardingPipeline(mlir::OpPassManager &pipeline,
 /// The program of `device` and those like it.
 void buildPartitionPipeline(mlir::OpPassManager &pipeline, int64_t device);
 
-/// Devices that run one program, as their shares have equal shapes: groups in
-/// the order of their first device, ascending inside.
+/// Devices that run one program, as they are the same rank of a pipeline and
+/// their shares have equal shapes: groups in the order of their first device,
+/// ascending inside.
 std::vector<std::vector<int64_t>> devicesByProgram(mlir::ModuleOp module);
 
 } // namespace tessera

@@ -292,9 +292,12 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
           (failed(search.add(axis, inner, kLinksWhenAsked)) ||
            failed(search.add(axis, roles.tokens, {}))))
         return failure();
+    } else if (name == dist::kPipeAxis) {
+      // Cuts programs, not tensors: passes/pipeline.
     } else {
       return module.emitError("mesh axis '")
-             << name << "' is none of those that exist: data, expert, tensor";
+             << name
+             << "' is none of those that exist: pipe, data, expert, tensor";
     }
   }
   return strategy;

@@ -37,6 +37,10 @@ public:
   const Artifact &artifact;
   const std::byte *at = nullptr;
   std::optional<Mesh> mesh; ///< once it was checked
+  /// Tensors of the state, and who has them, of the shares that were compared.
+  std::map<std::string_view,
+           std::vector<std::pair<const Tensor *, const Share *>>>
+      stateByName;
 
 private:
   static constexpr std::uint64_t kMaxLooks = std::uint64_t(1) << 25;
@@ -132,9 +136,13 @@ Status validateCollective(ShareChecker &share, const Collective &collective);
 Status validateMesh(Checker &checker);
 /// What a share's ranks have to agree about: the factors of "mesh.offsets".
 Status validateOffsets(ShareChecker &share);
-/// That the states and programs of two shares differ in nothing but sizes.
+/// That the programs of two shares differ in nothing but sizes, and what their
+/// states have in common neither.
 Status validateAgreement(Checker &checker, const Share &first,
                          const Share &other);
+/// That the shares together have all of every tensor of the state, once all of
+/// them were compared.
+Status validateWholeState(Checker &checker);
 /// Whether one is the other, of the same whole tensor.
 bool isSameTensor(const Tensor &a, const Tensor &b);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 namespace tessera::artifact {
 
@@ -78,18 +79,40 @@ std::vector<std::uint64_t> globalShape(const Tensor &tensor) {
   return shape;
 }
 
-bool isFirstHolder(const Tensor &tensor, const Coordinates &at) {
-  std::vector<bool> cutAlong(at.size());
+std::vector<std::uint32_t> firstHolders(const Tensor &tensor, const Mesh &mesh,
+                                        const std::vector<bool> &isHolder) {
+  std::vector<std::uint32_t> cutAxes, first;
   if (tensor.cuts())
     for (const DimCut *dim : *tensor.cuts())
       for (const Cut *cut : *dim->factors())
         if (cut->axes())
-          for (const std::uint32_t axis : *cut->axes())
-            cutAlong[axis] = true;
-  for (std::size_t axis = 0; axis < at.size(); ++axis)
-    if (at[axis] != 0 && !cutAlong[axis])
-      return false;
-  return true;
+          cutAxes.insert(cutAxes.end(), cut->axes()->begin(),
+                         cut->axes()->end());
+  std::set<Coordinates> known;
+  for (std::uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
+    if (!isHolder[rank])
+      continue;
+    const Coordinates at = mesh.coordinatesOf(rank);
+    Coordinates part;
+    for (const std::uint32_t axis : cutAxes)
+      part.push_back(at[axis]);
+    if (known.insert(part).second)
+      first.push_back(rank);
+  }
+  return first;
+}
+
+std::uint64_t elementsOfShare(const Tensor &tensor, const Mesh &mesh,
+                              const Coordinates &at) {
+  std::uint64_t elements = 1;
+  if (tensor.cuts())
+    for (const DimCut *dim : *tensor.cuts())
+      for (const Cut *cut : *dim->factors())
+        elements *= rangeAt(*cut, mesh, at).size;
+  else
+    for (const std::int64_t size : *tensor.shape())
+      elements *= static_cast<std::uint64_t>(size);
+  return elements;
 }
 
 ShareRuns::ShareRuns(const Tensor &tensor, const Mesh &mesh,

@@ -59,9 +59,14 @@ Range rangeAt(const Cut &cut, const Mesh &mesh, const Coordinates &at);
 /// The shape of all shares of `tensor` together.
 std::vector<std::uint64_t> globalShape(const Tensor &tensor);
 
-/// Whether of all ranks that have the same elements of `tensor` as the one at
-/// `at` that one is the first: who writes them for all.
-bool isFirstHolder(const Tensor &tensor, const Coordinates &at);
+/// The ranks that write `tensor` for all: of those that have the same elements
+/// of it the first one, ascending. `isHolder[r]` says whether rank r has any.
+std::vector<std::uint32_t> firstHolders(const Tensor &tensor, const Mesh &mesh,
+                                        const std::vector<bool> &isHolder);
+
+/// Of the share of the rank at `at`.
+std::uint64_t elementsOfShare(const Tensor &tensor, const Mesh &mesh,
+                              const Coordinates &at);
 
 /// Elements that lie next to each other both in the whole tensor and in a
 /// share: [whole, whole + count) and [part, part + count).

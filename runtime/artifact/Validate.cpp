@@ -169,7 +169,7 @@ Status checkArtifact(Checker &checker) {
     TESSERA_RETURN_IF_ERROR(
         validateAgreement(checker, *shares.Get(0), *shares.Get(i)));
   }
-  return Status::success();
+  return validateWholeState(checker);
 }
 
 } // namespace

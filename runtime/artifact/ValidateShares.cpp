@@ -119,6 +119,21 @@ bool sameCuts(const Tensor &a, const Tensor &b) {
                     });
 }
 
+// A rank of a pipeline has the state of its own stages.
+Status checkState(Checker &checker, const Share &share) {
+  for (const Tensor *tensor : *share.state()) {
+    auto &known = checker.stateByName[toView(tensor->name())];
+    if (!known.empty() && !isSameTensor(*known.front().first, *tensor))
+      return checker.fail(tensor,
+                          "share of rank {}: its state tensor '{}' is not "
+                          "that of rank {}",
+                          share.ranks()->Get(0), toView(tensor->name()),
+                          known.front().second->ranks()->Get(0));
+    known.emplace_back(tensor, &share);
+  }
+  return Status::success();
+}
+
 template <typename List> bool sameTensors(const List &a, const List &b) {
   return std::equal(
       a.begin(), a.end(), b.begin(), b.end(),
@@ -182,8 +197,7 @@ Status validateAgreement(Checker &checker, const Share &first,
     return checker.fail(where, "share of rank {}: {} not those of rank {}",
                         other.ranks()->Get(0), what, first.ranks()->Get(0));
   };
-  if (!sameTensors(*first.state(), *other.state()))
-    return fail(&other, "its state tensors are");
+  TESSERA_RETURN_IF_ERROR(checkState(checker, other));
   if (first.devices()->size() != other.devices()->size())
     return fail(&other, "its devices are");
   for (flatbuffers::uoffset_t d = 0; d < other.devices()->size(); ++d) {
@@ -199,6 +213,33 @@ Status validateAgreement(Checker &checker, const Share &first,
           !sameTensors(*x.outputs(), *y.outputs()))
         return fail(&y, "its programs, or their inputs and outputs, are");
     }
+  }
+  return Status::success();
+}
+
+Status validateWholeState(Checker &checker) {
+  const Mesh &mesh = *checker.mesh;
+  for (const auto &[name, known] : checker.stateByName) {
+    if (known.size() == checker.artifact.shares()->size())
+      continue;
+    const Tensor &tensor = *known.front().first;
+    if (!checker.lookAtRanks(mesh.ranks()))
+      return checker.fail(&tensor, "too many state tensors that not all of so "
+                                   "many ranks have");
+    std::vector<bool> isHolder(mesh.ranks());
+    for (const auto &[own, share] : known)
+      for (const std::uint32_t rank : *share->ranks())
+        isHolder[rank] = true;
+    std::uint64_t whole = 1, found = 0;
+    for (const std::uint64_t size : globalShape(tensor))
+      whole *= size;
+    for (const std::uint32_t rank : firstHolders(tensor, mesh, isHolder))
+      found += elementsOfShare(tensor, mesh, mesh.coordinatesOf(rank));
+    if (found != whole)
+      return checker.fail(&tensor,
+                          "of the state tensor '{}' ranks have {} of {} "
+                          "elements",
+                          name, found, whole);
   }
   return Status::success();
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 namespace tessera {
 namespace {
@@ -46,6 +47,20 @@ uint64_t countParts(const artifact::Tensor &tensor, const artifact::Mesh &mesh,
   return sum;
 }
 
+StatusOr<StateTensor> wholeTensor(const artifact::Tensor &tensor) {
+  std::optional<SafetensorsType> type = safetensorsTypeOf(tensor.type());
+  if (!type)
+    return Status::error("state tensor '{}' has a type that checkpoints do "
+                         "not store",
+                         tensor.name()->string_view());
+  StateTensor whole{tensor.name()->str(), *type, artifact::globalShape(tensor),
+                    stateRoleOf(tensor.role()),
+                    artifact::elementBytes(tensor.type())};
+  for (uint64_t size : whole.shape)
+    whole.size *= size;
+  return whole;
+}
+
 } // namespace
 
 MeshModel::MeshModel(std::unique_ptr<SessionModel> own, comm::World &world,
@@ -66,22 +81,9 @@ MeshModel::create(std::unique_ptr<SessionModel> share, comm::World &world) {
   return model;
 }
 
-const artifact::Tensor &
-MeshModel::sharedTensor(const StateTensor &tensor) const {
-  auto index = static_cast<flatbuffers::uoffset_t>(&tensor - tensors.data());
-  return *share->get().artifactReader().share().state()->Get(index);
-}
-
 Status MeshModel::readFacts() {
   info = share->facts();
-  tensors = share->state();
-  for (StateTensor &tensor : tensors) {
-    tensor.shape = artifact::globalShape(sharedTensor(tensor));
-    uint64_t elements = 1;
-    for (uint64_t size : tensor.shape)
-      elements *= size;
-    tensor.size = elements * safetensorsBits(tensor.type) / 8;
-  }
+  TESSERA_RETURN_IF_ERROR(readTensors());
   TESSERA_RETURN_IF_ERROR(findBatch("train_step", step));
   TESSERA_RETURN_IF_ERROR(findBatch("eval_step", eval));
   if (step.tokens) {
@@ -94,6 +96,35 @@ Status MeshModel::readFacts() {
     info.evalRows = static_cast<int64_t>(shape[0]);
     info.sequence = static_cast<int64_t>(shape[1]);
   }
+  return Status::success();
+}
+
+// The shares' tensors in the order of the shares, each once.
+Status MeshModel::readTensors() {
+  const artifact::Artifact &root = share->get().artifact();
+  std::map<std::string_view, std::size_t> numbers;
+  std::vector<std::vector<bool>> isHolder;
+  for (const artifact::Share *each : *root.shares())
+    for (const artifact::Tensor *tensor : *each->state()) {
+      const auto [number, isNew] =
+          numbers.try_emplace(tensor->name()->string_view(), shared.size());
+      if (isNew) {
+        StatusOr<StateTensor> whole = wholeTensor(*tensor);
+        if (!whole.ok())
+          return whole.status();
+        tensors.push_back(whole.take());
+        shared.push_back({tensor, false, {}});
+        isHolder.emplace_back(mesh.ranks());
+      }
+      for (const uint32_t rank : *each->ranks()) {
+        isHolder[number->second][rank] = true;
+        shared[number->second].isOwn |=
+            rank == static_cast<uint32_t>(world.rank());
+      }
+    }
+  for (std::size_t i = 0; i < shared.size(); ++i)
+    shared[i].holders =
+        artifact::firstHolders(*shared[i].tensor, mesh, isHolder[i]);
   return Status::success();
 }
 
@@ -151,16 +182,15 @@ StatusOr<std::span<const float>> MeshModel::logits(std::span<const int32_t>) {
 
 // Rank 0 asks the others in order; who has the same as an earlier rank is not
 // asked.
-Status MeshModel::collect(const artifact::Tensor &tensor, uint64_t offset,
+Status MeshModel::collect(const Shared &state, uint64_t offset,
                           std::span<std::byte> out) {
+  const artifact::Tensor &tensor = *state.tensor;
   const std::string_view name = tensor.name()->string_view();
   const uint64_t width = artifact::elementBytes(tensor.type()),
                  begin = offset / width, count = out.size() / width;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    artifact::Coordinates there =
-        mesh.coordinatesOf(static_cast<uint32_t>(rank));
-    if (!artifact::isFirstHolder(tensor, there))
-      continue;
+  for (const uint32_t holder : state.holders) {
+    const int rank = static_cast<int>(holder);
+    artifact::Coordinates there = mesh.coordinatesOf(holder);
     uint64_t bytes = countParts(tensor, mesh, there, begin, count) * width;
     bool isMine = rank == world.rank();
     if (bytes == 0 || (!isMine && world.rank() != 0))
@@ -196,25 +226,31 @@ Status MeshModel::collect(const artifact::Tensor &tensor, uint64_t offset,
 
 Status MeshModel::readState(const StateTensor &tensor, uint64_t offset,
                             std::span<std::byte> out) {
-  const artifact::Tensor &shared = sharedTensor(tensor);
-  if (!shared.cuts())
-    return share->get().readState(tensor.name, out, offset);
-  return collect(shared, offset, out);
+  const Shared &state = sharedTensor(tensor);
+  if (!state.tensor->cuts() && state.isOwn &&
+      (world.rank() != 0 || state.holders.front() == 0))
+    TESSERA_RETURN_IF_ERROR(share->get().readState(tensor.name, out, offset));
+  if (!state.tensor->cuts() && state.holders.front() == 0)
+    return Status::success();
+  return collect(state, offset, out);
 }
 
 Status MeshModel::writeState(const StateTensor &tensor, uint64_t offset,
                              std::span<const std::byte> bytes) {
-  const artifact::Tensor &shared = sharedTensor(tensor);
-  if (!shared.cuts())
+  const Shared &state = sharedTensor(tensor);
+  if (!state.isOwn)
+    return Status::success();
+  const artifact::Tensor &part = *state.tensor;
+  if (!part.cuts())
     return share->get().writeState(tensor.name, bytes, offset);
-  const uint64_t width = artifact::elementBytes(shared.type()),
+  const uint64_t width = artifact::elementBytes(part.type()),
                  begin = offset / width;
   return forEachPart(
-      shared, mesh, at, begin, bytes.size() / width, [&](const Run &part) {
+      part, mesh, at, begin, bytes.size() / width, [&](const Run &run) {
         return share->get().writeState(
             tensor.name,
-            bytes.subspan((part.whole - begin) * width, part.count * width),
-            part.part * width);
+            bytes.subspan((run.whole - begin) * width, run.count * width),
+            run.part * width);
       });
 }
 

@@ -1,7 +1,7 @@
 // A model that several ranks hold together, seen as one: state of whole
 // tensors, batches of all sequences. Each rank has one of these, and all of
 // them make the same calls in the same order; what a rank has no share of goes
-// through rank 0.
+// through rank 0. Of a pipeline's state a rank has the tensors of its stages.
 #pragma once
 #include "runtime/artifact/Shares.h"
 #include "runtime/comm/Channel.h"
@@ -48,15 +48,25 @@ private:
     const artifact::Tensor *tokens = nullptr, *targets = nullptr;
     std::vector<int32_t> ownTokens, ownTargets;
   };
+  /// A tensor of the state, as the artifact has it.
+  struct Shared {
+    const artifact::Tensor *tensor; ///< that of some share
+    bool isOwn;                     ///< whether this rank has a share
+    /// Who has which part first: ranks that bring it together.
+    std::vector<uint32_t> holders;
+  };
   MeshModel(std::unique_ptr<SessionModel> share, comm::World &world,
             comm::Channel &everybody);
   Status readFacts();
   Status findBatch(std::string_view program, Batch &batch);
   Status cut(Batch &batch, std::span<const int32_t> tokens,
              std::span<const int32_t> targets) const;
-  Status collect(const artifact::Tensor &tensor, uint64_t offset,
+  Status collect(const Shared &tensor, uint64_t offset,
                  std::span<std::byte> out);
-  const artifact::Tensor &sharedTensor(const StateTensor &tensor) const;
+  Status readTensors();
+  const Shared &sharedTensor(const StateTensor &tensor) const {
+    return shared[static_cast<std::size_t>(&tensor - tensors.data())];
+  }
 
   std::unique_ptr<SessionModel> share;
   comm::World &world;
@@ -64,7 +74,8 @@ private:
   artifact::Mesh mesh;
   artifact::Coordinates at;
   ModelFacts info;
-  std::vector<StateTensor> tensors; ///< whole, in the order of the share's
+  std::vector<StateTensor> tensors; ///< whole, of all shares
+  std::vector<Shared> shared;       ///< of each of them
   Batch step, eval;
   std::vector<std::byte> packed; ///< of one rank, on its way
 };

@@ -8,19 +8,6 @@ namespace {
 
 using artifact::ElementType;
 
-StateRole roleOf(artifact::Role role) {
-  switch (role) {
-  case artifact::Role::parameter:
-    return StateRole::parameter;
-  case artifact::Role::optimizer:
-    return StateRole::optimizer;
-  case artifact::Role::cache:
-    return StateRole::cache;
-  default:
-    return StateRole::counter;
-  }
-}
-
 /// vocab_size of config.json, which vision models nest in text_config.
 int64_t vocabSizeOf(const std::string &config) {
   nlohmann::json json = parseShallowJson(config);
@@ -38,6 +25,19 @@ int64_t vocabSizeOf(const std::string &config) {
 }
 
 } // namespace
+
+StateRole stateRoleOf(artifact::Role role) {
+  switch (role) {
+  case artifact::Role::parameter:
+    return StateRole::parameter;
+  case artifact::Role::optimizer:
+    return StateRole::optimizer;
+  case artifact::Role::cache:
+    return StateRole::cache;
+  default:
+    return StateRole::counter;
+  }
+}
 
 std::optional<SafetensorsType> safetensorsTypeOf(ElementType type) {
   switch (type) {
@@ -102,7 +102,7 @@ Status SessionModel::readFacts() {
     tensors.push_back({std::string(tensor.name),
                        *type,
                        {tensor.shape.begin(), tensor.shape.end()},
-                       roleOf(tensor.role),
+                       stateRoleOf(tensor.role),
                        tensor.bytes});
   }
   return Status::success();

@@ -12,6 +12,8 @@ namespace tessera {
 /// nothing for those that they do not hold.
 std::optional<SafetensorsType> safetensorsTypeOf(artifact::ElementType type);
 
+StateRole stateRoleOf(artifact::Role role);
+
 class SessionModel : public TrainModel {
 public:
   /// Proves that the artifact's programs have the inputs, outputs and state

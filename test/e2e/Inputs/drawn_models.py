@@ -9,7 +9,7 @@ def gpt2(draw):
         "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",
         "vocab_size": draw.choice([400, 403, 417, 432]), "n_positions": 32,
         "n_embd": heads * width, "n_head": heads,
-        "n_layer": draw.choice([1, 2]), "n_inner": draw.choice([None, 20, 33]),
+        "n_layer": draw.choice([1, 2, 3, 4]), "n_inner": draw.choice([None, 20, 33]),
         "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
         "initializer_range": 0.05, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
         "resid_pdrop": 0.0, "tie_word_embeddings": draw.choice([True, False])}
@@ -24,7 +24,7 @@ def llama(draw):
         "max_position_embeddings": 32, "hidden_size": kv * shared * width,
         "num_attention_heads": kv * shared, "num_key_value_heads": kv,
         "intermediate_size": draw.choice([24, 35, 48]),
-        "num_hidden_layers": draw.choice([1, 2]), "hidden_act": "silu",
+        "num_hidden_layers": draw.choice([1, 2, 3, 4]), "hidden_act": "silu",
         "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
         "initializer_range": 0.05,
         "tie_word_embeddings": draw.choice([True, False])}
@@ -39,7 +39,7 @@ class Case:
         self.config = draw.choice([gpt2, llama])(draw)
         self.settings = {
             "batch.micro": draw.choice([2, 3, 4, 5, 8]),
-            "batch.accumulate": draw.choice([1, 1, 2, 3]),
+            "batch.accumulate": draw.choice([1, 2, 3, 4]),
             "batch.sequence": draw.choice([8, 12, 16]),
             "recompute": draw.choice(["none", "none", "full", "selective"]),
             "precision.compute": draw.choice(["fp32", "fp32", "bf16"]),
@@ -49,7 +49,20 @@ class Case:
     def largest(self):
         """Devices that an axis may have at most: all get a part of something."""
         heads = self.config.get("num_key_value_heads", self.config.get("n_head"))
-        return {"data": self.settings["batch.micro"], "tensor": heads}
+        layers = self.config.get("num_hidden_layers", self.config.get("n_layer"))
+        several = self.settings["batch.accumulate"] > 1
+        return {"data": self.settings["batch.micro"], "tensor": heads,
+                "pipe": layers if several else 1}
+
+    @staticmethod
+    def draw_pipe(draw, pipe, layers):
+        """Axis and schedule; none for one stage."""
+        if pipe == 1:
+            return ""
+        schedules = ["1f1b", "gpipe", "zb-h1"]
+        if 2 * pipe <= layers:
+            schedules.append("interleaved")
+        return f"pipe={pipe},schedule={draw.choice(schedules)},"
 
     def draw_meshes(self, draw, most):
         limits, meshes = self.largest(), []
@@ -57,8 +70,11 @@ class Case:
             data = draw.randint(1, min(limits["data"], most))
             tensor = draw.randint(1, min(limits["tensor"], most))
             zero = draw.choice([0, 0, 1, 2, 3]) if data > 1 else 0
-            mesh = f"data={data},tensor={tensor}" + (f",zero={zero}" if zero else "")
-            if 1 < data * tensor <= most and mesh not in meshes:
+            pipe = draw.randint(1, min(limits["pipe"], most))
+            mesh = (self.draw_pipe(draw, pipe, limits["pipe"])
+                    + f"data={data},tensor={tensor}"
+                    + (f",zero={zero}" if zero else ""))
+            if 1 < pipe * data * tensor <= most and mesh not in meshes:
                 meshes.append(mesh)
             if len(meshes) == 3:
                 break

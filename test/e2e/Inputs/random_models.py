@@ -64,7 +64,7 @@ class Runner:
         ranks = 1
         for part in mesh.split(",") if mesh else []:
             axis, size = part.split("=")
-            ranks *= int(size) if axis != "zero" else 1
+            ranks *= int(size) if axis in ("pipe", "data", "tensor") else 1
         start = mpirun(self.mpirun, ranks) if ranks > 1 else []
         harness.run(*start, program, "--data", self.scratch / "data/tokens",
             "--out", out, "--steps", 1, "--threads", 1, "--quiet")

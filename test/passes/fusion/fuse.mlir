@@ -31,6 +31,18 @@ func.func @accumulate(%x: tensor<2x8x4xf32>, %z: tensor<4x4xf32>) -> tensor<4x4x
   return %r : tensor<4x4xf32>
 }
 
+// Of two products the second adds up: the first need not wait for it.
+
+// CHECK-LABEL: func @sumOfProducts(
+// CHECK:       %[[FIRST:.*]] = graph.cluster contraction "linear"(%arg0, %arg1)
+// CHECK:       graph.cluster contraction "linear_add"(%arg2, %arg3, %[[FIRST]])
+func.func @sumOfProducts(%x: tensor<4x8xf32>, %dx: tensor<4x16xf32>, %y: tensor<4x8xf32>, %dy: tensor<4x16xf32>) -> tensor<8x16xf32> {
+  %a = graph.einsum "bk,bn->kn" %x, %dx : (tensor<4x8xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
+  %b = graph.einsum "bk,bn->kn" %y, %dy : (tensor<4x8xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
+  %c = graph.add %a, %b : tensor<8x16xf32>
+  return %c : tensor<8x16xf32>
+}
+
 // What only the statistics of rows and their kin read is left to the rows: here
 // it would be a second tensor to store.
 

@@ -92,13 +92,13 @@ const Hostile kHostile[] = {
        weight(a).bytes = 0;
      },
      "a share of more than"},
-    {"StatesDiffer", [](ArtifactT &a) { weight(a, 1).name = "v"; },
-     "share of rank 2: its state tensors are not those of rank 0"},
+    {"StateWithGaps", [](ArtifactT &a) { weight(a, 1).name = "v"; },
+     "of the state tensor 'v' ranks have 8 of 32 elements"},
     {"CutsDiffer",
      [](ArtifactT &a) {
        weight(a, 1).cuts[0]->factors = owned<CutT>({cut(6, {0})});
      },
-     "its state tensors are not those of rank 0"},
+     "share of rank 2: its state tensor 'w' is not that of rank 0"},
     {"ProgramsDiffer", [](ArtifactT &a) { program(a, 1).name = "other"; },
      "its programs, or their inputs and outputs, are not those of rank 0"},
     {"InputsDiffer",

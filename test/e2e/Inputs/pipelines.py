@@ -1,0 +1,113 @@
+"""Pipelines of real MPI ranks: losses of some steps are those of one rank, on
+whatever mesh a run goes on; and what is refused.
+
+    pipelines.py BIN SCRATCH MPIRUN
+"""
+import json
+import os
+import pathlib
+import sys
+
+import harness
+
+SETS = ["batch.micro=2", "batch.accumulate=4", "batch.sequence=16",
+        "eval.every=2", "eval.batches=1", "checkpoint.every=2"]
+
+# Two stages of a rank, one microbatch after the other: a slow schedule, but one.
+TABLE = """0F0,0F1,2F0,2F1,2B0,0B0,2B1,0B1,0F2,2F2,2B2,0B2,0F3,2F3,2B3,0B3
+1F0,1F1,3F0,3B0,1B0,3F1,3B1,1B1,1F2,3F2,3B2,1B2,1F3,3F3,3B3,1B3
+"""
+
+
+class Pipelines:
+    def __init__(self, binaries, scratch, mpirun):
+        self.binaries, self.scratch = pathlib.Path(binaries), pathlib.Path(scratch)
+        self.mpirun = mpirun
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        os.environ["XDG_CACHE_HOME"] = str(self.scratch / "cache")
+        os.environ["OMPI_MCA_mpi_yield_when_idle"] = "1"
+        self.tokens = self.scratch / "data/tokens"
+        if not self.tokens.exists():
+            harness.make_tokens(self.binaries, self.scratch / "data")
+
+    def spec(self, name, **changes):
+        """A ready spec, with changes."""
+        config = json.loads(
+            (harness.SOURCE / f"models/specs/{name}/config.json").read_text())
+        folder = self.scratch / "-".join([name, *map(str, changes.values())])
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text(json.dumps({**config, **changes}))
+        return folder
+
+    def compile(self, spec, mesh, sets=()):
+        program = self.scratch / f"{spec.name}-{mesh.replace('/', '-') or 'one'}"
+        words = [word for each in [*SETS, *sets] for word in ("--set", each)]
+        harness.run(self.binaries / "tessera", "compile", spec, "--target",
+            "cpu:avx2", *words, *(["--mesh", mesh] if mesh else []), "-o", program)
+        return program
+
+    def train(self, program, ranks, out, steps, *more):
+        """Metrics of steps, and of evaluations."""
+        start = [self.mpirun, "-n", ranks]
+        if "mpich" not in self.mpirun:
+            start[1:1] = ["--allow-run-as-root", "--oversubscribe"]
+        harness.run(*(start if ranks > 1 else []), program, "--data", self.tokens,
+            "--out", out, "--steps", steps, "--threads", 1, "--quiet", *more)
+        lines = harness.metrics(out)
+        return ([(line["loss"], line["grad_norm"]) for line in lines if "loss" in line],
+                [line["eval_loss"] for line in lines if "eval_loss" in line])
+
+
+def close(one, other):
+    flat = lambda results: [x for part in results for y in part
+                            for x in (y if isinstance(y, tuple) else (y,))]
+    a, b = flat(one), flat(other)
+    return len(a) == len(b) and all(
+        abs(x - y) <= 2e-5 * max(1.0, abs(x)) for x, y in zip(a, b))
+
+
+def main():
+    run = Pipelines(*sys.argv[1:4])
+    table = run.scratch / "table.csv"
+    table.write_text(TABLE)
+    five = run.spec("tiny-gpt2", n_layer=5, n_embd=48, vocab_size=403)
+    one = run.train(run.compile(five, ""), 1, run.scratch / "one", 4)
+    for ranks, mesh in [(2, "pipe=2"), (3, "pipe=3,schedule=gpipe"),
+                        (2, "pipe=2,schedule=interleaved"),
+                        (2, f"pipe=2,schedule={table}"),
+                        (4, "pipe=2,data=2,zero=1"),
+                        (3, "pipe=3,schedule=zb-h1")]:
+        program = run.compile(five, mesh)
+        out = run.scratch / f"run-{program.name}"
+        harness.check(close(one, run.train(program, ranks, out, 4)),
+                      f"{mesh.replace(str(table), 'FILE.csv')} trains as one rank")
+
+    # Checkpoints are whole, whoever had their parts.
+    whole = run.scratch / "moved"
+    pipe, tensor = run.compile(five, "pipe=2"), run.compile(five, "tensor=2")
+    run.train(pipe, 2, whole, 2)
+    run.train(tensor, 2, whole, 3, "--resume")
+    moved = run.train(pipe, 2, whole, 4, "--resume")
+    harness.check(close((one[0],), (moved[0],)),
+                  "a run that moves from pipe to tensor and back is one run")
+
+    experts = run.spec("tiny-mixtral", num_hidden_layers=3)
+    one = run.train(run.compile(experts, ""), 1, run.scratch / "experts-one", 2)
+    two = run.train(run.compile(experts, "pipe=2"), 2, run.scratch / "experts-two", 2)
+    harness.check(close(one, two), "experts on a pipeline")
+
+    def refuse(what, mesh, *parts, sets=()):
+        words = [word for each in [*SETS, *sets] for word in ("--set", each)]
+        harness.refuses(what, *parts)(run.binaries / "tessera", "compile", five,
+            *words, "--mesh", mesh, "-o", run.scratch / "refused")
+    refuse("one microbatch", "pipe=2", "set batch.accumulate",
+           sets=["batch.accumulate=1"])
+    refuse("more stages than blocks", "pipe=6", "the model has 5")
+    refuse("parameters kept twice", "pipe=2,schedule=dualpipe", "two copies")
+    refuse("an unknown schedule", "pipe=2,schedule=best", "best", "1f1b")
+    refuse("a table for others", f"pipe=3,schedule={table}", "for 2 ranks")
+    refuse("a missing table", "pipe=2,schedule=none.csv", "cannot read none.csv")
+    refuse("a schedule of nothing", "data=2,schedule=1f1b", "of the axis pipe")
+
+
+main()

@@ -1,0 +1,88 @@
+// RUN: tessera-opt %s --split-stages --split-input-file --verify-diagnostics
+
+// A stage that needs what comes after it.
+module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @eval_step(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %y = call @layer(%x) {dist.forward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  // expected-error@+1 {{is the forward of stage 0, but needs what stage 1 computes after that}}
+  %z = call @layer(%y) {dist.forward_stage = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  return %z : tensor<2xf32>
+}
+func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
+}
+
+// -----
+
+module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @eval_step(%x: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error@+1 {{is of stage 2, the schedule has 2}}
+  %y = call @layer(%x) {dist.forward_stage = 2 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  return %y : tensor<2xf32>
+}
+func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
+}
+
+// -----
+
+// expected-error@+1 {{schedule: the table is for 3 ranks, but the mesh has no axis pipe of that size}}
+module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A2F0,2B0\0A"} {
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+}
+
+// -----
+
+module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error@+1 {{runs 2 microbatches, the schedule has 1}}
+  %y = graph.loop 2 (%i, %a = %x) : (tensor<2xf32>) {
+    %z = func.call @layer(%a) {dist.forward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+    graph.yield %z : tensor<2xf32>
+  }
+  return %y : tensor<2xf32>
+}
+func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
+}
+
+// -----
+
+// What goes from one microbatch to the next is a sum.
+module attributes {dist.schedule = "0F0,0F1,0B0,0B1\0A1F0,1F1,1B0,1B1\0A"} {
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error@+1 {{carries value 0, which is no sum over microbatches}}
+  %y = graph.loop 2 (%i, %a = %x) : (tensor<2xf32>) {
+    %z = func.call @layer(%a) {dist.forward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+    graph.yield %z : tensor<2xf32>
+  }
+  return %y : tensor<2xf32>
+}
+func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
+}
+
+// -----
+
+// expected-error@+1 {{'dist.schedule' is a table as text, of a module}}
+module attributes {dist.schedule = 3 : i64} {
+}
+
+// -----
+
+func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
+func.func @eval_step(%x: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error@+1 {{'dist.forward_stage' is the number of a stage}}
+  %y = call @layer(%x) {dist.forward_stage = -1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  return %y : tensor<2xf32>
+}

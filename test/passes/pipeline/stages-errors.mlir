@@ -1,0 +1,52 @@
+// RUN: tessera-opt %s --assign-stages --split-input-file --verify-diagnostics
+
+// expected-error@+1 {{has no blocks that a pipeline could cut}}
+module {
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @eval_step(%x: tensor<2xf32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+// expected-error@+1 {{a pipeline wants several microbatches: set batch.accumulate to the axis's size or more}}
+func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
+  %y = call @layer(%x, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  return %y : tensor<2x8xf32>
+}
+func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8xf32> {
+  %y = graph.einsum "bk,kn->bn" %x, %w : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  return %y : tensor<2x8xf32>
+}
+
+// -----
+
+// expected-error@+1 {{a pipeline of 2 stages wants as many blocks, the model has 1}}
+module {
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @eval_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
+  %y = call @layer(%x, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  return %y : tensor<2x8xf32>
+}
+func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8xf32> {
+  %y = graph.einsum "bk,kn->bn" %x, %w : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  return %y : tensor<2x8xf32>
+}
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @eval_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
+  %y = call @layer(%x, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  %z = call @layer(%y, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  // expected-error@+1 {{a third block reads the parameters of one}}
+  %t = call @layer(%z, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  return %t : tensor<2x8xf32>
+}
+func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8xf32> {
+  %y = graph.einsum "bk,kn->bn" %x, %w : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  return %y : tensor<2x8xf32>
+}
