@@ -7,7 +7,7 @@
 using namespace tessera;
 
 // The slowest-varying first: neighbours along the last axis talk most.
-static constexpr llvm::StringLiteral kAxes[] = {"data", "tensor"};
+static constexpr llvm::StringLiteral kAxes[] = {"data", "context", "tensor"};
 static constexpr int64_t kMostDevices = int64_t{1} << 20;
 
 static llvm::Error complain(llvm::StringRef text, const llvm::Twine &what) {
@@ -41,7 +41,7 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
     bool zero = name == "zero";
     if (!zero && !llvm::is_contained(kAxes, name))
       return complain(text, "unknown axis '" + name +
-                                "'; there are data, tensor, and zero=0, 1, 2 "
+                                "'; there are data, context, tensor, and zero=0, 1, 2 "
                                 "or 3 for what is cut over data");
     if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
       return complain(text, zero ? "zero is 0, 1, 2 or 3"

@@ -43,7 +43,7 @@ private:
       else if (auto loop = dyn_cast<graph::LoopOp>(op))
         seconds += loop.getTrip() * ofBlock(loop.getBody().front());
       else if (!op.hasTrait<OpTrait::IsTerminator>())
-        seconds += ofComputing(&op);
+        seconds += ofComputing(&op) + price.weight * ofPassingKeys(&op);
     }
     return seconds;
   }
@@ -113,6 +113,26 @@ private:
           rounds * (n - 1) *
           ((price.latency ? kLatency[tier] : 0) + share / n / kLinkBytes[tier]);
     }
+    return seconds;
+  }
+
+  // Attention whose tokens are cut: shares of keys and values go around, in the
+  // gradient with those of their gradients, which are wider (LocalAttention).
+  double ofPassingKeys(Operation *op) const {
+    if (!isa<graph::AttentionOp, graph::AttentionGradOp>(op))
+      return 0;
+    OpOperand &key = op->getOpOperand(1);
+    double share = 2 * bytes(key.get()) / pieces(shardings.wanted(key)),
+           seconds = 0;
+    if (isa<graph::AttentionGradOp>(op))
+      share *= 3;
+    for (const Factor &factor : shardings.wanted(key).dims[1])
+      for (unsigned axis : factor.axes) {
+        auto tier = static_cast<unsigned>(mesh.axes[axis].getLink());
+        seconds +=
+            static_cast<double>(mesh.size(axis) - 1) *
+            ((price.latency ? kLatency[tier] : 0) + share / kLinkBytes[tier]);
+      }
     return seconds;
   }
 
@@ -263,6 +283,8 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
     if (name == "data") {
       strategy.colors[axis] = roles.sequences;
       strategy.zeroAxes = {axis};
+    } else if (name == "context") {
+      strategy.colors[axis] = roles.tokens;
     } else if (name == "tensor") {
       Colors inner;
       for (Color color : roles.parameters)
@@ -275,7 +297,7 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
         return failure();
     } else {
       return module.emitError("mesh axis '")
-             << name << "' is none of those that exist: data, tensor";
+             << name << "' is none of those that exist: data, context, tensor";
     }
   }
   return strategy;

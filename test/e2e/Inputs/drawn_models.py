@@ -49,16 +49,18 @@ class Case:
     def largest(self):
         """Devices that an axis may have at most: all get a part of something."""
         heads = self.config.get("num_key_value_heads", self.config.get("n_head"))
-        return {"data": self.settings["batch.micro"], "tensor": heads}
+        return {"data": self.settings["batch.micro"], "context": 4, "tensor": heads}
 
     def draw_meshes(self, draw, most):
         limits, meshes = self.largest(), []
         for _ in range(200):
             data = draw.randint(1, min(limits["data"], most))
+            context = draw.choice([1, 1, *range(2, limits["context"] + 1)])
             tensor = draw.randint(1, min(limits["tensor"], most))
             zero = draw.choice([0, 0, 1, 2, 3]) if data > 1 else 0
-            mesh = f"data={data},tensor={tensor}" + (f",zero={zero}" if zero else "")
-            if 1 < data * tensor <= most and mesh not in meshes:
+            mesh = f"data={data},context={context},tensor={tensor}"
+            mesh += f",zero={zero}" if zero else ""
+            if 1 < data * context * tensor <= most and mesh not in meshes:
                 meshes.append(mesh)
             if len(meshes) == 3:
                 break

@@ -73,11 +73,15 @@ ModelCase ModelCase::draw(uint64_t seed) {
   recipe.optimizer.momentum = draw.chance() ? 0.9 : 0.0;
   recipe.optimizer.lr = 0.01;
   recipe.optimizer.clip = draw.oneOf({0.0, 0.5});
+  drawn.context = draw.between(
+      1, std::min(recipe.batch.sequence, 8 / (drawn.data * drawn.tensor)));
   return drawn;
 }
 
 std::string ModelCase::mesh() const {
-  return "data=" + std::to_string(data) + ",tensor=" + std::to_string(tensor);
+  return "data=" + std::to_string(data) +
+         ",context=" + std::to_string(context) +
+         ",tensor=" + std::to_string(tensor);
 }
 
 std::string ModelCase::text() const {
