@@ -3,8 +3,10 @@
 // they go around in a ring (Liu et al. 2023, Ring Attention): in each round a
 // device attends to the share that it holds and hands it on, and what the
 // rounds give is merged by log-sum-exp, so that nobody ever has more than two
-// shares. Otherwise keys and values are gathered. The gradients of keys travel
-// with them, or are parts of sums that are scattered.
+// shares. Shares are runs of tokens, or every n-th of them (Brandon et al.
+// 2023, Striped Attention). Where runs are not equal, keys and values are
+// gathered. The gradients of keys travel with them, or are parts of sums that
+// are scattered. Any other cut is undone before and made again behind.
 #include "passes/sharding/LocalOps.h"
 #include "passes/sharding/Resharder.h"
 #include <limits>
@@ -20,17 +22,16 @@ static Type wideOf(Emitter &e, Value x) {
   return element.isF64() ? element : e.builder().getF32Type();
 }
 
-FailureOr<std::optional<Factor>> sharding::cutDim(LocalOp &local, Value value,
-                                                  unsigned dim) {
-  DimPlacement factors = local.placementOf(value).dims[dim];
-  if (llvm::all_of(factors,
-                   [](const Factor &factor) { return factor.axes.empty(); }))
-    return std::optional<Factor>();
-  if (factors.size() != 1)
-    return local.op->emitOpError("has dimension ")
-           << dim << " of " << value.getType()
-           << " cut by one of several factors; cut it by all";
-  return std::optional<Factor>(factors.front());
+static bool isCut(const Factor &factor) { return !factor.axes.empty(); }
+
+// Of values with tokens in dimension `dim`, the placement with all of them.
+static Placement withAllTokens(const LocalOp &local, Value value,
+                               unsigned dim) {
+  Placement whole = local.placementOf(value);
+  for (Factor &factor : whole.dims[dim])
+    factor.axes.clear();
+  whole.normalize(local.mesh);
+  return whole;
 }
 
 static Value scalar(Emitter &e, int64_t value) {
@@ -75,22 +76,16 @@ public:
   }
 
 private:
-  Placement uncut(Value value) const {
-    Placement whole = local.placementOf(value);
-    for (Factor &factor : whole.dims[1])
-      factor.axes.clear();
-    whole.normalize(local.mesh);
-    return whole;
-  }
   Value gather(Value value) {
     return resharder.reshard(local.map.lookup(value), local.placementOf(value),
-                             uncut(value));
+                             withAllTokens(local, value, 1));
   }
   // The gradient of gathered keys has the queries of this device only. Sums
   // over devices are of f32.
   void scatter(Value result, Value part, Value keys) {
     part.setType(keys.getType());
-    Placement to = local.placementOf(result), from = uncut(result);
+    Placement to = local.placementOf(result),
+              from = withAllTokens(local, result, 1);
     llvm::append_range(from.partial, tokens.axes);
     llvm::sort(from.partial);
     Value sum = resharder.reshard(e.convert(part, wideOf(e, part)), from, to);
@@ -110,12 +105,20 @@ namespace {
 /// In round i the device at place r of the ring holds the keys of place r - i.
 class Ring {
 public:
-  Ring(LocalOp &local, const Factor &tokens, bool causal,
+  /// `tokens` is the factor that is cut: all tokens, which are runs then, or
+  /// with `striped` the inner one, of as many as there are devices.
+  Ring(LocalOp &local, const Factor &tokens, bool striped, bool causal,
        std::optional<uint64_t> window)
       : local(local), e(local.builder, local.op->getLoc()),
         axis(tokens.axes[0]), devices(local.mesh.size(axis)),
         share(tokens.size / devices), rounds(devices),
         offset(Resharder(e, local.mesh, local.at).offsetOf(tokens)) {
+    behind = share * devices;
+    if (striped) { // Of two devices' tokens number t, the later one is behind.
+      before = 0, behind = 1;
+      return;
+    }
+    before = share;
     // Behind the window nobody sees anything, and what comes from places after
     // a device's own is in its future.
     if (causal && window)
@@ -137,7 +140,8 @@ private:
   Emitter e;
   unsigned axis;
   int64_t devices, share, rounds;
-  Value offset; ///< of this device's first token
+  int64_t before, behind; ///< as startOf has them
+  Value offset;           ///< of this device's first token
 };
 } // namespace
 
@@ -155,15 +159,17 @@ Value Ring::pass(Value block, int64_t places) {
                                    b.getDenseI64ArrayAttr(targets));
 }
 
-// Where the first query stands from the first key that is held: negative where
-// those keys are of later tokens. Causal kernels skip them.
+// Where the first query stands from the first key that is held. In runs, keys
+// of an earlier place begin a share before for each round, others so much less
+// all tokens: causal kernels skip those. In stripes, query t sees the keys up
+// to t of an earlier place, and up to t - 1 of a later one.
 Value Ring::startOf(int64_t round) {
   if (round == 0)
     return {};
+  int64_t start = round * before;
   Value isEarlier =
       e.compare(offset, graph::ComparePredicate::ge, scalar(e, round * share));
-  return e.select(isEarlier, scalar(e, round * share),
-                  scalar(e, (round - devices) * share));
+  return e.select(isEarlier, scalar(e, start), scalar(e, start - behind));
 }
 
 // [batch, heads, tokens] → [batch, tokens, heads, head_dim]
@@ -243,18 +249,50 @@ void Ring::emit(graph::AttentionGradOp op) {
 
 //===--- which ------------------------------------------------------------===//
 
-template <typename Op>
-static FailureOr<bool> emitAttention(LocalOp &local, Op op) {
-  FailureOr<std::optional<Factor>> tokens = cutDim(local, op.getQuery(), 1);
-  if (failed(tokens))
-    return failure();
-  if (!*tokens)
+// On all tokens, as if none were cut.
+static void emitWhole(LocalOp &local) {
+  Emitter e(local.builder, local.op->getLoc());
+  Resharder resharder(e, local.mesh, local.at);
+  auto tokenDim = [](Value value) { // [batch, tokens, …] or [batch, heads, …]
+    return tensorType(value).getRank() == 4 ? 1 : 2;
+  };
+  SmallVector<Value> operands;
+  for (Value operand : local.op->getOperands()) {
+    Value own = local.map.lookup(operand);
+    if (tensorType(operand).getRank() > 0)
+      own = resharder.reshard(own, local.placementOf(operand),
+                              withAllTokens(local, operand, tokenDim(operand)));
+    operands.push_back(own);
+  }
+  Operation *clone = local.builder.clone(*local.op);
+  clone->removeAttr(dist::kShardingsAttr);
+  clone->setOperands(operands);
+  for (auto [result, own] :
+       llvm::zip(local.op->getResults(), clone->getResults())) {
+    Placement whole = withAllTokens(local, result, tokenDim(result));
+    own.setType(whole.localType(tensorType(result), local.mesh, local.at));
+    local.map.map(result,
+                  resharder.reshard(own, whole, local.placementOf(result)));
+  }
+}
+
+template <typename Op> static bool emitAttention(LocalOp &local, Op op) {
+  DimPlacement tokens = local.placementOf(op.getQuery()).dims[1];
+  if (llvm::none_of(tokens, isCut))
     return false;
-  bool isEven = (*tokens)->size % local.mesh.size((*tokens)->axes) == 0;
-  if (!op.getStart() && (*tokens)->axes.size() == 1 && isEven)
-    Ring(local, **tokens, op.getCausal(), op.getWindow()).emit(op);
+  const Mesh &mesh = local.mesh;
+  const Factor &last = tokens.back();
+  bool isEven = last.axes.size() == 1 && !op.getStart() &&
+                last.size % mesh.size(last.axes) == 0;
+  bool isStriped = isEven && tokens.size() == 2 && !isCut(tokens.front()) &&
+                   last.size == mesh.size(last.axes) && op.getCausal() &&
+                   !op.getWindow();
+  if (isStriped || (isEven && tokens.size() == 1))
+    Ring(local, last, isStriped, op.getCausal(), op.getWindow()).emit(op);
+  else if (tokens.size() == 1)
+    Gathered(local, last).emit(op);
   else
-    Gathered(local, **tokens).emit(op);
+    emitWhole(local);
   return true;
 }
 
@@ -266,26 +304,42 @@ FailureOr<bool> sharding::emitLocalAttention(LocalOp &local) {
   return false;
 }
 
-// Positions count from the share's first token.
+//===--- rope -------------------------------------------------------------===//
+
+// Positions of a share's tokens in the sequence: i32[tokens].
+static Value positionsOf(Emitter &e, const LocalOp &local,
+                         const DimPlacement &tokens) {
+  Resharder resharder(e, local.mesh, local.at);
+  SmallVector<int64_t> sizes;
+  for (const Factor &factor : tokens)
+    sizes.push_back(factor.rangeAt(local.mesh, local.at).size);
+  auto type = RankedTensorType::get(sizes, e.builder().getI32Type());
+  Value positions = e.zeros(type);
+  int64_t step = 1;
+  for (size_t i = tokens.size(); i-- > 0; step *= tokens[i].size) {
+    Value at = e.iota(type, static_cast<int64_t>(i));
+    if (isCut(tokens[i]))
+      at = e.add(at, e.broadcastScalar(resharder.offsetOf(tokens[i]), sizes));
+    positions =
+        e.add(positions, e.mul(at, e.splatLike(static_cast<double>(step), at)));
+  }
+  return e.reshape(positions, {type.getNumElements()});
+}
+
 FailureOr<bool> sharding::emitLocalRope(LocalOp &local) {
   auto op = dyn_cast<graph::RopeOp>(local.op);
   if (!op || op.getPositions())
     return false;
-  FailureOr<std::optional<Factor>> tokens = cutDim(local, op.getInput(), 1);
-  if (failed(tokens))
-    return failure();
-  if (!*tokens)
+  DimPlacement tokens = local.placementOf(op.getInput()).dims[1];
+  if (llvm::none_of(tokens, isCut))
     return false;
   Emitter e(local.builder, op.getLoc());
   RankedTensorType type = local.localType(op.getResult());
-  auto positions = RankedTensorType::get(type.getShape().take_front(2),
-                                         e.builder().getI32Type());
-  Value start = Resharder(e, local.mesh, local.at).offsetOf(**tokens);
-  Value at = e.add(e.iota(positions, 1),
-                   e.broadcastScalar(start, positions.getShape()));
+  Value positions = e.broadcast(positionsOf(e, local, tokens), {1},
+                                type.getShape().take_front(2));
   auto clone = cast<graph::RopeOp>(local.builder.clone(*op, local.map));
   clone->removeAttr(dist::kShardingsAttr);
-  clone.getPositionsMutable().assign(at);
+  clone.getPositionsMutable().assign(positions);
   clone.getResult().setType(type);
   local.map.map(op.getResult(), clone.getResult());
   return true;

@@ -27,14 +27,10 @@ mlir::LogicalResult emitLocal(LocalOp &local);
 mlir::FailureOr<bool> emitLocalHead(LocalOp &local);
 
 /// Attention where tokens are cut, and rope whose positions follow from them:
-/// false where they are not, and the op stays what it is.
+/// false where they are not, and the op stays what it is. Failure after an
+/// error.
 mlir::FailureOr<bool> emitLocalAttention(LocalOp &local);
 mlir::FailureOr<bool> emitLocalRope(LocalOp &local);
-
-/// The factor that is all of a dimension, if it is cut; failure after an error
-/// where one of several factors is.
-mlir::FailureOr<std::optional<Factor>> cutDim(LocalOp &local, mlir::Value value,
-                                              unsigned dim);
 
 /// The one factor of a table's rows that is cut, if any is; failure after an
 /// error where several factors make up the rows.

@@ -362,7 +362,10 @@ void Shardings::keepParts(Operation *op, Cut &cut) const {
       largest = std::max(largest, tensorType(operand).getNumElements());
       if (isZero(operand) || open.contains(operand))
         continue;
-      const auto &own = asUsed(operand).partial;
+      // Sums over axes that cut the op anyway are scattered first.
+      auto own = asUsed(operand).partial;
+      llvm::erase_if(
+          own, [&](unsigned axis) { return isCutAlong(cut.letters, axis); });
       fitting &= !own.empty() && operand.hasOneUse() &&
                  (parts.empty() || parts == own);
       parts = own;
@@ -371,8 +374,6 @@ void Shardings::keepParts(Operation *op, Cut &cut) const {
       fitting &= tensorType(result).getNumElements() <= largest;
     if (!fitting || parts.empty())
       continue;
-    llvm::erase_if(
-        parts, [&](unsigned axis) { return isCutAlong(cut.letters, axis); });
     cut.parts = parts;
     cut.linear = number;
     return;

@@ -168,8 +168,9 @@ namespace {
 /// What the colors of a model are: from the inputs of its programs, and from
 /// what goes from one block to the next.
 struct Roles {
-  Colors sequences;  ///< of a batch
-  Colors tokens;     ///< of a sequence
+  Colors sequences;                      ///< of a batch
+  Colors tokens;                         ///< of a sequence
+  SmallVector<Factors::Atoms> tokenDims; ///< the same, of each input
   Colors stream;     ///< of what blocks hand on, such as the model's width
   Colors parameters; ///< of weights
 };
@@ -192,6 +193,7 @@ static void addInputs(func::FuncOp function, const Factors &factors,
       roles.sequences.push_back(atom.color);
     for (Factors::Atom atom : dims[rank - 1])
       roles.tokens.push_back(atom.color);
+    roles.tokenDims.push_back(dims[rank - 1]);
   }
 }
 
@@ -270,12 +272,55 @@ private:
 // to do so.
 static constexpr LinkPrice kLinksWhenAsked{0.01, false};
 
-FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
-                                             const Factors &factors,
+//===--- tokens -----------------------------------------------------------===//
+
+// Whether every attention sees all earlier tokens, and no others.
+static bool isPlainlyCausal(ModuleOp module) {
+  return !module
+              .walk([](Operation *op) {
+                if (!isa<graph::AttentionOp, graph::AttentionGradOp>(op))
+                  return WalkResult::advance();
+                return op->hasAttr("causal") && !op->hasAttr("window")
+                           ? WalkResult::advance()
+                           : WalkResult::interrupt();
+              })
+              .wasInterrupted();
+}
+
+// Of causal attention the device with the last tokens would do most, if each
+// had a run of them. With every n-th token all do the same (Brandon et al.
+// 2023, Striped Attention). None where that is not to be had.
+static Colors stripeTokens(ModuleOp module, Factors &factors, int64_t devices) {
+  Colors stripes;
+  if (devices == 1 || !isPlainlyCausal(module))
+    return stripes;
+  Colors tokens;
+  bool divides = true;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    Roles roles;
+    if (function.isPublic())
+      addInputs(function, factors, roles);
+    for (const Factors::Atoms &dim : roles.tokenDims) {
+      divides &= dim.size() == 1 && dim[0].size % devices == 0 &&
+                 dim[0].size > devices;
+      if (dim.size() == 1 && !llvm::is_contained(tokens, dim[0].color))
+        tokens.push_back(dim[0].color);
+    }
+  }
+  if (divides)
+    for (Color color : tokens)
+      stripes.push_back(factors.splitColor(color, devices));
+  return stripes;
+}
+
+FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
                                              const Mesh &mesh, ZeroStage zero) {
   Strategy strategy;
   strategy.colors.resize(mesh.rank());
   strategy.zero = zero;
+  Colors stripes;
+  if (auto context = mesh.find("context"))
+    stripes = stripeTokens(module, factors, mesh.size(*context));
   Roles roles = rolesOf(module, factors);
   Search search(module, factors, mesh, strategy);
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
@@ -284,7 +329,7 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
       strategy.colors[axis] = roles.sequences;
       strategy.zeroAxes = {axis};
     } else if (name == "context") {
-      strategy.colors[axis] = roles.tokens;
+      strategy.colors[axis] = stripes.empty() ? roles.tokens : stripes;
     } else if (name == "tensor") {
       Colors inner;
       for (Color color : roles.parameters)
