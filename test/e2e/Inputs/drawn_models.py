@@ -30,13 +30,19 @@ def llama(draw):
         "tie_word_embeddings": draw.choice([True, False])}
 
 
+def mistral(draw):
+    return llama(draw) | {
+        "architectures": ["MistralForCausalLM"], "model_type": "mistral",
+        "sliding_window": draw.choice([3, 7])}
+
+
 class Case:
     """A model, how it is trained, and the meshes on which it is."""
 
     def __init__(self, seed, most):
         draw = random.Random(seed)
         self.seed = seed
-        self.config = draw.choice([gpt2, llama])(draw)
+        self.config = draw.choice([gpt2, llama, mistral])(draw)
         self.settings = {
             "batch.micro": draw.choice([2, 3, 4, 5, 8]),
             "batch.accumulate": draw.choice([1, 1, 2, 3]),
