@@ -40,9 +40,10 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                                 "data=2");
     bool zero = name == "zero";
     if (!zero && !llvm::is_contained(kAxes, name))
-      return complain(text, "unknown axis '" + name +
-                                "'; there are data, context, tensor, and zero=0, 1, 2 "
-                                "or 3 for what is cut over data");
+      return complain(
+          text, "unknown axis '" + name +
+                    "'; there are data, context, tensor, and zero=0, 1, 2 "
+                    "or 3 for what is cut over data and context");
     if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
       return complain(text, zero ? "zero is 0, 1, 2 or 3"
                                  : "an axis has 1 to 1048576 devices, got '" +
@@ -66,7 +67,8 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                               llvm::Twine(world));
   if (auto zero = values.find("zero"); zero != values.end())
     request.zero = zero->second;
-  if (request.zero > 0 && !values.count("data"))
-    return complain(text, "zero cuts state over the axis data; name its size");
+  if (request.zero > 0 && !values.count("data") && !values.count("context"))
+    return complain(text, "zero cuts state over the axes data and context; "
+                          "name the size of one");
   return request;
 }

@@ -327,9 +327,10 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
     StringRef name = mesh.axes[axis].getName();
     if (name == "data") {
       strategy.colors[axis] = roles.sequences;
-      strategy.zeroAxes = {axis};
+      strategy.zeroAxes.push_back(axis);
     } else if (name == "context") {
       strategy.colors[axis] = stripes.empty() ? roles.tokens : stripes;
+      strategy.zeroAxes.push_back(axis);
     } else if (name == "tensor") {
       Colors inner;
       for (Color color : roles.parameters)

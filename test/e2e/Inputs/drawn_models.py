@@ -63,7 +63,7 @@ class Case:
             data = draw.randint(1, min(limits["data"], most))
             context = draw.choice([1, 1, *range(2, limits["context"] + 1)])
             tensor = draw.randint(1, min(limits["tensor"], most))
-            zero = draw.choice([0, 0, 1, 2, 3]) if data > 1 else 0
+            zero = draw.choice([0, 0, 1, 2, 3]) if data * context > 1 else 0
             mesh = f"data={data},context={context},tensor={tensor}"
             mesh += f",zero={zero}" if zero else ""
             if 1 < data * context * tensor <= most and mesh not in meshes:

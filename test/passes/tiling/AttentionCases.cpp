@@ -120,6 +120,11 @@ std::vector<KernelCase> makeLarge() {
   for (int headDim : {64, 80, 128, 256})
     cases.push_back({fmt::format("LargeAttention{}Ragged_bf16", headDim),
                      text({4, 333, 8, 8, headDim, 100}, "bf16"), -2, 2, 0});
+  // A share's queries over the keys of another.
+  for (int headDim : {64, 96, 128, 192, 256})
+    add(cases, {{2, 512, 8, 4, headDim, 0}, 512, -1}, "bf16");
+  add(cases, {{2, 512, 8, 4, 128, 100}, 700, 188}, "bf16");
+  add(cases, {{2, 512, 8, 4, 64, 0}, 512, -1}, "f32");
   return cases;
 }
 
