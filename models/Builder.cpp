@@ -152,7 +152,7 @@ Value attention(const Scope &scope, Value query, Value key, Value value,
       RankedTensorType::get({shape[0], shape[2], shape[1]}, b.getF32Type());
   auto op = b.create<graph::AttentionOp>(
       e.location(), query.getType(), lse, query, key, value,
-      b.getF64FloatAttr(kind.scale), b.getUnitAttr(),
+      /*start=*/Value(), b.getF64FloatAttr(kind.scale), b.getUnitAttr(),
       kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr());
   return e.reshape(op.getResult(), merged);
 }

@@ -117,17 +117,21 @@ SmallVector<Value> AttentionOp::buildVjp(OpBuilder &builder,
     auto grad = builder.create<AttentionGradOp>(
         getLoc(), getQuery().getType(), getKey().getType(),
         getValue().getType(), getQuery(), getKey(), getValue(), getResult(),
-        getLse(), g, getScaleAttr(), getCausalAttr(), getWindowAttr());
-    return llvm::to_vector_of<Value>(grad.getResults());
+        getLse(), g, getStart(), getScaleAttr(), getCausalAttr(),
+        getWindowAttr());
+    SmallVector<Value> result = none(*this);
+    llvm::copy(grad.getResults(), result.begin());
+    return result;
   }
   // d lse / d scores is the probabilities, so that its cotangent joins the row
   // sums; no model asks for it in a hot loop, and primitives do.
   Value rowSums = attentionRowSums(e, getResult(), g);
   rowSums = e.sub(rowSums, convertLike(e, gLse, rowSums));
-  AttentionInputs in{getQuery(),  getKey(),
-                     getValue(),  getScale().convertToDouble(),
-                     getCausal(), getWindow()};
-  return attentionGradients(e, in, getLse(), rowSums, g);
+  SmallVector<Value> result = none(*this);
+  llvm::copy(
+      attentionGradients(e, AttentionInputs::of(*this), getLse(), rowSums, g),
+      result.begin());
+  return result;
 }
 
 SmallVector<Value> AttentionGradOp::buildVjp(OpBuilder &, ValueRange) {

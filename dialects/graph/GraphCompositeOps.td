@@ -74,16 +74,20 @@ def Graph_AttentionOp : Graph_Op<"attention", [Graph_DecomposableOp, Graph_Diffe
     DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp]> {
   let summary = "softmax(scale × q kᵀ + mask) v, with its log-sum-exp";
   let description = [{
-    `query` [batch, tokens, heads, head_dim]; `key`, `value` [batch, tokens, kv_heads, head_dim],
+    `query` [batch, tokens, heads, head_dim]; `key`, `value` [batch, keys, kv_heads, head_dim],
     heads a multiple of kv_heads (GQA; query head h reads kv head h / (heads / kv_heads)).
-    Key s is visible to query t if s <= t when `causal`, and t - s < `window` when given.
+    Query t stands at position p = t, or `start` + t, of the keys; `start` may be negative. Key s is visible to it if
+    s <= p when `causal`, and p - s < `window` when given. There are as many keys as tokens unless `start` is given: made by
+    `partition-to-local`, whose queries are a share of a sequence (passes/sharding).
     A row that sees no key gives zeros. `lse` [batch, heads, tokens] f32 is the natural
-    log of the sum of exponentials of scaled scores, kept for the backward pass.
+    log of the sum of exponentials of scaled scores, kept for the backward pass; where no key is seen, it is so far
+    below all others that exp(lse - another) is zero.
   }];
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$key, Graph_FloatTensor:$value,
+                       Optional<0DTensorOf<[I32]>>:$start,
                        F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window);
   let results = (outs Graph_FloatTensor:$result, StaticShapeTensorOf<[F32]>:$lse);
-  let assemblyFormat = "$query `,` $key `,` $value `scale` $scale attr-dict `:` type($query) `,` type($key) `,` type($value) `->` type($result) `,` type($lse)";
+  let assemblyFormat = "$query `,` $key `,` $value (`start` $start^)? `scale` $scale attr-dict `:` type($query) `,` type($key) `,` type($value) (`,` type($start)^)? `->` type($result) `,` type($lse)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind() {
@@ -98,13 +102,15 @@ def Graph_AttentionGradOp : Graph_Op<"attention_grad", [Graph_DecomposableOp, Gr
   let summary = "gradients of attention for query, key and value";
   let description = [{
     Recomputes the probabilities from `lse` (Dao et al. 2022); `output` and its
-    cotangent give the row sums of dP ∘ P. Made by autodiff, never by a user.
+    cotangent give the row sums of dP ∘ P. Made by autodiff, never by a user. `output` and `lse` may be those of
+    attention over more keys, of which these are some: the gradients are then those of these keys' part.
   }];
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$key, Graph_FloatTensor:$value,
                        Graph_FloatTensor:$output, StaticShapeTensorOf<[F32]>:$lse, Graph_FloatTensor:$cotangent,
+                       Optional<0DTensorOf<[I32]>>:$start,
                        F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window);
   let results = (outs Graph_FloatTensor:$dQuery, Graph_FloatTensor:$dKey, Graph_FloatTensor:$dValue);
-  let assemblyFormat = "$query `,` $key `,` $value `,` $output `,` $lse `,` $cotangent `scale` $scale attr-dict `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse) `,` type($cotangent)";
+  let assemblyFormat = "$query `,` $key `,` $value `,` $output `,` $lse `,` $cotangent (`start` $start^)? `scale` $scale attr-dict `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse) `,` type($cotangent) (`,` type($start)^)?";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind() {

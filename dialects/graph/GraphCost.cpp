@@ -32,7 +32,15 @@ int64_t EinsumOp::getFlops() {
   return 2 * terms * tensorType(getResult()).getNumElements();
 }
 
-// Pairs (query, key) in which the key is visible, of one head and sequence.
+// Pairs (query, key) in which the key is visible, of one head and sequence, at
+// most: where queries start is not known.
+static int64_t countVisibleFromAnywhere(int64_t tokens, int64_t keys,
+                                        std::optional<uint64_t> window) {
+  auto most = static_cast<uint64_t>(keys);
+  return tokens * static_cast<int64_t>(std::min(window.value_or(most), most));
+}
+
+// The same where query t stands at key t.
 static int64_t countVisible(int64_t tokens, bool causal,
                             std::optional<uint64_t> window) {
   int64_t visible = 0;
@@ -49,8 +57,12 @@ static int64_t countVisible(int64_t tokens, bool causal,
 // One pass over the visible scores multiplies them with one [tokens, head_dim].
 template <typename Op> static int64_t flopsOfOnePass(Op op) {
   ArrayRef<int64_t> shape = tensorType(op.getQuery()).getShape();
-  return 2 * shape[0] * shape[2] * shape[3] *
-         countVisible(shape[1], op.getCausal(), op.getWindow());
+  int64_t pairs =
+      op.getStart()
+          ? countVisibleFromAnywhere(
+                shape[1], tensorType(op.getKey()).getDimSize(1), op.getWindow())
+          : countVisible(shape[1], op.getCausal(), op.getWindow());
+  return 2 * shape[0] * shape[2] * shape[3] * pairs;
 }
 
 // q kᵀ and p v.

@@ -25,9 +25,21 @@ Exponentials exponentials(Emitter &e, mlir::Value x);
 /// What the gradients of attention need besides the cotangent of its result.
 struct AttentionInputs {
   mlir::Value query, key, value;
+  mlir::Value start; ///< null: 0
   double scale;
   bool causal;
   std::optional<uint64_t> window;
+
+  /// Of an attention or its gradient.
+  template <typename Op> static AttentionInputs of(Op op) {
+    return {op.getQuery(),
+            op.getKey(),
+            op.getValue(),
+            op.getStart(),
+            op.getScale().convertToDouble(),
+            op.getCausal(),
+            op.getWindow()};
+  }
 };
 
 /// Gradients of query, key, value. `lse` and `rowSums` (of dP ∘ P, less the

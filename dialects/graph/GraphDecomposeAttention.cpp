@@ -29,10 +29,13 @@ static Value visible(Emitter &e, const AttentionInputs &in, Value scores) {
   auto type =
       RankedTensorType::get(shape.take_back(2), e.builder().getI32Type());
   Value t = e.iota(type, 0), s = e.iota(type, 1), mask;
+  if (in.start)
+    t = e.add(t, e.broadcastScalar(in.start, type.getShape()));
   if (in.causal)
     mask = e.compare(s, ComparePredicate::le, t);
   // A window at least as long as the sequence hides nothing.
-  if (in.window && *in.window < static_cast<uint64_t>(shape.back())) {
+  if (in.window &&
+      (in.start || *in.window < static_cast<uint64_t>(shape.back()))) {
     Value near = e.compare(e.sub(t, s), ComparePredicate::lt,
                            e.splatLike(static_cast<double>(*in.window), t));
     mask = mask ? e.binary<AndOp>(mask, near) : near;
@@ -49,9 +52,7 @@ static Value scaledScores(Emitter &e, const AttentionInputs &in) {
 
 SmallVector<Value> AttentionOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
-  AttentionInputs in{getQuery(),  getKey(),
-                     getValue(),  getScale().convertToDouble(),
-                     getCausal(), getWindow()};
+  auto in = AttentionInputs::of(*this);
   Value scores = scaledScores(e, in);
   if (Value mask = visible(e, in, scores))
     scores =
@@ -99,9 +100,7 @@ tessera::graph::detail::attentionGradients(Emitter &e,
 
 SmallVector<Value> AttentionGradOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
-  AttentionInputs in{getQuery(),  getKey(),
-                     getValue(),  getScale().convertToDouble(),
-                     getCausal(), getWindow()};
+  auto in = AttentionInputs::of(*this);
   return attentionGradients(e, in, getLse(),
                             attentionRowSums(e, getOutput(), getCotangent()),
                             getCotangent());
@@ -145,7 +144,7 @@ SmallVector<Value> PagedAttentionOp::decompose(OpBuilder &builder) {
   Value keys = gatherPages(e, getKeys(), getTable()),
         values = gatherPages(e, getValues(), getTable());
   Value visible = visibleInPages(e, *this, shapeOf(keys)[1]);
-  AttentionInputs in{getQuery(), keys, values, getScale().convertToDouble(),
+  AttentionInputs in{getQuery(), keys, values, {}, getScale().convertToDouble(),
                      true,       {}};
   Value scores = scaledScores(e, in);
   Value mask = e.broadcast(visible, {0, 3, 4}, shapeOf(scores));

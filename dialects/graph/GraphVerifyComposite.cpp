@@ -85,9 +85,10 @@ template <typename Op> static LogicalResult verifyAttention(Op op) {
       failed(expectRank(op, "a key", key, 4)))
     return failure();
   int64_t heads = query.getDimSize(2), kvHeads = key.getDimSize(2);
-  if (failed(expectShape(op, "a key", key,
-                         {query.getDimSize(0), query.getDimSize(1), kvHeads,
-                          query.getDimSize(3)})) ||
+  int64_t keys = op.getStart() ? key.getDimSize(1) : query.getDimSize(1);
+  if (failed(expectShape(
+          op, "a key", key,
+          {query.getDimSize(0), keys, kvHeads, query.getDimSize(3)})) ||
       failed(expectShape(op, "a value", value, key.getShape())))
     return failure();
   if (kvHeads == 0 || heads % kvHeads)

@@ -50,6 +50,8 @@ private:
 static bool isReadAsStored(OpOperand &operand) {
   Operation *op = operand.getOwner();
   bool isAttention = isa<AttentionOp, AttentionGradOp, PagedAttentionOp>(op);
+  if (isAttention && tensorType(operand.get()).getRank() == 0) // start
+    return true;
   if (!isAttention && !isProduct(op))
     return isa<EmbeddingOp>(op) && operand.getOperandNumber() == 0;
   if (isProduct(op) && operand.getOperandNumber() == 2) // where groups begin

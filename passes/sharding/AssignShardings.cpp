@@ -43,7 +43,7 @@ struct Choice {
 
 // Of all ways to write the number as data × tensor, the one with the lowest
 // estimate; the larger data axis where two are equal.
-static FailureOr<Choice> chooseMesh(ModuleOp module, const Factors &factors,
+static FailureOr<Choice> chooseMesh(ModuleOp module, Factors &factors,
                                     int64_t devices, ZeroStage zero) {
   std::optional<Choice> best;
   double least = 0;
@@ -66,7 +66,7 @@ static FailureOr<Choice> chooseMesh(ModuleOp module, const Factors &factors,
   return *best;
 }
 
-static FailureOr<Choice> choose(ModuleOp module, const Factors &factors,
+static FailureOr<Choice> choose(ModuleOp module, Factors &factors,
                                 StringRef text, ZeroStage zero) {
   int64_t devices = 0;
   if (StringRef number = text; number.consume_front("auto=")) {

@@ -51,6 +51,12 @@ public:
   };
   Computation of(mlir::Operation *op) const;
 
+  /// Makes two factors of one, the inner of the given size, and says its color.
+  Color splitColor(Color color, int64_t inner) {
+    split(color, inner);
+    return nodes[color].parts.back();
+  }
+
 private:
   struct Node {
     int64_t size;

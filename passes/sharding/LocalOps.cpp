@@ -239,9 +239,10 @@ LogicalResult sharding::emitLocal(LocalOp &local) {
         return success();
       })
       .Default([&](Operation *) -> LogicalResult {
-        FailureOr<bool> isHead = emitLocalHead(local);
-        if (succeeded(isHead) && !*isHead)
-          cloneLocal(local);
-        return isHead;
+        for (auto emit : {emitLocalHead, emitLocalAttention, emitLocalRope})
+          if (FailureOr<bool> done = emit(local); failed(done) || *done)
+            return done;
+        cloneLocal(local);
+        return success();
       });
 }

@@ -9,7 +9,7 @@ using namespace tessera;
 
 // The slowest-varying first: neighbours along the last axis talk most.
 static constexpr llvm::StringLiteral kAxes[] = {"pipe", "data", "expert",
-                                                "tensor"};
+                                                "context", "tensor"};
 static constexpr int64_t kMostDevices = int64_t{1} << 20;
 
 static llvm::Error complain(llvm::StringRef text, const llvm::Twine &what) {
@@ -67,10 +67,10 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
     bool zero = name == "zero";
     if (!zero && name != "chunks" && !llvm::is_contained(kAxes, name))
       return complain(text, "unknown axis '" + name +
-                                "'; there are data, expert, tensor, pipe, "
-                                "zero=0, 1, 2 or 3 for what is cut over data "
-                                "and expert, schedule and chunks for what is "
-                                "done over pipe");
+                                "'; there are data, expert, context, tensor, "
+                                "pipe, zero=0, 1, 2 or 3 for what is cut over "
+                                "data, expert and context, schedule and chunks "
+                                "for what is done over pipe");
     if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
       return complain(text, zero ? "zero is 0, 1, 2 or 3"
                                  : "an axis has 1 to 1048576 devices, got '" +
@@ -94,9 +94,10 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                               llvm::Twine(world));
   if (auto zero = values.find("zero"); zero != values.end())
     request.zero = zero->second;
-  if (request.zero > 0 && !values.count("data") && !values.count("expert"))
-    return complain(text, "zero cuts state over the axes data and expert; name "
-                          "the size of one");
+  if (request.zero > 0 && !values.count("data") && !values.count("expert") &&
+      !values.count("context"))
+    return complain(text, "zero cuts state over the axes data, expert and "
+                          "context; name the size of one");
   bool isPipe = values.count("pipe");
   if (!isPipe && (!request.schedule.empty() || values.count("chunks")))
     return complain(text, "schedule and chunks are of the axis pipe; name its "

@@ -6,9 +6,9 @@ include "mlir/Pass/PassBase.td"
 def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
   let summary = "decides for every value where its elements are, and inserts what moves them";
   let description = [{
-    Puts axes of the mesh on dimensions of the model: `data` on the sequences of a batch, `tensor` on what its cost model finds best
-    (heads, the width of the feed-forward layer, the vocabulary, tokens between them), and on every op along the first of
-    those that it has. State is cut over `data` as `zero` says. See README.md for the rules.
+    Puts axes of the mesh on dimensions of the model: `data` on the sequences of a batch, `context` on their tokens, `tensor` on what its
+    cost model finds best (heads, the width of the feed-forward layer, the vocabulary, tokens between them), and on every op along the
+    first of those that it has. State is cut over `data` and `context` as `zero` says. See README.md for the rules.
 
     Before, for `mesh=data=2,tensor=4`:
     ```mlir
@@ -29,7 +29,7 @@ def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tessera::graph::GraphDialect", "::tessera::dist::DistDialect", "::mlir::func::FuncDialect"];
   let options = [
     Option<"mesh", "mesh", "std::string", "\"\"", "Axes and their sizes, the slowest-varying first: data=2,tensor=4; auto=8 chooses them">,
-    Option<"zero", "zero", "int64_t", "0", "What is cut over the data axis: 1 optimizer state, 2 gradients too, 3 parameters too">];
+    Option<"zero", "zero", "int64_t", "0", "What is cut over data and context: 1 optimizer state, 2 gradients too, 3 parameters too">];
 }
 
 def VerifyShardings : Pass<"verify-shardings", "::mlir::ModuleOp"> {
@@ -44,6 +44,7 @@ def VerifyShardings : Pass<"verify-shardings", "::mlir::ModuleOp"> {
 def PartitionToLocal : Pass<"partition-to-local", "::mlir::ModuleOp"> {
   let summary = "makes the program of one device: shares instead of tensors, collectives instead of reshardings";
   let description = [{
+    Ops that need more than their shares of the vocabulary or of attention's tokens become several, with collectives among them.
     Devices whose shares have equal shapes run one program; `device` is any of those. What still differs between them, where
     their shares begin, is an input that the runtime writes once: "mesh.offsets", as many numbers as the module's attribute
     `dist.offsets` describes.

@@ -18,7 +18,7 @@ static OpRule rowRule(Operation *op) {
 }
 
 // input [batch, tokens, heads, head_dim]. Positions are a tensor, or follow
-// from the place of a token, which a share does not know.
+// from the place of a token (LocalAttention.cpp).
 static OpRule ropeRule(graph::RopeOp op) {
   OpRule rule;
   OpRule::Dims dims = rule.lettersOf(op.getInput());
@@ -26,8 +26,6 @@ static OpRule ropeRule(graph::RopeOp op) {
   rule.operands = {dims};
   if (op.getPositions())
     rule.operands.push_back({dims[0], dims[1]});
-  else
-    rule.letters[dims[1][0]].kind = LetterKind::whole;
   rule.results = {dims}, rule.linear = {{0}};
   return rule;
 }
@@ -45,14 +43,21 @@ static OpRule dropoutRule(graph::DropoutOp op) {
 
 namespace {
 /// The loops of attention. Query head h reads kv head h / (heads / kv_heads),
-/// so query heads are kv_heads × the rest.
+/// so query heads are kv_heads × the rest. Keys are those of the same tokens,
+/// which is one loop: a device that has some of the queries has the same of the
+/// keys, and gets the others (LocalAttention.cpp). Where queries start
+/// somewhere, all keys are there.
 struct AttentionLetters {
-  AttentionLetters(OpRule &rule, Value query, Value key) {
+  AttentionLetters(OpRule &rule, Value query, Value key, Value start,
+                   LetterKind ofQueries) {
     auto type = graph::tensorType(query);
     int64_t kvHeads = graph::tensorType(key).getDimSize(2);
     batch = rule.letter(type.getDimSize(0));
-    tokens = rule.letter(type.getDimSize(1), LetterKind::whole);
-    keys = rule.letter(graph::tensorType(key).getDimSize(1), LetterKind::whole);
+    tokens = keys =
+        rule.letter(type.getDimSize(1), start ? ofQueries : LetterKind::free);
+    if (start)
+      keys =
+          rule.letter(graph::tensorType(key).getDimSize(1), LetterKind::whole);
     heads = rule.letter(kvHeads);
     shared = rule.letter(type.getDimSize(2) / kvHeads, LetterKind::whole);
     width = rule.letter(type.getDimSize(3), LetterKind::whole);
@@ -69,16 +74,22 @@ struct AttentionLetters {
 
 static OpRule attentionRule(graph::AttentionOp op) {
   OpRule rule;
-  AttentionLetters l(rule, op.getQuery(), op.getKey());
+  AttentionLetters l(rule, op.getQuery(), op.getKey(), op.getStart(),
+                     LetterKind::free);
   rule.operands = {l.query(), l.key(), l.key()};
+  if (op.getStart())
+    rule.operands.emplace_back();
   rule.results = {l.query(), l.lse()};
   return rule;
 }
 
 static OpRule attentionGradRule(graph::AttentionGradOp op) {
   OpRule rule;
-  AttentionLetters l(rule, op.getQuery(), op.getKey());
+  AttentionLetters l(rule, op.getQuery(), op.getKey(), op.getStart(),
+                     LetterKind::sum);
   rule.operands = {l.query(), l.key(), l.key(), l.query(), l.lse(), l.query()};
+  if (op.getStart())
+    rule.operands.emplace_back();
   rule.results = {l.query(), l.key(), l.key()};
   return rule;
 }

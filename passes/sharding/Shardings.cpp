@@ -542,8 +542,8 @@ void Shardings::keepParts(Operation *op, Cut &cut) const {
       largest = std::max(largest, tensorType(operand).getNumElements());
       if (isZero(operand) || open.contains(operand))
         continue;
-      // What the op is cut along is added up on the way in.
-      SmallVector<unsigned, 2> own = asUsed(operand).partial;
+      // Sums over axes that cut the op anyway are scattered first.
+      auto own = asUsed(operand).partial;
       llvm::erase_if(
           own, [&](unsigned axis) { return isCutAlong(cut.letters, axis); });
       fitting &= !own.empty() && operand.hasOneUse() &&

@@ -43,7 +43,7 @@ private:
       else if (auto loop = dyn_cast<graph::LoopOp>(op))
         seconds += loop.getTrip() * ofBlock(loop.getBody().front());
       else if (!op.hasTrait<OpTrait::IsTerminator>())
-        seconds += ofComputing(&op);
+        seconds += ofComputing(&op) + price.weight * ofPassingKeys(&op);
     }
     return seconds;
   }
@@ -116,6 +116,26 @@ private:
     return seconds;
   }
 
+  // Attention whose tokens are cut: shares of keys and values go around, in the
+  // gradient with those of their gradients, which are wider (LocalAttention).
+  double ofPassingKeys(Operation *op) const {
+    if (!isa<graph::AttentionOp, graph::AttentionGradOp>(op))
+      return 0;
+    OpOperand &key = op->getOpOperand(1);
+    double share = 2 * bytes(key.get()) / pieces(shardings.wanted(key)),
+           seconds = 0;
+    if (isa<graph::AttentionGradOp>(op))
+      share *= 3;
+    for (const Factor &factor : shardings.wanted(key).dims[1])
+      for (unsigned axis : factor.axes) {
+        auto tier = static_cast<unsigned>(mesh.axes[axis].getLink());
+        seconds +=
+            static_cast<double>(mesh.size(axis) - 1) *
+            ((price.latency ? kLatency[tier] : 0) + share / kLinkBytes[tier]);
+      }
+    return seconds;
+  }
+
   const Mesh &mesh;
   const Shardings &shardings;
   LinkPrice price;
@@ -148,8 +168,9 @@ namespace {
 /// What the colors of a model are: from the inputs of its programs, and from
 /// what goes from one block to the next.
 struct Roles {
-  Colors sequences;  ///< of a batch
-  Colors tokens;     ///< of a sequence
+  Colors sequences;                      ///< of a batch
+  Colors tokens;                         ///< of a sequence
+  SmallVector<Factors::Atoms> tokenDims; ///< the same, of each input
   Colors stream;     ///< of what blocks hand on, such as the model's width
   Colors parameters; ///< of weights
   Colors experts;    ///< of weights, one group of rows for each
@@ -173,6 +194,7 @@ static void addInputs(func::FuncOp function, const Factors &factors,
       roles.sequences.push_back(atom.color);
     for (Factors::Atom atom : dims[rank - 1])
       roles.tokens.push_back(atom.color);
+    roles.tokenDims.push_back(dims[rank - 1]);
   }
 }
 
@@ -262,12 +284,55 @@ private:
 // to do so.
 static constexpr LinkPrice kLinksWhenAsked{0.01, false};
 
-FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
-                                             const Factors &factors,
+//===--- tokens -----------------------------------------------------------===//
+
+// Whether every attention sees all earlier tokens, and no others.
+static bool isPlainlyCausal(ModuleOp module) {
+  return !module
+              .walk([](Operation *op) {
+                if (!isa<graph::AttentionOp, graph::AttentionGradOp>(op))
+                  return WalkResult::advance();
+                return op->hasAttr("causal") && !op->hasAttr("window")
+                           ? WalkResult::advance()
+                           : WalkResult::interrupt();
+              })
+              .wasInterrupted();
+}
+
+// Of causal attention the device with the last tokens would do most, if each
+// had a run of them. With every n-th token all do the same (Brandon et al.
+// 2023, Striped Attention). None where that is not to be had.
+static Colors stripeTokens(ModuleOp module, Factors &factors, int64_t devices) {
+  Colors stripes;
+  if (devices == 1 || !isPlainlyCausal(module))
+    return stripes;
+  Colors tokens;
+  bool divides = true;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    Roles roles;
+    if (function.isPublic())
+      addInputs(function, factors, roles);
+    for (const Factors::Atoms &dim : roles.tokenDims) {
+      divides &= dim.size() == 1 && dim[0].size % devices == 0 &&
+                 dim[0].size > devices;
+      if (dim.size() == 1 && !llvm::is_contained(tokens, dim[0].color))
+        tokens.push_back(dim[0].color);
+    }
+  }
+  if (divides)
+    for (Color color : tokens)
+      stripes.push_back(factors.splitColor(color, devices));
+  return stripes;
+}
+
+FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
                                              const Mesh &mesh, ZeroStage zero) {
   Strategy strategy;
   strategy.colors.resize(mesh.rank());
   strategy.zero = zero;
+  Colors stripes;
+  if (auto context = mesh.find("context"))
+    stripes = stripeTokens(module, factors, mesh.size(*context));
   Roles roles = rolesOf(module, factors);
   Search search(module, factors, mesh, strategy);
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
@@ -281,6 +346,9 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
         return module.emitError("mesh axis 'expert': the model has no experts");
       strategy.colors[axis] = roles.experts;
       llvm::append_range(strategy.colors[axis], roles.sequences);
+      strategy.zeroAxes.push_back(axis);
+    } else if (name == "context") {
+      strategy.colors[axis] = stripes.empty() ? roles.tokens : stripes;
       strategy.zeroAxes.push_back(axis);
     } else if (name == "tensor") {
       Colors inner;
@@ -297,7 +365,8 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module,
     } else {
       return module.emitError("mesh axis '")
              << name
-             << "' is none of those that exist: pipe, data, expert, tensor";
+             << "' is none of those that exist: pipe, data, expert, context, "
+                "tensor";
     }
   }
   return strategy;

@@ -17,10 +17,11 @@ struct LinkPrice {
 double estimate(mlir::ModuleOp module, const Mesh &mesh,
                 const Shardings &shardings, LinkPrice price = {});
 
-/// `data` on sequences, `tensor` on what the estimate likes best, one color
-/// after another.
+/// `data` on sequences, `context` on tokens, `tensor` on what the estimate
+/// likes best, one color after another. Tokens may become two factors, so that
+/// a device has every n-th of them.
 mlir::FailureOr<Strategy> chooseStrategy(mlir::ModuleOp module,
-                                         const Factors &factors,
-                                         const Mesh &mesh, ZeroStage zero);
+                                         Factors &factors, const Mesh &mesh,
+                                         ZeroStage zero);
 
 } // namespace tessera::sharding

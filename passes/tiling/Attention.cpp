@@ -18,6 +18,9 @@ public:
         softmax(e, !elementType(operands.key).isF32()) {}
 
   void emit() {
+    if (operands.start.isThere)
+      e.start =
+          loadStart(e.b, e.loc, kernel.getBuffers()[operands.start.argument]);
     locate();
     softmax.start(query, queries);
     auto [begin, end] = e.visibleKeys(firstQuery, queries);
@@ -63,10 +66,9 @@ private:
   void keyTile(Value keyAt, Value keys) {
     auto [key, value] = softmax.stage(keysOf(operands.key, keyAt),
                                       keysOf(operands.value, keyAt), keys);
-    softmax.add(key, value, keys, e.shape.tokens % e.microRows(),
-                [&](const Matrix &scores) {
-                  e.maskScores(scores, keyAt, keys, firstQuery, kMaskedScore);
-                });
+    softmax.add(key, value, keys, e.shape.keys, [&](const Matrix &scores) {
+      e.maskScores(scores, keyAt, keys, firstQuery, kMaskedScore);
+    });
   }
 
   // Stores output and log-sum-exp, the latter at [b, h, t].
@@ -93,15 +95,6 @@ private:
 };
 
 } // namespace
-
-static AttentionShape shapeOf(graph::AttentionOp op) {
-  ArrayRef<int64_t> q = graph::tensorType(op.getQuery()).getShape();
-  int64_t kvHeads = graph::tensorType(op.getKey()).getDimSize(2);
-  return {q[0],           q[1],
-          q[2],           kvHeads,
-          q[3],           op.getScale().convertToDouble(),
-          op.getCausal(), static_cast<int64_t>(op.getWindow().value_or(0))};
-}
 
 // Which results of the cluster are the output (possibly reshaped) and the lse.
 static llvm::Error findResults(graph::ClusterOp cluster, graph::AttentionOp op,
@@ -151,7 +144,8 @@ tessera::tileAttention(graph::ClusterOp cluster, TilingContext &context) {
   }
   if (llvm::Error error = findResults(cluster, op, operands))
     return error;
-  AttentionShape shape = shapeOf(op);
+  operands.start = attentionStart(op.getStart());
+  AttentionShape shape = attentionShapeOf(op);
   unsigned inputs = cluster.getInputs().size();
   if (context.isGpu())
     return tileGpuAttention(cluster, operands, shape, context);

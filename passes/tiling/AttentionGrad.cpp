@@ -27,27 +27,30 @@ public:
   void emit() {
     allocate();
     OpBuilder &b = e.b;
+    if (o.start.isThere)
+      e.start = loadStart(b, e.loc, kernel.getBuffers()[o.start.argument]);
     Value kvHeads = e.index(e.shape.kvHeads), block = kernel.getBlockNumber();
     batch = b.create<arith::DivUIOp>(e.loc, block, kvHeads);
     kvHead = b.create<arith::RemUIOp>(e.loc, block, kvHeads);
-    Value zero = e.index(0), tokens = e.index(e.shape.tokens);
-    stageKeys(tokens);
-    e.fillZero(dKey, tokens, e.shape.headDim);
-    e.fillZero(dValue, tokens, e.shape.headDim);
+    Value zero = e.index(0), tokens = e.index(e.shape.tokens),
+          keys = e.index(e.shape.keys);
+    stageKeys(keys);
+    e.fillZero(dKey, keys, e.shape.headDim);
+    e.fillZero(dValue, keys, e.shape.headDim);
     int64_t group = e.shape.heads / e.shape.kvHeads;
     e.forRange(zero, e.index(group), 1, [&](Value member) {
       head = e.add(e.mul(kvHead, group), member);
       e.forRange(zero, tokens, e.shape.queryTile(),
                  [&](Value query) { queryTile(query); });
     });
-    e.copyRows(dKey, place(o.dKey, zero, kvHead), tokens, e.shape.headDim);
-    e.copyRows(dValue, place(o.dValue, zero, kvHead), tokens, e.shape.headDim);
+    e.copyRows(dKey, place(o.dKey, zero, kvHead), keys, e.shape.headDim);
+    e.copyRows(dValue, place(o.dValue, zero, kvHead), keys, e.shape.headDim);
   }
 
 private:
   void allocate() {
     int64_t q = e.shape.queryTile(), k = e.shape.keyTile, d = e.shape.headDim,
-            t = e.shape.tokens;
+            t = e.shape.keys;
     query = e.matrix(e.alloc({q, d}));
     queryT = e.matrix(e.alloc({d, q}));
     cotangent = e.matrix(e.alloc({q, d}));
@@ -74,23 +77,23 @@ private:
   }
 
   // K and V of the head, dense and in f32: every query tile reads them again.
-  void stageKeys(Value tokens) {
-    e.copyRows(of(o.key, e.index(0), kvHead), key, tokens, e.shape.headDim);
-    e.copyRows(of(o.value, e.index(0), kvHead), value, tokens, e.shape.headDim);
+  void stageKeys(Value keys) {
+    e.copyRows(of(o.key, e.index(0), kvHead), key, keys, e.shape.headDim);
+    e.copyRows(of(o.value, e.index(0), kvHead), value, keys, e.shape.headDim);
   }
 
   void queryTile(Value first) {
     int64_t tile = e.shape.queryTile(), dim = e.shape.headDim;
-    int64_t ragged = e.shape.tokens % e.target.lanes;
-    Value queries = e.min(e.index(tile), e.sub(e.index(e.shape.tokens), first));
-    if (e.shape.tokens % tile) { // columns past the last query stay zero
+    int64_t tokens = e.shape.tokens;
+    Value queries = e.min(e.index(tile), e.sub(e.index(tokens), first));
+    if (tokens % tile) { // columns past the last query stay zero
       e.fillZero(queryT, e.index(dim), tile);
       e.fillZero(cotangentT, e.index(dim), tile);
     }
     e.copyRows(of(o.query, first, head), query, queries, dim);
     e.copyRows(of(o.cotangent, first, head), cotangent, queries, dim);
-    e.copyTransposed(query, queryT, queries, ragged, dim);
-    e.copyTransposed(cotangent, cotangentT, queries, ragged, dim);
+    e.copyTransposed(query, queryT, queries, tokens, dim);
+    e.copyTransposed(cotangent, cotangentT, queries, tokens, dim);
     computeDelta(first, queries);
     Value lse = loadLse(first, queries);
     e.fillZero(dQuery, e.index(tile), dim);
@@ -131,24 +134,26 @@ private:
         e.add(e.mul(batch, view.strides[0]), e.mul(head, view.strides[1]));
     at = e.add(e.add(at, first), view.offset);
     Value lse = e.loadVector(buffer(o.lse), at, tile, queries);
+    // Of a query that sees no key at all it is -inf.
+    if (e.shape.hasStart)
+      lse = e.b.create<arith::MaximumFOp>(e.loc, lse, e.splat(-1e20, {tile}));
     return e.b.create<arith::MulFOp>(e.loc, lse, e.splat(-M_LOG2E, {tile}));
   }
 
   void pairOfTiles(Value first, Value queries, Value keyAt, Value keys,
                    Value lse) {
     int64_t dim = e.shape.headDim, tile = e.shape.queryTile();
-    int64_t ragged = e.shape.tokens % e.microRows();
+    int64_t total = e.shape.keys;
     Matrix keyRows = below(key, keyAt), valueRows = below(value, keyAt);
     Value depth = e.index(dim);
-    e.multiply(keyRows, queryT, weights, keys, ragged, tile, depth, false);
+    e.multiply(keyRows, queryT, weights, keys, total, tile, depth, false);
     // exp2 of a masked score is 0 exactly.
     e.maskScores(weights, keyAt, keys, first, -1e30);
-    e.multiply(valueRows, cotangentT, dScores, keys, ragged, tile, depth,
-               false);
+    e.multiply(valueRows, cotangentT, dScores, keys, total, tile, depth, false);
     pointwise(keys, lse);
-    e.multiply(weights, cotangent, below(dValue, keyAt), keys, ragged, dim,
+    e.multiply(weights, cotangent, below(dValue, keyAt), keys, total, dim,
                queries, true);
-    e.multiply(dScores, query, below(dKey, keyAt), keys, ragged, dim, queries,
+    e.multiply(dScores, query, below(dKey, keyAt), keys, total, dim, queries,
                true);
     e.multiply(dScores.transposed(), keyRows, dQuery, e.index(tile), 0, dim,
                keys, true);
@@ -282,18 +287,13 @@ tessera::tileAttentionGrad(graph::ClusterOp cluster, TilingContext &context) {
   BackwardOperands operands;
   if (llvm::Error error = findOperands(cluster, op, operands))
     return error;
-  ArrayRef<int64_t> q = graph::tensorType(op.getQuery()).getShape();
-  int64_t kvHeads = graph::tensorType(op.getKey()).getDimSize(2);
-  AttentionShape shape{
-      q[0],           q[1],
-      q[2],           kvHeads,
-      q[3],           op.getScale().convertToDouble(),
-      op.getCausal(), static_cast<int64_t>(op.getWindow().value_or(0))};
+  operands.start = attentionStart(op.getStart());
+  AttentionShape shape = attentionShapeOf(op);
   unsigned inputs = cluster.getInputs().size();
   if (context.isGpu())
     return tileGpuAttentionGrad(cluster, operands, shape, context);
   LaunchSpec spec = attentionLaunch(cluster, tile::Skeleton::attention_grad,
-                                    shape.batch * kvHeads);
+                                    shape.batch * shape.kvHeads);
   spec.build = [=](tile::KernelOp kernel, const TileTarget &target,
                    OpBuilder &builder) -> llvm::Error {
     AttentionEmitter emitter(builder, kernel.getLoc(), target, shape);

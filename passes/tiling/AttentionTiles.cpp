@@ -1,4 +1,5 @@
 #include "passes/tiling/AttentionTiles.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/tiling/ClusterLaunch.h"
 
 using namespace mlir;
@@ -24,6 +25,9 @@ Value AttentionEmitter::mul(Value x, int64_t y) {
 }
 Value AttentionEmitter::min(Value x, Value y) {
   return b.create<arith::MinSIOp>(loc, x, y);
+}
+Value AttentionEmitter::max(Value x, Value y) {
+  return b.create<arith::MaxSIOp>(loc, x, y);
 }
 
 Value AttentionEmitter::splat(double value, ArrayRef<int64_t> sizes) {
@@ -142,11 +146,12 @@ void AttentionEmitter::ifTrue(Value condition,
   body();
 }
 
-void AttentionEmitter::forRows(Value count, int64_t step, int64_t remainder,
+void AttentionEmitter::forRows(Value count, int64_t step, int64_t total,
                                llvm::function_ref<void(Value, int64_t)> body) {
+  int64_t remainder = total % step;
   if (remainder == 0)
     return forRange(index(0), count, step, [&](Value i) { body(i, step); });
-  if (shape.tokens < step) // then `count` is the whole sequence, at once
+  if (total < step) // then `count` is the whole sequence, at once
     return body(index(0), remainder);
   Value rest = b.create<arith::RemUIOp>(loc, count, index(step));
   Value whole = sub(count, rest);
@@ -171,10 +176,9 @@ void AttentionEmitter::forColumns(
 //===--- products and copies ----------------------------------------------===//
 
 void AttentionEmitter::multiply(const Matrix &a, const Matrix &bMatrix,
-                                const Matrix &c, Value rows,
-                                int64_t rowRemainder, int64_t cols, Value depth,
-                                bool accumulate) {
-  forRows(rows, microRows(), rowRemainder, [&](Value i, int64_t height) {
+                                const Matrix &c, Value rows, int64_t total,
+                                int64_t cols, Value depth, bool accumulate) {
+  forRows(rows, microRows(), total, [&](Value i, int64_t height) {
     forColumns(cols, microCols(), [&](int64_t j, int64_t width) {
       Value col = index(j);
       Value init = accumulate ? load(c, i, col, height, width)
@@ -212,10 +216,9 @@ void AttentionEmitter::copyRows(const Matrix &from, const Matrix &to,
 }
 
 void AttentionEmitter::copyTransposed(const Matrix &from, const Matrix &to,
-                                      Value rows, int64_t rowRemainder,
-                                      int64_t cols) {
+                                      Value rows, int64_t total, int64_t cols) {
   int64_t side = target.lanes;
-  forRows(rows, side, rowRemainder, [&](Value row, int64_t height) {
+  forRows(rows, side, total, [&](Value row, int64_t height) {
     forColumns(cols, side, [&](int64_t col, int64_t width) {
       Value tile = load(from, row, index(col), height, width);
       Value turned = b.create<tile::TransposeOp>(
@@ -227,14 +230,25 @@ void AttentionEmitter::copyTransposed(const Matrix &from, const Matrix &to,
 
 //===--- the mask ---------------------------------------------------------===//
 
+Value AttentionEmitter::positionOf(Value query) {
+  return start ? add(query, start) : query;
+}
+
+// Where queries start anywhere, the end is that of a tile of keys or of all:
+// tiles have static remainders, and the mask hides the rest.
 std::pair<Value, Value> AttentionEmitter::visibleKeys(Value query,
                                                       Value queries) {
-  Value end = index(shape.tokens), begin = index(0);
-  if (shape.causal)
+  Value end = index(shape.keys), begin = index(0), at = positionOf(query);
+  if (shape.causal && !start)
     end = add(query, queries);
+  if (shape.causal && start) {
+    Value seen = max(add(at, queries), index(0));
+    Value tiles = b.create<arith::DivUIOp>(loc, add(seen, shape.keyTile - 1),
+                                           index(shape.keyTile));
+    end = min(end, mul(tiles, shape.keyTile));
+  }
   if (shape.window > 0) {
-    Value first = sub(query, index(shape.window - 1));
-    first = b.create<arith::MaxSIOp>(loc, first, index(0));
+    Value first = max(sub(at, index(shape.window - 1)), index(0));
     Value within = b.create<arith::RemUIOp>(loc, first, index(shape.keyTile));
     begin = sub(first, within);
   }
@@ -252,6 +266,7 @@ void AttentionEmitter::maskScores(const Matrix &scores, Value key, Value keys,
     return b.create<arith::CmpIOp>(loc, predicate, x, y);
   };
   Value crossed;
+  query = positionOf(query);
   if (shape.causal)
     crossed = compare(arith::CmpIPredicate::sgt, add(key, keys), add(query, 1));
   if (shape.window > 0) {
@@ -310,6 +325,18 @@ llvm::Expected<AttentionOperand> tessera::attentionOperand(Operation *op,
         where + ": the head dimension of attention must be contiguous");
   return AttentionOperand{cast<BlockArgument>(view->base).getArgNumber(),
                           *view};
+}
+
+AttentionStart tessera::attentionStart(Value start) {
+  if (!start)
+    return {};
+  return {cast<BlockArgument>(start).getArgNumber(), true};
+}
+
+Value tessera::loadStart(OpBuilder &b, Location loc, Value buffer) {
+  Value zero = b.create<arith::ConstantIndexOp>(loc, 0);
+  Value loaded = b.create<memref::LoadOp>(loc, buffer, zero);
+  return b.create<arith::IndexCastOp>(loc, b.getIndexType(), loaded);
 }
 
 Matrix tessera::headMatrix(AttentionEmitter &e, Value buffer, const View &view,

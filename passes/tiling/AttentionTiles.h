@@ -26,9 +26,11 @@ inline constexpr double kMaskedScore = -0x1p100, kLeastMaximum = -0x1p99;
 /// The sizes of one attention, and its mask.
 struct AttentionShape {
   int64_t batch, tokens, heads, kvHeads, headDim;
+  int64_t keys; ///< of a sequence, as `tokens` are its queries
   double scale;
   bool causal;
   int64_t window;       ///< 0: none
+  bool hasStart;        ///< queries start at a position that kernels are told
   int64_t keyTile = 64; ///< keys that are multiplied at once
   /// Queries of a tile: 64, less for short sequences.
   int64_t queryTile() const;
@@ -46,6 +48,8 @@ public:
   const mlir::Location loc;
   const TileTarget &target;
   const AttentionShape &shape;
+  /// The position of query 0 among the keys; null: 0.
+  mlir::Value start;
 
   // Indices and constants.
   mlir::Value index(int64_t value);
@@ -54,6 +58,7 @@ public:
   mlir::Value sub(mlir::Value x, mlir::Value y);
   mlir::Value mul(mlir::Value x, int64_t y);
   mlir::Value min(mlir::Value x, mlir::Value y);
+  mlir::Value max(mlir::Value x, mlir::Value y);
   mlir::Value splat(double value, llvm::ArrayRef<int64_t> sizes);
   mlir::Value spread(mlir::Value scalar, llvm::ArrayRef<int64_t> sizes);
 
@@ -78,30 +83,31 @@ public:
   void forRange(mlir::Value begin, mlir::Value end, int64_t step,
                 llvm::function_ref<void(mlir::Value)> body);
   void ifTrue(mlir::Value condition, llvm::function_ref<void()> body);
-  /// Runs of `step` rows while they are whole, then one of `remainder`: all
-  /// that can be left of `count`, which is a multiple of step or ends the
-  /// sequence.
-  void forRows(mlir::Value count, int64_t step, int64_t remainder,
+  /// Runs of `step` rows while they are whole, then what is left of `count`,
+  /// which is a multiple of step or ends a sequence of `total` rows.
+  void forRows(mlir::Value count, int64_t step, int64_t total,
                llvm::function_ref<void(mlir::Value, int64_t)> body);
   /// Static column ranges of at most `width`.
   void forColumns(int64_t cols, int64_t width,
                   llvm::function_ref<void(int64_t, int64_t)> body);
 
-  /// c[rows × cols] = a[rows × depth] b[depth × cols] (+ c where `accumulate`).
+  /// c[rows × cols] = a[rows × depth] b[depth × cols] (+ c where `accumulate`);
+  /// rows end whole tiles or a sequence of `total`.
   void multiply(const Matrix &a, const Matrix &bMatrix, const Matrix &c,
-                mlir::Value rows, int64_t rowRemainder, int64_t cols,
+                mlir::Value rows, int64_t total, int64_t cols,
                 mlir::Value depth, bool accumulate);
   /// Every element of `m`, [rows × cols] with static columns, to zero.
   void fillZero(const Matrix &m, mlir::Value rows, int64_t cols);
   /// Copies rows, converting to f32 (or from it, into bf16 memory).
   void copyRows(const Matrix &from, const Matrix &to, mlir::Value rows,
                 int64_t cols);
-  /// to[c][r] = from[r][c] for r < rows; rows end whole or in `rowRemainder`.
+  /// to[c][r] = from[r][c] for r < rows, as `multiply` has them.
   void copyTransposed(const Matrix &from, const Matrix &to, mlir::Value rows,
-                      int64_t rowRemainder, int64_t cols);
+                      int64_t total, int64_t cols);
 
   /// The first and the past-the-last key that any of `queries` queries from
-  /// `query` sees; the first is a multiple of the key tile.
+  /// `query` sees, or more to make whole tiles; none where the first is not
+  /// before the other. The first is a multiple of the key tile.
   std::pair<mlir::Value, mlir::Value> visibleKeys(mlir::Value query,
                                                   mlir::Value queries);
   /// Replaces scores[key][query] of invisible pairs by `masked`, where the tile
@@ -114,6 +120,7 @@ public:
   int64_t microCols() const { return 2 * target.lanes; }
 
 private:
+  mlir::Value positionOf(mlir::Value query);
   mlir::Value toF32(mlir::Value tile);
   llvm::SmallVector<mlir::Value> at(const Matrix &m, mlir::Value row,
                                     mlir::Value col);
@@ -124,9 +131,32 @@ struct AttentionOperand {
   unsigned argument; ///< of the cluster
   View view;
 };
+/// What an attention or its gradient is to kernels.
+template <typename Op> AttentionShape attentionShapeOf(Op op) {
+  llvm::ArrayRef<int64_t> query = graph::tensorType(op.getQuery()).getShape(),
+                          key = graph::tensorType(op.getKey()).getShape();
+  return {query[0],
+          query[1],
+          query[2],
+          key[2],
+          query[3],
+          key[1],
+          op.getScale().convertToDouble(),
+          op.getCausal(),
+          static_cast<int64_t>(op.getWindow().value_or(0)),
+          op.getStart() != nullptr};
+}
+
+/// Where queries start: the argument of the cluster, i32[].
+struct AttentionStart {
+  unsigned argument = 0;
+  bool isThere = false;
+};
+
 /// An attention cluster.
 struct ForwardOperands {
   AttentionOperand query, key, value;
+  AttentionStart start;
   View output; ///< of the kernel's result buffer, [B, T, H, D]; base unused
   unsigned outputIndex; ///< results of the cluster
   int lseIndex;         ///< negative: nobody reads it
@@ -141,6 +171,7 @@ struct GradientPlace {
 /// An attention_grad cluster.
 struct BackwardOperands {
   AttentionOperand query, key, value, output, lse, cotangent;
+  AttentionStart start;
   GradientPlace dQuery, dKey, dValue;
 };
 
@@ -154,6 +185,11 @@ tileGpuAttentionGrad(graph::ClusterOp cluster, const BackwardOperands &operands,
 
 llvm::Expected<AttentionOperand> attentionOperand(mlir::Operation *op,
                                                   mlir::Value value);
+/// `start` is null where queries start at key 0.
+AttentionStart attentionStart(mlir::Value start);
+/// The number in a buffer of one i32, as an index.
+mlir::Value loadStart(mlir::OpBuilder &b, mlir::Location loc,
+                      mlir::Value buffer);
 
 /// The [tokens × head_dim] matrix of one head in a buffer seen through `view`.
 Matrix headMatrix(AttentionEmitter &e, mlir::Value buffer, const View &view,

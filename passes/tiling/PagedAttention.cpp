@@ -225,9 +225,12 @@ tessera::tilePagedAttention(graph::ClusterOp cluster, TilingContext &context) {
     return tileGpuPagedAttention(cluster, *operands, shape, context);
   // Tiles of keys are whole register tiles, however long a page is.
   auto keyTile = static_cast<int64_t>(llvm::alignTo(shape.page, 8));
-  AttentionShape rows{shape.batch,     shape.rows(),  shape.owners(),
-                      shape.kvHeads,   shape.headDim, shape.scale,
-                      /*causal=*/true, shape.window,  keyTile};
+  AttentionShape rows{shape.batch,       shape.rows(),
+                      shape.owners(),    shape.kvHeads,
+                      shape.headDim,     shape.page * shape.pages,
+                      shape.scale,
+                      /*causal=*/true,   shape.window,
+                      /*hasStart=*/true, keyTile};
   LaunchSpec spec =
       attentionLaunch(cluster, tile::Skeleton::paged_attention,
                       shape.batch * shape.owners() * rows.queryTiles());

@@ -26,8 +26,7 @@ void RunningSoftmax::start(const Matrix &query, Value queries) {
   // Columns past the last query compute on zeros and are never stored.
   if (e.shape.tokens % tile)
     e.fillZero(queryT, e.index(e.shape.headDim), tile);
-  e.copyTransposed(query, queryT, queries, e.shape.tokens % e.target.lanes,
-                   e.shape.headDim);
+  e.copyTransposed(query, queryT, queries, e.shape.tokens, e.shape.headDim);
   e.storeVector(e.splat(kLeastMaximum, {tile}), maximum, zero);
   e.storeVector(e.splat(0.0, {tile}), sum, zero);
   e.fillZero(output, e.index(tile), e.shape.headDim);
@@ -49,9 +48,9 @@ void RunningSoftmax::clearStage() {
 }
 
 void RunningSoftmax::add(const Matrix &key, const Matrix &value, Value keys,
-                         int64_t remainder,
+                         int64_t total,
                          llvm::function_ref<void(const Matrix &)> mask) {
-  e.multiply(key, queryT, scores, keys, remainder, e.shape.queryTile(),
+  e.multiply(key, queryT, scores, keys, total, e.shape.queryTile(),
              e.index(e.shape.headDim), false);
   mask(scores);
   softmax(keys);

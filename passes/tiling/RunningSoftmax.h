@@ -25,10 +25,10 @@ public:
                                   mlir::Value rows);
   /// Zeros in the stage, so that tiles may be staged in part.
   void clearStage();
-  /// Sees `keys` more keys, of which the last tile has `remainder` beyond whole
-  /// register tiles; `mask` replaces scores of what is not visible.
+  /// Sees `keys` more keys, whole register tiles or the last of `total`; `mask`
+  /// replaces scores of what is not visible.
   void add(const Matrix &key, const Matrix &value, mlir::Value keys,
-           int64_t remainder, llvm::function_ref<void(const Matrix &)> mask);
+           int64_t total, llvm::function_ref<void(const Matrix &)> mask);
   /// Divides by the sums and stores `queries` rows into `result`.
   void finish(const Matrix &result, mlir::Value queries);
   /// scale · max + ln(sum), [queryTile].

@@ -100,8 +100,13 @@ static bool attention(Generator &g) {
       !g.afford(gradient ? 3 * work : work))
     return false;
   Type element = g.floatType();
+  // Queries of a share of a sequence stand somewhere among the keys, or before
+  // or behind them.
+  bool hasStart = g.chance(35);
+  int64_t keys =
+      hasStart ? std::max<int64_t>(g.sizeUpTo(2 * tokens), 1) : tokens;
   auto queryType = g.tensor({batch, tokens, heads, headDim}, element),
-       keyType = g.tensor({batch, tokens, kvHeads, headDim}, element);
+       keyType = g.tensor({batch, keys, kvHeads, headDim}, element);
   Entry query = g.limited(g.like(queryType), 4),
         key = g.limited(g.like(keyType), 4), value = g.like(keyType);
   if (headDim % 2 == 0 && g.chance(30)) {
@@ -114,25 +119,31 @@ static bool attention(Generator &g) {
   IntegerAttr window = g.chance(35) ? g.builder.getI64IntegerAttr(g.between(
                                           1, std::max<int64_t>(tokens, 2)))
                                     : IntegerAttr();
+  Value start;
+  if (hasStart)
+    start = g.argument(g.tensor({}, g.i32()), {static_cast<double>(-tokens),
+                                               static_cast<double>(keys)})
+                .value;
   auto lseType = g.tensor({batch, heads, tokens}, g.f32());
   auto op = g.builder.create<AttentionOp>(g.e.location(), queryType, lseType,
                                           query.value, key.value, value.value,
-                                          scale, causal, window);
+                                          start, scale, causal, window);
   double score = static_cast<double>(headDim) * query.range.magnitude() *
                      key.range.magnitude() +
                  8;
   g.add(op.getResult(), value.range | Interval{0, 0});
   if (!gradient) {
-    if (g.chance(30))
+    // Of a query that sees no key it is no number to compute with.
+    if (!hasStart && g.chance(30))
       g.add(op.getLse(), around(score));
     return true;
   }
   Entry cotangent = g.limited(g.like(queryType), 2);
   auto grad = g.builder.create<AttentionGradOp>(
       g.e.location(), queryType, keyType, keyType, query.value, key.value,
-      value.value, op.getResult(), op.getLse(), cotangent.value, scale, causal,
-      window);
-  double bound = 8.0 * static_cast<double>(headDim * tokens * group) *
+      value.value, op.getResult(), op.getLse(), cotangent.value, start, scale,
+      causal, window);
+  double bound = 8.0 * static_cast<double>(headDim * (tokens + keys) * group) *
                  std::max(1.0, value.range.magnitude());
   for (Value result : grad.getResults())
     g.add(result, around(bound));
@@ -161,7 +172,7 @@ static bool selfAttention(Generator &g) {
   auto op = g.builder.create<AttentionOp>(
       g.e.location(), parts[0].getType(),
       g.tensor({batch, heads, tokens}, g.f32()), query.value, key.value,
-      parts[2],
+      parts[2], /*start=*/Value(),
       g.builder.getF64FloatAttr(1 / std::sqrt(static_cast<double>(headDim))),
       g.builder.getUnitAttr(), IntegerAttr());
   Value merged = g.e.reshape(op.getResult(), {batch, tokens, width});

@@ -8,8 +8,10 @@ using namespace tessera::gpu;
 //===--- what both kernels do ---------------------------------------------===//
 
 void GpuForward::locate() {
-  std::tie(head, firstQuery) =
-      g.locate(kernel.getBlockNumber(), g.shape.heads, g.sizes.queries, true);
+  if (o.start.isThere)
+    g.start = loadStart(e.b, e.loc, kernel.getBuffers()[o.start.argument]);
+  std::tie(head, firstQuery) = g.locate(kernel.getBlockNumber(), g.queries(),
+                                        g.keys(), g.sizes.queries, true);
   kvHead = g.kvHeadOf(head);
 }
 
@@ -22,6 +24,13 @@ void GpuForward::finish(Value maximum, Value sum, Value output) {
   OpBuilder &b = e.b;
   int64_t queries = g.sizes.queries;
   Value inverse = b.create<arith::DivFOp>(e.loc, e.splat(1, {queries}), sum);
+  if (g.start) { // Who has seen masked scores only has weighed those.
+    Value hasSeen =
+        b.create<arith::CmpFOp>(e.loc, arith::CmpFPredicate::OGT, maximum,
+                                e.splat(kLeastMaximum, {queries}));
+    inverse = b.create<arith::SelectOp>(e.loc, hasSeen, inverse,
+                                        e.splat(0, {queries}));
+  }
   g.store(scaleRows(e, output, inverse),
           g.head(kernel.getBuffers()[inputs + o.outputIndex], o.output,
                  firstQuery, head, queries));
@@ -102,7 +111,7 @@ private:
 
 static bool isWorthVariants(const AttentionShape &shape) {
   return shape.batch * shape.heads * shape.headDim * shape.tokens *
-             shape.tokens >=
+             shape.keys >=
          kLeastProducts;
 }
 
@@ -126,7 +135,7 @@ public:
   void take(ArrayRef<PipelinedAttention> kernels, bool withVariants) {
     spec.blocks = blocksOf(kernels.front().sizes);
     spec.build = build(kernels.front());
-    spec.terms = shape.tokens;
+    spec.terms = shape.keys;
     if (withVariants)
       for (const PipelinedAttention &kernel : kernels.drop_front())
         spec.variants.push_back(

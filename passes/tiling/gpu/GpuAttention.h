@@ -25,13 +25,20 @@ public:
   const AttentionSizes sizes;
   const mlir::Type element; ///< of staged operands
   mlir::Value batch;        ///< of the block
+  mlir::Value start;        ///< position of query 0; null: 0
 
-  /// The number of the head, of `heads`, that block `block` belongs to, and the
-  /// first row of its tile of `rows`; sets the batch. The last tiles come first
-  /// where those are longest: a long block at the end would keep the chip
-  /// waiting.
-  std::pair<mlir::Value, mlir::Value> locate(mlir::Value block, int64_t heads,
-                                             int64_t rows, bool lastFirst);
+  /// Of queries or of keys: heads, and rows of each.
+  struct Side {
+    int64_t heads, rows;
+  };
+  Side queries() const { return {shape.heads, shape.tokens}; }
+  Side keys() const { return {shape.kvHeads, shape.keys}; }
+  /// The number of the head, of those of `own`, that block `block` belongs to,
+  /// and the first row of its tile of `rows`; sets the batch. The block walks
+  /// over rows of `other`. The last tiles come first where those are longest: a
+  /// long block at the end would keep the chip waiting.
+  std::pair<mlir::Value, mlir::Value>
+  locate(mlir::Value block, Side own, Side other, int64_t rows, bool lastFirst);
   /// Rows from `token` on of a head, in a buffer seen through `view`; `rows` of
   /// them are a tile.
   Source head(mlir::Value buffer, const View &view, mlir::Value token,
@@ -60,7 +67,8 @@ public:
   void wait() const; ///< for all copies
 
   /// [first, end) of the keys that some query of the tile from `query` on sees;
-  /// the first is a multiple of the key tile. And the other way round.
+  /// the first is a multiple of the key tile. And the other way round. Where
+  /// queries start anywhere it is one tile at least, whose mask hides all.
   std::pair<mlir::Value, mlir::Value> visibleKeys(mlir::Value query) const;
   std::pair<mlir::Value, mlir::Value> visibleQueries(mlir::Value key) const;
   /// Scores, with `masked` where the key is not visible or not there. They are
@@ -69,9 +77,15 @@ public:
                    bool keysInRows, double masked) const;
 
 private:
+  mlir::Value positionOf(mlir::Value query) const {
+    return start ? e.add(query, start) : query;
+  }
+  std::pair<mlir::Value, mlir::Value> atLeastOne(mlir::Value begin,
+                                                 mlir::Value end, int64_t rows,
+                                                 int64_t tile) const;
   mlir::Value isCrossed(mlir::Value query, mlir::Value key) const;
-  /// tokens − token where the last tile is ragged, otherwise null.
-  mlir::Value rest(mlir::Value token, int64_t tile) const;
+  /// count − row where the last tile is ragged, otherwise null.
+  mlir::Value rest(mlir::Value row, int64_t count, int64_t tile) const;
 };
 
 /// The largest tiles whose shared memory fits: `resident` tiles of queries

@@ -8,15 +8,20 @@ using namespace tessera::gpu;
 
 // exp2 of a masked score is 0 exactly.
 static constexpr double kMasked = -1e30;
+// Far above masked scores and below all others.
+static constexpr double kLeastLogSum = -1e20;
 // The kernel of delta multiplies no tiles: its warps divide rows of the head.
 static constexpr int64_t kDeltaWarps[] = {1, 4};
 
 //===--- what all kernels share -------------------------------------------===//
 
-std::pair<Value, Value> GpuGrad::locate(int64_t heads, int64_t tile,
+std::pair<Value, Value> GpuGrad::locate(bool ofKeys, int64_t tile,
                                         bool lastFirst) {
   kernel.setWarps(ArrayRef<int64_t>{tile / 16, 1});
-  return g.locate(kernel.getBlockNumber(), heads, tile, lastFirst);
+  if (buffers.start)
+    g.start = loadStart(e.b, e.loc, buffers.start);
+  return g.locate(kernel.getBlockNumber(), ofKeys ? g.keys() : g.queries(),
+                  ofKeys ? g.queries() : g.keys(), tile, lastFirst);
 }
 
 Value GpuGrad::loadLse(Value head, Value query, int64_t size) {
@@ -41,6 +46,10 @@ Value GpuGrad::weigh(Value scores, Value lse, Value query, Value key,
                      int64_t queryDim) {
   OpBuilder &b = e.b;
   scores = g.mask(scores, query, key, /*keysInRows=*/queryDim == 1, kMasked);
+  if (g.start) // Of a query that sees no key at all it is as low as a score.
+    lse = b.create<arith::MaximumFOp>(
+        e.loc, lse,
+        e.splat(kLeastLogSum, cast<VectorType>(lse.getType()).getShape()));
   ArrayRef<int64_t> tile = cast<VectorType>(scores.getType()).getShape();
   Value shift =
       b.create<arith::MulFOp>(e.loc, lse, e.splat(-M_LOG2E, {tile[queryDim]}));
@@ -78,7 +87,7 @@ void GpuGrad::storeKeys(ValueRange sums, Value first, Value kvHead) {
 void GpuGrad::emitDelta() {
   OpBuilder &b = e.b;
   int64_t rows = g.sizes.queries;
-  auto [head, first] = locate(g.shape.heads, rows, false);
+  auto [head, first] = locate(/*ofKeys=*/false, rows, false);
   kernel.setWarps(kDeltaWarps);
   auto load = [&, head = head, first = first](Value buffer, const View &view) {
     Source from = of(buffer, view, first, head, rows);
@@ -166,7 +175,7 @@ SmallVector<Value> StagedKeys::queryTile(Value step, ValueRange sums) {
 
 void StagedKeys::emit() {
   int64_t keys = g.sizes.keys;
-  std::tie(kvHead, firstKey) = locate(g.shape.kvHeads, keys, false);
+  std::tie(kvHead, firstKey) = locate(/*ofKeys=*/true, keys, false);
   key = g.stageTiles(1, keys);
   value = g.stageTiles(1, keys);
   query = g.stageTiles(2, g.sizes.queries);
@@ -241,7 +250,7 @@ SmallVector<Value> StagedQueries::keyTile(Value firstKey, Value end,
 
 void StagedQueries::emit() {
   int64_t queries = g.sizes.queries, keys = g.sizes.keys;
-  std::tie(head, firstQuery) = locate(g.shape.heads, queries, true);
+  std::tie(head, firstQuery) = locate(/*ofKeys=*/false, queries, true);
   kvHead = g.kvHeadOf(head);
   query = g.stageTiles(1, queries);
   cotangent = g.stageTiles(1, queries);

@@ -20,6 +20,7 @@ namespace tessera::gpu {
 /// A kernel's buffers by what they are to the gradient; null if not taken.
 struct GradBuffers {
   mlir::Value query, key, value, output, lse, cotangent, delta;
+  mlir::Value start; ///< i32[]
   mlir::Value dQuery, dKey, dValue;
 };
 
@@ -32,8 +33,9 @@ public:
   void emitDelta();
 
 protected:
-  /// As GpuAttention::locate, in a kernel whose warps have sixteen rows each.
-  std::pair<mlir::Value, mlir::Value> locate(int64_t heads, int64_t tile,
+  /// As GpuAttention::locate, of a tile of keys or of queries, in a kernel
+  /// whose warps have sixteen rows each.
+  std::pair<mlir::Value, mlir::Value> locate(bool ofKeys, int64_t tile,
                                              bool lastFirst);
   Source of(mlir::Value buffer, const View &view, mlir::Value token,
             mlir::Value head, int64_t rows) {

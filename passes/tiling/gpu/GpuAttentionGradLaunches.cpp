@@ -140,20 +140,21 @@ AttentionSizes GradTiler::sizesOf(GradPart part) const {
 
 void GradTiler::addOperands(GradLaunch &l, GradPart part) {
   llvm::DenseMap<unsigned, unsigned> ofArgument;
-  auto take = [&](GradLaunch::Field field, const AttentionOperand &operand) {
-    auto [it, isNew] = ofArgument.try_emplace(operand.argument);
+  auto take = [&](GradLaunch::Field field, unsigned argument) {
+    auto [it, isNew] = ofArgument.try_emplace(argument);
     if (isNew)
-      it->second =
-          l.add(cluster.getInputs()[operand.argument], tile::Access::read);
+      it->second = l.add(cluster.getInputs()[argument], tile::Access::read);
     l.places.push_back({field, it->second});
   };
-  take(&GradBuffers::cotangent, o.cotangent);
+  take(&GradBuffers::cotangent, o.cotangent.argument);
   if (part == GradPart::delta)
-    return take(&GradBuffers::output, o.output);
-  take(&GradBuffers::query, o.query);
-  take(&GradBuffers::key, o.key);
-  take(&GradBuffers::value, o.value);
-  take(&GradBuffers::lse, o.lse);
+    return take(&GradBuffers::output, o.output.argument);
+  take(&GradBuffers::query, o.query.argument);
+  take(&GradBuffers::key, o.key.argument);
+  take(&GradBuffers::value, o.value.argument);
+  take(&GradBuffers::lse, o.lse.argument);
+  if (o.start.isThere)
+    take(&GradBuffers::start, o.start.argument);
   l.places.push_back({&GradBuffers::delta, l.add(delta, tile::Access::read)});
 }
 
@@ -215,9 +216,10 @@ llvm::Error GradTiler::launch(GradPart part) {
   addResults(l, part);
   bool overKeys = part != GradPart::delta && part != GradPart::queries;
   AttentionSizes tile = sizesOf(part);
-  l.spec.blocks =
-      shape.batch * (overKeys ? shape.kvHeads : shape.heads) *
-      llvm::divideCeil(shape.tokens, overKeys ? tile.keys : tile.queries);
+  l.spec.blocks = overKeys ? shape.batch * shape.kvHeads *
+                                 llvm::divideCeil(shape.keys, tile.keys)
+                           : shape.batch * shape.heads *
+                                 llvm::divideCeil(shape.tokens, tile.queries);
   l.spec.build = [&, part](tile::KernelOp kernel, const TileTarget &,
                            OpBuilder &builder) -> llvm::Error {
     emit(part, l, kernel, builder);

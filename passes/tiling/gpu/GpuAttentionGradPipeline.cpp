@@ -120,7 +120,7 @@ void PipelinedKeys::consume() {
 }
 
 void PipelinedKeys::emit() {
-  std::tie(kvHead, firstKey) = locate(g.shape.kvHeads, g.sizes.keys, false);
+  std::tie(kvHead, firstKey) = locate(/*ofKeys=*/true, g.sizes.keys, false);
   key = roles.feed(1, g.sizes.keys);
   if (buffers.dKey)
     value = roles.feed(1, g.sizes.keys);
@@ -208,7 +208,7 @@ void PipelinedQueries::consume() {
 
 void PipelinedQueries::emit() {
   int64_t queries = g.sizes.queries;
-  std::tie(head, firstQuery) = locate(g.shape.heads, queries, true);
+  std::tie(head, firstQuery) = locate(/*ofKeys=*/false, queries, true);
   query = roles.feed(1, queries);
   cotangent = roles.feed(1, queries);
   key = roles.feed(kStages, g.sizes.keys);
@@ -247,14 +247,15 @@ std::optional<GradSizes> gpu::choosePipelinedGrad(const AttentionShape &shape,
                                                   Type element,
                                                   const TileTarget &target) {
   if (!target.warpgroups || !element.isBF16() ||
-      shape.tokens <= kRowsOfConsumer || !hasBoxes(o.query.view) ||
-      !hasBoxes(o.key.view) || !hasBoxes(o.value.view) ||
-      !hasBoxes(o.cotangent.view))
+      std::min(shape.tokens, shape.keys) <= kRowsOfConsumer ||
+      !hasBoxes(o.query.view) || !hasBoxes(o.key.view) ||
+      !hasBoxes(o.value.view) || !hasBoxes(o.cotangent.view))
     return std::nullopt;
   int64_t dim = paddedColumns(shape.headDim);
   // Where both sums take most registers, masks of several conditions do not
   // find enough beside the usual scores.
-  bool isTight = dim > 96 && (shape.window > 0 || shape.tokens % kRows);
+  bool isTight = dim > 96 && (shape.window > 0 || shape.hasStart ||
+                              shape.tokens % kRows || shape.keys % kRows);
   for (const PipelinedSizes &sizes : kSizes)
     if (shape.headDim <= sizes.dim)
       return GradSizes{

@@ -18,12 +18,11 @@ static int64_t headsInGroup(int64_t count, int64_t bytes) {
   return group;
 }
 
-std::pair<Value, Value> GpuAttention::locate(Value block, int64_t heads,
+std::pair<Value, Value> GpuAttention::locate(Value block, Side own, Side other,
                                              int64_t rows, bool lastFirst) {
-  int64_t tiles = llvm::divideCeil(shape.tokens, rows);
+  int64_t heads = own.heads, tiles = llvm::divideCeil(own.rows, rows);
   // What a block walks over: two operands of all heads of the other kind.
-  int64_t walked = heads == shape.heads ? shape.kvHeads : shape.heads,
-          bytes = 2 * shape.tokens * shape.headDim * walked *
+  int64_t bytes = 2 * other.rows * shape.headDim * other.heads *
                   element.getIntOrFloatBitWidth() / 8,
           count = shape.batch * heads,
           group = headsInGroup(count, bytes / heads);
@@ -37,8 +36,8 @@ std::pair<Value, Value> GpuAttention::locate(Value block, int64_t heads,
 
 //===--- memory -----------------------------------------------------------===//
 
-Value GpuAttention::rest(Value token, int64_t tile) const {
-  return shape.tokens % tile ? e.sub(e.index(shape.tokens), token) : Value();
+Value GpuAttention::rest(Value row, int64_t count, int64_t tile) const {
+  return count % tile ? e.sub(e.index(count), row) : Value();
 }
 
 Source GpuAttention::head(Value buffer, const View &view, Value token,
@@ -48,7 +47,7 @@ Source GpuAttention::head(Value buffer, const View &view, Value token,
           {batch, token, head, e.index(0)},
           1,
           3,
-          rest(token, rows),
+          rest(token, view.shape[1], rows),
           columns};
 }
 
@@ -67,7 +66,7 @@ void GpuAttention::store(Value tile, const Source &to) const {
 Value GpuAttention::loadVector(Value buffer, Value at, int64_t size,
                                Value token) const {
   SmallVector<Value> bounds;
-  if (Value valid = rest(token, size))
+  if (Value valid = rest(token, shape.tokens, size))
     bounds.push_back(valid);
   return e.b.create<tile::LoadOp>(
       e.loc, VectorType::get({size}, e.b.getF32Type()), buffer,
@@ -78,7 +77,7 @@ void GpuAttention::storeVector(Value slice, Value buffer, Value at,
                                Value token) const {
   int64_t size = cast<VectorType>(slice.getType()).getDimSize(0);
   SmallVector<Value> bounds;
-  if (Value valid = rest(token, size))
+  if (Value valid = rest(token, shape.tokens, size))
     bounds.push_back(valid);
   e.b.create<tile::StoreOp>(e.loc, slice, buffer, ValueRange(e.add(at, token)),
                             bounds, ArrayRef<int64_t>{0});
@@ -93,25 +92,40 @@ void GpuAttention::wait() const { e.b.create<tile::WaitOp>(e.loc, 0); }
 
 //===--- who sees whom ----------------------------------------------------===//
 
+// Kernels bring the first tile before they know whether there is any.
+std::pair<Value, Value> GpuAttention::atLeastOne(Value begin, Value end,
+                                                 int64_t rows,
+                                                 int64_t tile) const {
+  if (!start)
+    return {begin, end};
+  begin = e.min(begin, e.index((rows - 1) / tile * tile));
+  return {begin, e.b.createOrFold<arith::MaxSIOp>(e.loc, end, e.add(begin, 1))};
+}
+
 std::pair<Value, Value> GpuAttention::visibleKeys(Value query) const {
-  Value begin = e.index(0), end = e.index(shape.tokens);
+  Value begin = e.index(0), end = e.index(shape.keys), at = positionOf(query);
   if (shape.causal)
-    end = e.min(end, e.add(query, sizes.queries));
+    end = e.min(end, e.add(at, sizes.queries));
   if (shape.window > 0) {
-    Value first = e.sub(query, e.index(shape.window - 1));
+    Value first = e.sub(at, e.index(shape.window - 1));
     first = e.b.createOrFold<arith::MaxSIOp>(e.loc, first, e.index(0));
     begin = e.sub(first, e.rem(first, sizes.keys));
   }
-  return {begin, end};
+  return atLeastOne(begin, end, shape.keys, sizes.keys);
 }
 
 std::pair<Value, Value> GpuAttention::visibleQueries(Value key) const {
-  Value begin = e.index(0), end = e.index(shape.tokens);
-  if (shape.causal)
-    begin = e.sub(key, e.rem(key, sizes.queries));
+  Value begin = e.index(0), end = e.index(shape.tokens),
+        at = start ? e.sub(key, start) : key;
+  if (shape.causal) {
+    Value first = at;
+    if (start)
+      first = e.b.createOrFold<arith::MaxSIOp>(e.loc, first, e.index(0));
+    begin = e.sub(first, e.rem(first, sizes.queries));
+  }
   if (shape.window > 0)
-    end = e.min(end, e.add(key, sizes.keys + shape.window - 1));
-  return {begin, end};
+    end = e.min(end, e.add(at, sizes.keys + shape.window - 1));
+  return atLeastOne(begin, end, shape.tokens, sizes.queries);
 }
 
 // Whether the pair of tiles has pairs that are masked; null where none has.
@@ -124,14 +138,15 @@ Value GpuAttention::isCrossed(Value query, Value key) const {
             : condition;
   };
   Value keyEnd = e.add(key, sizes.keys);
+  query = positionOf(query);
   if (shape.causal)
     either(e.compare(arith::CmpIPredicate::sgt, keyEnd, e.add(query, 1)));
   if (shape.window > 0)
     either(e.compare(arith::CmpIPredicate::sge,
                      e.sub(e.add(query, sizes.queries - 1), key),
                      e.index(shape.window)));
-  if (shape.tokens % sizes.keys)
-    either(e.compare(arith::CmpIPredicate::sgt, keyEnd, e.index(shape.tokens)));
+  if (shape.keys % sizes.keys)
+    either(e.compare(arith::CmpIPredicate::sgt, keyEnd, e.index(shape.keys)));
   return crossed;
 }
 
@@ -146,7 +161,7 @@ Value GpuAttention::mask(Value scores, Value query, Value key, bool keysInRows,
   b.setInsertionPointToStart(branch.thenBlock());
   ArrayRef<int64_t> tile = cast<VectorType>(scores.getType()).getShape();
   Value keys = e.iota(key, tile, keysInRows ? 0 : 1),
-        queries = e.iota(query, tile, keysInRows ? 1 : 0);
+        queries = e.iota(positionOf(query), tile, keysInRows ? 1 : 0);
   Value visible;
   auto require = [&](arith::CmpIPredicate predicate, Value x, Value y) {
     Value here = e.compare(predicate, x, y);
@@ -160,9 +175,9 @@ Value GpuAttention::mask(Value scores, Value query, Value key, bool keysInRows,
     require(arith::CmpIPredicate::slt,
             b.create<arith::SubIOp>(e.loc, queries, keys),
             e.spreadIndex(e.index(shape.window), tile));
-  if (shape.tokens % sizes.keys)
+  if (shape.keys % sizes.keys)
     require(arith::CmpIPredicate::slt, keys,
-            e.spreadIndex(e.index(shape.tokens), tile));
+            e.spreadIndex(e.index(shape.keys), tile));
   Value chosen =
       b.create<arith::SelectOp>(e.loc, visible, scores, e.splat(masked, tile));
   b.create<scf::YieldOp>(e.loc, chosen);

@@ -84,6 +84,22 @@ TEST(GraphCost, AttentionCountsVisiblePairs) {
   EXPECT_EQ(flops("{window = 2 : i64}"), (5 + 5 + 4 + 3 + 2) * pair);
 }
 
+TEST(GraphCost, AttentionFromAnywhereCountsAllThatMayBeVisible) {
+  auto flops = [](const std::string &attrs) {
+    return costOf("func.func @f(%q: tensor<2x5x4x8xf32>, %k: "
+                  "tensor<2x7x2x8xf32>, %s: tensor<i32>) { %y, %l = "
+                  "graph.attention %q, %k, %k start %s scale 1.0 " +
+                  attrs +
+                  " : tensor<2x5x4x8xf32>, tensor<2x7x2x8xf32>, "
+                  "tensor<2x7x2x8xf32>, tensor<i32> -> tensor<2x5x4x8xf32>, "
+                  "tensor<2x4x5xf32> return }")
+        .first;
+  };
+  constexpr int64_t pair = 2 * 2 * 8 * 2 * 4;
+  EXPECT_EQ(flops("{causal}"), 35 * pair);
+  EXPECT_EQ(flops("{causal, window = 2 : i64}"), 10 * pair);
+}
+
 TEST(GraphCost, LinearCrossEntropyCountsItsContractions) {
   const std::string head =
       "func.func @f(%x: tensor<4x8xf32>, %w: tensor<10x8xf32>, %t: "

@@ -145,6 +145,10 @@ struct AttentionShape {
   int64_t batch, tokens, heads, kvHeads, headDim;
   bool causal;
   int64_t window; // 0: none
+  int64_t keys;   // 0: as many as tokens, and no start
+  int64_t start;
+
+  int64_t keyCount() const { return keys ? keys : tokens; }
 };
 
 // Row by row, as the op's description says.
@@ -158,8 +162,9 @@ std::pair<Tensor, Tensor> attentionLoops(const AttentionShape &s, double scale,
       for (int64_t t = 0; t < s.tokens; ++t) {
         int64_t kv = h / (s.heads / s.kvHeads);
         double sum = 0;
-        for (int64_t u = 0; u < s.tokens; ++u) {
-          if ((s.causal && u > t) || (s.window && t - u >= s.window))
+        for (int64_t u = 0; u < s.keyCount(); ++u) {
+          int64_t p = s.start + t;
+          if ((s.causal && u > p) || (s.window && p - u >= s.window))
             continue;
           double score = 0;
           for (int64_t d = 0; d < s.headDim; ++d)
@@ -169,7 +174,7 @@ std::pair<Tensor, Tensor> attentionLoops(const AttentionShape &s, double scale,
             out.at({b, t, h, d}) += std::exp(score) * v.at({b, u, kv, d});
         }
         for (int64_t d = 0; d < s.headDim; ++d)
-          out.at({b, t, h, d}) /= sum;
+          out.at({b, t, h, d}) /= sum ? sum : 1;
         lse.at({b, h, t}) = std::log(sum);
       }
   return {out, lse};
@@ -177,16 +182,18 @@ std::pair<Tensor, Tensor> attentionLoops(const AttentionShape &s, double scale,
 
 TEST(GraphDecomposition, Attention) {
   const AttentionShape shapes[] = {
-      {2, 5, 4, 2, 3, true, 0},  {1, 7, 3, 3, 4, false, 0},
-      {1, 6, 4, 1, 2, true, 2},  {2, 4, 2, 2, 3, true, 1},
-      {1, 5, 2, 1, 3, false, 2}, {1, 1, 1, 1, 2, true, 9}};
+      {2, 5, 4, 2, 3, true, 0, 0, 0},  {1, 7, 3, 3, 4, false, 0, 0, 0},
+      {1, 6, 4, 1, 2, true, 2, 0, 0},  {2, 4, 2, 2, 3, true, 1, 0, 0},
+      {1, 5, 2, 1, 3, false, 2, 0, 0}, {1, 1, 1, 1, 2, true, 9, 0, 0},
+      {2, 3, 4, 2, 3, true, 0, 7, 2},  {1, 4, 2, 1, 3, true, 0, 5, -2},
+      {1, 4, 2, 1, 3, true, 2, 6, 3},  {1, 3, 2, 2, 2, false, 0, 5, 9}};
   for (const AttentionShape &s : shapes) {
-    auto dims = [&](int64_t heads) {
-      return std::to_string(s.batch) + "x" + std::to_string(s.tokens) + "x" +
+    auto dims = [&](int64_t tokens, int64_t heads) {
+      return std::to_string(s.batch) + "x" + std::to_string(tokens) + "x" +
              std::to_string(heads) + "x" + std::to_string(s.headDim);
     };
-    std::string q = "tensor<" + dims(s.heads) + "xf64>",
-                kv = "tensor<" + dims(s.kvHeads) + "xf64>";
+    std::string q = "tensor<" + dims(s.tokens, s.heads) + "xf64>",
+                kv = "tensor<" + dims(s.keyCount(), s.kvHeads) + "xf64>";
     std::string lse = "tensor<" + std::to_string(s.batch) + "x" +
                       std::to_string(s.heads) + "x" + std::to_string(s.tokens) +
                       "xf32>";
@@ -196,12 +203,15 @@ TEST(GraphDecomposition, Attention) {
                ("window = " + std::to_string(s.window) + " : i64");
     std::string text =
         "func.func @f(%q: " + q + ", %k: " + kv + ", %v: " + kv + ") -> (" + q +
-        ", " + lse + ") { %y, %lse = graph.attention %q, %k, %v scale 0.7 {" +
-        attrs + "} : " + q + ", " + kv + ", " + kv + " -> " + q + ", " + lse +
-        " return %y, %lse : " + q + ", " + lse + " }";
+        ", " + lse + ") { %s = graph.constant dense<" +
+        std::to_string(s.start) +
+        "> : tensor<i32> %y, %lse = graph.attention %q, %k, %v " +
+        (s.keys ? "start %s " : "") + "scale 0.7 {" + attrs + "} : " + q +
+        ", " + kv + ", " + kv + (s.keys ? ", tensor<i32>" : "") + " -> " + q +
+        ", " + lse + " return %y, %lse : " + q + ", " + lse + " }";
     Tensor query = draw({s.batch, s.tokens, s.heads, s.headDim}, 6),
-           key = draw({s.batch, s.tokens, s.kvHeads, s.headDim}, 7),
-           value = draw({s.batch, s.tokens, s.kvHeads, s.headDim}, 8);
+           key = draw({s.batch, s.keyCount(), s.kvHeads, s.headDim}, 7),
+           value = draw({s.batch, s.keyCount(), s.kvHeads, s.headDim}, 8);
     Tensors actual = evaluate(text, {query, key, value});
     ASSERT_EQ(actual.size(), 2u);
     auto [out, logSum] = attentionLoops(s, 0.7, query, key, value);

@@ -129,6 +129,12 @@ func.func @composites(%q: tensor<1x4x4x8xf32>, %kv: tensor<1x4x2x8xf32>, %w: ten
   %5 = graph.dropout %x rate 1.0e-1 stream 2 seed %seed step %seed : tensor<4x8xf32>, tensor<i64>, tensor<i64>
   // CHECK: graph.attention %{{.*}}, %{{.*}}, %{{.*}} scale 5.000000e-01 {causal, window = 3 : i64} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
   %6, %lse = graph.attention %q, %kv, %kv scale 0.5 {causal, window = 3 : i64} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
+  // CHECK: graph.attention %{{.*}}, %{{.*}}, %{{.*}} start %{{.*}} scale 5.000000e-01 {causal} : tensor<1x4x4x8xf32>, tensor<1x7x2x8xf32>, tensor<1x7x2x8xf32>, tensor<i32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
+  %start = graph.constant dense<-2> : tensor<i32>
+  %others = graph.pad %kv low [0, 0, 0, 0] : tensor<1x4x2x8xf32> -> tensor<1x7x2x8xf32>
+  %shared, %sharedLse = graph.attention %q, %others, %others start %start scale 0.5 {causal} : tensor<1x4x4x8xf32>, tensor<1x7x2x8xf32>, tensor<1x7x2x8xf32>, tensor<i32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
+  // CHECK: graph.attention_grad %{{.*}} start %{{.*}} scale
+  %sharedGrad:3 = graph.attention_grad %q, %others, %others, %shared, %sharedLse, %q start %start scale 0.5 {causal} : tensor<1x4x4x8xf32>, tensor<1x7x2x8xf32>, tensor<1x7x2x8xf32>, tensor<1x4x4x8xf32>, tensor<1x4x4xf32>, tensor<1x4x4x8xf32>, tensor<i32>
   // CHECK: graph.attention_grad
   // CHECK-SAME: scale 5.000000e-01 {causal}
   %7:3 = graph.attention_grad %q, %kv, %kv, %6, %lse, %q scale 0.5 {causal} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x4x8xf32>, tensor<1x4x4xf32>, tensor<1x4x4x8xf32>

@@ -30,13 +30,19 @@ def llama(draw):
         "tie_word_embeddings": draw.choice([True, False])}
 
 
+def mistral(draw):
+    return llama(draw) | {
+        "architectures": ["MistralForCausalLM"], "model_type": "mistral",
+        "sliding_window": draw.choice([3, 7])}
+
+
 class Case:
     """A model, how it is trained, and the meshes on which it is."""
 
     def __init__(self, seed, most):
         draw = random.Random(seed)
         self.seed = seed
-        self.config = draw.choice([gpt2, llama])(draw)
+        self.config = draw.choice([gpt2, llama, mistral])(draw)
         self.settings = {
             "batch.micro": draw.choice([2, 3, 4, 5, 8]),
             "batch.accumulate": draw.choice([1, 2, 3, 4]),
@@ -51,7 +57,7 @@ class Case:
         heads = self.config.get("num_key_value_heads", self.config.get("n_head"))
         layers = self.config.get("num_hidden_layers", self.config.get("n_layer"))
         several = self.settings["batch.accumulate"] > 1
-        return {"data": self.settings["batch.micro"], "tensor": heads,
+        return {"data": self.settings["batch.micro"], "context": 4, "tensor": heads,
                 "pipe": layers if several else 1}
 
     @staticmethod
@@ -68,13 +74,14 @@ class Case:
         limits, meshes = self.largest(), []
         for _ in range(200):
             data = draw.randint(1, min(limits["data"], most))
+            context = draw.choice([1, 1, *range(2, limits["context"] + 1)])
             tensor = draw.randint(1, min(limits["tensor"], most))
-            zero = draw.choice([0, 0, 1, 2, 3]) if data > 1 else 0
+            zero = draw.choice([0, 0, 1, 2, 3]) if data * context > 1 else 0
             pipe = draw.randint(1, min(limits["pipe"], most))
             mesh = (self.draw_pipe(draw, pipe, limits["pipe"])
-                    + f"data={data},tensor={tensor}"
+                    + f"data={data},context={context},tensor={tensor}"
                     + (f",zero={zero}" if zero else ""))
-            if 1 < pipe * data * tensor <= most and mesh not in meshes:
+            if 1 < pipe * data * context * tensor <= most and mesh not in meshes:
                 meshes.append(mesh)
             if len(meshes) == 3:
                 break

@@ -61,6 +61,8 @@ void check(const ModelCase &drawn) {
     bool done = assignShardings(module, drawn.mesh(), drawn.zero);
     EXPECT_TRUE(drawn.tensor == 1 || isUsed(module, "tensor")) << drawn.text();
     EXPECT_TRUE(drawn.expert == 1 || isUsed(module, "expert")) << drawn.text();
+    EXPECT_TRUE(drawn.context == 1 || isUsed(module, "context"))
+        << drawn.text();
     return done;
   });
 }
@@ -79,6 +81,19 @@ ModelCase smallCase(const std::string &type, int64_t data, int64_t tensor,
 TEST(Models, Data) { check(smallCase("gpt2", 2, 1, 0, 1)); }
 TEST(Models, Tensor) { check(smallCase("gpt2", 1, 2, 0, 1)); }
 TEST(Models, DataTensor) { check(smallCase("gpt2", 2, 2, 0, 1)); }
+TEST(Models, Context) {
+  for (const char *type : {"gpt2", "llama"})
+    for (int64_t context : {2, 4}) { // a ring, and uneven shares
+      ModelCase drawn = smallCase(type, 1, 1, 0, 1);
+      drawn.context = context;
+      check(drawn);
+    }
+}
+TEST(Models, DataContextTensor) {
+  ModelCase drawn = smallCase("llama", 2, 2, 1, 2);
+  drawn.context = 3;
+  check(drawn);
+}
 TEST(Models, Zero) {
   for (int64_t zero : {1, 2, 3})
     check(smallCase("llama", 2, 1, zero, 1));

@@ -1,4 +1,5 @@
 #include "test/passes/sharding/OpCases.h"
+#include <optional>
 
 namespace tessera::testing {
 namespace {
@@ -90,23 +91,54 @@ OpCase dotRows(const std::string &rows) {
   return made;
 }
 
-OpCase attention(const std::string &attrs) {
-  std::string q = "3x5x6x4xf64", k = "3x5x3x4xf64", lse = "3x6x5xf32";
-  return {function({q, k, k},
-                   "attention %a0, %a1, %a2 scale 0.25 {" + attrs + "} : T<" +
-                       q + ">, T<" + k + ">, T<" + k + "> -> T<" + q + ">, T<" +
-                       lse + ">",
-                   {q, lse})};
+/// Types of one attention: of `tokens` queries, and as many keys or those after
+/// a given start.
+struct AttentionTypes {
+  AttentionTypes(int64_t tokens, std::optional<int64_t> keys) {
+    std::string t = std::to_string(tokens);
+    q = "3x" + t + "x6x4xf64";
+    k = "3x" + std::to_string(keys.value_or(tokens)) + "x3x4xf64";
+    lse = "3x6x" + t + "xf32";
+    if (keys)
+      startType = ", T<i32>";
+  }
+  // The last argument, if there is a start.
+  std::string startAt(size_t argument) const {
+    return startType.empty() ? "" : " start %a" + std::to_string(argument);
+  }
+  std::vector<std::string> with(std::vector<std::string> types) const {
+    if (!startType.empty())
+      types.emplace_back("i32");
+    return types;
+  }
+  std::string q, k, lse, startType;
+};
+
+// Numbers that a softmax weighs are not whole, and weights of parts are.
+OpCase attention(const std::string &attrs, int64_t tokens,
+                 std::optional<int64_t> keys = std::nullopt) {
+  AttentionTypes t(tokens, keys);
+  OpCase made{function(t.with({t.q, t.k, t.k}),
+                       "attention %a0, %a1, %a2" + t.startAt(3) +
+                           " scale 0.25 {" + attrs + "} : T<" + t.q + ">, T<" +
+                           t.k + ">, T<" + t.k + ">" + t.startType + " -> T<" +
+                           t.q + ">, T<" + t.lse + ">",
+                       {t.q, t.lse})};
+  made.rounds = true;
+  return made;
 }
 
-OpCase attentionGrad() {
-  std::string q = "3x5x6x4xf64", k = "3x5x3x4xf64", lse = "3x6x5xf32";
-  return {function({q, k, k, q, lse, q},
-                   "attention_grad %a0, %a1, %a2, %a3, %a4, %a5 scale 0.25 "
-                   "{causal} : T<" +
-                       q + ">, T<" + k + ">, T<" + k + ">, T<" + q + ">, T<" +
-                       lse + ">, T<" + q + ">",
-                   {q, k, k})};
+OpCase attentionGrad(const std::string &attrs, int64_t tokens,
+                     std::optional<int64_t> keys = std::nullopt) {
+  AttentionTypes t(tokens, keys);
+  OpCase made{function(t.with({t.q, t.k, t.k, t.q, t.lse, t.q}),
+                       "attention_grad %a0, %a1, %a2, %a3, %a4, %a5" +
+                           t.startAt(6) + " scale 0.25 {" + attrs + "} : T<" +
+                           t.q + ">, T<" + t.k + ">, T<" + t.k + ">, T<" + t.q +
+                           ">, T<" + t.lse + ">, T<" + t.q + ">" + t.startType,
+                       {t.q, t.k, t.k})};
+  made.rounds = true;
+  return made;
 }
 
 std::multimap<std::string, OpCase> elementwise() {
@@ -262,9 +294,17 @@ std::multimap<std::string, OpCase> composites() {
                  "dropout %a0 rate 0.3 stream 4 seed %a1 step %a1 offset %a1 "
                  ": T<4x5xf64>, T<i64>, T<i64>, T<i64>",
                  {"4x5xf64"})}},
-      {"attention", attention("causal")},
-      {"attention", attention("window = 3 : i64")},
-      {"attention_grad", attentionGrad()},
+      {"attention", attention("causal", 5)},
+      {"attention", attention("causal", 6)},
+      {"attention", attention("causal, window = 2 : i64", 6)},
+      {"attention", attention("window = 3 : i64", 6)},
+      {"attention", attention("causal", 5, 7)},
+      {"attention", attention("causal, window = 3 : i64", 4, 6)},
+      {"attention_grad", attentionGrad("causal", 5)},
+      {"attention_grad", attentionGrad("causal", 6)},
+      {"attention_grad", attentionGrad("causal, window = 2 : i64", 6)},
+      {"attention_grad", attentionGrad("", 6)},
+      {"attention_grad", attentionGrad("causal", 5, 7)},
       {"linear_cross_entropy", loss},
       {"linear_cross_entropy_grad", lossGrad}};
 }

@@ -38,7 +38,8 @@ static json drawConfig(Draw &draw) {
             {"n_inner", draw.between(5, 14)},
             {"tie_word_embeddings", tied}};
   int64_t kvHeads = draw.between(1, 3);
-  return {{"model_type", draw.oneOf({"llama", "mistral", "qwen2", "qwen3"})},
+  std::string type = draw.oneOf({"llama", "mistral", "qwen2", "qwen3"});
+  return {{"model_type", type},
           {"vocab_size", draw.between(11, 26)},
           {"hidden_size", 2 * draw.between(3, 8)},
           {"intermediate_size", draw.between(5, 14)},
@@ -46,7 +47,7 @@ static json drawConfig(Draw &draw) {
           {"num_attention_heads", kvHeads * draw.between(1, 3)},
           {"num_key_value_heads", kvHeads},
           {"head_dim", width},
-          {"sliding_window", nullptr},
+          {"sliding_window", type == "mistral" ? json(3) : json(nullptr)},
           {"max_position_embeddings", 8},
           {"rope_theta", 100.0},
           {"tie_word_embeddings", tied}};
@@ -109,11 +110,15 @@ ModelCase ModelCase::draw(uint64_t seed) {
   recipe.optimizer.momentum = draw.chance() ? 0.9 : 0.0;
   recipe.optimizer.lr = 0.01;
   recipe.optimizer.clip = draw.oneOf({0.0, 0.5});
+  drawn.context = draw.between(
+      1, std::min(recipe.batch.sequence,
+                  8 / (drawn.data * drawn.expert * drawn.tensor)));
   return drawn;
 }
 
 std::string ModelCase::mesh() const {
   return "data=" + std::to_string(data) + ",expert=" + std::to_string(expert) +
+         ",context=" + std::to_string(context) +
          ",tensor=" + std::to_string(tensor);
 }
 

@@ -31,6 +31,40 @@ func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}) -> ({0}, {2}, {0}, {1}, {1})
                      q, k, lse, mask);
 }
 
+/// Queries that stand from `start` on among `keys`.
+struct Started {
+  Shape shape;
+  int keys, start;
+};
+
+// What a query that sees no key has for a log-sum-exp is up to the kernel.
+void add(std::vector<KernelCase> &cases, const Started &c,
+         const char *element) {
+  const Shape &s = c.shape;
+  std::string q = fmt::format("tensor<{}x{}x{}x{}x{}>", s.batch, s.tokens,
+                              s.heads, s.headDim, element);
+  std::string k = fmt::format("tensor<{}x{}x{}x{}x{}>", s.batch, c.keys,
+                              s.kvHeads, s.headDim, element);
+  std::string lse =
+      fmt::format("tensor<{}x{}x{}xf32>", s.batch, s.heads, s.tokens);
+  std::string mask =
+      fmt::format("scale 0.2 {{causal{}}}",
+                  s.window ? fmt::format(", window = {} : i64", s.window) : "");
+  cases.push_back(
+      {fmt::format("Attention{}x{}x{}over{}x{}window{}Of{}From{}{}_{}", s.batch,
+                   s.tokens, s.heads, s.kvHeads, s.headDim, s.window, c.keys,
+                   c.start < 0 ? "Minus" : "", std::abs(c.start), element),
+       fmt::format(R"(
+func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}) -> ({0}, {0}, {1}, {1}) {{
+  %s = graph.constant dense<{4}> : tensor<i32>
+  %a:2 = graph.attention %q, %k, %v start %s {3} : {0}, {1}, {1}, tensor<i32> -> {0}, {2}
+  %g:3 = graph.attention_grad %q, %k, %v, %a#0, %a#1, %d start %s {3} : {0}, {1}, {1}, {0}, {2}, {0}, tensor<i32>
+  return %a#0, %g#0, %g#1, %g#2 : {0}, {0}, {1}, {1}
+}})",
+                   q, k, lse, mask, c.start),
+       -2, 2, element[0] == 'f' ? 1e-5 : 2e-2});
+}
+
 std::vector<KernelCase> make() {
   std::vector<KernelCase> cases;
   for (Shape s : {Shape{2, 139, 4, 2, 16, 21}, Shape{1, 67, 3, 3, 20, 0},
@@ -55,6 +89,20 @@ std::vector<KernelCase> make() {
         {fmt::format("Attention{}x{}x{}over{}x{}window{}_bf16", s.batch,
                      s.tokens, s.heads, s.kvHeads, s.headDim, s.window),
          text(s, "bf16"), -2, 2, 2e-2});
+  for (Started s : {Started{{1, 70, 2, 1, 16, 0}, 70, 70},
+                    Started{{1, 40, 2, 2, 8, 9}, 90, 33},
+                    Started{{2, 33, 2, 1, 20, 0}, 129, 96},
+                    Started{{1, 50, 2, 1, 5, 0}, 67, -20},
+                    Started{{1, 45, 1, 1, 16, 6}, 64, 47},
+                    Started{{1, 7, 2, 1, 8, 0}, 5, -30},
+                    Started{{1, 64, 2, 1, 64, 0}, 64, -64}})
+    for (const char *element : {"f32", "bf16"})
+      add(cases, s, element);
+  for (Started s : {Started{{1, 130, 2, 1, 64, 0}, 200, 70},
+                    Started{{1, 100, 1, 1, 128, 50}, 150, 90},
+                    Started{{1, 100, 1, 1, 64, 0}, 100, -100},
+                    Started{{1, 72, 1, 1, 192, 0}, 136, 64}})
+    add(cases, s, "bf16");
   return cases;
 }
 
@@ -72,6 +120,11 @@ std::vector<KernelCase> makeLarge() {
   for (int headDim : {64, 80, 128, 256})
     cases.push_back({fmt::format("LargeAttention{}Ragged_bf16", headDim),
                      text({4, 333, 8, 8, headDim, 100}, "bf16"), -2, 2, 0});
+  // A share's queries over the keys of another.
+  for (int headDim : {64, 96, 128, 192, 256})
+    add(cases, {{2, 512, 8, 4, headDim, 0}, 512, -1}, "bf16");
+  add(cases, {{2, 512, 8, 4, 128, 100}, 700, 188}, "bf16");
+  add(cases, {{2, 512, 8, 4, 64, 0}, 512, -1}, "f32");
   return cases;
 }
 

@@ -1,0 +1,346 @@
+// Attention with the tokens of each sequence cut. Every device has the queries
+// of its tokens and needs the keys and values of all. Where shares are equal
+// they go around in a ring (Liu et al. 2023, Ring Attention): in each round a
+// device attends to the share that it holds and hands it on, and what the
+// rounds give is merged by log-sum-exp, so that nobody ever has more than two
+// shares. Shares are runs of tokens, or every n-th of them (Brandon et al.
+// 2023, Striped Attention). Where runs are not equal, keys and values are
+// gathered. The gradients of keys travel with them, or are parts of sums that
+// are scattered. Any other cut is undone before and made again behind.
+#include "passes/sharding/LocalOps.h"
+#include "passes/sharding/Resharder.h"
+#include <limits>
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+using graph::Emitter;
+using graph::tensorType;
+
+static Type wideOf(Emitter &e, Value x) {
+  Type element = tensorType(x).getElementType();
+  return element.isF64() ? element : e.builder().getF32Type();
+}
+
+static bool isCut(const Factor &factor) { return !factor.axes.empty(); }
+
+// Of values with tokens in dimension `dim`, the placement with all of them.
+static Placement withAllTokens(const LocalOp &local, Value value,
+                               unsigned dim) {
+  Placement whole = local.placementOf(value);
+  for (Factor &factor : whole.dims[dim])
+    factor.axes.clear();
+  whole.normalize(local.mesh);
+  return whole;
+}
+
+static Value scalar(Emitter &e, int64_t value) {
+  return e.splat(static_cast<double>(value),
+                 RankedTensorType::get({}, e.builder().getI32Type()));
+}
+
+//===--- keys gathered ----------------------------------------------------===//
+
+namespace {
+/// Attention, or its gradient, over keys and values that are there whole.
+class Gathered {
+public:
+  Gathered(LocalOp &local, const Factor &tokens)
+      : local(local), e(local.builder, local.op->getLoc()),
+        resharder(e, local.mesh, local.at), tokens(tokens) {}
+
+  template <typename Op> void emit(Op op) {
+    bool cutKeys = !op.getStart();
+    Value start = resharder.offsetOf(tokens), key, value;
+    if (cutKeys)
+      key = gather(op.getKey()), value = gather(op.getValue());
+    else
+      start = e.add(start, local.map.lookup(op.getStart()));
+    auto clone = cast<Op>(local.builder.clone(*op, local.map));
+    clone->removeAttr(dist::kShardingsAttr);
+    clone.getStartMutable().assign(start);
+    if (cutKeys) {
+      clone.getKeyMutable().assign(key);
+      clone.getValueMutable().assign(value);
+    }
+    for (auto [result, own] :
+         llvm::zip(op->getResults(), clone->getResults())) {
+      own.setType(local.localType(result));
+      local.map.map(result, own);
+    }
+    if (auto grad = dyn_cast<graph::AttentionGradOp>(clone.getOperation());
+        grad && cutKeys) {
+      scatter(op->getResult(1), grad.getDKey(), grad.getKey());
+      scatter(op->getResult(2), grad.getDValue(), grad.getValue());
+    }
+  }
+
+private:
+  Value gather(Value value) {
+    return resharder.reshard(local.map.lookup(value), local.placementOf(value),
+                             withAllTokens(local, value, 1));
+  }
+  // The gradient of gathered keys has the queries of this device only. Sums
+  // over devices are of f32.
+  void scatter(Value result, Value part, Value keys) {
+    part.setType(keys.getType());
+    Placement to = local.placementOf(result),
+              from = withAllTokens(local, result, 1);
+    llvm::append_range(from.partial, tokens.axes);
+    llvm::sort(from.partial);
+    Value sum = resharder.reshard(e.convert(part, wideOf(e, part)), from, to);
+    local.map.map(result, e.convert(sum, tensorType(part).getElementType()));
+  }
+
+  LocalOp &local;
+  Emitter e;
+  Resharder resharder;
+  const Factor &tokens;
+};
+} // namespace
+
+//===--- a ring -----------------------------------------------------------===//
+
+namespace {
+/// In round i the device at place r of the ring holds the keys of place r - i.
+class Ring {
+public:
+  /// `tokens` is the factor that is cut: all tokens, which are runs then, or
+  /// with `striped` the inner one, of as many as there are devices.
+  Ring(LocalOp &local, const Factor &tokens, bool striped, bool causal,
+       std::optional<uint64_t> window)
+      : local(local), e(local.builder, local.op->getLoc()),
+        axis(tokens.axes[0]), devices(local.mesh.size(axis)),
+        share(tokens.size / devices), rounds(devices),
+        offset(Resharder(e, local.mesh, local.at).offsetOf(tokens)) {
+    behind = share * devices;
+    if (striped) { // Of two devices' tokens number t, the later one is behind.
+      before = 0, behind = 1;
+      return;
+    }
+    before = share;
+    // Behind the window nobody sees anything, and what comes from places after
+    // a device's own is in its future.
+    if (causal && window)
+      rounds = std::min<int64_t>(
+          devices,
+          1 + llvm::divideCeil(static_cast<int64_t>(*window) - 1, share));
+  }
+
+  void emit(graph::AttentionOp op);
+  void emit(graph::AttentionGradOp op);
+
+private:
+  Value of(Value whole) const { return local.map.lookup(whole); }
+  Value pass(Value block, int64_t places);
+  Value startOf(int64_t round);
+  Value rows(Value ofHeads, Value like);
+
+  LocalOp &local;
+  Emitter e;
+  unsigned axis;
+  int64_t devices, share, rounds;
+  int64_t before, behind; ///< as startOf has them
+  Value offset;           ///< of this device's first token
+};
+} // namespace
+
+// To the device so many places on.
+Value Ring::pass(Value block, int64_t places) {
+  SmallVector<int64_t> targets;
+  for (int64_t i = 0; i < devices; ++i)
+    targets.push_back((i + places + devices) % devices);
+  OpBuilder &b = e.builder();
+  Attribute ref = dist::AxisRefAttr::get(b.getContext(),
+                                         local.mesh.axes[axis].getName(), 1, 0);
+  return b.create<dist::PermuteOp>(e.location(), block.getType(), block,
+                                   FlatSymbolRefAttr::get(local.mesh.name),
+                                   b.getArrayAttr(ref),
+                                   b.getDenseI64ArrayAttr(targets));
+}
+
+// Where the first query stands from the first key that is held. In runs, keys
+// of an earlier place begin a share before for each round, others so much less
+// all tokens: causal kernels skip those. In stripes, query t sees the keys up
+// to t of an earlier place, and up to t - 1 of a later one.
+Value Ring::startOf(int64_t round) {
+  if (round == 0)
+    return {};
+  int64_t start = round * before;
+  Value isEarlier =
+      e.compare(offset, graph::ComparePredicate::ge, scalar(e, round * share));
+  return e.select(isEarlier, scalar(e, start), scalar(e, start - behind));
+}
+
+// [batch, heads, tokens] → [batch, tokens, heads, head_dim]
+Value Ring::rows(Value ofHeads, Value like) {
+  return e.broadcastFirst(e.transpose(ofHeads, {0, 2, 1}),
+                          tensorType(like).getShape());
+}
+
+void Ring::emit(graph::AttentionOp op) {
+  Value query = of(op.getQuery()), key = of(op.getKey()),
+        value = of(op.getValue());
+  Type wide = wideOf(e, query);
+  RankedTensorType type = local.localType(op.getResult()),
+                   lseType = local.localType(op.getLse());
+  Value result, lse;
+  for (int64_t round = 0; round < rounds; ++round) {
+    if (round > 0)
+      key = pass(key, 1), value = pass(value, 1);
+    auto block = e.builder().create<graph::AttentionOp>(
+        e.location(), type, lseType, query, key, value, startOf(round),
+        op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr());
+    Value own = e.convert(block.getResult(), wide),
+          ownLse = e.convert(block.getLse(), wide);
+    if (round == 0) {
+      result = own, lse = ownLse;
+      continue;
+    }
+    // A row that has seen nothing has lse -inf; the least finite maximum gives
+    // it weight zero.
+    Value top = e.max(e.max(lse, ownLse),
+                      e.splatLike(std::numeric_limits<float>::lowest(), lse));
+    Value before = e.exp(e.sub(lse, top)), now = e.exp(e.sub(ownLse, top));
+    Value sum = e.add(before, now);
+    Value inverse =
+        e.div(e.splatLike(1, sum),
+              e.max(sum, e.splatLike(std::numeric_limits<float>::min(), sum)));
+    result = e.add(e.mul(result, rows(e.mul(before, inverse), result)),
+                   e.mul(own, rows(e.mul(now, inverse), own)));
+    lse = e.add(top, e.unary<graph::LogOp>(sum));
+  }
+  local.map.map(op.getResult(), e.convert(result, type.getElementType()));
+  local.map.map(op.getLse(), e.convert(lse, lseType.getElementType()));
+}
+
+// Gradients of keys and values travel with them, in f32, and home at the end.
+void Ring::emit(graph::AttentionGradOp op) {
+  Value query = of(op.getQuery()), key = of(op.getKey()),
+        value = of(op.getValue()), dQuery, dKey, dValue;
+  Type wide = wideOf(e, query);
+  for (int64_t round = 0; round < rounds; ++round) {
+    if (round > 0) {
+      key = pass(key, 1), value = pass(value, 1);
+      dKey = pass(dKey, 1), dValue = pass(dValue, 1);
+    }
+    auto grad = e.builder().create<graph::AttentionGradOp>(
+        e.location(), query.getType(), key.getType(), value.getType(), query,
+        key, value, of(op.getOutput()), of(op.getLse()), of(op.getCotangent()),
+        startOf(round), op.getScaleAttr(), op.getCausalAttr(),
+        op.getWindowAttr());
+    auto addUp = [&](Value &sum, Value part) {
+      part = e.convert(part, wide);
+      sum = sum ? e.add(sum, part) : part;
+    };
+    addUp(dQuery, grad.getDQuery());
+    addUp(dKey, grad.getDKey());
+    addUp(dValue, grad.getDValue());
+  }
+  if (rounds > 1) {
+    dKey = pass(dKey, 1 - rounds);
+    dValue = pass(dValue, 1 - rounds);
+  }
+  Type narrow = tensorType(query).getElementType();
+  local.map.map(op.getDQuery(), e.convert(dQuery, narrow));
+  local.map.map(op.getDKey(), e.convert(dKey, narrow));
+  local.map.map(op.getDValue(), e.convert(dValue, narrow));
+}
+
+//===--- which ------------------------------------------------------------===//
+
+// On all tokens, as if none were cut.
+static void emitWhole(LocalOp &local) {
+  Emitter e(local.builder, local.op->getLoc());
+  Resharder resharder(e, local.mesh, local.at);
+  auto tokenDim = [](Value value) { // [batch, tokens, …] or [batch, heads, …]
+    return tensorType(value).getRank() == 4 ? 1 : 2;
+  };
+  SmallVector<Value> operands;
+  for (Value operand : local.op->getOperands()) {
+    Value own = local.map.lookup(operand);
+    if (tensorType(operand).getRank() > 0)
+      own = resharder.reshard(own, local.placementOf(operand),
+                              withAllTokens(local, operand, tokenDim(operand)));
+    operands.push_back(own);
+  }
+  Operation *clone = local.builder.clone(*local.op);
+  clone->removeAttr(dist::kShardingsAttr);
+  clone->setOperands(operands);
+  for (auto [result, own] :
+       llvm::zip(local.op->getResults(), clone->getResults())) {
+    Placement whole = withAllTokens(local, result, tokenDim(result));
+    own.setType(whole.localType(tensorType(result), local.mesh, local.at));
+    local.map.map(result,
+                  resharder.reshard(own, whole, local.placementOf(result)));
+  }
+}
+
+template <typename Op> static bool emitAttention(LocalOp &local, Op op) {
+  DimPlacement tokens = local.placementOf(op.getQuery()).dims[1];
+  if (llvm::none_of(tokens, isCut))
+    return false;
+  const Mesh &mesh = local.mesh;
+  const Factor &last = tokens.back();
+  bool isEven = last.axes.size() == 1 && !op.getStart() &&
+                last.size % mesh.size(last.axes) == 0;
+  bool isStriped = isEven && tokens.size() == 2 && !isCut(tokens.front()) &&
+                   last.size == mesh.size(last.axes) && op.getCausal() &&
+                   !op.getWindow();
+  if (isStriped || (isEven && tokens.size() == 1))
+    Ring(local, last, isStriped, op.getCausal(), op.getWindow()).emit(op);
+  else if (tokens.size() == 1)
+    Gathered(local, last).emit(op);
+  else
+    emitWhole(local);
+  return true;
+}
+
+FailureOr<bool> sharding::emitLocalAttention(LocalOp &local) {
+  if (auto op = dyn_cast<graph::AttentionOp>(local.op))
+    return emitAttention(local, op);
+  if (auto op = dyn_cast<graph::AttentionGradOp>(local.op))
+    return emitAttention(local, op);
+  return false;
+}
+
+//===--- rope -------------------------------------------------------------===//
+
+// Positions of a share's tokens in the sequence: i32[tokens].
+static Value positionsOf(Emitter &e, const LocalOp &local,
+                         const DimPlacement &tokens) {
+  Resharder resharder(e, local.mesh, local.at);
+  SmallVector<int64_t> sizes;
+  for (const Factor &factor : tokens)
+    sizes.push_back(factor.rangeAt(local.mesh, local.at).size);
+  auto type = RankedTensorType::get(sizes, e.builder().getI32Type());
+  Value positions = e.zeros(type);
+  int64_t step = 1;
+  for (size_t i = tokens.size(); i-- > 0; step *= tokens[i].size) {
+    Value at = e.iota(type, static_cast<int64_t>(i));
+    if (isCut(tokens[i]))
+      at = e.add(at, e.broadcastScalar(resharder.offsetOf(tokens[i]), sizes));
+    positions =
+        e.add(positions, e.mul(at, e.splatLike(static_cast<double>(step), at)));
+  }
+  return e.reshape(positions, {type.getNumElements()});
+}
+
+FailureOr<bool> sharding::emitLocalRope(LocalOp &local) {
+  auto op = dyn_cast<graph::RopeOp>(local.op);
+  if (!op || op.getPositions())
+    return false;
+  DimPlacement tokens = local.placementOf(op.getInput()).dims[1];
+  if (llvm::none_of(tokens, isCut))
+    return false;
+  Emitter e(local.builder, op.getLoc());
+  RankedTensorType type = local.localType(op.getResult());
+  Value positions = e.broadcast(positionsOf(e, local, tokens), {1},
+                                type.getShape().take_front(2));
+  auto clone = cast<graph::RopeOp>(local.builder.clone(*op, local.map));
+  clone->removeAttr(dist::kShardingsAttr);
+  clone.getPositionsMutable().assign(positions);
+  clone.getResult().setType(type);
+  local.map.map(op.getResult(), clone.getResult());
+  return true;
+}
