@@ -18,6 +18,7 @@
 #include "passes/fusion/Fusion.h"
 #include "passes/planning/Planning.h"
 #include "passes/precision/Precision.h"
+#include "passes/schedule/Schedule.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/tiling/Passes.h"
 
@@ -42,6 +43,7 @@ void tessera::registerAllPasses() {
   registerAutodiffPasses();
   registerShardingPasses();
   registerFusionPasses();
+  registerSchedulePasses();
   registerTilingPasses();
   registerPlanningPasses();
   cpu::registerPasses();

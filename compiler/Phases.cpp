@@ -8,6 +8,7 @@
 #include "passes/fusion/Fusion.h"
 #include "passes/planning/Planning.h"
 #include "passes/precision/Precision.h"
+#include "passes/schedule/Schedule.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/tiling/Passes.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -60,6 +61,10 @@ static void fusion(OpPassManager &pipeline, const PhaseOptions &) {
   buildFusionPipeline(pipeline);
 }
 
+static void scheduling(OpPassManager &pipeline, const PhaseOptions &) {
+  buildSchedulePipeline(pipeline);
+}
+
 static void tiling(OpPassManager &pipeline, const PhaseOptions &options) {
   buildTilingPipeline(pipeline, options.targets);
 }
@@ -103,6 +108,17 @@ static constexpr Phase kPhases[] = {
        pipeline.addPass(createVerifyFused());
      },
      true},
+    {"schedule",
+     "on a mesh: what is started is waited for later, small collectives are "
+     "one",
+     scheduling,
+     [](OpPassManager &pipeline, const PhaseOptions &) {
+       pipeline.addPass(createVerifySchedule());
+     },
+     true,
+     false,
+     {},
+     orderCollectives},
     {"tiling", "launches, and for each target the kernels that they run",
      tiling,
      [](OpPassManager &pipeline, const PhaseOptions &) {
@@ -187,7 +203,7 @@ std::string tessera::phasesAsMarkdown() {
          "device: all CPU variants are one,\n"
          "each CUDA target is one, and where there are several the dumps of "
          "CUDA targets are called\n"
-         "`06-tiling.cuda-sm_80.mlir`. After the last phase, "
+         "`07-tiling.cuda-sm_80.mlir`. After the last phase, "
          "`compiler/target/` turns each kernel into machine code by passes\n"
          "of its own, and `compiler/artifact/` writes the file.\n\n" +
          table + sections;
