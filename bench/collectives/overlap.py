@@ -8,8 +8,8 @@ collectives, the seconds of a step, and their ratio. Prints one table.
 
 TOKENS is a folder of `tessera data tokenize`. Without the phase: the dump behind
 fusion, said to be that behind schedule, so that compilation goes on from there.
-Both run in turns, and of each the fastest round's median step counts: other work
-on the machine only makes steps longer. Final weights must be the same bits.
+Both run in turns, and of each the fastest tenth of all steps counts: other work on
+the machine only makes steps longer. Final weights must be the same bits.
 """
 import argparse
 import json
@@ -52,15 +52,14 @@ def collectives(arguments, program):
     return int(found[1]), float(found[2])
 
 
-def step_seconds(arguments, mesh, program, out):
+def step_times(arguments, mesh, program, out):
     ranks = 1
     for size in re.findall(r"(?:data|tensor)=(\d+)", mesh):
         ranks *= int(size)
     run(*shlex.split(arguments.mpirun), "-n", ranks, program, "--data", arguments.tokens,
         "--out", out, "--steps", arguments.steps)
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    times = [line["step_time"] for line in lines if "step_time" in line]
-    return statistics.median(times[len(times) // 4:])
+    return [line["step_time"] for line in lines if "step_time" in line]
 
 
 def weights(out):
@@ -72,12 +71,12 @@ def measure(arguments, mesh):
     with tempfile.TemporaryDirectory() as folder:
         scratch = pathlib.Path(folder)
         programs = compile_both(arguments, mesh, scratch)
-        best = {}
+        times = {name: [] for name in programs}
         for turn in range(arguments.rounds):
             for name, program in programs.items():
                 out = scratch / f"run-{name}-{turn}"
-                seconds = step_seconds(arguments, mesh, program, out)
-                best[name] = min(seconds, best.get(name, seconds))
+                times[name] += step_times(arguments, mesh, program, out)
+        best = {name: statistics.quantiles(all_steps, n=10)[0] for name, all_steps in times.items()}
         same = weights(scratch / "run-with-0") == weights(scratch / "run-without-0")
         counts = {name: collectives(arguments, program) for name, program in programs.items()}
     print(f"{mesh:<26} {counts['without'][0]:>8} {counts['with'][0]:>6} "

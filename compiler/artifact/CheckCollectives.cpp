@@ -20,6 +20,12 @@ struct Entry {
 };
 } // namespace
 
+static void print(llvm::raw_ostream &out, ArrayRef<int64_t> numbers) {
+  out << "[";
+  llvm::interleaveComma(numbers, out);
+  out << "]";
+}
+
 static Entry describe(plan::CollectiveOp op) {
   Entry entry{op.getAxes(), {}, {}};
   llvm::raw_string_ostream what(entry.what), size(entry.size);
@@ -31,9 +37,9 @@ static Entry describe(plan::CollectiveOp op) {
   if (op.getKind() == plan::CollectiveKind::all_reduce)
     size << type.getNumElements() << " elements";
   else if (op.getCounts())
-    size << "counts " << op.getCountsAttr();
+    print(size << "counts ", *op.getCounts());
   else if (op.getTargets())
-    size << "targets " << op.getTargetsAttr();
+    print(size << "targets ", *op.getTargets());
   return entry;
 }
 

@@ -157,22 +157,20 @@ bool BlockGraph::isPrefetch(unsigned op, ArrayRef<int64_t> places) const {
              [&](unsigned source) { return isCollective(source); });
 }
 
-// The fullest moment of the block, of what prefetches bring.
-static int64_t fullestMoment(const BlockGraph &graph,
-                             ArrayRef<int64_t> places) {
-  SmallVector<int64_t> change(graph.ops.size() + 1, 0);
-  SmallVector<unsigned> last(graph.ops.size());
-  for (unsigned op = graph.ops.size(); op-- > 0;)
-    for (unsigned user : graph.succs[op])
-      last[op] =
-          std::max(last[op], graph.kinds[user] == BlockGraph::Kind::compute
-                                 ? user
-                                 : std::max(user, last[user]));
-  SmallVector<unsigned> first = graph.firstUses();
-  for (unsigned op : graph.items)
-    if (graph.isPrefetch(op, places) && first[op] < graph.ops.size()) {
-      change[first[op]] += bytesOf(graph.ops[op]);
-      change[last[op] + 1] -= bytesOf(graph.ops[op]);
+int64_t BlockGraph::prefetchRoom() const {
+  SmallVector<int64_t> places = this->places();
+  SmallVector<int64_t> change(ops.size() + 1, 0);
+  SmallVector<unsigned> last(ops.size());
+  for (unsigned op = ops.size(); op-- > 0;)
+    for (unsigned user : succs[op])
+      last[op] = std::max(last[op], kinds[user] == Kind::compute
+                                        ? user
+                                        : std::max(user, last[user]));
+  SmallVector<unsigned> first = firstUses();
+  for (unsigned op : items)
+    if (isPrefetch(op, places) && first[op] < ops.size()) {
+      change[first[op]] += bytesOf(ops[op]);
+      change[last[op] + 1] -= bytesOf(ops[op]);
     }
   int64_t now = 0, most = 0;
   for (int64_t step : change)
@@ -206,7 +204,7 @@ SmallVector<unsigned> BlockGraph::prefetchStarts() const {
     starts[op] = std::min(starts[op] ? starts[op] - 1 : 0, uses[op]);
   }
   // And no earlier than there is room.
-  int64_t limit = fullestMoment(*this, places), held = 0;
+  int64_t limit = prefetchRoom(), held = 0;
   size_t oldest = 0;
   for (auto [i, op] : llvm::enumerate(gathers)) {
     held += bytesOf(ops[op]);

@@ -45,10 +45,12 @@ public:
   llvm::SmallVector<unsigned> firstUses() const;
   /// A gather of what was there before the block: of parameters.
   bool isPrefetch(unsigned op, llvm::ArrayRef<int64_t> places) const;
+  /// Bytes that prefetched tensors may take before they are used: as many as
+  /// the fullest moment of the block has of those that are in use.
+  int64_t prefetchRoom() const;
   /// For each op: before which op a prefetch starts. So early that by the
-  /// estimate it is done when it is needed, with as much time again; but what
-  /// is gathered and not yet used takes no more than the fullest moment of the
-  /// block has of gathered tensors that are in use.
+  /// estimate it is done when it is needed, with as much time again, as far as
+  /// there is room.
   llvm::SmallVector<unsigned> prefetchStarts() const;
 
 private:

@@ -63,13 +63,13 @@ double Links::seconds(Operation *collective, int64_t bytes) const {
          (dist::kLatency[link] + share / dist::kLinkBytes[link]);
 }
 
-int64_t Links::worthwhileBytes() const {
-  // Bytes that a link carries while the messages of a ring are under way take
-  // half of the time; four times as many, a fifth. More than a few dozen MB
-  // would only start late.
+int64_t Links::bucketBytes(int64_t total) const {
+  // What the links carry in the time that a ring's messages need anyway: a
+  // collective of so many bytes is half latency, one of four times as many a
+  // fifth. More than a few dozen MB would only start late.
   auto link = static_cast<unsigned>(tier);
   double carried = static_cast<double>(members) * dist::kLatency[link] *
                    dist::kLinkBytes[link];
-  return std::clamp<int64_t>(static_cast<int64_t>(4 * carried), 1 << 20,
-                             24 << 20);
+  int64_t least = std::min<int64_t>(static_cast<int64_t>(carried), 6 << 20);
+  return std::clamp<int64_t>(total / 8, least, 4 * least);
 }

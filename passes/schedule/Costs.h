@@ -18,9 +18,10 @@ struct Links {
 
   /// A ring moves `bytes`, once or, for all_reduce, twice.
   double seconds(mlir::Operation *collective, int64_t bytes) const;
-  /// From where on a message is worth its latency: what travels together is
-  /// about as large.
-  int64_t worthwhileBytes() const;
+  /// How large is what travels together, of `total` bytes that all go the same
+  /// way: an eighth, so that most of them travel while others are made, but
+  /// worth the latency.
+  int64_t bucketBytes(int64_t total) const;
 };
 
 /// Of the whole that is reduced, gathered or scattered.

@@ -69,6 +69,8 @@ private:
   void appended(unsigned op) override {
     if (numberInSequence[op] >= 0)
       next = numberInSequence[op] + 1;
+    if (graph.isCollective(op))
+      makeRoom(op);
     order.push_back({op, false});
     if (!graph.isCollective(op)) {
       clock += computeSeconds(graph.ops[op]);
@@ -85,6 +87,18 @@ private:
     isWaited[collective] = true;
     clock = std::max(clock, finish[collective]);
     order.push_back({collective, true});
+  }
+
+  // What is under way keeps what it reads and what it writes. Links do one
+  // thing after another, so of the one before the last nothing is left to hide.
+  // all_reduce is in place and keeps nothing.
+  void makeRoom(unsigned op) {
+    if (isa<dist::AllReduceOp>(graph.ops[op]))
+      return;
+    SmallVector<unsigned> &before = underway[graph.ops[op]->getAttr("axes")];
+    if (before.size() >= 2)
+      needs(before[before.size() - 2]);
+    before.push_back(op);
   }
 
   bool isThere(unsigned collective) const {
@@ -185,6 +199,7 @@ private:
   SmallVector<bool> isWaited;
   DenseMap<unsigned, double> durations;
   DenseMap<Attribute, double> linkFree;
+  DenseMap<Attribute, SmallVector<unsigned>> underway; ///< all that started
   double clock = 0;
   size_t first = 0; ///< of work: all before it has run
   size_t next = 0;  ///< of the sequence: all before it have started

@@ -14,7 +14,7 @@ def OrderCollectives : Pass<"order-collectives", "::mlir::ModuleOp"> {
       gathered and not yet used takes no more than what the block has of gathered tensors in use at its fullest moment.
     - Exchanges (`permute`, `all_to_all`) and loops keep the order in which they stand.
     - Small collectives of one kind, over the same axes, with even shares get one number. Together they are as large as is
-      worth the latency of their links. Gathers of parameters start with the first of them, others with the last one, unless
+      worth the latency of their links, or an eighth of all that goes the same way. Gathers of parameters start with the first of them, others with the last one, unless
       something needs one of them before.
 
     Ranks must agree in all of that, and groups of devices whose shares differ in shape have programs of their own. The
@@ -61,6 +61,9 @@ def OverlapCollectives : Pass<"overlap-collectives", "::mlir::func::FuncOp"> {
     - one that runs goes before one that would wait for a collective;
     - what a collective takes that is soon needed goes before what can run beside it: the gradient of an input, which is summed
       over `tensor`, before that of a weight.
+
+    Of what has buffers of its own, two are under way over the same axes: before another one starts, there is a wait for the one before
+    the last.
 
     Views, packs and copies into the form in which something travels stand right before what needs them.
 

@@ -159,7 +159,12 @@ namespace {
 /// closed before anything that needs one of its items.
 class Buckets {
 public:
-  explicit Buckets(ArrayRef<Item> items) : items(items) {}
+  Buckets(ArrayRef<Item> items, int64_t prefetchRoom)
+      : items(items), prefetchRoom(prefetchRoom) {
+    for (const Item &item : items)
+      if (item.isEven)
+        totals[keyOf(item)] += item.bytes;
+  }
 
   SmallVector<SmallVector<unsigned>> group(ArrayRef<unsigned> order) {
     for (auto [position, item] : llvm::enumerate(order))
@@ -219,17 +224,15 @@ private:
   void add(size_t position, unsigned i) {
     const Item &item = items[i];
     closeFor(i);
-    int64_t worthwhile =
-        isa<graph::LoopOp>(item.op) ? 0 : Links::of(item.op).worthwhileBytes();
-    if (!item.isEven || 2 * item.bytes > worthwhile) {
+    int64_t most = item.isEven ? bucketBytes(item) : 0;
+    if (2 * item.bytes > most) {
       groups[position] = {i};
       return;
     }
     Key key = keyOf(item);
     auto bucket = open.find(key);
-    if (bucket != open.end() &&
-        (bucket->second.bytes + item.bytes > worthwhile ||
-         !mayJoin(bucket->second, item))) {
+    if (bucket != open.end() && (bucket->second.bytes + item.bytes > most ||
+                                 !mayJoin(bucket->second, item))) {
       close(bucket);
       bucket = open.end();
     }
@@ -243,7 +246,16 @@ private:
     bucket->second.bytes += item.bytes;
   }
 
+  // Half of the room is for what is not gathered yet.
+  int64_t bucketBytes(const Item &item) const {
+    int64_t bytes =
+        Links::of(item.op).bucketBytes(totals.find(keyOf(item))->second);
+    return item.isPrefetch ? std::min(bytes, prefetchRoom / 2) : bytes;
+  }
+
   ArrayRef<Item> items;
+  int64_t prefetchRoom;
+  std::map<Key, int64_t> totals;
   Open open;
   std::map<size_t, SmallVector<unsigned>> groups; ///< by start
 };
@@ -265,8 +277,8 @@ LogicalResult tessera::schedule::decideStarts(ArrayRef<Block *> blocks) {
   SmallVector<Item> items = join(graphs);
   setTimes(graphs.front(), items);
   Builder builder(blocks.front()->getParentOp()->getContext());
-  for (auto [number, group] :
-       llvm::enumerate(Buckets(items).group(sorted(items))))
+  for (auto [number, group] : llvm::enumerate(
+           Buckets(items, graphs.front().prefetchRoom()).group(sorted(items))))
     for (unsigned item : group)
       for (const BlockGraph &graph : graphs)
         graph.ops[graph.items[item]]->setAttr(
