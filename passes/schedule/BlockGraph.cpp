@@ -157,21 +157,48 @@ bool BlockGraph::isPrefetch(unsigned op, ArrayRef<int64_t> places) const {
              [&](unsigned source) { return isCollective(source); });
 }
 
+// Tensors that a gather brings: its own, or those of a pack.
+static SmallVector<Value> tensorsOf(Operation *gather) {
+  Value result = gather->getResult(0);
+  if (result.hasOneUse())
+    if (auto unpack = dyn_cast<dist::UnpackOp>(*result.user_begin()))
+      return SmallVector<Value>(unpack.getOutputs());
+  return {result};
+}
+
 int64_t BlockGraph::prefetchRoom() const {
   SmallVector<int64_t> places = this->places();
   SmallVector<int64_t> change(ops.size() + 1, 0);
-  SmallVector<unsigned> last(ops.size());
-  for (unsigned op = ops.size(); op-- > 0;)
+  DenseMap<Operation *, unsigned> numbers;
+  SmallVector<unsigned> first = firstUses(), last(ops.size());
+  // Where a reader that is a view is read itself.
+  auto lastOf = [&](unsigned user) {
+    return kinds[user] == Kind::compute ? user : std::max(user, last[user]);
+  };
+  for (unsigned op = ops.size(); op-- > 0;) {
+    numbers[ops[op]] = op;
     for (unsigned user : succs[op])
-      last[op] = std::max(last[op], kinds[user] == Kind::compute
-                                        ? user
-                                        : std::max(user, last[user]));
-  SmallVector<unsigned> first = firstUses();
-  for (unsigned op : items)
-    if (isPrefetch(op, places) && first[op] < ops.size()) {
-      change[first[op]] += bytesOf(ops[op]);
-      change[last[op] + 1] -= bytesOf(ops[op]);
+      last[op] = std::max(last[op], lastOf(user));
+  }
+  for (unsigned op : items) {
+    if (!isPrefetch(op, places))
+      continue;
+    for (Value tensor : tensorsOf(ops[op])) {
+      unsigned from = ops.size(), to = 0;
+      for (Operation *reader : tensor.getUsers())
+        if (auto it = numbers.find(block.findAncestorOpInBlock(*reader));
+            it != numbers.end()) {
+          unsigned user = it->second;
+          from =
+              std::min(from, kinds[user] == Kind::compute ? user : first[user]);
+          to = std::max(to, lastOf(user));
+        }
+      if (from == ops.size())
+        continue;
+      change[from] += bytesOf(tensor);
+      change[to + 1] -= bytesOf(tensor);
     }
+  }
   int64_t now = 0, most = 0;
   for (int64_t step : change)
     most = std::max(most, now += step);

@@ -28,16 +28,15 @@ static RankedTensorType typeOf(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
+int64_t tessera::schedule::bytesOf(Value tensor) {
+  RankedTensorType type = typeOf(tensor);
+  return type.getNumElements() *
+         llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+}
+
 int64_t tessera::schedule::bytesOf(Operation *collective) {
-  int64_t bytes = 0;
-  for (Value value :
-       {collective->getOperand(0), Value(collective->getResult(0))}) {
-    RankedTensorType type = typeOf(value);
-    bytes = std::max<int64_t>(
-        bytes, type.getNumElements() *
-                   llvm::divideCeil(type.getElementTypeBitWidth(), 8));
-  }
-  return bytes;
+  return std::max(bytesOf(collective->getOperand(0)),
+                  bytesOf(Value(collective->getResult(0))));
 }
 
 Links Links::of(Operation *collective) {

@@ -24,6 +24,7 @@ struct Links {
   int64_t bucketBytes(int64_t total) const;
 };
 
+int64_t bytesOf(mlir::Value tensor);
 /// Of the whole that is reduced, gathered or scattered.
 int64_t bytesOf(mlir::Operation *collective);
 
