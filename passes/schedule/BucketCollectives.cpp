@@ -5,6 +5,7 @@
 #include "passes/schedule/Costs.h"
 #include "passes/schedule/Schedule.h"
 #include "passes/schedule/Sequence.h"
+#include <map>
 
 using namespace mlir;
 using namespace tessera;
