@@ -83,6 +83,7 @@ private:
   void splitByKind();
   PhaseOptions optionsFor(const Branch &branch) const;
   llvm::Error runPhase(size_t i);
+  llvm::Error agree(size_t i);
   llvm::Error runPhaseOn(size_t i, Branch &branch);
   llvm::Error dump(size_t phase, Branch &branch);
   std::string suffixOf(const Branch &branch) const;

@@ -62,9 +62,25 @@ llvm::Error Compilation::runPhase(size_t i) {
     splitByShare();
   if (phases()[i].forEachKind && !phases()[i - 1].forEachKind)
     splitByKind();
+  if (llvm::Error error = agree(i))
+    return error;
   for (Branch &branch : branches)
     if (llvm::Error error = runPhaseOn(i, branch))
       return error;
+  return llvm::Error::success();
+}
+
+// One group of devices agrees with itself: its pipeline decides.
+llvm::Error Compilation::agree(size_t i) {
+  if (!phases()[i].agree || branches.size() == 1)
+    return llvm::Error::success();
+  SmallVector<ModuleOp> shares;
+  for (Branch &branch : branches)
+    shares.push_back(*branch.module);
+  FirstError error(context.get());
+  if (failed(phases()[i].agree(shares)))
+    return complain("phase '" + phases()[i].name +
+                    "': devices do not agree: " + error.text);
   return llvm::Error::success();
 }
 

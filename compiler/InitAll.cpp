@@ -19,6 +19,7 @@
 #include "passes/pipeline/Stages.h"
 #include "passes/planning/Planning.h"
 #include "passes/precision/Precision.h"
+#include "passes/schedule/Schedule.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/tiling/Passes.h"
 
@@ -44,6 +45,7 @@ void tessera::registerAllPasses() {
   registerShardingPasses();
   registerStagesPasses();
   registerFusionPasses();
+  registerSchedulePasses();
   registerTilingPasses();
   registerPlanningPasses();
   cpu::registerPasses();

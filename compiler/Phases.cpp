@@ -9,6 +9,7 @@
 #include "passes/pipeline/Stages.h"
 #include "passes/planning/Planning.h"
 #include "passes/precision/Precision.h"
+#include "passes/schedule/Schedule.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/tiling/Passes.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -63,6 +64,10 @@ static void fusion(OpPassManager &pipeline, const PhaseOptions &) {
   buildFusionPipeline(pipeline);
 }
 
+static void scheduling(OpPassManager &pipeline, const PhaseOptions &) {
+  buildSchedulePipeline(pipeline);
+}
+
 static void tiling(OpPassManager &pipeline, const PhaseOptions &options) {
   buildTilingPipeline(pipeline, options.targets);
 }
@@ -106,6 +111,17 @@ static constexpr Phase kPhases[] = {
        pipeline.addPass(createVerifyFused());
      },
      true},
+    {"schedule",
+     "on a mesh: what is started is waited for later, small collectives are "
+     "one",
+     scheduling,
+     [](OpPassManager &pipeline, const PhaseOptions &) {
+       pipeline.addPass(createVerifySchedule());
+     },
+     true,
+     false,
+     {},
+     orderCollectives},
     {"tiling", "launches, and for each target the kernels that they run",
      tiling,
      [](OpPassManager &pipeline, const PhaseOptions &) {
@@ -190,7 +206,7 @@ std::string tessera::phasesAsMarkdown() {
          "device: all CPU variants are one,\n"
          "each CUDA target is one, and where there are several the dumps of "
          "CUDA targets are called\n"
-         "`06-tiling.cuda-sm_80.mlir`. After the last phase, "
+         "`07-tiling.cuda-sm_80.mlir`. After the last phase, "
          "`compiler/target/` turns each kernel into machine code by passes\n"
          "of its own, and `compiler/artifact/` writes the file.\n\n" +
          table + sections;

@@ -1,6 +1,7 @@
 // THE list of phases. --from, --to, the names of dumps and docs/pipeline.md all
 // fall out of it.
 #pragma once
+#include "mlir/IR/BuiltinOps.h"
 #include "models/Recipe.h"
 #include "passes/sharding/MeshRequest.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -38,6 +39,9 @@ struct Phase {
   bool forEachKind = false;
   /// What it takes from the recipe: keys, or sections with their dot.
   llvm::ArrayRef<llvm::StringLiteral> recipeKeys = {};
+  /// Decides what must be the same for all groups of devices, before `build`
+  /// runs on each; it may write attributes. Null where there is nothing.
+  mlir::LogicalResult (*agree)(llvm::ArrayRef<mlir::ModuleOp> shares) = nullptr;
 };
 
 /// In order. The first one, import, has no passes: its module comes from

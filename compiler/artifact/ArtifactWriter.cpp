@@ -1,4 +1,5 @@
 #include "compiler/artifact/ArtifactWriter.h"
+#include "compiler/artifact/CheckCollectives.h"
 #include "compiler/artifact/WriteDevice.h"
 #include "runtime/artifact/AppendedArtifact.h"
 
@@ -99,6 +100,8 @@ tessera::writeArtifact(llvm::ArrayRef<SharePart> shares,
   artifact.recipe = info.recipe;
   artifact.rebuild_command = info.rebuildCommand;
   if (llvm::Error error = writeMesh(shares, artifact))
+    return std::move(error);
+  if (llvm::Error error = checkCollectives(shares))
     return std::move(error);
   for (const SharePart &part : shares) {
     auto share = writeShare(part);

@@ -70,7 +70,7 @@ struct SharePart {
 
 /// Serializes the plan programs of every part. The parts of a share must have
 /// planned the same state; an error says which tensor differs. All shares must
-/// be of one mesh.
+/// be of one mesh, and do the same together in the same order.
 llvm::Expected<std::string> writeArtifact(llvm::ArrayRef<SharePart> shares,
                                           const ArtifactInfo &info);
 /// Of one share, which all ranks have: one rank, unless there is a mesh.

@@ -197,12 +197,48 @@ llvm::Expected<Tensors> Interpreter::execute(Operation &op,
                    "and calls of functions of the module");
 }
 
+// From one layout to the other, element by element; `pack` or what it undoes.
+static void movePacked(
+    const dist::Packing &packing, int64_t pieces,
+    llvm::function_ref<void(size_t tensor, int64_t element, int64_t packed)>
+        move) {
+  for (auto [tensor, size] : llvm::enumerate(packing.sizes))
+    for (int64_t piece = 0; piece < pieces; ++piece)
+      for (int64_t i = 0; i < size; ++i)
+        move(tensor, piece * size + i,
+             piece * packing.pieceSize + packing.offsets[tensor] + i);
+}
+
+static Tensors executePack(dist::PackOp op, ArrayRef<TensorPtr> operands) {
+  Tensor packed(cast<RankedTensorType>(op.getResult().getType()).getShape());
+  movePacked(dist::packingOf(op.getInputs().getTypes(), op.getPieces()),
+             op.getPieces(), [&](size_t tensor, int64_t from, int64_t to) {
+               packed.data[to] = operands[tensor]->data[from];
+             });
+  return Tensors{std::move(packed)};
+}
+
+static Tensors executeUnpack(dist::UnpackOp op, const Tensor &packed) {
+  Tensors results;
+  for (Type type : op.getOutputs().getTypes())
+    results.emplace_back(cast<RankedTensorType>(type).getShape());
+  movePacked(dist::packingOf(op.getOutputs().getTypes(), op.getPieces()),
+             op.getPieces(), [&](size_t tensor, int64_t to, int64_t from) {
+               results[tensor].data[to] = packed.data[from];
+             });
+  return results;
+}
+
 // A reshard is the same tensor elsewhere, and what a collective gives is there
 // when it starts.
 llvm::Expected<Tensors> Interpreter::executeDist(Operation &op,
                                                  ArrayRef<TensorPtr> operands) {
   if (isa<dist::ReshardOp, dist::WaitOp>(op))
     return Tensors{*operands.front()};
+  if (auto pack = dyn_cast<dist::PackOp>(op))
+    return executePack(pack, operands);
+  if (auto unpack = dyn_cast<dist::UnpackOp>(op))
+    return executeUnpack(unpack, *operands.front());
   if (!device)
     return fail(&op, "needs the devices of a mesh, of which there is one");
   llvm::Expected<Tensor> result =

@@ -327,6 +327,12 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
              << attribute.getName().getValue() << "' is the number of a stage";
     return success();
   }
+  if (attribute.getName() == kStartAttr) {
+    auto start = dyn_cast<IntegerAttr>(attribute.getValue());
+    if (!start || !start.getType().isInteger(64) || start.getInt() < 0)
+      return op->emitOpError("'dist.start' is a number, an i64 from 0 on");
+    return success();
+  }
   if (attribute.getName() != kShardingsAttr)
     return op->emitOpError("has unknown attribute '")
            << attribute.getName().getValue() << "'";

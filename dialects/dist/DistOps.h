@@ -45,6 +45,19 @@ inline constexpr llvm::StringLiteral kScheduleAttr = "dist.schedule";
 inline constexpr llvm::StringLiteral kForwardStageAttr = "dist.forward_stage";
 inline constexpr llvm::StringLiteral kBackwardStageAttr = "dist.backward_stage";
 
+/// A collective, while passes/schedule works on it: the number of its start
+/// among those of its block, the same on all devices. Those of one number
+/// become one.
+inline constexpr llvm::StringLiteral kStartAttr = "dist.start";
+
+/// Where tensors lie in each piece of a dist.pack of them, in elements.
+struct Packing {
+  llvm::SmallVector<int64_t> offsets, sizes; ///< of each tensor's part
+  int64_t pieceSize = 0;
+};
+/// `types`: tensors of one element type, whose elements divide by `pieces`.
+Packing packingOf(mlir::TypeRange types, int64_t pieces);
+
 /// Devices along these axes together; the axes must be those of the mesh.
 int64_t deviceCount(MeshOp mesh, llvm::ArrayRef<AxisRefAttr> axes);
 

@@ -98,4 +98,39 @@ def Dist_WaitOp : Dist_Op<"wait"> {
   let hasVerifier = 1;
 }
 
+// Tensors that travel together.
+class Dist_PackingOp<string mnemonic, string meaning> : Dist_Op<mnemonic, [Pure]> {
+  let summary = meaning;
+  let hasVerifier = 1;
+}
+
+def Dist_PackOp : Dist_PackingOp<"pack", "tensors of one type behind one another, in one dimension"> {
+  let description = [{
+    `pieces` runs of equal size; a run has the same part of each tensor, that tensor's elements divided by `pieces` in their
+    order, from a multiple of 64 bytes on. What lies between tensors is anything.
+    One piece is what all_reduce and all_gather take, a piece for each device what reduce_scatter takes.
+    Made by `bucket-collectives`. In planning the producer of a tensor writes into the pack wherever it can.
+
+    ```mlir
+    %p = dist.pack(%a, %b) pieces 1 : (tensor<4x8xf32>, tensor<5xf32>) -> tensor<48xf32>
+    ```
+  }];
+  let arguments = (ins Variadic<AnyStaticShapeTensor>:$inputs, ConfinedAttr<I64Attr, [IntPositive]>:$pieces);
+  let results = (outs AnyStaticShapeTensor:$result);
+  let assemblyFormat = "`(` $inputs `)` `pieces` $pieces attr-dict `:` functional-type($inputs, $result)";
+}
+
+def Dist_UnpackOp : Dist_PackingOp<"unpack", "the tensors that dist.pack put together, their pieces joined"> {
+  let description = [{
+    Of one piece the results are parts of `packed` where they are; of several, copies.
+
+    ```mlir
+    %a, %b = dist.unpack %p pieces 1 : (tensor<48xf32>) -> (tensor<4x8xf32>, tensor<5xf32>)
+    ```
+  }];
+  let arguments = (ins AnyStaticShapeTensor:$packed, ConfinedAttr<I64Attr, [IntPositive]>:$pieces);
+  let results = (outs Variadic<AnyStaticShapeTensor>:$outputs);
+  let assemblyFormat = "$packed `pieces` $pieces attr-dict `:` functional-type($packed, $outputs)";
+}
+
 #endif

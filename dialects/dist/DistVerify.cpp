@@ -396,3 +396,49 @@ LogicalResult WaitOp::verify() {
            << getPending().getType() << " but gives " << getResult().getType();
   return success();
 }
+
+//===--- packs ------------------------------------------------------------===//
+
+Packing tessera::dist::packingOf(TypeRange types, int64_t pieces) {
+  Packing packing;
+  for (Type type : types) {
+    auto tensor = cast<RankedTensorType>(type);
+    int64_t bytes = std::max<int64_t>(tensor.getElementTypeBitWidth() / 8, 1);
+    packing.offsets.push_back(packing.pieceSize);
+    packing.sizes.push_back(tensor.getNumElements() / pieces);
+    packing.pieceSize = llvm::alignTo(packing.pieceSize + packing.sizes.back(),
+                                      std::max<int64_t>(64 / bytes, 1));
+  }
+  return packing;
+}
+
+static LogicalResult verifyPacking(Operation *op, TypeRange parts, Type packed,
+                                   int64_t pieces) {
+  auto whole = cast<RankedTensorType>(packed);
+  if (parts.empty())
+    return op->emitOpError("is of no tensor");
+  for (Type part : parts) {
+    auto type = cast<RankedTensorType>(part);
+    if (type.getElementType() != whole.getElementType())
+      return op->emitOpError("puts ") << type << " together with " << whole;
+    if (type.getNumElements() % pieces)
+      return op->emitOpError("cuts ")
+             << type << " into " << pieces << " pieces, which are not equal";
+  }
+  int64_t size = packingOf(parts, pieces).pieceSize * pieces;
+  if (whole.getRank() != 1 || whole.getNumElements() != size)
+    return op->emitOpError("is of ")
+           << RankedTensorType::get(size, whole.getElementType()) << ", got "
+           << whole;
+  return success();
+}
+
+LogicalResult PackOp::verify() {
+  return verifyPacking(*this, getInputs().getTypes(), getResult().getType(),
+                       getPieces());
+}
+
+LogicalResult UnpackOp::verify() {
+  return verifyPacking(*this, getOutputs().getTypes(), getPacked().getType(),
+                       getPieces());
+}

@@ -35,6 +35,11 @@ int64_t Order::lastRead(Value value) const {
     // body reads until its last.
     int64_t position =
         here == user && isa<graph::LoopOp>(user) ? begin(user) : end(here);
+    // So are the tensors of a pack where they are.
+    if (auto unpack = dyn_cast<dist::UnpackOp>(user);
+        unpack && here == user && unpack.getPieces() == 1)
+      for (Value part : unpack.getOutputs())
+        position = std::max(position, lastRead(part));
     if (isView(user))
       position = here == user ? lastRead(user->getResult(0)) : end(here);
     // What is under way is read and written until the wait for it; all_reduce

@@ -143,6 +143,13 @@ private:
   mlir::LogicalResult planCollective(mlir::Operation *op, size_t depth,
                                      std::vector<Step> &out);
   mlir::LogicalResult planWait(dist::WaitOp wait, std::vector<Step> &out);
+  // Packs: what is made for one is made there.
+  void wantParts();
+  Buffer *bufferOf(dist::PackOp pack, size_t depth);
+  mlir::LogicalResult planPack(dist::PackOp pack, size_t depth,
+                               std::vector<Step> &out);
+  mlir::LogicalResult planUnpack(dist::UnpackOp unpack, size_t depth,
+                                 std::vector<Step> &out);
   mlir::LogicalResult planLoop(graph::LoopOp loop, size_t depth,
                                std::vector<Step> &out);
   mlir::LogicalResult planUpdate(graph::DynamicUpdateOp update, size_t depth,
@@ -170,6 +177,9 @@ private:
   /// Of started collectives, by what is waited for: from and to.
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Typed>> started;
   llvm::DenseMap<mlir::Value, Buffer *> wanted;
+  /// Values that are made in a pack, and where: a number of bytes.
+  llvm::DenseMap<mlir::Value, std::pair<dist::PackOp, int64_t>> parts;
+  llvm::DenseMap<mlir::Operation *, Buffer *> packs;
 };
 
 } // namespace tessera::planning

@@ -17,6 +17,7 @@ LogicalResult ProgramPlanner::run() {
   if (failed(bindArguments()))
     return failure();
   wantReturns();
+  wantParts();
   if (failed(plan(function.getBody().front(), 0, steps)))
     return failure();
   int64_t position = 0;
@@ -129,7 +130,7 @@ std::optional<Place> ProgramPlanner::placeOver(Operation *at, Value input,
       !place->second.advances.empty())
     return std::nullopt;
   Buffer *wish = wanted.lookup(output);
-  if (wish && wish != place->second.buffer)
+  if ((wish && wish != place->second.buffer) || parts.contains(output))
     return std::nullopt;
   if (!mayOverwrite(place->second.buffer, output, at, input))
     return std::nullopt;
@@ -137,6 +138,8 @@ std::optional<Place> ProgramPlanner::placeOver(Operation *at, Value input,
 }
 
 Place ProgramPlanner::placeFresh(Value output, size_t depth) {
+  if (auto part = parts.find(output); part != parts.end())
+    return {bufferOf(part->second.first, depth), part->second.second, {}};
   Buffer *wish = wanted.lookup(output);
   if (wish && mayOverwrite(wish, output, output.getDefiningOp(), {}))
     return {wish, 0, {}};
@@ -163,6 +166,10 @@ LogicalResult ProgramPlanner::plan(Block &block, size_t depth,
               return planCollective(collective, depth, out);
             })
             .Case([&](dist::WaitOp wait) { return planWait(wait, out); })
+            .Case([&](dist::PackOp pack) { return planPack(pack, depth, out); })
+            .Case([&](dist::UnpackOp unpack) {
+              return planUnpack(unpack, depth, out);
+            })
             .Case([&](func::ReturnOp ret) { return finishReturns(ret, out); })
             .Case<graph::ConstantOp, graph::YieldOp>(
                 [](auto) { return success(); })

@@ -1,6 +1,7 @@
 // A greedy search over colors. An axis takes the color that lowers the estimate
 // most, then the next one behind it, until none does.
 #include "passes/sharding/Strategy.h"
+#include "dialects/dist/Figures.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -10,11 +11,10 @@ using graph::tensorType;
 //===--- what a strategy costs --------------------------------------------===//
 
 namespace {
-// A device and its links in round figures: an estimate only ranks strategies.
-constexpr double kFlopsPerSecond = 400e12, kBytesPerSecond = 3e12;
-// By dist::LinkTier: bytes a second and seconds a message, one way.
-constexpr double kLinkBytes[] = {100e9, 300e9, 50e9, 25e9};
-constexpr double kLatency[] = {3e-6, 3e-6, 8e-6, 15e-6};
+using dist::kBytesPerSecond;
+using dist::kFlopsPerSecond;
+using dist::kLatency;
+using dist::kLinkBytes;
 
 class Estimate {
 public:

@@ -1,4 +1,5 @@
 // The postcondition of tiling.
+#include "dialects/dist/DistOps.h"
 #include "dialects/graph/GraphOps.h"
 #include "dialects/tile/KernelBlocks.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -23,7 +24,7 @@ static LogicalResult verifyOp(Operation *op) {
   }
   if (isa<tile::LaunchOp, graph::LoopOp, graph::YieldOp, graph::ConstantOp,
           graph::ReshapeOp, graph::DynamicSliceOp, graph::DynamicUpdateOp,
-          func::ReturnOp>(op) ||
+          func::ReturnOp, dist::PackOp, dist::UnpackOp>(op) ||
       isCollective(op))
     return success();
   return op->emitError() << "'" << op->getName()

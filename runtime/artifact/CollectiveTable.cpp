@@ -20,6 +20,28 @@ std::string axisNames(const Artifact &artifact, const Collective &one) {
   return fmt::format("{}", fmt::join(names, ","));
 }
 
+/// Launches of some steps, and what they touch.
+struct Work {
+  std::uint64_t launches = 0, bytes = 0;
+};
+
+Work workOf(const Node &node) {
+  Work work;
+  if (const Loop *loop = node.step_as_Loop()) {
+    for (const Node *inner : *loop->body()) {
+      const Work turn = workOf(*inner);
+      work.launches += loop->trip() * turn.launches;
+      work.bytes += loop->trip() * turn.bytes;
+    }
+  } else if (const Launch *launch = node.step_as_Launch()) {
+    work.launches = 1;
+    for (const Instance *instance : *launch->instances())
+      for (const Arg *arg : *instance->args())
+        work.bytes += arg->bytes();
+  }
+  return work;
+}
+
 /// Adds up the collectives of a program.
 class Counter {
 public:
@@ -28,22 +50,43 @@ public:
   std::vector<CollectiveRow> rows;
 
 private:
-  void add(const Collective &one, std::uint64_t times);
+  void add(const Collective &one, std::uint64_t times, Work beside);
+  static Work beside(const Nodes &nodes, flatbuffers::uoffset_t start);
 
   const Artifact &artifact;
   std::map<std::string, std::size_t> rowOf;
 };
 
 void Counter::nodes(const Nodes &nodes, std::uint64_t times) {
-  for (const Node *node : nodes) {
-    if (const Loop *loop = node->step_as_Loop())
+  for (flatbuffers::uoffset_t i = 0; i < nodes.size(); ++i) {
+    const Node &node = *nodes.Get(i);
+    if (const Loop *loop = node.step_as_Loop())
       this->nodes(*loop->body(), times * loop->trip());
-    else if (const Collective *one = node->step_as_Collective())
-      add(*one, times);
+    else if (const Collective *one = node.step_as_Collective())
+      add(*one, times, beside(nodes, i));
   }
 }
 
-void Counter::add(const Collective &one, std::uint64_t times) {
+// Of the steps between a collective and its wait, which the validator found in
+// the same list.
+Work Counter::beside(const Nodes &nodes, flatbuffers::uoffset_t start) {
+  Work work;
+  const std::uint32_t ticket = nodes.Get(start)->step_as_Collective()->ticket();
+  if (ticket == 0)
+    return work;
+  for (flatbuffers::uoffset_t i = start + 1; i < nodes.size(); ++i) {
+    const Node &node = *nodes.Get(i);
+    if (const Wait *wait = node.step_as_Wait();
+        wait && wait->ticket() == ticket)
+      break;
+    const Work one = workOf(node);
+    work.launches += one.launches;
+    work.bytes += one.bytes;
+  }
+  return work;
+}
+
+void Counter::add(const Collective &one, std::uint64_t times, Work beside) {
   const std::string key = fmt::format(
       "{} {} {} {} {} {} {}", static_cast<int>(one.kind()),
       static_cast<int>(one.reduction()), static_cast<int>(one.type()),
@@ -62,11 +105,24 @@ void Counter::add(const Collective &one, std::uint64_t times) {
                 : one.kind() == CollectiveKind::all_reduce ? 2 * others
                                                            : others);
   }
-  rows[entry->second].runs += times;
+  CollectiveRow &row = rows[entry->second];
+  row.runs += times;
+  row.launches += times * beside.launches;
+  row.launchBytes += times * beside.bytes;
 }
 
 std::string megabytes(double bytes) {
   return fmt::format("{:.3g}", bytes / 1e6);
+}
+
+// Of one collective, on average: what runs until the wait for it.
+std::string besideText(const CollectiveRow &row) {
+  if (row.first->ticket() == 0)
+    return "";
+  const auto runs = static_cast<double>(row.runs);
+  return fmt::format(", beside {:.3g} launches over {} MB",
+                     static_cast<double>(row.launches) / runs,
+                     megabytes(static_cast<double>(row.launchBytes) / runs));
 }
 
 } // namespace
@@ -94,7 +150,7 @@ std::string collectiveTable(const Artifact &artifact, const Program &program) {
         reduces ? fmt::format(" {}", EnumNameReduction(row.first->reduction()))
                 : "",
         EnumNameElementType(row.first->type()), axisNames(artifact, *row.first),
-        row.members, row.first->ticket() ? ", started early" : "");
+        row.members, besideText(row));
   }
   return fmt::format(
       "{}: {} collectives, a rank sends {} MB\n{}{}", toView(program.name()),

@@ -19,6 +19,9 @@ struct CollectiveRow {
   /// That one member has to send in one of them: 2 (n - 1)/n of the bytes for
   /// all_reduce, (n - 1)/n for the others, all for permute.
   double sent = 0;
+  /// Between the start of one and the wait for it, in all runs together:
+  /// launches, loops unrolled, and bytes that their arguments span.
+  std::uint64_t launches = 0, launchBytes = 0;
 };
 
 /// In order of first use.

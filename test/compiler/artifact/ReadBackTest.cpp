@@ -179,3 +179,41 @@ TEST(ReadBack, SharesOfDifferentMeshes) {
   EXPECT_EQ(llvm::toString(written.takeError()),
             "the shares were compiled for different meshes");
 }
+
+// Ranks 2 and 5 are compiled apart, with `from` in their text become `to`.
+static std::string errorWhere(const std::string &from, const std::string &to) {
+  MLIRContext context;
+  std::string other = rankText(2);
+  other.replace(other.find(from), from.size(), to);
+  OwningOpRef<ModuleOp> most = parseRanks(context, rankText(3)),
+                        last = parseRanks(context, other);
+  const std::vector<SharePart> shares = {
+      {{0, 1, 3, 4}, {{"cpu", *most, {}, {}}}},
+      {{2, 5}, {{"cpu", *last, {}, {}}}}};
+  llvm::Expected<std::string> written =
+      writeArtifact(llvm::ArrayRef<SharePart>(shares), {});
+  return written ? "" : llvm::toString(written.takeError());
+}
+
+TEST(ReadBack, RanksThatDoNotDoTheSame) {
+  const std::string advice = "; ranks must do the same in one order, compile "
+                             "with --dump-ir and compare the dumps of schedule";
+  EXPECT_EQ(errorWhere("by max", "by sum"),
+            "main: collective 1 is all_reduce by max of f32 over [\"tensor\", "
+            "\"data\"] for rank 0 and all_reduce by sum of f32 over "
+            "[\"tensor\", \"data\"] for rank 2" +
+                advice);
+  EXPECT_EQ(errorWhere("[3, 3, 2]", "[3, 2, 3]"),
+            "main: collective 0 is all_gather of f32 over [\"tensor\"], counts "
+            "[3, 3, 2] for rank 0 and all_gather of f32 over [\"tensor\"], "
+            "counts [3, 2, 3] for rank 2" +
+                advice);
+  EXPECT_EQ(errorWhere("  plan.wait %t\n",
+                       "  plan.wait %t\n  plan.collective all_reduce %b to %b "
+                       "by max over [\"data\"] : memref<8xf32> to "
+                       "memref<8xf32>\n"),
+            "main: collective 1 is all_reduce by max of f32 over [\"tensor\", "
+            "\"data\"] for rank 0 and all_reduce by max of f32 over "
+            "[\"data\"] for rank 2" +
+                advice);
+}

@@ -314,3 +314,43 @@ func.func @permute_count(%x: tensor<8xf32>) {
   %0 = dist.permute %x targets [1, 0, -1] over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>
   return
 }
+
+// -----
+
+func.func @pack(%x: tensor<4xf32>, %y: tensor<4xi32>) {
+  // expected-error@+1 {{puts 'tensor<4xi32>' together with 'tensor<32xf32>'}}
+  %0 = dist.pack(%x, %y) pieces 1 : (tensor<4xf32>, tensor<4xi32>) -> tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @pack(%x: tensor<5xf32>) {
+  // expected-error@+1 {{cuts 'tensor<5xf32>' into 2 pieces, which are not equal}}
+  %0 = dist.pack(%x) pieces 2 : (tensor<5xf32>) -> tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @pack(%x: tensor<5xf32>) {
+  // expected-error@+1 {{is of 'tensor<16xf32>', got 'tensor<5xf32>'}}
+  %0 = dist.pack(%x) pieces 1 : (tensor<5xf32>) -> tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @pack() {
+  // expected-error@+1 {{is of no tensor}}
+  %0 = dist.pack() pieces 1 : () -> tensor<0xf32>
+  return
+}
+
+// -----
+
+func.func @unpack(%x: tensor<16xf32>) {
+  // expected-error@+1 {{is of 'tensor<32xf32>', got 'tensor<16xf32>'}}
+  %0 = dist.unpack %x pieces 2 : (tensor<16xf32>) -> tensor<4xf32>
+  return
+}

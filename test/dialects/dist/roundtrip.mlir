@@ -35,3 +35,12 @@ func.func @local(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
   %5 = dist.wait %4 : <tensor<8x16xf32>> -> tensor<8x16xf32>
   return %5 : tensor<8x16xf32>
 }
+
+// CHECK-LABEL: func @packs
+func.func @packs(%x: tensor<4x2xf32>, %y: tensor<6xf32>) -> (tensor<4x2xf32>, tensor<6xf32>) {
+  // CHECK: %[[P:.*]] = dist.pack(%arg0, %arg1) pieces 2 : (tensor<4x2xf32>, tensor<6xf32>) -> tensor<64xf32>
+  %p = dist.pack(%x, %y) pieces 2 : (tensor<4x2xf32>, tensor<6xf32>) -> tensor<64xf32>
+  // CHECK: dist.unpack %[[P]] pieces 2 : (tensor<64xf32>) -> (tensor<4x2xf32>, tensor<6xf32>)
+  %a, %b = dist.unpack %p pieces 2 : (tensor<64xf32>) -> (tensor<4x2xf32>, tensor<6xf32>)
+  return %a, %b : tensor<4x2xf32>, tensor<6xf32>
+}

@@ -140,8 +140,8 @@ def without_nvcc(made, spec, architecture):
 def goes_on(made, ir, architecture):
     """From the dump of one kind of device, for that kind alone."""
     tiled, planned = (ir / f"{name}.cuda-{architecture}.mlir"
-                      for name in ("06-tiling", "07-planning"))
-    check({tiled.name, planned.name, "06-tiling.mlir", "07-planning.mlir"} <
+                      for name in ("07-tiling", "08-planning"))
+    check({tiled.name, planned.name, "07-tiling.mlir", "08-planning.mlir"} <
           {path.name for path in ir.iterdir()}, "each kind has its dumps")
     printed = run(made.tessera, "compile", "--from", "tiling", "--to",
                   "planning", tiled).stdout

@@ -18,6 +18,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "passes/fusion/Fusion.h"
 #include "passes/planning/Planning.h"
+#include "passes/schedule/Schedule.h"
 #include "passes/tiling/Passes.h"
 #include "runtime/artifact/Shares.h"
 #include "runtime/comm/ThreadTransport.h"
@@ -50,15 +51,19 @@ MLIRContext &context() {
   return *context;
 }
 
-/// A local program through all phases behind partitioning.
+/// A local program through all phases behind partitioning; scheduling takes
+/// none that starts collectives itself.
 class CompiledShare {
 public:
-  CompiledShare(const std::string &text, std::vector<int64_t> ranks)
+  CompiledShare(const std::string &text, std::vector<int64_t> ranks,
+                bool isScheduled = false)
       : ranks(std::move(ranks)),
         module(parseSourceString<ModuleOp>(text, &context())) {
     EXPECT_TRUE(module) << text;
     PassManager kernels(&context()), planning(&context());
     buildFusionPipeline(kernels);
+    if (isScheduled)
+      buildSchedulePipeline(kernels);
     buildTilingPipeline(kernels, {kTarget});
     buildPlanningPipeline(planning);
     EXPECT_TRUE(succeeded(kernels.run(*module)));
@@ -344,6 +349,59 @@ func.func @step(%x: tensor<3x5xf32> {graph.input = "x"})
             TESSERA_RETURN_IF_ERROR(session.run("step"));
             expectOutput(session, "step", "sum", mesh, at, sum);
             expectOutput(session, "step", "turned", mesh, at, turned);
+            return Status::success();
+          });
+}
+
+//===--- two ranks, packs -------------------------------------------------===//
+
+// What travels together: sums in one buffer, pieces for each rank, and what
+// they become. The gathered shares of sums are the sums.
+TEST(PlannedRanks, Packs) {
+  const CompiledShare share(R"(
+dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+func.func @step(%x: tensor<4x6xf32> {graph.input = "x"}, %y: tensor<2x5xf32> {graph.input = "y"})
+    -> (tensor<4x6xf32> {graph.output = "a"}, tensor<2x5xf32> {graph.output = "b"},
+        tensor<4x6xf32> {graph.output = "c"}, tensor<2x5xf32> {graph.output = "d"}) {
+  %u = graph.neg %x : tensor<4x6xf32>
+  %v = graph.neg %y : tensor<2x5xf32>
+  %a = dist.all_reduce sum %u over @mesh [#dist.axis_ref<"data">] : tensor<4x6xf32> -> tensor<4x6xf32>
+  %b = dist.all_reduce sum %v over @mesh [#dist.axis_ref<"data">] : tensor<2x5xf32> -> tensor<2x5xf32>
+  %m = dist.reduce_scatter sum %u dim 0 over @mesh [#dist.axis_ref<"data">] : tensor<4x6xf32> -> tensor<2x6xf32>
+  %n = dist.reduce_scatter sum %v dim 0 over @mesh [#dist.axis_ref<"data">] : tensor<2x5xf32> -> tensor<1x5xf32>
+  %c = dist.all_gather %m dim 0 over @mesh [#dist.axis_ref<"data">] : tensor<2x6xf32> -> tensor<4x6xf32>
+  %d = dist.all_gather %n dim 0 over @mesh [#dist.axis_ref<"data">] : tensor<1x5xf32> -> tensor<2x5xf32>
+  return %a, %b, %c, %d : tensor<4x6xf32>, tensor<2x5xf32>, tensor<4x6xf32>, tensor<2x5xf32>
+}
+)",
+                            {0, 1}, /*isScheduled=*/true);
+  const Written written(share);
+  const artifact::Program &step =
+      *written.reader.share().devices()->Get(0)->programs()->Get(0);
+  size_t collectives = 0;
+  for (const artifact::Node *node : *step.steps())
+    collectives += node->step_as_Collective() != nullptr;
+  EXPECT_EQ(collectives, 3u);
+  onRanks(written.reader,
+          [&](hal::Session &session, const artifact::Mesh &mesh,
+              const artifact::Coordinates &at) -> Status {
+            const int me = static_cast<int>(at[0]);
+            for (int run = 0; run < 2; ++run) {
+              TESSERA_RETURN_IF_ERROR(session.writeInput(
+                  "step", "x", std::span<const float>(numbers(24, me))));
+              TESSERA_RETURN_IF_ERROR(session.writeInput(
+                  "step", "y", std::span<const float>(numbers(10, me + 2))));
+              TESSERA_RETURN_IF_ERROR(session.run("step"));
+            }
+            for (auto [names, count, seed] :
+                 {std::tuple("ac", 24, 0), std::tuple("bd", 10, 2)}) {
+              std::vector<float> sum = numbers(count, seed);
+              for (int i = 0; i < count; ++i)
+                sum[i] = -(sum[i] + numbers(count, seed + 1)[i]);
+              for (char name : llvm::StringRef(names))
+                expectOutput(session, "step", llvm::StringRef(&name, 1), mesh,
+                             at, sum);
+            }
             return Status::success();
           });
 }

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""A training step on several CPU ranks with and without the schedule phase: its
+collectives, the seconds of a step, and their ratio. Prints one table.
+
+    bench/collectives/overlap.py build/bin --tokens TOKENS [--mesh data=2 --mesh data=2,zero=3]
+                                 [--spec models/specs/tiny-gpt2] [--recipe recipes/tiny-gpt2.yaml]
+                                 [--mpirun "mpirun --oversubscribe"] [--steps 30] [--rounds 5]
+
+TOKENS is a folder of `tessera data tokenize`. Without the phase: the dump behind
+fusion, said to be that behind schedule, so that compilation goes on from there.
+Both run in turns, and of each the fastest tenth of all steps counts: other work on
+the machine only makes steps longer. Final weights must be the same bits.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+
+
+def run(*command):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{shlex.join(str(word) for word in command)}: {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+def compile_both(arguments, mesh, scratch):
+    """Executables of one model, scheduled and as fusion left them."""
+    tessera = arguments.bin / "tessera"
+    with_phase, without, ir = scratch / "with", scratch / "without", scratch / "ir"
+    run(tessera, "compile", arguments.spec, "--recipe", arguments.recipe, "--mesh", mesh,
+        "--cache", "off", f"--dump-ir={ir}", "-o", with_phase)
+    if list(ir.glob("05-fusion.device-*.mlir")):
+        sys.exit(f"--mesh {mesh}: ranks run different programs; choose sizes that divide")
+    text = (ir / "05-fusion.mlir").read_text()
+    text = text.replace('tessera.phase = "fusion"', 'tessera.phase = "schedule"')
+    (scratch / "fused.mlir").write_text(text)
+    run(tessera, "compile", "--from=schedule", scratch / "fused.mlir", "--cache", "off", "-o", without)
+    return {"with": with_phase, "without": without}
+
+
+def collectives(arguments, program):
+    """(number, MB that a rank sends) of one step."""
+    text = run(arguments.bin / "tessera", "inspect", program, "--mesh")
+    found = re.search(r"train_step: (\d+) collectives, a rank sends (\S+) MB", text)
+    return int(found[1]), float(found[2])
+
+
+def step_times(arguments, mesh, program, out):
+    ranks = 1
+    for size in re.findall(r"(?:data|tensor)=(\d+)", mesh):
+        ranks *= int(size)
+    run(*shlex.split(arguments.mpirun), "-n", ranks, program, "--data", arguments.tokens,
+        "--out", out, "--steps", arguments.steps)
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [line["step_time"] for line in lines if "step_time" in line]
+
+
+def weights(out):
+    last = max(out.glob("step-*"))
+    return {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
+
+
+def measure(arguments, mesh):
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = pathlib.Path(folder)
+        programs = compile_both(arguments, mesh, scratch)
+        times = {name: [] for name in programs}
+        for turn in range(arguments.rounds):
+            for name, program in programs.items():
+                out = scratch / f"run-{name}-{turn}"
+                times[name] += step_times(arguments, mesh, program, out)
+        best = {name: statistics.quantiles(all_steps, n=10)[0] for name, all_steps in times.items()}
+        same = weights(scratch / "run-with-0") == weights(scratch / "run-without-0")
+        counts = {name: collectives(arguments, program) for name, program in programs.items()}
+    print(f"{mesh:<26} {counts['without'][0]:>8} {counts['with'][0]:>6} "
+          f"{counts['without'][1]:>9.3g} {counts['with'][1]:>7.3g} "
+          f"{best['without'] * 1e3:>9.2f} {best['with'] * 1e3:>7.2f} "
+          f"{best['without'] / best['with']:>6.2f}  {'same' if same else 'DIFFERENT'}", flush=True)
+    return same
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("bin", type=pathlib.Path)
+    parser.add_argument("--tokens", type=pathlib.Path, required=True)
+    parser.add_argument("--mesh", action="append")
+    parser.add_argument("--spec", default="models/specs/tiny-gpt2")
+    parser.add_argument("--recipe", default="recipes/tiny-gpt2.yaml")
+    parser.add_argument("--mpirun", default="mpirun")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+    print(f"{'':<26} {'collectives':>15} {'MB sent':>17} {'ms a step':>17}")
+    print(f"{'mesh':<26} {'without':>8} {'with':>6} {'without':>9} {'with':>7} "
+          f"{'without':>9} {'with':>7} {'ratio':>6}  weights")
+    same = [measure(arguments, mesh) for mesh in arguments.mesh or ["data=2", "data=2,zero=1", "data=2,zero=3"]]
+    return 0 if all(same) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+// What ranks do together, compared over the programs of all shares: those were
+// compiled apart, and a collective that one of them starts in another order or
+// with another size would only be noticed by a watchdog.
+#include "compiler/artifact/CheckCollectives.h"
+#include "dialects/dist/DistOps.h"
+#include "dialects/plan/PlanOps.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace tessera;
+
+namespace {
+/// A collective, or a loop that holds some, of one program.
+struct Entry {
+  ArrayAttr axes;   ///< null: a loop
+  std::string what; ///< as all shares have it
+  std::string size; ///< as all members of one group have it
+};
+} // namespace
+
+static void print(llvm::raw_ostream &out, ArrayRef<int64_t> numbers) {
+  out << "[";
+  llvm::interleaveComma(numbers, out);
+  out << "]";
+}
+
+static Entry describe(plan::CollectiveOp op) {
+  Entry entry{op.getAxes(), {}, {}};
+  llvm::raw_string_ostream what(entry.what), size(entry.size);
+  auto type = cast<MemRefType>(op.getFrom().getType());
+  what << stringifyCollectiveKind(op.getKind());
+  if (op.getReduction())
+    what << " by " << stringifyReduction(*op.getReduction());
+  what << " of " << type.getElementType() << " over " << op.getAxes();
+  if (op.getKind() == plan::CollectiveKind::all_reduce)
+    size << type.getNumElements() << " elements";
+  else if (op.getCounts())
+    print(size << "counts ", *op.getCounts());
+  else if (op.getTargets())
+    print(size << "targets ", *op.getTargets());
+  return entry;
+}
+
+static void collect(Block &block, std::vector<Entry> &entries) {
+  for (Operation &op : block) {
+    if (auto collective = dyn_cast<plan::CollectiveOp>(op)) {
+      entries.push_back(describe(collective));
+    } else if (auto loop = dyn_cast<plan::LoopOp>(op)) {
+      size_t before = entries.size();
+      entries.push_back(
+          {{}, "a loop of " + std::to_string(loop.getTrip()), {}});
+      collect(loop.getBody().front(), entries);
+      if (entries.size() == before + 1)
+        entries.pop_back(); // of none
+    }
+  }
+}
+
+static llvm::Error complain(StringRef program, size_t number, int64_t rank,
+                            StringRef one, int64_t otherRank, StringRef other) {
+  return llvm::createStringError(
+      llvm::inconvertibleErrorCode(),
+      "%s: collective %zu is %s for rank %lld and %s for rank %lld; ranks must "
+      "do the same in one order, compile with --dump-ir and compare the dumps "
+      "of schedule",
+      program.str().c_str(), number, one.str().c_str(),
+      static_cast<long long>(rank), other.str().c_str(),
+      static_cast<long long>(otherRank));
+}
+
+// The number of the group of `rank` along the axes: its coordinates elsewhere.
+static int64_t groupOf(dist::MeshOp mesh, ArrayAttr axes, int64_t rank) {
+  int64_t group = 0, stride = 1;
+  for (Attribute each : llvm::reverse(mesh.getAxes())) {
+    auto axis = cast<dist::AxisAttr>(each);
+    bool isAlong = llvm::any_of(axes, [&](Attribute name) {
+      return cast<StringAttr>(name).getValue() == axis.getName();
+    });
+    if (!isAlong)
+      group += rank % axis.getSize() * stride;
+    rank /= axis.getSize();
+    stride *= axis.getSize();
+  }
+  return group;
+}
+
+static llvm::Error compare(StringRef program, ArrayRef<SharePart> shares,
+                           ArrayRef<std::vector<Entry>> all,
+                           dist::MeshOp mesh) {
+  auto nameAt = [&](size_t share, size_t i) -> StringRef {
+    return i < all[share].size() ? StringRef(all[share][i].what) : "none";
+  };
+  size_t most = 0;
+  for (const std::vector<Entry> &entries : all)
+    most = std::max(most, entries.size());
+  for (size_t i = 0; i < most; ++i) {
+    for (size_t share = 1; share < all.size(); ++share)
+      if (nameAt(share, i) != nameAt(0, i))
+        return complain(program, i, shares[0].ranks.front(), nameAt(0, i),
+                        shares[share].ranks.front(), nameAt(share, i));
+    if (!all[0][i].axes)
+      continue;
+    llvm::DenseMap<int64_t, std::pair<int64_t, StringRef>> sizes;
+    for (size_t share = 0; share < all.size(); ++share)
+      for (int64_t rank : shares[share].ranks) {
+        StringRef size = all[share][i].size;
+        auto [known, isNew] = sizes.try_emplace(
+            groupOf(mesh, all[share][i].axes, rank), rank, size);
+        if (known->second.second != size)
+          return complain(program, i, known->second.first,
+                          all[0][i].what + ", " + known->second.second.str(),
+                          rank, all[0][i].what + ", " + size.str());
+      }
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error tessera::checkCollectives(ArrayRef<SharePart> shares) {
+  ModuleOp first = shares.front().devices.front().module;
+  auto meshes = first.getOps<dist::MeshOp>();
+  if (meshes.empty() || shares.size() < 2)
+    return llvm::Error::success();
+  for (auto program : first.getOps<plan::ProgramOp>()) {
+    std::vector<std::vector<Entry>> all;
+    for (const SharePart &share : shares) {
+      ModuleOp module = share.devices.front().module;
+      std::vector<Entry> &entries = all.emplace_back();
+      if (auto same =
+              module.lookupSymbol<plan::ProgramOp>(program.getSymName()))
+        collect(same.getBody().front(), entries);
+    }
+    if (llvm::Error error =
+            compare(program.getSymName(), shares, all, *meshes.begin()))
+      return error;
+  }
+  return llvm::Error::success();
+}
