@@ -7,6 +7,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/raw_ostream.h"
+#include <map>
 
 using namespace mlir;
 using namespace tessera;
@@ -17,6 +18,7 @@ struct Entry {
   ArrayAttr axes;   ///< null: a loop
   std::string what; ///< as all shares have it
   std::string size; ///< as all members of one group have it
+  bool isExchange = false;
 };
 } // namespace
 
@@ -28,6 +30,7 @@ static void print(llvm::raw_ostream &out, ArrayRef<int64_t> numbers) {
 
 static Entry describe(plan::CollectiveOp op) {
   Entry entry{op.getAxes(), {}, {}};
+  entry.isExchange = op.getKind() == plan::CollectiveKind::permute;
   llvm::raw_string_ostream what(entry.what), size(entry.size);
   auto type = cast<MemRefType>(op.getFrom().getType());
   what << stringifyCollectiveKind(op.getKind());
@@ -50,7 +53,7 @@ static void collect(Block &block, std::vector<Entry> &entries) {
     } else if (auto loop = dyn_cast<plan::LoopOp>(op)) {
       size_t before = entries.size();
       entries.push_back(
-          {{}, "a loop of " + std::to_string(loop.getTrip()), {}});
+          {{}, "a loop of " + std::to_string(loop.getTrip()), {}, false});
       collect(loop.getBody().front(), entries);
       if (entries.size() == before + 1)
         entries.pop_back(); // of none
@@ -86,6 +89,30 @@ static int64_t groupOf(dist::MeshOp mesh, ArrayAttr axes, int64_t rank) {
   return group;
 }
 
+// Where the share's ranks stand along the axis of pipelines.
+static int64_t stageOf(const SharePart &share, dist::MeshOp mesh) {
+  int64_t rest = share.ranks.front();
+  for (Attribute each : llvm::reverse(mesh.getAxes())) {
+    auto axis = cast<dist::AxisAttr>(each);
+    if (axis.getName() == dist::kPipeAxis)
+      return rest % axis.getSize();
+    rest /= axis.getSize();
+  }
+  return 0;
+}
+
+// What stages of a pipeline do together, exchanges aside: those are two ranks'
+// affair, and the schedule's.
+static void keepOverPipe(std::vector<Entry> &entries) {
+  llvm::erase_if(entries, [](const Entry &entry) {
+    bool overPipe =
+        entry.axes && llvm::any_of(entry.axes, [](Attribute name) {
+          return cast<StringAttr>(name).getValue() == dist::kPipeAxis;
+        });
+    return !overPipe || entry.isExchange;
+  });
+}
+
 static llvm::Error compare(StringRef program, ArrayRef<SharePart> shares,
                            ArrayRef<std::vector<Entry>> all,
                            dist::MeshOp mesh) {
@@ -117,6 +144,27 @@ static llvm::Error compare(StringRef program, ArrayRef<SharePart> shares,
   return llvm::Error::success();
 }
 
+// One program of all shares: within each stage of a pipeline all of it, between
+// stages what they do together.
+static llvm::Error check(StringRef program, ArrayRef<SharePart> shares,
+                         MutableArrayRef<std::vector<Entry>> all,
+                         dist::MeshOp mesh) {
+  std::map<int64_t, std::pair<std::vector<SharePart>,
+                              std::vector<std::vector<Entry>>>>
+      stages;
+  for (auto [share, entries] : llvm::zip(shares, all)) {
+    auto &[members, lists] = stages[stageOf(share, mesh)];
+    members.push_back(share);
+    lists.push_back(entries);
+    keepOverPipe(entries);
+  }
+  for (const auto &[stage, part] : stages)
+    if (llvm::Error error = compare(program, part.first, part.second, mesh))
+      return error;
+  return stages.size() == 1 ? llvm::Error::success()
+                            : compare(program, shares, all, mesh);
+}
+
 llvm::Error tessera::checkCollectives(ArrayRef<SharePart> shares) {
   ModuleOp first = shares.front().devices.front().module;
   auto meshes = first.getOps<dist::MeshOp>();
@@ -132,7 +180,7 @@ llvm::Error tessera::checkCollectives(ArrayRef<SharePart> shares) {
         collect(same.getBody().front(), entries);
     }
     if (llvm::Error error =
-            compare(program.getSymName(), shares, all, *meshes.begin()))
+            check(program.getSymName(), shares, all, *meshes.begin()))
       return error;
   }
   return llvm::Error::success();

@@ -4,6 +4,7 @@
 #include "passes/schedule/BlockGraph.h"
 #include "passes/schedule/Schedule.h"
 #include "passes/schedule/StartOrder.h"
+#include <map>
 
 using namespace mlir;
 using namespace tessera;
@@ -34,7 +35,24 @@ static bool isDecided(ModuleOp module) {
       .wasInterrupted();
 }
 
-LogicalResult tessera::orderCollectives(ArrayRef<ModuleOp> shares) {
+// Where the module's devices stand along the axis of pipelines.
+static int64_t stageOf(ModuleOp module) {
+  auto devices = module->getAttrOfType<DenseI64ArrayAttr>(dist::kDevicesAttr);
+  auto meshes = module.getOps<dist::MeshOp>();
+  if (!devices || devices.empty() || meshes.empty())
+    return 0;
+  int64_t rest = devices[0];
+  for (Attribute each : llvm::reverse((*meshes.begin()).getAxes())) {
+    auto axis = cast<dist::AxisAttr>(each);
+    if (axis.getName() == dist::kPipeAxis)
+      return rest % axis.getSize();
+    rest /= axis.getSize();
+  }
+  return 0;
+}
+
+// Of devices that do the same together.
+static LogicalResult orderAlike(ArrayRef<ModuleOp> shares) {
   SmallVector<SmallVector<Block *>> blocks;
   for (ModuleOp module : shares)
     blocks.push_back(blocksOf(module));
@@ -51,6 +69,16 @@ LogicalResult tessera::orderCollectives(ArrayRef<ModuleOp> shares) {
     if (failed(decideStarts(same)))
       return failure();
   }
+  return success();
+}
+
+LogicalResult tessera::orderCollectives(ArrayRef<ModuleOp> shares) {
+  std::map<int64_t, SmallVector<ModuleOp>> stages;
+  for (ModuleOp module : shares)
+    stages[stageOf(module)].push_back(module);
+  for (const auto &[stage, alike] : stages)
+    if (failed(orderAlike(alike)))
+      return failure();
   return success();
 }
 

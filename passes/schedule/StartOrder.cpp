@@ -74,6 +74,19 @@ static bool isEven(Operation *op) {
   return isa<dist::AllReduceOp>(op);
 }
 
+// Who sends to whom follows from the order: of pipelines, of experts. Stages of a
+// pipeline are other programs, so that no order but the one that they were given is
+// the same for all.
+static bool keepsOrder(Operation *op) {
+  if (isa<dist::PermuteOp, dist::AllToAllOp, graph::LoopOp>(op))
+    return true;
+  auto axes = op->getAttrOfType<ArrayAttr>("axes");
+  return axes && llvm::any_of(axes.getAsRange<dist::AxisRefAttr>(),
+                              [](dist::AxisRefAttr axis) {
+                                return axis.getName() == dist::kPipeAxis;
+                              });
+}
+
 static SmallVector<Item> join(ArrayRef<BlockGraph> graphs) {
   SmallVector<Item> items(graphs.front().items.size());
   for (const BlockGraph &graph : graphs) {
@@ -86,7 +99,7 @@ static SmallVector<Item> join(ArrayRef<BlockGraph> graphs) {
         item.isEven = false;
         continue;
       }
-      item.isEven &= isEven(graph.ops[op]);
+      item.isEven &= isEven(graph.ops[op]) && !keepsOrder(graph.ops[op]);
       item.bytes = std::max(item.bytes, bytesOf(graph.ops[op]));
     }
   }
@@ -112,8 +125,7 @@ static void setTimes(const BlockGraph &graph, SmallVectorImpl<Item> &items) {
     item.firstUse = uses[op];
     item.when =
         item.isPrefetch ? 2 * int64_t(prefetch[op]) : 2 * places[op] + 1;
-    // Who sends to whom follows from the order: of pipelines, of experts.
-    if (isa<dist::PermuteOp, dist::AllToAllOp, graph::LoopOp>(item.op))
+    if (keepsOrder(item.op))
       exchanges = item.when = std::max(exchanges, item.when);
   }
 }
@@ -125,7 +137,7 @@ static SmallVector<unsigned> sorted(ArrayRef<Item> items) {
   std::optional<unsigned> exchange;
   for (auto [i, item] : llvm::enumerate(items)) {
     after.push_back(item.after);
-    if (isa<dist::PermuteOp, dist::AllToAllOp, graph::LoopOp>(item.op)) {
+    if (keepsOrder(item.op)) {
       if (exchange)
         after.back().set(*exchange);
       exchange = i;
