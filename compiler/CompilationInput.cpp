@@ -176,7 +176,8 @@ llvm::Error Compilation::parseInput() {
 }
 
 // A program of one device is also that of the others, unless their shares have
-// other shapes: then there is a dump of each, and none is enough.
+// other shapes or they are of other stages: then there is a dump of each, and
+// none is enough.
 llvm::Error Compilation::adoptDevices() {
   Branch &branch = branches.front();
   auto devices =
@@ -189,8 +190,8 @@ llvm::Error Compilation::adoptDevices() {
   if (all != devices.size())
     return complain(request.input + ": the program of " +
                     llvm::Twine(devices.size()) + " of " + llvm::Twine(all) +
-                    " devices; the others have other shapes, go on from "
-                    "--from=shard");
+                    " devices; the others have other shapes or stages, go on "
+                    "from --from=shard");
   return llvm::Error::success();
 }
 

@@ -65,6 +65,13 @@ static LogicalResult readLayers(func::FuncOp function, Layers &layers) {
             costed.getFlops();
       return WalkResult::advance();
     }
+    if (!layers.forward.empty() &&
+        layers.forward.front()->getBlock() != call->getBlock()) {
+      call.emitError("the blocks of @")
+          << function.getName() << " are in two loops, as with moe.balance: "
+          << "global; a pipeline has one";
+      return WalkResult::interrupt();
+    }
     llvm::SetVector<StringAttr> names;
     llvm::DenseSet<Value> seen;
     for (Value operand : call.getOperands())

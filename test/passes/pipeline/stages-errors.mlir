@@ -50,3 +50,20 @@ func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8
   %y = graph.einsum "bk,kn->bn" %x, %w : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   return %y : tensor<2x8xf32>
 }
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
+  %y = graph.loop 2 (%i, %acc = %x) : (tensor<2x8xf32>) {
+    %z = func.call @layer(%acc, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+    graph.yield %z : tensor<2x8xf32>
+  }
+  // expected-error@+1 {{the blocks of @train_step are in two loops, as with moe.balance: global; a pipeline has one}}
+  %z = call @layer(%y, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  return %z : tensor<2x8xf32>
+}
+func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8xf32> {
+  %y = graph.einsum "bk,kn->bn" %x, %w : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  return %y : tensor<2x8xf32>
+}
