@@ -239,7 +239,8 @@ LogicalResult sharding::emitLocal(LocalOp &local) {
         return success();
       })
       .Default([&](Operation *) -> LogicalResult {
-        for (auto emit : {emitLocalHead, emitLocalAttention, emitLocalRope})
+        for (auto emit :
+             {emitLocalHead, emitLocalAttention, emitLocalRope, emitLocalIota})
           if (FailureOr<bool> done = emit(local); failed(done) || *done)
             return done;
         cloneLocal(local);

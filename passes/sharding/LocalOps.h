@@ -26,11 +26,12 @@ mlir::LogicalResult emitLocal(LocalOp &local);
 /// and the op stays what it is.
 mlir::FailureOr<bool> emitLocalHead(LocalOp &local);
 
-/// Attention where tokens are cut, and rope whose positions follow from them:
-/// false where they are not, and the op stays what it is. Failure after an
-/// error.
+/// Attention where tokens are cut, rope whose positions follow from them, and
+/// iota along a dimension that is cut: false where they are not, and the op
+/// stays what it is.
 mlir::FailureOr<bool> emitLocalAttention(LocalOp &local);
 mlir::FailureOr<bool> emitLocalRope(LocalOp &local);
+mlir::FailureOr<bool> emitLocalIota(LocalOp &local);
 
 /// The one factor of a table's rows that is cut, if any is; failure after an
 /// error where several factors make up the rows.

@@ -18,7 +18,7 @@ static OpRule rowRule(Operation *op) {
 }
 
 // input [batch, tokens, heads, head_dim]. Positions are a tensor, or follow
-// from the place of a token (LocalAttention.cpp).
+// from the place of a token (LocalPositions.cpp).
 static OpRule ropeRule(graph::RopeOp op) {
   OpRule rule;
   OpRule::Dims dims = rule.lettersOf(op.getInput());

@@ -14,10 +14,10 @@ static OpRule constantRule(graph::ConstantOp op) {
   return rule;
 }
 
+// Counted along a dimension that is cut: LocalPositions.cpp.
 static OpRule iotaRule(graph::IotaOp op) {
   OpRule rule;
   rule.results = {rule.lettersOf(op.getResult())};
-  rule.letters[op.getDim()].kind = LetterKind::whole;
   return rule;
 }
 
