@@ -21,11 +21,10 @@ StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
                                      std::uint64_t baseBytes) {
   RunMemory memory;
   memory.planned = model.facts().plannedBytes;
-  for (const StateTensor &tensor : model.state()) {
-    memory.state += tensor.size;
+  memory.state = model.facts().stateBytes;
+  for (const StateTensor &tensor : model.state())
     memory.checkpoint =
         std::max(memory.checkpoint, std::min(tensor.size, kCheckpointPiece));
-  }
   StatusOr<ProcessMemory> process = readProcessMemory();
   if (!process.ok())
     return process.status();

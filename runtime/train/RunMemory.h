@@ -11,7 +11,7 @@ namespace tessera {
 /// compute in: state, arena, inputs, outputs and scratch.
 struct RunMemory {
   std::uint64_t planned = 0, state = 0; ///< state is a part of planned
-  std::uint64_t program = 0;            ///< this program and its libraries
+  std::uint64_t program = 0;            ///< this program, its libraries, MPI
   std::uint64_t loaded = 0;     ///< the kernels' code, artifact, data, batches
   std::uint64_t checkpoint = 0; ///< a buffer, still to come
 

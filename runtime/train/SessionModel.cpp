@@ -90,6 +90,7 @@ Status SessionModel::readFacts() {
   info.modelConfig = root.model_config()->str();
   info.recipe = root.recipe()->str();
   info.plannedBytes = session->memory().peak();
+  info.stateBytes = session->memory().state;
   if (const artifact::Program *step =
           artifact::findProgram(session->code(), "train_step"))
     info.stepFlops = step->model_flops();

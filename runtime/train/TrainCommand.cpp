@@ -212,6 +212,9 @@ Status trainOnRanks(const std::string &path, const comm::Launch &launch,
   auto world = comm::World::join(launch, worldOptions);
   if (!world.ok())
     return world.status();
+  // What MPI or sockets take is there by now.
+  if (StatusOr<ProcessMemory> memory = readProcessMemory(); memory.ok())
+    options.baseBytes = memory->residentBytes;
   hal::MeshContext mesh;
   mesh.rank = static_cast<std::uint32_t>(launch.rank);
   mesh.world = world->get();

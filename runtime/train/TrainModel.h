@@ -34,7 +34,8 @@ struct ModelFacts {
   int64_t evalRows = 1;      ///< B of eval_step
   int64_t vocabSize = 1;     ///< V
   uint64_t stepFlops = 0;    ///< useful FLOPs of one train_step
-  uint64_t plannedBytes = 0; ///< state, io and the largest arena
+  uint64_t plannedBytes = 0; ///< own state, io and the largest arena
+  uint64_t stateBytes = 0;   ///< of them state: of several ranks, this one's
 };
 
 struct StepMetrics {

@@ -2,6 +2,9 @@
 divide are as likely as those that they do."""
 import random
 
+# Of one model: most of their kernels are the same, and compiled once.
+MESHES = 9
+
 
 def gpt2(draw):
     heads, width = draw.choice([2, 3, 4, 5]), draw.choice([4, 8, 12])
@@ -36,13 +39,40 @@ def mistral(draw):
         "sliding_window": draw.choice([3, 7])}
 
 
+def experts(draw):
+    """Mixtral, or Qwen2-MoE with an expert for all tokens."""
+    shared, kv, width = draw.choice([1, 2]), draw.choice([2, 3]), 4
+    config = {
+        "vocab_size": draw.choice([400, 407]), "hidden_act": "silu",
+        "max_position_embeddings": 32, "hidden_size": kv * shared * width,
+        "num_attention_heads": kv * shared, "num_key_value_heads": kv,
+        "intermediate_size": draw.choice([24, 35]),
+        "num_hidden_layers": draw.choice([1, 2]),
+        "rope_theta": 10000.0, "initializer_range": 0.05,
+        "num_experts_per_tok": draw.choice([1, 2]),
+        "router_aux_loss_coef": 0.01, "output_router_logits": False,
+        "tie_word_embeddings": draw.choice([True, False])}
+    if draw.choice([True, False]):
+        return config | {
+            "architectures": ["MixtralForCausalLM"], "model_type": "mixtral",
+            "rms_norm_eps": 1e-5, "sliding_window": None,
+            "num_local_experts": draw.choice([4, 5])}
+    return config | {
+        "architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe",
+        "rms_norm_eps": 1e-6, "use_sliding_window": False,
+        "num_experts": draw.choice([4, 6]), "norm_topk_prob": True,
+        "moe_intermediate_size": draw.choice([12, 17]),
+        "shared_expert_intermediate_size": draw.choice([12, 20]),
+        "decoder_sparse_step": 1, "mlp_only_layers": []}
+
+
 class Case:
     """A model, how it is trained, and the meshes on which it is."""
 
     def __init__(self, seed, most):
         draw = random.Random(seed)
         self.seed = seed
-        self.config = draw.choice([gpt2, llama, mistral])(draw)
+        self.config = draw.choice([gpt2, llama, mistral, experts])(draw)
         self.settings = {
             "batch.micro": draw.choice([2, 3, 4, 5, 8]),
             "batch.accumulate": draw.choice([1, 2, 3, 4]),
@@ -50,15 +80,26 @@ class Case:
             "recompute": draw.choice(["none", "none", "full", "selective"]),
             "precision.compute": draw.choice(["fp32", "fp32", "bf16"]),
             "optimizer.clip": draw.choice([0.0, 1.0])}
+        if "num_experts_per_tok" in self.config:
+            # Rounding to bf16 sends tokens to other experts. Whom capacity
+            # leaves out follows from places, not from what rounding makes of
+            # equal tokens.
+            self.settings |= {
+                "precision.compute": "fp32",
+                "moe.capacity": draw.choice([0.0, 1.0, 1.5]),
+                "moe.balance": draw.choice(["sequence", "global"])}
         self.meshes = self.draw_meshes(draw, most)
 
     def largest(self):
         """Devices that an axis may have at most: all get a part of something."""
         heads = self.config.get("num_key_value_heads", self.config.get("n_head"))
         layers = self.config.get("num_hidden_layers", self.config.get("n_layer"))
-        several = self.settings["batch.accumulate"] > 1
-        return {"data": self.settings["batch.micro"], "context": 4, "tensor": heads,
-                "pipe": layers if several else 1}
+        own = self.config.get("num_local_experts", self.config.get("num_experts", 1))
+        # Stages have microbatches in flight, and no sum over all of them yet.
+        staged = (self.settings["batch.accumulate"] > 1
+                  and self.settings.get("moe.balance") != "global")
+        return {"data": self.settings["batch.micro"], "expert": own, "context": 4,
+                "tensor": heads, "pipe": layers if staged else 1}
 
     @staticmethod
     def draw_pipe(draw, pipe, layers):
@@ -74,16 +115,18 @@ class Case:
         limits, meshes = self.largest(), []
         for _ in range(200):
             data = draw.randint(1, min(limits["data"], most))
+            expert = draw.randint(1, min(limits["expert"], most))
             context = draw.choice([1, 1, *range(2, limits["context"] + 1)])
             tensor = draw.randint(1, min(limits["tensor"], most))
-            zero = draw.choice([0, 0, 1, 2, 3]) if data * context > 1 else 0
+            zero = draw.choice([0, 0, 1, 2, 3]) if data * expert * context > 1 else 0
             pipe = draw.randint(1, min(limits["pipe"], most))
             mesh = (self.draw_pipe(draw, pipe, limits["pipe"])
-                    + f"data={data},context={context},tensor={tensor}"
+                    + f"data={data},expert={expert},context={context},tensor={tensor}"
                     + (f",zero={zero}" if zero else ""))
-            if 1 < pipe * data * context * tensor <= most and mesh not in meshes:
+            ranks = pipe * data * expert * context * tensor
+            if 1 < ranks <= most and mesh not in meshes:
                 meshes.append(mesh)
-            if len(meshes) == 3:
+            if len(meshes) == MESHES:
                 break
         return meshes
 

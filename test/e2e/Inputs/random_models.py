@@ -1,13 +1,15 @@
 """Random models on random meshes of real MPI ranks: after a step, loss, gradient
 norm, every weight and every moment (which after one step are the gradients, and
-their squares, times a constant) are those of one rank.
+their squares, times a constant) are those of one rank. A program is compiled
+once, which takes most of the time, and started by each launcher.
 
-    random_models.py BIN SCRATCH MPIRUN --seed 1 --cases 30
+    random_models.py BIN SCRATCH MPIRUN... --seed 1 --cases 30
 """
 import argparse
 import json
 import os
 import pathlib
+import shutil
 import sys
 
 import numpy
@@ -43,20 +45,20 @@ class Runner:
     def __init__(self, arguments):
         self.tessera = pathlib.Path(arguments.bin) / "tessera"
         self.scratch = pathlib.Path(arguments.scratch)
-        self.mpirun = arguments.mpirun
         self.scratch.mkdir(parents=True, exist_ok=True)
         os.environ["XDG_CACHE_HOME"] = str(self.scratch / "cache")
         os.environ["OMPI_MCA_mpi_yield_when_idle"] = "1"
         if not (self.scratch / "data/tokens").exists():
             harness.make_tokens(pathlib.Path(arguments.bin), self.scratch / "data")
 
-    def train(self, case, mesh):
-        """Metrics of the last step, and the checkpoint behind it."""
+    def train(self, case, mesh, launchers):
+        """From each launcher the metrics of the last step, and the checkpoint
+        behind it."""
         name = f"{case.seed}-{mesh.replace(',', '-') if mesh else 'one'}"
         folder = self.scratch / f"spec-{case.seed}"
         folder.mkdir(exist_ok=True)
         (folder / "config.json").write_text(json.dumps(case.config))
-        program, out = self.scratch / f"train-{name}", self.scratch / f"run-{name}"
+        program = self.scratch / f"train-{name}"
         sets = [word for key, value in case.settings.items()
                 for word in ("--set", f"{key}={value}")]
         harness.run(self.tessera, "compile", folder, "--target", "cpu:avx2", *sets,
@@ -64,13 +66,18 @@ class Runner:
         ranks = 1
         for part in mesh.split(",") if mesh else []:
             axis, size = part.split("=")
-            ranks *= int(size) if axis in ("pipe", "data", "tensor") else 1
-        start = mpirun(self.mpirun, ranks) if ranks > 1 else []
-        harness.run(*start, program, "--data", self.scratch / "data/tokens",
-            "--out", out, "--steps", 1, "--threads", 1, "--quiet")
-        lines = (out / "metrics.jsonl").read_text().splitlines()
+            ranks *= 1 if axis in ("zero", "schedule", "chunks") else int(size)
+        made = []
+        for launcher in launchers:
+            out = self.scratch / f"run-{name}-{launcher or 'alone'}"
+            start = mpirun(launcher, ranks) if launcher else []
+            harness.run(*start, program, "--data", self.scratch / "data/tokens",
+                "--out", out, "--steps", 1, "--threads", 1, "--quiet")
+            lines = (out / "metrics.jsonl").read_text().splitlines()
+            made.append((json.loads(lines[-1]), tensors(out, 1)))
+            shutil.rmtree(out)
         program.unlink()
-        return json.loads(lines[-1]), tensors(out, 1)
+        return made
 
 
 def distance(one, other):
@@ -125,23 +132,27 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("bin")
     parser.add_argument("scratch")
-    parser.add_argument("mpirun")
+    parser.add_argument("mpirun", nargs="+")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--cases", type=int, default=10, help="pairs of model and mesh")
+    parser.add_argument("--cases", type=int, default=10, help="of a model, a mesh and a launcher")
     parser.add_argument("--ranks", type=int, default=8, help="at most")
     arguments = parser.parse_args()
     runner, done, failed, seed = Runner(arguments), 0, 0, arguments.seed
     while done < arguments.cases:
         case = drawn_models.Case(seed, arguments.ranks)
         seed += 1
-        one = runner.train(case, "")
-        for mesh in case.meshes[:arguments.cases - done]:
-            wrong = compare(case, mesh, one, runner.train(case, mesh))
-            done += 1
-            failed += bool(wrong)
-            for line in wrong[:5]:
-                print(f"{case}, mesh {mesh}: {line}", flush=True)
-    print(f"{done} pairs of model and mesh, {failed} differ from one rank")
+        [one] = runner.train(case, "", [""])
+        for mesh in case.meshes:
+            if done >= arguments.cases:
+                break
+            made = runner.train(case, mesh, arguments.mpirun)
+            for launcher, other in zip(arguments.mpirun, made):
+                wrong = compare(case, mesh, one, other)
+                done += 1
+                failed += bool(wrong)
+                for line in wrong[:5]:
+                    print(f"{case}, mesh {mesh}, {launcher}: {line}", flush=True)
+    print(f"{done} cases, {failed} differ from one rank")
     sys.exit(failed > 0)
 
 

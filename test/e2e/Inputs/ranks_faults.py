@@ -1,0 +1,205 @@
+"""Faults of a training on four ranks: who is killed, stopped or calls something
+else is named in time, nobody is left behind, and the run goes on from its
+checkpoint on other meshes, with the losses of a run that nothing disturbed.
+
+    ranks_faults.py BIN SCRATCH MPIRUN
+"""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import harness
+from harness import check, metrics, run
+
+STEPS = 24
+SAVED_EVERY = 4
+PATIENCE = 4  # seconds that ranks wait for one another
+# What one process may take from a fault to its end, on a busy machine.
+DEADLINE = PATIENCE + 60
+# Sums in another order, for as many steps.
+ROUNDING = 2e-4
+RANK_VARIABLES = (b"OMPI_COMM_WORLD_RANK=", b"PMI_RANK=", b"RANK=")
+
+
+class Launcher:
+    def __init__(self, mpirun):
+        self.mpich = "mpich" in mpirun
+        # Open MPI ends the others when a rank dies; they have this long to say
+        # what they know. MPICH kills them at once.
+        self.command = ([mpirun] if self.mpich else
+                        [mpirun, "--allow-run-as-root", "--oversubscribe",
+                         "--mca", "odls_base_sigkill_timeout", "5"])
+        os.environ["OMPI_MCA_mpi_yield_when_idle"] = "1"
+
+    def start(self, *ranks):
+        """Ranks as (number, program, arguments…), in this order."""
+        words = list(self.command)
+        for i, (number, *program) in enumerate(ranks):
+            words += [":"] if i else []
+            words += ["-n", number, *program]
+        return subprocess.Popen([str(word) for word in words],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True, start_new_session=True)
+
+
+def ranks_of(launcher):
+    """Rank to process id of all that a launcher started."""
+    children, found = {}, {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            environment = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(entry.name))
+        for word in environment:
+            if word.startswith(RANK_VARIABLES):
+                found.setdefault(int(entry.name), int(word.split(b"=")[1]))
+    reached, ranks = [launcher], {}
+    for process in reached:
+        reached += children.get(process, [])
+        if process in found:
+            ranks[found[process]] = process
+    return ranks
+
+
+def require(condition, what, errors):
+    """As check, with what the ranks said."""
+    check(condition, what if condition else f"{what}\n{errors[-3000:]}")
+
+
+def end(process, what):
+    """Exit code and errors; whoever does not end is killed, and that is a
+    failure."""
+    started = time.monotonic()
+    try:
+        _, errors = process.communicate(timeout=DEADLINE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        _, errors = process.communicate()
+        sys.exit(f"FAILED: {what}: ranks hang\n{errors[-3000:]}")
+    print(f"{what}: ended in {time.monotonic() - started:.0f} s, "
+          f"exit code {process.returncode}", flush=True)
+    return process.returncode, errors
+
+
+class Faults:
+    def __init__(self, binaries, scratch, mpirun):
+        self.binaries = pathlib.Path(binaries)
+        self.scratch = pathlib.Path(scratch)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.scratch.mkdir(parents=True)
+        os.environ["XDG_CACHE_HOME"] = str(self.scratch / "cache")
+        self.launcher = Launcher(mpirun)
+        self.tokens = harness.make_tokens(self.binaries, self.scratch / "data")
+
+    def compile(self, name, mesh, *sets):
+        program = self.scratch / name
+        run(self.binaries / "tessera", "compile",
+            harness.SOURCE / "models/specs/tiny-mixtral", "--recipe",
+            harness.SOURCE / "recipes/tiny-mixtral.yaml", "--target",
+            "cpu:avx2", "--set", "batch.micro=4", "--set", "batch.sequence=32",
+            *(word for each in sets for word in ("--set", each)),
+            *(["--mesh", mesh] if mesh else []), "-o", program)
+        return program
+
+    def arguments(self, out, steps=STEPS):
+        return ("--data", self.tokens, "--out", out, "--steps", steps,
+                "--checkpoint-every", SAVED_EVERY, "--eval-every", 0,
+                "--threads", 1, "--timeout", PATIENCE, "--quiet")
+
+    def disturbed(self, name, program, number, at, steps=100000):
+        """Rank 2 gets a signal once `at` steps are done."""
+        out = self.scratch / name
+        process = self.launcher.start((4, program, *self.arguments(out, steps)))
+        file, until = out / "metrics.jsonl", time.monotonic() + 120
+        while not file.exists() or len(metrics_so_far(file)) < at:
+            if process.poll() is not None or time.monotonic() > until:
+                sys.exit(f"FAILED: {name}: no step {at}\n"
+                         f"{end(process, name)[1]}")
+            time.sleep(0.02)
+        victim = ranks_of(process.pid)[2]
+        os.kill(victim, number)
+        code, errors = end(process, name)
+        if number == signal.SIGSTOP and pathlib.Path(f"/proc/{victim}").exists():
+            os.kill(victim, signal.SIGKILL)
+        return out, code, errors
+
+
+def metrics_so_far(file):
+    return file.read_text().split("\n")[:-1]
+
+
+def losses(out):
+    return {record["step"]: record["loss"] for record in metrics(out)
+            if "loss" in record}
+
+
+def largest_gap(one, other, first):
+    """The largest difference of losses from a step on."""
+    return max(abs(one[step] - other[step]) for step in range(first, STEPS + 1))
+
+
+def main():
+    faults = Faults(*sys.argv[1:4])
+    four = faults.compile("four", "data=2,tensor=2")
+    two = faults.compile("two", "data=2")
+    one = faults.compile("one", "")
+    # Rank 2's microbatches are half as many: its sums are of other numbers.
+    other = faults.compile("other", "tensor=2,data=2", "batch.accumulate=2")
+
+    whole = faults.scratch / "whole"
+    process = faults.launcher.start((4, four, *faults.arguments(whole)))
+    code, errors = end(process, "undisturbed")
+    require(code == 0, "undisturbed: exit code 0", errors)
+    expected = losses(whole)
+
+    killed, code, errors = faults.disturbed("killed", four, signal.SIGKILL, 9)
+    require(code != 0 and (faults.launcher.mpich or "rank 2" in errors),
+            f"killed: {'all end' if faults.launcher.mpich else 'named'}", errors)
+    # The same start for all: the first step that is kept.
+    first, *later = harness.checkpoints(killed)
+    for folder in later:
+        shutil.rmtree(killed / folder)
+    first = int(first[5:])
+    check(first < STEPS, f"killed: saved at step {first}")
+    for name, ranks, program in (("two", 2, two), ("one", 1, one)):
+        out = faults.scratch / f"resumed-{name}"
+        shutil.copytree(killed, out)
+        process = faults.launcher.start(
+            (ranks, program, *faults.arguments(out), "--resume"))
+        code, errors = end(process, f"resumed on {name}")
+        require(code == 0, f"resumed on {name}: exit code 0", errors)
+        gap = largest_gap(losses(out), expected, first + 1)
+        check(gap <= ROUNDING, f"resumed on {name}: losses of steps "
+              f"{first + 1} to {STEPS} differ by {gap:.1e}")
+
+    _, code, errors = faults.disturbed("stopped", four, signal.SIGSTOP, 5)
+    require(code == 70 and "rank 2 does not answer" in errors
+            and "of group {" in errors, f"stopped: named, exit code {code}",
+            errors)
+
+    out = faults.scratch / "other-program"
+    arguments = faults.arguments(out)
+    process = faults.launcher.start((2, four, *arguments),
+                                    (1, other, *arguments),
+                                    (1, four, *arguments))
+    code, errors = end(process, "another program")
+    require(code == 70 and "rank 2 calls" in errors and
+            "every member has to make the same calls" in errors,
+            f"another program: named, exit code {code}", errors)
+
+    polite, code, errors = faults.disturbed("asked", four, signal.SIGTERM, 5)
+    require(code == 0, f"SIGTERM of one rank: exit code {code}", errors)
+    last = metrics(polite)[-1]["step"]
+    check(f"step-{last:06}" in harness.checkpoints(polite),
+          f"SIGTERM of one rank: all end after step {last}, which is saved")
+
+
+main()
