@@ -149,8 +149,8 @@ static llvm::Error compare(StringRef program, ArrayRef<SharePart> shares,
 static llvm::Error check(StringRef program, ArrayRef<SharePart> shares,
                          MutableArrayRef<std::vector<Entry>> all,
                          dist::MeshOp mesh) {
-  std::map<int64_t, std::pair<std::vector<SharePart>,
-                              std::vector<std::vector<Entry>>>>
+  std::map<int64_t,
+           std::pair<std::vector<SharePart>, std::vector<std::vector<Entry>>>>
       stages;
   for (auto [share, entries] : llvm::zip(shares, all)) {
     auto &[members, lists] = stages[stageOf(share, mesh)];

@@ -74,9 +74,9 @@ static bool isEven(Operation *op) {
   return isa<dist::AllReduceOp>(op);
 }
 
-// Who sends to whom follows from the order: of pipelines, of experts. Stages of a
-// pipeline are other programs, so that no order but the one that they were given is
-// the same for all.
+// Who sends to whom follows from the order: of pipelines, of experts. Stages of
+// a pipeline are other programs, so that no order but the one that they were
+// given is the same for all.
 static bool keepsOrder(Operation *op) {
   if (isa<dist::PermuteOp, dist::AllToAllOp, graph::LoopOp>(op))
     return true;

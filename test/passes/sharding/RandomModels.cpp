@@ -110,9 +110,9 @@ ModelCase ModelCase::draw(uint64_t seed) {
   recipe.optimizer.momentum = draw.chance() ? 0.9 : 0.0;
   recipe.optimizer.lr = 0.01;
   recipe.optimizer.clip = draw.oneOf({0.0, 0.5});
-  drawn.context = draw.between(
-      1, std::min(recipe.batch.sequence,
-                  8 / (drawn.data * drawn.expert * drawn.tensor)));
+  drawn.context =
+      draw.between(1, std::min(recipe.batch.sequence,
+                               8 / (drawn.data * drawn.expert * drawn.tensor)));
   return drawn;
 }
 
