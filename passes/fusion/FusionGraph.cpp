@@ -109,6 +109,7 @@ FusionGraph::FusionGraph(Block &block) {
     });
     groupIds.push_back(node);
     groups.push_back(single(node));
+    order.append();
   }
 }
 
@@ -162,6 +163,12 @@ SmallVector<unsigned> FusionGraph::liveGroups() const {
 }
 
 void FusionGraph::merge(unsigned id, unsigned other, ClusterKind kind) {
+  order.merge(id, other,
+              [&](unsigned user, llvm::function_ref<void(unsigned)> use) {
+                for (unsigned member : groups[user].members)
+                  for (unsigned producer : preds[member])
+                    use(groupIds[producer]);
+              });
   FusionGroup &into = groups[id], &from = groups[other];
   for (Operation *op : from.repeats) {
     into.repeats.insert(op);
@@ -185,6 +192,7 @@ SmallVector<unsigned> FusionGraph::dissolve(unsigned id) {
   for (Operation *op : groups[id].repeats)
     llvm::erase(repeaters[op], id);
   groups[id] = FusionGroup();
+  order.replace(id, members.size());
   for (unsigned node : members) {
     groupIds[node] = groups.size();
     singles.push_back(groups.size());
@@ -193,8 +201,11 @@ SmallVector<unsigned> FusionGraph::dissolve(unsigned id) {
   return singles;
 }
 
-// Whether a path leads from group `from` to group `to` through a third group.
+// Whether a path leads from group `from` to group `to` through a third group,
+// which stands between them.
 bool FusionGraph::pathOutside(unsigned from, unsigned to) const {
+  if (!order.mayPrecede(from, to))
+    return false;
   llvm::BitVector seen(groups.size());
   seen.set(from);
   SmallVector<unsigned> work;
@@ -204,7 +215,7 @@ bool FusionGraph::pathOutside(unsigned from, unsigned to) const {
         unsigned next = groupIds[user];
         if (next == to && id != from)
           return true;
-        if (next == to || seen.test(next))
+        if (next == to || seen.test(next) || !order.mayPrecede(next, to))
           continue;
         seen.set(next);
         work.push_back(next);

@@ -1,6 +1,7 @@
 // The ops of one block and the groups that fusion makes of them.
 #pragma once
 #include "dialects/graph/GraphOps.h"
+#include "passes/fusion/GroupOrder.h"
 #include "passes/fusion/Schedule.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/DenseMap.h"
@@ -109,6 +110,7 @@ private:
   llvm::DenseMap<std::pair<unsigned, unsigned>, FusionEdge> edges;
   std::vector<unsigned> groupIds;
   std::vector<FusionGroup> groups;
+  GroupOrder order;
   /// For each op that groups repeat, which ones.
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<unsigned, 2>> repeaters;
 };

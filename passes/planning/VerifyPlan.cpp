@@ -148,30 +148,49 @@ LogicalResult verifyCollectives(ModuleOp module) {
   return failure(walk.wasInterrupted());
 }
 
+/// A buffer of the arena: its bytes [begin, end), and its steps, both included.
+struct Piece {
+  plan::BufferOp buffer;
+  int64_t begin, end, first, last;
+};
+
+LogicalResult complainOfShared(const Piece &a, const Piece &b) {
+  bool ordered = a.buffer->isBeforeInBlock(b.buffer);
+  plan::BufferOp one = ordered ? a.buffer : b.buffer,
+                 other = ordered ? b.buffer : a.buffer;
+  InFlightDiagnostic diagnostic =
+      one.emitOpError("shares bytes with a buffer that lives at the same time");
+  diagnostic.attachNote(other.getLoc()) << "the other buffer";
+  return diagnostic;
+}
+
 LogicalResult verifyArena(plan::ProgramOp program) {
-  SmallVector<plan::BufferOp> arena;
+  std::vector<Piece> arena;
   for (auto buffer : program.getOps<plan::BufferOp>()) {
     int64_t limit = buffer.getSpace() == plan::Space::arena ? program.getArena()
                                                             : program.getIo();
     if (buffer.getSpace() != plan::Space::state && endOf(buffer) > limit)
       return buffer.emitOpError("ends at byte ")
              << endOf(buffer) << " of a region of " << limit;
-    if (buffer.getSpace() == plan::Space::arena && buffer.getLives())
-      arena.push_back(buffer);
+    if (buffer.getSpace() != plan::Space::arena || !buffer.getLives())
+      continue;
+    ArrayRef<int64_t> lives = *buffer.getLives();
+    arena.push_back({buffer, int64_t(buffer.getOffset()), endOf(buffer),
+                     lives[0], lives[1]});
   }
-  for (auto [i, a] : llvm::enumerate(arena))
-    for (plan::BufferOp b : ArrayRef(arena).drop_front(i + 1)) {
-      bool bytes = int64_t(a.getOffset()) < endOf(b) &&
-                   int64_t(b.getOffset()) < endOf(a);
-      bool lives = (*a.getLives())[0] <= (*b.getLives())[1] &&
-                   (*b.getLives())[0] <= (*a.getLives())[1];
-      if (bytes && lives) {
-        InFlightDiagnostic diagnostic = a.emitOpError(
-            "shares bytes with a buffer that lives at the same time");
-        diagnostic.attachNote(b.getLoc()) << "the other buffer";
-        return diagnostic;
-      }
-    }
+  // Step by step, against those that live then.
+  llvm::sort(arena, [](const Piece &a, const Piece &b) {
+    return std::pair(a.first, a.begin) < std::pair(b.first, b.begin);
+  });
+  std::vector<const Piece *> living;
+  for (const Piece &piece : arena) {
+    llvm::erase_if(
+        living, [&](const Piece *other) { return other->last < piece.first; });
+    for (const Piece *other : living)
+      if (piece.begin < other->end && other->begin < piece.end)
+        return complainOfShared(*other, piece);
+    living.push_back(&piece);
+  }
   return success();
 }
 

@@ -1,0 +1,56 @@
+#include "passes/fusion/GroupOrder.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SmallVector.h"
+
+using namespace tessera;
+
+void GroupOrder::append() {
+  places.push_back(ids.size());
+  ids.push_back(places.size() - 1);
+}
+
+void GroupOrder::place(unsigned id, size_t at) {
+  ids[at] = id;
+  places[id] = at;
+}
+
+void GroupOrder::merge(unsigned id, unsigned other, Producers producers) {
+  size_t low = std::min(places[id], places[other]),
+         high = std::max(places[id], places[other]);
+  // In order, so that producers are known before their users.
+  llvm::DenseSet<unsigned> behind{ids[low]};
+  llvm::SmallVector<unsigned> before, after;
+  for (size_t at = low + 1; at < high; ++at) {
+    unsigned between = ids[at];
+    if (between == kNone)
+      continue;
+    bool follows = false;
+    producers(between,
+              [&](unsigned from) { follows |= behind.contains(from); });
+    if (follows)
+      behind.insert(between);
+    (follows ? after : before).push_back(between);
+  }
+  size_t at = low;
+  for (unsigned each : before)
+    place(each, at++);
+  place(id, at++);
+  for (unsigned each : after)
+    place(each, at++);
+  for (; at <= high; ++at)
+    ids[at] = kNone;
+  places[other] = places[id];
+}
+
+void GroupOrder::replace(unsigned id, unsigned count) {
+  size_t at = places[id];
+  llvm::SmallVector<unsigned> fresh;
+  for (unsigned i = 0; i < count; ++i)
+    fresh.push_back(places.size() + i);
+  places.resize(places.size() + count);
+  ids[at] = kNone;
+  ids.insert(ids.begin() + at, fresh.begin(), fresh.end());
+  for (; at < ids.size(); ++at)
+    if (ids[at] != kNone)
+      places[ids[at]] = at;
+}
