@@ -50,6 +50,8 @@ public:
     llvm::SmallVector<Atoms> letters;
   };
   Computation of(mlir::Operation *op) const;
+  /// Whether it computes: a call does if it is of a pointwise function.
+  bool computes(mlir::Operation *op) const { return computations.contains(op); }
 
   /// Makes two factors of one, the inner of the given size, and says its color.
   Color splitColor(Color color, int64_t inner) {

@@ -26,8 +26,13 @@ public:
   Shardings(const Factors &factors, const Mesh &mesh, const Strategy &strategy)
       : factors(factors), mesh(mesh), strategy(strategy) {}
 
-  /// Decides for all public functions of the module and what they call.
-  mlir::LogicalResult build(mlir::ModuleOp module);
+  /// Decides for all public functions of the module, but for the one of the
+  /// name `except`, and what they call.
+  mlir::LogicalResult build(mlir::ModuleOp module, llvm::StringRef except = {});
+  /// Whether the call is of a pointwise function.
+  bool isPointwiseCall(mlir::Operation *op) const {
+    return mlir::isa<mlir::func::CallOp>(op) && factors.computes(op);
+  }
 
   /// Of a result as its op makes it, or of an argument.
   const Placement &of(mlir::Value value) const { return values.at(value); }
@@ -92,5 +97,6 @@ private:
 
 /// A constant of zeros: also the sum of zeros on every device.
 bool isZero(mlir::Value value);
+bool isInteger(mlir::Value value);
 
 } // namespace tessera::sharding

@@ -36,7 +36,8 @@ private:
       for (OpOperand &operand : op.getOpOperands())
         if (!isa<graph::YieldOp, graph::LoopOp>(op))
           seconds += price.weight * ofMoving(operand);
-      if (auto call = dyn_cast<func::CallOp>(op); call && !isPointwiseCall(&op))
+      if (auto call = dyn_cast<func::CallOp>(op);
+          call && !shardings.isPointwiseCall(&op))
         seconds +=
             ofFunction(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
                 call, call.getCalleeAttr()));
@@ -267,7 +268,7 @@ public:
 private:
   FailureOr<double> measure(const Strategy &attempt, LinkPrice price) {
     Shardings shardings(factors, mesh, attempt);
-    if (failed(shardings.build(module)))
+    if (failed(shardings.build(module, "init")))
       return failure();
     return estimate(module, mesh, shardings, price);
   }

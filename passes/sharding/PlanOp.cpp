@@ -1,0 +1,355 @@
+// An op is cut along the most important colors that it has, and along what its
+// operands are cut anyway; one of rows that are a device's own as they are.
+#include "passes/sharding/Shardings.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+using graph::tensorType;
+
+/// How one op is cut, while that is decided.
+struct Shardings::Cut {
+  Factors::Computation computation;
+  SmallVector<DimPlacement> letters; ///< a factor for each atom
+  SmallVector<unsigned, 2> parts;    ///< axes along which operands stay partial
+  std::optional<unsigned> linear;    ///< the set of operands that do
+  SmallVector<unsigned, 2> own;      ///< axes along which rows are own
+};
+
+// Where the axis cuts the value, as (dimension, factor).
+static std::optional<std::pair<unsigned, unsigned>>
+findCut(const Placement &placement, unsigned axis) {
+  for (auto [i, dim] : llvm::enumerate(placement.dims))
+    for (auto [k, factor] : llvm::enumerate(dim))
+      if (llvm::is_contained(factor.axes, axis))
+        return std::pair(i, k);
+  return std::nullopt;
+}
+
+// The factor with that number among those of a dimension's letters.
+Factor *Shardings::factorOf(Cut &cut, const OpRule::Dim &names,
+                            unsigned number) const {
+  for (unsigned name : names) {
+    if (number < cut.letters[name].size())
+      return &cut.letters[name][number];
+    number -= cut.letters[name].size();
+  }
+  return nullptr;
+}
+
+//===--- rows that are a device's own -------------------------------------===//
+
+bool Shardings::takesOwnRows(OpOperand &operand, const OpRule &rule) const {
+  if (rule.isPointwise)
+    return !isSplat(operand.get());
+  return llvm::is_contained(rule.ownOperands, operand.getOperandNumber());
+}
+
+LogicalResult Shardings::checkOwnRows(Operation *op, const OpRule &rule) const {
+  for (OpOperand &operand : op->getOpOperands())
+    if (!asUsed(operand.get()).own.empty() && !takesOwnRows(operand, rule))
+      return op->emitOpError("has no rule for rows that are numbered by "
+                             "device, as operand ")
+             << operand.getOperandNumber() << " has them";
+  return success();
+}
+
+// Cuts groups: the factor of the color, or the first that is large enough.
+bool Shardings::cutGroups(Cut &cut, unsigned axis,
+                          std::optional<Color> color) const {
+  unsigned groups = *cut.computation.rule.groups;
+  for (auto [factor, atom] :
+       llvm::zip(cut.letters[groups], cut.computation.letters[groups]))
+    if ((!color || atom.color == *color) && fits(factor, axis)) {
+      factor.axes.push_back(axis);
+      return true;
+    }
+  return false;
+}
+
+// An op of own rows is cut as they are: with their tokens, or by their groups.
+bool Shardings::followRows(Operation *op, unsigned axis, Cut &cut) const {
+  const OpRule &rule = cut.computation.rule;
+  bool follows = false;
+  for (OpOperand &operand : op->getOpOperands()) {
+    const Placement &place = asUsed(operand.get());
+    if (!takesOwnRows(operand, rule) || !llvm::is_contained(place.own, axis))
+      continue;
+    if (!std::exchange(follows, true))
+      cut.own.push_back(axis);
+    auto rows = findCut(place, axis);
+    if (!rows)
+      continue;
+    const OpRule::Dims &dims = rule.operands[operand.getOperandNumber()];
+    if (Factor *factor = factorOf(cut, dims[rows->first], rows->second))
+      factor->axes.push_back(axis);
+    return true;
+  }
+  if (follows && rule.groups)
+    (void)cutGroups(cut, axis, std::nullopt);
+  return follows;
+}
+
+// The most important color among those of the groups, of the tokens, and of
+// what is multiplied with rows: then rows are whole.
+void Shardings::numberRows(Operation *op, unsigned axis, Cut &cut) const {
+  auto hasColor = [](ArrayRef<Factors::Atom> atoms, Color color) {
+    return llvm::any_of(
+        atoms, [&](Factors::Atom atom) { return atom.color == color; });
+  };
+  auto multipliesBy = [&](Operation *user, Color color) {
+    Factors::Computation product = factors.of(user);
+    return product.rule.groups &&
+           llvm::any_of(llvm::zip(product.rule.letters, product.letters),
+                        [&](const auto &pair) {
+                          const auto &[letter, atoms] = pair;
+                          return letter.kind != LetterKind::own &&
+                                 letter.kind != LetterKind::whole &&
+                                 hasColor(atoms, color);
+                        });
+  };
+  for (Color color : strategy.colors[axis]) {
+    if (cutGroups(cut, axis, color)) {
+      cut.own.push_back(axis);
+      return;
+    }
+    for (auto [name, letter] : llvm::enumerate(cut.computation.rule.letters))
+      for (auto [k, factor, atom] :
+           llvm::enumerate(cut.letters[name], cut.computation.letters[name]))
+        if (letter.kind == LetterKind::own && atom.color == color &&
+            fits(factor, axis) && keepsIntegers(op, cut, name, k, axis)) {
+          factor.axes.push_back(axis);
+          cut.own.push_back(axis);
+          return;
+        }
+    for (Operation *user : op->getUsers())
+      if (!isa<func::FuncDialect>(user->getDialect()) &&
+          multipliesBy(user, color))
+        return;
+  }
+}
+
+//===--- cuts -------------------------------------------------------------===//
+
+// Integers are not cut on the device (see Resharder): a factor of one is cut by
+// axes by which it is cut already, in their order.
+bool Shardings::keepsIntegers(Operation *op, const Cut &cut, unsigned letter,
+                              unsigned factor, unsigned axis) const {
+  SmallVector<unsigned, 2> axes = cut.letters[letter][factor].axes;
+  axes.push_back(axis);
+  for (auto [operand, dims] :
+       llvm::zip(op->getOperands(), cut.computation.rule.operands)) {
+    if (!isInteger(operand) || isSplat(operand) || open.contains(operand))
+      continue;
+    const Placement &have = asUsed(operand);
+    for (auto [dim, names] : llvm::zip(have.dims, dims)) {
+      unsigned k = factor;
+      for (unsigned name : names) {
+        if (name == letter &&
+            (k >= dim.size() ||
+             ArrayRef(dim[k].axes).take_front(axes.size()) != ArrayRef(axes)))
+          return false;
+        k += cut.letters[name].size();
+      }
+    }
+  }
+  return true;
+}
+
+// A cut that an operand has already costs nothing; one of a sum only where all
+// factors of the products have it.
+void Shardings::inherit(Operation *op, unsigned axis, Cut &cut) const {
+  const OpRule &rule = cut.computation.rule;
+  for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands)) {
+    if (tensorType(operand).getRank() == 0)
+      continue;
+    auto place = findCut(asUsed(operand), axis);
+    if (!place)
+      continue;
+    unsigned k = place->second;
+    for (unsigned name : dims[place->first]) {
+      if (k >= cut.letters[name].size()) {
+        k -= cut.letters[name].size();
+        continue;
+      }
+      Factor &factor = cut.letters[name][k];
+      auto hasCut = [&](auto pair) {
+        auto [value, others] = pair;
+        bool uses = llvm::any_of(others, [&](const OpRule::Dim &dim) {
+          return llvm::is_contained(dim, name);
+        });
+        return !uses || asUsed(value).uses(axis);
+      };
+      LetterKind kind = rule.letters[name].kind;
+      if (kind == LetterKind::whole || kind == LetterKind::own ||
+          !fits(factor, axis) || !keepsIntegers(op, cut, name, k, axis) ||
+          (kind == LetterKind::sum &&
+           (rule.addend ||
+            !llvm::all_of(llvm::zip(op->getOperands(), rule.operands),
+                          hasCut))))
+        break;
+      factor.axes.push_back(axis);
+      return;
+    }
+  }
+}
+
+void Shardings::chooseCuts(Operation *op, Cut &cut) const {
+  const OpRule &rule = cut.computation.rule;
+  for (const Factors::Atoms &atoms : cut.computation.letters) {
+    DimPlacement &letter = cut.letters.emplace_back();
+    for (Factors::Atom atom : atoms)
+      letter.push_back({atom.size, {}});
+  }
+  // Adding parts to a whole would add the whole on every device.
+  auto mayAdd = [&](unsigned axis) {
+    if (!rule.addend)
+      return true;
+    Value base = op->getOperand(*rule.addend);
+    return isZero(base) || open.contains(base) ||
+           llvm::is_contained(asUsed(base).partial, axis);
+  };
+  auto claim = [&](unsigned axis, Color color) {
+    for (auto [name, letter] : llvm::enumerate(cut.letters)) {
+      LetterKind kind = rule.letters[name].kind;
+      if (kind == LetterKind::whole || kind == LetterKind::own ||
+          (kind == LetterKind::sum && !mayAdd(axis)))
+        continue;
+      for (auto [k, factor, atom] :
+           llvm::enumerate(letter, cut.computation.letters[name]))
+        if (atom.color == color && fits(factor, axis) &&
+            keepsIntegers(op, cut, name, k, axis)) {
+          factor.axes.push_back(axis);
+          return true;
+        }
+    }
+    return false;
+  };
+  for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
+    if (mesh.size(axis) == 1 || followRows(op, axis, cut))
+      continue;
+    if (rule.numbersRows) {
+      numberRows(op, axis, cut);
+      continue;
+    }
+    bool claimed = llvm::any_of(
+        strategy.colors[axis], [&](Color color) { return claim(axis, color); });
+    if (!claimed)
+      inherit(op, axis, cut);
+  }
+}
+
+static bool isCutAlong(ArrayRef<DimPlacement> letters, unsigned axis) {
+  return llvm::any_of(letters, [&](const DimPlacement &letter) {
+    return llvm::any_of(letter, [&](const Factor &factor) {
+      return llvm::is_contained(factor.axes, axis);
+    });
+  });
+}
+
+// Parts of sums pass through what is linear in them, as long as that makes
+// nothing larger and nobody else needs the sum.
+void Shardings::keepParts(Operation *op, Cut &cut) const {
+  const OpRule &rule = cut.computation.rule;
+  if (isa<graph::EinsumOp>(op) || rule.addend)
+    return;
+  for (auto [number, set] : llvm::enumerate(rule.linear)) {
+    SmallVector<unsigned, 2> parts;
+    bool fitting = true;
+    int64_t largest = 0;
+    for (unsigned i : set) {
+      Value operand = op->getOperand(i);
+      largest = std::max(largest, tensorType(operand).getNumElements());
+      if (isZero(operand) || open.contains(operand))
+        continue;
+      // Sums over axes that cut the op anyway are scattered first.
+      auto own = asUsed(operand).partial;
+      llvm::erase_if(
+          own, [&](unsigned axis) { return isCutAlong(cut.letters, axis); });
+      fitting &= !own.empty() && operand.hasOneUse() &&
+                 (parts.empty() || parts == own);
+      parts = own;
+    }
+    for (Value result : op->getResults())
+      fitting &= tensorType(result).getNumElements() <= largest;
+    if (!fitting || parts.empty())
+      continue;
+    cut.parts = parts;
+    cut.linear = number;
+    return;
+  }
+}
+
+Placement Shardings::assemble(const Cut &cut, const OpRule::Dims &dims) const {
+  Placement placement;
+  for (const OpRule::Dim &names : dims) {
+    DimPlacement &dim = placement.dims.emplace_back();
+    for (unsigned name : names)
+      llvm::append_range(dim, cut.letters[name]);
+  }
+  return placement;
+}
+
+// The axes of letters that are summed over and not in `dims`.
+static SmallVector<unsigned, 2> summedAxes(const OpRule &rule,
+                                           ArrayRef<DimPlacement> letters,
+                                           const OpRule::Dims &dims) {
+  SmallVector<unsigned, 2> axes;
+  for (auto [name, letter] : llvm::enumerate(letters)) {
+    bool inside = llvm::any_of(dims, [&](const OpRule::Dim &dim) {
+      return llvm::is_contained(dim, name);
+    });
+    if (rule.letters[name].kind != LetterKind::sum || inside)
+      continue;
+    for (const Factor &factor : letter)
+      llvm::append_range(axes, factor.axes);
+  }
+  return axes;
+}
+
+// Rows that are not numbered by device any more are sums over devices, but
+// for what a cut of their letters leaves apart.
+static SmallVector<unsigned, 2> endedAxes(ArrayRef<unsigned> own,
+                                          const Placement &made) {
+  SmallVector<unsigned, 2> axes;
+  for (unsigned axis : own)
+    if (!made.uses(axis))
+      axes.push_back(axis);
+  return axes;
+}
+
+LogicalResult Shardings::planOp(Operation *op) {
+  Cut cut{factors.of(op), {}, {}, {}, {}};
+  const OpRule &rule = cut.computation.rule;
+  if (failed(checkOwnRows(op, rule)))
+    return failure();
+  chooseCuts(op, cut);
+  keepParts(op, cut);
+  for (OpOperand &operand : op->getOpOperands()) {
+    unsigned i = operand.getOperandNumber();
+    Placement wanted = assemble(cut, rule.operands[i]);
+    if (cut.linear && llvm::is_contained(rule.linear[*cut.linear], i))
+      wanted.partial = cut.parts;
+    if (rule.addend == i)
+      wanted.partial = summedAxes(rule, cut.letters, rule.operands[i]);
+    llvm::sort(wanted.partial);
+    if (!rule.numbersRows && takesOwnRows(operand, rule))
+      wanted.own = cut.own;
+    if (open.erase(operand.get()))
+      values[operand.get()] = wanted;
+    operands[&operand] = std::move(wanted);
+  }
+  for (auto [i, result] : llvm::enumerate(op->getResults())) {
+    const OpRule::Dims &dims = rule.results[i];
+    Placement made = assemble(cut, dims);
+    made.partial = summedAxes(rule, cut.letters, dims);
+    if (rule.isPointwise || llvm::is_contained(rule.ownResults, i))
+      made.own = cut.own;
+    else
+      llvm::append_range(made.partial, endedAxes(cut.own, made));
+    llvm::append_range(made.partial, cut.parts);
+    llvm::sort(made.partial);
+    values[result] = std::move(made);
+  }
+  return success();
+}
