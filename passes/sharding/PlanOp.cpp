@@ -108,7 +108,7 @@ void Shardings::numberRows(Operation *op, unsigned axis, Cut &cut) const {
                                  hasColor(atoms, color);
                         });
   };
-  for (Color color : strategy.colors[axis]) {
+  for (Color color : strategy->colors[axis]) {
     if (cutGroups(cut, axis, color)) {
       cut.own.push_back(axis);
       return;
@@ -232,8 +232,9 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
       numberRows(op, axis, cut);
       continue;
     }
-    bool claimed = llvm::any_of(
-        strategy.colors[axis], [&](Color color) { return claim(axis, color); });
+    bool claimed = llvm::any_of(strategy->colors[axis], [&](Color color) {
+      return claim(axis, color);
+    });
     if (!claimed)
       inherit(op, axis, cut);
   }

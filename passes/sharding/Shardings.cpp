@@ -58,7 +58,7 @@ Placement Shardings::byColors(Value value) const {
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
     if (mesh.size(axis) == 1)
       continue;
-    for (Color color : strategy.colors[axis])
+    for (Color color : strategy->colors[axis])
       if (cutColor(placement, atoms, color, axis,
                    [&](const Factor &factor) { return fits(factor, axis); }))
         break;
@@ -68,9 +68,9 @@ Placement Shardings::byColors(Value value) const {
 
 bool Shardings::cutByZero(graph::Role role) const {
   if (role == graph::Role::optimizer)
-    return strategy.zero >= ZeroStage::optimizer;
+    return strategy->zero >= ZeroStage::optimizer;
   return role == graph::Role::parameter &&
-         strategy.zero >= ZeroStage::parameters;
+         strategy->zero >= ZeroStage::parameters;
 }
 
 // Over the largest factor, one that divides evenly if there is any.
@@ -78,7 +78,7 @@ Placement Shardings::ofState(Value value, graph::Role role) const {
   Placement placement = byColors(value);
   if (!cutByZero(role))
     return placement;
-  for (unsigned axis : strategy.zeroAxes) {
+  for (unsigned axis : strategy->zeroAxes) {
     if (mesh.size(axis) == 1 || placement.uses(axis))
       continue;
     Factor *best = nullptr;
@@ -152,6 +152,17 @@ void Shardings::settleGradients(func::FuncOp function) {
 }
 
 //===--- functions and their structure ------------------------------------===//
+
+void Shardings::restart(const Strategy &other) {
+  strategy = &other;
+  values.clear();
+  settlements.clear();
+  operands.clear();
+  planned.clear();
+  state.clear();
+  ownRows.clear();
+  open.clear();
+}
 
 LogicalResult Shardings::build(ModuleOp module, StringRef except) {
   SmallVector<func::FuncOp> programs;
@@ -260,7 +271,7 @@ LogicalResult Shardings::planLoop(graph::LoopOp loop) {
   for (auto [init, carried, result] :
        llvm::zip(loop.getInits(), loop.getCarried(), loop.getResults())) {
     const Placement *target = settled(result);
-    bool early = strategy.zero >= ZeroStage::gradients && target;
+    bool early = strategy->zero >= ZeroStage::gradients && target;
     values[carried] = early                ? *target
                       : isInteger(carried) ? blank(carried)
                                            : byColors(carried);

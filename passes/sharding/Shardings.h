@@ -24,11 +24,13 @@ struct Strategy {
 class Shardings {
 public:
   Shardings(const Factors &factors, const Mesh &mesh, const Strategy &strategy)
-      : factors(factors), mesh(mesh), strategy(strategy) {}
+      : factors(factors), mesh(mesh), strategy(&strategy) {}
 
   /// Decides for all public functions of the module, but for the one of the
   /// name `except`, and what they call.
   mlir::LogicalResult build(mlir::ModuleOp module, llvm::StringRef except = {});
+  /// As new, by another strategy. A search that asks for many keeps the memory.
+  void restart(const Strategy &other);
   /// Whether the call is of a pointwise function.
   bool isPointwiseCall(mlir::Operation *op) const {
     return mlir::isa<mlir::func::CallOp>(op) && factors.computes(op);
@@ -83,7 +85,7 @@ private:
 
   const Factors &factors;
   const Mesh &mesh;
-  const Strategy &strategy;
+  const Strategy *strategy;
   llvm::DenseMap<mlir::Value, Placement> values, settlements;
   llvm::DenseMap<mlir::OpOperand *, Placement> operands;
   llvm::DenseSet<mlir::Operation *> planned; ///< functions

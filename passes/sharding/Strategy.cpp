@@ -239,7 +239,8 @@ class Search {
 public:
   Search(ModuleOp module, const Factors &factors, const Mesh &mesh,
          Strategy &strategy)
-      : module(module), factors(factors), mesh(mesh), strategy(strategy) {}
+      : module(module), mesh(mesh), strategy(strategy),
+        shardings(factors, mesh, strategy) {}
 
   /// Appends to the axis the color of `from` that lowers the estimate most, as
   /// long as one does.
@@ -267,16 +268,16 @@ public:
 
 private:
   FailureOr<double> measure(const Strategy &attempt, LinkPrice price) {
-    Shardings shardings(factors, mesh, attempt);
+    shardings.restart(attempt);
     if (failed(shardings.build(module, "init")))
       return failure();
     return estimate(module, mesh, shardings, price);
   }
 
   ModuleOp module;
-  const Factors &factors;
   const Mesh &mesh;
   Strategy &strategy;
+  Shardings shardings; ///< of what was measured last
 };
 } // namespace
 
