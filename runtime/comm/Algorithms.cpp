@@ -135,19 +135,35 @@ Steps runAllGather(const Collective &collective, Traffic &traffic,
   co_await ringGather(collective.output, parts, traffic);
 }
 
+/// Of each contribution to a reduction that is staged at a time.
+std::uint64_t segmentOf(int members) {
+  const std::uint64_t share =
+      kStagingBytes / static_cast<std::uint64_t>(members);
+  return std::max<std::uint64_t>(share, 4096) / 8 * 8;
+}
+
+std::uint64_t stagedBytes(const Parts &parts, int members, int me) {
+  return std::min(segmentOf(members), parts.bytes(me)) *
+         static_cast<std::uint64_t>(members);
+}
+
+bool isSmallAllReduce(const Collective &collective, int members) {
+  return collective.counts[0] <= kSmallBytes /
+                                     artifact::elementBytes(collective.type) /
+                                     static_cast<std::uint64_t>(members);
+}
+
 /// Each member gets everybody's contribution to its part, a segment at a time,
 /// and adds it up in the order of members.
 Steps pairwiseReduce(const Collective &collective, const Parts &parts,
                      std::byte *output, Traffic &traffic, Staging &staging) {
   const int n = traffic.members(), me = traffic.me();
   const std::uint64_t width = artifact::elementBytes(collective.type);
-  const std::uint64_t share = kStagingBytes / static_cast<std::uint64_t>(n);
-  const std::uint64_t segment = std::max<std::uint64_t>(share, 4096) / 8 * 8;
+  const std::uint64_t segment = segmentOf(n);
   std::uint64_t longest = 0;
   for (int m = 0; m < n; ++m)
     longest = std::max(longest, parts.bytes(m));
-  std::byte *staged = reserve(staging, std::min(segment, parts.bytes(me)) *
-                                           static_cast<std::uint64_t>(n));
+  std::byte *staged = reserve(staging, stagedBytes(parts, n, me));
   std::vector<const std::byte *> contributions(static_cast<std::size_t>(n));
   // At least once: members without elements compare headers too.
   for (std::uint64_t at = 0; at == 0 || at < longest; at += segment) {
@@ -205,7 +221,7 @@ Steps runAllReduce(const Collective &collective, Traffic &traffic,
   const std::uint64_t width = artifact::elementBytes(collective.type);
   const std::uint64_t count = collective.counts[0];
   const int n = traffic.members();
-  if (count <= kSmallBytes / width / static_cast<std::uint64_t>(n)) {
+  if (isSmallAllReduce(collective, n)) {
     co_await runSmallAllReduce(collective, traffic, staging);
     co_return;
   }
@@ -248,6 +264,22 @@ Steps runExchange(const Collective &collective, Traffic &traffic) {
 }
 
 } // namespace
+
+std::uint64_t stagingBytes(const Collective &collective, int members, int me) {
+  const std::uint64_t width = artifact::elementBytes(collective.type);
+  if (collective.kind == CollectiveKind::allReduce) {
+    const std::uint64_t count = collective.counts[0];
+    return isSmallAllReduce(collective, members)
+               ? 2 * count * width * static_cast<std::uint64_t>(members)
+               : stagedBytes(Parts::even(count, width, members), members, me);
+  }
+  if (collective.kind == CollectiveKind::reduceScatter)
+    return stagedBytes(Parts(collective.counts, width), members, me);
+  if (collective.kind != CollectiveKind::allGather)
+    return 0;
+  const std::uint64_t total = Parts(collective.counts, width).total();
+  return total <= kSmallBytes ? total : 0;
+}
 
 Steps runCollective(const Collective &collective, Traffic &traffic,
                     Staging &staging) {

@@ -8,8 +8,8 @@
 
 namespace tessera::comm {
 
-/// Memory between messages and results. Grows to what was ever needed, so that
-/// a program that repeats its steps takes none after the first.
+/// Memory between messages and results. Grows to what was ever needed;
+/// stagingBytes() says how much that is.
 using Staging = std::vector<std::byte>;
 
 /// Bytes of which smaller gathers and reductions are done in ⌈log₂ n⌉ rounds
@@ -31,6 +31,9 @@ inline constexpr std::uint64_t kStagingBytes = 4 << 20;
 /// A reduction moves contributions as they are and adds them up where the
 /// result goes: a ring that adds on its way would round bf16 at every station.
 ///
+/// Of staging that member `me` of so many needs for it.
+std::uint64_t stagingBytes(const Collective &collective, int members, int me);
+
 /// The collective was checked; all arguments outlive the steps.
 Steps runCollective(const Collective &collective, Traffic &traffic,
                     Staging &staging);

@@ -40,6 +40,9 @@ public:
   int member() const;
   int id() const;
 
+  /// Takes the memory beside its buffers that the collective will need, so that
+  /// none is taken later. Not while a collective of the channel is under way.
+  Status prepare(const Collective &collective);
   /// The collective and its buffers must stay as they are until wait(). An
   /// error says why it cannot be done, or why the world ended.
   StatusOr<Ticket> start(const Collective &collective);

@@ -1,3 +1,4 @@
+#include "runtime/comm/Algorithms.h"
 #include "runtime/comm/Channel.h"
 #include "runtime/comm/Engine.h"
 #include "runtime/comm/MpiTransport.h"
@@ -9,6 +10,20 @@ namespace tessera::comm {
 const Group &Channel::group() const { return state.group; }
 int Channel::member() const { return state.me; }
 int Channel::id() const { return state.id; }
+
+Status Channel::prepare(const Collective &collective) {
+  TESSERA_RETURN_IF_ERROR(checkCollective(collective, state.group, state.me));
+  const std::uint64_t bytes =
+      stagingBytes(collective, state.group.size(), state.me);
+  try {
+    if (state.staging.size() < bytes)
+      state.staging.resize(bytes);
+  } catch (const std::bad_alloc &) {
+    return Status::error("{}: no memory for {} bytes of messages",
+                         nameOf(collective), bytes);
+  }
+  return Status::success();
+}
 
 StatusOr<Ticket> Channel::start(const Collective &collective) {
   return engine.start(state, collective);

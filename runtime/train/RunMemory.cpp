@@ -25,6 +25,7 @@ StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
   for (const StateTensor &tensor : model.state())
     memory.checkpoint =
         std::max(memory.checkpoint, std::min(tensor.size, kCheckpointPiece));
+  memory.checkpoint += model.bytesBesidePiece(memory.checkpoint);
   StatusOr<ProcessMemory> process = readProcessMemory();
   if (!process.ok())
     return process.status();

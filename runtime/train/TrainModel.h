@@ -81,6 +81,9 @@ public:
   virtual StatusOr<std::span<const float>>
   logits(std::span<const int32_t> tokens) = 0;
 
+  /// What readState() of a piece of that size takes beside the piece.
+  virtual uint64_t bytesBesidePiece(uint64_t) const { return 0; }
+
   /// How much of facts().plannedBytes is in this process's resident memory.
   virtual StatusOr<uint64_t> residentPlannedBytes() const { return 0; }
 

@@ -66,6 +66,11 @@ HostCollectives::prepare(const Commands &code, const MeshChannels *channels) {
     comm::Channel &channel = channels->channelOf(*command.source);
     result.list.push_back(
         {command.source, &channel, describe(*command.source, channel), {}});
+    const comm::Collective &what = result.list.back().what;
+    const bool isIdle = what.isExchange() && what.sendTo < 0 &&
+                        what.receiveFrom < 0; // a permutation without this rank
+    if (!isIdle)
+      TESSERA_RETURN_IF_ERROR(channel.prepare(what));
   }
   return result;
 }
