@@ -21,10 +21,14 @@ std::string_view ControlMessage::text() const {
   return {line, ::strnlen(line, sizeof(line))};
 }
 
-ControlLine::~ControlLine() {
-  for (const std::list<Message> *messages : {&outgoing, &incoming})
+ControlLine::~ControlLine() { close(); }
+
+void ControlLine::close() {
+  for (std::list<Message> *messages : {&outgoing, &incoming}) {
     for (const Message &message : *messages)
       transport.cancel(message.request);
+    messages->clear();
+  }
 }
 
 void ControlLine::send(int rank, const ControlMessage &content) {

@@ -43,6 +43,8 @@ public:
   ControlLine(const ControlLine &) = delete;
   ControlLine &operator=(const ControlLine &) = delete;
 
+  /// Gives up what is under way, while the transport can.
+  void close();
   void send(int rank, const ControlMessage &message);
   /// Moves what is under way; the next message that is whole, if there is one,
   /// and from whom.

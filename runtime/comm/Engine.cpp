@@ -165,6 +165,7 @@ Status Engine::leave() {
   stopThread();
   TESSERA_RETURN_IF_ERROR(left);
   hasLeft = true;
+  control.close(); // answers that nobody waits for any more
   return transport->finish();
 }
 
