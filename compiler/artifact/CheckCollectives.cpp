@@ -4,7 +4,7 @@
 #include "compiler/artifact/CheckCollectives.h"
 #include "dialects/dist/DistOps.h"
 #include "dialects/plan/PlanOps.h"
-#include "llvm/ADT/DenseMap.h"
+#include "passes/sharding/Placement.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/raw_ostream.h"
 #include <map>
@@ -73,32 +73,20 @@ static llvm::Error complain(StringRef program, size_t number, int64_t rank,
       static_cast<long long>(otherRank));
 }
 
-// The number of the group of `rank` along the axes: its coordinates elsewhere.
-static int64_t groupOf(dist::MeshOp mesh, ArrayAttr axes, int64_t rank) {
-  int64_t group = 0, stride = 1;
-  for (Attribute each : llvm::reverse(mesh.getAxes())) {
-    auto axis = cast<dist::AxisAttr>(each);
-    bool isAlong = llvm::any_of(axes, [&](Attribute name) {
-      return cast<StringAttr>(name).getValue() == axis.getName();
-    });
-    if (!isAlong)
-      group += rank % axis.getSize() * stride;
-    rank /= axis.getSize();
-    stride *= axis.getSize();
-  }
-  return group;
+// What names the group of `rank` along the axes: its coordinates elsewhere.
+static sharding::Coordinates groupOf(const sharding::Mesh &mesh, ArrayAttr axes,
+                                     int64_t rank) {
+  sharding::Coordinates at = mesh.coordinatesOf(rank);
+  for (auto name : axes.getAsRange<StringAttr>())
+    if (std::optional<unsigned> axis = mesh.find(name.getValue()))
+      at[*axis] = 0;
+  return at;
 }
 
 // Where the share's ranks stand along the axis of pipelines.
-static int64_t stageOf(const SharePart &share, dist::MeshOp mesh) {
-  int64_t rest = share.ranks.front();
-  for (Attribute each : llvm::reverse(mesh.getAxes())) {
-    auto axis = cast<dist::AxisAttr>(each);
-    if (axis.getName() == dist::kPipeAxis)
-      return rest % axis.getSize();
-    rest /= axis.getSize();
-  }
-  return 0;
+static int64_t stageOf(const SharePart &share, const sharding::Mesh &mesh) {
+  std::optional<unsigned> pipe = mesh.find(dist::kPipeAxis);
+  return pipe ? mesh.coordinatesOf(share.ranks.front())[*pipe] : 0;
 }
 
 // What stages of a pipeline do together, exchanges aside: those are two ranks'
@@ -115,7 +103,7 @@ static void keepOverPipe(std::vector<Entry> &entries) {
 
 static llvm::Error compare(StringRef program, ArrayRef<SharePart> shares,
                            ArrayRef<std::vector<Entry>> all,
-                           dist::MeshOp mesh) {
+                           const sharding::Mesh &mesh) {
   auto nameAt = [&](size_t share, size_t i) -> StringRef {
     return i < all[share].size() ? StringRef(all[share][i].what) : "none";
   };
@@ -129,7 +117,7 @@ static llvm::Error compare(StringRef program, ArrayRef<SharePart> shares,
                         shares[share].ranks.front(), nameAt(share, i));
     if (!all[0][i].axes)
       continue;
-    llvm::DenseMap<int64_t, std::pair<int64_t, StringRef>> sizes;
+    std::map<sharding::Coordinates, std::pair<int64_t, StringRef>> sizes;
     for (size_t share = 0; share < all.size(); ++share)
       for (int64_t rank : shares[share].ranks) {
         StringRef size = all[share][i].size;
@@ -148,7 +136,7 @@ static llvm::Error compare(StringRef program, ArrayRef<SharePart> shares,
 // stages what they do together.
 static llvm::Error check(StringRef program, ArrayRef<SharePart> shares,
                          MutableArrayRef<std::vector<Entry>> all,
-                         dist::MeshOp mesh) {
+                         const sharding::Mesh &mesh) {
   std::map<int64_t,
            std::pair<std::vector<SharePart>, std::vector<std::vector<Entry>>>>
       stages;
@@ -170,6 +158,7 @@ llvm::Error tessera::checkCollectives(ArrayRef<SharePart> shares) {
   auto meshes = first.getOps<dist::MeshOp>();
   if (meshes.empty() || shares.size() < 2)
     return llvm::Error::success();
+  const sharding::Mesh mesh(*meshes.begin());
   for (auto program : first.getOps<plan::ProgramOp>()) {
     std::vector<std::vector<Entry>> all;
     for (const SharePart &share : shares) {
@@ -179,8 +168,7 @@ llvm::Error tessera::checkCollectives(ArrayRef<SharePart> shares) {
               module.lookupSymbol<plan::ProgramOp>(program.getSymName()))
         collect(same.getBody().front(), entries);
     }
-    if (llvm::Error error =
-            check(program.getSymName(), shares, all, *meshes.begin()))
+    if (llvm::Error error = check(program.getSymName(), shares, all, mesh))
       return error;
   }
   return llvm::Error::success();

@@ -1,5 +1,6 @@
 // The pass: sums of gradients that are zero nearly everywhere.
 #include "dialects/graph/Build.h"
+#include "dialects/graph/Constants.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "passes/autodiff/Autodiff.h"
 
@@ -13,14 +14,6 @@ namespace tessera {
 
 //===--- scatters ---------------------------------------------------------===//
 
-static bool isZero(Value value) {
-  DenseElementsAttr elements;
-  if (!matchPattern(value, m_Constant(&elements)) || !elements.isSplat() ||
-      !isa<FloatType>(elements.getElementType()))
-    return false;
-  return elements.getSplatValue<APFloat>().isPosZero();
-}
-
 // x + (base with rows added) = (x + base) with rows added
 static LogicalResult sinkScatter(graph::AddOp add, PatternRewriter &rewriter) {
   for (auto [side, other] : {std::pair(add.getLhs(), add.getRhs()),
@@ -29,7 +22,7 @@ static LogicalResult sinkScatter(graph::AddOp add, PatternRewriter &rewriter) {
     if (!scatter || !scatter->hasOneUse())
       continue;
     Value base = scatter.getBase();
-    Value sum = isZero(base)
+    Value sum = graph::isZero(base)
                     ? Value(other)
                     : graph::Emitter(rewriter, add.getLoc()).add(other, base);
     rewriter.replaceOpWithNewOp<graph::ScatterAddOp>(

@@ -1,7 +1,6 @@
-#include "dialects/graph/GraphOps.h"
+#include "dialects/graph/Constants.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Dominance.h"
-#include "mlir/IR/Matchers.h"
 #include "passes/fusion/Fusion.h"
 
 using namespace mlir;
@@ -12,14 +11,6 @@ namespace tessera {
 #define GEN_PASS_DEF_SINKACCUMULATORS
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
-
-static bool isZero(Value value) {
-  DenseElementsAttr elements;
-  return matchPattern(value, m_Constant(&elements)) && elements.isSplat() &&
-         (isa<FloatType>(elements.getElementType())
-              ? elements.getSplatValue<APFloat>().isPosZero()
-              : elements.getSplatValue<APInt>().isZero());
-}
 
 // Whether each turn of the loop only adds to carried value `i`.
 static bool onlyAdds(LoopOp loop, unsigned i) {

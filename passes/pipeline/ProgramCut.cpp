@@ -1,5 +1,6 @@
 #include "passes/pipeline/ProgramCut.h"
 #include "dialects/dist/DistOps.h"
+#include "dialects/graph/Constants.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Transforms/RegionUtils.h"
 
@@ -83,17 +84,6 @@ LogicalResult ProgramCut::findBlocks() {
 
 //===--- sums -------------------------------------------------------------===//
 
-static bool isZero(Value value) {
-  auto constant = value.getDefiningOp<graph::ConstantOp>();
-  auto splat =
-      constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : nullptr;
-  if (!splat)
-    return false;
-  if (isa<FloatType>(splat.getElementType()))
-    return splat.getSplatValue<APFloat>().isPosZero();
-  return splat.getSplatValue<APInt>().isZero();
-}
-
 // From the carried value to the yielded one, if nothing happens but additions.
 SmallVector<Operation *> ProgramCut::additionsTo(unsigned i) {
   Value value = loop.getCarried()[i], last = loop.getYield().getValues()[i];
@@ -144,7 +134,7 @@ LogicalResult ProgramCut::findSums() {
       sum.terms = usersOf(i);
     bool isOwn = llvm::none_of(
         sum.terms, [&](Operation *op) { return sumByTerm.contains(op); });
-    if (sum.terms.empty() || !isOwn || !isZero(loop.getInits()[i]))
+    if (sum.terms.empty() || !isOwn || !graph::isZero(loop.getInits()[i]))
       return loop.emitError("carries value ")
              << i << ", which is no sum over microbatches; a pipeline carries "
              << "nothing else from one to the next";

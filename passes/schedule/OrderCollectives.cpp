@@ -4,6 +4,7 @@
 #include "passes/schedule/BlockGraph.h"
 #include "passes/schedule/Schedule.h"
 #include "passes/schedule/StartOrder.h"
+#include "passes/sharding/Placement.h"
 #include <map>
 
 using namespace mlir;
@@ -41,14 +42,9 @@ static int64_t stageOf(ModuleOp module) {
   auto meshes = module.getOps<dist::MeshOp>();
   if (!devices || devices.empty() || meshes.empty())
     return 0;
-  int64_t rest = devices[0];
-  for (Attribute each : llvm::reverse((*meshes.begin()).getAxes())) {
-    auto axis = cast<dist::AxisAttr>(each);
-    if (axis.getName() == dist::kPipeAxis)
-      return rest % axis.getSize();
-    rest /= axis.getSize();
-  }
-  return 0;
+  sharding::Mesh mesh(*meshes.begin());
+  std::optional<unsigned> pipe = mesh.find(dist::kPipeAxis);
+  return pipe ? mesh.coordinatesOf(devices[0])[*pipe] : 0;
 }
 
 // Of devices that do the same together.

@@ -9,6 +9,7 @@
 // are scattered. Any other cut is undone before and made again behind.
 #include "passes/sharding/LocalOps.h"
 #include "passes/sharding/Resharder.h"
+#include <functional>
 #include <limits>
 
 using namespace mlir;
@@ -21,8 +22,6 @@ static Type wideOf(Emitter &e, Value x) {
   Type element = tensorType(x).getElementType();
   return element.isF64() ? element : e.builder().getF32Type();
 }
-
-static bool isCut(const Factor &factor) { return !factor.axes.empty(); }
 
 // Of values with tokens in dimension `dim`, the placement with all of them.
 static Placement withAllTokens(const LocalOp &local, Value value,
@@ -278,13 +277,13 @@ static void emitWhole(LocalOp &local) {
 
 template <typename Op> static bool emitAttention(LocalOp &local, Op op) {
   DimPlacement tokens = local.placementOf(op.getQuery()).dims[1];
-  if (llvm::none_of(tokens, isCut))
+  if (llvm::none_of(tokens, std::mem_fn(&Factor::isCut)))
     return false;
   const Mesh &mesh = local.mesh;
   const Factor &last = tokens.back();
   bool isEven = last.axes.size() == 1 && !op.getStart() &&
                 last.size % mesh.size(last.axes) == 0;
-  bool isStriped = isEven && tokens.size() == 2 && !isCut(tokens.front()) &&
+  bool isStriped = isEven && tokens.size() == 2 && !tokens.front().isCut() &&
                    last.size == mesh.size(last.axes) && op.getCausal() &&
                    !op.getWindow();
   if (isStriped || (isEven && tokens.size() == 1))

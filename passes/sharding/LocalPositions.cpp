@@ -2,14 +2,13 @@
 // positions of a share are those of its elements in the whole tensor.
 #include "passes/sharding/LocalOps.h"
 #include "passes/sharding/Resharder.h"
+#include <functional>
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::sharding;
 using graph::Emitter;
 using graph::tensorType;
-
-static bool isCut(const Factor &factor) { return !factor.axes.empty(); }
 
 // Of a share's part of a dimension: i32[size of the part].
 static Value positionsOf(Emitter &e, const LocalOp &local,
@@ -23,7 +22,7 @@ static Value positionsOf(Emitter &e, const LocalOp &local,
   int64_t step = 1;
   for (size_t i = dim.size(); i-- > 0; step *= dim[i].size) {
     Value at = e.iota(type, static_cast<int64_t>(i));
-    if (isCut(dim[i]))
+    if (dim[i].isCut())
       at = e.add(at, e.broadcastScalar(resharder.offsetOf(dim[i]), sizes));
     positions =
         e.add(positions, e.mul(at, e.splatLike(static_cast<double>(step), at)));
@@ -36,7 +35,7 @@ FailureOr<bool> sharding::emitLocalRope(LocalOp &local) {
   if (!op || op.getPositions())
     return false;
   DimPlacement tokens = local.placementOf(op.getInput()).dims[1];
-  if (llvm::none_of(tokens, isCut))
+  if (llvm::none_of(tokens, std::mem_fn(&Factor::isCut)))
     return false;
   Emitter e(local.builder, op.getLoc());
   RankedTensorType type = local.localType(op.getResult());
@@ -56,7 +55,7 @@ FailureOr<bool> sharding::emitLocalIota(LocalOp &local) {
     return false;
   auto counted = static_cast<int64_t>(op.getDim());
   DimPlacement dim = local.placementOf(op.getResult()).dims[counted];
-  if (llvm::none_of(dim, isCut))
+  if (llvm::none_of(dim, std::mem_fn(&Factor::isCut)))
     return false;
   Emitter e(local.builder, op.getLoc());
   RankedTensorType type = local.localType(op.getResult());

@@ -40,6 +40,7 @@ struct Factor {
   llvm::SmallVector<unsigned, 2> axes;
   bool operator==(const Factor &) const = default;
 
+  bool isCut() const { return !axes.empty(); }
   Range rangeAt(const Mesh &mesh, const Coordinates &at) const;
 };
 

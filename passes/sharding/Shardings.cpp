@@ -8,17 +8,6 @@ using namespace tessera;
 using namespace tessera::sharding;
 using graph::tensorType;
 
-bool sharding::isZero(Value value) {
-  auto constant = value.getDefiningOp<graph::ConstantOp>();
-  auto splat =
-      constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : nullptr;
-  if (!splat)
-    return false;
-  if (isa<FloatType>(splat.getElementType()))
-    return splat.getSplatValue<APFloat>().isPosZero();
-  return splat.getSplatValue<APInt>().isZero();
-}
-
 bool sharding::isInteger(Value value) {
   return !isa<FloatType>(tensorType(value).getElementType());
 }

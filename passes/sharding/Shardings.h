@@ -2,6 +2,7 @@
 // operand the placement in which its op wants it. Found without touching the
 // IR, so that a search can ask for many.
 #pragma once
+#include "dialects/graph/Constants.h"
 #include "passes/sharding/Factors.h"
 #include "passes/sharding/Placement.h"
 #include "llvm/ADT/StringMap.h"
@@ -31,7 +32,8 @@ public:
   mlir::LogicalResult build(mlir::ModuleOp module, llvm::StringRef except = {});
   /// As new, by another strategy. A search that asks for many keeps the memory.
   void restart(const Strategy &other);
-  /// Whether the call is of a pointwise function.
+  /// Whether the op is a call of a pointwise function: as sharding says it, but
+  /// without looking for the callee.
   bool isPointwiseCall(mlir::Operation *op) const {
     return mlir::isa<mlir::func::CallOp>(op) && factors.computes(op);
   }
@@ -97,8 +99,8 @@ private:
   llvm::DenseSet<mlir::Value> open;
 };
 
-/// A constant of zeros: also the sum of zeros on every device.
-bool isZero(mlir::Value value);
+/// Zeros are also the sum of zeros on every device.
+using graph::isZero;
 bool isInteger(mlir::Value value);
 
 } // namespace tessera::sharding

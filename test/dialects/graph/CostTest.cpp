@@ -65,39 +65,34 @@ TEST(GraphCost, GroupedContractions) {
             Cost(2 * 18 * 4 * 5, 4 * (72 + 90 + 3 + 60)));
 }
 
+// Of five queries over `keys`, from a `start` among them if there is one.
+static int64_t attentionFlops(int64_t keys, bool hasStart,
+                              const std::string &attrs) {
+  std::string q = "tensor<2x5x4x8xf32>",
+              k = "tensor<2x" + std::to_string(keys) + "x2x8xf32>",
+              start = hasStart ? "start %s " : "",
+              startType = hasStart ? ", tensor<i32>" : "";
+  return costOf("func.func @f(%q: " + q + ", %k: " + k +
+                ", %s: tensor<i32>) { %y, %l = graph.attention %q, %k, %k " +
+                start + "scale 1.0 " + attrs + " : " + q + ", " + k + ", " + k +
+                startType + " -> " + q + ", tensor<2x4x5xf32> return }")
+      .first;
+}
+
 // Two products of 2 × head_dim for each visible pair, batch and head.
 TEST(GraphCost, AttentionCountsVisiblePairs) {
-  auto flops = [](const std::string &attrs) {
-    return costOf(
-               "func.func @f(%q: tensor<2x5x4x8xf32>, %k: tensor<2x5x2x8xf32>) "
-               "{ %y, %l = graph.attention %q, %k, %k scale 1.0 " +
-               attrs +
-               " : tensor<2x5x4x8xf32>, tensor<2x5x2x8xf32>, "
-               "tensor<2x5x2x8xf32> -> tensor<2x5x4x8xf32>, tensor<2x4x5xf32> "
-               "return }")
-        .first;
-  };
   constexpr int64_t pair = 2 * 2 * 8 * 2 * 4;
-  EXPECT_EQ(flops(""), 25 * pair);
-  EXPECT_EQ(flops("{causal}"), 15 * pair);
-  EXPECT_EQ(flops("{causal, window = 2 : i64}"), 9 * pair);
-  EXPECT_EQ(flops("{window = 2 : i64}"), (5 + 5 + 4 + 3 + 2) * pair);
+  EXPECT_EQ(attentionFlops(5, false, ""), 25 * pair);
+  EXPECT_EQ(attentionFlops(5, false, "{causal}"), 15 * pair);
+  EXPECT_EQ(attentionFlops(5, false, "{causal, window = 2 : i64}"), 9 * pair);
+  EXPECT_EQ(attentionFlops(5, false, "{window = 2 : i64}"),
+            (5 + 5 + 4 + 3 + 2) * pair);
 }
 
 TEST(GraphCost, AttentionFromAnywhereCountsAllThatMayBeVisible) {
-  auto flops = [](const std::string &attrs) {
-    return costOf("func.func @f(%q: tensor<2x5x4x8xf32>, %k: "
-                  "tensor<2x7x2x8xf32>, %s: tensor<i32>) { %y, %l = "
-                  "graph.attention %q, %k, %k start %s scale 1.0 " +
-                  attrs +
-                  " : tensor<2x5x4x8xf32>, tensor<2x7x2x8xf32>, "
-                  "tensor<2x7x2x8xf32>, tensor<i32> -> tensor<2x5x4x8xf32>, "
-                  "tensor<2x4x5xf32> return }")
-        .first;
-  };
   constexpr int64_t pair = 2 * 2 * 8 * 2 * 4;
-  EXPECT_EQ(flops("{causal}"), 35 * pair);
-  EXPECT_EQ(flops("{causal, window = 2 : i64}"), 10 * pair);
+  EXPECT_EQ(attentionFlops(7, true, "{causal}"), 35 * pair);
+  EXPECT_EQ(attentionFlops(7, true, "{causal, window = 2 : i64}"), 10 * pair);
 }
 
 TEST(GraphCost, LinearCrossEntropyCountsItsContractions) {

@@ -54,36 +54,6 @@ static sharding::Strategy drawStrategy(ModuleOp module,
   return strategy;
 }
 
-// Integers come cut from the host; devices do not cut them (Resharder).
-static bool cutsIntegers(ModuleOp module, const sharding::Shardings &shardings,
-                         const sharding::Mesh &mesh) {
-  bool cuts = false;
-  auto check = [&](OpOperand &operand) {
-    auto type = dyn_cast<RankedTensorType>(operand.get().getType());
-    if (!type || isa<FloatType>(type.getElementType()) ||
-        sharding::isSplat(operand.get()))
-      return;
-    const sharding::Placement &from = shardings.of(operand.get()),
-                              &to = shardings.wanted(operand);
-    for (auto [before, after] : llvm::zip(from.dims, to.dims)) {
-      auto usedIn = [](const sharding::DimPlacement &dim, unsigned axis) {
-        return llvm::any_of(dim, [&](const sharding::Factor &factor) {
-          return llvm::is_contained(factor.axes, axis);
-        });
-      };
-      for (unsigned axis = 0; axis < mesh.rank(); ++axis)
-        cuts |= usedIn(after, axis) && !usedIn(before, axis);
-    }
-  };
-  for (auto function : module.getOps<func::FuncOp>())
-    if (!sharding::isPointwise(function))
-      function.getBody().walk([&](Operation *op) {
-        for (OpOperand &operand : op->getOpOperands())
-          check(operand);
-      });
-  return cuts;
-}
-
 bool assignRandomShardings(ModuleOp module, int64_t data, int64_t tensor,
                            int64_t zero, uint64_t seed) {
   MLIRContext *context = module.getContext();
@@ -95,19 +65,13 @@ bool assignRandomShardings(ModuleOp module, int64_t data, int64_t tensor,
   sharding::Factors factors;
   if (failed(factors.build(module)))
     return false;
-  for (uint64_t attempt = 0; attempt < 100; ++attempt) {
-    sharding::Strategy strategy =
-        drawStrategy(module, factors, mesh, seed + (attempt << 32));
-    strategy.zero = static_cast<sharding::ZeroStage>(zero);
-    sharding::Shardings shardings(factors, mesh, strategy);
-    if (failed(shardings.build(module)))
-      return false;
-    if (cutsIntegers(module, shardings, mesh))
-      continue;
-    sharding::writeShardings(module, shardings, mesh);
-    return true;
-  }
-  return false;
+  sharding::Strategy strategy = drawStrategy(module, factors, mesh, seed);
+  strategy.zero = static_cast<sharding::ZeroStage>(zero);
+  sharding::Shardings shardings(factors, mesh, strategy);
+  if (failed(shardings.build(module)))
+    return false;
+  sharding::writeShardings(module, shardings, mesh);
+  return true;
 }
 
 bool isUsed(ModuleOp module, StringRef axis) {

@@ -11,17 +11,23 @@ struct Shape {
   int batch, tokens, heads, kvHeads, headDim, window; ///< window 0: none
 };
 
+/// What the text of a case is made of: types, and the ops' attributes.
+struct Parts {
+  Parts(const Shape &s, int keys, const char *element)
+      : q(fmt::format("tensor<{}x{}x{}x{}x{}>", s.batch, s.tokens, s.heads,
+                      s.headDim, element)),
+        k(fmt::format("tensor<{}x{}x{}x{}x{}>", s.batch, keys, s.kvHeads,
+                      s.headDim, element)),
+        lse(fmt::format("tensor<{}x{}x{}xf32>", s.batch, s.heads, s.tokens)),
+        // 1 / sqrt of the width, of which 0.2 is none: products with it round.
+        mask(fmt::format("scale 0.2 {{causal{}}}",
+                         s.window ? fmt::format(", window = {} : i64", s.window)
+                                  : "")) {}
+  std::string q, k, lse, mask;
+};
+
 std::string text(const Shape &s, const char *element) {
-  std::string q = fmt::format("tensor<{}x{}x{}x{}x{}>", s.batch, s.tokens,
-                              s.heads, s.headDim, element);
-  std::string k = fmt::format("tensor<{}x{}x{}x{}x{}>", s.batch, s.tokens,
-                              s.kvHeads, s.headDim, element);
-  std::string lse =
-      fmt::format("tensor<{}x{}x{}xf32>", s.batch, s.heads, s.tokens);
-  // 1 / sqrt of the width, of which 0.2 is none: products with it round.
-  std::string mask =
-      fmt::format("scale 0.2 {{causal{}}}",
-                  s.window ? fmt::format(", window = {} : i64", s.window) : "");
+  const auto [q, k, lse, mask] = Parts(s, s.tokens, element);
   return fmt::format(R"(
 func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}) -> ({0}, {2}, {0}, {1}, {1}) {{
   %a:2 = graph.attention %q, %k, %v {3} : {0}, {1}, {1} -> {0}, {2}
@@ -41,15 +47,7 @@ struct Started {
 void add(std::vector<KernelCase> &cases, const Started &c,
          const char *element) {
   const Shape &s = c.shape;
-  std::string q = fmt::format("tensor<{}x{}x{}x{}x{}>", s.batch, s.tokens,
-                              s.heads, s.headDim, element);
-  std::string k = fmt::format("tensor<{}x{}x{}x{}x{}>", s.batch, c.keys,
-                              s.kvHeads, s.headDim, element);
-  std::string lse =
-      fmt::format("tensor<{}x{}x{}xf32>", s.batch, s.heads, s.tokens);
-  std::string mask =
-      fmt::format("scale 0.2 {{causal{}}}",
-                  s.window ? fmt::format(", window = {} : i64", s.window) : "");
+  const auto [q, k, lse, mask] = Parts(s, c.keys, element);
   cases.push_back(
       {fmt::format("Attention{}x{}x{}over{}x{}window{}Of{}From{}{}_{}", s.batch,
                    s.tokens, s.heads, s.kvHeads, s.headDim, s.window, c.keys,
