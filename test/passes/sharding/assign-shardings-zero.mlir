@@ -3,6 +3,7 @@
 // RUN: tessera-opt %S/Inputs/update.mlir --assign-shardings="mesh=data=3 zero=2" --verify-shardings | FileCheck %s --check-prefixes=CHECK,ZERO1
 // RUN: tessera-opt %S/Inputs/update.mlir --assign-shardings="mesh=data=3 zero=3" --verify-shardings | FileCheck %s --check-prefixes=CHECK,ZERO3
 // RUN: tessera-opt %S/Inputs/update.mlir --assign-shardings="mesh=data=3 zero=1" --partition-to-local --canonicalize --cse | FileCheck %s --check-prefix=LOCAL
+// RUN: tessera-opt %S/Inputs/update.mlir --assign-shardings="mesh=data=3 zero=3" --partition-to-local --canonicalize --cse | FileCheck %s --check-prefix=GATHER
 // What is kept cut over the data axis (Rajbhandari et al. 2020). A gradient is a
 // sum over sequences, so a part of it on every device.
 
@@ -36,3 +37,13 @@
 // LOCAL: %[[SUM:.*]] = dist.reduce_scatter sum %[[G]] dim 0 over @mesh [#dist.axis_ref<"data">] : tensor<6x10xf32> -> tensor<2x10xf32>
 // LOCAL: %[[NEW:.*]]:2 = call @update.local.2x10(%{{.*}}, %[[SUM]], %arg1, %{{.*}})
 // LOCAL: dist.all_gather %[[NEW]]#0 dim 0 over @mesh [#dist.axis_ref<"data">] : tensor<2x10xf32> -> tensor<6x10xf32>
+
+// A device has two rows, gathers all six where they are used, and updates its
+// own: nothing is gathered behind the update.
+// GATHER-LABEL: func.func @train_step(%arg0: tensor<2x10xf32>
+// GATHER: %[[ALL:.*]] = dist.all_gather %arg0 dim 0 over @mesh [#dist.axis_ref<"data">] : tensor<2x10xf32> -> tensor<6x10xf32>
+// GATHER-NEXT: graph.einsum "btk,kn->btn" %{{.*}}, %[[ALL]]
+// GATHER: %[[SUM:.*]] = dist.reduce_scatter sum %{{.*}} dim 0 over @mesh [#dist.axis_ref<"data">] : tensor<6x10xf32> -> tensor<2x10xf32>
+// GATHER: %[[NEW:.*]]:2 = call @update.local.2x10(%arg0, %[[SUM]], %arg1, %{{.*}})
+// GATHER-NOT: dist.
+// GATHER: return %[[NEW]]#0, %[[NEW]]#1 : tensor<2x10xf32>, tensor<2x10xf32>
