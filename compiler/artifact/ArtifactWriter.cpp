@@ -89,6 +89,22 @@ static llvm::Error writeMesh(llvm::ArrayRef<SharePart> shares,
   return llvm::Error::success();
 }
 
+// All ranks follow one schedule.
+static void writePipeline(ModuleOp module, fb::ArtifactT &artifact) {
+  auto parts = module->getAttrOfType<DictionaryAttr>(dist::kPipelineAttr);
+  if (!parts)
+    return;
+  auto work = [&](StringRef name) {
+    ArrayRef<int64_t> flops = parts.getAs<DenseI64ArrayAttr>(name);
+    return std::vector<uint64_t>(flops.begin(), flops.end());
+  };
+  artifact.pipeline = std::make_unique<fb::PipelineT>();
+  artifact.pipeline->schedule = parts.getAs<StringAttr>("schedule").str();
+  artifact.pipeline->forward = work("forward");
+  artifact.pipeline->backward = work("backward");
+  artifact.pipeline->weights = work("weights");
+}
+
 llvm::Expected<std::string>
 tessera::writeArtifact(llvm::ArrayRef<SharePart> shares,
                        const ArtifactInfo &info) {
@@ -101,6 +117,7 @@ tessera::writeArtifact(llvm::ArrayRef<SharePart> shares,
   artifact.rebuild_command = info.rebuildCommand;
   if (llvm::Error error = writeMesh(shares, artifact))
     return std::move(error);
+  writePipeline(shares.front().devices.front().module, artifact);
   if (llvm::Error error = checkCollectives(shares))
     return std::move(error);
   for (const SharePart &part : shares) {

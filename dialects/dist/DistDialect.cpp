@@ -296,6 +296,24 @@ static LogicalResult verifyAttached(Operation *op, Attribute attribute,
                         [&] { return op->emitOpError(); });
 }
 
+static LogicalResult verifyPipeline(Operation *op, Attribute attribute) {
+  auto parts = dyn_cast<DictionaryAttr>(attribute);
+  bool isGood = isa<ModuleOp>(op) && parts && parts.size() == 4 &&
+                parts.getAs<StringAttr>("schedule");
+  std::optional<int64_t> stages;
+  for (StringRef name : {"forward", "backward", "weights"}) {
+    auto work = isGood ? parts.getAs<DenseI64ArrayAttr>(name) : nullptr;
+    isGood = work && stages.value_or(work.size()) == work.size() &&
+             llvm::all_of(work.asArrayRef(), [](int64_t v) { return v >= 0; });
+    if (isGood)
+      stages = work.size();
+  }
+  return isGood ? success()
+                : op->emitOpError(
+                      "'dist.pipeline' is a schedule and the forward, "
+                      "backward and weights work of its stages, of a module");
+}
+
 LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attribute) {
   if (attribute.getName() == kDevicesAttr) {
@@ -319,6 +337,8 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
       return op->emitOpError("'dist.schedule' is a table as text, of a module");
     return success();
   }
+  if (attribute.getName() == kPipelineAttr)
+    return verifyPipeline(op, attribute.getValue());
   if (attribute.getName() == kForwardStageAttr ||
       attribute.getName() == kBackwardStageAttr) {
     auto stage = dyn_cast<IntegerAttr>(attribute.getValue());

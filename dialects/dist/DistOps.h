@@ -41,6 +41,10 @@ inline constexpr llvm::StringLiteral kPipeAxis = "pipe";
 /// A module on a mesh with that axis: what each rank does in a step, as a table
 /// of passes/pipeline.
 inline constexpr llvm::StringLiteral kScheduleAttr = "dist.schedule";
+/// A rank's module, once its programs do what the table says of the rank: a
+/// dictionary of the table, `schedule`, and of the work of each stage in FLOPs
+/// of one microbatch, `forward`, `backward` and, of the latter, `weights`.
+inline constexpr llvm::StringLiteral kPipelineAttr = "dist.pipeline";
 /// A call of a block: the stage that computes it, forward or backward.
 inline constexpr llvm::StringLiteral kForwardStageAttr = "dist.forward_stage";
 inline constexpr llvm::StringLiteral kBackwardStageAttr = "dist.backward_stage";

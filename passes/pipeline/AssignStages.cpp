@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/pipeline/Check.h"
 #include "passes/pipeline/Generate.h"
+#include "passes/pipeline/ProgramCut.h"
 #include "passes/pipeline/Stages.h"
 #include "passes/sharding/Factors.h"
 #include "llvm/ADT/StringMap.h"
@@ -24,15 +25,6 @@ struct Layers {
   int64_t flopsBefore = 0, flopsBehind = 0;
 };
 } // namespace
-
-static int64_t flopsOf(Operation *root) {
-  int64_t flops = 0;
-  root->walk([&](Operation *op) {
-    if (auto costed = dyn_cast<graph::Costed>(op))
-      flops += costed.getFlops();
-  });
-  return flops;
-}
 
 // Parameters that a value is made of without a block.
 static void addParameters(Value value, llvm::SetVector<StringAttr> &names,
@@ -249,9 +241,9 @@ private:
     Layers &first = programs.front().second;
     SmallVector<double> costs;
     for (func::CallOp call : first.forward)
-      costs.push_back(
-          1.0 + static_cast<double>(
-                    flopsOf(getOperation().lookupSymbol(call.getCallee()))));
+      costs.push_back(1.0 +
+                      static_cast<double>(stages::flopsOf(
+                          getOperation().lookupSymbol(call.getCallee()))));
     costs.front() += static_cast<double>(first.flopsBefore);
     costs.back() += static_cast<double>(first.flopsBehind);
     if (costs.size() < static_cast<size_t>(plan.stages))

@@ -38,7 +38,7 @@ LogicalResult ProgramCut::build() {
     return failure();
   if (!hasBlocks)
     return success();
-  bool isHalved = loop && halvesBackwards(schedule);
+  isHalved = loop && halvesBackwards(schedule);
   if (isHalved)
     inlineBackwards();
   if (loop && failed(findSums()))
@@ -280,6 +280,37 @@ void ProgramCut::halveBackwards() {
     if (isRead)
       forInputs.insert(&op);
   }
+}
+
+//===--- what it takes ----------------------------------------------------===//
+
+int64_t stages::flopsOf(Operation *root) {
+  int64_t flops = 0;
+  root->walk([&](Operation *op) {
+    if (auto costed = dyn_cast<graph::Costed>(op))
+      flops += costed.getFlops();
+    else if (auto call = dyn_cast<func::CallOp>(op))
+      flops += flopsOf(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+          call, call.getCalleeAttr()));
+  });
+  return flops;
+}
+
+ProgramCut::Work ProgramCut::workOfStages() const {
+  Work work;
+  for (auto *list : {&work.forward, &work.backward, &work.weights})
+    list->assign(stageCount, 0);
+  for (Operation &op : body().without_terminator()) {
+    int cell = cellOf(&op);
+    if (cell == kFree)
+      continue;
+    int64_t flops = flopsOf(&op);
+    bool forward = cell < stageCount;
+    (forward ? work.forward : work.backward)[stageOf(cell)] += flops;
+    if (!forward && isHalved && isForWeights(&op))
+      work.weights[stageOf(cell)] += flops;
+  }
+  return work;
 }
 
 const llvm::SmallBitVector &ProgramCut::argumentsOf(Value value) {

@@ -14,6 +14,9 @@ using Values = llvm::SetVector<mlir::Value>;
 /// Operands, and what regions use of what stands outside of them.
 Values inputsOf(mlir::Operation *op);
 
+/// FLOPs of an op, what it calls and what stands in its regions included.
+int64_t flopsOf(mlir::Operation *root);
+
 /// One value that the loop over microbatches carries: a sum that starts at
 /// zero, whose terms are made by one stage or several.
 struct Sum {
@@ -56,6 +59,13 @@ public:
   bool isForWeights(mlir::Operation *op) const {
     return !forInputs.contains(op);
   }
+  /// FLOPs of a turn of the loop, or of the program, by stage.
+  struct Work {
+    mlir::SmallVector<int64_t> forward, backward;
+    /// The part of `backward` that is for weights, where a schedule halves it.
+    mlir::SmallVector<int64_t> weights;
+  };
+  Work workOfStages() const;
   /// The number of the sum that the op adds to.
   std::optional<unsigned> sumOf(mlir::Operation *op) const;
 
@@ -92,6 +102,7 @@ private:
   llvm::DenseMap<mlir::Operation *, int> cells;
   llvm::DenseMap<mlir::Operation *, unsigned> sumByTerm;
   llvm::DenseSet<mlir::Operation *> forInputs;
+  bool isHalved = false; ///< whether the schedule halves backwards
   llvm::DenseMap<mlir::Value, llvm::SmallBitVector> arguments;
 };
 

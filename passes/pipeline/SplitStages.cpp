@@ -28,6 +28,7 @@ struct SplitStages : tessera::impl::SplitStagesBase<SplitStages> {
     if (failed(schedule) || failed(split(mesh, *schedule)))
       return signalPassFailure();
     module->removeAttr(dist::kScheduleAttr);
+    module->setAttr(dist::kPipelineAttr, describe(text));
     eraseUnused();
   }
 
@@ -51,6 +52,25 @@ private:
     return lowered.take();
   }
 
+  // What stages take in a step; without training, what they take forward.
+  void measure(ArrayRef<std::unique_ptr<ProgramCut>> cuts) {
+    for (const auto &cut : cuts)
+      if (cut->hasBlocks && (work.forward.empty() || cut->loop))
+        work = cut->workOfStages();
+  }
+
+  DictionaryAttr describe(StringAttr schedule) {
+    Builder builder(&getContext());
+    return builder.getDictionaryAttr(
+        {builder.getNamedAttr("schedule", schedule),
+         builder.getNamedAttr("forward",
+                              builder.getDenseI64ArrayAttr(work.forward)),
+         builder.getNamedAttr("backward",
+                              builder.getDenseI64ArrayAttr(work.backward)),
+         builder.getNamedAttr("weights",
+                              builder.getDenseI64ArrayAttr(work.weights))});
+  }
+
   LogicalResult split(dist::MeshOp meshOp, const pipeline::Schedule &schedule) {
     sharding::Mesh mesh(meshOp);
     if (device < 0 || device >= mesh.deviceCount())
@@ -67,6 +87,7 @@ private:
         return failure();
       addState(cut, state);
     }
+    measure(cuts);
     // All programs find the state at one place.
     StateRanks all = state;
     std::vector<ResultPlaces> places;
@@ -116,5 +137,7 @@ private:
           function.erase(), erased = true;
     }
   }
+
+  ProgramCut::Work work;
 };
 } // namespace

@@ -1,6 +1,7 @@
 // A simulated schedule to look at.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "passes/pipeline/Schedule.h"
 #include "passes/pipeline/Simulate.h"
@@ -27,5 +28,8 @@ std::string timelineSvg(const Schedule &schedule, const Simulation &run);
 /// A page with the picture and a table of ranks. `unit` as above.
 std::string timelineHtml(const Schedule &schedule, const Simulation &run,
                          double unit = 1);
+
+/// Text as it can stand in a page or a picture.
+std::string markupText(std::string_view text);
 
 } // namespace tessera::pipeline

@@ -99,8 +99,7 @@ std::string timelineSvg(const Schedule &schedule, const Simulation &run) {
   return svg;
 }
 
-/// Names come from tables that others wrote.
-static std::string escaped(std::string_view text) {
+std::string markupText(std::string_view text) {
   std::string result;
   for (char each : text) {
     if (each == '<')
@@ -116,8 +115,9 @@ static std::string escaped(std::string_view text) {
 std::string timelineHtml(const Schedule &schedule, const Simulation &run,
                          double unit) {
   constexpr double milliseconds = 1e3;
+  // Names come from tables that others wrote.
   const std::string title =
-      escaped(schedule.name.empty() ? "schedule" : schedule.name);
+      markupText(schedule.name.empty() ? "schedule" : schedule.name);
   std::string page = fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
       "<title>{}</title>\n<style>\n"

@@ -66,6 +66,27 @@ Status checkTexts(Checker &checker) {
   return Status::success();
 }
 
+/// Whether the table in it is one is for its reader to find out.
+Status checkPipeline(Checker &checker) {
+  const Pipeline *pipeline = checker.artifact.pipeline();
+  if (!pipeline)
+    return Status::success();
+  if (!isText(toView(pipeline->schedule())))
+    return checker.fail(pipeline, "its schedule holds control characters");
+  const auto stages = pipeline->forward()->size();
+  for (const auto *work :
+       {pipeline->forward(), pipeline->backward(), pipeline->weights()}) {
+    if (!isAligned(work))
+      return checker.fail(pipeline, "the work of its stages is misaligned");
+    if (work->size() != stages)
+      return checker.fail(pipeline,
+                          "a pipeline with the work of {} stages one way and "
+                          "of {} another",
+                          stages, work->size());
+  }
+  return Status::success();
+}
+
 /// Whoever feeds a program need not know on which device it runs.
 Status checkAgreement(Checker &checker, const DeviceCode &first,
                       const DeviceCode &other) {
@@ -158,6 +179,7 @@ Status checkArtifact(Checker &checker) {
                         "(the artifact is of compiler {})",
                         artifact.schema_version(), kSchemaVersion,
                         toView(artifact.compiler_version()));
+  TESSERA_RETURN_IF_ERROR(checkPipeline(checker));
   TESSERA_RETURN_IF_ERROR(validateMesh(checker));
   const auto &shares = *artifact.shares();
   for (flatbuffers::uoffset_t i = 0; i < shares.size(); ++i) {

@@ -5,6 +5,7 @@
 #include "runtime/artifact/KernelTable.h"
 #include "runtime/artifact/Validate.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/InspectMesh.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fmt/format.h>
@@ -19,6 +20,7 @@ namespace {
 struct InspectOptions {
   std::string path, device, program, show;
   bool kernels = false, mesh = false;
+  MeshPictures pictures;
 };
 
 } // namespace
@@ -30,20 +32,6 @@ static std::string targetsOf(const artifact::DeviceCode &code) {
         targets.end())
       targets.push_back(toView(object->target()));
   return fmt::format("{}", fmt::join(targets, ", "));
-}
-
-// "rank 0", "ranks 0 to 3", "ranks 0, 2 and 5 more"
-static std::string ranksOf(const artifact::Share &share) {
-  const auto &ranks = *share.ranks();
-  const std::uint32_t first = ranks.Get(0), last = ranks.Get(ranks.size() - 1);
-  if (ranks.size() == 1)
-    return fmt::format("rank {}", first);
-  if (last - first + 1 == ranks.size())
-    return fmt::format("ranks {} to {}", first, last);
-  if (ranks.size() == 2)
-    return fmt::format("ranks {} and {}", first, last);
-  return fmt::format("ranks {}, {} and {} more", first, ranks.Get(1),
-                     ranks.size() - 2);
 }
 
 static void printShare(const artifact::Share &share) {
@@ -73,17 +61,6 @@ static void printSummary(const artifact::Artifact &root) {
     printShare(*share);
   }
   fmt::print("made by: {}\n", toView(root.rebuild_command()));
-}
-
-static void printMesh(const artifact::Artifact &root) {
-  fmt::print("mesh {}\n", artifact::meshText(root));
-  for (const artifact::Share *share : *root.shares()) {
-    fmt::print("{}: state {:.1f} MB\n", ranksOf(*share),
-               static_cast<double>(share->state_bytes()) / 1e6);
-    for (const artifact::Program *program :
-         *share->devices()->Get(0)->programs())
-      fmt::print("{}", artifact::collectiveTable(root, *program));
-  }
 }
 
 // The kind asked for; otherwise the first GPU, whose kernels say most.
@@ -122,10 +99,8 @@ static Status inspect(const InspectOptions &options) {
   StatusOr<ArtifactReader> reader = ArtifactReader::open(options.path);
   if (!reader.ok())
     return reader.status();
-  if (options.mesh) {
-    printMesh(reader->root());
-    return Status::success();
-  }
+  if (options.mesh)
+    return inspectMesh(*reader, options.pictures);
   if (!options.kernels && options.show.empty()) {
     printSummary(reader->root());
     return Status::success();
@@ -158,9 +133,20 @@ void tessera::addInspectCommand(CLI::App &app, Invocation &invocation) {
                     "a table: work, bytes and bound of each kernel's launch, "
                     "threads, registers and shared memory of a block, spilled "
                     "bytes, tensor-core instructions");
-  command->add_flag("--mesh", options->mesh,
-                    "the ranks, what each group of them holds, and a table of "
-                    "what they do together");
+  CLI::Option *mesh = command->add_flag(
+      "--mesh", options->mesh,
+      "how tensors are cut over the ranks, what each group of ranks does "
+      "together with others, and when the stages of a pipeline work");
+  command
+      ->add_option("--svg", options->pictures.svg,
+                   "draw the pipeline of a step into this file")
+      ->needs(mesh)
+      ->type_name("FILE");
+  command
+      ->add_option("--html", options->pictures.html,
+                   "a page of all that --mesh says, with the picture")
+      ->needs(mesh)
+      ->type_name("FILE");
   command
       ->add_option("--show", options->show,
                    "print the CUDA source of this kernel")

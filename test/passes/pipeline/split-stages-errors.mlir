@@ -72,6 +72,18 @@ func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 // -----
 
+// expected-error@+1 {{'dist.pipeline' is a schedule and the forward, backward and weights work of its stages, of a module}}
+module attributes {dist.pipeline = {schedule = "", forward = array<i64: 1, 2>, backward = array<i64: 1>, weights = array<i64: 0, 0>}} {
+}
+
+// -----
+
+// expected-error@+1 {{'dist.pipeline' is a schedule}}
+module attributes {dist.pipeline = {schedule = "", forward = array<i64: 1>, backward = array<i64: -1>, weights = array<i64: 0>}} {
+}
+
+// -----
+
 // expected-error@+1 {{'dist.schedule' is a table as text, of a module}}
 module attributes {dist.schedule = 3 : i64} {
 }

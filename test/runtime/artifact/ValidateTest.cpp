@@ -27,6 +27,20 @@ const Hostile kHostile[] = {
      [](ArtifactT &a) { a.rebuild_command = "\x1b[2J"; },
      "rebuild_command holds control characters; rebuild it: (unprintable)"},
 
+    {"ScheduleWithEscape",
+     [](ArtifactT &a) {
+       a.pipeline = std::make_unique<PipelineT>();
+       a.pipeline->schedule = "\x1b[2J";
+     },
+     "its schedule holds control characters"},
+    {"WorkOfOtherStages",
+     [](ArtifactT &a) {
+       a.pipeline = std::make_unique<PipelineT>();
+       a.pipeline->forward = a.pipeline->backward = {1, 2};
+       a.pipeline->weights = {1};
+     },
+     "the work of 2 stages one way and of 1 another"},
+
     {"TensorName", [](ArtifactT &a) { share(a).state[0]->name = "a b"; },
      "state tensor 0: its name is empty, too long or not plain ASCII"},
     {"TensorNameEmpty", [](ArtifactT &a) { share(a).state[0]->name = ""; },
