@@ -9,6 +9,11 @@ namespace {
 /// Multiprocessors that a collective occupies while it runs (NCCL's channels,
 /// DeepEP's 20 of 132); kernels beside it have the others.
 constexpr double communicationMultiprocessors = 16;
+/// Of a device that has no more of them, a collective takes all.
+double communicationShare(const Gpu &gpu) {
+  return std::min(1.0,
+                  communicationMultiprocessors / double(gpu.multiprocessors));
+}
 /// The share of another microbatch's kernels that an all-to-all may run beside:
 /// its own neighbours wait for it.
 constexpr double pairedShare = 0.9;
@@ -51,8 +56,7 @@ PricedLayers CostModel::price(const ParallelPlan &plan) const {
 /// What of a layer's collectives stays visible.
 PassTimes CostModel::overlapped(const LayerCost &layer,
                                 const ParallelPlan &plan) const {
-  double share =
-      communicationMultiprocessors / double(cluster.gpu.multiprocessors);
+  double share = communicationShare(cluster.gpu);
   PassTimes times;
   times.forward.compute = layer.forward;
   times.backward.compute = layer.input + layer.weight;
@@ -235,8 +239,9 @@ void CostModel::addPipeline(StepCost &cost, const ParallelPlan &plan,
 
   if (plan.pipe == 1)
     return;
-  double bytes = 2 * double(plan.micro) * double(workload.sequence) *
-                 double(model.hidden) / double(plan.context * plan.tensor);
+  double bytes = workload.elementBytes * double(plan.micro) *
+                 double(workload.sequence) * double(model.hidden) /
+                 double(plan.context * plan.tensor);
   double send = layerPricer.collectives().send(bytes, plan.stageRanks());
   cost.send = 2 * (ranks - 1) * send;
   if (!workload.overlap.pipe)
@@ -248,8 +253,7 @@ void CostModel::addPipeline(StepCost &cost, const ParallelPlan &plan,
 void CostModel::addShardedWeights(StepCost &cost, const ParallelPlan &plan,
                                   double gather, double reduce) const {
   double batches = double(cost.microbatches);
-  double share =
-      communicationMultiprocessors / double(cluster.gpu.multiprocessors);
+  double share = communicationShare(cluster.gpu);
   double edge = 1 / double(model.layers);
   cost.dataWhole = batches * (2 * gather + reduce);
   if (!workload.overlap.data) {
@@ -277,7 +281,7 @@ void CostModel::addData(StepCost &cost, const ParallelPlan &plan) const {
            collectives.seconds(kind, bytes * parameters.experts, copies);
   };
   double reduce = both(Collective::ReduceScatter, workload.gradientBytes);
-  double gather = both(Collective::AllGather, 2);
+  double gather = both(Collective::AllGather, workload.elementBytes);
   if (plan.zero == 0)
     gather = both(Collective::AllGather, workload.gradientBytes);
   if (plan.zero == 3)
@@ -303,14 +307,13 @@ void CostModel::addData(StepCost &cost, const ParallelPlan &plan) const {
   double backward = cost.slowest.backward.total() * (ahead + (times - 1));
   double kept = visible(times * reduce, backward) +
                 visible(gather, cost.slowest.forward.total() * ahead);
-  double share =
-      communicationMultiprocessors / double(cluster.gpu.multiprocessors);
+  double share = communicationShare(cluster.gpu);
   cost.perRank.tax += share * (cost.dataWhole - kept);
   cost.data = kept;
 }
 
 /// Reads and writes of state, bound by memory: gradient twice (its norm first),
-/// master and moments in and out, the bf16 copy out.
+/// master and moments in and out, the weights out.
 void CostModel::addOptimizer(StepCost &cost, const ParallelPlan &plan) const {
   RankParameters parameters =
       rankParameters(model, plan, cost.stages.most, true, plan.pipe == 1);
@@ -318,7 +321,8 @@ void CostModel::addOptimizer(StepCost &cost, const ParallelPlan &plan) const {
   if (plan.zero > 0)
     own = parameters.dense / double(plan.data * plan.context) +
           parameters.experts / double(plan.expertCopies());
-  double bytes = 2 * workload.optimizerBytes + 2 * workload.gradientBytes + 2;
+  double bytes = 2 * workload.optimizerBytes + 2 * workload.gradientBytes +
+                 workload.elementBytes;
   cost.optimizer = layerPricer.kernels().elementwise(own * bytes, 4);
 }
 

@@ -78,7 +78,7 @@ double KernelCost::gemm(int64_t m, int64_t n, int64_t k, int64_t groups,
       best = std::min(best, seconds);
     }
   }
-  double operandBytes = fp8 ? 1 : 2;
+  double operandBytes = fp8 ? 1 : operand == Operand::Fp32 ? 4 : 2;
   double bytes =
       double(groups) * (operandBytes * (double(m) + double(n)) * double(k) +
                         resultBytes * double(m) * double(n));

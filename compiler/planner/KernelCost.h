@@ -8,8 +8,9 @@
 
 namespace tessera::planner {
 
-/// Element type of a product's operands.
-enum class Operand { Bf16, Fp8 };
+/// Element type of a product's operands. Fp32 has the peak of Bf16: it is for
+/// devices that are described by what they do in fp32.
+enum class Operand { Bf16, Fp8, Fp32 };
 
 class KernelCost {
 public:

@@ -22,7 +22,9 @@ struct LayerPricer::Pass {
   void linear(int64_t m, int64_t n, int64_t k, int64_t groups = 1,
               bool lowPrecision = true) {
     bool fp8 = workload.fp8 && lowPrecision && kernel.gpu().fp8 > 0;
-    Operand operand = fp8 ? Operand::Fp8 : Operand::Bf16;
+    Operand operand = fp8                         ? Operand::Fp8
+                      : workload.elementBytes > 2 ? Operand::Fp32
+                                                  : Operand::Bf16;
     double rows = double(m) * double(groups);
     double forward = kernel.gemm(m, n, k, groups, operand);
     if (fp8)
@@ -41,10 +43,11 @@ struct LayerPricer::Pass {
       cost.recompute += seconds;
   }
 
-  /// Elementwise work in bytes: forward, backward.
+  /// Elementwise work: forward, backward. In bytes if elements have two.
   void elementwise(double forward, double backward, int64_t kernels = 1) {
-    double passes = workload.elementwisePasses;
-    int64_t launches = int64_t(std::ceil(double(kernels) * passes));
+    double passes = workload.elementwisePasses * workload.elementBytes / 2;
+    int64_t launches =
+        int64_t(std::ceil(double(kernels) * workload.elementwisePasses));
     addForward(kernel.elementwise(forward * passes, launches));
     cost.input += kernel.elementwise(backward * passes, launches);
   }
@@ -126,7 +129,8 @@ void LayerPricer::addScores(Pass &pass) const {
     return;
   // Keys and values go round; backward they do again, with their gradients.
   double parts = double(pass.plan.context);
-  double bytes = 2 * pass.tokens * double(model.kvHeads / pass.plan.tensor) *
+  double bytes = workload.elementBytes * pass.tokens *
+                 double(model.kvHeads / pass.plan.tensor) *
                  double(model.headDim + model.valueHeadDim);
   double step = collective.send(bytes, pass.plan.tensor);
   pass.cost.context.forward =
@@ -207,12 +211,13 @@ void LayerPricer::addExperts(Pass &pass) const {
                    (model.gated ? 5 : 3) * bytes);
   pass.repeat = all;
   pass.linear(rows, model.hidden, width, experts);
-  double exchange =
-      2 * collective.dispatch(own * expertSlowdown(plan),
-                              double(model.expertsPerToken), 2 * hidden,
-                              {plan.expert, plan.expertTensor});
+  double exchange = 2 * collective.dispatch(own * expertSlowdown(plan),
+                                            double(model.expertsPerToken),
+                                            workload.elementBytes * hidden,
+                                            {plan.expert, plan.expertTensor});
   double gathered =
-      2 * collective.seconds(Collective::AllGather, 2 * received * hidden,
+      2 * collective.seconds(Collective::AllGather,
+                             workload.elementBytes * received * hidden,
                              {plan.expertTensor, 1});
   pass.cost.expert.forward += exchange + gathered;
   pass.cost.expert.backward += exchange + gathered;
@@ -235,7 +240,8 @@ LayerCost LayerPricer::layer(const ParallelPlan &plan, bool sparse) const {
   // backward each does the same, and gathers its input again for the weights'
   // gradients.
   double gather = collective.seconds(Collective::AllGather,
-                                     2 * pass.tokens * double(model.hidden),
+                                     workload.elementBytes * pass.tokens *
+                                         double(model.hidden),
                                      {plan.tensor, 1});
   double blocks = dense > 0 ? 2 : 1;
   pass.cost.tensor.forward = 2 * blocks * gather;
@@ -267,7 +273,8 @@ LayerCost LayerPricer::head(const ParallelPlan &plan) const {
   else
     pass.elementwise(16 * logits, 10 * logits, 4);
   double gather = collective.seconds(
-      Collective::AllGather, row * double(plan.tensor), {plan.tensor, 1});
+      Collective::AllGather,
+      row * double(plan.tensor) * workload.elementBytes / 2, {plan.tensor, 1});
   pass.cost.tensor = {gather, 2 * gather};
   return pass.cost;
 }
@@ -279,7 +286,8 @@ LayerCost LayerPricer::embedding(const ParallelPlan &plan) const {
   double row = 2 * pass.tokens * double(model.hidden);
   pass.elementwise(2 * row, 5 * row);
   double scatter =
-      collective.seconds(Collective::ReduceScatter, row, {plan.tensor, 1});
+      collective.seconds(Collective::ReduceScatter,
+                         row * workload.elementBytes / 2, {plan.tensor, 1});
   pass.cost.tensor = {scatter, scatter};
   return pass.cost;
 }

@@ -5,8 +5,6 @@
 namespace tessera::planner {
 namespace {
 
-/// CUDA's context, NCCL's channels, the libraries' workspaces.
-constexpr double libraryBytes = 1.5e9;
 /// An arena planned ahead has no fragments; what others allocate has.
 constexpr double usableShare = 0.97;
 /// Rows of the head's loss that exist at once where it is chunked.
@@ -133,11 +131,12 @@ double layerActivations(const ModelShape &model, const Workload &workload,
                         Recompute recompute) {
   LayerSizes sizes = sizesOf(model, workload, plan);
   double bytes = 2 * sizes.row; // the layer's input
-  if (recompute == Recompute::Full)
-    return bytes;
-  if (recompute != Recompute::Attention)
-    bytes += attentionBytes(model, workload, plan, sizes, recompute);
-  return bytes + mlpBytes(model, workload, plan, sizes, sparse, recompute);
+  if (recompute != Recompute::Full) {
+    if (recompute != Recompute::Attention)
+      bytes += attentionBytes(model, workload, plan, sizes, recompute);
+    bytes += mlpBytes(model, workload, plan, sizes, sparse, recompute);
+  }
+  return bytes * workload.elementBytes / 2;
 }
 
 double microbatchesInFlight(const ParallelPlan &plan,
@@ -160,7 +159,7 @@ static Memory rankMemory(const ModelShape &model, const Workload &workload,
   double shared = parameters.dense / double(plan.data * plan.context) +
                   parameters.experts / double(plan.expertCopies());
   Memory memory;
-  memory.weights = 2 * (plan.zero >= 3 ? shared : all);
+  memory.weights = workload.elementBytes * (plan.zero >= 3 ? shared : all);
   memory.gradients = workload.gradientBytes * (plan.zero >= 2 ? shared : all);
   memory.optimizer = workload.optimizerBytes * (plan.zero >= 1 ? shared : all);
 
@@ -173,26 +172,28 @@ static Memory rankMemory(const ModelShape &model, const Workload &workload,
   memory.activations = std::max(1.0, inFlight) * double(layers) * layer;
 
   LayerSizes sizes = sizesOf(model, workload, plan);
+  double element = workload.elementBytes;
   if (plan.tensor > 1) // rows of all tensor ranks, before and behind a product
-    memory.buffers += 2 * 2 * sizes.tokens * double(model.hidden);
+    memory.buffers += 2 * element * sizes.tokens * double(model.hidden);
   if (plan.pipe > 1)
-    memory.buffers += 4 * 2 * sizes.row;
+    memory.buffers += 4 * element * sizes.row;
   if (plan.context > 1)
-    memory.buffers += 4 * 2 * sizes.tokens * double(model.keyValueWidth()) /
-                      double(plan.tensor);
+    memory.buffers += 4 * element * sizes.tokens *
+                      double(model.keyValueWidth()) / double(plan.tensor);
   if (sparse && plan.expert > 1)
-    memory.buffers +=
-        2 * 2 * sizes.row * double(model.expertsPerToken) * workload.imbalance;
+    memory.buffers += 2 * element * sizes.row * double(model.expertsPerToken) *
+                      workload.imbalance;
   if (plan.data * plan.context > 1)
     memory.buffers +=
         2 * workload.gradientBytes * std::min(bucketParameters, all);
   if (plan.zero >= 3) // two layers' weights and a layer's gradient, whole
-    memory.buffers += (2 * 2 + workload.gradientBytes) * all /
+    memory.buffers += (2 * element + workload.gradientBytes) * all /
                       double(std::max<int64_t>(1, layers));
 
   // The backward pass of a layer has all of its values and their gradients.
-  memory.workspace = libraryBytes + layerActivations(model, workload, plan,
-                                                     sparse, Recompute::None);
+  memory.workspace =
+      workload.libraryBytes +
+      layerActivations(model, workload, plan, sparse, Recompute::None);
   if (last) {
     double rows =
         workload.chunkedLoss ? std::min(sizes.tokens, chunkRows) : sizes.tokens;

@@ -8,7 +8,7 @@ namespace tessera::planner {
 /// Korthikanti et al. (2205.05198) for activations, Narayanan et al.
 /// (2104.04473) for microbatches in flight.
 struct Memory {
-  double weights = 0; ///< bf16
+  double weights = 0; ///< as they are computed with
   double gradients = 0;
   double optimizer = 0;   ///< fp32 copy and moments
   double activations = 0; ///< kept from forward to backward passes

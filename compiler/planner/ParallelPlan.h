@@ -88,9 +88,13 @@ struct Workload {
   double elementwisePasses = 1;
   bool chunkedLoss = true;  ///< logits never exist as a whole
   bool dropout = false;     ///< on what sub-layers add, keeps a byte an element
+  double elementBytes = 2;  ///< of weights and activations; 4: fp32
   double gradientBytes = 4; ///< an element, as accumulated and reduced
   /// Of Adam's two moments and the master copy together, a parameter.
   double optimizerBytes = 12;
+  /// What stands in a device's memory whatever the plan: CUDA's context, NCCL's
+  /// channels, the libraries' workspaces.
+  double libraryBytes = 1.5e9;
   Overlap overlap;
 };
 

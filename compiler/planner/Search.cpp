@@ -29,15 +29,6 @@ auto order(const Candidate &each) {
                          plan.evenStages);
 }
 
-/// A doubling of a degree counts one, and so does what is out of the ordinary.
-int64_t complexity(const ParallelPlan &plan) {
-  int64_t result = std::max(0, plan.zero - 1);
-  for (int64_t degree : {plan.pipe, plan.interleave, plan.tensor, plan.context,
-                         plan.expert, plan.expertTensor})
-    result += std::bit_width(uint64_t(degree)) - 1;
-  return result + (plan.schedule == Schedule::ZeroBubbleH1);
-}
-
 class Sweep {
 public:
   Sweep(const ModelShape &model, const Cluster &cluster,
@@ -225,6 +216,14 @@ private:
 };
 
 } // namespace
+
+int64_t complexity(const ParallelPlan &plan) {
+  int64_t result = std::max(0, plan.zero - 1);
+  for (int64_t degree : {plan.pipe, plan.interleave, plan.tensor, plan.context,
+                         plan.expert, plan.expertTensor})
+    result += std::bit_width(uint64_t(degree)) - 1;
+  return result + (plan.schedule == Schedule::ZeroBubbleH1);
+}
 
 SearchResult search(const ModelShape &model, const Cluster &cluster,
                     const Workload &workload, size_t keep) {

@@ -43,6 +43,10 @@ struct SearchResult {
   std::map<std::string, std::map<int64_t, Choice>> choices;
 };
 
+/// How far a plan is from plain data parallelism: a doubling of another degree
+/// counts one, and so does what is out of the ordinary.
+int64_t complexity(const ParallelPlan &plan);
+
 /// Evaluates every combination of degrees and keeps the `keep` fastest that fit
 /// into memory. Simple are small degrees, no ZeRO beyond 1 and a plain
 /// schedule. The same input gives the same result; ties go to the plan with

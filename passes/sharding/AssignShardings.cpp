@@ -1,5 +1,5 @@
-// Which mesh, where a number of devices is all that is said; the rest is
-// decided by Strategy and Shardings and written down by WriteShardings.
+// The mesh as it was asked for; the rest is decided by Strategy and Shardings
+// and written down by WriteShardings.
 #include "passes/sharding/Sharding.h"
 #include "passes/sharding/Strategy.h"
 #include "passes/sharding/WriteShardings.h"
@@ -7,7 +7,6 @@
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::sharding;
-using graph::tensorType;
 
 namespace tessera {
 #define GEN_PASS_DEF_ASSIGNSHARDINGS
@@ -34,57 +33,6 @@ static FailureOr<Mesh> parseMesh(ModuleOp module, StringRef text) {
 }
 
 namespace {
-/// A mesh, and what its axes cut.
-struct Choice {
-  Mesh mesh;
-  Strategy strategy;
-};
-} // namespace
-
-// Of all ways to write the number as data × tensor, the one with the lowest
-// estimate; the larger data axis where two are equal.
-static FailureOr<Choice> chooseMesh(ModuleOp module, Factors &factors,
-                                    int64_t devices, ZeroStage zero) {
-  std::optional<Choice> best;
-  double least = 0;
-  for (int64_t tensor = 1; tensor <= devices; ++tensor) {
-    if (devices % tensor)
-      continue;
-    FailureOr<Mesh> mesh =
-        parseMesh(module, "data=" + std::to_string(devices / tensor) +
-                              ",tensor=" + std::to_string(tensor));
-    FailureOr<Strategy> strategy = chooseStrategy(module, factors, *mesh, zero);
-    if (failed(strategy))
-      return failure();
-    Shardings shardings(factors, *mesh, *strategy);
-    if (failed(shardings.build(module)))
-      return failure();
-    double seconds = estimate(module, *mesh, shardings);
-    if (!best || seconds < least)
-      best = Choice{*mesh, *strategy}, least = seconds;
-  }
-  return *best;
-}
-
-static FailureOr<Choice> choose(ModuleOp module, Factors &factors,
-                                StringRef text, ZeroStage zero) {
-  int64_t devices = 0;
-  if (StringRef number = text; number.consume_front("auto=")) {
-    if (number.getAsInteger(10, devices) || devices < 1)
-      return module.emitError("mesh '")
-             << text << "' names no number of devices";
-    return chooseMesh(module, factors, devices, zero);
-  }
-  FailureOr<Mesh> mesh = parseMesh(module, text);
-  if (failed(mesh))
-    return failure();
-  FailureOr<Strategy> strategy = chooseStrategy(module, factors, *mesh, zero);
-  if (failed(strategy))
-    return failure();
-  return Choice{*mesh, *strategy};
-}
-
-namespace {
 struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
   using Base::Base;
   void runOnOperation() override {
@@ -98,15 +46,17 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
     Factors factors;
     if (failed(factors.build(module)))
       return signalPassFailure();
-    FailureOr<Choice> choice =
-        choose(module, factors, mesh, static_cast<ZeroStage>(zero.getValue()));
-    if (failed(choice))
+    FailureOr<Mesh> grid = parseMesh(module, mesh);
+    if (failed(grid))
       return signalPassFailure();
-    const Mesh &grid = choice->mesh;
-    Shardings shardings(factors, grid, choice->strategy);
+    FailureOr<Strategy> strategy = chooseStrategy(
+        module, factors, *grid, static_cast<ZeroStage>(zero.getValue()));
+    if (failed(strategy))
+      return signalPassFailure();
+    Shardings shardings(factors, *grid, *strategy);
     if (failed(shardings.build(module)))
       return signalPassFailure();
-    writeShardings(module, shardings, grid);
+    writeShardings(module, shardings, *grid);
   }
 };
 } // namespace

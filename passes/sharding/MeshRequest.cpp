@@ -41,14 +41,9 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
   MeshRequest request;
   if (text.empty() && world <= 1)
     return request;
-  if (text.empty() || text == "auto") {
-    if (world < 1 || world > kMostDevices)
-      return complain("auto", "say how many devices: --world 8");
-    request.devices = world;
-    request.axes = "auto=" + std::to_string(world);
-    request.zero = world > 1;
-    return request;
-  }
+  if (text.empty())
+    return complain("data=" + std::to_string(world),
+                    "name the axes of " + llvm::Twine(world) + " devices");
   llvm::StringMap<int64_t> values;
   llvm::SmallVector<llvm::StringRef> parts;
   text.split(parts, ',');

@@ -7,7 +7,7 @@
 namespace tessera {
 
 struct MeshRequest {
-  /// "data=2,tensor=2", slowest-varying first, or "auto=4"; empty: one device
+  /// "data=2,tensor=2", slowest-varying first; empty: one device
   std::string axes;
   int64_t zero = 0; ///< what is cut over the data axis, see assign-shardings
   int64_t devices = 1;
@@ -18,9 +18,8 @@ struct MeshRequest {
 };
 
 /// Axes in any order, each at most once, zero=0…3, schedule=NAME or FILE.csv,
-/// which is read, and chunks=N; or auto, which wants
-/// `world` devices and chooses. Otherwise a `world` that is not 0 must be what
-/// the axes multiply to. An error says what is wrong and what is known.
+/// which is read, and chunks=N. A `world` that is not 0 must be what the axes
+/// multiply to. An error says what is wrong and what is known.
 llvm::Expected<MeshRequest> parseMeshRequest(llvm::StringRef text,
                                              int64_t world = 0);
 

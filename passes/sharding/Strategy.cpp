@@ -16,6 +16,12 @@ using dist::kFlopsPerSecond;
 using dist::kLatency;
 using dist::kLinkBytes;
 
+/// How communication is priced beside computing.
+struct LinkPrice {
+  double weight = 1.0;
+  bool latency = true; ///< whether messages cost time whatever their size
+};
+
 class Estimate {
 public:
   Estimate(const Mesh &mesh, const Shardings &shardings, LinkPrice price)
@@ -144,8 +150,10 @@ private:
 };
 } // namespace
 
-double sharding::estimate(ModuleOp module, const Mesh &mesh,
-                          const Shardings &shardings, LinkPrice price) {
+// Of one step, in seconds, of which only ratios between strategies of one
+// module mean anything.
+static double estimate(ModuleOp module, const Mesh &mesh,
+                       const Shardings &shardings, LinkPrice price) {
   Estimate estimate(mesh, shardings, price);
   double seconds = 0;
   for (auto function : module.getOps<func::FuncOp>())

@@ -5,18 +5,6 @@
 
 namespace tessera::sharding {
 
-/// How communication is priced beside computing.
-struct LinkPrice {
-  double weight = 1.0;
-  bool latency = true; ///< whether messages cost time whatever their size
-};
-
-/// Estimated time of one step under `shardings`, in seconds, that of
-/// communication as `price` says. Only ratios between strategies of one
-/// module mean anything.
-double estimate(mlir::ModuleOp module, const Mesh &mesh,
-                const Shardings &shardings, LinkPrice price = {});
-
 /// `data` on sequences, `context` on tokens, `tensor` on what the estimate
 /// likes best, one color after another. Tokens may become two factors, so that
 /// a device has every n-th of them.

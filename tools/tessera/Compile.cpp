@@ -2,6 +2,7 @@
 #include "compiler/DeviceKinds.h"
 #include "compiler/Driver.h"
 #include "compiler/Phases.h"
+#include "tools/tessera/AutoMesh.h"
 #include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -116,7 +117,7 @@ static void addIrOptions(CLI::App &command, CompileRequest &request) {
 }
 
 static void addOptions(CLI::App &command, CompileRequest &request,
-                       std::string &mode) {
+                       std::string &mode, MeshDevices &devices) {
   command
       .add_option("SPEC", request.spec,
                   "directory with a Hugging Face config.json, or the file")
@@ -146,8 +147,19 @@ static void addOptions(CLI::App &command, CompileRequest &request,
   command
       .add_option("--world", request.world,
                   "how many devices; with --mesh auto, or without --mesh, the "
-                  "axes are chosen")
+                  "axes are chosen by the cost model of `tessera plan`")
+      ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
+  command
+      .add_option("--cluster", devices.cluster,
+                  "for --mesh auto and CUDA targets: the machines; "
+                  "models/clusters has some")
+      ->type_name("FILE");
+  command
+      .add_option("--device-memory", devices.memory,
+                  "for --mesh auto: what one device has, such as 24GiB "
+                  "(default: its share of this machine, or the cluster's)")
+      ->type_name("SIZE");
   command.add_option("-o,--output", request.output, "what to write")
       ->type_name("FILE");
   command
@@ -177,7 +189,8 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
   auto mode = std::make_shared<std::string>("train");
   CLI::App *command = app.add_subcommand(
       "compile", "Compile a model spec into an executable that trains it");
-  addOptions(*command, *request, *mode);
+  auto devices = std::make_shared<MeshDevices>();
+  addOptions(*command, *request, *mode, *devices);
   command->footer("\nPHASE is one of " + phaseNames() + ".");
   command->callback([=, &invocation] {
     request->executable = *mode == "train";
@@ -188,6 +201,8 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
           "compile needs a SPEC: a directory with config.json");
     if (!request->from.empty())
       std::swap(request->input, request->spec);
+    if (Status status = resolveMesh(*request, *devices); !status.ok())
+      return invocation.fail(status.message().c_str());
     request->rebuildCommand = rebuildCommand(*request);
     if (request->output.empty() && request->to.empty())
       return invocation.fail("compile needs -o FILE");

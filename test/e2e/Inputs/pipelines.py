@@ -20,7 +20,8 @@ TABLE = """0F0,0F1,2F0,2F1,2B0,0B0,2B1,0B1,0F2,2F2,2B2,0B2,0F3,2F3,2B3,0B3
 
 
 class Pipelines:
-    def __init__(self, binaries, scratch, mpirun):
+    def __init__(self, binaries, scratch, mpirun, sets=SETS):
+        self.sets = sets
         self.binaries, self.scratch = pathlib.Path(binaries), pathlib.Path(scratch)
         self.mpirun = mpirun
         self.scratch.mkdir(parents=True, exist_ok=True)
@@ -41,7 +42,7 @@ class Pipelines:
 
     def compile(self, spec, mesh, sets=()):
         program = self.scratch / f"{spec.name}-{mesh.replace('/', '-') or 'one'}"
-        words = [word for each in [*SETS, *sets] for word in ("--set", each)]
+        words = [word for each in [*self.sets, *sets] for word in ("--set", each)]
         harness.run(self.binaries / "tessera", "compile", spec, "--target",
             "cpu:avx2", *words, *(["--mesh", mesh] if mesh else []), "-o", program)
         return program
@@ -110,4 +111,5 @@ def main():
     refuse("a schedule of nothing", "data=2,schedule=1f1b", "of the axis pipe")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+#include "tools/tessera/AutoMesh.h"
+#include "compiler/DeviceKinds.h"
+#include "compiler/planner/MeshChoice.h"
+#include "compiler/planner/Quantity.h"
+#include "models/HfConfig.h"
+#include "models/Recipe.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <unistd.h>
+
+using namespace tessera;
+using namespace tessera::planner;
+
+// Bytes of the machine, which all ranks on it share.
+static double machineMemory() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+static StatusOr<Cluster> readCluster(const std::string &file, int64_t world) {
+  StatusOr<Cluster> cluster = loadCluster(file);
+  if (!cluster.ok())
+    return cluster;
+  if (world > cluster->gpusPerNode && world % cluster->gpusPerNode != 0)
+    return Status::error("--world {}: {} has nodes of {}; give a multiple",
+                         world, cluster->name, cluster->gpusPerNode);
+  TESSERA_RETURN_IF_ERROR(resize(*cluster, world));
+  for (const LinkTier &tier : cluster->links)
+    if (!tier.perGpu)
+      return Status::error("{}: {} between nodes may be a GPU's or a whole "
+                           "node's; say in the file what one GPU gets",
+                           file, tier.ambiguous);
+  return cluster;
+}
+
+static StatusOr<Cluster> devicesOf(const CompileRequest &request,
+                                   const MeshDevices &devices) {
+  auto targets =
+      resolveTargets(request.targets.empty() ? std::vector<std::string>{"cpu"}
+                                             : request.targets);
+  if (!targets)
+    return Status::error("{}", llvm::toString(targets.takeError()));
+  bool onGpus = !std::ranges::all_of(kindsOf(*targets), &DeviceKind::isCpu);
+  if (onGpus && devices.cluster.empty())
+    return Status::error("--mesh auto for CUDA devices wants --cluster FILE, "
+                         "which has their memory and links; see "
+                         "models/clusters");
+  if (!onGpus && !devices.cluster.empty())
+    return Status::error("--cluster {} describes GPUs; leave it out for "
+                         "--target cpu",
+                         devices.cluster);
+  StatusOr<Cluster> cluster = onGpus
+                                  ? readCluster(devices.cluster, request.world)
+                                  : hostCluster(request.world, machineMemory());
+  if (!cluster.ok() || devices.memory.empty())
+    return cluster;
+  StatusOr<double> memory = parseQuantity(devices.memory, Unit::Bytes);
+  if (!memory.ok())
+    return Status::error("--device-memory: {}", memory.message());
+  cluster->gpu.memory = *memory;
+  return cluster;
+}
+
+static StatusOr<MeshQuestion> questionOf(const CompileRequest &request,
+                                         const MeshDevices &devices) {
+  MeshQuestion question;
+  StatusOr<models::LoadedConfig> config = models::loadHfConfig(request.spec);
+  if (!config.ok())
+    return config.status();
+  question.model = shapeOf(config->spec);
+  StatusOr<models::Recipe> recipe =
+      models::loadRecipe(request.recipe, request.set);
+  if (!recipe.ok())
+    return recipe.status();
+  question.recipe = recipe.take();
+  TESSERA_RETURN_IF_ERROR(models::checkRecipe(question.recipe, config->spec));
+  StatusOr<Cluster> cluster = devicesOf(request, devices);
+  if (!cluster.ok())
+    return cluster.status();
+  question.cluster = cluster.take();
+  if (devices.cluster.empty())
+    question.libraryBytes = hostLibraryBytes;
+  else if (question.recipe.compute != models::Precision::Bf16)
+    return Status::error("--mesh auto --cluster {}: costs of GPUs are those of "
+                         "bf16; set precision.compute=bf16, or name the axes",
+                         devices.cluster);
+  return question;
+}
+
+Status tessera::resolveMesh(CompileRequest &request,
+                            const MeshDevices &devices) {
+  bool chooses =
+      request.mesh == "auto" || (request.mesh.empty() && request.world > 1);
+  if (!chooses) {
+    if (!devices.cluster.empty() || !devices.memory.empty())
+      return Status::error("--cluster and --device-memory are for --mesh auto");
+    return Status::success();
+  }
+  if (request.world < 1)
+    return Status::error("--mesh auto: say how many devices: --world 8");
+  if (!request.from.empty() || request.infer)
+    return Status::error("--mesh auto: is for training from a SPEC; name the "
+                         "axes, such as data={}",
+                         request.world);
+  StatusOr<MeshQuestion> question = questionOf(request, devices);
+  if (!question.ok())
+    return question.status();
+  StatusOr<MeshChoice> choice = chooseMesh(*question);
+  if (!choice.ok())
+    return choice.status();
+  fmt::print(stderr, "tessera: {}", printChoice(*question, *choice));
+  request.mesh = choice->chosen.mesh;
+  return Status::success();
+}
