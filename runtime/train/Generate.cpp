@@ -1,7 +1,7 @@
 #include "runtime/train/Generate.h"
 #include "runtime/train/Checkpoint.h"
+#include "runtime/train/ImportWeights.h"
 #include "runtime/train/RunDirectory.h"
-#include "runtime/train/SessionModel.h"
 
 #include <algorithm>
 #include <chrono>
@@ -14,8 +14,11 @@ namespace {
 /// The context as token ids, checked against the model's vocabulary.
 StatusOr<std::vector<int32_t>>
 promptTokens(const TextModel &model, const tokenizer::Tokenizer &tokenizer,
-             const std::string &prompt) {
-  std::vector<uint32_t> ids = tokenizer::Encoder(tokenizer).encode(prompt);
+             const GenerateOptions &options) {
+  std::vector<uint32_t> ids(options.startTokens.begin(),
+                            options.startTokens.end());
+  tokenizer::Encoder(tokenizer).encode(options.prompt,
+                                       tokenizer::SpecialText::Parse, ids);
   if (ids.empty()) {
     std::optional<uint32_t> start = tokenizer.documentEnd();
     if (!start)
@@ -215,7 +218,7 @@ StatusOr<GenerateResult> generateText(const TextModel &model,
                                       const TextSink &sink) {
   using Clock = std::chrono::steady_clock;
   TESSERA_RETURN_IF_ERROR(checkSampling(options.sampling));
-  auto prompt = promptTokens(model, tokenizer, options.prompt);
+  auto prompt = promptTokens(model, tokenizer, options);
   if (!prompt.ok())
     return prompt.status();
   std::vector<int32_t> tokens = prompt.take();
@@ -223,7 +226,10 @@ StatusOr<GenerateResult> generateText(const TextModel &model,
   result.promptTokens = tokens.size();
   Sampler sampler(options.sampling);
   tokenizer::StreamDecoder decoder(tokenizer, /*skipSpecial=*/true);
-  std::optional<uint32_t> end = tokenizer.documentEnd();
+  std::vector<int32_t> ends = options.endTokens;
+  if (std::optional<uint32_t> end = tokenizer.documentEnd();
+      end && ends.empty())
+    ends.push_back(int32_t(*end));
   // A vocabulary padded beyond the tokenizer's has tokens without text.
   auto choices =
       std::size_t(std::min<int64_t>(model.vocab, tokenizer.vocabSize()));
@@ -232,13 +238,14 @@ StatusOr<GenerateResult> generateText(const TextModel &model,
     auto logits = model.next(tokens);
     if (!logits.ok())
       return logits.status();
-    StatusOr<int32_t> token =
-        sampler.sample(logits->first(choices), result.tokens.size());
+    StatusOr<int32_t> token = sampler.sample(
+        sampler.penalized(logits->first(choices), tokens, result.promptTokens),
+        result.tokens.size());
     if (!token.ok())
       return token.status();
     tokens.push_back(*token);
     result.tokens.push_back(*token);
-    result.ended = end && uint32_t(*token) == *end && !options.ignoreEnd;
+    result.ended = std::ranges::count(ends, *token) && !options.ignoreEnd;
     if (std::string text = decoder.push(uint32_t(*token)); !text.empty())
       sink(text);
   }
@@ -282,6 +289,39 @@ StatusOr<GenerateResult> generateFromRun(const std::string &path,
   auto result = generateLoaded(**model, *tokenizer, options, sink);
   if (result.ok())
     result->checkpoint = *loaded;
+  return result;
+}
+
+StatusOr<std::unique_ptr<SessionModel>>
+openModelDirectory(const std::string &directory,
+                   const GenerateOptions &options) {
+  auto model = openForGeneration(options.program, options);
+  if (!model.ok())
+    return model;
+  StatusOr<ImportReport> report = importWeights(directory, **model);
+  if (!report.ok())
+    return report.status();
+  if (!report->unexpected.empty())
+    return Status::error(
+        "'{}' has {} tensors that the model has not, the first is {}; its "
+        "config.json is that of another model",
+        directory, report->unexpected.size(), report->unexpected.front());
+  return model;
+}
+
+StatusOr<GenerateResult> generateFromModel(const std::string &directory,
+                                           const GenerateOptions &options,
+                                           const TextSink &sink) {
+  TESSERA_RETURN_IF_ERROR(checkSampling(options.sampling));
+  auto tokenizer = tokenizer::Tokenizer::load(directory + "/" + kTokenizerFile);
+  if (!tokenizer.ok())
+    return tokenizer.status();
+  auto model = openModelDirectory(directory, options);
+  if (!model.ok())
+    return model.status();
+  auto result = generateLoaded(**model, *tokenizer, options, sink);
+  if (result.ok())
+    result->checkpoint = directory;
   return result;
 }
 

@@ -1,4 +1,5 @@
-// Text from a trained run: what `tessera generate RUN` does. With programs that
+// Text from a trained run or a Hugging Face directory: what `tessera generate`
+// does. With programs that
 // decode over a cache each token is computed once; without, every token runs
 // the whole logits program.
 #pragma once
@@ -6,9 +7,10 @@
 #include "runtime/infer/Decoder.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/Sampler.h"
-#include "runtime/train/TrainModel.h"
+#include "runtime/train/SessionModel.h"
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -21,16 +23,19 @@ struct GenerateOptions {
   std::string prompt; ///< special tokens in it are recognized
   uint64_t maxTokens = 64;
   SamplingOptions sampling;
-  bool ignoreEnd = false;     ///< go on after the end-of-text token
+  bool ignoreEnd = false;           ///< go on after a token that ends a text
+  std::vector<int32_t> startTokens; ///< before the prompt's
+  /// What ends a text; none: the tokenizer's end-of-text token.
+  std::vector<int32_t> endTokens;
   std::string device = "cpu"; ///< as hal::createDevice takes it
   unsigned threads = 0;       ///< 0: all processors
 };
 
 struct GenerateResult {
-  std::string checkpoint; ///< "step-000100"
+  std::string checkpoint; ///< "step-000100"; a model directory's path
   uint64_t promptTokens = 0;
-  std::vector<int32_t> tokens; ///< generated, the end-of-text token included
-  bool ended = false;          ///< by the end-of-text token
+  std::vector<int32_t> tokens; ///< generated, the one that ends it included
+  bool ended = false;          ///< by a token that ends a text
   double seconds = 0;
 };
 
@@ -80,5 +85,18 @@ StatusOr<GenerateResult> generateFromRun(const std::string &path,
                                          const GenerateOptions &options,
                                          const TextSink &sink,
                                          const TextSink &note);
+
+/// The model of a Hugging Face directory in the program of `options`, made for
+/// its config.json and with its weights. Every parameter must be there in its
+/// shape, and every tensor must be a parameter, or be known to follow from
+/// some.
+StatusOr<std::unique_ptr<SessionModel>>
+openModelDirectory(const std::string &directory,
+                   const GenerateOptions &options);
+
+/// generateText with the model and the tokenizer of a Hugging Face directory.
+StatusOr<GenerateResult> generateFromModel(const std::string &directory,
+                                           const GenerateOptions &options,
+                                           const TextSink &sink);
 
 } // namespace tessera

@@ -16,7 +16,47 @@ Status checkSampling(const SamplingOptions &options) {
   if (!(options.topP > 0) || options.topP > 1)
     return Status::error("top-p must be above 0 and at most 1, got: {}",
                          options.topP);
+  if (!(options.minP >= 0) || options.minP > 1)
+    return Status::error("min-p must be from 0 to 1, got: {}", options.minP);
+  if (!(options.repetitionPenalty > 0) ||
+      !std::isfinite(options.repetitionPenalty))
+    return Status::error("repetition penalty must be above 0, got: {}",
+                         options.repetitionPenalty);
+  for (auto [name, penalty] : {std::pair{"presence", options.presencePenalty},
+                               {"frequency", options.frequencyPenalty}})
+    if (!std::isfinite(penalty))
+      return Status::error("{} penalty must be a finite number, got: {}", name,
+                           penalty);
   return Status::success();
+}
+
+std::span<const float> Sampler::penalized(std::span<const float> logits,
+                                          std::span<const int32_t> text,
+                                          std::size_t prompt) {
+  if (!options.penalizes())
+    return logits;
+  enum : uint8_t { repeated = 1, present = 2 };
+  changed.assign(logits.begin(), logits.end());
+  counted.assign(logits.size(), 0);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    auto token = std::size_t(text[i]);
+    if (text[i] < 0 || token >= changed.size() || (counted[token] & repeated))
+      continue;
+    counted[token] |= repeated;
+    float &logit = changed[token];
+    logit = logit > 0 ? logit / options.repetitionPenalty
+                      : logit * options.repetitionPenalty;
+  }
+  for (std::size_t i = prompt; i < text.size(); ++i) {
+    auto token = std::size_t(text[i]);
+    if (text[i] < 0 || token >= changed.size())
+      continue;
+    changed[token] -= options.frequencyPenalty;
+    if (!(counted[token] & present))
+      changed[token] -= options.presencePenalty;
+    counted[token] |= present;
+  }
+  return changed;
 }
 
 StatusOr<int32_t> Sampler::sample(std::span<const float> logits,
@@ -69,6 +109,9 @@ StatusOr<int32_t> Sampler::sample(std::span<const float> logits,
   } else {
     kept = candidates.size();
   }
+  // The best one's weight is 1.
+  while (kept > 1 && candidates[kept - 1].first < options.minP)
+    total -= candidates[--kept].first;
 
   PhiloxCounter words =
       philox4x32({uint32_t(draw), uint32_t(draw >> 32), 0, 0},

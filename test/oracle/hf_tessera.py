@@ -30,8 +30,9 @@ class ToolError(Exception):
     pass
 
 
-def command(arguments):
-    done = subprocess.run([str(a) for a in arguments], text=True,
+def command(arguments, text=None):
+    """What the program prints when `text` is what it reads."""
+    done = subprocess.run([str(a) for a in arguments], text=True, input=text,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode:
         raise ToolError(f"{' '.join(map(str, arguments))}\n  exit code "

@@ -1,15 +1,16 @@
-// tessera generate: text from a trained run.
+// tessera generate: text from a trained run or a Hugging Face directory.
 #include "runtime/train/Generate.h"
 #include "compiler/Driver.h"
 #include "compiler/target/cuda/Cubin.h"
+#include "models/HfConfig.h"
 #include "runtime/recipe/Recipe.h"
 #include "runtime/train/RunDirectory.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/GenerateSettings.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Signals.h"
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdio>
 #include <fmt/format.h>
 #include <memory>
@@ -35,8 +36,9 @@ static std::vector<std::string> targetsOf(llvm::StringRef device) {
 // What decodes the run's model, compiled into a file of its own: the cache
 // keeps it for the next time.
 static llvm::Error compileDecoder(const RunPath &place,
-                                  const std::string &device,
+                                  const GenerateSettings &settings,
                                   const std::string &output) {
+  const std::string &device = settings.options.device;
   StatusOr<ArtifactReader> trained = ArtifactReader::open(place.program());
   if (!trained.ok())
     return llvm::createStringError(trained.message());
@@ -64,6 +66,7 @@ static llvm::Error compileDecoder(const RunPath &place,
   request.infer = true;
   request.executable = false;
   request.output = output;
+  request.cache = settings.cache;
   request.rebuildCommand = "tessera generate " + shellQuoted(place.run);
   return compile(request).takeError();
 }
@@ -97,11 +100,12 @@ private:
 
 // Without a compiler for the device the run's own program still does.
 static llvm::Error prepare(const RunPath &place, TemporaryFile &file,
-                           GenerateOptions &options) {
+                           GenerateSettings &settings) {
+  GenerateOptions &options = settings.options;
   if (llvm::Error error = file.create())
     return error;
   options.program = file.name();
-  llvm::Error error = compileDecoder(place, options.device, file.name());
+  llvm::Error error = compileDecoder(place, settings, file.name());
   bool lacksCompiler = llvm::StringRef(options.device).starts_with("cuda") &&
                        cuda::findNvcc().empty();
   if (!error || !lacksCompiler)
@@ -114,98 +118,139 @@ static llvm::Error prepare(const RunPath &place, TemporaryFile &file,
   return llvm::Error::success();
 }
 
-static void runGenerate(const std::string &run, GenerateOptions options,
-                        bool quiet, Invocation &invocation) {
-  StatusOr<RunPath> place = resolveRun(run);
-  if (!place.ok())
-    return invocation.fail(place.message().c_str());
-  // What can be said at once is said before anything is compiled.
-  if (Status status = checkGenerate(*place, options); !status.ok())
-    return invocation.fail(status.message().c_str());
-  TemporaryFile program;
-  if (llvm::Error error = prepare(*place, program, options))
-    return invocation.fail(llvm::toString(std::move(error)).c_str());
+static void note(std::string_view text) {
+  std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(text.size()),
+               text.data());
+}
+
+// Prints the prompt and what `generate` makes of it.
+static void printGenerated(
+    const GenerateSettings &settings, Invocation &invocation,
+    llvm::function_ref<StatusOr<GenerateResult>(const TextSink &)> generate) {
   bool begun = false;
   auto printText = [&](std::string_view text) {
     if (!begun)
-      print(options.prompt); // not before it is known that a text follows
+      print(settings.options.prompt); // not before it is known that a text
+                                      // follows
     begun = true;
     print(text);
   };
-  auto printNote = [](std::string_view note) {
-    std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(note.size()),
-                 note.data());
-  };
-  StatusOr<GenerateResult> result =
-      generateFromRun(run, options, printText, printNote);
+  StatusOr<GenerateResult> result = generate(printText);
   if (result.ok() || begun)
     printText("\n");
   if (!result.ok())
     return invocation.fail(result.message().c_str());
-  if (!quiet)
+  if (!settings.quiet)
     std::fprintf(stderr, "%s: %zu tokens in %.2f s (%.1f tokens/s)\n",
                  result->checkpoint.c_str(), result->tokens.size(),
                  result->seconds,
                  static_cast<double>(result->tokens.size()) / result->seconds);
 }
 
-// CLI11 lets negative numbers wrap around where an option is unsigned.
-static CLI::Validator wholeNumber(uint64_t least) {
-  return CLI::Validator(
-      [least](const std::string &text) {
-        uint64_t number = 0;
-        const char *end = text.data() + text.size();
-        auto [stop, code] = std::from_chars(text.data(), end, number);
-        return code == std::errc() && stop == end && number >= least
-                   ? std::string()
-                   : fmt::format("must be a whole number from {} on, got '{}'",
-                                 least, text);
-      },
-      "");
+static void generateWithRun(GenerateSettings &settings,
+                            Invocation &invocation) {
+  GenerateOptions &options = settings.options;
+  StatusOr<RunPath> place = resolveRun(settings.place);
+  if (!place.ok())
+    return invocation.fail(place.message().c_str());
+  // What can be said at once is said before anything is compiled.
+  if (Status status = checkGenerate(*place, options); !status.ok())
+    return invocation.fail(status.message().c_str());
+  if (!settings.recipe.empty() || !settings.set.empty())
+    return invocation.fail("--recipe and --set are for model directories; a "
+                           "run has its recipe");
+  TemporaryFile program;
+  if (llvm::Error error = prepare(*place, program, settings))
+    return invocation.fail(llvm::toString(std::move(error)).c_str());
+  printGenerated(settings, invocation, [&](const TextSink &sink) {
+    return generateFromRun(settings.place, options, sink, note);
+  });
+}
+
+//===--- model directories ------------------------------------------------===//
+
+// What decodes the directory's model. Weights are computed with in bf16 where
+// they are kept so, else in f32, unless somebody says otherwise.
+static llvm::Error compileModel(const GenerateSettings &settings,
+                                const models::ModelSpec &spec,
+                                const std::string &output) {
+  CompileRequest request;
+  request.spec = settings.place;
+  request.recipe = settings.recipe;
+  if (settings.recipe.empty())
+    request.set.push_back(spec.checkpointDtype == "bfloat16"
+                              ? "precision.compute=bf16"
+                              : "precision.compute=fp32");
+  request.set.insert(request.set.end(), settings.set.begin(),
+                     settings.set.end());
+  request.set.push_back("inference.batch=1");
+  request.targets = targetsOf(settings.options.device);
+  request.emulate =
+      llvm::StringRef(settings.options.device).starts_with("cuda-emu");
+  request.infer = true;
+  request.executable = false;
+  request.output = output;
+  request.cache = settings.cache;
+  request.rebuildCommand = "tessera generate " + shellQuoted(settings.place);
+  return compile(request).takeError();
+}
+
+// Everything of the directory but the weights, in the order in which errors are
+// cheap.
+static Status readDirectory(GenerateSettings &settings,
+                            models::ModelSpec &spec) {
+  StatusOr<GenerationConfig> config = loadGenerationConfig(settings.place);
+  if (!config.ok())
+    return config.status();
+  settings.take(*config);
+  TESSERA_RETURN_IF_ERROR(checkSampling(settings.options.sampling));
+  TESSERA_RETURN_IF_ERROR(hal::checkDeviceName(settings.options.device));
+  StatusOr<models::LoadedConfig> model = models::loadHfConfig(settings.place);
+  if (!model.ok())
+    return model.status();
+  spec = model->spec;
+  auto ends = endTokensOf(settings.place, *config);
+  if (!ends.ok())
+    return ends.status();
+  settings.options.endTokens = ends.take();
+  auto starts = startTokensOf(settings.place);
+  if (!starts.ok())
+    return starts.status();
+  settings.options.startTokens = starts.take();
+  if (!config->unused.empty())
+    note(fmt::format("generation_config.json: not supported and passed over: "
+                     "{}",
+                     fmt::join(config->unused, ", ")));
+  return Status::success();
+}
+
+static void generateWithModel(GenerateSettings &settings,
+                              Invocation &invocation) {
+  models::ModelSpec spec;
+  if (Status status = readDirectory(settings, spec); !status.ok())
+    return invocation.fail(status.message().c_str());
+  if (!settings.quiet)
+    note(settings.describe());
+  TemporaryFile program;
+  llvm::Error error = program.create();
+  if (!error)
+    error = compileModel(settings, spec, program.name());
+  if (error)
+    return invocation.fail(llvm::toString(std::move(error)).c_str());
+  settings.options.program = program.name();
+  printGenerated(settings, invocation, [&](const TextSink &sink) {
+    return generateFromModel(settings.place, settings.options, sink);
+  });
 }
 
 void tessera::addGenerateCommand(CLI::App &app, Invocation &invocation) {
-  auto options = std::make_shared<GenerateOptions>();
-  auto run = std::make_shared<std::string>();
-  auto quiet = std::make_shared<bool>(false);
-  CLI::App *command =
-      app.add_subcommand("generate", "Generate text from a trained run");
-  command
-      ->add_option("RUN", *run,
-                   "run directory, or one checkpoint of it (RUN/step-000100)")
-      ->required();
-  command->add_option("--prompt", options->prompt,
-                      "text to continue; empty starts a document");
-  command
-      ->add_option("--max-tokens", options->maxTokens,
-                   "tokens to generate at most")
-      ->check(wholeNumber(1))
-      ->capture_default_str();
-  command
-      ->add_option("--temperature", options->sampling.temperature,
-                   "0 takes the most likely token")
-      ->capture_default_str();
-  command
-      ->add_option("--top-k", options->sampling.topK,
-                   "only the k most likely tokens; 0: all")
-      ->capture_default_str();
-  command
-      ->add_option("--top-p", options->sampling.topP,
-                   "only the fewest tokens with this probability")
-      ->capture_default_str();
-  command->add_option("--seed", options->sampling.seed, "of the draws")
-      ->check(wholeNumber(0))
-      ->capture_default_str();
-  command
-      ->add_option("--device", options->device,
-                   "where to run: cpu, cuda:0, cuda-emu")
-      ->type_name("NAME")
-      ->capture_default_str();
-  command->add_option("--threads", options->threads, "0: all processors")
-      ->capture_default_str();
-  command->add_flag("--ignore-end", options->ignoreEnd,
-                    "go on after the end of the text");
-  command->add_flag("--quiet", *quiet, "no line about speed");
-  command->callback(
-      [=, &invocation] { runGenerate(*run, *options, *quiet, invocation); });
+  CLI::App *command = app.add_subcommand(
+      "generate", "Generate text from a trained run or a Hugging Face model");
+  auto settings = std::make_shared<GenerateSettings>();
+  settings->addTo(*command);
+  command->callback([settings, &invocation] {
+    if (isModelDirectory(settings->place))
+      return generateWithModel(*settings, invocation);
+    generateWithRun(*settings, invocation);
+  });
 }

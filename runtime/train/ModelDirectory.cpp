@@ -1,0 +1,229 @@
+#include "runtime/train/ModelDirectory.h"
+#include "runtime/data/Json.h"
+#include "runtime/support/Text.h"
+#include "runtime/train/RunDirectory.h"
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMostConfigBytes = 1 << 20;
+constexpr int64_t kMostTokenizerBytes = 512 << 20;
+
+/// An object of a file, read key by key.
+class Fields {
+public:
+  Fields(const JsonValue &object, std::string file)
+      : object(object), file(std::move(file)) {}
+
+  template <typename... Args>
+  Status error(std::string_view key, fmt::format_string<Args...> format,
+               Args &&...args) const {
+    return Status::error("{}: key '{}': {}", file, key,
+                         fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  /// Null counts as absent.
+  Status number(std::string_view key, std::optional<float> &to) const {
+    double value = 0;
+    if (object[key].isNull())
+      return Status::success();
+    if (!object[key].get(value) || !std::isfinite(value))
+      return error(key, "must be a number");
+    to = static_cast<float>(value);
+    return Status::success();
+  }
+
+  template <typename To>
+  Status count(std::string_view key, std::optional<To> &to) const {
+    uint64_t value = 0;
+    if (object[key].isNull())
+      return Status::success();
+    if (!object[key].get(value) || value > INT32_MAX)
+      return error(key, "must be a whole number from 0 to {}", INT32_MAX);
+    to = static_cast<To>(value);
+    return Status::success();
+  }
+
+  /// One token or a list of them.
+  Status tokens(std::string_view key, std::vector<int32_t> &to) const {
+    const JsonValue &value = object[key];
+    if (value.isNull())
+      return Status::success();
+    const JsonValue *all = &value;
+    std::size_t size = 1;
+    if (value.isArray()) {
+      all = value.elements().data();
+      size = value.elements().size();
+    }
+    for (std::size_t i = 0; i < size; ++i) {
+      uint64_t token = 0;
+      if (!all[i].get(token) || token > INT32_MAX)
+        return error(key, "must be a token or a list of tokens");
+      to.push_back(static_cast<int32_t>(token));
+    }
+    return Status::success();
+  }
+
+  const JsonValue &object;
+  const std::string file;
+};
+
+StatusOr<JsonValue> parseFile(const std::string &path, int64_t mostBytes) {
+  StatusOr<std::string> text = readTextFile(path, mostBytes);
+  if (!text.ok())
+    return text.status();
+  StatusOr<JsonValue> value = JsonValue::parse(*text, path);
+  if (value.ok() && !value->isObject())
+    return Status::error("{}: must be a JSON object", path);
+  return value;
+}
+
+/// What else the reference's generation_config.json may ask for, with the
+/// value that asks for nothing.
+struct OtherKey {
+  std::string_view name;
+  double neutral;
+};
+constexpr OtherKey kOtherKeys[] = {{"num_beams", 1},
+                                   {"num_beam_groups", 1},
+                                   {"penalty_alpha", 0},
+                                   {"typical_p", 1},
+                                   {"epsilon_cutoff", 0},
+                                   {"eta_cutoff", 0},
+                                   {"top_h", 0},
+                                   {"no_repeat_ngram_size", 0},
+                                   {"min_length", 0},
+                                   {"min_new_tokens", 0},
+                                   {"guidance_scale", 1},
+                                   {"bad_words_ids", 0},
+                                   {"force_words_ids", 0},
+                                   {"suppress_tokens", 0},
+                                   {"sequence_bias", 0},
+                                   {"forced_bos_token_id", 0},
+                                   {"stop_strings", 0},
+                                   {"begin_suppress_tokens", 0},
+                                   {"watermarking_config", 0},
+                                   {"exponential_decay_length_penalty", 0},
+                                   {"forced_eos_token_id", 0}};
+
+bool asksForNothing(const JsonValue &value, double neutral) {
+  double number = 0;
+  bool flag = false;
+  return value.isNull() || (value.get(number) && number == neutral) ||
+         (value.get(flag) && !flag) ||
+         (value.isArray() && value.elements().empty());
+}
+
+} // namespace
+
+bool isModelDirectory(const std::string &path) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  return fs::exists(fs::path(path) / "config.json", code) &&
+         !fs::exists(fs::path(path) / kProgramFile, code);
+}
+
+StatusOr<GenerationConfig> loadGenerationConfig(const std::string &directory) {
+  const std::string path = directory + "/generation_config.json";
+  std::error_code code;
+  GenerationConfig config;
+  if (!std::filesystem::exists(path, code))
+    return config;
+  StatusOr<JsonValue> file = parseFile(path, kMostConfigBytes);
+  if (!file.ok())
+    return file.status();
+  Fields fields(*file, path);
+  TESSERA_RETURN_IF_ERROR(fields.number("temperature", config.temperature));
+  TESSERA_RETURN_IF_ERROR(fields.count("top_k", config.topK));
+  TESSERA_RETURN_IF_ERROR(fields.number("top_p", config.topP));
+  TESSERA_RETURN_IF_ERROR(fields.number("min_p", config.minP));
+  TESSERA_RETURN_IF_ERROR(
+      fields.number("repetition_penalty", config.repetitionPenalty));
+  TESSERA_RETURN_IF_ERROR(fields.count("max_new_tokens", config.maxTokens));
+  TESSERA_RETURN_IF_ERROR(fields.tokens("eos_token_id", config.endTokens));
+  const JsonValue &samples = (*file)["do_sample"];
+  bool sampled = true;
+  if (!samples.isNull() && !samples.get(sampled))
+    return fields.error("do_sample", "must be true or false");
+  if (!sampled)
+    config.temperature = 0;
+  for (const OtherKey &each : kOtherKeys)
+    if (!asksForNothing((*file)[each.name], each.neutral))
+      config.unused.emplace_back(each.name);
+  return config;
+}
+
+StatusOr<std::vector<int32_t>> endTokensOf(const std::string &directory,
+                                           const GenerationConfig &config) {
+  if (!config.endTokens.empty())
+    return config.endTokens;
+  const std::string path = directory + "/config.json";
+  StatusOr<JsonValue> file = parseFile(path, kMostConfigBytes);
+  if (!file.ok())
+    return file.status();
+  std::vector<int32_t> tokens;
+  TESSERA_RETURN_IF_ERROR(Fields(*file, path).tokens("eos_token_id", tokens));
+  return tokens;
+}
+
+//===--- before a text ----------------------------------------------------===//
+
+/// Of a template such as [<s>, A], whose special tokens have their ids in a
+/// table beside it.
+static Status readTemplate(const JsonValue &processor, const std::string &path,
+                           std::vector<int32_t> &tokens) {
+  for (const JsonValue &piece : processor["single"].elements()) {
+    if (!piece["Sequence"].isNull())
+      return Status::success();
+    std::string_view name;
+    if (!piece["SpecialToken"]["id"].get(name))
+      break;
+    Fields entry(processor["special_tokens"][name],
+                 path + ": post_processor: " + quote(name));
+    TESSERA_RETURN_IF_ERROR(entry.tokens("ids", tokens));
+  }
+  return Status::error("{}: the post_processor's template is damaged; it must "
+                       "be a list of special tokens and a sequence",
+                       path);
+}
+
+static Status readProcessor(const JsonValue &processor, const std::string &path,
+                            std::vector<int32_t> &tokens) {
+  std::string_view type;
+  (void)processor["type"].get(type);
+  if (processor.isNull() || type == "ByteLevel")
+    return Status::success();
+  if (type == "TemplateProcessing")
+    return readTemplate(processor, path, tokens);
+  if (type != "Sequence")
+    return Status::error("{}: post_processor {} is not supported; use "
+                         "TemplateProcessing or ByteLevel",
+                         path, quote(type));
+  // A sequence within a sequence is nobody's file, so depth ends here.
+  for (const JsonValue &each : processor["processors"].elements()) {
+    (void)each["type"].get(type);
+    if (type == "Sequence")
+      return Status::error("{}: a sequence of post_processors may hold none of "
+                           "its kind",
+                           path);
+    TESSERA_RETURN_IF_ERROR(readProcessor(each, path, tokens));
+  }
+  return Status::success();
+}
+
+StatusOr<std::vector<int32_t>> startTokensOf(const std::string &directory) {
+  const std::string path = directory + "/" + kTokenizerFile;
+  StatusOr<JsonValue> file = parseFile(path, kMostTokenizerBytes);
+  if (!file.ok())
+    return file.status();
+  std::vector<int32_t> tokens;
+  TESSERA_RETURN_IF_ERROR(
+      readProcessor((*file)["post_processor"], path, tokens));
+  return tokens;
+}
+
+} // namespace tessera

@@ -1,0 +1,43 @@
+// A Hugging Face directory as generation sees it: config.json, weights in
+// safetensors, tokenizer.json and, where there is one, generation_config.json.
+#pragma once
+#include "runtime/support/Status.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// Whether `path` has a config.json and is no run, which keeps the model's
+/// config in its program.
+bool isModelDirectory(const std::string &path);
+
+/// What generation_config.json says; what it does not say is absent.
+struct GenerationConfig {
+  std::optional<float> temperature; ///< 0 where it says `do_sample: false`
+  std::optional<int64_t> topK;
+  std::optional<float> topP, minP, repetitionPenalty;
+  std::optional<uint64_t> maxTokens; ///< max_new_tokens
+  std::vector<int32_t> endTokens;    ///< eos_token_id: one or several
+  /// Keys that would change what is generated and have no counterpart here.
+  std::vector<std::string> unused;
+};
+
+/// Reads DIRECTORY/generation_config.json; one that says nothing where there
+/// is no such file. Numbers of the wrong kind are errors, their ranges are for
+/// checkSampling.
+StatusOr<GenerationConfig> loadGenerationConfig(const std::string &directory);
+
+/// The tokens that end a text: those of `config`, or else the eos_token_id of
+/// DIRECTORY/config.json; may be none.
+StatusOr<std::vector<int32_t>> endTokensOf(const std::string &directory,
+                                           const GenerationConfig &config);
+
+/// The tokens that the post-processor of DIRECTORY/tokenizer.json puts before a
+/// text, such as Llama's <s>; may be none. Processors that are not known to put
+/// none there are refused.
+StatusOr<std::vector<int32_t>> startTokensOf(const std::string &directory);
+
+} // namespace tessera

@@ -1,0 +1,128 @@
+#include "tools/tessera/GenerateSettings.h"
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <fmt/format.h>
+
+using namespace tessera;
+
+// CLI11 lets negative numbers wrap around where an option is unsigned.
+static CLI::Validator wholeNumber(uint64_t least) {
+  return CLI::Validator(
+      [least](const std::string &text) {
+        uint64_t number = 0;
+        const char *end = text.data() + text.size();
+        auto [stop, code] = std::from_chars(text.data(), end, number);
+        return code == std::errc() && stop == end && number >= least
+                   ? std::string()
+                   : fmt::format("must be a whole number from {} on, got '{}'",
+                                 least, text);
+      },
+      "");
+}
+
+// "max-tokens" → "TESSERA_MAX_TOKENS"
+static std::string environmentName(const std::string &name) {
+  std::string result = "TESSERA_";
+  for (char c : name)
+    result += c == '-' ? '_' : static_cast<char>(std::toupper(c));
+  return result;
+}
+
+CLI::Option *GenerateSettings::shared(CLI::Option *option,
+                                      const std::string &name) {
+  known[name] = option;
+  return option->envname(environmentName(name))->capture_default_str();
+}
+
+void GenerateSettings::addSampling(CLI::App &command) {
+  SamplingOptions &sampling = options.sampling;
+  auto add = [&](const char *name, auto &value, const char *help) {
+    return shared(command.add_option(std::string("--") + name, value, help),
+                  name);
+  };
+  add("max-tokens", options.maxTokens, "tokens to generate at most")
+      ->check(wholeNumber(1));
+  add("temperature", sampling.temperature, "0 takes the most likely token");
+  add("top-k", sampling.topK, "only the k most likely tokens; 0: all");
+  add("top-p", sampling.topP, "only the fewest tokens with this probability");
+  add("min-p", sampling.minP,
+      "only tokens at least this times as likely as the most likely one");
+  add("repetition-penalty", sampling.repetitionPenalty,
+      "divides the logits of tokens that the text has");
+  add("presence-penalty", sampling.presencePenalty,
+      "taken from the logits of tokens that were generated");
+  add("frequency-penalty", sampling.frequencyPenalty,
+      "the same, for each time that one was generated");
+  add("seed", sampling.seed, "of the draws")->check(wholeNumber(0));
+}
+
+void GenerateSettings::addTo(CLI::App &command) {
+  command
+      .add_option("RUN|DIR", place,
+                  "run directory, one checkpoint of it (RUN/step-000100), or a "
+                  "Hugging Face model directory")
+      ->required();
+  command.add_option("--prompt", options.prompt,
+                     "text to continue; empty starts a document");
+  addSampling(command);
+  shared(command.add_option("--device", options.device,
+                            "where to run: cpu, cuda:0, cuda-emu"),
+         "device")
+      ->type_name("NAME");
+  shared(command.add_option("--threads", options.threads, "0: all processors"),
+         "threads");
+  command
+      .add_option("--recipe", recipe,
+                  "of a model directory: what its programs are made for")
+      ->type_name("FILE");
+  command
+      .add_option("--set", set,
+                  "on top of the recipe, such as inference.context=512 or "
+                  "precision.compute=fp32; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  shared(command.add_option("--cache", cache,
+                            "of compiled programs: on; off; redo: write, don't "
+                            "read; readonly: read, don't write. It is in "
+                            "$XDG_CACHE_HOME/tessera"),
+         "cache")
+      ->type_name("MODE");
+  command.add_flag("--ignore-end", options.ignoreEnd,
+                   "go on after the end of the text");
+  command.add_flag("--quiet", quiet, "no lines about settings and speed");
+}
+
+template <typename T>
+void GenerateSettings::takeOne(const std::string &name,
+                               const std::optional<T> &from, T &to) {
+  const char *source = "given";
+  if (known.at(name)->count() == 0) {
+    if (!from)
+      return;
+    to = *from;
+    source = "generation_config.json";
+  }
+  applied[name] = fmt::format("{} ({})", to, source);
+}
+
+void GenerateSettings::take(const GenerationConfig &config) {
+  SamplingOptions &sampling = options.sampling;
+  takeOne("max-tokens", config.maxTokens, options.maxTokens);
+  takeOne("temperature", config.temperature, sampling.temperature);
+  takeOne("top-k", config.topK, sampling.topK);
+  takeOne("top-p", config.topP, sampling.topP);
+  takeOne("min-p", config.minP, sampling.minP);
+  takeOne("repetition-penalty", config.repetitionPenalty,
+          sampling.repetitionPenalty);
+  takeOne("presence-penalty", {}, sampling.presencePenalty);
+  takeOne("frequency-penalty", {}, sampling.frequencyPenalty);
+  takeOne("seed", {}, sampling.seed);
+}
+
+std::string GenerateSettings::describe() const {
+  std::string line;
+  for (const auto &[name, value] : applied)
+    line += fmt::format("{} {}, ", name, value);
+  return line + (line.empty() ? "all settings by default"
+                              : "other settings by default");
+}

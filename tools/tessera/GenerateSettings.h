@@ -1,0 +1,50 @@
+// What `tessera generate` is told, by whom, and what holds where nobody says
+// anything: flag before environment (TESSERA_TEMPERATURE and so on) before
+// generation_config.json before default. A recipe says what programs are made
+// for and nothing of sampling.
+#pragma once
+#include "runtime/train/Generate.h"
+#include "runtime/train/ModelDirectory.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+} // namespace CLI
+
+namespace tessera {
+
+class GenerateSettings {
+public:
+  /// Adds the options to the command that reads into this object, which must
+  /// stay where it is.
+  void addTo(CLI::App &command);
+
+  /// Takes what nobody has said from a model directory.
+  void take(const GenerationConfig &config);
+  /// "temperature 0.6 (generation_config.json), top-k 5 (given), other settings
+  /// by default".
+  std::string describe() const;
+
+  std::string place; ///< a run or a model directory
+  GenerateOptions options;
+  std::string recipe;           ///< of a model directory's programs
+  std::vector<std::string> set; ///< on top of it, "inference.context=512"
+  std::string cache = "on";
+  bool quiet = false;
+
+private:
+  void addSampling(CLI::App &command);
+  /// Lets TESSERA_NAME give the option, too.
+  CLI::Option *shared(CLI::Option *option, const std::string &name);
+  template <typename T>
+  void takeOne(const std::string &name, const std::optional<T> &from, T &to);
+
+  std::map<std::string, CLI::Option *> known; ///< shared options by name
+  std::map<std::string, std::string> applied; ///< what is no default: "0.6 (…)"
+};
+
+} // namespace tessera
