@@ -4,8 +4,8 @@
 #pragma once
 #include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/infer/Decoder.h"
+#include "runtime/infer/Sampler.h"
 #include "runtime/train/RunDirectory.h"
-#include "runtime/train/Sampler.h"
 #include "runtime/train/TrainModel.h"
 
 #include <functional>

@@ -1,6 +1,6 @@
 #include "runtime/train/Generate.h"
+#include "runtime/infer/Sampler.h"
 #include "runtime/train/Checkpoint.h"
-#include "runtime/train/Sampler.h"
 #include "test/runtime/train/BigramArtifact.h"
 
 #include <gtest/gtest.h>
