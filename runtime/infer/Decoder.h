@@ -2,7 +2,7 @@
 // (Kwon et al. 2023): the programs `prefill_T` and `decode_B` of an artifact
 // that was compiled with --mode infer, and the pages that they write.
 #pragma once
-#include "runtime/hal/Session.h"
+#include "runtime/infer/DecodePrograms.h"
 
 #include <cstdint>
 #include <memory>
@@ -29,16 +29,6 @@ private:
   int64_t tokens = 0;
 };
 
-/// What the programs of an artifact were made for.
-struct DecoderShape {
-  int64_t context = 0; ///< tokens of a sequence at most
-  int64_t page = 0;    ///< tokens of a page
-  int64_t pages = 0;   ///< of the cache
-  int64_t chunk = 0;   ///< tokens of a prompt that are read at once
-  int64_t vocab = 0;
-  std::vector<int64_t> buckets; ///< numbers of sequences of decode programs
-};
-
 /// Owns the pages of a session's cache. One thread at a time.
 class Decoder {
 public:
@@ -47,7 +37,7 @@ public:
   /// it has filled its weights before the first token is read.
   static StatusOr<std::unique_ptr<Decoder>> create(hal::Session &session);
 
-  const DecoderShape &shape() const { return sizes; }
+  const DecoderShape &shape() const { return programs->shape(); }
   int64_t freePages() const { return int64_t(unused.size()); }
   /// Whether the context and the pages that are left hold `count` more tokens.
   bool hasRoom(const Sequence &sequence, int64_t count) const;
@@ -61,37 +51,18 @@ public:
   Status step(std::span<Sequence *const> sequences,
               std::span<const int32_t> tokens);
   /// [vocab]; valid until the next read or step.
-  std::span<const float> logits(int64_t i) const {
-    return std::span(scores).subspan(i * sizes.vocab, sizes.vocab);
-  }
+  std::span<const float> logits(int64_t i) const { return programs->logits(i); }
   /// Gives the pages back; the sequence is empty again.
   void release(Sequence &sequence);
 
 private:
-  explicit Decoder(hal::Session &session) : session(session) {}
-  Status readShape();
-  Status readCaches();
-  Status checkPorts(const std::string &program, int64_t batch, int64_t tokens);
-  Status checkTokens(std::span<const int32_t> tokens) const;
+  explicit Decoder(std::unique_ptr<DecodePrograms> programs);
   Status noContext(int64_t tokens) const;
   Status reserve(Sequence &sequence, int64_t count);
   Status reserveAll(std::span<Sequence *const> sequences);
-  int32_t slotOf(const Sequence &sequence, int64_t position) const;
-  /// Where the sequences stand, each of which has `added` more tokens; those
-  /// behind the last one, up to `bucket`, are not there.
-  Status writePlaces(const std::string &program,
-                     std::span<Sequence *const> sequences, int64_t bucket,
-                     int64_t added);
-  Status readChunk(Sequence &sequence, std::span<const int32_t> tokens,
-                   bool wanted);
 
-  hal::Session &session;
-  DecoderShape sizes;
-  int64_t tableColumns = 0;
-  std::string prefill;
+  std::unique_ptr<DecodePrograms> programs;
   std::vector<int32_t> unused; ///< pages, the next one last
-  std::vector<float> scores;   ///< [sequences, vocab]
-  std::vector<int32_t> ids, slots, table, starts, lengths;
 };
 
 } // namespace tessera

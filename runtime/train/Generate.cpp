@@ -225,6 +225,7 @@ StatusOr<GenerateResult> generateText(const TextModel &model,
   GenerateResult result;
   result.promptTokens = tokens.size();
   Sampler sampler(options.sampling);
+  sampler.sawPrompt(tokens);
   tokenizer::StreamDecoder decoder(tokenizer, /*skipSpecial=*/true);
   std::vector<int32_t> ends = options.endTokens;
   if (std::optional<uint32_t> end = tokenizer.documentEnd();
@@ -238,11 +239,11 @@ StatusOr<GenerateResult> generateText(const TextModel &model,
     auto logits = model.next(tokens);
     if (!logits.ok())
       return logits.status();
-    StatusOr<int32_t> token = sampler.sample(
-        sampler.penalized(logits->first(choices), tokens, result.promptTokens),
-        result.tokens.size());
+    StatusOr<int32_t> token =
+        sampler.sample(logits->first(choices), result.tokens.size());
     if (!token.ok())
       return token.status();
+    sampler.saw(*token);
     tokens.push_back(*token);
     result.tokens.push_back(*token);
     result.ended = std::ranges::count(ends, *token) && !options.ignoreEnd;

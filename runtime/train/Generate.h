@@ -1,12 +1,11 @@
 // Text from a trained run or a Hugging Face directory: what `tessera generate`
-// does. With programs that
-// decode over a cache each token is computed once; without, every token runs
-// the whole logits program.
+// does. With programs that decode over a cache each token is computed once;
+// without, every token runs the whole logits program.
 #pragma once
 #include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/infer/Decoder.h"
+#include "runtime/infer/Sampler.h"
 #include "runtime/train/RunDirectory.h"
-#include "runtime/train/Sampler.h"
 #include "runtime/train/SessionModel.h"
 
 #include <functional>

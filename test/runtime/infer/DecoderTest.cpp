@@ -2,66 +2,22 @@
 // cache, in chunks, token by token, alone or beside others, in new pages or in
 // those of a text that ended, it has the same logits.
 #include "runtime/infer/Decoder.h"
-#include "compiler/Driver.h"
 #include "runtime/train/Generate.h"
-#include "test/runtime/data/TestData.h"
+#include "test/runtime/infer/TinyDecoder.h"
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include <gtest/gtest.h>
 
 namespace tessera {
 namespace {
 
-constexpr const char *kConfig = R"({"architectures": ["LlamaForCausalLM"],
-  "model_type": "llama", "vocab_size": 67, "hidden_size": 32,
-  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-  "max_position_embeddings": 64, "intermediate_size": 48,
-  "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
-  "tie_word_embeddings": false})";
-
 class DecoderTest : public ::testing::TestWithParam<const char *> {
 protected:
-  /// The artifact of a precision, compiled once.
-  static const std::string &artifact(const std::string &precision) {
-    static testing::ScratchDirectory scratch;
-    static std::map<std::string, std::string> paths;
-    std::string &path = paths[precision];
-    if (path.empty())
-      compileTo(path = scratch / precision + ".tsr", precision);
-    return path;
-  }
-
-  static void compileTo(const std::string &path, const std::string &precision) {
-    CompileRequest request;
-    request.spec = "config.json";
-    request.configText = kConfig;
-    request.set = {"inference.context=40",
-                   "inference.batch=3",
-                   "inference.chunk=7",
-                   "inference.page=8",
-                   "inference.pages=9",
-                   "batch.sequence=8",
-                   "precision.compute=" + precision};
-    request.infer = true;
-    request.executable = false;
-    request.output = path;
-    request.cache = "off";
-    auto compiled = compile(request);
-    ASSERT_TRUE(bool(compiled)) << llvm::toString(compiled.takeError());
-  }
-
   void SetUp() override {
-    hal::SessionOptions options;
-    options.deviceOptions.threads = 1;
-    auto opened = hal::Session::open(artifact(GetParam()), options);
-    ASSERT_TRUE(opened.ok()) << opened.message();
-    session = opened.take();
-    const int64_t seed[] = {5};
-    ASSERT_TRUE(session->writeInput<int64_t>("init", "seed", seed).ok());
-    ASSERT_TRUE(session->run("init").ok());
+    session = testing::openTinyDecoder(GetParam());
+    ASSERT_TRUE(session);
     auto made = Decoder::create(*session);
     ASSERT_TRUE(made.ok()) << made.message();
     decoder = made.take();

@@ -1,6 +1,6 @@
 #include "runtime/train/Generate.h"
+#include "runtime/infer/Sampler.h"
 #include "runtime/train/Checkpoint.h"
-#include "runtime/train/Sampler.h"
 #include "test/runtime/train/BigramArtifact.h"
 
 #include <gtest/gtest.h>
@@ -68,36 +68,6 @@ TEST(Sampler, TopKAndTopPCutTheTail) {
   // Equal weights: the lower indices stay.
   counts = histogram({0, 0, 0, 0}, {.temperature = 1, .topK = 2}, 100);
   EXPECT_EQ(counts[2] + counts[3], 0);
-}
-
-TEST(Sampler, MinPIsAgainstTheBest) {
-  // Against the best 1, 0.6 and 0.4; top-p has left out 0.2 before.
-  std::vector<float> logits = {std::log(0.2f), std::log(0.4f), 0.0f,
-                               std::log(0.6f)};
-  auto counts = histogram(logits, {.temperature = 1, .minP = 0.5f}, 1000);
-  EXPECT_EQ(counts[0] + counts[1], 0);
-  EXPECT_NEAR(counts[3], 375, 80);
-  counts = histogram(logits, {.temperature = 1, .minP = 0.3f}, 1000);
-  EXPECT_EQ(counts[0], 0);
-  EXPECT_GT(counts[1], 100);
-  counts = histogram(logits, {.temperature = 1, .minP = 1}, 100);
-  EXPECT_EQ(counts[2], 100);
-}
-
-TEST(Sampler, PenaltiesSeeWhatTheTextHas) {
-  const std::vector<float> logits = {4, -2, 4, 1};
-  const std::vector<int32_t> text = {0, 1, 2, 1, 2, 2, 77};
-  auto after = [&](SamplingOptions options) {
-    Sampler sampler(options);
-    auto changed = sampler.penalized(logits, text, 3);
-    return std::vector<float>(changed.begin(), changed.end());
-  };
-  EXPECT_EQ(after({}), logits);
-  EXPECT_EQ(after({.repetitionPenalty = 2}), (std::vector<float>{2, -4, 2, 1}));
-  EXPECT_EQ(after({.presencePenalty = 0.5f}),
-            (std::vector<float>{4, -2.5f, 3.5f, 1}));
-  EXPECT_EQ(after({.frequencyPenalty = 0.5f}),
-            (std::vector<float>{4, -2.5f, 3, 1}));
 }
 
 TEST(Sampler, IsAFunctionOfSeedAndDraw) {

@@ -1,0 +1,238 @@
+#include "runtime/infer/DecodePrograms.h"
+#include "runtime/recipe/Recipe.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace tessera {
+namespace {
+
+using artifact::ElementType;
+
+/// N of "decode_N".
+std::optional<int64_t> numberAfter(std::string_view name,
+                                   std::string_view prefix) {
+  if (!name.starts_with(prefix))
+    return std::nullopt;
+  name.remove_prefix(prefix.size());
+  int64_t number = 0;
+  auto [end, code] =
+      std::from_chars(name.data(), name.data() + name.size(), number);
+  if (code != std::errc() || end != name.data() + name.size() || number < 1)
+    return std::nullopt;
+  return number;
+}
+
+Status notForInference(const hal::Session &session, std::string_view what) {
+  return Status::error(
+      "this program does not decode: {}; compile the model with --mode infer "
+      "(it was made by: {})",
+      what, session.artifact().rebuild_command()->string_view());
+}
+
+} // namespace
+
+StatusOr<std::unique_ptr<DecodePrograms>>
+DecodePrograms::create(hal::Session &session) {
+  std::unique_ptr<DecodePrograms> programs(new DecodePrograms(session));
+  TESSERA_RETURN_IF_ERROR(programs->readShape());
+  const DecoderShape &sizes = programs->sizes;
+  int64_t most = std::max(sizes.chunk, sizes.buckets.back());
+  for (std::vector<int32_t> *each : {&programs->ids, &programs->slots,
+                                     &programs->starts, &programs->lengths})
+    each->reserve(most);
+  programs->table.reserve(programs->tableColumns * sizes.buckets.back());
+  programs->scores.resize(sizes.vocab * sizes.buckets.back());
+  return programs;
+}
+
+Status DecodePrograms::readShape() {
+  for (const artifact::Program *program : *session.code().programs()) {
+    std::string name = program->name()->str();
+    if (auto batch = numberAfter(name, "decode_")) {
+      sizes.buckets.push_back(*batch);
+    } else if (auto tokens = numberAfter(name, "prefill_")) {
+      sizes.chunk = *tokens;
+      prefillProgram = name;
+    }
+  }
+  std::sort(sizes.buckets.begin(), sizes.buckets.end());
+  if (sizes.buckets.empty() || prefillProgram.empty())
+    return notForInference(session, "it has no prefill and decode programs");
+  TESSERA_RETURN_IF_ERROR(readCaches());
+  for (const hal::TensorInfo &tensor : session.outputs(prefillProgram))
+    if (tensor.name == "logits" && tensor.shape.size() == 2)
+      sizes.vocab = tensor.shape[1];
+  for (const hal::TensorInfo &tensor : session.inputs(prefillProgram))
+    if (tensor.name == "table" && tensor.shape.size() == 2)
+      tableColumns = tensor.shape[1];
+  // The table's bytes and the logits' are in the artifact's arena, proven by
+  // its reader; what is multiplied here stays far below 2^63.
+  if (sizes.vocab < 1 || sizes.vocab > INT32_MAX || tableColumns < 1 ||
+      tableColumns > INT32_MAX)
+    return notForInference(session, "it has no table or no logits");
+  TESSERA_RETURN_IF_ERROR(checkPorts(prefillProgram, 1, sizes.chunk));
+  for (int64_t batch : sizes.buckets)
+    TESSERA_RETURN_IF_ERROR(
+        checkPorts(fmt::format("decode_{}", batch), batch, 1));
+  auto recipe = recipe::parseRecipe(session.artifact().recipe()->string_view(),
+                                    "the artifact's recipe");
+  if (!recipe.ok())
+    return recipe.status();
+  sizes.context =
+      std::min(recipe->inference.context, tableColumns * sizes.page);
+  return Status::success();
+}
+
+Status DecodePrograms::readCaches() {
+  for (const hal::TensorInfo &tensor : session.state()) {
+    if (tensor.role != artifact::Role::cache)
+      continue;
+    if (tensor.shape.size() != 4 || tensor.elements() == 0)
+      return notForInference(
+          session, fmt::format("{} is no cache of pages", tensor.name));
+    if (sizes.pages == 0) {
+      sizes.pages = tensor.shape[0];
+      sizes.page = tensor.shape[1];
+    }
+    if (tensor.shape[0] != sizes.pages || tensor.shape[1] != sizes.page)
+      return notForInference(session, "its caches have different pages");
+  }
+  // Slots are 32-bit numbers.
+  if (sizes.pages < 1 || sizes.page > INT32_MAX / sizes.pages)
+    return notForInference(session, "it has no cache, or one of more than "
+                                    "2^31 tokens");
+  return Status::success();
+}
+
+Status DecodePrograms::checkPorts(const std::string &program, int64_t batch,
+                                  int64_t tokens) {
+  struct Port {
+    std::string_view name;
+    std::vector<int64_t> shape;
+  };
+  std::vector<Port> wanted = {{"tokens", {batch, tokens}},
+                              {"slots", {batch, tokens}},
+                              {"table", {batch, tableColumns}},
+                              {"starts", {batch}},
+                              {"lengths", {batch}}};
+  if (tokens > 1)
+    wanted.push_back({"last", {batch}});
+  for (const Port &port : wanted) {
+    auto inputs = session.inputs(program);
+    auto found =
+        std::find_if(inputs.begin(), inputs.end(),
+                     [&](const auto &each) { return each.name == port.name; });
+    if (found == inputs.end() || found->type != ElementType::i32 ||
+        !std::ranges::equal(found->shape, port.shape))
+      return notForInference(
+          session, fmt::format("the input {} of {} is not as expected",
+                               port.name, program));
+  }
+  for (const hal::TensorInfo &output : session.outputs(program))
+    if (output.name == "logits" && output.type == ElementType::f32 &&
+        std::ranges::equal(output.shape, std::array{batch, sizes.vocab}))
+      return Status::success();
+  return notForInference(session, program + " gives no logits");
+}
+
+//===--- running ----------------------------------------------------------===//
+
+Status DecodePrograms::checkTokens(std::span<const int32_t> tokens) const {
+  for (int32_t token : tokens)
+    if (token < 0 || token >= sizes.vocab)
+      return Status::error("token {} is outside the vocabulary of {}", token,
+                           sizes.vocab);
+  return Status::success();
+}
+
+Status DecodePrograms::checkText(const CachedText &text, int64_t added) const {
+  int64_t tokens = text.length + added;
+  if (tokens > sizes.context)
+    return Status::error("a sequence of {} tokens is longer than the context "
+                         "of {}; raise inference.context when compiling",
+                         tokens, sizes.context);
+  auto held = int64_t(text.pages.size());
+  if (held * sizes.page < tokens || held > tableColumns)
+    return Status::error("{} pages of {} tokens do not hold a sequence of {}",
+                         held, sizes.page, tokens);
+  return Status::success();
+}
+
+int32_t DecodePrograms::slotOf(const CachedText &text, int64_t position) const {
+  return int32_t(text.pages[position / sizes.page] * sizes.page +
+                 position % sizes.page);
+}
+
+Status DecodePrograms::writePlaces(const std::string &program,
+                                   std::span<const CachedText> texts,
+                                   int64_t bucket, int64_t added) {
+  table.assign(bucket * tableColumns, 0);
+  starts.assign(bucket, 0);
+  lengths.assign(bucket, 0);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    std::ranges::copy(texts[i].pages, table.begin() + i * tableColumns);
+    starts[i] = int32_t(texts[i].length);
+    lengths[i] = int32_t(texts[i].length + added);
+  }
+  TESSERA_RETURN_IF_ERROR(session.writeInput<int32_t>(program, "tokens", ids));
+  TESSERA_RETURN_IF_ERROR(session.writeInput<int32_t>(program, "slots", slots));
+  TESSERA_RETURN_IF_ERROR(session.writeInput<int32_t>(program, "table", table));
+  TESSERA_RETURN_IF_ERROR(
+      session.writeInput<int32_t>(program, "starts", starts));
+  return session.writeInput<int32_t>(program, "lengths", lengths);
+}
+
+Status DecodePrograms::prefill(const CachedText &text,
+                               std::span<const int32_t> tokens, bool wanted) {
+  auto count = int64_t(tokens.size());
+  if (count < 1 || count > sizes.chunk)
+    return Status::error("{} tokens to read; 1 to {} are read at once", count,
+                         sizes.chunk);
+  TESSERA_RETURN_IF_ERROR(checkTokens(tokens));
+  TESSERA_RETURN_IF_ERROR(checkText(text, count));
+  ids.assign(tokens.begin(), tokens.end());
+  ids.resize(sizes.chunk, 0);
+  slots.assign(sizes.chunk, -1);
+  for (int64_t i = 0; i < count; ++i)
+    slots[i] = slotOf(text, text.length + i);
+  TESSERA_RETURN_IF_ERROR(
+      writePlaces(prefillProgram, std::span(&text, 1), 1, count));
+  int32_t last[] = {int32_t(count - 1)};
+  TESSERA_RETURN_IF_ERROR(
+      session.writeInput<int32_t>(prefillProgram, "last", last));
+  TESSERA_RETURN_IF_ERROR(session.run(prefillProgram));
+  if (!wanted)
+    return Status::success();
+  return session.readOutput(
+      prefillProgram, "logits",
+      std::as_writable_bytes(std::span(scores).first(sizes.vocab)));
+}
+
+Status DecodePrograms::decode(std::span<const CachedText> texts,
+                              std::span<const int32_t> tokens) {
+  auto count = int64_t(texts.size());
+  if (count == 0 || count > sizes.buckets.back() ||
+      tokens.size() != texts.size())
+    return Status::error("{} tokens for {} sequences; 1 to {} decode together",
+                         tokens.size(), count, sizes.buckets.back());
+  TESSERA_RETURN_IF_ERROR(checkTokens(tokens));
+  for (const CachedText &text : texts)
+    TESSERA_RETURN_IF_ERROR(checkText(text, 1));
+  int64_t bucket =
+      *std::lower_bound(sizes.buckets.begin(), sizes.buckets.end(), count);
+  std::string program = fmt::format("decode_{}", bucket);
+  ids.assign(tokens.begin(), tokens.end());
+  ids.resize(bucket, 0);
+  slots.assign(bucket, -1);
+  for (int64_t i = 0; i < count; ++i)
+    slots[i] = slotOf(texts[i], texts[i].length);
+  TESSERA_RETURN_IF_ERROR(writePlaces(program, texts, bucket, 1));
+  TESSERA_RETURN_IF_ERROR(session.run(program));
+  return session.readOutput(
+      program, "logits",
+      std::as_writable_bytes(std::span(scores).first(bucket * sizes.vocab)));
+}
+
+} // namespace tessera

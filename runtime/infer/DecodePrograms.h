@@ -1,0 +1,51 @@
+// The programs `prefill_T` and `decode_B` of an artifact that was compiled with
+// --mode infer, over pages that the caller hands out.
+#pragma once
+#include "runtime/hal/Session.h"
+#include "runtime/infer/PagedModel.h"
+
+#include <memory>
+#include <string>
+
+namespace tessera {
+
+class DecodePrograms final : public PagedModel {
+public:
+  /// Proves that the session's programs have the inputs, outputs and caches
+  /// that decoding needs. The session must outlive this; whoever opened it has
+  /// filled its weights before the first token is read.
+  static StatusOr<std::unique_ptr<DecodePrograms>>
+  create(hal::Session &session);
+
+  const DecoderShape &shape() const override { return sizes; }
+  Status prefill(const CachedText &text, std::span<const int32_t> tokens,
+                 bool wanted) override;
+  Status decode(std::span<const CachedText> texts,
+                std::span<const int32_t> tokens) override;
+  std::span<const float> logits(int64_t i) const override {
+    return std::span(scores).subspan(i * sizes.vocab, sizes.vocab);
+  }
+
+private:
+  explicit DecodePrograms(hal::Session &session) : session(session) {}
+  Status readShape();
+  Status readCaches();
+  Status checkPorts(const std::string &program, int64_t batch, int64_t tokens);
+  Status checkText(const CachedText &text, int64_t added) const;
+  Status checkTokens(std::span<const int32_t> tokens) const;
+  int32_t slotOf(const CachedText &text, int64_t position) const;
+  /// Where the texts stand, each of which has `added` more tokens; those
+  /// behind the last one, up to `bucket`, are not there.
+  Status writePlaces(const std::string &program,
+                     std::span<const CachedText> texts, int64_t bucket,
+                     int64_t added);
+
+  hal::Session &session;
+  DecoderShape sizes;
+  int64_t tableColumns = 0;
+  std::string prefillProgram;
+  std::vector<float> scores; ///< [sequences, vocab]
+  std::vector<int32_t> ids, slots, table, starts, lengths;
+};
+
+} // namespace tessera

@@ -1,0 +1,47 @@
+// What appends tokens to texts whose keys and values stand in pages of a cache
+// (Kwon et al. 2023). Whoever calls owns the pages and says where each text
+// stands; DecodePrograms is the compiled model behind it.
+#pragma once
+#include "runtime/support/Status.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tessera {
+
+/// What the programs of an artifact were made for.
+struct DecoderShape {
+  int64_t context = 0; ///< tokens of a sequence at most
+  int64_t page = 0;    ///< tokens of a page
+  int64_t pages = 0;   ///< of the cache
+  int64_t chunk = 0;   ///< tokens of a prompt that are read at once
+  int64_t vocab = 0;
+  std::vector<int64_t> buckets; ///< numbers of sequences of decode programs
+};
+
+/// A text's place in the cache: token i stands in pages[i / page]. There are
+/// pages for `length` tokens and for those that a call appends.
+struct CachedText {
+  std::span<const int32_t> pages;
+  int64_t length = 0;
+};
+
+/// One thread at a time.
+class PagedModel {
+public:
+  virtual ~PagedModel() = default;
+  virtual const DecoderShape &shape() const = 0;
+  /// Appends 1 to shape().chunk tokens; if `wanted`, logits(0) are then those
+  /// after the last of them. Ids must be inside the vocabulary.
+  virtual Status prefill(const CachedText &text,
+                         std::span<const int32_t> tokens, bool wanted) = 0;
+  /// Appends token i to text i, at most as many as the largest bucket, none of
+  /// which shares a page that is written; logits(i) are then those after it.
+  virtual Status decode(std::span<const CachedText> texts,
+                        std::span<const int32_t> tokens) = 0;
+  /// [vocab]; valid until the next call.
+  virtual std::span<const float> logits(int64_t i) const = 0;
+};
+
+} // namespace tessera

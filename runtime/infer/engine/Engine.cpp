@@ -1,0 +1,145 @@
+#include "runtime/infer/engine/Engine.h"
+
+#include <utility>
+
+namespace tessera {
+
+static int64_t tokensOf(const EngineRequest &request) {
+  return int64_t(request.prompt.size()) + request.maxTokens;
+}
+
+Engine::Engine(PagedModel &model, const EngineOptions &options)
+    : model(model), options(options), scheduler(model, options.scheduler),
+      seen(scheduler.metrics()), thread([this] { loop(); }) {}
+
+Engine::~Engine() { drain(EngineClock::now()); }
+
+//===--- any thread -------------------------------------------------------===//
+
+Submission Engine::submit(std::vector<EngineRequest> requests) {
+  using Outcome = Submission::Outcome;
+  int64_t tokens = 0;
+  for (const EngineRequest &request : requests) {
+    Status status = Scheduler::check(request, model.shape());
+    if (!status.ok())
+      return {Outcome::invalid, status.message(), {}};
+    tokens += tokensOf(request);
+  }
+  auto now = EngineClock::now();
+  std::lock_guard lock(mutex);
+  if (death)
+    return {Outcome::closed, "the engine has stopped: " + *death, {}};
+  if (draining)
+    return {Outcome::closed, "the server is shutting down", {}};
+  auto unfinished = int64_t(inbox.size()) + heldRequests;
+  if (unfinished + int64_t(requests.size()) > options.maxRequests ||
+      queuedTokens + heldTokens + tokens > options.maxTokens)
+    return {Outcome::full,
+            fmt::format("{} requests of {} tokens in all are not done yet; try "
+                        "again later",
+                        unfinished, queuedTokens + heldTokens),
+            {}};
+  Submission result;
+  for (EngineRequest &request : requests) {
+    result.ids.push_back(nextId);
+    inbox.push_back({nextId++, std::move(request), now});
+  }
+  queuedTokens += tokens;
+  wake.notify_one();
+  return result;
+}
+
+void Engine::cancel(uint64_t id) {
+  std::lock_guard lock(mutex);
+  if (ended)
+    return;
+  inbox.push_back({id, std::nullopt, {}});
+  wake.notify_one();
+}
+
+void Engine::drain(EngineClock::time_point deadline) {
+  {
+    std::unique_lock lock(mutex);
+    draining = true;
+    wake.notify_one();
+    quiet.wait_until(lock, deadline, [&] { return ended; });
+    cancelling = true;
+    wake.notify_one();
+    quiet.wait(lock, [&] { return ended; });
+  }
+  if (thread.joinable())
+    thread.join();
+}
+
+EngineMetrics Engine::metrics() const {
+  std::lock_guard lock(mutex);
+  EngineMetrics copy = seen;
+  copy.waiting += int64_t(inbox.size());
+  return copy;
+}
+
+std::optional<std::string> Engine::deathCause() const {
+  std::lock_guard lock(mutex);
+  return death;
+}
+
+//===--- the engine's thread ----------------------------------------------===//
+
+bool Engine::nextCommands(std::vector<Command> &commands) {
+  std::unique_lock lock(mutex);
+  seen = scheduler.metrics();
+  heldRequests = seen.running + seen.waiting;
+  heldTokens = scheduler.unfinishedTokens();
+  wake.wait(lock, [&] {
+    return !inbox.empty() || !scheduler.idle() || draining || cancelling;
+  });
+  commands.clear();
+  std::swap(commands, inbox);
+  // The scheduler has them from here on.
+  heldTokens += std::exchange(queuedTokens, 0);
+  heldRequests += int64_t(commands.size());
+  if (cancelling) {
+    lock.unlock();
+    apply(commands);
+    scheduler.finishAll(FinishReason::cancelled, "");
+    return false;
+  }
+  return !(draining && commands.empty() && scheduler.idle());
+}
+
+void Engine::apply(std::vector<Command> &commands) {
+  for (Command &command : commands)
+    if (command.request)
+      scheduler.add(command.id, std::move(*command.request), command.arrived);
+    else
+      scheduler.cancel(command.id);
+}
+
+void Engine::die(const std::string &cause) {
+  scheduler.finishAll(FinishReason::error, cause);
+  std::vector<Command> late;
+  {
+    std::lock_guard lock(mutex);
+    death = cause;
+    std::swap(late, inbox);
+  }
+  apply(late);
+  scheduler.finishAll(FinishReason::error, cause);
+}
+
+void Engine::loop() {
+  std::vector<Command> commands;
+  while (nextCommands(commands)) {
+    apply(commands);
+    if (Status status = scheduler.step(); !status.ok()) {
+      die(status.message());
+      break;
+    }
+  }
+  std::lock_guard lock(mutex);
+  seen = scheduler.metrics();
+  ended = true;
+  quiet.notify_all();
+}
+
+} // namespace tessera

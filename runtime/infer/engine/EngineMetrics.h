@@ -1,0 +1,49 @@
+// What an engine counts, under the names that servers' dashboards know
+// (docs/serving.md lists them).
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// A distribution as Prometheus has it: how many values were at most a bound.
+class Histogram {
+public:
+  explicit Histogram(std::span<const double> bounds)
+      : bounds(bounds), counts(bounds.size() + 1) {}
+  void add(double value);
+  /// `name`_bucket, _sum and _count in Prometheus' text format.
+  void print(std::string_view name, std::string_view help,
+             std::string &out) const;
+  uint64_t count() const;
+
+private:
+  std::span<const double> bounds; ///< ascending, of static storage
+  std::vector<uint64_t> counts;   ///< the last one: above all bounds
+  double sum = 0;
+};
+
+/// Seconds, from a fast token to a slow request.
+std::span<const double> tokenSeconds();
+std::span<const double> requestSeconds();
+
+struct EngineMetrics {
+  int64_t running = 0, waiting = 0; ///< now
+  int64_t pagesUsed = 0, pages = 0; ///< now; kept pages without users are free
+  uint64_t prefixQueries = 0, prefixHits = 0; ///< tokens
+  uint64_t preemptions = 0;
+  uint64_t promptTokens = 0, generatedTokens = 0;
+  uint64_t iterations = 0;
+  /// By FinishReason.
+  std::vector<uint64_t> finished = std::vector<uint64_t>(5);
+  Histogram firstToken{tokenSeconds()}, interToken{tokenSeconds()};
+  Histogram endToEnd{requestSeconds()}, queue{requestSeconds()};
+  Histogram prefill{requestSeconds()}, decode{requestSeconds()};
+
+  /// All of it as Prometheus' text, every name with the prefix `tessera:`.
+  std::string print() const;
+};
+
+} // namespace tessera

@@ -1,0 +1,58 @@
+// What the engine is asked for, and what it answers.
+#pragma once
+#include "runtime/infer/Sampler.h"
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+using EngineClock = std::chrono::steady_clock;
+
+enum class FinishReason : uint8_t {
+  stop,      ///< a stop token, or whoever receives the tokens has enough
+  length,    ///< maxTokens, or the end of the context
+  cancelled, ///< by cancel(), or by drain's end
+  deadline,
+  error, ///< of the device or of the weights; `message` says which
+};
+std::string_view name(FinishReason reason);
+
+/// A token as it was chosen.
+struct TokenEvent {
+  int32_t token = 0;
+  bool isStop = false;    ///< one of stopTokens, of which no text is made
+  TokenLogprobs logprobs; ///< if the request wants them
+};
+
+struct EngineResult {
+  FinishReason reason = FinishReason::stop;
+  std::string message; ///< of an error
+  int64_t promptTokens = 0, cachedTokens = 0, generatedTokens = 0;
+};
+
+/// Receives what becomes of a request, on the engine's thread: no call may
+/// block. After finished() there is none.
+class RequestSink {
+public:
+  virtual ~RequestSink() = default;
+  /// False: enough, the request ends with `stop`.
+  virtual bool token(const TokenEvent &event) = 0;
+  virtual void finished(const EngineResult &result) = 0;
+};
+
+struct EngineRequest {
+  std::vector<int32_t> prompt; ///< at least one token, inside the vocabulary
+  SamplingOptions sampling;
+  int64_t maxTokens = 16; ///< at least 1
+  std::vector<int32_t> stopTokens;
+  std::optional<int64_t> logprobs; ///< the number of likeliest tokens
+  std::optional<EngineClock::time_point> deadline;
+  std::shared_ptr<RequestSink> sink;
+};
+
+} // namespace tessera

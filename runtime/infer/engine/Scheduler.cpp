@@ -1,0 +1,313 @@
+#include "runtime/infer/engine/Scheduler.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+std::string_view name(FinishReason reason) {
+  switch (reason) {
+  case FinishReason::stop:
+    return "stop";
+  case FinishReason::length:
+    return "length";
+  case FinishReason::cancelled:
+    return "cancelled";
+  case FinishReason::deadline:
+    return "deadline";
+  case FinishReason::error:
+    return "error";
+  }
+  return "error";
+}
+
+static double seconds(EngineClock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+/// A request on its way.
+struct Scheduler::Text {
+  Text(uint64_t id, EngineRequest given, EngineClock::time_point arrived)
+      : id(id), request(std::move(given)), sampler(request.sampling),
+        tokens(request.prompt), arrived(arrived) {
+    sampler.sawPrompt(tokens);
+    result.promptTokens = int64_t(tokens.size());
+  }
+
+  /// Tokens that are not in the cache yet; at least the last one.
+  int64_t unread() const { return int64_t(tokens.size()) - computed; }
+
+  uint64_t id;
+  EngineRequest request;
+  Sampler sampler;
+  std::vector<int32_t> tokens; ///< the prompt's and the generated
+  PageList list;
+  int64_t computed = 0; ///< tokens in the cache
+  EngineResult result;
+  bool finished = false;
+  EngineClock::time_point arrived;
+  std::optional<EngineClock::time_point> started, first, last;
+};
+
+Scheduler::Scheduler(PagedModel &model, const SchedulerOptions &options)
+    : model(model), options(options),
+      pool(model.shape().pages, model.shape().page) {
+  int64_t most = model.shape().buckets.back();
+  if (options.maxBatch < 1 || options.maxBatch > most)
+    this->options.maxBatch = most;
+  if (options.choices < 1 || options.choices > model.shape().vocab)
+    this->options.choices = model.shape().vocab;
+}
+
+Scheduler::~Scheduler() = default;
+
+Status Scheduler::check(const EngineRequest &request,
+                        const DecoderShape &shape) {
+  if (request.prompt.empty())
+    return Status::error("the prompt has no token");
+  for (int32_t token : request.prompt)
+    if (token < 0 || token >= shape.vocab)
+      return Status::error("token {} of the prompt is outside the vocabulary "
+                           "of {}",
+                           token, shape.vocab);
+  auto prompt = int64_t(request.prompt.size());
+  if (request.maxTokens < 1)
+    return Status::error("at least one token must be asked for, got: {}",
+                         request.maxTokens);
+  if (prompt >= shape.context || request.maxTokens > shape.context - prompt)
+    return Status::error("the prompt has {} tokens and {} are asked for, "
+                         "together they must be at most the context of {}",
+                         prompt, request.maxTokens, shape.context);
+  int64_t pages = (prompt + request.maxTokens + shape.page - 1) / shape.page;
+  if (pages > shape.pages)
+    return Status::error("{} tokens need {} pages of {} tokens, the cache has "
+                         "{}",
+                         prompt + request.maxTokens, pages, shape.page,
+                         shape.pages);
+  return checkSampling(request.sampling);
+}
+
+void Scheduler::add(uint64_t id, EngineRequest request,
+                    EngineClock::time_point arrived) {
+  waiting.push_back(std::make_unique<Text>(id, std::move(request), arrived));
+}
+
+int64_t Scheduler::unfinishedTokens() const {
+  int64_t tokens = 0;
+  auto add = [&](const auto &texts) {
+    for (const auto &text : texts)
+      tokens += text->result.promptTokens + text->request.maxTokens;
+  };
+  add(running);
+  add(waiting);
+  return tokens;
+}
+
+//===--- ends -------------------------------------------------------------===//
+
+void Scheduler::finish(Text &text, FinishReason reason,
+                       const std::string &message) {
+  auto now = EngineClock::now();
+  pool.release(text.list);
+  text.finished = true;
+  text.result.reason = reason;
+  text.result.message = message;
+  ++counters.finished[size_t(reason)];
+  counters.endToEnd.add(seconds(now - text.arrived));
+  if (text.first)
+    counters.decode.add(seconds(now - *text.first));
+  text.request.sink->finished(text.result);
+}
+
+void Scheduler::sweep() {
+  auto finished = [](const auto &text) { return text->finished; };
+  std::erase_if(running, finished);
+  std::erase_if(waiting, finished);
+}
+
+void Scheduler::cancel(uint64_t id) {
+  auto end = [&](auto &texts) {
+    for (auto &text : texts)
+      if (text->id == id)
+        finish(*text, FinishReason::cancelled);
+  };
+  end(running);
+  end(waiting);
+  sweep();
+}
+
+void Scheduler::finishAll(FinishReason reason, const std::string &message) {
+  for (auto &text : running)
+    finish(*text, reason, message);
+  for (auto &text : waiting)
+    finish(*text, reason, message);
+  sweep();
+}
+
+void Scheduler::expire(EngineClock::time_point now) {
+  auto end = [&](auto &texts) {
+    for (auto &text : texts)
+      if (text->request.deadline && *text->request.deadline <= now)
+        finish(*text, FinishReason::deadline);
+  };
+  end(running);
+  end(waiting);
+  sweep();
+}
+
+//===--- pages ------------------------------------------------------------===//
+
+bool Scheduler::givePages(Text &text) {
+  std::span<const int32_t> tokens = text.tokens;
+  // The last token is always read, for its logits.
+  int64_t found = pool.takePrefix(tokens.first(tokens.size() - 1), text.list);
+  // A page for each of the others, or they would be preempted at once.
+  if (!pool.grow(text.list, int64_t(tokens.size())) ||
+      (!running.empty() && pool.available() < int64_t(running.size()))) {
+    pool.release(text.list);
+    return false;
+  }
+  text.computed = found;
+  return true;
+}
+
+void Scheduler::admit(EngineClock::time_point now) {
+  // One prompt at a time: whoever comes with the same beginning finds it read.
+  auto isRead = [](const auto &text) { return text->unread() == 1; };
+  while (!waiting.empty() && int64_t(running.size()) < options.maxBatch &&
+         std::ranges::all_of(running, isRead)) {
+    Text &text = *waiting.front();
+    if (!givePages(text))
+      return;
+    if (!text.started) {
+      text.started = now;
+      text.result.cachedTokens = text.computed;
+      counters.queue.add(seconds(now - text.arrived));
+      counters.promptTokens += text.result.promptTokens;
+      counters.prefixQueries += text.result.promptTokens;
+      counters.prefixHits += text.computed;
+    }
+    // A text that was preempted is older than some that run.
+    auto place = std::ranges::upper_bound(
+        running, text.id, {}, [](const auto &other) { return other->id; });
+    running.insert(place, std::move(waiting.front()));
+    waiting.pop_front();
+  }
+}
+
+void Scheduler::preemptYoungest() {
+  std::unique_ptr<Text> text = std::move(running.back());
+  running.pop_back();
+  pool.release(text->list);
+  text->computed = 0;
+  ++counters.preemptions;
+  // Younger than all that run, older than all that wait.
+  waiting.push_front(std::move(text));
+}
+
+//===--- an iteration -----------------------------------------------------===//
+
+Status Scheduler::step() {
+  auto now = EngineClock::now();
+  expire(now);
+  admit(now);
+  TESSERA_RETURN_IF_ERROR(readChunk());
+  TESSERA_RETURN_IF_ERROR(decode());
+  sweep();
+  ++counters.iterations;
+  return Status::success();
+}
+
+Status Scheduler::readChunk() {
+  auto found = std::ranges::find_if(
+      running, [](const auto &text) { return text->unread() > 1; });
+  if (found == running.end())
+    return Status::success();
+  Text &text = **found;
+  int64_t count = std::min(text.unread(), model.shape().chunk);
+  bool last = count == text.unread();
+  TESSERA_RETURN_IF_ERROR(model.prefill(
+      {text.list.pages, text.computed},
+      std::span(text.tokens).subspan(text.computed, count), last));
+  text.computed += count;
+  pool.publish(text.list, std::span(text.tokens).first(text.computed));
+  if (last)
+    choose(text, model.logits(0));
+  sweep();
+  return Status::success();
+}
+
+std::vector<Scheduler::Text *> Scheduler::decodable() {
+  std::vector<Text *> texts;
+  for (size_t i = 0; i < running.size(); ++i) {
+    Text &text = *running[i];
+    if (text.unread() > 1)
+      continue;
+    while (i < running.size() &&
+           !pool.grow(text.list, int64_t(text.tokens.size())))
+      preemptYoungest(); // perhaps this one
+    if (i < running.size())
+      texts.push_back(&text);
+  }
+  return texts;
+}
+
+Status Scheduler::decode() {
+  std::vector<Text *> texts = decodable();
+  if (texts.empty())
+    return Status::success();
+  std::vector<CachedText> places;
+  std::vector<int32_t> tokens;
+  for (const Text *text : texts) {
+    places.push_back({text->list.pages, text->computed});
+    tokens.push_back(text->tokens.back());
+  }
+  TESSERA_RETURN_IF_ERROR(model.decode(places, tokens));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    ++texts[i]->computed;
+    pool.publish(texts[i]->list, texts[i]->tokens);
+    choose(*texts[i], model.logits(int64_t(i)));
+  }
+  return Status::success();
+}
+
+// The one place that turns logits into tokens.
+void Scheduler::choose(Text &text, std::span<const float> logits) {
+  logits = logits.first(options.choices);
+  StatusOr<int32_t> token =
+      text.sampler.sample(logits, uint64_t(text.result.generatedTokens));
+  if (!token.ok())
+    return finish(text, FinishReason::error, token.message());
+  auto now = EngineClock::now();
+  if (!text.first) {
+    text.first = now;
+    counters.firstToken.add(seconds(now - text.arrived));
+    counters.prefill.add(seconds(now - *text.started));
+  } else {
+    counters.interToken.add(seconds(now - *text.last));
+  }
+  text.last = now;
+  ++counters.generatedTokens;
+  ++text.result.generatedTokens;
+  text.tokens.push_back(*token);
+  text.sampler.saw(*token);
+  TokenEvent event;
+  event.token = *token;
+  event.isStop = std::ranges::count(text.request.stopTokens, *token) > 0;
+  if (text.request.logprobs)
+    event.logprobs = logprobsOf(logits, *token, *text.request.logprobs);
+  bool more = text.request.sink->token(event);
+  if (!more || event.isStop)
+    return finish(text, FinishReason::stop);
+  if (text.result.generatedTokens == text.request.maxTokens)
+    finish(text, FinishReason::length);
+}
+
+const EngineMetrics &Scheduler::metrics() {
+  counters.running = int64_t(running.size());
+  counters.waiting = int64_t(waiting.size());
+  counters.pages = pool.size();
+  counters.pagesUsed = pool.size() - pool.available();
+  return counters;
+}
+
+} // namespace tessera

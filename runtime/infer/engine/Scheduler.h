@@ -1,0 +1,81 @@
+// Who is in the next step: iteration-level batching (Yu et al., Orca, 2022)
+// over a paged cache, with prompts read in chunks between the steps of texts
+// that decode (Agrawal et al., Sarathi, 2023).
+//
+// One iteration reads at most one chunk of one prompt and then gives one token
+// to every text that is read. First come, first served: the oldest text that
+// waits is the next to have pages, and where pages run out the youngest text
+// gives up its own and waits again; what it has is then computed once more. So
+// the oldest always gets on, and no text depends on its neighbours for more
+// than its time.
+#pragma once
+#include "runtime/infer/PagedModel.h"
+#include "runtime/infer/engine/EngineMetrics.h"
+#include "runtime/infer/engine/PagePool.h"
+#include "runtime/infer/engine/Request.h"
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace tessera {
+
+struct SchedulerOptions {
+  /// Texts that have pages at a time; 0: the largest bucket, which is the most.
+  int64_t maxBatch = 0;
+  /// Tokens that may be chosen, from 0 on; 0: the whole vocabulary. (A
+  /// vocabulary padded beyond the tokenizer's has tokens without text.)
+  int64_t choices = 0;
+};
+
+/// One thread at a time.
+class Scheduler {
+public:
+  /// The model must outlive it.
+  Scheduler(PagedModel &model, const SchedulerOptions &options);
+  ~Scheduler();
+
+  /// Whether the request could run if it were alone, and if not, why.
+  static Status check(const EngineRequest &request, const DecoderShape &shape);
+
+  /// Takes a request that check() has passed. Ids ascend.
+  void add(uint64_t id, EngineRequest request, EngineClock::time_point arrived);
+  /// Ends a request at once, if there is one with this id.
+  void cancel(uint64_t id);
+  void finishAll(FinishReason reason, const std::string &message);
+  bool idle() const { return running.empty() && waiting.empty(); }
+  /// Of prompts and to be generated, of all requests that it has.
+  int64_t unfinishedTokens() const;
+
+  /// One iteration. An error is the device's, of which nothing is to be
+  /// expected any more: finishAll() is what is left to do.
+  Status step();
+
+  const EngineMetrics &metrics();
+
+private:
+  struct Text;
+  using TextList = std::vector<std::unique_ptr<Text>>;
+
+  void expire(EngineClock::time_point now);
+  void admit(EngineClock::time_point now);
+  bool givePages(Text &text);
+  Status readChunk();
+  Status decode();
+  std::vector<Text *> decodable();
+  void preemptYoungest();
+  /// Chooses a token after `logits`; the text may then be finished.
+  void choose(Text &text, std::span<const float> logits);
+  void finish(Text &text, FinishReason reason, const std::string &message = {});
+  void sweep();
+
+  PagedModel &model;
+  SchedulerOptions options;
+  PagePool pool;
+  TextList running;                          ///< oldest first
+  std::deque<std::unique_ptr<Text>> waiting; ///< oldest first
+  EngineMetrics counters;
+};
+
+} // namespace tessera

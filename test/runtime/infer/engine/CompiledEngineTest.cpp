@@ -1,0 +1,82 @@
+// The scheduler over compiled programs on a CPU. Their kernels add up a row's
+// products in the same order whatever the batch, the chunk and the place in
+// them, so a request has the same bits alone, in a batch, after a preemption
+// and on pages that another request filled.
+#include "runtime/infer/DecodePrograms.h"
+#include "runtime/infer/engine/Scheduler.h"
+#include "test/runtime/infer/TinyDecoder.h"
+#include "test/runtime/infer/engine/FakeModel.h"
+
+namespace tessera {
+namespace {
+
+using testing::Collected;
+
+class CompiledEngineTest : public ::testing::TestWithParam<const char *> {
+protected:
+  void SetUp() override {
+    session = testing::openTinyDecoder(GetParam());
+    ASSERT_TRUE(session);
+    auto made = DecodePrograms::create(*session);
+    ASSERT_TRUE(made.ok()) << made.message();
+    model = made.take();
+  }
+
+  static EngineRequest request(int i) {
+    EngineRequest request;
+    int beginning = i % 2 * 17;
+    for (int at = 0; at < 6 + 5 * i % 18; ++at)
+      request.prompt.push_back(at < 16 ? (at * at + beginning) % 67
+                                       : (at * i) % 67);
+    request.maxTokens = 10 + i % 4;
+    request.sampling.temperature = float(i % 3) * 0.6f;
+    request.sampling.seed = uint64_t(i);
+    request.logprobs = 3;
+    return request;
+  }
+
+  /// Twelve requests, so many together.
+  std::vector<std::shared_ptr<Collected>> run(int together) {
+    Scheduler scheduler(*model, {});
+    std::vector<std::shared_ptr<Collected>> sinks;
+    for (int i = 0; i < 12; ++i) {
+      EngineRequest next = request(i);
+      next.sink = sinks.emplace_back(std::make_shared<Collected>());
+      scheduler.add(uint64_t(i + 1), next, EngineClock::now());
+      while ((i + 1) % together == 0 && !scheduler.idle())
+        EXPECT_TRUE(scheduler.step().ok());
+    }
+    EXPECT_TRUE(scheduler.idle());
+    EXPECT_EQ(scheduler.metrics().pagesUsed, 0);
+    preemptions = scheduler.metrics().preemptions;
+    hits = scheduler.metrics().prefixHits;
+    return sinks;
+  }
+
+  std::unique_ptr<hal::Session> session;
+  std::unique_ptr<DecodePrograms> model;
+  uint64_t preemptions = 0, hits = 0;
+};
+
+TEST_P(CompiledEngineTest, NeighboursChangeNoBit) {
+  auto solo = run(1);
+  auto together = run(12);
+  EXPECT_GT(preemptions, 0u);
+  EXPECT_GT(hits, 0u);
+  for (size_t i = 0; i < solo.size(); ++i) {
+    ASSERT_EQ(solo[i]->result.generatedTokens, 10 + int64_t(i) % 4);
+    EXPECT_EQ(together[i]->tokens, solo[i]->tokens);
+    for (size_t t = 0; t < solo[i]->events.size(); ++t)
+      EXPECT_EQ(together[i]->events[t].logprobs.top,
+                solo[i]->events[t].logprobs.top);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, CompiledEngineTest,
+                         ::testing::Values("fp32", "bf16"),
+                         [](const auto &info) {
+                           return std::string(info.param);
+                         });
+
+} // namespace
+} // namespace tessera

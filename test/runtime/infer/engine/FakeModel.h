@@ -1,0 +1,108 @@
+// A model without weights: what stands in the cache for a token is a hash of
+// it and of all that stands before it, and logits are hashes of all that. So a
+// page that was written by another text, moved, or never filled shows in every
+// token that follows.
+#pragma once
+#include "runtime/infer/PagedModel.h"
+#include "runtime/infer/engine/Request.h"
+#include "runtime/support/SplitMix64.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace tessera::testing {
+
+class FakeModel final : public PagedModel {
+public:
+  explicit FakeModel(DecoderShape given)
+      : sizes(std::move(given)), cache(sizes.pages * sizes.page),
+        scores(sizes.buckets.back() * sizes.vocab) {}
+
+  const DecoderShape &shape() const override { return sizes; }
+
+  Status prefill(const CachedText &text, std::span<const int32_t> tokens,
+                 bool wanted) override {
+    if (broken)
+      return Status::error("the device is gone");
+    if (tokens.empty() || int64_t(tokens.size()) > sizes.chunk)
+      return Status::error("{} tokens in a chunk", tokens.size());
+    CachedText at = text;
+    for (int32_t token : tokens) {
+      write(at, token);
+      ++at.length;
+    }
+    if (wanted)
+      score(at, 0);
+    return Status::success();
+  }
+
+  Status decode(std::span<const CachedText> texts,
+                std::span<const int32_t> tokens) override {
+    if (broken)
+      return Status::error("the device is gone");
+    if (texts.empty() || int64_t(texts.size()) > sizes.buckets.back())
+      return Status::error("{} texts in a step", texts.size());
+    for (size_t i = 0; i < texts.size(); ++i)
+      write(texts[i], tokens[i]);
+    for (size_t i = 0; i < texts.size(); ++i)
+      score({texts[i].pages, texts[i].length + 1}, int64_t(i));
+    mostTogether = std::max(mostTogether, texts.size());
+    return Status::success();
+  }
+
+  std::span<const float> logits(int64_t i) const override {
+    return std::span(scores).subspan(i * sizes.vocab, sizes.vocab);
+  }
+
+  size_t mostTogether = 0;
+  std::atomic<bool> broken = false;
+
+private:
+  uint64_t &slot(const CachedText &text, int64_t position) {
+    return cache.at(text.pages[position / sizes.page] * sizes.page +
+                    position % sizes.page);
+  }
+  void write(const CachedText &text, int32_t token) {
+    uint64_t before = text.length ? slot(text, text.length - 1) : 1;
+    slot(text, text.length) = mix64(before + mix64(uint64_t(token) + 1));
+  }
+  void score(const CachedText &text, int64_t row) {
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < text.length; ++i)
+      sum = mix64(sum + slot(text, i));
+    for (int64_t i = 0; i < sizes.vocab; ++i)
+      scores[row * sizes.vocab + i] =
+          float(mix64(sum + uint64_t(i)) >> 40) * 0x1p-22f;
+  }
+
+  DecoderShape sizes;
+  std::vector<uint64_t> cache;
+  std::vector<float> scores;
+};
+
+/// Collects what becomes of a request.
+class Collected final : public RequestSink {
+public:
+  explicit Collected(int64_t enough = INT64_MAX) : enough(enough) {}
+  bool token(const TokenEvent &event) override {
+    events.push_back(event);
+    tokens.push_back(event.token);
+    return int64_t(tokens.size()) < enough;
+  }
+  void finished(const EngineResult &given) override {
+    ++ends;
+    result = given;
+    done = true;
+  }
+
+  std::vector<int32_t> tokens;
+  std::vector<TokenEvent> events;
+  EngineResult result;
+  int ends = 0;
+  std::atomic<bool> done = false; ///< for other threads
+
+private:
+  int64_t enough;
+};
+
+} // namespace tessera::testing

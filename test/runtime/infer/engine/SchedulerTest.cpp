@@ -1,0 +1,234 @@
+// Thousands of random schedules over a model of hashes: whatever else runs,
+// comes, goes or is cancelled, a request gives what it gives alone, and at the
+// end every page is free.
+#include "runtime/infer/engine/Scheduler.h"
+#include "test/runtime/infer/engine/FakeModel.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+using testing::Collected;
+using testing::FakeModel;
+
+DecoderShape shapeOf(int64_t pages) {
+  DecoderShape shape;
+  shape.context = 40;
+  shape.page = 4;
+  shape.pages = pages;
+  shape.chunk = 6;
+  shape.vocab = 61;
+  shape.buckets = {1, 2, 4};
+  return shape;
+}
+
+/// Numbers in [0, below).
+class Random {
+public:
+  explicit Random(uint64_t seed) : next(seed) {}
+  int64_t operator()(int64_t below) { return int64_t(next() % below); }
+
+private:
+  SplitMix64 next;
+};
+
+/// Prompts share beginnings, as chats with one system prompt do.
+EngineRequest randomRequest(Random &random) {
+  EngineRequest request;
+  int64_t family = random(3), length = 1 + random(24);
+  for (int64_t i = 0; i < length; ++i)
+    request.prompt.push_back(
+        int32_t(i < 9 ? (family * 7 + i * 5) % 61 : random(61)));
+  request.maxTokens = 1 + random(40 - length);
+  SamplingOptions &sampling = request.sampling;
+  sampling.temperature = float(random(3)) * 0.7f;
+  sampling.topK = random(2) * 9;
+  sampling.topP = random(2) ? 1.0f : 0.8f;
+  sampling.minP = random(2) ? 0.0f : 0.05f;
+  sampling.repetitionPenalty = random(2) ? 1.0f : 1.3f;
+  sampling.frequencyPenalty = random(2) ? 0.0f : 0.4f;
+  sampling.seed = uint64_t(random(1000));
+  if (random(2))
+    request.stopTokens = {int32_t(random(61)), int32_t(random(61))};
+  if (random(2))
+    request.logprobs = random(4);
+  return request;
+}
+
+/// What the request gives alone, with all the pages there are.
+std::shared_ptr<Collected> alone(EngineRequest request) {
+  FakeModel model(shapeOf(64));
+  Scheduler scheduler(model, {});
+  auto sink = std::make_shared<Collected>();
+  request.sink = sink;
+  scheduler.add(1, request, EngineClock::now());
+  while (!scheduler.idle())
+    EXPECT_TRUE(scheduler.step().ok());
+  return sink;
+}
+
+struct Planned {
+  EngineRequest request;
+  int64_t arrival, cancelled; ///< iterations; -1: never
+  std::shared_ptr<Collected> sink = std::make_shared<Collected>();
+};
+
+std::vector<Planned> randomPlan(Random &random) {
+  std::vector<Planned> plan(1 + random(9));
+  for (Planned &each : plan) {
+    each.request = randomRequest(random);
+    each.request.sink = each.sink;
+    each.arrival = random(30);
+    each.cancelled = random(5) ? -1 : each.arrival + random(20);
+  }
+  return plan;
+}
+
+void expectAsAlone(const Planned &each) {
+  std::shared_ptr<Collected> solo = alone(each.request);
+  EXPECT_EQ(each.sink->ends, 1);
+  if (each.sink->result.reason == FinishReason::cancelled) {
+    EXPECT_GE(each.cancelled, 0);
+    ASSERT_LE(each.sink->tokens.size(), solo->tokens.size());
+    solo->tokens.resize(each.sink->tokens.size());
+    EXPECT_EQ(each.sink->tokens, solo->tokens);
+    return;
+  }
+  EXPECT_EQ(each.sink->tokens, solo->tokens);
+  EXPECT_EQ(each.sink->result.reason, solo->result.reason);
+  EXPECT_EQ(each.sink->result.generatedTokens,
+            int64_t(each.sink->tokens.size()));
+  for (size_t i = 0; i < each.sink->events.size(); ++i) {
+    EXPECT_EQ(each.sink->events[i].logprobs.chosen,
+              solo->events[i].logprobs.chosen);
+    EXPECT_EQ(each.sink->events[i].logprobs.top, solo->events[i].logprobs.top);
+  }
+}
+
+TEST(Scheduler, GivesEachWhatItGivesAlone) {
+  uint64_t preemptions = 0, hits = 0, batched = 0;
+  for (uint64_t seed = 0; seed < 3000; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    // From no more pages than one text needs to enough for all.
+    FakeModel model(shapeOf(10 + random(20)));
+    Scheduler scheduler(model, {.maxBatch = random(5)});
+    std::vector<Planned> plan = randomPlan(random);
+    uint64_t id = 0;
+    std::vector<uint64_t> ids(plan.size());
+    for (int64_t now = 0; now < 60 || !scheduler.idle(); ++now) {
+      ASSERT_LT(now, 5000) << "it does not get on";
+      for (size_t i = 0; i < plan.size(); ++i) {
+        if (plan[i].arrival == now) {
+          ASSERT_TRUE(Scheduler::check(plan[i].request, model.shape()).ok());
+          scheduler.add(ids[i] = ++id, plan[i].request, EngineClock::now());
+        }
+        if (plan[i].cancelled == now && ids[i])
+          scheduler.cancel(ids[i]);
+      }
+      ASSERT_TRUE(scheduler.step().ok());
+    }
+    for (const Planned &each : plan)
+      expectAsAlone(each);
+    const EngineMetrics &metrics = scheduler.metrics();
+    EXPECT_EQ(metrics.pagesUsed, 0);
+    preemptions += metrics.preemptions;
+    hits += metrics.prefixHits;
+    batched += model.mostTogether > 2;
+    if (::testing::Test::HasFailure())
+      return;
+  }
+  // Or nothing was tried.
+  EXPECT_GT(preemptions, 500u);
+  EXPECT_GT(hits, 1000u);
+  EXPECT_GT(batched, 500u);
+}
+
+TEST(Scheduler, FirstComeFirstServed) {
+  FakeModel model(shapeOf(12));
+  Scheduler scheduler(model, {.maxBatch = 1});
+  std::vector<std::shared_ptr<Collected>> sinks;
+  for (uint64_t id = 1; id <= 4; ++id) {
+    EngineRequest request;
+    request.prompt = {int32_t(id), 2, 3};
+    request.maxTokens = 5;
+    request.sink = sinks.emplace_back(std::make_shared<Collected>());
+    scheduler.add(id, request, EngineClock::now());
+  }
+  for (size_t done = 0; !scheduler.idle();) {
+    ASSERT_TRUE(scheduler.step().ok());
+    for (size_t i = done + 1; i < sinks.size(); ++i)
+      EXPECT_TRUE(sinks[i]->tokens.empty() || sinks[i - 1]->done);
+    while (done < sinks.size() && sinks[done]->done)
+      ++done;
+  }
+}
+
+TEST(Scheduler, SharesWholePagesOfABeginning) {
+  FakeModel model(shapeOf(20));
+  Scheduler scheduler(model, {});
+  EngineRequest request;
+  for (int32_t i = 0; i < 13; ++i)
+    request.prompt.push_back(i);
+  request.maxTokens = 2;
+  std::vector<int64_t> cached;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    auto sink = std::make_shared<Collected>();
+    request.sink = sink;
+    if (id == 3)
+      request.prompt[5] = 60; // the second page is another
+    scheduler.add(id, request, EngineClock::now());
+    while (!scheduler.idle())
+      ASSERT_TRUE(scheduler.step().ok());
+    cached.push_back(sink->result.cachedTokens);
+  }
+  EXPECT_EQ(cached, (std::vector<int64_t>{0, 12, 4}));
+  EXPECT_EQ(scheduler.metrics().prefixQueries, 39u);
+  EXPECT_EQ(scheduler.metrics().prefixHits, 16u);
+}
+
+TEST(Scheduler, EndsAtDeadlinesAndWhenThereIsEnough) {
+  FakeModel model(shapeOf(20));
+  Scheduler scheduler(model, {});
+  auto late = std::make_shared<Collected>();
+  auto few = std::make_shared<Collected>(3);
+  EngineRequest request;
+  request.prompt = {1, 2, 3};
+  request.maxTokens = 30;
+  request.sink = few;
+  scheduler.add(1, request, EngineClock::now());
+  request.sink = late;
+  request.deadline = EngineClock::now() - std::chrono::seconds(1);
+  scheduler.add(2, request, EngineClock::now());
+  while (!scheduler.idle())
+    ASSERT_TRUE(scheduler.step().ok());
+  EXPECT_EQ(few->tokens.size(), 3u);
+  EXPECT_EQ(few->result.reason, FinishReason::stop);
+  EXPECT_EQ(late->tokens.size(), 0u);
+  EXPECT_EQ(late->result.reason, FinishReason::deadline);
+}
+
+TEST(Scheduler, RefusesWhatCanNeverRun) {
+  DecoderShape shape = shapeOf(3);
+  EngineRequest request;
+  auto message = [&] { return Scheduler::check(request, shape).message(); };
+  EXPECT_EQ(message(), "the prompt has no token");
+  request.prompt = {61};
+  EXPECT_EQ(message(), "token 61 of the prompt is outside the vocabulary of "
+                       "61");
+  request.prompt = {1};
+  request.maxTokens = 0;
+  EXPECT_EQ(message(), "at least one token must be asked for, got: 0");
+  request.maxTokens = INT64_MAX;
+  EXPECT_NE(message().find("at most the context of 40"), std::string::npos);
+  request.maxTokens = 12;
+  EXPECT_EQ(message(), "13 tokens need 4 pages of 4 tokens, the cache has 3");
+  request.maxTokens = 11;
+  EXPECT_EQ(message(), "");
+  request.sampling.minP = 2;
+  EXPECT_NE(message().find("min-p"), std::string::npos);
+}
+
+} // namespace
+} // namespace tessera
