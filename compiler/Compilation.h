@@ -76,6 +76,7 @@ private:
   llvm::Error importModel();
   llvm::Error parseInput();
   llvm::Error checkMode() const;
+  llvm::Error checkPrecision();
   llvm::Error verifyInput();
   llvm::Error adoptDevices();
   llvm::Error adoptTargets();

@@ -66,9 +66,27 @@ llvm::Error Compilation::readInputs() {
   if (Status status = models::checkRecipe(recipe, config.spec, mode);
       !status.ok())
     return complain(status.message());
+  if (llvm::Error error = checkPrecision())
+    return error;
   // The runtime reads it from the artifact's recipe.
   if (mode == models::Mode::Infer)
     recipe.inference.context = models::inferenceContext(config.spec, recipe);
+  return llvm::Error::success();
+}
+
+// The kernels of GPUs multiply by tensor cores, and those of a cache's pages
+// know fp32 and bf16.
+llvm::Error Compilation::checkPrecision() {
+  if (recipe.compute != models::Precision::Fp64)
+    return llvm::Error::success();
+  if (mode == models::Mode::Infer)
+    return complain("precision.compute: programs that generate compute in fp32 "
+                    "or bf16; choose one of them");
+  for (const DeviceKind &kind : kindsOf(targets))
+    if (!kind.isCpu())
+      return complain("precision.compute: " + kind.name +
+                      " computes in fp32 or bf16; choose one of them, or leave "
+                      "the target out");
   return llvm::Error::success();
 }
 
@@ -170,6 +188,8 @@ llvm::Error Compilation::parseInput() {
   if (llvm::Error error = adoptDevices())
     return error;
   if (llvm::Error error = adoptTargets())
+    return error;
+  if (llvm::Error error = checkPrecision())
     return error;
   nameProgram((*text)->getBuffer());
   return verifyInput();

@@ -29,17 +29,25 @@ static void partition(OpPassManager &pipeline, const PhaseOptions &options) {
   buildSplitPipeline(pipeline, options.device);
 }
 
+static ComputePrecision computeOf(const models::Recipe &recipe) {
+  switch (recipe.compute) {
+  case models::Precision::Fp32:
+    return ComputePrecision::fp32;
+  case models::Precision::Bf16:
+    return ComputePrecision::bf16;
+  case models::Precision::Fp64:
+    return ComputePrecision::fp64;
+  }
+  llvm_unreachable("unknown precision");
+}
+
 static void precision(OpPassManager &pipeline, const PhaseOptions &options) {
-  bool bf16 = options.recipe.compute == models::Precision::Bf16;
-  buildPrecisionPipeline(pipeline, bf16 ? ComputePrecision::bf16
-                                        : ComputePrecision::fp32);
+  buildPrecisionPipeline(pipeline, computeOf(options.recipe));
 }
 
 static void verifyPrecision(OpPassManager &pipeline,
                             const PhaseOptions &options) {
-  bool bf16 = options.recipe.compute == models::Precision::Bf16;
-  pipeline.addPass(createVerifyPrecision(
-      {bf16 ? ComputePrecision::bf16 : ComputePrecision::fp32}));
+  pipeline.addPass(createVerifyPrecision({computeOf(options.recipe)}));
 }
 
 static void verifyPrograms(OpPassManager &pipeline,
@@ -51,9 +59,15 @@ static void verifyPrograms(OpPassManager &pipeline,
 // Programs that generate have nothing to differentiate, and nothing updates
 // their weights.
 static void programs(OpPassManager &pipeline, const PhaseOptions &options) {
-  if (options.mode == models::Mode::Train)
-    return buildAutodiffPipeline(pipeline,
-                                 AutodiffOptions::fromRecipe(options.recipe));
+  if (options.mode == models::Mode::Train) {
+    buildAutodiffPipeline(pipeline,
+                          AutodiffOptions::fromRecipe(options.recipe));
+    if (options.recipe.compute == models::Precision::Fp64) {
+      buildWideningPipeline(pipeline);
+      verifyPrograms(pipeline, options);
+    }
+    return;
+  }
   if (options.recipe.compute == models::Precision::Bf16)
     pipeline.addPass(createNarrowState());
   pipeline.addPass(mlir::createCanonicalizerPass());

@@ -9,7 +9,8 @@ packages="
   llvm-19-dev llvm-19-tools libmlir-19-dev mlir-19-tools zlib1g-dev libzstd-dev libedit-dev libxml2-dev libcurl4-openssl-dev
   libfmt-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev
   libflatbuffers-dev flatbuffers-compiler libxxhash-dev libutf8proc-dev libboost-context-dev
-  libgtest-dev libgmock-dev openmpi-bin mpich python3 python3-venv python3-torch python3-numpy"
+  libgtest-dev libgmock-dev openmpi-bin mpich python3 python3-venv python3-torch python3-numpy
+  manpages manpages-dev manpages-zh"
 
 missing=""
 for package in $packages; do

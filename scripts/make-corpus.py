@@ -4,7 +4,7 @@
     make-corpus.py -o corpus [--debs FOLDER] [--eval-percent 5]
 
 Takes the packages manpages, manpages-dev and manpages-zh: from --debs, else by
-`apt-get download` (no root needed), else as installed under /usr/share/man.
+`apt-get download` (no root needed), else as they are installed.
 Strips the roff markup, normalizes to NFC, drops paragraphs that stand in an
 earlier document already, and writes one document a file:
 
@@ -65,11 +65,25 @@ def find_pages(debs, work):
         reason = (getattr(error, "stderr", "") or str(error)).strip()
         print(f"apt-get download failed ({reason.splitlines()[-1]}); taking the "
               "installed pages", file=sys.stderr)
-    installed = pathlib.Path("/usr/share/man")
-    if not any(installed.glob("man2/*")) or not any(installed.glob("zh_CN/man1/*")):
+    return installed_pages(work / "installed"), ["installed pages"]
+
+
+def installed_pages(root):
+    """A copy of the packages' pages where they are installed: the same pages as
+    in the packages' files."""
+    listed = subprocess.run(["dpkg-query", "-L", *PACKAGES], text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    man = pathlib.Path("/usr/share/man")
+    pages = [path for path in map(pathlib.Path, listed.stdout.splitlines())
+             if path.is_relative_to(man) and path.is_file()]
+    if listed.returncode or not pages:
         sys.exit("no manual pages found: run `apt-get update`, or install "
                  + " ".join(PACKAGES))
-    return installed, ["installed pages"]
+    for page in pages:
+        copy = root / page.relative_to(man)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(page, copy, follow_symlinks=False)
+    return root
 
 
 def family(name):

@@ -79,14 +79,14 @@ def Graph_AttentionOp : Graph_Op<"attention", [Graph_DecomposableOp, Graph_Diffe
     Query t stands at position p = t, or `start` + t, of the keys; `start` may be negative. Key s is visible to it if
     s <= p when `causal`, and p - s < `window` when given. There are as many keys as tokens unless `start` is given: made by
     `partition-to-local`, whose queries are a share of a sequence (passes/sharding).
-    A row that sees no key gives zeros. `lse` [batch, heads, tokens] f32 is the natural
+    A row that sees no key gives zeros. `lse` [batch, heads, tokens] f32 (f64 in f64) is the natural
     log of the sum of exponentials of scaled scores, kept for the backward pass; where no key is seen, it is so far
     below all others that exp(lse - another) is zero.
   }];
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$key, Graph_FloatTensor:$value,
                        Optional<0DTensorOf<[I32]>>:$start,
                        F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window);
-  let results = (outs Graph_FloatTensor:$result, StaticShapeTensorOf<[F32]>:$lse);
+  let results = (outs Graph_FloatTensor:$result, StaticShapeTensorOf<[Graph_Statistic]>:$lse);
   let assemblyFormat = "$query `,` $key `,` $value (`start` $start^)? `scale` $scale attr-dict `:` type($query) `,` type($key) `,` type($value) (`,` type($start)^)? `->` type($result) `,` type($lse)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -106,7 +106,7 @@ def Graph_AttentionGradOp : Graph_Op<"attention_grad", [Graph_DecomposableOp, Gr
     attention over more keys, of which these are some: the gradients are then those of these keys' part.
   }];
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$key, Graph_FloatTensor:$value,
-                       Graph_FloatTensor:$output, StaticShapeTensorOf<[F32]>:$lse, Graph_FloatTensor:$cotangent,
+                       Graph_FloatTensor:$output, StaticShapeTensorOf<[Graph_Statistic]>:$lse, Graph_FloatTensor:$cotangent,
                        Optional<0DTensorOf<[I32]>>:$start,
                        F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window);
   let results = (outs Graph_FloatTensor:$dQuery, Graph_FloatTensor:$dKey, Graph_FloatTensor:$dValue);
@@ -123,12 +123,12 @@ def Graph_LinearCrossEntropyOp : Graph_CompositeOp<"linear_cross_entropy"> {
   let summary = "sum over tokens of -log softmax(x wᵀ)[target]; the head and its loss in one";
   let description = [{
     `input` [tokens, width], `weight` [vocab, width], `targets` [tokens]; a target equal to
-    `ignore` (-100 by default) contributes nothing. The loss is a *sum* in f32: whoever
+    `ignore` (-100 by default) contributes nothing. The loss is a *sum* in f32 (f64 in f64): whoever
     knows the global count of unmasked tokens divides. Never materializes all logits.
   }];
   let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight, Graph_IntTensor:$targets,
                        DefaultValuedAttr<I64Attr, "-100">:$ignore);
-  let results = (outs 0DTensorOf<[F32]>:$loss);
+  let results = (outs 0DTensorOf<[Graph_Statistic]>:$loss);
   let assemblyFormat = "$input `,` $weight `,` $targets attr-dict `:` type($input) `,` type($weight) `,` type($targets) `->` type($loss)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{ int64_t getFlops(); }];
@@ -144,8 +144,8 @@ def Graph_LinearCrossEntropyGradOp : Graph_Op<"linear_cross_entropy_grad", [Grap
     `dWeight` may be wider than `weight` (f32 gradients of bf16 weights).
   }];
   let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight, Graph_IntTensor:$targets,
-                       0DTensorOf<[F32]>:$cotangent, DefaultValuedAttr<I64Attr, "-100">:$ignore);
-  let results = (outs 0DTensorOf<[F32]>:$loss, Graph_FloatTensor:$dInput, Graph_FloatTensor:$dWeight);
+                       0DTensorOf<[Graph_Statistic]>:$cotangent, DefaultValuedAttr<I64Attr, "-100">:$ignore);
+  let results = (outs 0DTensorOf<[Graph_Statistic]>:$loss, Graph_FloatTensor:$dInput, Graph_FloatTensor:$dWeight);
   let assemblyFormat = "$input `,` $weight `,` $targets `,` $cotangent attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{ int64_t getFlops(); }];

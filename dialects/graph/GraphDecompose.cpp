@@ -195,15 +195,15 @@ static Head buildHead(Emitter &e, Value input, Value weight, Value targets,
   return head;
 }
 
-static Value totalLoss(Emitter &e, const Head &head) {
-  return e.convert(e.sumAll(head.loss), e.builder().getF32Type());
+static Value totalLoss(Emitter &e, const Head &head, Value loss) {
+  return e.convert(e.sumAll(head.loss), tensorType(loss).getElementType());
 }
 
 SmallVector<Value> LinearCrossEntropyOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
   Head head = buildHead(e, getInput(), getWeight(), getTargets(),
                         static_cast<int64_t>(getIgnore()));
-  return {totalLoss(e, head)};
+  return {totalLoss(e, head, getLoss())};
 }
 
 SmallVector<Value> LinearCrossEntropyGradOp::decompose(OpBuilder &builder) {
@@ -222,7 +222,8 @@ SmallVector<Value> LinearCrossEntropyGradOp::decompose(OpBuilder &builder) {
   Value dLogits =
       e.mul(e.sub(softmax, ones), e.broadcastFirst(cotangent, shape));
   dLogits = e.convert(dLogits, tensorType(getInput()).getElementType());
-  return {totalLoss(e, head), e.einsum("tv,vk->tk", dLogits, getWeight()),
+  return {totalLoss(e, head, getLoss()),
+          e.einsum("tv,vk->tk", dLogits, getWeight()),
           e.einsum("tv,tk->vk", dLogits, getInput(),
                    tensorType(getDWeight()).getElementType())};
 }

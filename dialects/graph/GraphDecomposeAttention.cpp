@@ -64,7 +64,7 @@ SmallVector<Value> AttentionOp::decompose(OpBuilder &builder) {
   Value p = e.div(exps.value, e.broadcastFirst(sum, shapeOf(scores)));
   p = e.convert(p, tensorType(getValue()).getElementType());
   Value result = e.einsum("bkgts,bskd->btkgd", p, getValue());
-  Value lse = e.convert(exps.logSum, builder.getF32Type());
+  Value lse = e.convert(exps.logSum, tensorType(getLse()).getElementType());
   return {e.reshape(result, shapeOf(getResult())),
           e.reshape(lse, shapeOf(getLse()))};
 }

@@ -10,6 +10,8 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Graph_Float : AnyTypeOf<[F32, BF16, F16, F64]>;
 def Graph_Int : AnyTypeOf<[I64, I32, I16, I8]>;
+/// What sums and log-sum-exps are kept in: f64 for f64, else f32.
+def Graph_Statistic : AnyTypeOf<[F32, F64]>;
 def Graph_Element : AnyTypeOf<[F32, BF16, F16, F64, I64, I32, I16, I8, UI8, I1]>;
 def Graph_Number : AnyTypeOf<[F32, BF16, F16, F64, I64, I32, I16, I8]>;
 def Graph_IntOrBool : AnyTypeOf<[I64, I32, I16, I8, I1]>;

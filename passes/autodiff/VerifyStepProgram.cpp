@@ -157,10 +157,20 @@ private:
 
   LogicalResult verifyMetrics() {
     Builder b(module.getContext());
-    auto f32 = RankedTensorType::get({}, b.getF32Type());
+    // All of them in the type in which the loss is.
+    Type real = b.getF32Type();
+    for (auto [i, type] : llvm::enumerate(trainStep.getResultTypes()))
+      if (auto name =
+              trainStep.getResultAttrOfType<StringAttr>(i, graph::kOutputAttr);
+          name && name.getValue() == "loss" &&
+          getElementTypeOrSelf(type).isF64())
+        real = b.getF64Type();
+    auto number = RankedTensorType::get({}, real);
     auto i64 = RankedTensorType::get({}, b.getI64Type());
-    llvm::StringMap<Type> missing{
-        {"loss", f32}, {"grad_norm", f32}, {"lr", f32}, {"tokens", i64}};
+    llvm::StringMap<Type> missing{{"loss", number},
+                                  {"grad_norm", number},
+                                  {"lr", number},
+                                  {"tokens", i64}};
     for (auto [i, type] : llvm::enumerate(trainStep.getResultTypes())) {
       auto name =
           trainStep.getResultAttrOfType<StringAttr>(i, graph::kOutputAttr);

@@ -23,7 +23,9 @@ static bool hasSkeleton(Operation *op) {
     return hasRows(grouped);
   if (auto grouped = dyn_cast<GroupedOuterOp>(op))
     return hasRows(grouped);
-  return isa<AttentionOp, AttentionGradOp, PagedAttentionOp>(op);
+  // The skeletons of attention multiply f32 and bf16 alone.
+  return isa<AttentionOp, AttentionGradOp, PagedAttentionOp>(op) &&
+         !tensorType(op->getOperand(0)).getElementType().isF64();
 }
 
 // Replaces one composite; composites that it is made of join `work`.

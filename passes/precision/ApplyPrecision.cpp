@@ -314,7 +314,7 @@ struct ApplyPrecision : tessera::impl::ApplyPrecisionBase<ApplyPrecision> {
   using ApplyPrecisionBase::ApplyPrecisionBase;
 
   void runOnOperation() override {
-    if (compute == ComputePrecision::fp32)
+    if (compute != ComputePrecision::bf16)
       return;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (!hasPrecision(function))

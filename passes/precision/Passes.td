@@ -6,7 +6,8 @@ include "mlir/Pass/PassBase.td"
 def Precision_ComputeOption : Option<"compute", "compute", "::tessera::ComputePrecision",
     "::tessera::ComputePrecision::fp32", "The element type of contractions", [{::llvm::cl::values(
       clEnumValN(::tessera::ComputePrecision::fp32, "fp32", "f32 throughout"),
-      clEnumValN(::tessera::ComputePrecision::bf16, "bf16", "bf16, accumulated in f32"))}]>;
+      clEnumValN(::tessera::ComputePrecision::bf16, "bf16", "bf16, accumulated in f32"),
+      clEnumValN(::tessera::ComputePrecision::fp64, "fp64", "f64, once programs are whole"))}]>;
 
 def ApplyPrecision : Pass<"apply-precision", "::mlir::ModuleOp"> {
   let summary = "gives matrices and activations the compute type, before differentiation";
@@ -15,7 +16,8 @@ def ApplyPrecision : Pass<"apply-precision", "::mlir::ModuleOp"> {
     `@logits`; matrices are converted once at the function's start. What is stored between
     kernels is bf16; what is computed inside one is f32 (see README.md for the rules).
     Because the conversions are ops of the forward pass, the backward pass follows by the
-    gradient of `graph.convert`. `compute=fp32` changes nothing.
+    gradient of `graph.convert`. `compute=fp32` changes nothing, nor does `compute=fp64`: `widen-programs` makes whole programs f64 once they
+    are differentiated.
 
     Before:
     ```mlir
@@ -63,10 +65,33 @@ def NarrowState : Pass<"narrow-state", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
 }
 
+def WidenPrograms : Pass<"widen-programs", "::mlir::ModuleOp"> {
+  let summary = "computes in f64 what was written for f32";
+  let description = [{
+    Every f32 tensor of every function becomes f64: parameters, moments, activations, gradients and
+    scalars that the host reads. f32 stay: the hyperparameters, which the host writes; random numbers, which are
+    f32 by definition; outputs of rank 1 or more, which are tables for people and scores.
+
+    Before:
+    ```mlir
+    func.func @train_step(%w: tensor<8xf32> {graph.state = "w", ...}, %h: tensor<12xf32> {graph.state = "hyper", ...}, ...) {
+      %lr = graph.slice %h [0] : tensor<12xf32> -> tensor<1xf32>
+    ```
+    After:
+    ```mlir
+    func.func @train_step(%w: tensor<8xf64> {graph.state = "w", ...}, %h: tensor<12xf32> {graph.state = "hyper", ...}, ...) {
+      %h64 = graph.convert %h : tensor<12xf32> -> tensor<12xf64>
+      %lr = graph.slice %h64 [0] : tensor<12xf64> -> tensor<1xf64>
+    ```
+    Afterwards no op but conversions, `graph.random` and constants has an f32 result.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
+}
+
 def VerifyPrecision : Pass<"verify-precision", "::mlir::ModuleOp"> {
   let summary = "proves that contractions, composites and blocks have the compute type";
   let description = [{
-    With `compute=fp32`: every float is f32. With `compute=bf16`, in blocks and in programs that take
+    With `compute=fp32` or `fp64`: every float is f32. With `compute=bf16`, in blocks and in programs that take
     parameters: parameters are f32; no contraction, attention, norm or head has an f32 operand of rank 2
     or more; no block takes or returns an f32 tensor of rank 2 or more.
   }];

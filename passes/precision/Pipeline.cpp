@@ -13,3 +13,8 @@ void tessera::buildPrecisionPipeline(OpPassManager &pipeline,
   pipeline.addPass(createCanonicalizerPass());
   pipeline.addPass(createVerifyPrecision({compute}));
 }
+
+void tessera::buildWideningPipeline(OpPassManager &pipeline) {
+  pipeline.addPass(createWidenPrograms());
+  pipeline.addPass(createCanonicalizerPass());
+}

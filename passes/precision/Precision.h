@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-enum class ComputePrecision { fp32, bf16 };
+enum class ComputePrecision { fp32, bf16, fp64 };
 
 #define GEN_PASS_DECL
 #include "passes/precision/Passes.h.inc"
@@ -17,5 +17,9 @@ enum class ComputePrecision { fp32, bf16 };
 /// proof.
 void buildPrecisionPipeline(mlir::OpPassManager &pipeline,
                             ComputePrecision compute);
+
+/// Whole programs in f64, behind autodiff; conversions to the type that a value
+/// has by then are gone.
+void buildWideningPipeline(mlir::OpPassManager &pipeline);
 
 } // namespace tessera

@@ -90,7 +90,7 @@ struct VerifyPrecision : tessera::impl::VerifyPrecisionBase<VerifyPrecision> {
   }
 
   LogicalResult verify(func::FuncOp function) {
-    if (compute == ComputePrecision::fp32)
+    if (compute != ComputePrecision::bf16)
       return verifyFp32(function);
     if (!hasPrecision(function))
       return success();

@@ -15,7 +15,7 @@ using graph::tensorType;
 namespace {
 /// What one chunk of tokens gives.
 struct Chunk {
-  Value loss;            ///< f32[]: of the tokens whose target is here
+  Value loss;            ///< []: of the tokens whose target is here
   Value dInput, dWeight; ///< null without gradients
 };
 
@@ -39,6 +39,9 @@ private:
   }
   Value reduceOver(Emitter &e, Value part, dist::ReduceKind kind) const;
   Chunk emitChunk(Emitter &e, Value x, Value chunkTargets) const;
+  Type lossType() const {
+    return tensorType(local.op->getResult(0)).getElementType();
+  }
   Type weightType() const {
     return tensorType(local.op->getResult(2)).getElementType();
   }
@@ -91,7 +94,7 @@ Chunk Head::emitChunk(Emitter &e, Value x, Value chunkTargets) const {
       e.sumLast(e.select(isTarget, logits, e.splatLike(0.0, logits)));
   Value loss = e.sub(e.add(most, e.unary<graph::LogOp>(sum)), picked);
   loss = e.select(here, loss, e.splatLike(0.0, loss));
-  Chunk chunk{e.convert(e.sumAll(loss), e.builder().getF32Type()), {}, {}};
+  Chunk chunk{e.convert(e.sumAll(loss), lossType()), {}, {}};
   if (!hasGradient())
     return chunk;
   Value factor = e.broadcastScalar(e.convert(cotangent, wide), {shape[0]});
@@ -117,7 +120,7 @@ static Value cutTokens(Emitter &e, Value x, int64_t chunks) {
 void Head::emitLoop(Emitter &e, int64_t chunks) {
   Value inputs = cutTokens(e, input, chunks),
         allTargets = cutTokens(e, targets, chunks);
-  auto scalar = RankedTensorType::get({}, e.builder().getF32Type());
+  auto scalar = RankedTensorType::get({}, lossType());
   SmallVector<Value> inits{e.zeros(scalar)};
   if (hasGradient()) {
     inits.push_back(e.zeros(tensorType(inputs)));

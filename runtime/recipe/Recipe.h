@@ -14,7 +14,7 @@ namespace tessera::recipe {
 
 enum class OptimizerKind { AdamW, Sgd };
 enum class ScheduleKind { Cosine, Linear, Constant };
-enum class Precision { Fp32, Bf16 };
+enum class Precision { Fp32, Bf16, Fp64 };
 enum class Recompute { None, Full, Selective };
 enum class BalanceScope { Sequence, Microbatch, Global };
 enum class DropPolicy { Position, Probability };
@@ -57,7 +57,7 @@ struct Recipe {
     bool operator==(const Batch &) const = default;
   } batch;
 
-  Precision compute = Precision::Fp32; ///< masters and moments stay fp32
+  Precision compute = Precision::Fp32; ///< masters and moments: fp32, or fp64
 
   Recompute recompute = Recompute::None;
 

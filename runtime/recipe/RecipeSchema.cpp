@@ -16,7 +16,7 @@ constexpr int64_t maxSteps = int64_t(1) << 24;
 constexpr std::array<std::string_view, 2> optimizers = {"adamw", "sgd"};
 constexpr std::array<std::string_view, 3> schedules = {"cosine", "linear",
                                                        "constant"};
-constexpr std::array<std::string_view, 2> precisions = {"fp32", "bf16"};
+constexpr std::array<std::string_view, 3> precisions = {"fp32", "bf16", "fp64"};
 constexpr std::array<std::string_view, 3> recomputes = {"none", "full",
                                                         "selective"};
 constexpr std::array<std::string_view, 3> scopes = {"sequence", "microbatch",

@@ -9,11 +9,13 @@ namespace {
 
 constexpr uint64_t kPieceElements = uint64_t(1) << 18;
 
-/// `count` elements of `type` at `from` as fp32; the type was checked.
-void toFloats(SafetensorsType type, const std::byte *from, std::size_t count,
-              float *to) {
+/// `count` elements of `type` at `from` as fp32 or fp64; the type was checked.
+template <typename Real>
+void toReals(SafetensorsType type, const std::byte *from, std::size_t count,
+             Real *to) {
   for (std::size_t i = 0; i < count; ++i) {
     uint16_t half = 0;
+    float single = 0;
     double wide = 0;
     switch (type) {
     case SafetensorsType::bf16:
@@ -26,10 +28,11 @@ void toFloats(SafetensorsType type, const std::byte *from, std::size_t count,
       break;
     case SafetensorsType::f64:
       std::memcpy(&wide, from + 8 * i, 8);
-      to[i] = float(wide);
+      to[i] = Real(wide);
       break;
     default:
-      std::memcpy(&to[i], from + 4 * i, 4);
+      std::memcpy(&single, from + 4 * i, 4);
+      to[i] = Real(single);
     }
   }
 }
@@ -43,6 +46,7 @@ bool isFloat(SafetensorsType type) {
 
 bool converts(SafetensorsType from, SafetensorsType to) {
   return from == to || (isFloat(from) && (to == SafetensorsType::f32 ||
+                                          to == SafetensorsType::f64 ||
                                           to == SafetensorsType::bf16));
 }
 
@@ -54,15 +58,20 @@ Status copyTensor(TrainModel &model, const StateTensor &tensor,
   uint64_t elements = part.size / to;
   std::vector<std::byte> read;
   std::vector<float> floats;
+  std::vector<double> doubles;
   std::vector<uint16_t> halves;
   for (uint64_t at = 0; at < elements; at += kPieceElements) {
     uint64_t count = std::min(kPieceElements, elements - at);
     read.resize(count * from);
     TESSERA_RETURN_IF_ERROR(file.read(entry, at * from, read));
     std::span<const std::byte> bytes = read;
-    if (entry.type != tensor.type) {
+    if (entry.type != tensor.type && tensor.type == SafetensorsType::f64) {
+      doubles.resize(count);
+      toReals(entry.type, read.data(), count, doubles.data());
+      bytes = std::as_bytes(std::span(doubles));
+    } else if (entry.type != tensor.type) {
       floats.resize(count);
-      toFloats(entry.type, read.data(), count, floats.data());
+      toReals(entry.type, read.data(), count, floats.data());
       bytes = std::as_bytes(std::span(floats));
     }
     if (entry.type != tensor.type && tensor.type == SafetensorsType::bf16) {

@@ -6,7 +6,7 @@
 namespace tessera {
 
 /// Whether elements become those of the model: the same type, or f16, bf16, f32
-/// and f64 as f32 or bf16 (rounded to nearest even).
+/// and f64 as f32, bf16 (rounded to nearest even) or f64.
 bool converts(SafetensorsType from, SafetensorsType to);
 
 /// Piece by piece, into `part` of the tensor. The shape is the part's and the

@@ -23,9 +23,14 @@ constexpr std::string_view kLineStart = "{\"step\":";
 constexpr auto kRedrawInterval = std::chrono::milliseconds(50);
 constexpr std::size_t kMaxLogBytes = std::size_t(4) << 30;
 
-/// JSON has no infinity and no NaN.
-template <typename Float> std::string jsonNumber(Float value) {
-  return std::isfinite(value) ? fmt::format("{}", value) : "null";
+/// JSON has no infinity and no NaN. What fp32 holds is written with as many
+/// digits as fp32 has.
+std::string jsonNumber(double value) {
+  if (!std::isfinite(value))
+    return "null";
+  const auto narrow = float(value);
+  return double(narrow) == value ? fmt::format("{}", narrow)
+                                 : fmt::format("{}", value);
 }
 
 /// {"max_load":[1.2,1.1],"dead":[0,0],…}: each column, layer by layer.

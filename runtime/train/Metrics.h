@@ -15,9 +15,9 @@ namespace tessera {
 /// before training.
 struct MetricsRecord {
   uint64_t step = 0;
-  std::optional<float> loss; ///< mean over the step's unmasked tokens, nats
-  std::optional<float> gradNorm;
-  std::optional<float> lr;
+  std::optional<double> loss; ///< mean over the step's unmasked tokens, nats
+  std::optional<double> gradNorm;
+  std::optional<double> lr;
   uint64_t tokens = 0;        ///< unmasked, since the run's beginning
   double tokensPerSecond = 0; ///< of this step
   double stepSeconds = 0;
@@ -29,7 +29,8 @@ struct MetricsRecord {
   std::vector<float> router;
 };
 
-/// The record as one line of JSON; floats read back bit for bit.
+/// The record as one line of JSON; numbers read back bit for bit, those that
+/// fp32 holds as fp32.
 std::string printMetrics(const MetricsRecord &record);
 
 /// loss, grad_norm and lr of a step as hexadecimal floats, for comparing runs

@@ -114,8 +114,9 @@ SessionModel::port(std::string_view program, std::string_view name, bool output,
                    ElementType type, std::size_t rank) const {
   auto ports = output ? session->outputs(program) : session->inputs(program);
   for (const hal::TensorInfo &tensor : ports)
-    if (tensor.name == name && tensor.type == type &&
-        tensor.shape.size() == rank)
+    if (tensor.name == name && tensor.shape.size() == rank &&
+        (tensor.type == type || (rank == 0 && type == ElementType::f32 &&
+                                 tensor.type == ElementType::f64)))
       return &tensor;
   return Status::error("program '{}' has no {} '{}' of {} and rank {}; it was "
                        "compiled by another version, run: {}",
@@ -218,6 +219,20 @@ Status SessionModel::initialize(int64_t seed) {
   return session->run("init");
 }
 
+// Programs that compute in fp64 give their metrics in it.
+StatusOr<double> SessionModel::readNumber(std::string_view program,
+                                          std::string_view name) const {
+  auto found = port(program, name, true, ElementType::f32, 0);
+  if (!found.ok())
+    return found.status();
+  if ((*found)->type == ElementType::f64)
+    return session->readScalar<double>(program, name);
+  auto value = session->readScalar<float>(program, name);
+  if (!value.ok())
+    return value.status();
+  return double(*value);
+}
+
 StatusOr<StepMetrics> SessionModel::trainStep(std::span<const int32_t> tokens,
                                               std::span<const int32_t> targets,
                                               int64_t seed) {
@@ -227,9 +242,9 @@ StatusOr<StepMetrics> SessionModel::trainStep(std::span<const int32_t> tokens,
   TESSERA_RETURN_IF_ERROR(
       session->writeInput(step, "seed", std::span<const int64_t>(&seed, 1)));
   TESSERA_RETURN_IF_ERROR(session->run(step));
-  auto loss = session->readScalar<float>(step, "loss");
-  auto norm = session->readScalar<float>(step, "grad_norm");
-  auto lr = session->readScalar<float>(step, "lr");
+  auto loss = readNumber(step, "loss");
+  auto norm = readNumber(step, "grad_norm");
+  auto lr = readNumber(step, "lr");
   auto count = session->readScalar<int64_t>(step, "tokens");
   for (const Status *status :
        {&loss.status(), &norm.status(), &lr.status(), &count.status()})
@@ -247,7 +262,7 @@ StatusOr<EvalSum> SessionModel::evalStep(std::span<const int32_t> tokens,
   TESSERA_RETURN_IF_ERROR(session->writeInput(step, "tokens", tokens));
   TESSERA_RETURN_IF_ERROR(session->writeInput(step, "targets", targets));
   TESSERA_RETURN_IF_ERROR(session->run(step));
-  auto loss = session->readScalar<float>(step, "loss_sum");
+  auto loss = readNumber(step, "loss_sum");
   if (!loss.ok())
     return loss.status();
   auto count = session->readScalar<int64_t>(step, "tokens");

@@ -55,6 +55,8 @@ private:
   Status readFacts();
   Status readShapes();
   Status readRouterShape();
+  StatusOr<double> readNumber(std::string_view program,
+                              std::string_view name) const;
   StatusOr<const hal::TensorInfo *> port(std::string_view program,
                                          std::string_view name, bool output,
                                          artifact::ElementType type,

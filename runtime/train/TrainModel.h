@@ -39,9 +39,9 @@ struct ModelFacts {
 };
 
 struct StepMetrics {
-  float loss = 0;     ///< mean over the unmasked tokens of the step
-  float gradNorm = 0; ///< global, before clipping
-  float lr = 0;
+  double loss = 0;     ///< mean over the unmasked tokens of the step
+  double gradNorm = 0; ///< global, before clipping
+  double lr = 0;
   int64_t tokens = 0; ///< unmasked
   /// Rows of kRouterColumns (runtime/train/Router.h), one for each layer with
   /// experts; valid until the next step.
@@ -49,7 +49,7 @@ struct StepMetrics {
 };
 
 struct EvalSum {
-  float loss = 0; ///< summed over the unmasked tokens
+  double loss = 0; ///< summed over the unmasked tokens
   int64_t tokens = 0;
 };
 

@@ -53,10 +53,14 @@ static llvm::Error compileDecoder(const RunPath &place,
   const recipe::Recipe::Inference &inference = told->inference;
   // Of places behind the trained ones the model knows nothing.
   int64_t context = std::min(inference.context, recipe->batch.sequence);
+  // Programs that generate know no fp64; weights are rounded as they are read.
+  recipe::Precision compute = recipe->compute == recipe::Precision::Fp64
+                                  ? recipe::Precision::Fp32
+                                  : recipe->compute;
   CompileRequest request;
   request.spec = place.program();
   request.configText = trained->root().model_config()->str();
-  request.set = {fmt::format("precision.compute={}", name(recipe->compute)),
+  request.set = {fmt::format("precision.compute={}", name(compute)),
                  fmt::format("inference.context={}", context),
                  fmt::format("inference.chunk={}", inference.chunk),
                  fmt::format("inference.page={}", inference.page),

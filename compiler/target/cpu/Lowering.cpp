@@ -19,7 +19,8 @@ KernelLowering::KernelLowering(const TileTarget &target, OpBuilder &builder,
                                Block &entry)
     : target(target), b(builder),
       p(builder, builder.getUnknownLoc(), target.lanes, entry),
-      math(p, target.lanes == 16), loc(builder.getUnknownLoc()) {}
+      math(p, target.lanes == 16), doubleMath(p), loc(builder.getUnknownLoc()) {
+}
 
 llvm::Error KernelLowering::error(Operation *op, const llvm::Twine &what) {
   return llvm::createStringError(op->getName().getStringRef() + ": " + what);
@@ -323,10 +324,8 @@ llvm::Error KernelLowering::lowerElementwise(Operation *op) {
 
 // The functions that LLVM would take from libm, one element at a time. Null for
 // any other op.
-Value KernelLowering::lowerMath(Operation *op, ValueRange x) {
-  if (!isa<math::MathDialect>(op->getDialect()) ||
-      !getElementTypeOrSelf(op->getResult(0)).isF32())
-    return {};
+template <typename Functions>
+static Value expandMath(Functions &math, Operation *op, ValueRange x) {
   return llvm::TypeSwitch<Operation *, Value>(op)
       .Case([&](math::ExpOp) { return math.exp(x[0]); })
       .Case([&](math::Exp2Op) { return math.exp2(x[0]); })
@@ -342,6 +341,15 @@ Value KernelLowering::lowerMath(Operation *op, ValueRange x) {
       .Case([&](math::RsqrtOp) { return math.rsqrt(x[0]); })
       .Case([&](math::PowFOp) { return math.pow(x[0], x[1]); })
       .Default([](Operation *) { return Value(); });
+}
+
+Value KernelLowering::lowerMath(Operation *op, ValueRange x) {
+  if (!isa<math::MathDialect>(op->getDialect()))
+    return {};
+  Type element = getElementTypeOrSelf(op->getResult(0));
+  if (element.isF64())
+    return expandMath(doubleMath, op, x);
+  return element.isF32() ? expandMath(math, op, x) : Value();
 }
 
 // extf, truncf and bitcast: bf16 pieces hold i16.

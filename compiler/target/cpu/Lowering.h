@@ -1,5 +1,6 @@
 // One tile.kernel as functions over machine vectors.
 #pragma once
+#include "compiler/target/cpu/DoublePolynomials.h"
 #include "compiler/target/cpu/Pieces.h"
 #include "compiler/target/cpu/Polynomials.h"
 #include "dialects/tile/TileOps.h"
@@ -138,6 +139,7 @@ private:
   mlir::OpBuilder &b;
   PieceBuilder p;
   Polynomials math;
+  DoublePolynomials doubleMath;
   mlir::Location loc;
   mlir::Value scratch;
   int64_t scratchUsed = 0;

@@ -2,7 +2,6 @@
 // prints them with the error reached; intervals and forms stand at each use.
 #include "compiler/target/cpu/Polynomials.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include <cmath>
 
 using namespace mlir;
@@ -10,13 +9,7 @@ using arith::CmpFPredicate;
 
 namespace tessera::cpu {
 
-static Type retyped(Type type, Type element) {
-  if (auto vector = dyn_cast<VectorType>(type))
-    return VectorType::get(vector.getShape(), element);
-  return element;
-}
-
-//===--- vocabulary -------------------------------------------------------===//
+//===--- bits -------------------------------------------------------------===//
 
 Value Polynomials::integer(Value x) {
   return b.create<arith::BitcastOp>(p.location(),
@@ -28,50 +21,6 @@ Value Polynomials::real(Value x) {
 }
 Value Polynomials::word(Value like, uint32_t value) {
   return p.bits(retyped(like.getType(), b.getI32Type()), value);
-}
-Value Polynomials::add(Value x, Value y) {
-  return b.create<arith::AddFOp>(p.location(), x, y);
-}
-Value Polynomials::sub(Value x, Value y) {
-  return b.create<arith::SubFOp>(p.location(), x, y);
-}
-Value Polynomials::mul(Value x, Value y) {
-  return b.create<arith::MulFOp>(p.location(), x, y);
-}
-Value Polynomials::div(Value x, Value y) {
-  return b.create<arith::DivFOp>(p.location(), x, y);
-}
-Value Polynomials::fma(Value x, Value y, Value z) {
-  return b.create<math::FmaOp>(p.location(), x, y, z);
-}
-Value Polynomials::abs(Value x) {
-  return b.create<math::AbsFOp>(p.location(), x);
-}
-Value Polynomials::withSign(Value magnitude, Value sign) {
-  return b.create<math::CopySignOp>(p.location(), magnitude, sign);
-}
-Value Polynomials::select(Value condition, Value x, Value y) {
-  return b.create<arith::SelectOp>(p.location(), condition, x, y);
-}
-Value Polynomials::compare(CmpFPredicate predicate, Value x, Value y) {
-  return b.create<arith::CmpFOp>(p.location(), predicate, x, y);
-}
-Value Polynomials::roundEven(Value x) {
-  return b.create<math::RoundEvenOp>(p.location(), x);
-}
-
-// A comparison with NaN is false, so that NaN passes.
-Value Polynomials::clamp(Value x, double low, double high) {
-  Value lo = number(x, low), hi = number(x, high);
-  x = select(compare(CmpFPredicate::OLT, x, lo), lo, x);
-  return select(compare(CmpFPredicate::OGT, x, hi), hi, x);
-}
-
-Value Polynomials::poly(Value x, ArrayRef<double> coefficients) {
-  Value result = number(x, coefficients.back());
-  for (double c : llvm::reverse(coefficients.drop_back()))
-    result = fma(result, x, number(x, c));
-  return result;
 }
 
 // The integer that f32 n holds, by the bits of n + 1.5 × 2^23: defined for

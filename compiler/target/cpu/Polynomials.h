@@ -2,15 +2,15 @@
 // vectors of any width. Every result is within 4 units in the last place
 // (test/compiler/target/cpu measures it); NaN gives NaN.
 #pragma once
-#include "compiler/target/cpu/Pieces.h"
+#include "compiler/target/cpu/Arithmetic.h"
 
 namespace tessera::cpu {
 
-class Polynomials {
+class Polynomials : Arithmetic {
 public:
   /// `hasScale`: vscalefps exists for vectors of 16.
   Polynomials(PieceBuilder &pieces, bool hasScale)
-      : p(pieces), b(pieces.builder()), hasScale(hasScale) {}
+      : Arithmetic(pieces), hasScale(hasScale) {}
 
   mlir::Value exp(mlir::Value x);
   mlir::Value exp2(mlir::Value x);
@@ -29,29 +29,11 @@ public:
   mlir::Value pow(mlir::Value x, mlir::Value y);
 
 private:
-  mlir::Value number(mlir::Value like, double value) {
-    return p.number(like.getType(), value);
-  }
   mlir::Value integer(mlir::Value x);                 // same shape, as i32 bits
   mlir::Value real(mlir::Value bits);                 // same shape, as f32
   mlir::Value word(mlir::Value like, uint32_t value); // i32 constant
-  mlir::Value add(mlir::Value x, mlir::Value y);
-  mlir::Value sub(mlir::Value x, mlir::Value y);
-  mlir::Value mul(mlir::Value x, mlir::Value y);
-  mlir::Value div(mlir::Value x, mlir::Value y);
-  mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z);
-  mlir::Value abs(mlir::Value x);
-  mlir::Value withSign(mlir::Value magnitude, mlir::Value sign);
-  /// x where predicate(x, bound) holds, else `otherwise`; see `ordered`.
-  mlir::Value select(mlir::Value condition, mlir::Value x, mlir::Value y);
-  mlir::Value compare(mlir::arith::CmpFPredicate predicate, mlir::Value x,
-                      mlir::Value y);
-  mlir::Value clamp(mlir::Value x, double low, double high);
-  /// Σ coefficients[i] x^i by Horner's rule.
-  mlir::Value poly(mlir::Value x, llvm::ArrayRef<double> coefficients);
   /// y × 2^n for integral n in [-300, 300], rounded once.
   mlir::Value scale(mlir::Value y, mlir::Value n);
-  mlir::Value roundEven(mlir::Value x);
   mlir::Value toInteger(mlir::Value n); // n integral
   mlir::Value sinusoid(mlir::Value x, int quadrant);
   /// x = n ln 2 + r; gives (n, e^r - 1) for |x| ≤ 104.
@@ -64,8 +46,6 @@ private:
   mlir::Value widen(mlir::Value x);
   mlir::Value narrow(mlir::Value x);
 
-  PieceBuilder &p;
-  mlir::OpBuilder &b;
   bool hasScale;
 };
 

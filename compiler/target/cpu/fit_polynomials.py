@@ -56,10 +56,15 @@ def remez(function, exponents, weight, low, high):
     return c, worst
 
 
-def fit(name, function, exponents, weight, low, high):
+def scaled_erfc(u):
+    x = 4 * (1 + u) / (1 - u)
+    return mp.erfc(x) * mp.exp(x * x) * (1 + 2 * x)
+
+
+def fit(name, function, exponents, weight, low, high, digits=12):
     c, worst = remez(function, exponents, weight, low, high)
     print(f"{name}: error 2^{float(mp.log(worst, 2)):.2f}")
-    print("  " + ", ".join(mp.nstr(x, 12) for x in c))
+    print("  " + ", ".join(mp.nstr(x, digits) for x in c))
 
 
 def main():
@@ -78,6 +83,9 @@ def main():
         lambda x: 1 / mp.erf(x), 1e-4, 1.0)
     fit("-log erfc x = R(x), 0.95 < x < 3.95", lambda x: -mp.log(mp.erfc(x)),
         range(0, 8), lambda x: mp.erfc(x), 0.95, 3.95)
+    fit("erfc x e^(x^2) (1 + 2x) = G((x - 4) / (x + 4)), 0.8 < x < 6.1", scaled_erfc,
+        range(0, 18), lambda u: 1 / scaled_erfc(u), mp.mpf("-3.2") / mp.mpf("4.8"),
+        mp.mpf("2.1") / mp.mpf("10.1"), digits=17)
     fit("atanh s = s + s^3 A(s^2)", lambda x: mp.atanh(x) - x, range(3, 14, 2),
         lambda x: 1 / mp.atanh(x), 1e-4, 0.1717)
 

@@ -55,6 +55,10 @@ def compiler(made):
         SPEC, "--set=batch.sequence=512")
     compile_("unknown target", "cpu:z80", "cpu:avx2", "cuda:sm_80")(
         SPEC, "--target", "cpu:z80")
+    compile_("fp64 on a GPU", "precision.compute", "cuda:sm_80", "bf16")(
+        SPEC, "--set=precision.compute=fp64", "--target", "cuda:sm_80")
+    compile_("fp64 to generate", "precision.compute", "bf16")(
+        SPEC, "--set=precision.compute=fp64", "--mode", "infer")
     compile_("tiled IR of two kinds of devices", "--target cpu or cuda:sm_80")(
         SPEC, "--to", "tiling", "--target", "cpu,cuda:sm_80")
     tiled = scratch / "tiled.mlir"

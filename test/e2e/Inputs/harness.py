@@ -76,6 +76,17 @@ def make_tokens(binaries, folder):
     return folder / "tokens"
 
 
+def make_demo_tokens(binaries, folder):
+    """As make_tokens, of the corpus that `make demo` trains on."""
+    run(sys.executable, SOURCE / "scripts/make-corpus.py", "-o", folder / "corpus")
+    run(binaries / "tessera", "data", "tokenizer", "--vocab", 4096, "--input",
+        folder / "corpus/train", "-o", folder / "tokenizer.json")
+    run(binaries / "tessera", "data", "tokenize", "--tokenizer",
+        folder / "tokenizer.json", "--input", folder / "corpus/train",
+        "--eval-input", folder / "corpus/eval", "-o", folder / "tokens")
+    return folder / "tokens"
+
+
 class Prepared:
     """Tokens, and training executables by name, made once for all tests of
     one build: whoever comes first makes them, under a lock."""

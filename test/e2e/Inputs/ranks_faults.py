@@ -1,6 +1,7 @@
-"""Faults of a training on four ranks: who is killed, stopped or calls something
-else is named in time, nobody is left behind, and the run goes on from its
-checkpoint on other meshes, with the losses of a run that nothing disturbed.
+"""Faults of a training of a small mixture of experts on the demo's corpus, by four
+ranks: who is killed, stopped or calls something else is named in time, nobody is
+left behind, and the run goes on from its checkpoint on other meshes, with the
+losses of a run that nothing disturbed.
 
     ranks_faults.py BIN SCRATCH MPIRUN
 """
@@ -90,14 +91,14 @@ def end(process, what):
 
 
 class Faults:
-    def __init__(self, binaries, scratch, mpirun):
+    def __init__(self, binaries, scratch, tokens, mpirun):
         self.binaries = pathlib.Path(binaries)
         self.scratch = pathlib.Path(scratch)
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.scratch.mkdir(parents=True)
         os.environ["XDG_CACHE_HOME"] = str(self.scratch / "cache")
         self.launcher = Launcher(mpirun)
-        self.tokens = harness.make_tokens(self.binaries, self.scratch / "data")
+        self.tokens = tokens
 
     def compile(self, name, mesh, *sets):
         program = self.scratch / name
@@ -147,7 +148,13 @@ def largest_gap(one, other, first):
 
 
 def main():
-    faults = Faults(*sys.argv[1:4])
+    binaries, scratch, mpirun = sys.argv[1:4]
+    shared = pathlib.Path(scratch).parent / "demo"
+    tokens = shared / "tokens"
+    if not tokens.exists():
+        shared.mkdir(parents=True)
+        harness.make_demo_tokens(pathlib.Path(binaries), shared)
+    faults = Faults(binaries, scratch, tokens, mpirun)
     four = faults.compile("four", "data=2,tensor=2")
     two = faults.compile("two", "data=2")
     one = faults.compile("one", "")

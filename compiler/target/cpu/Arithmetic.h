@@ -1,0 +1,59 @@
+// What expansions of functions are written with: arithmetic on one piece, a
+// scalar or a vector of floats.
+#pragma once
+#include "compiler/target/cpu/Pieces.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+namespace tessera::cpu {
+
+class Arithmetic {
+protected:
+  explicit Arithmetic(PieceBuilder &pieces) : p(pieces), b(pieces.builder()) {}
+
+  mlir::Value number(mlir::Value like, double value) {
+    return p.number(like.getType(), value);
+  }
+  mlir::Value add(mlir::Value x, mlir::Value y) {
+    return b.create<mlir::arith::AddFOp>(p.location(), x, y);
+  }
+  mlir::Value sub(mlir::Value x, mlir::Value y) {
+    return b.create<mlir::arith::SubFOp>(p.location(), x, y);
+  }
+  mlir::Value mul(mlir::Value x, mlir::Value y) {
+    return b.create<mlir::arith::MulFOp>(p.location(), x, y);
+  }
+  mlir::Value div(mlir::Value x, mlir::Value y) {
+    return b.create<mlir::arith::DivFOp>(p.location(), x, y);
+  }
+  mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z) {
+    return b.create<mlir::math::FmaOp>(p.location(), x, y, z);
+  }
+  mlir::Value abs(mlir::Value x) {
+    return b.create<mlir::math::AbsFOp>(p.location(), x);
+  }
+  mlir::Value withSign(mlir::Value magnitude, mlir::Value sign) {
+    return b.create<mlir::math::CopySignOp>(p.location(), magnitude, sign);
+  }
+  mlir::Value roundEven(mlir::Value x) {
+    return b.create<mlir::math::RoundEvenOp>(p.location(), x);
+  }
+  mlir::Value select(mlir::Value condition, mlir::Value x, mlir::Value y) {
+    return b.create<mlir::arith::SelectOp>(p.location(), condition, x, y);
+  }
+  mlir::Value compare(mlir::arith::CmpFPredicate predicate, mlir::Value x,
+                      mlir::Value y) {
+    return b.create<mlir::arith::CmpFOp>(p.location(), predicate, x, y);
+  }
+  /// A comparison with NaN is false, so that NaN passes.
+  mlir::Value clamp(mlir::Value x, double low, double high);
+  /// Σ coefficients[i] x^i by Horner's rule.
+  mlir::Value poly(mlir::Value x, llvm::ArrayRef<double> coefficients);
+
+  PieceBuilder &p;
+  mlir::OpBuilder &b;
+};
+
+/// The type with another element.
+mlir::Type retyped(mlir::Type type, mlir::Type element);
+
+} // namespace tessera::cpu

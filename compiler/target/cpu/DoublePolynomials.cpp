@@ -1,0 +1,239 @@
+// Taylor series where their intervals are short enough for them, else fits by
+// fit_polynomials.py in this folder; what is left out stands at each use.
+#include "compiler/target/cpu/DoublePolynomials.h"
+#include <array>
+#include <cmath>
+
+using namespace mlir;
+using arith::CmpFPredicate;
+
+namespace tessera::cpu {
+
+//===--- bits -------------------------------------------------------------===//
+
+Value DoublePolynomials::integer(Value x) {
+  return b.create<arith::BitcastOp>(p.location(),
+                                    retyped(x.getType(), b.getI64Type()), x);
+}
+Value DoublePolynomials::real(Value x) {
+  return b.create<arith::BitcastOp>(p.location(),
+                                    retyped(x.getType(), b.getF64Type()), x);
+}
+Value DoublePolynomials::word(Value like, uint64_t value) {
+  return p.bits(retyped(like.getType(), b.getI64Type()), value);
+}
+
+// By the bits of n + 1.5 × 2^52: defined for every input, unlike fptosi.
+Value DoublePolynomials::toInteger(Value n) {
+  Value magic = integer(add(n, number(n, 0x1.8p52)));
+  return b.create<arith::SubIOp>(p.location(), magic,
+                                 word(n, 0x4338000000000000));
+}
+
+// Two factors, so that neither leaves the normal range before the last one.
+Value DoublePolynomials::scale(Value y, Value n) {
+  Value half = roundEven(mul(n, number(n, 0.5)));
+  auto power = [&](Value e) {
+    Value biased =
+        b.create<arith::AddIOp>(p.location(), toInteger(e), word(y, 1023));
+    return real(b.create<arith::ShLIOp>(p.location(), biased, word(y, 52)));
+  };
+  return mul(mul(y, power(half)), power(sub(n, half)));
+}
+
+//===--- exponentials -----------------------------------------------------===//
+
+static constexpr double kLn2 = 0.69314718055994531,
+                        kLn2High = 0x1.62e42feep-1, // n × it is exact
+    kLn2Low = 0x1.a39ef35793c76p-33, kLog2E = 1.4426950408889634;
+
+// 1/2!, 1/3! … 1/13!: the first term that is missing is below 2^-57 of
+// e^r - 1 on |r| ≤ ln2/2.
+static std::array<double, 12> exponentialSeries() {
+  std::array<double, 12> series{};
+  double factorial = 1;
+  for (size_t i = 0; i < series.size(); ++i)
+    series[i] = 1 / (factorial *= static_cast<double>(i + 2));
+  return series;
+}
+
+std::pair<Value, Value> DoublePolynomials::reduceExp(Value x) {
+  Value n = roundEven(mul(x, number(x, kLog2E)));
+  Value r = fma(n, number(x, -kLn2High), x);
+  r = fma(n, number(x, -kLn2Low), r);
+  return {n, fma(mul(r, r), poly(r, exponentialSeries()), r)};
+}
+
+Value DoublePolynomials::exp(Value x) {
+  auto [n, tail] = reduceExp(clamp(x, -746.0, 710.0));
+  return scale(add(tail, number(x, 1.0)), n);
+}
+
+Value DoublePolynomials::exp2(Value x) {
+  x = clamp(x, -1076.0, 1025.0);
+  Value n = roundEven(x);
+  Value r = mul(sub(x, n), number(x, kLn2));
+  Value tail = fma(mul(r, r), poly(r, exponentialSeries()), r);
+  return scale(add(tail, number(x, 1.0)), n);
+}
+
+// 2^n (e^r - 1) + (2^n - 1), see Polynomials::expm1
+Value DoublePolynomials::expm1(Value x) {
+  auto [n, tail] = reduceExp(clamp(x, -40.0, 710.0));
+  // 2^(n-1), as 2^1024 is infinite
+  Value half = scale(number(x, 0.5), n);
+  Value result = fma(tail, half, sub(half, number(x, 0.5)));
+  return add(result, result);
+}
+
+// (e^2|x| - 1) / (e^2|x| + 1); 1 from |x| = 19.1 on.
+Value DoublePolynomials::tanh(Value x) {
+  Value y = abs(x);
+  y = clamp(add(y, y), 0.0, 60.0);
+  Value e = expm1(y);
+  return withSign(div(e, add(e, number(x, 2.0))), x);
+}
+
+//===--- logarithms -------------------------------------------------------===//
+
+std::pair<Value, Value> DoublePolynomials::mantissa(Value x) {
+  // Denormals are brought up by 2^54 first.
+  Value tiny = compare(CmpFPredicate::OLT, x, number(x, 0x1p-1022));
+  x = select(tiny, mul(x, number(x, 0x1p54)), x);
+  constexpr uint64_t kSqrtHalf = 0x3fe6a09e667f3bcd;
+  Value shifted =
+      b.create<arith::SubIOp>(p.location(), integer(x), word(x, kSqrtHalf));
+  Value e = b.create<arith::ShRSIOp>(p.location(), shifted, word(x, 52));
+  Value fraction =
+      b.create<arith::AndIOp>(p.location(), shifted, word(x, 0xfffffffffffff));
+  Value m =
+      real(b.create<arith::AddIOp>(p.location(), fraction, word(x, kSqrtHalf)));
+  Value exponent = b.create<arith::SIToFPOp>(p.location(), x.getType(), e);
+  exponent = sub(exponent, select(tiny, number(x, 54.0), number(x, 0.0)));
+  return {m, exponent};
+}
+
+// With s = f / (2 + f), log(1 + f) = 2 atanh s = f - f²/2 + s (f²/2 + R), where
+// R = Σ 2 s^2k / (2k + 1); s² < 0.0295, so what is missing is below 2^-60.
+Value DoublePolynomials::logTail(Value f) {
+  std::array<double, 11> series{};
+  for (size_t k = 1; k < series.size(); ++k)
+    series[k] = 2.0 / static_cast<double>(2 * k + 1);
+  Value s = div(f, add(f, number(f, 2.0))), half = mul(f, number(f, 0.5));
+  half = mul(half, f);
+  return fma(s, add(half, poly(mul(s, s), series)), sub(number(f, 0.0), half));
+}
+
+Value DoublePolynomials::logEdges(Value x, Value result) {
+  Value zero = number(x, 0.0), infinity = number(x, INFINITY);
+  result = select(compare(CmpFPredicate::OEQ, x, zero), number(x, -INFINITY),
+                  result);
+  result = select(compare(CmpFPredicate::OEQ, x, infinity), infinity, result);
+  // false for NaN too
+  return select(compare(CmpFPredicate::OGE, x, zero), result, number(x, NAN));
+}
+
+Value DoublePolynomials::log(Value x) {
+  auto [m, e] = mantissa(x);
+  Value f = sub(m, number(x, 1.0)); // exact
+  Value low = fma(e, number(x, kLn2Low), logTail(f));
+  return logEdges(x, fma(e, number(x, kLn2High), add(f, low)));
+}
+
+Value DoublePolynomials::log2(Value x) {
+  auto [m, e] = mantissa(x);
+  Value f = sub(m, number(x, 1.0));
+  Value own = mul(add(f, logTail(f)), number(x, kLog2E));
+  return logEdges(x, add(e, own));
+}
+
+Value DoublePolynomials::log10(Value x) {
+  return mul(log(x), number(x, 0.43429448190325183));
+}
+
+// log(1 + x) = log(u) + (x - (u - 1)) / u for u = fl(1 + x)
+Value DoublePolynomials::log1p(Value x) {
+  Value one = number(x, 1.0), u = add(x, one);
+  Value lost = sub(x, sub(u, one));
+  Value finite = compare(CmpFPredicate::OLT, abs(x), number(x, 0x1p100));
+  Value correction = select(finite, div(lost, u), number(x, 0.0));
+  Value result = add(log(u), correction);
+  // -1 has given NaN in the correction: lost / 0
+  return select(compare(CmpFPredicate::OEQ, u, number(x, 0.0)),
+                number(x, -INFINITY), result);
+}
+
+//===--- the others -------------------------------------------------------===//
+
+// |x| < 0.9: the series 2/√π Σ (-1)^k x^(2k+1) / (k! (2k + 1)), 2^-58 is
+// missing. Above: 1 - erfc with erfc x = e^(-x²) G(u) / (1 + 2x), u = (x - 4) /
+// (x + 4); error 2^-60 of G. 1 from 6.1 on.
+Value DoublePolynomials::erf(Value x) {
+  std::array<double, 18> series{};
+  double factor = 2 / std::sqrt(M_PI);
+  for (size_t k = 0; k < series.size(); ++k) {
+    series[k] = factor / static_cast<double>(2 * k + 1);
+    factor /= -static_cast<double>(k + 1);
+  }
+  Value small = mul(x, poly(mul(x, x), series));
+  Value y = clamp(abs(x), 0.8, 6.1), four = number(x, 4.0);
+  Value u = div(sub(y, four), add(y, four));
+  Value g = poly(
+      u,
+      {1.2329951186255525, -0.13962111684056252, 0.015379652102619233,
+       0.068097054254697663, -0.10103906603615702, 0.093732834998083324,
+       -0.066330365824864589, 0.037167515518850669, -0.01619773362304211,
+       0.0050319716801491665, -0.00075777772789652521, -0.00019929634238678695,
+       0.00015056316538869178, -2.4198122735997972e-5, -1.0228390465162361e-5,
+       7.559974949485539e-6, 2.0483764266776938e-6, -1.1498445314902384e-7});
+  Value tail = div(mul(g, exp(sub(number(x, 0.0), mul(y, y)))),
+                   fma(y, number(x, 2.0), number(x, 1.0)));
+  Value large = withSign(sub(number(x, 1.0), tail), x);
+  return select(compare(CmpFPredicate::OLT, abs(x), number(x, 0.9)), small,
+                large);
+}
+
+Value DoublePolynomials::rsqrt(Value x) {
+  return div(number(x, 1.0), b.create<math::SqrtOp>(p.location(), x));
+}
+
+// x = n π/2 + r, |r| ≤ π/4, with π/2 in three parts. `quadrant` 1 shifts sine
+// to cosine.
+Value DoublePolynomials::sinusoid(Value x, int quadrant) {
+  Value n = roundEven(mul(x, number(x, 0.63661977236758134)));
+  Value r = fma(n, number(x, -0x1.921fb54442d18p0), x);
+  r = fma(n, number(x, -0x1.1a62633145c07p-54), r);
+  r = fma(n, number(x, 0x1.f1976b7ed8fbcp-110), r);
+  Value q = b.create<arith::AddIOp>(p.location(), toInteger(n),
+                                    word(x, static_cast<uint64_t>(quadrant)));
+  // (-1)^k / (2k)! and (-1)^k / (2k+1)!; r^18 / 18! is below 2^-58
+  std::array<double, 9> even{}, odd{};
+  double factorial = 1;
+  for (size_t k = 0; k < even.size(); ++k) {
+    double sign = k % 2 ? -1 : 1;
+    even[k] = sign / factorial;
+    factorial *= static_cast<double>(2 * k + 1);
+    odd[k] = sign / factorial;
+    factorial *= static_cast<double>(2 * k + 2);
+  }
+  Value square = mul(r, r), cosine = poly(square, even);
+  Value sine = fma(mul(square, r), poly(square, ArrayRef(odd).drop_front()), r);
+  auto masked = [&](uint64_t mask) {
+    return b.create<arith::AndIOp>(p.location(), q, word(x, mask));
+  };
+  Value isOdd = b.create<arith::CmpIOp>(p.location(), arith::CmpIPredicate::ne,
+                                        masked(1), word(x, 0));
+  Value result = select(isOdd, cosine, sine);
+  Value sign = b.create<arith::ShLIOp>(p.location(), masked(2), word(x, 62));
+  return real(b.create<arith::XOrIOp>(p.location(), integer(result), sign));
+}
+
+Value DoublePolynomials::pow(Value x, Value y) {
+  Value result = exp(mul(y, log(x)));
+  Value trivial = b.create<arith::OrIOp>(
+      p.location(), compare(CmpFPredicate::OEQ, y, number(x, 0.0)),
+      compare(CmpFPredicate::OEQ, x, number(x, 1.0)));
+  return select(trivial, number(x, 1.0), result);
+}
+
+} // namespace tessera::cpu
