@@ -79,6 +79,13 @@ MeshChannels::channelOf(const artifact::Collective &collective) const {
   return *channels.at(axesOf(collective));
 }
 
+std::vector<comm::Channel *> MeshChannels::inOrder() const {
+  std::vector<comm::Channel *> list;
+  for (const auto &[axes, channel] : channels)
+    list.push_back(channel);
+  return list;
+}
+
 std::vector<std::int32_t> meshOffsets(const ArtifactReader &artifact) {
   const artifact::Mesh mesh(artifact.root());
   const artifact::Coordinates at = mesh.coordinatesOf(artifact.rank());

@@ -40,6 +40,9 @@ public:
        const MeshContext &context);
   /// Of a collective in one of the programs.
   comm::Channel &channelOf(const artifact::Collective &collective) const;
+  /// All of them, by their lists of axes: what two ranks both have, both have
+  /// in the same order.
+  std::vector<comm::Channel *> inOrder() const;
 
 private:
   std::map<AxisList, comm::Channel *> channels;

@@ -8,6 +8,7 @@
 #include "runtime/train/SessionModel.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <thread>
@@ -75,7 +76,8 @@ void addOptions(CLI::App &app, TrainOptions &options) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--device", options.device,
-                 "Where to run: cpu; cuda:0 and so on, a GPU; cuda-emu, the "
+                 "Where to run: cpu; cuda:0 and so on, a GPU; cuda, the first "
+                 "one, or of several ranks each its own; cuda-emu, the "
                  "kernels for CUDA executed on the host, very slow; null "
                  "checks all plans, computes and writes nothing")
       ->type_name("NAME")
@@ -105,6 +107,10 @@ openModel(const std::string &path, const TrainOptions &options,
   session.mesh = mesh;
   session.device = options.device;
   session.deviceOptions.threads = options.threads;
+  // What ranks compute alike must be the same bits on all of them, and which
+  // kernel is faster each GPU would find out for itself.
+  if (mesh.world && !std::getenv("TESSERA_TUNE"))
+    session.deviceOptions.tune = "generated";
   session.recordOptions.profile = !options.profile.empty();
   session.recordOptions.checkFinite = options.checkFinite;
   session.recordOptions.traceEvents =
@@ -218,7 +224,9 @@ Status trainOnRanks(const std::string &path, const comm::Launch &launch,
   hal::MeshContext mesh;
   mesh.rank = static_cast<std::uint32_t>(launch.rank);
   mesh.world = world->get();
-  mesh.firstChannel = 1; // MeshModel has the channel of all ranks
+  mesh.firstChannel = 1;        // MeshModel has the channel of all ranks
+  if (options.device == "cuda") // each of a machine's ranks has one of its GPUs
+    options.device = fmt::format("cuda:{}", launch.localRank);
   auto share = openModel(path, options, mesh);
   if (!share.ok())
     return share.status();

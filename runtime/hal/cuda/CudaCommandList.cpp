@@ -44,11 +44,13 @@ StatusOr<std::optional<BadElement>> findOnGpu(Gpu &gpu, const void *address,
 } // namespace
 
 CudaCommandList::CudaCommandList(std::string_view program, Commands commands,
+                                 GpuCollectives collectives,
                                  std::span<const LoadedKernel> kernels,
                                  std::shared_ptr<Gpu> onGpu,
                                  std::span<const std::byte> arena, Mode mode,
                                  const RecordOptions &options)
-    : program(program), code(std::move(commands)), walk(code), kernels(kernels),
+    : program(program), code(std::move(commands)), walk(code),
+      collectives(std::move(collectives)), kernels(kernels),
       gpu(std::move(onGpu)), arena(arena), mode(mode),
       check(options.checkFinite) {
   if (check)
@@ -67,12 +69,12 @@ CudaCommandList::CudaCommandList(std::string_view program, Commands commands,
 }
 
 StatusOr<std::unique_ptr<CommandList>> CudaCommandList::record(
-    std::string_view program, Commands commands,
+    std::string_view program, Commands commands, GpuCollectives collectives,
     std::span<const LoadedKernel> kernels, std::shared_ptr<Gpu> gpu,
     std::span<const std::byte> arena, Mode mode, const RecordOptions &options) {
   std::unique_ptr<CudaCommandList> list(
-      new CudaCommandList(program, std::move(commands), kernels, std::move(gpu),
-                          arena, mode, options));
+      new CudaCommandList(program, std::move(commands), std::move(collectives),
+                          kernels, std::move(gpu), arena, mode, options));
   Status status = list->prepare();
   if (status.ok())
     status = list->gpu->enter([&] {
@@ -133,7 +135,8 @@ Status CudaCommandList::prepare() {
     }
   }
   words.reserve(mostWords + 3); // first block, table, count
-  if (mode == Mode::graph && (steps == 0 || steps > kMostGraphSteps))
+  if (mode == Mode::graph &&
+      (steps == 0 || steps > kMostGraphSteps || collectives.needsHost()))
     mode = Mode::stream;
   TESSERA_RETURN_IF_ERROR(tables.upload(gpu));
   TESSERA_RETURN_IF_ERROR(maps.upload(gpu));
@@ -170,13 +173,19 @@ Status CudaCommandList::capture() {
 Status CudaCommandList::run() {
   const Driver &driver = gpu->driver();
   Status status = gpu->enter([&] {
-    Status launched = mode == Mode::graph
-                          ? driver.graphLaunch(graph.get(), gpu->stream())
-                          : runSteps();
+    Status launched = collectives.begin();
+    if (launched.ok())
+      launched = mode == Mode::graph
+                     ? driver.graphLaunch(graph.get(), gpu->stream())
+                     : runSteps();
     // After an error too: nothing is under way when this returns.
     const Result result = driver.streamSynchronize.result(gpu->stream());
     Status status =
         launched.ok() ? driver.streamSynchronize.check(result) : launched;
+    if (!status.ok())
+      collectives.settle();
+    else
+      status = collectives.end();
     if (!isSticky(result) || mode == Mode::step)
       return status;
     return Status::error("{}; with TESSERA_CUDA=step it says which step fails",
@@ -242,9 +251,15 @@ Status CudaCommandList::enqueue(const Command &command) {
     return named(command, copy(code.copies[command.index]));
   case Command::Kind::fill:
     return named(command, fill(code.fills[command.index]));
-  case Command::Kind::collective:
+  case Command::Kind::collective: {
+    const CollectiveCommand &one = code.collectives[command.index];
+    return named(command, collectives.run(command.index, *gpu,
+                                          address(one.from), address(one.to)));
+  }
   case Command::Kind::wait:
-    break; // CudaDevice::record refuses them
+    return named(command,
+                 collectives.wait(command.index, *gpu,
+                                  address(code.collectives[command.index].to)));
   case Command::Kind::loopBegin:
   case Command::Kind::loopEnd:
     break; // never handed out by a walk

@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/hal/Device.h"
 #include "runtime/hal/cuda/Code.h"
+#include "runtime/hal/cuda/GpuCollectives.h"
 #include "runtime/hal/cuda/InstanceTables.h"
 #include "runtime/hal/cuda/StepTimer.h"
 #include "runtime/hal/cuda/TensorMaps.h"
@@ -24,23 +25,25 @@ enum class Mode : std::uint8_t {
 class CudaCommandList : public CommandList {
 public:
   /// `commands` has the GPU's addresses; `kernels` follows DeviceCode.kernels
-  /// and outlives the list. A profile and the check for NaN take steps one by
-  /// one, whatever `mode` says; so do programs of more than 100'000 steps, for
-  /// which a graph would cost more memory than it saves time.
+  /// and outlives the list; `collectives` are those of `commands`. A profile
+  /// and the check for NaN take steps one by one, whatever `mode` says; so do
+  /// collectives that go through the host, and programs of more than 100'000
+  /// steps, for which a graph would cost more memory than it saves time.
   static StatusOr<std::unique_ptr<CommandList>>
   record(std::string_view program, Commands commands,
-         std::span<const LoadedKernel> kernels, std::shared_ptr<Gpu> gpu,
-         std::span<const std::byte> arena, Mode mode,
+         GpuCollectives collectives, std::span<const LoadedKernel> kernels,
+         std::shared_ptr<Gpu> gpu, std::span<const std::byte> arena, Mode mode,
          const RecordOptions &options);
   Status run() override;
   /// Puts every step on the stream, in whatever form the program is; nothing is
-  /// allocated and nobody waits, so all of it can be captured, calls of a
-  /// library too. The context is current.
+  /// allocated and, unless collectives need the host, nobody waits, so all of
+  /// it can be captured, calls of a library too. The context is current.
   Status enqueueAll();
   const Profile *profile() const override { return measured.get(); }
 
 private:
   CudaCommandList(std::string_view program, Commands commands,
+                  GpuCollectives collectives,
                   std::span<const LoadedKernel> kernels,
                   std::shared_ptr<Gpu> gpu, std::span<const std::byte> arena,
                   Mode mode, const RecordOptions &options);
@@ -65,6 +68,7 @@ private:
   std::string_view program;
   Commands code;
   Walk walk; // through `code`
+  GpuCollectives collectives;
   std::span<const LoadedKernel> kernels;
   std::shared_ptr<Gpu> gpu;
   std::span<const std::byte> arena; // addresses of the GPU

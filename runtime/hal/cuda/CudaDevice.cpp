@@ -70,7 +70,9 @@ public:
   CudaDevice(std::shared_ptr<Gpu> gpu, Mode mode, const Tuning &tuning)
       : gpu(std::move(gpu)), mode(mode), tuning(tuning) {}
   std::string_view name() const override { return gpu->name(); }
-  std::string describe() const override { return gpu->describe() + chosen; }
+  std::string describe() const override {
+    return gpu->describe() + chosen + together;
+  }
   Status checkFree(std::uint64_t bytes) const override {
     return gpu->checkFree(bytes);
   }
@@ -91,7 +93,9 @@ private:
   std::shared_ptr<Gpu> gpu;
   Mode mode;
   Tuning tuning;
-  std::string chosen; // in what was loaded last
+  std::string chosen;                 // in what was loaded last
+  std::unique_ptr<NcclChannels> nccl; // of the ranks, once programs need it
+  std::string together;               // how they reach one another
 };
 
 StatusOr<std::unique_ptr<Buffer>> CudaDevice::allocate(std::uint64_t bytes,
@@ -129,13 +133,24 @@ CudaDevice::record(Executable &executable, const artifact::Program &program,
                                  addressOf(bindings.arena),
                                  addressOf(bindings.io)};
   Commands commands = flatten(loaded.code, program, spaces);
+  if (bindings.channels && !nccl) {
+    auto opened = NcclChannels::open(*bindings.channels, gpu);
+    if (!opened.ok())
+      return opened.status();
+    nccl = opened.take();
+  }
+  auto collectives =
+      GpuCollectives::prepare(commands, bindings.channels, nccl.get());
+  if (!collectives.ok())
+    return Status::error("program '{}': {}", artifact::toView(program.name()),
+                         collectives.message());
   if (!commands.collectives.empty())
-    return Status::error("program '{}': collectives between GPUs are not "
-                         "there yet: run it with --device=cpu",
-                         artifact::toView(program.name()));
+    together = collectives->needsHost()
+                   ? "; collectives go through the host's memory"
+                   : "; collectives by NCCL";
   useVariants(commands, loaded.code, loaded.modules.kernels);
   return CudaCommandList::record(
-      artifact::toView(program.name()), std::move(commands),
+      artifact::toView(program.name()), std::move(commands), collectives.take(),
       loaded.modules.kernels, gpu,
       std::span<const std::byte>(spaces.arena, program.arena_bytes()), mode,
       options);

@@ -107,7 +107,7 @@ StatusOr<Candidate> Trial::generated(std::string name,
   commands.instances = {{0, 0, blocks, instance.sizes, instance.source}};
   commands.pointers = arguments;
   commands.steps.push_back({artifact::toView(launch.kernel->name()), "trial"});
-  auto list = CudaCommandList::record("trial", std::move(commands), kernels,
+  auto list = CudaCommandList::record("trial", std::move(commands), {}, kernels,
                                       gpu, {}, Mode::stream, {});
   if (!list.ok())
     return list.status();

@@ -24,9 +24,10 @@ int senderTo(const artifact::Collective &source, int me) {
                                 : static_cast<int>(found - targets.begin());
 }
 
-/// All but the addresses.
-comm::Collective describe(const artifact::Collective &source,
-                          const comm::Channel &channel) {
+} // namespace
+
+comm::Collective collectiveOf(const artifact::Collective &source,
+                              const comm::Channel &channel) {
   const artifact::ElementType type = source.type();
   const auto reduction = static_cast<comm::Reduction>(source.reduction());
   const std::uint64_t elements =
@@ -54,8 +55,6 @@ comm::Collective describe(const artifact::Collective &source,
                                     nullptr, from < 0 ? 0 : elements, from);
 }
 
-} // namespace
-
 StatusOr<HostCollectives>
 HostCollectives::prepare(const Commands &code, const MeshChannels *channels) {
   HostCollectives result;
@@ -65,7 +64,7 @@ HostCollectives::prepare(const Commands &code, const MeshChannels *channels) {
   for (const CollectiveCommand &command : code.collectives) {
     comm::Channel &channel = channels->channelOf(*command.source);
     result.list.push_back(
-        {command.source, &channel, describe(*command.source, channel), {}});
+        {command.source, &channel, collectiveOf(*command.source, channel), {}});
     const comm::Collective &what = result.list.back().what;
     const bool isIdle = what.isExchange() && what.sendTo < 0 &&
                         what.receiveFrom < 0; // a permutation without this rank

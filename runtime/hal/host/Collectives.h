@@ -9,6 +9,11 @@
 
 namespace tessera::hal {
 
+/// What the artifact's collective is on this member of the channel, but for
+/// addresses.
+comm::Collective collectiveOf(const artifact::Collective &source,
+                              const comm::Channel &channel);
+
 class HostCollectives {
 public:
   /// For a program of `code`. An error if it has collectives, but no channels.

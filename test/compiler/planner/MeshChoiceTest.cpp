@@ -155,15 +155,14 @@ TEST(MeshChoiceTest, WidthOfElements) {
   const Cluster cluster = hostCluster(4, 64 * GB);
   ParallelPlan plan;
   plan.tensor = 2;
-  plan.pipe = 2;
   plan.zero = 0;
   Workload narrow;
   narrow.sequence = 256;
   narrow.globalBatch = 4;
   Workload wide = narrow;
   wide.elementBytes = 4;
-  const Memory two = peakMemory(model, narrow, plan, {6, 6}),
-               four = peakMemory(model, wide, plan, {6, 6});
+  const Memory two = peakMemory(model, narrow, plan, {12, 12}),
+               four = peakMemory(model, wide, plan, {12, 12});
   EXPECT_EQ(four.weights, 2 * two.weights);
   EXPECT_EQ(four.activations, 2 * two.activations);
   EXPECT_EQ(four.buffers, 2 * two.buffers);

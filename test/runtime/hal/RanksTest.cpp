@@ -7,6 +7,7 @@
 #include "test/runtime/hal/cuda/FakeCuda.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <thread>
 
@@ -105,6 +106,15 @@ Status runRank(const ArtifactReader &artifact, int rank, comm::World &world,
   return Status::success();
 }
 
+/// The environment variable TESSERA_LIBNCCL, as long as it lives.
+class NcclNamed {
+public:
+  explicit NcclNamed(const char *library) {
+    ::setenv("TESSERA_LIBNCCL", library, 1);
+  }
+  ~NcclNamed() { ::unsetenv("TESSERA_LIBNCCL"); }
+};
+
 std::vector<float> someNumbers() {
   std::vector<float> numbers(32);
   for (int i = 0; i < 32; ++i)
@@ -114,7 +124,9 @@ std::vector<float> someNumbers() {
 
 } // namespace
 
-class RanksOnDevices : public testing::TestWithParam<const char *> {};
+/// A device, and the library that is NCCL.
+class RanksOnDevices
+    : public testing::TestWithParam<std::pair<const char *, const char *>> {};
 
 TEST_P(RanksOnDevices, DoTogetherWhatLoopsDo) {
   const AlignedBytes bytes(pack(runnable()));
@@ -122,12 +134,16 @@ TEST_P(RanksOnDevices, DoTogetherWhatLoopsDo) {
   ASSERT_TRUE(reader.ok()) << reader.message();
   const std::vector<float> x = someNumbers();
   std::vector<Results> results(kRanks);
+  FakeCuda::get().reset();
+  const char *device = GetParam().first;
+  const NcclNamed named(GetParam().second);
   onRanks(kRanks, [&](int rank, comm::World &world) {
     const Status status =
         runRank(*reader, rank, world, x,
-                results[static_cast<std::size_t>(rank)], GetParam());
+                results[static_cast<std::size_t>(rank)], device);
     EXPECT_TRUE(status.ok()) << status.message();
   });
+  EXPECT_EQ(FakeCuda::get().misuse(), "");
   // Three ranks have all of x, three times that is the sum, and three times
   // the sum what is scattered.
   const std::vector<std::size_t> rows = {3, 3, 2};
@@ -149,26 +165,52 @@ TEST_P(RanksOnDevices, DoTogetherWhatLoopsDo) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, RanksOnDevices,
-                         testing::Values("cpu", "cuda-emu"),
-                         [](const auto &info) {
-                           return std::string(info.param).substr(0, 4);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Devices, RanksOnDevices,
+    testing::Values(std::pair("cpu", "none"), std::pair("cuda-emu", "none"),
+                    std::pair("cuda:0", "none"),
+                    std::pair("cuda:0", TESSERA_FAKE_NCCL)),
+    [](const auto &info) {
+      std::string name = info.param.first;
+      std::erase_if(name, [](char c) { return c == '-' || c == ':'; });
+      return name + (*info.param.second == '/' ? "ByNccl" : "");
+    });
 
-TEST(Ranks, NotYetOnGpus) {
+// Who has GPUs and nothing between them is told so.
+TEST(Ranks, GpusSayHowTheyReachOthers) {
+  const NcclNamed none("none");
   const AlignedBytes bytes(pack(runnable()));
   const auto reader = ArtifactReader::fromBytes(bytes.span(), "mesh.tsr");
   ASSERT_TRUE(reader.ok()) << reader.message();
   FakeCuda::get().reset();
   onRanks(kRanks, [&](int rank, comm::World &world) {
-    if (rank != 0)
-      return;
     const auto session =
         hal::Session::open(*reader, optionsOf(rank, &world, "cuda:0"));
-    EXPECT_EQ(session.message(),
-              "program 'step': collectives between GPUs are not there yet: run "
-              "it with --device=cpu");
+    ASSERT_TRUE(session.ok()) << session.message();
+    EXPECT_TRUE((*session)->device().describe().ends_with(
+        "; collectives go through the host's memory"))
+        << (*session)->device().describe();
   });
+}
+
+// What is on the stream is a part of the program's graph.
+TEST(Ranks, GpusWithNcclRunGraphs) {
+  const NcclNamed fake(TESSERA_FAKE_NCCL);
+  const AlignedBytes bytes(pack(runnable()));
+  const auto reader = ArtifactReader::fromBytes(bytes.span(), "mesh.tsr");
+  ASSERT_TRUE(reader.ok()) << reader.message();
+  FakeCuda::get().reset();
+  onRanks(kRanks, [&](int rank, comm::World &world) {
+    const auto session =
+        hal::Session::open(*reader, optionsOf(rank, &world, "cuda:0"));
+    ASSERT_TRUE(session.ok()) << session.message();
+    EXPECT_TRUE(
+        (*session)->device().describe().ends_with("; collectives by NCCL"))
+        << (*session)->device().describe();
+    const Status status = (*session)->run("step");
+    EXPECT_TRUE(status.ok()) << status.message();
+  });
+  EXPECT_EQ(FakeCuda::get().calls("cuGraphLaunch"), unsigned(kRanks));
 }
 
 TEST(Ranks, AChannelForEachListOfAxes) {

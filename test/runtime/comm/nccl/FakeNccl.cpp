@@ -1,13 +1,17 @@
-// A library with NCCL's interface for ranks that are threads of one process and
-// whose device is the host's memory: every call is done when the group ends,
-// which blocks until the other ranks have done their part. It reads types and
-// operators by NCCL's own numbers, and refuses what NCCL refuses.
+// A library with NCCL's interface for ranks that are threads of one process.
+// Without a stream the device is the host's memory, and every call is done when
+// the group ends, which blocks until the other ranks have done their part. With
+// one, which is the fake driver's (test/runtime/hal/cuda), it is done there, in
+// the stream's order. It reads types and operators by NCCL's own numbers, and
+// refuses what NCCL refuses.
 #include "runtime/comm/Reduce.h"
 #include "runtime/comm/nccl/NcclApi.h"
 
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <dlfcn.h>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,6 +49,16 @@ struct tessera::comm::nccl::CommunicatorTag {
     wires->messages[{rank, to}].emplace_back(first, first + bytes);
     wires->changed.notify_all();
   }
+  bool hasFrom(int from) const {
+    std::lock_guard lock(wires->mutex);
+    return !wires->messages[{from, rank}].empty();
+  }
+  bool hasFromAll() const {
+    for (int from = 0; from < ranks; ++from)
+      if (!hasFrom(from))
+        return false;
+    return true;
+  }
   Bytes take(int from) const {
     std::unique_lock lock(wires->mutex);
     auto &line = wires->messages[{from, rank}];
@@ -57,18 +71,61 @@ struct tessera::comm::nccl::CommunicatorTag {
 
 namespace {
 
-/// What a call does when its group ends: first what it sends, then what it
-/// receives.
+/// What a call does when its group ends: first what it sends, then, once that
+/// is there, what it receives.
 struct Call {
+  Stream stream;
   std::function<void()> post;
+  std::function<bool()> isReady;
   std::function<Result()> collect;
 };
 thread_local std::vector<Call> grouped;
 thread_local int depth = 0;
 
+/// Of the driver: the operation is to be tried again.
+constexpr Result kDriverNotReady = 600;
+using Submit = Result(Stream stream, const std::function<Result()> &operation);
+
+Submit *fakeDriver() {
+  void *library = ::dlopen(std::getenv("TESSERA_LIBCUDA"),
+                           RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  return reinterpret_cast<Submit *>(::dlsym(library, "tesseraFakeSubmit"));
+}
+
+/// All of a group is in one stream. A graph does it many times.
+Result endOnStream(std::vector<Call> calls) {
+  struct Group {
+    std::vector<Call> calls;
+    std::size_t next = 0;
+  };
+  const Stream stream = calls.front().stream;
+  auto group = std::make_shared<Group>(Group{std::move(calls)});
+  Submit *submit = fakeDriver();
+  const Result posted = submit(stream, [group]() -> Result {
+    for (const Call &call : group->calls)
+      call.post();
+    return kSuccess;
+  });
+  if (posted != kSuccess)
+    return posted;
+  return submit(stream, [group]() -> Result {
+    for (; group->next < group->calls.size(); ++group->next) {
+      const Call &call = group->calls[group->next];
+      if (!call.isReady())
+        return kDriverNotReady;
+      if (const Result result = call.collect(); result != kSuccess)
+        return result;
+    }
+    group->next = 0;
+    return kSuccess;
+  });
+}
+
 Result endGroup() {
   std::vector<Call> calls;
   calls.swap(grouped);
+  if (!calls.empty() && calls.front().stream)
+    return endOnStream(std::move(calls));
   for (const Call &call : calls)
     call.post();
   Result result = kSuccess;
@@ -183,17 +240,18 @@ Result ncclGroupEnd() {
 }
 
 Result ncclSend(const void *from, std::size_t count, DataType type, int peer,
-                Communicator communicator, Stream) {
+                Communicator communicator, Stream stream) {
   if (isBad(communicator, type) || peer < 0 || peer >= communicator->ranks)
     return kInvalidArgument;
-  return add({[=] { communicator->post(peer, from, count * widthOf(type)); },
-              [] { return kSuccess; }});
+  return add({stream,
+              [=] { communicator->post(peer, from, count * widthOf(type)); },
+              [] { return true; }, [] { return kSuccess; }});
 }
 Result ncclRecv(void *to, std::size_t count, DataType type, int peer,
-                Communicator communicator, Stream) {
+                Communicator communicator, Stream stream) {
   if (isBad(communicator, type) || peer < 0 || peer >= communicator->ranks)
     return kInvalidArgument;
-  return add({[] {},
+  return add({stream, [] {}, [=] { return communicator->hasFrom(peer); },
               [=] {
                 return store(to, communicator->take(peer),
                              count * widthOf(type));
@@ -201,64 +259,75 @@ Result ncclRecv(void *to, std::size_t count, DataType type, int peer,
 }
 
 Result ncclReduce(const void *from, void *to, std::size_t count, DataType type,
-                  Operator op, int root, Communicator communicator, Stream) {
+                  Operator op, int root, Communicator communicator,
+                  Stream stream) {
   if (isBad(communicator, type, op))
     return kInvalidArgument;
-  return add({[=] { communicator->post(root, from, count * widthOf(type)); },
-              [=] {
-                return communicator->rank == root
-                           ? collectSum(communicator, to, count, type, op)
-                           : kSuccess;
-              }});
+  return add(
+      {stream, [=] { communicator->post(root, from, count * widthOf(type)); },
+       [=] { return communicator->rank != root || communicator->hasFromAll(); },
+       [=] {
+         return communicator->rank == root
+                    ? collectSum(communicator, to, count, type, op)
+                    : kSuccess;
+       }});
 }
 Result ncclAllReduce(const void *from, void *to, std::size_t count,
                      DataType type, Operator op, Communicator communicator,
-                     Stream) {
+                     Stream stream) {
   if (isBad(communicator, type, op))
     return kInvalidArgument;
-  return add({[=] {
+  return add({stream,
+              [=] {
                 for (int rank = 0; rank < communicator->ranks; ++rank)
                   communicator->post(rank, from, count * widthOf(type));
               },
+              [=] { return communicator->hasFromAll(); },
               [=] { return collectSum(communicator, to, count, type, op); }});
 }
 Result ncclReduceScatter(const void *from, void *to, std::size_t count,
                          DataType type, Operator op, Communicator communicator,
-                         Stream) {
+                         Stream stream) {
   if (isBad(communicator, type, op))
     return kInvalidArgument;
   const std::size_t bytes = count * widthOf(type);
-  return add({[=] {
+  return add({stream,
+              [=] {
                 const auto *parts = static_cast<const std::byte *>(from);
                 for (int rank = 0; rank < communicator->ranks; ++rank)
                   communicator->post(
                       rank, parts + static_cast<std::size_t>(rank) * bytes,
                       bytes);
               },
+              [=] { return communicator->hasFromAll(); },
               [=] { return collectSum(communicator, to, count, type, op); }});
 }
 Result ncclBroadcast(const void *from, void *to, std::size_t count,
                      DataType type, int root, Communicator communicator,
-                     Stream) {
+                     Stream stream) {
   if (isBad(communicator, type) || root < 0 || root >= communicator->ranks)
     return kInvalidArgument;
   const std::size_t bytes = count * widthOf(type);
-  return add({[=] {
+  return add({stream,
+              [=] {
                 if (communicator->rank == root)
                   for (int rank = 0; rank < communicator->ranks; ++rank)
                     communicator->post(rank, from, bytes);
               },
+              [=] { return communicator->hasFrom(root); },
               [=] { return store(to, communicator->take(root), bytes); }});
 }
 Result ncclAllGather(const void *from, void *to, std::size_t count,
-                     DataType type, Communicator communicator, Stream) {
+                     DataType type, Communicator communicator, Stream stream) {
   if (isBad(communicator, type))
     return kInvalidArgument;
   const std::size_t bytes = count * widthOf(type);
-  return add({[=] {
+  return add({stream,
+              [=] {
                 for (int rank = 0; rank < communicator->ranks; ++rank)
                   communicator->post(rank, from, bytes);
               },
+              [=] { return communicator->hasFromAll(); },
               [=] {
                 auto *parts = static_cast<std::byte *>(to);
                 for (int rank = 0; rank < communicator->ranks; ++rank)

@@ -51,6 +51,15 @@ unsigned tesseraFakeCalls(const char *function) {
   return FakeGpus::get().calls[function];
 }
 void tesseraFakeReset() { FakeGpus::get().reset(); }
+/// For the fake NCCL: `operation` in the stream's order, also where it is
+/// captured. It returns kNotReady as long as others have not done their part.
+Result tesseraFakeSubmit(Stream stream,
+                         const std::function<Result()> &operation) {
+  FAKE_ENTER(tesseraFakeSubmit, kContext);
+  FAKE_REQUIRE(all.streams.contains(stream), "a collective in no stream",
+               kInvalidHandle);
+  return all.submit(stream, operation);
+}
 
 //===--- driver and device ------------------------------------------------===//
 

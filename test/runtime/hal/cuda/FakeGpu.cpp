@@ -131,10 +131,22 @@ Result FakeGpus::submit(Stream stream, Operation operation) {
   return kSuccess;
 }
 
-Result FakeGpus::work(Stream stream, const std::function<bool()> &until) {
+Result FakeGpus::work(Stream stream, const std::function<bool()> &until,
+                      bool waits) {
   memory.protect(true);
   while (sticky == kSuccess && !until() && !stream->queue.empty()) {
-    sticky = stream->queue.front()();
+    const Result result = stream->queue.front()();
+    if (result == kNotReady) {
+      if (!waits)
+        break;
+      memory.protect(false);
+      mutex.unlock(); // taken once, by FAKE_ENTER
+      std::this_thread::yield();
+      mutex.lock();
+      memory.protect(true);
+      continue;
+    }
+    sticky = result;
     stream->queue.pop_front();
   }
   if (sticky != kSuccess)
@@ -145,7 +157,7 @@ Result FakeGpus::work(Stream stream, const std::function<bool()> &until) {
 
 void FakeGpus::finish() {
   for (Stream stream : streams)
-    (void)work(stream, [] { return false; });
+    (void)work(stream, [] { return false; }, /*waits=*/false);
 }
 
 bool FakeGpus::holdsPinned(const void *address, std::size_t bytes) const {

@@ -163,9 +163,12 @@ struct FakeGpus {
   Result wrong(std::string_view what, Result result = kInvalidValue);
   /// Queues the operation or adds it to what is captured.
   Result submit(Stream stream, Operation operation);
-  /// Does what is queued until `until` is true.
-  Result work(Stream stream, const std::function<bool()> &until);
-  /// Does what is queued anywhere.
+  /// Does what is queued until `until` is true. What returns kNotReady, as it
+  /// waits for a GPU of another thread, is tried again, and others may work
+  /// meanwhile; or it stays queued.
+  Result work(Stream stream, const std::function<bool()> &until,
+              bool waits = true);
+  /// Does what is queued anywhere and waits for nobody.
   void finish();
   bool holdsPinned(const void *address, std::size_t bytes) const;
   Result runKernel(Kernel kernel, unsigned grid, unsigned threads,

@@ -1,0 +1,38 @@
+// NCCL beside the channels of a mesh, for one GPU of each rank.
+#pragma once
+#include "runtime/comm/nccl/NcclChannel.h"
+#include "runtime/hal/Mesh.h"
+#include "runtime/hal/cuda/Gpu.h"
+
+#include <map>
+#include <memory>
+#include <string>
+
+namespace tessera::hal::cuda {
+
+class NcclChannels {
+public:
+  /// Every rank calls it for its channels, when nothing is under way in them. A
+  /// channel gets NCCL if all of its members have the library; they ask one
+  /// another. An error if NCCL refuses, as it does two ranks on one GPU.
+  static StatusOr<std::unique_ptr<NcclChannels>>
+  open(const MeshChannels &channels, std::shared_ptr<Gpu> gpu);
+  ~NcclChannels();
+
+  /// Null: its collectives go another way.
+  comm::nccl::NcclChannel *of(const comm::Channel &channel) const;
+  /// Why this rank has no library; empty if it has.
+  const std::string &whyNot() const { return reason; }
+
+private:
+  explicit NcclChannels(std::shared_ptr<Gpu> gpu) : gpu(std::move(gpu)) {}
+  Status add(comm::Channel &channel,
+             const std::shared_ptr<const comm::nccl::Library> &library);
+
+  std::shared_ptr<Gpu> gpu;
+  std::string reason;
+  std::map<const comm::Channel *, std::unique_ptr<comm::nccl::NcclChannel>>
+      channels;
+};
+
+} // namespace tessera::hal::cuda

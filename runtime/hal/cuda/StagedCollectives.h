@@ -1,0 +1,44 @@
+// A program's collectives where nothing moves bytes between GPUs: they come to
+// the host's memory, go over its channels, and return.
+#pragma once
+#include "runtime/hal/cuda/Gpu.h"
+#include "runtime/hal/host/Collectives.h"
+
+#include <vector>
+
+namespace tessera::hal::cuda {
+
+class StagedCollectives {
+public:
+  StagedCollectives() = default; ///< of a program that has none
+  /// Takes memory of the host for as many collectives as are under way at once.
+  /// An error if there are some, but no channels.
+  static StatusOr<StagedCollectives> prepare(const Commands &code,
+                                             const MeshChannels *channels);
+  bool empty() const { return places.empty(); }
+
+  /// Runs number `index` of Commands.collectives between these addresses of the
+  /// GPU, after what its stream holds, or starts it if it has a ticket: then
+  /// the stream may go on meanwhile.
+  Status run(std::uint32_t index, Gpu &gpu, Address from, Address to);
+  /// Until that one, which was started, is done; its result is at `to` then.
+  Status wait(std::uint32_t index, Gpu &gpu, Address to);
+  /// As HostCollectives::settle.
+  void settle() { host.settle(); }
+
+private:
+  /// Where a collective is staged: input and result, or both in one.
+  struct Place {
+    std::size_t slot;
+    std::uint64_t fromBytes, toBytes, toOffset;
+    bool isStarted; ///< has a ticket: a wait brings the result
+  };
+  void assignPlaces(const Commands &code);
+  Status bringBack(const Place &place, Gpu &gpu, Address to);
+
+  HostCollectives host;
+  std::vector<Place> places; // as Commands.collectives
+  std::vector<std::vector<std::byte>> slots;
+};
+
+} // namespace tessera::hal::cuda
