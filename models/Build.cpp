@@ -67,7 +67,7 @@ LayerKind ModelBuilder::kindOf(int64_t layer, int64_t tokens) const {
   int64_t window = spec.window(layer);
   // A window at least as long as the sequence hides nothing.
   return {window < tokens ? window : 0, spec.attentionScale(layer),
-          spec.isSparse(layer)};
+          spec.isSparse(layer), spec.localRope && window > 0};
 }
 
 /// The name of the block for layers of `kind`.
@@ -78,6 +78,8 @@ std::string ModelBuilder::blockName(const Twine &base,
     name += ".moe";
   if (kind.window > 0)
     name += llvm::formatv(".window{0}", kind.window);
+  else if (kind.local)
+    name += ".local";
   if (spec.scaleAttentionByInverseLayer)
     name += llvm::formatv(".scale{0}",
                           std::llround(spec.attentionScale(0) / kind.scale));
@@ -266,7 +268,8 @@ void ModelBuilder::buildLoss() {
   int64_t tokens = tensorType(inputs[0]).getNumElements();
   auto result = b.create<graph::LinearCrossEntropyOp>(
       e.location(), scalar(f32), e.reshape(x, {tokens, spec.hidden}),
-      head(scope), e.reshape(inputs[1], {tokens}));
+      head(scope), e.reshape(inputs[1], {tokens}), /*ignore=*/-100,
+      spec.logitCap ? b.getF64FloatAttr(*spec.logitCap) : FloatAttr());
   SmallVector<Value> returned{result.getLoss()};
   if (hasPenalty()) {
     Value sum = routed.penalties.front();
@@ -294,7 +297,7 @@ void ModelBuilder::buildLogits() {
   Value x = trunk(scope, logits.getArguments().back(), {}, Purpose::Logits, {},
                   routed);
   Emitter e = scope.at("lm_head");
-  Value y = e.einsum("btk,vk->btv", x, head(scope));
+  Value y = e.softCap(e.einsum("btk,vk->btv", x, head(scope)), spec.logitCap);
   b.create<func::ReturnOp>(logits.getLoc(), y);
 }
 

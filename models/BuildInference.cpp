@@ -139,7 +139,8 @@ void ModelBuilder::buildCached(StringRef name, const CacheShape &shape) {
   if (chooses)
     x = e.embedding(x, inputs.back());
   SmallVector<Value> returned(state);
-  returned.push_back(e.einsum("bk,vk->bv", x, head(scope)));
+  returned.push_back(
+      e.softCap(e.einsum("bk,vk->bv", x, head(scope)), spec.logitCap));
   b.create<func::ReturnOp>(result.getLoc(), returned);
 }
 

@@ -48,12 +48,24 @@ Value conv1d(const Scope &scope, Value x, StringRef name) {
   return addBias(scope, e, y, name);
 }
 
+Value columns(Emitter &e, Value x, int64_t begin, int64_t count) {
+  ArrayRef<int64_t> shape = tensorType(x).getShape();
+  return e.slice(x, {0, 0, begin}, {shape[0], shape[1], count});
+}
+
 Value gatedMlp(const Scope &scope, Value x, StringRef name, bool bias) {
   auto project = [&](Value from, const char *matrix) {
     return linear(scope, from, (name + "." + matrix).str(), bias);
   };
   Emitter e = scope.at(name);
-  Value gate = project(x, "gate_proj"), up = project(x, "up_proj");
+  Value gate, up;
+  if (scope.spec.fusedProjections) {
+    int64_t width = scope.spec.intermediate;
+    Value both = project(x, "gate_up_proj");
+    gate = columns(e, both, 0, width), up = columns(e, both, width, width);
+  } else {
+    gate = project(x, "gate_proj"), up = project(x, "up_proj");
+  }
   Value inner = e.mul(activation(e, gate, scope.spec.activation), up);
   return project(inner, "down_proj");
 }
@@ -62,7 +74,8 @@ Value norm(const Scope &scope, Value x, StringRef name) {
   Emitter e = scope.at(name);
   Value weight = scope.parameter(name + ".weight");
   if (scope.spec.norm == NormKind::RmsNorm)
-    return e.rmsNorm(x, weight, scope.spec.normEps);
+    return e.rmsNorm(x, weight, scope.spec.normEps,
+                     scope.spec.normPlusOne ? 1 : 0);
   return e.layerNorm(x, weight, scope.parameter(name + ".bias"),
                      scope.spec.normEps);
 }
@@ -107,11 +120,17 @@ static Value droppedAttention(const Scope &scope, Emitter &e, Value query,
   Value grouped = e.reshape(query, {shape[0], shape[1], spec.kvHeads,
                                     spec.heads / spec.kvHeads, spec.headDim});
   Value scores = e.mul(e.einsum("btkgd,bskd->bkgts", grouped, key), kind.scale);
+  scores = e.softCap(scores, spec.scoreCap);
   Value hidden = e.splatLike(-std::numeric_limits<double>::infinity(), scores);
   scores = e.select(visible(e, scores, kind.window), scores, hidden);
   Value p = e.unary<graph::SoftmaxOp>(scores);
   p = scope.dropout(e, p, spec.attentionDropout, /*site=*/0);
   return e.einsum("bkgts,bskd->btkgd", p, value);
+}
+
+static FloatAttr capOf(const Scope &scope) {
+  std::optional<double> cap = scope.spec.scoreCap;
+  return cap ? scope.builder.getF64FloatAttr(*cap) : FloatAttr();
 }
 
 /// `cache` with rows of [batch, tokens, kv_heads, head_dim] put into its slots.
@@ -133,7 +152,8 @@ static Value cachedAttention(const Scope &scope, Emitter &e, Value query,
   return b.create<graph::PagedAttentionOp>(
       e.location(), query.getType(), query, cache.keys, cache.values,
       cache.table, cache.starts, cache.lengths, b.getF64FloatAttr(kind.scale),
-      kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr());
+      kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr(),
+      capOf(scope));
 }
 
 Value attention(const Scope &scope, Value query, Value key, Value value,
@@ -153,7 +173,8 @@ Value attention(const Scope &scope, Value query, Value key, Value value,
   auto op = b.create<graph::AttentionOp>(
       e.location(), query.getType(), lse, query, key, value,
       /*start=*/Value(), b.getF64FloatAttr(kind.scale), b.getUnitAttr(),
-      kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr());
+      kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr(),
+      capOf(scope));
   return e.reshape(op.getResult(), merged);
 }
 

@@ -14,6 +14,7 @@ struct LayerKind {
   int64_t window = 0;  ///< tokens; 0: the whole past
   double scale = 1.0;  ///< of attention scores
   bool sparse = false; ///< experts in place of the MLP
+  bool local = false;  ///< turns queries and keys by spec.localRope
   bool operator==(const LayerKind &) const = default;
 };
 
@@ -106,9 +107,13 @@ mlir::Value linear(const Scope &scope, mlir::Value x, llvm::StringRef name,
                    bool bias);
 /// transformers' Conv1D: weight [in, out], always with a bias.
 mlir::Value conv1d(const Scope &scope, mlir::Value x, llvm::StringRef name);
-/// down(activation(gate x) × up x), of modules NAME.gate_proj and so on.
+/// down(activation(gate x) × up x), of modules NAME.gate_proj and so on. Gate
+/// and up of an MLP of a spec with fused projections are one module.
 mlir::Value gatedMlp(const Scope &scope, mlir::Value x, llvm::StringRef name,
                      bool bias);
+/// Columns [begin, begin + count) of x [batch, tokens, width].
+mlir::Value columns(graph::Emitter &e, mlir::Value x, int64_t begin,
+                    int64_t count);
 /// The norm of the spec's kind, along the last dimension.
 mlir::Value norm(const Scope &scope, mlir::Value x, llvm::StringRef name);
 mlir::Value activation(graph::Emitter &e, mlir::Value x, Activation kind);

@@ -46,6 +46,22 @@ constexpr FamilyInfo families[] = {
     {Family::Dots1,
      {"Dots1ForCausalLM", "Dots1Model"},
      {2048, true, 0, false, true, false, true, LlamaTraits::LastLayers, true}},
+    {Family::Gemma,
+     {"GemmaForCausalLM", "GemmaModel"},
+     {8192, false, 256, false, true, false, false, LlamaTraits::NoWindow, false,
+      1e-6, 1e4, 0, LlamaTraits::Gemma}},
+    {Family::Gemma2,
+     {"Gemma2ForCausalLM", "Gemma2Model"},
+     {8192, false, 256, false, true, false, false, LlamaTraits::EvenLayers,
+      false, 1e-6, 1e4, 4096, LlamaTraits::Gemma}},
+    {Family::Gemma3,
+     {"Gemma3ForCausalLM", "Gemma3TextModel"},
+     {131072, false, 256, false, true, false, true, LlamaTraits::Pattern, false,
+      1e-6, 1e6, 4096, LlamaTraits::Gemma}},
+    {Family::Phi3,
+     {"Phi3ForCausalLM", "Phi3Model"},
+     {4096, true, 0, false, false, false, false, LlamaTraits::EveryLayer, false,
+      1e-5, 1e4, 0, LlamaTraits::Phi3}},
 };
 
 /// Keys of the reference's base classes and of common writers that say nothing
@@ -57,6 +73,7 @@ constexpr std::string_view irrelevant[] = {"_attn_implementation",
                                            "attn_implementation",
                                            "bad_words_ids",
                                            "begin_suppress_tokens",
+                                           "cache_implementation",
                                            "chunk_size_feed_forward",
                                            "decoder_start_token_id",
                                            "diversity_penalty",
@@ -166,16 +183,19 @@ void readCommon(ConfigFields &fields, ModelSpec &spec) {
 
   fields.requireNeutral("quantization_config", nullptr,
                         "give the model in full precision");
-  fields.requireNeutral("auto_map", nullptr,
-                        "the model brings its own code, which cannot be known "
-                        "to compute the same; remove the key if it does");
+  if (spec.family != Family::Phi3)
+    fields.requireNeutral("auto_map", nullptr,
+                          "the model brings its own code, which cannot be "
+                          "known to compute the same; remove the key if it "
+                          "does");
   fields.requireNeutral("is_encoder_decoder", false, "decoder only");
   fields.requireNeutral("add_cross_attention", false, "decoder only");
   fields.requireNeutral("tie_encoder_decoder", false, "decoder only");
   fields.requireNeutral("pruned_heads", Json::object(),
                         "export the model with its heads removed");
-  fields.requireNeutral("partial_rotary_factor", 1.0,
-                        "rope covers the whole head in these families");
+  if (spec.family != Family::Phi3)
+    fields.requireNeutral("partial_rotary_factor", 1.0,
+                          "rope covers the whole head in these families");
   fields.ignore(irrelevant);
 }
 

@@ -24,6 +24,15 @@ std::vector<bool> readSlidingLayers(ConfigFields &fields,
       full = fields.size("max_window_layers", maxLayers, full);
     std::fill_n(slides.begin(), std::min(full, spec.layers), false);
   }
+  if (traits.window == LlamaTraits::EvenLayers)
+    for (size_t layer = 1; layer < slides.size(); layer += 2)
+      slides[layer] = false;
+  if (traits.window == LlamaTraits::Pattern) {
+    auto every = size_t(fields.size(
+        {"sliding_window_pattern", "_sliding_window_pattern"}, maxLayers, 6));
+    for (size_t layer = every - 1; layer < slides.size(); layer += every)
+      slides[layer] = false;
+  }
   std::vector<std::string> types = fields.texts("layer_types");
   if (types.empty())
     return slides;
@@ -135,9 +144,11 @@ void readLlama(ConfigFields &fields, const LlamaTraits &traits,
 
   spec.norm = NormKind::RmsNorm;
   spec.normEps = fields.number("rms_norm_eps", 1e-20, 1, traits.normEps);
-  spec.activation = readActivation(fields, "hidden_act", "silu");
+  const bool isGemma = traits.kin == LlamaTraits::Gemma;
+  if (!isGemma)
+    spec.activation = readActivation(fields, "hidden_act", "silu");
   spec.gatedMlp = true;
-  spec.tieWordEmbeddings = fields.flag("tie_word_embeddings", false);
+  spec.tieWordEmbeddings = fields.flag("tie_word_embeddings", isGemma);
   spec.qkNorm = traits.qkNorm;
   spec.qkvBias = traits.qkvBias;
   spec.outputBias = spec.mlpBias = false;
@@ -154,8 +165,17 @@ void readLlama(ConfigFields &fields, const LlamaTraits &traits,
   spec.attentionDropout = readDropout(fields, "attention_dropout", 0.0);
   if (!fields.ok())
     return; // the rest divides by and allocates for what was read
+  if (isGemma)
+    readGemma(fields, spec);
+  if (traits.kin == LlamaTraits::Phi3)
+    readPhi3(fields, spec);
+  if (!fields.ok())
+    return;
   readWindows(fields, traits, spec);
-  spec.rope = readRope(fields, spec, traits.ropeTheta);
+  if (spec.family == Family::Gemma3)
+    readLayerRopes(fields, traits.ropeTheta, spec);
+  else
+    spec.rope = readRope(fields, spec, traits.ropeTheta);
   if (traits.experts)
     readMoe(fields, spec);
 }

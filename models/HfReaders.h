@@ -29,18 +29,35 @@ struct LlamaTraits {
   /// UpperLayers: those from max_window_layers on, where use_sliding_window
   /// says so; LastLayers: without being asked. Off: there is a sliding_window,
   /// and use_sliding_window must be false, since versions of the reference
-  /// disagree about which layers slide.
-  enum { NoWindow, EveryLayer, UpperLayers, LastLayers, Off } window;
+  /// disagree about which layers slide. EvenLayers: the first one, the third
+  /// and so on; Pattern: all but every n-th, 6th unless a key says otherwise.
+  enum {
+    NoWindow,
+    EveryLayer,
+    UpperLayers,
+    LastLayers,
+    Off,
+    EvenLayers,
+    Pattern
+  } window;
   bool experts = false;
   double normEps = 1e-6;
   double ropeTheta = RopeSpec().theta;
   /// sliding_window, where the key is absent; 0: none.
   int64_t windowDefault = 4096;
+  /// Gemma: activation, norms, scales and caps of its own; Phi3: fused matrices
+  /// and heads that turn in part.
+  enum { Plain, Gemma, Phi3 } kin = Plain;
 };
 
 /// Reads a member of the Llama family into `spec`; errors go to `fields`.
 void readLlama(ConfigFields &fields, const LlamaTraits &traits,
                ModelSpec &spec);
+
+/// What the Gemma family has of its own.
+void readGemma(ConfigFields &fields, ModelSpec &spec);
+/// What Phi-3 has of its own; needs spec.headDim.
+void readPhi3(ConfigFields &fields, ModelSpec &spec);
 
 /// Reads the experts of a family that has them into spec.moe; needs the sizes
 /// of `spec`. None where all layers are listed as dense.
@@ -49,6 +66,10 @@ void readMoe(ConfigFields &fields, ModelSpec &spec);
 /// Reads v5's `rope_parameters` or v4's `rope_theta` + `rope_scaling`; needs
 /// spec.headDim and spec.maxPositions. `theta`: where no key gives it.
 RopeSpec readRope(ConfigFields &fields, const ModelSpec &spec, double theta);
+
+/// The same for Gemma 3, whose layers with a window turn by a rope of their
+/// own: into spec.rope and spec.localRope. Needs spec.windows.
+void readLayerRopes(ConfigFields &fields, double theta, ModelSpec &spec);
 
 /// An activation by the reference's name for it.
 Activation readActivation(ConfigFields &fields, Key key, const char *absent);

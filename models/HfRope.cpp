@@ -18,6 +18,8 @@ RopeType readType(ConfigFields &fields) {
       RopeType::Default, RopeType::Linear,   RopeType::Dynamic,
       RopeType::Yarn,    RopeType::LongRope, RopeType::Llama3};
   std::string given = fields.text({"rope_type", "type"}, "default");
+  if (given == "su") // longrope's first name
+    return RopeType::LongRope;
   std::vector<std::string_view> names;
   for (RopeType type : types) {
     if (name(type) == given)
@@ -71,9 +73,11 @@ void readLongRope(ConfigFields &section, const ModelSpec &spec,
   rope.shortFactor = section.numbers("short_factor", 1e-6, 1e9);
   rope.longFactor = section.numbers("long_factor", 1e-6, 1e9);
   auto checkLength = [&](const char *key, const std::vector<double> &list) {
-    if (int64_t(list.size()) != spec.headDim / 2)
-      section.fail(key, fmt::format("has {} entries, head_dim / 2 is {}",
-                                    list.size(), spec.headDim / 2));
+    if (int64_t(list.size()) != spec.rotaryWidth() / 2)
+      section.fail(key, fmt::format("has {} entries, {} is {}", list.size(),
+                                    spec.rotaryDim ? "the turning part / 2"
+                                                   : "head_dim / 2",
+                                    spec.rotaryWidth() / 2));
   };
   checkLength("short_factor", rope.shortFactor);
   checkLength("long_factor", rope.longFactor);
@@ -96,8 +100,12 @@ RopeSpec readSection(ConfigFields &section, const ModelSpec &spec, double theta,
   RopeSpec rope;
   rope.type = readType(section);
   rope.theta = section.number("rope_theta", 1.0001, maxTheta, theta);
-  section.requireNeutral("partial_rotary_factor", 1.0,
-                         "rope covers the whole head in these families");
+  constexpr std::string_view partial[] = {"partial_rotary_factor"};
+  if (spec.family == Family::Phi3)
+    section.ignore(partial); // readPhi3 has read it
+  else
+    section.requireNeutral(partial[0], 1.0,
+                           "rope covers the whole head in these families");
   switch (rope.type) {
   case RopeType::Default:
     break;
@@ -136,6 +144,39 @@ std::optional<RopeSpec> readIfGiven(ConfigFields &fields, const char *key,
 
 } // namespace
 
+void readLayerRopes(ConfigFields &fields, double theta, ModelSpec &spec) {
+  constexpr const char *localKey = "rope_local_base_freq";
+  constexpr double localTheta = 10000.0;
+  const Json *both = fields.section("rope_parameters");
+  RopeSpec local;
+  if (both && both->contains("full_attention")) {
+    ConfigFields parts(*both, fields.file(), "rope_parameters.");
+    auto read = [&](const char *key, double absent) {
+      RopeSpec plain;
+      plain.theta = absent;
+      return readIfGiven(parts, key, spec, absent, {}).value_or(plain);
+    };
+    spec.rope = read("full_attention", theta);
+    local = read("sliding_attention", localTheta);
+    parts.finish("; it has one section for each type of layer");
+    fields.adopt(parts.status());
+    for (auto [key, value] : {std::pair("rope_theta", spec.rope->theta),
+                              std::pair(localKey, local.theta)})
+      if (auto given = fields.maybeNumber(key, 1.0001, maxTheta);
+          given && *given != value)
+        fields.fail(key, fmt::format("{} conflicts with {} in "
+                                     "'rope_parameters'; keep one of the two",
+                                     *given, value));
+    fields.requireNeutral("rope_scaling", nullptr,
+                          "'rope_parameters' has all of it");
+  } else {
+    spec.rope = readRope(fields, spec, theta);
+    local.theta = fields.number(localKey, 1.0001, maxTheta, localTheta);
+  }
+  if (!spec.windows.empty())
+    spec.localRope = local;
+}
+
 RopeSpec readRope(ConfigFields &fields, const ModelSpec &spec,
                   double absentTheta) {
   std::optional<double> theta =
@@ -143,6 +184,8 @@ RopeSpec readRope(ConfigFields &fields, const ModelSpec &spec,
   std::optional<int64_t> outer;
   if (fields.find("original_max_position_embeddings"))
     outer = fields.size("original_max_position_embeddings", maxContext);
+  else if (spec.family == Family::Phi3)
+    outer = 4096; // the reference's default
   double orDefault = theta.value_or(absentTheta);
   auto v5 = readIfGiven(fields, "rope_parameters", spec, orDefault, outer);
   auto v4 = readIfGiven(fields, "rope_scaling", spec,
@@ -161,7 +204,8 @@ RopeSpec readRope(ConfigFields &fields, const ModelSpec &spec,
                             v5 ? "'rope_parameters.rope_theta'"
                                : "'rope_scaling.rope_theta'",
                             rope.theta));
-  if (outer && rope.originalMaxPosition == 0)
+  // Phi-3's configs have it whatever their rope.
+  if (outer && rope.originalMaxPosition == 0 && spec.family != Family::Phi3)
     fields.fail("original_max_position_embeddings",
                 fmt::format("has no meaning for rope type '{}'; remove it",
                             name(rope.type)));

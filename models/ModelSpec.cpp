@@ -10,7 +10,8 @@
 namespace tessera::models {
 
 double ModelSpec::attentionScale(int64_t layer) const {
-  double scale = scaleAttention ? 1.0 / std::sqrt(double(headDim)) : 1.0;
+  double width = queryScalar.value_or(double(headDim));
+  double scale = scaleAttention ? 1.0 / std::sqrt(width) : 1.0;
   return scaleAttentionByInverseLayer ? scale / double(layer + 1) : scale;
 }
 
@@ -44,6 +45,13 @@ public:
   }
   void zeros(std::string name, int64_t size) {
     items.push_back({std::move(name), {size}, Initializer::Zeros});
+  }
+  /// Such that it multiplies with 1.
+  void rmsNorm(const std::string &name, int64_t size) {
+    if (spec.normPlusOne)
+      zeros(name + ".weight", size);
+    else
+      ones(name + ".weight", size);
   }
   void layerNorm(const std::string &name) {
     ones(name + ".weight", spec.hidden);
@@ -119,26 +127,49 @@ void addExperts(List &list, const ModelSpec &spec) {
     list.linear(fmt::format("{}_gate", names.shared), hidden, 1, false);
 }
 
+void addAttention(List &list, const ModelSpec &spec) {
+  int64_t hidden = spec.hidden, query = spec.queryWidth(),
+          keyValue = spec.keyValueWidth();
+  if (spec.fusedProjections) {
+    list.linear("self_attn.o_proj", query, hidden, spec.outputBias);
+    list.linear("self_attn.qkv_proj", hidden, query + 2 * keyValue,
+                spec.qkvBias);
+  } else {
+    list.linear("self_attn.q_proj", hidden, query, spec.qkvBias);
+    list.linear("self_attn.k_proj", hidden, keyValue, spec.qkvBias);
+    list.linear("self_attn.v_proj", hidden, keyValue, spec.qkvBias);
+    list.linear("self_attn.o_proj", query, hidden, spec.outputBias);
+  }
+  if (spec.qkNorm) {
+    list.rmsNorm("self_attn.q_norm", spec.headDim);
+    list.rmsNorm("self_attn.k_norm", spec.headDim);
+  }
+}
+
+void addMlp(List &list, const ModelSpec &spec) {
+  if (spec.fusedProjections) {
+    list.linear("mlp.gate_up_proj", spec.hidden, 2 * spec.intermediate,
+                spec.mlpBias);
+  } else {
+    list.linear("mlp.gate_proj", spec.hidden, spec.intermediate, spec.mlpBias);
+    list.linear("mlp.up_proj", spec.hidden, spec.intermediate, spec.mlpBias);
+  }
+  list.linear("mlp.down_proj", spec.intermediate, spec.hidden, spec.mlpBias);
+}
+
 std::vector<Parameter> llamaLayer(const ModelSpec &spec, bool sparse) {
   List list(spec);
-  int64_t hidden = spec.hidden;
-  list.linear("self_attn.q_proj", hidden, spec.queryWidth(), spec.qkvBias);
-  list.linear("self_attn.k_proj", hidden, spec.keyValueWidth(), spec.qkvBias);
-  list.linear("self_attn.v_proj", hidden, spec.keyValueWidth(), spec.qkvBias);
-  list.linear("self_attn.o_proj", spec.queryWidth(), hidden, spec.outputBias);
-  if (spec.qkNorm) {
-    list.ones("self_attn.q_norm.weight", spec.headDim);
-    list.ones("self_attn.k_norm.weight", spec.headDim);
-  }
-  if (sparse) {
+  addAttention(list, spec);
+  if (sparse)
     addExperts(list, spec);
-  } else {
-    list.linear("mlp.gate_proj", hidden, spec.intermediate, spec.mlpBias);
-    list.linear("mlp.up_proj", hidden, spec.intermediate, spec.mlpBias);
-    list.linear("mlp.down_proj", spec.intermediate, hidden, spec.mlpBias);
+  else
+    addMlp(list, spec);
+  list.rmsNorm("input_layernorm", spec.hidden);
+  list.rmsNorm("post_attention_layernorm", spec.hidden);
+  if (spec.postNorms) {
+    list.rmsNorm("pre_feedforward_layernorm", spec.hidden);
+    list.rmsNorm("post_feedforward_layernorm", spec.hidden);
   }
-  list.ones("input_layernorm.weight", hidden);
-  list.ones("post_attention_layernorm.weight", hidden);
   return std::move(list.items);
 }
 
@@ -192,7 +223,7 @@ std::vector<Parameter> parameters(const ModelSpec &spec) {
   if (gpt2)
     list.layerNorm("transformer.ln_f");
   else
-    list.ones("model.norm.weight", spec.hidden);
+    list.rmsNorm("model.norm", spec.hidden);
   if (!spec.tieWordEmbeddings)
     list.weight("lm_head.weight", {spec.vocab, spec.hidden});
   return std::move(list.items);
@@ -258,6 +289,14 @@ std::string_view name(Family family) {
     return "qwen3_moe";
   case Family::Dots1:
     return "dots1";
+  case Family::Gemma:
+    return "gemma";
+  case Family::Gemma2:
+    return "gemma2";
+  case Family::Gemma3:
+    return "gemma3_text";
+  case Family::Phi3:
+    return "phi3";
   }
   assert(false && "every family has a name");
   return "";

@@ -11,7 +11,8 @@
 namespace tessera::models {
 
 /// Which builder makes the graph. All but GPT-2 are members of the Llama family
-/// that differ in data (window, biases, q/k norms, experts), not in code.
+/// that differ in data (window, biases, norms, fused matrices, experts), not in
+/// code.
 enum class Family {
   Gpt2,
   Llama,
@@ -21,12 +22,16 @@ enum class Family {
   Mixtral,
   Qwen2Moe,
   Qwen3Moe,
-  Dots1
+  Dots1,
+  Gemma,
+  Gemma2,
+  Gemma3,
+  Phi3
 };
 
 enum class NormKind {
   LayerNorm, ///< (x - mean) / sqrt(var + eps) * weight + bias
-  RmsNorm,   ///< x / sqrt(mean(x^2) + eps) * weight
+  RmsNorm,   ///< x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight)
 };
 
 enum class Activation {
@@ -39,9 +44,10 @@ enum class Activation {
 
 enum class RopeType { Default, Linear, Dynamic, Yarn, LongRope, Llama3 };
 
-/// Rotary position embedding over the whole head (rotate-half layout: element
-/// i is paired with i + head_dim / 2). Fields that a type does not use keep
-/// their defaults; models/Rope.h turns this into frequencies.
+/// Rotary position embedding over the head's first elements (rotate-half
+/// layout: of d that turn, element i is paired with i + d / 2). Fields that a
+/// type does not use keep their defaults; models/Rope.h turns this into
+/// frequencies.
 struct RopeSpec {
   RopeType type = RopeType::Default;
   double theta = 10000.0;
@@ -56,8 +62,8 @@ struct RopeSpec {
   std::optional<double> attentionFactor; ///< yarn, longrope
   std::optional<double> mscale;          ///< yarn
   std::optional<double> mscaleAllDim;    ///< yarn
-  std::vector<double> shortFactor;       ///< longrope: [head_dim / 2]
-  std::vector<double> longFactor;        ///< longrope: [head_dim / 2]
+  std::vector<double> shortFactor;       ///< longrope: [pairs]
+  std::vector<double> longFactor;        ///< longrope: [pairs]
   bool operator==(const RopeSpec &) const = default;
 };
 
@@ -107,6 +113,10 @@ struct ModelSpec {
 
   NormKind norm = NormKind::LayerNorm;
   double normEps = 1e-5;
+  bool normPlusOne = false; ///< norms multiply with 1 + weight
+  /// Norms behind attention and MLP too, before what they give is added.
+  bool postNorms = false;
+  double embeddingScale = 1.0; ///< of a token's row of the table
   Activation activation = Activation::GeluTanh;
   bool gatedMlp = false; ///< down(act(gate(x)) * up(x)) instead of one way in
   bool tieWordEmbeddings = true;
@@ -114,6 +124,8 @@ struct ModelSpec {
   bool outputBias = false; ///< of the attention's output projection
   bool mlpBias = false;
   bool qkNorm = false; ///< RMSNorm over head_dim on queries and keys
+  /// Queries, keys and values come from one matrix, gate and up from another.
+  bool fusedProjections = false;
 
   std::optional<MoeSpec> moe;
   /// Whether `layer` has experts.
@@ -123,12 +135,21 @@ struct ModelSpec {
 
   /// Absent: positions are a learned table (GPT-2).
   std::optional<RopeSpec> rope;
+  /// Of layers with a window, where they have their own.
+  std::optional<RopeSpec> localRope;
+  /// Elements of a head that turn, an even number; 0: all.
+  int64_t rotaryDim = 0;
   /// [layers], or empty when every layer sees the whole past. Entry w > 0: a
   /// query at position q sees keys k with q - w < k <= q; 0: all k <= q.
   std::vector<int64_t> windows;
 
-  bool scaleAttention = true;                ///< scores / sqrt(head_dim)
+  bool scaleAttention = true; ///< scores / sqrt(head_dim)
+  /// In head_dim's place there.
+  std::optional<double> queryScalar;
   bool scaleAttentionByInverseLayer = false; ///< scores / (layer + 1) too
+
+  /// A scaled score, or a logit, x is cap * tanh(x / cap).
+  std::optional<double> scoreCap, logitCap;
 
   double embeddingDropout = 0.0;
   double attentionDropout = 0.0; ///< on the attention probabilities
@@ -147,6 +168,12 @@ struct ModelSpec {
   }
   /// What attention scores of `layer` are multiplied with.
   double attentionScale(int64_t layer) const;
+  /// Elements of a head that turn.
+  int64_t rotaryWidth() const { return rotaryDim ? rotaryDim : headDim; }
+  /// The rotary frequencies of `layer`; needs rope.
+  const RopeSpec &ropeOf(int64_t layer) const {
+    return localRope && window(layer) > 0 ? *localRope : *rope;
+  }
   int64_t queryWidth() const { return heads * headDim; }
   int64_t keyValueWidth() const { return kvHeads * headDim; }
 

@@ -77,12 +77,12 @@ double longRopeScaling(const RopeSpec &rope) {
 }
 
 /// NTK-aware: the base grows with the excess over the trained length.
-double dynamicTheta(const ModelSpec &spec, int64_t sequence) {
-  const RopeSpec &rope = *spec.rope;
+double dynamicTheta(const ModelSpec &spec, const RopeSpec &rope,
+                    int64_t sequence) {
   double trained = double(spec.maxPositions);
   double length = std::max(double(sequence), trained);
   double stretch = rope.factor * length / trained - (rope.factor - 1);
-  double dim = double(spec.headDim);
+  double dim = double(spec.rotaryWidth());
   return rope.theta * std::pow(stretch, dim / (dim - 2));
 }
 
@@ -90,10 +90,15 @@ double dynamicTheta(const ModelSpec &spec, int64_t sequence) {
 
 RopeFrequencies ropeFrequencies(const ModelSpec &spec, int64_t sequence) {
   assert(spec.rope && "the model has no rotary embedding");
-  const RopeSpec &rope = *spec.rope;
+  return ropeFrequencies(spec, *spec.rope, sequence);
+}
+
+RopeFrequencies ropeFrequencies(const ModelSpec &spec, const RopeSpec &rope,
+                                int64_t sequence) {
+  const int64_t width = spec.rotaryWidth();
   RopeFrequencies result;
   std::vector<double> &inverse = result.inverseFrequencies;
-  inverse = plain(rope.theta, spec.headDim);
+  inverse = plain(rope.theta, width);
   switch (rope.type) {
   case RopeType::Default:
     break;
@@ -102,10 +107,10 @@ RopeFrequencies ropeFrequencies(const ModelSpec &spec, int64_t sequence) {
       frequency /= rope.factor;
     break;
   case RopeType::Dynamic:
-    inverse = plain(dynamicTheta(spec, sequence), spec.headDim);
+    inverse = plain(dynamicTheta(spec, rope, sequence), width);
     break;
   case RopeType::Yarn:
-    scaleYarn(inverse, rope, spec.headDim);
+    scaleYarn(inverse, rope, width);
     result.attentionScaling = yarnScaling(rope);
     break;
   case RopeType::LongRope: {

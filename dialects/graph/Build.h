@@ -3,6 +3,7 @@
 #pragma once
 #include "dialects/graph/GraphOps.h"
 #include "mlir/IR/Builders.h"
+#include <optional>
 
 namespace tessera::graph {
 
@@ -96,7 +97,14 @@ public:
 
   mlir::Value layerNorm(mlir::Value x, mlir::Value weight, mlir::Value bias,
                         double eps);
-  mlir::Value rmsNorm(mlir::Value x, mlir::Value weight, double eps);
+  mlir::Value rmsNorm(mlir::Value x, mlir::Value weight, double eps,
+                      double offset = 0);
+
+  /// cap × tanh(x / cap); `x` where there is no cap.
+  mlir::Value softCap(mlir::Value x, std::optional<double> cap);
+  /// The cotangent of x from that of its capped value.
+  mlir::Value softCapGradient(mlir::Value cotangent, mlir::Value capped,
+                              std::optional<double> cap);
 
   mlir::OpBuilder &builder() { return b; }
   mlir::Location location() const { return loc; }

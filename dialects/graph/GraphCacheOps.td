@@ -44,11 +44,11 @@ def Graph_PagedAttentionOp : Graph_Op<"paged_attention", [Graph_DecomposableOp, 
     seen do not matter, not-a-number included.
 
     lengths[b] is at most (columns of `table`) × page; entries of the table that hold seen keys are
-    inside [0, pages). heads is a multiple of kv_heads, as in `attention`.
+    inside [0, pages). heads is a multiple of kv_heads, and `cap` bounds scores, as in `attention`.
   }];
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$keys, Graph_FloatTensor:$values,
                        StaticShapeTensorOf<[I32]>:$table, StaticShapeTensorOf<[I32]>:$starts, StaticShapeTensorOf<[I32]>:$lengths,
-                       F64Attr:$scale, OptionalAttr<I64Attr>:$window);
+                       F64Attr:$scale, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$cap);
   let results = (outs Graph_FloatTensor:$result);
   let assemblyFormat = [{
     $query `,` $keys `,` $values `pages` $table `starts` $starts `lengths` $lengths `scale` $scale attr-dict

@@ -40,17 +40,18 @@ SmallVector<Value> SoftmaxOp::buildVjp(OpBuilder &builder,
   return {convertLike(e, e.mul(y, e.sub(g, dot)), getInput())};
 }
 
-// With n the normalized input, r its factor and h = g × weight:
+// With n the normalized input, r its factor and h = g × (offset + weight):
 // dx = r (h - mean(h) - n mean(h n)), without mean(h) if nothing was centered;
 // dweight = Σ g n and dbias = Σ g over tokens.
 static SmallVector<Value> normGradients(Emitter &e, Value input, Value weight,
-                                        Value bias, double eps, bool center,
-                                        Value cotangent) {
+                                        double offset, Value bias, double eps,
+                                        bool center, Value cotangent) {
   ArrayRef<int64_t> shape = shapeOf(input);
   Normalized x = normalize(e, input, eps, center);
   Type type = tensorType(x.value).getElementType();
   Value g = e.convert(cotangent, type);
-  Value h = e.mul(g, e.broadcastLast(e.convert(weight, type), shape));
+  Value h =
+      e.mul(g, e.broadcastLast(normWeight(e, weight, offset, type), shape));
   Value along = e.mul(x.value, spreadMean(e, e.mul(h, x.value)));
   if (center)
     along = e.add(spreadMean(e, h), along);
@@ -68,7 +69,7 @@ SmallVector<Value> LayerNormOp::buildVjp(OpBuilder &builder,
   if (!cotangents[0])
     return none(*this);
   Emitter e(builder, getLoc());
-  return normGradients(e, getInput(), getWeight(), getBias(),
+  return normGradients(e, getInput(), getWeight(), 0, getBias(),
                        getEps().convertToDouble(), true, cotangents[0]);
 }
 
@@ -77,7 +78,8 @@ SmallVector<Value> RmsNormOp::buildVjp(OpBuilder &builder,
   if (!cotangents[0])
     return none(*this);
   Emitter e(builder, getLoc());
-  return normGradients(e, getInput(), getWeight(), {},
+  return normGradients(e, getInput(), getWeight(),
+                       getOffset().convertToDouble(), {},
                        getEps().convertToDouble(), false, cotangents[0]);
 }
 
@@ -118,7 +120,7 @@ SmallVector<Value> AttentionOp::buildVjp(OpBuilder &builder,
         getLoc(), getQuery().getType(), getKey().getType(),
         getValue().getType(), getQuery(), getKey(), getValue(), getResult(),
         getLse(), g, getStart(), getScaleAttr(), getCausalAttr(),
-        getWindowAttr());
+        getWindowAttr(), getCapAttr());
     SmallVector<Value> result = none(*this);
     llvm::copy(grad.getResults(), result.begin());
     return result;
@@ -149,7 +151,7 @@ SmallVector<Value> LinearCrossEntropyOp::buildVjp(OpBuilder &builder,
   auto grad = builder.create<LinearCrossEntropyGradOp>(
       getLoc(), getLoss().getType(), getInput().getType(),
       getWeight().getType(), getInput(), getWeight(), getTargets(),
-      cotangents[0], getIgnoreAttr());
+      cotangents[0], getIgnoreAttr(), getCapAttr());
   return {grad.getDInput(), grad.getDWeight(), Value()};
 }
 

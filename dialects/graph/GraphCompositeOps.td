@@ -27,9 +27,13 @@ def Graph_LayerNormOp : Graph_CompositeOp<"layer_norm", [AllTypesMatch<["input",
 }
 
 def Graph_RmsNormOp : Graph_CompositeOp<"rms_norm", [AllTypesMatch<["input", "result"]>]> {
-  let summary = "x / sqrt(mean(x²) + eps) × weight along the last dimension";
-  let description = [{Statistics in f32.}];
-  let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight, F64Attr:$eps);
+  let summary = "x / sqrt(mean(x²) + eps) × (offset + weight) along the last dimension";
+  let description = [{
+    Statistics, and the sum with `offset`, in f32: weights that are kept as their distance from 1 are small, and
+    bf16 has eight bits.
+  }];
+  let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight, F64Attr:$eps,
+                       DefaultValuedAttr<F64Attr, "0.0">:$offset);
   let results = (outs Graph_FloatTensor:$result);
   let assemblyFormat = "$input `,` $weight `eps` $eps attr-dict `:` type($input) `,` type($weight)";
   let hasVerifier = 1;
@@ -79,13 +83,13 @@ def Graph_AttentionOp : Graph_Op<"attention", [Graph_DecomposableOp, Graph_Diffe
     Query t stands at position p = t, or `start` + t, of the keys; `start` may be negative. Key s is visible to it if
     s <= p when `causal`, and p - s < `window` when given. There are as many keys as tokens unless `start` is given: made by
     `partition-to-local`, whose queries are a share of a sequence (passes/sharding).
-    A row that sees no key gives zeros. `lse` [batch, heads, tokens] f32 (f64 in f64) is the natural
+    With `cap`, a scaled score x is cap × tanh(x / cap) (Gemma 2, 2408.00118, section 2). A row that sees no key gives zeros. `lse` [batch, heads, tokens] f32 (f64 in f64) is the natural
     log of the sum of exponentials of scaled scores, kept for the backward pass; where no key is seen, it is so far
     below all others that exp(lse - another) is zero.
   }];
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$key, Graph_FloatTensor:$value,
                        Optional<0DTensorOf<[I32]>>:$start,
-                       F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window);
+                       F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$cap);
   let results = (outs Graph_FloatTensor:$result, StaticShapeTensorOf<[Graph_Statistic]>:$lse);
   let assemblyFormat = "$query `,` $key `,` $value (`start` $start^)? `scale` $scale attr-dict `:` type($query) `,` type($key) `,` type($value) (`,` type($start)^)? `->` type($result) `,` type($lse)";
   let hasVerifier = 1;
@@ -108,7 +112,7 @@ def Graph_AttentionGradOp : Graph_Op<"attention_grad", [Graph_DecomposableOp, Gr
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$key, Graph_FloatTensor:$value,
                        Graph_FloatTensor:$output, StaticShapeTensorOf<[Graph_Statistic]>:$lse, Graph_FloatTensor:$cotangent,
                        Optional<0DTensorOf<[I32]>>:$start,
-                       F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window);
+                       F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$cap);
   let results = (outs Graph_FloatTensor:$dQuery, Graph_FloatTensor:$dKey, Graph_FloatTensor:$dValue);
   let assemblyFormat = "$query `,` $key `,` $value `,` $output `,` $lse `,` $cotangent (`start` $start^)? `scale` $scale attr-dict `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse) `,` type($cotangent) (`,` type($start)^)?";
   let hasVerifier = 1;
@@ -124,10 +128,11 @@ def Graph_LinearCrossEntropyOp : Graph_CompositeOp<"linear_cross_entropy"> {
   let description = [{
     `input` [tokens, width], `weight` [vocab, width], `targets` [tokens]; a target equal to
     `ignore` (-100 by default) contributes nothing. The loss is a *sum* in f32 (f64 in f64): whoever
-    knows the global count of unmasked tokens divides. Never materializes all logits.
+    knows the global count of unmasked tokens divides. With `cap`, a logit x is cap × tanh(x / cap), as in
+    `attention`. Never materializes all logits.
   }];
   let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight, Graph_IntTensor:$targets,
-                       DefaultValuedAttr<I64Attr, "-100">:$ignore);
+                       DefaultValuedAttr<I64Attr, "-100">:$ignore, OptionalAttr<F64Attr>:$cap);
   let results = (outs 0DTensorOf<[Graph_Statistic]>:$loss);
   let assemblyFormat = "$input `,` $weight `,` $targets attr-dict `:` type($input) `,` type($weight) `,` type($targets) `->` type($loss)";
   let hasVerifier = 1;
@@ -144,7 +149,8 @@ def Graph_LinearCrossEntropyGradOp : Graph_Op<"linear_cross_entropy_grad", [Grap
     `dWeight` may be wider than `weight` (f32 gradients of bf16 weights).
   }];
   let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight, Graph_IntTensor:$targets,
-                       0DTensorOf<[Graph_Statistic]>:$cotangent, DefaultValuedAttr<I64Attr, "-100">:$ignore);
+                       0DTensorOf<[Graph_Statistic]>:$cotangent, DefaultValuedAttr<I64Attr, "-100">:$ignore,
+                       OptionalAttr<F64Attr>:$cap);
   let results = (outs 0DTensorOf<[Graph_Statistic]>:$loss, Graph_FloatTensor:$dInput, Graph_FloatTensor:$dWeight);
   let assemblyFormat = "$input `,` $weight `,` $targets `,` $cotangent attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;

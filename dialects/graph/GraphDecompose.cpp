@@ -31,12 +31,20 @@ Normalized tessera::graph::detail::normalize(Emitter &e, Value x, double eps,
   return {e.mul(x, e.broadcastFirst(inverse, shape)), inverse};
 }
 
-// value × weight + bias (none if null), in the element type of `like`.
-static Value scaleAndShift(Emitter &e, Value value, Value weight, Value bias,
-                           Value like) {
+Value tessera::graph::detail::normWeight(Emitter &e, Value weight,
+                                         double offset, Type type) {
+  weight = e.convert(weight, type);
+  return offset == 0 ? weight : e.add(weight, offset);
+}
+
+// value × (offset + weight) + bias (none if null), in the element type of
+// `like`.
+static Value scaleAndShift(Emitter &e, Value value, Value weight, double offset,
+                           Value bias, Value like) {
   ArrayRef<int64_t> shape = shapeOf(value);
   Type type = tensorType(value).getElementType();
-  value = e.mul(value, e.broadcastLast(e.convert(weight, type), shape));
+  value =
+      e.mul(value, e.broadcastLast(normWeight(e, weight, offset, type), shape));
   if (bias)
     value = e.add(value, e.broadcastLast(e.convert(bias, type), shape));
   return e.convert(value, tensorType(like).getElementType());
@@ -45,13 +53,14 @@ static Value scaleAndShift(Emitter &e, Value value, Value weight, Value bias,
 SmallVector<Value> LayerNormOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
   Normalized x = normalize(e, getInput(), getEps().convertToDouble(), true);
-  return {scaleAndShift(e, x.value, getWeight(), getBias(), getInput())};
+  return {scaleAndShift(e, x.value, getWeight(), 0, getBias(), getInput())};
 }
 
 SmallVector<Value> RmsNormOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
   Normalized x = normalize(e, getInput(), getEps().convertToDouble(), false);
-  return {scaleAndShift(e, x.value, getWeight(), {}, getInput())};
+  return {scaleAndShift(e, x.value, getWeight(), getOffset().convertToDouble(),
+                        {}, getInput())};
 }
 
 //===--- softmax ----------------------------------------------------------===//
@@ -159,11 +168,11 @@ SmallVector<Value> DropoutOp::decompose(OpBuilder &builder) {
 //===--- linear cross-entropy ---------------------------------------------===//
 
 namespace {
-// What the loss and its gradients are made of. Shapes: [tokens, vocab], and
-// [tokens] for `targets`, `counted` (i1) and `loss`.
+// What the loss and its gradients are made of. Shapes: [tokens, vocab], also of
+// `logits`, and [tokens] for `targets`, `counted` (i1) and `loss`.
 struct Head {
   Exponentials exps;
-  Value targets, counted, loss;
+  Value logits, targets, counted, loss;
 };
 } // namespace
 
@@ -176,14 +185,15 @@ static Value emitIsTarget(Emitter &e, Value targets, ArrayRef<int64_t> shape) {
 }
 
 static Head buildHead(Emitter &e, Value input, Value weight, Value targets,
-                      int64_t ignore) {
+                      int64_t ignore, std::optional<double> cap) {
   Type type = statisticsType(input);
-  Value logits = e.einsum("tk,vk->tv", input, weight, type);
+  Value logits = e.softCap(e.einsum("tk,vk->tv", input, weight, type), cap);
   ArrayRef<int64_t> shape = shapeOf(logits);
   // A vocabulary does not fit the indices of narrower integers.
   if (tensorType(targets).getElementTypeBitWidth() < 32)
     targets = e.convert(targets, e.builder().getI32Type());
   Head head;
+  head.logits = logits;
   head.exps = exponentials(e, logits);
   head.targets = targets;
   head.counted = e.compare(targets, ComparePredicate::ne,
@@ -202,14 +212,14 @@ static Value totalLoss(Emitter &e, const Head &head, Value loss) {
 SmallVector<Value> LinearCrossEntropyOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
   Head head = buildHead(e, getInput(), getWeight(), getTargets(),
-                        static_cast<int64_t>(getIgnore()));
+                        static_cast<int64_t>(getIgnore()), capOf(*this));
   return {totalLoss(e, head, getLoss())};
 }
 
 SmallVector<Value> LinearCrossEntropyGradOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
   Head head = buildHead(e, getInput(), getWeight(), getTargets(),
-                        static_cast<int64_t>(getIgnore()));
+                        static_cast<int64_t>(getIgnore()), capOf(*this));
   ArrayRef<int64_t> shape = shapeOf(head.exps.value);
   Type type = tensorType(head.exps.value).getElementType();
   // d loss / d logits = (softmax - one-hot) × cotangent where counted, else 0.
@@ -221,6 +231,7 @@ SmallVector<Value> LinearCrossEntropyGradOp::decompose(OpBuilder &builder) {
   cotangent = e.select(head.counted, cotangent, e.splatLike(0.0, cotangent));
   Value dLogits =
       e.mul(e.sub(softmax, ones), e.broadcastFirst(cotangent, shape));
+  dLogits = e.softCapGradient(dLogits, head.logits, capOf(*this));
   dLogits = e.convert(dLogits, tensorType(getInput()).getElementType());
   return {totalLoss(e, head, getLoss()),
           e.einsum("tv,vk->tk", dLogits, getWeight()),

@@ -22,6 +22,16 @@ struct Exponentials {
 };
 Exponentials exponentials(Emitter &e, mlir::Value x);
 
+/// offset + weight in `type`: what a norm multiplies with.
+mlir::Value normWeight(Emitter &e, mlir::Value weight, double offset,
+                       mlir::Type type);
+
+/// Of an op with a `cap`.
+template <typename Op> std::optional<double> capOf(Op op) {
+  std::optional<llvm::APFloat> cap = op.getCap();
+  return cap ? std::optional(cap->convertToDouble()) : std::nullopt;
+}
+
 /// What the gradients of attention need besides the cotangent of its result.
 struct AttentionInputs {
   mlir::Value query, key, value;
@@ -29,6 +39,7 @@ struct AttentionInputs {
   double scale;
   bool causal;
   std::optional<uint64_t> window;
+  std::optional<double> cap; ///< of scaled scores
 
   /// Of an attention or its gradient.
   template <typename Op> static AttentionInputs of(Op op) {
@@ -38,7 +49,8 @@ struct AttentionInputs {
             op.getStart(),
             op.getScale().convertToDouble(),
             op.getCausal(),
-            op.getWindow()};
+            op.getWindow(),
+            capOf(op)};
   }
 };
 

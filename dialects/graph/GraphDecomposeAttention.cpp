@@ -43,11 +43,12 @@ static Value visible(Emitter &e, const AttentionInputs &in, Value scores) {
   return mask ? e.broadcast(mask, {3, 4}, shape) : Value();
 }
 
-// scale × q kᵀ in the statistics type, without the mask: [b, k, g, t, s]
+// scale × q kᵀ, capped, in the statistics type, without the mask: [b, k, g, t,
+// s]
 static Value scaledScores(Emitter &e, const AttentionInputs &in) {
   Value scores = e.einsum("btkgd,bskd->bkgts", groupHeads(e, in.query, in.key),
                           in.key, statisticsType(in.query));
-  return e.mul(scores, in.scale);
+  return e.softCap(e.mul(scores, in.scale), in.cap);
 }
 
 SmallVector<Value> AttentionOp::decompose(OpBuilder &builder) {
@@ -91,6 +92,7 @@ tessera::graph::detail::attentionGradients(Emitter &e,
   cotangent = groupHeads(e, cotangent, in.key);
   Value dP = e.einsum("btkgd,bskd->bkgts", cotangent, in.value, type);
   Value dScores = e.mul(p, e.sub(dP, spreadRows(e, rowSums, dP)));
+  dScores = e.softCapGradient(dScores, scores, in.cap);
   dScores = e.convert(e.mul(dScores, in.scale), narrow);
   Value dQuery = e.einsum("bkgts,bskd->btkgd", dScores, in.key);
   return {e.reshape(dQuery, shapeOf(in.query)),
@@ -144,8 +146,9 @@ SmallVector<Value> PagedAttentionOp::decompose(OpBuilder &builder) {
   Value keys = gatherPages(e, getKeys(), getTable()),
         values = gatherPages(e, getValues(), getTable());
   Value visible = visibleInPages(e, *this, shapeOf(keys)[1]);
-  AttentionInputs in{getQuery(), keys, values, {}, getScale().convertToDouble(),
-                     true,       {}};
+  AttentionInputs in{
+      getQuery(), keys, values,      {}, getScale().convertToDouble(),
+      true,       {},   capOf(*this)};
   Value scores = scaledScores(e, in);
   Value mask = e.broadcast(visible, {0, 3, 4}, shapeOf(scores));
   scores =

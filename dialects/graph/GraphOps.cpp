@@ -247,7 +247,19 @@ Value Emitter::layerNorm(Value x, Value weight, Value bias, double eps) {
                                b.getF64FloatAttr(eps));
 }
 
-Value Emitter::rmsNorm(Value x, Value weight, double eps) {
+Value Emitter::rmsNorm(Value x, Value weight, double eps, double offset) {
   return b.create<RmsNormOp>(loc, x.getType(), x, weight,
-                             b.getF64FloatAttr(eps));
+                             b.getF64FloatAttr(eps), b.getF64FloatAttr(offset));
+}
+
+Value Emitter::softCap(Value x, std::optional<double> cap) {
+  return cap ? mul(unary<TanhOp>(mul(x, 1 / *cap)), *cap) : x;
+}
+
+Value Emitter::softCapGradient(Value cotangent, Value capped,
+                               std::optional<double> cap) {
+  if (!cap)
+    return cotangent;
+  Value part = mul(capped, 1 / *cap);
+  return mul(cotangent, sub(splatLike(1, part), mul(part, part)));
 }

@@ -35,6 +35,8 @@ LogicalResult LayerNormOp::verify() {
 }
 
 LogicalResult RmsNormOp::verify() {
+  if (!getOffset().isFinite())
+    return emitOpError("expects a finite offset");
   return verifyNorm(*this, getInput(), getWeight(), {},
                     getEps().convertToDouble());
 }
@@ -76,6 +78,23 @@ LogicalResult DropoutOp::verify() {
 
 //===--- attention --------------------------------------------------------===//
 
+// A bound of what goes through tanh.
+template <typename Op> static LogicalResult verifyCap(Op op) {
+  std::optional<llvm::APFloat> cap = op.getCap();
+  if (cap && !(cap->isFinite() && cap->convertToDouble() > 0))
+    return op.emitOpError("expects a cap above 0");
+  return success();
+}
+
+// Kernels bound scores before they scale them.
+template <typename Op> static LogicalResult verifyScores(Op op) {
+  if (!op.getScale().isFinite())
+    return op.emitOpError("expects a finite scale");
+  if (op.getCap() && op.getScale().convertToDouble() <= 0)
+    return op.emitOpError("expects a scale above 0 where scores have a cap");
+  return verifyCap(op);
+}
+
 // What attention and its gradient have in common.
 template <typename Op> static LogicalResult verifyAttention(Op op) {
   RankedTensorType query = tensorType(op.getQuery()),
@@ -101,8 +120,8 @@ template <typename Op> static LogicalResult verifyAttention(Op op) {
   if (op.getWindow() && static_cast<int64_t>(*op.getWindow()) < 1)
     return op.emitOpError() << "expects a window of at least 1, got "
                             << static_cast<int64_t>(*op.getWindow());
-  if (!op.getScale().isFinite())
-    return op.emitOpError("expects a finite scale");
+  if (failed(verifyScores(op)))
+    return failure();
   return expectShape(op, "an lse", tensorType(op.getLse()),
                      {query.getDimSize(0), heads, query.getDimSize(1)});
 }
@@ -153,8 +172,7 @@ LogicalResult PagedAttentionOp::verify() {
   if (getWindow() && static_cast<int64_t>(*getWindow()) < 1)
     return emitOpError() << "expects a window of at least 1, got "
                          << static_cast<int64_t>(*getWindow());
-  return getScale().isFinite() ? success()
-                               : emitOpError("expects a finite scale");
+  return verifyScores(*this);
 }
 
 //===--- linear cross-entropy ---------------------------------------------===//
@@ -175,6 +193,8 @@ static LogicalResult verifyHead(Operation *op, RankedTensorType input,
 }
 
 LogicalResult LinearCrossEntropyOp::verify() {
+  if (failed(verifyCap(*this)))
+    return failure();
   return verifyHead(*this, tensorType(getInput()), tensorType(getWeight()),
                     tensorType(getTargets()));
 }
@@ -183,6 +203,8 @@ LogicalResult LinearCrossEntropyGradOp::verify() {
   RankedTensorType input = tensorType(getInput()),
                    weight = tensorType(getWeight()),
                    dWeight = tensorType(getDWeight());
+  if (failed(verifyCap(*this)))
+    return failure();
   if (failed(verifyHead(*this, input, weight, tensorType(getTargets()))))
     return failure();
   if (getDInput().getType() != input)

@@ -1,7 +1,8 @@
 // Llama (2302.13971, 2307.09288) and its kin: RMS norms, rotary positions,
 // gated MLP, grouped queries. Mistral adds windows, Qwen2 biases, Qwen3 norms
-// on queries and keys, others experts: all of it data in the spec. Module names
-// are those of transformers' LlamaForCausalLM.
+// on queries and keys, Gemma norms behind sub-layers and caps, Phi-3 fused
+// matrices, others experts: all of it data in the spec. Module names are those
+// of transformers' LlamaForCausalLM.
 #include "models/Builder.h"
 #include "models/Rope.h"
 #include "models/moe/Routing.h"
@@ -17,22 +18,51 @@ constexpr const char *embeddingTable = "model.embed_tokens.weight";
 
 Value embed(const Scope &scope, Value tokens) {
   Emitter e = scope.at("model.embed_tokens");
-  return e.embedding(scope.parameter(embeddingTable), tokens);
+  Value x = e.embedding(scope.parameter(embeddingTable), tokens);
+  double scale = scope.spec.embeddingScale;
+  return scale == 1 ? x : e.mul(x, scale);
 }
 
-/// A projection split into heads: [batch, tokens, heads, head_dim].
-Value project(const Scope &scope, Value x, StringRef name, int64_t heads,
-              StringRef normName) {
+/// Queries, keys or values as [batch, tokens, heads, head_dim].
+struct Heads {
+  Value query, key, value;
+};
+
+Heads projectHeads(const Scope &scope, Value x) {
   const ModelSpec &spec = scope.spec;
-  Value y = linear(scope, x, name, spec.qkvBias);
   ArrayRef<int64_t> shape = tensorType(x).getShape();
-  y = scope.at(name).reshape(y, {shape[0], shape[1], heads, spec.headDim});
-  return spec.qkNorm && !normName.empty() ? norm(scope, y, normName) : y;
+  auto split = [&](Emitter &e, Value y, int64_t heads) {
+    return e.reshape(y, {shape[0], shape[1], heads, spec.headDim});
+  };
+  if (spec.fusedProjections) {
+    Emitter e = scope.at("self_attn.qkv_proj");
+    Value all = linear(scope, x, "self_attn.qkv_proj", spec.qkvBias);
+    int64_t query = spec.queryWidth(), key = spec.keyValueWidth();
+    return {split(e, columns(e, all, 0, query), spec.heads),
+            split(e, columns(e, all, query, key), spec.kvHeads),
+            split(e, columns(e, all, query + key, key), spec.kvHeads)};
+  }
+  auto project = [&](StringRef name, int64_t heads) {
+    Emitter e = scope.at(name);
+    return split(e, linear(scope, x, name, spec.qkvBias), heads);
+  };
+  return {project("self_attn.q_proj", spec.heads),
+          project("self_attn.k_proj", spec.kvHeads),
+          project("self_attn.v_proj", spec.kvHeads)};
 }
 
 Value rotate(const Scope &scope, Value x, const RopeFrequencies &frequencies) {
   Emitter e = scope.at("self_attn.rotary_emb");
   OpBuilder &b = scope.builder;
+  SmallVector<int64_t> shape(tensorType(x).getShape());
+  int64_t turning = scope.spec.rotaryWidth(), rest = shape[3] - turning;
+  if (rest > 0) {
+    Value still =
+        e.slice(x, {0, 0, 0, turning}, {shape[0], shape[1], shape[2], rest});
+    shape[3] = turning;
+    Value turned = rotate(scope, e.slice(x, {0, 0, 0, 0}, shape), frequencies);
+    return e.concat({turned, still}, 3);
+  }
   return b.create<graph::RopeOp>(
       e.location(), x.getType(), x,
       scope.cache ? scope.cache->positions : Value(),
@@ -42,13 +72,14 @@ Value rotate(const Scope &scope, Value x, const RopeFrequencies &frequencies) {
 
 Value selfAttention(const Scope &scope, Value x, const LayerKind &kind) {
   const ModelSpec &spec = scope.spec;
-  Value query =
-      project(scope, x, "self_attn.q_proj", spec.heads, "self_attn.q_norm");
-  Value key =
-      project(scope, x, "self_attn.k_proj", spec.kvHeads, "self_attn.k_norm");
-  Value value = project(scope, x, "self_attn.v_proj", spec.kvHeads, "");
+  auto [query, key, value] = projectHeads(scope, x);
+  if (spec.qkNorm) {
+    query = norm(scope, query, "self_attn.q_norm");
+    key = norm(scope, key, "self_attn.k_norm");
+  }
   RopeFrequencies frequencies = ropeFrequencies(
-      spec, scope.cache ? scope.cache->context : tensorType(x).getDimSize(1));
+      spec, kind.local ? *spec.localRope : *spec.rope,
+      scope.cache ? scope.cache->context : tensorType(x).getDimSize(1));
   query = rotate(scope, query, frequencies);
   key = rotate(scope, key, frequencies);
   Value y = attention(scope, query, key, value, kind, "self_attn");
@@ -56,12 +87,19 @@ Value selfAttention(const Scope &scope, Value x, const LayerKind &kind) {
 }
 
 Value layer(const Scope &scope, Value x, const LayerKind &kind) {
+  const ModelSpec &spec = scope.spec;
   Emitter residual = scope.at("residual");
   Value y = selfAttention(scope, norm(scope, x, "input_layernorm"), kind);
+  if (spec.postNorms)
+    y = norm(scope, y, "post_attention_layernorm");
   x = residual.add(x, y);
-  y = norm(scope, x, "post_attention_layernorm");
+  y = norm(scope, x,
+           spec.postNorms ? "pre_feedforward_layernorm"
+                          : "post_attention_layernorm");
   y = kind.sparse ? moeLayer(scope, y)
-                  : gatedMlp(scope, y, "mlp", scope.spec.mlpBias);
+                  : gatedMlp(scope, y, "mlp", spec.mlpBias);
+  if (spec.postNorms)
+    y = norm(scope, y, "post_feedforward_layernorm");
   return residual.add(x, y);
 }
 

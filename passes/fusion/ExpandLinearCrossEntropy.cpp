@@ -41,7 +41,8 @@ static void expand(LinearCrossEntropyOp op, int64_t chunks) {
         Emitter inner(b, loc);
         auto chunk = b.create<LinearCrossEntropyOp>(
             loc, op.getLoss().getType(), inner.dynamicSlice(inputs, i),
-            op.getWeight(), inner.dynamicSlice(targets, i), op.getIgnoreAttr());
+            op.getWeight(), inner.dynamicSlice(targets, i), op.getIgnoreAttr(),
+            op.getCapAttr());
         b.create<YieldOp>(loc, inner.add(carried[0], chunk.getLoss()));
       });
   op.replaceAllUsesWith(loop);
@@ -74,7 +75,7 @@ static void expand(LinearCrossEntropyGradOp op, int64_t chunks) {
             loc, TypeRange{op.getLoss().getType(), chunkType, sumOfWeights},
             inner.dynamicSlice(inputs, i), op.getWeight(),
             inner.dynamicSlice(targets, i), op.getCotangent(),
-            op.getIgnoreAttr());
+            op.getIgnoreAttr(), op.getCapAttr());
         Value next[] = {
             inner.add(carried[0], chunk.getLoss()),
             b.create<DynamicUpdateOp>(loc, carried[1], chunk.getDInput(), i),

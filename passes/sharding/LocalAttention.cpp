@@ -189,7 +189,8 @@ void Ring::emit(graph::AttentionOp op) {
       key = pass(key, 1), value = pass(value, 1);
     auto block = e.builder().create<graph::AttentionOp>(
         e.location(), type, lseType, query, key, value, startOf(round),
-        op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr());
+        op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
+        op.getCapAttr());
     Value own = e.convert(block.getResult(), wide),
           ownLse = e.convert(block.getLse(), wide);
     if (round == 0) {
@@ -227,7 +228,7 @@ void Ring::emit(graph::AttentionGradOp op) {
         e.location(), query.getType(), key.getType(), value.getType(), query,
         key, value, of(op.getOutput()), of(op.getLse()), of(op.getCotangent()),
         startOf(round), op.getScaleAttr(), op.getCausalAttr(),
-        op.getWindowAttr());
+        op.getWindowAttr(), op.getCapAttr());
     auto addUp = [&](Value &sum, Value part) {
       part = e.convert(part, wide);
       sum = sum ? e.add(sum, part) : part;

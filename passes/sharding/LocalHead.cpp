@@ -29,6 +29,8 @@ public:
     if (hasGradient())
       cotangent = operand(3);
     ignore = local.op->getAttrOfType<IntegerAttr>("ignore").getInt();
+    if (auto bound = local.op->getAttrOfType<FloatAttr>("cap"))
+      cap = bound.getValueAsDouble();
   }
 
   void emit();
@@ -55,6 +57,7 @@ private:
   const Factor &rows;
   Value input, weight, targets, cotangent, offset;
   int64_t ignore;
+  std::optional<double> cap;
 };
 } // namespace
 
@@ -74,7 +77,7 @@ Value Head::reduceOver(Emitter &e, Value part, dist::ReduceKind kind) const {
 Chunk Head::emitChunk(Emitter &e, Value x, Value chunkTargets) const {
   Type compute = tensorType(x).getElementType();
   Type wide = compute.isF64() ? compute : e.builder().getF32Type();
-  Value logits = e.einsum("tk,vk->tv", x, weight, wide);
+  Value logits = e.softCap(e.einsum("tk,vk->tv", x, weight, wide), cap);
   ArrayRef<int64_t> shape = tensorType(logits).getShape();
   Value most = reduceOver(e, e.maxLast(logits), dist::ReduceKind::max);
   Value exps = e.exp(e.sub(logits, e.broadcastFirst(most, shape)));
@@ -102,7 +105,7 @@ Chunk Head::emitChunk(Emitter &e, Value x, Value chunkTargets) const {
   Value softmax = e.div(exps, e.broadcastFirst(sum, shape));
   Value dLogits = e.mul(e.sub(softmax, e.convert(isTarget, wide)),
                         e.broadcastFirst(factor, shape));
-  dLogits = e.convert(dLogits, compute);
+  dLogits = e.convert(e.softCapGradient(dLogits, logits, cap), compute);
   chunk.dInput = e.einsum("tv,vk->tk", dLogits, weight);
   chunk.dWeight =
       e.einsum("tv,tk->vk", dLogits, x, shapeOfWeight().getElementType());

@@ -147,6 +147,7 @@ private:
     Matrix keyRows = below(key, keyAt), valueRows = below(value, keyAt);
     Value depth = e.index(dim);
     e.multiply(keyRows, queryT, weights, keys, total, tile, depth, false);
+    e.capScores(weights, keys);
     // exp2 of a masked score is 0 exactly.
     e.maskScores(weights, keyAt, keys, first, -1e30);
     e.multiply(valueRows, cotangentT, dScores, keys, total, tile, depth, false);
@@ -157,6 +158,22 @@ private:
                true);
     e.multiply(dScores.transposed(), keyRows, dQuery, e.index(tile), 0, dim,
                keys, true);
+  }
+
+  // 1 − (capped score / cap)², null without a cap. Masked scores are far out
+  // of its range, where a square would not be finite.
+  Value capSlope(Value row) {
+    if (e.shape.cap == 0)
+      return {};
+    OpBuilder &b = e.b;
+    int64_t tile = e.shape.queryTile();
+    Value one = e.splat(1, {tile});
+    Value part =
+        b.create<arith::MulFOp>(e.loc, e.loadRow(weights, row, 0, tile),
+                                e.splat(e.shape.scale / e.shape.cap, {tile}));
+    part = b.create<arith::MaximumFOp>(e.loc, part, e.splat(-1, {tile}));
+    return b.create<arith::SubFOp>(e.loc, one,
+                                   b.create<arith::MulFOp>(e.loc, part, part));
   }
 
   // weights: S → P; dScores: dP → dS.
@@ -170,10 +187,13 @@ private:
       Value power = b.create<math::FmaOp>(
           e.loc, e.loadRow(weights, row, 0, tile), factor, lse);
       Value weight = b.create<math::Exp2Op>(e.loc, power);
+      Value slope = capSlope(row);
       Value change = b.create<arith::SubFOp>(
           e.loc, e.loadRow(dScores, row, 0, tile), rowSums);
       change = b.create<arith::MulFOp>(e.loc, change, scale);
       change = b.create<arith::MulFOp>(e.loc, change, weight);
+      if (slope)
+        change = b.create<arith::MulFOp>(e.loc, change, slope);
       e.storeRow(weight, weights, row, 0);
       e.storeRow(change, dScores, row, 0);
     });

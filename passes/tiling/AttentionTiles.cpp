@@ -1,4 +1,5 @@
 #include "passes/tiling/AttentionTiles.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/tiling/ClusterLaunch.h"
 
@@ -253,6 +254,21 @@ std::pair<Value, Value> AttentionEmitter::visibleKeys(Value query,
     begin = sub(first, within);
   }
   return {begin, end};
+}
+
+// scale × score becomes cap tanh(scale × score / cap).
+void AttentionEmitter::capScores(const Matrix &scores, Value keys) {
+  if (shape.cap == 0)
+    return;
+  int64_t tile = shape.queryTile();
+  Value in = splat(shape.scale / shape.cap, {tile}),
+        out = splat(shape.cap / shape.scale, {tile});
+  forRange(index(0), keys, 1, [&](Value row) {
+    Value part =
+        b.create<arith::MulFOp>(loc, loadRow(scores, row, 0, tile), in);
+    Value bounded = b.create<math::TanhOp>(loc, part);
+    storeRow(b.create<arith::MulFOp>(loc, bounded, out), scores, row, 0);
+  });
 }
 
 void AttentionEmitter::maskScores(const Matrix &scores, Value key, Value keys,

@@ -32,6 +32,7 @@ struct AttentionShape {
   int64_t window;       ///< 0: none
   bool hasStart;        ///< queries start at a position that kernels are told
   int64_t keyTile = 64; ///< keys that are multiplied at once
+  double cap = 0;       ///< of scaled scores, as graph.attention; 0: none
   /// Queries of a tile: 64, less for short sequences.
   int64_t queryTile() const;
   int64_t queryTiles() const { return llvm::divideCeil(tokens, queryTile()); }
@@ -110,6 +111,8 @@ public:
   /// before the other. The first is a multiple of the key tile.
   std::pair<mlir::Value, mlir::Value> visibleKeys(mlir::Value query,
                                                   mlir::Value queries);
+  /// Bounds scores[key][query], which are still to be scaled.
+  void capScores(const Matrix &scores, mlir::Value keys);
   /// Replaces scores[key][query] of invisible pairs by `masked`, where the tile
   /// has any: keys from `key`, queries from `query`.
   void maskScores(const Matrix &scores, mlir::Value key, mlir::Value keys,
@@ -131,20 +134,28 @@ struct AttentionOperand {
   unsigned argument; ///< of the cluster
   View view;
 };
+/// The cap of an attention's scores; 0: none.
+template <typename Op> double scoreCapOf(Op op) {
+  std::optional<llvm::APFloat> cap = op.getCap();
+  return cap ? cap->convertToDouble() : 0;
+}
+
 /// What an attention or its gradient is to kernels.
 template <typename Op> AttentionShape attentionShapeOf(Op op) {
   llvm::ArrayRef<int64_t> query = graph::tensorType(op.getQuery()).getShape(),
                           key = graph::tensorType(op.getKey()).getShape();
-  return {query[0],
-          query[1],
-          query[2],
-          key[2],
-          query[3],
-          key[1],
-          op.getScale().convertToDouble(),
-          op.getCausal(),
-          static_cast<int64_t>(op.getWindow().value_or(0)),
-          op.getStart() != nullptr};
+  AttentionShape shape{query[0],
+                       query[1],
+                       query[2],
+                       key[2],
+                       query[3],
+                       key[1],
+                       op.getScale().convertToDouble(),
+                       op.getCausal(),
+                       static_cast<int64_t>(op.getWindow().value_or(0)),
+                       op.getStart() != nullptr};
+  shape.cap = scoreCapOf(op);
+  return shape;
 }
 
 /// Where queries start: the argument of the cluster, i32[].

@@ -192,7 +192,8 @@ static PagedShape shapeOf(graph::PagedAttentionOp op) {
           keys[1],
           table[1],
           op.getScale().convertToDouble(),
-          static_cast<int64_t>(op.getWindow().value_or(0))};
+          static_cast<int64_t>(op.getWindow().value_or(0)),
+          scoreCapOf(op)};
 }
 
 static llvm::Expected<PagedOperands> operandsOf(graph::PagedAttentionOp op) {
@@ -225,12 +226,12 @@ tessera::tilePagedAttention(graph::ClusterOp cluster, TilingContext &context) {
     return tileGpuPagedAttention(cluster, *operands, shape, context);
   // Tiles of keys are whole register tiles, however long a page is.
   auto keyTile = static_cast<int64_t>(llvm::alignTo(shape.page, 8));
-  AttentionShape rows{shape.batch,       shape.rows(),
-                      shape.owners(),    shape.kvHeads,
-                      shape.headDim,     shape.page * shape.pages,
-                      shape.scale,
-                      /*causal=*/true,   shape.window,
-                      /*hasStart=*/true, keyTile};
+  AttentionShape rows{
+      shape.batch,       shape.rows(),  shape.owners(),
+      shape.kvHeads,     shape.headDim, shape.page * shape.pages,
+      shape.scale,
+      /*causal=*/true,   shape.window,
+      /*hasStart=*/true, keyTile,       shape.cap};
   LaunchSpec spec =
       attentionLaunch(cluster, tile::Skeleton::paged_attention,
                       shape.batch * shape.owners() * rows.queryTiles());

@@ -10,6 +10,7 @@ struct PagedShape {
   int64_t page, pages; ///< keys of a page, pages of a sequence
   double scale;
   int64_t window; ///< 0: none
+  double cap;     ///< of scaled scores; 0: none
 
   /// With one token a sequence, the queries that share keys are the heads of a
   /// group; otherwise they are the tokens of one head.

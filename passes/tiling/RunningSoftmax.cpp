@@ -52,6 +52,7 @@ void RunningSoftmax::add(const Matrix &key, const Matrix &value, Value keys,
                          llvm::function_ref<void(const Matrix &)> mask) {
   e.multiply(key, queryT, scores, keys, total, e.shape.queryTile(),
              e.index(e.shape.headDim), false);
+  e.capScores(scores, keys);
   mask(scores);
   softmax(keys);
   rescaleOutput();

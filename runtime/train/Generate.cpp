@@ -303,10 +303,10 @@ openModelDirectory(const std::string &directory,
   if (!report.ok())
     return report.status();
   if (!report->unexpected.empty())
-    return Status::error(
-        "'{}' has {} tensors that the model has not, the first is {}; its "
-        "config.json is that of another model",
-        directory, report->unexpected.size(), report->unexpected.front());
+    return Status::error("'{}' has a tensor that the model of its config.json "
+                         "has not: {} ({} in all)",
+                         directory, report->unexpected.front(),
+                         report->unexpected.size());
   return model;
 }
 

@@ -4,8 +4,8 @@
 #include "runtime/train/RunDirectory.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
-#include <limits>
 
 namespace tessera {
 namespace {
@@ -120,12 +120,66 @@ bool asksForNothing(const JsonValue &value, double neutral) {
 
 } // namespace
 
-bool isModelDirectory(const std::string &path) {
-  namespace fs = std::filesystem;
+//===--- where it is ------------------------------------------------------===//
+
+namespace fs = std::filesystem;
+
+static bool isModelDirectory(const fs::path &path) {
   std::error_code code;
-  return fs::exists(fs::path(path) / "config.json", code) &&
-         !fs::exists(fs::path(path) / kProgramFile, code);
+  return fs::exists(path / "config.json", code) &&
+         !fs::exists(path / kProgramFile, code);
 }
+
+/// Where the hub's client keeps models; empty where nothing says.
+static fs::path hubCache() {
+  auto variable = [](const char *name) -> fs::path {
+    const char *value = std::getenv(name);
+    return value ? value : "";
+  };
+  if (fs::path hub = variable("HF_HUB_CACHE"); !hub.empty())
+    return hub;
+  if (fs::path home = variable("HF_HOME"); !home.empty())
+    return home / "hub";
+  if (fs::path cache = variable("XDG_CACHE_HOME"); !cache.empty())
+    return cache / "huggingface/hub";
+  fs::path home = variable("HOME");
+  return home.empty() ? home : home / ".cache/huggingface/hub";
+}
+
+/// One part of a name or of a path, and none that leads elsewhere.
+static bool isPlainName(std::string_view name) {
+  return !name.empty() && name.front() != '.' &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz"
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "0123456789._-") == name.npos;
+}
+
+std::optional<std::string> findModelDirectory(const std::string &place) {
+  if (isModelDirectory(place))
+    return place;
+  const std::size_t slash = place.find('/');
+  if (slash == place.npos || hubCache().empty())
+    return std::nullopt;
+  const std::string owner = place.substr(0, slash),
+                    name = place.substr(slash + 1);
+  if (!isPlainName(owner) || !isPlainName(name))
+    return std::nullopt;
+  const fs::path model =
+      hubCache() / fmt::format("models--{}--{}", owner, name);
+  constexpr int64_t mostBytes = 256;
+  StatusOr<std::string> revision =
+      readTextFile((model / "refs/main").string(), mostBytes);
+  if (!revision.ok())
+    return std::nullopt;
+  const std::string commit =
+      revision->substr(0, revision->find_last_not_of("\r\n") + 1);
+  const fs::path found = model / "snapshots" / commit;
+  if (!isPlainName(commit) || !isModelDirectory(found))
+    return std::nullopt;
+  return found.string();
+}
+
+//===--- what it says -----------------------------------------------------===//
 
 StatusOr<GenerationConfig> loadGenerationConfig(const std::string &directory) {
   const std::string path = directory + "/generation_config.json";

@@ -10,9 +10,12 @@
 
 namespace tessera {
 
-/// Whether `path` has a config.json and is no run, which keeps the model's
-/// config in its program.
-bool isModelDirectory(const std::string &path);
+/// The directory of the model `place`, or nothing: `place` itself if it has a
+/// config.json and is no run, which keeps the model's config in its program;
+/// or, for a name such as "Qwen/Qwen3-0.6B", the revision "main" of it that the
+/// hub's client has left in its cache ($HF_HUB_CACHE, $HF_HOME/hub, or that of
+/// ~/.cache/huggingface).
+std::optional<std::string> findModelDirectory(const std::string &place);
 
 /// What generation_config.json says; what it does not say is absent.
 struct GenerationConfig {

@@ -119,6 +119,9 @@ static bool attention(Generator &g) {
   IntegerAttr window = g.chance(35) ? g.builder.getI64IntegerAttr(g.between(
                                           1, std::max<int64_t>(tokens, 2)))
                                     : IntegerAttr();
+  FloatAttr cap = g.chance(25)
+                      ? g.builder.getF64FloatAttr(g.oneOf<double>({1.5, 8.0}))
+                      : FloatAttr();
   Value start;
   if (hasStart)
     start = g.argument(g.tensor({}, g.i32()), {static_cast<double>(-tokens),
@@ -127,7 +130,7 @@ static bool attention(Generator &g) {
   auto lseType = g.tensor({batch, heads, tokens}, g.f32());
   auto op = g.builder.create<AttentionOp>(g.e.location(), queryType, lseType,
                                           query.value, key.value, value.value,
-                                          start, scale, causal, window);
+                                          start, scale, causal, window, cap);
   double score = static_cast<double>(headDim) * query.range.magnitude() *
                      key.range.magnitude() +
                  8;
@@ -142,7 +145,7 @@ static bool attention(Generator &g) {
   auto grad = g.builder.create<AttentionGradOp>(
       g.e.location(), queryType, keyType, keyType, query.value, key.value,
       value.value, op.getResult(), op.getLse(), cotangent.value, start, scale,
-      causal, window);
+      causal, window, cap);
   double bound = 8.0 * static_cast<double>(headDim * (tokens + keys) * group) *
                  std::max(1.0, value.range.magnitude());
   for (Value result : grad.getResults())
@@ -174,7 +177,7 @@ static bool selfAttention(Generator &g) {
       g.tensor({batch, heads, tokens}, g.f32()), query.value, key.value,
       parts[2], /*start=*/Value(),
       g.builder.getF64FloatAttr(1 / std::sqrt(static_cast<double>(headDim))),
-      g.builder.getUnitAttr(), IntegerAttr());
+      g.builder.getUnitAttr(), IntegerAttr(), FloatAttr());
   Value merged = g.e.reshape(op.getResult(), {batch, tokens, width});
   Entry out = g.argument(g.tensor({width, width}, element), around(0.5));
   Value result = g.e.einsum("btk,kn->btn", merged, out.value);
@@ -205,10 +208,13 @@ static bool crossEntropy(Generator &g) {
                  (4.0 * static_cast<double>(width) + 8);
   auto scalar = g.tensor({}, g.f32());
   auto ignored = g.builder.getI64IntegerAttr(ignore);
+  FloatAttr cap = g.chance(25)
+                      ? g.builder.getF64FloatAttr(g.oneOf<double>({0.75, 4.0}))
+                      : FloatAttr();
   if (!gradient) {
     g.add(g.builder.create<LinearCrossEntropyOp>(g.e.location(), scalar,
                                                  x.value, weight.value,
-                                                 targets.value, ignored),
+                                                 targets.value, ignored, cap),
           {-1, bound});
     return true;
   }
@@ -216,7 +222,7 @@ static bool crossEntropy(Generator &g) {
   Type wide = element.isF64() || g.chance(50) ? element : g.f32();
   auto op = g.builder.create<LinearCrossEntropyGradOp>(
       g.e.location(), scalar, x.type(), g.tensor({vocabulary, width}, wide),
-      x.value, weight.value, targets.value, cotangent.value, ignored);
+      x.value, weight.value, targets.value, cotangent.value, ignored, cap);
   g.add(op.getLoss(), {-1, bound});
   g.add(op.getDInput(), around(2));
   g.add(op.getDWeight(), around(2.0 * static_cast<double>(tokens) + 1));

@@ -149,6 +149,18 @@ TEST_F(BuildInference, Qwen3NormsQueriesAndKeys) {
   expectReference(mustRead("qwen3"));
 }
 
+TEST_F(BuildInference, GemmaCapsAndMixesWindows) {
+  expectReference(mustRead("gemma2", {{"attn_logit_softcapping", 1.5},
+                                      {"final_logit_softcapping", 2},
+                                      {"sliding_window", 6}}));
+  expectReference(mustRead(
+      "gemma3_text", {{"sliding_window", 6}, {"sliding_window_pattern", 2}}));
+}
+
+TEST_F(BuildInference, Phi3TurnsAPartOfEachHead) {
+  expectReference(mustRead("phi3", {{"partial_rotary_factor", 0.75}}));
+}
+
 TEST_F(BuildInference, Experts) {
   expectReference(mustRead("mixtral"));
   expectReference(mustRead("dots1"));

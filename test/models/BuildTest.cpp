@@ -53,6 +53,49 @@ TEST_F(Build, Qwen3) {
   expectReference(mustRead("qwen3", {{"attention_bias", true}}));
 }
 
+TEST_F(Build, Gemma) {
+  expectReference(mustRead("gemma"));
+  expectReference(mustRead("gemma", {{"tie_word_embeddings", false}}));
+}
+
+// Caps so low that they bend every score and logit.
+TEST_F(Build, Gemma2) {
+  json caps = {{"attn_logit_softcapping", 1.5},
+               {"final_logit_softcapping", 2},
+               {"query_pre_attn_scalar", 3},
+               {"sliding_window", 3}};
+  ModelSpec spec = mustRead("gemma2", caps);
+  EXPECT_EQ(spec.windows, (std::vector<int64_t>{3, 0, 3, 0}));
+  expectReference(spec);
+  expectReference(mustRead("gemma2", {{"sliding_window", 3}}));
+  recipe.dropout.rate = 1e-13; // as in DropoutOfNothingIsTheReference
+  expectReference(spec);
+}
+
+TEST_F(Build, Gemma3TurnsLayersWithAWindowByARopeOfTheirOwn) {
+  json patch = {{"sliding_window", 3},
+                {"sliding_window_pattern", 2},
+                {"rope_local_base_freq", 3.0}};
+  ModelSpec spec = mustRead("gemma3_text", patch);
+  EXPECT_EQ(spec.windows, (std::vector<int64_t>{3, 0, 3, 0}));
+  expectReference(spec);
+  // Also where the window hides nothing.
+  patch["sliding_window"] = 2 * length;
+  expectReference(mustRead("gemma3_text", patch));
+}
+
+TEST_F(Build, Phi3) {
+  expectReference(mustRead("phi3"));
+  expectReference(mustRead("phi3", {{"partial_rotary_factor", 0.5}}));
+  json section = {{"type", "longrope"},
+                  {"short_factor", {1.5, 2, 2.5, 3}},
+                  {"long_factor", {4, 5, 6, 7}}};
+  for (int original : {4, 32})
+    expectReference(
+        mustRead("phi3", {{"rope_scaling", section},
+                          {"original_max_position_embeddings", original}}));
+}
+
 TEST_F(Build, PortsCarryNamesRolesAndDecay) {
   ModelSpec spec = mustRead("gpt2");
   build(spec);
@@ -94,7 +137,8 @@ TEST_F(Build, BlocksArePrivateAndSharedByLayers) {
 TEST_F(Build, PrintedModulesParseBack) {
   recipe.dropout.rate = 0.1;
   for (const char *type :
-       {"gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "dots1"}) {
+       {"gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "dots1",
+        "gemma2", "gemma3_text", "phi3"}) {
     build(mustRead(type));
     std::string text, again;
     llvm::raw_string_ostream(text) << *module;
@@ -182,10 +226,12 @@ TEST_F(Build, RecipesThatDoNotFitAreRefused) {
 
 TEST_F(Build, EveryReadySpecMakesAValidModule) {
   for (const char *name :
-       {"tiny-gpt2", "gpt2-demo", "gpt2-10m", "gpt2-124m", "gpt2-350m",
-        "llama-15m", "llama-110m", "llama-1b", "llama-3-8b", "mistral-7b",
-        "qwen2-0.5b", "qwen3-0.6b", "qwen3-8b", "tiny-mixtral", "tiny-qwen-moe",
-        "tiny-deepseek-moe", "mixtral-8x7b", "qwen3-30b-a3b"})
+       {"tiny-gpt2",    "gpt2-demo",     "gpt2-10m",      "gpt2-124m",
+        "gpt2-350m",    "llama-15m",     "llama-110m",    "llama-1b",
+        "llama-3-8b",   "mistral-7b",    "qwen2-0.5b",    "qwen3-0.6b",
+        "qwen3-8b",     "tiny-mixtral",  "tiny-qwen-moe", "tiny-deepseek-moe",
+        "mixtral-8x7b", "qwen3-30b-a3b", "gemma-2-2b",    "gemma-3-1b",
+        "phi-3-mini"})
     build(readySpec(name));
 }
 

@@ -19,7 +19,9 @@ TEST(ReadySpecs, HaveThePublishedParameterCounts) {
       {"llama-1b", 1235814400},      {"llama-3-8b", 8030261248},
       {"mistral-7b", 7241732096},    {"qwen2-0.5b", 494032768},
       {"qwen3-0.6b", 596049920},     {"qwen3-8b", 8190735360},
-      {"mixtral-8x7b", 46702792704}, {"qwen3-30b-a3b", 30532122624}};
+      {"gemma-2-2b", 2614341888},    {"gemma-3-1b", 999885952},
+      {"phi-3-mini", 3821079552},    {"mixtral-8x7b", 46702792704},
+      {"qwen3-30b-a3b", 30532122624}};
   for (const auto &[name, count] : published)
     EXPECT_EQ(parameterCount(readySpec(name)), count) << name;
 }
@@ -96,6 +98,89 @@ TEST(ReadySpecs, Qwen) {
   EXPECT_EQ(three.headDim, 128); // given; hidden / heads would be 64
   EXPECT_EQ(three.queryWidth(), 2048);
   EXPECT_EQ(three.rope->theta, 1e6);
+}
+
+TEST(ReadySpecs, Gemma) {
+  ModelSpec two = readySpec("gemma-2-2b");
+  EXPECT_TRUE(two.normPlusOne && two.postNorms && two.tieWordEmbeddings);
+  EXPECT_FALSE(two.qkNorm || two.localRope);
+  EXPECT_EQ(two.embeddingScale, 48);
+  EXPECT_EQ(two.scoreCap, 50);
+  EXPECT_EQ(two.logitCap, 30);
+  EXPECT_EQ(two.attentionScale(0), 1.0 / 16);
+  EXPECT_EQ(two.window(0), 4096);
+  EXPECT_EQ(two.window(1), 0);
+  ModelSpec three = readySpec("gemma-3-1b");
+  EXPECT_TRUE(three.normPlusOne && three.postNorms && three.qkNorm);
+  EXPECT_FALSE(three.scoreCap || three.logitCap);
+  EXPECT_EQ(three.window(4), 512);
+  EXPECT_EQ(three.window(5), 0);
+  EXPECT_EQ(three.ropeOf(4).theta, 1e4);
+  EXPECT_EQ(three.ropeOf(5).theta, 1e6);
+  EXPECT_EQ(three.activation, Activation::GeluTanh);
+}
+
+TEST(ReadySpecs, Phi3) {
+  ModelSpec spec = readySpec("phi-3-mini");
+  EXPECT_TRUE(spec.fusedProjections);
+  EXPECT_EQ(spec.rotaryDim, 0);
+  EXPECT_EQ(spec.windows, std::vector<int64_t>(32, 2047));
+}
+
+TEST(HfConfig, Gemma2CapsUnlessTheyAreNull) {
+  ModelSpec absent = mustRead("gemma2");
+  EXPECT_EQ(absent.scoreCap, 50);
+  EXPECT_EQ(absent.logitCap, 30);
+  nlohmann::json config = smallConfig("gemma2");
+  config["attn_logit_softcapping"] = nullptr;
+  StatusOr<ModelSpec> none = parseHfConfig(config.dump(), "config.json");
+  ASSERT_TRUE(none.ok()) << none.message();
+  EXPECT_FALSE(none->scoreCap);
+  EXPECT_EQ(none->logitCap, 30);
+  // "gelu" means its tanh form here.
+  EXPECT_EQ(mustRead("gemma", {{"hidden_act", "gelu"}}).activation,
+            Activation::GeluTanh);
+}
+
+TEST(HfConfig, Gemma3HasARopeForEachTypeOfLayer) {
+  nlohmann::json old = {{"sliding_window", 8},
+                        {"rope_theta", 5e5},
+                        {"rope_local_base_freq", 2e4},
+                        {"rope_scaling",
+                         {{"rope_type", "linear"}, {"factor", 8}}}},
+                 sections = {{"full_attention",
+                              {{"rope_type", "linear"},
+                               {"factor", 8},
+                               {"rope_theta", 5e5}}},
+                             {"sliding_attention", {{"rope_theta", 2e4}}}};
+  nlohmann::json now = {{"sliding_window", 8},
+                        {"rope_theta", nullptr},
+                        {"rope_parameters", sections}};
+  ModelSpec spec = mustRead("gemma3_text", old);
+  EXPECT_EQ(spec, mustRead("gemma3_text", now));
+  EXPECT_EQ(spec.rope->factor, 8);
+  EXPECT_EQ(spec.localRope->theta, 2e4);
+  EXPECT_EQ(spec.localRope->type, RopeType::Default);
+  EXPECT_FALSE(mustRead("gemma3_text").localRope); // no layer has a window
+}
+
+TEST(HfConfig, Phi3TurnsAShareOfEachHead) {
+  EXPECT_EQ(mustRead("phi3", {{"partial_rotary_factor", 0.75}}).rotaryDim, 6);
+  nlohmann::json section = {{"rope_type", "default"},
+                            {"rope_theta", 1e4},
+                            {"partial_rotary_factor", 0.5}};
+  EXPECT_EQ(mustRead("phi3", {{"rope_parameters", section}}).rotaryDim, 4);
+  section = {{"type", "su"},
+             {"short_factor", {1, 1, 1, 1}},
+             {"long_factor", {2, 2, 2, 2}}};
+  ModelSpec spec = mustRead(
+      "phi3", {{"rope_scaling", section}, {"max_position_embeddings", 8192}});
+  EXPECT_EQ(spec.rope->type, RopeType::LongRope);
+  EXPECT_EQ(spec.rope->originalMaxPosition, 4096); // the reference's default
+  EXPECT_EQ(spec.rope->factor, 2);
+  // As on the hub.
+  nlohmann::json code = {{"AutoConfig", "configuration_phi3.Phi3Config"}};
+  EXPECT_TRUE(readPatched("phi3", {{"auto_map", code}}).ok());
 }
 
 TEST(ReadySpecs, Mixtral) {
@@ -352,8 +437,9 @@ TEST(Parameters, ExpertsAreStacks) {
 }
 
 TEST(Parameters, CountIsTheSumOfElements) {
-  for (const char *type : {"gpt2", "llama", "mistral", "qwen2", "qwen3",
-                           "mixtral", "qwen2_moe", "qwen3_moe", "dots1"}) {
+  for (const char *type :
+       {"gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen2_moe",
+        "qwen3_moe", "dots1", "gemma", "gemma2", "gemma3_text", "phi3"}) {
     ModelSpec spec = mustRead(type);
     int64_t sum = 0;
     for (const Parameter &each : parameters(spec))

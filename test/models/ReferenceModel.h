@@ -8,6 +8,7 @@
 #include <map>
 #include <numbers>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -48,6 +49,8 @@ public:
       Row row = slice(table, size_t(tokens[t]));
       if (gpt2())
         row = plus(row, slice("transformer.wpe.weight", t));
+      for (double &each : row)
+        each *= spec.embeddingScale;
       x.push_back(row);
     }
     for (int64_t layer = 0; layer < spec.layers; ++layer)
@@ -55,8 +58,11 @@ public:
     x = norms(x, gpt2() ? "transformer.ln_f" : "model.norm");
     const Row &head = weight(spec.tieWordEmbeddings ? table : "lm_head.weight");
     Rows result;
-    for (const Row &row : x)
+    for (const Row &row : x) {
       result.push_back(rowsTimes(head, row));
+      for (double &each : result.back())
+        each = capped(each, spec.logitCap);
+    }
     return result;
   }
 
@@ -66,6 +72,12 @@ private:
   Row slice(const std::string &table, size_t index) const {
     auto begin = weight(table).begin() + int64_t(index) * spec.hidden;
     return Row(begin, begin + spec.hidden);
+  }
+  static double capped(double x, std::optional<double> cap) {
+    return cap ? *cap * std::tanh(x / *cap) : x;
+  }
+  static Row part(const Row &row, int64_t begin, int64_t count) {
+    return Row(row.begin() + begin, row.begin() + begin + count);
   }
   static Row plus(Row a, const Row &b) {
     for (size_t i = 0; i < a.size(); ++i)
@@ -104,7 +116,7 @@ private:
     Row y;
     for (size_t i = 0; i < x.size(); ++i) {
       y.push_back((x[i] - mean) / std::sqrt(square + spec.normEps) *
-                  weight(name + ".weight")[i]);
+                  (weight(name + ".weight")[i] + (spec.normPlusOne ? 1 : 0)));
       if (spec.norm == NormKind::LayerNorm)
         y[i] += weight(name + ".bias")[i];
     }
@@ -139,14 +151,14 @@ private:
     return Row(begin, begin + spec.headDim);
   }
   /// Normalized and rotated, where the model does so.
-  Row prepared(Row head, int64_t position, int64_t tokens,
+  Row prepared(Row head, int64_t layer, int64_t position, int64_t tokens,
                const std::string &normName) const {
     if (spec.qkNorm)
       head = norm(head, normName);
     if (!spec.rope)
       return head;
-    RopeFrequencies rope = ropeFrequencies(spec, tokens);
-    size_t half = head.size() / 2;
+    RopeFrequencies rope = ropeFrequencies(spec, spec.ropeOf(layer), tokens);
+    size_t half = size_t(spec.rotaryDim ? spec.rotaryDim : spec.headDim) / 2;
     Row turned = head;
     for (size_t i = 0; i < half; ++i) {
       double angle = double(position) * rope.inverseFrequencies[i];
@@ -165,13 +177,16 @@ private:
     for (const Row &row : x) {
       if (gpt2()) {
         Row fused = project(prefix + "attn.c_attn", row);
-        auto part = [&](int64_t i) {
-          auto begin = fused.begin() + i * spec.hidden;
-          return Row(begin, begin + spec.hidden);
-        };
-        query.push_back(part(0));
-        key.push_back(part(1));
-        value.push_back(part(2));
+        query.push_back(part(fused, 0, spec.hidden));
+        key.push_back(part(fused, spec.hidden, spec.hidden));
+        value.push_back(part(fused, 2 * spec.hidden, spec.hidden));
+      } else if (spec.fusedProjections) {
+        Row fused = project(prefix + "self_attn.qkv_proj", row);
+        int64_t first = spec.heads * spec.headDim,
+                each = spec.kvHeads * spec.headDim;
+        query.push_back(part(fused, 0, first));
+        key.push_back(part(fused, first, each));
+        value.push_back(part(fused, first + each, each));
       } else {
         query.push_back(project(prefix + "self_attn.q_proj", row));
         key.push_back(project(prefix + "self_attn.k_proj", row));
@@ -181,19 +196,20 @@ private:
     Rows result(x.size());
     for (int64_t t = 0; t < tokens; ++t)
       for (int64_t h = 0; h < spec.heads; ++h) {
-        Row q = prepared(headOf(query[size_t(t)], h), t, tokens,
+        Row q = prepared(headOf(query[size_t(t)], h), layer, t, tokens,
                          prefix + "self_attn.q_norm");
         Row out(size_t(spec.headDim));
         double sum = 0;
         for (int64_t s = 0; s <= t; ++s) {
           if (spec.window(layer) > 0 && t - s >= spec.window(layer))
             continue;
-          Row k = prepared(headOf(key[size_t(s)], h / group), s, tokens,
+          Row k = prepared(headOf(key[size_t(s)], h / group), layer, s, tokens,
                            prefix + "self_attn.k_norm");
           double score = 0;
           for (size_t d = 0; d < q.size(); ++d)
             score += q[d] * k[d];
-          double p = std::exp(score * spec.attentionScale(layer));
+          double p = std::exp(
+              capped(score * spec.attentionScale(layer), spec.scoreCap));
           Row v = headOf(value[size_t(s)], h / group);
           for (size_t d = 0; d < v.size(); ++d)
             out[d] += p * v[d];
@@ -351,6 +367,13 @@ private:
   }
 
   Row feedForward(const Row &x, const std::string &prefix) const {
+    if (spec.fusedProjections) {
+      Row both = project(prefix + "mlp.gate_up_proj", x),
+          inner = part(both, 0, spec.intermediate);
+      for (size_t i = 0; i < inner.size(); ++i)
+        inner[i] = activate(inner[i]) * both[i + inner.size()];
+      return project(prefix + "mlp.down_proj", inner);
+    }
     Row inner = project(prefix + (gpt2() ? "mlp.c_fc" : "mlp.gate_proj"), x);
     for (double &each : inner)
       each = activate(each);
@@ -366,12 +389,20 @@ private:
     std::string prefix = layerPrefix(spec, layer);
     Rows y = attend(norms(x, prefix + (gpt2() ? "ln_1" : "input_layernorm")),
                     layer, prefix);
+    if (spec.postNorms)
+      y = norms(y, prefix + "post_attention_layernorm");
     for (size_t t = 0; t < x.size(); ++t)
       x[t] = plus(x[t], y[t]);
-    Rows z = norms(x, prefix + (gpt2() ? "ln_2" : "post_attention_layernorm"));
+    Rows z = norms(x, prefix + (gpt2()           ? "ln_2"
+                                : spec.postNorms ? "pre_feedforward_layernorm"
+                                                 : "post_attention_layernorm"));
     if (!spec.isSparse(layer)) {
-      for (size_t t = 0; t < x.size(); ++t)
-        x[t] = plus(x[t], feedForward(z[t], prefix));
+      for (size_t t = 0; t < x.size(); ++t) {
+        Row out = feedForward(z[t], prefix);
+        if (spec.postNorms)
+          out = norm(out, prefix + "post_feedforward_layernorm");
+        x[t] = plus(x[t], out);
+      }
       return x;
     }
     std::vector<Choice> &chosen = choices[layer];

@@ -18,6 +18,8 @@ import torch
 import transformers
 from torch.overrides import TorchFunctionMode
 
+import hf_newer
+
 # Extents are odd on purpose: no tile size divides them.
 FAMILIES = {
     "gpt2": dict(
@@ -64,11 +66,62 @@ FAMILIES = {
         rope_theta=10000.0, use_sliding_window=False, num_experts=7,
         num_experts_per_tok=3, norm_topk_prob=False, decoder_sparse_step=2,
         mlp_only_layers=[], tie_word_embeddings=True),
+    "gemma": dict(
+        model_type="gemma", architectures=["GemmaForCausalLM"],
+        vocab_size=317, hidden_size=72, intermediate_size=136,
+        num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1,
+        head_dim=32, hidden_act="gelu_pytorch_tanh",
+        hidden_activation="gelu_pytorch_tanh", max_position_embeddings=256,
+        rms_norm_eps=1e-6, rope_theta=10000.0, attention_bias=False,
+        tie_word_embeddings=True),
+    "qwen3": dict(
+        model_type="qwen3", architectures=["Qwen3ForCausalLM"],
+        vocab_size=311, hidden_size=80, intermediate_size=120,
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=24, hidden_act="silu", max_position_embeddings=256,
+        rms_norm_eps=1e-6, rope_theta=1000000.0, attention_bias=False,
+        use_sliding_window=False, tie_word_embeddings=False),
+    # Caps that bend what they bound.
+    "gemma2": dict(
+        model_type="gemma2", architectures=["Gemma2ForCausalLM"],
+        vocab_size=323, hidden_size=64, intermediate_size=120,
+        num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=24, hidden_activation="gelu_pytorch_tanh",
+        max_position_embeddings=256, rms_norm_eps=1e-6, rope_theta=10000.0,
+        attention_bias=False, sliding_window=21, query_pre_attn_scalar=18,
+        attn_logit_softcapping=5.0, final_logit_softcapping=8.0,
+        tie_word_embeddings=True),
+    "gemma3": dict(
+        model_type="gemma3_text", architectures=["Gemma3ForCausalLM"],
+        vocab_size=337, hidden_size=64, intermediate_size=104,
+        num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=1,
+        head_dim=16, hidden_activation="gelu_pytorch_tanh",
+        max_position_embeddings=256, rms_norm_eps=1e-6, rope_theta=1000000.0,
+        rope_local_base_freq=10000.0, attention_bias=False, sliding_window=21,
+        sliding_window_pattern=3, query_pre_attn_scalar=20,
+        tie_word_embeddings=True),
+    "phi3": dict(
+        model_type="phi3", architectures=["Phi3ForCausalLM"],
+        vocab_size=277, hidden_size=64, intermediate_size=104,
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        hidden_act="silu", max_position_embeddings=256,
+        original_max_position_embeddings=48, rms_norm_eps=1e-5,
+        rope_theta=10000.0, partial_rotary_factor=0.75, attention_bias=False,
+        embd_pdrop=0.0, resid_pdrop=0.0, sliding_window=None,
+        rope_scaling=dict(
+            type="longrope",
+            short_factor=[1.0, 1.05, 1.1, 1.3, 1.5, 1.8],
+            long_factor=[1.1, 1.4, 2.0, 2.9, 4.0, 5.0]),
+        tie_word_embeddings=False),
 }
+# Those that the pinned transformers does not know: their models are those of
+# hf_newer.py.
+NEWER = ("qwen3", "gemma2", "gemma3", "phi3")
 # Tokens in a sequence. Mistral's is more than two tiles of 64 long, so that its
 # window hides whole tiles from some queries of a tile but not from others.
 SEQUENCE = {"gpt2": 67, "llama": 61, "mistral": 139, "qwen2": 53,
-            "mixtral": 59, "qwen2_moe": 47}
+            "mixtral": 59, "qwen2_moe": 47, "gemma": 45, "qwen3": 37,
+            "gemma2": 71, "gemma3": 65, "phi3": 57}
 ROWS = 2   # B
 MICRO = 2  # A
 
@@ -127,6 +180,9 @@ def stretched(frequencies, scaling):
 
 
 def build(family, dtype=torch.float32):
+    if family in NEWER:
+        fields = {"head_dim": 16, "context": 256, **FAMILIES[family]}
+        return hf_newer.CausalModel(fields).to(dtype).train()
     config = reference_config(family)
     model = transformers.AutoModelForCausalLM.from_config(config)
     scaling = FAMILIES[family].get("rope_scaling")
@@ -141,12 +197,15 @@ def random_weights(model, seed):
     """Away from the usual start, at which biases are 0 and norms 1 and an
     error in their gradients would hide."""
     generator = torch.Generator().manual_seed(seed)
+    plus_one = model.config.model_type.startswith("gemma")
     for name, parameter in model.named_parameters():
         value = torch.randn(parameter.shape, generator=generator)
         if parameter.dim() >= 2:
             value *= 0.1
         elif "bias" in name:
             value *= 0.05
+        elif plus_one and "norm" in name:
+            value *= 0.1
         else:
             value = 1 + 0.1 * value
         parameter.data.copy_(value)
@@ -175,7 +234,8 @@ class Twins:
         that is loaded in bf16 keeps in fp32."""
         theirs = dict(self.fp32.named_modules())
         for name, module in self.bf16.named_modules():
-            if hasattr(module, "inv_freq"):
+            # Gemma's makes its table when it is first used.
+            if getattr(module, "inv_freq", None) is not None:
                 module.inv_freq = theirs[name].inv_freq.clone()
 
     def save(self, folder):

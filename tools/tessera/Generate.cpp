@@ -253,8 +253,10 @@ void tessera::addGenerateCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<GenerateSettings>();
   settings->addTo(*command);
   command->callback([settings, &invocation] {
-    if (isModelDirectory(settings->place))
+    if (auto directory = findModelDirectory(settings->place)) {
+      settings->place = *directory;
       return generateWithModel(*settings, invocation);
+    }
     generateWithRun(*settings, invocation);
   });
 }

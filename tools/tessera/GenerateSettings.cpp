@@ -60,7 +60,8 @@ void GenerateSettings::addTo(CLI::App &command) {
   command
       .add_option("RUN|DIR", place,
                   "run directory, one checkpoint of it (RUN/step-000100), or a "
-                  "Hugging Face model directory")
+                  "Hugging Face model: its directory, or its name where the "
+                  "hub's cache has it")
       ->required();
   command.add_option("--prompt", options.prompt,
                      "text to continue; empty starts a document");

@@ -16,6 +16,7 @@ void GpuForward::locate() {
 }
 
 Softmax GpuForward::softmax(Value scores, Value key, Value maximum, Value sum) {
+  scores = capScores(e, scores, g.shape.scale, g.shape.cap);
   scores = g.mask(scores, firstQuery, key, /*keysInRows=*/false, kMaskedScore);
   return softmaxOf(e, scores, g.shape.scale, maximum, sum);
 }

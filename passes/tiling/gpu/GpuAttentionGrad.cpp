@@ -59,13 +59,25 @@ Value GpuGrad::weigh(Value scores, Value lse, Value query, Value key,
   return b.create<math::Exp2Op>(e.loc, power, arith::FastMathFlags::afn);
 }
 
-Value GpuGrad::scoreGradient(Value weights, Value change, Value delta,
-                             int64_t queryDim) {
+Value GpuGrad::cap(Value scores) {
+  return capScores(e, scores, g.shape.scale, g.shape.cap);
+}
+
+Value GpuGrad::scoreGradient(Value scores, Value weights, Value change,
+                             Value delta, int64_t queryDim) {
   OpBuilder &b = e.b;
   ArrayRef<int64_t> tile = cast<VectorType>(change.getType()).getShape();
   Value centred =
       b.create<arith::SubFOp>(e.loc, change, e.spread(delta, tile, queryDim));
-  return b.create<arith::MulFOp>(e.loc, weights, centred);
+  Value gradient = b.create<arith::MulFOp>(e.loc, weights, centred);
+  if (g.shape.cap == 0)
+    return gradient;
+  // × 1 − (capped / cap)²
+  Value part = b.create<arith::MulFOp>(
+      e.loc, scores, e.splat(g.shape.scale / g.shape.cap, tile));
+  Value slope = b.create<arith::SubFOp>(
+      e.loc, e.splat(1, tile), b.create<arith::MulFOp>(e.loc, part, part));
+  return b.create<arith::MulFOp>(e.loc, gradient, slope);
 }
 
 void GpuGrad::storeScaled(Value sum, const Source &to) {
@@ -156,13 +168,14 @@ SmallVector<Value> StagedKeys::queryTile(Value step, ValueRange sums) {
   Value place = e.rem(step, 2), zero = e.index(0);
   Value scores = g.multiply(key.load(e, zero), query.loadTransposed(e, place),
                             g.zeros(keys, queries));
+  scores = cap(scores);
   Value change =
       g.multiply(value.load(e, zero), cotangent.loadTransposed(e, place),
                  g.zeros(keys, queries));
   Value weights =
       weigh(scores, loadLse(head, first, queries), first, firstKey, 1);
-  Value dScores =
-      scoreGradient(weights, change, loadDelta(head, first, queries), 1);
+  Value dScores = scoreGradient(scores, weights, change,
+                                loadDelta(head, first, queries), 1);
   SmallVector<Value> result;
   if (buffers.dValue)
     result.push_back(g.multiply(e.toElement(weights, g.element),
@@ -238,13 +251,14 @@ SmallVector<Value> StagedQueries::keyTile(Value firstKey, Value end,
   Value place = e.rem(e.div(firstKey, keys), 2), zero = e.index(0);
   Value scores = g.multiply(query.load(e, zero), key.loadTransposed(e, place),
                             g.zeros(queries, keys));
+  scores = cap(scores);
   Value change =
       g.multiply(cotangent.load(e, zero), value.loadTransposed(e, place),
                  g.zeros(queries, keys));
   Value weights = weigh(scores, loadLse(head, firstQuery, queries), firstQuery,
                         firstKey, 0);
-  Value dScores =
-      scoreGradient(weights, change, loadDelta(head, firstQuery, queries), 0);
+  Value dScores = scoreGradient(scores, weights, change,
+                                loadDelta(head, firstQuery, queries), 0);
   return {g.multiply(e.toElement(dScores, g.element), key.load(e, place), sum)};
 }
 

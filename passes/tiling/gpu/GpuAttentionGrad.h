@@ -44,13 +44,16 @@ protected:
   /// Of `size` queries from `query` on.
   mlir::Value loadLse(mlir::Value head, mlir::Value query, int64_t size);
   mlir::Value loadDelta(mlir::Value head, mlir::Value query, int64_t size);
+  /// S with its cap, if it has one.
+  mlir::Value cap(mlir::Value scores);
   /// P of S from keys `key` and queries `query` on, masked; lse is a slice
   /// along dimension `queryDim` of S.
   mlir::Value weigh(mlir::Value scores, mlir::Value lse, mlir::Value query,
                     mlir::Value key, int64_t queryDim);
-  /// dS of P and dP.
-  mlir::Value scoreGradient(mlir::Value weights, mlir::Value change,
-                            mlir::Value delta, int64_t queryDim);
+  /// dS of S, before it is masked, P and dP.
+  mlir::Value scoreGradient(mlir::Value scores, mlir::Value weights,
+                            mlir::Value change, mlir::Value delta,
+                            int64_t queryDim);
   void storeScaled(mlir::Value sum, const Source &to);
   /// The sums of a tile of keys before the first query, one for each gradient
   /// that the kernel computes.

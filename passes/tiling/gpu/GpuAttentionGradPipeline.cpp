@@ -84,7 +84,7 @@ SmallVector<Value> PipelinedKeys::queryTile(Value head, Value first,
     change = roles.start(valueTile,
                          cotangent.tiles.loadTransposed(e, cotangentPlace),
                          g.zeros(keys, queries));
-  scores = roles.wait(scores, buffers.dKey ? 1 : 0);
+  scores = cap(roles.wait(scores, buffers.dKey ? 1 : 0));
   Value weights = weigh(scores, lse, first, firstKey, 1);
   SmallVector<Value> result;
   Value dValue, dKey;
@@ -94,7 +94,7 @@ SmallVector<Value> PipelinedKeys::queryTile(Value head, Value first,
   if (buffers.dKey) {
     Value delta = loadDelta(head, first, queries);
     change = roles.wait(change, both ? 1 : 0);
-    Value dScores = scoreGradient(weights, change, delta, 1);
+    Value dScores = scoreGradient(scores, weights, change, delta, 1);
     dKey = roles.start(e.toElement(dScores, g.element),
                        query.tiles.load(e, place), sums[both ? 1 : 0]);
   }
@@ -182,11 +182,11 @@ SmallVector<Value> PipelinedQueries::keyTile(Value firstKey, Value sum) {
   Value change = roles.start(cotangentTile,
                              value.tiles.loadTransposed(e, roles.await(value)),
                              g.zeros(queries, keys));
-  scores = roles.wait(scores, 1);
+  scores = cap(roles.wait(scores, 1));
   Value weights = weigh(scores, lse, firstQuery, firstKey, 0);
   change = roles.wait(change);
   roles.release(value);
-  Value dScores = scoreGradient(weights, change, delta, 0);
+  Value dScores = scoreGradient(scores, weights, change, delta, 0);
   sum = roles.wait(roles.start(e.toElement(dScores, g.element),
                                key.tiles.load(e, place), sum));
   roles.release(key);

@@ -167,7 +167,7 @@ private:
     Value scores =
         multiply(query.load(e, e.index(0)), keys.loadTransposed(e, place),
                  e.splat(0, {tiles.queries, tiles.keys}));
-    scores = mask(scores, key);
+    scores = mask(capScores(e, scores, shape.scale, shape.cap), key);
 
     Softmax now = softmaxOf(e, scores, shape.scale, state[0], state[1]);
     Value output =

@@ -120,6 +120,18 @@ ValueRange TileBuilder::forRange(
 
 //===--- softmax ----------------------------------------------------------===//
 
+Value gpu::capScores(const TileBuilder &e, Value scores, double scale,
+                     double cap) {
+  if (cap == 0)
+    return scores;
+  OpBuilder &b = e.b;
+  auto tile = cast<VectorType>(scores.getType()).getShape();
+  Value part =
+      b.create<arith::MulFOp>(e.loc, scores, e.splat(scale / cap, tile));
+  return b.create<arith::MulFOp>(e.loc, b.create<math::TanhOp>(e.loc, part),
+                                 e.splat(cap / scale, tile));
+}
+
 // exp2(c (score − maximum)) with c = scale · log2 e. Weights are rounded to
 // bf16, or multiplied as tf32: the approximate exp2 is closer than that.
 Softmax gpu::softmaxOf(const TileBuilder &e, Value scores, double scale,

@@ -67,6 +67,10 @@ struct Softmax {
       rescale; ///< of sums over earlier columns; null for the first tile
   mlir::Value weights; ///< exp(scale (score − maximum)), like the scores
 };
+/// Scores that are still to be scaled, bounded: scale × score becomes
+/// cap tanh(scale × score / cap). As they are where `cap` is 0.
+mlir::Value capScores(const TileBuilder &e, mlir::Value scores, double scale,
+                      double cap);
 /// The state before the tile are `maximum` and `sum`, nulls for the first one.
 Softmax softmaxOf(const TileBuilder &e, mlir::Value scores, double scale,
                   mlir::Value maximum, mlir::Value sum);

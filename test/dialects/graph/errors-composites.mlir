@@ -358,3 +358,35 @@ func.func @f(%b: tensor<8x4xbf16>, %i: tensor<3xi32>, %u: tensor<3x4xf32>) {
   %0 = graph.scatter_rows %u at %i into %b : tensor<3x4xf32>, tensor<3xi32>, tensor<8x4xbf16>
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>) {
+  // expected-error @+1 {{'graph.attention' op expects a cap above 0}}
+  %0:2 = graph.attention %q, %k, %k scale 0.5 {cap = 0.0 : f64} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>) {
+  // expected-error @+1 {{'graph.attention' op expects a scale above 0 where scores have a cap}}
+  %0:2 = graph.attention %q, %k, %k scale -0.5 {cap = 2.0 : f64} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<6x4xf32>, %w: tensor<7x4xf32>, %t: tensor<6xi32>) {
+  // expected-error @+1 {{'graph.linear_cross_entropy' op expects a cap above 0}}
+  %0 = graph.linear_cross_entropy %x, %w, %t {cap = -1.0 : f64} : tensor<6x4xf32>, tensor<7x4xf32>, tensor<6xi32> -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<6x4xf32>, %w: tensor<4xf32>) {
+  // expected-error @+1 {{'graph.rms_norm' op expects a finite offset}}
+  %0 = graph.rms_norm %x, %w eps 1.0e-5 {offset = 0x7FF0000000000000 : f64} : tensor<6x4xf32>, tensor<4xf32>
+  return
+}

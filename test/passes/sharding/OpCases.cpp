@@ -256,18 +256,25 @@ std::multimap<std::string, OpCase> contractions() {
 }
 
 std::multimap<std::string, OpCase> composites() {
-  OpCase lossGrad{function(
-      {"6x4xf64", "7x4xf64", "6xi32", "f32"},
-      "linear_cross_entropy_grad %a0, %a1, %a2, %a3 {ignore = 1 : i64} : "
-      "(T<6x4xf64>, T<7x4xf64>, T<6xi32>, T<f32>) -> (T<f32>, T<6x4xf64>, "
-      "T<7x4xf64>)",
-      {"f32", "6x4xf64", "7x4xf64"})};
-  OpCase loss{function({"6x4xf64", "7x4xf64", "6xi32"},
-                       "linear_cross_entropy %a0, %a1, %a2 {ignore = 1 : i64} "
-                       ": T<6x4xf64>, T<7x4xf64>, T<6xi32> -> T<f32>",
-                       {"f32"})};
-  for (OpCase *each : {&loss, &lossGrad})
-    each->integers = 7, each->rounds = true;
+  auto head = [](OpCase result) {
+    result.integers = 7, result.rounds = true;
+    return result;
+  };
+  auto lossGrad = [&](const std::string &more) {
+    return head({function(
+        {"6x4xf64", "7x4xf64", "6xi32", "f32"},
+        "linear_cross_entropy_grad %a0, %a1, %a2, %a3 {" + more +
+            "ignore = 1 : i64} : (T<6x4xf64>, T<7x4xf64>, T<6xi32>, T<f32>) "
+            "-> (T<f32>, T<6x4xf64>, T<7x4xf64>)",
+        {"f32", "6x4xf64", "7x4xf64"})});
+  };
+  auto loss = [&](const std::string &more) {
+    return head({function(
+        {"6x4xf64", "7x4xf64", "6xi32"},
+        "linear_cross_entropy %a0, %a1, %a2 {" + more +
+            "ignore = 1 : i64} : T<6x4xf64>, T<7x4xf64>, T<6xi32> -> T<f32>",
+        {"f32"})});
+  };
   return {
       {"softmax", unary("softmax %a0")},
       {"layer_norm",
@@ -297,16 +304,20 @@ std::multimap<std::string, OpCase> composites() {
       {"attention", attention("causal", 5)},
       {"attention", attention("causal", 6)},
       {"attention", attention("causal, window = 2 : i64", 6)},
+      {"attention", attention("causal, cap = 1.5 : f64", 6)},
       {"attention", attention("window = 3 : i64", 6)},
       {"attention", attention("causal", 5, 7)},
       {"attention", attention("causal, window = 3 : i64", 4, 6)},
       {"attention_grad", attentionGrad("causal", 5)},
       {"attention_grad", attentionGrad("causal", 6)},
+      {"attention_grad", attentionGrad("causal, cap = 1.5 : f64", 6)},
       {"attention_grad", attentionGrad("causal, window = 2 : i64", 6)},
       {"attention_grad", attentionGrad("", 6)},
       {"attention_grad", attentionGrad("causal", 5, 7)},
-      {"linear_cross_entropy", loss},
-      {"linear_cross_entropy_grad", lossGrad}};
+      {"linear_cross_entropy", loss("")},
+      {"linear_cross_entropy", loss("cap = 0.75 : f64, ")},
+      {"linear_cross_entropy_grad", lossGrad("")},
+      {"linear_cross_entropy_grad", lossGrad("cap = 0.75 : f64, ")}};
 }
 
 std::multimap<std::string, OpCase> routing() {

@@ -9,6 +9,7 @@ namespace {
 
 struct Shape {
   int batch, tokens, heads, kvHeads, headDim, window; ///< window 0: none
+  double cap = 0;                                     ///< of scores; 0: none
 };
 
 /// What the text of a case is made of: types, and the ops' attributes.
@@ -20,9 +21,11 @@ struct Parts {
                       s.headDim, element)),
         lse(fmt::format("tensor<{}x{}x{}xf32>", s.batch, s.heads, s.tokens)),
         // 1 / sqrt of the width, of which 0.2 is none: products with it round.
-        mask(fmt::format("scale 0.2 {{causal{}}}",
+        mask(fmt::format("scale 0.2 {{causal{}{}}}",
                          s.window ? fmt::format(", window = {} : i64", s.window)
-                                  : "")) {}
+                                  : "",
+                         s.cap ? fmt::format(", cap = {} : f64", s.cap) : "")) {
+  }
   std::string q, k, lse, mask;
 };
 
@@ -96,6 +99,14 @@ std::vector<KernelCase> make() {
                     Started{{1, 64, 2, 1, 64, 0}, 64, -64}})
     for (const char *element : {"f32", "bf16"})
       add(cases, s, element);
+  // Caps low enough to bend most scores, and to mask beside them.
+  for (Shape s : {Shape{1, 139, 4, 2, 16, 21, 1.5}, Shape{2, 33, 1, 1, 5, 0, 3},
+                  Shape{1, 150, 2, 1, 64, 0, 1}})
+    for (const char *element : {"f32", "bf16"})
+      cases.push_back(
+          {fmt::format("CappedAttention{}x{}x{}window{}_{}", s.batch, s.tokens,
+                       s.headDim, s.window, element),
+           text(s, element), -2, 2, element[0] == 'f' ? 1e-5 : 2e-2});
   for (Started s : {Started{{1, 130, 2, 1, 64, 0}, 200, 70},
                     Started{{1, 100, 1, 1, 128, 50}, 150, 90},
                     Started{{1, 100, 1, 1, 64, 0}, 100, -100},

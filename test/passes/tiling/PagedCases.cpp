@@ -15,6 +15,7 @@ struct Shape {
   int tokens, heads, kvHeads, headDim, page, pages; ///< pages of a sequence
   int window;                                       ///< 0: none
   std::vector<int> starts; ///< one for each sequence; -1: not there
+  double cap = 0;          ///< of scores; 0: none
 };
 
 std::string text(const Shape &s, const char *element) {
@@ -25,8 +26,13 @@ std::string text(const Shape &s, const char *element) {
                                   s.page, s.kvHeads, s.headDim, element),
               table = fmt::format("tensor<{}x{}xi32>", batch, s.pages),
               counts = fmt::format("tensor<{}xi32>", batch);
+  std::vector<std::string> bounds;
+  if (s.window)
+    bounds.push_back(fmt::format("window = {} : i64", s.window));
+  if (s.cap)
+    bounds.push_back(fmt::format("cap = {} : f64", s.cap));
   std::string window =
-      s.window ? fmt::format("{{window = {} : i64}} ", s.window) : "";
+      bounds.empty() ? "" : fmt::format("{{{}}} ", fmt::join(bounds, ", "));
   return fmt::format(R"(
 func.func @main(%q: {0}, %k: {1}, %v: {1}, %t: {2}, %s: {3}, %l: {3}) -> {0} {{
   %a = graph.paged_attention %q, %k, %v pages %t starts %s lengths %l scale 0.2 {4}: {0}, {1}, {2}, {3}
@@ -100,12 +106,15 @@ std::vector<KernelCase> make() {
         Shape{7, 4, 2, 16, 16, 5, 0, {0, 70, -1}},
         Shape{70, 2, 1, 32, 32, 8, 0, {100, 0}},
         Shape{70, 2, 2, 24, 8, 20, 33, {90, 5}},
-        Shape{33, 2, 1, 5, 16, 6, 0, {40}}})
+        Shape{33, 2, 1, 5, 16, 6, 0, {40}},
+        Shape{1, 4, 2, 24, 16, 5, 20, {0, 70, -1, 37}, 1.5},
+        Shape{70, 2, 1, 16, 16, 8, 0, {50, 0}, 1.5}})
     for (const char *element : {"f32", "bf16"}) {
       KernelCase test;
-      test.name = fmt::format("Paged{}x{}x{}over{}x{}page{}window{}_{}",
-                              s.starts.size(), s.tokens, s.heads, s.kvHeads,
-                              s.headDim, s.page, s.window, element);
+      test.name =
+          fmt::format("{}Paged{}x{}x{}over{}x{}page{}window{}_{}",
+                      s.cap ? "Capped" : "", s.starts.size(), s.tokens, s.heads,
+                      s.kvHeads, s.headDim, s.page, s.window, element);
       test.text = text(s, element);
       test.low = -2;
       test.high = 2;

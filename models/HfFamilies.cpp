@@ -1,0 +1,82 @@
+// What single members of the Llama family have of their own. Sources: the
+// configuration and modeling files of each in transformers.
+#include <cmath>
+
+#include "models/HfReaders.h"
+#include "runtime/support/Text.h"
+
+namespace tessera::models {
+namespace {
+
+constexpr double maxCap = 1e6;
+
+/// A cap, with the reference's default where the key is not written; null is
+/// none.
+std::optional<double> readCap(ConfigFields &fields, const char *key,
+                              std::optional<double> absent) {
+  if (!fields.written(key))
+    return absent;
+  return fields.maybeNumber(key, 1e-3, maxCap);
+}
+
+/// Early Gemma configs say "gelu" and mean its tanh form; `hidden_activation`
+/// came to settle it.
+void readGemmaActivation(ConfigFields &fields, ModelSpec &spec) {
+  constexpr const char *meant = "gelu_pytorch_tanh";
+  std::string old = fields.text("hidden_act", meant);
+  if (old != meant && old != "gelu")
+    fields.fail("hidden_act", fmt::format("activation {} is not supported; use "
+                                          "{}",
+                                          quote(old), meant));
+  spec.activation = readActivation(fields, "hidden_activation", meant);
+}
+
+} // namespace
+
+void readGemma(ConfigFields &fields, ModelSpec &spec) {
+  readGemmaActivation(fields, spec);
+  spec.normPlusOne = true;
+  spec.embeddingScale = std::sqrt(double(spec.hidden));
+  fields.requireNeutral("use_bidirectional_attention", false,
+                        "tokens see only those before them");
+  if (spec.family == Family::Gemma)
+    return;
+  const bool second = spec.family == Family::Gemma2;
+  spec.postNorms = true;
+  spec.queryScalar = fields.number("query_pre_attn_scalar", 1e-3, 1e9, 256.0);
+  using Cap = std::optional<double>;
+  spec.scoreCap =
+      readCap(fields, "attn_logit_softcapping", second ? Cap(50) : Cap());
+  spec.logitCap =
+      readCap(fields, "final_logit_softcapping", second ? Cap(30) : Cap());
+}
+
+void readPhi3(ConfigFields &fields, ModelSpec &spec) {
+  spec.fusedProjections = true;
+  constexpr const char *noDropout =
+      "only attention_dropout is supported in this architecture";
+  fields.requireNeutral("embd_pdrop", 0.0, noDropout);
+  fields.requireNeutral("resid_pdrop", 0.0, noDropout);
+  constexpr const char *ofOthers = "no model of this architecture has it";
+  fields.requireNeutral("lm_head_bias", false, ofOthers);
+  fields.requireNeutral("full_attn_mod", 1, ofOthers);
+  fields.requireNeutral("interpolate_factor", 1, ofOthers);
+  // Published before the reference had the architecture; it now takes its own
+  // code over what is named here.
+  constexpr std::string_view ownCode[] = {"auto_map"};
+  fields.ignore(ownCode);
+  // v4 has the share beside what v5 has it in.
+  double share = fields.number("partial_rotary_factor", 1e-6, 1, 1.0);
+  if (const Json *section = fields.section("rope_parameters"))
+    share = ConfigFields(*section, fields.file(), "rope_parameters.")
+                .number("partial_rotary_factor", 1e-6, 1, share);
+  auto width = int64_t(double(spec.headDim) * share);
+  if (width < 2 || width % 2 != 0)
+    fields.fail("partial_rotary_factor",
+                fmt::format("{} of head_dim = {} is {} elements; rope needs "
+                            "pairs",
+                            share, spec.headDim, width));
+  spec.rotaryDim = width == spec.headDim ? 0 : width;
+}
+
+} // namespace tessera::models

@@ -1,0 +1,142 @@
+"""Generates from a Hugging Face directory what the run that it was made of
+gives: weights in shards, in bf16, under names without a prefix."""
+import json
+import os
+import shutil
+import struct
+import sys
+
+from harness import (SPEC, Prepared, check, read_safetensors, refuses, run,
+                     write_safetensors)
+
+
+def narrow(content):
+    """f32 values that are bf16 values already, as bf16."""
+    return b"".join(content[i + 2:i + 4] for i in range(0, len(content), 4))
+
+
+def rounded(content):
+    """f32 values cut to those of bf16."""
+    return b"".join(b"\0\0" + content[i + 2:i + 4]
+                    for i in range(0, len(content), 4))
+
+
+def make_run(made, out):
+    run(made.executable("fp32"), "--data", made.tokens(), "--out", out,
+        "--steps", 20, "--set", "schedule.total=20", "--set",
+        "schedule.warmup=2", "--checkpoint-every", 20)
+    return read_safetensors(out / "step-000020/model.safetensors")
+
+
+def write_shards(folder, tensors):
+    parts = {"a.safetensors": {}, "b.safetensors": {}}
+    for number, (name, value) in enumerate(tensors.items()):
+        parts["ab"[number % 2] + ".safetensors"][name] = value
+    for file, part in parts.items():
+        write_safetensors(folder / file, part)
+    (folder / "model.safetensors.index.json").write_text(json.dumps(
+        {"metadata": {}, "weight_map": {
+            name: file for file, part in parts.items() for name in part}}))
+
+
+def main():
+    made = Prepared(*sys.argv[1:3])
+    cache = made.scratch / "cache"
+    plain = {k: v for k, v in os.environ.items()
+             if not k.startswith("TESSERA_")}
+    plain["XDG_CACHE_HOME"] = str(cache)
+    trained = make_run(made, made.scratch / "run")
+
+    # The run's own weights, cut to what bf16 holds, and the same as others
+    # have them.
+    cut = {name: (dtype, shape, rounded(content))
+           for name, (dtype, shape, content) in trained.items()}
+    whole, parts = made.scratch / "whole", made.scratch / "parts"
+    for folder in (whole, parts):
+        folder.mkdir()
+        shutil.copy(SPEC / "config.json", folder)
+        shutil.copy(made.tokens().parent / "tokenizer.json", folder)
+    write_safetensors(whole / "model.safetensors", cut)
+    short = {name.removeprefix("transformer."): ("BF16", shape, narrow(content))
+             for name, (_, shape, content) in cut.items()}
+    mask = ("F32", [1, 1, 2, 2], struct.pack("<4f", 1, 0, 1, 1))
+    write_shards(parts, {**short, "h.0.attn.bias": mask})
+
+    def generate(folder, *more, **environment):
+        return run(made.tessera, "generate", folder, "--prompt", "The command",
+                   "--max-tokens", 24, *more, env={**plain, **environment})
+    greedy = ("--temperature", 0, "--ignore-end")
+    text = generate(whole, *greedy).stdout
+    check(text.startswith("The command") and len(text) > 30, repr(text))
+    check(generate(parts, *greedy).stdout == text,
+          "shards in bf16 without prefixes give the same text")
+    kept = sorted(cache.rglob("*.tsr"))
+    check(len(kept) == 2, f"a program a directory is kept, apart from weights")
+    check(all(p.stat().st_size < (whole / "model.safetensors").stat().st_size
+              for p in kept), "programs are smaller than weights")
+    before = [p.stat().st_mtime_ns for p in kept]
+    check(generate(whole, *greedy, "--cache", "readonly").stdout == text
+          and [p.stat().st_mtime_ns for p in sorted(cache.rglob("*.tsr"))]
+          == before, "the second start compiles nothing")
+
+    # As the hub's client leaves it.
+    hub = made.scratch / "hub/models--own--small-1.5"
+    (hub / "refs").mkdir(parents=True)
+    (hub / "refs/main").write_text("0123abcd")
+    (hub / "snapshots").mkdir()
+    shutil.copytree(whole, hub / "snapshots/0123abcd")
+    check(generate("own/small-1.5", *greedy,
+                   HF_HUB_CACHE=str(hub.parent)).stdout == text,
+          "a name stands for the model in the hub's cache")
+    refuses("a name that the cache has not", "'own/large' is not a run",
+            env={**plain, "HF_HUB_CACHE": str(hub.parent)})(
+        made.tessera, "generate", "own/large", "--prompt", "The")
+
+    # Flag before environment before generation_config.json before default.
+    config = whole / "generation_config.json"
+    config.write_text(json.dumps({"do_sample": False, "top_k": 7,
+                                  "num_beams": 4, "max_new_tokens": 5}))
+    done = generate(whole, "--ignore-end")
+    check(done.stdout == text, "generation_config.json says not to sample")
+    for part in ("temperature 0 (generation_config.json)",
+                 "top-k 7 (generation_config.json)", "max-tokens 24 (given)",
+                 "passed over: num_beams"):
+        check(part in done.stderr, f"the settings say '{part}'")
+    done = generate(whole, "--top-k", 2, TESSERA_TOP_K="3", TESSERA_SEED="9")
+    check("top-k 2 (given)" in done.stderr and "seed 9 (given)" in done.stderr,
+          "flag before environment")
+    # A token that ends a text, from either file.
+    for file, more in (("generation_config.json", {}),
+                       ("config.json", json.loads(
+                           (SPEC / "config.json").read_text()))):
+        config.unlink(missing_ok=True)
+        ends = list(range(4096))
+        (whole / file).write_text(json.dumps({**more, "eos_token_id": ends}))
+        done = generate(whole, "--temperature", 0)
+        check(": 1 tokens in" in done.stderr, f"{file} says what ends a text")
+    shutil.copy(SPEC / "config.json", whole)
+    config.unlink(missing_ok=True)
+    check(generate(whole, *greedy, "--repetition-penalty", 9).stdout != text,
+          "a penalty changes the text")
+
+    def broken(what, tensors, *expected):
+        write_safetensors(whole / "model.safetensors", tensors)
+        refuses(what, *expected, env=plain)(
+            made.tessera, "generate", whole, "--prompt", "The", "--quiet")
+    name = "transformer.h.0.mlp.c_fc.weight"
+    broken("a tensor is missing", {k: v for k, v in cut.items() if k != name},
+           name)
+    broken("a tensor too many", {**cut, "transformer.h.9.ln_1.bias": mask},
+           "transformer.h.9.ln_1.bias")
+    dtype, shape, content = cut[name]
+    broken("another shape", {**cut, name: (dtype, shape[::-1], content)}, name,
+           "has the shape")
+    broken("another type", {**cut, name: ("I32", shape, content)}, name, "I32")
+    write_safetensors(whole / "model.safetensors", cut)
+    config.write_text('{"temperature": "hot"}')
+    refuses("settings of the wrong kind", "generation_config.json",
+            "'temperature': must be a number", env=plain)(
+        made.tessera, "generate", whole, "--prompt", "The")
+
+
+main()
