@@ -107,10 +107,10 @@ openModel(const std::string &path, const TrainOptions &options,
   session.mesh = mesh;
   session.device = options.device;
   session.deviceOptions.threads = options.threads;
-  // What ranks compute alike must be the same bits on all of them, and which
+  // What ranks compute alike must be the same bits on all of them, but which
   // kernel is faster each GPU would find out for itself.
   if (mesh.world && !std::getenv("TESSERA_TUNE"))
-    session.deviceOptions.tune = "generated";
+    session.deviceOptions.tune = "off";
   session.recordOptions.profile = !options.profile.empty();
   session.recordOptions.checkFinite = options.checkFinite;
   session.recordOptions.traceEvents =

@@ -137,6 +137,8 @@ inline void *const kLaunchBufferSize = reinterpret_cast<void *>(2);
   X(streamCreate, cuStreamCreate, (Stream * stream, unsigned flags))           \
   X(streamDestroy, cuStreamDestroy_v2, (Stream stream))                        \
   X(streamSynchronize, cuStreamSynchronize, (Stream stream))                   \
+  X(streamWait, cuStreamWaitEvent,                                             \
+    (Stream stream, Event event, unsigned flags))                              \
   X(streamBeginCapture, cuStreamBeginCapture_v2, (Stream stream, int mode))    \
   X(streamEndCapture, cuStreamEndCapture, (Stream stream, Graph * graph))      \
   X(eventCreate, cuEventCreate, (Event * event, unsigned flags))               \

@@ -183,7 +183,7 @@ Status CudaCommandList::run() {
     Status status =
         launched.ok() ? driver.streamSynchronize.check(result) : launched;
     if (!status.ok())
-      collectives.settle();
+      collectives.settle(*gpu);
     else
       status = collectives.end();
     if (!isSticky(result) || mode == Mode::step)

@@ -140,7 +140,7 @@ CudaDevice::record(Executable &executable, const artifact::Program &program,
     nccl = opened.take();
   }
   auto collectives =
-      GpuCollectives::prepare(commands, bindings.channels, nccl.get());
+      GpuCollectives::prepare(commands, bindings.channels, nccl.get(), gpu);
   if (!collectives.ok())
     return Status::error("program '{}': {}", artifact::toView(program.name()),
                          collectives.message());

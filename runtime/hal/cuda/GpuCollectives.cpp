@@ -5,11 +5,27 @@
 
 namespace tessera::hal::cuda {
 
-StatusOr<GpuCollectives> GpuCollectives::prepare(const Commands &code,
-                                                 const MeshChannels *channels,
-                                                 const NcclChannels *nccl) {
+static Status makeEvents(const std::shared_ptr<Gpu> &gpu, Owned<Event> &begun,
+                         Owned<Event> &done) {
+  return gpu->enter([&] {
+    for (Owned<Event> *event : {&begun, &done}) {
+      Event made = nullptr;
+      TESSERA_RETURN_IF_ERROR(
+          gpu->driver().eventCreate(&made, kEventDisableTiming));
+      *event = Owned<Event>(gpu, made, gpu->driver().eventDestroy);
+    }
+    return Status::success();
+  });
+}
+
+StatusOr<GpuCollectives>
+GpuCollectives::prepare(const Commands &code, const MeshChannels *channels,
+                        const NcclChannels *nccl,
+                        const std::shared_ptr<Gpu> &gpu) {
   GpuCollectives result;
   bool stages = false;
+  if (nccl)
+    result.beside = nccl->stream();
   for (const CollectiveCommand &command : code.collectives) {
     if (!channels)
       break; // StagedCollectives refuses
@@ -18,6 +34,9 @@ StatusOr<GpuCollectives> GpuCollectives::prepare(const Commands &code,
     result.list.push_back(
         {command.source, device, collectiveOf(*command.source, channel)});
     stages |= !device;
+    if (device)
+      TESSERA_RETURN_IF_ERROR(
+          makeEvents(gpu, result.list.back().begun, result.list.back().done));
     const bool isKnown =
         std::ranges::find(result.watches, device, &Watch::channel) !=
         result.watches.end();
@@ -34,25 +53,39 @@ StatusOr<GpuCollectives> GpuCollectives::prepare(const Commands &code,
   return result;
 }
 
+// Communicators want one order of their collectives, so all of them are on one
+// stream, also those that nothing runs beside.
 Status GpuCollectives::run(std::uint32_t index, Gpu &gpu, Address from,
                            Address to) {
   One &one = list[index];
   if (!one.channel)
     return staged.run(index, gpu, from, to);
+  const Driver &driver = gpu.driver();
+  TESSERA_RETURN_IF_ERROR(driver.eventRecord(one.begun.get(), gpu.stream()));
+  TESSERA_RETURN_IF_ERROR(driver.streamWait(beside, one.begun.get(), 0));
+  TESSERA_RETURN_IF_ERROR(onStream(one, gpu, from, to));
+  TESSERA_RETURN_IF_ERROR(driver.eventRecord(one.done.get(), beside));
+  return one.source->ticket() != 0 ? Status::success() : wait(index, gpu, to);
+}
+
+Status GpuCollectives::onStream(One &one, Gpu &gpu, Address from,
+                                Address to) const {
   if (one.what.isExchange() && one.what.receiveFrom < 0) {
     TESSERA_RETURN_IF_ERROR(
-        gpu.driver().fill(to, 0, one.source->to()->bytes(), gpu.stream()));
+        gpu.driver().fill(to, 0, one.source->to()->bytes(), beside));
     if (one.what.sendTo < 0)
       return Status::success(); // a permutation that leaves this rank out
   }
   one.what.input = reinterpret_cast<const std::byte *>(from);
   one.what.output = reinterpret_cast<std::byte *>(to);
-  return one.channel->enqueue(
-      one.what, reinterpret_cast<comm::nccl::Stream>(gpu.stream()));
+  return one.channel->enqueue(one.what,
+                              reinterpret_cast<comm::nccl::Stream>(beside));
 }
 
 Status GpuCollectives::wait(std::uint32_t index, Gpu &gpu, Address to) {
-  return list[index].channel ? Status::success() : staged.wait(index, gpu, to);
+  const One &one = list[index];
+  return one.channel ? gpu.driver().streamWait(gpu.stream(), one.done.get(), 0)
+                     : staged.wait(index, gpu, to);
 }
 
 Status GpuCollectives::begin() {
@@ -84,8 +117,10 @@ Status GpuCollectives::end() {
   return status;
 }
 
-void GpuCollectives::settle() {
+void GpuCollectives::settle(Gpu &gpu) {
   staged.settle();
+  if (!watches.empty())
+    (void)gpu.driver().streamSynchronize.result(beside);
   (void)end();
 }
 

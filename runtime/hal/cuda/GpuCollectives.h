@@ -1,5 +1,6 @@
-// A program's collectives between GPUs: on the stream, by NCCL, where all
-// members of a group have it, and otherwise through the host.
+// A program's collectives between GPUs: on a stream beside that of the kernels,
+// by NCCL, where all members of a group have it, and otherwise through the
+// host.
 #pragma once
 #include "runtime/hal/cuda/NcclChannels.h"
 #include "runtime/hal/cuda/StagedCollectives.h"
@@ -18,15 +19,16 @@ public:
   /// outlives them.
   static StatusOr<GpuCollectives> prepare(const Commands &code,
                                           const MeshChannels *channels,
-                                          const NcclChannels *nccl);
+                                          const NcclChannels *nccl,
+                                          const std::shared_ptr<Gpu> &gpu);
   /// Whether some go through the host, so that it has to be there: what does
   /// can be part of no graph.
   bool needsHost() const { return !staged.empty(); }
 
-  /// Puts number `index` of Commands.collectives on the GPU's stream, or runs
-  /// or starts it through the host, after what the stream holds.
+  /// Puts number `index` of Commands.collectives on the GPU, or runs or starts
+  /// it through the host, after what the kernels' stream holds.
   Status run(std::uint32_t index, Gpu &gpu, Address from, Address to);
-  /// What follows on the stream sees its result at `to`.
+  /// What follows on the kernels' stream sees its result at `to`.
   Status wait(std::uint32_t index, Gpu &gpu, Address to);
 
   /// Around a run of the program, whose stream is empty before and after:
@@ -34,21 +36,28 @@ public:
   /// is named.
   Status begin();
   Status end();
-  /// After an error, once the stream is empty.
-  void settle();
+  /// After an error, once the kernels' stream is empty: nothing is under way
+  /// afterwards.
+  void settle(Gpu &gpu);
 
 private:
   struct One {
     const artifact::Collective *source;
     comm::nccl::NcclChannel *channel; ///< null: through the host
     comm::Collective what;            ///< but for addresses
+    /// Of NCCL's: what the kernels' stream has passed before it, and the other
+    /// stream with it.
+    Owned<Event> begun = {}, done = {};
   };
   struct Watch {
     comm::nccl::NcclChannel *channel;
     std::optional<comm::Ticket> ticket;
   };
 
+  Status onStream(One &one, Gpu &gpu, Address from, Address to) const;
+
   std::vector<One> list; // as Commands.collectives
+  Stream beside = nullptr;
   StagedCollectives staged;
   std::vector<Watch> watches; // one a channel
   /// Whether the stream has passed the run that is watched.

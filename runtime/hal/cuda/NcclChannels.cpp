@@ -13,9 +13,11 @@ NcclChannels::open(const MeshChannels &channels, std::shared_ptr<Gpu> gpu) {
   std::shared_ptr<const Library> library;
   if (auto loaded = Library::load(); loaded.ok())
     library = loaded.take();
-  else
-    result->reason = loaded.message();
   const Status status = result->gpu->enter([&] {
+    const Driver &driver = result->gpu->driver();
+    Stream made = nullptr;
+    TESSERA_RETURN_IF_ERROR(driver.streamCreate(&made, kStreamNonBlocking));
+    result->beside = Owned<Stream>(result->gpu, made, driver.streamDestroy);
     for (comm::Channel *channel : channels.inOrder())
       TESSERA_RETURN_IF_ERROR(result->add(*channel, library));
     return Status::success();

@@ -6,7 +6,6 @@
 
 #include <map>
 #include <memory>
-#include <string>
 
 namespace tessera::hal::cuda {
 
@@ -21,8 +20,8 @@ public:
 
   /// Null: its collectives go another way.
   comm::nccl::NcclChannel *of(const comm::Channel &channel) const;
-  /// Why this rank has no library; empty if it has.
-  const std::string &whyNot() const { return reason; }
+  /// The stream of all their collectives, beside that of the kernels.
+  Stream stream() const { return beside.get(); }
 
 private:
   explicit NcclChannels(std::shared_ptr<Gpu> gpu) : gpu(std::move(gpu)) {}
@@ -30,7 +29,7 @@ private:
              const std::shared_ptr<const comm::nccl::Library> &library);
 
   std::shared_ptr<Gpu> gpu;
-  std::string reason;
+  Owned<Stream> beside;
   std::map<const comm::Channel *, std::unique_ptr<comm::nccl::NcclChannel>>
       channels;
 };

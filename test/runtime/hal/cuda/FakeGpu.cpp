@@ -124,8 +124,10 @@ Result FakeGpus::wrong(std::string_view what, Result result) {
 }
 
 Result FakeGpus::submit(Stream stream, Operation operation) {
-  if (stream->capturing)
-    stream->captured.push_back(std::move(operation));
+  if (stream->joined)
+    stream->unjoined = true;
+  if (Stream capture = stream->capture())
+    capture->captured.push_back(std::move(operation));
   else
     stream->queue.push_back(std::move(operation));
   return kSuccess;

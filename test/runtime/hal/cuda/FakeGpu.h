@@ -49,11 +49,17 @@ struct StreamTag {
   bool capturing = false, broken = false; ///< a capture that is invalid
   std::thread::id capturer;
   std::vector<Operation> captured;
+  /// The stream whose capture this one has joined, by waiting for an event of
+  /// it; and whether that stream has yet to wait for what was done here.
+  Stream joined = nullptr;
+  bool unjoined = false;
+  Stream capture() { return capturing ? this : joined; }
 };
 struct EventTag {
   bool timing;
-  Stream stream = nullptr; ///< where it was recorded last
-  unsigned pending = 0;    ///< records that were not reached yet
+  Stream stream = nullptr;  ///< where it was recorded last
+  Stream capture = nullptr; ///< whose capture that was a part of
+  unsigned pending = 0;     ///< records that were not reached yet
   std::chrono::steady_clock::time_point reached = {};
 };
 struct GraphTag {
@@ -98,6 +104,8 @@ enum : Result {
   kCaptureUnsupported = 900,
   kCaptureInvalidated = 901,
   kCaptureUnmatched = 903,
+  kCaptureUnjoined = 904,
+  kCaptureIsolation = 905,
   kCaptureWrongThread = 908,
 };
 

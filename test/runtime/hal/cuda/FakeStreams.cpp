@@ -60,6 +60,16 @@ Result cuStreamEndCapture(Stream stream, Graph *graph) {
   std::vector<Operation> captured = std::move(stream->captured);
   stream->captured.clear();
   *graph = nullptr;
+  bool isWhole = true;
+  for (Stream other : all.streams)
+    if (other->joined == stream) {
+      isWhole &= !other->unjoined;
+      other->joined = nullptr;
+      other->unjoined = false;
+    }
+  FAKE_REQUIRE(isWhole,
+               "a capture ends that another stream has not come back to",
+               kCaptureUnjoined);
   if (stream->broken)
     return kCaptureInvalidated;
   *graph = *all.graphs.insert(new GraphTag{std::move(captured)}).first;
@@ -88,9 +98,13 @@ Result cuEventRecord(Event event, Stream stream) {
   FAKE_ENTER(cuEventRecord, kContext);
   FAKE_REQUIRE(all.events.contains(event) && all.streams.contains(stream),
                "no event or no stream to record it in", kInvalidHandle);
-  // A captured event cannot be waited for, nor timed.
-  FAKE_REQUIRE(!stream->capturing, "an event is captured", kCaptureUnsupported);
+  event->capture = stream->capture();
+  // A captured event cannot be waited for by the host, nor timed.
+  FAKE_REQUIRE(!event->capture || !event->timing, "a timed event is captured",
+               kCaptureUnsupported);
   event->stream = stream;
+  if (event->capture)
+    return kSuccess; // what is captured stays in order
   ++event->pending;
   return all.submit(stream, [&all, event] {
     --event->pending;
@@ -99,10 +113,39 @@ Result cuEventRecord(Event event, Stream stream) {
   });
 }
 
+Result cuStreamWaitEvent(Stream stream, Event event, unsigned flags) {
+  FAKE_ENTER(cuStreamWaitEvent, kContext);
+  FAKE_REQUIRE(all.streams.contains(stream) && all.events.contains(event) &&
+                   flags == 0,
+               "a stream waits for no event", kInvalidHandle);
+  if (event->capture) {
+    FAKE_REQUIRE(event->capture->capturing,
+                 "a wait for an event of a capture that has ended",
+                 kInvalidValue);
+    if (stream != event->capture)
+      stream->joined = event->capture;
+    else
+      event->stream->unjoined = false;
+    return kSuccess;
+  }
+  FAKE_REQUIRE(!stream->capture(), "a capture waits for an event outside of it",
+               kCaptureIsolation);
+  if (!event->stream)
+    return kSuccess;
+  return all.submit(stream, [&all, event] {
+    if (event->pending != 0)
+      (void)all.work(
+          event->stream, [event] { return event->pending == 0; },
+          /*waits=*/false);
+    all.memory.protect(true); // for what comes after it in its stream
+    return event->pending == 0 ? Result(kSuccess) : Result(kNotReady);
+  });
+}
+
 Result cuEventSynchronize(Event event) {
   FAKE_ENTER(cuEventSynchronize, kContext | kNoCapture);
-  FAKE_REQUIRE(all.events.contains(event), "waiting for no event",
-               kInvalidHandle);
+  FAKE_REQUIRE(all.events.contains(event) && !event->capture,
+               "waiting for no event", kInvalidHandle);
   if (!event->stream)
     return all.sticky;
   return all.work(event->stream, [event] { return event->pending == 0; });
