@@ -72,13 +72,11 @@ public:
   const std::string file;
 };
 
-StatusOr<JsonValue> parseFile(const std::string &path, int64_t mostBytes) {
-  StatusOr<std::string> text = readTextFile(path, mostBytes);
-  if (!text.ok())
-    return text.status();
-  StatusOr<JsonValue> value = JsonValue::parse(*text, path);
+StatusOr<JsonValue> parseObject(std::string_view text,
+                                const std::string &where) {
+  StatusOr<JsonValue> value = JsonValue::parse(text, where);
   if (value.ok() && !value->isObject())
-    return Status::error("{}: must be a JSON object", path);
+    return Status::error("{}: must be a JSON object", where);
   return value;
 }
 
@@ -184,13 +182,21 @@ std::optional<std::string> findModelDirectory(const std::string &place) {
 StatusOr<GenerationConfig> loadGenerationConfig(const std::string &directory) {
   const std::string path = directory + "/generation_config.json";
   std::error_code code;
-  GenerationConfig config;
-  if (!std::filesystem::exists(path, code))
-    return config;
-  StatusOr<JsonValue> file = parseFile(path, kMostConfigBytes);
+  if (!fs::exists(path, code))
+    return GenerationConfig();
+  StatusOr<std::string> text = readTextFile(path, kMostConfigBytes);
+  if (!text.ok())
+    return text.status();
+  return parseGenerationConfig(*text, path);
+}
+
+StatusOr<GenerationConfig> parseGenerationConfig(std::string_view text,
+                                                 const std::string &where) {
+  StatusOr<JsonValue> file = parseObject(text, where);
   if (!file.ok())
     return file.status();
-  Fields fields(*file, path);
+  GenerationConfig config;
+  Fields fields(*file, where);
   TESSERA_RETURN_IF_ERROR(fields.number("temperature", config.temperature));
   TESSERA_RETURN_IF_ERROR(fields.count("top_k", config.topK));
   TESSERA_RETURN_IF_ERROR(fields.number("top_p", config.topP));
@@ -216,7 +222,10 @@ StatusOr<std::vector<int32_t>> endTokensOf(const std::string &directory,
   if (!config.endTokens.empty())
     return config.endTokens;
   const std::string path = directory + "/config.json";
-  StatusOr<JsonValue> file = parseFile(path, kMostConfigBytes);
+  StatusOr<std::string> text = readTextFile(path, kMostConfigBytes);
+  if (!text.ok())
+    return text.status();
+  StatusOr<JsonValue> file = parseObject(*text, path);
   if (!file.ok())
     return file.status();
   std::vector<int32_t> tokens;
@@ -271,12 +280,20 @@ static Status readProcessor(const JsonValue &processor, const std::string &path,
 
 StatusOr<std::vector<int32_t>> startTokensOf(const std::string &directory) {
   const std::string path = directory + "/" + kTokenizerFile;
-  StatusOr<JsonValue> file = parseFile(path, kMostTokenizerBytes);
+  StatusOr<std::string> text = readTextFile(path, kMostTokenizerBytes);
+  if (!text.ok())
+    return text.status();
+  return parseStartTokens(*text, path);
+}
+
+StatusOr<std::vector<int32_t>> parseStartTokens(std::string_view text,
+                                                const std::string &where) {
+  StatusOr<JsonValue> file = parseObject(text, where);
   if (!file.ok())
     return file.status();
   std::vector<int32_t> tokens;
   TESSERA_RETURN_IF_ERROR(
-      readProcessor((*file)["post_processor"], path, tokens));
+      readProcessor((*file)["post_processor"], where, tokens));
   return tokens;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tessera {
@@ -32,6 +33,9 @@ struct GenerationConfig {
 /// is no such file. Numbers of the wrong kind are errors, their ranges are for
 /// checkSampling.
 StatusOr<GenerationConfig> loadGenerationConfig(const std::string &directory);
+/// The same of a file's text; `where` begins errors.
+StatusOr<GenerationConfig> parseGenerationConfig(std::string_view text,
+                                                 const std::string &where);
 
 /// The tokens that end a text: those of `config`, or else the eos_token_id of
 /// DIRECTORY/config.json; may be none.
@@ -42,5 +46,8 @@ StatusOr<std::vector<int32_t>> endTokensOf(const std::string &directory,
 /// text, such as Llama's <s>; may be none. Processors that are not known to put
 /// none there are refused.
 StatusOr<std::vector<int32_t>> startTokensOf(const std::string &directory);
+/// The same of the text of a tokenizer.json.
+StatusOr<std::vector<int32_t>> parseStartTokens(std::string_view text,
+                                                const std::string &where);
 
 } // namespace tessera

@@ -185,9 +185,9 @@ static llvm::Error compileModel(const GenerateSettings &settings,
     request.set.push_back(spec.checkpointDtype == "bfloat16"
                               ? "precision.compute=bf16"
                               : "precision.compute=fp32");
+  request.set.push_back("inference.batch=1"); // one text, unless asked for
   request.set.insert(request.set.end(), settings.set.begin(),
                      settings.set.end());
-  request.set.push_back("inference.batch=1");
   request.targets = targetsOf(settings.options.device);
   request.emulate =
       llvm::StringRef(settings.options.device).starts_with("cuda-emu");

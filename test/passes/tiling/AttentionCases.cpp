@@ -21,11 +21,10 @@ struct Parts {
                       s.headDim, element)),
         lse(fmt::format("tensor<{}x{}x{}xf32>", s.batch, s.heads, s.tokens)),
         // 1 / sqrt of the width, of which 0.2 is none: products with it round.
-        mask(fmt::format("scale 0.2 {{causal{}{}}}",
-                         s.window ? fmt::format(", window = {} : i64", s.window)
-                                  : "",
-                         s.cap ? fmt::format(", cap = {} : f64", s.cap) : "")) {
-  }
+        mask(fmt::format(
+            "scale 0.2 {{causal{}{}}}",
+            s.window ? fmt::format(", window = {} : i64", s.window) : "",
+            s.cap ? fmt::format(", cap = {:.1f} : f64", s.cap) : "")) {}
   std::string q, k, lse, mask;
 };
 

@@ -30,7 +30,7 @@ std::string text(const Shape &s, const char *element) {
   if (s.window)
     bounds.push_back(fmt::format("window = {} : i64", s.window));
   if (s.cap)
-    bounds.push_back(fmt::format("cap = {} : f64", s.cap));
+    bounds.push_back(fmt::format("cap = {:.1f} : f64", s.cap));
   std::string window =
       bounds.empty() ? "" : fmt::format("{{{}}} ", fmt::join(bounds, ", "));
   return fmt::format(R"(

@@ -1,0 +1,96 @@
+#include "runtime/train/ModelDirectory.h"
+
+#include <gtest/gtest.h>
+
+using namespace tessera;
+
+namespace {
+
+std::string configError(std::string_view text) {
+  return parseGenerationConfig(text, "g.json").message();
+}
+
+std::vector<int32_t> startTokens(std::string_view processor) {
+  auto tokens = parseStartTokens(
+      fmt::format(R"({{"post_processor": {}}})", processor), "t.json");
+  EXPECT_TRUE(tokens.ok()) << tokens.message();
+  return tokens.ok() ? *tokens : std::vector<int32_t>{-1};
+}
+
+constexpr std::string_view kTemplate = R"({"type": "TemplateProcessing",
+  "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+             {"Sequence": {"id": "A", "type_id": 0}},
+             {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+  "special_tokens": {"<s>": {"id": "<s>", "ids": [7, 8], "tokens": ["<s>"]}}})";
+
+} // namespace
+
+TEST(GenerationConfig, SaysWhatItSays) {
+  auto config = parseGenerationConfig(
+      R"({"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": null,
+          "repetition_penalty": 1.05, "max_new_tokens": 99, "do_sample": true,
+          "eos_token_id": [5, 9], "num_beams": 1, "suppress_tokens": [],
+          "_from_model_config": true})",
+      "g.json");
+  ASSERT_TRUE(config.ok()) << config.message();
+  EXPECT_EQ(config->temperature, 0.6f);
+  EXPECT_EQ(config->topK, 20);
+  EXPECT_EQ(config->topP, 0.95f);
+  EXPECT_FALSE(config->minP);
+  EXPECT_EQ(config->repetitionPenalty, 1.05f);
+  EXPECT_EQ(config->maxTokens, 99u);
+  EXPECT_EQ(config->endTokens, (std::vector<int32_t>{5, 9}));
+  EXPECT_TRUE(config->unused.empty());
+}
+
+TEST(GenerationConfig, WithoutSamplingTheTemperatureIsZero) {
+  auto config = parseGenerationConfig(
+      R"({"do_sample": false, "temperature": 0.6, "eos_token_id": 3,
+          "num_beams": 4, "no_repeat_ngram_size": 2})",
+      "g.json");
+  ASSERT_TRUE(config.ok()) << config.message();
+  EXPECT_EQ(config->temperature, 0);
+  EXPECT_EQ(config->endTokens, std::vector<int32_t>{3});
+  EXPECT_EQ(config->unused,
+            (std::vector<std::string>{"num_beams", "no_repeat_ngram_size"}));
+}
+
+TEST(GenerationConfig, RefusesOtherKindsOfValues) {
+  EXPECT_EQ(configError(R"({"temperature": "hot"})"),
+            "g.json: key 'temperature': must be a number");
+  EXPECT_EQ(configError(R"({"top_k": -1})"),
+            "g.json: key 'top_k': must be a whole number from 0 to 2147483647");
+  EXPECT_EQ(configError(R"({"eos_token_id": [1, 4294967296]})"),
+            "g.json: key 'eos_token_id': must be a token or a list of tokens");
+  EXPECT_EQ(configError(R"({"do_sample": 1})"),
+            "g.json: key 'do_sample': must be true or false");
+  EXPECT_EQ(configError("[]"), "g.json: must be a JSON object");
+}
+
+TEST(StartTokens, AreThoseOfTheTemplate) {
+  EXPECT_TRUE(startTokens("null").empty());
+  EXPECT_TRUE(startTokens(R"({"type": "ByteLevel"})").empty());
+  EXPECT_EQ(startTokens(kTemplate), (std::vector<int32_t>{7, 8}));
+  EXPECT_EQ(startTokens(fmt::format(
+                R"({{"type": "Sequence", "processors": [
+                     {{"type": "ByteLevel"}}, {}]}})",
+                kTemplate)),
+            (std::vector<int32_t>{7, 8}));
+}
+
+TEST(StartTokens, OtherProcessorsAreRefused) {
+  auto error = [](std::string_view processor) {
+    return parseStartTokens(
+               fmt::format(R"({{"post_processor": {}}})", processor), "t.json")
+        .message();
+  };
+  EXPECT_EQ(error(R"({"type": "BertProcessing"})"),
+            "t.json: post_processor 'BertProcessing' is not supported; use "
+            "TemplateProcessing or ByteLevel");
+  EXPECT_EQ(error(R"({"type": "TemplateProcessing", "single": []})"),
+            "t.json: the post_processor's template is damaged; it must be a "
+            "list of special tokens and a sequence");
+  EXPECT_EQ(error(R"({"type": "Sequence", "processors": [
+                       {"type": "Sequence"}]})"),
+            "t.json: a sequence of post_processors may hold none of its kind");
+}
