@@ -1,19 +1,13 @@
 // tessera generate: text from a trained run.
 #include "runtime/train/Generate.h"
-#include "compiler/Driver.h"
 #include "compiler/target/cuda/Cubin.h"
-#include "runtime/recipe/Recipe.h"
-#include "runtime/train/RunDirectory.h"
 #include "tools/tessera/Commands.h"
-#include "llvm/ADT/SmallString.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Signals.h"
+#include "tools/tessera/DecoderProgram.h"
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdio>
 #include <fmt/format.h>
 #include <memory>
-#include <unistd.h>
 
 using namespace tessera;
 
@@ -22,86 +16,14 @@ static void print(std::string_view text) {
   std::fflush(stdout);
 }
 
-// The targets of a device; those of a GPU that is not known yet are all.
-static std::vector<std::string> targetsOf(llvm::StringRef device) {
-  if (device.consume_front("cuda-emu"))
-    return {device.consume_front(":") ? ("cuda:" + device).str()
-                                      : "cuda:sm_80"};
-  if (device.starts_with("cuda"))
-    return {"cuda:sm_80", "cuda:sm_90a"};
-  return {"cpu"};
-}
-
-// What decodes the run's model, compiled into a file of its own: the cache
-// keeps it for the next time.
-static llvm::Error compileDecoder(const RunPath &place,
-                                  const std::string &device,
-                                  const std::string &output) {
-  StatusOr<ArtifactReader> trained = ArtifactReader::open(place.program());
-  if (!trained.ok())
-    return llvm::createStringError(trained.message());
-  auto recipe = recipe::parseRecipe(trained->root().recipe()->string_view(),
-                                    place.program());
-  if (!recipe.ok())
-    return llvm::createStringError(recipe.message());
-  // What the run was told, which may be more than its program was made with.
-  auto told = recipe::loadRecipe(place.run + "/" + kRecipeFile);
-  if (!told.ok())
-    return llvm::createStringError(told.message());
-  const recipe::Recipe::Inference &inference = told->inference;
-  // Of places behind the trained ones the model knows nothing.
-  int64_t context = std::min(inference.context, recipe->batch.sequence);
-  CompileRequest request;
-  request.spec = place.program();
-  request.configText = trained->root().model_config()->str();
-  request.set = {fmt::format("precision.compute={}", name(recipe->compute)),
-                 fmt::format("inference.context={}", context),
-                 fmt::format("inference.chunk={}", inference.chunk),
-                 fmt::format("inference.page={}", inference.page),
-                 "inference.batch=1"};
-  request.targets = targetsOf(device);
-  request.emulate = llvm::StringRef(device).starts_with("cuda-emu");
-  request.infer = true;
-  request.executable = false;
-  request.output = output;
-  request.rebuildCommand = "tessera generate " + shellQuoted(place.run);
-  return compile(request).takeError();
-}
-
-// A name for a file that goes when the process needs it no more, or is killed
-// by a signal.
-namespace {
-class TemporaryFile {
-public:
-  llvm::Error create() {
-    int descriptor = -1;
-    if (std::error_code error = llvm::sys::fs::createTemporaryFile(
-            "tessera", "tsr", descriptor, path))
-      return llvm::createStringError(error, "cannot create a temporary file");
-    ::close(descriptor);
-    llvm::sys::RemoveFileOnSignal(path);
-    return llvm::Error::success();
-  }
-  ~TemporaryFile() {
-    if (path.empty())
-      return;
-    llvm::sys::fs::remove(path);
-    llvm::sys::DontRemoveFileOnSignal(path);
-  }
-  std::string name() const { return path.str().str(); }
-
-private:
-  llvm::SmallString<128> path;
-};
-} // namespace
-
 // Without a compiler for the device the run's own program still does.
 static llvm::Error prepare(const RunPath &place, TemporaryFile &file,
                            GenerateOptions &options) {
   if (llvm::Error error = file.create())
     return error;
   options.program = file.name();
-  llvm::Error error = compileDecoder(place, options.device, file.name());
+  llvm::Error error =
+      compileDecoder(place, {.device = options.device}, file.name());
   bool lacksCompiler = llvm::StringRef(options.device).starts_with("cuda") &&
                        cuda::findNvcc().empty();
   if (!error || !lacksCompiler)
