@@ -78,9 +78,14 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
   command.add_option("--port", settings.serve.port, "0: one that is free")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
-  command.add_option("--api-key", settings.serve.service.apiKeys,
-                     "that clients must give, may stand several times; also "
-                     "TESSERA_API_KEY");
+  command
+      .add_option("--api-key", settings.serve.service.apiKeys,
+                  "that clients must give, may stand several times; also "
+                  "TESSERA_API_KEY")
+      ->allow_extra_args(false) // or it takes RUN as well
+      ->check([](const std::string &key) {
+        return key.empty() ? std::string("must not be empty") : std::string();
+      });
   command.add_option("--model-name", settings.model,
                      "that clients ask for; default: the run's folder");
   command

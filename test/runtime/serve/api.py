@@ -178,6 +178,25 @@ def mixed_load(server):
     assert server.metric("prefix_cache_hits") > 1000
 
 
+def many_connections(server):
+    """Idle ones beyond the limit are turned away and the others cost nothing."""
+    idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(600)]
+    idle[-1].settimeout(10)
+    assert idle[-1].recv(100).startswith(b"HTTP/1.1 503")
+    for peer in idle:
+        peer.close()
+    # They are noticed one by one.
+    status = 503
+    for _ in range(200):
+        try:
+            status = server.call("GET", "/version")[0]
+        except OSError:
+            continue
+        if status == 200:
+            break
+    expect(status, 200)
+
+
 def keys():
     with Server([CHECK, "--key", "first", "--key", "second"]) as server:
         for path in ("/health", "/metrics", "/version", "/v1/models", "/none"):
@@ -209,7 +228,7 @@ def busy_and_end():
 
 def main():
     with Server([CHECK]) as server:
-        for check in (routes, completions, streams, refused_fields, hostile_bytes, mixed_load):
+        for check in (routes, completions, streams, refused_fields, hostile_bytes, mixed_load, many_connections):
             check(server)
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)
