@@ -8,7 +8,7 @@ packages="
   cmake ninja-build make ccache g++ clang-19 clang-format-19 clang-tidy-19 lld-19 liblld-19-dev libclang-rt-19-dev
   llvm-19-dev llvm-19-tools libmlir-19-dev mlir-19-tools zlib1g-dev libzstd-dev libedit-dev libxml2-dev libcurl4-openssl-dev
   libfmt-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev
-  libflatbuffers-dev flatbuffers-compiler libxxhash-dev libutf8proc-dev libboost-context-dev
+  libflatbuffers-dev flatbuffers-compiler libxxhash-dev libutf8proc-dev libboost-context-dev libboost-dev
   libgtest-dev libgmock-dev openmpi-bin mpich python3 python3-venv python3-torch python3-numpy
   manpages manpages-dev manpages-zh"
 

@@ -267,6 +267,20 @@ generateLoaded(SessionModel &model, const tokenizer::Tokenizer &tokenizer,
   return generateText(decodingModel(**decoder), tokenizer, options, sink);
 }
 
+StatusOr<OpenedRun> openRun(const RunPath &place,
+                            const GenerateOptions &options,
+                            const TextSink &note) {
+  std::string program =
+      options.program.empty() ? place.program() : options.program;
+  auto model = openForGeneration(program, options);
+  if (!model.ok())
+    return model.status();
+  StatusOr<std::string> loaded = loadWeights(place, **model, note);
+  if (!loaded.ok())
+    return loaded.status();
+  return OpenedRun{model.take(), loaded.take()};
+}
+
 StatusOr<GenerateResult> generateFromRun(const std::string &path,
                                          const GenerateOptions &options,
                                          const TextSink &sink,
@@ -279,17 +293,12 @@ StatusOr<GenerateResult> generateFromRun(const std::string &path,
       tokenizer::Tokenizer::load(place->run + "/" + kTokenizerFile);
   if (!tokenizer.ok())
     return tokenizer.status();
-  std::string program =
-      options.program.empty() ? place->program() : options.program;
-  auto model = openForGeneration(program, options);
-  if (!model.ok())
-    return model.status();
-  StatusOr<std::string> loaded = loadWeights(*place, **model, note);
-  if (!loaded.ok())
-    return loaded.status();
-  auto result = generateLoaded(**model, *tokenizer, options, sink);
+  auto opened = openRun(*place, options, note);
+  if (!opened.ok())
+    return opened.status();
+  auto result = generateLoaded(*opened->model, *tokenizer, options, sink);
   if (result.ok())
-    result->checkpoint = *loaded;
+    result->checkpoint = opened->checkpoint;
   return result;
 }
 

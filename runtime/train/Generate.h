@@ -77,9 +77,21 @@ StatusOr<RunPath> resolveRun(const std::string &path);
 /// generation, as far as that is known without a model.
 Status checkGenerate(const RunPath &place, const GenerateOptions &options);
 
-/// The same with all that a run directory holds: program.tsr, tokenizer.json
-/// and the newest intact checkpoint. `path` may also be one checkpoint,
-/// RUN/step-000100. `note` receives one line for each damaged checkpoint.
+/// A run's program with the weights of its checkpoint.
+struct OpenedRun {
+  std::unique_ptr<SessionModel> model;
+  std::string checkpoint; ///< "step-000100"
+};
+/// The program of `options`, or the run's own. `note` receives one line for
+/// each damaged checkpoint.
+StatusOr<OpenedRun> openRun(const RunPath &place,
+                            const GenerateOptions &options,
+                            const TextSink &note);
+
+/// generateText with all that a run directory holds: program.tsr,
+/// tokenizer.json and the newest intact checkpoint. `path` may also be one
+/// checkpoint, RUN/step-000100. `note` receives one line for each damaged
+/// checkpoint.
 StatusOr<GenerateResult> generateFromRun(const std::string &path,
                                          const GenerateOptions &options,
                                          const TextSink &sink,

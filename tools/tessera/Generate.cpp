@@ -1,20 +1,14 @@
 // tessera generate: text from a trained run or a Hugging Face directory.
 #include "runtime/train/Generate.h"
-#include "compiler/Driver.h"
 #include "compiler/target/cuda/Cubin.h"
 #include "models/HfConfig.h"
-#include "runtime/recipe/Recipe.h"
-#include "runtime/train/RunDirectory.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/DecoderProgram.h"
 #include "tools/tessera/GenerateSettings.h"
-#include "llvm/ADT/SmallString.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Signals.h"
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fmt/format.h>
 #include <memory>
-#include <unistd.h>
 
 using namespace tessera;
 
@@ -23,85 +17,6 @@ static void print(std::string_view text) {
   std::fflush(stdout);
 }
 
-// The targets of a device; those of a GPU that is not known yet are all.
-static std::vector<std::string> targetsOf(llvm::StringRef device) {
-  if (device.consume_front("cuda-emu"))
-    return {device.consume_front(":") ? ("cuda:" + device).str()
-                                      : "cuda:sm_80"};
-  if (device.starts_with("cuda"))
-    return {"cuda:sm_80", "cuda:sm_90a"};
-  return {"cpu"};
-}
-
-// What decodes the run's model, compiled into a file of its own: the cache
-// keeps it for the next time.
-static llvm::Error compileDecoder(const RunPath &place,
-                                  const GenerateSettings &settings,
-                                  const std::string &output) {
-  const std::string &device = settings.options.device;
-  StatusOr<ArtifactReader> trained = ArtifactReader::open(place.program());
-  if (!trained.ok())
-    return llvm::createStringError(trained.message());
-  auto recipe = recipe::parseRecipe(trained->root().recipe()->string_view(),
-                                    place.program());
-  if (!recipe.ok())
-    return llvm::createStringError(recipe.message());
-  // What the run was told, which may be more than its program was made with.
-  auto told = recipe::loadRecipe(place.run + "/" + kRecipeFile);
-  if (!told.ok())
-    return llvm::createStringError(told.message());
-  const recipe::Recipe::Inference &inference = told->inference;
-  // Of places behind the trained ones the model knows nothing.
-  int64_t context = std::min(inference.context, recipe->batch.sequence);
-  // Programs that generate know no fp64; weights are rounded as they are read.
-  recipe::Precision compute = recipe->compute == recipe::Precision::Fp64
-                                  ? recipe::Precision::Fp32
-                                  : recipe->compute;
-  CompileRequest request;
-  request.spec = place.program();
-  request.configText = trained->root().model_config()->str();
-  request.set = {fmt::format("precision.compute={}", name(compute)),
-                 fmt::format("inference.context={}", context),
-                 fmt::format("inference.chunk={}", inference.chunk),
-                 fmt::format("inference.page={}", inference.page),
-                 "inference.batch=1"};
-  request.targets = targetsOf(device);
-  request.emulate = llvm::StringRef(device).starts_with("cuda-emu");
-  request.infer = true;
-  request.executable = false;
-  request.output = output;
-  request.cache = settings.cache;
-  request.rebuildCommand = "tessera generate " + shellQuoted(place.run);
-  return compile(request).takeError();
-}
-
-// A name for a file that goes when the process needs it no more, or is killed
-// by a signal.
-namespace {
-class TemporaryFile {
-public:
-  llvm::Error create() {
-    int descriptor = -1;
-    if (std::error_code error = llvm::sys::fs::createTemporaryFile(
-            "tessera", "tsr", descriptor, path))
-      return llvm::createStringError(error, "cannot create a temporary file");
-    ::close(descriptor);
-    llvm::sys::RemoveFileOnSignal(path);
-    return llvm::Error::success();
-  }
-  ~TemporaryFile() {
-    if (path.empty())
-      return;
-    llvm::sys::fs::remove(path);
-    llvm::sys::DontRemoveFileOnSignal(path);
-  }
-  std::string name() const { return path.str().str(); }
-
-private:
-  llvm::SmallString<128> path;
-};
-} // namespace
-
 // Without a compiler for the device the run's own program still does.
 static llvm::Error prepare(const RunPath &place, TemporaryFile &file,
                            GenerateSettings &settings) {
@@ -109,7 +24,8 @@ static llvm::Error prepare(const RunPath &place, TemporaryFile &file,
   if (llvm::Error error = file.create())
     return error;
   options.program = file.name();
-  llvm::Error error = compileDecoder(place, settings, file.name());
+  llvm::Error error = compileDecoder(
+      place, {.device = options.device, .cache = settings.cache}, file.name());
   bool lacksCompiler = llvm::StringRef(options.device).starts_with("cuda") &&
                        cuda::findNvcc().empty();
   if (!error || !lacksCompiler)
@@ -173,32 +89,6 @@ static void generateWithRun(GenerateSettings &settings,
 
 //===--- model directories ------------------------------------------------===//
 
-// What decodes the directory's model. Weights are computed with in bf16 where
-// they are kept so, else in f32, unless somebody says otherwise.
-static llvm::Error compileModel(const GenerateSettings &settings,
-                                const models::ModelSpec &spec,
-                                const std::string &output) {
-  CompileRequest request;
-  request.spec = settings.place;
-  request.recipe = settings.recipe;
-  if (settings.recipe.empty())
-    request.set.push_back(spec.checkpointDtype == "bfloat16"
-                              ? "precision.compute=bf16"
-                              : "precision.compute=fp32");
-  request.set.push_back("inference.batch=1"); // one text, unless asked for
-  request.set.insert(request.set.end(), settings.set.begin(),
-                     settings.set.end());
-  request.targets = targetsOf(settings.options.device);
-  request.emulate =
-      llvm::StringRef(settings.options.device).starts_with("cuda-emu");
-  request.infer = true;
-  request.executable = false;
-  request.output = output;
-  request.cache = settings.cache;
-  request.rebuildCommand = "tessera generate " + shellQuoted(settings.place);
-  return compile(request).takeError();
-}
-
 // Everything of the directory but the weights, in the order in which errors are
 // cheap.
 static Status readDirectory(GenerateSettings &settings,
@@ -238,7 +128,10 @@ static void generateWithModel(GenerateSettings &settings,
   TemporaryFile program;
   llvm::Error error = program.create();
   if (!error)
-    error = compileModel(settings, spec, program.name());
+    error = compileModelDecoder(
+        settings.place, spec,
+        {.device = settings.options.device, .cache = settings.cache},
+        settings.recipe, settings.set, program.name());
   if (error)
     return invocation.fail(llvm::toString(std::move(error)).c_str());
   settings.options.program = program.name();

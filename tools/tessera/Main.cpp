@@ -67,6 +67,7 @@ From text to a model that writes some:
   tessera compile models/specs/gpt2-demo --recipe recipes/demo.yaml -o train_demo
   ./train_demo --data tokens --out run
   tessera generate run --prompt "The command"
+  tessera serve run --port 8000
 
 SUBCOMMAND --help says more of each.)");
   app.require_subcommand(1);
@@ -78,6 +79,7 @@ SUBCOMMAND --help says more of each.)");
   tessera::Invocation invocation;
   tessera::addCompileCommand(app, invocation);
   tessera::addGenerateCommand(app, invocation);
+  tessera::addServeCommand(app, invocation);
   tessera::addDataCommand(app, invocation);
   tessera::addBenchCommand(app, invocation);
   tessera::addPlanCommand(app, invocation);

@@ -1,0 +1,57 @@
+// The OpenAI API's requests as values, and its errors.
+#pragma once
+#include "runtime/infer/Sampler.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace tessera::serve {
+
+/// {"error": {message, type, param, code}}; empty texts are null.
+struct ApiError {
+  int status = 400;
+  std::string message;
+  std::string param, code;
+  std::string json() const;
+};
+
+struct ChatMessage {
+  std::string role; ///< system, user or assistant
+  std::string content;
+};
+
+enum class Endpoint : uint8_t { completions, chat };
+
+/// A text, or tokens.
+using PromptInput = std::variant<std::string, std::vector<int32_t>>;
+
+/// POST /v1/completions or /v1/chat/completions; every field has been checked
+/// as far as that is possible without a model.
+struct ApiRequest {
+  Endpoint endpoint = Endpoint::completions;
+  std::string model;
+  std::vector<PromptInput> prompts;  ///< of completions
+  std::vector<ChatMessage> messages; ///< of chat
+  SamplingOptions sampling;
+  std::optional<uint64_t> seed;     ///< nothing: drawn by the server
+  std::optional<int64_t> maxTokens; ///< nothing: the endpoint's default
+  std::vector<std::string> stop;
+  int64_t n = 1;
+  std::optional<int64_t> logprobs; ///< how many likeliest tokens, 0 to 20
+  bool ignoreEnd = false;
+  bool stream = false, includeUsage = false;
+};
+
+inline constexpr int64_t kMaxChoices = 128; ///< prompts times n
+inline constexpr int64_t kMaxStops = 16, kMaxStopBytes = 1024;
+
+/// Reads a body. Fields that are not known, or not served, are errors that name
+/// them (docs/serving.md has the list).
+std::variant<ApiRequest, ApiError> parseApiRequest(std::string_view body,
+                                                   Endpoint endpoint);
+
+} // namespace tessera::serve

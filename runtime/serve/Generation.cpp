@@ -1,0 +1,113 @@
+#include "runtime/serve/Generation.h"
+
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+namespace tessera::serve {
+
+void Service::Generation::start(std::vector<uint64_t> given) {
+  ids = std::move(given);
+  reply->onGone = [weak = weak_from_this()] {
+    auto self = weak.lock();
+    if (!self || self->closed)
+      return;
+    self->closed = true;
+    self->cancelAll();
+    self->log(499); // nginx's number for a client that left
+  };
+}
+
+void Service::Generation::cancelAll() {
+  for (uint64_t id : ids)
+    service.engine.cancel(id);
+}
+
+void Service::Generation::take(Delta delta) {
+  if (!delta.text.empty() || !delta.tokens.empty())
+    service.lastToken = EngineClock::now();
+  if (closed)
+    return;
+  if (delta.end && delta.end->reason != FinishReason::stop &&
+      delta.end->reason != FinishReason::length)
+    return fail(*delta.end);
+  WholeChoice &choice = choices[delta.choice];
+  if (request.stream) {
+    if (!begun)
+      reply->begin();
+    if (!begun && request.endpoint == Endpoint::chat)
+      for (std::size_t i = 0; i < choices.size(); ++i)
+        reply->event(roleChunk(head, i));
+    begun = true;
+    reply->event(deltaChunk(head, delta, request.logprobs.has_value(),
+                            choice.text.size(), service.tokenizer));
+    if (closed) // a reader that is too slow
+      return;
+  }
+  choice.text += delta.text;
+  if (!request.stream)
+    choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(),
+                         delta.tokens.end());
+  if (delta.end)
+    takeEnd(delta);
+}
+
+void Service::Generation::takeEnd(const Delta &delta) {
+  choices[delta.choice].end = delta.end;
+  usage.generated += delta.end->generatedTokens;
+  // Every prompt counts once, however many choices it has.
+  if (delta.choice % std::size_t(request.n) == 0) {
+    usage.prompt += delta.end->promptTokens;
+    usage.cached += delta.end->cachedTokens;
+  }
+  if (++ended == choices.size())
+    finish();
+}
+
+void Service::Generation::finish() {
+  closed = true;
+  log(200);
+  ++service.answers[200];
+  if (!request.stream)
+    return reply->send(200, "application/json",
+                       wholeAnswer(head, choices, request.logprobs.has_value(),
+                                   usage, service.tokenizer));
+  if (request.includeUsage)
+    reply->event(usageChunk(head, usage));
+  reply->event("[DONE]");
+  reply->end();
+}
+
+void Service::Generation::fail(const EngineResult &result) {
+  closed = true;
+  cancelAll();
+  ApiError error{500, result.message, "", "engine_error"};
+  if (result.reason == FinishReason::deadline)
+    error = {504, "the request took too long and was given up", "", "timeout"};
+  else if (result.reason == FinishReason::cancelled)
+    error = {503, "the server is shutting down", "", "shutting_down"};
+  log(error.status);
+  if (!begun)
+    return service.sendError(reply, error);
+  ++service.answers[error.status];
+  reply->event(error.json());
+  reply->end();
+}
+
+void Service::Generation::log(int status) const {
+  using std::chrono::milliseconds;
+  auto took =
+      std::chrono::duration_cast<milliseconds>(EngineClock::now() - arrived);
+  nlohmann::ordered_json line = {{"event", "request"},
+                                 {"id", head.id},
+                                 {"status", status},
+                                 {"stream", request.stream},
+                                 {"choices", choices.size()},
+                                 {"prompt_tokens", usage.prompt},
+                                 {"cached_tokens", usage.cached},
+                                 {"generated_tokens", usage.generated},
+                                 {"ms", took.count()}};
+  std::fprintf(stderr, "%s\n", line.dump().c_str());
+}
+
+} // namespace tessera::serve

@@ -1,0 +1,39 @@
+// One call of the API on its way: collects what its choices become and answers.
+#pragma once
+#include "runtime/serve/Responses.h"
+#include "runtime/serve/Service.h"
+
+namespace tessera::serve {
+
+/// For the server's thread. Held by what its choices post, and by the reply.
+class Service::Generation final
+    : public std::enable_shared_from_this<Generation> {
+public:
+  Generation(Service &service, ApiRequest request, AnswerHead head,
+             std::shared_ptr<HttpReply> reply, std::size_t choices)
+      : service(service), request(std::move(request)), head(std::move(head)),
+        reply(std::move(reply)), choices(choices) {}
+  /// The engine has them: their numbers, for cancelling.
+  void start(std::vector<uint64_t> ids);
+  void take(Delta delta);
+
+private:
+  void takeEnd(const Delta &delta);
+  void finish();
+  void fail(const EngineResult &result);
+  void cancelAll();
+  void log(int status) const;
+
+  Service &service;
+  ApiRequest request;
+  AnswerHead head;
+  std::shared_ptr<HttpReply> reply;
+  std::vector<WholeChoice> choices;
+  std::vector<uint64_t> ids;
+  std::size_t ended = 0;
+  bool begun = false, closed = false;
+  Usage usage;
+  EngineClock::time_point arrived = EngineClock::now();
+};
+
+} // namespace tessera::serve

@@ -1,0 +1,289 @@
+#include "runtime/serve/HttpConnection.h"
+
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/status.hpp>
+
+#include <sys/socket.h>
+
+namespace tessera::serve {
+
+namespace http = boost::beast::http;
+namespace net = boost::asio;
+
+/// Boost 1.74 has a string_view of its own.
+static std::string_view viewOf(boost::beast::string_view text) {
+  return {text.data(), text.size()};
+}
+
+/// Holds its connection until it is answered.
+class HttpConnection::Reply final : public HttpReply,
+                                    public std::enable_shared_from_this<Reply> {
+public:
+  explicit Reply(std::shared_ptr<HttpConnection> to)
+      : connection(std::move(to)), ping(connection->stream.get_executor()) {}
+
+  void send(int status, std::string_view type, std::string body,
+            std::string_view headers) override {
+    std::string text = start(status, type, headers) +
+                       fmt::format("Content-Length: {}\r\n\r\n", body.size()) +
+                       body;
+    finish(std::move(text));
+  }
+
+  void begin() override {
+    bool chunked = connection && connection->version >= 11;
+    if (connection && !chunked)
+      connection->keepAlive = false; // the end of the connection is the text's
+    isChunked = chunked;
+    put(start(200, "text/event-stream", "Cache-Control: no-store\r\n") +
+        (chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n"));
+    waitForPing();
+  }
+  void event(std::string_view data) override {
+    put(framed(fmt::format("data: {}\n\n", data)));
+  }
+  void end() override { finish(isChunked ? "0\r\n\r\n" : ""); }
+
+  /// The peer has gone.
+  void lose() {
+    ping.cancel();
+    connection.reset();
+    if (auto tell = std::exchange(onGone, nullptr))
+      tell();
+  }
+
+private:
+  std::string start(int status, std::string_view type,
+                    std::string_view headers) {
+    if (connection && connection->shared.closing)
+      connection->keepAlive = false;
+    return fmt::format(
+        "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nConnection: {}\r\n{}", status,
+        viewOf(http::obsolete_reason(http::status(status))), type,
+        connection && connection->keepAlive ? "keep-alive" : "close", headers);
+  }
+  std::string framed(const std::string &text) const {
+    return isChunked ? fmt::format("{:x}\r\n{}\r\n", text.size(), text) : text;
+  }
+  void put(std::string text) {
+    wasQuiet = false;
+    if (connection)
+      connection->write(std::move(text), /*isLast=*/false);
+  }
+  void finish(std::string text) {
+    ping.cancel();
+    onGone = nullptr;
+    if (auto to = std::exchange(connection, nullptr))
+      to->write(std::move(text), /*isLast=*/true);
+  }
+  void waitForPing() {
+    if (!connection)
+      return;
+    ping.expires_after(connection->shared.limits.pingTime);
+    wasQuiet = true;
+    ping.async_wait([weak = weak_from_this()](Error error) {
+      auto self = weak.lock();
+      if (error || !self)
+        return;
+      if (self->wasQuiet)
+        self->put(self->framed(": ping\n\n"));
+      self->waitForPing();
+    });
+  }
+
+  std::shared_ptr<HttpConnection> connection;
+  net::steady_timer ping;
+  bool isChunked = false, wasQuiet = true;
+};
+
+HttpConnection::HttpConnection(net::ip::tcp::socket socket, HttpShared &shared)
+    : stream(std::move(socket)), buffer(shared.limits.headerBytes + (64 << 10)),
+      shared(shared) {
+  ++shared.open;
+}
+
+HttpConnection::~HttpConnection() {
+  --shared.open;
+  if (shared.onClosed)
+    shared.onClosed();
+}
+
+//===--- requests ---------------------------------------------------------===//
+
+void HttpConnection::readHead() {
+  answering = lastQueued = false;
+  parser.emplace();
+  parser->header_limit(std::uint32_t(shared.limits.headerBytes));
+  parser->body_limit(shared.limits.bodyBytes);
+  // One time for the whole head: a byte now and then does not extend it.
+  stream.expires_after(shared.limits.idleTime);
+  http::async_read_header(
+      stream, buffer, *parser,
+      [self = shared_from_this()](Error error, std::size_t) {
+        if (error)
+          return self->fail(error);
+        self->readBody();
+      });
+}
+
+void HttpConnection::readBody() {
+  const auto &message = parser->get();
+  std::string_view target = viewOf(message.target());
+  keepAlive = message.keep_alive();
+  version = message.version();
+  head = {std::string(viewOf(message.method_string())),
+          std::string(target.substr(0, target.find('?'))),
+          std::string(viewOf(message[http::field::authorization])),
+          {}};
+  if (std::string refusal = shared.handler.refuse(head); !refusal.empty()) {
+    keepAlive = false; // its body is not read
+    answering = true;
+    auto answer = std::make_shared<Reply>(shared_from_this());
+    reply = answer;
+    return answer->send(401, "application/json", std::move(refusal),
+                        "WWW-Authenticate: Bearer\r\n");
+  }
+  stream.expires_after(shared.limits.requestTime);
+  // Clients that ask first whether they may send a body are told to.
+  if (boost::beast::iequals(message[http::field::expect], "100-continue")) {
+    static constexpr std::string_view go = "HTTP/1.1 100 Continue\r\n\r\n";
+    Error ignored; // a peer that is not there fails in the next read
+    stream.socket().send(net::buffer(go.data(), go.size()), 0, ignored);
+  }
+  http::async_read(stream, buffer, *parser,
+                   [self = shared_from_this()](Error error, std::size_t) {
+                     if (error)
+                       return self->fail(error);
+                     self->onRequest();
+                   });
+}
+
+void HttpConnection::onRequest() {
+  head.body = std::move(parser->get().body());
+  stream.expires_never();
+  answering = true;
+  auto answer = std::make_shared<Reply>(shared_from_this());
+  reply = answer;
+  watchPeer();
+  shared.handler.handle(std::move(head), std::move(answer));
+}
+
+// What was sent is no request, or not all of one.
+void HttpConnection::fail(Error error) {
+  int status = 400;
+  if (error == http::error::body_limit)
+    status = 413;
+  else if (error == http::error::header_limit ||
+           error == http::error::buffer_overflow)
+    status = 431;
+  else if (error == http::error::end_of_stream ||
+           error == http::error::partial_message ||
+           error.category() != http::make_error_code(http::error{}).category())
+    return drop(); // the peer has gone, or is too slow
+  keepAlive = false;
+  answering = true;
+  auto answer = std::make_shared<Reply>(shared_from_this());
+  reply = answer;
+  answer->send(
+      status, "application/json",
+      shared.handler.describe(status, "not a request that can be read: " +
+                                          error.message()),
+      {});
+}
+
+// A peer that closes while its answer is computed is to cost nothing more.
+void HttpConnection::watchPeer() {
+  stream.socket().async_wait(
+      net::ip::tcp::socket::wait_read, [self = weak_from_this()](Error error) {
+        auto connection = self.lock();
+        if (!connection || error || !connection->answering)
+          return;
+        char byte = 0;
+        int descriptor = connection->stream.socket().native_handle();
+        // More than nothing is the next request, which waits for its turn.
+        if (::recv(descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
+          connection->drop();
+      });
+}
+
+//===--- answers ----------------------------------------------------------===//
+
+void HttpConnection::write(std::string bytes, bool isLast) {
+  if (gone)
+    return;
+  lastQueued |= isLast;
+  unsentBytes += bytes.size();
+  unsent.push_back(std::move(bytes));
+  // An answer that is sent at once is as large as it is.
+  if (!isLast && unsentBytes > shared.limits.unsentBytes)
+    return drop();
+  if (!writing)
+    writeNext();
+}
+
+void HttpConnection::writeNext() {
+  if (unsent.empty()) {
+    writing = false;
+    if (lastQueued)
+      answered();
+    return;
+  }
+  writing = true;
+  stream.expires_after(shared.limits.writeTime);
+  net::async_write(stream, net::buffer(unsent.front()),
+                   [self = shared_from_this()](Error error, std::size_t) {
+                     if (self->gone)
+                       return;
+                     if (error)
+                       return self->drop();
+                     self->stream.expires_never();
+                     self->unsentBytes -= self->unsent.front().size();
+                     self->unsent.pop_front();
+                     self->writeNext();
+                   });
+}
+
+void HttpConnection::answered() {
+  answering = false;
+  stream.socket().cancel(); // watchPeer
+  if (!keepAlive || shared.closing) {
+    Error ignored; // the peer may have closed before
+    stream.socket().shutdown(net::ip::tcp::socket::shutdown_send, ignored);
+    stream.expires_after(std::chrono::seconds(1));
+    return discard();
+  }
+  net::post(stream.get_executor(),
+            [self = shared_from_this()] { self->readHead(); });
+}
+
+// A socket that is closed before all was read resets the connection, and the
+// peer may never see the answer.
+void HttpConnection::discard() {
+  buffer.consume(buffer.size());
+  stream.async_read_some(
+      buffer.prepare(4096),
+      [self = shared_from_this()](Error error, std::size_t count) {
+        self->discarded += count;
+        if (error || self->discarded > 2 * self->shared.limits.bodyBytes)
+          return self->drop();
+        self->discard();
+      });
+}
+
+void HttpConnection::closeIfIdle() {
+  if (!answering)
+    drop();
+}
+
+void HttpConnection::drop() {
+  if (std::exchange(gone, true))
+    return;
+  Error ignored; // there is nothing more to do about it
+  stream.socket().close(ignored);
+  if (auto answer = reply.lock())
+    answer->lose();
+}
+
+} // namespace tessera::serve

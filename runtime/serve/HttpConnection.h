@@ -1,0 +1,68 @@
+// One connection of HttpServer: request, answer, request, ... Everything runs
+// in the server's thread.
+#pragma once
+#include "runtime/serve/HttpServer.h"
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+
+#include <deque>
+#include <optional>
+#include <string>
+
+namespace tessera::serve {
+
+/// What the connections of a server share.
+struct HttpShared {
+  HttpLimits limits;
+  HttpHandler &handler;
+  std::size_t open = 0;           ///< connections
+  bool closing = false;           ///< each answer is its connection's last
+  std::function<void()> onClosed; ///< after a connection has gone
+};
+
+class HttpConnection final
+    : public std::enable_shared_from_this<HttpConnection> {
+public:
+  HttpConnection(boost::asio::ip::tcp::socket socket, HttpShared &shared);
+  ~HttpConnection();
+  void start() { readHead(); }
+  /// Closes it unless an answer is on its way.
+  void closeIfIdle();
+
+private:
+  class Reply;
+  using Parser =
+      boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Error = boost::beast::error_code;
+
+  void readHead();
+  void readBody();
+  void onRequest();
+  void fail(Error error);
+  void watchPeer();
+
+  void write(std::string bytes, bool isLast);
+  void writeNext();
+  void answered();
+  void discard();
+  void drop();
+
+  boost::beast::tcp_stream stream;
+  boost::beast::flat_buffer buffer;
+  std::optional<Parser> parser;
+  HttpShared &shared;
+  HttpRequest head;
+  std::weak_ptr<Reply> reply;
+  std::deque<std::string> unsent;
+  std::size_t unsentBytes = 0, discarded = 0;
+  bool writing = false, answering = false, lastQueued = false;
+  bool keepAlive = false, gone = false;
+  unsigned version = 11;
+};
+
+} // namespace tessera::serve

@@ -1,0 +1,153 @@
+#include "runtime/serve/HttpServer.h"
+#include "runtime/serve/HttpConnection.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+
+#include <csignal>
+#include <list>
+
+namespace tessera::serve {
+
+namespace net = boost::asio;
+using Tcp = net::ip::tcp;
+using Error = boost::system::error_code;
+
+namespace {
+
+class BeastServer final : public HttpServer {
+public:
+  BeastServer(const HttpLimits &limits, HttpHandler &handler)
+      : shared{limits, handler, 0, false, nullptr}, acceptor(context),
+        signals(context) {
+    shared.onClosed = [this] {
+      if (ending && shared.open == 0)
+        context.stop();
+    };
+  }
+  ~BeastServer() override { shared.onClosed = nullptr; }
+
+  Status bind(const std::string &host, uint16_t port) {
+    Error error;
+    auto address = net::ip::make_address(host, error);
+    if (error)
+      return Status::error("--host must be an address such as 127.0.0.1, got: "
+                           "'{}'",
+                           host);
+    Tcp::endpoint endpoint(address, port);
+    acceptor.open(endpoint.protocol(), error);
+    if (!error)
+      acceptor.set_option(net::socket_base::reuse_address(true), error);
+    if (!error)
+      acceptor.bind(endpoint, error);
+    if (!error)
+      acceptor.listen(net::socket_base::max_listen_connections, error);
+    if (error)
+      return Status::error("cannot listen on {}:{}: {}; choose another --port",
+                           host, port, error.message());
+    return Status::success();
+  }
+
+  uint16_t port() const override {
+    Error error;
+    return acceptor.local_endpoint(error).port();
+  }
+
+  void run(std::function<void()> onSignal) override {
+    signals.add(SIGINT);
+    signals.add(SIGTERM);
+    signals.async_wait([this, onSignal](Error error, int) {
+      if (error)
+        return;
+      signals.clear(); // the next one is not ours to catch
+      onSignal();
+    });
+    accept();
+    context.run();
+  }
+
+  void post(std::function<void()> task) override {
+    net::post(context, std::move(task));
+  }
+  void after(std::chrono::milliseconds time,
+             std::function<void()> task) override {
+    auto timer = std::make_shared<net::steady_timer>(context, time);
+    timer->async_wait([timer, task = std::move(task)](Error error) {
+      if (!error)
+        task();
+    });
+  }
+
+  void refuseNew() override {
+    shared.closing = true;
+    Error ignored; // it is closed either way
+    acceptor.close(ignored);
+    forEach([](HttpConnection &each) { each.closeIfIdle(); });
+  }
+
+  void close(std::chrono::milliseconds grace) override {
+    refuseNew();
+    ending = true;
+    if (shared.open == 0)
+      return context.stop();
+    after(grace, [this] { context.stop(); });
+  }
+
+private:
+  template <typename Visit> void forEach(const Visit &visit) {
+    auto copy = connections;
+    for (const auto &each : copy)
+      if (auto connection = each.lock())
+        visit(*connection);
+  }
+
+  void accept() {
+    acceptor.async_accept([this](Error error, Tcp::socket socket) {
+      if (!acceptor.is_open())
+        return;
+      if (error) // no descriptors, perhaps: not a reason to spin
+        return after(std::chrono::milliseconds(100), [this] { accept(); });
+      take(std::move(socket));
+      accept();
+    });
+  }
+
+  void take(Tcp::socket socket) {
+    connections.remove_if([](const auto &each) { return each.expired(); });
+    if (shared.open >= shared.limits.connections) {
+      static constexpr std::string_view busy =
+          "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
+          "Connection: close\r\nContent-Length: 0\r\n\r\n";
+      Error ignored; // a courtesy
+      socket.non_blocking(true, ignored);
+      socket.send(net::buffer(busy.data(), busy.size()), 0, ignored);
+      return;
+    }
+    Error ignored; // slower without, that is all
+    socket.set_option(Tcp::no_delay(true), ignored);
+    auto connection =
+        std::make_shared<HttpConnection>(std::move(socket), shared);
+    connections.push_back(connection);
+    connection->start();
+  }
+
+  HttpShared shared; ///< outlives the context, whose handlers hold connections
+  net::io_context context{1};
+  Tcp::acceptor acceptor;
+  net::signal_set signals;
+  std::list<std::weak_ptr<HttpConnection>> connections;
+  bool ending = false;
+};
+
+} // namespace
+
+StatusOr<std::unique_ptr<HttpServer>>
+HttpServer::listen(const std::string &host, uint16_t port,
+                   const HttpLimits &limits, HttpHandler &handler) {
+  auto server = std::make_unique<BeastServer>(limits, handler);
+  TESSERA_RETURN_IF_ERROR(server->bind(host, port));
+  return std::unique_ptr<HttpServer>(std::move(server));
+}
+
+} // namespace tessera::serve

@@ -1,0 +1,107 @@
+#include "runtime/serve/Serve.h"
+
+#include <cstdio>
+#include <future>
+#include <thread>
+
+namespace tessera::serve {
+namespace {
+
+class FirstToken final : public RequestSink {
+public:
+  bool token(const TokenEvent &) override { return has = true; }
+  void finished(const EngineResult &result) override {
+    if (has)
+      promise.set_value({});
+    else
+      promise.set_value(result.message.empty() ? "no token came in time"
+                                               : result.message);
+  }
+  std::promise<std::string> promise; ///< empty: one came
+
+private:
+  bool has = false;
+};
+
+/// Ready is an engine from which a token came.
+Status tryOnce(Engine &engine, const Service &service) {
+  auto sink = std::make_shared<FirstToken>();
+  std::future<std::string> came = sink->promise.get_future();
+  EngineRequest request = service.probe(sink);
+  request.deadline.reset(); // a large model's first token may take its time
+  Submission submission = engine.submit({std::move(request)});
+  if (submission.outcome != Submission::Outcome::accepted)
+    return Status::error("the engine does not start: {}", submission.message);
+  std::string problem = came.get();
+  if (!problem.empty())
+    return Status::error("the engine does not start: {}", problem);
+  return Status::success();
+}
+
+/// Ends the server when requests have had their time, or the engine has died.
+class Ending {
+public:
+  Ending(Engine &engine, HttpServer &server, std::chrono::seconds time)
+      : engine(engine), server(server), time(time) {}
+  ~Ending() {
+    if (drainer.joinable())
+      drainer.join();
+  }
+  /// In the server's thread, as all that follows.
+  void begin() {
+    if (drainer.joinable())
+      return;
+    server.refuseNew();
+    drainer = std::thread([this] {
+      engine.drain(EngineClock::now() + time);
+      server.post([this] { server.close(std::chrono::seconds(5)); });
+    });
+  }
+  void watchEngine() {
+    if (engine.deathCause())
+      return begin();
+    server.after(std::chrono::milliseconds(500), [this] { watchEngine(); });
+  }
+
+private:
+  Engine &engine;
+  HttpServer &server;
+  std::chrono::seconds time;
+  std::thread drainer;
+};
+
+} // namespace
+
+Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
+             const ChatTemplate &chat, ServeOptions options) {
+  // What is padded behind the tokenizer's vocabulary has no text.
+  options.engine.scheduler.choices = tokenizer.vocabSize();
+  options.service.requestTime = std::chrono::seconds(options.requestSeconds);
+  Engine engine(model, options.engine);
+  Service service(engine, tokenizer, chat, options.service);
+  auto server =
+      HttpServer::listen(options.host, options.port, options.http, service);
+  if (!server.ok())
+    return server.status();
+  service.attach(**server);
+  TESSERA_RETURN_IF_ERROR(tryOnce(engine, service));
+  const DecoderShape &shape = model.shape();
+  std::fprintf(stderr,
+               "tessera: ready: %s on http://%s:%u, context %lld, %lld tokens "
+               "of cache\n",
+               options.service.model.c_str(), options.host.c_str(),
+               unsigned((*server)->port()), (long long)shape.context,
+               (long long)(shape.pages * shape.page));
+  {
+    Ending ending(engine, **server, std::chrono::seconds(options.drainSeconds));
+    (*server)->post([&] { ending.watchEngine(); });
+    (*server)->run([&] { ending.begin(); });
+    // However it ended, nothing may be posted from here on.
+    engine.drain(EngineClock::now());
+  }
+  if (auto cause = engine.deathCause())
+    return Status::error("the engine has stopped: {}", *cause);
+  return Status::success();
+}
+
+} // namespace tessera::serve

@@ -1,0 +1,24 @@
+// A model behind an address until a signal: engine, service and server put
+// together.
+#pragma once
+#include "runtime/serve/Service.h"
+
+namespace tessera::serve {
+
+struct ServeOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 8000; ///< 0: one that is free
+  EngineOptions engine;
+  ServiceOptions service;
+  HttpLimits http;
+  int64_t requestSeconds = 600; ///< until a request is given up
+  int64_t drainSeconds = 30;    ///< that requests have to finish at the end
+};
+
+/// Prints "ready" with the address to stderr when a token went round; returns
+/// after SIGINT or SIGTERM and the last answer, or with the error that ended
+/// the engine. The arguments must outlive the call.
+Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
+             const ChatTemplate &chat, ServeOptions options);
+
+} // namespace tessera::serve

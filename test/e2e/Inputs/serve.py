@@ -1,0 +1,53 @@
+"""A trained run behind HTTP: the text of `tessera generate`, alone and in a batch."""
+import concurrent.futures
+import pathlib
+import sys
+
+from harness import Prepared, SOURCE, check, refuses, run
+
+sys.path.insert(0, str(SOURCE / "test/runtime/serve"))
+from serving import Server  # noqa: E402
+
+
+def main():
+    made = Prepared(*sys.argv[1:3])
+    out = made.scratch / "run"
+    run(made.executable("fp32"), "--data", made.tokens(), "--out", out,
+        "--steps", 20, "--set", "schedule.total=20")
+    text = run(made.tessera, "generate", out, "--prompt", "The command",
+               "--max-tokens", 24, "--temperature", 0, "--quiet").stdout
+    with Server([str(made.tessera), "serve", str(out), "--port", "0",
+                 "--max-batch", "4"]) as server:
+        def complete(**fields):
+            status, body = server.post(
+                "/v1/completions", max_tokens=24, **fields)
+            assert status == 200, body
+            return body["choices"][0]["text"]
+
+        once = complete(prompt="The command", temperature=0)
+        check("The command" + once == text.removesuffix("\n"),
+              "a completion is the text of generate")
+        requests = [{"prompt": "The command " * (1 + i % 4), "seed": i,
+                     "temperature": i % 3 / 2, "logprobs": 2} for i in range(12)]
+        alone = [complete(**fields) for fields in requests]
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            together = list(pool.map(lambda fields: complete(**fields), requests))
+        check(alone == together, "neighbours change no text")
+        status, chat = server.post(
+            "/v1/chat/completions", max_tokens=8,
+            messages=[{"role": "user", "content": "hello"}])
+        check(status == 200 and chat["choices"][0]["message"]["role"] == "assistant",
+              "a chat is answered")
+        server.wait_until_idle()
+        check(server.metric("kv_cache_usage_perc") == 0, "all pages are free")
+        refuses("a port in use", f"cannot listen on 127.0.0.1:{server.port}")(
+            made.tessera, "serve", out, "--port", server.port)
+        server.terminate()
+        check(server.process.wait(60) == 0, "SIGTERM ends it")
+    refuses("a host that is none", "--host must be an address")(
+        made.tessera, "serve", out, "--host", "nowhere", "--port", 0)
+    refuses("no run", "is not a run directory")(
+        made.tessera, "serve", pathlib.Path("nowhere"))
+
+
+main()

@@ -1,0 +1,68 @@
+// Bodies that are read; those that are refused are in api.py and the corpus.
+#include "runtime/serve/Api.h"
+#include "runtime/serve/Chat.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::serve {
+namespace {
+
+TEST(ApiRequest, ReadsEveryFieldOfACompletion) {
+  auto parsed = parseApiRequest(
+      R"({"model":"m","prompt":["a",[1,2]],"max_tokens":8,"temperature":0.5,
+          "top_p":0.25,"top_k":3,"min_p":0.125,"repetition_penalty":1.5,
+          "presence_penalty":-1,"frequency_penalty":2,"n":2,"seed":-3,
+          "stop":["x","y"],"logit_bias":{"5":-100},"logprobs":4,"stream":true,
+          "stream_options":{"include_usage":true},"ignore_eos":true})",
+      Endpoint::completions);
+  ASSERT_TRUE(std::holds_alternative<ApiRequest>(parsed))
+      << std::get<ApiError>(parsed).message;
+  const auto &request = std::get<ApiRequest>(parsed);
+  EXPECT_EQ(request.model, "m");
+  ASSERT_EQ(request.prompts.size(), 2u);
+  EXPECT_EQ(std::get<std::string>(request.prompts[0]), "a");
+  EXPECT_EQ(std::get<std::vector<int32_t>>(request.prompts[1]),
+            (std::vector<int32_t>{1, 2}));
+  const SamplingOptions &sampling = request.sampling;
+  EXPECT_EQ(sampling.temperature, 0.5f);
+  EXPECT_EQ(sampling.topP, 0.25f);
+  EXPECT_EQ(sampling.topK, 3);
+  EXPECT_EQ(sampling.minP, 0.125f);
+  EXPECT_EQ(sampling.repetitionPenalty, 1.5f);
+  EXPECT_EQ(sampling.presencePenalty, -1);
+  EXPECT_EQ(sampling.frequencyPenalty, 2);
+  EXPECT_EQ(sampling.bias,
+            (std::vector<std::pair<int32_t, float>>{{5, -100.0f}}));
+  EXPECT_EQ(request.maxTokens, 8);
+  EXPECT_EQ(request.n, 2);
+  EXPECT_EQ(request.seed, uint64_t(-3));
+  EXPECT_EQ(request.stop, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(request.logprobs, 4);
+  EXPECT_TRUE(request.stream && request.includeUsage && request.ignoreEnd);
+}
+
+TEST(ApiRequest, ReadsMessages) {
+  auto parsed = parseApiRequest(
+      R"({"model":"m","messages":[{"role":"developer","content":"be kind"},
+          {"role":"user","content":[{"type":"text","text":"a"},
+                                    {"type":"text","text":"b"}]}],
+          "max_completion_tokens":3,"logprobs":true,"top_logprobs":2})",
+      Endpoint::chat);
+  ASSERT_TRUE(std::holds_alternative<ApiRequest>(parsed))
+      << std::get<ApiError>(parsed).message;
+  const auto &request = std::get<ApiRequest>(parsed);
+  EXPECT_EQ(request.maxTokens, 3);
+  EXPECT_EQ(request.logprobs, 2);
+  EXPECT_EQ(request.sampling.temperature, 1);
+  std::string text;
+  auto parts = chatMl().render(request.messages);
+  ASSERT_TRUE(parts.ok());
+  for (const PromptPart &part : *parts)
+    text += part.isUsers ? "[" + part.text + "]" : part.text;
+  EXPECT_EQ(text, "<|im_start|>system\n[be kind]<|im_end|>\n"
+                  "<|im_start|>user\n[ab]<|im_end|>\n"
+                  "<|im_start|>assistant\n");
+}
+
+} // namespace
+} // namespace tessera::serve

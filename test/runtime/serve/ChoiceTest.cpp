@@ -1,0 +1,65 @@
+// Stops in texts that come in pieces: the same as cutting the whole text.
+#include "runtime/serve/Choice.h"
+#include "runtime/serve/Service.h"
+#include "runtime/support/SplitMix64.h"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+namespace tessera::serve {
+namespace {
+
+TEST(StopMatcher, IsCuttingTheWholeText) {
+  int found = 0;
+  for (uint64_t seed = 0; seed < 3000; ++seed) {
+    SplitMix64 random(seed);
+    std::string text;
+    for (int i = 0; i < 30; ++i)
+      text += char('a' + random() % 3);
+    std::vector<std::string> stops;
+    for (uint64_t i = random() % 3; i > 0; --i) {
+      std::string &stop = stops.emplace_back();
+      for (uint64_t j = 0; j <= random() % 5; ++j)
+        stop += char('a' + random() % 3);
+    }
+    std::pair first(text.size() + 1, text.size()); // end, beginning
+    for (const std::string &stop : stops)
+      if (std::size_t at = text.find(stop); at != std::string::npos)
+        first = std::min(first, std::pair(at + stop.size(), at));
+    std::size_t end = first.second;
+    StopMatcher matcher(stops);
+    std::string out;
+    for (std::size_t at = 0; at < text.size() && !matcher.found();) {
+      std::size_t length = 1 + random() % 4;
+      out += matcher.push(text.substr(at, length));
+      at += length;
+      EXPECT_TRUE(text.starts_with(out));
+    }
+    EXPECT_EQ(matcher.found(), end < text.size()) << seed;
+    out += matcher.finish();
+    EXPECT_EQ(out, text.substr(0, end)) << seed;
+    found += matcher.found();
+  }
+  EXPECT_GT(found, 1000);
+}
+
+TEST(StopMatcher, HoldsBackNoMoreThanItMust) {
+  StopMatcher matcher({"\n\nUser:", "###"});
+  EXPECT_EQ(matcher.push("yes#"), "yes");
+  EXPECT_EQ(matcher.push("a\n"), "#a");
+  EXPECT_EQ(matcher.push("\nUs"), "");
+  EXPECT_EQ(matcher.push("ed"), "\n\nUsed");
+  EXPECT_EQ(matcher.push("##"), "");
+  EXPECT_EQ(matcher.finish(), "##");
+}
+
+TEST(Secrets, AreEqualOrNot) {
+  EXPECT_TRUE(equalSecrets("key", "key"));
+  for (const char *other : {"", "ke", "kez", "keykey", "Key"})
+    EXPECT_FALSE(equalSecrets(other, "key"));
+  EXPECT_FALSE(equalSecrets("key", ""));
+}
+
+} // namespace
+} // namespace tessera::serve

@@ -1,0 +1,241 @@
+"""The API over a model of hashes: fields, answers, streams, load, limits, the end.
+   api.py SERVE-CHECK"""
+
+import json
+import random
+import socket
+import sys
+import threading
+
+from serving import Server
+
+CHECK = sys.argv[1]
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+USER = [{"role": "user", "content": "hello"}]
+
+
+def expect(actual, wanted):
+    assert actual == wanted, f"{actual!r} instead of {wanted!r}"
+
+
+def routes(server):
+    expect(server.call("GET", "/health")[2], {"status": "ok"})
+    expect(server.call("GET", "/version")[2], {"version": "check"})
+    models = server.call("GET", "/v1/models")[2]
+    expect([model["id"] for model in models["data"]], ["fake"])
+    expect(server.call("GET", "/v1/models/fake")[2]["id"], "fake")
+    expect(server.call("GET", "/v1/models/other")[0], 404)
+    expect(server.call("GET", COMPLETIONS)[0], 405)
+    expect(server.call("GET", "/none")[0], 404)
+    expect(server.call("GET", "/none")[2]["error"]["type"], "invalid_request_error")
+
+
+def completions(server):
+    def post(**fields):
+        return server.post(COMPLETIONS, max_tokens=30, ignore_eos=True, **fields)
+
+    status, one = post(prompt="abc", seed=7)
+    expect(status, 200)
+    expect(one["choices"][0]["finish_reason"], "length")
+    usage = one["usage"]
+    expect((usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]), (3, 30, 33))
+    expect(post(prompt="abc", seed=7)[1]["choices"], one["choices"])
+    assert post(prompt="abc", seed=8)[1]["choices"] != one["choices"]
+    # Tokens are bytes here, in another order: a prompt may be of ids.
+    ids = list(range(256))
+    expect(len(post(prompt=[ids, ids], n=2)[1]["choices"]), 4)
+    text = one["choices"][0]["text"]
+    stop = text[10:12]
+    _, stopped = post(prompt="abc", seed=7, stop=["never", stop])
+    expect(stopped["choices"][0]["text"], text[: text.index(stop)])
+    expect(stopped["choices"][0]["finish_reason"], "stop")
+    only = post(prompt="x", logit_bias={"65": 100}, logprobs=2)[1]["choices"][0]
+    expect(len(only["logprobs"]["tokens"]), 30)
+    expect({len(top) for top in only["logprobs"]["top_logprobs"]} - {1, 2}, set())  # bytes of characters share a text
+    assert len(set(only["text"])) == 1, only["text"]
+
+
+def streams(server):
+    for path, fields in ((COMPLETIONS, {"prompt": "abc"}), (CHAT, {"messages": USER})):
+        fields |= {"seed": 3, "n": 3, "max_tokens": 40, "stop": "\u0001"}
+        _, whole = server.post(path, **fields)
+        texts, ends = [""] * 3, [None] * 3
+        events = server.stream(path, stream_options={"include_usage": True}, **fields)
+        for event in events[:-1]:
+            [choice] = event["choices"]
+            part = choice["delta"].get("content", "") if path == CHAT else choice["text"]
+            texts[choice["index"]] += part
+            ends[choice["index"]] = choice["finish_reason"] or ends[choice["index"]]
+        wanted = [c["message"]["content"] if path == CHAT else c["text"] for c in whole["choices"]]
+        expect(texts, wanted)
+        expect(ends, [c["finish_reason"] for c in whole["choices"]])
+        expect(events[-1]["choices"], [])
+        expect(events[-1]["usage"]["completion_tokens"], whole["usage"]["completion_tokens"])
+    lines = server.stream(CHAT, messages=USER, logprobs=True, top_logprobs=3, max_tokens=4, ignore_eos=True)
+    tops = [t for e in lines for c in e["choices"] for t in (c["logprobs"] or {"content": []})["content"]]
+    expect([len(token["top_logprobs"]) for token in tops], [3] * 4)
+
+
+def refused_fields(server):
+    fields = [
+        (COMPLETIONS, {}, "prompt"),
+        (COMPLETIONS, {"prompt": []}, "prompt"),
+        (COMPLETIONS, {"prompt": ["a"] * 500_000}, "prompt"),
+        (COMPLETIONS, {"prompt": [257]}, "prompt"),
+        (COMPLETIONS, {"prompt": [-1]}, "prompt"),
+        (COMPLETIONS, {"prompt": "a" * 3000}, "prompt"),
+        (COMPLETIONS, {"prompt": "a", "echo": True}, "echo"),
+        (COMPLETIONS, {"prompt": "a", "best_of": 2}, "best_of"),
+        (COMPLETIONS, {"prompt": "a", "suffix": "b"}, "suffix"),
+        (COMPLETIONS, {"prompt": "a", "logprobs": 21}, "logprobs"),
+        (COMPLETIONS, {"prompt": "a", "messages": USER}, "messages"),
+        (COMPLETIONS, {"prompt": "a", "temprature": 1}, "temprature"),
+        (CHAT, {"messages": []}, "messages"),
+        (CHAT, {"messages": [{"role": "robot", "content": "x"}]}, "messages"),
+        (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "http://x"}]}]}, "messages"),
+        (CHAT, {"messages": USER, "tools": [{}]}, "tools"),
+        (CHAT, {"messages": USER, "response_format": {"type": "json_object"}}, "response_format"),
+        (CHAT, {"messages": USER, "top_logprobs": 2}, "top_logprobs"),
+        (CHAT, {"messages": USER, "stream_options": {"include_usage": True}}, "stream_options"),
+    ]
+    for name, values in {
+        "n": [0, -1, 1.5, 129, 2**70, "2"],
+        "max_tokens": [0, -1, 2**40, 1e300],
+        "temperature": [-1, 2.1, "1", True],
+        "top_p": [0, -1, 1.1],
+        "min_p": [-0.1, 2],
+        "top_k": [-1, 0.5],
+        "presence_penalty": [-2.1, 3],
+        "frequency_penalty": [9],
+        "stop": [[""], ["x"] * 17, "y" * 2000, 4],
+        "seed": [1.5, "1", 1e300],
+        "logit_bias": [{"x": 1}, {"1": 101}, [1], {"-1": 1}],
+        "stream": [1],
+    }.items():
+        fields += [(CHAT, {"messages": USER, name: value}, name) for value in values]
+    for path, body, param in fields:
+        status, answer = server.post(path, **body)
+        assert status == 400, (str(body)[:200], status, answer)
+        assert answer["error"]["param"] == param, (str(body)[:200], answer)
+        assert answer["error"]["message"] and "\n" not in answer["error"]["message"]
+    expect(server.call("POST", CHAT, {"model": "other", "messages": USER})[0], 404)
+    expect(server.post(COMPLETIONS, prompt="a", temperature=1e-40, max_tokens=2, n=None, user="me", suffix="")[0], 200)
+
+
+def hostile_bytes(server):
+    def post(body, headers=""):
+        return (f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n{headers}\r\n{body}").encode()
+
+    def status(data):
+        got = server.raw(data)
+        return int(got.split()[1]) if got else None
+
+    expect(status(b"GET /health HTTP/1.1\r\nX: " + b"a" * 10_000_000 + b"\r\n\r\n"), 431)
+    expect(status(b"GET /health HTTP/1.1\r\n" + b"Header: some value\r\n" * 1000 + b"\r\n"), 431)
+    expect(status(b"\x16\x03\x01\x02\x00\x01\x00\x01"), 400)
+    expect(status(post("{}", "Transfer-Encoding: chunked\r\n")), 400)  # request smuggling
+    expect(status(f"POST {CHAT} HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n".encode()), 400)
+    expect(status(f"POST {CHAT} HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n".encode()), 413)
+    chunked = f"POST {CHAT} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    expect(status(chunked + b"1\r\nx\r\n" * 5_000_000), 413)
+    expect(status(chunked + b"zz\r\n"), 400)
+    expect(status(chunked + b"1\r\n"), None)  # no more comes: closed when its time is over
+    for body in ("[" * 3000, '{"a":' * 3000, "", "[]", "null", '{"model": "\xff', '{"messages": [NaN]}', "\0" * 100):
+        expect(status(post(body, "Connection: close\r\n")), 400)
+    # Two requests in one packet are answered in their order.
+    twice = b"GET /version HTTP/1.1\r\n\r\n" + b"GET /none HTTP/1.1\r\nConnection: close\r\n\r\n"
+    assert server.raw(twice).index(b"200 OK") < server.raw(twice).index(b"404 Not Found")
+
+
+def mixed_load(server):
+    """Whatever runs beside it, a request gives what it gives alone."""
+    random.seed(5)
+    shared = "You are a careful assistant. " * 8
+    wanted, got = {}, {}
+    requests = []
+    for i in range(60):
+        fields = {"prompt": shared * (i % 3) + str(i), "seed": i, "max_tokens": 5 + i * 7 % 300, "temperature": i % 3 / 2}
+        requests.append(fields)
+        wanted[i] = server.post(COMPLETIONS, **fields)[1]["choices"]
+
+    def run(i):
+        if i % 5 == 0:  # one that leaves in the middle of its answer
+            with socket.create_connection(("127.0.0.1", server.port)) as peer:
+                body = json.dumps({"model": "fake", "stream": True, **requests[i], "max_tokens": 600})
+                peer.sendall(f"POST {COMPLETIONS} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                peer.recv(100)
+        got[i] = server.post(COMPLETIONS, **requests[i])[1].get("choices")
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(60)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expect(got, wanted)
+    server.wait_until_idle()
+    expect(server.metric("kv_cache_usage_perc"), 0)
+    assert server.metric("num_preemptions") > 0
+    assert server.metric("prefix_cache_hits") > 1000
+
+
+def many_connections(server):
+    """Idle ones beyond the limit are turned away and the others cost nothing."""
+    idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(600)]
+    idle[-1].settimeout(10)
+    assert idle[-1].recv(100).startswith(b"HTTP/1.1 503")
+    for peer in idle:
+        peer.close()
+    # They are noticed one by one.
+    status = 503
+    for _ in range(200):
+        try:
+            status = server.call("GET", "/version")[0]
+        except OSError:
+            continue
+        if status == 200:
+            break
+    expect(status, 200)
+
+
+def keys():
+    with Server([CHECK, "--key", "first", "--key", "second"]) as server:
+        for path in ("/health", "/metrics", "/version", "/v1/models", "/none"):
+            expect(server.call("GET", path)[0], 401)
+            for wrong in ("Bearer", "Bearer firs", "Bearer firstfirst", "Basic first", "Bearer second2", ""):
+                expect(server.call("GET", path, headers={"Authorization": wrong})[0], 401)
+        for key in ("first", "second"):
+            expect(server.call("GET", "/health", headers={"Authorization": f"Bearer {key}"})[0], 200)
+
+
+def busy_and_end():
+    with Server([CHECK, "--slow", "10000", "--requests", "3"]) as server:
+        answers = []
+        fields = {"prompt": "a", "max_tokens": 60, "seed": 1, "ignore_eos": True}
+        threads = [threading.Thread(target=lambda: answers.append(server.stream(COMPLETIONS, **fields))) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        while server.metric("num_requests_running") < 3:
+            pass
+        status, headers, body = server.call("POST", COMPLETIONS, {"model": "fake", "prompt": "a"})
+        expect((status, headers["Retry-After"], body["error"]["type"]), (429, "1", "rate_limit_error"))
+        server.terminate()
+        for thread in threads:
+            thread.join()
+        expect(server.process.wait(30), 0)
+        expect(len(answers), 3)  # all three to their end
+        expect(len({json.dumps([e["choices"] for e in answer]) for answer in answers}), 1)
+
+
+def main():
+    with Server([CHECK]) as server:
+        for check in (routes, completions, streams, refused_fields, hostile_bytes, mixed_load, many_connections):
+            check(server)
+            print(f"ok: {check.__name__}", flush=True)
+        expect(server.call("GET", "/health")[0], 200)
+        expect(server.process.poll(), None)
+    for check in (keys, busy_and_end):
+        check()
+        print(f"ok: {check.__name__}", flush=True)
+
+
+main()

@@ -1,0 +1,104 @@
+#include "tools/tessera/DecoderProgram.h"
+#include "compiler/Driver.h"
+#include "runtime/recipe/Recipe.h"
+#include "tools/tessera/Commands.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Signals.h"
+#include <fmt/format.h>
+#include <unistd.h>
+
+using namespace tessera;
+
+llvm::Error TemporaryFile::create() {
+  int descriptor = -1;
+  if (std::error_code error = llvm::sys::fs::createTemporaryFile(
+          "tessera", "tsr", descriptor, path))
+    return llvm::createStringError(error, "cannot create a temporary file");
+  ::close(descriptor);
+  llvm::sys::RemoveFileOnSignal(path);
+  return llvm::Error::success();
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (path.empty())
+    return;
+  llvm::sys::fs::remove(path);
+  llvm::sys::DontRemoveFileOnSignal(path);
+}
+
+// The targets of a device; those of a GPU that is not known yet are all.
+static std::vector<std::string> targetsOf(llvm::StringRef device) {
+  if (device.consume_front("cuda-emu"))
+    return {device.consume_front(":") ? ("cuda:" + device).str()
+                                      : "cuda:sm_80"};
+  if (device.starts_with("cuda"))
+    return {"cuda:sm_80", "cuda:sm_90a"};
+  return {"cpu"};
+}
+
+static CompileRequest requestOf(const DecoderSettings &settings,
+                                const std::string &place,
+                                const std::string &output) {
+  CompileRequest request;
+  request.targets = targetsOf(settings.device);
+  request.emulate = llvm::StringRef(settings.device).starts_with("cuda-emu");
+  request.infer = true;
+  request.executable = false;
+  request.output = output;
+  request.cache = settings.cache;
+  request.rebuildCommand =
+      "tessera " + settings.command + " " + shellQuoted(place);
+  return request;
+}
+
+llvm::Error tessera::compileDecoder(const RunPath &place,
+                                    const DecoderSettings &settings,
+                                    const std::string &output) {
+  StatusOr<ArtifactReader> trained = ArtifactReader::open(place.program());
+  if (!trained.ok())
+    return llvm::createStringError(trained.message());
+  auto recipe = recipe::parseRecipe(trained->root().recipe()->string_view(),
+                                    place.program());
+  if (!recipe.ok())
+    return llvm::createStringError(recipe.message());
+  // What the run was told, which may be more than its program was made with.
+  auto told = recipe::loadRecipe(place.run + "/" + kRecipeFile);
+  if (!told.ok())
+    return llvm::createStringError(told.message());
+  const recipe::Recipe::Inference &inference = told->inference;
+  // Of places behind the trained ones the model knows nothing.
+  int64_t context = std::min(inference.context, recipe->batch.sequence);
+  // Programs that generate know no fp64; weights are rounded as they are read.
+  recipe::Precision compute = recipe->compute == recipe::Precision::Fp64
+                                  ? recipe::Precision::Fp32
+                                  : recipe->compute;
+  CompileRequest request = requestOf(settings, place.run, output);
+  request.spec = place.program();
+  request.configText = trained->root().model_config()->str();
+  request.set = {fmt::format("precision.compute={}", name(compute)),
+                 fmt::format("inference.context={}", context),
+                 fmt::format("inference.chunk={}", inference.chunk),
+                 fmt::format("inference.page={}", inference.page),
+                 fmt::format("inference.batch={}", settings.batch),
+                 fmt::format("inference.pages={}", settings.pages)};
+  return compile(request).takeError();
+}
+
+llvm::Error tessera::compileModelDecoder(const std::string &directory,
+                                         const models::ModelSpec &spec,
+                                         const DecoderSettings &settings,
+                                         const std::string &recipe,
+                                         const std::vector<std::string> &set,
+                                         const std::string &output) {
+  CompileRequest request = requestOf(settings, directory, output);
+  request.spec = directory;
+  request.recipe = recipe;
+  if (recipe.empty())
+    request.set.push_back(spec.checkpointDtype == "bfloat16"
+                              ? "precision.compute=bf16"
+                              : "precision.compute=fp32");
+  request.set.push_back(fmt::format("inference.batch={}", settings.batch));
+  request.set.push_back(fmt::format("inference.pages={}", settings.pages));
+  request.set.insert(request.set.end(), set.begin(), set.end());
+  return compile(request).takeError();
+}

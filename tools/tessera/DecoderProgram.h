@@ -1,0 +1,50 @@
+// What decodes the model of a run or of a directory: compiled for `tessera
+// generate` and `tessera serve`.
+#pragma once
+#include "models/ModelSpec.h"
+#include "runtime/train/Generate.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/Error.h"
+
+namespace tessera {
+
+/// A name for a file that goes when the process needs it no more, or is killed
+/// by a signal.
+class TemporaryFile {
+public:
+  TemporaryFile() = default;
+  TemporaryFile(const TemporaryFile &) = delete;
+  TemporaryFile &operator=(const TemporaryFile &) = delete;
+  ~TemporaryFile();
+  llvm::Error create();
+  std::string name() const { return path.str().str(); }
+
+private:
+  llvm::SmallString<128> path;
+};
+
+/// What of a decoding program is not the model's.
+struct DecoderSettings {
+  std::string device = "cpu";
+  int64_t batch = 1;                ///< sequences that decode together
+  int64_t pages = 0;                ///< of the cache; 0: for a full batch
+  std::string cache = "on";         ///< as of `tessera compile --cache`
+  std::string command = "generate"; ///< of tessera, to make it again
+};
+
+/// Compiles into a file of its own; the cache keeps it for the next time.
+llvm::Error compileDecoder(const RunPath &place,
+                           const DecoderSettings &settings,
+                           const std::string &output);
+
+/// The same for a Hugging Face directory, of which `spec` was read. Computes in
+/// bf16 what is kept so, else in f32, unless `recipe` (a file, or empty) or
+/// `set` ("inference.context=512") say otherwise.
+llvm::Error compileModelDecoder(const std::string &directory,
+                                const models::ModelSpec &spec,
+                                const DecoderSettings &settings,
+                                const std::string &recipe,
+                                const std::vector<std::string> &set,
+                                const std::string &output);
+
+} // namespace tessera
