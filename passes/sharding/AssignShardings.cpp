@@ -44,7 +44,8 @@ struct Choice {
 // Of all ways to write the number as data × tensor, the one with the lowest
 // estimate; the larger data axis where two are equal.
 static FailureOr<Choice> chooseMesh(ModuleOp module, Factors &factors,
-                                    int64_t devices, ZeroStage zero) {
+                                    const Congruence &classes, int64_t devices,
+                                    ZeroStage zero, SearchEffort &effort) {
   std::optional<Choice> best;
   double least = 0;
   for (int64_t tensor = 1; tensor <= devices; ++tensor) {
@@ -53,10 +54,11 @@ static FailureOr<Choice> chooseMesh(ModuleOp module, Factors &factors,
     FailureOr<Mesh> mesh =
         parseMesh(module, "data=" + std::to_string(devices / tensor) +
                               ",tensor=" + std::to_string(tensor));
-    FailureOr<Strategy> strategy = chooseStrategy(module, factors, *mesh, zero);
+    FailureOr<Strategy> strategy =
+        chooseStrategy(module, factors, classes, *mesh, zero, effort);
     if (failed(strategy))
       return failure();
-    Shardings shardings(factors, *mesh, *strategy);
+    Shardings shardings(classes, *mesh, *strategy);
     if (failed(shardings.build(module)))
       return failure();
     double seconds = estimate(module, *mesh, shardings);
@@ -67,18 +69,20 @@ static FailureOr<Choice> chooseMesh(ModuleOp module, Factors &factors,
 }
 
 static FailureOr<Choice> choose(ModuleOp module, Factors &factors,
-                                StringRef text, ZeroStage zero) {
+                                const Congruence &classes, StringRef text,
+                                ZeroStage zero, SearchEffort &effort) {
   int64_t devices = 0;
   if (StringRef number = text; number.consume_front("auto=")) {
     if (number.getAsInteger(10, devices) || devices < 1)
       return module.emitError("mesh '")
              << text << "' names no number of devices";
-    return chooseMesh(module, factors, devices, zero);
+    return chooseMesh(module, factors, classes, devices, zero, effort);
   }
   FailureOr<Mesh> mesh = parseMesh(module, text);
   if (failed(mesh))
     return failure();
-  FailureOr<Strategy> strategy = chooseStrategy(module, factors, *mesh, zero);
+  FailureOr<Strategy> strategy =
+      chooseStrategy(module, factors, classes, *mesh, zero, effort);
   if (failed(strategy))
     return failure();
   return Choice{*mesh, *strategy};
@@ -95,15 +99,18 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
       module.emitError("zero is 0, 1, 2 or 3, got: ") << zero;
       return signalPassFailure();
     }
-    Factors factors;
-    if (failed(factors.build(module)))
+    Factors factors(module);
+    if (failed(factors.build()))
       return signalPassFailure();
+    Congruence classes(module, factors);
+    SearchEffort effort;
     FailureOr<Choice> choice =
-        choose(module, factors, mesh, static_cast<ZeroStage>(zero.getValue()));
+        choose(module, factors, classes, mesh,
+               static_cast<ZeroStage>(zero.getValue()), effort);
     if (failed(choice))
       return signalPassFailure();
     const Mesh &grid = choice->mesh;
-    Shardings shardings(factors, grid, choice->strategy);
+    Shardings shardings(classes, grid, choice->strategy);
     if (failed(shardings.build(module)))
       return signalPassFailure();
     writeShardings(module, shardings, grid);
