@@ -190,8 +190,13 @@ static bool collectPads(Value term, bool isRoot, SmallVectorImpl<PadOp> &pads) {
     return true;
   }
   auto sum = term.getDefiningOp<AddOp>();
-  return sum && (isRoot || sum->hasOneUse()) &&
-         collectPads(sum.getLhs(), false, pads) &&
+  // Both sides first: a long sum of other things is not walked from each of its
+  // ops.
+  auto mayBe = [](Value side) {
+    return isa_and_nonnull<PadOp, AddOp>(side.getDefiningOp());
+  };
+  return sum && (isRoot || sum->hasOneUse()) && mayBe(sum.getLhs()) &&
+         mayBe(sum.getRhs()) && collectPads(sum.getLhs(), false, pads) &&
          collectPads(sum.getRhs(), false, pads);
 }
 

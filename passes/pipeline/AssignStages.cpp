@@ -142,10 +142,10 @@ struct AssignStages : tessera::impl::AssignStagesBase<AssignStages> {
   void runOnOperation() override {
     auto meshes = getOperation().getOps<dist::MeshOp>();
     if (meshes.empty())
-      return;
+      return markAllAnalysesPreserved();
     dist::AxisAttr axis = (*meshes.begin()).getAxis(dist::kPipeAxis);
     if (!axis || axis.getSize() == 1)
-      return;
+      return markAllAnalysesPreserved();
     if (failed(readPrograms()) || failed(findSchedule(axis.getSize())) ||
         failed(mark()))
       signalPassFailure();

@@ -50,7 +50,8 @@ def SplitStages : Pass<"split-stages", "::mlir::ModuleOp"> {
     %z = call @layer(%y, %w1) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
     ```
     Afterwards programs have the state of their rank alone, and no stage is named any more; `dist.pipeline` of the module keeps the table,
-    and the FLOPs of each stage, for whoever wants to see it.
+    and the FLOPs of each stage, for whoever wants to see it. What microbatches share was made for
+    each of them, and is then made once: `canonicalize` and `cse` run where there was anything to split.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::tessera::dist::DistDialect", "::mlir::func::FuncDialect"];
   let options = [Option<"device", "device", "int64_t", "0", "The device whose part the programs become">];

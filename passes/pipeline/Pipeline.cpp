@@ -1,6 +1,5 @@
 // The order of the passes about stages, at the ends of two phases.
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Transforms/Passes.h"
 #include "passes/pipeline/Stages.h"
 
 using namespace mlir;
@@ -18,7 +17,4 @@ void tessera::buildSplitPipeline(OpPassManager &pipeline, int64_t device) {
   SplitStagesOptions options;
   options.device = device;
   pipeline.addPass(createSplitStages(options));
-  // What microbatches share was made for each of them.
-  pipeline.addPass(createCanonicalizerPass());
-  pipeline.addPass(createCSEPass());
 }

@@ -1,4 +1,6 @@
 // One device's programs become those of its rank of the pipeline.
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
 #include "passes/pipeline/Lower.h"
 #include "passes/pipeline/StageEmitter.h"
 #include "passes/pipeline/Stages.h"
@@ -22,7 +24,7 @@ struct SplitStages : tessera::impl::SplitStagesBase<SplitStages> {
     auto text = module->getAttrOfType<StringAttr>(dist::kScheduleAttr);
     auto meshes = module.getOps<dist::MeshOp>();
     if (!text || meshes.empty())
-      return;
+      return markAllAnalysesPreserved();
     dist::MeshOp mesh = *meshes.begin();
     FailureOr<pipeline::Schedule> schedule = readSchedule(text, mesh);
     if (failed(schedule) || failed(split(mesh, *schedule)))
@@ -30,6 +32,12 @@ struct SplitStages : tessera::impl::SplitStagesBase<SplitStages> {
     module->removeAttr(dist::kScheduleAttr);
     module->setAttr(dist::kPipelineAttr, describe(text));
     eraseUnused();
+    // What microbatches share was made for each of them.
+    OpPassManager cleanup(ModuleOp::getOperationName());
+    cleanup.addPass(createCanonicalizerPass());
+    cleanup.addPass(createCSEPass());
+    if (failed(runPipeline(cleanup, module)))
+      signalPassFailure();
   }
 
 private:

@@ -43,17 +43,22 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
       module.emitError("zero is 0, 1, 2 or 3, got: ") << zero;
       return signalPassFailure();
     }
-    Factors factors;
-    if (failed(factors.build(module)))
+    Factors factors(module);
+    if (failed(factors.build()))
       return signalPassFailure();
     FailureOr<Mesh> grid = parseMesh(module, mesh);
     if (failed(grid))
       return signalPassFailure();
-    FailureOr<Strategy> strategy = chooseStrategy(
-        module, factors, *grid, static_cast<ZeroStage>(zero.getValue()));
+    Congruence classes(module, factors);
+    SearchEffort effort;
+    FailureOr<Strategy> strategy =
+        chooseStrategy(module, factors, classes, *grid,
+                       static_cast<ZeroStage>(zero.getValue()), effort);
+    strategies += effort.strategies;
+    decisions += effort.decisions;
     if (failed(strategy))
       return signalPassFailure();
-    Shardings shardings(factors, *grid, *strategy);
+    Shardings shardings(classes, *grid, *strategy);
     if (failed(shardings.build(module)))
       return signalPassFailure();
     writeShardings(module, shardings, *grid);

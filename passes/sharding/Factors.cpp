@@ -8,49 +8,14 @@ using namespace tessera;
 using namespace tessera::sharding;
 using graph::tensorType;
 
-//===--- pointwise functions ----------------------------------------------===//
-
-static bool isScalar(Value value) { return tensorType(value).getRank() == 0; }
-
-static bool isPointwiseOp(Operation &op) {
-  if (auto broadcast = dyn_cast<graph::BroadcastOp>(op))
-    return isScalar(broadcast.getInput());
-  if (auto constant = dyn_cast<graph::ConstantOp>(op))
-    return isa<SplatElementsAttr>(constant.getValue());
-  return isa<graph::Elementwise, func::ReturnOp>(op);
-}
-
-bool sharding::isPointwise(func::FuncOp function) {
-  if (!function || function.isPublic() || !function.getBody().hasOneBlock())
-    return false;
-  Type shaped;
-  auto fits = [&](Type type) {
-    auto tensor = dyn_cast<RankedTensorType>(type);
-    if (!tensor || tensor.getRank() == 0)
-      return static_cast<bool>(tensor);
-    if (!shaped)
-      shaped = tensor;
-    return tensor.getShape() == cast<RankedTensorType>(shaped).getShape();
-  };
-  return llvm::all_of(function.getArgumentTypes(), fits) &&
-         llvm::all_of(function.getResultTypes(), fits) && shaped &&
-         llvm::all_of(function.getBody().front(), isPointwiseOp);
-}
-
-static func::FuncOp calleeOf(func::CallOp call) {
-  return SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
-      call, call.getCalleeAttr());
-}
-
-bool sharding::isPointwiseCall(Operation *op) {
-  auto call = dyn_cast<func::CallOp>(op);
-  return call && isPointwise(calleeOf(call));
-}
+//===--- ops --------------------------------------------------------------===//
 
 bool sharding::isSplat(Value value) {
   auto constant = value.getDefiningOp<graph::ConstantOp>();
   return constant && isa<SplatElementsAttr>(constant.getValue());
 }
+
+static bool isScalar(Value value) { return tensorType(value).getRank() == 0; }
 
 FailureOr<OpRule> sharding::ruleOfComputation(Operation *op) {
   if (!isa<func::CallOp>(op))
@@ -143,10 +108,10 @@ void Factors::unify(Value a, Value b) {
     unify(x, y);
 }
 
-//===--- ops --------------------------------------------------------------===//
+//===--- what connects ----------------------------------------------------===//
 
 LogicalResult Factors::connectCall(func::CallOp call) {
-  func::FuncOp callee = calleeOf(call);
+  func::FuncOp callee = callees.of(call);
   if (!callee || callee.isExternal())
     return call.emitOpError("calls @")
            << call.getCallee() << ", which has no body";
@@ -162,24 +127,25 @@ LogicalResult Factors::connectCall(func::CallOp call) {
 
 // Of n groups rows have n + 1 offsets, so that no dimension says whose groups
 // they are.
-void Factors::connectGroups(Operation *op, const OpRule &rule,
-                            ArrayRef<unsigned> letters) {
+void Factors::connectGroups(Operation *op, const OpRule &rule, unsigned first) {
   if (!rule.groups)
     return;
   for (Value operand : op->getOperands()) {
     auto def = computations.find(operand.getDefiningOp());
     if (def == computations.end())
       continue;
-    const auto &[defRule, defLetters] = def->second;
+    const OpRule &defRule = *def->second.rule;
     if (defRule.numbersRows)
-      unify(List{letters[*rule.groups]}, List{defLetters[*defRule.groups]});
+      unify(List{first + *rule.groups},
+            List{def->second.first + *defRule.groups});
   }
 }
 
 LogicalResult Factors::connect(Operation *op) {
   if (isa<func::ReturnOp, graph::YieldOp>(op))
     return success();
-  if (auto call = dyn_cast<func::CallOp>(op); call && !isPointwiseCall(op))
+  if (auto call = dyn_cast<func::CallOp>(op);
+      call && !callees.isPointwiseCall(op))
     return connectCall(call);
   if (auto loop = dyn_cast<graph::LoopOp>(op)) {
     for (auto [init, carried, yielded, result] :
@@ -192,33 +158,34 @@ LogicalResult Factors::connect(Operation *op) {
     unify(reshard.getInput(), reshard.getResult());
     return success();
   }
-  FailureOr<OpRule> rule = ruleOfComputation(op);
-  if (failed(rule))
+  FailureOr<const OpRule *> found = rules.of(op);
+  if (failed(found))
     return failure();
-  std::vector<unsigned> letters;
-  for (const Letter &letter : rule->letters)
-    letters.push_back(create(letter.size));
+  const OpRule &rule = **found;
+  unsigned first = nodes.size();
+  for (const Letter &letter : rule.letters)
+    create(letter.size);
   auto connectValue = [&](Value value, const OpRule::Dims &dims) {
     auto &parts = dimsOf(value);
     for (auto [dim, names] : llvm::enumerate(dims)) {
       List list;
       for (unsigned name : names)
-        if (rule->letters[name].size != 1)
-          list.push_back(letters[name]);
+        if (rule.letters[name].size != 1)
+          list.push_back(first + name);
       unify(parts[dim], list);
     }
   };
-  for (auto [operand, dims] : llvm::zip(op->getOperands(), rule->operands))
+  for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands))
     if (!isSplat(operand))
       connectValue(operand, dims);
-  for (auto [result, dims] : llvm::zip(op->getResults(), rule->results))
+  for (auto [result, dims] : llvm::zip(op->getResults(), rule.results))
     connectValue(result, dims);
-  connectGroups(op, *rule, letters);
-  computations[op] = {std::move(*rule), std::move(letters)};
+  connectGroups(op, rule, first);
+  computations[op] = {&rule, first};
   return success();
 }
 
-LogicalResult Factors::build(ModuleOp module) {
+LogicalResult Factors::build() {
   // A state tensor is one, whichever program reads or gives it.
   llvm::StringMap<Value> state;
   auto connectState = [&](StringAttr name, Value value) {
@@ -229,7 +196,7 @@ LogicalResult Factors::build(ModuleOp module) {
       unify(known->second, value);
   };
   for (auto function : module.getOps<func::FuncOp>()) {
-    if (isPointwise(function))
+    if (callees.isPointwise(function))
       continue;
     for (BlockArgument argument : function.getArguments())
       connectState(function.getArgAttrOfType<StringAttr>(
@@ -269,9 +236,35 @@ SmallVector<Factors::Atoms, 4> Factors::of(Value value) const {
 }
 
 Factors::Computation Factors::of(Operation *op) const {
-  const auto &[rule, letters] = computations.at(op);
-  Computation computation{rule, {}};
-  for (auto [letter, node] : llvm::zip(rule.letters, letters))
-    computation.letters.push_back(letter.size == 1 ? Atoms() : atoms({node}));
+  auto [rule, first] = computations.at(op);
+  Computation computation{*rule, {}};
+  for (auto [name, letter] : llvm::enumerate(rule->letters))
+    computation.letters.push_back(
+        letter.size == 1 ? Atoms()
+                         : atoms(static_cast<unsigned>(first + name)));
   return computation;
+}
+
+void Factors::appendKey(Value value, SmallVectorImpl<uint64_t> &key) const {
+  auto known = values.find(value);
+  if (known == values.end())
+    return key.push_back(kNoColor);
+  for (const List &dim : known->second) {
+    List parts = expand(dim);
+    key.push_back(parts.size());
+    llvm::append_range(key, parts);
+  }
+}
+
+void Factors::appendKey(Operation *op, SmallVectorImpl<uint64_t> &key) const {
+  auto [rule, first] = computations.at(op);
+  key.push_back(reinterpret_cast<uintptr_t>(rule));
+  for (auto [name, letter] : llvm::enumerate(rule->letters)) {
+    if (letter.size == 1)
+      continue;
+    List parts;
+    expand(first + name, parts);
+    key.push_back(parts.size());
+    llvm::append_range(key, parts);
+  }
 }

@@ -3,22 +3,14 @@
 // number, a *color*, such as "heads" or "tokens of a sequence"; a mesh axis is
 // put on a color, not on a tensor.
 #pragma once
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/BuiltinOps.h"
-#include "passes/sharding/Rule.h"
-#include "llvm/ADT/DenseMap.h"
+#include "passes/sharding/Callees.h"
+#include "passes/sharding/RuleCache.h"
 
 namespace tessera::sharding {
 
 using Color = unsigned;
 /// Of a value that nothing computes with.
 inline constexpr Color kNoColor = ~0u;
-
-/// One function of elementwise ops over tensors of one shape and scalars, such
-/// as an optimizer's update: a call of it is cut like one elementwise op.
-bool isPointwise(mlir::func::FuncOp function);
-/// A call of such a function.
-bool isPointwiseCall(mlir::Operation *op);
 
 /// A constant of one number: it can be made wherever it is wanted, so that it
 /// connects no dimensions of those that use it.
@@ -28,11 +20,15 @@ bool isSplat(mlir::Value value);
 /// returns) have none: callers look at them first.
 mlir::FailureOr<OpRule> ruleOfComputation(mlir::Operation *op);
 
+/// As long as the module does not change.
 class Factors {
 public:
-  /// Connects everything in `module`. Fails after an error where an op has no
+  explicit Factors(mlir::ModuleOp module) : module(module), callees(module) {}
+
+  /// Connects everything in the module. Fails after an error where an op has no
   /// rule.
-  mlir::LogicalResult build(mlir::ModuleOp module);
+  mlir::LogicalResult build();
+  const Callees &functions() const { return callees; }
 
   /// A factor, its size and its color.
   struct Atom {
@@ -46,12 +42,18 @@ public:
   llvm::SmallVector<Atoms, 4> of(mlir::Value value) const;
   /// The finest factors of the letters of an op's rule.
   struct Computation {
-    OpRule rule;
+    const OpRule &rule;
     llvm::SmallVector<Atoms> letters;
   };
   Computation of(mlir::Operation *op) const;
   /// Whether it computes: a call does if it is of a pointwise function.
   bool computes(mlir::Operation *op) const { return computations.contains(op); }
+
+  /// Appends numbers to `key`: where they are equal for two values of one type,
+  /// or for two ops, so are the answers of `of`, before a split and after it.
+  void appendKey(mlir::Value value, llvm::SmallVectorImpl<uint64_t> &key) const;
+  void appendKey(mlir::Operation *op,
+                 llvm::SmallVectorImpl<uint64_t> &key) const;
 
   /// Makes two factors of one, the inner of the given size, and says its color.
   Color splitColor(Color color, int64_t inner) {
@@ -77,14 +79,21 @@ private:
   llvm::SmallVector<List, 4> &dimsOf(mlir::Value value);
   mlir::LogicalResult connect(mlir::Operation *op);
   mlir::LogicalResult connectCall(mlir::func::CallOp call);
-  void connectGroups(mlir::Operation *op, const OpRule &rule,
-                     llvm::ArrayRef<unsigned> letters);
+  void connectGroups(mlir::Operation *op, const OpRule &rule, unsigned first);
   Atoms atoms(llvm::ArrayRef<unsigned> list) const;
 
+  /// An op's rule; its letters are consecutive nodes.
+  struct Loops {
+    const OpRule *rule;
+    unsigned first;
+  };
+
+  mlir::ModuleOp module;
+  Callees callees;
+  RuleCache rules;
   mutable std::vector<Node> nodes;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<List, 4>> values;
-  llvm::DenseMap<mlir::Operation *, std::pair<OpRule, std::vector<unsigned>>>
-      computations;
+  llvm::DenseMap<mlir::Operation *, Loops> computations;
 };
 
 } // namespace tessera::sharding

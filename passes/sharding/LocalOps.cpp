@@ -8,8 +8,32 @@ using namespace tessera;
 using namespace tessera::sharding;
 using graph::tensorType;
 
-RankedTensorType LocalOp::localType(Value value) const {
-  return placementOf(value).localType(tensorType(value), mesh, at);
+RankedTensorType Shares::typeOf(Value value) const {
+  const Placement &placement = placementOf(value);
+  RankedTensorType &type = types[{&placement, value.getType()}];
+  if (!type)
+    type = placement.localType(tensorType(value), reader.mesh, at);
+  return type;
+}
+
+// Of a program's ops most are only made again.
+Operation *Shares::clone(Operation *op, OpBuilder &builder,
+                         IRMapping &map) const {
+  DictionaryAttr &attrs = stripped[op->getDiscardableAttrDictionary()];
+  if (!attrs) {
+    NamedAttrList list(op->getDiscardableAttrDictionary());
+    list.erase(dist::kShardingsAttr);
+    attrs = list.getDictionary(op->getContext());
+  }
+  SmallVector<Value> operands = llvm::map_to_vector(
+      op->getOperands(), [&](Value value) { return map.lookup(value); });
+  SmallVector<Type> types = llvm::map_to_vector(
+      op->getResults(), [&](Value value) -> Type { return typeOf(value); });
+  Operation *clone = builder.insert(
+      Operation::create(op->getLoc(), op->getName(), types, operands, attrs,
+                        op->getPropertiesStorage(), {}, /*numRegions=*/0));
+  map.map(op->getResults(), clone->getResults());
+  return clone;
 }
 
 ElementsAttr sharding::resizeSplat(ElementsAttr splat, RankedTensorType type) {
@@ -21,12 +45,7 @@ ElementsAttr sharding::resizeSplat(ElementsAttr splat, RankedTensorType type) {
 
 // The same op, its results as large as their shares.
 static Operation *cloneLocal(LocalOp &local) {
-  Operation *clone = local.builder.clone(*local.op, local.map);
-  clone->removeAttr(dist::kShardingsAttr);
-  for (auto [result, own] :
-       llvm::zip(local.op->getResults(), clone->getResults()))
-    own.setType(local.localType(result));
-  return clone;
+  return local.shares.clone(local.op, local.builder, local.map);
 }
 
 // Of an equal part of a dimension the share starts at as many shares.

@@ -3,10 +3,32 @@
 #pragma once
 #include "dialects/graph/Build.h"
 #include "mlir/IR/IRMapping.h"
-#include "passes/sharding/Placement.h"
-#include <functional>
+#include "passes/sharding/PlacementReader.h"
 
 namespace tessera::sharding {
+
+/// What one device has of every value, as attributes say.
+class Shares {
+public:
+  Shares(const Mesh &mesh, const Coordinates &at) : reader(mesh), at(at) {}
+
+  const Placement &placementOf(mlir::Value value) const {
+    return reader.of(value);
+  }
+  mlir::RankedTensorType typeOf(mlir::Value value) const;
+  /// The op on shares: the same, with its results as large as these are.
+  mlir::Operation *clone(mlir::Operation *op, mlir::OpBuilder &builder,
+                         mlir::IRMapping &map) const;
+
+private:
+  PlacementReader reader;
+  Coordinates at;
+  mutable llvm::DenseMap<std::pair<const Placement *, mlir::Type>,
+                         mlir::RankedTensorType>
+      types;
+  /// Attributes of ops without their shardings.
+  mutable llvm::DenseMap<mlir::DictionaryAttr, mlir::DictionaryAttr> stripped;
+};
 
 struct LocalOp {
   mlir::Operation *op;      ///< on whole tensors
@@ -14,9 +36,14 @@ struct LocalOp {
   mlir::IRMapping &map;     ///< from whole values to shares
   const Mesh &mesh;
   const Coordinates &at;
-  std::function<Placement(mlir::Value)> placementOf;
+  const Shares &shares;
 
-  mlir::RankedTensorType localType(mlir::Value value) const;
+  const Placement &placementOf(mlir::Value value) const {
+    return shares.placementOf(value);
+  }
+  mlir::RankedTensorType localType(mlir::Value value) const {
+    return shares.typeOf(value);
+  }
 };
 
 /// Emits the op on shares and maps its results.

@@ -6,7 +6,6 @@
 #include "passes/sharding/Resharder.h"
 #include "passes/sharding/Sharding.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -22,18 +21,19 @@ namespace {
 class Partitioner {
 public:
   Partitioner(ModuleOp module, dist::MeshOp meshOp, int64_t device)
-      : module(module), mesh(meshOp), at(mesh.coordinatesOf(device)) {}
+      : module(module), callees(module), mesh(meshOp),
+        at(mesh.coordinatesOf(device)), shares(mesh, at) {}
 
   LogicalResult run() {
     // Before anything changes: a share of a program may be pointwise.
     SmallVector<func::FuncOp> programs, updates;
     for (auto function : module.getOps<func::FuncOp>())
-      (isPointwise(function) ? updates : programs).push_back(function);
+      (callees.isPointwise(function) ? updates : programs).push_back(function);
     for (func::FuncOp function : programs)
       if (failed(partition(function)))
         return failure();
     for (func::FuncOp function : updates)
-      if (!used.contains(function.getName()))
+      if (!used.contains(function))
         function.erase();
     return success();
   }
@@ -44,12 +44,12 @@ private:
     auto *local = new Block;
     SmallVector<Type> inputs, results;
     for (BlockArgument argument : global.getArguments()) {
-      inputs.push_back(localType(argument));
+      inputs.push_back(shares.typeOf(argument));
       map.map(argument, local->addArgument(inputs.back(), argument.getLoc()));
     }
     auto ret = cast<func::ReturnOp>(global.getTerminator());
     for (Value value : ret.getOperands())
-      results.push_back(localType(value));
+      results.push_back(shares.typeOf(value));
     function.getBody().push_back(local);
     OpBuilder builder(module.getContext());
     builder.setInsertionPointToStart(local);
@@ -105,8 +105,8 @@ private:
   LogicalResult partitionOp(Operation &op, OpBuilder &builder) {
     if (auto reshard = dyn_cast<dist::ReshardOp>(op)) {
       graph::Emitter emit(builder, op.getLoc());
-      Placement from = placementOf(reshard.getInput()),
-                to = placementOf(reshard.getResult());
+      const Placement &from = shares.placementOf(reshard.getInput()),
+                      &to = shares.placementOf(reshard.getResult());
       Value local = Resharder(emit, mesh, at)
                         .reshard(map.lookup(reshard.getInput()), from, to);
       if (!local)
@@ -116,23 +116,14 @@ private:
     }
     if (auto loop = dyn_cast<graph::LoopOp>(op))
       return partitionLoop(loop, builder);
-    if (isPointwiseCall(&op))
+    if (callees.isPointwiseCall(&op))
       return partitionPointwise(cast<func::CallOp>(op), builder);
     if (isa<func::ReturnOp, graph::YieldOp, func::CallOp>(op)) {
-      Operation *clone = builder.clone(op, map);
-      retype(op, clone);
+      shares.clone(&op, builder, map);
       return success();
     }
-    LocalOp local{&op, builder,
-                  map, mesh,
-                  at,  [this](Value value) { return placementOf(value); }};
+    LocalOp local{&op, builder, map, mesh, at, shares};
     return emitLocal(local);
-  }
-
-  void retype(Operation &op, Operation *clone) {
-    clone->removeAttr(dist::kShardingsAttr);
-    for (auto [result, local] : llvm::zip(op.getResults(), clone->getResults()))
-      local.setType(localType(result));
   }
 
   LogicalResult partitionLoop(graph::LoopOp loop, OpBuilder &builder) {
@@ -163,23 +154,27 @@ private:
       if (type.getRank() > 0)
         shaped = type;
     }
-    auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
-    std::string name = call.getCallee().str();
-    if (!same) {
-      name +=
-          ".local." + llvm::join(llvm::map_range(shaped->getShape(),
-                                                 [](int64_t size) {
-                                                   return std::to_string(size);
-                                                 }),
-                                 "x");
-      if (!module.lookupSymbol(name))
-        specialize(callee, name, shaped->getShape());
-    }
-    used.insert(name);
-    auto target = module.lookupSymbol<func::FuncOp>(name);
-    auto local = builder.create<func::CallOp>(call.getLoc(), target, operands);
-    map.map(call.getResults(), local.getResults());
+    func::FuncOp callee = callees.of(call);
+    func::FuncOp &target = local[{callee, same ? Type() : Type(*shaped)}];
+    if (!target)
+      target = same ? callee : specialized(callee, shaped->getShape());
+    used.insert(target);
+    auto made = builder.create<func::CallOp>(call.getLoc(), target, operands);
+    map.map(call.getResults(), made.getResults());
     return success();
+  }
+
+  func::FuncOp specialized(func::FuncOp callee, ArrayRef<int64_t> shape) {
+    std::string name =
+        (callee.getName() + ".local." +
+         llvm::join(
+             llvm::map_range(shape,
+                             [](int64_t size) { return std::to_string(size); }),
+             "x"))
+            .str();
+    if (!module.lookupSymbol(name))
+      specialize(callee, name, shape);
+    return module.lookupSymbol<func::FuncOp>(name);
   }
 
   void specialize(func::FuncOp callee, StringRef name,
@@ -208,42 +203,15 @@ private:
                                     types(callee.getResultTypes())));
   }
 
-  // As the attribute says of whoever makes the value; whole without one.
-  Placement placementOf(Value value) {
-    auto type = tensorType(value);
-    dist::ShardingAttr attr;
-    auto ofResult = [&](Operation *op, unsigned i) {
-      if (auto all = op->getAttrOfType<ArrayAttr>(dist::kShardingsAttr))
-        attr = cast<dist::ShardingAttr>(all[i]);
-    };
-    if (auto argument = dyn_cast<BlockArgument>(value)) {
-      unsigned i = argument.getArgNumber();
-      Operation *parent = argument.getOwner()->getParentOp();
-      if (auto function = dyn_cast<func::FuncOp>(parent))
-        attr = function.getArgAttrOfType<dist::ShardingAttr>(
-            i, dist::kShardingAttr);
-      else if (i > 0)
-        ofResult(parent, i - 1);
-    } else if (auto reshard = value.getDefiningOp<dist::ReshardOp>()) {
-      attr = reshard.getTo();
-    } else {
-      ofResult(value.getDefiningOp(), cast<OpResult>(value).getResultNumber());
-    }
-    Placement placement =
-        attr ? Placement::fromAttr(attr, type, mesh) : Placement::whole(type);
-    placement.normalize(mesh);
-    return placement;
-  }
-
-  RankedTensorType localType(Value value) {
-    return placementOf(value).localType(tensorType(value), mesh, at);
-  }
-
   ModuleOp module;
+  Callees callees; ///< as they were
   Mesh mesh;
   Coordinates at;
+  Shares shares;
   IRMapping map;
-  llvm::StringSet<> used; ///< pointwise functions that local code calls
+  llvm::DenseSet<Operation *> used; ///< pointwise functions of local code
+  /// Those for shares, by what they are for whole tensors and the type.
+  llvm::DenseMap<std::pair<Operation *, Type>, func::FuncOp> local;
 };
 
 /// The offsets that programs ask for, as one input of each.
@@ -259,9 +227,10 @@ public:
                     ArrayAttr::get(module.getContext(), entries.getArrayRef()));
     type = RankedTensorType::get({static_cast<int64_t>(entries.size())},
                                  IntegerType::get(module.getContext(), 32));
+    Callees callees(module);
     for (auto function : module.getOps<func::FuncOp>())
-      if (!isPointwise(function))
-        bind(function);
+      if (!callees.isPointwise(function))
+        bind(function, callees);
   }
 
 private:
@@ -273,7 +242,7 @@ private:
     numbers[op] = std::distance(entries.begin(), llvm::find(entries, factor));
   }
 
-  void bind(func::FuncOp function) {
+  void bind(func::FuncOp function, const Callees &callees) {
     unsigned position = function.getNumArguments();
     DictionaryAttr attrs;
     if (function.isPublic())
@@ -292,7 +261,7 @@ private:
       op.erase();
     });
     function.walk([&](func::CallOp call) {
-      if (!isPointwiseCall(call))
+      if (!callees.isPointwiseCall(call))
         call.getOperandsMutable().append(all);
     });
   }

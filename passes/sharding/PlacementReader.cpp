@@ -5,33 +5,38 @@
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::sharding;
-using graph::tensorType;
 
 //===--- attributes -------------------------------------------------------===//
 
-Placement PlacementReader::of(dist::ShardingAttr attr,
-                              RankedTensorType type) const {
-  Placement placement =
-      attr ? Placement::fromAttr(attr, type, mesh) : Placement::whole(type);
-  placement.normalize(mesh);
-  return placement;
+const Placement &PlacementReader::of(dist::ShardingAttr attr, Type type) const {
+  const Placement *&placement = known[{attr, type}];
+  if (!placement) {
+    auto tensor = cast<RankedTensorType>(type);
+    Placement read = attr ? Placement::fromAttr(attr, tensor, mesh)
+                          : Placement::whole(tensor);
+    read.normalize(mesh);
+    placement = pool.intern(std::move(read));
+  }
+  return *placement;
 }
 
-Placement PlacementReader::ofArgument(func::FuncOp function, unsigned i) const {
+const Placement &PlacementReader::ofArgument(func::FuncOp function,
+                                             unsigned i) const {
   return of(
       function.getArgAttrOfType<dist::ShardingAttr>(i, dist::kShardingAttr),
-      cast<RankedTensorType>(function.getArgumentTypes()[i]));
+      function.getArgumentTypes()[i]);
 }
 
-Placement PlacementReader::ofResult(func::FuncOp function, unsigned i) const {
+const Placement &PlacementReader::ofResult(func::FuncOp function,
+                                           unsigned i) const {
   return of(
       function.getResultAttrOfType<dist::ShardingAttr>(i, dist::kShardingAttr),
-      cast<RankedTensorType>(function.getResultTypes()[i]));
+      function.getResultTypes()[i]);
 }
 
-Placement PlacementReader::of(Value value) const {
-  auto type = tensorType(value);
-  auto made = [&](Operation *op, unsigned i) {
+const Placement &PlacementReader::of(Value value) const {
+  Type type = value.getType();
+  auto made = [&](Operation *op, unsigned i) -> const Placement & {
     auto all = op->getAttrOfType<ArrayAttr>(dist::kShardingsAttr);
     return of(all ? cast<dist::ShardingAttr>(all[i]) : dist::ShardingAttr(),
               type);
@@ -42,7 +47,7 @@ Placement PlacementReader::of(Value value) const {
     if (auto function = dyn_cast<func::FuncOp>(parent))
       return ofArgument(function, i);
     // The first argument of a loop's body counts its turns.
-    return i ? made(parent, i - 1) : Placement::whole(type);
+    return i ? made(parent, i - 1) : of(dist::ShardingAttr(), type);
   }
   if (auto reshard = value.getDefiningOp<dist::ReshardOp>())
     return of(reshard.getTo(), type);

@@ -139,7 +139,7 @@ bool Shardings::keepsIntegers(Operation *op, const Cut &cut, unsigned letter,
   axes.push_back(axis);
   for (auto [operand, dims] :
        llvm::zip(op->getOperands(), cut.computation.rule.operands)) {
-    if (!isInteger(operand) || isSplat(operand) || open.contains(operand))
+    if (!isInteger(operand) || isSplat(operand) || isOpen(operand))
       continue;
     const Placement &have = asUsed(operand);
     for (auto [dim, names] : llvm::zip(have.dims, dims)) {
@@ -206,7 +206,7 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
     if (!rule.addend)
       return true;
     Value base = op->getOperand(*rule.addend);
-    return isZero(base) || open.contains(base) ||
+    return isZero(base) || isOpen(base) ||
            llvm::is_contained(asUsed(base).partial, axis);
   };
   auto claim = [&](unsigned axis, Color color) {
@@ -261,7 +261,7 @@ void Shardings::keepParts(Operation *op, Cut &cut) const {
     for (unsigned i : set) {
       Value operand = op->getOperand(i);
       largest = std::max(largest, tensorType(operand).getNumElements());
-      if (isZero(operand) || open.contains(operand))
+      if (isZero(operand) || isOpen(operand))
         continue;
       // Sums over axes that cut the op anyway are scattered first.
       auto own = asUsed(operand).partial;
@@ -319,7 +319,9 @@ static SmallVector<unsigned, 2> endedAxes(ArrayRef<unsigned> own,
   return axes;
 }
 
-LogicalResult Shardings::planOp(Operation *op) {
+// How the op is cut, where operands are as they are.
+LogicalResult Shardings::decide(const Step &step, Plan &plan) {
+  Operation *op = step.op;
   Cut cut{factors.of(op), {}, {}, {}, {}};
   const OpRule &rule = cut.computation.rule;
   if (failed(checkOwnRows(op, rule)))
@@ -336,9 +338,7 @@ LogicalResult Shardings::planOp(Operation *op) {
     llvm::sort(wanted.partial);
     if (!rule.numbersRows && takesOwnRows(operand, rule))
       wanted.own = cut.own;
-    if (open.erase(operand.get()))
-      values[operand.get()] = wanted;
-    operands[&operand] = std::move(wanted);
+    plan.wanted.push_back(pool.intern(std::move(wanted)));
   }
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
     const OpRule::Dims &dims = rule.results[i];
@@ -350,7 +350,39 @@ LogicalResult Shardings::planOp(Operation *op) {
       llvm::append_range(made.partial, endedAxes(cut.own, made));
     llvm::append_range(made.partial, cut.parts);
     llvm::sort(made.partial);
-    values[result] = std::move(made);
+    plan.made.push_back(pool.intern(std::move(made)));
   }
+  ++decided;
+  return success();
+}
+
+LogicalResult Shardings::planOp(unsigned number) {
+  const Step &step = classes.step(number);
+  const Plan *decision = nullptr;
+  Situation situation;
+  if (step.kind) {
+    situation.push_back(*step.kind);
+    for (const Congruence::Use &use : step.uses) {
+      situation.push_back(reinterpret_cast<uintptr_t>(&asUsed(use.value)));
+      situation.push_back(use.isSplat | use.isZero << 1 | use.hasOneUse << 2 |
+                          (!open.empty() && open.contains(use.value)) << 3);
+    }
+    auto same = known.find(situation);
+    decision = same == known.end() ? nullptr : same->second;
+  }
+  if (!decision) {
+    Plan &plan = planStore.emplace_back();
+    if (failed(decide(step, plan)))
+      return failure();
+    decision = &plan;
+    if (step.kind)
+      known.try_emplace(std::move(situation), decision);
+  }
+  plans[number] = decision;
+  for (auto [use, wanted] : llvm::zip(step.uses, decision->wanted))
+    if (!open.empty() && open.erase(use.value))
+      values[use.value] = wanted;
+  for (auto [value, made] : llvm::zip(step.results, decision->made))
+    values[value] = made;
   return success();
 }

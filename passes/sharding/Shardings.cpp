@@ -1,7 +1,6 @@
 // Decides block by block, in program order: where arguments, state and what
 // functions hand on are. PlanOp.cpp has the ops.
 #include "passes/sharding/Shardings.h"
-#include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -86,12 +85,6 @@ Placement Shardings::ofState(Value value, graph::Role role) const {
   return placement;
 }
 
-const Placement &Shardings::asUsed(Value value) const {
-  if (const Placement *other = settled(value))
-    return *other;
-  return values.at(value);
-}
-
 // State is where the first program has it, which takes it as an argument if any
 // does: what @init makes of one number says nothing of where it is used.
 Placement Shardings::ofPort(Value value, DictionaryAttr attrs) {
@@ -101,42 +94,22 @@ Placement Shardings::ofPort(Value value, DictionaryAttr attrs) {
     return byColors(value);
   Placement placement = ofState(value, role.getValue());
   auto name = attrs.getAs<StringAttr>(graph::kStateAttr);
-  return name ? state.try_emplace(name.getValue(), placement).first->second
-              : placement;
+  if (!name)
+    return placement;
+  auto [first, isNew] = state.try_emplace(name);
+  if (isNew)
+    first->second = pool.intern(std::move(placement));
+  return *first->second;
 }
 
 void Shardings::placeArguments(func::FuncOp function) {
-  for (BlockArgument argument : function.getArguments()) {
+  for (BlockArgument argument : classes.argumentsOf(function)) {
     auto rows = ownRows.find(argument);
-    values[argument] =
-        rows != ownRows.end()
-            ? rows->second
-            : ofPort(argument,
-                     function.getArgAttrDict(argument.getArgNumber()));
-  }
-}
-
-// What a pointwise call takes beside optimizer state is a gradient, and is best
-// cut as that state is, once, where it is made.
-void Shardings::settleGradients(func::FuncOp function) {
-  auto isMoment = [&](Value value) {
-    auto argument = dyn_cast<BlockArgument>(value);
-    if (!argument || argument.getOwner() != &function.getBody().front())
-      return false;
-    auto role = function.getArgAttrOfType<graph::RoleAttr>(
-        argument.getArgNumber(), graph::kRoleAttr);
-    return role && role.getValue() == graph::Role::optimizer;
-  };
-  for (auto call : function.getOps<func::CallOp>()) {
-    if (!isPointwiseCall(call))
-      continue;
-    auto moment = llvm::find_if(call.getOperands(), isMoment);
-    if (moment == call.getOperands().end())
-      continue;
-    Value like = *moment;
-    for (Value operand : call.getOperands())
-      if (!isa<BlockArgument>(operand) && tensorType(operand).getRank() > 0)
-        settlements[operand] = values.at(like);
+    if (rows != ownRows.end())
+      values[classes.of(argument)] = rows->second;
+    else
+      place(classes.of(argument),
+            ofPort(argument, function.getArgAttrDict(argument.getArgNumber())));
   }
 }
 
@@ -144,10 +117,11 @@ void Shardings::settleGradients(func::FuncOp function) {
 
 void Shardings::restart(const Strategy &other) {
   strategy = &other;
-  values.clear();
-  settlements.clear();
-  operands.clear();
-  planned.clear();
+  values.assign(classes.valueCount(), nullptr);
+  plans.assign(classes.stepCount(), nullptr);
+  planStore.clear();
+  known.clear();
+  blocks.clear();
   state.clear();
   ownRows.clear();
   open.clear();
@@ -168,71 +142,79 @@ LogicalResult Shardings::build(ModuleOp module, StringRef except) {
 
 LogicalResult Shardings::planFunction(func::FuncOp function,
                                       func::CallOp call) {
-  if (!planned.insert(function).second)
-    return success();
   placeArguments(function);
   // A block takes integers as they are made.
   if (call)
     for (auto [argument, operand] :
          llvm::zip(function.getArguments(), call.getOperands()))
       if (isInteger(argument))
-        values[argument] = Placement(asUsed(operand)).withoutPartial();
-  settleGradients(function);
+        place(classes.of(argument), asUsed(operand).withoutPartial());
   return planBlock(function.getBody().front());
 }
 
 LogicalResult Shardings::planBlock(Block &block) {
-  for (Operation &op : block) {
+  for (unsigned step : classes.stepsOf(block)) {
+    Operation *op = classes.step(step).op;
     LogicalResult done = success();
-    if (auto call = dyn_cast<func::CallOp>(op); call && !isPointwiseCall(&op))
-      done = planCall(call);
+    if (auto call = dyn_cast<func::CallOp>(op); call && !isPointwiseCall(op))
+      done = planCall(call, step);
     else if (auto loop = dyn_cast<graph::LoopOp>(op))
-      done = planLoop(loop);
+      done = planLoop(loop, step);
     else if (auto ret = dyn_cast<func::ReturnOp>(op))
-      planReturn(ret);
+      planReturn(ret, step);
     else if (!isa<graph::YieldOp>(op))
-      done = planOp(&op);
+      done = planOp(step);
     if (failed(done))
       return failure();
   }
   return success();
 }
 
-LogicalResult Shardings::planCall(func::CallOp call) {
-  auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
-      call, call.getCalleeAttr());
-  // What nobody can move stays as it is; all calls of a block are alike.
-  for (auto [operand, argument] :
-       llvm::zip(call.getOperands(), callee.getArguments()))
-    if (!asUsed(operand).own.empty())
-      ownRows.try_emplace(argument, asUsed(operand));
-  if (failed(planFunction(callee, call)))
-    return failure();
-  for (auto [operand, argument] :
-       llvm::zip(call->getOpOperands(), callee.getArguments()))
-    operands[&operand] = values.at(argument);
-  Operation *ret = callee.getBody().front().getTerminator();
-  for (auto [result, returned] :
-       llvm::zip(call.getResults(), ret->getOpOperands()))
-    values[result] = operands.at(&returned);
+// All calls of a block are alike.
+LogicalResult Shardings::planCall(func::CallOp call, unsigned step) {
+  func::FuncOp callee = factors.functions().of(call);
+  const Plan *&ofBlock = blocks[callee];
+  if (!ofBlock) {
+    // What nobody can move stays as it is.
+    for (auto [operand, argument] :
+         llvm::zip(call.getOperands(), callee.getArguments()))
+      if (!asUsed(operand).own.empty())
+        ownRows.try_emplace(argument, &asUsed(operand));
+    if (failed(planFunction(callee, call)))
+      return failure();
+    Plan &plan = remember(step);
+    for (BlockArgument argument : callee.getArguments())
+      plan.wanted.push_back(&of(argument));
+    Operation *ret = callee.getBody().front().getTerminator();
+    for (OpOperand &returned : ret->getOpOperands())
+      plan.made.push_back(&wanted(returned));
+    blocks[callee] = &plan;
+  }
+  plans[step] = blocks[callee];
+  for (auto [value, made] :
+       llvm::zip(classes.step(step).results, plans[step]->made))
+    values[value] = made;
   return success();
 }
 
 // State goes back as it came; what the host reads is whole. A block hands out
 // parts of sums, unless it needs the sum itself.
-void Shardings::planReturn(func::ReturnOp ret) {
+void Shardings::planReturn(func::ReturnOp ret, unsigned step) {
   auto function = cast<func::FuncOp>(ret->getParentOp());
-  for (OpOperand &operand : ret->getOpOperands()) {
-    unsigned i = operand.getOperandNumber();
-    Placement placement = asUsed(operand.get());
+  Plan &plan = remember(step);
+  for (const Congruence::Use &use : classes.step(step).uses) {
+    Value value = ret.getOperand(use.operand);
+    Placement placement;
     if (function.isPublic()) {
-      DictionaryAttr attrs = function.getResultAttrDict(i);
+      DictionaryAttr attrs = function.getResultAttrDict(use.operand);
       bool isState = attrs && attrs.contains(graph::kRoleAttr);
-      placement = isState ? ofPort(operand.get(), attrs) : blank(operand.get());
-    } else if (!operand.get().hasOneUse()) {
-      placement = placement.withoutPartial();
+      placement = isState ? ofPort(value, attrs) : blank(value);
+    } else {
+      placement = asUsed(use.value);
+      if (!use.hasOneUse)
+        placement = placement.withoutPartial();
     }
-    operands[&operand] = placement;
+    plan.wanted.push_back(pool.intern(std::move(placement)));
   }
 }
 
@@ -242,13 +224,13 @@ bool Shardings::dropLostParts(graph::LoopOp loop) {
   bool lost = false;
   for (auto [carried, yielded] :
        llvm::zip(loop.getCarried(), loop.getYield().getValues())) {
-    Placement &place = values[carried];
+    const Placement &have = of(carried);
     const auto &made = asUsed(yielded).partial;
-    if (llvm::all_of(place.partial, [&](unsigned axis) {
+    if (llvm::all_of(have.partial, [&](unsigned axis) {
           return llvm::is_contained(made, axis);
         }))
       continue;
-    place = place.withoutPartial();
+    place(classes.of(carried), have.withoutPartial());
     lost = true;
   }
   return lost;
@@ -256,34 +238,35 @@ bool Shardings::dropLostParts(graph::LoopOp loop) {
 
 // An accumulator that starts at zero takes the placement of what is added to
 // it; twice through the body, since the first time finds that out.
-LogicalResult Shardings::planLoop(graph::LoopOp loop) {
+LogicalResult Shardings::planLoop(graph::LoopOp loop, unsigned step) {
   for (auto [init, carried, result] :
        llvm::zip(loop.getInits(), loop.getCarried(), loop.getResults())) {
-    const Placement *target = settled(result);
+    ValueClass number = classes.of(carried);
+    auto target = classes.settledLike(classes.of(result));
     bool early = strategy->zero >= ZeroStage::gradients && target;
-    values[carried] = early                ? *target
-                      : isInteger(carried) ? blank(carried)
-                                           : byColors(carried);
+    if (early)
+      values[number] = values[*target];
+    else
+      place(number, isInteger(carried) ? blank(carried) : byColors(carried));
     if (!early && isZero(init))
-      open.insert(carried);
+      open.insert(number);
   }
-  values[loop.getInduction()] = blank(loop.getInduction());
-  if (failed(planBlock(loop.getBody().front())))
+  place(classes.of(loop.getInduction()), blank(loop.getInduction()));
+  Block &body = loop.getBody().front();
+  if (failed(planBlock(body)))
     return failure();
   for (Value carried : loop.getCarried())
-    open.erase(carried);
+    open.erase(classes.of(carried));
   do
-    if (failed(planBlock(loop.getBody().front())))
+    if (failed(planBlock(body)))
       return failure();
   while (dropLostParts(loop));
-  for (auto [init, carried, yielded, result] :
-       llvm::zip(loop.getInitsMutable(), loop.getCarried(),
-                 loop.getYield().getValuesMutable(), loop.getResults())) {
-    // By way of a copy: a new entry may move the others.
-    Placement place = values.at(carried);
-    values[result] = place;
-    operands[&yielded] = place;
-    operands[&init] = std::move(place);
-  }
+  Plan &plan = remember(step);
+  for (Value carried : loop.getCarried())
+    plan.wanted.push_back(&of(carried));
+  plan.made.assign(plan.wanted.begin(), plan.wanted.end());
+  plans[classes.stepOf(loop.getYield())] = &plan;
+  for (auto [result, made] : llvm::zip(loop.getResults(), plan.made))
+    values[classes.of(result)] = made;
   return success();
 }

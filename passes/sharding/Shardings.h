@@ -1,11 +1,12 @@
 // Where everything is computed: a placement for every value, and for every
 // operand the placement in which its op wants it. Found without touching the
-// IR, so that a search can ask for many.
+// IR, so that a search can ask for many, and for one each of values and ops
+// that are alike.
 #pragma once
 #include "dialects/graph/Constants.h"
-#include "passes/sharding/Factors.h"
-#include "passes/sharding/Placement.h"
-#include "llvm/ADT/StringMap.h"
+#include "passes/sharding/Congruence.h"
+#include "passes/sharding/PlacementPool.h"
+#include <deque>
 
 namespace tessera::sharding {
 
@@ -22,10 +23,21 @@ struct Strategy {
   llvm::SmallVector<unsigned, 2> zeroAxes;
 };
 
+/// How an op takes its operands, by uses of its step, and makes its results.
+struct Plan {
+  llvm::SmallVector<const Placement *, 4> wanted;
+  llvm::SmallVector<const Placement *, 2> made;
+};
+
 class Shardings {
 public:
-  Shardings(const Factors &factors, const Mesh &mesh, const Strategy &strategy)
-      : factors(factors), mesh(mesh), strategy(&strategy) {}
+  Shardings(const Congruence &classes, const Mesh &mesh,
+            const Strategy &strategy)
+      : classes(classes), factors(classes.factors), mesh(mesh) {
+    restart(strategy);
+  }
+
+  const Congruence &classes;
 
   /// Decides for all public functions of the module, but for the one of the
   /// name `except`, and what they call.
@@ -39,38 +51,61 @@ public:
   }
 
   /// Of a result as its op makes it, or of an argument.
-  const Placement &of(mlir::Value value) const { return values.at(value); }
+  const Placement &of(mlir::Value value) const {
+    return *values[classes.of(value)];
+  }
+  /// In which all uses find the value: gradients as the optimizer's state is
+  /// cut, which may be otherwise than they are made. Equal placements of one
+  /// Shardings are one object, here and in plans.
+  const Placement &asUsed(ValueClass value) const {
+    auto like = classes.settledLike(value);
+    return *values[like ? *like : value];
+  }
+  const Placement &asUsed(mlir::Value value) const {
+    return asUsed(classes.of(value));
+  }
+  /// What is decided of a step of `classes`; one object for equal decisions.
+  const Plan &plan(unsigned step) const { return *plans[step]; }
   /// In which the owner of the operand takes it.
   const Placement &wanted(mlir::OpOperand &operand) const {
-    return operands.at(&operand);
+    unsigned step = classes.stepOf(operand.getOwner());
+    return *plan(step)
+                .wanted[classes.step(step).useFor(operand.getOperandNumber())];
   }
-  /// In which all uses find the result, if that is another than the op makes:
-  /// gradients as the optimizer's state is cut.
-  const Placement *settled(mlir::Value value) const {
-    auto known = settlements.find(value);
-    return known == settlements.end() ? nullptr : &known->second;
-  }
+  /// For how many ops it was found out how they are cut, since the beginning:
+  /// as many, however often a block is called.
+  uint64_t decisions() const { return decided; }
 
 private:
   struct Cut;
+  using Step = Congruence::Step;
 
+  const Placement *place(ValueClass value, Placement placement) {
+    return values[value] = pool.intern(std::move(placement));
+  }
+  Plan &remember(unsigned step) {
+    plans[step] = &planStore.emplace_back();
+    return planStore.back();
+  }
   Placement blank(mlir::Value value) const;
   Placement byColors(mlir::Value value) const;
   Placement ofState(mlir::Value value, graph::Role role) const;
   Placement ofPort(mlir::Value value, mlir::DictionaryAttr attrs);
   bool cutByZero(graph::Role role) const;
   bool fits(const Factor &factor, unsigned axis) const;
-  const Placement &asUsed(mlir::Value value) const;
+  bool isOpen(mlir::Value value) const {
+    return !open.empty() && open.contains(classes.of(value));
+  }
   void placeArguments(mlir::func::FuncOp function);
-  void settleGradients(mlir::func::FuncOp function);
   mlir::LogicalResult planFunction(mlir::func::FuncOp function,
                                    mlir::func::CallOp call);
   mlir::LogicalResult planBlock(mlir::Block &block);
-  mlir::LogicalResult planOp(mlir::Operation *op);
-  mlir::LogicalResult planCall(mlir::func::CallOp call);
-  mlir::LogicalResult planLoop(graph::LoopOp loop);
+  mlir::LogicalResult planOp(unsigned step);
+  mlir::LogicalResult decide(const Step &step, Plan &plan);
+  mlir::LogicalResult planCall(mlir::func::CallOp call, unsigned step);
+  mlir::LogicalResult planLoop(graph::LoopOp loop, unsigned step);
   bool dropLostParts(graph::LoopOp loop);
-  void planReturn(mlir::func::ReturnOp op);
+  void planReturn(mlir::func::ReturnOp op, unsigned step);
   bool takesOwnRows(mlir::OpOperand &operand, const OpRule &rule) const;
   mlir::LogicalResult checkOwnRows(mlir::Operation *op,
                                    const OpRule &rule) const;
@@ -85,18 +120,32 @@ private:
   void keepParts(mlir::Operation *op, Cut &cut) const;
   Placement assemble(const Cut &cut, const OpRule::Dims &dims) const;
 
+  /// What a decision depends on: a kind of op, and of every operand where it is
+  /// and what else is known of it.
+  using Situation = llvm::SmallVector<uintptr_t, 32>;
+  struct Hash {
+    size_t operator()(const Situation &key) const {
+      return llvm::hash_combine_range(key.begin(), key.end());
+    }
+  };
+
   const Factors &factors;
   const Mesh &mesh;
   const Strategy *strategy;
-  llvm::DenseMap<mlir::Value, Placement> values, settlements;
-  llvm::DenseMap<mlir::OpOperand *, Placement> operands;
-  llvm::DenseSet<mlir::Operation *> planned; ///< functions
-  llvm::StringMap<Placement> state;          ///< by name, in all programs
+  PlacementPool pool;
+  std::deque<Plan> planStore;
+  std::vector<const Placement *> values; ///< by class
+  std::vector<const Plan *> plans;       ///< by step
+  std::unordered_map<Situation, const Plan *, Hash> known;
+  uint64_t decided = 0;
+  llvm::DenseMap<mlir::Operation *, const Plan *> blocks; ///< of calls of them
+  /// By name, in all programs.
+  llvm::DenseMap<mlir::Attribute, const Placement *> state;
   /// Arguments of blocks that are rows as their first caller has them.
-  llvm::DenseMap<mlir::Value, Placement> ownRows;
+  llvm::DenseMap<mlir::Value, const Placement *> ownRows;
   /// Accumulators that start at zero and have no placement yet: they take that
   /// of what is first added to them.
-  llvm::DenseSet<mlir::Value> open;
+  llvm::DenseSet<ValueClass> open;
 };
 
 /// Zeros are also the sum of zeros on every device.

@@ -38,21 +38,36 @@ public:
 private:
   double ofBlock(Block &block) {
     double seconds = 0;
-    for (Operation &op : block) {
-      for (OpOperand &operand : op.getOpOperands())
-        if (!isa<graph::YieldOp, graph::LoopOp>(op))
-          seconds += price.weight * ofMoving(operand);
-      if (auto call = dyn_cast<func::CallOp>(op);
-          call && !shardings.isPointwiseCall(&op))
-        seconds +=
-            ofFunction(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
-                call, call.getCalleeAttr()));
-      else if (auto loop = dyn_cast<graph::LoopOp>(op))
-        seconds += loop.getTrip() * ofBlock(loop.getBody().front());
-      else if (!op.hasTrait<OpTrait::IsTerminator>())
-        seconds += ofComputing(&op) + price.weight * ofPassingKeys(&op);
+    for (unsigned number : shardings.classes.stepsOf(block)) {
+      const Congruence::Step &step = shardings.classes.step(number);
+      seconds += step.count * ofStep(step, shardings.plan(number));
     }
     return seconds;
+  }
+
+  // Of one of the ops that are alike.
+  double ofStep(const Congruence::Step &step, const Plan &plan) {
+    Operation *op = step.op;
+    double seconds = 0;
+    if (!isa<graph::YieldOp, graph::LoopOp>(op))
+      for (auto [use, wanted] : llvm::zip(step.uses, plan.wanted))
+        seconds += price.weight * use.count *
+                   ofMoving(op->getOperand(use.operand),
+                            shardings.asUsed(use.value), *wanted);
+    if (auto call = dyn_cast<func::CallOp>(op);
+        call && !shardings.isPointwiseCall(op))
+      return seconds +
+             ofFunction(shardings.classes.factors.functions().of(call));
+    if (auto loop = dyn_cast<graph::LoopOp>(op))
+      return seconds + loop.getTrip() * ofBlock(loop.getBody().front());
+    if (op->hasTrait<OpTrait::IsTerminator>())
+      return seconds;
+    // A plan is of ops of one kind.
+    auto [known, isNew] = plans.try_emplace(&plan, 0.0);
+    if (isNew)
+      known->second =
+          ofComputing(op, plan) + price.weight * ofPassingKeys(op, plan);
+    return seconds + known->second;
   }
 
   int64_t pieces(const Placement &placement) const {
@@ -71,7 +86,7 @@ private:
 
   // Roofline of one device's share; work is divided by how often the op's loops
   // are cut, which is seen in operands and results together.
-  double ofComputing(Operation *op) const {
+  double ofComputing(Operation *op, const Plan &plan) const {
     llvm::SmallDenseSet<unsigned> axes;
     double traffic = 0;
     auto add = [&](Value value, const Placement &placement) {
@@ -80,10 +95,10 @@ private:
         for (const Factor &factor : dim)
           axes.insert(factor.axes.begin(), factor.axes.end());
     };
-    for (OpOperand &operand : op->getOpOperands())
-      add(operand.get(), shardings.wanted(operand));
-    for (Value result : op->getResults())
-      add(result, shardings.of(result));
+    for (auto [operand, wanted] : llvm::zip(op->getOperands(), plan.wanted))
+      add(operand, *wanted);
+    for (auto [result, made] : llvm::zip(op->getResults(), plan.made))
+      add(result, *made);
     double flops = 0;
     if (auto costed = dyn_cast<graph::Costed>(op))
       flops = costed.getFlops();
@@ -96,12 +111,11 @@ private:
   }
 
   // Rings: a gather or a scatter moves the whole once, a reduction twice.
-  double ofMoving(OpOperand &operand) const {
-    Placement from = shardings.of(operand.get());
-    if (const Placement *settled = shardings.settled(operand.get()))
-      from = *settled;
-    const Placement &to = shardings.wanted(operand);
+  double ofMoving(Value value, const Placement &from,
+                  const Placement &to) const {
     double seconds = 0;
+    if (&from == &to)
+      return seconds;
     for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
       bool part = llvm::is_contained(from.partial, axis) &&
                   !llvm::is_contained(to.partial, axis);
@@ -113,7 +127,7 @@ private:
       auto tier = static_cast<unsigned>(mesh.axes[axis].getLink());
       double n = mesh.size(axis);
       double share =
-          bytes(operand.get()) /
+          bytes(value) /
           std::min(pieces(from) * (cutFrom ? 1.0 / n : 1.0),
                    static_cast<double>(pieces(to)) * (cutTo ? 1.0 / n : 1.0));
       seconds +=
@@ -125,15 +139,14 @@ private:
 
   // Attention whose tokens are cut: shares of keys and values go around, in the
   // gradient with those of their gradients, which are wider (LocalAttention).
-  double ofPassingKeys(Operation *op) const {
+  double ofPassingKeys(Operation *op, const Plan &plan) const {
     if (!isa<graph::AttentionOp, graph::AttentionGradOp>(op))
       return 0;
-    OpOperand &key = op->getOpOperand(1);
-    double share = 2 * bytes(key.get()) / pieces(shardings.wanted(key)),
-           seconds = 0;
+    const Placement &keys = *plan.wanted[1];
+    double share = 2 * bytes(op->getOperand(1)) / pieces(keys), seconds = 0;
     if (isa<graph::AttentionGradOp>(op))
       share *= 3;
-    for (const Factor &factor : shardings.wanted(key).dims[1])
+    for (const Factor &factor : keys.dims[1])
       for (unsigned axis : factor.axes) {
         auto tier = static_cast<unsigned>(mesh.axes[axis].getLink());
         seconds +=
@@ -147,6 +160,7 @@ private:
   const Shardings &shardings;
   LinkPrice price;
   llvm::DenseMap<Operation *, double> functions;
+  llvm::DenseMap<const Plan *, double> plans;
 };
 } // namespace
 
@@ -186,9 +200,10 @@ struct Roles {
 };
 } // namespace
 
-static void addInputs(func::FuncOp function, const Factors &factors,
+static void addInputs(func::FuncOp function, const Congruence &classes,
                       Roles &roles) {
-  for (BlockArgument argument : function.getArguments()) {
+  const Factors &factors = classes.factors;
+  for (BlockArgument argument : classes.argumentsOf(function)) {
     unsigned i = argument.getArgNumber();
     if (auto role =
             function.getArgAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr);
@@ -212,7 +227,7 @@ static void addInputs(func::FuncOp function, const Factors &factors,
 static void addStream(func::FuncOp function, const Factors &factors,
                       Roles &roles) {
   for (auto call : function.getOps<func::CallOp>())
-    if (!isPointwiseCall(call))
+    if (!factors.computes(call))
       for (Value result : call.getResults())
         addColors(result, factors, roles.stream);
 }
@@ -227,15 +242,15 @@ static void addExperts(ModuleOp module, const Factors &factors, Roles &roles) {
   });
 }
 
-static Roles rolesOf(ModuleOp module, const Factors &factors) {
+static Roles rolesOf(ModuleOp module, const Congruence &classes) {
   Roles roles;
-  addExperts(module, factors, roles);
+  addExperts(module, classes.factors, roles);
   for (auto function : module.getOps<func::FuncOp>()) {
     if (!function.isPublic() || function.getName() == "init")
       continue;
-    addInputs(function, factors, roles);
+    addInputs(function, classes, roles);
     if (function.getName() != "train_step")
-      addStream(function, factors, roles);
+      addStream(function, classes.factors, roles);
   }
   return roles;
 }
@@ -245,10 +260,10 @@ static Roles rolesOf(ModuleOp module, const Factors &factors) {
 namespace {
 class Search {
 public:
-  Search(ModuleOp module, const Factors &factors, const Mesh &mesh,
-         Strategy &strategy)
-      : module(module), mesh(mesh), strategy(strategy),
-        shardings(factors, mesh, strategy) {}
+  Search(ModuleOp module, const Congruence &classes, const Mesh &mesh,
+         Strategy &strategy, SearchEffort &effort)
+      : module(module), mesh(mesh), strategy(strategy), effort(effort),
+        shardings(classes, mesh, strategy) {}
 
   /// Appends to the axis the color of `from` that lowers the estimate most, as
   /// long as one does.
@@ -277,14 +292,18 @@ public:
 private:
   FailureOr<double> measure(const Strategy &attempt, LinkPrice price) {
     shardings.restart(attempt);
+    uint64_t before = shardings.decisions();
     if (failed(shardings.build(module, "init")))
       return failure();
+    ++effort.strategies;
+    effort.decisions += shardings.decisions() - before;
     return estimate(module, mesh, shardings, price);
   }
 
   ModuleOp module;
   const Mesh &mesh;
   Strategy &strategy;
+  SearchEffort &effort;
   Shardings shardings; ///< of what was measured last
 };
 } // namespace
@@ -312,7 +331,8 @@ static bool isPlainlyCausal(ModuleOp module) {
 // Of causal attention the device with the last tokens would do most, if each
 // had a run of them. With every n-th token all do the same (Brandon et al.
 // 2023, Striped Attention). None where that is not to be had.
-static Colors stripeTokens(ModuleOp module, Factors &factors, int64_t devices) {
+static Colors stripeTokens(ModuleOp module, Factors &factors,
+                           const Congruence &classes, int64_t devices) {
   Colors stripes;
   if (devices == 1 || !isPlainlyCausal(module))
     return stripes;
@@ -321,7 +341,7 @@ static Colors stripeTokens(ModuleOp module, Factors &factors, int64_t devices) {
   for (auto function : module.getOps<func::FuncOp>()) {
     Roles roles;
     if (function.isPublic())
-      addInputs(function, factors, roles);
+      addInputs(function, classes, roles);
     for (const Factors::Atoms &dim : roles.tokenDims) {
       divides &= dim.size() == 1 && dim[0].size % devices == 0 &&
                  dim[0].size > devices;
@@ -336,15 +356,17 @@ static Colors stripeTokens(ModuleOp module, Factors &factors, int64_t devices) {
 }
 
 FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
-                                             const Mesh &mesh, ZeroStage zero) {
+                                             const Congruence &classes,
+                                             const Mesh &mesh, ZeroStage zero,
+                                             SearchEffort &effort) {
   Strategy strategy;
   strategy.colors.resize(mesh.rank());
   strategy.zero = zero;
   Colors stripes;
   if (auto context = mesh.find("context"))
-    stripes = stripeTokens(module, factors, mesh.size(*context));
-  Roles roles = rolesOf(module, factors);
-  Search search(module, factors, mesh, strategy);
+    stripes = stripeTokens(module, factors, classes, mesh.size(*context));
+  Roles roles = rolesOf(module, classes);
+  Search search(module, classes, mesh, strategy, effort);
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
     StringRef name = mesh.axes[axis].getName();
     if (name == "data") {

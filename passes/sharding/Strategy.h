@@ -5,11 +5,21 @@
 
 namespace tessera::sharding {
 
+/// What a search looked at.
+struct SearchEffort {
+  uint64_t strategies = 0;
+  /// Ops of which it was found out how a strategy cuts them.
+  uint64_t decisions = 0;
+};
+
 /// `data` on sequences, `context` on tokens, `tensor` on what the estimate
 /// likes best, one color after another. Tokens may become two factors, so that
-/// a device has every n-th of them.
+/// a device has every n-th of them. `classes` are those of `factors`. Adds to
+/// `effort`.
 mlir::FailureOr<Strategy> chooseStrategy(mlir::ModuleOp module,
-                                         Factors &factors, const Mesh &mesh,
-                                         ZeroStage zero);
+                                         Factors &factors,
+                                         const Congruence &classes,
+                                         const Mesh &mesh, ZeroStage zero,
+                                         SearchEffort &effort);
 
 } // namespace tessera::sharding

@@ -84,7 +84,7 @@ LogicalResult Computation::readLetter(unsigned letter, DimPlacement cut,
 // From the fastest-varying letter on.
 LogicalResult Computation::readLetters(Value value, const OpRule::Dims &dims,
                                        const std::string &name) {
-  Placement place = reader.of(value);
+  const Placement &place = reader.of(value);
   for (auto [d, letters] : llvm::enumerate(dims)) {
     std::string where = name + " dimension " + std::to_string(d);
     DimPlacement rest = place.dims[d];
@@ -114,7 +114,7 @@ LogicalResult Computation::readOwnRows() {
     own = reader.of(op->getResult(0)).own;
   std::optional<unsigned> first;
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
-    Placement place = reader.of(operand);
+    const Placement &place = reader.of(operand);
     bool takes = rule.isPointwise ? !isSplat(operand)
                                   : llvm::is_contained(rule.ownOperands, i);
     if (!takes && !place.own.empty())
@@ -190,7 +190,7 @@ Axes Computation::summedOutside(const OpRule::Dims &dims) const {
 FailureOr<SmallVector<Axes>> Computation::partsOfOperands() const {
   SmallVector<Axes> parts;
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
-    Placement place = reader.of(operand);
+    const Placement &place = reader.of(operand);
     if (!place.partial.empty() && place.kind != dist::ReduceKind::sum)
       return op->emitOpError()
              << side("operand", i) << " is " << reader.text(place)
@@ -256,7 +256,7 @@ LogicalResult Computation::verifyResults(const Axes &kept) const {
     // Zeros are also the sum of zeros.
     if (isZero(result))
       continue;
-    Placement place = reader.of(result);
+    const Placement &place = reader.of(result);
     Axes expected = summedOutside(rule.results[i]);
     llvm::append_range(expected, kept);
     bool ownRows = rule.isPointwise || llvm::is_contained(rule.ownResults, i);

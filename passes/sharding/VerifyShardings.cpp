@@ -4,12 +4,10 @@
 #include "passes/sharding/PlacementReader.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/sharding/VerifyComputation.h"
-#include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::sharding;
-using graph::tensorType;
 
 namespace tessera {
 #define GEN_PASS_DEF_VERIFYSHARDINGS
@@ -35,31 +33,47 @@ static LogicalResult verifyAttr(Operation *op, dist::ShardingAttr attr,
 
 // All placements are on one mesh and along whole axes.
 static LogicalResult verifyAttrs(ModuleOp module, const Mesh &mesh) {
+  // The walker looks once at each attribute that several ops have.
+  Operation *owner = nullptr;
+  AttrTypeWalker walker;
+  walker.addWalk([&](dist::ShardingAttr sharding) {
+    return failed(verifyAttr(owner, sharding, mesh)) ? WalkResult::interrupt()
+                                                     : WalkResult::skip();
+  });
   WalkResult walked = module->walk([&](Operation *op) {
-    AttrTypeWalker walker;
-    walker.addWalk([&](dist::ShardingAttr sharding) {
-      return failed(verifyAttr(op, sharding, mesh)) ? WalkResult::interrupt()
-                                                    : WalkResult::skip();
-    });
-    return walker.walk(op->getAttrDictionary());
+    owner = op;
+    // What an op of the graph itself has is no sharding.
+    bool own =
+        isa<func::FuncOp>(op) || isa<dist::DistDialect>(op->getDialect());
+    return walker.walk(own ? op->getAttrDictionary()
+                           : op->getDiscardableAttrDictionary());
   });
   return failure(walked.wasInterrupted());
 }
 
 //===--- structure --------------------------------------------------------===//
 
-static std::string side(StringRef what, unsigned number) {
-  return (what + " " + Twine(number)).str();
+namespace {
+/// One of an op's or a function's operands, arguments or results.
+struct Side {
+  StringRef what;
+  size_t number;
+};
+} // namespace
+
+static std::string text(Side side) {
+  return (side.what + " " + Twine(side.number)).str();
 }
 
 namespace {
 class Verifier {
 public:
-  Verifier(ModuleOp module, const Mesh &mesh) : module(module), reader(mesh) {}
+  Verifier(ModuleOp module, const Mesh &mesh)
+      : module(module), callees(module), reader(mesh) {}
 
   LogicalResult run() {
     for (auto function : module.getOps<func::FuncOp>()) {
-      if (isPointwise(function))
+      if (callees.isPointwise(function))
         continue;
       if (function.isExternal())
         return function.emitOpError("has no body");
@@ -73,9 +87,10 @@ public:
 private:
   LogicalResult verifyPorts(func::FuncOp function);
   LogicalResult verifyPort(func::FuncOp function, DictionaryAttr attrs,
-                           const std::string &port, const Placement &place);
+                           Side port, const Placement &place);
   LogicalResult verifyBlock(Block &block);
   LogicalResult verifyOp(Operation *op);
+  LogicalResult verifyComputing(Operation *op);
   LogicalResult verifyCall(func::CallOp call);
   LogicalResult verifyLoop(graph::LoopOp loop);
   LogicalResult verifyReturn(func::ReturnOp op);
@@ -85,53 +100,85 @@ private:
   LogicalResult requireSame(Operation *op, const Twine &nameOfA,
                             const Placement &a, const Twine &nameOfB,
                             const Placement &b) const {
-    if (a == b)
+    if (&a == &b)
       return success();
     return op->emitOpError() << nameOfA << " is " << reader.text(a) << ", but "
                              << nameOfB << " is " << reader.text(b);
   }
+  LogicalResult requireSame(Operation *op, Side a, const Placement &ofA,
+                            const Twine &nameOfB, const Placement &ofB) const {
+    return &ofA == &ofB ? success()
+                        : requireSame(op, text(a), ofA, nameOfB, ofB);
+  }
+
+  /// Where a function has its arguments and results.
+  struct Signature {
+    SmallVector<const Placement *> arguments, results;
+  };
+  const Signature &signatureOf(func::FuncOp function) {
+    auto [known, isNew] = signatures.try_emplace(function);
+    if (isNew) {
+      for (unsigned i = 0; i < function.getNumArguments(); ++i)
+        known->second.arguments.push_back(&reader.ofArgument(function, i));
+      for (unsigned i = 0; i < function.getNumResults(); ++i)
+        known->second.results.push_back(&reader.ofResult(function, i));
+    }
+    return known->second;
+  }
+
+  using Situation = SmallVector<const void *, 16>;
+  struct Hash {
+    size_t operator()(const Situation &key) const {
+      return llvm::hash_combine_range(key.begin(), key.end());
+    }
+  };
 
   ModuleOp module;
+  Callees callees;
   PlacementReader reader;
+  RuleCache rules;
+  /// Ops that were right: alike, with operands placed alike.
+  std::unordered_set<Situation, Hash> verified;
+  llvm::DenseMap<Operation *, Signature> signatures;
   /// State by name: its placement, and the first program that has it.
-  llvm::StringMap<std::pair<Placement, std::string>> state;
+  llvm::DenseMap<Attribute, std::pair<const Placement *, func::FuncOp>> state;
 };
 } // namespace
 
 // The host gives and takes numbers, not parts of them, and finds state at one
 // place whichever program ran last.
 LogicalResult Verifier::verifyPort(func::FuncOp function, DictionaryAttr attrs,
-                                   const std::string &port,
-                                   const Placement &place) {
+                                   Side port, const Placement &place) {
   if (!place.partial.empty())
     return function.emitOpError()
-           << port << " is " << reader.text(place)
+           << text(port) << " is " << reader.text(place)
            << ", but programs take and give no parts of sums";
   if (!place.own.empty())
     return function.emitOpError()
-           << port << " is " << reader.text(place)
+           << text(port) << " is " << reader.text(place)
            << ", but what programs take and give is in one order";
   auto name = attrs ? attrs.getAs<StringAttr>(graph::kStateAttr) : StringAttr();
   if (!name)
     return success();
-  auto [known, isNew] =
-      state.try_emplace(name.getValue(), place, "@" + function.getName().str());
-  if (isNew)
+  auto [known, isNew] = state.try_emplace(name, std::pair(&place, function));
+  auto [first, owner] = known->second;
+  if (first == &place)
     return success();
-  return requireSame(function, port + " '" + name.getValue() + "'", place,
-                     "that of " + known->second.second, known->second.first);
+  return requireSame(function, text(port) + " '" + name.getValue() + "'", place,
+                     "that of @" + owner.getName(), *first);
 }
 
 LogicalResult Verifier::verifyPorts(func::FuncOp function) {
   if (!function.isPublic())
     return success();
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    if (failed(verifyPort(function, function.getArgAttrDict(i),
-                          side("argument", i), reader.ofArgument(function, i))))
+  const Signature &signature = signatureOf(function);
+  for (auto [i, place] : llvm::enumerate(signature.arguments))
+    if (failed(verifyPort(function, function.getArgAttrDict(i), {"argument", i},
+                          *place)))
       return failure();
-  for (unsigned i = 0; i < function.getNumResults(); ++i)
+  for (auto [i, place] : llvm::enumerate(signature.results))
     if (failed(verifyPort(function, function.getResultAttrDict(i),
-                          side("result", i), reader.ofResult(function, i))))
+                          {"result", i}, *place)))
       return failure();
   return success();
 }
@@ -144,7 +191,8 @@ LogicalResult Verifier::verifyBlock(Block &block) {
 }
 
 LogicalResult Verifier::verifyOp(Operation *op) {
-  if (auto call = dyn_cast<func::CallOp>(op); call && !isPointwiseCall(op))
+  if (auto call = dyn_cast<func::CallOp>(op);
+      call && !callees.isPointwiseCall(op))
     return verifyCall(call);
   if (auto loop = dyn_cast<graph::LoopOp>(op))
     return verifyLoop(loop);
@@ -157,23 +205,41 @@ LogicalResult Verifier::verifyOp(Operation *op) {
   if (isa<dist::DistDialect>(op->getDialect()))
     return op->emitOpError("is for programs of one device; this one has "
                            "shardings");
-  FailureOr<OpRule> rule = ruleOfComputation(op);
-  return failed(rule) ? failure() : verifyComputation(op, *rule, reader);
+  return verifyComputing(op);
+}
+
+// Ops that have one rule have the same attributes, and so their results the
+// same placements.
+LogicalResult Verifier::verifyComputing(Operation *op) {
+  FailureOr<const OpRule *> rule = rules.of(op);
+  if (failed(rule))
+    return failure();
+  Situation situation{*rule};
+  for (Value operand : op->getOperands()) {
+    situation.push_back(&reader.of(operand));
+    if ((*rule)->isPointwise && isSplat(operand))
+      situation.push_back(nullptr);
+  }
+  if (!verified.insert(std::move(situation)).second)
+    return success();
+  return verifyComputation(op, **rule, reader);
 }
 
 LogicalResult Verifier::verifyCall(func::CallOp call) {
-  auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+  func::FuncOp callee = callees.of(call);
   if (!callee || callee.isExternal())
     return call.emitOpError("calls @")
            << call.getCallee() << ", which has no body";
-  std::string name = "@" + callee.getName().str();
-  for (auto [i, operand] : llvm::enumerate(call.getOperands()))
-    if (failed(requireSame(call, side("operand", i), reader.of(operand),
-                           name + "'s argument", reader.ofArgument(callee, i))))
+  const Signature &signature = signatureOf(callee);
+  for (auto [i, operand, argument] :
+       llvm::enumerate(call.getOperands(), signature.arguments))
+    if (failed(requireSame(call, Side{"operand", i}, reader.of(operand),
+                           "@" + callee.getName() + "'s argument", *argument)))
       return failure();
-  for (auto [i, result] : llvm::enumerate(call.getResults()))
-    if (failed(requireSame(call, side("result", i), reader.of(result),
-                           name + "'s result", reader.ofResult(callee, i))))
+  for (auto [i, result, returned] :
+       llvm::enumerate(call.getResults(), signature.results))
+    if (failed(requireSame(call, Side{"result", i}, reader.of(result),
+                           "@" + callee.getName() + "'s result", *returned)))
       return failure();
   return success();
 }
@@ -182,10 +248,10 @@ LogicalResult Verifier::verifyLoop(graph::LoopOp loop) {
   graph::YieldOp yield = loop.getYield();
   for (auto [i, init, yielded, carried] :
        llvm::enumerate(loop.getInits(), yield.getValues(), loop.getCarried())) {
-    Placement place = reader.of(carried);
-    if (failed(requireSame(loop, side("init", i), reader.of(init),
+    const Placement &place = reader.of(carried);
+    if (failed(requireSame(loop, Side{"init", i}, reader.of(init),
                            "what it carries", place)) ||
-        failed(requireSame(yield, side("operand", i), reader.of(yielded),
+        failed(requireSame(yield, Side{"operand", i}, reader.of(yielded),
                            "what the loop carries", place)))
       return failure();
   }
@@ -194,10 +260,10 @@ LogicalResult Verifier::verifyLoop(graph::LoopOp loop) {
 
 LogicalResult Verifier::verifyReturn(func::ReturnOp ret) {
   auto function = cast<func::FuncOp>(ret->getParentOp());
-  for (auto [i, operand] : llvm::enumerate(ret.getOperands()))
-    if (failed(requireSame(ret, side("operand", i), reader.of(operand),
-                           "@" + function.getName() + "'s result",
-                           reader.ofResult(function, i))))
+  for (auto [i, operand, result] :
+       llvm::enumerate(ret.getOperands(), signatureOf(function).results))
+    if (failed(requireSame(ret, Side{"operand", i}, reader.of(operand),
+                           "@" + function.getName() + "'s result", *result)))
       return failure();
   return success();
 }
@@ -205,7 +271,8 @@ LogicalResult Verifier::verifyReturn(func::ReturnOp ret) {
 // The op's own verifier sees where parts come from, but for arguments and for
 // how they combine.
 LogicalResult Verifier::verifyReshard(dist::ReshardOp op) {
-  Placement from = reader.of(op.getInput()), to = reader.of(op.getResult());
+  const Placement &from = reader.of(op.getInput()),
+                  &to = reader.of(op.getResult());
   bool kept = llvm::all_of(to.partial, [&](unsigned axis) {
     return llvm::is_contained(from.partial, axis) && from.kind == to.kind;
   });
@@ -218,6 +285,7 @@ namespace {
 struct VerifyShardings : tessera::impl::VerifyShardingsBase<VerifyShardings> {
   using Base::Base;
   void runOnOperation() override {
+    markAllAnalysesPreserved(); // nothing to verify again
     ModuleOp module = getOperation();
     auto meshes = module.getOps<dist::MeshOp>();
     // Without a mesh there is one device, and nothing to be wrong.

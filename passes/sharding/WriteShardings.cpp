@@ -9,7 +9,9 @@ namespace {
 class Writer {
 public:
   Writer(const Shardings &shardings, const Mesh &mesh, MLIRContext *context)
-      : shardings(shardings), mesh(mesh), context(context) {}
+      : shardings(shardings), mesh(mesh), context(context),
+        shardingName(StringAttr::get(context, dist::kShardingAttr)),
+        shardingsName(StringAttr::get(context, dist::kShardingsAttr)) {}
 
   void write(func::FuncOp function) {
     writeBlock(function.getBody().front(), function.isPublic());
@@ -22,79 +24,96 @@ public:
     for (OpOperand &operand : ret->getOpOperands())
       results.push_back(
           with(function.getResultAttrDict(operand.getOperandNumber()),
-               attrOf(returned[&operand])));
+               attrOf(shardings.wanted(operand))));
     function.setAllArgAttrs(arguments);
     function.setAllResultAttrs(results);
   }
 
 private:
   DictionaryAttr with(DictionaryAttr attrs, dist::ShardingAttr sharding) const {
+    if (!sharding)
+      return attrs ? attrs : DictionaryAttr::get(context);
     NamedAttrList list(attrs);
-    if (sharding)
-      list.set(dist::kShardingAttr, sharding);
+    list.set(shardingName, sharding);
     return list.getDictionary(context);
   }
 
-  dist::ShardingAttr attrOf(Placement placement) const {
-    placement.normalize(mesh);
-    return placement.isWhole() ? dist::ShardingAttr()
-                               : placement.toAttr(context, mesh);
+  /// Null where nothing is cut.
+  dist::ShardingAttr attrOf(const Placement &placement) {
+    dist::ShardingAttr full = fullAttr(placement);
+    return placement.isWhole() ? dist::ShardingAttr() : full;
   }
 
-  dist::ShardingAttr fullAttr(Placement placement) const {
-    placement.normalize(mesh);
-    return placement.toAttr(context, mesh);
+  dist::ShardingAttr fullAttr(const Placement &placement) {
+    dist::ShardingAttr &attr = attrs[&placement];
+    if (!attr) {
+      Placement normal = placement;
+      normal.normalize(mesh);
+      attr = normal.toAttr(context, mesh);
+    }
+    return attr;
   }
 
   void writeBlock(Block &block, bool atEachUse) {
     SmallVector<Operation *> ops =
         llvm::map_to_vector(block, [](Operation &op) { return &op; });
     for (Operation *op : ops) {
-      for (OpOperand &operand : op->getOpOperands()) {
-        Placement wanted = shardings.wanted(operand);
-        if (isa<func::ReturnOp>(op))
-          returned[&operand] = wanted;
-        place(operand, wanted, atEachUse);
-      }
+      unsigned number = shardings.classes.stepOf(op);
+      const Congruence::Step &step = shardings.classes.step(number);
+      const Plan &plan = shardings.plan(number);
+      for (OpOperand &operand : op->getOpOperands())
+        place(operand, *plan.wanted[step.useFor(operand.getOperandNumber())],
+              atEachUse);
       if (auto loop = dyn_cast<graph::LoopOp>(op))
         writeBlock(loop.getBody().front(), false);
-      writeResults(op);
+      writeResults(op, plan);
     }
   }
 
-  void writeResults(Operation *op) {
+  /// Null where no result is cut.
+  ArrayAttr resultsAttr(const Plan &plan) {
+    auto [known, isNew] = plans.try_emplace(&plan);
+    if (!isNew)
+      return known->second;
     SmallVector<Attribute> attrs;
     bool any = false;
-    for (Value result : op->getResults()) {
-      attrs.push_back(fullAttr(shardings.of(result)));
-      any |= static_cast<bool>(attrOf(shardings.of(result)));
+    for (const Placement *made : plan.made) {
+      attrs.push_back(fullAttr(*made));
+      any |= !made->isWhole();
     }
-    if (any)
-      op->setAttr(dist::kShardingsAttr, ArrayAttr::get(context, attrs));
+    return known->second = any ? ArrayAttr::get(context, attrs) : ArrayAttr();
+  }
+
+  void writeResults(Operation *op, const Plan &plan) {
+    if (op->getNumResults() == 0)
+      return;
+    if (ArrayAttr attr = resultsAttr(plan))
+      op->setAttr(shardingsName, attr);
     OpBuilder builder(context);
     builder.setInsertionPointAfter(op);
-    for (Value result : op->getResults())
-      if (const Placement *settled = shardings.settled(result))
-        if (fullAttr(*settled) != fullAttr(shardings.of(result))) {
-          auto reshard = builder.create<dist::ReshardOp>(
-              op->getLoc(), result.getType(), result, fullAttr(*settled));
-          current[result] = reshard;
-        }
+    for (Value result : op->getResults()) {
+      const Placement &made = shardings.of(result),
+                      &used = shardings.asUsed(result);
+      if (&made == &used || fullAttr(made) == fullAttr(used))
+        continue;
+      current[result] = builder.create<dist::ReshardOp>(
+          op->getLoc(), result.getType(), result, fullAttr(used));
+    }
   }
 
   // Gathered parameters live from one use to the next block's: those of a
   // program's arguments are gathered for each use.
   void place(OpOperand &operand, const Placement &wanted, bool atEachUse) {
     Value value = operand.get();
-    const Placement *settled = shardings.settled(value);
-    dist::ShardingAttr have =
-                           fullAttr(settled ? *settled : shardings.of(value)),
-                       want = fullAttr(wanted);
-    Value now = current.lookup(value) ? current.lookup(value) : value;
-    if (have == want) {
-      operand.set(now);
+    auto settled = current.find(value);
+    Value now = settled == current.end() ? value : settled->second;
+    const Placement &used = shardings.asUsed(value);
+    if (&used == &wanted || fullAttr(used) == fullAttr(wanted)) {
+      if (now != value)
+        operand.set(now);
       return;
     }
+    dist::ShardingAttr want = fullAttr(wanted);
     bool isArgument = isa<BlockArgument>(value);
     Value &known = moved[{value, want, operand.getOwner()->getBlock()}];
     if (!known || (isArgument && atEachUse)) {
@@ -123,9 +142,11 @@ private:
   const Shardings &shardings;
   const Mesh &mesh;
   MLIRContext *context;
+  StringAttr shardingName, shardingsName;
   llvm::DenseMap<Value, Value> current; ///< settled results
   llvm::DenseMap<std::tuple<Value, Attribute, Block *>, Value> moved;
-  llvm::DenseMap<OpOperand *, Placement> returned;
+  llvm::DenseMap<const Placement *, dist::ShardingAttr> attrs;
+  llvm::DenseMap<const Plan *, ArrayAttr> plans;
 };
 } // namespace
 
@@ -136,7 +157,8 @@ void sharding::writeShardings(ModuleOp module, const Shardings &shardings,
   builder.create<dist::MeshOp>(module.getLoc(), mesh.name.getValue(),
                                builder.getArrayAttr(axes));
   Writer writer(shardings, mesh, module.getContext());
+  const Callees &functions = shardings.classes.factors.functions();
   for (auto function : module.getOps<func::FuncOp>())
-    if (!isPointwise(function))
+    if (!functions.isPointwise(function))
       writer.write(function);
 }

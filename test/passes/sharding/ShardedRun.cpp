@@ -62,12 +62,13 @@ bool assignRandomShardings(ModuleOp module, int64_t data, int64_t tensor,
       StringAttr::get(context, "mesh"),
       {dist::AxisAttr::get(context, "data", data, dist::LinkTier::memory),
        dist::AxisAttr::get(context, "tensor", tensor, dist::LinkTier::memory)});
-  sharding::Factors factors;
-  if (failed(factors.build(module)))
+  sharding::Factors factors(module);
+  if (failed(factors.build()))
     return false;
   sharding::Strategy strategy = drawStrategy(module, factors, mesh, seed);
   strategy.zero = static_cast<sharding::ZeroStage>(zero);
-  sharding::Shardings shardings(factors, mesh, strategy);
+  sharding::Congruence classes(module, factors);
+  sharding::Shardings shardings(classes, mesh, strategy);
   if (failed(shardings.build(module)))
     return false;
   sharding::writeShardings(module, shardings, mesh);

@@ -1,0 +1,39 @@
+// What calls are of. A module looks for a function by going through all that it
+// has; here that is done once.
+#pragma once
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace tessera::sharding {
+
+/// One function of elementwise ops over tensors of one shape and scalars, such
+/// as an optimizer's update: a call of it is cut like one elementwise op.
+bool isPointwise(mlir::func::FuncOp function);
+/// A call of such a function.
+bool isPointwiseCall(mlir::Operation *op);
+
+/// The functions of a module, as long as none of them changes.
+class Callees {
+public:
+  explicit Callees(mlir::ModuleOp module);
+
+  /// Null where the module has none of the name.
+  mlir::func::FuncOp of(mlir::func::CallOp call) const {
+    return functions.lookup(call.getCalleeAttr().getAttr());
+  }
+  bool isPointwise(mlir::func::FuncOp function) const {
+    return pointwise.contains(function);
+  }
+  bool isPointwiseCall(mlir::Operation *op) const {
+    auto call = mlir::dyn_cast<mlir::func::CallOp>(op);
+    return call && pointwise.contains(of(call));
+  }
+
+private:
+  llvm::DenseMap<mlir::StringAttr, mlir::func::FuncOp> functions;
+  llvm::DenseSet<mlir::Operation *> pointwise;
+};
+
+} // namespace tessera::sharding

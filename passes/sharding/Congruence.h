@@ -1,0 +1,101 @@
+// Which values and ops are alike, so that what is decided for one of them holds
+// for all: however many layers call a block, a search looks at one. What a call
+// of a block hands out is where the block says, whatever it was given, so that
+// layers are alike though each reads the one before.
+#pragma once
+#include "passes/sharding/Factors.h"
+#include "llvm/ADT/Hashing.h"
+#include <unordered_map>
+
+namespace tessera::sharding {
+
+/// A class of values: a small number.
+using ValueClass = unsigned;
+
+class Congruence {
+public:
+  /// Of a module whose factors are connected. Both live longer than this, and
+  /// the module does not change.
+  Congruence(mlir::ModuleOp module, const Factors &factors);
+
+  /// An operand of a step.
+  struct Use {
+    unsigned operand; ///< its number
+    ValueClass value;
+    bool isSplat, isZero, hasOneUse;
+    unsigned count = 1; ///< how many operands of the op are like it
+  };
+  /// Ops of one block that are alike.
+  struct Step {
+    mlir::Operation *op; ///< the first of them
+    unsigned count = 1;
+    /// Equal for ops that Shardings decides alike if operands are placed alike;
+    /// none where that depends on more.
+    std::optional<unsigned> kind;
+    llvm::SmallVector<Use, 2> uses; ///< one each of those that are alike
+    llvm::SmallVector<ValueClass, 2> results;
+    /// The use of each operand; empty where there is one for each.
+    std::vector<unsigned> useOf;
+
+    unsigned useFor(unsigned operand) const {
+      return useOf.empty() ? operand : useOf[operand];
+    }
+  };
+
+  const Factors &factors;
+
+  ValueClass of(mlir::Value value) const { return values.at(value); }
+  /// How many classes of values there are, and of ops.
+  size_t valueCount() const { return settlements.size(); }
+  size_t stepCount() const { return steps.size(); }
+  const Step &step(unsigned number) const { return steps[number]; }
+  unsigned stepOf(mlir::Operation *op) const { return ops.at(op); }
+  /// Those of a block, in the order of the text.
+  llvm::ArrayRef<unsigned> stepsOf(mlir::Block &block) const {
+    return blocks.at(&block);
+  }
+  /// Of arguments of a function that are alike one each.
+  llvm::ArrayRef<mlir::BlockArgument> argumentsOf(mlir::func::FuncOp f) const {
+    return arguments.at(f);
+  }
+  /// For a gradient the state of the optimizer with which it is used.
+  std::optional<ValueClass> settledLike(ValueClass value) const {
+    return settlements[value];
+  }
+
+private:
+  using Key = llvm::SmallVector<uint64_t, 32>;
+  struct Hash {
+    size_t operator()(const Key &key) const {
+      return llvm::hash_combine_range(key.begin(), key.end());
+    }
+  };
+  using Numbers = std::unordered_map<Key, unsigned, Hash>;
+
+  void addNames(mlir::func::FuncOp function);
+  void appendPort(mlir::DictionaryAttr attrs, Key &key) const;
+  void addArguments(mlir::func::FuncOp function);
+  void addGradients(mlir::func::FuncOp function);
+  void addBlock(mlir::Block &block);
+  void addOp(mlir::Operation *op);
+  void addReturn(mlir::func::ReturnOp ret);
+  void addResults(mlir::Operation *op, Step &step);
+  ValueClass fresh();
+  ValueClass add(mlir::Value value, const Key &key);
+  Use useOf(mlir::OpOperand &operand) const;
+
+  Numbers valueNumbers, stepNumbers, kinds;
+  llvm::DenseMap<mlir::Value, ValueClass> values;
+  llvm::DenseMap<mlir::Value, ValueClass> gradients;  ///< of which state
+  std::vector<std::optional<ValueClass>> settlements; ///< by class
+  llvm::DenseMap<mlir::Operation *, unsigned> ops;
+  std::vector<Step> steps;
+  llvm::DenseMap<mlir::Block *, std::vector<unsigned>> blocks;
+  llvm::DenseMap<mlir::Operation *, std::vector<mlir::BlockArgument>> arguments;
+  /// The roles of a state tensor in all programs, as bits.
+  llvm::DenseMap<mlir::Attribute, unsigned> roles;
+  /// State that programs take, by name.
+  llvm::DenseMap<mlir::Attribute, ValueClass> state;
+};
+
+} // namespace tessera::sharding
