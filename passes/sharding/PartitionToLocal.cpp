@@ -123,9 +123,10 @@ private:
       retype(op, clone);
       return success();
     }
-    LocalOp local{&op, builder,
-                  map, mesh,
-                  at,  [this](Value value) { return placementOf(value); }};
+    LocalOp local{&op,      builder,
+                  map,      mesh,
+                  at,       [this](Value value) { return placementOf(value); },
+                  exchanges};
     return emitLocal(local);
   }
 
@@ -243,6 +244,7 @@ private:
   Mesh mesh;
   Coordinates at;
   IRMapping map;
+  RowExchanges exchanges;
   llvm::StringSet<> used; ///< pointwise functions that local code calls
 };
 

@@ -2,6 +2,8 @@
 // most, then the next one behind it, until none does.
 #include "passes/sharding/Strategy.h"
 #include "dialects/dist/Figures.h"
+#include "dialects/graph/GraphExchangeOps.h"
+#include "passes/sharding/LocalOps.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -44,7 +46,8 @@ private:
       else if (auto loop = dyn_cast<graph::LoopOp>(op))
         seconds += loop.getTrip() * ofBlock(loop.getBody().front());
       else if (!op.hasTrait<OpTrait::IsTerminator>())
-        seconds += ofComputing(&op) + price.weight * ofPassingKeys(&op);
+        seconds += ofComputing(&op) + price.weight * ofPassingKeys(&op) +
+                   ofExchanging(&op);
     }
     return seconds;
   }
@@ -134,6 +137,30 @@ private:
             static_cast<double>(mesh.size(axis) - 1) *
             ((price.latency ? kLatency[tier] : 0) + share / kLinkBytes[tier]);
       }
+    return seconds;
+  }
+
+  // Counts and then rows, of which those of other devices' groups leave; and
+  // what comes is put in order, written and read once more.
+  double ofExchanging(Operation *op) const {
+    bool sends = isa<graph::SendRowsOp>(op);
+    if (!sends && !isa<graph::ReturnRowsOp>(op))
+      return 0;
+    OpOperand &rows = op->getOpOperand(0);
+    Placement home = shardings.wanted(rows),
+              sent = shardings.of(op->getResult(0));
+    if (!sends)
+      std::swap(home, sent);
+    double seconds = 0;
+    for (unsigned axis : exchangedAxes(home, sent)) {
+      auto tier = static_cast<unsigned>(mesh.axes[axis].getLink());
+      double n = mesh.size(axis);
+      double share = bytes(rows.get()) / pieces(home);
+      seconds += price.weight * (n - 1) *
+                 ((price.latency ? 2 * kLatency[tier] : 0) +
+                  share / n / kLinkBytes[tier]);
+      seconds += 2 * bytes(rows.get()) / pieces(sent) / kBytesPerSecond;
+    }
     return seconds;
   }
 
@@ -266,6 +293,27 @@ public:
     return best;
   }
 
+  /// Rows of experts are exchanged along the axis if that lowers the estimate,
+  /// or if the model says that they always are.
+  LogicalResult exchangeRows(unsigned axis) {
+    bool any = false, always = false;
+    module.walk([&](graph::SendRowsOp op) {
+      any = true;
+      always |= op.getAlways();
+    });
+    if (!any)
+      return success();
+    Strategy attempt = strategy;
+    attempt.exchanged.push_back(axis);
+    FailureOr<double> gathered = measure(strategy, {}),
+                      exchanged = measure(attempt, {});
+    if (failed(gathered) || failed(exchanged))
+      return failure();
+    if (always || *exchanged < *gathered)
+      strategy = std::move(attempt);
+    return success();
+  }
+
 private:
   FailureOr<double> measure(const Strategy &attempt, LinkPrice price) {
     shardings.restart(attempt);
@@ -371,5 +419,8 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
                 "tensor";
     }
   }
+  if (auto expert = mesh.find("expert"); expert && mesh.size(*expert) > 1)
+    if (failed(search.exchangeRows(*expert)))
+      return failure();
   return strategy;
 }
