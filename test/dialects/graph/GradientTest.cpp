@@ -218,10 +218,11 @@ const std::multimap<std::string, Case> &cases() {
             0, kPlaces}},
           {"send_rows",
            {"func.func @f(%x: tensor<6x4x$T>, %p: tensor<3x2xi32>, %g: "
-            "tensor<3xi32>) -> tensor<6x4x$T> { %z, %o = graph.send_rows %x "
-            "places %p groups %g : (tensor<6x4x$T>, tensor<3x2xi32>, "
-            "tensor<3xi32>) -> (tensor<6x4x$T>, tensor<3xi32>) return %z : "
-            "tensor<6x4x$T> }",
+            "tensor<3xi32>) -> (tensor<6x4x$T>, tensor<3xi32>) { %z:2 = "
+            "graph.send_rows %x places %p groups %g : (tensor<6x4x$T>, "
+            "tensor<3x2xi32>, tensor<3xi32>) -> (tensor<6x4x$T>, "
+            "tensor<3xi32>) return %z#0, %z#1 : tensor<6x4x$T>, tensor<3xi32> "
+            "}",
             -1.5, 1.5, 5}},
           {"return_rows",
            {"func.func @f(%x: tensor<6x4x$T>, %p: tensor<3x2xi32>, %g: "
