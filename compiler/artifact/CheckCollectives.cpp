@@ -43,6 +43,8 @@ static Entry describe(plan::CollectiveOp op) {
     print(size << "counts ", *op.getCounts());
   else if (op.getTargets())
     print(size << "targets ", *op.getTargets());
+  else if (op.getRows())
+    size << "rows of " << type.getDimSize(1) << " elements";
   return entry;
 }
 

@@ -235,6 +235,10 @@ fb::CollectiveT DeviceWriter::collective(plan::CollectiveOp op,
   fb::CollectiveT result = makeCollective(op);
   result.from = std::make_unique<fb::ArgT>(arg(op.getFrom(), loops));
   result.to = std::make_unique<fb::ArgT>(arg(op.getTo(), loops));
+  if (op.getRows()) {
+    result.rows = std::make_unique<fb::ArgT>(arg(op.getRows(), loops));
+    result.width = cast<MemRefType>(op.getFrom().getType()).getDimSize(1);
+  }
   if (op.getTicket()) {
     result.ticket = tickets.size() + 1;
     tickets[op.getTicket()] = result.ticket;

@@ -121,6 +121,60 @@ static Results permute(PermuteOp op, Inputs inputs) {
   return results;
 }
 
+// How many rows each device sends to each, as the first half of `counts` says;
+// what the second half expects must be that.
+static llvm::Expected<std::vector<std::vector<int64_t>>>
+rowsSent(ExchangeRowsOp op, Inputs counts) {
+  size_t devices = counts.size();
+  std::vector<std::vector<int64_t>> sent(devices);
+  auto count = [&](size_t device, size_t half, size_t other) {
+    return static_cast<int64_t>(counts[device]->data[half * devices + other]);
+  };
+  for (size_t from = 0; from < devices; ++from)
+    for (size_t to = 0; to < devices; ++to) {
+      sent[from].push_back(count(from, 0, to));
+      if (sent[from][to] < 0 || sent[from][to] != count(to, 1, from))
+        return fail(op, "device " + llvm::Twine(from) + " sends " +
+                            llvm::Twine(sent[from][to]) + " rows to device " +
+                            llvm::Twine(to) + ", which expects " +
+                            llvm::Twine(count(to, 1, from)));
+    }
+  return sent;
+}
+
+static RankedTensorType resultTensor(Operation *op) {
+  Type type = op->getResult(0).getType();
+  if (auto pending = dyn_cast<PendingType>(type))
+    return pending.getTensor();
+  return cast<RankedTensorType>(type);
+}
+
+static Results exchangeRows(ArrayRef<Operation *> ops, Inputs inputs,
+                            Inputs counts) {
+  auto first = cast<ExchangeRowsOp>(ops.front());
+  auto sent = rowsSent(first, counts);
+  if (!sent)
+    return sent.takeError();
+  Tensors results;
+  for (Operation *op : ops)
+    results.emplace_back(resultTensor(op).getShape());
+  std::vector<int64_t> filled(ops.size());
+  for (size_t from = 0; from < ops.size(); ++from) {
+    int64_t row = 0, width = inputs[from]->shape[1];
+    for (size_t to = 0; to < ops.size(); ++to)
+      for (int64_t i = 0; i < (*sent)[from][to]; ++i, ++row, ++filled[to]) {
+        if (row >= inputs[from]->shape[0] || filled[to] >= results[to].shape[0])
+          return fail(first, "device " + llvm::Twine(from) +
+                                 " sends more rows than it has, or than "
+                                 "device " +
+                                 llvm::Twine(to) + " has room for");
+        std::copy_n(inputs[from]->data.begin() + row * width, width,
+                    results[to].data.begin() + filled[to] * width);
+      }
+  }
+  return results;
+}
+
 // Whether devices execute one collective: what they say of it is the same.
 static llvm::Error requireOneOp(ArrayRef<Operation *> ops) {
   for (Operation *op : ops)
@@ -133,14 +187,19 @@ static llvm::Error requireOneOp(ArrayRef<Operation *> ops) {
 }
 
 Results tessera::interpreter::collect(ArrayRef<Operation *> ops,
-                                      Inputs inputs) {
+                                      ArrayRef<Operands> operands) {
   if (llvm::Error error = requireOneOp(ops))
     return error;
+  auto all = [&](size_t i) {
+    return llvm::map_to_vector(operands, [&](Operands of) { return of[i]; });
+  };
+  SmallVector<const Tensor *> inputs = all(0);
   return llvm::TypeSwitch<Operation *, Results>(ops.front())
       .Case([&](AllReduceOp op) { return allReduce(op, inputs); })
       .Case([&](AllGatherOp op) { return allGather(op, inputs); })
       .Case([&](ReduceScatterOp op) { return reduceScatter(op, inputs); })
       .Case([&](AllToAllOp op) { return allToAll(op, inputs); })
       .Case([&](PermuteOp op) { return permute(op, inputs); })
+      .Case([&](ExchangeRowsOp) { return exchangeRows(ops, inputs, all(1)); })
       .Default([](Operation *op) { return fail(op, "is no collective"); });
 }

@@ -6,15 +6,18 @@
 
 namespace tessera::interpreter {
 
+/// What an op takes, in the order of its operands.
+using Operands = llvm::ArrayRef<const Tensor *>;
+
 class Device {
 public:
   virtual ~Device() = default;
 
-  /// The result of a collective or of dist.offset, which has no input. A
+  /// The result of a collective or of dist.offset, which has no operands. A
   /// collective that is started ends at once: its result stands for the
   /// pending tensor. Errors: what the other devices do does not fit.
   virtual llvm::Expected<Tensor> execute(mlir::Operation *op,
-                                         const Tensor *input) = 0;
+                                         Operands operands) = 0;
 };
 
 /// `interpret`, on a device.

@@ -241,8 +241,10 @@ llvm::Expected<Tensors> Interpreter::executeDist(Operation &op,
     return executeUnpack(unpack, *operands.front());
   if (!device)
     return fail(&op, "needs the devices of a mesh, of which there is one");
-  llvm::Expected<Tensor> result =
-      device->execute(&op, operands.empty() ? nullptr : operands.front().get());
+  SmallVector<const Tensor *> inputs;
+  for (const TensorPtr &operand : operands)
+    inputs.push_back(operand.get());
+  llvm::Expected<Tensor> result = device->execute(&op, inputs);
   if (!result)
     return result.takeError();
   return Tensors{std::move(*result)};

@@ -29,10 +29,10 @@ public:
   /// Waits until all of `group` have come; gives the result of its `place`th.
   llvm::Expected<Tensor> meet(std::unique_lock<std::mutex> &lock,
                               const std::vector<int64_t> &group, size_t place,
-                              Operation *op, const Tensor &input) {
+                              Operation *op, Operands operands) {
     Meeting &meeting = meetings.try_emplace(group, group.size()).first->second;
     meeting.ops[place] = op;
-    meeting.inputs[place] = &input;
+    meeting.operands[place] = operands;
     int64_t round = meeting.round;
     if (++meeting.present == group.size())
       finish(meeting);
@@ -57,9 +57,9 @@ public:
 
 private:
   struct Meeting {
-    explicit Meeting(size_t size) : ops(size), inputs(size) {}
+    explicit Meeting(size_t size) : ops(size), operands(size) {}
     std::vector<Operation *> ops;
-    std::vector<const Tensor *> inputs;
+    std::vector<Operands> operands;
     Tensors results;
     size_t present = 0;
     int64_t round = 0;
@@ -75,7 +75,7 @@ private:
   }
 
   void finish(Meeting &meeting) {
-    llvm::Expected<Tensors> results = collect(meeting.ops, meeting.inputs);
+    llvm::Expected<Tensors> results = collect(meeting.ops, meeting.operands);
     if (!results)
       return stop(llvm::toString(results.takeError()));
     meeting.results = std::move(*results);
@@ -106,7 +106,7 @@ public:
              std::unique_lock<std::mutex> &lock)
       : rendezvous(rendezvous), number(number), lock(lock) {}
 
-  llvm::Expected<Tensor> execute(Operation *op, const Tensor *input) override {
+  llvm::Expected<Tensor> execute(Operation *op, Operands operands) override {
     SmallVector<AxisRefAttr> axes(
         op->getAttrOfType<ArrayAttr>("axes").getAsRange<AxisRefAttr>());
     if (auto offset = dyn_cast<OffsetOp>(op)) {
@@ -116,7 +116,7 @@ public:
     }
     std::vector<int64_t> group = rendezvous.grid.groupOf(number, axes);
     size_t place = llvm::find(group, number) - group.begin();
-    return rendezvous.meet(lock, group, place, op, *input);
+    return rendezvous.meet(lock, group, place, op, operands);
   }
 
 private:

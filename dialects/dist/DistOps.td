@@ -79,6 +79,23 @@ def Dist_PermuteOp : Dist_CollectiveOp<"permute", "device i along the axes sends
   let assemblyFormat = "$input `targets` $targets `over` $mesh $axes attr-dict `:` type($input) `->` type($result)";
 }
 
+def Dist_ExchangeRowsOp : Dist_CollectiveOp<"exchange_rows", "rows in one run for each device go there; how many is data"> {
+  let description = [{
+    `input` [n, width] begins with the rows for device 0, then those for device 1 along the axes, and so on; what is behind them stays.
+    The result [m, width] has those that come, in the order of devices, and zeros behind. `counts` i32[2, devices] says how many rows
+    go to each and how many come from each; whoever makes it sees to it that the two sides agree, and that n and m are enough.
+    Every device takes part, also those without a row.
+
+    Made by `partition-to-local` of `graph.send_rows` and `graph.return_rows`.
+
+    ```mlir
+    %y = dist.exchange_rows %x counts %c over @mesh [#dist.axis_ref<"expert">] : tensor<16x8xf32>, tensor<2x4xi32> -> tensor<64x8xf32>
+    ```
+  }];
+  let arguments = (ins AnyStaticShapeTensor:$input, StaticShapeTensorOf<[I32]>:$counts, FlatSymbolRefAttr:$mesh, Dist_Axes:$axes);
+  let assemblyFormat = "$input `counts` $counts `over` $mesh $axes attr-dict `:` type($input) `,` type($counts) `->` type($result)";
+}
+
 def Dist_OffsetOp : Dist_Op<"offset", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "the index of the first element that this device has of `size` cut along `axes`";
   let description = [{

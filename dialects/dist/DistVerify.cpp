@@ -366,6 +366,27 @@ LogicalResult AllToAllOp::verifySymbolUses(SymbolTableCollection &symbols) {
       });
 }
 
+LogicalResult ExchangeRowsOp::verify() {
+  auto input = cast<RankedTensorType>(getInput().getType());
+  if (input.getRank() != 2 ||
+      resultTensor(getResult().getType()).getRank() != 2)
+    return emitOpError("moves rows [rows, width], got ") << input;
+  return success();
+}
+
+LogicalResult ExchangeRowsOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyCollective(
+      *this, symbols,
+      [&](int64_t devices, SmallVectorImpl<int64_t> &shape) -> LogicalResult {
+        ArrayRef<int64_t> counts = getCounts().getType().getShape();
+        if (counts != ArrayRef<int64_t>{2, devices})
+          return emitOpError("wants counts of type tensor<2x")
+                 << devices << "xi32>, got " << getCounts().getType();
+        shape[0] = resultTensor(getResult().getType()).getDimSize(0);
+        return success();
+      });
+}
+
 LogicalResult PermuteOp::verify() {
   llvm::DenseSet<int64_t> seen;
   int64_t devices = getTargets().size();

@@ -1,4 +1,4 @@
-#include "dialects/graph/GraphOps.h"
+#include "dialects/graph/GraphExchangeOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Builders.h"
@@ -36,6 +36,10 @@ void GraphDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/graph/GraphOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/graph/GraphExchangeOps.cpp.inc"
       >();
   addInterfaces<GraphInliner>();
 }

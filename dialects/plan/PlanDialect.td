@@ -41,7 +41,8 @@ def Plan_RoleAttr : EnumAttr<Plan_Dialect, Plan_Role, "role">;
 
 def Plan_CollectiveKind : Plan_Enum<"CollectiveKind", "what ranks do together", [
   I32EnumAttrCase<"all_reduce", 0>, I32EnumAttrCase<"all_gather", 1>, I32EnumAttrCase<"reduce_scatter", 2>,
-  I32EnumAttrCase<"all_to_all", 3>, I32EnumAttrCase<"permute", 4>]>;
+  I32EnumAttrCase<"all_to_all", 3>, I32EnumAttrCase<"permute", 4>,
+  I32EnumAttrCase<"exchange_rows", 5>]>;
 def Plan_CollectiveKindAttr : EnumAttr<Plan_Dialect, Plan_CollectiveKind, "collective">;
 
 def Plan_Reduction : Plan_Enum<"Reduction", "how parts of several ranks become one", [

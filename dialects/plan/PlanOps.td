@@ -124,6 +124,9 @@ def Plan_CollectiveOp : Plan_Op<"collective", []> {
     equal, what it gets from everybody. permute has `targets` instead: to whom each member sends, -1 for nobody; who
     gets nothing gets zeros. all_reduce is in place, `from` and `to` are one buffer; of the others they do not overlap.
 
+    exchange_rows takes `rows` i32[2, members], how many rows go to each and how many come from each: `from` [n, width] has those
+    for each member behind one another, `to` [m, width] gets those of each, and zeros behind. It reads `rows` when it starts.
+
     With a ticket it is only started: until the plan.wait of that ticket, which stands in the same block, nobody
     writes `from`, and nobody reads or writes `to`.
 
@@ -134,11 +137,11 @@ def Plan_CollectiveOp : Plan_Op<"collective", []> {
     ```
   }];
   let arguments = (ins Plan_CollectiveKindAttr:$kind, OptionalAttr<Plan_ReductionAttr>:$reduction,
-                       Plan_Buffer:$from, Plan_Buffer:$to, StrArrayAttr:$axes,
+                       Plan_Buffer:$from, Plan_Buffer:$to, Optional<Plan_Buffer>:$rows, StrArrayAttr:$axes,
                        OptionalAttr<DenseI64ArrayAttr>:$counts, OptionalAttr<DenseI64ArrayAttr>:$targets);
   let results = (outs Optional<Plan_TicketType>:$ticket);
   let assemblyFormat = [{
-    $kind $from `to` $to (`by` $reduction^)? `over` $axes (`counts` $counts^)? (`targets` $targets^)? attr-dict
+    $kind $from `to` $to (`rows` $rows^ `:` type($rows))? (`by` $reduction^)? `over` $axes (`counts` $counts^)? (`targets` $targets^)? attr-dict
     `:` type($from) `to` type($to) (`->` type($ticket)^)?
   }];
   let hasVerifier = 1;

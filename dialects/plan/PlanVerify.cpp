@@ -104,6 +104,19 @@ static LogicalResult verifyCounts(CollectiveOp op, int64_t all, int64_t mine) {
   return success();
 }
 
+// Rows of one width, and two counts for each member.
+static LogicalResult verifyRows(CollectiveOp op, MemRefType from,
+                                MemRefType to) {
+  if (from.getRank() != 2 || to.getRank() != 2 ||
+      from.getDimSize(1) != to.getDimSize(1))
+    return op.emitOpError("sends ") << from << " and gets " << to;
+  auto rows = cast<MemRefType>(op.getRows().getType());
+  if (!rows.getElementType().isInteger(32) || rows.getRank() != 2 ||
+      rows.getDimSize(0) != 2)
+    return op.emitOpError("wants counts of type memref<2xNxi32>, got ") << rows;
+  return success();
+}
+
 LogicalResult CollectiveOp::verify() {
   auto from = cast<MemRefType>(getFrom().getType()),
        to = cast<MemRefType>(getTo().getType());
@@ -116,10 +129,14 @@ LogicalResult CollectiveOp::verify() {
     return emitOpError(reduces ? "says not how parts combine"
                                : "combines nothing");
   bool moves = kind == CollectiveKind::permute;
-  bool counts = kind != CollectiveKind::all_reduce && !moves;
+  bool exchanges = kind == CollectiveKind::exchange_rows;
+  bool counts = kind != CollectiveKind::all_reduce && !moves && !exchanges;
   if (counts != getCounts().has_value() || moves != getTargets().has_value())
     return emitOpError("has counts or targets that it does not take, or lacks "
                        "those that it does");
+  if (exchanges != (getRows() != nullptr))
+    return emitOpError(exchanges ? "says not how many rows go where"
+                                 : "has counts of rows, but moves none");
   if (getTicket() &&
       (!getTicket().hasOneUse() ||
        (*getTicket().user_begin())->getBlock() != getOperation()->getBlock()))
@@ -133,6 +150,8 @@ LogicalResult CollectiveOp::verify() {
     return verifyCounts(*this, to.getNumElements(), from.getNumElements());
   case CollectiveKind::reduce_scatter:
     return verifyCounts(*this, from.getNumElements(), to.getNumElements());
+  case CollectiveKind::exchange_rows:
+    return verifyRows(*this, from, to);
   case CollectiveKind::all_to_all:
   case CollectiveKind::permute:
     break;

@@ -1,4 +1,5 @@
 // A layer's experts: rows to them, their matrices, and back.
+#include "dialects/graph/GraphExchangeOps.h"
 #include "models/moe/Router.h"
 #include "models/moe/Routing.h"
 
@@ -21,6 +22,44 @@ static Value expertLinear(const Scope &scope, Emitter &e, Value rows,
       e.location(), type, rows, stack, offsets, /*transposed=*/true);
 }
 
+namespace {
+/// Where rows may change devices, in training; programs that only run have one
+/// device. Of a recipe that gathers tokens nothing.
+class Sending {
+public:
+  Sending(const Scope &scope, Emitter &e, Value places, Value offsets)
+      : e(e), places(places), offsets(offsets) {
+    if (!scope.router)
+      return;
+    recipe::RowDispatch dispatch = scope.router->recipe.dispatch;
+    sends = dispatch != recipe::RowDispatch::Gather;
+    always = dispatch == recipe::RowDispatch::Exchange;
+  }
+
+  /// Rows and offsets as the experts find them.
+  std::pair<Value, Value> send(Value rows) {
+    if (!sends)
+      return {rows, offsets};
+    auto op = e.builder().create<graph::SendRowsOp>(
+        e.location(), rows.getType(), offsets.getType(), rows, places, offsets,
+        always);
+    return {op.getSent(), op.getSentGroups()};
+  }
+
+  Value bringBack(Value rows) {
+    if (!sends)
+      return rows;
+    return e.builder().create<graph::ReturnRowsOp>(
+        e.location(), rows.getType(), rows, places, offsets, always);
+  }
+
+private:
+  Emitter &e;
+  Value places, offsets;
+  bool sends = false, always = false;
+};
+} // namespace
+
 /// What the chosen experts make of tokens x [tokens, hidden].
 static Value chosenExperts(const Scope &scope, Value x,
                            const RouterChoice &choice) {
@@ -34,11 +73,13 @@ static Value chosenExperts(const Scope &scope, Value x,
   // their tokens, whichever sequences those are of.
   Value rows = e.dispatchRows(x, places, {},
                               tensorType(choice.experts).getNumElements());
-  Value gate = expertLinear(scope, e, rows, names.gate, offsets);
-  Value up = expertLinear(scope, e, rows, names.up, offsets);
+  Sending sending(scope, e, places, offsets);
+  auto [sent, theirs] = sending.send(rows);
+  Value gate = expertLinear(scope, e, sent, names.gate, theirs);
+  Value up = expertLinear(scope, e, sent, names.up, theirs);
   Value inner = e.mul(activation(e, gate, scope.spec.activation), up);
-  Value out = expertLinear(scope, e, inner, names.down, offsets);
-  return e.combineRows(out, places, choice.weights);
+  Value out = expertLinear(scope, e, inner, names.down, theirs);
+  return e.combineRows(sending.bringBack(out), places, choice.weights);
 }
 
 /// What the expert of all tokens makes of x [batch, tokens, hidden].

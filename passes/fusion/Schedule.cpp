@@ -14,7 +14,8 @@ OpPlaces tessera::placesOf(Block &block) {
 
 bool tessera::isCollective(Operation *op) {
   return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp,
-             dist::AllToAllOp, dist::PermuteOp, dist::WaitOp>(op);
+             dist::AllToAllOp, dist::ExchangeRowsOp, dist::PermuteOp,
+             dist::WaitOp>(op);
 }
 
 bool tessera::hasCollective(Operation *op) {

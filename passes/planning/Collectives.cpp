@@ -94,10 +94,14 @@ static FailureOr<CollectiveSpec> describe(dist::PermuteOp op) {
   return spec;
 }
 
+static FailureOr<CollectiveSpec> describe(dist::ExchangeRowsOp op) {
+  return CollectiveSpec{plan::CollectiveKind::exchange_rows};
+}
+
 FailureOr<CollectiveSpec> tessera::planning::specOf(Operation *collective) {
   return llvm::TypeSwitch<Operation *, FailureOr<CollectiveSpec>>(collective)
       .Case<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp,
-            dist::AllToAllOp, dist::PermuteOp>(
+            dist::AllToAllOp, dist::ExchangeRowsOp, dist::PermuteOp>(
           [](auto op) -> FailureOr<CollectiveSpec> {
             FailureOr<CollectiveSpec> spec = describe(op);
             if (failed(spec))
@@ -120,7 +124,7 @@ LogicalResult ProgramPlanner::planCollective(Operation *op, size_t depth,
                                              std::vector<Step> &out) {
   if (failed(specOf(op)))
     return failure();
-  Value input = op->getOperand(0), output = op->getResult(0);
+  Value output = op->getResult(0);
   bool isStarted = isa<dist::PendingType>(output.getType());
   if (isStarted && (!output.hasOneUse() ||
                     (*output.user_begin())->getBlock() != op->getBlock()))
@@ -129,6 +133,7 @@ LogicalResult ProgramPlanner::planCollective(Operation *op, size_t depth,
   Step step{Step::collective, op->getLoc(), op, {}, {}};
   std::optional<Place> place;
   if (isa<dist::AllReduceOp>(op)) { // in place, or on a copy
+    Value input = op->getOperand(0);
     place = placeOver(op, input, output);
     if (!place) {
       place = placeFresh(output, depth);
@@ -136,10 +141,12 @@ LogicalResult ProgramPlanner::planCollective(Operation *op, size_t depth,
         return failure();
     }
   } else {
-    FailureOr<Typed> from = read(input, op, depth, out);
-    if (failed(from))
-      return failure();
-    step.operands.push_back(*from);
+    for (Value operand : op->getOperands()) { // counts of rows behind the rows
+      FailureOr<Typed> from = read(operand, op, depth, out);
+      if (failed(from))
+        return failure();
+      step.operands.push_back(*from);
+    }
     place = placeFresh(output, depth);
   }
   put(output, *place);

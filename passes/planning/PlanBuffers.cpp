@@ -202,8 +202,9 @@ private:
         plan::CollectiveKindAttr::get(context, spec.kind),
         spec.reduction ? plan::ReductionAttr::get(context, *spec.reduction)
                        : plan::ReductionAttr(),
-        memories.front(), memories.back(), b.getStrArrayAttr(spec.axes),
-        sizes(spec.counts), sizes(spec.targets));
+        memories.front(), memories.back(),
+        memories.size() == 3 ? memories[1] : Value(),
+        b.getStrArrayAttr(spec.axes), sizes(spec.counts), sizes(spec.targets));
   }
 
   void emit(ArrayRef<Step> steps) {

@@ -162,9 +162,10 @@ LogicalResult ProgramPlanner::plan(Block &block, size_t depth,
               return planUpdate(update, depth, out);
             })
             .Case<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp,
-                  dist::AllToAllOp, dist::PermuteOp>([&](auto collective) {
-              return planCollective(collective, depth, out);
-            })
+                  dist::AllToAllOp, dist::ExchangeRowsOp, dist::PermuteOp>(
+                [&](auto collective) {
+                  return planCollective(collective, depth, out);
+                })
             .Case([&](dist::WaitOp wait) { return planWait(wait, out); })
             .Case([&](dist::PackOp pack) { return planPack(pack, depth, out); })
             .Case([&](dist::UnpackOp unpack) {

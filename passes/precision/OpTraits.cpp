@@ -1,6 +1,7 @@
 // Linearity by asking the op for its gradient, class by asking its interfaces.
 #include "passes/precision/OpTraits.h"
 #include "dialects/graph/Build.h"
+#include "dialects/graph/GraphExchangeOps.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -104,7 +105,8 @@ static OpClass computeClass(Operation *op) {
     return OpClass::elementwise;
   if (isa<graph::GroupedMatmulOp, graph::GroupedOuterOp>(op))
     return OpClass::contraction;
-  if (isa<graph::DispatchRowsOp, graph::CombineRowsOp>(op))
+  if (isa<graph::DispatchRowsOp, graph::CombineRowsOp, graph::SendRowsOp,
+          graph::ReturnRowsOp>(op))
     return OpClass::rows;
   if (isa<graph::PickOp>(op))
     return OpClass::movement;

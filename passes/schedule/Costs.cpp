@@ -35,8 +35,11 @@ int64_t tessera::schedule::bytesOf(Value tensor) {
 }
 
 int64_t tessera::schedule::bytesOf(Operation *collective) {
-  return std::max(bytesOf(collective->getOperand(0)),
-                  bytesOf(Value(collective->getResult(0))));
+  int64_t input = bytesOf(collective->getOperand(0)),
+          result = bytesOf(Value(collective->getResult(0)));
+  // The other side is as large as if all rows met at one device.
+  return isa<dist::ExchangeRowsOp>(collective) ? std::min(input, result)
+                                               : std::max(input, result);
 }
 
 Links Links::of(Operation *collective) {

@@ -12,7 +12,7 @@ def OrderCollectives : Pass<"order-collectives", "::mlir::ModuleOp"> {
       parameters.
     - A gather of parameters starts so early that it is done when it is needed, with as much time again, but what is
       gathered and not yet used takes no more than what the block has of gathered tensors in use at its fullest moment.
-    - Exchanges (`permute`, `all_to_all`) and loops keep the order in which they stand.
+    - Exchanges (`permute`, `all_to_all`, `exchange_rows`) and loops keep the order in which they stand.
     - Small collectives of one kind, over the same axes, with even shares get one number. Together they are as large as is
       worth the latency of their links, or an eighth of all that goes the same way. Gathers of parameters start with the first of them, others with the last one, unless
       something needs one of them before.

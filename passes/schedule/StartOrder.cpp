@@ -78,7 +78,8 @@ static bool isEven(Operation *op) {
 // a pipeline are other programs, so that no order but the one that they were
 // given is the same for all.
 static bool keepsOrder(Operation *op) {
-  if (isa<dist::PermuteOp, dist::AllToAllOp, graph::LoopOp>(op))
+  if (isa<dist::PermuteOp, dist::AllToAllOp, dist::ExchangeRowsOp,
+          graph::LoopOp>(op))
     return true;
   auto axes = op->getAttrOfType<ArrayAttr>("axes");
   return axes && llvm::any_of(axes.getAsRange<dist::AxisRefAttr>(),

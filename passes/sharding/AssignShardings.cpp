@@ -1,5 +1,7 @@
 // The mesh as it was asked for; the rest is decided by Strategy and Shardings
 // and written down by WriteShardings.
+#include "dialects/graph/GraphExchangeOps.h"
+#include "passes/sharding/LocalOps.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/sharding/Strategy.h"
 #include "passes/sharding/WriteShardings.h"
@@ -32,6 +34,30 @@ static FailureOr<Mesh> parseMesh(ModuleOp module, StringRef text) {
   return Mesh(StringAttr::get(module.getContext(), "mesh"), axes);
 }
 
+// Who asks for an exchange of rows gets it, or is told why not.
+static LogicalResult verifyExchanged(ModuleOp module, const Mesh &mesh,
+                                     const Shardings &shardings) {
+  std::optional<unsigned> axis = mesh.find("expert");
+  if (!axis || mesh.size(*axis) == 1)
+    return success();
+  return failure(
+      module
+          .walk([&](graph::SendRowsOp op) {
+            if (!op.getAlways() ||
+                !exchangedAxes(shardings.wanted(op.getRowsMutable()),
+                               shardings.of(op.getSent()))
+                     .empty())
+              return WalkResult::advance();
+            op.emitOpError("cannot exchange rows along the axis 'expert' of ")
+                << mesh.size(*axis)
+                << ": experts have to divide among its devices, and each "
+                   "needs a sequence; change the mesh, or set moe.dispatch "
+                   "to auto";
+            return WalkResult::interrupt();
+          })
+          .wasInterrupted());
+}
+
 namespace {
 struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
   using Base::Base;
@@ -59,7 +85,8 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
     if (failed(strategy))
       return signalPassFailure();
     Shardings shardings(classes, *grid, *strategy);
-    if (failed(shardings.build(module)))
+    if (failed(shardings.build(module)) ||
+        failed(verifyExchanged(module, *grid, shardings)))
       return signalPassFailure();
     writeShardings(module, shardings, *grid);
   }

@@ -1,5 +1,6 @@
 #include "passes/sharding/Factors.h"
 #include "dialects/dist/DistOps.h"
+#include "dialects/graph/GraphExchangeOps.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -131,7 +132,9 @@ void Factors::connectGroups(Operation *op, const OpRule &rule, unsigned first) {
   if (!rule.groups)
     return;
   for (Value operand : op->getOperands()) {
-    auto def = computations.find(operand.getDefiningOp());
+    auto sent = operand.getDefiningOp<graph::SendRowsOp>();
+    Value groups = sent ? sent.getGroups() : operand;
+    auto def = computations.find(groups.getDefiningOp());
     if (def == computations.end())
       continue;
     const OpRule &defRule = *def->second.rule;

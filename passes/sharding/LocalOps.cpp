@@ -251,6 +251,8 @@ LogicalResult sharding::emitLocal(LocalOp &local) {
         emitGrouped(local, op);
         return success();
       })
+      .Case([&](graph::SendRowsOp op) { return emitLocalSend(local, op); })
+      .Case([&](graph::ReturnRowsOp op) { return emitLocalReturn(local, op); })
       .Case([&](graph::ConstantOp op) {
         auto clone = cast<graph::ConstantOp>(cloneLocal(local));
         clone.setValueAttr(

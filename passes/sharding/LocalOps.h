@@ -2,6 +2,7 @@
 // up for what the share does not have.
 #pragma once
 #include "dialects/graph/Build.h"
+#include "dialects/graph/GraphExchangeOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/sharding/PlacementReader.h"
 
@@ -30,6 +31,16 @@ private:
   mutable llvm::DenseMap<mlir::DictionaryAttr, mlir::DictionaryAttr> stripped;
 };
 
+/// How rows go from the devices of their tokens to those of their groups.
+struct RowExchange {
+  mlir::Value counts, countsBack; ///< of dist.exchange_rows, there and back
+  mlir::Value groups;             ///< offsets of this device's groups
+  mlir::Value places;             ///< [rows, 1]: where each row that comes goes
+};
+/// Of rows in the order of some groups, in a block.
+using RowExchanges =
+    llvm::DenseMap<std::pair<mlir::Value, mlir::Block *>, RowExchange>;
+
 struct LocalOp {
   mlir::Operation *op;      ///< on whole tensors
   mlir::OpBuilder &builder; ///< where its share is computed
@@ -37,6 +48,7 @@ struct LocalOp {
   const Mesh &mesh;
   const Coordinates &at;
   const Shares &shares;
+  RowExchanges &exchanges; ///< of the whole program
 
   const Placement &placementOf(mlir::Value value) const {
     return shares.placementOf(value);
@@ -59,6 +71,15 @@ mlir::FailureOr<bool> emitLocalHead(LocalOp &local);
 mlir::FailureOr<bool> emitLocalAttention(LocalOp &local);
 mlir::FailureOr<bool> emitLocalRope(LocalOp &local);
 mlir::FailureOr<bool> emitLocalIota(LocalOp &local);
+
+/// The axes along which rows leave the devices of their tokens, `home`, and are
+/// with their groups as `sent`.
+llvm::SmallVector<unsigned, 2> exchangedAxes(const Placement &home,
+                                             const Placement &sent);
+/// Rows to their groups and back; nothing where no axis says so. Fails, with an
+/// error at the op, where shares leave no room for all rows.
+mlir::LogicalResult emitLocalSend(LocalOp &local, graph::SendRowsOp op);
+mlir::LogicalResult emitLocalReturn(LocalOp &local, graph::ReturnRowsOp op);
 
 /// The one factor of a table's rows that is cut, if any is; failure after an
 /// error where several factors make up the rows.

@@ -122,7 +122,7 @@ private:
       shares.clone(&op, builder, map);
       return success();
     }
-    LocalOp local{&op, builder, map, mesh, at, shares};
+    LocalOp local{&op, builder, map, mesh, at, shares, exchanges};
     return emitLocal(local);
   }
 
@@ -209,6 +209,7 @@ private:
   Coordinates at;
   Shares shares;
   IRMapping map;
+  RowExchanges exchanges;
   llvm::DenseSet<Operation *> used; ///< pointwise functions of local code
   /// Those for shares, by what they are for whole tensors and the type.
   llvm::DenseMap<std::pair<Operation *, Type>, func::FuncOp> local;

@@ -1,5 +1,6 @@
 // An op is cut along the most important colors that it has, and along what its
 // operands are cut anyway; one of rows that are a device's own as they are.
+#include "dialects/graph/GraphExchangeOps.h"
 #include "passes/sharding/Shardings.h"
 
 using namespace mlir;
@@ -90,6 +91,43 @@ bool Shardings::followRows(Operation *op, unsigned axis, Cut &cut) const {
   return follows;
 }
 
+bool Shardings::cutTokens(Operation *op, unsigned axis, Color color,
+                          Cut &cut) const {
+  for (auto [name, letter] : llvm::enumerate(cut.computation.rule.letters))
+    for (auto [k, factor, atom] :
+         llvm::enumerate(cut.letters[name], cut.computation.letters[name]))
+      if (letter.kind == LetterKind::own &&
+          name != cut.computation.rule.groups && atom.color == color &&
+          fits(factor, axis) && keepsIntegers(op, cut, name, k, axis)) {
+        factor.axes.push_back(axis);
+        return true;
+      }
+  return false;
+}
+
+// Rows that will be sent are those of the device's tokens. Every device must
+// have as many groups, and no other axis may cut those.
+bool Shardings::numberToSend(Operation *op, unsigned axis, Cut &cut) const {
+  const DimPlacement &groups = cut.letters[*cut.computation.rule.groups];
+  return llvm::is_contained(strategy->exchanged, axis) &&
+         llvm::any_of(op->getUsers(), llvm::IsaPred<graph::SendRowsOp>) &&
+         groups.size() == 1 && !groups[0].isCut() &&
+         groups[0].size % mesh.size(axis) == 0 &&
+         llvm::any_of(strategy->colors[axis], [&](Color color) {
+           return cutTokens(op, axis, color, cut);
+         });
+}
+
+// Of what a group_rows gives, also where the rows are by then with their
+// groups.
+static SmallVector<Operation *> usersOfRows(Operation *op) {
+  SmallVector<Operation *> users(op->getUsers());
+  for (Operation *user : op->getUsers())
+    if (isa<graph::SendRowsOp>(user))
+      llvm::append_range(users, user->getUsers());
+  return users;
+}
+
 // The most important color among those of the groups, of the tokens, and of
 // what is multiplied with rows: then rows are whole.
 void Shardings::numberRows(Operation *op, unsigned axis, Cut &cut) const {
@@ -108,23 +146,25 @@ void Shardings::numberRows(Operation *op, unsigned axis, Cut &cut) const {
                                  hasColor(atoms, color);
                         });
   };
+  if (numberToSend(op, axis, cut)) {
+    cut.own.push_back(axis);
+    return;
+  }
+  // An axis along which rows are sent numbers no tokens that stay, and leaves
+  // no groups to others.
+  auto isSent = [&](unsigned one) {
+    return llvm::is_contained(strategy->exchanged, one);
+  };
+  bool sends = llvm::any_of(cut.own, isSent);
+  SmallVector<Operation *> users = usersOfRows(op);
   for (Color color : strategy->colors[axis]) {
-    if (cutGroups(cut, axis, color)) {
+    if ((!sends && cutGroups(cut, axis, color)) ||
+        (!isSent(axis) && cutTokens(op, axis, color, cut))) {
       cut.own.push_back(axis);
       return;
     }
-    for (auto [name, letter] : llvm::enumerate(cut.computation.rule.letters))
-      for (auto [k, factor, atom] :
-           llvm::enumerate(cut.letters[name], cut.computation.letters[name]))
-        if (letter.kind == LetterKind::own && atom.color == color &&
-            fits(factor, axis) && keepsIntegers(op, cut, name, k, axis)) {
-          factor.axes.push_back(axis);
-          cut.own.push_back(axis);
-          return;
-        }
-    for (Operation *user : op->getUsers())
-      if (!isa<func::FuncDialect>(user->getDialect()) &&
-          multipliesBy(user, color))
+    for (Operation *user : users)
+      if (factors.computes(user) && multipliesBy(user, color))
         return;
   }
 }
@@ -291,6 +331,20 @@ Placement Shardings::assemble(const Cut &cut, const OpRule::Dims &dims) const {
   return placement;
 }
 
+// Rows with their groups are cut along no axis along which they were sent.
+Placement Shardings::placeRows(const Cut &cut, const OpRule::Dims &dims,
+                               bool isSent) const {
+  Placement placement = assemble(cut, dims);
+  if (isSent)
+    for (DimPlacement &dim : placement.dims)
+      for (Factor &factor : dim)
+        llvm::erase_if(factor.axes, [&](unsigned axis) {
+          return llvm::is_contained(cut.own, axis) &&
+                 llvm::is_contained(strategy->exchanged, axis);
+        });
+  return placement;
+}
+
 // The axes of letters that are summed over and not in `dims`.
 static SmallVector<unsigned, 2> summedAxes(const OpRule &rule,
                                            ArrayRef<DimPlacement> letters,
@@ -330,7 +384,7 @@ LogicalResult Shardings::decide(const Step &step, Plan &plan) {
   keepParts(op, cut);
   for (OpOperand &operand : op->getOpOperands()) {
     unsigned i = operand.getOperandNumber();
-    Placement wanted = assemble(cut, rule.operands[i]);
+    Placement wanted = placeRows(cut, rule.operands[i], rule.sentOperand == i);
     if (cut.linear && llvm::is_contained(rule.linear[*cut.linear], i))
       wanted.partial = cut.parts;
     if (rule.addend == i)
@@ -342,7 +396,7 @@ LogicalResult Shardings::decide(const Step &step, Plan &plan) {
   }
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
     const OpRule::Dims &dims = rule.results[i];
-    Placement made = assemble(cut, dims);
+    Placement made = placeRows(cut, dims, rule.sentResult == i);
     made.partial = summedAxes(rule, cut.letters, dims);
     if (rule.isPointwise || llvm::is_contained(rule.ownResults, i))
       made.own = cut.own;

@@ -5,6 +5,22 @@ using namespace tessera;
 using namespace tessera::sharding;
 using graph::tensorType;
 
+SmallVector<Coordinates> sharding::membersOf(const Mesh &mesh,
+                                             const Coordinates &at,
+                                             ArrayRef<unsigned> axes) {
+  SmallVector<Coordinates> members;
+  for (int64_t i = 0, n = mesh.size(axes); i < n; ++i) {
+    Coordinates place = at;
+    int64_t rest = i;
+    for (unsigned axis : llvm::reverse(axes)) {
+      place[axis] = rest % mesh.size(axis);
+      rest /= mesh.size(axis);
+    }
+    members.push_back(std::move(place));
+  }
+  return members;
+}
+
 //===--- cells ------------------------------------------------------------===//
 
 size_t Resharder::Cell::kept() const {
@@ -59,15 +75,8 @@ SmallVector<int64_t> Resharder::shares(const Cell &cell, ArrayRef<unsigned> cut,
                                        ArrayRef<unsigned> over) const {
   SmallVector<int64_t> sizes;
   Factor factor{cell.size, SmallVector<unsigned, 2>(cut)};
-  for (int64_t i = 0, n = mesh.size(over); i < n; ++i) {
-    Coordinates place = at;
-    int64_t rest = i;
-    for (unsigned axis : llvm::reverse(over)) {
-      place[axis] = rest % mesh.size(axis);
-      rest /= mesh.size(axis);
-    }
+  for (const Coordinates &place : membersOf(mesh, at, over))
     sizes.push_back(factor.rangeAt(mesh, place).size);
-  }
   return sizes;
 }
 

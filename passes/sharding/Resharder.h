@@ -6,6 +6,12 @@
 
 namespace tessera::sharding {
 
+/// Where the devices are that differ from the one at `at` along `axes` alone,
+/// in the order of the members of a collective.
+llvm::SmallVector<Coordinates> membersOf(const Mesh &mesh,
+                                         const Coordinates &at,
+                                         llvm::ArrayRef<unsigned> axes);
+
 class Resharder {
 public:
   /// Emits into `emit`'s builder, for the device at `at`.
@@ -19,6 +25,9 @@ public:
 
   /// The index of this device's first element of `factor`: i32[].
   mlir::Value offsetOf(const Factor &factor);
+
+  /// Axes as collectives name them.
+  mlir::ArrayAttr refs(llvm::ArrayRef<unsigned> axes) const;
 
 private:
   /// A factor that neither placement cuts finer, with what cuts it now and
@@ -47,7 +56,6 @@ private:
                                     llvm::ArrayRef<unsigned> cut,
                                     llvm::ArrayRef<unsigned> over) const;
   mlir::DenseI64ArrayAttr sharesAttr(llvm::ArrayRef<int64_t> shares) const;
-  mlir::ArrayAttr refs(llvm::ArrayRef<unsigned> axes) const;
   llvm::SmallVector<int64_t> shape() const;
   void toFront(const Cell &cell);
   void fromFront(const Cell &cell);

@@ -37,6 +37,10 @@ struct OpRule {
   /// axes they are each device's own. A cut of those axes along letters that a
   /// result without own rows does not have makes it parts of sums.
   llvm::SmallVector<unsigned, 2> ownOperands, ownResults;
+  /// The operand or result that is rows with their groups where another is the
+  /// same rows with their tokens (graph.return_rows, graph.send_rows): axes of
+  /// own rows may cut it less.
+  std::optional<unsigned> sentOperand, sentResult;
   /// Groups of rows. An axis of own rows that does not cut rows cuts these.
   std::optional<unsigned> groups;
   /// Whether the op gives rows their places (graph.group_rows): its results are

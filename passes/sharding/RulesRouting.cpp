@@ -1,5 +1,6 @@
 // Routing of experts, and caches. Experts and pages are numbered through the
 // whole tensor, so what numbers refer to is whole; rows of tokens are not.
+#include "dialects/graph/GraphExchangeOps.h"
 #include "passes/sharding/RuleTable.h"
 
 using namespace mlir;
@@ -123,6 +124,36 @@ static OpRule packedCombineRule(graph::CombineRowsOp op) {
   return rule;
 }
 
+// rows [tokens × k, width], places [tokens, k], offsets [groups + 1] → the same
+// rows.
+template <typename Op> static OpRule exchangeRule(Op op) {
+  OpRule rule;
+  OpRule::Dims places = packedPlaces(rule, op.getPlaces()),
+               groups = rule.lettersOf(op.getGroups(), LetterKind::whole);
+  OpRule::Dims rows{
+      {places[0][0], places[1][0]},
+      {rule.letter(graph::tensorType(op.getRows()).getDimSize(1))}};
+  rule.operands = {rows, places, groups};
+  rule.results = {rows};
+  rule.ownOperands = {0, 1, 2}, rule.ownResults = {0};
+  return rule;
+}
+
+static OpRule sendRowsRule(graph::SendRowsOp op) {
+  OpRule rule = exchangeRule(op);
+  rule.results.push_back(rule.operands[2]);
+  rule.ownResults.push_back(1);
+  rule.sentResult = 0;
+  return rule;
+}
+
+static OpRule returnRowsRule(graph::ReturnRowsOp op) {
+  OpRule rule = exchangeRule(op);
+  rule.linear = {{0}};
+  rule.sentOperand = 0;
+  return rule;
+}
+
 // input [tokens, width], rows [rows, width], places [tokens, k] → [tokens, k].
 static OpRule dotRowsRule(graph::DotRowsOp op) {
   OpRule rule;
@@ -204,6 +235,8 @@ void sharding::addRoutingRules(RuleTable &table) {
   table.add<graph::DispatchRowsOp>(dispatchRule);
   table.add<graph::CombineRowsOp>(combineRule);
   table.add<graph::DotRowsOp>(dotRowsRule);
+  table.add<graph::SendRowsOp>(sendRowsRule);
+  table.add<graph::ReturnRowsOp>(returnRowsRule);
   table.add<graph::ScatterRowsOp>(scatterRowsRule);
   table.add<graph::PagedAttentionOp>(pagedAttentionRule);
 }

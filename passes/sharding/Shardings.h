@@ -21,6 +21,9 @@ struct Strategy {
   ZeroStage zero = ZeroStage::none;
   /// The axes over which state is cut by `zero`.
   llvm::SmallVector<unsigned, 2> zeroAxes;
+  /// The axes along which rows of experts are exchanged where they can be: each
+  /// device numbers those of its own tokens and sends them to their groups.
+  llvm::SmallVector<unsigned, 1> exchanged = {};
 };
 
 /// How an op takes its operands, by uses of its step, and makes its results.
@@ -111,6 +114,11 @@ private:
                                    const OpRule &rule) const;
   bool followRows(mlir::Operation *op, unsigned axis, Cut &cut) const;
   void numberRows(mlir::Operation *op, unsigned axis, Cut &cut) const;
+  bool cutTokens(mlir::Operation *op, unsigned axis, Color color,
+                 Cut &cut) const;
+  bool numberToSend(mlir::Operation *op, unsigned axis, Cut &cut) const;
+  Placement placeRows(const Cut &cut, const OpRule::Dims &dims,
+                      bool isSent) const;
   Factor *factorOf(Cut &cut, const OpRule::Dim &names, unsigned number) const;
   bool cutGroups(Cut &cut, unsigned axis, std::optional<Color> color) const;
   void chooseCuts(mlir::Operation *op, Cut &cut) const;

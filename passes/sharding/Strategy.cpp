@@ -2,6 +2,8 @@
 // most, then the next one behind it, until none does.
 #include "passes/sharding/Strategy.h"
 #include "dialects/dist/Figures.h"
+#include "dialects/graph/GraphExchangeOps.h"
+#include "passes/sharding/LocalOps.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -65,8 +67,9 @@ private:
     // A plan is of ops of one kind.
     auto [known, isNew] = plans.try_emplace(&plan, 0.0);
     if (isNew)
-      known->second =
-          ofComputing(op, plan) + price.weight * ofPassingKeys(op, plan);
+      known->second = ofComputing(op, plan) +
+                      price.weight * ofPassingKeys(op, plan) +
+                      ofExchanging(op, plan);
     return seconds + known->second;
   }
 
@@ -153,6 +156,27 @@ private:
             static_cast<double>(mesh.size(axis) - 1) *
             ((price.latency ? kLatency[tier] : 0) + share / kLinkBytes[tier]);
       }
+    return seconds;
+  }
+
+  // Counts and then rows, of which those of other devices' groups leave; and
+  // what comes is put in order, written and read once more.
+  double ofExchanging(Operation *op, const Plan &plan) const {
+    bool sends = isa<graph::SendRowsOp>(op);
+    if (!sends && !isa<graph::ReturnRowsOp>(op))
+      return 0;
+    const Placement &home = sends ? *plan.wanted[0] : *plan.made[0],
+                    &sent = sends ? *plan.made[0] : *plan.wanted[0];
+    double size = bytes(op->getOperand(0)), seconds = 0;
+    for (unsigned axis : exchangedAxes(home, sent)) {
+      auto tier = static_cast<unsigned>(mesh.axes[axis].getLink());
+      double n = mesh.size(axis);
+      double share = size / pieces(home);
+      seconds += price.weight * (n - 1) *
+                 ((price.latency ? 2 * kLatency[tier] : 0) +
+                  share / n / kLinkBytes[tier]);
+      seconds += 2 * size / pieces(sent) / kBytesPerSecond;
+    }
     return seconds;
   }
 
@@ -289,6 +313,27 @@ public:
     return best;
   }
 
+  /// Rows of experts are exchanged along the axis if that lowers the estimate,
+  /// or if the model says that they always are.
+  LogicalResult exchangeRows(unsigned axis) {
+    bool any = false, always = false;
+    module.walk([&](graph::SendRowsOp op) {
+      any = true;
+      always |= op.getAlways();
+    });
+    if (!any)
+      return success();
+    Strategy attempt = strategy;
+    attempt.exchanged.push_back(axis);
+    FailureOr<double> gathered = measure(strategy, {}),
+                      exchanged = measure(attempt, {});
+    if (failed(gathered) || failed(exchanged))
+      return failure();
+    if (always || *exchanged < *gathered)
+      strategy = std::move(attempt);
+    return success();
+  }
+
 private:
   FailureOr<double> measure(const Strategy &attempt, LinkPrice price) {
     shardings.restart(attempt);
@@ -401,5 +446,8 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
                 "tensor";
     }
   }
+  if (auto expert = mesh.find("expert"); expert && mesh.size(*expert) > 1)
+    if (failed(search.exchangeRows(*expert)))
+      return failure();
   return strategy;
 }

@@ -20,12 +20,15 @@ public:
 
   LogicalResult verify() {
     for (auto [i, operand] : llvm::enumerate(op->getOperands()))
-      if (failed(readLetters(operand, rule.operands[i], side("operand", i))))
+      if (failed(readLetters(operand, rule.operands[i], side("operand", i),
+                             rule.sentOperand == i)))
         return failure();
     for (auto [i, result] : llvm::enumerate(op->getResults()))
-      if (failed(readLetters(result, rule.results[i], side("result", i))))
+      if (failed(readLetters(result, rule.results[i], side("result", i),
+                             rule.sentResult == i)))
         return failure();
-    if (failed(readOwnRows()) || failed(verifyOwnCuts()))
+    if (failed(readOwnRows()) || failed(verifyOwnCuts()) ||
+        failed(verifySentRows()))
       return failure();
     FailureOr<Axes> kept = keptParts();
     return failed(kept) ? failure() : verifyResults(*kept);
@@ -33,11 +36,12 @@ public:
 
 private:
   LogicalResult readLetters(Value value, const OpRule::Dims &dims,
-                            const std::string &name);
+                            const std::string &name, bool isSent);
   LogicalResult readLetter(unsigned letter, DimPlacement cut,
                            const std::string &name);
   LogicalResult readOwnRows();
   LogicalResult verifyOwnCuts() const;
+  LogicalResult verifySentRows() const;
   bool isCutAlong(unsigned axis, ArrayRef<unsigned> letters) const;
   Axes summedOutside(const OpRule::Dims &dims) const;
   FailureOr<SmallVector<Axes>> partsOfOperands() const;
@@ -81,11 +85,14 @@ LogicalResult Computation::readLetter(unsigned letter, DimPlacement cut,
                            << reader.text(*known.factors);
 }
 
-// From the fastest-varying letter on.
+// From the fastest-varying letter on; without rows that were sent, which are
+// cut otherwise.
 LogicalResult Computation::readLetters(Value value, const OpRule::Dims &dims,
-                                       const std::string &name) {
+                                       const std::string &name, bool isSent) {
   const Placement &place = reader.of(value);
   for (auto [d, letters] : llvm::enumerate(dims)) {
+    if (isSent && d == 0)
+      continue;
     std::string where = name + " dimension " + std::to_string(d);
     DimPlacement rest = place.dims[d];
     for (size_t k = letters.size(); k-- > 0;) {
@@ -166,6 +173,29 @@ LogicalResult Computation::verifyOwnCuts() const {
       return op->emitOpError("has rows of each device along ")
              << reader.text(axis) << ", which cuts neither rows nor groups";
   return success();
+}
+
+// Rows with their groups are cut like those with their tokens, but for axes
+// along which every device has rows of its own.
+LogicalResult Computation::verifySentRows() const {
+  if (!rule.sentOperand && !rule.sentResult)
+    return success();
+  Value sent = rule.sentOperand ? op->getOperand(*rule.sentOperand)
+                                : op->getResult(*rule.sentResult),
+        home = rule.sentOperand ? op->getResult(0) : op->getOperand(0);
+  Placement there = reader.of(sent), here = reader.of(home);
+  DimPlacement expected = here.dims[0], found = there.dims[0];
+  for (Factor &factor : expected)
+    llvm::erase_if(factor.axes, [&](unsigned axis) {
+      return llvm::is_contained(own, axis) && !there.uses(axis);
+    });
+  normalizeFactors(expected, reader.mesh);
+  normalizeFactors(found, reader.mesh);
+  if (found == expected)
+    return success();
+  return op->emitOpError("has rows cut as ")
+         << reader.text(there.dims[0]) << " with their groups and as "
+         << reader.text(here.dims[0]) << " with their tokens";
 }
 
 //===--- parts of sums ----------------------------------------------------===//

@@ -98,7 +98,10 @@ void Counter::add(const Collective &one, std::uint64_t times, Work beside) {
     row.first = &one;
     for (const std::uint32_t axis : *one.axes())
       row.members *= artifact.mesh()->Get(axis)->size();
-    row.bytes = std::max(one.from()->bytes(), one.to()->bytes());
+    // How many rows go where is data; the other side is as large as if all met.
+    row.bytes = one.kind() == CollectiveKind::exchange_rows
+                    ? std::min(one.from()->bytes(), one.to()->bytes())
+                    : std::max(one.from()->bytes(), one.to()->bytes());
     const double others = 1 - 1 / static_cast<double>(row.members);
     row.sent = static_cast<double>(row.bytes) *
                (one.kind() == CollectiveKind::permute      ? 1

@@ -14,7 +14,8 @@ struct CollectiveRow {
   std::uint64_t runs = 0;    ///< in one run of the program, loops unrolled
   std::uint64_t members = 1; ///< of a group
   /// Of one: what all members have together of the tensor that is reduced,
-  /// gathered or scattered; of all_to_all and permute what one of them sends.
+  /// gathered or scattered; of all_to_all and permute what one of them sends,
+  /// of exchange_rows what it has to send if no row is dropped.
   std::uint64_t bytes = 0;
   /// That one member has to send in one of them: 2 (n - 1)/n of the bytes for
   /// all_reduce, (n - 1)/n for the others, all for permute.

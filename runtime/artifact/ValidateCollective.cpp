@@ -22,6 +22,7 @@ private:
   Status counted(std::uint64_t all);
   Status own(std::uint64_t mine);
   Status permuted();
+  Status exchanged();
   Status sameBytes();
 
   ShareChecker &share;
@@ -43,8 +44,10 @@ Status CollectiveChecker::group() {
 // Those that the kind takes, one entry for each member.
 Status CollectiveChecker::lists() {
   const bool moves = collective.kind() == CollectiveKind::permute;
-  const bool reducesAll = collective.kind() == CollectiveKind::all_reduce;
-  const std::uint64_t wantedCounts = moves || reducesAll ? 0 : members,
+  const bool hasCounts = !moves &&
+                         collective.kind() != CollectiveKind::all_reduce &&
+                         collective.kind() != CollectiveKind::exchange_rows;
+  const std::uint64_t wantedCounts = hasCounts ? members : 0,
                       wantedTargets = moves ? members : 0;
   if (counts() != wantedCounts)
     return checker.fail(&collective, "{} counts, but it takes {}", counts(),
@@ -52,6 +55,11 @@ Status CollectiveChecker::lists() {
   if (targets() != wantedTargets)
     return checker.fail(&collective, "{} targets, but it takes {}", targets(),
                         wantedTargets);
+  const bool exchanges = collective.kind() == CollectiveKind::exchange_rows;
+  if (exchanges != (collective.rows() != nullptr) ||
+      exchanges != (collective.width() != 0))
+    return checker.fail(&collective, "counts and width of rows, {}",
+                        exchanges ? "which it lacks" : "but it exchanges none");
   if (!isAligned(collective.counts()) || !isAligned(collective.targets()))
     return checker.fail(&collective, "its counts or targets are misaligned");
   return Status::success();
@@ -100,6 +108,22 @@ Status CollectiveChecker::permuted() {
   return sameBytes();
 }
 
+// Whole rows on both sides, and two counts for each member. What the counts
+// are is found out when it runs.
+Status CollectiveChecker::exchanged() {
+  std::uint64_t row;
+  if (__builtin_mul_overflow(collective.width(), each, &row) ||
+      collective.from()->bytes() % row || collective.to()->bytes() % row)
+    return checker.fail(&collective,
+                        "rows of {} elements in arguments of {} and {} bytes",
+                        collective.width(), collective.from()->bytes(),
+                        collective.to()->bytes());
+  if (collective.rows()->bytes() != 2 * members * sizeof(std::int32_t))
+    return checker.fail(&collective, "counts of {} bytes for {} members",
+                        collective.rows()->bytes(), members);
+  return Status::success();
+}
+
 Status CollectiveChecker::sameBytes() {
   if (collective.from()->bytes() != collective.to()->bytes())
     return checker.fail(&collective, "sends {} bytes and gets {}",
@@ -139,6 +163,8 @@ Status CollectiveChecker::run() {
     return sameBytes();
   case CollectiveKind::permute:
     return permuted();
+  case CollectiveKind::exchange_rows:
+    return exchanged();
   }
   return Status::success();
 }

@@ -251,12 +251,16 @@ Status ProgramChecker::loop(const Loop &loop) {
 Status ProgramChecker::collective(const Collective &collective) {
   TESSERA_RETURN_WITHIN(arg(*collective.from(), false), "source");
   TESSERA_RETURN_WITHIN(arg(*collective.to(), false), "destination");
+  if (collective.rows())
+    TESSERA_RETURN_WITHIN(arg(*collective.rows(), false), "counts of rows");
   TESSERA_RETURN_IF_ERROR(validateCollective(share, collective));
   const Arg &from = *collective.from(), &to = *collective.to();
   const bool isInPlace = collective.kind() == CollectiveKind::all_reduce;
   if (isInPlace && !isSamePlace(from, to))
     return checker.fail(&collective, "its arguments are not one");
   if (!isInPlace && !areApart(from, to))
+    return checker.fail(&collective, "its arguments overlap");
+  if (collective.rows() && !areApart(*collective.rows(), to))
     return checker.fail(&collective, "its arguments overlap");
   if (collective.ticket() != 0 &&
       !started.try_emplace(collective.ticket(), nest.depth).second)

@@ -18,6 +18,7 @@ enum class Precision { Fp32, Bf16, Fp64 };
 enum class Recompute { None, Full, Selective };
 enum class BalanceScope { Sequence, Microbatch, Global };
 enum class DropPolicy { Position, Probability };
+enum class RowDispatch { Auto, Gather, Exchange };
 
 /// The recipe's own words: "adamw", "cosine", "bf16", "selective".
 std::string_view name(OptimizerKind kind);
@@ -26,6 +27,7 @@ std::string_view name(Precision precision);
 std::string_view name(Recompute recompute);
 std::string_view name(BalanceScope scope);
 std::string_view name(DropPolicy policy);
+std::string_view name(RowDispatch dispatch);
 
 struct Recipe {
   struct Optimizer {
@@ -86,6 +88,9 @@ struct Recipe {
     DropPolicy drop =
         DropPolicy::Position; ///< who is beyond: the last ones, or
                               ///< those of the least probability
+    /// How tokens reach experts that are cut over a mesh: all tokens go to all
+    /// devices, or each row to its expert's. Auto: what the estimate prefers.
+    RowDispatch dispatch = RowDispatch::Auto;
     bool operator==(const Moe &) const = default;
   } moe;
 

@@ -22,6 +22,8 @@ constexpr std::array<std::string_view, 3> recomputes = {"none", "full",
 constexpr std::array<std::string_view, 3> scopes = {"sequence", "microbatch",
                                                     "global"};
 constexpr std::array<std::string_view, 2> drops = {"position", "probability"};
+constexpr std::array<std::string_view, 3> dispatches = {"auto", "gather",
+                                                        "exchange"};
 
 template <typename Enum>
 Choice choice(Enum &value, std::span<const std::string_view> words) {
@@ -130,6 +132,9 @@ std::string_view name(Recompute recompute) {
 
 std::string_view name(BalanceScope scope) { return scopes[size_t(scope)]; }
 std::string_view name(DropPolicy policy) { return drops[size_t(policy)]; }
+std::string_view name(RowDispatch dispatch) {
+  return dispatches[size_t(dispatch)];
+}
 
 std::vector<Field> schema(Recipe &r) {
   constexpr double most = 1e6;
@@ -157,6 +162,7 @@ std::vector<Field> schema(Recipe &r) {
       {"moe.bias_rate", Real{&r.moe.biasRate, 0, most}},
       {"moe.capacity", Real{&r.moe.capacity, 0, most}},
       {"moe.drop", choice(r.moe.drop, drops)},
+      {"moe.dispatch", choice(r.moe.dispatch, dispatches)},
       {"inference.context", Integer{&r.inference.context, 1, 1 << 24}},
       {"inference.batch", Integer{&r.inference.batch, 1, 1 << 12}},
       {"inference.chunk", Integer{&r.inference.chunk, 2, 1 << 16}},

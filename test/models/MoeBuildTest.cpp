@@ -1,5 +1,6 @@
 // Models with experts against ReferenceModel: what they compute, whom an expert
 // without room leaves out, and what their routers are judged by.
+#include "dialects/graph/GraphExchangeOps.h"
 #include "models/moe/Routing.h"
 #include "runtime/train/Router.h"
 #include "test/models/BuildFixture.h"
@@ -9,6 +10,7 @@ namespace {
 
 using recipe::BalanceScope;
 using recipe::DropPolicy;
+using recipe::RowDispatch;
 
 class MoeBuild : public Build {
 protected:
@@ -46,6 +48,23 @@ TEST_F(MoeBuild, LayersOfAKindShareABlock) {
       blocks.insert(function.getName().str());
   EXPECT_EQ(blocks, (std::set<std::string>{"layer", "layer.moe", "layer.logits",
                                            "layer.logits.moe"}));
+}
+
+// In training; what generates has one device.
+TEST_F(MoeBuild, RowsMayChangeDevicesUnlessTokensAreGathered) {
+  for (RowDispatch dispatch :
+       {RowDispatch::Auto, RowDispatch::Gather, RowDispatch::Exchange}) {
+    recipe.moe.dispatch = dispatch;
+    build(mustRead("mixtral"));
+    int64_t sends = dispatch == RowDispatch::Gather ? 0 : 1;
+    EXPECT_EQ(count<graph::SendRowsOp>(), sends);
+    EXPECT_EQ(count<graph::ReturnRowsOp>(), sends);
+    module->walk([&](graph::SendRowsOp op) {
+      EXPECT_EQ(op->getParentOfType<mlir::func::FuncOp>().getName(),
+                "layer.moe");
+      EXPECT_EQ(op.getAlways(), dispatch == RowDispatch::Exchange);
+    });
+  }
 }
 
 //===--- dropping ---------------------------------------------------------===//

@@ -253,8 +253,9 @@ Status CudaCommandList::enqueue(const Command &command) {
     return named(command, fill(code.fills[command.index]));
   case Command::Kind::collective: {
     const CollectiveCommand &one = code.collectives[command.index];
-    return named(command, collectives.run(command.index, *gpu,
-                                          address(one.from), address(one.to)));
+    return named(command,
+                 collectives.run(command.index, *gpu, address(one.from),
+                                 address(one.to), address(one.rows)));
   }
   case Command::Kind::wait:
     return named(command,

@@ -145,9 +145,7 @@ CudaDevice::record(Executable &executable, const artifact::Program &program,
     return Status::error("program '{}': {}", artifact::toView(program.name()),
                          collectives.message());
   if (!commands.collectives.empty())
-    together = collectives->needsHost()
-                   ? "; collectives go through the host's memory"
-                   : "; collectives by NCCL";
+    together = collectives->describe();
   useVariants(commands, loaded.code, loaded.modules.kernels);
   return CudaCommandList::record(
       artifact::toView(program.name()), std::move(commands), collectives.take(),

@@ -30,7 +30,11 @@ GpuCollectives::prepare(const Commands &code, const MeshChannels *channels,
     if (!channels)
       break; // StagedCollectives refuses
     comm::Channel &channel = channels->channelOf(*command.source);
-    comm::nccl::NcclChannel *device = nccl ? nccl->of(channel) : nullptr;
+    // How many rows go where has to come to the host before they can.
+    const bool counts =
+        command.source->kind() == artifact::CollectiveKind::exchange_rows;
+    comm::nccl::NcclChannel *device =
+        nccl && !counts ? nccl->of(channel) : nullptr;
     result.list.push_back(
         {command.source, device, collectiveOf(*command.source, channel)});
     stages |= !device;
@@ -53,13 +57,25 @@ GpuCollectives::prepare(const Commands &code, const MeshChannels *channels,
   return result;
 }
 
+std::string GpuCollectives::describe() const {
+  const auto byNccl = std::ranges::count_if(
+      list, [](const One &one) { return one.channel != nullptr; });
+  if (list.empty())
+    return "";
+  if (byNccl == 0)
+    return "; collectives go through the host's memory";
+  return needsHost() ? "; collectives by NCCL, exchanges of experts' rows "
+                       "through the host's memory"
+                     : "; collectives by NCCL";
+}
+
 // Communicators want one order of their collectives, so all of them are on one
 // stream, also those that nothing runs beside.
 Status GpuCollectives::run(std::uint32_t index, Gpu &gpu, Address from,
-                           Address to) {
+                           Address to, Address rows) {
   One &one = list[index];
   if (!one.channel)
-    return staged.run(index, gpu, from, to);
+    return staged.run(index, gpu, from, to, rows);
   const Driver &driver = gpu.driver();
   TESSERA_RETURN_IF_ERROR(driver.eventRecord(one.begun.get(), gpu.stream()));
   TESSERA_RETURN_IF_ERROR(driver.streamWait(beside, one.begun.get(), 0));

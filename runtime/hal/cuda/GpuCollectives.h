@@ -8,6 +8,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace tessera::hal::cuda {
@@ -24,10 +25,14 @@ public:
   /// Whether some go through the host, so that it has to be there: what does
   /// can be part of no graph.
   bool needsHost() const { return !staged.empty(); }
+  /// "; collectives by NCCL", or what else carries them; empty without any.
+  std::string describe() const;
 
   /// Puts number `index` of Commands.collectives on the GPU, or runs or starts
-  /// it through the host, after what the kernels' stream holds.
-  Status run(std::uint32_t index, Gpu &gpu, Address from, Address to);
+  /// it through the host, after what the kernels' stream holds. `rows`: of
+  /// exchange_rows, how many go where.
+  Status run(std::uint32_t index, Gpu &gpu, Address from, Address to,
+             Address rows);
   /// What follows on the kernels' stream sees its result at `to`.
   Status wait(std::uint32_t index, Gpu &gpu, Address to);
 

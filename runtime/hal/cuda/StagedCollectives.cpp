@@ -32,6 +32,7 @@ void StagedCollectives::assignPlaces(const Commands &code) {
     Place &place = places[command.index];
     place.fromBytes = source.from()->bytes();
     place.toBytes = source.to()->bytes();
+    place.rowsBytes = source.rows() ? source.rows()->bytes() : 0;
     place.isStarted = source.ticket() != 0;
     const bool isInPlace =
         source.kind() == artifact::CollectiveKind::all_reduce;
@@ -62,11 +63,15 @@ Status StagedCollectives::bringBack(const Place &place, Gpu &gpu, Address to) {
 }
 
 Status StagedCollectives::run(std::uint32_t index, Gpu &gpu, Address from,
-                              Address to) {
+                              Address to, Address counts) {
   const Place &place = places[index];
   std::byte *staged = slots[place.slot].data();
   TESSERA_RETURN_IF_ERROR(gpu.download({staged, place.fromBytes}, from));
-  TESSERA_RETURN_IF_ERROR(host.run(index, staged, staged + place.toOffset));
+  rows.resize(place.rowsBytes);
+  if (!rows.empty())
+    TESSERA_RETURN_IF_ERROR(gpu.download(rows, counts));
+  TESSERA_RETURN_IF_ERROR(
+      host.run(index, staged, staged + place.toOffset, rows.data()));
   return place.isStarted ? Status::success() : bringBack(place, gpu, to);
 }
 

@@ -19,8 +19,10 @@ public:
 
   /// Runs number `index` of Commands.collectives between these addresses of the
   /// GPU, after what its stream holds, or starts it if it has a ticket: then
-  /// the stream may go on meanwhile.
-  Status run(std::uint32_t index, Gpu &gpu, Address from, Address to);
+  /// the stream may go on meanwhile. `counts`: of exchange_rows, how many go
+  /// where.
+  Status run(std::uint32_t index, Gpu &gpu, Address from, Address to,
+             Address counts);
   /// Until that one, which was started, is done; its result is at `to` then.
   Status wait(std::uint32_t index, Gpu &gpu, Address to);
   /// As HostCollectives::settle.
@@ -31,7 +33,8 @@ private:
   struct Place {
     std::size_t slot;
     std::uint64_t fromBytes, toBytes, toOffset;
-    bool isStarted; ///< has a ticket: a wait brings the result
+    std::uint64_t rowsBytes; ///< 0 but for exchange_rows
+    bool isStarted;          ///< has a ticket: a wait brings the result
   };
   void assignPlaces(const Commands &code);
   Status bringBack(const Place &place, Gpu &gpu, Address to);
@@ -39,6 +42,7 @@ private:
   HostCollectives host;
   std::vector<Place> places; // as Commands.collectives
   std::vector<std::vector<std::byte>> slots;
+  std::vector<std::byte> rows; ///< counts of the exchange that starts
 };
 
 } // namespace tessera::hal::cuda

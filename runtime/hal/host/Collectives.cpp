@@ -45,6 +45,9 @@ comm::Collective collectiveOf(const artifact::Collective &source,
                                            counts);
   case CollectiveKind::all_to_all:
     return comm::Collective::allToAll(type, nullptr, nullptr, counts, counts);
+  case CollectiveKind::exchange_rows: // counts are known when it starts
+    counts.assign(static_cast<std::size_t>(channel.group().size()), 0);
+    return comm::Collective::allToAll(type, nullptr, nullptr, counts, counts);
   case CollectiveKind::permute:
     break;
   }
@@ -54,6 +57,45 @@ comm::Collective collectiveOf(const artifact::Collective &source,
   return comm::Collective::exchange(type, nullptr, to < 0 ? 0 : elements, to,
                                     nullptr, from < 0 ? 0 : elements, from);
 }
+
+namespace {
+
+/// Elements for each member, of as many rows of `bytes` in all at most.
+Status readRows(const std::int32_t *rows, const artifact::Collective &source,
+                std::uint64_t bytes, const char *what,
+                std::vector<std::uint64_t> &counts) {
+  const std::uint64_t most =
+      bytes / (source.width() * artifact::elementBytes(source.type()));
+  std::uint64_t all = 0;
+  for (std::size_t member = 0; member < counts.size(); ++member) {
+    std::int32_t count;
+    std::memcpy(&count, rows + member, sizeof count);
+    if (count < 0 || (all += static_cast<std::uint64_t>(count)) > most)
+      return Status::error("exchange_rows: {} {} rows with member {}, {} in "
+                           "all, and has room for {}: its program counts wrong",
+                           what, count, member, all, most);
+    counts[member] = static_cast<std::uint64_t>(count) * source.width();
+  }
+  return Status::success();
+}
+
+/// What the counts of rows say, and zeros behind the rows that come.
+Status setRows(comm::Collective &what, const artifact::Collective &source,
+               const std::byte *counts, std::byte *to) {
+  const auto *rows = reinterpret_cast<const std::int32_t *>(counts);
+  const std::uint64_t capacity = source.to()->bytes();
+  TESSERA_RETURN_IF_ERROR(
+      readRows(rows, source, source.from()->bytes(), "sends", what.counts));
+  TESSERA_RETURN_IF_ERROR(readRows(rows + what.counts.size(), source, capacity,
+                                   "expects", what.receiveCounts));
+  std::uint64_t used = 0;
+  for (const std::uint64_t count : what.receiveCounts)
+    used += count * artifact::elementBytes(source.type());
+  std::memset(to + used, 0, capacity - used);
+  return Status::success();
+}
+
+} // namespace
 
 StatusOr<HostCollectives>
 HostCollectives::prepare(const Commands &code, const MeshChannels *channels) {
@@ -75,8 +117,10 @@ HostCollectives::prepare(const Commands &code, const MeshChannels *channels) {
 }
 
 Status HostCollectives::run(std::uint32_t index, const std::byte *from,
-                            std::byte *to) {
+                            std::byte *to, const std::byte *rows) {
   One &one = list[index];
+  if (one.source->kind() == CollectiveKind::exchange_rows)
+    TESSERA_RETURN_IF_ERROR(setRows(one.what, *one.source, rows, to));
   const bool isExchange = one.source->kind() == CollectiveKind::permute;
   if (isExchange && one.what.receiveFrom < 0)
     std::memset(to, 0, one.source->to()->bytes());

@@ -21,8 +21,10 @@ public:
                                            const MeshChannels *channels);
 
   /// Runs number `index` of Commands.collectives between these addresses, or
-  /// starts it if it has a ticket.
-  Status run(std::uint32_t index, const std::byte *from, std::byte *to);
+  /// starts it if it has a ticket. `rows`: of exchange_rows, how many go where.
+  /// An error if they are more than the buffers hold.
+  Status run(std::uint32_t index, const std::byte *from, std::byte *to,
+             const std::byte *rows);
   /// Until that one, which was started, is done.
   Status wait(std::uint32_t index);
   /// Waits for whatever is under way, after an error: its buffers are not ours

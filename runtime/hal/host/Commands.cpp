@@ -152,7 +152,10 @@ void Flattener::collective(const artifact::Collective &collective,
        {artifact::EnumNameCollectiveKind(collective.kind()), origin, 0,
         std::max(from, to)});
   const std::uint32_t source = pointer(*collective.from());
-  out.collectives.push_back({&collective, source, pointer(*collective.to())});
+  const std::uint32_t target = pointer(*collective.to());
+  out.collectives.push_back(
+      {&collective, source, target,
+       collective.rows() ? pointer(*collective.rows()) : source});
   if (collective.ticket() != 0)
     started[collective.ticket()] = index;
 }

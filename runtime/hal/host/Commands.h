@@ -56,6 +56,7 @@ struct FillCommand {
 struct CollectiveCommand {
   const artifact::Collective *source;
   std::uint32_t from, to; // into Commands.pointers
+  std::uint32_t rows;     // the same; of exchange_rows alone, else `from`
 };
 
 /// A pointer that moves when a loop's iteration ends.

@@ -84,7 +84,8 @@ Status HostCommandList::execute(const Command &command) {
   }
   case Command::Kind::collective: {
     const CollectiveCommand &one = code.collectives[command.index];
-    return collectives.run(command.index, at(one.from), at(one.to));
+    return collectives.run(command.index, at(one.from), at(one.to),
+                           at(one.rows));
   }
   case Command::Kind::wait:
     return collectives.wait(command.index);

@@ -173,6 +173,9 @@ Status PlanChecker::collective(const Collective &collective) {
   const Extent from = extent(*collective.from()), to = extent(*collective.to());
   TESSERA_RETURN_IF_ERROR(
       read(from, EnumNameCollectiveKind(collective.kind()), 0));
+  if (collective.rows())
+    TESSERA_RETURN_IF_ERROR(read(extent(*collective.rows()),
+                                 EnumNameCollectiveKind(collective.kind()), 2));
   TESSERA_RETURN_IF_ERROR(write(to));
   if (collective.ticket() != 0)
     underway.push_back({collective.ticket(), from, to});

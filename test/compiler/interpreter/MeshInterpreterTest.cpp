@@ -139,6 +139,43 @@ TEST_F(OnMesh, AllToAll) {
   EXPECT_EQ(results[4], std::vector<double>({12, 13, 42, 43}));
 }
 
+// [3, 1] to [4, 1] along b; `sends` and `receives` are three numbers each.
+std::string exchange(const std::string &sends, const std::string &receives) {
+  return "func.func @f(%x: tensor<3x1xf32>) -> tensor<4x1xf32> { %c = "
+         "graph.constant dense<[[" +
+         sends + "], [" + receives +
+         "]]> : tensor<2x3xi32> %y = dist.exchange_rows %x counts %c over "
+         "@mesh [#dist.axis_ref<\"b\">] : tensor<3x1xf32>, tensor<2x3xi32> -> "
+         "tensor<4x1xf32> return %y : tensor<4x1xf32> }";
+}
+
+TEST_F(OnMesh, RowsAreExchangedAsCountsSay) {
+  ModuleOp first = add(exchange("0, 1, 2", "0, 1, 0")),
+           second = add(exchange("1, 0, 0", "1, 0, 1")),
+           third = add(exchange("0, 1, 1", "2, 0, 1"));
+  EXPECT_EQ(run({first, second, third, first, second, third}),
+            Values({{10, 0, 0, 0},
+                    {0, 20, 0, 0},
+                    {1, 2, 21, 0},
+                    {40, 0, 0, 0},
+                    {30, 50, 0, 0},
+                    {31, 32, 51, 0}}));
+  // One that expects a row too few.
+  ModuleOp wrong = add(exchange("0, 1, 1", "1, 0, 1"));
+  EXPECT_EQ(run({first, second, wrong, first, second, wrong}), Values());
+  EXPECT_NE(error.find("device 0 sends 2 rows to device 2, which expects 1"),
+            std::string::npos)
+      << error;
+  // One that sends more than it has.
+  ModuleOp full = add(exchange("0, 0, 4", "0, 0, 0")),
+           idle = add(exchange("0, 0, 0", "0, 0, 0")),
+           last = add(exchange("0, 0, 0", "4, 0, 0"));
+  EXPECT_EQ(run({full, idle, last, full, idle, last}), Values());
+  EXPECT_NE(error.find("device 0 sends more rows than it has"),
+            std::string::npos)
+      << error;
+}
+
 TEST_F(OnMesh, PermuteGivesZerosToWhomNobodySends) {
   EXPECT_EQ(runAll(around("permute %x targets [1, 2, -1] over @mesh "
                           "[#dist.axis_ref<\"b\">]",

@@ -291,6 +291,33 @@ func.func @split_uneven(%x: tensor<8x8xf32>) {
 // -----
 
 dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @rows_of_rank(%x: tensor<8xf32>, %c: tensor<2x2xi32>) {
+  // expected-error@+1 {{moves rows [rows, width], got 'tensor<8xf32>'}}
+  %0 = dist.exchange_rows %x counts %c over @mesh [#dist.axis_ref<"data">] : tensor<8xf32>, tensor<2x2xi32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @rows_counts(%x: tensor<8x4xf32>, %c: tensor<2x3xi32>) {
+  // expected-error@+1 {{wants counts of type tensor<2x2xi32>, got 'tensor<2x3xi32>'}}
+  %0 = dist.exchange_rows %x counts %c over @mesh [#dist.axis_ref<"data">] : tensor<8x4xf32>, tensor<2x3xi32> -> tensor<16x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
+func.func @rows_width(%x: tensor<8x4xf32>, %c: tensor<2x2xi32>) {
+  // expected-error@+1 {{result must be 'tensor<16x4xf32>', got 'tensor<16x5xf32>'}}
+  %0 = dist.exchange_rows %x counts %c over @mesh [#dist.axis_ref<"data">] : tensor<8x4xf32>, tensor<2x2xi32> -> tensor<16x5xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
 func.func @permute_range(%x: tensor<8xf32>) {
   // expected-error@+1 {{sends to device 2 of 2}}
   %0 = dist.permute %x targets [2, 0] over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>

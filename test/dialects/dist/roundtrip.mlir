@@ -36,6 +36,13 @@ func.func @local(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
   return %5 : tensor<8x16xf32>
 }
 
+// CHECK-LABEL: func @rows
+func.func @rows(%x: tensor<8x16xf32>, %c: tensor<2x2xi32>) -> tensor<16x16xf32> {
+  // CHECK: dist.exchange_rows %{{.*}} counts %{{.*}} over @mesh [#dist.axis_ref<"data">] : tensor<8x16xf32>, tensor<2x2xi32> -> tensor<16x16xf32>
+  %0 = dist.exchange_rows %x counts %c over @mesh [#dist.axis_ref<"data">] : tensor<8x16xf32>, tensor<2x2xi32> -> tensor<16x16xf32>
+  return %0 : tensor<16x16xf32>
+}
+
 // CHECK-LABEL: func @packs
 func.func @packs(%x: tensor<4x2xf32>, %y: tensor<6xf32>) -> (tensor<4x2xf32>, tensor<6xf32>) {
   // CHECK: %[[P:.*]] = dist.pack(%arg0, %arg1) pieces 2 : (tensor<4x2xf32>, tensor<6xf32>) -> tensor<64xf32>

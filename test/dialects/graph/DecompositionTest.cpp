@@ -401,6 +401,17 @@ TEST(GraphDecomposition, VerifiesInEveryFloatType) {
        "tensor<3x2xi32>) -> tensor<3x2x$T> { %y = graph.dot_rows %x, %r places "
        "%p : (tensor<3x4x$T>, tensor<6x4x$T>, tensor<3x2xi32>) -> "
        "tensor<3x2x$T> return %y : tensor<3x2x$T> }"},
+      {"send_rows",
+       "func.func @f(%x: tensor<6x4x$T>, %p: tensor<3x2xi32>, %g: "
+       "tensor<3xi32>) -> (tensor<6x4x$T>, tensor<3xi32>) { %y:2 = "
+       "graph.send_rows %x places %p groups %g : (tensor<6x4x$T>, "
+       "tensor<3x2xi32>, tensor<3xi32>) -> (tensor<6x4x$T>, tensor<3xi32>) "
+       "return %y#0, %y#1 : tensor<6x4x$T>, tensor<3xi32> }"},
+      {"return_rows",
+       "func.func @f(%x: tensor<6x4x$T>, %p: tensor<3x2xi32>, %g: "
+       "tensor<3xi32>) -> tensor<6x4x$T> { %y = graph.return_rows %x places "
+       "%p groups %g : (tensor<6x4x$T>, tensor<3x2xi32>, tensor<3xi32>) -> "
+       "tensor<6x4x$T> return %y : tensor<6x4x$T> }"},
       {"linear_cross_entropy",
        "func.func @f(%x: tensor<4x3x$T>, %w: tensor<5x3x$T>, %t: "
        "tensor<4xi32>) -> tensor<f32> { %y = graph.linear_cross_entropy %x, "

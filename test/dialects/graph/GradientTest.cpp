@@ -218,6 +218,20 @@ const std::multimap<std::string, Case> &cases() {
        {R"(func.func @f(%x: tensor<6x4x$T>, %w: tensor<7x4x$T>, %t: tensor<6xi32>) -> tensor<f32> { %z = graph.linear_cross_entropy %x, %w, %t {ignore = 1 : i64} : tensor<6x4x$T>, tensor<7x4x$T>, tensor<6xi32> -> tensor<f32> return %z : tensor<f32> })"}},
       {"linear_cross_entropy",
        {R"(func.func @f(%x: tensor<6x4x$T>, %w: tensor<7x4x$T>, %t: tensor<6xi32>) -> tensor<f32> { %z = graph.linear_cross_entropy %x, %w, %t {cap = 0.75 : f64, ignore = 1 : i64} : tensor<6x4x$T>, tensor<7x4x$T>, tensor<6xi32> -> tensor<f32> return %z : tensor<f32> })"}},
+      {"send_rows",
+       {"func.func @f(%x: tensor<6x4x$T>, %p: tensor<3x2xi32>, %g: "
+        "tensor<3xi32>) -> (tensor<6x4x$T>, tensor<3xi32>) { %z:2 = "
+        "graph.send_rows %x places %p groups %g : (tensor<6x4x$T>, "
+        "tensor<3x2xi32>, tensor<3xi32>) -> (tensor<6x4x$T>, "
+        "tensor<3xi32>) return %z#0, %z#1 : tensor<6x4x$T>, tensor<3xi32> "
+        "}",
+        -1.5, 1.5, 5}},
+      {"return_rows",
+       {"func.func @f(%x: tensor<6x4x$T>, %p: tensor<3x2xi32>, %g: "
+        "tensor<3xi32>) -> tensor<6x4x$T> { %z = graph.return_rows %x "
+        "places %p groups %g : (tensor<6x4x$T>, tensor<3x2xi32>, "
+        "tensor<3xi32>) -> tensor<6x4x$T> return %z : tensor<6x4x$T> }",
+        -1.5, 1.5, 5}},
   };
   return cases;
 }

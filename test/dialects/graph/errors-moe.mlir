@@ -182,3 +182,67 @@ func.func @f(%x: tensor<4x3xf32>, %p: tensor<4x2xi32>) {
   %0 = graph.dispatch_rows %x places %p : (tensor<4x3xf32>, tensor<4x2xi32>) -> tensor<8x3xbf16>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<8xf32>, %p: tensor<4x2xi32>, %o: tensor<4xi32>) {
+  // expected-error @+1 {{'graph.return_rows' op expects rows of rank 2, got 'tensor<8xf32>'}}
+  %0 = graph.return_rows %x places %p groups %o : (tensor<8xf32>, tensor<4x2xi32>, tensor<4xi32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<8x3xf32>, %p: tensor<8xi32>, %o: tensor<4xi32>) {
+  // expected-error @+1 {{'graph.return_rows' op expects places of rank 2, got 'tensor<8xi32>'}}
+  %0 = graph.return_rows %x places %p groups %o : (tensor<8x3xf32>, tensor<8xi32>, tensor<4xi32>) -> tensor<8x3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>, %o: tensor<4x1xi32>) {
+  // expected-error @+1 {{'graph.return_rows' op expects groups of rank 1, got 'tensor<4x1xi32>'}}
+  %0 = graph.return_rows %x places %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<4x1xi32>) -> tensor<8x3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>, %o: tensor<1xi32>) {
+  // expected-error @+1 {{'graph.return_rows' op expects at least one group}}
+  %0 = graph.return_rows %x places %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<1xi32>) -> tensor<8x3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<9x3xf32>, %p: tensor<4x2xi32>, %o: tensor<4xi32>) {
+  // expected-error @+1 {{'graph.return_rows' op expects rows of shape [8, 3], got [9, 3]}}
+  %0 = graph.return_rows %x places %p groups %o : (tensor<9x3xf32>, tensor<4x2xi32>, tensor<4xi32>) -> tensor<9x3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>, %o: tensor<4xi32>) {
+  // expected-error @+1 {{'graph.return_rows' op expects a result of shape [8, 3], got [8, 4]}}
+  %0 = graph.return_rows %x places %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<4xi32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>, %o: tensor<4xi32>) {
+  // expected-error @+1 {{'graph.return_rows' op expects one element type for rows and result, got 'f32' and 'bf16'}}
+  %0 = graph.return_rows %x places %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<4xi32>) -> tensor<8x3xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>, %o: tensor<4xi32>) {
+  // expected-error @+1 {{'graph.send_rows' op expects sent groups of shape [4], got [5]}}
+  %0, %1 = graph.send_rows %x places %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<4xi32>) -> (tensor<8x3xf32>, tensor<5xi32>)
+  return
+}

@@ -174,6 +174,10 @@ func.func @routing(%s: tensor<4x8xf32>, %x: tensor<4x16xbf16>) {
   %o, %p = graph.group_rows %ids : (tensor<4x2xi32>) -> (tensor<9xi32>, tensor<4x2xi32>)
   // CHECK: graph.dispatch_rows %{{.*}} places %{{.*}} : (tensor<4x16xbf16>, tensor<4x2xi32>) -> tensor<8x16xbf16>
   %rows = graph.dispatch_rows %x places %p : (tensor<4x16xbf16>, tensor<4x2xi32>) -> tensor<8x16xbf16>
+  // CHECK: graph.send_rows %{{.*}} places %{{.*}} groups %{{.*}} {always} : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<9xi32>) -> (tensor<8x16xbf16>, tensor<9xi32>)
+  %sent, %theirs = graph.send_rows %rows places %p groups %o {always} : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<9xi32>) -> (tensor<8x16xbf16>, tensor<9xi32>)
+  // CHECK: graph.return_rows %{{.*}} places %{{.*}} groups %{{.*}} : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<9xi32>) -> tensor<8x16xbf16>
+  %back = graph.return_rows %sent places %p groups %o : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<9xi32>) -> tensor<8x16xbf16>
   // CHECK: graph.combine_rows %{{.*}} places %{{.*}} weights %{{.*}} : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x16xbf16>
   %y = graph.combine_rows %rows places %p weights %w : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x16xbf16>
   return

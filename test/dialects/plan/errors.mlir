@@ -200,6 +200,43 @@ plan.program @unequal arena 192 io 0 {
 
 // -----
 
+plan.program @rows_of_whom arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<2x4xf32>
+  %b = plan.buffer arena at 64 lives [0, 9] : memref<4x4xf32>
+  // expected-error@+1 {{says not how many rows go where}}
+  plan.collective exchange_rows %a to %b over ["x"] : memref<2x4xf32> to memref<4x4xf32>
+}
+
+// -----
+
+plan.program @rows_of_none arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<2x2xi32>
+  // expected-error@+1 {{has counts of rows, but moves none}}
+  plan.collective all_reduce %a to %a rows %a : memref<2x2xi32> by sum over ["x"] : memref<2x2xi32> to memref<2x2xi32>
+}
+
+// -----
+
+plan.program @rows_of_other_width arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<2x4xf32>
+  %b = plan.buffer arena at 64 lives [0, 9] : memref<4x2xf32>
+  %c = plan.buffer arena at 128 lives [0, 9] : memref<2x2xi32>
+  // expected-error@+1 {{sends 'memref<2x4xf32>' and gets 'memref<4x2xf32>'}}
+  plan.collective exchange_rows %a to %b rows %c : memref<2x2xi32> over ["x"] : memref<2x4xf32> to memref<4x2xf32>
+}
+
+// -----
+
+plan.program @rows_counted_wrong arena 192 io 0 {
+  %a = plan.buffer arena at 0 lives [0, 9] : memref<2x4xf32>
+  %b = plan.buffer arena at 64 lives [0, 9] : memref<4x4xf32>
+  %c = plan.buffer arena at 128 lives [0, 9] : memref<4xi32>
+  // expected-error@+1 {{wants counts of type memref<2xNxi32>, got 'memref<4xi32>'}}
+  plan.collective exchange_rows %a to %b rows %c : memref<4xi32> over ["x"] : memref<2x4xf32> to memref<4x4xf32>
+}
+
+// -----
+
 plan.program @permuted arena 192 io 0 {
   %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
   %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>

@@ -45,9 +45,10 @@ plan.program @train_step arena 192 io 192 flops 4096 {
 // CHECK: plan.wait %[[T]]
 // CHECK: plan.collective reduce_scatter %[[B]] to %[[A]] by max over ["data"] counts [8, 8]
 // CHECK: plan.collective permute %[[A]] to %{{.*}} over ["data"] targets [1, -1]
+// CHECK: plan.collective exchange_rows %{{.*}} to %{{.*}} rows %{{.*}} : memref<2x2xi32> over ["data"] : memref<2x4xf32> to memref<4x4xf32>
 dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
 plan.state "w" : memref<4x8xf32> parameter at 0 decay of [8, 8] cut <@mesh, [{"data"}, {}]>
-plan.program @collectives arena 128 io 128 {
+plan.program @collectives arena 320 io 128 {
   %x = plan.buffer io at 0 "x" as input of [16] cut <@mesh, [{"data"}]> : memref<8xf32>
   %a = plan.buffer arena at 0 lives [0, 5] : memref<8xf32>
   %b = plan.buffer arena at 64 lives [0, 5] : memref<16xf32>
@@ -58,4 +59,8 @@ plan.program @collectives arena 128 io 128 {
   plan.wait %t
   plan.collective reduce_scatter %b to %a by max over ["data"] counts [8, 8] : memref<16xf32> to memref<8xf32>
   plan.collective permute %a to %y over ["data"] targets [1, -1] : memref<8xf32> to memref<8xf32>
+  %r = plan.buffer arena at 128 lives [5, 9] : memref<2x4xf32>
+  %s = plan.buffer arena at 192 lives [5, 9] : memref<4x4xf32>
+  %n = plan.buffer arena at 256 lives [5, 9] : memref<2x2xi32>
+  plan.collective exchange_rows %r to %s rows %n : memref<2x2xi32> over ["data"] : memref<2x4xf32> to memref<4x4xf32>
 }

@@ -130,6 +130,15 @@ class Case:
                 break
         return meshes
 
+    def dispatch(self, mesh):
+        """How rows reach experts: by the exchange that no estimate would choose
+        for so few of them, where there can be one."""
+        sizes = dict(part.split("=") for part in mesh.split(",")) if mesh else {}
+        expert = int(sizes.get("expert", 1))
+        own = self.config.get("num_local_experts", self.config.get("num_experts", 1))
+        fits = int(sizes.get("data", 1)) * expert <= self.settings["batch.micro"]
+        return "exchange" if expert > 1 and own % expert == 0 and fits else "auto"
+
     def __str__(self):
         kind = self.config["model_type"]
         return f"seed {self.seed}: {kind} {self.settings}"

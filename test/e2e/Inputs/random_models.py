@@ -59,7 +59,8 @@ class Runner:
         folder.mkdir(exist_ok=True)
         (folder / "config.json").write_text(json.dumps(case.config))
         program = self.scratch / f"train-{name}"
-        sets = [word for key, value in case.settings.items()
+        settings = case.settings | {"moe.dispatch": case.dispatch(mesh)}
+        sets = [word for key, value in settings.items()
                 for word in ("--set", f"{key}={value}")]
         harness.run(self.tessera, "compile", folder, "--target", "cpu:avx2", *sets,
             *(["--mesh", mesh] if mesh else []), "-o", program)
@@ -136,13 +137,18 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cases", type=int, default=10, help="of a model, a mesh and a launcher")
     parser.add_argument("--ranks", type=int, default=8, help="at most")
+    parser.add_argument("--exchanged", action="store_true", help="only where rows of experts are exchanged")
     arguments = parser.parse_args()
     runner, done, failed, seed = Runner(arguments), 0, 0, arguments.seed
     while done < arguments.cases:
         case = drawn_models.Case(seed, arguments.ranks)
         seed += 1
+        meshes = [mesh for mesh in case.meshes
+                  if not arguments.exchanged or case.dispatch(mesh) == "exchange"]
+        if not meshes:
+            continue
         [one] = runner.train(case, "", [""])
-        for mesh in case.meshes:
+        for mesh in meshes:
             if done >= arguments.cases:
                 break
             made = runner.train(case, mesh, arguments.mpirun)

@@ -308,6 +308,70 @@ TEST(PlannedRanks, EveryCollectiveOfUnevenShares) { expectRows(kGatherNow); }
 
 TEST(PlannedRanks, StartedBeforeOtherWork) { expectRows(kGatherEarly); }
 
+//===--- rows that are counted when the program runs ----------------------===//
+
+// Three ranks with three rows and room for four, the first time blocking, the
+// second beside other work.
+TEST(PlannedRanks, RowsThatAreCounted) {
+  const CompiledShare share(R"(
+dist.mesh @mesh [#dist.axis<"expert" = 3 memory>]
+func.func @step(%x: tensor<3x2xf32> {graph.input = "x"}, %n: tensor<2x3xi32> {graph.input = "n"})
+    -> (tensor<4x2xf32> {graph.output = "now"}, tensor<4x2xf32> {graph.output = "later"}, tensor<3x2xf32> {graph.output = "beside"}) {
+  %one = graph.constant dense<1> : tensor<2x3xi32>
+  %two = graph.add %n, %one : tensor<2x3xi32>
+  %counts = graph.sub %two, %one : tensor<2x3xi32>
+  %minus = graph.neg %x : tensor<3x2xf32>
+  %now = dist.exchange_rows %x counts %n over @mesh [#dist.axis_ref<"expert">] : tensor<3x2xf32>, tensor<2x3xi32> -> tensor<4x2xf32>
+  %pending = dist.exchange_rows %minus counts %counts over @mesh [#dist.axis_ref<"expert">] : tensor<3x2xf32>, tensor<2x3xi32> -> !dist.pending<tensor<4x2xf32>>
+  %beside = graph.exp %x : tensor<3x2xf32>
+  %later = dist.wait %pending : <tensor<4x2xf32>> -> tensor<4x2xf32>
+  %plain = graph.neg %now : tensor<4x2xf32>
+  return %plain, %later, %beside : tensor<4x2xf32>, tensor<4x2xf32>, tensor<3x2xf32>
+}
+)",
+                            {0, 1, 2});
+  const Written written(share);
+  // Of each rank the rows that it sends to each, and those that it gets.
+  const std::vector<std::vector<int32_t>> counts = {
+      {0, 1, 2, 0, 1, 0}, {1, 0, 0, 1, 0, 1}, {0, 1, 1, 2, 0, 1}};
+  // Where each of the rows that a rank gets was: rank and row.
+  const std::vector<std::vector<std::pair<int, size_t>>> come = {
+      {{1, 0}}, {{0, 0}, {2, 0}}, {{0, 1}, {0, 2}, {2, 1}}};
+  onRanks(
+      written.reader,
+      [&](hal::Session &session, const artifact::Mesh &mesh,
+          const artifact::Coordinates &at) -> Status {
+        const auto me = static_cast<size_t>(at[0]);
+        TESSERA_RETURN_IF_ERROR(session.writeInput(
+            "step", "x",
+            std::span<const float>(numbers(6, static_cast<int>(me)))));
+        TESSERA_RETURN_IF_ERROR(session.writeInput(
+            "step", "n", std::span<const int32_t>(counts[me])));
+        for (int run = 0; run < 2; ++run)
+          TESSERA_RETURN_IF_ERROR(session.run("step"));
+        std::vector<float> rows;
+        for (auto [rank, row] : come[me])
+          for (size_t column = 0; column < 2; ++column)
+            rows.push_back(-numbers(6, rank)[2 * row + column]);
+        rows.resize(8);
+        expectOutput(session, "step", "later", mesh, at, rows);
+        for (size_t i = 2 * come[me].size(); i < 8; ++i)
+          rows[i] = -0.0f;
+        expectOutput(session, "step", "now", mesh, at, rows);
+        // Counts are data, and not believed: these send four of three rows.
+        TESSERA_RETURN_IF_ERROR(session.writeInput(
+            "step", "n",
+            std::span<const int32_t>(std::vector<int32_t>{2, 1, 1, 1, 1, 1})));
+        const Status status = session.run("step");
+        EXPECT_NE(status.message().find(
+                      "exchange_rows: sends 1 rows with member 2, 4 in "
+                      "all, and has room for 3"),
+                  std::string::npos)
+            << status.message();
+        return Status::success();
+      });
+}
+
 //===--- four ranks, two axes, a loop -------------------------------------===//
 
 // Groups of several axes, in an order of their own; sums in the turns of a

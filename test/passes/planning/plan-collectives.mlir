@@ -76,6 +76,19 @@ module {
 
 // -----
 
+// Counts of rows are a buffer.
+module {
+  dist.mesh @mesh [#dist.axis<"expert" = 2 memory>]
+  // CHECK-LABEL: plan.program @rows
+  // CHECK: plan.collective exchange_rows %{{.*}} to %{{.*}} rows %{{.*}} : memref<2x2xi32> over ["expert"] : memref<3x4xf32> to memref<6x4xf32>
+  func.func @rows(%x: tensor<3x4xf32> {graph.input = "x"}, %n: tensor<2x2xi32> {graph.input = "n"}) -> (tensor<6x4xf32> {graph.output = "y"}) {
+    %y = dist.exchange_rows %x counts %n over @mesh [#dist.axis_ref<"expert">] : tensor<3x4xf32>, tensor<2x2xi32> -> tensor<6x4xf32>
+    return %y : tensor<6x4xf32>
+  }
+}
+
+// -----
+
 // What is under way is in nobody's way: until the wait, neither the part nor
 // the place of the whole is given to others.
 module {

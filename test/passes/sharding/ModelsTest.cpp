@@ -118,6 +118,30 @@ TEST(Models, Experts) {
       }
 }
 
+// Rows go to their experts and back instead of all tokens, and nothing else
+// changes: with shares of other sizes, with rows cut along other axes as well.
+TEST(Models, ExchangedExperts) {
+  const std::pair<const char *, const char *> families[] = {
+      {"mixtral", "num_local_experts"},
+      {"qwen2_moe", "num_experts"},
+      {"dots1", "n_routed_experts"}};
+  for (auto [type, experts] : families)
+    for (double capacity : {0.0, 0.75})
+      for (auto [data, expert, context, tensor] :
+           {std::array<int64_t, 4>{1, 4, 1, 1}, {2, 2, 1, 1}, {1, 2, 2, 2}}) {
+        ModelCase drawn = smallCase(type, data, tensor, data, 2);
+        drawn.expert = expert, drawn.context = context;
+        drawn.config[experts] = 8;
+        if (drawn.config.contains("first_k_dense_replace"))
+          drawn.config["first_k_dense_replace"] = 0;
+        drawn.recipe.batch.micro = 7;
+        drawn.recipe.moe.capacity = capacity;
+        // Refused where it cannot be.
+        drawn.recipe.moe.dispatch = recipe::RowDispatch::Exchange;
+        check(drawn);
+      }
+}
+
 // Other cases than the fixed ones: TESSERA_METAMORPHIC_SEED=5000 ShardingTests
 uint64_t firstSeed() {
   const char *seed = std::getenv("TESSERA_METAMORPHIC_SEED");

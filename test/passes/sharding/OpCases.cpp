@@ -91,6 +91,21 @@ OpCase dotRows(const std::string &rows) {
   return made;
 }
 
+// Rows of four tokens, two each, in two groups of five and three.
+OpCase exchanged(const std::string &op, const std::vector<std::string> &out) {
+  std::string types;
+  for (const std::string &type : out)
+    types += (types.empty() ? "T<" : ", T<") + type + ">";
+  OpCase made{function({"8x5xf64", "4x2xi32", "3xi32"},
+                       op +
+                           " %a0 places %a1 groups %a2 : (T<8x5xf64>, "
+                           "T<4x2xi32>, T<3xi32>) -> (" +
+                           types + ")",
+                       out)};
+  made.indices = {{4, 0, 3, 2, 5, 7, 1, 6}, {0, 5, 8}};
+  return made;
+}
+
 /// Types of one attention: of `tokens` queries, and as many keys or those after
 /// a given start.
 struct AttentionTypes {
@@ -364,6 +379,8 @@ std::multimap<std::string, OpCase> routing() {
       {"combine_rows", moved("combine_rows", "8x5xf64", "4x5xf64", true)},
       {"dot_rows", dotRows("7x5xf64")},
       {"dot_rows", dotRows("8x5xf64")},
+      {"send_rows", exchanged("send_rows", {"8x5xf64", "3xi32"})},
+      {"return_rows", exchanged("return_rows", {"8x5xf64"})},
       {"scatter_rows", rows},
       {"paged_attention", paged}};
 }

@@ -16,6 +16,15 @@ enum { kGather, kReduce, kScatter, kAllToAll, kPermute, kStarted };
 CollectiveT &together(ArtifactT &artifact, int index) {
   return *program(artifact).steps[index]->step.AsCollective();
 }
+/// The exchange of equal pieces as one of two rows of four that are counted.
+CollectiveT &exchangeRows(ArtifactT &artifact) {
+  CollectiveT &one = together(artifact, kAllToAll);
+  one.kind = CollectiveKind::exchange_rows;
+  one.counts.clear();
+  one.rows = std::make_unique<ArgT>(arg(Space::arena, 0, 24));
+  one.width = 4;
+  return one;
+}
 TensorT &weight(ArtifactT &artifact, int share = 0) {
   return *artifact.shares[share]->state[0];
 }
@@ -200,6 +209,25 @@ const Hostile kHostile[] = {
     {"PermutesToOtherSize",
      [](ArtifactT &a) { together(a, kPermute).to->bytes = 92; },
      "permute: sends 96 bytes and gets 92"},
+    {"RowsMissing", [](ArtifactT &a) { exchangeRows(a).rows = nullptr; },
+     "exchange_rows: counts and width of rows, which it lacks"},
+    {"RowsWithoutWidth", [](ArtifactT &a) { exchangeRows(a).width = 0; },
+     "exchange_rows: counts and width of rows, which it lacks"},
+    {"RowsOfReduction", [](ArtifactT &a) { together(a, kReduce).width = 4; },
+     "all_reduce: counts and width of rows, but it exchanges none"},
+    {"RowsWithCounts", [](ArtifactT &a) { exchangeRows(a).counts = {8, 8, 8}; },
+     "exchange_rows: 3 counts, but it takes 0"},
+    {"RowsTorn", [](ArtifactT &a) { exchangeRows(a).width = 5; },
+     "rows of 5 elements in arguments of 96 and 96 bytes"},
+    {"RowsWrap", [](ArtifactT &a) { exchangeRows(a).width = kHuge / 4 + 2; },
+     "in arguments of 96 and 96 bytes"},
+    {"RowsOfOthers", [](ArtifactT &a) { exchangeRows(a).rows->bytes = 20; },
+     "counts of 20 bytes for 3 members"},
+    {"RowsOutside", [](ArtifactT &a) { exchangeRows(a).rows->offset = 340; },
+     "counts of rows"},
+    {"RowsOverwritten",
+     [](ArtifactT &a) { exchangeRows(a).rows->offset = 128; },
+     "exchange_rows: its arguments overlap"},
     {"NobodyWaits",
      [](ArtifactT &a) { program(a).steps.erase(program(a).steps.begin() + 7); },
      "nothing waits for ticket 7"},

@@ -1,0 +1,73 @@
+// Rows on their way to their groups and back. On whole tensors both ops are
+// their operands, so that all there is to say is what fits, and that each is
+// the other's gradient.
+#include "dialects/graph/GraphExchangeOps.h"
+#include "dialects/graph/GraphVerify.h"
+
+using namespace mlir;
+using namespace tessera::graph;
+using namespace tessera::graph::detail;
+
+#define GET_OP_CLASSES
+#include "dialects/graph/GraphExchangeOps.cpp.inc"
+
+// A row for each place, and the same of what comes out.
+template <typename Op>
+static LogicalResult verifyExchange(Op op, Value rowsOut) {
+  RankedTensorType rows = tensorType(op.getRows()),
+                   places = tensorType(op.getPlaces()),
+                   groups = tensorType(op.getGroups());
+  if (failed(expectRank(op, "rows", rows, 2)) ||
+      failed(expectRank(op, "places", places, 2)) ||
+      failed(expectRank(op, "groups", groups, 1)))
+    return failure();
+  if (groups.getDimSize(0) < 2)
+    return op.emitOpError("expects at least one group");
+  if (failed(expectShape(op, "rows", rows,
+                         {places.getNumElements(), rows.getDimSize(1)})) ||
+      failed(expectShape(op, "a result", tensorType(rowsOut), rows.getShape())))
+    return failure();
+  return expectSameElement(op, "rows", rows, "result", tensorType(rowsOut));
+}
+
+LogicalResult SendRowsOp::verify() {
+  if (failed(verifyExchange(*this, getSent())))
+    return failure();
+  return expectShape(*this, "sent groups", tensorType(getSentGroups()),
+                     tensorType(getGroups()).getShape());
+}
+
+LogicalResult ReturnRowsOp::verify() {
+  return verifyExchange(*this, getResult());
+}
+
+SmallVector<Value> SendRowsOp::decompose(OpBuilder &) {
+  return {getRows(), getGroups()};
+}
+
+SmallVector<Value> ReturnRowsOp::decompose(OpBuilder &) { return {getRows()}; }
+
+SmallVector<Value> SendRowsOp::buildVjp(OpBuilder &builder,
+                                        ValueRange cotangents) {
+  SmallVector<Value> result(getNumOperands());
+  if (Value g = cotangents[0])
+    result[0] = builder.create<ReturnRowsOp>(
+        getLoc(), g.getType(), g, getPlaces(), getGroups(), getAlways());
+  return result;
+}
+
+SmallVector<Value> ReturnRowsOp::buildVjp(OpBuilder &builder,
+                                          ValueRange cotangents) {
+  SmallVector<Value> result(getNumOperands());
+  if (Value g = cotangents[0])
+    result[0] =
+        builder
+            .create<SendRowsOp>(getLoc(), g.getType(), getGroups().getType(), g,
+                                getPlaces(), getGroups(), getAlways())
+            .getSent();
+  return result;
+}
+
+int64_t SendRowsOp::getFlops() { return 0; }
+
+int64_t ReturnRowsOp::getFlops() { return 0; }
