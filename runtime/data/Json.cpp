@@ -13,7 +13,7 @@ public:
 
   bool null() { return add(nullptr); }
   bool boolean(bool value) { return add(value); }
-  bool number_integer(std::int64_t value) { return add(double(value)); }
+  bool number_integer(std::int64_t value) { return add(value); }
   bool number_unsigned(std::uint64_t value) { return add(value); }
   bool number_float(double value, const std::string &) { return add(value); }
   bool string(std::string &value) { return add(std::move(value)); }
@@ -82,7 +82,15 @@ StatusOr<JsonValue> JsonValue::parse(std::string_view text,
 }
 
 bool JsonValue::get(double &to) const {
-  return copy(to) || copy<std::uint64_t>(to);
+  return copy(to) || copy<std::uint64_t>(to) || copy<std::int64_t>(to);
+}
+
+bool JsonValue::get(std::int64_t &to) const {
+  std::uint64_t natural = 0;
+  if (!get(natural))
+    return copy(to); // the builder makes these of negative numbers only
+  to = static_cast<std::int64_t>(natural);
+  return natural <= std::uint64_t{INT64_MAX};
 }
 
 const JsonValue::Array &JsonValue::elements() const {

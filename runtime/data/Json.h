@@ -29,10 +29,11 @@ public:
   /// As is a member that an object does not have.
   bool isNull() const { return std::holds_alternative<std::nullptr_t>(data); }
 
-  /// Sets `to` if the value is of that type, and says so. A natural number is a
+  /// Sets `to` if the value is of that type, and says so. An integer is a
   /// double as well; a text lives as long as the document.
   bool get(bool &to) const { return copy(to); }
   bool get(std::uint64_t &to) const { return copy(to); }
+  bool get(std::int64_t &to) const; ///< of an integer that fits
   bool get(double &to) const;
   bool get(std::string_view &to) const { return copy<std::string>(to); }
 
@@ -54,8 +55,8 @@ private:
   }
   template <typename To> bool copy(To &to) const { return copy<To, To>(to); }
 
-  std::variant<std::nullptr_t, bool, std::uint64_t, double, std::string, Array,
-               Object>
+  std::variant<std::nullptr_t, bool, std::uint64_t, std::int64_t, double,
+               std::string, Array, Object>
       data;
 };
 

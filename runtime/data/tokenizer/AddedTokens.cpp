@@ -7,49 +7,42 @@ void AddedTokenMatcher::add(const AddedToken &token, std::string_view content) {
   if (content.empty())
     return;
   firstBytes[static_cast<uint8_t>(content[0])] = true;
+  trie.add(content, static_cast<uint32_t>(tokens.size()));
   tokens.push_back({token.id, static_cast<uint32_t>(content.size()),
-                    token.special, token.stripLeft, token.stripRight});
-  uint32_t node = 0;
-  for (size_t i = 0; i < content.size(); ++i) {
-    Node &edge = edges[makePair(node, static_cast<uint8_t>(content[i]))];
-    if (edge.next == 0)
-      edge.next = nodes++;
-    node = edge.next;
-    if (i + 1 == content.size())
-      edge.entry = static_cast<uint32_t>(tokens.size());
-  }
+                    token.special, token.singleWord, token.stripLeft,
+                    token.stripRight});
 }
 
 const AddedTokenMatcher::Entry *
 AddedTokenMatcher::longestAt(std::string_view text) const {
   const Entry *longest = nullptr;
-  uint32_t node = 0;
+  uint32_t node = ByteTrie::root;
   for (char byte : text) {
-    const Node *edge = edges.find(makePair(node, static_cast<uint8_t>(byte)));
-    if (!edge)
+    ByteTrie::Node next = trie.step(node, byte);
+    if (next.next == 0)
       break;
-    node = edge->next;
-    if (edge->entry != 0)
-      longest = &tokens[edge->entry - 1];
+    node = next.next;
+    if (next.value != 0)
+      longest = &tokens[next.value - 1];
   }
   return longest;
 }
 
-static bool isSpace(uint32_t codePoint) {
-  if (codePoint == invalidCodePoint)
-    return false;
-  CharClass kind = charClasses()[codePoint];
-  return kind == CharClass::Space || kind == CharClass::Newline;
+/// Where the character that ends at `end` begins; `end` is not 0.
+static size_t characterBefore(std::string_view text, size_t from, size_t end) {
+  size_t begin = end - 1;
+  while (begin > from && end - begin < 4 &&
+         (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80)
+    --begin;
+  return begin;
 }
 
 /// Where the white space that ends at `end` begins, not before `from`.
 static size_t spaceBefore(std::string_view text, size_t from, size_t end) {
   while (end > from) {
-    size_t begin = end - 1;
-    while (begin > from && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80)
-      --begin;
+    size_t begin = characterBefore(text, from, end);
     Utf8Char c = decodeUtf8(text.data() + begin, text.data() + end);
-    if (!isSpace(c.codePoint) || begin + c.length != end)
+    if (!isWhiteSpace(c.codePoint) || begin + c.length != end)
       break;
     end = begin;
   }
@@ -59,11 +52,22 @@ static size_t spaceBefore(std::string_view text, size_t from, size_t end) {
 static size_t spaceAfter(std::string_view text, size_t begin) {
   while (begin < text.size()) {
     Utf8Char c = decodeUtf8(text.data() + begin, text.data() + text.size());
-    if (!isSpace(c.codePoint))
+    if (!isWhiteSpace(c.codePoint))
       break;
     begin += c.length;
   }
   return begin;
+}
+
+/// Whether a word character stands directly before `begin` or after `end`.
+static bool withinWord(std::string_view text, size_t begin, size_t end) {
+  auto wordAt = [&](size_t at) {
+    uint32_t c =
+        decodeUtf8(text.data() + at, text.data() + text.size()).codePoint;
+    return isWordCharacter(c) || c == 0x200C || c == 0x200D; // joiners
+  };
+  return (begin > 0 && wordAt(characterBefore(text, 0, begin))) ||
+         (end < text.size() && wordAt(end));
 }
 
 std::optional<AddedTokenMatcher::Match>
@@ -78,7 +82,8 @@ AddedTokenMatcher::find(std::string_view text, size_t from,
     if (!entry)
       continue;
     size_t end = at + entry->length;
-    if (entry->special && plainSpecials) {
+    if ((entry->special && plainSpecials) ||
+        (entry->singleWord && withinWord(text, at, end))) {
       at = end - 1;
       continue;
     }

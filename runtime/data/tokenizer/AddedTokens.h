@@ -1,7 +1,7 @@
 // Tokens that are found in the text before anything else is done to it, such
 // as <|endoftext|>.
 #pragma once
-#include "runtime/data/tokenizer/PairMap.h"
+#include "runtime/data/tokenizer/ByteTrie.h"
 
 #include <cstdint>
 #include <optional>
@@ -15,6 +15,7 @@ struct AddedToken {
   uint32_t id = 0;
   std::string content;
   bool special = false;    // part of a format, not of the text
+  bool singleWord = false; // only where no word character stands beside it
   bool normalized = false; // sought in the normalized text
   bool stripLeft = false;  // takes the white space before it
   bool stripRight = false; // takes the white space after it
@@ -38,17 +39,12 @@ public:
 private:
   struct Entry {
     uint32_t id, length;
-    bool special, stripLeft, stripRight;
-  };
-  struct Node {
-    uint32_t next = 0;  // 0: no such edge (the root is nobody's child)
-    uint32_t entry = 0; // 1 + the token that ends here, 0 for none
+    bool special, singleWord, stripLeft, stripRight;
   };
   const Entry *longestAt(std::string_view text) const;
 
   std::vector<Entry> tokens;
-  PairMap<Node> edges; // (node, byte) → the node after it and what ends there
-  uint32_t nodes = 1;
+  ByteTrie trie; // numbers are places in `tokens`
   bool firstBytes[256] = {};
 };
 

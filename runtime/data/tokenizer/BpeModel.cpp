@@ -1,32 +1,83 @@
 #include "runtime/data/tokenizer/BpeModel.h"
+#include "runtime/data/tokenizer/Unicode.h"
 
 #include <algorithm>
 #include <functional>
 
 namespace tessera::tokenizer {
 
-static constexpr uint32_t none = 0xFFFFFFFF;
+static constexpr uint32_t none = BpeModel::noToken;
 static constexpr size_t shortPiece = 96;
 
 void BpeMerger::encode(std::string_view piece, std::vector<uint32_t> &out) {
   if (model.ignoreMerges) {
-    auto whole = model.tokensByBytes.find(piece);
-    if (whole != model.tokensByBytes.end()) {
+    auto whole = model.tokens.find(piece);
+    if (whole != model.tokens.end()) {
       out.push_back(whole->second);
       return;
     }
   }
-  if (piece.size() <= shortPiece)
-    mergeShort(piece, out);
+  if (model.bytes) {
+    initial.resize(piece.size());
+    for (size_t i = 0; i < piece.size(); ++i)
+      initial[i] = model.byteTokens[static_cast<uint8_t>(piece[i])];
+  } else {
+    tokensOfCharacters(piece);
+  }
+  if (initial.size() <= shortPiece)
+    mergeShort(out);
   else
-    mergeLong(piece, out);
+    mergeLong(out);
 }
 
-void BpeMerger::mergeShort(std::string_view piece, std::vector<uint32_t> &out) {
+bool BpeMerger::appendFallback(std::string_view text) {
+  if (!model.byteFallback)
+    return false;
+  for (char byte : text)
+    if (model.fallbackTokens[static_cast<uint8_t>(byte)] == none)
+      return false;
+  for (char byte : text)
+    initial.push_back(model.fallbackTokens[static_cast<uint8_t>(byte)]);
+  return true;
+}
+
+void BpeMerger::tokensOfCharacters(std::string_view piece) {
+  initial.clear();
+  // An unknown token is held back until a known one ends the run of them, so
+  // that bytes of a fallback go before it: the order that `tokenizers` has.
+  bool unknownHeld = false;
+  bool affixes = !model.continuingPrefix.empty() || !model.endSuffix.empty();
+  const char *begin = piece.data(), *end = begin + piece.size();
+  for (const char *at = begin; at != end;) {
+    Utf8Char c = decodeUtf8(at, end);
+    std::string_view text(at, c.length);
+    if (affixes) {
+      affixed.assign(at == begin ? "" : model.continuingPrefix).append(text);
+      if (at + c.length == end)
+        affixed += model.endSuffix;
+      text = affixed;
+    }
+    at += c.length;
+    auto known = model.tokens.find(text);
+    if (known != model.tokens.end()) {
+      if (std::exchange(unknownHeld, false))
+        initial.push_back(model.unknown);
+      initial.push_back(known->second);
+    } else if (!appendFallback(text) && model.unknown != none) {
+      if (unknownHeld && !model.fuseUnknown)
+        initial.push_back(model.unknown);
+      unknownHeld = true;
+    }
+  }
+  if (unknownHeld)
+    initial.push_back(model.unknown);
+}
+
+void BpeMerger::mergeShort(std::vector<uint32_t> &out) {
   uint32_t tokens[shortPiece];
   // ranks[i] is the rank of the pair (i, i + 1), results[i] what it becomes.
   uint32_t ranks[shortPiece], results[shortPiece];
-  size_t count = piece.size();
+  size_t count = initial.size();
   auto rankPair = [&](size_t i) {
     const Merge *merge = nullptr;
     if (i + 1 < count)
@@ -34,8 +85,7 @@ void BpeMerger::mergeShort(std::string_view piece, std::vector<uint32_t> &out) {
     ranks[i] = merge ? merge->rank : none;
     results[i] = merge ? merge->token : none;
   };
-  for (size_t i = 0; i < count; ++i)
-    tokens[i] = model.byteTokens[static_cast<uint8_t>(piece[i])];
+  std::copy(initial.begin(), initial.end(), tokens);
   for (size_t i = 0; i < count; ++i)
     rankPair(i);
   while (count > 1) {
@@ -55,13 +105,13 @@ void BpeMerger::mergeShort(std::string_view piece, std::vector<uint32_t> &out) {
   out.insert(out.end(), tokens, tokens + count);
 }
 
-void BpeMerger::mergeLong(std::string_view piece, std::vector<uint32_t> &out) {
-  uint32_t count = static_cast<uint32_t>(piece.size());
+void BpeMerger::mergeLong(std::vector<uint32_t> &out) {
+  uint32_t count = static_cast<uint32_t>(initial.size());
   symbols.resize(count);
   heap.clear();
   for (uint32_t i = 0; i < count; ++i)
-    symbols[i] = {model.byteTokens[static_cast<uint8_t>(piece[i])],
-                  i == 0 ? none : i - 1, i + 1 == count ? none : i + 1};
+    symbols[i] = {initial[i], i == 0 ? none : i - 1,
+                  i + 1 == count ? none : i + 1};
   auto findMerge = [&](uint32_t i) -> const Merge * {
     uint32_t next = symbols[i].next;
     if (next == none)

@@ -1,5 +1,6 @@
-// Byte-pair encoding of one piece of text: start from its bytes and merge, as
-// long as any neighbours have a rank, the pair of lowest rank, leftmost first
+// Byte-pair encoding of one piece of text: start from its bytes (or its
+// characters) and merge, as long as any neighbours have a rank, the pair of
+// lowest rank, leftmost first
 // (R. Sennrich et al., "Neural Machine Translation of Rare Words with Subword
 // Units", 2016).
 #pragma once
@@ -31,11 +32,26 @@ struct Merge {
 
 /// Filled when the tokenizer is read, constant from then on.
 struct BpeModel {
-  std::array<uint32_t, 256> byteTokens{};
+  /// What pieces are made of: bytes, each of which is a token, or UTF-8.
+  bool bytes = true;
+  std::array<uint32_t, 256> byteTokens{}; // where `bytes`
   PairMap<Merge> merges;
   /// Take a piece that is a token as it is, whatever the merges say.
   bool ignoreMerges = false;
-  StringMap<uint32_t> tokensByBytes; // filled only for ignoreMerges
+  /// Tokens by what they stand for in a piece; of `bytes` only for
+  /// ignoreMerges.
+  StringMap<uint32_t> tokens;
+
+  // What follows is only for pieces of UTF-8.
+  std::string continuingPrefix; // before every character but the first
+  std::string endSuffix;        // after the last character
+  /// Tokens for the bytes of a character that is no token; noToken for none.
+  bool byteFallback = false;
+  std::array<uint32_t, 256> fallbackTokens{};
+  /// The token of other characters; noToken: they are left out.
+  uint32_t unknown = noToken;
+  bool fuseUnknown = false; // one token for neighbours that are unknown
+  static constexpr uint32_t noToken = 0xFFFFFFFF;
 };
 
 /// Encodes pieces; holds the working memory. One a thread.
@@ -47,13 +63,18 @@ public:
   void encode(std::string_view piece, std::vector<uint32_t> &out);
 
 private:
-  void mergeShort(std::string_view piece, std::vector<uint32_t> &out);
-  void mergeLong(std::string_view piece, std::vector<uint32_t> &out);
+  /// Fills `initial` with the tokens of the piece's characters.
+  void tokensOfCharacters(std::string_view piece);
+  bool appendFallback(std::string_view text);
+  void mergeShort(std::vector<uint32_t> &out);
+  void mergeLong(std::vector<uint32_t> &out);
 
   struct Symbol {
     uint32_t token, previous, next;
   };
   const BpeModel &model;
+  std::vector<uint32_t> initial; // tokens before any merge
+  std::string affixed;
   std::vector<Symbol> symbols;
   std::vector<uint64_t> heap;
 };

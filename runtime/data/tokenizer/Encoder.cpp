@@ -67,13 +67,24 @@ private:
   size_t used = 0;
 };
 
+static std::variant<BpeMerger, UnigramSegmenter, const WordPieceModel *>
+modelEncoder(
+    const std::variant<BpeModel, UnigramModel, WordPieceModel> &model) {
+  if (const auto *bpe = std::get_if<BpeModel>(&model))
+    return BpeMerger(*bpe);
+  if (const auto *unigram = std::get_if<UnigramModel>(&model))
+    return UnigramSegmenter(*unigram);
+  return std::get_if<WordPieceModel>(&model);
+}
+
 Encoder::Encoder(const Tokenizer &tokenizer)
-    : tokenizer(tokenizer), merger(tokenizer.model),
+    : tokenizer(tokenizer), model(modelEncoder(tokenizer.model)),
       cache(std::make_unique<PieceCache>()) {}
 Encoder::~Encoder() = default;
 Encoder::Encoder(Encoder &&) noexcept = default;
 
-/// Calls `onText` for what stands between the matches and appends the matches.
+/// Calls `onText` with the offsets of what stands between the matches and
+/// appends the matches.
 template <typename OnText>
 static void splitByAdded(const AddedTokenMatcher &matcher,
                          std::string_view text, bool plainSpecials,
@@ -81,20 +92,27 @@ static void splitByAdded(const AddedTokenMatcher &matcher,
   size_t at = 0;
   while (auto match = matcher.find(text, at, plainSpecials)) {
     if (match->begin > at)
-      onText(text.substr(at, match->begin - at));
+      onText(at, match->begin);
     out.push_back(match->id);
     at = match->end;
   }
   if (at < text.size())
-    onText(text.substr(at));
+    onText(at, text.size());
 }
 
 void Encoder::encode(std::string_view text, SpecialText special,
                      std::vector<uint32_t> &out) {
+  std::string valid;
+  if (tokenizer.validText) {
+    appendValidUtf8(text, /*final=*/true, valid);
+    text = valid;
+  }
   bool plainSpecials = special == SpecialText::Plain;
-  splitByAdded(
-      tokenizer.rawMatcher, text, plainSpecials, out,
-      [&](std::string_view part) { encodePlain(part, plainSpecials, out); });
+  splitByAdded(tokenizer.rawMatcher, text, plainSpecials, out,
+               [&](size_t begin, size_t end) {
+                 encodePlain(text.substr(begin, end - begin), plainSpecials,
+                             begin == 0, out);
+               });
 }
 
 std::vector<uint32_t> Encoder::encode(std::string_view text,
@@ -104,41 +122,68 @@ std::vector<uint32_t> Encoder::encode(std::string_view text,
   return ids;
 }
 
-void Encoder::encodePlain(std::string_view text, bool plainSpecials,
+std::vector<uint32_t> Encoder::encodeFramed(std::string_view text,
+                                            SpecialText special) {
+  std::vector<uint32_t> ids = tokenizer.prefix;
+  encode(text, special, ids);
+  ids.insert(ids.end(), tokenizer.suffix.begin(), tokenizer.suffix.end());
+  return ids;
+}
+
+void Encoder::encodePlain(std::string_view text, bool plainSpecials, bool first,
                           std::vector<uint32_t> &out) {
   std::string normalized;
-  if (tokenizer.nfc) {
-    normalized = normalizeNfc(text);
+  if (!tokenizer.normalizer.empty()) {
+    normalized = tokenizer.normalizer.apply(text);
     text = normalized;
   }
+  PreTokenizer::Sink sink = [&](std::string_view piece) {
+    encodePiece(piece, out);
+  };
   splitByAdded(tokenizer.normalizedMatcher, text, plainSpecials, out,
-               [&](std::string_view part) {
-                 if (tokenizer.addPrefixSpace && part.front() != ' ')
-                   encodePieces(" " + std::string(part), out);
-                 else
-                   encodePieces(part, out);
+               [&](size_t begin, size_t end) {
+                 tokenizer.preTokenizer.split(text.substr(begin, end - begin),
+                                              first && begin == 0, sink);
                });
 }
 
-void Encoder::encodePieces(std::string_view text, std::vector<uint32_t> &out) {
-  const char *at = text.data();
-  const char *end = at + text.size();
-  while (at != end) {
-    std::string_view piece(at, pieceLength(tokenizer.pattern, at, end));
-    at += piece.size();
-    if (piece.size() > PieceCache::longestPiece) {
-      merger.encode(piece, out);
-      continue;
-    }
-    uint64_t hash = XXH3_64bits(piece.data(), piece.size());
-    if (auto known = cache->find(piece, hash)) {
-      out.insert(out.end(), known->begin(), known->end());
-      continue;
-    }
-    size_t before = out.size();
-    merger.encode(piece, out);
-    cache->add(piece, hash, std::span(out).subspan(before));
+/// Where a piece that is too long is cut: between two characters.
+static size_t cutLength(std::string_view piece) {
+  size_t length = maxPieceBytes;
+  while (length > maxPieceBytes - 4 &&
+         (static_cast<uint8_t>(piece[length]) & 0xC0) == 0x80)
+    --length;
+  return length;
+}
+
+void Encoder::encodeUncached(std::string_view piece,
+                             std::vector<uint32_t> &out) {
+  if (auto *bpe = std::get_if<BpeMerger>(&model))
+    bpe->encode(piece, out);
+  else if (auto *unigram = std::get_if<UnigramSegmenter>(&model))
+    unigram->encode(piece, out);
+  else
+    std::get<const WordPieceModel *>(model)->encode(piece, out);
+}
+
+void Encoder::encodePiece(std::string_view piece, std::vector<uint32_t> &out) {
+  while (piece.size() > maxPieceBytes) {
+    size_t length = cutLength(piece);
+    encodeUncached(piece.substr(0, length), out);
+    piece.remove_prefix(length);
   }
+  if (piece.size() > PieceCache::longestPiece)
+    return encodeUncached(piece, out);
+  uint64_t hash = XXH3_64bits(piece.data(), piece.size());
+  if (auto known = cache->find(piece, hash)) {
+    out.insert(out.end(), known->begin(), known->end());
+    return;
+  }
+  size_t before = out.size();
+  encodeUncached(piece, out);
+  // A count of 0 marks an empty slot.
+  if (out.size() > before)
+    cache->add(piece, hash, std::span(out).subspan(before));
 }
 
 } // namespace tessera::tokenizer

@@ -27,18 +27,21 @@ std::optional<uint32_t> Tokenizer::documentEnd() const {
   return std::nullopt;
 }
 
-static std::string_view textOf(const Tokenizer &tokenizer, uint32_t id,
-                               bool skipSpecial) {
+/// The token `id` where it takes part in decoding.
+static const TokenText *shownToken(const Tokenizer &tokenizer, uint32_t id,
+                                   bool skipSpecial) {
   const TokenText &token = tokenizer.token(id);
-  return token.special && skipSpecial ? std::string_view()
-                                      : std::string_view(token.bytes);
+  return token.present && !(token.special && skipSpecial) ? &token : nullptr;
 }
 
 std::string decodeBytes(const Tokenizer &tokenizer,
                         std::span<const uint32_t> ids, bool skipSpecial) {
   std::string bytes;
+  DecoderRun run(tokenizer.decoder);
   for (uint32_t id : ids)
-    bytes += textOf(tokenizer, id, skipSpecial);
+    if (const TokenText *token = shownToken(tokenizer, id, skipSpecial))
+      run.push(token->bytes, bytes);
+  run.finish(bytes);
   return bytes;
 }
 
@@ -51,7 +54,8 @@ std::string decode(const Tokenizer &tokenizer, std::span<const uint32_t> ids,
 }
 
 std::string StreamDecoder::push(uint32_t id) {
-  held += textOf(tokenizer, id, skipSpecial);
+  if (const TokenText *token = shownToken(tokenizer, id, skipSpecial))
+    run.push(token->bytes, held);
   std::string text;
   size_t rest = appendValidUtf8(held, /*final=*/false, text);
   held.erase(0, held.size() - rest);
@@ -59,6 +63,7 @@ std::string StreamDecoder::push(uint32_t id) {
 }
 
 std::string StreamDecoder::finish() {
+  run.finish(held);
   std::string text;
   appendValidUtf8(held, /*final=*/true, text);
   held.clear();

@@ -1,25 +1,31 @@
-// Byte-level BPE tokenizers in the form of the Hugging Face `tokenizers`
-// library's tokenizer.json: what GPT-2, Llama 3 and Qwen2 use and what
-// `tessera data tokenizer` trains. Encoding gives the ids that `tokenizers`
-// gives without special tokens of its own (add_special_tokens=False): the
-// post-processor is not applied.
+// Tokenizers in the form of the Hugging Face `tokenizers` library's
+// tokenizer.json: byte-level BPE (GPT-2, Llama 3, Qwen2 and what `tessera data
+// tokenizer` trains), BPE of characters (Llama 2, Gemma), Unigram (T5, XLM-R)
+// and WordPiece (BERT). Encoding gives the ids that `tokenizers` gives.
 #pragma once
 #include "runtime/data/tokenizer/AddedTokens.h"
 #include "runtime/data/tokenizer/BpeModel.h"
+#include "runtime/data/tokenizer/Decoder.h"
+#include "runtime/data/tokenizer/Normalizer.h"
 #include "runtime/data/tokenizer/PreTokenizer.h"
+#include "runtime/data/tokenizer/UnigramModel.h"
+#include "runtime/data/tokenizer/WordPieceModel.h"
 #include "runtime/support/Status.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace tessera::tokenizer {
 
 /// What a token stands for.
 struct TokenText {
+  /// For a decoder of bytes those, otherwise the text in the file.
   std::string bytes;
   bool present = false; // false: no token has this id
   bool special = false;
@@ -29,9 +35,9 @@ struct TokenText {
 /// may share it.
 class Tokenizer {
 public:
-  /// Reads tokenizer.json. Refused, by name: models other than BPE, byte
-  /// fallback, dropout, continuing prefixes, normalizers other than NFC,
-  /// splitting patterns that are not known, tokens missing for single bytes.
+  /// Reads tokenizer.json. Refused, by name: parts that README.md does not
+  /// list, dropout, and regular expressions that Regex refuses. Truncation and
+  /// padding are the caller's business: what the file says of them is not read.
   static StatusOr<Tokenizer> load(const std::string &path);
   /// The same for text in memory; `where` names it in errors.
   static StatusOr<Tokenizer> parse(std::string_view json,
@@ -52,13 +58,20 @@ public:
 
 private:
   friend class Encoder;
+  friend class StreamDecoder;
   friend class TokenizerReader;
+  friend std::string decodeBytes(const Tokenizer &, std::span<const uint32_t>,
+                                 bool);
   Tokenizer() = default;
 
-  BpeModel model;
-  SplitPattern pattern = SplitPattern::Gpt2;
-  bool addPrefixSpace = false;
-  bool nfc = false;
+  Normalizer normalizer;
+  PreTokenizer preTokenizer;
+  std::variant<BpeModel, UnigramModel, WordPieceModel> model;
+  /// The model's pieces must be valid UTF-8, so that the text must be.
+  bool validText = false;
+  Decoder decoder;
+  /// What the post-processor puts before and after a text.
+  std::vector<uint32_t> prefix, suffix;
   std::vector<TokenText> texts; // by id
   std::vector<AddedToken> added;
   AddedTokenMatcher rawMatcher, normalizedMatcher;
@@ -79,26 +92,35 @@ public:
   ~Encoder();
   Encoder(Encoder &&) noexcept;
 
-  /// Appends the ids of `text` to `out`. Text that is not valid UTF-8 is
-  /// encoded byte by byte, and decodes to the same bytes.
+  /// Appends the ids of `text` to `out`. Where tokens are bytes, text that is
+  /// not valid UTF-8 is encoded byte by byte and decodes to the same bytes;
+  /// other tokenizers see U+FFFD in its place.
   void encode(std::string_view text, SpecialText special,
               std::vector<uint32_t> &out);
   std::vector<uint32_t> encode(std::string_view text,
                                SpecialText special = SpecialText::Parse);
+  /// The same between the tokens that the post-processor adds to one text: a
+  /// beginning-of-text token, or BERT's [CLS] and [SEP].
+  std::vector<uint32_t> encodeFramed(std::string_view text,
+                                     SpecialText special = SpecialText::Parse);
 
 private:
-  void encodePlain(std::string_view text, bool plainSpecials,
+  void encodePlain(std::string_view text, bool plainSpecials, bool first,
                    std::vector<uint32_t> &out);
-  void encodePieces(std::string_view text, std::vector<uint32_t> &out);
+  void encodePiece(std::string_view piece, std::vector<uint32_t> &out);
+  void encodeUncached(std::string_view piece, std::vector<uint32_t> &out);
 
   class PieceCache;
   const Tokenizer &tokenizer;
-  BpeMerger merger;
+  std::variant<BpeMerger, UnigramSegmenter, const WordPieceModel *> model;
   std::unique_ptr<PieceCache> cache;
 };
 
-/// The bytes of a sequence of ids, which need not be valid UTF-8. Ids without
-/// a token stand for nothing.
+/// A longer piece of text is cut there, so that memory stays bounded.
+inline constexpr size_t maxPieceBytes = 16 << 20;
+
+/// The bytes of a sequence of ids, which need not be valid UTF-8 where tokens
+/// are bytes. Ids without a token stand for nothing.
 std::string decodeBytes(const Tokenizer &tokenizer,
                         std::span<const uint32_t> ids,
                         bool skipSpecial = false);
@@ -113,13 +135,15 @@ std::string decode(const Tokenizer &tokenizer, std::span<const uint32_t> ids,
 class StreamDecoder {
 public:
   explicit StreamDecoder(const Tokenizer &tokenizer, bool skipSpecial = false)
-      : tokenizer(tokenizer), skipSpecial(skipSpecial) {}
+      : tokenizer(tokenizer), run(tokenizer.decoder), skipSpecial(skipSpecial) {
+  }
   std::string push(uint32_t id);
-  /// What was held back, replaced by U+FFFD as it stays incomplete.
+  /// What was held back: a character that stays incomplete becomes U+FFFD.
   std::string finish();
 
 private:
   const Tokenizer &tokenizer;
+  DecoderRun run;
   bool skipSpecial;
   std::string held; // at most 3 bytes that begin a character
 };

@@ -42,117 +42,128 @@ StatusOr<Tokenizer> TokenizerReader::read(std::string_view json) {
     return error("must be a JSON object, the tokenizer.json of a tokenizer");
   if (!file["model"].isObject())
     return error("\"model\" must be an object");
-  TESSERA_RETURN_IF_ERROR(readModel(file["model"]));
   if (!file["normalizer"].isNull())
-    TESSERA_RETURN_IF_ERROR(readNormalizer(file["normalizer"]));
-  if (file["pre_tokenizer"].isNull() || file["decoder"].isNull())
-    return error("\"pre_tokenizer\" and \"decoder\" must be those of a "
-                 "byte-level tokenizer; other kinds are not supported");
-  TESSERA_RETURN_IF_ERROR(readPreTokenizer(file["pre_tokenizer"]));
-  TESSERA_RETURN_IF_ERROR(readDecoder(file["decoder"]));
+    TESSERA_RETURN_IF_ERROR(readNormalizer(file["normalizer"], 0));
+  if (!file["pre_tokenizer"].isNull())
+    TESSERA_RETURN_IF_ERROR(readPreTokenizer(file["pre_tokenizer"], 0));
+  if (file["decoder"].isNull())
+    result.decoder.steps.push_back({});
+  else
+    TESSERA_RETURN_IF_ERROR(readDecoder(file["decoder"], 0));
+  TESSERA_RETURN_IF_ERROR(readModel(file["model"]));
   const JsonValue &tokens = file["added_tokens"];
   if (!tokens.isNull() && !tokens.isArray())
     return error("\"added_tokens\" must be an array");
   TESSERA_RETURN_IF_ERROR(readAddedTokens(tokens.elements()));
+  if (!file["post_processor"].isNull())
+    TESSERA_RETURN_IF_ERROR(readPostProcessor(file["post_processor"], 0));
   result.contentHash = hash64(std::as_bytes(std::span(json)));
   return std::move(result);
 }
 
-Status TokenizerReader::readNormalizer(const JsonValue &normalizer) {
-  if (!normalizer.isObject())
-    return error("\"normalizer\" must be null or an object");
-  std::string_view type = typeOf(normalizer);
-  if (type == "NFC") {
-    result.nfc = true;
+Status TokenizerReader::readFlag(const JsonValue &part, const char *key,
+                                 bool &value) {
+  if (!part[key].isNull() && !part[key].get(value))
+    return error("the \"{}\" of {} must be true or false", key,
+                 quoteForError(typeOf(part)));
+  return Status::success();
+}
+
+Status TokenizerReader::readText(const JsonValue &part, const char *key,
+                                 std::string_view &value) {
+  if (!part[key].get(value))
+    return error("the \"{}\" of {} must be a string", key,
+                 quoteForError(typeOf(part)));
+  return Status::success();
+}
+
+Status TokenizerReader::readPattern(const JsonValue &part,
+                                    std::shared_ptr<const Regex> &regex) {
+  std::string_view text;
+  bool literal = part["pattern"]["String"].get(text);
+  if (!literal && !part["pattern"]["Regex"].get(text))
+    return error("the \"pattern\" of {} must be a Regex or a String",
+                 quoteForError(typeOf(part)));
+  StatusOr<Regex> compiled =
+      literal ? Regex::literal(text) : Regex::compile(text);
+  if (!compiled.ok())
+    return error("{}", compiled.message());
+  regex = std::make_shared<const Regex>(compiled.take());
+  return Status::success();
+}
+
+Status TokenizerReader::readPostProcessor(const JsonValue &part, size_t depth) {
+  std::string_view type = typeOf(part);
+  if (type == "Sequence" && depth < maxSequenceDepth) {
+    if (!part["processors"].isArray())
+      return error("the post-processor's \"processors\" must be an array");
+    for (const JsonValue &inner : part["processors"].elements())
+      TESSERA_RETURN_IF_ERROR(readPostProcessor(inner, depth + 1));
     return Status::success();
   }
-  const JsonValue &parts = normalizer["normalizers"];
-  if (type != "Sequence" || !parts.isArray())
-    return error("normalizer {} is not supported; a byte-level tokenizer "
-                 "has none, or NFC",
-                 quoteForError(type));
-  for (const JsonValue &part : parts.elements()) {
-    // A sequence within a sequence is nobody's file, so depth ends here.
-    if (typeOf(part) != "NFC")
-      return error("a sequence of normalizers may hold only NFC");
-    result.nfc = true;
+  if (type == "ByteLevel") // It moves offsets, and ids have none.
+    return Status::success();
+  if (type == "TemplateProcessing")
+    return readTemplate(part);
+  if (type != "BertProcessing" && type != "RobertaProcessing")
+    return error("post-processor {} is not supported", quoteForError(type));
+  std::vector<uint32_t> cls;
+  TESSERA_RETURN_IF_ERROR(readFrameToken(part, "cls", cls));
+  result.prefix.insert(result.prefix.begin(), cls.begin(), cls.end());
+  return readFrameToken(part, "sep", result.suffix);
+}
+
+/// "cls": [text, id].
+Status TokenizerReader::readFrameToken(const JsonValue &part, const char *key,
+                                       std::vector<uint32_t> &ids) {
+  const JsonValue::Array &pair = part[key].elements();
+  uint64_t id = 0;
+  if (pair.size() != 2 || !pair[1].get(id) || id >= result.texts.size() ||
+      !result.texts[id].present)
+    return error("the post-processor's \"{}\" must be a token and its id", key);
+  ids.push_back(static_cast<uint32_t>(id));
+  return Status::success();
+}
+
+Status TokenizerReader::readTemplateToken(const JsonValue &part,
+                                          std::string_view name,
+                                          std::vector<uint32_t> &ids) {
+  const JsonValue &list = part["special_tokens"][name]["ids"];
+  if (!list.isArray())
+    return error("the post-processor's token {} is not among its "
+                 "\"special_tokens\"",
+                 quoteForError(name));
+  for (const JsonValue &value : list.elements()) {
+    uint64_t id = 0;
+    if (!value.get(id) || id >= result.texts.size() ||
+        !result.texts[id].present)
+      return error("the post-processor's token {} has an id that no token has",
+                   quoteForError(name));
+    ids.push_back(static_cast<uint32_t>(id));
   }
   return Status::success();
 }
 
-Status TokenizerReader::readPreTokenizer(const JsonValue &preTokenizer) {
-  if (!preTokenizer.isObject())
-    return error("\"pre_tokenizer\" must be an object");
-  std::string_view type = typeOf(preTokenizer);
-  if (type == "ByteLevel")
-    return readByteLevel(preTokenizer, /*afterSplit=*/false);
-  if (type == "Sequence")
-    return readSequence(preTokenizer);
-  return error("pre-tokenizer {} is not supported; ByteLevel, or a "
-               "Sequence of Split and ByteLevel, is",
-               quoteForError(type));
-}
-
-Status TokenizerReader::readSequence(const JsonValue &sequence) {
-  if (!sequence["pretokenizers"].isArray())
-    return error("the pre-tokenizer's \"pretokenizers\" must be an array");
-  const JsonValue::Array &parts = sequence["pretokenizers"].elements();
-  if (parts.size() == 1 && typeOf(parts[0]) == "ByteLevel")
-    return readByteLevel(parts[0], /*afterSplit=*/false);
-  if (parts.size() != 2 || typeOf(parts[0]) != "Split" ||
-      typeOf(parts[1]) != "ByteLevel")
-    return error("a sequence of pre-tokenizers must be Split and then "
-                 "ByteLevel; others are not supported");
-  TESSERA_RETURN_IF_ERROR(readSplit(parts[0]));
-  return readByteLevel(parts[1], /*afterSplit=*/true);
-}
-
-Status TokenizerReader::readSplit(const JsonValue &split) {
-  std::string_view regex, behavior;
-  bool invert = false;
-  if (!split["pattern"]["Regex"].get(regex))
-    return error("the Split pre-tokenizer's \"pattern\" must be a Regex");
-  auto pattern = recognizeSplitPattern(regex);
-  if (!pattern)
-    return error("the splitting pattern {} is not known; those of GPT-2, "
-                 "Llama 3 and Qwen2 are",
-                 quoteForError(regex, 400));
-  (void)split["behavior"].get(behavior);
-  (void)split["invert"].get(invert);
-  // The known patterns match every character, so that isolating the matches
-  // and removing what stands between them are the same.
-  bool isolated = behavior == "Isolated" && !invert;
-  bool removed = behavior == "Removed" && invert;
-  if (!isolated && !removed)
-    return error("the Split pre-tokenizer's behavior {}{} is not "
-                 "supported; Isolated is",
-                 quoteForError(behavior), invert ? " inverted" : "");
-  result.pattern = *pattern;
-  return Status::success();
-}
-
-Status TokenizerReader::readByteLevel(const JsonValue &byteLevel,
-                                      bool afterSplit) {
-  bool useRegex = true, prefixSpace = false;
-  if (!byteLevel["add_prefix_space"].get(prefixSpace))
-    return error("the ByteLevel pre-tokenizer's \"add_prefix_space\" must be "
-                 "true or false");
-  if (!byteLevel["use_regex"].isNull() && !byteLevel["use_regex"].get(useRegex))
-    return error("the ByteLevel pre-tokenizer's \"use_regex\" must be true or "
-                 "false");
-  if (afterSplit && (useRegex || prefixSpace))
-    return error("a ByteLevel pre-tokenizer after a Split must have "
-                 "\"use_regex\" and \"add_prefix_space\" false");
-  if (!afterSplit)
-    result.pattern = useRegex ? SplitPattern::Gpt2 : SplitPattern::Whole;
-  result.addPrefixSpace = prefixSpace;
-  return Status::success();
-}
-
-Status TokenizerReader::readDecoder(const JsonValue &decoder) {
-  if (typeOf(decoder) != "ByteLevel")
-    return error("\"decoder\" must be ByteLevel; other kinds are not "
-                 "supported");
+Status TokenizerReader::readTemplate(const JsonValue &part) {
+  std::vector<uint32_t> before, after;
+  size_t sequences = 0;
+  for (const JsonValue &piece : part["single"].elements()) {
+    std::string_view name;
+    if (piece["SpecialToken"]["id"].get(name))
+      TESSERA_RETURN_IF_ERROR(
+          readTemplateToken(part, name, sequences == 0 ? before : after));
+    else if (piece["Sequence"]["id"].get(name) && name == "A")
+      ++sequences;
+    else
+      return error("the post-processor's \"single\" must hold a SpecialToken "
+                   "or the Sequence A");
+  }
+  if (sequences != 1)
+    return error("the post-processor's \"single\" must hold the Sequence A "
+                 "once, not {} times",
+                 sequences);
+  result.prefix.insert(result.prefix.begin(), before.begin(), before.end());
+  result.suffix.insert(result.suffix.end(), after.begin(), after.end());
   return Status::success();
 }
 

@@ -13,23 +13,53 @@ public:
   StatusOr<Tokenizer> read(std::string_view json);
 
 private:
-  Status readNormalizer(const JsonValue &normalizer);
-  Status readPreTokenizer(const JsonValue &preTokenizer);
-  Status readByteLevel(const JsonValue &byteLevel, bool afterSplit);
-  Status readSplit(const JsonValue &split);
-  Status readSequence(const JsonValue &sequence);
-  Status readDecoder(const JsonValue &decoder);
+  // Parts that may be sequences of parts: `depth` is how many they are within.
+  Status readNormalizer(const JsonValue &part, size_t depth);
+  Status readBertNormalizer(const JsonValue &part);
+  Status readReplace(const JsonValue &part);
+  Status readCharacterMap(const JsonValue &part);
+  Status readPreTokenizer(const JsonValue &part, size_t depth);
+  Status readByteLevel(const JsonValue &part);
+  Status readSplit(const JsonValue &part);
+  Status readSplitBehavior(const JsonValue &part, SplitBehavior &behavior);
+  Status readMetaspace(const JsonValue &part, std::string &mark,
+                       PrependScheme &prepend, bool &split);
+  Status addSplit(std::string_view regex, SplitBehavior behavior,
+                  bool invert = false);
+  Status readDecoder(const JsonValue &part, size_t depth);
+  Status readDecoderStep(const JsonValue &part);
+  Status readStripDecoder(const JsonValue &part);
+  Status readPostProcessor(const JsonValue &part, size_t depth);
+  Status readTemplate(const JsonValue &part);
+  Status readTemplateToken(const JsonValue &part, std::string_view name,
+                           std::vector<uint32_t> &ids);
+  Status readFrameToken(const JsonValue &part, const char *key,
+                        std::vector<uint32_t> &ids);
 
   Status readModel(const JsonValue &model);
-  Status readModelOptions(const JsonValue &model);
+  Status readBpe(const JsonValue &model);
+  Status readBpeOptions(const JsonValue &model, BpeModel &bpe);
+  Status readUnigram(const JsonValue &model);
+  Status readUnigramPiece(const JsonValue &piece, size_t id,
+                          UnigramModel &unigram);
+  Status readWordPiece(const JsonValue &model);
   Status readVocabulary(const JsonValue &vocabulary);
-  Status readMerges(const JsonValue::Array &merges);
-  Status readByteTokens();
+  Status readMerges(const JsonValue::Array &merges, BpeModel &bpe);
+  Status readUnknownToken(const JsonValue &model, uint32_t &unknown);
+  bool fillByteTokens(BpeModel &bpe) const;
+  void fillFallback(std::array<uint32_t, 256> &tokens) const;
 
   Status readAddedTokens(const JsonValue::Array &tokens);
   Status readAddedToken(const JsonValue &fields, size_t index);
-
   Status claimId(uint64_t id, std::string_view text);
+
+  /// {"Regex": …} or {"String": …}.
+  Status readPattern(const JsonValue &part,
+                     std::shared_ptr<const Regex> &regex);
+  /// Leaves `value` alone where there is none.
+  Status readFlag(const JsonValue &part, const char *key, bool &value);
+  Status readText(const JsonValue &part, const char *key,
+                  std::string_view &value);
   template <typename... Args>
   Status error(fmt::format_string<Args...> format, Args &&...args) const {
     return Status::error("{}: {}", where,
@@ -38,9 +68,14 @@ private:
 
   std::string where;
   Tokenizer result;
+  bool fused = false; // the decoders so far leave one text
   // Tokens by their text in the file; the text lives in the parsed document.
   std::unordered_map<std::string_view, uint32_t> idsByText;
 };
+
+/// Of steps and of sequences within sequences.
+inline constexpr size_t maxTokenizerSteps = 32;
+inline constexpr size_t maxSequenceDepth = 8;
 
 /// Text of the file for an error: at most `shown` bytes of it, on one line.
 std::string quoteForError(std::string_view text, size_t shown = 40);

@@ -3,54 +3,14 @@
 #include "runtime/data/tokenizer/TokenizerReader.h"
 #include "runtime/data/tokenizer/Unicode.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace tessera::tokenizer {
 
 /// Ids index a table, so a hostile one must not make it huge.
 static constexpr uint64_t maxTokens = 1 << 24;
 static constexpr size_t maxAddedTokenBytes = 256;
-
-Status TokenizerReader::readModel(const JsonValue &model) {
-  TESSERA_RETURN_IF_ERROR(readModelOptions(model));
-  if (!model["vocab"].isObject())
-    return error("the model's \"vocab\" must be an object of token and id");
-  if (!model["merges"].isArray())
-    return error("the model's \"merges\" must be an array");
-  TESSERA_RETURN_IF_ERROR(readVocabulary(model["vocab"]));
-  TESSERA_RETURN_IF_ERROR(readByteTokens());
-  return readMerges(model["merges"].elements());
-}
-
-Status TokenizerReader::readModelOptions(const JsonValue &model) {
-  std::string_view type = typeOf(model);
-  // Files of old releases name no type.
-  if (type != "BPE" && !(type.empty() && model["type"].isNull()))
-    return error("model {} is not supported; byte-level BPE is",
-                 quoteForError(type));
-  for (const char *key :
-       {"continuing_subword_prefix", "end_of_word_suffix", "unk_token"}) {
-    std::string_view text;
-    bool isText = !model[key].isNull();
-    // An unknown token never occurs where every byte has a token.
-    if (isText && (!model[key].get(text) ||
-                   (!text.empty() && std::string_view(key) != "unk_token")))
-      return error("the model's \"{}\" must be null or empty; a byte-level "
-                   "tokenizer has none",
-                   key);
-  }
-  double dropout = 0;
-  if (!model["dropout"].isNull() &&
-      (!model["dropout"].get(dropout) || dropout != 0))
-    return error(
-        "the model's \"dropout\" must be null: encoding is not random");
-  bool flag = false;
-  if (model["byte_fallback"].get(flag) && flag)
-    return error("the model's \"byte_fallback\" must be false; tokenizers "
-                 "that fall back to bytes are not byte-level");
-  if (!model["ignore_merges"].isNull() &&
-      !model["ignore_merges"].get(result.model.ignoreMerges))
-    return error("the model's \"ignore_merges\" must be true or false");
-  return Status::success();
-}
 
 /// Makes `id` the place of the token `text`.
 Status TokenizerReader::claimId(uint64_t id, std::string_view text) {
@@ -65,12 +25,182 @@ Status TokenizerReader::claimId(uint64_t id, std::string_view text) {
                  quoteForError(text), id);
   place.present = true;
   // A text outside the alphabet stands for itself; an added token may have one.
-  std::optional<std::string> bytes = bytesFromVisible(text);
+  std::optional<std::string> bytes;
+  if (result.decoder.bytes)
+    bytes = bytesFromVisible(text);
   place.bytes = bytes ? std::move(*bytes) : std::string(text);
   return Status::success();
 }
 
+Status TokenizerReader::readModel(const JsonValue &model) {
+  std::string_view type = typeOf(model);
+  if (type == "Unigram")
+    return readUnigram(model);
+  if (type == "WordPiece")
+    return readWordPiece(model);
+  // Files of old releases name no type.
+  if (type != "BPE" && !(type.empty() && model["type"].isNull()))
+    return error("model {} is not supported; BPE, Unigram and WordPiece are",
+                 quoteForError(type));
+  return readBpe(model);
+}
+
+Status TokenizerReader::readBpeOptions(const JsonValue &model, BpeModel &bpe) {
+  for (auto [key, affix] :
+       {std::pair("continuing_subword_prefix", &bpe.continuingPrefix),
+        std::pair("end_of_word_suffix", &bpe.endSuffix)}) {
+    std::string_view text;
+    if (!model[key].isNull())
+      TESSERA_RETURN_IF_ERROR(readText(model, key, text));
+    *affix = text;
+  }
+  double dropout = 0;
+  if (!model["dropout"].isNull() &&
+      (!model["dropout"].get(dropout) || dropout != 0))
+    return error(
+        "the model's \"dropout\" must be null: encoding is not random");
+  TESSERA_RETURN_IF_ERROR(readFlag(model, "byte_fallback", bpe.byteFallback));
+  TESSERA_RETURN_IF_ERROR(readFlag(model, "fuse_unk", bpe.fuseUnknown));
+  return readFlag(model, "ignore_merges", bpe.ignoreMerges);
+}
+
+Status TokenizerReader::readUnknownToken(const JsonValue &model,
+                                         uint32_t &unknown) {
+  std::string_view text;
+  TESSERA_RETURN_IF_ERROR(readText(model, "unk_token", text));
+  auto found = idsByText.find(text);
+  if (found == idsByText.end())
+    return error("the unknown token {} is not in the vocabulary",
+                 quoteForError(text));
+  unknown = found->second;
+  return Status::success();
+}
+
+/// Whether every byte has a token of its own, which become `byteTokens`.
+bool TokenizerReader::fillByteTokens(BpeModel &bpe) const {
+  for (size_t byte = 0; byte < 256; ++byte) {
+    char single = static_cast<char>(byte);
+    auto found = idsByText.find(visibleFromBytes({&single, 1}));
+    if (found == idsByText.end())
+      return false;
+    bpe.byteTokens[byte] = found->second;
+  }
+  return true;
+}
+
+void TokenizerReader::fillFallback(std::array<uint32_t, 256> &tokens) const {
+  for (size_t byte = 0; byte < 256; ++byte) {
+    auto found = idsByText.find(fmt::format("<0x{:02X}>", byte));
+    tokens[byte] = found == idsByText.end() ? BpeModel::noToken : found->second;
+  }
+}
+
+Status TokenizerReader::readBpe(const JsonValue &model) {
+  BpeModel bpe;
+  TESSERA_RETURN_IF_ERROR(readBpeOptions(model, bpe));
+  if (!model["merges"].isArray())
+    return error("the model's \"merges\" must be an array");
+  TESSERA_RETURN_IF_ERROR(readVocabulary(model["vocab"]));
+  // Pieces can stay bytes where becoming visible is the last thing that happens
+  // to them and no byte can be unknown.
+  std::vector<PreTokenizerStep> &steps = result.preTokenizer.steps;
+  auto byteLevels =
+      std::count_if(steps.begin(), steps.end(), [](const auto &step) {
+        return step.kind == PreTokenizerStep::Kind::ByteLevel;
+      });
+  bpe.bytes = byteLevels == 1 &&
+              steps.back().kind == PreTokenizerStep::Kind::ByteLevel &&
+              bpe.continuingPrefix.empty() && bpe.endSuffix.empty() &&
+              fillByteTokens(bpe);
+  if (bpe.bytes)
+    steps.back().visible = false;
+  result.validText = byteLevels == 0;
+  if (!bpe.bytes || bpe.ignoreMerges)
+    for (auto [text, id] : idsByText) {
+      std::optional<std::string> bytes = bytesFromVisible(text);
+      if (!bpe.bytes)
+        bpe.tokens.emplace(text, id);
+      else if (bytes)
+        bpe.tokens.emplace(std::move(*bytes), id);
+    }
+  if (!bpe.bytes && !model["unk_token"].isNull())
+    TESSERA_RETURN_IF_ERROR(readUnknownToken(model, bpe.unknown));
+  fillFallback(bpe.fallbackTokens);
+  TESSERA_RETURN_IF_ERROR(readMerges(model["merges"].elements(), bpe));
+  result.model = std::move(bpe);
+  return Status::success();
+}
+
+Status TokenizerReader::readUnigramPiece(const JsonValue &piece, size_t id,
+                                         UnigramModel &unigram) {
+  std::string_view text;
+  double score = 0;
+  const JsonValue::Array &fields = piece.elements();
+  if (fields.size() != 2 || !fields[0].get(text) || !fields[1].get(score) ||
+      !std::isfinite(score))
+    return error("entry {} of the vocabulary must be a token and its score",
+                 id);
+  TESSERA_RETURN_IF_ERROR(claimId(id, text));
+  idsByText[text] = static_cast<uint32_t>(id);
+  if (!text.empty())
+    unigram.trie.add(text, static_cast<uint32_t>(id));
+  unigram.scores.push_back(score);
+  unigram.lowestScore = id == 0 ? score : std::min(unigram.lowestScore, score);
+  return Status::success();
+}
+
+Status TokenizerReader::readUnigram(const JsonValue &model) {
+  UnigramModel unigram;
+  size_t id = 0;
+  if (!model["vocab"].isArray())
+    return error("the model's \"vocab\" must be an array of token and score");
+  for (const JsonValue &piece : model["vocab"].elements())
+    TESSERA_RETURN_IF_ERROR(readUnigramPiece(piece, id++, unigram));
+  uint64_t unknown = 0;
+  if (!model["unk_id"].get(unknown) || unknown >= id)
+    return error("the model's \"unk_id\" must be the id of a token, which "
+                 "stands for what has none");
+  unigram.unknown = static_cast<uint32_t>(unknown);
+  TESSERA_RETURN_IF_ERROR(
+      readFlag(model, "byte_fallback", unigram.byteFallback));
+  fillFallback(unigram.fallbackTokens);
+  result.validText = true;
+  result.model = std::move(unigram);
+  return Status::success();
+}
+
+Status TokenizerReader::readWordPiece(const JsonValue &model) {
+  WordPieceModel words;
+  TESSERA_RETURN_IF_ERROR(readVocabulary(model["vocab"]));
+  for (auto [text, id] : idsByText)
+    if (!text.empty())
+      words.trie.add(text, id);
+  TESSERA_RETURN_IF_ERROR(readUnknownToken(model, words.unknown));
+  std::string_view prefix = "##";
+  if (!model["continuing_subword_prefix"].isNull())
+    TESSERA_RETURN_IF_ERROR(
+        readText(model, "continuing_subword_prefix", prefix));
+  words.continues = true;
+  words.continuing = ByteTrie::root;
+  for (char byte : prefix) {
+    words.continuing = words.trie.step(words.continuing, byte).next;
+    if (words.continuing == ByteTrie::root) {
+      words.continues = false;
+      break;
+    }
+  }
+  if (!model["max_input_chars_per_word"].isNull() &&
+      !model["max_input_chars_per_word"].get(words.maxCharacters))
+    return error("the model's \"max_input_chars_per_word\" must be an integer "
+                 "that is not negative");
+  result.validText = true;
+  result.model = std::move(words);
+  return Status::success();
+}
+
 Status TokenizerReader::readVocabulary(const JsonValue &vocabulary) {
+  if (!vocabulary.isObject())
+    return error("the model's \"vocab\" must be an object of token and id");
   idsByText.reserve(vocabulary.members().size());
   for (const auto &[text, value] : vocabulary.members()) {
     uint64_t id = 0;
@@ -82,24 +212,6 @@ Status TokenizerReader::readVocabulary(const JsonValue &vocabulary) {
     if (!idsByText.emplace(text, static_cast<uint32_t>(id)).second)
       return error("token {} stands twice in the vocabulary",
                    quoteForError(text));
-    if (result.model.ignoreMerges)
-      if (auto bytes = bytesFromVisible(text))
-        result.model.tokensByBytes.emplace(std::move(*bytes),
-                                           static_cast<uint32_t>(id));
-  }
-  return Status::success();
-}
-
-Status TokenizerReader::readByteTokens() {
-  for (size_t byte = 0; byte < 256; ++byte) {
-    char single = static_cast<char>(byte);
-    std::string text = visibleFromBytes({&single, 1});
-    auto found = idsByText.find(text);
-    if (found == idsByText.end())
-      return error("the vocabulary has no token {} for the byte 0x{:02X}; a "
-                   "byte-level tokenizer has one for each of the 256",
-                   quoteForError(text), byte);
-    result.model.byteTokens[byte] = found->second;
   }
   return Status::success();
 }
@@ -121,11 +233,12 @@ mergeSides(const JsonValue &merge) {
   return std::pair(left, right);
 }
 
-Status TokenizerReader::readMerges(const JsonValue::Array &merges) {
+Status TokenizerReader::readMerges(const JsonValue::Array &merges,
+                                   BpeModel &bpe) {
   if (merges.size() >= maxTokens)
     return error("{} merges are too many; fewer than {} are supported",
                  merges.size(), maxTokens);
-  result.model.merges = PairMap<Merge>(merges.size());
+  bpe.merges = PairMap<Merge>(merges.size());
   uint32_t rank = 0;
   std::string joined;
   for (const JsonValue &merge : merges) {
@@ -134,7 +247,12 @@ Status TokenizerReader::readMerges(const JsonValue::Array &merges) {
       return error("merge {} must be two tokens, \"left right\" or [\"left\", "
                    "\"right\"]",
                    rank);
-    joined.assign(sides->first).append(sides->second);
+    if (sides->second.size() < bpe.continuingPrefix.size())
+      return error("the right side of merge {} is shorter than the prefix of "
+                   "continuing tokens",
+                   rank);
+    joined.assign(sides->first)
+        .append(sides->second.substr(bpe.continuingPrefix.size()));
     uint32_t ids[3];
     size_t i = 0;
     for (std::string_view text :
@@ -147,7 +265,7 @@ Status TokenizerReader::readMerges(const JsonValue::Array &merges) {
       ids[i++] = found->second;
     }
     // Where a merge stands twice, `tokenizers` keeps the later rank.
-    result.model.merges[makePair(ids[0], ids[1])] = {rank++, ids[2]};
+    bpe.merges[makePair(ids[0], ids[1])] = {rank++, ids[2]};
   }
   return Status::success();
 }
@@ -166,7 +284,6 @@ Status TokenizerReader::readAddedToken(const JsonValue &fields, size_t index) {
   AddedToken token;
   std::string_view content;
   uint64_t id = 0;
-  bool singleWord = false;
   if (!fields["content"].get(content) || content.empty() ||
       content.size() > maxAddedTokenBytes)
     return error("the \"content\" of added token {} must be a string of 1 to "
@@ -177,17 +294,14 @@ Status TokenizerReader::readAddedToken(const JsonValue &fields, size_t index) {
                  "negative",
                  quoteForError(content));
   const std::pair<const char *, bool *> flags[] = {
-      {"special", &token.special},  {"normalized", &token.normalized},
-      {"lstrip", &token.stripLeft}, {"rstrip", &token.stripRight},
-      {"single_word", &singleWord},
+      {"special", &token.special},        {"normalized", &token.normalized},
+      {"lstrip", &token.stripLeft},       {"rstrip", &token.stripRight},
+      {"single_word", &token.singleWord},
   };
   for (auto [key, flag] : flags)
     if (!fields[key].isNull() && !fields[key].get(*flag))
       return error("the \"{}\" of added token {} must be true or false", key,
                    quoteForError(content));
-  if (singleWord)
-    return error("added token {} has \"single_word\", which is not supported",
-                 quoteForError(content));
 
   auto known = idsByText.find(content);
   if (known == idsByText.end()) {
@@ -201,8 +315,7 @@ Status TokenizerReader::readAddedToken(const JsonValue &fields, size_t index) {
   token.content = content;
   result.texts[token.id].special = token.special;
   if (token.normalized)
-    result.normalizedMatcher.add(token, result.nfc ? normalizeNfc(content)
-                                                   : std::string(content));
+    result.normalizedMatcher.add(token, result.normalizer.apply(content));
   else
     result.rawMatcher.add(token, content);
   result.added.push_back(std::move(token));

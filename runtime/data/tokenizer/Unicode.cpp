@@ -10,42 +10,54 @@ namespace tessera::tokenizer {
 
 static constexpr uint32_t codePointCount = 0x110000;
 
-/// The property White_Space (PropList.txt), which is what \s means.
-static bool isWhiteSpace(uint32_t c) {
+bool isWhiteSpace(uint32_t c) {
   return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 ||
          c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
          c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-static CharClass classify(uint32_t c) {
-  if (c == '\r' || c == '\n')
-    return CharClass::Newline;
-  if (isWhiteSpace(c))
-    return CharClass::Space;
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+uint32_t generalCategory(uint32_t c) {
+  if (c >= codePointCount)
+    return 0;
+  return static_cast<uint32_t>(
+      utf8proc_category(static_cast<utf8proc_int32_t>(c)));
+}
+
+bool isWordCharacter(uint32_t c) {
+  switch (generalCategory(c)) {
   case UTF8PROC_CATEGORY_LU:
   case UTF8PROC_CATEGORY_LL:
   case UTF8PROC_CATEGORY_LT:
   case UTF8PROC_CATEGORY_LM:
   case UTF8PROC_CATEGORY_LO:
-    return CharClass::Letter;
+  case UTF8PROC_CATEGORY_MN:
+  case UTF8PROC_CATEGORY_MC:
+  case UTF8PROC_CATEGORY_ME:
   case UTF8PROC_CATEGORY_ND:
   case UTF8PROC_CATEGORY_NL:
-  case UTF8PROC_CATEGORY_NO:
-    return CharClass::Number;
+  case UTF8PROC_CATEGORY_PC:
+    return true;
+  case UTF8PROC_CATEGORY_SO:
+    // Enclosed letters, which are Other_Alphabetic (PropList.txt).
+    return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+           (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
   default:
-    return CharClass::Other;
+    return false;
   }
 }
 
-const CharClass *charClasses() {
-  static const std::unique_ptr<const CharClass[]> table = [] {
-    auto classes = std::make_unique<CharClass[]>(codePointCount);
-    for (uint32_t c = 0; c < codePointCount; ++c)
-      classes[c] = classify(c);
-    return classes;
-  }();
-  return table.get();
+uint32_t lowerCase(uint32_t c) {
+  if (c >= codePointCount)
+    return c;
+  return static_cast<uint32_t>(
+      utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
+}
+
+uint32_t upperCase(uint32_t c) {
+  if (c >= codePointCount)
+    return c;
+  return static_cast<uint32_t>(
+      utf8proc_toupper(static_cast<utf8proc_int32_t>(c)));
 }
 
 /// The length of the sequence that `lead` starts, and the range of the second
@@ -157,7 +169,11 @@ static void orderMarks(std::vector<utf8proc_int32_t> &text) {
 }
 
 /// Normalizes valid UTF-8.
-static void appendNfc(std::string_view text, std::string &out) {
+static void appendNormalized(std::string_view text, NormalForm form,
+                             std::string &out) {
+  bool compatible = form == NormalForm::KC || form == NormalForm::KD;
+  auto options = static_cast<utf8proc_option_t>(
+      UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0));
   std::vector<utf8proc_int32_t> points;
   points.reserve(text.size());
   utf8proc_int32_t parts[32];
@@ -167,19 +183,21 @@ static void appendNfc(std::string_view text, std::string &out) {
     int boundary = 0;
     utf8proc_ssize_t count =
         utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c.codePoint),
-                                parts, 32, UTF8PROC_DECOMPOSE, &boundary);
+                                parts, 32, options, &boundary);
     points.insert(points.end(), parts,
                   parts + std::clamp<utf8proc_ssize_t>(count, 0, 32));
   }
   orderMarks(points);
-  utf8proc_ssize_t count = utf8proc_normalize_utf32(
-      points.data(), static_cast<utf8proc_ssize_t>(points.size()),
-      static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+  auto count = static_cast<utf8proc_ssize_t>(points.size());
+  if (form == NormalForm::C || form == NormalForm::KC)
+    count = utf8proc_normalize_utf32(
+        points.data(), count,
+        static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
   for (utf8proc_ssize_t i = 0; i < count; ++i)
     appendUtf8(static_cast<uint32_t>(points[static_cast<size_t>(i)]), out);
 }
 
-std::string normalizeNfc(std::string_view text) {
+std::string normalize(std::string_view text, NormalForm form) {
   std::string out;
   out.reserve(text.size());
   const char *at = text.data();
@@ -199,7 +217,7 @@ std::string normalizeNfc(std::string_view text) {
     if (ascii)
       out += valid;
     else
-      appendNfc(valid, out);
+      appendNormalized(valid, form, out);
     if (at != end)
       out.push_back(*at++);
   }

@@ -1,18 +1,30 @@
-// The little of Unicode that byte-level tokenizers need: which characters are
-// letters, numbers and spaces, UTF-8 decoding, and normalization form C.
+// The little of Unicode that tokenizers need: properties of characters, UTF-8
+// decoding, and the normalization forms.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace tessera::tokenizer {
 
-/// What the splitting patterns tell apart. Newline is \r and \n, Space all
-/// other White_Space; Letter and Number are the general categories L and N.
-enum class CharClass : uint8_t { Other, Letter, Number, Space, Newline };
+/// The abbreviations of the general categories, by generalCategory().
+inline constexpr std::array<std::string_view, 30> categoryNames = {
+    "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
+    "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
+    "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
 
-/// The classes of all code points; 1.1 MiB, made from utf8proc at first use.
-const CharClass *charClasses();
+// Properties of a code point, in the version of Unicode that utf8proc knows. A
+// value past U+10FFFF has none: category 0, no property, itself as its cases.
+
+uint32_t generalCategory(uint32_t codePoint);
+/// The property White_Space (PropList.txt), which is what \s means.
+bool isWhiteSpace(uint32_t codePoint);
+/// What \w means: letters, marks, numbers, connecting punctuation.
+bool isWordCharacter(uint32_t codePoint);
+/// Simple case mappings.
+uint32_t lowerCase(uint32_t codePoint);
+uint32_t upperCase(uint32_t codePoint);
 
 /// One decoded character. A byte that starts no valid UTF-8 sequence stands
 /// alone: length 1, codePoint invalidCodePoint, class Other.
@@ -37,9 +49,12 @@ void appendUtf8(uint32_t codePoint, std::string &out);
 /// replaced as well and the result is 0.
 size_t appendValidUtf8(std::string_view bytes, bool final, std::string &out);
 
-/// Normalization form C. Invalid bytes stay as they are and separate what
+/// Unicode's normalization forms (UAX 15).
+enum class NormalForm : uint8_t { C, D, KC, KD };
+
+/// `text` in that form. Invalid bytes stay as they are and separate what
 /// stands left and right of them. Linear in time up to the sorting of runs of
 /// combining marks.
-std::string normalizeNfc(std::string_view text);
+std::string normalize(std::string_view text, NormalForm form);
 
 } // namespace tessera::tokenizer

@@ -78,19 +78,21 @@ static size_t wordLength(std::string_view piece) {
   return maxWordBytes;
 }
 
+static void countPiece(std::string_view piece, WordTable &table) {
+  while (!piece.empty()) {
+    size_t length = wordLength(piece);
+    table.add(piece.substr(0, length), 1);
+    piece.remove_prefix(length);
+  }
+}
+
 static void countPieces(SplitPattern pattern, std::string_view document,
                         WordTable &table) {
-  const char *at = document.data();
-  const char *end = at + document.size();
-  while (at != end) {
-    std::string_view piece(at, pieceLength(pattern, at, end));
-    at += piece.size();
-    while (!piece.empty()) {
-      size_t length = wordLength(piece);
-      table.add(piece.substr(0, length), 1);
-      piece.remove_prefix(length);
-    }
-  }
+  if (pattern == SplitPattern::Whole)
+    return countPiece(document, table);
+  RegexScanner scanner(*splitPatternAutomaton(pattern), document);
+  while (auto match = scanner.next())
+    countPiece(document.substr(match->begin, match->end - match->begin), table);
 }
 
 void WordCounter::add(std::string document) {

@@ -8,12 +8,9 @@ using Pieces = std::vector<std::string>;
 
 static Pieces split(SplitPattern pattern, std::string_view text) {
   Pieces pieces;
-  const char *at = text.data(), *end = at + text.size();
-  while (at != end) {
-    size_t length = pieceLength(pattern, at, end);
-    pieces.emplace_back(at, length);
-    at += length;
-  }
+  RegexScanner scanner(*splitPatternAutomaton(pattern), text);
+  while (auto match = scanner.next())
+    pieces.emplace_back(text.substr(match->begin, match->end - match->begin));
   return pieces;
 }
 
@@ -59,8 +56,8 @@ TEST(PreTokenizer, PiecesTileAnyText) {
   std::mt19937 random(7);
   for (int round = 0; round < 2000; ++round) {
     std::string text = test::randomText(random, 30, /*invalid=*/true);
-    for (SplitPattern pattern : {SplitPattern::Whole, SplitPattern::Gpt2,
-                                 SplitPattern::Cl100k, SplitPattern::Qwen2}) {
+    for (SplitPattern pattern :
+         {SplitPattern::Gpt2, SplitPattern::Cl100k, SplitPattern::Qwen2}) {
       std::string joined;
       for (const std::string &piece : split(pattern, text)) {
         ASSERT_FALSE(piece.empty());
@@ -71,17 +68,54 @@ TEST(PreTokenizer, PiecesTileAnyText) {
   }
 }
 
-TEST(PreTokenizer, CutsEndlessPieces) {
-  std::string text(maxPieceBytes + 5, 'a');
-  Pieces pieces = split(SplitPattern::Gpt2, text);
-  ASSERT_EQ(pieces.size(), 2u);
-  EXPECT_EQ(pieces[0].size(), maxPieceBytes);
+// Steps of every kind, against what `tokenizers` makes of the same text.
+static Pieces steps(std::vector<PreTokenizerStep> list, std::string_view text) {
+  PreTokenizer preTokenizer;
+  preTokenizer.steps = std::move(list);
+  Pieces pieces;
+  preTokenizer.split(text, /*first=*/true, [&](std::string_view piece) {
+    pieces.emplace_back(piece);
+  });
+  return pieces;
 }
 
-TEST(PreTokenizer, RecognizesItsOwnSpellings) {
-  for (SplitPattern pattern :
-       {SplitPattern::Gpt2, SplitPattern::Cl100k, SplitPattern::Qwen2})
-    EXPECT_EQ(recognizeSplitPattern(splitPatternRegex(pattern)), pattern);
-  EXPECT_EQ(recognizeSplitPattern("\\w+"), std::nullopt);
-  EXPECT_EQ(recognizeSplitPattern(""), std::nullopt);
+static PreTokenizerStep splitStep(std::string_view regex,
+                                  SplitBehavior behavior, bool invert = false) {
+  PreTokenizerStep step;
+  step.regex = std::make_shared<const Regex>(*Regex::compile(regex));
+  step.behavior = behavior;
+  step.invert = invert;
+  return step;
+}
+
+TEST(PreTokenizer, BehaviorsDifferInWhatBecomesOfMatches) {
+  auto dashes = [](SplitBehavior behavior, bool invert = false) {
+    return steps({splitStep("-", behavior, invert)}, "the-final--countdown");
+  };
+  EXPECT_EQ(dashes(SplitBehavior::Isolated),
+            (Pieces{"the", "-", "final", "-", "-", "countdown"}));
+  EXPECT_EQ(dashes(SplitBehavior::Removed),
+            (Pieces{"the", "final", "countdown"}));
+  EXPECT_EQ(dashes(SplitBehavior::Removed, /*invert=*/true),
+            (Pieces{"-", "-", "-"}));
+  EXPECT_EQ(dashes(SplitBehavior::Contiguous),
+            (Pieces{"the", "-", "final", "--", "countdown"}));
+  EXPECT_EQ(dashes(SplitBehavior::MergedWithPrevious),
+            (Pieces{"the-", "final-", "-", "countdown"}));
+  EXPECT_EQ(dashes(SplitBehavior::MergedWithNext),
+            (Pieces{"the", "-final", "-", "-countdown"}));
+}
+
+TEST(PreTokenizer, MetaspaceMarksWords) {
+  PreTokenizerStep meta;
+  meta.kind = PreTokenizerStep::Kind::Metaspace;
+  meta.mark = "▁";
+  EXPECT_EQ(steps({meta}, "Hey  friend"), (Pieces{"▁Hey", "▁", "▁friend"}));
+  meta.split = false;
+  EXPECT_EQ(steps({meta}, " Hey"), (Pieces{"▁Hey"}));
+  meta.prepend = PrependScheme::Never;
+  EXPECT_EQ(steps({meta}, "Hey you"), (Pieces{"Hey▁you"}));
+  meta.prepend = PrependScheme::First;
+  EXPECT_EQ(steps({splitStep(",", SplitBehavior::Removed), meta}, "a,b"),
+            (Pieces{"▁a", "b"}));
 }

@@ -1,11 +1,12 @@
 // What test/oracle/tokenizer_oracle.py talks to: encodes and decodes texts with
 // the runtime's tokenizer, or trains one, so that the script can compare.
 //
-//   tokenizer-probe encode TOKENIZER_JSON < texts > results
+//   tokenizer-probe encode|encode-framed TOKENIZER_JSON < texts > results
 //     texts: repeated {u32 length, bytes}; results: for each {u32 count,
 //     u32 ids..., u32 length, decoded bytes}, little-endian
 //   tokenizer-probe split REGEX < texts > results
-//     results: for each {u32 count, u32 lengths of the pieces in bytes...}
+//     results: for each {u32 count, u32 lengths of the matches and of what
+//     stands between them, in bytes...}
 //   tokenizer-probe train VOCAB MIN_FREQUENCY OUT_JSON < texts
 #include "runtime/data/FileOperations.h"
 #include "runtime/data/tokenizer/BpeTrainer.h"
@@ -37,28 +38,38 @@ static bool writeBlock(const void *data, size_t count, size_t size) {
          std::fwrite(data, size, count, stdout) == count;
 }
 
-static int splitAll(const char *regex) {
-  std::optional<SplitPattern> pattern = recognizeSplitPattern(regex);
-  if (!pattern)
-    return fail(Status::error("unknown pattern {}", regex));
+static int splitAll(const char *pattern) {
+  StatusOr<Regex> regex = Regex::compile(pattern);
+  if (!regex.ok())
+    return fail(regex.status());
   for (std::string text; readText(text);) {
     std::vector<uint32_t> lengths;
-    const char *end = text.data() + text.size();
-    for (const char *at = text.data(); at != end; at += lengths.back())
-      lengths.push_back(static_cast<uint32_t>(pieceLength(*pattern, at, end)));
+    size_t at = 0;
+    auto push = [&](size_t end) {
+      if (end > at)
+        lengths.push_back(static_cast<uint32_t>(end - at));
+      at = end;
+    };
+    RegexScanner scanner(*regex, text);
+    while (auto match = scanner.next()) {
+      push(match->begin);
+      push(match->end);
+    }
+    push(text.size());
     if (!writeBlock(lengths.data(), lengths.size(), sizeof(uint32_t)))
       return 1;
   }
   return 0;
 }
 
-static int encodeAll(const char *path) {
+static int encodeAll(const char *path, bool framed) {
   StatusOr<Tokenizer> tokenizer = Tokenizer::load(path);
   if (!tokenizer.ok())
     return fail(tokenizer.status());
   Encoder encoder(*tokenizer);
   for (std::string text; readText(text);) {
-    std::vector<uint32_t> ids = encoder.encode(text);
+    std::vector<uint32_t> ids =
+        framed ? encoder.encodeFramed(text) : encoder.encode(text);
     std::string decoded = decode(*tokenizer, ids);
     if (!writeBlock(ids.data(), ids.size(), sizeof(uint32_t)) ||
         !writeBlock(decoded.data(), decoded.size(), 1))
@@ -85,14 +96,15 @@ static int train(char **arguments) {
 
 int main(int argc, char **argv) {
   std::string_view mode = argc > 1 ? argv[1] : "";
-  if (mode == "encode" && argc == 3)
-    return encodeAll(argv[2]);
+  if ((mode == "encode" || mode == "encode-framed") && argc == 3)
+    return encodeAll(argv[2], mode == "encode-framed");
   if (mode == "split" && argc == 3)
     return splitAll(argv[2]);
   if (mode == "train" && argc == 5)
     return train(argv + 2);
-  fmt::print(stderr, "usage: tokenizer-probe encode TOKENIZER_JSON\n"
-                     "       tokenizer-probe split REGEX\n"
-                     "       tokenizer-probe train VOCAB MIN_FREQUENCY OUT\n");
+  fmt::print(stderr,
+             "usage: tokenizer-probe encode|encode-framed TOKENIZER_JSON\n"
+             "       tokenizer-probe split REGEX\n"
+             "       tokenizer-probe train VOCAB MIN_FREQUENCY OUT\n");
   return 2;
 }

@@ -70,21 +70,28 @@ TEST(Unicode, HoldsBackOnlyWhatCanBecomeACharacter) {
 }
 
 TEST(Unicode, ClassifiesCharacters) {
-  const CharClass *classes = charClasses();
-  EXPECT_EQ(classes['a'], CharClass::Letter);
-  EXPECT_EQ(classes[0x4E2D], CharClass::Letter);
-  EXPECT_EQ(classes[0x02B0], CharClass::Letter);
-  EXPECT_EQ(classes['7'], CharClass::Number);
-  EXPECT_EQ(classes[0x2167], CharClass::Number); // Roman numeral eight
-  EXPECT_EQ(classes[0x00BD], CharClass::Number); // one half
-  EXPECT_EQ(classes['\n'], CharClass::Newline);
-  EXPECT_EQ(classes['\r'], CharClass::Newline);
-  EXPECT_EQ(classes['\v'], CharClass::Space);
-  EXPECT_EQ(classes[0x3000], CharClass::Space);
-  EXPECT_EQ(classes[0x1C], CharClass::Other); // no White_Space
-  EXPECT_EQ(classes[0x180E], CharClass::Other);
-  EXPECT_EQ(classes[0x0301], CharClass::Other);
-  EXPECT_EQ(classes['_'], CharClass::Other);
+  auto category = [](uint32_t c) { return categoryNames[generalCategory(c)]; };
+  EXPECT_EQ(category('a'), "Ll");
+  EXPECT_EQ(category(0x4E2D), "Lo");
+  EXPECT_EQ(category(0x02B0), "Lm");
+  EXPECT_EQ(category('7'), "Nd");
+  EXPECT_EQ(category(0x2167), "Nl"); // Roman numeral eight
+  EXPECT_EQ(category(0x00BD), "No"); // one half
+  EXPECT_EQ(category(0x0301), "Mn");
+  EXPECT_EQ(category('_'), "Pc");
+  EXPECT_EQ(category(0xE000), "Co"); // the last of the names
+  EXPECT_EQ(category(0x110000), "Cn");
+  EXPECT_EQ(category(invalidCodePoint), "Cn");
+  EXPECT_TRUE(isWhiteSpace('\n') && isWhiteSpace('\v') && isWhiteSpace(0x3000));
+  EXPECT_FALSE(isWhiteSpace(0x1C) || isWhiteSpace(0x180E));
+  EXPECT_TRUE(isWordCharacter('_') && isWordCharacter(0x0301));
+  EXPECT_FALSE(isWordCharacter('-') || isWordCharacter(invalidCodePoint));
+  EXPECT_EQ(lowerCase(0xC4), 0xE4u);
+  EXPECT_EQ(upperCase(0xE4), 0xC4u);
+}
+
+static std::string normalizeNfc(std::string_view text) {
+  return normalize(text, NormalForm::C);
 }
 
 TEST(Unicode, NormalizesToFormC) {
@@ -97,6 +104,12 @@ TEST(Unicode, NormalizesToFormC) {
   EXPECT_EQ(normalizeNfc("plain"), "plain");
   // Invalid bytes stay and keep apart what stands beside them.
   EXPECT_EQ(normalizeNfc("e\xff\u0301"), "e\xff\u0301");
+}
+
+TEST(Unicode, NormalizesToTheOtherForms) {
+  EXPECT_EQ(normalize("\u00E9\uFB01", NormalForm::D), "e\u0301\uFB01");
+  EXPECT_EQ(normalize("e\u0301\uFB01", NormalForm::KC), "\u00E9fi");
+  EXPECT_EQ(normalize("\u00E9\uFB01", NormalForm::KD), "e\u0301fi");
 }
 
 TEST(Unicode, SortsLongRunsOfMarksStably) {
@@ -119,8 +132,7 @@ TEST(ByteAlphabet, IsABijectionOfVisibleCharacters) {
   for (uint32_t byte = 0; byte < 256; ++byte) {
     uint16_t character = byteCharacters()[byte];
     EXPECT_TRUE(seen.insert(character).second);
-    EXPECT_NE(charClasses()[character], CharClass::Space);
-    EXPECT_NE(charClasses()[character], CharClass::Newline);
+    EXPECT_FALSE(isWhiteSpace(character));
     std::string one(1, static_cast<char>(byte));
     EXPECT_EQ(bytesFromVisible(visibleFromBytes(one)), one);
   }
