@@ -1,5 +1,6 @@
 #include "runtime/serve/Serve.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <future>
 #include <thread>
@@ -76,6 +77,9 @@ Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
              const ChatTemplate &chat, ServeOptions options) {
   // What is padded behind the tokenizer's vocabulary has no text.
   options.engine.scheduler.choices = tokenizer.vocabSize();
+  // A chat may ask for all of its context.
+  options.engine.maxTokens =
+      std::max(options.engine.maxTokens, 64 * model.shape().context);
   options.service.requestTime = std::chrono::seconds(options.requestSeconds);
   Engine engine(model, options.engine);
   Service service(engine, tokenizer, chat, options.service);

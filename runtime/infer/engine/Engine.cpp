@@ -25,6 +25,15 @@ Submission Engine::submit(std::vector<EngineRequest> requests) {
       return {Outcome::invalid, status.message(), {}};
     tokens += tokensOf(request);
   }
+  // What is too much for an empty queue is not to be tried again.
+  if (int64_t(requests.size()) > options.maxRequests ||
+      tokens > options.maxTokens)
+    return {Outcome::invalid,
+            fmt::format("{} requests of {} tokens in all are more than the {} "
+                        "and {} that are taken at a time",
+                        requests.size(), tokens, options.maxRequests,
+                        options.maxTokens),
+            {}};
   auto now = EngineClock::now();
   std::lock_guard lock(mutex);
   if (death)

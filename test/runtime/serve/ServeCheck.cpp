@@ -1,7 +1,8 @@
 // serve-check: the server over a model of hashes, for the scripts beside it. It
 // has a byte-level tokenizer, and few enough pages that texts preempt one
 // another.
-//   serve-check [--slow MICROSECONDS] [--requests N] [--key KEY]...
+//   serve-check [--slow MICROSECONDS] [--patience MILLISECONDS] [--requests N]
+//     [--key KEY]...
 // listens on a free port of 127.0.0.1 and says so as `tessera serve` does.
 #include "runtime/data/tokenizer/BpeTrainer.h"
 #include "runtime/serve/Serve.h"
@@ -65,14 +66,15 @@ int main(int argc, char **argv) {
   options.port = 0;
   options.service.model = "fake";
   options.service.version = "check";
-  // Short, for scripts that wait for them.
-  options.http.requestTime = std::chrono::milliseconds(1000);
+  // Short, for scripts that wait for one.
   options.http.pingTime = std::chrono::milliseconds(200);
   std::chrono::microseconds slow{0};
   for (int i = 1; i + 1 < argc; i += 2) {
     std::string_view name = argv[i];
     if (name == "--slow")
       slow = std::chrono::microseconds(number(argv[i + 1]));
+    else if (name == "--patience")
+      options.http.requestTime = std::chrono::milliseconds(number(argv[i + 1]));
     else if (name == "--requests")
       options.engine.maxRequests = number(argv[i + 1]);
     else if (name == "--key")

@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 
@@ -67,17 +68,26 @@ class Server:
         assert events[-1] == "[DONE]", events[-1]
         return [json.loads(event) for event in events[:-1]]
 
-    def raw(self, data, wait=5):
-        """What comes back for these bytes until the server closes."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=wait) as peer:
+    def raw(self, data):
+        """What comes back for these bytes until the server closes; read while
+        they are sent, as the server may answer and close before their end."""
+        got = b""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as peer:
+            def send():
+                try:
+                    peer.sendall(data)
+                except OSError:
+                    pass  # the server has read enough
+
+            sender = threading.Thread(target=send)
+            sender.start()
             try:
-                peer.sendall(data)
-                got = b""
                 while part := peer.recv(65536):
                     got += part
-            except (TimeoutError, ConnectionError):
+            except ConnectionError:
                 pass
-            return got
+            sender.join()
+        return got
 
     def metric(self, name):
         _, _, text = self.call("GET", "/metrics")

@@ -69,6 +69,12 @@ TEST(Engine, RefusesBeyondItsLimitsAndTakesAgain) {
   EXPECT_EQ(engine.submit({second.request}).outcome, Outcome::full);
   EXPECT_EQ(engine.submit({third.request, third.request}).outcome,
             Outcome::full);
+  // What is too much for an empty queue is not to be tried again.
+  Asked large(1198);
+  EXPECT_EQ(engine.submit({large.request}).outcome, Outcome::invalid);
+  EXPECT_EQ(
+      engine.submit({third.request, third.request, third.request}).outcome,
+      Outcome::invalid);
   engine.cancel(taken.ids[0]);
   waitFor(first.sink->done);
   while (engine.submit({second.request}).outcome == Outcome::full)
