@@ -1,9 +1,10 @@
 """Small models, recipes and meshes, drawn at random: sizes that axes do not
 divide are as likely as those that they do."""
+import json
 import random
 
 # Of one model: most of their kernels are the same, and compiled once.
-MESHES = 9
+MESHES = 5
 
 
 def gpt2(draw):
@@ -71,24 +72,33 @@ class Case:
 
     def __init__(self, seed, most):
         draw = random.Random(seed)
-        self.seed = seed
+        self.seed, self.exact = seed, False
         self.config = draw.choice([gpt2, llama, mistral, experts])(draw)
         self.settings = {
             "batch.micro": draw.choice([2, 3, 4, 5, 8]),
             "batch.accumulate": draw.choice([1, 2, 3, 4]),
             "batch.sequence": draw.choice([8, 12, 16]),
             "recompute": draw.choice(["none", "none", "full", "selective"]),
-            "precision.compute": draw.choice(["fp32", "fp32", "bf16"]),
+            "precision.compute": draw.choice(["fp64", "fp32", "bf16"]),
             "optimizer.clip": draw.choice([0.0, 1.0])}
         if "num_experts_per_tok" in self.config:
-            # Rounding to bf16 sends tokens to other experts. Whom capacity
-            # leaves out follows from places, not from what rounding makes of
-            # equal tokens.
+            # Rounding to bf16 sends tokens to other experts. In fp32 whom
+            # capacity leaves out follows from places, not from what rounding
+            # makes of tokens that are almost equally probable.
+            compute = draw.choice(["fp64", "fp64", "fp32"])
+            drops = ["position"] if compute == "fp32" else ["probability", "position"]
             self.settings |= {
-                "precision.compute": "fp32",
+                "precision.compute": compute, "moe.drop": draw.choice(drops),
                 "moe.capacity": draw.choice([0.0, 1.0, 1.5]),
                 "moe.balance": draw.choice(["sequence", "global"])}
         self.meshes = self.draw_meshes(draw, most)
+
+    def arguments(self, folder, mesh):
+        """What `tessera compile` is given; files go to the folder."""
+        (folder / "config.json").write_text(json.dumps(self.config))
+        settings = self.settings | {"moe.dispatch": self.dispatch(mesh)}
+        return [folder, *(word for key, value in settings.items()
+                          for word in ("--set", f"{key}={value}"))]
 
     def largest(self):
         """Devices that an axis may have at most: all get a part of something."""
@@ -138,6 +148,13 @@ class Case:
         own = self.config.get("num_local_experts", self.config.get("num_experts", 1))
         fits = int(sizes.get("data", 1)) * expert <= self.settings["batch.micro"]
         return "exchange" if expert > 1 and own % expert == 0 and fits else "auto"
+
+    def kind(self):
+        """What the comparison is of, for people who count."""
+        drop = self.settings.get("moe.drop") == "probability"
+        drops = drop and self.settings["moe.capacity"] > 0
+        compute = self.settings["precision.compute"]
+        return compute + (" dropping by probability" if drops else "")
 
     def __str__(self):
         kind = self.config["model_type"]
