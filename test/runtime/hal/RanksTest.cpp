@@ -211,6 +211,7 @@ TEST(Ranks, GpusWithNcclRunGraphs) {
     EXPECT_TRUE(status.ok()) << status.message();
   });
   EXPECT_EQ(FakeCuda::get().calls("cuGraphLaunch"), unsigned(kRanks));
+  EXPECT_GT(FakeCuda::get().calls("cuStreamWaitEvent"), 0u);
 }
 
 TEST(Ranks, AChannelForEachListOfAxes) {
