@@ -104,7 +104,7 @@ TEST(ChatTemplate, KeepsToItsBudget) {
 TEST(ChatTemplate, SurvivesDepth) {
   for (const std::string &source :
        {"{{ " + repeat("(", 100'000) + "1" + repeat(")", 100'000) + " }}",
-        "{{ " + repeat("[", 100'000) + " }}",
+        "{{ " + repeat("[", 100'000) + repeat("]", 100'000) + " }}",
         "{{ 1" + repeat(" + 1", 100'000) + " }}",
         "{{ " + repeat("not ", 100'000) + "1 }}",
         "{{ x" + repeat(".y", 100'000) + " }}",
