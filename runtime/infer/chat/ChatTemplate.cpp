@@ -1,0 +1,119 @@
+#include "runtime/infer/chat/ChatTemplate.h"
+#include "runtime/infer/chat/Evaluator.h"
+#include "runtime/support/Text.h"
+
+#include <filesystem>
+
+namespace tessera::chat {
+
+static constexpr size_t maxTemplateBytes = 1 << 20;
+static constexpr int64_t maxConfigBytes = 64 << 20;
+
+struct ChatTemplate::Parsed {
+  std::string where;
+  Block block;
+  Dict specialTokens; // by their names, such as bos_token
+};
+
+ChatTemplate::ChatTemplate() : parsed(std::make_unique<Parsed>()) {}
+ChatTemplate::~ChatTemplate() = default;
+ChatTemplate::ChatTemplate(ChatTemplate &&) noexcept = default;
+ChatTemplate &ChatTemplate::operator=(ChatTemplate &&) noexcept = default;
+
+StatusOr<ChatTemplate> ChatTemplate::parse(std::string_view source,
+                                           std::string where) {
+  if (source.size() > maxTemplateBytes)
+    return Status::error("{}: a chat template of {} bytes is too long; up to "
+                         "{} are supported",
+                         where, source.size(), maxTemplateBytes);
+  if (!isUtf8(source))
+    return Status::error("{}: the chat template is not UTF-8", where);
+  ChatTemplate result;
+  try {
+    result.parsed->block = parseTemplate(source);
+  } catch (const TemplateError &error) {
+    return Status::error("{}: {}", where, oneLine(error.message));
+  }
+  result.parsed->where = std::move(where);
+  return result;
+}
+
+/// The template called `name` among {"name", "template"} objects.
+static const JsonValue &namedTemplate(const JsonValue &list,
+                                      std::string_view name) {
+  static const JsonValue none;
+  for (const JsonValue &entry : list.elements()) {
+    std::string_view entryName;
+    if (entry["name"].get(entryName) && entryName == name)
+      return entry["template"];
+  }
+  return none;
+}
+
+/// Special tokens are texts, or objects with their "content".
+static void readSpecialTokens(const JsonValue &config, Dict &tokens) {
+  for (const auto &[name, value] : config.members()) {
+    std::string_view text;
+    if (name.ends_with("_token") &&
+        (value.get(text) || value["content"].get(text)))
+      tokens.set(name, std::string(text));
+  }
+}
+
+StatusOr<ChatTemplate> ChatTemplate::load(const std::string &folder,
+                                          std::string_view name) {
+  std::string jinja = folder + "/chat_template.jinja";
+  std::string config = folder + "/tokenizer_config.json";
+  std::error_code ignored;
+  std::string source, where;
+  JsonValue fields;
+  if (std::filesystem::exists(config, ignored)) {
+    StatusOr<std::string> text = readTextFile(config, maxConfigBytes);
+    if (!text.ok())
+      return text.status();
+    StatusOr<JsonValue> json = JsonValue::parse(*text, config);
+    if (!json.ok())
+      return json.status();
+    fields = json.take();
+  }
+  if (name == "default" && std::filesystem::exists(jinja, ignored)) {
+    StatusOr<std::string> text = readTextFile(jinja, maxTemplateBytes);
+    if (!text.ok())
+      return text.status();
+    source = text.take();
+    where = jinja;
+  } else {
+    const JsonValue &entry = fields["chat_template"];
+    std::string_view text;
+    bool found = entry.isArray() ? namedTemplate(entry, name).get(text)
+                                 : name == "default" && entry.get(text);
+    if (!found)
+      return Status::error("{}: no chat template {}; a model for chats has a "
+                           "chat_template.jinja or a \"chat_template\" in its "
+                           "tokenizer_config.json",
+                           folder, quote(name));
+    source = text;
+    where = config;
+  }
+  StatusOr<ChatTemplate> result = parse(source, std::move(where));
+  if (result.ok())
+    readSpecialTokens(fields, result->parsed->specialTokens);
+  return result;
+}
+
+StatusOr<std::string> ChatTemplate::render(const JsonValue &variables,
+                                           const RenderOptions &options) const {
+  if (!variables.isObject())
+    return Status::error("{}: a chat template needs an object of variables",
+                         parsed->where);
+  try {
+    Dict values = parsed->specialTokens;
+    for (const auto &[name, value] : variables.members())
+      values.set(name, Value::fromJson(value));
+    return Evaluator(options).render(parsed->block, values);
+  } catch (const TemplateError &error) {
+    return Status::error("{}: {}", parsed->where, oneLine(error.message));
+  }
+}
+
+} // namespace tessera::chat
