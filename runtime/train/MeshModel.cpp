@@ -254,6 +254,16 @@ Status MeshModel::writeState(const StateTensor &tensor, uint64_t offset,
       });
 }
 
+StatusOr<std::vector<uint64_t>>
+MeshModel::fromEveryRank(std::span<const uint64_t> own) {
+  const auto ranks = static_cast<std::size_t>(world.size());
+  std::vector<uint64_t> all(ranks * own.size());
+  TESSERA_RETURN_IF_ERROR(everybody.run(comm::Collective::allGather(
+      artifact::ElementType::i64, own.data(), all.data(),
+      std::vector<uint64_t>(ranks, own.size()))));
+  return all;
+}
+
 StatusOr<bool> MeshModel::anywhere(bool condition) {
   int32_t flag = condition;
   TESSERA_RETURN_IF_ERROR(everybody.run(comm::Collective::allReduce(

@@ -39,6 +39,9 @@ public:
     return share->residentPlannedBytes();
   }
 
+  StatusOr<std::vector<uint64_t>>
+  fromEveryRank(std::span<const uint64_t> own) override;
+
   /// Whether the condition holds on any rank; all ranks ask at the same time.
   StatusOr<bool> anywhere(bool condition);
   SessionModel &get() { return *share; }

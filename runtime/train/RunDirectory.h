@@ -1,6 +1,6 @@
 // What a run leaves behind: RUN/ holds checkpoints, metrics.jsonl, and copies
 // of all that generation or a resume elsewhere needs: program.tsr, recipe.yaml
-// and tokenizer.json.
+// and tokenizer.json; and memory.json once it has ended.
 #pragma once
 #include "runtime/data/FileOperations.h"
 
@@ -12,6 +12,7 @@ namespace tessera {
 inline constexpr const char *kProgramFile = "program.tsr";
 inline constexpr const char *kRecipeFile = "recipe.yaml";
 inline constexpr const char *kTokenizerFile = "tokenizer.json";
+inline constexpr const char *kMemoryFile = "memory.json";
 
 /// The directory while a process trains in it: created if absent, locked
 /// against a second trainer, rid of what a crashed save left half-written.

@@ -4,6 +4,7 @@
 #include "runtime/train/Metrics.h"
 
 #include <algorithm>
+#include <array>
 
 namespace tessera {
 
@@ -37,6 +38,42 @@ StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
   memory.program = std::min(baseBytes, beside);
   memory.loaded = beside - memory.program;
   return memory;
+}
+
+StatusOr<std::vector<RankMemory>> gatherMemory(TrainModel &model,
+                                               const RunMemory &own) {
+  const std::array numbers = {own.planned, own.outside(), peakResidentBytes()};
+  StatusOr<std::vector<std::uint64_t>> all = model.fromEveryRank(numbers);
+  if (!all.ok())
+    return all.status();
+  std::vector<RankMemory> ranks;
+  for (std::size_t i = 0; i + numbers.size() <= all->size();
+       i += numbers.size())
+    ranks.push_back({(*all)[i], (*all)[i + 1], (*all)[i + 2]});
+  return ranks;
+}
+
+std::string describeRanks(std::span<const RankMemory> ranks, bool isOver) {
+  auto need = [&](const RankMemory &rank) {
+    return isOver ? rank.peak : rank.planned + rank.outside;
+  };
+  auto most = std::max_element(ranks.begin(), ranks.end(),
+                               [&](const RankMemory &x, const RankMemory &y) {
+                                 return need(x) < need(y);
+                               });
+  return fmt::format("of {} ranks, rank {} {} most: {}; {} planned and {} "
+                     "outside of the plan",
+                     ranks.size(), most - ranks.begin(),
+                     isOver ? "held" : "will hold", byteText(need(*most)),
+                     byteText(most->planned), byteText(most->outside));
+}
+
+std::string printMemory(std::span<const RankMemory> ranks) {
+  std::vector<std::string> parts;
+  for (const RankMemory &rank : ranks)
+    parts.push_back(fmt::format(R"({{"planned":{},"outside":{},"peak":{}}})",
+                                rank.planned, rank.outside, rank.peak));
+  return fmt::format("{{\"ranks\":[{}]}}\n", fmt::join(parts, ","));
 }
 
 std::uint64_t peakResidentBytes() {

@@ -3,7 +3,9 @@
 #include "runtime/train/TrainModel.h"
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace tessera {
 
@@ -26,6 +28,23 @@ struct RunMemory {
 /// `baseBytes` were resident before the model was opened.
 StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
                                      std::uint64_t baseBytes);
+
+/// What each rank said before its first step and what it held, in bytes.
+struct RankMemory {
+  std::uint64_t planned = 0, outside = 0;
+  std::uint64_t peak = 0; ///< the largest resident memory so far
+};
+
+/// That of all ranks, in their order; all of them call it at the same time.
+StatusOr<std::vector<RankMemory>> gatherMemory(TrainModel &model,
+                                               const RunMemory &own);
+
+/// A line about the rank that needs most, before the first step or, with
+/// `isOver`, behind the last one.
+std::string describeRanks(std::span<const RankMemory> ranks, bool isOver);
+
+/// {"ranks":[{"planned":…,"outside":…,"peak":…},…]}
+std::string printMemory(std::span<const RankMemory> ranks);
 
 /// The largest resident memory of this process so far; 0 if not known.
 std::uint64_t peakResidentBytes();

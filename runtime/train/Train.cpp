@@ -33,9 +33,9 @@ private:
   Status resume(const ResumedCheckpoint &from);
   Status writeHyper();
   Status copyIntoRun();
-  void announce();
+  Status announce();
   Status evaluateFirst();
-  void conclude();
+  Status conclude();
   Status trainOneStep();
   StatusOr<double> evaluate();
   Status evaluateInto(MetricsRecord &record);
@@ -261,11 +261,10 @@ Status Trainer::prepare() {
   if (!measured.ok())
     return measured.status();
   memory = *measured;
-  announce();
-  return Status::success();
+  return announce();
 }
 
-void Trainer::announce() {
+Status Trainer::announce() {
   uint64_t parameters = 0;
   for (const StateTensor &tensor : model.state())
     if (tensor.role == StateRole::parameter)
@@ -288,6 +287,12 @@ void Trainer::announce() {
           ? fmt::format(", unigram entropy of the text = {:.4f}", entropy)
           : std::string());
   say("{}", memory.describe());
+  StatusOr<std::vector<RankMemory>> ranks = gatherMemory(model, memory);
+  if (!ranks.ok())
+    return ranks.status();
+  if (ranks->size() > 1)
+    say("{}", describeRanks(*ranks, /*isOver=*/false));
+  return Status::success();
 }
 
 StatusOr<double> Trainer::evaluate() {
@@ -394,7 +399,7 @@ Status Trainer::evaluateFirst() {
   return log ? log->append(record) : Status::success();
 }
 
-void Trainer::conclude() {
+Status Trainer::conclude() {
   summary.lastStep = position.step;
   summary.stopped = position.step < lastStep;
   progress->finish();
@@ -415,6 +420,12 @@ void Trainer::conclude() {
       "plan",
       byteText(peakResidentBytes()), byteText(memory.planned),
       byteText(memory.outside()));
+  StatusOr<std::vector<RankMemory>> ranks = gatherMemory(model, memory);
+  if (!ranks.ok())
+    return ranks.status();
+  if (ranks->size() > 1)
+    say("{}", describeRanks(*ranks, /*isOver=*/true));
+  return replaceFile(files, options.out, kMemoryFile, printMemory(*ranks));
 }
 
 StatusOr<TrainSummary> Trainer::run() {
@@ -428,7 +439,7 @@ StatusOr<TrainSummary> Trainer::run() {
   }
   if (position.step > summary.firstStep)
     TESSERA_RETURN_IF_ERROR(save());
-  conclude();
+  TESSERA_RETURN_IF_ERROR(conclude());
   return summary;
 }
 

@@ -87,6 +87,13 @@ public:
   /// How much of facts().plannedBytes is in this process's resident memory.
   virtual StatusOr<uint64_t> residentPlannedBytes() const { return 0; }
 
+  /// `own` of every rank, one behind the other in the order of ranks; all ranks
+  /// ask at the same time, for as many numbers.
+  virtual StatusOr<std::vector<uint64_t>>
+  fromEveryRank(std::span<const uint64_t> own) {
+    return std::vector<uint64_t>(own.begin(), own.end());
+  }
+
   /// The tensor of that name, or null.
   const StateTensor *find(std::string_view name) const;
 };
