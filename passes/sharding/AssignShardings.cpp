@@ -80,8 +80,6 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
     FailureOr<Strategy> strategy =
         chooseStrategy(module, factors, classes, *grid,
                        static_cast<ZeroStage>(zero.getValue()), effort);
-    strategies += effort.strategies;
-    decisions += effort.decisions;
     if (failed(strategy))
       return signalPassFailure();
     Shardings shardings(classes, *grid, *strategy);

@@ -443,8 +443,9 @@ std::string ApiError::json() const {
       -1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::variant<ApiRequest, ApiError> parseApiRequest(std::string_view body,
-                                                   Endpoint endpoint) {
+std::variant<ApiRequest, ApiError>
+parseApiRequest(std::string_view body, Endpoint endpoint,
+                const SamplingOptions &usual) {
   StatusOr<JsonValue> root = JsonValue::parse(body, "body");
   if (!root.ok())
     return ApiError{400, root.message(), "", "invalid_json"};
@@ -452,7 +453,7 @@ std::variant<ApiRequest, ApiError> parseApiRequest(std::string_view body,
     return ApiError{400, "the body must be a JSON object", "", "invalid_json"};
   ApiRequest request;
   request.endpoint = endpoint;
-  request.sampling.temperature = 1; // OpenAI's default
+  request.sampling = usual;
   if (Problem found = checkNames(*root, endpoint))
     return *found;
   for (const Field &field : kFields) {

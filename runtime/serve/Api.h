@@ -49,9 +49,13 @@ struct ApiRequest {
 inline constexpr int64_t kMaxChoices = 128; ///< prompts times n
 inline constexpr int64_t kMaxStops = 16, kMaxStopBytes = 1024;
 
+/// How is drawn where nobody says: OpenAI's defaults.
+inline SamplingOptions usualSampling() { return {.temperature = 1}; }
+
 /// Reads a body. Fields that are not known, or not served, are errors that name
-/// them (docs/serving.md has the list).
-std::variant<ApiRequest, ApiError> parseApiRequest(std::string_view body,
-                                                   Endpoint endpoint);
+/// them (docs/serving.md has the list). `usual` holds where it says nothing.
+std::variant<ApiRequest, ApiError>
+parseApiRequest(std::string_view body, Endpoint endpoint,
+                const SamplingOptions &usual = usualSampling());
 
 } // namespace tessera::serve

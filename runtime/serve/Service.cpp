@@ -188,7 +188,7 @@ std::optional<ApiError> Service::makeTokens(const PromptInput &prompt,
   if (const auto *tokens = std::get_if<std::vector<int32_t>>(&prompt)) {
     to = *tokens;
   } else {
-    for (uint32_t id : encoder.encode(std::get<std::string>(prompt)))
+    for (uint32_t id : encoder.encodeFramed(std::get<std::string>(prompt)))
       to.push_back(int32_t(id));
   }
   // An empty prompt starts a document.
@@ -228,7 +228,8 @@ std::vector<std::string> Service::stopsOf(const ApiRequest &request,
   std::vector<std::string> stops = request.stop;
   if (request.ignoreEnd)
     return stops;
-  if (auto end = tokenizer.documentEnd())
+  tokens = options.endTokens;
+  if (auto end = tokenizer.documentEnd(); end && tokens.empty())
     tokens.push_back(int32_t(*end));
   if (request.endpoint == Endpoint::chat)
     for (const std::string &stop : chat.stops()) {
@@ -268,7 +269,7 @@ std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
 
 void Service::generate(const HttpRequest &http, Endpoint endpoint,
                        const std::shared_ptr<HttpReply> &reply) {
-  auto parsed = parseApiRequest(http.body, endpoint);
+  auto parsed = parseApiRequest(http.body, endpoint, options.sampling);
   if (const auto *error = std::get_if<ApiError>(&parsed))
     return sendError(reply, *error);
   auto &request = std::get<ApiRequest>(parsed);

@@ -19,6 +19,9 @@ struct ServiceOptions {
   std::string version;              ///< of the program
   std::vector<std::string> apiKeys; ///< none: whoever can connect is served
   std::chrono::seconds requestTime{600}; ///< until a request is given up
+  /// What ends a text; none: the tokenizer's end-of-text token.
+  std::vector<int32_t> endTokens;
+  SamplingOptions sampling = usualSampling(); ///< where a request says nothing
 };
 
 class Service final : public HttpHandler {

@@ -60,44 +60,71 @@ static void readSpecialTokens(const JsonValue &config, Dict &tokens) {
   }
 }
 
-StatusOr<ChatTemplate> ChatTemplate::load(const std::string &folder,
-                                          std::string_view name) {
+namespace {
+/// What a model folder says of a template.
+struct Found {
+  std::string source, where;
+  JsonValue config; ///< tokenizer_config.json, null without one
+  bool any = false; ///< whether there is a template
+};
+} // namespace
+
+static Status readConfig(const std::string &file, JsonValue &config) {
+  StatusOr<std::string> text = readTextFile(file, maxConfigBytes);
+  if (!text.ok())
+    return text.status();
+  StatusOr<JsonValue> json = JsonValue::parse(*text, file);
+  if (!json.ok())
+    return json.status();
+  config = json.take();
+  return Status::success();
+}
+
+static StatusOr<Found> find(const std::string &folder, std::string_view name) {
   std::string jinja = folder + "/chat_template.jinja";
   std::string config = folder + "/tokenizer_config.json";
   std::error_code ignored;
-  std::string source, where;
-  JsonValue fields;
-  if (std::filesystem::exists(config, ignored)) {
-    StatusOr<std::string> text = readTextFile(config, maxConfigBytes);
-    if (!text.ok())
-      return text.status();
-    StatusOr<JsonValue> json = JsonValue::parse(*text, config);
-    if (!json.ok())
-      return json.status();
-    fields = json.take();
-  }
+  Found found;
+  if (std::filesystem::exists(config, ignored))
+    TESSERA_RETURN_IF_ERROR(readConfig(config, found.config));
   if (name == "default" && std::filesystem::exists(jinja, ignored)) {
     StatusOr<std::string> text = readTextFile(jinja, maxTemplateBytes);
     if (!text.ok())
       return text.status();
-    source = text.take();
-    where = jinja;
-  } else {
-    const JsonValue &entry = fields["chat_template"];
-    std::string_view text;
-    bool found = entry.isArray() ? namedTemplate(entry, name).get(text)
-                                 : name == "default" && entry.get(text);
-    if (!found)
-      return Status::error("{}: no chat template {}; a model for chats has a "
-                           "chat_template.jinja or a \"chat_template\" in its "
-                           "tokenizer_config.json",
-                           folder, quote(name));
-    source = text;
-    where = config;
+    found.source = text.take();
+    found.where = jinja;
+    found.any = true;
+    return found;
   }
-  StatusOr<ChatTemplate> result = parse(source, std::move(where));
+  const JsonValue &entry = found.config["chat_template"];
+  std::string_view text;
+  found.any = entry.isArray() ? namedTemplate(entry, name).get(text)
+                              : name == "default" && entry.get(text);
+  found.source = text;
+  found.where = config;
+  return found;
+}
+
+StatusOr<bool> ChatTemplate::isIn(const std::string &folder) {
+  StatusOr<Found> found = find(folder, "default");
+  if (!found.ok())
+    return found.status();
+  return found->any;
+}
+
+StatusOr<ChatTemplate> ChatTemplate::load(const std::string &folder,
+                                          std::string_view name) {
+  StatusOr<Found> found = find(folder, name);
+  if (!found.ok())
+    return found.status();
+  if (!found->any)
+    return Status::error("{}: no chat template {}; a model for chats has a "
+                         "chat_template.jinja or a \"chat_template\" in its "
+                         "tokenizer_config.json",
+                         folder, quote(name));
+  StatusOr<ChatTemplate> result = parse(found->source, std::move(found->where));
   if (result.ok())
-    readSpecialTokens(fields, result->parsed->specialTokens);
+    readSpecialTokens(found->config, result->parsed->specialTokens);
   return result;
 }
 

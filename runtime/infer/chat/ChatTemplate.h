@@ -41,6 +41,8 @@ public:
   /// {"name", "template"}; of those the one called `name`.
   static StatusOr<ChatTemplate> load(const std::string &folder,
                                      std::string_view name = "default");
+  /// Whether there is one called "default".
+  static StatusOr<bool> isIn(const std::string &folder);
 
   /// Renders with the members of the JSON object `variables`: "messages",
   /// "tools", "add_generation_prompt" and whatever else the template asks for.

@@ -6,8 +6,16 @@ import shutil
 import struct
 import sys
 
-from harness import (SPEC, Prepared, check, read_safetensors, refuses, run,
-                     write_safetensors)
+from harness import (SOURCE, SPEC, Prepared, check, read_safetensors, refuses,
+                     run, write_safetensors)
+
+sys.path.insert(0, str(SOURCE / "test/runtime/serve"))
+from serving import Server  # noqa: E402
+
+TEMPLATE = """{% for message in messages %}
+{{ '<user>' if message.role == 'user' else '<bot>' }} {{ message.content | trim }}
+{% endfor %}
+{% if add_generation_prompt %}<bot>{% endif %}"""
 
 
 def narrow(content):
@@ -37,6 +45,39 @@ def write_shards(folder, tensors):
     (folder / "model.safetensors.index.json").write_text(json.dumps(
         {"metadata": {}, "weight_map": {
             name: file for file, part in parts.items() for name in part}}))
+
+
+def serve(made, folder, text, env):
+    """The directory behind HTTP: the same text, and chats by its template."""
+    def asked(server, path, **fields):
+        status, body = server.post(path, max_tokens=24, ignore_eos=True, **fields)
+        assert status == 200, body
+        choice = body["choices"][0]
+        return (choice.get("text") or choice["message"]["content"],
+                body["usage"]["prompt_tokens"])
+
+    start = [str(made.tessera), "serve", str(folder), "--port", "0"]
+    with Server(start, env=env) as server:
+        once, _ = asked(server, "/v1/completions", prompt="The command")
+        check("The command" + once == text.removesuffix("\n"),
+              "the server draws as generation_config.json says")
+        status, body = server.post("/v1/chat/completions", messages=[
+            {"role": "user", "content": "hello"}])
+        check(status == 400 and "no chat template" in body["error"]["message"],
+              "no chats without a template")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"chat_template": TEMPLATE}))
+    with Server(start, env=env) as server:
+        def chat(content):
+            return asked(server, "/v1/chat/completions", messages=[
+                {"role": "user", "content": content}])
+        rendered = "<user> hello\n<bot>"
+        check(chat("  hello ") == asked(server, "/v1/completions", prompt=rendered),
+              "a chat is what the model's template makes of it")
+        _, marked = chat("a<|endoftext|>b")
+        _, plain = asked(server, "/v1/completions",
+                         prompt="<user> a<|endoftext|>b\n<bot>")
+        check(marked > plain, "a user writes no special tokens")
 
 
 def main():
@@ -98,6 +139,7 @@ def main():
                                   "num_beams": 4, "max_new_tokens": 5}))
     done = generate(whole, "--ignore-end")
     check(done.stdout == text, "generation_config.json says not to sample")
+    serve(made, whole, text, plain)
     for part in ("temperature 0 (generation_config.json)",
                  "top-k 7 (generation_config.json)", "max-tokens 24 (given)",
                  "passed over: num_beams"):

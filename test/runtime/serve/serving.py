@@ -13,8 +13,9 @@ import time
 class Server:
     """A process that says where it is ready; stopped at the end of `with`."""
 
-    def __init__(self, command):
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace")
+    def __init__(self, command, env=None):
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True,
+                                        errors="replace", env=env)
         self.lines = []
         for line in self.process.stderr:
             self.lines.append(line)
