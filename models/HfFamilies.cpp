@@ -66,10 +66,21 @@ void readPhi3(ConfigFields &fields, ModelSpec &spec) {
   constexpr std::string_view ownCode[] = {"auto_map"};
   fields.ignore(ownCode);
   // v4 has the share beside what v5 has it in.
+  const bool isWritten = fields.find("partial_rotary_factor") != nullptr;
   double share = fields.number("partial_rotary_factor", 1e-6, 1, 1.0);
-  if (const Json *section = fields.section("rope_parameters"))
-    share = ConfigFields(*section, fields.file(), "rope_parameters.")
-                .number("partial_rotary_factor", 1e-6, 1, share);
+  for (const char *name : {"rope_parameters", "rope_scaling"}) {
+    const Json *section = fields.section(name);
+    if (!section)
+      continue;
+    ConfigFields inner(*section, fields.file(), std::string(name) + ".");
+    auto given = inner.maybeNumber("partial_rotary_factor", 1e-6, 1);
+    fields.adopt(inner.status());
+    if (given && isWritten && *given != share)
+      fields.fail(
+          "partial_rotary_factor",
+          fmt::format("conflicts with '{}'; keep one of the two", name));
+    share = given.value_or(share);
+  }
   auto width = int64_t(double(spec.headDim) * share);
   if (width < 2 || width % 2 != 0)
     fields.fail("partial_rotary_factor",

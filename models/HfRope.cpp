@@ -112,8 +112,9 @@ RopeSpec readSection(ConfigFields &section, const ModelSpec &spec, double theta,
   case RopeType::Linear:
   case RopeType::Dynamic:
     rope.factor = section.number("factor", 1, maxFactor);
-    if (rope.type == RopeType::Dynamic && spec.headDim < 4)
-      section.fail("rope_type", "'dynamic' needs head_dim of at least 4");
+    if (rope.type == RopeType::Dynamic && spec.rotaryWidth() < 4)
+      section.fail("rope_type", "'dynamic' needs at least 4 elements of a head "
+                                "that turn");
     break;
   case RopeType::Yarn:
     readYarn(section, spec, outer, rope);

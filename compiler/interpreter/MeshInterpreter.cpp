@@ -30,6 +30,9 @@ public:
   llvm::Expected<Tensor> meet(std::unique_lock<std::mutex> &lock,
                               const std::vector<int64_t> &group, size_t place,
                               Operation *op, Operands operands) {
+    // Who came before has left with an error, and its operands with it.
+    if (stopped)
+      return llvm::createStringError(llvm::inconvertibleErrorCode(), reason);
     Meeting &meeting = meetings.try_emplace(group, group.size()).first->second;
     meeting.ops[place] = op;
     meeting.operands[place] = operands;
@@ -37,7 +40,9 @@ public:
     if (++meeting.present == group.size())
       finish(meeting);
     else if (--running == 0)
-      stop("every device waits for others, one of them at " + describe(op));
+      stop(hasEnded ? kWaitsForEnded
+                    : "every device waits for others, one of them at " +
+                          describe(op));
     changed.wait(lock, [&] { return meeting.round != round || stopped; });
     if (meeting.round == round)
       return llvm::createStringError(llvm::inconvertibleErrorCode(), reason);
@@ -49,13 +54,17 @@ public:
     if (failed)
       stop("another device has failed");
     else if (--running == 0 && waiting())
-      stop("devices wait for one that has ended");
+      stop(kWaitsForEnded);
+    hasEnded = true;
   }
 
   const MeshGrid grid;
   std::mutex turn;
 
 private:
+  static inline const std::string kWaitsForEnded =
+      "devices wait for one that has ended";
+
   struct Meeting {
     explicit Meeting(size_t size) : ops(size), operands(size) {}
     std::vector<Operation *> ops;
@@ -94,7 +103,8 @@ private:
 
   std::map<std::vector<int64_t>, Meeting> meetings;
   std::condition_variable changed;
-  int64_t running; ///< devices that neither wait nor have ended
+  int64_t running;       ///< devices that neither wait nor have ended
+  bool hasEnded = false; ///< one has
   bool stopped = false;
   std::string reason; ///< why the first one could not go on
 };

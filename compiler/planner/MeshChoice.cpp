@@ -77,13 +77,15 @@ Workload workloadOf(const MeshQuestion &question, const ParallelPlan &plan) {
   workload.sequence = recipe.batch.sequence;
   workload.globalBatch = plan.micro * plan.data * recipe.batch.accumulate;
   workload.dropout = recipe.dropout.rate.value_or(0) > 0;
-  const bool wide = recipe.compute == recipe::Precision::Fp32;
-  workload.elementBytes = wide ? 4 : 2;
-  // fp32 weights are their own masters.
-  double moments = 8;
+  const bool narrow = recipe.compute == recipe::Precision::Bf16;
+  const double state = recipe.compute == recipe::Precision::Fp64 ? 8 : 4;
+  workload.elementBytes = narrow ? 2 : state;
+  workload.gradientBytes = state;
+  // Weights that are not narrow are their own masters.
+  double moments = 2 * state;
   if (recipe.optimizer.name == recipe::OptimizerKind::Sgd)
-    moments = recipe.optimizer.momentum > 0 ? 4 : 0;
-  workload.optimizerBytes = (wide ? 0 : 4) + moments;
+    moments = recipe.optimizer.momentum > 0 ? state : 0;
+  workload.optimizerBytes = (narrow ? state : 0) + moments;
   workload.libraryBytes = question.libraryBytes;
   return workload;
 }

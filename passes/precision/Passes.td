@@ -83,7 +83,7 @@ def WidenPrograms : Pass<"widen-programs", "::mlir::ModuleOp"> {
       %h64 = graph.convert %h : tensor<12xf32> -> tensor<12xf64>
       %lr = graph.slice %h64 [0] : tensor<12xf64> -> tensor<1xf64>
     ```
-    Afterwards no op but conversions, `graph.random` and constants has an f32 result.
+    Afterwards no op but conversions and `graph.random` has an f32 result.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
 }

@@ -62,6 +62,9 @@ struct Operation {
 
   /// Whether `later` of the same rank must not run beside this.
   bool isBefore(const Operation &later) const {
+    // What somebody else moves sends nothing more once headers were compared.
+    if (what.isDone && steps && steps->done())
+      return false;
     if (&channel != &later.channel ||
         what.isExchange() != later.what.isExchange())
       return false;

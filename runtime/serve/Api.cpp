@@ -309,7 +309,8 @@ Problem readFalse(std::string_view name, const JsonValue &value, ApiRequest &) {
 
 Problem readEmpty(std::string_view name, const JsonValue &value, ApiRequest &) {
   std::string_view text;
-  if ((value.get(text) && (text.empty() || text == "none")) ||
+  const bool isChoice = name == "tool_choice" || name == "function_call";
+  if ((value.get(text) && (text.empty() || (isChoice && text == "none"))) ||
       (value.isArray() && value.elements().empty()))
     return std::nullopt;
   return problem(name, "{} is not served", name);

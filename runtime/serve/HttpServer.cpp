@@ -126,6 +126,8 @@ private:
     }
     Error ignored; // slower without, that is all
     socket.set_option(Tcp::no_delay(true), ignored);
+    // What Beast sends by itself (100 Continue) must not wait for a reader.
+    socket.non_blocking(true, ignored);
     auto connection =
         std::make_shared<HttpConnection>(std::move(socket), shared);
     connections.push_back(connection);

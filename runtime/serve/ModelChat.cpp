@@ -1,8 +1,11 @@
 #include "runtime/serve/ModelChat.h"
 #include "runtime/infer/chat/ChatTemplate.h"
 
+#include <algorithm>
+#include <functional>
 #include <mutex>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace tessera::serve {
@@ -17,71 +20,111 @@ bool hasMark(std::string_view text) {
   return text.find(kBegin) != text.npos || text.find(kEnd) != text.npos;
 }
 
+/// As JSON and Python write them in ASCII.
+bool hasEscapedMark(std::string_view text) {
+  for (std::string_view mark : {"\\ufdd0", "\\ufdd1", "\\uFDD0", "\\uFDD1"})
+    if (text.find(mark) != text.npos)
+      return true;
+  return false;
+}
+
 class ModelChat final : public ChatTemplate {
 public:
   ModelChat(chat::ChatTemplate source, const tokenizer::Tokenizer &tokenizer)
-      : source(std::move(source)), encoder(tokenizer) {}
+      : source(std::move(source)), tokenizer(tokenizer), encoder(tokenizer) {}
 
   StatusOr<std::vector<PromptPart>>
   render(std::span<const ChatMessage> messages) const override {
-    nlohmann::json variables = {{"add_generation_prompt", true}};
-    nlohmann::json &list = variables["messages"] = nlohmann::json::array();
-    for (const ChatMessage &message : messages) {
+    for (const ChatMessage &message : messages)
       if (hasMark(message.content))
         return Status::error("a message has the noncharacter U+FDD0 or U+FDD1, "
                              "which no text has; remove it");
-      list.push_back({{"role", message.role}, {"content", marked(message)}});
-    }
-    auto parsed = JsonValue::parse(variables.dump(), "messages");
-    if (!parsed.ok())
-      return parsed.status();
-    StatusOr<std::string> text = source.render(*parsed);
+    auto text = renderWith(messages, [&](const ChatMessage &message) {
+      return isSuspect(message.content)
+                 ? fmt::format("{}{}{}", kBegin, message.content, kEnd)
+                 : message.content;
+    });
     if (!text.ok())
       return text.status();
-    return split(*text);
+    auto parts = split(*text);
+    if (!parts.ok())
+      return parts;
+    // A template may change a text before it stands in the prompt, and so make
+    // a special token of what was none.
+    auto neutral = renderWith(
+        messages, [](const ChatMessage &) { return std::string("x"); });
+    if (neutral.ok() && countSpecial(*parts) > countSpecial({{*neutral}}))
+      return Status::error("a message has a text of which the model's template "
+                           "makes a special token; change it");
+    return parts;
   }
 
   // What ends a text of the model is among its tokens.
   std::vector<std::string> stops() const override { return {}; }
 
 private:
-  /// The content, between marks if parsing would find a special token in it.
-  std::string marked(const ChatMessage &message) const {
-    std::lock_guard lock(mutex);
-    bool special =
-        encoder.encode(message.content) !=
-        encoder.encode(message.content, tokenizer::SpecialText::Plain);
-    return special ? std::string(kBegin) + message.content + std::string(kEnd)
-                   : message.content;
+  StatusOr<std::string> renderWith(
+      std::span<const ChatMessage> messages,
+      const std::function<std::string(const ChatMessage &)> &content) const {
+    nlohmann::json variables = {{"add_generation_prompt", true}};
+    nlohmann::json &list = variables["messages"] = nlohmann::json::array();
+    for (const ChatMessage &message : messages)
+      list.push_back({{"role", message.role}, {"content", content(message)}});
+    auto parsed = JsonValue::parse(variables.dump(), "messages");
+    if (!parsed.ok())
+      return parsed.status();
+    return source.render(*parsed);
   }
 
-  // Marks that do not stand in pairs say that the template cut a text apart,
-  // and then nobody knows which part is whose.
+  bool isSpecial(uint32_t id) const { return tokenizer.token(id).special; }
+
+  bool isSuspect(const std::string &content) const {
+    std::lock_guard lock(mutex);
+    return std::ranges::any_of(encoder.encode(content),
+                               [&](uint32_t id) { return isSpecial(id); });
+  }
+
+  /// Special tokens of what no user wrote.
+  std::ptrdiff_t countSpecial(const std::vector<PromptPart> &parts) const {
+    std::lock_guard lock(mutex);
+    std::ptrdiff_t count = 0;
+    for (const PromptPart &part : parts)
+      if (!part.isUsers)
+        count +=
+            std::ranges::count_if(encoder.encode(part.text),
+                                  [&](uint32_t id) { return isSpecial(id); });
+    return count;
+  }
+
+  // Marks that do not stand in pairs, or that were printed as escapes, say that
+  // the template cut a text apart, and then nobody knows which part is whose.
   static StatusOr<std::vector<PromptPart>> split(std::string_view text) {
     std::vector<PromptPart> parts;
+    auto refused = [] {
+      return Status::error("a message has the text of a special token where "
+                           "the model's template rewrites it; remove it");
+    };
     while (!text.empty()) {
-      size_t begin = text.find(kBegin);
-      std::string_view own = text.substr(0, begin);
+      std::string_view own = text.substr(0, text.find(kBegin));
+      if (hasMark(own) || hasEscapedMark(own))
+        return refused();
       if (!own.empty())
         parts.push_back({std::string(own)});
       text.remove_prefix(own.size());
-      if (text.empty() && !hasMark(own))
+      if (text.empty())
         break;
+      text.remove_prefix(kBegin.size());
       size_t end = text.find(kEnd);
-      if (hasMark(own) || end == text.npos)
-        return Status::error("a message has the text of a special token where "
-                             "the model's template rewrites it; remove it");
-      std::string_view users = text.substr(kBegin.size(), end - kBegin.size());
-      if (hasMark(users))
-        return Status::error("a message has the text of a special token where "
-                             "the model's template nests it; remove it");
-      parts.push_back({std::string(users), /*isUsers=*/true});
+      if (end == text.npos || hasMark(text.substr(0, end)))
+        return refused();
+      parts.push_back({std::string(text.substr(0, end)), /*isUsers=*/true});
       text.remove_prefix(end + kEnd.size());
     }
     return parts;
   }
 
   chat::ChatTemplate source;
+  const tokenizer::Tokenizer &tokenizer;
   mutable std::mutex mutex; ///< of the encoder, which has working memory
   mutable tokenizer::Encoder encoder;
 };

@@ -113,7 +113,10 @@ void Service::models(const HttpRequest &request,
     model = {{"object", "list"}, {"data", {std::move(model)}}};
   }
   ++answers[200];
-  reply->send(200, "application/json", model.dump());
+  // A folder's name need not be UTF-8.
+  reply->send(200, "application/json",
+              model.dump(-1, ' ', false,
+                         nlohmann::ordered_json::error_handler_t::replace));
 }
 
 std::string Service::metrics() const {
@@ -214,11 +217,21 @@ Service::makePrompts(const ApiRequest &request,
   if (!parts.ok())
     return ApiError{400, parts.message(), "messages", "invalid_value"};
   std::vector<uint32_t> ids;
-  for (const PromptPart &part : *parts)
+  for (const PromptPart &part : *parts) {
+    size_t begin = ids.size();
     encoder.encode(part.text,
                    part.isUsers ? tokenizer::SpecialText::Plain
                                 : tokenizer::SpecialText::Parse,
                    ids);
+    // Some models have special tokens among their ordinary pieces.
+    if (part.isUsers &&
+        std::any_of(ids.begin() + long(begin), ids.end(),
+                    [&](uint32_t id) { return tokenizer.token(id).special; }))
+      return ApiError{400,
+                      "a message has the text of a special token, which this "
+                      "model's tokenizer cannot tell from the token; remove it",
+                      "messages", "invalid_value"};
+  }
   to.emplace_back(ids.begin(), ids.end());
   return std::nullopt;
 }
@@ -252,6 +265,14 @@ std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
     // OpenAI's default for completions is 16; a chat's answer may fill the
     // context.
     int64_t room = engine.shape().context - int64_t(prompt.size());
+    if (room < 1)
+      return ApiError{400,
+                      fmt::format("the prompt has {} tokens, and the context "
+                                  "of {} has room for none behind it",
+                                  prompt.size(), engine.shape().context),
+                      request.endpoint == Endpoint::chat ? "messages"
+                                                         : "prompt",
+                      "invalid_value"};
     int64_t usual = request.endpoint == Endpoint::chat ? room : 16;
     for (int64_t i = 0; i < request.n; ++i) {
       EngineRequest &each = to.emplace_back();

@@ -18,6 +18,21 @@ std::string RunMemory::describe() const {
       byteText(program), byteText(loaded), byteText(checkpoint));
 }
 
+Status fillMessageBuffers(TrainModel &model) {
+  // From each rank to each; large enough for several of what a layer keeps
+  // for messages on their way, small enough for any number of ranks.
+  constexpr std::uint64_t kWords = std::uint64_t(1) << 17, kRounds = 2;
+  const std::vector<std::uint64_t> one(1);
+  StatusOr<std::vector<std::uint64_t>> ranks = model.fromEveryRank(one);
+  if (!ranks.ok() || ranks->size() <= 1)
+    return ranks.status();
+  const std::vector<std::uint64_t> words(
+      std::max<std::uint64_t>(kWords / ranks->size(), 1));
+  for (std::uint64_t round = 0; round < kRounds; ++round)
+    TESSERA_RETURN_IF_ERROR(model.fromEveryRank(words).status());
+  return Status::success();
+}
+
 StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
                                      std::uint64_t baseBytes) {
   RunMemory memory;

@@ -24,6 +24,11 @@ struct RunMemory {
   std::string describe() const;
 };
 
+/// Sends between all ranks what makes a message layer take its buffers, which
+/// it does at the first large messages: so they are there when memory is
+/// measured. All ranks call it at the same time; nothing for one.
+Status fillMessageBuffers(TrainModel &model);
+
 /// Measures this process: what is resident now and not of the plan.
 /// `baseBytes` were resident before the model was opened.
 StatusOr<RunMemory> measureRunMemory(const TrainModel &model,

@@ -257,6 +257,7 @@ Status Trainer::prepare() {
     log = std::make_unique<MetricsLog>(opened.take());
   }
   summary.firstStep = position.step;
+  TESSERA_RETURN_IF_ERROR(fillMessageBuffers(model));
   StatusOr<RunMemory> measured = measureRunMemory(model, options.baseBytes);
   if (!measured.ok())
     return measured.status();

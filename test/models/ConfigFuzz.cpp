@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   require(parameterCount(*spec) > 0);
   require(spec->windows.empty() ||
           int64_t(spec->windows.size()) == spec->layers);
-  require(layerParameters(*spec, false).size() >= 9);
+  require(layerParameters(*spec, false).size() >= 6); // Phi-3 fuses some
   if (spec->moe) {
     require(int64_t(spec->moe->sparse.size()) == spec->layers);
     require(spec->moe->chosen <= spec->moe->experts);
@@ -34,9 +34,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require(activeParameterCount(*spec) > 0);
   }
   if (spec->rope) {
-    require(spec->headDim % 2 == 0);
+    require(spec->rotaryWidth() > 0 && spec->rotaryWidth() % 2 == 0);
     RopeFrequencies rope = ropeFrequencies(*spec, spec->maxPositions);
-    require(int64_t(rope.inverseFrequencies.size()) == spec->headDim / 2);
+    require(int64_t(rope.inverseFrequencies.size()) == spec->rotaryWidth() / 2);
     for (double each : rope.inverseFrequencies)
       require(std::isfinite(each));
   }

@@ -311,8 +311,8 @@ TEST(HfConfigErrors, Rope) {
   expectAll({{"llama",
               {{"head_dim", 2},
                {"rope_scaling", {{"type", "dynamic"}, {"factor", 2}}}},
-              "key 'rope_scaling.rope_type': 'dynamic' needs head_dim of at "
-              "least 4"}});
+              "key 'rope_scaling.rope_type': 'dynamic' needs at least 4 "
+              "elements of a head that turn"}});
 }
 
 TEST(HfConfigErrors, DialectsThatDisagree) {

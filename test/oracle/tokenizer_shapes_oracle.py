@@ -60,7 +60,7 @@ def young_characters():
         char, category = chr(c), unicodedata.category(chr(c))
         if (kd.normalize_str(char) != unicodedata.normalize("NFKD", char)
                 or (category[0] == "M" and marks.normalize_str(char))
-                or (category == "Mn" and accents.normalize_str(char))
+                or (category == "Mn") == bool(accents.normalize_str(char))
                 or (category == "Cf" and clean.normalize_str(char))
                 or (category[0] == "P" and len(split.pre_tokenize_str(f"a{char}b")) != 3)):
             young.add(c)

@@ -1,6 +1,7 @@
 // A program's collectives between GPUs: on a stream beside that of the kernels,
 // by NCCL, where all members of a group have it, and otherwise through the
-// host.
+// host. Exchanges of experts' rows always go through the host, which has to
+// know how many there are.
 #pragma once
 #include "runtime/hal/cuda/NcclChannels.h"
 #include "runtime/hal/cuda/StagedCollectives.h"

@@ -110,7 +110,8 @@ bool moves(const Node &node, flatbuffers::uoffset_t level) {
   if (const Fill *fill = node.step_as_Fill())
     return moves(*fill->to(), level);
   if (const Collective *one = node.step_as_Collective())
-    return moves(*one->from(), level) || moves(*one->to(), level);
+    return moves(*one->from(), level) || moves(*one->to(), level) ||
+           (one->rows() && moves(*one->rows(), level));
   if (node.step_as_Wait())
     return false;
   for (const Instance *instance : *node.step_as_Launch()->instances())

@@ -21,7 +21,7 @@ struct Budget {
   uint64_t steps = 2'000'000;        ///< operations and loop rounds
   uint64_t outputBytes = 16 << 20;   ///< of the text
   uint64_t workingBytes = 256 << 20; ///< of all strings and lists on the way
-  uint32_t depth = 1000;             ///< of expressions and macro calls
+  uint32_t depth = 1000; ///< of expressions, statements and macro calls
 };
 
 struct RenderOptions {

@@ -73,8 +73,16 @@ Evaluator::Flow Evaluator::run(const Block &block) {
   return Flow::Next;
 }
 
+// Statements nest as expressions do: a macro may call itself inside of many.
 Evaluator::Flow Evaluator::run(const Statement &statement) {
   chargeSteps();
+  enter(statement.line);
+  Flow flow = runInside(statement);
+  --depth;
+  return flow;
+}
+
+Evaluator::Flow Evaluator::runInside(const Statement &statement) {
   switch (statement.kind) {
   case Statement::Kind::Text:
     print(statement.text);
@@ -341,12 +349,16 @@ Value Evaluator::callMacro(const Function &macro, const Arguments &given) {
   return make(std::exchange(out, std::move(outer)));
 }
 
-Value Evaluator::evaluate(const Expression &node) {
-  chargeSteps();
+void Evaluator::enter(uint64_t line) {
   if (++depth > options.budget.depth)
     throw TemplateError{
-        fmt::format("line {}: deeper than {} expressions and calls", node.line,
-                    options.budget.depth)};
+        fmt::format("line {}: deeper than {} expressions, statements and calls",
+                    line, options.budget.depth)};
+}
+
+Value Evaluator::evaluate(const Expression &node) {
+  chargeSteps();
+  enter(node.line);
   Value result = evaluateNode(node);
   --depth;
   return result;

@@ -76,6 +76,9 @@ private:
   enum class Flow : uint8_t { Next, Break, Continue };
   Flow run(const Block &block);
   Flow run(const Statement &statement);
+  Flow runInside(const Statement &statement);
+  /// Charges a level of depth, which whoever enters gives back.
+  void enter(uint64_t line);
   Flow runFor(const Statement &statement);
   void runSet(const Statement &statement);
   void assign(const Statement &statement, const Value &value);

@@ -120,6 +120,24 @@ TEST(World, ChannelsDoNotWaitForOneAnother) {
   });
 }
 
+TEST(World, WhatSomebodyElseMovesHoldsUpNothing) {
+  // As a channel watches a run on GPUs, beside which rows go through the host.
+  runRanks(2, {}, [](World &world) {
+    Channel &channel = openWorld(world);
+    std::atomic<bool> done = false;
+    Collective watch = Collective::barrier();
+    watch.isDone = [&]() -> StatusOr<bool> { return done.load(); };
+    const StatusOr<Ticket> ticket = channel.start(watch);
+    ASSERT_TRUE(ticket.ok());
+    auto sum = static_cast<float>(channel.member());
+    expectOk(channel.run(Collective::allReduce(kF32, Reduction::sum, &sum, 1)));
+    EXPECT_EQ(sum, 1);
+    done = true;
+    expectOk(channel.wait(*ticket));
+    expectOk(world.leave());
+  });
+}
+
 TEST(World, RefusesMisuse) {
   runRanks(2, {}, [](World &world) {
     Channel &channel = openWorld(world);

@@ -96,7 +96,11 @@ TEST(ChatTemplate, KeepsToItsBudget) {
                     "{% endfor %}"),
             "t: more than 268435456 bytes of strings and lists");
   EXPECT_EQ(errorOf("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}"),
-            "t: line 1: deeper than 1000 expressions and calls");
+            "t: line 1: deeper than 1000 expressions, statements and calls");
+  std::string inside =
+      repeat("{% if 1 %}", 180) + "{{ f(x) }}" + repeat("{% endif %}", 180);
+  EXPECT_EQ(errorOf("{% macro f(x) %}" + inside + "{% endmacro %}{{ f(1) }}"),
+            "t: line 1: deeper than 1000 expressions, statements and calls");
   EXPECT_EQ(errorOf("{% for i in range(100001) %}{% endfor %}"),
             "t: a range of more than 100000 numbers");
 }
