@@ -59,10 +59,13 @@ def young_characters():
     for c in assigned(range(0x30000)) + assigned(range(0xE0000, 0xE0200)):
         char, category = chr(c), unicodedata.category(chr(c))
         if (kd.normalize_str(char) != unicodedata.normalize("NFKD", char)
-                or (category[0] == "M" and marks.normalize_str(char))
+                or (category[0] == "M") == bool(marks.normalize_str(char))
                 or (category == "Mn") == bool(accents.normalize_str(char))
                 or (category == "Cf" and clean.normalize_str(char))
-                or (category[0] == "P" and len(split.pre_tokenize_str(f"a{char}b")) != 3)):
+                or (category[0] != "C" and not clean.normalize_str(char))
+                # ASCII's symbols count as punctuation, whatever their category.
+                or (c > 127 and (category[0] == "P")
+                    != (len(split.pre_tokenize_str(f"a{char}b")) == 3))):
             young.add(c)
     return young
 
@@ -350,7 +353,7 @@ def main():
             for name, fields in shapes(training):
                 if options.shape in (None, name):
                     texts = texts_for(
-                        options.texts, rng, young if name.startswith(("bert", "albert")) else ())
+                        options.texts, rng, young if name.startswith(("bert", "albert", "falcon")) else ())
                     count += len(texts)
                     failures += compare(
                         options.probe, name, fields, texts, pathlib.Path(folder))
