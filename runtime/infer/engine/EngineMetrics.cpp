@@ -80,6 +80,11 @@ std::string EngineMetrics::print() const {
            double(promptTokens), out);
   printOne("generation_tokens", "counter", "Tokens generated.",
            double(generatedTokens), out);
+  printOne("spec_decode_num_draft_tokens", "counter",
+           "Tokens guessed before they were computed.", double(guessedTokens),
+           out);
+  printOne("spec_decode_num_accepted_tokens", "counter",
+           "Guessed tokens that came true.", double(acceptedTokens), out);
   printOne("engine_iterations", "counter", "Iterations of the engine.",
            double(iterations), out);
   out += "# HELP tessera:request_success Requests that ended, by reason.\n"

@@ -35,6 +35,8 @@ struct EngineMetrics {
   uint64_t prefixQueries = 0, prefixHits = 0; ///< tokens
   uint64_t preemptions = 0;
   uint64_t promptTokens = 0, generatedTokens = 0;
+  /// Of NgramDraft; each accepted one is a step of the model less.
+  uint64_t guessedTokens = 0, acceptedTokens = 0;
   uint64_t iterations = 0;
   /// By FinishReason.
   std::vector<uint64_t> finished = std::vector<uint64_t>(5);
