@@ -31,6 +31,12 @@ std::string scalarText(const JsonValue &value) {
   return "null";
 }
 
+bool has(const JsonValue &schema, std::string_view name) {
+  return std::ranges::any_of(schema.members(), [&](const auto &member) {
+    return member.name == name;
+  });
+}
+
 /// Keywords that say nothing of what is allowed, or are read where they are
 /// referred to.
 constexpr std::array<std::string_view, 13> kReadOver = {
@@ -41,7 +47,10 @@ constexpr std::array<std::string_view, 13> kReadOver = {
 constexpr std::array<std::string_view, 7> kTypes = {
     "object", "array", "string", "number", "integer", "boolean", "null"};
 
-/// One schema, and the names of its keywords that were read.
+constexpr std::array<std::string_view, 4> kBounds = {
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+
+/// A schema, and where it stands.
 struct Place {
   const JsonValue &schema;
   std::string path; ///< "#/properties/a"
@@ -97,6 +106,7 @@ private:
   Status addLiterals(const Place &place, uint32_t from, uint32_t to);
   Status addType(const Place &place, std::string_view type, uint32_t from,
                  uint32_t to);
+  Status addInteger(const Place &place, uint32_t from, uint32_t to);
   Status addString(const Place &place, uint32_t from, uint32_t to);
   Status addArray(const Place &place, uint32_t from, uint32_t to);
   Status addObject(const Place &place, uint32_t from, uint32_t to);
@@ -126,20 +136,29 @@ private:
   std::vector<Pending> pending;
 };
 
-bool has(const JsonValue &schema, std::string_view name) {
-  return std::ranges::any_of(schema.members(), [&](const auto &member) {
-    return member.name == name;
-  });
-}
-
 //===--- one schema -------------------------------------------------------===//
 
 Status SchemaReader::checkKeywords(const Place &place) const {
-  static constexpr std::array<std::string_view, 15> kServed = {
-      "type",      "properties", "required", "additionalProperties",
-      "items",     "minItems",   "maxItems", "prefixItems",
-      "minLength", "maxLength",  "enum",     "const",
-      "anyOf",     "allOf",      "$ref"};
+  static constexpr std::array<std::string_view, 19> kServed = {
+      "type",
+      "properties",
+      "required",
+      "additionalProperties",
+      "items",
+      "minItems",
+      "maxItems",
+      "prefixItems",
+      "minLength",
+      "maxLength",
+      "enum",
+      "const",
+      "anyOf",
+      "allOf",
+      "$ref",
+      "minimum",
+      "maximum",
+      "exclusiveMinimum",
+      "exclusiveMaximum"};
   for (const auto &[name, value] : place.schema.members())
     if (std::ranges::find(kServed, name) == kServed.end() &&
         std::ranges::find(kReadOver, name) == kReadOver.end())
@@ -289,6 +308,14 @@ Status SchemaReader::addType(const Place &place, std::string_view type,
     return addArray(place, from, to);
   if (type == "string")
     return addString(place, from, to);
+  bool bounded = std::ranges::any_of(kBounds, [&](std::string_view bound) {
+    return has(place.schema, bound);
+  });
+  if (type == "integer" && bounded)
+    return addInteger(place, from, to);
+  if (type == "number" && bounded)
+    return problem(place, "bounds of numbers that are no integers are not "
+                          "served");
   if (std::ranges::find(kTypes, type) == kTypes.end())
     return problem(place, "the type \"{}\" does not exist", type);
   grammar.addCall(from,
@@ -309,6 +336,28 @@ SchemaReader::count(const Place &place, std::string_view keyword) const {
     return problem(place, "\"{}\" must be a whole number from 0 to {}", keyword,
                    Grammar::kMaxNodes);
   return std::optional(value);
+}
+
+Status SchemaReader::addInteger(const Place &place, uint32_t from,
+                                uint32_t to) {
+  std::optional<int64_t> least, most;
+  for (std::string_view bound : kBounds) {
+    int64_t value = 0;
+    if (!has(place.schema, bound))
+      continue;
+    // One of room, so that a bound which is excluded has a neighbour.
+    if (!place.schema[bound].get(value) || value == INT64_MIN ||
+        value == INT64_MAX)
+      return problem(place, "\"{}\" must be an integer of 64 bits", bound);
+    if (bound == "minimum" || bound == "exclusiveMinimum")
+      least = std::max(least.value_or(INT64_MIN), value + (bound != "minimum"));
+    else
+      most = std::min(most.value_or(INT64_MAX), value - (bound != "maximum"));
+  }
+  if (least && most && *most < *least)
+    return problem(place, "no integer is within the bounds");
+  grammar.addSkip(json.integerWithin(from, least, most), to);
+  return Status::success();
 }
 
 Status SchemaReader::addString(const Place &place, uint32_t from, uint32_t to) {

@@ -12,11 +12,12 @@ namespace tessera::grammar {
 
 /// Served: true, {}, type (one or a list), properties, required,
 /// additionalProperties, items, prefixItems, minItems, maxItems, minLength,
-/// maxLength, enum, const, anyOf, allOf of one, $ref into the schema itself.
-/// Read over: title, description, default, examples, deprecated, readOnly,
-/// writeOnly, format, $schema, $id, $comment, $defs, definitions. Any other
-/// keyword is an error that names it and its place ("#/properties/a: …"): what
-/// is asked for is kept, or refused.
+/// maxLength, minimum and maximum of integers, also exclusive, enum, const,
+/// anyOf, allOf of one, $ref into the schema itself. Read over: title,
+/// description, default, examples, deprecated, readOnly, writeOnly, format,
+/// $schema, $id, $comment, $defs, definitions. Any other keyword is an error
+/// that names it and its place ("#/properties/a: …"): what is asked for is
+/// kept, or refused.
 StatusOr<Grammar> grammarOfJsonSchema(const JsonValue &schema);
 
 /// Any JSON object.

@@ -189,6 +189,71 @@ uint32_t JsonText::integer() {
   return integerRule;
 }
 
+// Digit by digit; the bounds matter as long as all digits were theirs.
+void JsonText::addDigitsBetween(uint32_t from, const std::string &low,
+                                const std::string &high, uint32_t to) {
+  struct State {
+    bool isLow, isHigh;
+    auto operator<=>(const State &) const = default;
+  };
+  std::map<State, uint32_t> states = {{{true, true}, from}};
+  for (size_t i = 0; i < low.size(); ++i) {
+    std::map<State, uint32_t> next;
+    for (auto [state, node] : states) {
+      char first = state.isLow ? low[i] : '0',
+           last = state.isHigh ? high[i] : '9';
+      for (char digit = first; digit <= last; ++digit) {
+        State after = {state.isLow && digit == low[i],
+                       state.isHigh && digit == high[i]};
+        auto [found, isNew] = next.try_emplace(after, to);
+        if (isNew && i + 1 < low.size())
+          found->second = grammar.addNode();
+        grammar.addBytes(node, uint8_t(digit), uint8_t(digit), found->second);
+      }
+    }
+    states = std::move(next);
+  }
+}
+
+void JsonText::addMagnitude(uint32_t from, uint64_t least,
+                            std::optional<uint64_t> most, uint32_t to) {
+  std::string low = std::to_string(least);
+  std::string high =
+      most ? std::to_string(*most) : std::string(low.size(), '9');
+  for (size_t length = low.size(); length <= high.size(); ++length)
+    addDigitsBetween(
+        from, length == low.size() ? low : "1" + std::string(length - 1, '0'),
+        length == high.size() ? high : std::string(length, '9'), to);
+  if (most)
+    return;
+  // Any number that is longer.
+  uint32_t at = grammar.addNode();
+  grammar.addBytes(from, '1', '9', at);
+  for (size_t i = 0; i < low.size(); ++i) {
+    uint32_t next = grammar.addNode();
+    grammar.addBytes(at, '0', '9', next);
+    at = next;
+  }
+  grammar.addBytes(at, '0', '9', at);
+  grammar.addSkip(at, to);
+}
+
+uint32_t JsonText::integerWithin(uint32_t from, std::optional<int64_t> least,
+                                 std::optional<int64_t> most) {
+  uint32_t to = grammar.addNode();
+  auto magnitude = [](int64_t value) { // of INT64_MIN too
+    return value < 0 ? uint64_t(0) - uint64_t(value) : uint64_t(value);
+  };
+  if (!most || *most >= 0)
+    addMagnitude(from, uint64_t(std::max<int64_t>(0, least.value_or(0))),
+                 most ? std::optional(uint64_t(*most)) : std::nullopt, to);
+  if (!least || *least < 0)
+    addMagnitude(grammar.addText(from, "-"),
+                 most && *most < 0 ? magnitude(*most) : 1,
+                 least ? std::optional(magnitude(*least)) : std::nullopt, to);
+  return to;
+}
+
 uint32_t JsonText::number() {
   if (numberRule != kNone)
     return numberRule;

@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/infer/grammar/Grammar.h"
 
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -24,6 +25,9 @@ public:
   uint32_t anyObject();
   uint32_t anyArray();
 
+  /// An integer of these bounds, each included; where that leads to.
+  uint32_t integerWithin(uint32_t from, std::optional<int64_t> least,
+                         std::optional<int64_t> most);
   /// Nothing, a space, or a new line with spaces; where that leads to.
   uint32_t space(uint32_t from);
   /// One of the texts, which have no order; where that leads to. Texts that
@@ -44,6 +48,11 @@ private:
   void addEscape(uint32_t from, uint32_t to);
   uint32_t digits(uint32_t from);
   uint32_t whole(uint32_t from);
+  /// A number of `least` or more, without sign or leading zeros.
+  void addMagnitude(uint32_t from, uint64_t least, std::optional<uint64_t> most,
+                    uint32_t to);
+  void addDigitsBetween(uint32_t from, const std::string &low,
+                        const std::string &high, uint32_t to);
   /// Members or elements between commas and space.
   void addList(uint32_t rule, char open, char close, bool named);
 
