@@ -81,5 +81,12 @@ TEST(JsonSchema, NamesOfFurtherPropertiesAreOthers) {
     EXPECT_FALSE(matches(*grammar, text)) << text;
 }
 
+TEST(JsonSchema, NamesOfPropertiesMayNeedEscapes) {
+  auto grammar = read(R"({"properties": {"q\"": {"type": "null"}}})");
+  ASSERT_TRUE(grammar.ok()) << grammar.message();
+  EXPECT_TRUE(matches(*grammar, R"({"q\"":null})"));
+  EXPECT_FALSE(matches(*grammar, R"({"q\"":1})"));
+}
+
 } // namespace
 } // namespace tessera::grammar
