@@ -158,6 +158,7 @@ void tessera::addBenchCommand(CLI::App &app, Invocation &invocation) {
       "Measure speed, as a ratio to the peak measured in the same run");
   bench->require_subcommand(1);
   addGemm(*bench, invocation);
+  addBenchInfer(*bench, invocation);
   addKernels(*bench, invocation);
   addTrain(*bench, invocation);
 }

@@ -27,6 +27,8 @@ void addDataCommand(CLI::App &app, Invocation &invocation);
 void addInspectCommand(CLI::App &app, Invocation &invocation);
 void addDoctorCommand(CLI::App &app, Invocation &invocation);
 void addBenchCommand(CLI::App &app, Invocation &invocation);
+/// `tessera bench infer`.
+void addBenchInfer(CLI::App &bench, Invocation &invocation);
 void addPlanCommand(CLI::App &app, Invocation &invocation);
 
 } // namespace tessera
