@@ -89,20 +89,28 @@ static llvm::Error writeMesh(llvm::ArrayRef<SharePart> shares,
   return llvm::Error::success();
 }
 
-// All ranks follow one schedule.
-static void writePipeline(ModuleOp module, fb::ArtifactT &artifact) {
-  auto parts = module->getAttrOfType<DictionaryAttr>(dist::kPipelineAttr);
-  if (!parts)
-    return;
+static std::unique_ptr<fb::PipelineT> pipelineOf(DictionaryAttr parts) {
   auto work = [&](StringRef name) {
     ArrayRef<int64_t> flops = parts.getAs<DenseI64ArrayAttr>(name);
     return std::vector<uint64_t>(flops.begin(), flops.end());
   };
-  artifact.pipeline = std::make_unique<fb::PipelineT>();
-  artifact.pipeline->schedule = parts.getAs<StringAttr>("schedule").str();
-  artifact.pipeline->forward = work("forward");
-  artifact.pipeline->backward = work("backward");
-  artifact.pipeline->weights = work("weights");
+  auto pipeline = std::make_unique<fb::PipelineT>();
+  pipeline->schedule = parts.getAs<StringAttr>("schedule").str();
+  pipeline->forward = work("forward");
+  pipeline->backward = work("backward");
+  pipeline->weights = work("weights");
+  return pipeline;
+}
+
+// All ranks follow one schedule.
+static void writePipelines(ModuleOp module, fb::ArtifactT &artifact) {
+  auto parts = module->getAttrOfType<DictionaryAttr>(dist::kPipelineAttr);
+  if (!parts)
+    return;
+  artifact.pipeline = pipelineOf(parts);
+  if (auto before = parts.getAs<ArrayAttr>("before"))
+    for (auto each : before.getAsRange<DictionaryAttr>())
+      artifact.pipelines_before.push_back(pipelineOf(each));
 }
 
 llvm::Expected<std::string>
@@ -117,7 +125,7 @@ tessera::writeArtifact(llvm::ArrayRef<SharePart> shares,
   artifact.rebuild_command = info.rebuildCommand;
   if (llvm::Error error = writeMesh(shares, artifact))
     return std::move(error);
-  writePipeline(shares.front().devices.front().module, artifact);
+  writePipelines(shares.front().devices.front().module, artifact);
   if (llvm::Error error = checkCollectives(shares))
     return std::move(error);
   for (const SharePart &part : shares) {
