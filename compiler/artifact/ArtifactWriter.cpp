@@ -1,6 +1,7 @@
 #include "compiler/artifact/ArtifactWriter.h"
 #include "compiler/artifact/CheckCollectives.h"
 #include "compiler/artifact/WriteDevice.h"
+#include "dialects/graph/GraphQuantOps.h"
 #include "runtime/artifact/AppendedArtifact.h"
 
 using namespace mlir;
@@ -11,6 +12,23 @@ static llvm::Error complain(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
+static std::unique_ptr<fb::QuantizedT> quantizedOf(plan::StateOp state) {
+  auto origin =
+      graph::QuantizedOrigin::read(state->getAttr(graph::kQuantizedAttr));
+  if (!origin)
+    return nullptr;
+  auto result = std::make_unique<fb::QuantizedT>();
+  result->source = origin->source;
+  result->part =
+      origin->isScales ? fb::QuantizedPart::scales : fb::QuantizedPart::values;
+  result->bits = static_cast<uint8_t>(origin->layout.bits);
+  result->group = static_cast<uint32_t>(origin->layout.group);
+  result->rows = origin->layout.rows;
+  result->columns = origin->layout.columns;
+  result->transposed = origin->transposed;
+  return result;
+}
+
 static void writeState(ModuleOp module, fb::ShareT &share) {
   for (auto state : module.getOps<plan::StateOp>()) {
     auto entry =
@@ -18,6 +36,7 @@ static void writeState(ModuleOp module, fb::ShareT &share) {
                    static_cast<fb::Role>(state.getRole()), fb::Space::state,
                    state.getOffset());
     entry->decay = state.getDecay();
+    entry->quantized = quantizedOf(state);
     share.state_bytes = std::max<uint64_t>(
         share.state_bytes,
         llvm::alignTo(entry->offset + entry->bytes, plan::kAlignment));

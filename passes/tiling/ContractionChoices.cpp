@@ -50,9 +50,9 @@ void ContractionEmitter::chooseStaging() {
   bool strided = plan.sum.size > 1 && plan.sum.lhs != 1;
   lhs.staged = converts || strided;
   bool usedOnce = plan.rowDim().size <= height;
-  rhs.staged = pairs || plan.rhs.memory != compute || rhs.repeatsTile ||
-               rhs.repeatsSum || (column.size > 1 && column.rhs != 1) ||
-               !usedOnce;
+  rhs.staged = plan.quant || pairs || plan.rhs.memory != compute ||
+               rhs.repeatsTile || rhs.repeatsSum ||
+               (column.size > 1 && column.rhs != 1) || !usedOnce;
 }
 
 // What is staged of a chunk fits the budget: all panels, one group of rows.
@@ -66,6 +66,9 @@ void ContractionEmitter::chooseChunks() {
     limit = std::max<int64_t>(target.sharedBytes / perStep, 64);
   chunksOfSum = partsOf(k, limit);
   chunk = chunksOfSum == 1 ? k : llvm::alignTo(partsOf(k, chunksOfSum), 16);
+  // Of quantized weights a chunk has whole blocks.
+  if (plan.quant && chunksOfSum > 1)
+    chunk = llvm::alignTo(chunk, QuantizedLayout::kBlock);
   chunksOfSum = partsOf(k, chunk);
   chunks = chunksOfSum;
   for (const ContractionDim &dim : plan.outerSums)

@@ -66,6 +66,10 @@ llvm::Error tessera::compileDecoder(const RunPath &place,
   if (!told.ok())
     return llvm::createStringError(told.message());
   const recipe::Recipe::Inference &inference = told->inference;
+  if (inference.quant != recipe::Quant::None)
+    return llvm::createStringError(place.run + "/" + kRecipeFile +
+                                   ": inference.quant: weights of a run are "
+                                   "not quantized; set it to none");
   // Of places behind the trained ones the model knows nothing.
   int64_t context = std::min(inference.context, recipe->batch.sequence);
   // Programs that generate know no fp64; weights are rounded as they are read.
