@@ -229,6 +229,7 @@ Status Scheduler::readChunk() {
       {text.list.pages, text.computed},
       std::span(text.tokens).subspan(text.computed, count), last));
   text.computed += count;
+  counters.lastComputed = EngineClock::now();
   pool.publish(text.list, std::span(text.tokens).first(text.computed));
   if (last)
     choose(text, model.logits(0));
@@ -262,6 +263,7 @@ Status Scheduler::decode() {
     tokens.push_back(text->tokens.back());
   }
   TESSERA_RETURN_IF_ERROR(model.decode(places, tokens));
+  counters.lastComputed = EngineClock::now();
   for (size_t i = 0; i < texts.size(); ++i) {
     ++texts[i]->computed;
     pool.publish(texts[i]->list, texts[i]->tokens);
@@ -307,6 +309,7 @@ const EngineMetrics &Scheduler::metrics() {
   counters.waiting = int64_t(waiting.size());
   counters.pages = pool.size();
   counters.pagesUsed = pool.size() - pool.available();
+  counters.pagesKept = pool.kept();
   return counters;
 }
 
