@@ -2,28 +2,27 @@
 #include "compiler/Driver.h"
 #include "runtime/recipe/Recipe.h"
 #include "tools/tessera/Commands.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Signals.h"
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 using namespace tessera;
 
 llvm::Error TemporaryFile::create() {
-  int descriptor = -1;
-  if (std::error_code error = llvm::sys::fs::createTemporaryFile(
-          "tessera", "tsr", descriptor, path))
-    return llvm::createStringError(error, "cannot create a temporary file");
-  ::close(descriptor);
-  llvm::sys::RemoveFileOnSignal(path);
+  descriptor = ::memfd_create("tessera-program", MFD_CLOEXEC);
+  if (descriptor < 0)
+    return llvm::createStringError(llvm::errnoAsErrorCode(),
+                                   "cannot create a file in memory");
   return llvm::Error::success();
 }
 
+std::string TemporaryFile::name() const {
+  return fmt::format("/proc/self/fd/{}", descriptor);
+}
+
 TemporaryFile::~TemporaryFile() {
-  if (path.empty())
-    return;
-  llvm::sys::fs::remove(path);
-  llvm::sys::DontRemoveFileOnSignal(path);
+  if (descriptor >= 0)
+    ::close(descriptor);
 }
 
 // The targets of a device; those of a GPU that is not known yet are all.

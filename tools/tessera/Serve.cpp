@@ -46,7 +46,7 @@ namespace {
 struct Served {
   std::unique_ptr<SessionModel> model;
   std::optional<tokenizer::Tokenizer> tokenizer;
-  std::unique_ptr<serve::ChatTemplate> chat; ///< null: ChatML
+  std::unique_ptr<serve::ChatRenderer> chat; ///< null: ChatML
 };
 
 } // namespace

@@ -263,6 +263,7 @@ Status Scheduler::readChunk() {
       {text.list.pages, text.computed},
       std::span(text.tokens).subspan(text.computed, count), last));
   text.computed += count;
+  counters.lastComputed = EngineClock::now();
   pool.publish(text.list, std::span(text.tokens).first(text.computed));
   if (last)
     choose(text, model.logits(0));
@@ -328,6 +329,7 @@ Status Scheduler::decode() {
     }
   }
   TESSERA_RETURN_IF_ERROR(model.decode(places, tokens));
+  counters.lastComputed = EngineClock::now();
   int64_t row = 0;
   for (Text *text : texts) {
     int64_t first = row, held = 0;
@@ -378,6 +380,7 @@ const EngineMetrics &Scheduler::metrics() {
   counters.waiting = int64_t(waiting.size());
   counters.pages = pool.size();
   counters.pagesUsed = pool.size() - pool.available();
+  counters.pagesKept = pool.kept();
   return counters;
 }
 
