@@ -24,6 +24,9 @@ constexpr std::array<std::string_view, 3> scopes = {"sequence", "microbatch",
 constexpr std::array<std::string_view, 2> drops = {"position", "probability"};
 constexpr std::array<std::string_view, 3> dispatches = {"auto", "gather",
                                                         "exchange"};
+constexpr std::array<std::string_view, 5> poolings = {"model", "mean", "cls",
+                                                      "max", "mean_sqrt"};
+constexpr std::array<std::string_view, 3> normalizes = {"model", "none", "l2"};
 
 template <typename Enum>
 Choice choice(Enum &value, std::span<const std::string_view> words) {
@@ -135,6 +138,10 @@ std::string_view name(DropPolicy policy) { return drops[size_t(policy)]; }
 std::string_view name(RowDispatch dispatch) {
   return dispatches[size_t(dispatch)];
 }
+std::string_view name(Pooling pooling) { return poolings[size_t(pooling)]; }
+std::string_view name(Normalize normalize) {
+  return normalizes[size_t(normalize)];
+}
 
 std::vector<Field> schema(Recipe &r) {
   constexpr double most = 1e6;
@@ -168,6 +175,8 @@ std::vector<Field> schema(Recipe &r) {
       {"inference.chunk", Integer{&r.inference.chunk, 2, 1 << 16}},
       {"inference.page", Integer{&r.inference.page, 1, 1 << 12}},
       {"inference.pages", Integer{&r.inference.pages, 0, 1 << 26}},
+      {"inference.pooling", choice(r.inference.pooling, poolings)},
+      {"inference.normalize", choice(r.inference.normalize, normalizes)},
       {"seed", Integer{&r.seed, 0, INT64_MAX}},
       {"data.train", Path{&r.data.train}},
       {"data.eval", Path{&r.data.eval}},

@@ -1,4 +1,5 @@
 #include "runtime/serve/Service.h"
+#include "runtime/serve/Embeddings.h"
 #include "runtime/serve/Generation.h"
 
 #include <algorithm>
@@ -26,22 +27,29 @@ Service::Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
 
 //===--- routes -----------------------------------------------------------===//
 
-std::string Service::refuse(const HttpRequest &head) {
-  if (options.apiKeys.empty())
-    return {};
+bool hasKey(const HttpRequest &head, const std::vector<std::string> &keys) {
+  if (keys.empty())
+    return true;
   std::string_view given = head.authorization;
   constexpr std::string_view kBearer = "Bearer ";
   if (given.starts_with(kBearer))
     given.remove_prefix(kBearer.size());
   bool known = false;
-  for (const std::string &key : options.apiKeys)
+  for (const std::string &key : keys)
     known |= equalSecrets(given, key); // all of them, always
-  if (known)
+  return known;
+}
+
+ApiError keyMissing() {
+  return {401, "an API key is needed: Authorization: Bearer KEY", "",
+          "invalid_api_key"};
+}
+
+std::string Service::refuse(const HttpRequest &head) {
+  if (hasKey(head, options.apiKeys))
     return {};
   ++answers[401];
-  return ApiError{401, "an API key is needed: Authorization: Bearer KEY", "",
-                  "invalid_api_key"}
-      .json();
+  return keyMissing().json();
 }
 
 std::string Service::describe(int status, std::string_view message) {
@@ -71,6 +79,7 @@ void Service::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
        [&] { generate(request, Endpoint::completions, reply); }},
       {"POST", "/v1/chat/completions",
        [&] { generate(request, Endpoint::chat, reply); }},
+      {"POST", "/v1/embeddings", [&] { sendError(reply, noEmbeddings()); }},
       {"GET", "/v1/models", [&] { models(request, reply); }},
       {"GET", "/health", [&] { health(reply); }},
       {"GET", "/metrics",
