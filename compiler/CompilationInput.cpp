@@ -8,7 +8,9 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "models/Build.h"
+#include "models/SentenceModel.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -60,6 +62,12 @@ llvm::Error Compilation::readInputs() {
   config = loaded.take();
   StatusOr<models::Recipe> parsed =
       models::loadRecipe(request.recipe, request.set);
+  if (!parsed.ok())
+    return complain(parsed.message());
+  if (mode == models::Mode::Infer)
+    parsed = models::withSentenceModel(
+        parsed.take(), config.spec,
+        llvm::sys::path::parent_path(config.file).str());
   if (!parsed.ok())
     return complain(parsed.message());
   recipe = parsed.take();

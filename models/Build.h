@@ -11,7 +11,8 @@ namespace tessera::models {
 
 /// Makes `@init` and, for training, `@loss` and `@logits` with B = batch.micro
 /// and T = batch.sequence; for inference `@prefill_T` with T = inference.chunk
-/// and `@decode_B` for each bucket B up to inference.batch; and their blocks:
+/// and `@decode_B` for each bucket B up to inference.batch, or of an encoder
+/// `@embed_BxT` for each of encodeBuckets; and their blocks:
 /// as dialects/graph/README.md describes them, all in f32. The recipe's dropout
 /// takes the place of the model's.
 ///

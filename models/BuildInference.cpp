@@ -145,6 +145,8 @@ void ModelBuilder::buildCached(StringRef name, const CacheShape &shape) {
 }
 
 void ModelBuilder::buildInference() {
+  if (spec.isEncoder())
+    return buildEncoder();
   int64_t context = inferenceContext(spec, recipe);
   int64_t perSequence = llvm::divideCeil(context, recipe.inference.page);
   int64_t pages = recipe.inference.pages ? recipe.inference.pages

@@ -156,12 +156,33 @@ static Value cachedAttention(const Scope &scope, Emitter &e, Value query,
       capOf(scope));
 }
 
+/// A text sees all of its keys where its queries stand behind the last of them,
+/// so attention over pages is attention of whole texts: the pages are those of
+/// the keys themselves, one text's after another's.
+static Value textAttention(const Scope &scope, Emitter &e, Value query,
+                           Value key, Value value, const LayerKind &kind) {
+  const WholeTexts &texts = *scope.texts;
+  ArrayRef<int64_t> shape = tensorType(key).getShape();
+  const int64_t perText = shape[1] / texts.page, pages = shape[0] * perText;
+  SmallVector<int64_t> paged = {pages, texts.page, shape[2], shape[3]};
+  OpBuilder &b = scope.builder;
+  Value table = e.iota(RankedTensorType::get({pages}, b.getI32Type()), 0);
+  Value starts = e.splatLike(double(shape[1]), texts.lengths);
+  return b.create<graph::PagedAttentionOp>(
+      e.location(), query.getType(), query, e.reshape(key, paged),
+      e.reshape(value, paged), e.reshape(table, {shape[0], perText}), starts,
+      texts.lengths, b.getF64FloatAttr(kind.scale), IntegerAttr(),
+      capOf(scope));
+}
+
 Value attention(const Scope &scope, Value query, Value key, Value value,
                 const LayerKind &kind, StringRef path) {
   Emitter e = scope.at(path);
   OpBuilder &b = scope.builder;
   ArrayRef<int64_t> shape = tensorType(query).getShape();
   SmallVector<int64_t> merged = {shape[0], shape[1], scope.spec.queryWidth()};
+  if (scope.texts)
+    return e.reshape(textAttention(scope, e, query, key, value, kind), merged);
   if (scope.cache)
     return e.reshape(cachedAttention(scope, e, query, key, value, kind),
                      merged);

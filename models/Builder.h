@@ -36,6 +36,13 @@ struct KvCache {
   int64_t context = 0;         ///< tokens of a sequence at most
 };
 
+/// Whole texts, padded at their ends, each token of which sees all of its own
+/// text and nothing else. In a function of a decoder it is null.
+struct WholeTexts {
+  mlir::Value lengths; ///< i32 [batch]
+  int64_t page = 0;    ///< keys that attention walks over at a time
+};
+
 /// What training wants of a layer's router. In a function that only looks at
 /// logits there is none, and nothing is dropped.
 struct RouterScope {
@@ -78,7 +85,8 @@ public:
   /// Null unless tokens follow on what a cache holds. `attention` puts its keys
   /// and values into it and leaves here what it has become.
   KvCache *cache = nullptr;
-  RouterScope *router = nullptr; ///< of the layer that is written
+  const WholeTexts *texts = nullptr; ///< of an encoder
+  RouterScope *router = nullptr;     ///< of the layer that is written
 
 private:
   RandomState random;
@@ -98,6 +106,7 @@ struct FamilyBuilder {
 
 const FamilyBuilder &gpt2Builder();  // models/gpt2/Build.cpp
 const FamilyBuilder &llamaBuilder(); // models/llama/Build.cpp
+const FamilyBuilder &bertBuilder();  // models/bert/Build.cpp
 
 // Sub-layers. `name` is the module's name: parameters are NAME.weight and, if
 // `bias`, NAME.bias.
@@ -117,7 +126,8 @@ mlir::Value columns(graph::Emitter &e, mlir::Value x, int64_t begin,
 /// The norm of the spec's kind, along the last dimension.
 mlir::Value norm(const Scope &scope, mlir::Value x, llvm::StringRef name);
 mlir::Value activation(graph::Emitter &e, mlir::Value x, Activation kind);
-/// Causal attention, over the scope's cache if there is one. query [batch,
+/// Causal attention, over the scope's cache if there is one, or that of whole
+/// texts in an encoder. query [batch,
 /// tokens, heads, head_dim], key and value with kv_heads → [batch, tokens,
 /// heads * head_dim]. With attention dropout the probabilities are
 /// materialized.

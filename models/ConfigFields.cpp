@@ -96,18 +96,32 @@ std::string position(const std::string &file, std::string_view text,
 
 } // namespace
 
-StatusOr<Json> parseConfigObject(std::string_view text,
-                                 const std::string &file) {
+static StatusOr<Json> parseDocument(std::string_view text,
+                                    const std::string &file) {
   BoundedDocument document;
   if (!Json::sax_parse(text, &document)) {
     std::string where =
         document.byte > 0 ? position(file, text, document.byte) : file;
     return Status::error("{}: {}", where, document.problem);
   }
-  if (!document.root.is_object())
-    return Status::error("{}: is {}, expected a JSON object {{...}}", file,
-                         shown(document.root));
   return std::move(document.root);
+}
+
+StatusOr<Json> parseConfigObject(std::string_view text,
+                                 const std::string &file) {
+  StatusOr<Json> root = parseDocument(text, file);
+  if (root.ok() && !root->is_object())
+    return Status::error("{}: is {}, expected a JSON object {{...}}", file,
+                         shown(*root));
+  return root;
+}
+
+StatusOr<Json> parseConfigList(std::string_view text, const std::string &file) {
+  StatusOr<Json> root = parseDocument(text, file);
+  if (root.ok() && !root->is_array())
+    return Status::error("{}: is {}, expected a JSON list [...]", file,
+                         shown(*root));
+  return root;
 }
 
 std::string shown(const Json &value) {

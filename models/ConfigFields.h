@@ -22,6 +22,8 @@ using Json = nlohmann::json;
 /// and column.
 StatusOr<Json> parseConfigObject(std::string_view text,
                                  const std::string &file);
+/// The same of nothing but one list.
+StatusOr<Json> parseConfigList(std::string_view text, const std::string &file);
 
 /// A key and, where the dialects differ, its other name. Giving both is fine
 /// as long as they agree.

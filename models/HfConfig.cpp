@@ -15,8 +15,8 @@ constexpr int64_t maxFileBytes = 1 << 20;
 
 struct FamilyInfo {
   Family family;
-  std::array<std::string_view, 2> architectures;
-  LlamaTraits llama; ///< unused for GPT-2
+  std::array<std::string_view, 3> architectures;
+  LlamaTraits llama; ///< unused for GPT-2 and BERT
 };
 
 constexpr FamilyInfo families[] = {
@@ -62,6 +62,7 @@ constexpr FamilyInfo families[] = {
      {"Phi3ForCausalLM", "Phi3Model"},
      {4096, true, 0, false, false, false, false, LlamaTraits::EveryLayer, false,
       1e-5, 1e4, 0, LlamaTraits::Phi3}},
+    {Family::Bert, {"BertModel", "BertForMaskedLM", "BertForPreTraining"}, {}},
 };
 
 /// Keys of the reference's base classes and of common writers that say nothing
@@ -143,12 +144,12 @@ const FamilyInfo *readFamily(ConfigFields &fields) {
   for (const std::string &given : fields.texts("architectures")) {
     const FamilyInfo *found = nullptr;
     for (const FamilyInfo &each : families)
-      if (std::ranges::count(each.architectures, given))
+      if (!given.empty() && std::ranges::count(each.architectures, given))
         found = &each;
     if (!found)
       fields.fail("architectures",
                   fmt::format("{} is not supported; use the causal language "
-                              "model of {}",
+                              "model, or of BERT the encoder, of {}",
                               quote(given), choices(names)));
     else if ((byType && found != byType) || (byClass && found != byClass))
       fields.fail("architectures",
@@ -188,9 +189,10 @@ void readCommon(ConfigFields &fields, ModelSpec &spec) {
                           "the model brings its own code, which cannot be "
                           "known to compute the same; remove the key if it "
                           "does");
-  fields.requireNeutral("is_encoder_decoder", false, "decoder only");
-  fields.requireNeutral("add_cross_attention", false, "decoder only");
-  fields.requireNeutral("tie_encoder_decoder", false, "decoder only");
+  const char *only = spec.isEncoder() ? "encoder only" : "decoder only";
+  for (const char *each :
+       {"is_encoder_decoder", "add_cross_attention", "tie_encoder_decoder"})
+    fields.requireNeutral(each, false, only);
   fields.requireNeutral("pruned_heads", Json::object(),
                         "export the model with its heads removed");
   if (spec.family != Family::Phi3)
@@ -279,6 +281,8 @@ StatusOr<ModelSpec> parseHfConfig(std::string_view text,
   spec.family = info->family;
   if (info->family == Family::Gpt2)
     readGpt2(fields, spec);
+  else if (info->family == Family::Bert)
+    readBert(fields, spec);
   else
     readLlama(fields, info->llama, spec);
   readCommon(fields, spec);

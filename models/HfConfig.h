@@ -1,5 +1,6 @@
 // Reader of Hugging Face config.json for GPT-2, Llama, Mistral, Qwen2, Qwen3,
-// and with experts Mixtral, Qwen2-MoE, Qwen3-MoE and Dots1.
+// Gemma, Phi-3 and BERT, and with experts Mixtral, Qwen2-MoE, Qwen3-MoE and
+// Dots1.
 #pragma once
 #include <string>
 #include <string_view>

@@ -59,6 +59,9 @@ void readGemma(ConfigFields &fields, ModelSpec &spec);
 /// What Phi-3 has of its own; needs spec.headDim.
 void readPhi3(ConfigFields &fields, ModelSpec &spec);
 
+/// Reads an encoder of the BERT family into `spec`; errors go to `fields`.
+void readBert(ConfigFields &fields, ModelSpec &spec);
+
 /// Reads the experts of a family that has them into spec.moe; needs the sizes
 /// of `spec`. None where all layers are listed as dense.
 void readMoe(ConfigFields &fields, ModelSpec &spec);

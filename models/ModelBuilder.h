@@ -1,5 +1,6 @@
 // Writes the functions of a model's module. Build.cpp has what training needs,
-// BuildInference.cpp what generating needs.
+// BuildInference.cpp what generating needs, BuildEncoder.cpp what embedding
+// needs.
 #pragma once
 #include "models/Build.h"
 #include "models/Builder.h"
@@ -26,7 +27,9 @@ public:
         dense(layerParameters(spec, false)),
         sparse(spec.moe ? layerParameters(spec, true)
                         : std::vector<Parameter>()),
-        family(spec.family == Family::Gpt2 ? gpt2Builder() : llamaBuilder()) {}
+        family(spec.family == Family::Gpt2   ? gpt2Builder()
+               : spec.family == Family::Bert ? bertBuilder()
+                                             : llamaBuilder()) {}
 
   /// The functions of `mode`, as Build.h lists them.
   mlir::OwningOpRef<mlir::ModuleOp> build(Mode mode);
@@ -94,6 +97,13 @@ private:
   mlir::Value cachedTrunk(Scope &scope, llvm::StringRef owner,
                           const CacheShape &shape, mlir::Value tokens,
                           llvm::MutableArrayRef<mlir::Value> caches);
+
+  // Functions over whole texts (BuildEncoder.cpp).
+  void buildEncoder();
+  void buildEmbed(const EncodeBucket &bucket);
+  mlir::func::FuncOp encoderBlock(llvm::StringRef owner,
+                                  const EncodeBucket &bucket);
+  mlir::Value pooled(graph::Emitter &e, mlir::Value x, mlir::Value lengths);
 
   // Pieces of @loss and @logits.
   std::vector<Port> parameterPorts();

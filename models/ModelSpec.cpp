@@ -173,11 +173,45 @@ std::vector<Parameter> llamaLayer(const ModelSpec &spec, bool sparse) {
   return std::move(list.items);
 }
 
+std::vector<Parameter> bertLayer(const ModelSpec &spec) {
+  List list(spec);
+  for (const char *each : {"query", "key", "value"})
+    list.linear(fmt::format("attention.self.{}", each), spec.hidden,
+                spec.hidden, true);
+  list.linear("attention.output.dense", spec.hidden, spec.hidden, true);
+  list.layerNorm("attention.output.LayerNorm");
+  list.linear("intermediate.dense", spec.hidden, spec.intermediate, true);
+  list.linear("output.dense", spec.intermediate, spec.hidden, true);
+  list.layerNorm("output.LayerNorm");
+  return std::move(list.items);
+}
+
+/// What stands before the layers.
+void addEmbeddings(List &list, const ModelSpec &spec) {
+  switch (spec.family) {
+  case Family::Gpt2:
+    list.weight("transformer.wte.weight", {spec.vocab, spec.hidden});
+    list.weight("transformer.wpe.weight", {spec.maxPositions, spec.hidden});
+    break;
+  case Family::Bert:
+    list.weight("embeddings.word_embeddings.weight", {spec.vocab, spec.hidden});
+    list.weight("embeddings.position_embeddings.weight",
+                {spec.maxPositions, spec.hidden});
+    list.weight("embeddings.token_type_embeddings.weight",
+                {spec.tokenTypes, spec.hidden});
+    list.layerNorm("embeddings.LayerNorm");
+    break;
+  default:
+    list.weight("model.embed_tokens.weight", {spec.vocab, spec.hidden});
+  }
+}
+
 } // namespace
 
 std::vector<Parameter> layerParameters(const ModelSpec &spec, bool sparse) {
-  return spec.family == Family::Gpt2 ? gpt2Layer(spec)
-                                     : llamaLayer(spec, sparse);
+  return spec.family == Family::Gpt2   ? gpt2Layer(spec)
+         : spec.family == Family::Bert ? bertLayer(spec)
+                                       : llamaLayer(spec, sparse);
 }
 
 ExpertNames expertNames(const ModelSpec &spec) {
@@ -198,19 +232,14 @@ ExpertNames expertNames(const ModelSpec &spec) {
 }
 
 std::string layerPrefix(const ModelSpec &spec, int64_t layer) {
-  return spec.family == Family::Gpt2 ? fmt::format("transformer.h.{}.", layer)
-                                     : fmt::format("model.layers.{}.", layer);
+  return spec.family == Family::Gpt2   ? fmt::format("transformer.h.{}.", layer)
+         : spec.family == Family::Bert ? fmt::format("encoder.layer.{}.", layer)
+                                       : fmt::format("model.layers.{}.", layer);
 }
 
 std::vector<Parameter> parameters(const ModelSpec &spec) {
-  bool gpt2 = spec.family == Family::Gpt2;
   List list(spec);
-  if (gpt2) {
-    list.weight("transformer.wte.weight", {spec.vocab, spec.hidden});
-    list.weight("transformer.wpe.weight", {spec.maxPositions, spec.hidden});
-  } else {
-    list.weight("model.embed_tokens.weight", {spec.vocab, spec.hidden});
-  }
+  addEmbeddings(list, spec);
   const std::vector<Parameter> dense = layerParameters(spec, false),
                                sparse = spec.moe ? layerParameters(spec, true)
                                                  : std::vector<Parameter>();
@@ -220,7 +249,9 @@ std::vector<Parameter> parameters(const ModelSpec &spec) {
       list.items.back().name = layerPrefix(spec, layer) + each.name;
       list.items.back().layer = layer;
     }
-  if (gpt2)
+  if (spec.isEncoder())
+    return std::move(list.items);
+  if (spec.family == Family::Gpt2)
     list.layerNorm("transformer.ln_f");
   else
     list.rmsNorm("model.norm", spec.hidden);
@@ -235,6 +266,8 @@ std::vector<std::string> checkpointNames(const ModelSpec &spec,
   constexpr std::string_view prefix = "transformer.";
   if (spec.family == Family::Gpt2 && name.substr(0, prefix.size()) == prefix)
     names.emplace_back(name.substr(prefix.size()));
+  if (spec.family == Family::Bert)
+    names.push_back(fmt::format("bert.{}", name));
   return names;
 }
 
@@ -297,6 +330,8 @@ std::string_view name(Family family) {
     return "gemma3_text";
   case Family::Phi3:
     return "phi3";
+  case Family::Bert:
+    return "bert";
   }
   assert(false && "every family has a name");
   return "";

@@ -1,6 +1,7 @@
-// What a decoder-only transformer of the GPT-2 and Llama families is, dense or
-// with mixtures of experts, as plain data: everything that changes the
-// mathematics of the model and nothing else.
+// What a transformer is, as plain data: a decoder of the GPT-2 and Llama
+// families, dense or with mixtures of experts, or an encoder of the BERT
+// family. Everything that changes the mathematics of the model and nothing
+// else.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,9 +11,9 @@
 
 namespace tessera::models {
 
-/// Which builder makes the graph. All but GPT-2 are members of the Llama family
-/// that differ in data (window, biases, norms, fused matrices, experts), not in
-/// code.
+/// Which builder makes the graph. All but GPT-2 and BERT are members of the
+/// Llama family that differ in data (window, biases, norms, fused matrices,
+/// experts), not in code.
 enum class Family {
   Gpt2,
   Llama,
@@ -26,7 +27,8 @@ enum class Family {
   Gemma,
   Gemma2,
   Gemma3,
-  Phi3
+  Phi3,
+  Bert
 };
 
 enum class NormKind {
@@ -109,7 +111,8 @@ struct ModelSpec {
   int64_t kvHeads = 0;      ///< = heads: MHA; 1: MQA; between: GQA
   int64_t headDim = 0;      ///< heads * headDim need not equal hidden
   int64_t intermediate = 0; ///< width of the MLP
-  int64_t maxPositions = 0; ///< tokens; GPT-2: rows of the position table
+  int64_t maxPositions = 0; ///< tokens; learned positions: rows of the table
+  int64_t tokenTypes = 0;   ///< BERT: rows of the table of token types
 
   NormKind norm = NormKind::LayerNorm;
   double normEps = 1e-5;
@@ -127,13 +130,22 @@ struct ModelSpec {
   /// Queries, keys and values come from one matrix, gate and up from another.
   bool fusedProjections = false;
 
+  /// Widths to which an encoder's vectors may be cut (Kusupati et al.,
+  /// Matryoshka, 2022): these, or any if `cutsAnywhere`.
+  std::vector<int64_t> vectorCuts;
+  bool cutsAnywhere = false;
+
+  /// Every token sees all of its text, and what is wanted is a vector of the
+  /// text. A decoder's tokens see those before them.
+  bool isEncoder() const { return family == Family::Bert; }
+
   std::optional<MoeSpec> moe;
   /// Whether `layer` has experts.
   bool isSparse(int64_t layer) const {
     return moe && moe->sparse[static_cast<size_t>(layer)];
   }
 
-  /// Absent: positions are a learned table (GPT-2).
+  /// Absent: positions are a learned table (GPT-2, BERT).
   std::optional<RopeSpec> rope;
   /// Of layers with a window, where they have their own.
   std::optional<RopeSpec> localRope;
@@ -220,11 +232,12 @@ struct ExpertNames {
 };
 ExpertNames expertNames(const ModelSpec &spec);
 
-/// "transformer.h.3." or "model.layers.3.".
+/// "transformer.h.3.", "model.layers.3." or "encoder.layer.3.".
 std::string layerPrefix(const ModelSpec &spec, int64_t layer);
 
 /// The names under which a checkpoint may hold `name`: itself first; GPT-2's
-/// early checkpoints were saved without "transformer.".
+/// early checkpoints were saved without "transformer.", BERT's with heads
+/// (masked words, sentence pairs) have "bert." before it.
 std::vector<std::string> checkpointNames(const ModelSpec &spec,
                                          std::string_view name);
 

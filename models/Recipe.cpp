@@ -22,7 +22,28 @@ static Status checkInference(const Recipe &recipe, const ModelSpec &spec) {
   return Status::success();
 }
 
+static Status checkEncoder(const Recipe &recipe, const ModelSpec &spec,
+                           Mode mode) {
+  if (mode == Mode::Train)
+    return Status::error("{} is an encoder, which is not trained here; embed "
+                         "texts with it: tessera embed, or compile with "
+                         "--mode infer",
+                         name(spec.family));
+  if (recipe.inference.pooling == Pooling::Model ||
+      recipe.inference.normalize == Normalize::Model)
+    return Status::error("inference.pooling and inference.normalize are not "
+                         "known without the model's directory; set them");
+  return Status::success();
+}
+
 Status checkRecipe(const Recipe &recipe, const ModelSpec &spec, Mode mode) {
+  if (spec.isEncoder())
+    return checkEncoder(recipe, spec, mode);
+  if (recipe.inference.pooling != Pooling::Model ||
+      recipe.inference.normalize != Normalize::Model)
+    return Status::error("inference.pooling and inference.normalize are for "
+                         "encoders; {} is none",
+                         name(spec.family));
   if (mode == Mode::Infer)
     return checkInference(recipe, spec);
   if (recipe.batch.sequence > spec.maxPositions)
@@ -49,6 +70,25 @@ ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe) {
 
 int64_t inferenceContext(const ModelSpec &spec, const Recipe &recipe) {
   return std::min(recipe.inference.context, spec.maxPositions);
+}
+
+std::vector<EncodeBucket> encodeBuckets(const ModelSpec &spec,
+                                        const Recipe &recipe) {
+  constexpr int64_t shortest = 32;
+  const int64_t context = inferenceContext(spec, recipe),
+                page = recipe.inference.page;
+  std::vector<EncodeBucket> buckets;
+  for (int64_t size = shortest;; size *= 2) {
+    int64_t least = std::min(size, context);
+    int64_t tokens = least <= page ? least : (least + page - 1) / page * page;
+    if (buckets.empty() || buckets.back().tokens < tokens) {
+      buckets.push_back({1, tokens});
+      if (recipe.inference.batch > 1)
+        buckets.push_back({recipe.inference.batch, tokens});
+    }
+    if (size >= context)
+      return buckets;
+  }
 }
 
 std::vector<int64_t> decodeBuckets(int64_t most) {

@@ -8,8 +8,10 @@ namespace tessera::models {
 
 using recipe::loadRecipe;
 using recipe::name;
+using recipe::Normalize;
 using recipe::OptimizerKind;
 using recipe::parseRecipe;
+using recipe::Pooling;
 using recipe::Precision;
 using recipe::printRecipe;
 using recipe::Quant;
@@ -18,7 +20,7 @@ using recipe::Recompute;
 using recipe::ScheduleKind;
 
 /// What a module is for: training, or generating from a cache of keys and
-/// values.
+/// values; of an encoder, embedding.
 enum class Mode { Train, Infer };
 
 /// What a recipe asks must be possible with the model: the sequence fits its
@@ -33,6 +35,17 @@ int64_t inferenceContext(const ModelSpec &spec, const Recipe &recipe);
 /// `most` itself: those between are padded, beyond eight by a half at
 /// most.
 std::vector<int64_t> decodeBuckets(int64_t most);
+
+/// What an encoder's program is made for: texts of up to `tokens`, of which
+/// `batch` run together.
+struct EncodeBucket {
+  int64_t batch, tokens;
+  bool operator==(const EncodeBucket &) const = default;
+};
+/// One text and inference.batch of them, for 32 tokens, 64 and so on up to the
+/// context; what is more than a page is whole pages.
+std::vector<EncodeBucket> encodeBuckets(const ModelSpec &spec,
+                                        const Recipe &recipe);
 
 /// The model with the recipe's dropout in place of its own.
 ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe);

@@ -20,6 +20,12 @@ enum class BalanceScope { Sequence, Microbatch, Global };
 enum class DropPolicy { Position, Probability };
 enum class RowDispatch { Auto, Gather, Exchange };
 enum class Quant { None, Int8, Int4 };
+/// How the vectors of a text's tokens become one: their mean, that of the first
+/// token, the largest of each element, their sum over the root of their number.
+enum class Pooling { Model, Mean, Cls, Max, MeanSqrt };
+/// What becomes of that one: nothing, or the vector of length 1 of the same
+/// direction.
+enum class Normalize { Model, None, L2 };
 
 /// The recipe's own words: "adamw", "cosine", "bf16", "selective".
 std::string_view name(OptimizerKind kind);
@@ -30,6 +36,8 @@ std::string_view name(BalanceScope scope);
 std::string_view name(DropPolicy policy);
 std::string_view name(RowDispatch dispatch);
 std::string_view name(Quant quant);
+std::string_view name(Pooling pooling);
+std::string_view name(Normalize normalize);
 
 struct Recipe {
   struct Optimizer {
@@ -96,16 +104,20 @@ struct Recipe {
     bool operator==(const Moe &) const = default;
   } moe;
 
-  /// What programs that generate are made for.
+  /// What programs that generate or that embed are made for. Chunk and pages
+  /// are about a cache, which those that embed have not.
   struct Inference {
     int64_t context = 4096; ///< tokens of a sequence, at most the model's own
-    int64_t batch = 8;      ///< sequences that decode together
+    int64_t batch = 8;      ///< sequences that run together
     int64_t chunk = 256;    ///< tokens of a prompt that are read at once
-    int64_t page = 64;      ///< tokens of a page of the cache
+    int64_t page = 64;      ///< tokens of a page of keys
     int64_t pages = 0;      ///< of the cache; 0: enough for a full batch
     /// What matrices of linear layers are kept as; of int4 the head is int8.
     Quant quant = Quant::None;
     int64_t group = 32; ///< their columns with one scale: 32, 64 or 128
+    /// Of encoders; Model: as modules.json beside the model says.
+    Pooling pooling = Pooling::Model;
+    Normalize normalize = Normalize::Model;
     bool operator==(const Inference &) const = default;
   } inference;
 

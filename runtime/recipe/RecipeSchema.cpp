@@ -25,6 +25,9 @@ constexpr std::array<std::string_view, 2> drops = {"position", "probability"};
 constexpr std::array<std::string_view, 3> dispatches = {"auto", "gather",
                                                         "exchange"};
 constexpr std::array<std::string_view, 3> quants = {"none", "int8", "int4"};
+constexpr std::array<std::string_view, 5> poolings = {"model", "mean", "cls",
+                                                      "max", "mean_sqrt"};
+constexpr std::array<std::string_view, 3> normalizes = {"model", "none", "l2"};
 
 template <typename Enum>
 Choice choice(Enum &value, std::span<const std::string_view> words) {
@@ -137,6 +140,10 @@ std::string_view name(Quant quant) { return quants[size_t(quant)]; }
 std::string_view name(RowDispatch dispatch) {
   return dispatches[size_t(dispatch)];
 }
+std::string_view name(Pooling pooling) { return poolings[size_t(pooling)]; }
+std::string_view name(Normalize normalize) {
+  return normalizes[size_t(normalize)];
+}
 
 std::vector<Field> schema(Recipe &r) {
   constexpr double most = 1e6;
@@ -172,6 +179,8 @@ std::vector<Field> schema(Recipe &r) {
       {"inference.pages", Integer{&r.inference.pages, 0, 1 << 26}},
       {"inference.quant", choice(r.inference.quant, quants)},
       {"inference.group", Integer{&r.inference.group, 32, 128}},
+      {"inference.pooling", choice(r.inference.pooling, poolings)},
+      {"inference.normalize", choice(r.inference.normalize, normalizes)},
       {"seed", Integer{&r.seed, 0, INT64_MAX}},
       {"data.train", Path{&r.data.train}},
       {"data.eval", Path{&r.data.eval}},

@@ -1,9 +1,9 @@
 #include "runtime/serve/Serve.h"
+#include "runtime/serve/Ending.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <future>
-#include <thread>
 
 namespace tessera::serve {
 namespace {
@@ -39,38 +39,6 @@ Status tryOnce(Engine &engine) {
   return Status::success();
 }
 
-/// Ends the server when requests have had their time, or the engine has died.
-class Ending {
-public:
-  Ending(Engine &engine, HttpServer &server, std::chrono::seconds time)
-      : engine(engine), server(server), time(time) {}
-  ~Ending() {
-    if (drainer.joinable())
-      drainer.join();
-  }
-  /// In the server's thread, as all that follows.
-  void begin() {
-    if (drainer.joinable())
-      return;
-    server.refuseNew();
-    drainer = std::thread([this] {
-      engine.drain(EngineClock::now() + time);
-      server.post([this] { server.close(std::chrono::seconds(5)); });
-    });
-  }
-  void watchEngine() {
-    if (engine.deathCause())
-      return begin();
-    server.after(std::chrono::milliseconds(500), [this] { watchEngine(); });
-  }
-
-private:
-  Engine &engine;
-  HttpServer &server;
-  std::chrono::seconds time;
-  std::thread drainer;
-};
-
 } // namespace
 
 Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
@@ -98,7 +66,8 @@ Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
                unsigned((*server)->port()), (long long)shape.context,
                (long long)(shape.pages * shape.page));
   {
-    Ending ending(engine, **server, std::chrono::seconds(options.drainSeconds));
+    Ending<Engine> ending(engine, **server,
+                          std::chrono::seconds(options.drainSeconds));
     (*server)->post([&] { ending.watchEngine(); });
     (*server)->run([&] { ending.begin(); });
     // However it ended, nothing may be posted from here on.

@@ -1,4 +1,5 @@
 #include "runtime/serve/Service.h"
+#include "runtime/serve/Embeddings.h"
 #include "runtime/serve/Generation.h"
 #include "runtime/serve/OpenApi.h"
 #include "runtime/serve/Page.h"
@@ -45,19 +46,26 @@ Service::Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
 
 //===--- routes -----------------------------------------------------------===//
 
-std::string Service::refuse(const HttpRequest &head) {
-  if (options.apiKeys.empty())
-    return {};
+bool hasKey(const HttpRequest &head, const std::vector<std::string> &keys) {
+  if (keys.empty())
+    return true;
   std::string given = keyOf(head.authorization);
   bool known = false;
-  for (const std::string &key : options.apiKeys)
+  for (const std::string &key : keys)
     known |= equalSecrets(given, key); // all of them, always
-  if (known)
+  return known;
+}
+
+ApiError keyMissing() {
+  return {401, "an API key is needed: Authorization: Bearer KEY", "",
+          "invalid_api_key"};
+}
+
+std::string Service::refuse(const HttpRequest &head) {
+  if (hasKey(head, options.apiKeys))
     return {};
   ++answers[401];
-  return ApiError{401, "an API key is needed: Authorization: Bearer KEY", "",
-                  "invalid_api_key"}
-      .json();
+  return keyMissing().json();
 }
 
 std::string Service::describe(int status, std::string_view message) {
@@ -80,6 +88,8 @@ void Service::sendText(const std::shared_ptr<HttpReply> &reply,
 }
 
 void Service::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  if (request.method == "POST" && request.path == "/v1/embeddings")
+    return sendError(reply, noEmbeddings());
   RouteMatch match = findRoute(request.method, request.path);
   if (!match.route && !match.allowed.empty())
     return sendError(

@@ -76,6 +76,11 @@ private:
   std::map<int, uint64_t> answers; ///< by status
 };
 
+/// Whether the request gives one of the keys, or none is needed.
+bool hasKey(const HttpRequest &head, const std::vector<std::string> &keys);
+/// Its answer where it does not.
+ApiError keyMissing();
+
 /// Compares in a time that depends on the lengths alone.
 bool equalSecrets(std::string_view given, std::string_view secret);
 

@@ -8,13 +8,31 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kPrefixes[] = {"transformer.", "model."};
+constexpr std::string_view kPrefixes[] = {"transformer.", "model.", "bert."};
 
-std::string_view withoutPrefix(std::string_view name) {
+/// Without a prefix, and of BERT's norms the name in PyTorch: checkpoints that
+/// came from TensorFlow have gamma and beta.
+std::string coreName(std::string_view name) {
   for (std::string_view prefix : kPrefixes)
-    if (name.starts_with(prefix))
-      return name.substr(prefix.size());
-  return name;
+    if (name.starts_with(prefix)) {
+      name.remove_prefix(prefix.size());
+      break;
+    }
+  std::string core(name);
+  for (auto [old, now] : {std::pair(".LayerNorm.gamma", ".LayerNorm.weight"),
+                          std::pair(".LayerNorm.beta", ".LayerNorm.bias")})
+    if (core.ends_with(old))
+      core.replace(core.size() - std::string_view(old).size(),
+                   std::string::npos, now);
+  return core;
+}
+
+/// What stands behind BERT's last layer, of which the vector of a text has
+/// nothing, and a buffer that older versions saved.
+bool isBesideEncoder(std::string_view name) {
+  std::string core = coreName(name);
+  return core.starts_with("pooler.dense.") || core.starts_with("cls.") ||
+         core == "embeddings.position_ids";
 }
 
 /// Buffers that older transformers versions saved with the weights, and a head
@@ -67,9 +85,9 @@ StatusOr<ImportReport> importWeights(const std::string &path,
   StatusOr<SafetensorsModel> source = SafetensorsModel::open(path);
   if (!source.ok())
     return source.status();
-  std::map<std::string_view, SafetensorsModel::Location> byCoreName;
+  std::map<std::string, SafetensorsModel::Location> byCoreName;
   for (const auto &[name, location] : source->tensors())
-    byCoreName.emplace(withoutPrefix(name), location);
+    byCoreName.emplace(coreName(name), location);
 
   struct Copy {
     const StateTensor *tensor;
@@ -88,7 +106,7 @@ StatusOr<ImportReport> importWeights(const std::string &path,
       -> std::optional<SafetensorsModel::Location> {
     // The exact name first: "model.x" and "x" may both be there.
     auto exact = source->tensors().find(name);
-    auto core = byCoreName.find(withoutPrefix(name));
+    auto core = byCoreName.find(coreName(name));
     if (exact == source->tensors().end() && core == byCoreName.end()) {
       missing.push_back(name);
       return std::nullopt;
@@ -136,6 +154,10 @@ StatusOr<ImportReport> importWeights(const std::string &path,
     return Status::error("'{}' lacks {} of the model's parameters: {}", path,
                          missing.size(), shortList(missing));
 
+  const bool isEncoder =
+      std::ranges::any_of(model.state(), [](const StateTensor &tensor) {
+        return tensor.name == "embeddings.token_type_embeddings.weight";
+      });
   ImportReport report;
   for (const Copy &copy : plan)
     TESSERA_RETURN_IF_ERROR(copyTensor(model, *copy.tensor, copy.part,
@@ -145,7 +167,8 @@ StatusOr<ImportReport> importWeights(const std::string &path,
                                            *each.from.file, *each.from.entry));
   report.loaded = plan.size() + quantizations.size();
   for (const auto &[name, location] : source->tensors())
-    if (!used.contains(location.entry) && !isRedundant(name))
+    if (!used.contains(location.entry) && !isRedundant(name) &&
+        !(isEncoder && isBesideEncoder(name)))
       report.unexpected.push_back(name);
   return report;
 }

@@ -45,6 +45,12 @@ inline nlohmann::json smallConfig(const std::string &modelType) {
   if (modelType == "gpt2")
     return {{"model_type", "gpt2"}, {"vocab_size", 96}, {"n_positions", 32},
             {"n_embd", 24},         {"n_layer", 2},     {"n_head", 3}};
+  if (modelType == "bert")
+    return {{"model_type", "bert"},   {"vocab_size", 96},
+            {"hidden_size", 24},      {"intermediate_size", 40},
+            {"num_hidden_layers", 2}, {"num_attention_heads", 3},
+            {"type_vocab_size", 2},   {"max_position_embeddings", 64},
+            {"layer_norm_eps", 1e-12}};
   if (modelType == "mixtral" || modelType.ends_with("_moe") ||
       modelType == "dots1")
     return smallMoeConfig(modelType);

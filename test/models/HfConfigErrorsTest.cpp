@@ -59,10 +59,10 @@ TEST(HfConfigErrors, GemmaAndPhi) {
 TEST(HfConfigErrors, Architecture) {
   expectAll({
       {"gpt2",
-       {{"model_type", "bert"}},
-       "key 'model_type': architecture 'bert' is not supported; use gpt2, "
+       {{"model_type", "vit"}},
+       "key 'model_type': architecture 'vit' is not supported; use gpt2, "
        "llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, dots1, "
-       "gemma, gemma2, gemma3_text or phi3"},
+       "gemma, gemma2, gemma3_text, phi3 or bert"},
       {"gpt2",
        {{"model_type", nullptr}},
        "key 'model_type': is missing; add it"},
@@ -72,9 +72,21 @@ TEST(HfConfigErrors, Architecture) {
       {"llama",
        {{"architectures", {"LlamaForSequenceClassification"}}},
        "key 'architectures': 'LlamaForSequenceClassification' is not "
-       "supported; use the causal language model of gpt2, llama, mistral, "
-       "qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, dots1, gemma, gemma2, "
-       "gemma3_text or phi3"},
+       "supported; use the causal language model, or of BERT the encoder, of "
+       "gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
+       "dots1, gemma, gemma2, gemma3_text, phi3 or bert"},
+      {"bert",
+       {{"architectures", {"BertForSequenceClassification"}}},
+       "key 'architectures': 'BertForSequenceClassification' is not "
+       "supported; use the causal language model, or of BERT the encoder, of "
+       "gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
+       "dots1, gemma, gemma2, gemma3_text, phi3 or bert"},
+      {"gpt2",
+       {{"architectures", {""}}},
+       "key 'architectures': '' is not "
+       "supported; use the causal language model, or of BERT the encoder, of "
+       "gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
+       "dots1, gemma, gemma2, gemma3_text, phi3 or bert"},
       {"llama",
        {{"architectures", {"MistralForCausalLM"}}},
        "key 'architectures': 'MistralForCausalLM' conflicts with model_type "
@@ -90,6 +102,35 @@ TEST(HfConfigErrors, Architecture) {
       {"llama",
        {{"architectures", json::array({1})}},
        "key 'architectures': must be a list of strings, got a list of 1"},
+  });
+}
+
+TEST(HfConfigErrors, Bert) {
+  expectAll({
+      {"bert",
+       {{"position_embedding_type", "relative_key"}},
+       "key 'position_embedding_type': 'relative_key' is not supported: "
+       "positions are a learned table here"},
+      {"bert",
+       {{"is_decoder", true}},
+       "key 'is_decoder': true is not supported: encoder only"},
+      {"bert",
+       {{"add_cross_attention", true}},
+       "key 'add_cross_attention': true is not supported: encoder only"},
+      {"bert",
+       {{"num_attention_heads", 5}},
+       "key 'hidden_size': 24 is not a multiple of num_attention_heads = 5"},
+      {"bert",
+       {{"type_vocab_size", 0}},
+       "key 'type_vocab_size': must be between 1 and 1048576, got 0"},
+      {"bert",
+       {{"matryoshka_dimensions", {8, 25}}},
+       "key 'matryoshka_dimensions': 25 is no width of a vector of 24"},
+      {"bert",
+       {{"rope_theta", 1e4}},
+       "key 'rope_theta': is unknown, so it may change the model; remove it if "
+       "it "
+       "does not"},
   });
 }
 

@@ -15,13 +15,21 @@ using nlohmann::json;
 // them; tied heads counted once.
 TEST(ReadySpecs, HaveThePublishedParameterCounts) {
   const std::map<std::string, int64_t> published = {
-      {"gpt2-124m", 124439808},      {"gpt2-350m", 354823168},
-      {"llama-1b", 1235814400},      {"llama-3-8b", 8030261248},
-      {"mistral-7b", 7241732096},    {"qwen2-0.5b", 494032768},
-      {"qwen3-0.6b", 596049920},     {"qwen3-8b", 8190735360},
-      {"gemma-2-2b", 2614341888},    {"gemma-3-1b", 999885952},
-      {"phi-3-mini", 3821079552},    {"mixtral-8x7b", 46702792704},
-      {"qwen3-30b-a3b", 30532122624}};
+      {"gpt2-124m", 124439808},
+      {"gpt2-350m", 354823168},
+      {"llama-1b", 1235814400},
+      {"llama-3-8b", 8030261248},
+      {"mistral-7b", 7241732096},
+      {"qwen2-0.5b", 494032768},
+      {"qwen3-0.6b", 596049920},
+      {"qwen3-8b", 8190735360},
+      {"gemma-2-2b", 2614341888},
+      {"gemma-3-1b", 999885952},
+      {"phi-3-mini", 3821079552},
+      {"mixtral-8x7b", 46702792704},
+      {"qwen3-30b-a3b", 30532122624},
+      // Its 22713216 without the pooler's, of which no vector has anything.
+      {"minilm-l6", 22713216 - 384 * 385}};
   for (const auto &[name, count] : published)
     EXPECT_EQ(parameterCount(readySpec(name)), count) << name;
 }
@@ -45,6 +53,39 @@ TEST(ReadySpecs, OfOurOwnAreWhatTheirNamesSay) {
     EXPECT_NEAR(double(parameterCount(readySpec(name))) / 1e6, size,
                 size * 0.06)
         << name;
+}
+
+TEST(ReadySpecs, MiniLm) {
+  ModelSpec spec = readySpec("minilm-l6");
+  EXPECT_EQ(spec.family, Family::Bert);
+  EXPECT_TRUE(spec.isEncoder());
+  EXPECT_EQ(spec.headDim, 32);
+  EXPECT_EQ(spec.tokenTypes, 2);
+  EXPECT_EQ(spec.normEps, 1e-12);
+  EXPECT_EQ(spec.activation, Activation::Gelu); // by erf
+  EXPECT_EQ(checkpointNames(spec, "embeddings.LayerNorm.bias"),
+            (std::vector<std::string>{"embeddings.LayerNorm.bias",
+                                      "bert.embeddings.LayerNorm.bias"}));
+}
+
+TEST(HfConfig, BertsOfTheHub) {
+  // Keys as early checkpoints have them.
+  ModelSpec spec = mustRead("bert", {{"architectures", {"BertForMaskedLM"}},
+                                     {"directionality", "bidi"},
+                                     {"pooler_fc_size", 768},
+                                     {"pooler_type", "first_token_transform"},
+                                     {"position_embedding_type", "absolute"},
+                                     {"classifier_dropout", nullptr},
+                                     {"gradient_checkpointing", false},
+                                     {"use_cache", true}});
+  EXPECT_TRUE(spec.vectorCuts.empty());
+  EXPECT_FALSE(spec.cutsAnywhere);
+  spec = mustRead("bert", {{"is_matryoshka", true}});
+  EXPECT_TRUE(spec.cutsAnywhere);
+  spec = mustRead(
+      "bert", {{"is_matryoshka", true}, {"matryoshka_dimensions", {16, 8}}});
+  EXPECT_FALSE(spec.cutsAnywhere);
+  EXPECT_EQ(spec.vectorCuts, (std::vector<int64_t>{8, 16}));
 }
 
 TEST(ReadySpecs, Gpt2) {

@@ -124,9 +124,10 @@ static void addOptions(CLI::App &command, CompileRequest &request,
                   "directory with a Hugging Face config.json, or the file")
       ->type_name("");
   command
-      .add_option("--mode", mode,
-                  "train: an executable that trains; artifact: its bare .tsr "
-                  "file; infer: a .tsr file that generates")
+      .add_option(
+          "--mode", mode,
+          "train: an executable that trains; artifact: its bare .tsr "
+          "file; infer: a .tsr file that generates, or of an encoder embeds")
       ->type_name("MODE")
       ->check(CLI::IsMember({"train", "artifact", "infer"}))
       ->capture_default_str();

@@ -3,7 +3,7 @@
 #include "compiler/target/cuda/Cubin.h"
 #include "models/HfConfig.h"
 #include "tools/tessera/Commands.h"
-#include "tools/tessera/DecoderProgram.h"
+#include "tools/tessera/EncoderProgram.h"
 #include "tools/tessera/GenerateSettings.h"
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -103,6 +103,8 @@ static Status readDirectory(GenerateSettings &settings,
   if (!model.ok())
     return model.status();
   spec = model->spec;
+  if (spec.isEncoder())
+    return encoderGeneratesNothing(spec);
   auto ends = endTokensOf(settings.place, *config);
   if (!ends.ok())
     return ends.status();

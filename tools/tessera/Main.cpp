@@ -80,6 +80,7 @@ SUBCOMMAND --help says more of each.)");
   tessera::addCompileCommand(app, invocation);
   tessera::addGenerateCommand(app, invocation);
   tessera::addServeCommand(app, invocation);
+  tessera::addEmbedCommand(app, invocation);
   tessera::addDataCommand(app, invocation);
   tessera::addBenchCommand(app, invocation);
   tessera::addPlanCommand(app, invocation);

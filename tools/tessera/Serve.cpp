@@ -8,6 +8,7 @@
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/DecoderProgram.h"
 #include "tools/tessera/QuantOptions.h"
+#include "tools/tessera/EncoderProgram.h"
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -44,6 +45,7 @@ namespace {
 
 /// A model with what its texts are made of.
 struct Served {
+  std::optional<OpenedEncoder> encoder; ///< then nothing of what follows
   std::unique_ptr<SessionModel> model;
   std::optional<tokenizer::Tokenizer> tokenizer;
   std::unique_ptr<serve::ChatRenderer> chat; ///< null: ChatML
@@ -126,12 +128,25 @@ static Status readDirectory(ServeSettings &settings, Served &served) {
   return Status::success();
 }
 
+static Status openEncoding(ServeSettings &settings,
+                           const models::ModelSpec &spec,
+                           const std::string &program, Served &served) {
+  auto opened =
+      openEncoder(settings.place, spec, settings.decoder, settings.recipe,
+                  settings.set, optionsOf(settings, program), note);
+  if (opened.ok())
+    served.encoder = opened.take();
+  return opened.status();
+}
+
 static Status openDirectory(ServeSettings &settings, const std::string &program,
                             Served &served) {
   TESSERA_RETURN_IF_ERROR(hal::checkDeviceName(settings.decoder.device));
   StatusOr<models::LoadedConfig> model = models::loadHfConfig(settings.place);
   if (!model.ok())
     return model.status();
+  if (model->spec.isEncoder())
+    return openEncoding(settings, model->spec, program, served);
   TESSERA_RETURN_IF_ERROR(readDirectory(settings, served));
   if (llvm::Error error =
           compileModelDecoder(settings.place, model->spec, settings.decoder,
@@ -167,6 +182,10 @@ static Status serveModel(ServeSettings &settings) {
                         ? folder.parent_path().filename().string()
                         : folder.filename().string();
   }
+  if (served.encoder)
+    return serve::serveEmbeddings(*served.encoder->programs,
+                                  served.encoder->tokenizer,
+                                  served.encoder->facts, settings.serve);
   auto programs = DecodePrograms::create(served.model->get());
   if (!programs.ok())
     return programs.status();
@@ -242,7 +261,8 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
       ->capture_default_str();
   command
       ->add_option("--max-batch", settings->decoder.batch,
-                   "sequences that decode together")
+                   "sequences that decode together, or texts that are embedded "
+                   "together")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command

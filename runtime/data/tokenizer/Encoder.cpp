@@ -130,6 +130,15 @@ std::vector<uint32_t> Encoder::encodeFramed(std::string_view text,
   return ids;
 }
 
+bool Encoder::cutFramed(std::vector<uint32_t> &ids, size_t most) const {
+  const size_t behind = tokenizer.suffix.size();
+  if (most <= tokenizer.prefix.size() + behind)
+    return false;
+  if (ids.size() > most)
+    ids.erase(ids.begin() + long(most - behind), ids.end() - long(behind));
+  return true;
+}
+
 void Encoder::encodePlain(std::string_view text, bool plainSpecials, bool first,
                           std::vector<uint32_t> &out) {
   std::string normalized;

@@ -104,6 +104,9 @@ public:
   /// beginning-of-text token, or BERT's [CLS] and [SEP].
   std::vector<uint32_t> encodeFramed(std::string_view text,
                                      SpecialText special = SpecialText::Parse);
+  /// Cuts what encodeFramed gave to `most` tokens: the text loses its end, and
+  /// keeps the tokens behind it. False: so few hold no text.
+  bool cutFramed(std::vector<uint32_t> &ids, size_t most) const;
 
 private:
   void encodePlain(std::string_view text, bool plainSpecials, bool first,

@@ -41,7 +41,8 @@ batch: {micro: 2, accumulate: 3, sequence: 64}
 precision: {compute: bf16}
 recompute: selective
 dropout: {rate: 0.25}
-inference: {context: 512, batch: 3, chunk: 32, page: 16, pages: 99}
+inference: {context: 512, batch: 3, chunk: 32, page: 16, pages: 99,
+            pooling: mean_sqrt, normalize: l2}
 seed: 7
 data: {train: tokens/train, eval: "tokens eval"}
 eval: {every: 5, batches: 2}
@@ -62,7 +63,9 @@ checkpoint: {every: 6, keep: 0}
   EXPECT_EQ(recipe.compute, Precision::Bf16);
   EXPECT_EQ(recipe.recompute, Recompute::Selective);
   EXPECT_EQ(recipe.dropout.rate, 0.25);
-  EXPECT_EQ(recipe.inference, (Recipe::Inference{512, 3, 32, 16, 99}));
+  EXPECT_EQ(recipe.inference,
+            (Recipe::Inference{512, 3, 32, 16, 99, Pooling::MeanSqrt,
+                               Normalize::L2}));
   EXPECT_EQ(recipe.seed, 7);
   EXPECT_EQ(recipe.data.train, "tokens/train");
   EXPECT_EQ(recipe.data.eval, "tokens eval");

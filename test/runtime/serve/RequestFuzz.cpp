@@ -1,6 +1,6 @@
 // libFuzzer target: whatever the bytes, the body of a request is read or
 // refused with one line of valid JSON, and what is read keeps its bounds.
-#include "runtime/serve/Api.h"
+#include "runtime/serve/Embeddings.h"
 
 #include <cmath>
 #include <cstdint>
@@ -32,6 +32,20 @@ static void checkRequest(const ApiRequest &request) {
         require(token >= 0);
 }
 
+static void checkEmbeddings(const EmbeddingsRequest &request) {
+  require(!request.model.empty() && !request.inputs.empty());
+  require(request.inputs.size() <= kMaxInputs);
+  require(!request.dimensions || *request.dimensions >= 1);
+  for (const PromptInput &input : request.inputs)
+    if (const auto *tokens = std::get_if<std::vector<int32_t>>(&input))
+      require(!tokens->empty());
+}
+
+static void checkError(const ApiError &error) {
+  require(error.message.find('\n') == std::string::npos);
+  require(nlohmann::json::parse(error.json(), nullptr, false).is_object());
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::string_view body(reinterpret_cast<const char *>(data), size);
   for (Endpoint endpoint :
@@ -41,9 +55,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       checkRequest(*request);
       continue;
     }
-    const auto &error = std::get<ApiError>(parsed);
-    require(error.message.find('\n') == std::string::npos);
-    require(nlohmann::json::parse(error.json(), nullptr, false).is_object());
+    checkError(std::get<ApiError>(parsed));
   }
+  auto parsed = parseEmbeddingsRequest(body);
+  if (const auto *request = std::get_if<EmbeddingsRequest>(&parsed))
+    checkEmbeddings(*request);
+  else
+    checkError(std::get<ApiError>(parsed));
   return 0;
 }

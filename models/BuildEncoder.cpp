@@ -1,0 +1,126 @@
+// Functions of an encoder: several texts, each of them whole, to one vector
+// each.
+#include "models/ModelBuilder.h"
+
+#include <limits>
+
+using namespace mlir;
+using tessera::graph::Emitter;
+using tessera::graph::tensorType;
+
+namespace tessera::models {
+
+static int64_t pageOf(const Recipe &recipe, const EncodeBucket &bucket) {
+  return std::min(recipe.inference.page, bucket.tokens);
+}
+
+/// The block of `owner`'s layers, which takes the texts' lengths besides
+/// activations and parameters.
+func::FuncOp ModelBuilder::encoderBlock(StringRef owner,
+                                        const EncodeBucket &bucket) {
+  const LayerKind kind = kindOf(0, bucket.tokens);
+  std::string name = blockName("layer." + owner, kind);
+  if (auto made = module->lookupSymbol<func::FuncOp>(name))
+    return made;
+  OpBuilder::InsertionGuard guard(b);
+  Port lengths{tensor({bucket.batch}, b.getI32Type()), {}, "lengths"};
+  func::FuncOp result = newBlock(
+      name, kind, {bucket.batch, bucket.tokens, spec.hidden}, lengths, {});
+  WholeTexts texts{result.getArguments().back(), pageOf(recipe, bucket)};
+  Scope scope(b, spec, {});
+  scope.texts = &texts;
+  defineLayer(scope, kind, result);
+  b.create<func::ReturnOp>(result.getLoc(),
+                           family.layer(scope, result.getArgument(0), kind));
+  return result;
+}
+
+/// Which tokens are a text's, i1 in the shape of `x` [batch, tokens, hidden].
+static Value present(Emitter &e, Value x, Value lengths) {
+  ArrayRef<int64_t> shape = tensorType(x).getShape();
+  auto ids = RankedTensorType::get(shape.drop_back(), e.builder().getI32Type());
+  Value mask = e.compare(
+      e.iota(ids, 1), graph::ComparePredicate::lt,
+      e.broadcast(lengths, {0}, tensorType(x).getShape().drop_back()));
+  return e.broadcast(mask, {0, 1}, shape);
+}
+
+/// How many tokens each text has, in the shape of `sums` [batch, hidden]; 1
+/// where there is no text, so that nothing is divided by zero.
+static Value counts(Emitter &e, Value sums, Value lengths) {
+  Value count = e.convert(lengths, tensorType(sums).getElementType());
+  count = e.max(count, e.splatLike(1, count));
+  return e.broadcastFirst(count, tensorType(sums).getShape());
+}
+
+/// x [batch, tokens, hidden] → [batch, hidden].
+static Value pool(Emitter &e, Value x, Value lengths, Pooling pooling) {
+  ArrayRef<int64_t> shape = tensorType(x).getShape();
+  if (pooling == Pooling::Cls)
+    return e.reshape(e.slice(x, {0, 0, 0}, {shape[0], 1, shape[2]}),
+                     {shape[0], shape[2]});
+  const bool largest = pooling == Pooling::Max;
+  double nothing = largest ? -std::numeric_limits<double>::infinity() : 0.0;
+  x = e.select(present(e, x, lengths), x, e.splatLike(nothing, x));
+  if (largest)
+    return e.reduce(x, graph::ReduceKind::max, {1});
+  Value sums = e.sum(x, {1}), count = counts(e, sums, lengths);
+  if (pooling == Pooling::MeanSqrt)
+    count = e.unary<graph::SqrtOp>(count);
+  return e.div(sums, count);
+}
+
+/// As torch.nn.functional.normalize: a vector of zeros stays one.
+static Value unit(Emitter &e, Value x) {
+  Value length = e.unary<graph::SqrtOp>(e.sumLast(e.mul(x, x)));
+  length = e.max(length, e.splatLike(1e-12, length));
+  return e.div(x, e.broadcastFirst(length, tensorType(x).getShape()));
+}
+
+Value ModelBuilder::pooled(Emitter &e, Value x, Value lengths) {
+  Value y = pool(e, x, lengths, recipe.inference.pooling);
+  return recipe.inference.normalize == Normalize::L2 ? unit(e, y) : y;
+}
+
+/// tokens i32 [batch, tokens], of which row b has lengths[b] → embeddings f32
+/// [batch, hidden]. What stands in a row of length 0 means nothing.
+void ModelBuilder::buildEmbed(const EncodeBucket &bucket) {
+  Type i32 = b.getI32Type();
+  std::vector<Port> arguments = parameterPorts();
+  arguments.push_back(port(graph::kInputAttr, "tokens",
+                           tensor({bucket.batch, bucket.tokens}, i32)));
+  arguments.push_back(
+      port(graph::kInputAttr, "lengths", tensor({bucket.batch}, i32)));
+  Port result = port(graph::kOutputAttr, "embeddings",
+                     tensor({bucket.batch, spec.hidden}, b.getF32Type()));
+  std::string name =
+      ("embed_" + Twine(bucket.batch) + "x" + Twine(bucket.tokens)).str();
+  func::FuncOp embed = function(name, arguments, result);
+  Scope scope(b, spec, {});
+  for (auto [i, each] : llvm::enumerate(all))
+    scope.define(each.name, embed.getArgument(i));
+  Value tokens = embed.getArgument(all.size()),
+        lengths = embed.getArguments().back();
+  Value x = family.embed(scope, tokens);
+  func::FuncOp callee = encoderBlock(name, bucket);
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    std::string prefix = layerPrefix(spec, layer);
+    SmallVector<Value> operands = {x};
+    for (const Parameter &each : dense)
+      operands.push_back(scope.parameter(prefix + each.name));
+    operands.push_back(lengths);
+    x = b.create<func::CallOp>(named(StringRef(prefix).drop_back()), callee,
+                               operands)
+            .getResult(0);
+  }
+  Emitter e = scope.at("pooling");
+  Value y = pooled(e, family.finish(scope, x), lengths);
+  b.create<func::ReturnOp>(embed.getLoc(), y);
+}
+
+void ModelBuilder::buildEncoder() {
+  for (const EncodeBucket &bucket : encodeBuckets(spec, recipe))
+    buildEmbed(bucket);
+}
+
+} // namespace tessera::models

@@ -1,0 +1,249 @@
+#include "models/SentenceModel.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "models/HfReaders.h"
+#include "runtime/support/Text.h"
+
+namespace tessera::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t maxFileBytes = 1 << 20;
+constexpr size_t maxModules = 16;
+constexpr const char *advice =
+    ", so it may change the vectors; remove it if it does not";
+
+/// The object in a file of the directory; nothing where there is no such file.
+StatusOr<std::optional<Json>> readObject(const fs::path &path) {
+  std::error_code failure;
+  if (!fs::exists(path, failure))
+    return std::optional<Json>();
+  StatusOr<std::string> text = readTextFile(path.string(), maxFileBytes);
+  if (!text.ok())
+    return text.status();
+  StatusOr<Json> object = parseConfigObject(*text, path.string());
+  if (!object.ok())
+    return object.status();
+  return std::optional<Json>(object.take());
+}
+
+//===--- the pooling ------------------------------------------------------===//
+
+struct Mode {
+  std::string_view key;  ///< one flag each, as all versions write it
+  std::string_view word; ///< of `pooling_mode`, which some write instead
+  std::optional<Pooling> pooling;
+};
+constexpr Mode modes[] = {
+    {"pooling_mode_cls_token", "cls", Pooling::Cls},
+    {"pooling_mode_mean_tokens", "mean", Pooling::Mean},
+    {"pooling_mode_max_tokens", "max", Pooling::Max},
+    {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens",
+     Pooling::MeanSqrt},
+    {"pooling_mode_weightedmean_tokens", "weightedmean", std::nullopt},
+    {"pooling_mode_lasttoken", "lasttoken", std::nullopt}};
+
+const Mode *readMode(ConfigFields &fields) {
+  const Mode *chosen = nullptr;
+  auto choose = [&](const Mode &mode, std::string_view key) {
+    if (chosen && chosen != &mode)
+      fields.fail(key, fmt::format("a second pooling beside {} is not "
+                                   "supported; export the model with one",
+                                   chosen->word));
+    else if (!mode.pooling)
+      fields.fail(key, fmt::format("the pooling {} is not supported; use cls, "
+                                   "mean, max or mean_sqrt_len_tokens",
+                                   mode.word));
+    chosen = &mode;
+  };
+  std::string word = fields.text("pooling_mode", "");
+  for (const Mode &mode : modes) {
+    if (fields.flag(mode.key, false))
+      choose(mode, mode.key);
+    if (word == mode.word)
+      choose(mode, "pooling_mode");
+  }
+  if (!chosen)
+    fields.fail("pooling_mode", "names no pooling that is known; use cls, "
+                                "mean, max or mean_sqrt_len_tokens");
+  return chosen;
+}
+
+Status readPooling(const fs::path &folder, SentenceModel &model,
+                   bool &includesPrompt) {
+  const fs::path path = folder / "config.json";
+  StatusOr<std::optional<Json>> object = readObject(path);
+  if (!object.ok())
+    return object.status();
+  if (!*object)
+    return Status::error("{}: is missing; it says how vectors are pooled",
+                         path.string());
+  ConfigFields fields(**object, path.string());
+  const Mode *mode = readMode(fields);
+  includesPrompt = fields.flag("include_prompt", true);
+  // The model's width is known from its own config.json.
+  constexpr std::string_view widths[] = {"word_embedding_dimension",
+                                         "embedding_dimension"};
+  fields.ignore(widths);
+  fields.finish(advice);
+  if (fields.ok())
+    model.pooling = *mode->pooling;
+  return fields.status();
+}
+
+//===--- the list of modules ----------------------------------------------===//
+
+/// One folder inside of the model's, or the model's own.
+bool isFolder(const std::string &path) {
+  return path.find_first_of("/\\") == path.npos && path != "." &&
+         path != ".." && path.find('\0') == path.npos;
+}
+
+/// What comes after the last dot of "sentence_transformers.models.Pooling".
+std::string_view lastPart(std::string_view type) {
+  return type.substr(type.rfind('.') + 1);
+}
+
+struct Modules {
+  std::vector<std::string> kinds, paths;
+};
+
+StatusOr<Modules> readModules(const std::string &file, std::string_view text) {
+  StatusOr<Json> whole = parseConfigList(text, file);
+  if (!whole.ok())
+    return whole.status();
+  Modules modules;
+  for (const Json &each : *whole) {
+    if (!each.is_object() || modules.kinds.size() == maxModules)
+      return Status::error("{}: must be a list of up to {} modules", file,
+                           maxModules);
+    ConfigFields fields(each, file);
+    modules.kinds.emplace_back(lastPart(fields.text("type", "")));
+    modules.paths.push_back(fields.text("path", ""));
+    constexpr std::string_view names[] = {"idx", "name"};
+    fields.ignore(names);
+    fields.finish(advice);
+    if (!isFolder(modules.paths.back()))
+      fields.fail("path", fmt::format("{} is no folder of the model's",
+                                      quote(modules.paths.back())));
+    if (!fields.ok())
+      return fields.status();
+  }
+  return modules;
+}
+
+Status checkModules(const std::string &file, const Modules &modules) {
+  constexpr std::string_view order[] = {"Transformer", "Pooling", "Normalize"};
+  for (const std::string &kind : modules.kinds)
+    if (!std::ranges::count(order, kind))
+      return Status::error("{}: a module {} is not supported; supported are {}",
+                           file, quote(kind), choices(order));
+  const size_t count = modules.kinds.size();
+  if (count < 2 || count > 3 ||
+      !std::equal(modules.kinds.begin(), modules.kinds.end(), order))
+    return Status::error("{}: the modules must be Transformer, Pooling and "
+                         "perhaps Normalize, in this order",
+                         file);
+  if (!modules.paths[0].empty())
+    return Status::error("{}: the transformer's files are in {}; move them "
+                         "beside modules.json",
+                         file, quote(modules.paths[0]));
+  return Status::success();
+}
+
+//===--- the files beside it ----------------------------------------------===//
+
+/// Lower case and the like are the tokenizer's business.
+Status readTransformer(const fs::path &directory, SentenceModel &model) {
+  const fs::path path = directory / "sentence_bert_config.json";
+  StatusOr<std::optional<Json>> object = readObject(path);
+  if (!object.ok() || !*object)
+    return object.status();
+  ConfigFields fields(**object, path.string());
+  if (fields.find("max_seq_length"))
+    model.maxTokens = fields.size("max_seq_length", maxPositionCount);
+  fields.requireNeutral("do_lower_case", false,
+                        "let the normalizer of tokenizer.json do it");
+  fields.finish(advice);
+  return fields.status();
+}
+
+Status readPrompt(const fs::path &directory, SentenceModel &model) {
+  const fs::path path = directory / "config_sentence_transformers.json";
+  StatusOr<std::optional<Json>> object = readObject(path);
+  if (!object.ok() || !*object)
+    return object.status();
+  ConfigFields fields(**object, path.string());
+  // Versions, and how vectors are to be compared.
+  constexpr std::string_view others[] = {"__version__", "similarity_fn_name",
+                                         "model_type"};
+  fields.ignore(others);
+  std::string name = fields.text("default_prompt_name", "");
+  const Json *prompts = fields.section("prompts");
+  if (!name.empty() && (!prompts || !prompts->contains(name))) {
+    fields.fail("default_prompt_name",
+                fmt::format("there is no prompt {}", quote(name)));
+  } else if (!name.empty()) {
+    ConfigFields inner(*prompts, path.string(), "prompts.");
+    model.prompt = inner.text(std::string_view(name), "");
+    fields.adopt(inner.status());
+  }
+  if (fields.find("truncate_dim"))
+    fields.fail("truncate_dim", "vectors that are cut are not supported; ask "
+                                "the server for `dimensions`");
+  fields.finish(advice);
+  return fields.status();
+}
+
+} // namespace
+
+StatusOr<SentenceModel> loadSentenceModel(const std::string &directory) {
+  SentenceModel model;
+  const fs::path folder = directory;
+  const std::string file = (folder / "modules.json").string();
+  std::error_code failure;
+  if (!fs::exists(file, failure))
+    return model;
+  StatusOr<std::string> text = readTextFile(file, maxFileBytes);
+  if (!text.ok())
+    return text.status();
+  StatusOr<Modules> modules = readModules(file, *text);
+  if (!modules.ok())
+    return modules.status();
+  TESSERA_RETURN_IF_ERROR(checkModules(file, *modules));
+  model.given = true;
+  if (modules->kinds.size() == 3)
+    model.normalize = Normalize::L2;
+  bool includesPrompt = true;
+  TESSERA_RETURN_IF_ERROR(
+      readPooling(folder / modules->paths[1], model, includesPrompt));
+  TESSERA_RETURN_IF_ERROR(readTransformer(folder, model));
+  TESSERA_RETURN_IF_ERROR(readPrompt(folder, model));
+  if (!includesPrompt && !model.prompt.empty())
+    return Status::error("{}: a pooling that leaves the prompt {} out is not "
+                         "supported",
+                         file, quote(model.prompt));
+  return model;
+}
+
+StatusOr<Recipe> withSentenceModel(Recipe recipe, const ModelSpec &spec,
+                                   const std::string &directory) {
+  if (!spec.isEncoder())
+    return recipe;
+  StatusOr<SentenceModel> model = loadSentenceModel(directory);
+  if (!model.ok())
+    return model.status();
+  Recipe::Inference &inference = recipe.inference;
+  if (inference.pooling == Pooling::Model)
+    inference.pooling = model->pooling;
+  if (inference.normalize == Normalize::Model)
+    inference.normalize = model->normalize;
+  inference.context =
+      std::min(inference.context, model->maxTokens.value_or(spec.maxPositions));
+  return recipe;
+}
+
+} // namespace tessera::models

@@ -1,0 +1,37 @@
+// The programs `embed_BxT` of an artifact that was made of an encoder with
+// --mode infer.
+#pragma once
+#include "runtime/hal/Session.h"
+#include "runtime/infer/VectorModel.h"
+
+#include <memory>
+
+namespace tessera {
+
+class EmbedPrograms final : public VectorModel {
+public:
+  /// Proves that the session's programs have the inputs and outputs that
+  /// embedding needs. The session must outlive this; whoever opened it has
+  /// filled its weights before the first text, and knows the vocabulary.
+  static StatusOr<std::unique_ptr<EmbedPrograms>> create(hal::Session &session,
+                                                         int64_t vocab);
+
+  const VectorShape &shape() const override { return sizes; }
+  Status embed(std::span<const TokenSpan> texts,
+               std::span<float> vectors) override;
+
+private:
+  explicit EmbedPrograms(hal::Session &session) : session(session) {}
+  Status readShape(int64_t vocab);
+  Status checkPorts(int64_t batch, int64_t tokens);
+  /// Texts in the program for `batch` of them; rows without a text are empty.
+  Status runOne(std::span<const TokenSpan> texts, int64_t batch, int64_t tokens,
+                std::span<float> vectors);
+
+  hal::Session &session;
+  VectorShape sizes;
+  std::vector<int32_t> ids, lengths;
+  std::vector<float> results; ///< [batch, width]
+};
+
+} // namespace tessera

@@ -1,0 +1,238 @@
+#include "runtime/infer/engine/EmbedEngine.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera {
+
+struct EmbedEngine::Work {
+  EmbedRequest request;
+  EmbedResult result;
+  uint64_t id = 0;
+  EngineClock::time_point arrived;
+  std::size_t left = 0; ///< texts without a vector
+  bool started = false, isClosed = false;
+};
+
+static double seconds(EngineClock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+EmbedEngine::EmbedEngine(VectorModel &model, const EngineOptions &options)
+    : model(model), options(options), thread([this] { loop(); }) {}
+
+EmbedEngine::~EmbedEngine() { drain(EngineClock::now()); }
+
+//===--- any thread -------------------------------------------------------===//
+
+Submission EmbedEngine::submit(EmbedRequest request) {
+  using Outcome = Submission::Outcome;
+  auto work = std::make_shared<Work>();
+  for (const std::vector<int32_t> &text : request.texts) {
+    if (Status status = checkText(model.shape(), text); !status.ok())
+      return {Outcome::invalid, status.message(), {}};
+    work->result.tokens += int64_t(text.size());
+  }
+  if (request.texts.empty())
+    return {Outcome::invalid, "there is no text", {}};
+  const int64_t tokens = work->result.tokens;
+  // What is too much for an empty queue is not to be tried again.
+  if (tokens > options.maxTokens)
+    return {Outcome::invalid,
+            fmt::format("{} tokens in all are more than the {} that are taken "
+                        "at a time",
+                        tokens, options.maxTokens),
+            {}};
+  work->left = request.texts.size();
+  work->result.vectors.resize(request.texts.size() * model.shape().width);
+  work->request = std::move(request);
+  work->arrived = EngineClock::now();
+  std::lock_guard lock(mutex);
+  if (death)
+    return {Outcome::closed, "the engine has stopped: " + *death, {}};
+  if (draining)
+    return {Outcome::closed, "the server is shutting down", {}};
+  if (int64_t(open.size()) >= options.maxRequests ||
+      heldTokens + tokens > options.maxTokens)
+    return {Outcome::full,
+            fmt::format("{} requests of {} tokens in all are not done yet; try "
+                        "again later",
+                        open.size(), heldTokens),
+            {}};
+  work->id = nextId++;
+  heldTokens += tokens;
+  open.emplace(work->id, work);
+  for (std::size_t i = 0; i < work->left; ++i) {
+    auto length = int64_t(work->request.texts[i].size());
+    queues[model.shape().lengthFor(length)].push_back({nextOrder++, work, i});
+  }
+  wake.notify_one();
+  return {Outcome::accepted, {}, {work->id}};
+}
+
+void EmbedEngine::cancel(uint64_t id) {
+  std::lock_guard lock(mutex);
+  if (auto found = open.find(id); found != open.end()) {
+    close(std::shared_ptr<Work>(found->second), FinishReason::cancelled);
+    wake.notify_one();
+  }
+}
+
+void EmbedEngine::drain(EngineClock::time_point deadline) {
+  {
+    std::unique_lock lock(mutex);
+    draining = true;
+    wake.notify_one();
+    quiet.wait_until(lock, deadline, [&] { return ended; });
+    cancelling = true;
+    wake.notify_one();
+    quiet.wait(lock, [&] { return ended; });
+  }
+  if (thread.joinable())
+    thread.join();
+}
+
+EngineMetrics EmbedEngine::metrics() const {
+  std::lock_guard lock(mutex);
+  EngineMetrics copy = counters;
+  for (const auto &[id, work] : open)
+    ++(work->started ? copy.running : copy.waiting);
+  return copy;
+}
+
+std::optional<std::string> EmbedEngine::deathCause() const {
+  std::lock_guard lock(mutex);
+  return death;
+}
+
+//===--- with the lock held -----------------------------------------------===//
+
+// Texts that still stand in a queue are passed over when their turn comes.
+void EmbedEngine::close(const std::shared_ptr<Work> &work, FinishReason reason,
+                        const std::string &message) {
+  if (work->isClosed)
+    return;
+  work->isClosed = true;
+  work->result.reason = reason;
+  work->result.message = message;
+  if (reason != FinishReason::stop)
+    work->result.vectors.clear();
+  ++counters.finished[std::size_t(reason)];
+  counters.endToEnd.add(seconds(EngineClock::now() - work->arrived));
+  heldTokens -= work->result.tokens;
+  open.erase(work->id);
+  closed.push_back(work);
+}
+
+void EmbedEngine::closeAll(FinishReason reason, const std::string &message) {
+  while (!open.empty())
+    close(std::shared_ptr<Work>(open.begin()->second), reason, message);
+  queues.clear();
+}
+
+void EmbedEngine::callDone(std::unique_lock<std::mutex> &lock) {
+  while (!closed.empty()) {
+    std::vector<std::shared_ptr<Work>> now = std::exchange(closed, {});
+    lock.unlock();
+    for (const std::shared_ptr<Work> &each : now)
+      each->request.done(std::move(each->result));
+    lock.lock();
+  }
+}
+
+// The text that has waited longest, and those of its length behind it.
+std::vector<EmbedEngine::Item>
+EmbedEngine::takeBatch(EngineClock::time_point now) {
+  for (auto it = queues.begin(); it != queues.end();) {
+    std::deque<Item> &queue = it->second;
+    while (!queue.empty()) {
+      std::shared_ptr<Work> work = queue.front().work;
+      if (!work->isClosed && work->request.deadline &&
+          *work->request.deadline < now)
+        close(work, FinishReason::deadline);
+      if (!work->isClosed)
+        break;
+      queue.pop_front();
+    }
+    it = queue.empty() ? queues.erase(it) : std::next(it);
+  }
+  auto oldest = std::ranges::min_element(
+      queues, {}, [](const auto &queue) { return queue.second.front().order; });
+  std::vector<Item> batch;
+  if (oldest == queues.end())
+    return batch;
+  std::deque<Item> &queue = oldest->second;
+  while (!queue.empty() && int64_t(batch.size()) < model.shape().batch) {
+    if (!queue.front().work->isClosed)
+      batch.push_back(std::move(queue.front()));
+    queue.pop_front();
+  }
+  for (const Item &item : batch)
+    if (!std::exchange(item.work->started, true)) {
+      counters.queue.add(seconds(now - item.work->arrived));
+      counters.promptTokens += uint64_t(item.work->result.tokens);
+    }
+  return batch;
+}
+
+//===--- the engine's thread ----------------------------------------------===//
+
+std::vector<EmbedEngine::Item> EmbedEngine::nextBatch() {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    callDone(lock);
+    if (cancelling)
+      closeAll(FinishReason::cancelled, "");
+    std::vector<Item> batch = takeBatch(EngineClock::now());
+    if (!batch.empty())
+      return batch;
+    if (!closed.empty())
+      continue;
+    if (draining)
+      return {};
+    wake.wait(lock, [&] {
+      return !queues.empty() || !closed.empty() || draining || cancelling;
+    });
+  }
+}
+
+void EmbedEngine::run(const std::vector<Item> &batch) {
+  const auto width = std::size_t(model.shape().width);
+  std::vector<TokenSpan> texts;
+  for (const Item &item : batch)
+    texts.emplace_back(item.work->request.texts[item.index]);
+  std::vector<float> vectors(batch.size() * width);
+  Status status = model.embed(texts, vectors);
+  std::unique_lock lock(mutex);
+  ++counters.iterations;
+  if (!status.ok()) {
+    death = status.message();
+    closeAll(FinishReason::error, status.message());
+    return callDone(lock);
+  }
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    Work &work = *batch[i].work;
+    if (work.isClosed) // its vectors are gone
+      continue;
+    std::copy_n(vectors.begin() + long(i * width), width,
+                work.result.vectors.begin() + long(batch[i].index * width));
+    if (--work.left == 0)
+      close(batch[i].work, FinishReason::stop);
+  }
+}
+
+void EmbedEngine::loop() {
+  for (;;) {
+    std::vector<Item> batch = nextBatch();
+    if (batch.empty())
+      break;
+    run(batch);
+    if (deathCause())
+      break;
+  }
+  std::lock_guard lock(mutex);
+  ended = true;
+  quiet.notify_all();
+}
+
+} // namespace tessera

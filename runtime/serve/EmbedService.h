@@ -1,0 +1,48 @@
+// An encoder behind the routes of the OpenAI API that it can answer.
+#pragma once
+#include "runtime/infer/engine/EmbedEngine.h"
+#include "runtime/serve/Embeddings.h"
+#include "runtime/serve/Serve.h"
+
+namespace tessera::serve {
+
+/// What is known of an encoder's vectors besides their width.
+struct EmbedFacts {
+  std::string prompt;        ///< before every text
+  std::vector<int64_t> cuts; ///< `dimensions` that may be asked for
+  bool cutsAnywhere = false; ///< any may
+  bool unit = false;         ///< vectors have length 1, also when they are cut
+};
+
+/// From texts and requests to what an engine takes, and its vectors back: the
+/// same for the server and the command line.
+class TextEmbedder {
+public:
+  /// The tokenizer must outlive it.
+  TextEmbedder(const tokenizer::Tokenizer &tokenizer, const VectorShape &shape,
+               EmbedFacts facts)
+      : shape(shape), facts(std::move(facts)), encoder(tokenizer) {}
+
+  /// The tokens of an input: those of a text with what stands before and after
+  /// it, or those that are given. Errors are for the client.
+  StatusOr<std::vector<int32_t>> tokens(const PromptInput &input,
+                                        std::optional<int64_t> truncate);
+  /// Whether vectors of so many elements can be had.
+  Status checkDimensions(int64_t dimensions) const;
+  /// The first `dimensions` elements of each.
+  std::vector<float> cut(std::vector<float> vectors, int64_t dimensions) const;
+
+  const VectorShape &shape;
+  const EmbedFacts facts;
+
+private:
+  tokenizer::Encoder encoder;
+};
+
+/// serve() for an encoder: /v1/embeddings, /v1/models, /health, /metrics and
+/// /version; what generates is answered with the reason why not.
+Status serveEmbeddings(VectorModel &model,
+                       const tokenizer::Tokenizer &tokenizer, EmbedFacts facts,
+                       ServeOptions options);
+
+} // namespace tessera::serve

@@ -1,0 +1,200 @@
+// tessera embed: vectors of texts by an encoder of a Hugging Face directory.
+#include "models/HfConfig.h"
+#include "runtime/support/Text.h"
+#include "runtime/train/ModelDirectory.h"
+#include "tools/tessera/Commands.h"
+#include "tools/tessera/EncoderProgram.h"
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fmt/format.h>
+#include <iostream>
+#include <memory>
+
+using namespace tessera;
+
+namespace {
+
+struct EmbedSettings {
+  std::string place; ///< a model directory
+  std::vector<std::string> texts;
+  std::string recipe;
+  std::vector<std::string> set;
+  DecoderSettings program{.batch = 8, .command = "embed"};
+  unsigned threads = 0;
+  std::optional<int64_t> dimensions;
+  bool truncate = false, quiet = false;
+};
+
+/// The texts of the command line, or the lines of stdin, some at a time.
+class TextSource {
+public:
+  explicit TextSource(const std::vector<std::string> &texts) : texts(texts) {}
+  std::vector<std::string> next(std::size_t most) {
+    std::vector<std::string> some;
+    if (!texts.empty()) {
+      const std::size_t end = std::min(texts.size(), at + most);
+      some.assign(texts.begin() + long(at), texts.begin() + long(end));
+      at = end;
+      return some;
+    }
+    std::string line;
+    while (some.size() < most && std::getline(std::cin, line)) {
+      if (!line.empty() && line.back() == '\r')
+        line.pop_back();
+      some.push_back(std::move(line));
+    }
+    return some;
+  }
+
+private:
+  const std::vector<std::string> &texts;
+  std::size_t at = 0;
+};
+
+struct Count {
+  std::size_t texts = 0;
+  int64_t tokens = 0;
+};
+
+} // namespace
+
+static void note(std::string_view line) {
+  fmt::print(stderr, "tessera: {}\n", line);
+}
+
+static Status embedSome(const std::vector<std::string> &texts,
+                        const EmbedSettings &settings, VectorModel &model,
+                        serve::TextEmbedder &embedder, Count &count) {
+  std::vector<std::vector<int32_t>> tokens;
+  std::optional<int64_t> truncate;
+  if (settings.truncate)
+    truncate = -1;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    auto made = embedder.tokens(texts[i], truncate);
+    if (!made.ok())
+      return Status::error("text {}: {}{}", count.texts + i + 1, made.message(),
+                           truncate ? "" : "; --truncate cuts longer ones");
+    tokens.push_back(made.take());
+  }
+  std::vector<TokenSpan> spans(tokens.begin(), tokens.end());
+  const int64_t width = model.shape().width;
+  std::vector<float> vectors(texts.size() * std::size_t(width));
+  TESSERA_RETURN_IF_ERROR(embedAll(model, spans, vectors));
+  const int64_t dimensions = settings.dimensions.value_or(width);
+  vectors = embedder.cut(std::move(vectors), dimensions);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    auto vector = std::span(vectors).subspan(i * dimensions, dimensions);
+    for (float each : vector)
+      if (!std::isfinite(each))
+        return Status::error("text {}: its vector has elements that are no "
+                             "numbers; are the weights whole?",
+                             count.texts + 1);
+    fmt::print("{{\"index\":{},\"tokens\":{},\"embedding\":[{}]}}\n",
+               count.texts++, tokens[i].size(), fmt::join(vector, ","));
+    count.tokens += int64_t(tokens[i].size());
+  }
+  return Status::success();
+}
+
+static Status embedTexts(EmbedSettings &settings) {
+  auto directory = findModelDirectory(settings.place);
+  if (!directory)
+    return Status::error("'{}' is not a model's directory: it has no "
+                         "config.json",
+                         settings.place);
+  auto config = models::loadHfConfig(*directory);
+  if (!config.ok())
+    return config.status();
+  if (!config->spec.isEncoder())
+    return Status::error("{} generates text and has no vectors of texts; give "
+                         "an encoder, such as a BERT model",
+                         name(config->spec.family));
+  TemporaryFile program;
+  if (llvm::Error error = program.create())
+    return Status::error("{}", llvm::toString(std::move(error)));
+  GenerateOptions options;
+  options.program = program.name();
+  options.device = settings.program.device;
+  options.threads = settings.threads;
+  auto say = [&](std::string_view line) {
+    if (!settings.quiet)
+      note(line);
+  };
+  auto opened = openEncoder(*directory, config->spec, settings.program,
+                            settings.recipe, settings.set, options, say);
+  if (!opened.ok())
+    return opened.status();
+  VectorModel &model = *opened->programs;
+  serve::TextEmbedder embedder(opened->tokenizer, model.shape(), opened->facts);
+  if (settings.dimensions)
+    TESSERA_RETURN_IF_ERROR(embedder.checkDimensions(*settings.dimensions));
+  // Of so many some have the same length and fill a batch.
+  const auto most = std::size_t(8 * model.shape().batch);
+  TextSource source(settings.texts);
+  Count count;
+  auto begin = std::chrono::steady_clock::now();
+  for (auto some = source.next(most); !some.empty(); some = source.next(most))
+    TESSERA_RETURN_IF_ERROR(embedSome(some, settings, model, embedder, count));
+  std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  say(fmt::format("{}: {} texts of {} tokens in {:.2f} s", settings.place,
+                  count.texts, count.tokens, took.count()));
+  return Status::success();
+}
+
+static void addProgramOptions(CLI::App &command, EmbedSettings &settings) {
+  command.add_option("--recipe", settings.recipe, "what programs are made for")
+      ->type_name("FILE");
+  command
+      .add_option("--set", settings.set,
+                  "on top of the recipe, such as inference.pooling=cls or "
+                  "precision.compute=bf16; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command
+      .add_option("--batch", settings.program.batch, "texts that run together")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command
+      .add_option("--cache", settings.program.cache,
+                  "of compiled programs: on; off; redo; readonly, as of "
+                  "tessera compile")
+      ->type_name("MODE")
+      ->capture_default_str();
+  command
+      .add_option("--device", settings.program.device,
+                  "where to run: cpu, cuda:0, cuda-emu")
+      ->type_name("NAME")
+      ->capture_default_str();
+  command.add_option("--threads", settings.threads, "0: all processors")
+      ->capture_default_str();
+}
+
+void tessera::addEmbedCommand(CLI::App &app, Invocation &invocation) {
+  auto settings = std::make_shared<EmbedSettings>();
+  CLI::App *command = app.add_subcommand(
+      "embed", "Print vectors of texts, one line of JSON each, by an encoder "
+               "such as BERT or MiniLM");
+  command
+      ->add_option("DIR", settings->place,
+                   "a Hugging Face or sentence-transformers model: its "
+                   "directory, or its name where the hub's cache has it")
+      ->required();
+  command
+      ->add_option("--text", settings->texts,
+                   "may stand several times; without it every line of stdin is "
+                   "a text")
+      ->allow_extra_args(false);
+  command->add_option("--dimensions", settings->dimensions,
+                      "elements of a vector, where the model's may be cut");
+  command->add_flag("--truncate", settings->truncate,
+                    "cut texts that are too long; without it they are errors");
+  addProgramOptions(*command, *settings);
+  command->add_flag("--quiet", settings->quiet,
+                    "no lines about settings and speed");
+  command->callback([settings, &invocation] {
+    if (Status status = embedTexts(*settings); !status.ok())
+      invocation.fail(status.message().c_str());
+  });
+}
