@@ -6,6 +6,9 @@ using namespace tessera;
 using namespace tessera::stages;
 using graph::tensorType;
 
+/// Tells ops of a loop that counts before a step from equal ones of the step.
+static constexpr llvm::StringLiteral kCountsAttr = "counts_before";
+
 StageEmitter::StageEmitter(ProgramCut &cut, const ResultPlaces &places,
                            const RankView &view)
     : cut(cut), places(places), view(view), b(cut.function.getContext()),
@@ -124,6 +127,11 @@ Operation *StageEmitter::clone(Operation *op, int microbatch, Value replaced,
       slice.getIndex() == part->loop.getInduction())
     return sliceAt(slice, map.lookup(slice.getInput()), microbatch);
   Operation *copy = b.clone(*op, map);
+  // What two loops compute alike is not kept from one to the other, which would
+  // be as much as all microbatches have.
+  if (part && part->schedule.forwardOnly && microbatch >= 0 && isPure(copy) &&
+      !isa<func::CallOp>(copy))
+    copy->setAttr(kCountsAttr, b.getUnitAttr());
   copy->removeAttr(dist::kForwardStageAttr);
   copy->removeAttr(dist::kBackwardStageAttr);
   for (auto [from, to] : llvm::zip(op->getResults(), copy->getResults()))
