@@ -12,6 +12,7 @@ using recipe::OptimizerKind;
 using recipe::parseRecipe;
 using recipe::Precision;
 using recipe::printRecipe;
+using recipe::Quant;
 using recipe::Recipe;
 using recipe::Recompute;
 using recipe::ScheduleKind;

@@ -55,9 +55,9 @@ void ContractionEmitter::chooseStaging() {
   bool strided = plan.sum.size > 1 && plan.sum.lhs != 1;
   lhs.staged = converts || strided;
   bool usedOnce = plan.rowDim().size <= height;
-  rhs.staged = pairs || plan.rhs.memory != compute || rhs.repeatsTile ||
-               rhs.repeatsSum || (column.size > 1 && column.rhs != 1) ||
-               !usedOnce;
+  rhs.staged = plan.quant || pairs || plan.rhs.memory != compute ||
+               rhs.repeatsTile || rhs.repeatsSum ||
+               (column.size > 1 && column.rhs != 1) || !usedOnce;
   if (plan.streams())
     rhs.staged = false;
 }
@@ -75,6 +75,9 @@ void ContractionEmitter::chooseChunks() {
   chunk = chunksOfSum == 1 ? k
                            : llvm::alignTo(partsOf(k, chunksOfSum),
                                            std::max<int64_t>(16, kStep));
+  // Of quantized weights a chunk has whole blocks.
+  if (plan.quant && chunksOfSum > 1)
+    chunk = llvm::alignTo(chunk, QuantizedLayout::kBlock);
   chunksOfSum = partsOf(k, chunk);
   chunks = chunksOfSum;
   for (const ContractionDim &dim : plan.outerSums)

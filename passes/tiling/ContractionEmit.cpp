@@ -22,7 +22,10 @@ ContractionEmitter::ContractionEmitter(const ContractionPlan &plan,
   chooseTypes();
   chooseTiles();
   lhs = makeSide(plan.lhs, arguments[plan.lhs.argument], true);
-  rhs = makeSide(plan.rhs, arguments[plan.rhs.argument], false);
+  if (plan.quant)
+    makeQuant(arguments);
+  else
+    rhs = makeSide(plan.rhs, arguments[plan.rhs.argument], false);
   chooseStaging();
   chooseChunks();
 }
@@ -143,7 +146,9 @@ void ContractionEmitter::emit() {
   Operation *mark = index(0).getDefiningOp();
   top = std::make_unique<EmitScope>(epilogueTarget, b);
   top->builder.setInsertionPoint(mark);
-  if (plan.groups)
+  if (plan.quant && plan.quant->streams)
+    emitStreamed();
+  else if (plan.groups)
     emitOwned([&] { emitChunks(); });
   else
     emitChunks();
@@ -181,7 +186,7 @@ void ContractionEmitter::emitIndices() {
   for (unsigned dim : plan.outer) {
     if (plan.dims[dim].lhs)
       lhs.fixed.push_back(outerIndices[dim]);
-    if (plan.dims[dim].rhs)
+    if (plan.dims[dim].rhs && !plan.quant)
       rhs.fixed.push_back(outerIndices[dim]);
   }
   if (plan.groups)
@@ -189,6 +194,8 @@ void ContractionEmitter::emitIndices() {
 }
 
 void ContractionEmitter::emitAllocations() {
+  if (plan.quant && plan.quant->streams)
+    return;
   int64_t panels = partsOf(plan.blockColumns, width);
   if (lhs.staged)
     allocateSide(lhs, 1, groupRows);
@@ -230,7 +237,9 @@ void ContractionEmitter::emitChunk() {
   }
   if (sumTerms)
     emitOwnedSum();
-  if (rhs.staged)
+  if (plan.quant)
+    stageQuantColumns();
+  else if (rhs.staged)
     stageColumns();
   groupStart = index(0);
   if (ownedRows)
@@ -293,6 +302,12 @@ void ContractionEmitter::emitRow(Value row, int64_t rows) {
 
 void ContractionEmitter::emitTile(const Place &place) {
   auto type = VectorType::get({place.rows, place.columns}, accumulate);
+  if (stripSums)
+    return emitEpilogue(place,
+                        b.create<tile::LoadOp>(
+                            loc, type, stripSums,
+                            ValueRange{rowOf(place), mul(place.panel, width)},
+                            ValueRange(), ArrayRef<int64_t>{0, 1}));
   auto zeros = [&]() -> Value {
     return b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
   };

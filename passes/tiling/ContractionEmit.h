@@ -109,6 +109,25 @@ private:
   void forEachPartOf(mlir::Value count, llvm::ArrayRef<int64_t> sizes,
                      llvm::function_ref<void(mlir::Value, int64_t)> body);
 
+  // Integers with scales (ContractionQuant.cpp).
+  void makeQuant(llvm::ArrayRef<mlir::Value> arguments);
+  void emitStreamed();
+  mlir::Value emitStrips();
+  mlir::Value stripOf(mlir::Value column);
+  void stageStreamedRow(mlir::Value row);
+  void stageStreamedGroup(mlir::Value row, mlir::Value group, int64_t size);
+  void emitStrip(mlir::Value strip, mlir::Value slot, int64_t row,
+                 int64_t rows);
+  mlir::Value emitStripGroup(mlir::Value strip, mlir::Value group, int64_t row,
+                             int64_t rows, int64_t size, mlir::Value sum);
+  void emitStripBlock(mlir::Value strip, mlir::Value block, int64_t row,
+                      int64_t rows, llvm::MutableArrayRef<mlir::Value> chains);
+  mlir::Value widenOne(mlir::Value word, int64_t place);
+  void stageQuantColumns();
+  void stageQuantBlock(mlir::Value strip, mlir::Value panel, int64_t column,
+                       mlir::Value block);
+  mlir::Value loadScale(mlir::Value strip, mlir::Value group);
+
   // Staging (ContractionStage.cpp).
   ContractionSide makeSide(const ContractionOperand &operand,
                            mlir::Value buffer, bool isLeft);
@@ -177,6 +196,12 @@ private:
   mlir::Value isLastOfSum; ///< the ragged chunk; null where none is
   ContractionSide lhs, rhs;
   mlir::Value partials; ///< sums between chunks; null for one chunk
+
+  // Of quantized weights; null otherwise.
+  mlir::Value words, scales; ///< views of the layout's values and scales
+  mlir::Value streamed;      ///< [rows, columns padded]: lhs, scaled to words
+  mlir::Value negatedSums;   ///< [rows, groups]: of lhs
+  mlir::Value stripSums;     ///< [rows, columns of the block]
 
   // Where groups are rows; null otherwise.
   mlir::Value ownedRows, allRows; ///< rows of the block: the group's, to store

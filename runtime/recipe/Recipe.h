@@ -19,6 +19,7 @@ enum class Recompute { None, Full, Selective };
 enum class BalanceScope { Sequence, Microbatch, Global };
 enum class DropPolicy { Position, Probability };
 enum class RowDispatch { Auto, Gather, Exchange };
+enum class Quant { None, Int8, Int4 };
 
 /// The recipe's own words: "adamw", "cosine", "bf16", "selective".
 std::string_view name(OptimizerKind kind);
@@ -28,6 +29,7 @@ std::string_view name(Recompute recompute);
 std::string_view name(BalanceScope scope);
 std::string_view name(DropPolicy policy);
 std::string_view name(RowDispatch dispatch);
+std::string_view name(Quant quant);
 
 struct Recipe {
   struct Optimizer {
@@ -101,6 +103,9 @@ struct Recipe {
     int64_t chunk = 256;    ///< tokens of a prompt that are read at once
     int64_t page = 64;      ///< tokens of a page of the cache
     int64_t pages = 0;      ///< of the cache; 0: enough for a full batch
+    /// What matrices of linear layers are kept as; of int4 the head is int8.
+    Quant quant = Quant::None;
+    int64_t group = 32; ///< their columns with one scale: 32, 64 or 128
     bool operator==(const Inference &) const = default;
   } inference;
 

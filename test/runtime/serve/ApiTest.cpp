@@ -64,5 +64,28 @@ TEST(ApiRequest, ReadsMessages) {
                   "<|im_start|>assistant\n");
 }
 
+TEST(ApiRequest, ReadsAResponsesInput) {
+  auto parsed = parseApiRequest(
+      R"({"model":"m","instructions":"be kind","max_output_tokens":3,
+          "input":[{"role":"user","content":"a"},
+            {"type":"message","id":"msg_1","status":"completed",
+             "role":"assistant","content":[{"type":"output_text","text":"b",
+                                            "annotations":[]}]},
+            {"role":"user","content":[{"type":"input_text","text":"c"}]}],
+          "store":false,"tools":[],"tool_choice":"auto","text":{},
+          "metadata":{"k":"v"}})",
+      Endpoint::responses);
+  ASSERT_TRUE(std::holds_alternative<ApiRequest>(parsed))
+      << std::get<ApiError>(parsed).message;
+  const auto &request = std::get<ApiRequest>(parsed);
+  std::string text;
+  for (const ChatMessage &message : request.messages)
+    text += message.role + ":" + message.content + " ";
+  EXPECT_EQ(text, "system:be kind user:a assistant:b user:c ");
+  EXPECT_EQ(request.maxTokens, 3);
+  EXPECT_EQ(request.metadata,
+            (std::vector<std::pair<std::string, std::string>>{{"k", "v"}}));
+}
+
 } // namespace
 } // namespace tessera::serve
