@@ -88,6 +88,10 @@ struct ContractionPlan {
   int64_t blocks() const { return residents ? residents : tiles(); }
   /// Products that each element of the result adds up.
   int64_t terms() const;
+  /// Whether few rows meet columns of rhs that each lie in one run, as when one
+  /// token meets a weight: a CPU then reads rhs once, as it comes, and what
+  /// counts is the rate of its memory.
+  bool streams() const;
   /// Tells plans apart beyond their expressions.
   std::string key() const;
 

@@ -370,6 +370,8 @@ Value ContractionEmitter::emitSteps(const Place &place, Value k, int64_t steps,
   Value row = lhs.staged ? place.row : add(rowStart, rowOf(place));
   Value column =
       rhs.staged ? index(0) : add(columnStart, mul(place.panel, width));
+  if (plan.streams() && steps == kStep)
+    prefetchColumns(column, k);
   Value left = loadSide(lhs, index(0), row, k, place.rows, steps, true);
   Value right =
       loadSide(rhs, place.panel, column, k, place.columns, steps, false);
@@ -394,9 +396,32 @@ Value ContractionEmitter::loadSide(const ContractionSide &side, Value panel,
     return b.create<tile::LoadOp>(loc, type, side.shared, indices, ValueRange(),
                                   along);
   }
-  return b.create<tile::LoadOp>(loc, type, side.memory,
-                                indicesOf(side, at, add(sumStart, k)),
-                                ValueRange(), alongOf(side, !isLeft));
+  Type memory = cast<MemRefType>(side.memory.getType()).getElementType();
+  Value loaded = b.create<tile::LoadOp>(loc, type.clone(memory), side.memory,
+                                        indicesOf(side, at, add(sumStart, k)),
+                                        ValueRange(), alongOf(side, !isLeft));
+  return memory == compute ? loaded
+                           : b.create<arith::ExtFOp>(loc, type, loaded);
+}
+
+// What is multiplied some turns from here; behind the columns' end, what the
+// next columns begin with. A prefetch of what does not exist does nothing.
+void ContractionEmitter::prefetchColumns(Value column, Value k) {
+  constexpr int64_t kAheadBytes = 512;
+  int64_t size = plan.sum.size;
+  int64_t bytes = plan.rhs.memory.getIntOrFloatBitWidth() / 8;
+  int64_t ahead = std::min(kAheadBytes / bytes, size / kStep * kStep);
+  Value next = add(add(sumStart, k), index(ahead));
+  Value wraps = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::uge, next,
+                                        index(size));
+  next = b.create<arith::SelectOp>(
+      loc, wraps, b.create<arith::SubIOp>(loc, next, index(size)), next);
+  column = add(column, select(wraps, width, 0));
+  for (int64_t i = 0; i < width; ++i)
+    b.create<memref::PrefetchOp>(loc, rhs.memory,
+                                 indicesOf(rhs, add(column, index(i)), next),
+                                 /*isWrite=*/false, /*localityHint=*/3,
+                                 /*isDataCache=*/true);
 }
 
 //===--- entry ------------------------------------------------------------===//

@@ -84,6 +84,7 @@ private:
                            mlir::Value accumulator);
   mlir::Value emitSteps(const Place &place, mlir::Value k, int64_t steps,
                         mlir::Value accumulator);
+  void prefetchColumns(mlir::Value column, mlir::Value k);
   void emitEpilogue(const Place &place, mlir::Value accumulator);
   void emitEpilogueRows(const Place &place, mlir::Value accumulator,
                         int64_t row, int64_t rows);

@@ -34,6 +34,15 @@ int64_t ContractionPlan::tiles() const {
   return rowBlocks() * columnBlocks() * countOuter(*this);
 }
 
+bool ContractionPlan::streams() const {
+  constexpr int64_t kMostRows = 8;
+  auto isNarrow = [](Type type) { return type.isBF16() || type.isF32(); };
+  return !groups && !quant && rowDim().size <= kMostRows &&
+         columnDim().size > 1 && columnDim().rhs > 1 && sum.rhs == 1 &&
+         sum.size % 2 == 0 && isNarrow(rhs.memory) && isNarrow(rhs.element) &&
+         !lhs.element.isF64();
+}
+
 int64_t ContractionPlan::terms() const {
   int64_t count = sum.size;
   for (const ContractionDim &dim : outerSums)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <numeric>
 
 namespace tessera::bench {
@@ -15,9 +16,28 @@ using Clock = std::chrono::steady_clock;
 /// Tokens that are decoded between two looks at the bandwidth.
 constexpr int64_t kSlice = 8;
 
-double secondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+/// What passed on the clock, and what of it this process had processors, all
+/// threads together.
+struct Elapsed {
+  double wall = 0, processor = 0; ///< seconds
+};
+
+class Stopwatch {
+public:
+  Elapsed elapsed() const {
+    return {std::chrono::duration<double>(Clock::now() - start).count(),
+            processorSeconds() - before};
+  }
+
+private:
+  static double processorSeconds() {
+    timespec used{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return double(used.tv_sec) + 1e-9 * double(used.tv_nsec);
+  }
+  Clock::time_point start = Clock::now();
+  double before = processorSeconds();
+};
 
 /// The middle value, the upper one of two.
 double medianOf(std::vector<double> values) {
@@ -50,7 +70,19 @@ public:
 private:
   Status measurePrompt(InferTest &test);
   Status measureDecoding(ReadBandwidth &memory, InferTest &test);
-  StatusOr<double> readPrompt();
+  StatusOr<Elapsed> readPrompt();
+  /// Tokens [at, end) of the bench's, after `text`.
+  Status decode(Sequence &text, int64_t at, int64_t end);
+  /// `work` in so much time, of a limit for it.
+  struct Reached {
+    std::vector<double> wall, processor;
+  };
+  void add(Reached &reached, double work, const Elapsed &time, double limit,
+           double limitBusy) const {
+    reached.wall.push_back(work / time.wall / limit);
+    reached.processor.push_back(work * options.threads / time.processor /
+                                limitBusy);
+  }
   double peak();
 
   Decoder &decoder;
@@ -68,64 +100,85 @@ double Bench::peak() {
   return measured.perSecond;
 }
 
-StatusOr<double> Bench::readPrompt() {
+StatusOr<Elapsed> Bench::readPrompt() {
   Sequence text;
-  const auto start = Clock::now();
+  const Stopwatch watch;
   Status status =
       decoder.read(text, std::span(tokens).first(std::size_t(options.prompt)));
-  const double seconds = secondsSince(start);
+  const Elapsed time = watch.elapsed();
   decoder.release(text);
   if (!status.ok())
     return status;
-  return seconds;
+  return time;
 }
 
 Status Bench::measurePrompt(InferTest &test) {
   // The first touches every page.
   if (auto warm = readPrompt(); !warm.ok())
     return warm.status();
-  std::vector<double> limits{peak()}, ratios;
+  Reached reached;
+  std::vector<double> limits{peak()};
   for (unsigned i = 0; i < options.repeat; ++i) {
-    StatusOr<double> seconds = readPrompt();
-    if (!seconds.ok())
-      return seconds.status();
+    StatusOr<Elapsed> time = readPrompt();
+    if (!time.ok())
+      return time.status();
     limits.push_back(peak());
+    // The best round of several: other programs take nothing from it.
     const double limit = (limits[i] + limits[i + 1]) / 2;
-    test.seconds.push_back(*seconds);
-    test.rates.push_back(double(options.prompt) / *seconds);
-    ratios.push_back(cost.promptFlops / *seconds / limit);
+    test.seconds.push_back(time->wall);
+    test.rates.push_back(double(options.prompt) / time->wall);
+    add(reached, cost.promptFlops, *time, limit, limit);
   }
   test.limit = medianOf(limits);
-  test.ofLimit = medianOf(ratios);
+  test.ofLimit = medianOf(reached.wall);
+  test.ofLimitBusy = medianOf(reached.processor);
+  return Status::success();
+}
+
+Status Bench::decode(Sequence &text, int64_t at, int64_t end) {
+  Sequence *const one[] = {&text};
+  for (; at < end; ++at)
+    TESSERA_RETURN_IF_ERROR(
+        decoder.step(one, std::span(tokens).subspan(std::size_t(at), 1)));
   return Status::success();
 }
 
 Status Bench::measureDecoding(ReadBandwidth &memory, InferTest &test) {
-  std::vector<double> limits{memory.measure()}, ratios;
+  auto read = [&] {
+    const Stopwatch watch;
+    memory.read();
+    return watch.elapsed();
+  };
+  const auto buffer = double(memory.bytes());
+  Reached reached;
+  std::vector<double> limits;
+  Elapsed before = read();
   // One repetition more than is counted, to warm up.
   for (unsigned i = 0; i <= options.repeat; ++i) {
     Sequence text;
-    Sequence *const one[] = {&text};
     double total = 0;
-    for (int64_t at = 0; at < options.generate;) {
+    for (int64_t at = 0; at < options.generate; at += kSlice) {
       const int64_t end = std::min(at + kSlice, options.generate);
-      double bytes = 0;
-      const auto start = Clock::now();
-      for (; at < end; ++at) {
-        if (Status status = decoder.step(
-                one, std::span(tokens).subspan(std::size_t(at), 1));
-            !status.ok()) {
-          decoder.release(text);
-          return status;
-        }
-        bytes += cost.weightBytes + cost.cacheBytes * double(at);
+      const Stopwatch watch;
+      if (Status status = decode(text, at, end); !status.ok()) {
+        decoder.release(text);
+        return status;
       }
-      const double seconds = secondsSince(start);
-      total += seconds;
-      limits.push_back(memory.measure());
-      const double limit = (limits.back() + limits[limits.size() - 2]) / 2;
-      if (i > 0)
-        ratios.push_back(bytes / seconds / limit);
+      const Elapsed time = watch.elapsed();
+      const Elapsed after = read();
+      const Elapsed reads{before.wall + after.wall,
+                          before.processor + after.processor};
+      before = after;
+      total += time.wall;
+      if (i == 0)
+        continue;
+      limits.push_back(2 * buffer / reads.wall);
+      // Token t reads what the t before it left in the cache.
+      const double bytes =
+          double(end - at) *
+          (cost.weightBytes + cost.cacheBytes * double(at + end - 1) / 2);
+      add(reached, bytes, time, limits.back(),
+          2 * buffer * options.threads / reads.processor);
     }
     decoder.release(text);
     if (i == 0)
@@ -134,7 +187,8 @@ Status Bench::measureDecoding(ReadBandwidth &memory, InferTest &test) {
     test.rates.push_back(double(options.generate) / total);
   }
   test.limit = medianOf(limits);
-  test.ofLimit = medianOf(ratios);
+  test.ofLimit = medianOf(reached.wall);
+  test.ofLimitBusy = medianOf(reached.processor);
   return Status::success();
 }
 

@@ -32,7 +32,10 @@ struct InferTest {
   std::vector<double> seconds; ///< one a repetition
   std::vector<double> rates;   ///< tokens a second, one a repetition
   double limit = 0;            ///< bytes or FLOPs a second, the median
-  double ofLimit = 0;          ///< what was reached of it
+  double ofLimit = 0;          ///< what was reached of it, by the clock
+  /// The same by the time in which this process had processors: for machines
+  /// that others use too.
+  double ofLimitBusy = 0;
 };
 
 double meanOf(const std::vector<double> &values);

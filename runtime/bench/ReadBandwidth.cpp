@@ -2,7 +2,6 @@
 #include "runtime/support/CpuFeatures.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #if defined(__x86_64__)
@@ -66,17 +65,13 @@ StatusOr<ReadBandwidth> ReadBandwidth::create(unsigned threads,
   return ReadBandwidth(pool.take(), memory.take());
 }
 
-double ReadBandwidth::measure() {
+void ReadBandwidth::read() {
   const Reader read = chooseReader();
-  const auto start = std::chrono::steady_clock::now();
   pool->parallelFor(static_cast<std::uint32_t>(memory.size() / kPiece),
                     [&](std::uint32_t begin, std::uint32_t end, unsigned) {
                       read(memory.data() + begin * kPiece,
                            (end - begin) * kPiece);
                     });
-  const std::chrono::duration<double> seconds =
-      std::chrono::steady_clock::now() - start;
-  return static_cast<double>(memory.size()) / seconds.count();
 }
 
 } // namespace tessera::bench

@@ -15,9 +15,9 @@ public:
   static StatusOr<ReadBandwidth>
   create(unsigned threads, std::uint64_t bytes = std::uint64_t(1) << 30);
 
-  /// Bytes a second of one pass over the buffer, shared among the threads as
-  /// they come free.
-  double measure();
+  std::uint64_t bytes() const { return memory.size(); }
+  /// One pass over the buffer, shared among the threads as they come free.
+  void read();
 
 private:
   ReadBandwidth(std::unique_ptr<hal::ThreadPool> pool, hal::HostMemory memory)

@@ -143,7 +143,8 @@ static void printJson(const InferSettings &settings, const InferModel &model,
         {"samples_ts", test.rates},
         {"samples_s", test.seconds},
         {isPrompt ? "peak_flops" : "read_bandwidth", test.limit},
-        {"of_limit", test.ofLimit}};
+        {"of_limit", test.ofLimit},
+        {"of_limit_cpu", test.ofLimitBusy}};
     if (isPrompt)
       line["instruction"] = result.instruction;
     fmt::print("{}\n", line.dump());
