@@ -54,7 +54,7 @@ struct ApiRequest {
 };
 
 inline constexpr int64_t kMaxChoices = 128; ///< prompts times n
-inline constexpr int64_t kMaxStops = 16, kMaxStopBytes = 1024;
+inline constexpr int64_t kMaxStops = 16, kMaxStopLength = 1024; ///< characters
 
 /// How is drawn where nobody says: OpenAI's defaults.
 inline SamplingOptions usualSampling() { return {.temperature = 1}; }

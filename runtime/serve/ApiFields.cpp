@@ -1,4 +1,5 @@
 #include "runtime/serve/ApiFields.h"
+#include "runtime/serve/Choice.h"
 #include "runtime/support/Text.h"
 
 #include <charconv>
@@ -74,9 +75,9 @@ Problem readStop(const Field &field, const JsonValue &value,
                  ApiRequest &request) {
   auto add = [&](const JsonValue &each) -> Problem {
     std::string_view text;
-    if (!each.get(text) || text.empty() || int64_t(text.size()) > kMaxStopBytes)
-      return problem(field.name, "a stop must be a text of 1 to {} bytes",
-                     kMaxStopBytes);
+    if (!each.get(text) || text.empty() || charactersOf(text) > kMaxStopLength)
+      return problem(field.name, "a stop must be a text of 1 to {} characters",
+                     kMaxStopLength);
     request.stop.emplace_back(text);
     return std::nullopt;
   };
@@ -186,14 +187,14 @@ Problem readMetadata(const Field &field, const JsonValue &value,
   bool good = value.isObject() && value.members().size() <= 16;
   for (const JsonValue::Member &member : value.members()) {
     std::string_view text;
-    good = good && member.value.get(text) && text.size() <= 512 &&
-           member.name.size() <= 64;
+    good = good && member.value.get(text) && charactersOf(text) <= 512 &&
+           charactersOf(member.name) <= 64;
     if (good)
       request.metadata.emplace_back(member.name, text);
   }
   if (!good)
     return problem(field.name, "metadata must have at most 16 texts, of 512 "
-                               "bytes with names of 64");
+                               "characters with names of 64");
   return std::nullopt;
 }
 
@@ -264,8 +265,8 @@ constexpr Field kFields[] = {
      R"({"anyOf": [{"type": "string", "minLength": 1, "maxLength": 1024},
          {"type": "array", "maxItems": 16, "items":
           {"type": "string", "minLength": 1, "maxLength": 1024}}]})",
-     0, 0, "the text ends before one of these, which have at most 1024 bytes"},
-    {"seed", kAll, readSeed, kWhole, -0x1p53, 0x1p63},
+     0, 0, "the text ends before one of these"},
+    {"seed", kAll, readSeed, kWhole, -0x1p53, 0x1p64},
     {"stream", kAll, readOf<&ApiRequest::stream>, kBoolean},
     {"stream_options", kBoth, readStreamOptions,
      R"({"type": "object", "additionalProperties": false,
@@ -297,21 +298,21 @@ constexpr Field kFields[] = {
     // Only about how OpenAI keeps, bills and routes.
     {"metadata", kAll, readMetadata,
      R"({"type": "object", "maxProperties": 16,
-         "propertyNames": {"maxLength": 16},
-         "additionalProperties": {"type": "string", "maxLength": 128}})",
-     0, 0, "names of at most 64 and texts of at most 512 bytes"},
-    {"user", kAll, ignore, "{}"},
-    {"service_tier", kAll, ignore, "{}"},
-    {"safety_identifier", kAll, ignore, "{}"},
-    {"prompt_cache_key", kAll, ignore, "{}"},
-    {"parallel_tool_calls", kChat | kResponses, ignore, "{}", 0, 0, kNoTools},
-    {"max_tool_calls", kResponses, ignore, "{}", 0, 0, kNoTools},
+         "propertyNames": {"maxLength": 64},
+         "additionalProperties": {"type": "string", "maxLength": 512}})"},
+    {"user", kAll, ignoreText, kText},
+    {"service_tier", kAll, ignoreText, kText},
+    {"safety_identifier", kAll, ignoreText, kText},
+    {"prompt_cache_key", kAll, ignoreText, kText},
+    {"parallel_tool_calls", kChat | kResponses, ignoreBool, kBoolean, 0, 0,
+     kNoTools},
+    {"max_tool_calls", kResponses, ignoreWhole, kWhole, 0, kMost, kNoTools},
     {"response_format", kChat, readResponseFormat,
      R"({"type": "object", "required": ["type"],
          "properties": {"type": {"const": "text"}}})"},
     {"text", kResponses, readTextFormat,
      R"({"type": "object", "additionalProperties": false, "properties":
-         {"format": {"type": "object", "required": ["type"],
+         {"format": {"type": ["object", "null"], "required": ["type"],
            "properties": {"type": {"const": "text"}}}}})"},
     {"modalities", kChat, readModalities, R"({"const": ["text"]})"},
     {"truncation", kResponses, readTruncation, R"({"const": "disabled"})"},

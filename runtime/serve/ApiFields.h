@@ -59,7 +59,12 @@ Problem readInput(const Field &field, const JsonValue &value,
                   ApiRequest &request);
 
 // What is refused unless it changes nothing (ApiRefused.cpp).
-Problem ignore(const Field &field, const JsonValue &value, ApiRequest &request);
+Problem ignoreText(const Field &field, const JsonValue &value,
+                   ApiRequest &request);
+Problem ignoreBool(const Field &field, const JsonValue &value,
+                   ApiRequest &request);
+Problem ignoreWhole(const Field &field, const JsonValue &value,
+                    ApiRequest &request);
 Problem readFalse(const Field &field, const JsonValue &value,
                   ApiRequest &request);
 Problem readEmpty(const Field &field, const JsonValue &value,

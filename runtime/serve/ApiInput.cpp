@@ -11,8 +11,8 @@ Problem readTokens(std::string_view name, const JsonValue::Array &values,
                    PromptInput &to) {
   std::vector<int32_t> tokens;
   for (const JsonValue &value : values) {
-    uint64_t token = 0;
-    if (!value.get(token) || token > uint64_t(INT32_MAX))
+    int64_t token = 0;
+    if (!getWhole(value, token) || token < 0 || token > INT32_MAX)
       return problem(name, "a token of a prompt must be a natural number");
     tokens.push_back(int32_t(token));
   }
@@ -63,10 +63,14 @@ Problem readContent(std::string_view name, const JsonValue &content,
 /// Everything else that a message has would be a wish that nobody hears.
 Problem checkMembers(std::string_view name, const JsonValue &message,
                      std::span<const std::string_view> known) {
+  std::string_view text;
   for (const JsonValue::Member &member : message.members())
     if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
       return problem(name, "the field {} of a message is not served",
                      quote(member.name));
+    else if (member.name != "content" && !member.value.isNull() &&
+             !member.value.get(text))
+      return problem(name, "the {} of a message must be a text", member.name);
   return std::nullopt;
 }
 
@@ -83,7 +87,7 @@ Problem readPrompt(const Field &field, const JsonValue &value,
   if (parts.empty())
     return problem(field.name, "prompt must be a text, texts, tokens, or lists "
                                "of tokens, and not empty");
-  uint64_t token = 0;
+  double token = 0;
   if (parts.front().get(token))
     return readTokens(field.name, parts, request.prompts.emplace_back());
   if (int64_t(parts.size()) > kMaxChoices)

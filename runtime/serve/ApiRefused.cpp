@@ -4,9 +4,21 @@
 
 namespace tessera::serve {
 
-/// Only about how OpenAI keeps, bills and routes.
-Problem ignore(const Field &, const JsonValue &, ApiRequest &) {
-  return std::nullopt;
+// Only about how OpenAI keeps, bills and routes, or about tools.
+
+Problem ignoreText(const Field &field, const JsonValue &value, ApiRequest &) {
+  std::string ignored;
+  return readText(field.name, value, ignored);
+}
+
+Problem ignoreBool(const Field &field, const JsonValue &value, ApiRequest &) {
+  bool ignored = false;
+  return readBool(field.name, value, ignored);
+}
+
+Problem ignoreWhole(const Field &field, const JsonValue &value, ApiRequest &) {
+  int64_t ignored = 0;
+  return readWhole(field, value, ignored);
 }
 
 Problem readFalse(const Field &field, const JsonValue &value, ApiRequest &) {

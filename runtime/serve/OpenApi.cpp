@@ -38,11 +38,12 @@ Json schemaOf(const Field &field, Endpoint endpoint) {
   return schema;
 }
 
-Json requestSchema(Endpoint endpoint) {
+Json requestSchema(Endpoint endpoint, const std::string &model) {
   Json properties = Json::object();
   for (const Field &field : apiFields())
     if ((field.endpoints & maskOf(endpoint)) != 0)
       properties[std::string(field.name)] = schemaOf(field, endpoint);
+  properties["model"]["const"] = model;
   return {{"type", "object"},
           {"additionalProperties", false},
           {"required", {"model", inputField(endpoint)}},
@@ -57,14 +58,15 @@ constexpr std::string_view kSchemas = R"({
   "type": "object", "required": ["role", "content"], "additionalProperties": false,
   "properties": {
     "role": {"enum": ["system", "developer", "user", "assistant"]},
-    "name": {},
+    "name": {"type": ["string", "null"]},
     "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {
       "type": "object", "required": ["type", "text"], "properties": {
         "type": {"const": "text"}, "text": {"type": "string"}}}}]}}}},
 "InputMessages": {"type": "array", "minItems": 1, "items": {
   "type": "object", "required": ["role", "content"], "additionalProperties": false,
   "properties": {
-    "type": {"const": "message"}, "id": {}, "status": {},
+    "type": {"enum": ["message", null]}, "id": {"type": ["string", "null"]},
+    "status": {"type": ["string", "null"]},
     "role": {"enum": ["system", "developer", "user", "assistant"]},
     "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {
       "type": "object", "required": ["type", "text"], "properties": {
@@ -158,13 +160,13 @@ Json answersOf(const Route &route) {
   return answers;
 }
 
-Json operationOf(const Route &route) {
+Json operationOf(const Route &route, const std::string &model) {
   Json operation = {{"summary", route.summary}};
   if (route.path.ends_with('}'))
     operation["parameters"] = Json::array({{{"name", "model"},
                                             {"in", "path"},
                                             {"required", true},
-                                            {"schema", {{"type", "string"}}}}});
+                                            {"schema", {{"const", model}}}}});
   if (route.body)
     operation["requestBody"] = {
         {"required", true},
@@ -177,14 +179,14 @@ Json operationOf(const Route &route) {
 
 } // namespace
 
-std::string openApiJson(const std::string &version) {
+std::string openApiJson(const std::string &version, const std::string &model) {
   Json schemas = Json::parse(kSchemas), paths = Json::object();
   for (const Route &route : routes()) {
     std::string method = route.method == "POST" ? "post" : "get";
-    paths[std::string(route.path)][method] = operationOf(route);
+    paths[std::string(route.path)][method] = operationOf(route, model);
     if (route.body)
       schemas[std::string(route.schema) + "Request"] =
-          requestSchema(*route.body);
+          requestSchema(*route.body, model);
   }
   Json document = {
       {"openapi", "3.1.0"},
@@ -195,7 +197,8 @@ std::string openApiJson(const std::string &version) {
         {"securitySchemes",
          {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}}}},
       {"security", Json::array({Json::object(), {{"key", Json::array()}}})}};
-  return document.dump();
+  // A folder's name need not be UTF-8.
+  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 } // namespace tessera::serve

@@ -5,7 +5,7 @@
 
 namespace tessera::serve {
 
-/// An OpenAPI 3.1 document.
-std::string openApiJson(const std::string &version);
+/// An OpenAPI 3.1 document of a server of this model.
+std::string openApiJson(const std::string &version, const std::string &model);
 
 } // namespace tessera::serve

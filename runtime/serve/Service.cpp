@@ -126,7 +126,7 @@ void Service::get(RouteId route, std::string_view rest,
     return sendText(reply, json,
                     nlohmann::json{{"version", options.version}}.dump());
   case RouteId::openApi:
-    return sendText(reply, json, openApiJson(options.version));
+    return sendText(reply, json, openApiJson(options.version, options.model));
   case RouteId::page:
     return sendText(reply, "text/html; charset=utf-8", std::string(pageHtml()));
   case RouteId::completions:
@@ -257,6 +257,12 @@ checkLogprobs(const ApiRequest &request,
 
 std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
                                               std::vector<EngineRequest> &to) {
+  for (const auto &[token, bias] : request.sampling.bias)
+    if (uint32_t(token) >= tokenizer.vocabSize())
+      return ApiError{400,
+                      fmt::format("token {} is outside the vocabulary of {}",
+                                  token, tokenizer.vocabSize()),
+                      "logit_bias", "invalid_value"};
   std::vector<std::vector<int32_t>> prompts;
   if (auto found = makePrompts(request, prompts))
     return found;

@@ -9,7 +9,7 @@ namespace {
 
 TEST(ApiRequest, ReadsEveryFieldOfACompletion) {
   auto parsed = parseApiRequest(
-      R"({"model":"m","prompt":["a",[1,2]],"max_tokens":8,"temperature":0.5,
+      R"({"model":"m","prompt":["a",[1,2.0]],"max_tokens":8,"temperature":0.5,
           "top_p":0.25,"top_k":3,"min_p":0.125,"repetition_penalty":1.5,
           "presence_penalty":-1,"frequency_penalty":2,"n":2,"seed":-3,
           "stop":["x","y"],"logit_bias":{"5":-100},"logprobs":4,"stream":true,

@@ -237,7 +237,7 @@ def refused_fields(server):
         "frequency_penalty": [9],
         "stop": [[""], ["x"] * 17, "y" * 2000, 4],
         "seed": [1.5, "1", 1e300],
-        "logit_bias": [{"x": 1}, {"1": 101}, [1], {"-1": 1}],
+        "logit_bias": [{"x": 1}, {"1": 101}, [1], {"-1": 1}, {"257": 1}],
         "stream": [1],
     }.items():
         fields += [(CHAT, {"messages": USER, name: value}, name) for value in values]
