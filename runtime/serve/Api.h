@@ -3,6 +3,7 @@
 #include "runtime/infer/Sampler.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,8 @@ struct ApiError {
   std::string param, code;
   std::string json() const;
 };
+
+struct AnswerForm;
 
 struct ChatMessage {
   std::string role; ///< system, user or assistant
@@ -47,6 +50,8 @@ struct ApiRequest {
   std::vector<std::string> stop;
   int64_t n = 1;
   std::optional<int64_t> logprobs; ///< how many likeliest tokens, 0 to 20
+  /// That answers must have (Forms.h); null: any.
+  std::shared_ptr<const AnswerForm> form;
   bool ignoreEnd = false;
   bool stream = false, includeUsage = false;
   std::optional<std::string> instructions; ///< of responses

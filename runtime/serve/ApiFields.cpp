@@ -230,6 +230,21 @@ constexpr std::string_view kOfOthers = "not OpenAI's, as other servers have it",
                                "nothing is kept between requests, each brings "
                                "all of its messages";
 
+constexpr std::string_view kFormSchema = R"({"anyOf": [
+  {"type": "object", "required": ["type"], "properties":
+    {"type": {"enum": ["text", "json_object"]}}},
+  {"type": "object", "required": ["type", "json_schema"], "properties":
+    {"type": {"const": "json_schema"}, "json_schema":
+      {"type": "object", "required": ["schema"], "properties":
+        {"schema": {"type": "object"}}}}}]})";
+constexpr std::string_view kTextSchema = R"({"type": "object",
+  "additionalProperties": false, "properties": {"format": {"anyOf": [
+    {"type": "null"},
+    {"type": "object", "required": ["type"], "properties":
+      {"type": {"enum": ["text", "json_object"]}}},
+    {"type": "object", "required": ["type", "schema"], "properties":
+      {"type": {"const": "json_schema"}, "schema": {"type": "object"}}}]}}})";
+
 constexpr Field kFields[] = {
     {"model", kAll, readModel, R"({"type": "string", "minLength": 1})", 0, 0,
      "the name of what is served"},
@@ -307,13 +322,10 @@ constexpr Field kFields[] = {
     {"parallel_tool_calls", kChat | kResponses, ignoreBool, kBoolean, 0, 0,
      kNoTools},
     {"max_tool_calls", kResponses, ignoreWhole, kWhole, 0, kMost, kNoTools},
-    {"response_format", kChat, readResponseFormat,
-     R"({"type": "object", "required": ["type"],
-         "properties": {"type": {"const": "text"}}})"},
-    {"text", kResponses, readTextFormat,
-     R"({"type": "object", "additionalProperties": false, "properties":
-         {"format": {"type": ["object", "null"], "required": ["type"],
-           "properties": {"type": {"const": "text"}}}}})"},
+    {"response_format", kChat, readResponseFormat, kFormSchema, 0, 0,
+     "a form that the answer must have"},
+    {"text", kResponses, readTextFormat, kTextSchema, 0, 0,
+     "with format, a form that the answer must have"},
     {"modalities", kChat, readModalities, R"({"const": ["text"]})"},
     {"truncation", kResponses, readTruncation, R"({"const": "disabled"})"},
     {"echo", kCompletions, readFalse, kFalse, 0, 0,

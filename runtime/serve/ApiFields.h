@@ -58,6 +58,12 @@ Problem readMessages(const Field &field, const JsonValue &value,
 Problem readInput(const Field &field, const JsonValue &value,
                   ApiRequest &request);
 
+// The form of an answer (Forms.cpp).
+Problem readResponseFormat(const Field &field, const JsonValue &value,
+                           ApiRequest &request);
+Problem readTextFormat(const Field &field, const JsonValue &value,
+                       ApiRequest &request);
+
 // What is refused unless it changes nothing (ApiRefused.cpp).
 Problem ignoreText(const Field &field, const JsonValue &value,
                    ApiRequest &request);
@@ -75,10 +81,6 @@ Problem readToolChoice(const Field &field, const JsonValue &value,
                        ApiRequest &request);
 Problem readBestOf(const Field &field, const JsonValue &value,
                    ApiRequest &request);
-Problem readResponseFormat(const Field &field, const JsonValue &value,
-                           ApiRequest &request);
-Problem readTextFormat(const Field &field, const JsonValue &value,
-                       ApiRequest &request);
 Problem readModalities(const Field &field, const JsonValue &value,
                        ApiRequest &request);
 Problem readTruncation(const Field &field, const JsonValue &value,

@@ -65,31 +65,6 @@ Problem readBestOf(const Field &field, const JsonValue &value,
   return std::nullopt;
 }
 
-Problem readResponseFormat(const Field &field, const JsonValue &value,
-                           ApiRequest &) {
-  std::string_view type;
-  if (!value["type"].get(type) || type != "text")
-    return problem(field.name, "response_format must be {{\"type\": "
-                               "\"text\"}}: answers in a given form are not "
-                               "served");
-  return std::nullopt;
-}
-
-/// Where the newer API has its response_format.
-Problem readTextFormat(const Field &field, const JsonValue &value,
-                       ApiRequest &) {
-  std::string_view type;
-  const JsonValue &format = value["format"];
-  bool plain = format.isNull() || (format["type"].get(type) && type == "text");
-  for (const JsonValue::Member &member : value.members())
-    plain &= member.name == "format" || member.value.isNull();
-  if (!value.isObject() || !plain)
-    return problem(field.name,
-                   "text must be {{\"format\": {{\"type\": \"text\"}}}}: "
-                   "answers in a given form are not served");
-  return std::nullopt;
-}
-
 Problem readModalities(const Field &field, const JsonValue &value,
                        ApiRequest &) {
   std::string_view only;

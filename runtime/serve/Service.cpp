@@ -41,7 +41,7 @@ static std::string keyOf(std::string_view authorization) {
 Service::Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
                  const ChatRenderer &chat, ServiceOptions options)
     : engine(engine), tokenizer(tokenizer), chat(chat),
-      options(std::move(options)), encoder(tokenizer),
+      options(std::move(options)), encoder(tokenizer), forms(tokenizer),
       started(std::time(nullptr)), health(engine, this->options.health) {}
 
 //===--- routes -----------------------------------------------------------===//
@@ -327,6 +327,9 @@ void Service::generate(const HttpRequest &http, Endpoint endpoint,
       fmt::format("{}{:x}-{}", idPrefix(endpoint), started, ++lastId),
       options.model, std::time(nullptr)};
   bool logprobs = request.logprobs.has_value();
+  if (request.form)
+    for (EngineRequest &each : requests)
+      each.guide = forms.guide(*request.form, stopTokens);
   auto generation = std::make_shared<Generation>(
       *this, std::move(request), std::move(head), reply, requests.size());
   for (std::size_t i = 0; i < requests.size(); ++i) {

@@ -5,6 +5,7 @@
 #include "runtime/infer/engine/Engine.h"
 #include "runtime/serve/Api.h"
 #include "runtime/serve/Chat.h"
+#include "runtime/serve/Forms.h"
 #include "runtime/serve/Health.h"
 #include "runtime/serve/HttpServer.h"
 #include "runtime/serve/Routes.h"
@@ -69,6 +70,7 @@ private:
   const ChatRenderer &chat;
   const ServiceOptions options;
   tokenizer::Encoder encoder;
+  AnswerForms forms;
   HttpServer *server = nullptr;
   int64_t started; ///< seconds since 1970
   uint64_t lastId = 0, compiledBefore = 0;

@@ -220,6 +220,11 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   command
+      .add_option("--speculate", settings.serve.engine.scheduler.guesses,
+                  "tokens to guess at a time from a text's own past; 0: none")
+      ->check(CLI::Range(0, 64))
+      ->capture_default_str();
+  command
       .add_option("--request-timeout", settings.serve.requestSeconds,
                   "seconds until a request is given up")
       ->check(CLI::Range(1, 86400))

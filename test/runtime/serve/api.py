@@ -146,7 +146,7 @@ def responses(server):
 
     for name, value in {
         "previous_response_id": "resp_1", "conversation": "c", "tools": [{"type": "web_search"}], "store": True,
-        "background": True, "text": {"format": {"type": "json_object"}}, "truncation": "auto", "include": ["x"],
+        "background": True, "text": {"format": {"type": "xml"}}, "truncation": "auto", "include": ["x"],
         "reasoning": {"effort": "low"}, "top_logprobs": 1, "prompt": {"id": "x"}, "max_output_tokens": 0,
         "instructions": 3, "messages": chat, "metadata": {"a": 1}, "stream_options": {"include_usage": True},
         "input": [{"type": "item_reference", "id": "x"}],
@@ -155,6 +155,37 @@ def responses(server):
         expect((name, status, answer["error"]["param"]), (name, 400, name))
     expect(server.post(RESPONSES)[1]["error"]["param"], "input")
     expect(server.call("GET", RESPONSES + "/resp_1")[0], 404)
+
+
+def forms(server):
+    """The model knows no JSON, and writes it nevertheless."""
+    schema = {"type": "object", "additionalProperties": False, "required": ["name", "age", "tags"], "properties": {
+        "name": {"type": "string", "maxLength": 5}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
+        "tags": {"type": "array", "items": {"enum": ["a", "ab", None]}, "maxItems": 3}}}
+
+    def check(text):
+        value = json.loads(text)
+        expect(list(value), ["name", "age", "tags"])
+        assert len(value["name"]) <= 5 and 0 <= value["age"] <= 120, value
+        assert len(value["tags"]) <= 3 and set(value["tags"]) <= {"a", "ab", None}, value
+
+    asked = {"type": "json_schema", "json_schema": {"name": "person", "strict": True, "schema": schema}}
+    status, whole = server.post(CHAT, messages=USER, n=8, seed=1, response_format=asked)
+    expect(status, 200)
+    for choice in whole["choices"]:
+        expect(choice["finish_reason"], "stop")
+        check(choice["message"]["content"])
+    events = server.stream(CHAT, messages=USER, seed=1, response_format=asked)
+    streamed = "".join(e["choices"][0]["delta"].get("content", "") for e in events)
+    expect(streamed, whole["choices"][0]["message"]["content"])
+    _, response = server.post(RESPONSES, input="hello", text={"format": {"type": "json_schema", "name": "p", "schema": schema}})
+    check(response["output"][0]["content"][0]["text"])
+    _, some = server.post(CHAT, messages=USER, seed=2, max_tokens=60, response_format={"type": "json_object"})
+    assert some["choices"][0]["message"]["content"].lstrip().startswith("{"), some
+    status, error = server.post(CHAT, messages=USER, response_format={
+        "type": "json_schema", "json_schema": {"schema": {"properties": {"a": {"$ref": "#"}}, "required": ["a"]}}})
+    expect((status, error["error"]["param"]), (400, "response_format"))
+    assert "no finite text" in error["error"]["message"], error
 
 
 def metrics(server):
@@ -221,7 +252,8 @@ def refused_fields(server):
         (CHAT, {"messages": [{"role": "robot", "content": "x"}]}, "messages"),
         (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "http://x"}]}]}, "messages"),
         (CHAT, {"messages": USER, "tools": [{}]}, "tools"),
-        (CHAT, {"messages": USER, "response_format": {"type": "json_object"}}, "response_format"),
+        (CHAT, {"messages": USER, "response_format": {"type": "xml"}}, "response_format"),
+        (CHAT, {"messages": USER, "response_format": {"type": "json_schema", "json_schema": {"schema": {"pattern": "a"}}}}, "response_format"),
         (CHAT, {"messages": USER, "top_logprobs": 2}, "top_logprobs"),
         (COMPLETIONS, {"prompt": ["a"] * 128, "max_tokens": 200, "logprobs": 20}, "logprobs"),
         (CHAT, {"messages": USER, "stream_options": {"include_usage": True}}, "stream_options"),
@@ -424,7 +456,7 @@ def busy_and_end():
 
 def main():
     with Server([CHECK]) as server:
-        for check in (routes, completions, streams, offsets, responses, metrics, page, refused_fields, hostile_bytes, mixed_load, many_connections):
+        for check in (routes, completions, streams, offsets, responses, forms, metrics, page, refused_fields, hostile_bytes, mixed_load, many_connections):
             check(server)
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)

@@ -1,0 +1,46 @@
+// Answers that must have a form: `response_format` of chats.
+#pragma once
+#include "runtime/data/Json.h"
+#include "runtime/data/tokenizer/Tokenizer.h"
+#include "runtime/infer/grammar/GrammarGuide.h"
+
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tessera::serve {
+
+/// A form as a request asks for it.
+struct AnswerForm {
+  std::shared_ptr<const grammar::Grammar> grammar;
+  std::string key; ///< equal for equal forms
+};
+
+/// Reads {"type": "json_object"} and {"type": "json_schema", "json_schema":
+/// {"name", "schema", …}}; null for {"type": "text"}. An error says what is
+/// wrong, or which keyword of a schema is not served.
+StatusOr<std::shared_ptr<const AnswerForm>>
+parseAnswerForm(const JsonValue &format);
+
+/// Makes guides. Keeps the forms that were asked for last, with the masks that
+/// were found out for them. One thread at a time; the tokenizer outlives it.
+class AnswerForms {
+public:
+  explicit AnswerForms(const tokenizer::Tokenizer &tokenizer)
+      : tokenizer(tokenizer) {}
+  /// For one text, which `ends` may end.
+  std::shared_ptr<TokenGuide> guide(const AnswerForm &form,
+                                    std::vector<int32_t> ends);
+
+private:
+  struct Kept {
+    std::string key;
+    std::shared_ptr<grammar::TokenGrammar> grammar;
+  };
+  const tokenizer::Tokenizer &tokenizer;
+  std::shared_ptr<const grammar::Vocabulary> vocabulary; ///< on first use
+  std::list<Kept> kept;                                  ///< the latest first
+};
+
+} // namespace tessera::serve
