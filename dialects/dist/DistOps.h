@@ -39,11 +39,13 @@ inline constexpr llvm::StringLiteral kDevicesAttr = "dist.devices";
 /// The axis along which devices are the ranks of a pipeline.
 inline constexpr llvm::StringLiteral kPipeAxis = "pipe";
 /// A module on a mesh with that axis: what each rank does in a step, as a table
-/// of passes/pipeline.
+/// of passes/pipeline. A graph.loop over the microbatches that only goes
+/// forward: its own.
 inline constexpr llvm::StringLiteral kScheduleAttr = "dist.schedule";
 /// A rank's module, once its programs do what the table says of the rank: a
 /// dictionary of the table, `schedule`, and of the work of each stage in FLOPs
-/// of one microbatch, `forward`, `backward` and, of the latter, `weights`.
+/// of one microbatch, `forward`, `backward` and, of the latter, `weights`; of
+/// loops before the step's, a list of such dictionaries, `before`.
 inline constexpr llvm::StringLiteral kPipelineAttr = "dist.pipeline";
 /// A call of a block: the stage that computes it, forward or backward.
 inline constexpr llvm::StringLiteral kForwardStageAttr = "dist.forward_stage";
