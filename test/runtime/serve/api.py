@@ -26,6 +26,9 @@ def routes(server):
     expect(server.call("GET", "/v1/models/fake")[2]["id"], "fake")
     expect(server.call("GET", "/v1/models/other")[0], 404)
     expect(server.call("GET", COMPLETIONS)[0], 405)
+    status, refused = server.post("/v1/embeddings", input="abc")
+    expect((status, refused["error"]["code"]), (400, "not_supported"))
+    assert "generates text" in refused["error"]["message"], refused
     expect(server.call("GET", "/none")[0], 404)
     expect(server.call("GET", "/none")[2]["error"]["type"], "invalid_request_error")
 
