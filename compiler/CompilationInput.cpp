@@ -85,6 +85,14 @@ llvm::Error Compilation::readInputs() {
 // The kernels of GPUs multiply by tensor cores, and those of a cache's pages
 // know fp32 and bf16.
 llvm::Error Compilation::checkPrecision() {
+  if (mode == models::Mode::Infer &&
+      recipe.inference.quant != models::Quant::None)
+    for (const DeviceKind &kind : kindsOf(targets))
+      if (!kind.isCpu())
+        return complain("inference.quant: there are no kernels of quantized "
+                        "weights for " +
+                        kind.name +
+                        "; set it to none, or leave the target out");
   if (recipe.compute != models::Precision::Fp64)
     return llvm::Error::success();
   if (mode == models::Mode::Infer)

@@ -21,7 +21,15 @@ static std::error_code writeTo(llvm::raw_fd_ostream &out,
   return error;
 }
 
-// Pipes and devices cannot be renamed over.
+// Pipes, devices and files without a name (memfd_create) cannot be renamed
+// over.
+static bool isNamedFile(llvm::StringRef path) {
+  fs::file_status status;
+  if (fs::status(path, status) == std::errc::no_such_file_or_directory)
+    return true; // it will be
+  return fs::is_regular_file(status) && status.getLinkCount() > 0;
+}
+
 static llvm::Error writeDirectly(llvm::StringRef path,
                                  llvm::ArrayRef<llvm::StringRef> pieces) {
   std::error_code error;
@@ -37,7 +45,7 @@ static llvm::Error writeDirectly(llvm::StringRef path,
 llvm::Error tessera::writeFile(llvm::StringRef path,
                                llvm::ArrayRef<llvm::StringRef> pieces,
                                bool executable) {
-  if (path == "-" || (fs::exists(path) && !fs::is_regular_file(path)))
+  if (path == "-" || !isNamedFile(path))
     return writeDirectly(path, pieces);
   auto temp = fs::TempFile::create(path + ".%%%%%%",
                                    fs::all_read | fs::all_write |

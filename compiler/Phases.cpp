@@ -70,6 +70,10 @@ static void programs(OpPassManager &pipeline, const PhaseOptions &options) {
   }
   if (options.recipe.compute == models::Precision::Bf16)
     pipeline.addPass(createNarrowState());
+  const models::Recipe::Inference &inference = options.recipe.inference;
+  if (inference.quant != models::Quant::None)
+    pipeline.addPass(createQuantizeWeights(
+        {inference.quant == models::Quant::Int4 ? 4 : 8, inference.group}));
   pipeline.addPass(mlir::createCanonicalizerPass());
   verifyPrograms(pipeline, options);
 }

@@ -14,6 +14,7 @@ using recipe::parseRecipe;
 using recipe::Pooling;
 using recipe::Precision;
 using recipe::printRecipe;
+using recipe::Quant;
 using recipe::Recipe;
 using recipe::Recompute;
 using recipe::ScheduleKind;

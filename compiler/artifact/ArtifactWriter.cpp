@@ -1,6 +1,7 @@
 #include "compiler/artifact/ArtifactWriter.h"
 #include "compiler/artifact/CheckCollectives.h"
 #include "compiler/artifact/WriteDevice.h"
+#include "dialects/graph/GraphQuantOps.h"
 #include "runtime/artifact/AppendedArtifact.h"
 
 using namespace mlir;
@@ -11,6 +12,23 @@ static llvm::Error complain(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
+static std::unique_ptr<fb::QuantizedT> quantizedOf(plan::StateOp state) {
+  auto origin =
+      graph::QuantizedOrigin::read(state->getAttr(graph::kQuantizedAttr));
+  if (!origin)
+    return nullptr;
+  auto result = std::make_unique<fb::QuantizedT>();
+  result->source = origin->source;
+  result->part =
+      origin->isScales ? fb::QuantizedPart::scales : fb::QuantizedPart::values;
+  result->bits = static_cast<uint8_t>(origin->layout.bits);
+  result->group = static_cast<uint32_t>(origin->layout.group);
+  result->rows = origin->layout.rows;
+  result->columns = origin->layout.columns;
+  result->transposed = origin->transposed;
+  return result;
+}
+
 static void writeState(ModuleOp module, fb::ShareT &share) {
   for (auto state : module.getOps<plan::StateOp>()) {
     auto entry =
@@ -18,6 +36,7 @@ static void writeState(ModuleOp module, fb::ShareT &share) {
                    static_cast<fb::Role>(state.getRole()), fb::Space::state,
                    state.getOffset());
     entry->decay = state.getDecay();
+    entry->quantized = quantizedOf(state);
     share.state_bytes = std::max<uint64_t>(
         share.state_bytes,
         llvm::alignTo(entry->offset + entry->bytes, plan::kAlignment));
@@ -89,20 +108,28 @@ static llvm::Error writeMesh(llvm::ArrayRef<SharePart> shares,
   return llvm::Error::success();
 }
 
-// All ranks follow one schedule.
-static void writePipeline(ModuleOp module, fb::ArtifactT &artifact) {
-  auto parts = module->getAttrOfType<DictionaryAttr>(dist::kPipelineAttr);
-  if (!parts)
-    return;
+static std::unique_ptr<fb::PipelineT> pipelineOf(DictionaryAttr parts) {
   auto work = [&](StringRef name) {
     ArrayRef<int64_t> flops = parts.getAs<DenseI64ArrayAttr>(name);
     return std::vector<uint64_t>(flops.begin(), flops.end());
   };
-  artifact.pipeline = std::make_unique<fb::PipelineT>();
-  artifact.pipeline->schedule = parts.getAs<StringAttr>("schedule").str();
-  artifact.pipeline->forward = work("forward");
-  artifact.pipeline->backward = work("backward");
-  artifact.pipeline->weights = work("weights");
+  auto pipeline = std::make_unique<fb::PipelineT>();
+  pipeline->schedule = parts.getAs<StringAttr>("schedule").str();
+  pipeline->forward = work("forward");
+  pipeline->backward = work("backward");
+  pipeline->weights = work("weights");
+  return pipeline;
+}
+
+// All ranks follow one schedule.
+static void writePipelines(ModuleOp module, fb::ArtifactT &artifact) {
+  auto parts = module->getAttrOfType<DictionaryAttr>(dist::kPipelineAttr);
+  if (!parts)
+    return;
+  artifact.pipeline = pipelineOf(parts);
+  if (auto before = parts.getAs<ArrayAttr>("before"))
+    for (auto each : before.getAsRange<DictionaryAttr>())
+      artifact.pipelines_before.push_back(pipelineOf(each));
 }
 
 llvm::Expected<std::string>
@@ -117,7 +144,7 @@ tessera::writeArtifact(llvm::ArrayRef<SharePart> shares,
   artifact.rebuild_command = info.rebuildCommand;
   if (llvm::Error error = writeMesh(shares, artifact))
     return std::move(error);
-  writePipeline(shares.front().devices.front().module, artifact);
+  writePipelines(shares.front().devices.front().module, artifact);
   if (llvm::Error error = checkCollectives(shares))
     return std::move(error);
   for (const SharePart &part : shares) {

@@ -2,7 +2,7 @@
 #include "compiler/interpreter/Evaluators.h"
 #include "compiler/interpreter/Philox.h"
 #include "dialects/graph/Einsum.h"
-#include "dialects/graph/GraphOps.h"
+#include "dialects/graph/GraphQuantOps.h"
 #include <cmath>
 #include <numbers>
 
@@ -109,6 +109,22 @@ static Result evaluateEmbedding(EmbeddingOp op, Operands in) {
   return result;
 }
 
+static Result evaluateDequantize(DequantizeOp op, Operands in) {
+  tessera::QuantizedLayout layout = op.getLayout();
+  int64_t strip = tessera::QuantizedLayout::kStrip;
+  Tensor result(resultShape(op));
+  for (int64_t n = 0; n < layout.rows; ++n)
+    for (int64_t k = 0; k < layout.columns; ++k) {
+      double word = in[0]->at({n / strip, k / layout.perWord(), n % strip});
+      double scale = in[1]->at({n / strip, k / layout.group, n % strip});
+      int64_t q = quantizedAt(
+          layout, static_cast<uint32_t>(static_cast<int64_t>(word)), k);
+      result.at(op.getTransposed() ? ArrayRef{k, n} : ArrayRef{n, k}) =
+          scale * static_cast<double>(q);
+    }
+  return result;
+}
+
 static Result evaluateScatterAdd(ScatterAddOp op, Operands in) {
   Tensor result = *in[0];
   const Tensor &ids = *in[1], &updates = *in[2];
@@ -175,6 +191,7 @@ void tessera::interpreter::addMatmulEvaluators(EvaluatorTable &table) {
   table.add(evaluateEinsum);
   table.add(evaluateReduce);
   table.add(evaluateEmbedding);
+  table.add(evaluateDequantize);
   table.add(evaluateScatterAdd);
   table.add(evaluateScatterRows);
   table.add(evaluateRandom);

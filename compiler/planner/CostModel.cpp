@@ -248,6 +248,30 @@ void CostModel::addPipeline(StepCost &cost, const ParallelPlan &plan,
     cost.send += 2 * batches * double(plan.interleave) * send;
 }
 
+/// All layers forward for every microbatch, without the head: a pipeline fills
+/// and drains once more, and nothing of a step is beside it.
+void CostModel::addCounting(StepCost &cost, const ParallelPlan &plan,
+                            const PricedLayers &layers) const {
+  const Times dense = overlapped(layers.dense, plan).forward,
+              sparse = overlapped(layers.sparse, plan).forward,
+              embedding = overlapped(layers.embedding, plan).forward;
+  const Times &usual = model.experts ? sparse : dense;
+  Times all, slowest;
+  all.add(dense, double(model.layers - model.sparseLayers()))
+      .add(sparse, double(model.sparseLayers()))
+      .add(embedding);
+  if (plan.pipe == 1)
+    slowest = all;
+  else
+    slowest.add(usual, double(cost.stages.most));
+  const double batches = double(cost.microbatches);
+  const double share = batches / double(plan.pipe);
+  cost.perRank.add(all, share);
+  cost.uneven += std::max(0.0, batches * slowest.total() - share * all.total());
+  cost.bubble +=
+      std::max(0.0, all.total() - slowest.total()) / double(plan.interleave);
+}
+
 /// ZeRO-3 gathers weights forward and backward and reduces gradients, a layer
 /// ahead of its use, for every microbatch.
 void CostModel::addShardedWeights(StepCost &cost, const ParallelPlan &plan,
@@ -255,17 +279,19 @@ void CostModel::addShardedWeights(StepCost &cost, const ParallelPlan &plan,
   double batches = double(cost.microbatches);
   double share = communicationShare(cluster.gpu);
   double edge = 1 / double(model.layers);
-  cost.dataWhole = batches * (2 * gather + reduce);
+  double forwards = workload.countsBefore ? 2 : 1;
+  cost.dataWhole = batches * ((forwards + 1) * gather + reduce);
   if (!workload.overlap.data) {
     cost.data = cost.dataWhole;
     return;
   }
   double forward = cost.slowest.forward.total();
   double backward = cost.slowest.backward.total();
-  double visible = std::max(edge * gather, gather - (1 - edge) * forward) +
-                   std::max(edge * (gather + reduce),
-                            gather + reduce - (1 - edge) * backward);
-  double hidden = 2 * gather + reduce - visible;
+  double visible =
+      forwards * std::max(edge * gather, gather - (1 - edge) * forward) +
+      std::max(edge * (gather + reduce),
+               gather + reduce - (1 - edge) * backward);
+  double hidden = (forwards + 1) * gather + reduce - visible;
   cost.data = batches * visible;
   cost.perRank.tax += batches * hidden * share;
 }
@@ -336,6 +362,8 @@ StepCost CostModel::step(const ParallelPlan &plan,
   cost.layerWhole = usual.forward + usual.backward() + cost.expertWhole +
                     usual.tensor.forward + usual.tensor.backward;
   addPipeline(cost, plan, layers);
+  if (workload.countsBefore)
+    addCounting(cost, plan, layers);
   addData(cost, plan);
   addOptimizer(cost, plan);
   cost.total = cost.perRank.total() + cost.uneven + cost.bubble + cost.send +

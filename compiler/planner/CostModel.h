@@ -98,6 +98,8 @@ private:
                          const PricedLayers &layers) const;
   void addPipeline(StepCost &cost, const ParallelPlan &plan,
                    const PricedLayers &layers) const;
+  void addCounting(StepCost &cost, const ParallelPlan &plan,
+                   const PricedLayers &layers) const;
   void addData(StepCost &cost, const ParallelPlan &plan) const;
   void addShardedWeights(StepCost &cost, const ParallelPlan &plan,
                          double gather, double reduce) const;

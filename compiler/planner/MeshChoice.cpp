@@ -77,6 +77,8 @@ Workload workloadOf(const MeshQuestion &question, const ParallelPlan &plan) {
   workload.sequence = recipe.batch.sequence;
   workload.globalBatch = plan.micro * plan.data * recipe.batch.accumulate;
   workload.dropout = recipe.dropout.rate.value_or(0) > 0;
+  workload.countsBefore = question.model.experts > 0 &&
+                          recipe.moe.balance == recipe::BalanceScope::Global;
   const bool narrow = recipe.compute == recipe::Precision::Bf16;
   const double state = recipe.compute == recipe::Precision::Fp64 ? 8 : 4;
   workload.elementBytes = narrow ? 2 : state;
@@ -144,9 +146,7 @@ void MeshSweep::pipelines(Axes axes) {
     return;
   plan.micro = (recipe.batch.micro + plan.data - 1) / plan.data;
   plan.recompute = recomputeOf(recipe.recompute);
-  const bool goesTwice = question.model.experts > 0 &&
-                         recipe.moe.balance == recipe::BalanceScope::Global;
-  if (plan.pipe > 1 && (recipe.batch.accumulate < 2 || goesTwice))
+  if (plan.pipe > 1 && recipe.batch.accumulate < 2)
     return;
   const bool shares = plan.data * plan.context > 1;
   for (plan.zero = shares ? 1 : 0; plan.zero <= (shares ? 3 : 0); ++plan.zero) {

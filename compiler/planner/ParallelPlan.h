@@ -86,7 +86,10 @@ struct Workload {
   /// Passes over memory of elementwise work: 1 where it is fused into few
   /// kernels; about 2.5 op by op, with norms and rotations in fp32.
   double elementwisePasses = 1;
-  bool chunkedLoss = true;  ///< logits never exist as a whole
+  bool chunkedLoss = true; ///< logits never exist as a whole
+  /// Blocks run forward once more before a step, to count the tokens of experts
+  /// in all microbatches (the recipe's moe.balance: global).
+  bool countsBefore = false;
   bool dropout = false;     ///< on what sub-layers add, keeps a byte an element
   double elementBytes = 2;  ///< of weights and activations; 4: fp32
   double gradientBytes = 4; ///< an element, as accumulated and reduced

@@ -296,10 +296,11 @@ static LogicalResult verifyAttached(Operation *op, Attribute attribute,
                         [&] { return op->emitOpError(); });
 }
 
-static LogicalResult verifyPipeline(Operation *op, Attribute attribute) {
+// Of one loop over microbatches: a table, and as much work of stages each way.
+static bool isPipeline(Attribute attribute, unsigned size) {
   auto parts = dyn_cast<DictionaryAttr>(attribute);
-  bool isGood = isa<ModuleOp>(op) && parts && parts.size() == 4 &&
-                parts.getAs<StringAttr>("schedule");
+  bool isGood =
+      parts && parts.size() == size && parts.getAs<StringAttr>("schedule");
   std::optional<int64_t> stages;
   for (StringRef name : {"forward", "backward", "weights"}) {
     auto work = isGood ? parts.getAs<DenseI64ArrayAttr>(name) : nullptr;
@@ -308,10 +309,21 @@ static LogicalResult verifyPipeline(Operation *op, Attribute attribute) {
     if (isGood)
       stages = work.size();
   }
+  return isGood;
+}
+
+static LogicalResult verifyPipeline(Operation *op, Attribute attribute) {
+  auto parts = dyn_cast<DictionaryAttr>(attribute);
+  auto before = parts ? parts.getAs<ArrayAttr>("before") : ArrayAttr();
+  bool isGood = isa<ModuleOp>(op) && isPipeline(attribute, before ? 5 : 4);
+  if (isGood && before)
+    isGood = llvm::all_of(before,
+                          [](Attribute each) { return isPipeline(each, 4); });
   return isGood ? success()
                 : op->emitOpError(
                       "'dist.pipeline' is a schedule and the forward, "
-                      "backward and weights work of its stages, of a module");
+                      "backward and weights work of its stages, of a module; "
+                      "'before' lists the same of loops before that");
 }
 
 LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
@@ -333,8 +345,11 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
     return success();
   }
   if (attribute.getName() == kScheduleAttr) {
-    if (!isa<ModuleOp>(op) || !isa<StringAttr>(attribute.getValue()))
-      return op->emitOpError("'dist.schedule' is a table as text, of a module");
+    bool hasTable =
+        isa<ModuleOp>(op) || op->getName().getStringRef() == "graph.loop";
+    if (!hasTable || !isa<StringAttr>(attribute.getValue()))
+      return op->emitOpError(
+          "'dist.schedule' is a table as text, of a module or a graph.loop");
     return success();
   }
   if (attribute.getName() == kPipelineAttr)

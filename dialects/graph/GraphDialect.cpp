@@ -1,4 +1,5 @@
 #include "dialects/graph/GraphExchangeOps.h"
+#include "dialects/graph/GraphQuantOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Builders.h"
@@ -40,6 +41,10 @@ void GraphDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/graph/GraphExchangeOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/graph/GraphQuantOps.cpp.inc"
       >();
   addInterfaces<GraphInliner>();
 }

@@ -1,5 +1,6 @@
 // Verifiers of composites, loops and clusters, and of the attributes that
 // function arguments and results carry.
+#include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/GraphVerify.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -300,6 +301,13 @@ static LogicalResult verifyFunctionAttr(Operation *op, NamedAttribute attr) {
                ? success()
                : op->emitError()
                      << "expects #graph<role ...> in '" << name << "'";
+  if (name == kQuantizedAttr)
+    return QuantizedOrigin::read(attr.getValue())
+               ? success()
+               : op->emitError()
+                     << "expects {source, part = \"values\" or \"scales\", "
+                        "bits, group, shape} in '"
+                     << name << "'";
   if (name == kDecayAttr || name == kFixedAttr || name == kWideAttr ||
       name == kMetricAttr)
     return isa<UnitAttr>(attr.getValue())

@@ -1,4 +1,5 @@
 // The end of the phase: complete programs, and nothing half-made left.
+#include "dialects/graph/GraphQuantOps.h"
 #include "passes/autodiff/Autodiff.h"
 #include "passes/autodiff/Program.h"
 #include "runtime/train/Router.h"
@@ -111,6 +112,8 @@ private:
              << "state '" << name.getValue() << "' has the role "
              << stringifyRole(state.role) << " here and "
              << stringifyRole(first.role) << " elsewhere";
+    if (attrs.contains(graph::kQuantizedAttr))
+      quantized.insert(name.getValue());
     states.push_back(state);
     return success();
   }
@@ -202,6 +205,7 @@ private:
     for (auto &[function, own] : traffic)
       for (const State &state : own.taken)
         if (state.role != graph::Role::cache &&
+            !quantized.contains(state.name.getValue()) &&
             !given.contains(state.name.getValue()))
           return init.emitOpError()
                  << "does not give state '" << state.name.getValue()
@@ -214,6 +218,7 @@ private:
   bool training;
   func::FuncOp init, trainStep;
   llvm::StringMap<State> known;
+  llvm::StringSet<> quantized; // out of a checkpoint, never of @init
   llvm::MapVector<Operation *, Traffic> traffic;
 };
 

@@ -1,4 +1,5 @@
 // From a group of ops to a graph.cluster.
+#include "dialects/graph/GraphQuantOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/fusion/ClusterExpression.h"
 #include "passes/fusion/Fusion.h"
@@ -57,6 +58,9 @@ static bool isReadAsStored(OpOperand &operand) {
   if (isProduct(op) && operand.getOperandNumber() == 2) // where groups begin
     return true;
   Value value = operand.get();
+  // Contractions bring integers into registers themselves.
+  if (isa<EinsumOp>(op) && value.getDefiningOp<DequantizeOp>())
+    return false;
   // Contractions widen what they stage.
   while (auto convert = value.getDefiningOp<ConvertOp>()) {
     if (isAttention || !isFree(convert))

@@ -1,4 +1,5 @@
 #include "passes/fusion/FusionGraph.h"
+#include "dialects/graph/GraphQuantOps.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -54,8 +55,8 @@ bool tessera::isFree(Operation *op) {
     return cast<DenseElementsAttr>(constant.getValue()).isSplat();
   if (isAddress(op))
     return false;
-  return isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, IotaOp, RandomOp>(
-             op) ||
+  return isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, IotaOp, RandomOp,
+             DequantizeOp>(op) ||
          widensFloat(op) ||
          (isa<ConvertOp>(op) && op->getOperand(0).getDefiningOp<IotaOp>());
 }

@@ -43,6 +43,7 @@ private:
   void growElementwise(unsigned node);
   void growReduction(unsigned node);
   void repeatProducers(unsigned node);
+  bool delaysCollective(unsigned first, unsigned other) const;
   void shareColumns();
 
   bool isKind(unsigned node, ClusterKind kind) {
@@ -254,6 +255,23 @@ void Rules::repeatProducers(unsigned node) {
     graph.repeat(id, cone.nodes.getArrayRef());
 }
 
+// Whether a collective that waits for the first group stands before the other:
+// of both together it would wait for the other, too. In a pipeline that may be
+// a later microbatch.
+bool Rules::delaysCollective(unsigned first, unsigned other) const {
+  unsigned begin = graph.group(first).members.back(),
+           end = graph.group(other).members.front();
+  SmallVector<unsigned> between;
+  for (unsigned node = begin; node < end; ++node)
+    if (hasCollective(graph.op(node)))
+      between.push_back(node);
+  if (between.empty())
+    return false;
+  llvm::BitVector reached = graph.reachableFrom(first);
+  return llvm::any_of(between,
+                      [&](unsigned node) { return reached.test(node); });
+}
+
 // Column reductions of one shape that read a large tensor in common.
 void Rules::shareColumns() {
   llvm::MapVector<Value, SmallVector<unsigned>> readers;
@@ -271,7 +289,7 @@ void Rules::shareColumns() {
       if (other == first || mine.kept != theirs.kept ||
           mine.reduced != theirs.reduced ||
           graph.countOperands(first, other) > kMaxOperands ||
-          graph.wouldCycle(first, other))
+          graph.wouldCycle(first, other) || delaysCollective(first, other))
         continue;
       graph.merge(first, other, ClusterKind::column);
     }

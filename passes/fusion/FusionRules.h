@@ -16,7 +16,7 @@ namespace tessera {
 /// 5. Other reductions and scatters take producers that nothing else stores.
 ///    They and contractions compute others again where that reads no more than
 ///    storing them costs. Column reductions over the same tensors share a
-///    kernel.
+///    kernel, unless a collective would have to wait for more.
 void applyFusionRules(FusionGraph &graph);
 
 } // namespace tessera

@@ -22,6 +22,10 @@ namespace {
 /// The calls of one program's blocks, in order, and what stands around them.
 struct Layers {
   SmallVector<func::CallOp> forward, backward; ///< of each layer; or null
+  /// In loops over the microbatches before that: calls, and whose layer's
+  /// parameters they read.
+  SmallVector<std::pair<func::CallOp, size_t>> before;
+  llvm::DenseMap<StringAttr, size_t> owner; ///< of a parameter: its layer
   int64_t flopsBefore = 0, flopsBehind = 0;
 };
 } // namespace
@@ -46,51 +50,99 @@ static void addParameters(Value value, llvm::SetVector<StringAttr> &names,
       addParameters(operand, names, seen);
 }
 
+static llvm::SetVector<StringAttr> parametersOf(func::CallOp call) {
+  llvm::SetVector<StringAttr> names;
+  llvm::DenseSet<Value> seen;
+  for (Value operand : call.getOperands())
+    addParameters(operand, names, seen);
+  return names;
+}
+
+static constexpr StringRef kTrainStep = "train_step";
+
+// The layer that most of the parameters belong to: embeddings come with the
+// first block and the loss's gradient alike.
+static std::optional<size_t> layerOf(const llvm::SetVector<StringAttr> &names,
+                                     const Layers &layers) {
+  SmallVector<size_t> matches(layers.forward.size());
+  for (StringAttr name : names)
+    if (auto layer = layers.owner.find(name); layer != layers.owner.end())
+      ++matches[layer->second];
+  auto best = llvm::max_element(matches);
+  if (best == matches.end() || *best == 0)
+    return std::nullopt;
+  return best - matches.begin();
+}
+
 // A block's backward is the call that reads parameters of a forward call again.
-static LogicalResult readLayers(func::FuncOp function, Layers &layers) {
-  llvm::DenseMap<StringAttr, size_t> owner;
-  WalkResult walk = function.walk([&](Operation *op) {
-    auto call = dyn_cast<func::CallOp>(op);
-    if (!call || sharding::isPointwiseCall(call)) {
-      if (auto costed = dyn_cast<graph::Costed>(op))
-        (layers.forward.empty() ? layers.flopsBefore : layers.flopsBehind) +=
-            costed.getFlops();
-      return WalkResult::advance();
-    }
-    if (!layers.forward.empty() &&
-        layers.forward.front()->getBlock() != call->getBlock()) {
-      call.emitError("the blocks of @")
-          << function.getName() << " are in two loops, as with moe.balance: "
-          << "global; a pipeline has one";
-      return WalkResult::interrupt();
-    }
-    llvm::SetVector<StringAttr> names;
-    llvm::DenseSet<Value> seen;
-    for (Value operand : call.getOperands())
-      addParameters(operand, names, seen);
-    // Embeddings come with the first block and the loss's gradient alike.
-    SmallVector<size_t> matches(layers.forward.size());
-    for (StringAttr name : names)
-      if (auto layer = owner.find(name); layer != owner.end())
-        ++matches[layer->second];
-    auto best = llvm::max_element(matches);
-    if (best == matches.end() || *best == 0) {
+static LogicalResult readLayers(ArrayRef<func::CallOp> calls, Layers &layers) {
+  for (func::CallOp call : calls) {
+    llvm::SetVector<StringAttr> names = parametersOf(call);
+    std::optional<size_t> layer = layerOf(names, layers);
+    if (!layer) {
       for (StringAttr name : names)
-        owner[name] = layers.forward.size();
+        layers.owner[name] = layers.forward.size();
       layers.forward.push_back(call);
       layers.backward.emplace_back();
-      return WalkResult::advance();
+      continue;
     }
-    func::CallOp &backward = layers.backward[best - matches.begin()];
-    if (backward) {
-      call.emitError("a third block reads the parameters of one; a pipeline "
-                     "cuts models whose blocks have parameters of their own");
-      return WalkResult::interrupt();
-    }
-    backward = call;
-    return WalkResult::advance();
+    if (layers.backward[*layer])
+      return call.emitError("a third block reads the parameters of one; a "
+                            "pipeline cuts models whose blocks have "
+                            "parameters of their own");
+    layers.backward[*layer] = call;
+  }
+  return success();
+}
+
+// Blocks that a loop calls before the one that has the layers: only forward,
+// and each on the stage of its layer.
+static LogicalResult readBefore(ArrayRef<func::CallOp> calls, Layers &layers) {
+  if (!isa<graph::LoopOp>(calls.front()->getParentOp()))
+    return calls.front()->emitError(
+        "a block stands in no loop over microbatches, but others of its "
+        "program do; set batch.accumulate to 2 or more");
+  for (func::CallOp call : calls) {
+    std::optional<size_t> layer = layerOf(parametersOf(call), layers);
+    if (!layer)
+      return call.emitError("reads parameters of no block that the last loop "
+                            "calls; a pipeline finds its stage by them");
+    layers.before.emplace_back(call, *layer);
+  }
+  return success();
+}
+
+// Of the blocks that are called in several places the last ones are those of a
+// step, the others count something before it, as moe.balance: global does.
+static LogicalResult readProgram(func::FuncOp function, Layers &layers) {
+  llvm::MapVector<Block *, SmallVector<func::CallOp>> places;
+  function.walk([&](func::CallOp call) {
+    if (!sharding::isPointwiseCall(call))
+      places[call->getBlock()].push_back(call);
   });
-  return failure(walk.wasInterrupted());
+  if (places.empty())
+    return success();
+  auto [step, calls] = places.back();
+  if (function.getName() == kTrainStep &&
+      !isa<graph::LoopOp>(step->getParentOp()))
+    return function.emitError("a pipeline wants several microbatches: set "
+                              "batch.accumulate to the axis's size or more");
+  if (failed(readLayers(calls, layers)))
+    return failure();
+  for (auto &[body, others] : llvm::drop_end(places))
+    if (failed(readBefore(others, layers)))
+      return failure();
+  bool behind = false;
+  function.walk([&](Operation *op) {
+    auto call = dyn_cast<func::CallOp>(op);
+    bool isBlock = call && !sharding::isPointwiseCall(call);
+    behind |= isBlock && call->getBlock() == step;
+    auto costed = dyn_cast<graph::Costed>(op);
+    bool isCounted = op->getBlock() == step || !places.contains(op->getBlock());
+    if (costed && isCounted && !isBlock)
+      (behind ? layers.flopsBehind : layers.flopsBefore) += costed.getFlops();
+  });
+  return success();
 }
 
 //===--- the cut ----------------------------------------------------------===//
@@ -157,7 +209,7 @@ private:
       if (!function.isPublic())
         continue;
       Layers layers;
-      if (failed(readLayers(function, layers)))
+      if (failed(readProgram(function, layers)))
         return failure();
       if (!layers.forward.empty())
         programs.emplace_back(function, std::move(layers));
@@ -175,32 +227,28 @@ private:
   }
 
   // Turns of the loop around the blocks of @train_step.
-  FailureOr<int64_t> microbatches() {
-    auto step = getOperation().lookupSymbol<func::FuncOp>("train_step");
-    if (!step)
-      return 1;
+  int64_t microbatches() {
     for (auto &[function, layers] : programs)
-      if (function == step)
-        if (auto loop =
-                dyn_cast<graph::LoopOp>(layers.forward[0]->getParentOp()))
-          return static_cast<int64_t>(loop.getTrip());
-    return step.emitError("a pipeline wants several microbatches: set "
-                          "batch.accumulate to the axis's size or more");
+      if (function.getName() == kTrainStep)
+        return static_cast<int64_t>(
+            cast<graph::LoopOp>(layers.forward[0]->getParentOp()).getTrip());
+    return 1;
   }
 
   LogicalResult findSchedule(int64_t ranks) {
-    FailureOr<int64_t> count = microbatches();
-    if (failed(count))
-      return failure();
-    StatusOr<pipeline::Schedule> found = make(ranks, *count);
+    int64_t count = microbatches();
+    StatusOr<pipeline::Schedule> found = make(ranks, count);
     if (!found.ok())
       return getOperation().emitError("schedule: ") << found.message();
     plan = found.take();
-    if (plan.ranks != ranks || plan.microbatches != *count)
+    if (plan.forwardOnly)
+      return getOperation().emitError("schedule: ")
+             << plan.name << " has forwards alone; a step goes backward too";
+    if (plan.ranks != ranks || plan.microbatches != count)
       return getOperation().emitError("schedule: the table is for ")
              << plan.ranks << " ranks and " << plan.microbatches
              << " microbatches; the axis pipe has " << ranks
-             << " and batch.accumulate is " << *count;
+             << " and batch.accumulate is " << count;
     if (plan.replicas != 1)
       return getOperation().emitError("schedule: ")
              << plan.name << " keeps two copies of the parameters, which no "
@@ -251,19 +299,38 @@ private:
              << plan.stages << " stages wants as many blocks, the model has "
              << costs.size();
     SmallVector<size_t> sizes = cutEvenly(costs, plan.stages);
+    SmallVector<int64_t> stageOf; // of each layer
+    for (auto [stage, size] : llvm::enumerate(sizes))
+      stageOf.append(size, static_cast<int64_t>(stage));
     Builder builder(&getContext());
-    for (auto &[function, layers] : programs) {
-      size_t layer = 0;
-      for (auto [stage, size] : llvm::enumerate(sizes))
-        for (size_t i = 0; i < size; ++i, ++layer) {
-          auto number = builder.getI64IntegerAttr(stage);
-          layers.forward[layer]->setAttr(dist::kForwardStageAttr, number);
-          if (func::CallOp backward = layers.backward[layer])
-            backward->setAttr(dist::kBackwardStageAttr, number);
-        }
-    }
+    for (auto &[function, layers] : programs)
+      for (auto [layer, stage] : llvm::enumerate(stageOf)) {
+        auto number = builder.getI64IntegerAttr(stage);
+        layers.forward[layer]->setAttr(dist::kForwardStageAttr, number);
+        if (func::CallOp backward = layers.backward[layer])
+          backward->setAttr(dist::kBackwardStageAttr, number);
+      }
     getOperation()->setAttr(dist::kScheduleAttr,
                             builder.getStringAttr(pipeline::toCsv(plan)));
+    return markBefore(stageOf);
+  }
+
+  // Loops before a step's have its forwards, in its order.
+  LogicalResult markBefore(ArrayRef<int64_t> stageOf) {
+    Builder builder(&getContext());
+    auto table =
+        builder.getStringAttr(pipeline::toCsv(pipeline::forwardsOf(plan)));
+    for (auto &[function, layers] : programs)
+      for (auto &[call, layer] : layers.before) {
+        auto loop = cast<graph::LoopOp>(call->getParentOp());
+        if (loop.getTrip() != static_cast<uint64_t>(plan.microbatches))
+          return loop.emitError("runs ")
+                 << loop.getTrip() << " microbatches, a step has "
+                 << plan.microbatches;
+        call->setAttr(dist::kForwardStageAttr,
+                      builder.getI64IntegerAttr(stageOf[layer]));
+        loop->setAttr(dist::kScheduleAttr, table);
+      }
     return success();
   }
 

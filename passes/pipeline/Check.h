@@ -8,7 +8,8 @@ namespace tessera::pipeline {
 /// Fails at the first fault, in one line with rank, position in the rank's list
 /// and instruction. Holds afterwards:
 /// - every microbatch runs F at each stage of its chain once, then B once or I
-///   and W once, and no instruction waits for ever for what another rank does;
+///   and W once (of a schedule of forwards alone F and nothing else), and no
+///   instruction waits for ever for what another rank does;
 /// - live activations of a rank never exceed `memory`, in microbatches at one
 ///   stage (0: no bound).
 /// Of a lowered schedule also:
@@ -17,9 +18,9 @@ namespace tessera::pipeline {
 ///   two ranks have the same order; both may stand still until the transfer is
 ///   done (rendezvous), as may the ranks of a collective;
 /// - a buffer changes hands when its owner needs it no more;
-/// - stages that are unsharded anywhere are so wherever they compute; each
-///   stage reduces its gradient once, after its last backward; each rank ends
-///   in its one OPT_STEP;
+/// - stages that are unsharded anywhere are so wherever they compute; unless
+///   there are forwards alone, each stage reduces its gradient once, after its
+///   last backward, and each rank ends in its one OPT_STEP;
 /// - ranks that hold replicas of the same stages reduce them in the same order.
 Status check(const Schedule &schedule, int memory = 0);
 

@@ -64,9 +64,12 @@ Status checkCollectives(const Schedule &schedule) {
       if (!fault.empty())
         return Status::error("{} {}", locate(schedule, rank, position), fault);
     }
-    if (list.empty() || list.back().op != Op::OptimizerStep)
+    if (!schedule.forwardOnly &&
+        (list.empty() || list.back().op != Op::OptimizerStep))
       return Status::error("rank {}, at its end: OPT_STEP never ran", rank);
   }
+  if (schedule.forwardOnly)
+    return Status::success();
   for (int stage = 0; stage < schedule.stages; ++stage)
     if (!stages[size_t(stage)].reduced)
       return Status::error("rank {}, at its end: {}REDUCE_GRAD never ran",

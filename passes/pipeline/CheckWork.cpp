@@ -82,6 +82,7 @@ static Status checkComplete(const Schedule &schedule, Progress &progress) {
         continue;
       const uint8_t byte = progress[{stage, microbatch}];
       const char *missing = !(byte & forwardDone)  ? "F"
+                            : schedule.forwardOnly ? nullptr
                             : !(byte & inputDone)  ? "B"
                             : !(byte & weightDone) ? "W"
                                                    : nullptr;
@@ -102,7 +103,7 @@ Status checkCompute(const Schedule &schedule, int memory) {
       std::string fault =
           forEachHalf(list[position], [&](Op op, const Work &work) {
             const Rule &rule = *std::ranges::find(computeRules, op, &Rule::op);
-            live += op == Op::Forward;
+            live += op == Op::Forward && !schedule.forwardOnly;
             live -= (rule.adds & weightDone) != 0;
             std::string found = apply(rule, progress[work]);
             if (found.empty() && memory > 0 && live > memory)
@@ -158,8 +159,8 @@ Status checkTransfers(const Schedule &schedule) {
       if (!schedule.visits(stage, microbatch))
         continue;
       const uint8_t byte = progress[{stage, microbatch}];
-      const bool before =
-          !schedule.isFirst(stage) && schedule.crosses(stage - 1);
+      const bool before = !schedule.forwardOnly && !schedule.isFirst(stage) &&
+                          schedule.crosses(stage - 1);
       const char *missing = schedule.crosses(stage) && !(byte & forwardSent)
                                 ? "SEND_F"
                             : before && !(byte & backwardSent) ? "SEND_B"

@@ -30,10 +30,11 @@ public:
         lastBackward(size_t(schedule.chainStages())) {
     addCompute();
     addTransfers();
-    addReductions();
+    if (!schedule.forwardOnly)
+      addReductions();
   }
 
-  /// The lists of all ranks, OPT_STEP at their ends.
+  /// The lists of all ranks, OPT_STEP at their ends if anything went back.
   std::vector<InstructionList> cut();
 
 private:
@@ -156,8 +157,9 @@ std::vector<InstructionList> EventOrder::cut() {
       if (--events[follower].waitsFor == 0)
         push(follower);
   }
-  for (InstructionList &list : lists)
-    list.push_back({Op::OptimizerStep, {}, {}});
+  if (!schedule.forwardOnly)
+    for (InstructionList &list : lists)
+      list.push_back({Op::OptimizerStep, {}, {}});
   return lists;
 }
 

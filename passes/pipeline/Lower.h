@@ -22,7 +22,8 @@ struct LowerOptions {
 ///   that the other rank computes at that time, which may take more slots,
 ///   and otherwise behind it;
 /// - UNSHARD as early and RESHARD as late as `unsharded` allows;
-/// - REDUCE_GRAD of each stage behind its last backward, OPT_STEP at the end;
+/// - REDUCE_GRAD of each stage behind its last backward, OPT_STEP at the end,
+///   unless there are forwards alone;
 /// - buffers: as few slots a rank as are ever needed at once.
 ///
 /// All lists are cut from one order of events, in which a transfer or a sum

@@ -8,7 +8,8 @@ def AssignStages : Pass<"assign-stages", "::mlir::ModuleOp"> {
   let description = [{
     Cuts the blocks into as many stages as the schedule has, in their order and such that the longest stage is as short as it can be; what
     stands before the first block counts with the first stage, what stands behind the last one with the last. Microbatches are
-    those of the loop of `@train_step`.
+    those of the last loop of `@train_step` that calls blocks. Loops before that have the same microbatches and go forward alone: each gets
+    the forwards of the schedule as its own, and its blocks the stages of the layers whose parameters they read.
 
     Before, on `dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]`:
     ```mlir
@@ -31,9 +32,9 @@ def AssignStages : Pass<"assign-stages", "::mlir::ModuleOp"> {
 def SplitStages : Pass<"split-stages", "::mlir::ModuleOp"> {
   let summary = "keeps of one device's programs what its rank of the pipeline does, and sends what the others need";
   let description = [{
-    A loop over microbatches becomes the list of the rank's actions, in the order of the schedule: forward and backward of a
+    Each loop over microbatches becomes the list of the rank's actions, in the order of its schedule: forward and backward of a
     stage, or halves of backwards, and a `dist.permute` for each tensor that goes to or comes from the stage beside. What depends on inputs alone is
-    computed wherever it is used. Behind the loop, tensors stay where they are; scalars that others need, such as squares of
+    computed wherever it is used. Between and behind loops, tensors stay where they are; scalars that others need, such as squares of
     gradients, are exchanged by all-reduces over the axis, in which all but one rank have zeros, so that every
     rank computes the same numbers as one device. Parameters live where their block is, those that several stages use on each
     of them, with gradients added up.

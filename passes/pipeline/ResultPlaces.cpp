@@ -8,11 +8,15 @@ ResultPlaces::ResultPlaces(ProgramCut &cut, const StateRanks &blocks,
                            StateRanks &state)
     : cut(cut), everybody(cut.schedule.ranks, true), blocks(blocks) {
   Block &block = cut.function.getBody().front();
+  size_t ahead = cut.whole() ? 0 : cut.loops.size();
   bool behind = false;
   for (Operation &op : block.without_terminator()) {
-    if (behind)
+    if (const LoopCut *loop = cut.loopOf(&op)) {
+      placeLoop(*loop);
+      behind = --ahead == 0;
+    } else if (behind || cut.isOfLoops(&op)) {
       place(&op, state);
-    behind |= cut.loop && &op == cut.loop;
+    }
   }
   useOnAll(block.getTerminator(), state);
 }
@@ -38,14 +42,14 @@ Place ResultPlaces::placeFree(Value value) const {
 
 Place ResultPlaces::placeOf(Value value) const {
   Operation *def = value.getDefiningOp();
-  if (def && def == cut.loop) {
-    const Sum &sum = cut.sums[cast<OpResult>(value).getResultNumber()];
-    return {sum.ranks.none(), sum.ranks, 0};
+  if (const LoopCut *loop = cut.loopOf(def)) {
+    const Sum &sum = loop->sums[cast<OpResult>(value).getResultNumber()];
+    return {sum.ranks.none(), sum.ranks, places.lookup(def).level};
   }
-  if (def)
-    if (int cell = cut.cellOf(def); cell != ProgramCut::kFree) {
+  if (const LoopCut *whole = cut.whole(); whole && def)
+    if (int cell = whole->cellOf(def); cell != LoopCut::kFree) {
       Place place{false, Ranks(cut.schedule.ranks), 0};
-      place.ranks.set(cut.rankOf(cell));
+      place.ranks.set(whole->rankOf(cell));
       return place;
     }
   if (def)
@@ -65,6 +69,25 @@ ArrayRef<Value> ResultPlaces::sharedBehind(int level) const {
   auto values = shared.find(level);
   return values == shared.end() ? ArrayRef<Value>()
                                 : values->second.getArrayRef();
+}
+
+// Of what stands before it a loop needs on each rank what the rank's cells do.
+void ResultPlaces::placeLoop(const LoopCut &loop) {
+  Place where{false, everybody, 0};
+  for (const auto &[value, ranks] : loop.users) {
+    if (!cut.isOfLoops(value))
+      continue;
+    Place place = placeOf(value);
+    if (place.isFree)
+      continue;
+    Ranks missing = ranks;
+    missing.reset(place.ranks);
+    where.level =
+        std::max(where.level, missing.any() ? share(value) : place.level);
+  }
+  last = std::max(last, where.level);
+  graph::LoopOp op = loop.loop;
+  places[op] = where;
 }
 
 // Tensors stay where they are and draw the op there; scalars go to who needs
@@ -103,7 +126,7 @@ void ResultPlaces::place(Operation *op, StateRanks &state) {
 
 // State that no block wants lives where it is used here.
 void ResultPlaces::use(Value value, const Ranks &where, StateRanks &state) {
-  if ((cut.loop && value.getDefiningOp() == cut.loop) || !placeOf(value).isFree)
+  if (cut.loopOf(value.getDefiningOp()) || !placeOf(value).isFree)
     return;
   for (unsigned i : cut.argumentsOf(value).set_bits())
     if (auto name =

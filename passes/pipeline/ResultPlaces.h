@@ -1,5 +1,5 @@
-// Where the ops behind the loop over microbatches run, and which of their
-// values ranks have to give each other.
+// When loops over microbatches run, where the ops behind and between them do,
+// and which of their values ranks have to give each other.
 #pragma once
 #include "passes/pipeline/ProgramCut.h"
 #include "llvm/ADT/StringMap.h"
@@ -10,8 +10,9 @@ namespace tessera::stages {
 /// Who has a tensor of the state, by its name.
 using StateRanks = llvm::StringMap<Ranks>;
 
-/// Where a value is. Levels count exchanges between ranks: a value of level n
-/// is there when the n-th one is done.
+/// Where a value is, or a loop runs. Levels count exchanges between ranks: a
+/// value of level n is there when the n-th one is done, and so is what a loop
+/// of level n reads.
 struct Place {
   bool isFree = false; ///< of inputs alone: everywhere, if somebody asks
   Ranks ranks;         ///< otherwise
@@ -20,8 +21,9 @@ struct Place {
 
 class ResultPlaces {
 public:
-  /// Follows the ops behind the loop. `blocks` says where those of any program
-  /// want state; what they do not want, `state` learns to be where it is used.
+  /// Follows the ops from the first loop on. `blocks` says where those of any
+  /// program want state; what they do not want, `state` learns to be where it
+  /// is used.
   ResultPlaces(ProgramCut &cut, const StateRanks &blocks, StateRanks &state);
   /// Makes the function's results be where all of them want them; `state` is
   /// known now.
@@ -37,6 +39,7 @@ public:
 
 private:
   void place(mlir::Operation *op, StateRanks &state);
+  void placeLoop(const LoopCut &loop);
   Place placeFree(mlir::Value value) const;
   /// The level at which everybody has it.
   int share(mlir::Value value);

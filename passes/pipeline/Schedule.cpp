@@ -19,6 +19,12 @@ bool isReceive(Op op) {
   return op == Op::RecvForward || op == Op::RecvBackward;
 }
 
+/// What a schedule of forwards alone may hold.
+static bool isForward(Op op) {
+  return op == Op::Forward || op == Op::SendForward || op == Op::RecvForward ||
+         op == Op::Unshard || op == Op::Reshard;
+}
+
 static std::string workText(std::string_view op, const Work &work) {
   std::string text;
   auto out = std::back_inserter(text);
@@ -44,6 +50,19 @@ size_t Schedule::instructionCount() const {
   for (const InstructionList &list : lists)
     count += list.size();
   return count;
+}
+
+Schedule forwardsOf(const Schedule &schedule) {
+  Schedule forwards = schedule;
+  forwards.forwardOnly = true;
+  for (InstructionList &list : forwards.lists) {
+    InstructionList kept;
+    for (const Instruction &each : list)
+      if (each.op == Op::Forward || each.op == Op::Overlap)
+        kept.push_back({Op::Forward, each.work, {}});
+    list = std::move(kept);
+  }
+  return forwards;
 }
 
 /// Replicas meet in REDUCE_GRAD, so each has a rank of its own.
@@ -141,6 +160,8 @@ std::string instructionFault(const Schedule &schedule, int rank,
   if (!schedule.isLowered() && !isCompute(instruction.op))
     return "stands in a schedule without buffers; give compute alone, or "
            "buffers as in 0F3@1";
+  if (schedule.forwardOnly && !isForward(instruction.op))
+    return "stands in a schedule of forwards alone";
   std::string fault =
       workFault(schedule, rank, instruction.op, instruction.work);
   if (fault.empty() && instruction.op == Op::Overlap)

@@ -73,6 +73,9 @@ struct Schedule {
   int stages = 0; ///< of all chains
   int microbatches = 0;
   int replicas = 1;
+  /// No microbatch goes back: there are F and their transfers alone, nothing is
+  /// kept, reduced or updated.
+  bool forwardOnly = false;
   std::vector<int> placement;         ///< rank of each stage
   std::vector<InstructionList> lists; ///< of each rank
   /// Activation slots of each rank; empty before lowering.
@@ -101,6 +104,11 @@ struct Schedule {
   size_t instructionCount() const;
 };
 
+/// The forwards of a schedule of compute, in its order and on its ranks: what
+/// runs once more before a step to count something of all microbatches. Where
+/// `schedule` can run so can this, as F wait for F alone.
+Schedule forwardsOf(const Schedule &schedule);
+
 /// Whether the counts and the placement fit one another and every instruction
 /// names a stage of its rank and a microbatch that visits it. Everything below
 /// and beside this header wants a schedule that is well formed; `check`
@@ -122,7 +130,8 @@ bool meets(const Instruction &send, const Instruction &receive);
 std::string toText(const Schedule &schedule);
 
 /// One row a rank, one cell an instruction, as `toString` writes them. A first
-/// line of comment holds what cells do not: name, counts, placement.
+/// line of comment holds what cells do not: name, counts, placement, and
+/// `pass=forward` where no microbatch goes back.
 std::string toCsv(const Schedule &schedule);
 
 /// Reads what `toCsv` wrote, and tables of compute alone without the comment:

@@ -40,6 +40,8 @@ std::string toCsv(const Schedule &schedule) {
   fmt::format_to(out, " stages={} microbatches={} replicas={} placement={}",
                  schedule.stages, schedule.microbatches, schedule.replicas,
                  joined(schedule.placement));
+  if (schedule.forwardOnly)
+    text += " pass=forward";
   if (schedule.isLowered())
     fmt::format_to(out, " slots={}", joined(schedule.slots));
   text += '\n';
@@ -228,6 +230,11 @@ Status CsvReader::headerField(std::string_view key, std::string_view value) {
         value.size() <= maxNameBytes && std::ranges::all_of(value, isNameByte);
     schedule.name = value;
   }
+  if (key == "pass") {
+    known = true;
+    good = value == "forward" || value == "both";
+    schedule.forwardOnly = value == "forward";
+  }
   if (key == "placement" || key == "slots") {
     known = true;
     good = readNumbers(value, size_t(maxNumber),
@@ -236,7 +243,7 @@ Status CsvReader::headerField(std::string_view key, std::string_view value) {
   if (!known)
     return fail({1, 1},
                 "{} is no field; there are name, stages, microbatches, "
-                "replicas, placement and slots",
+                "replicas, pass, placement and slots",
                 quote(key));
   if (!good)
     return fail({1, 1}, "{} cannot be {}", key, quote(value));

@@ -19,6 +19,8 @@ void Engine::measureMemory(int rank) {
     held -= bytes;
     live -= last;
   };
+  if (schedule.forwardOnly) // keeps nothing
+    return;
   for (const Instruction &each : schedule.lists[size_t(rank)]) {
     if (!isCompute(each.op))
       continue;

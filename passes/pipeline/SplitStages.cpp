@@ -1,7 +1,6 @@
 // One device's programs become those of its rank of the pipeline.
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
-#include "passes/pipeline/Lower.h"
 #include "passes/pipeline/StageEmitter.h"
 #include "passes/pipeline/Stages.h"
 #include "passes/sharding/Placement.h"
@@ -27,10 +26,10 @@ struct SplitStages : tessera::impl::SplitStagesBase<SplitStages> {
       return markAllAnalysesPreserved();
     dist::MeshOp mesh = *meshes.begin();
     FailureOr<pipeline::Schedule> schedule = readSchedule(text, mesh);
-    if (failed(schedule) || failed(split(mesh, *schedule)))
+    if (failed(schedule) || failed(split(mesh, *schedule, text)))
       return signalPassFailure();
     module->removeAttr(dist::kScheduleAttr);
-    module->setAttr(dist::kPipelineAttr, describe(text));
+    module->setAttr(dist::kPipelineAttr, described);
     eraseUnused();
     // What microbatches share was made for each of them.
     OpPassManager cleanup(ModuleOp::getOperationName());
@@ -43,31 +42,47 @@ struct SplitStages : tessera::impl::SplitStagesBase<SplitStages> {
 private:
   FailureOr<pipeline::Schedule> readSchedule(StringAttr text,
                                              dist::MeshOp mesh) {
-    StatusOr<pipeline::Schedule> compute =
-        pipeline::parseCsv(text.getValue(), "dist.schedule");
-    // A permute ends when both have done it.
-    pipeline::LowerOptions options;
-    options.costs.asyncTransfers = false;
-    StatusOr<pipeline::Schedule> lowered =
-        compute.ok() ? pipeline::lower(*compute, options) : compute.status();
-    if (!lowered.ok())
-      return getOperation().emitError("schedule: ") << lowered.message();
+    FailureOr<pipeline::Schedule> lowered =
+        lowerTable(getOperation(), text.getValue());
+    if (failed(lowered))
+      return failure();
+    if (lowered->forwardOnly)
+      return getOperation().emitError("schedule: has forwards alone, which is "
+                                      "for loops that count before a step");
     dist::AxisAttr axis = mesh.getAxis(dist::kPipeAxis);
     if (!axis || axis.getSize() != lowered->ranks)
       return getOperation().emitError("schedule: the table is for ")
              << lowered->ranks << " ranks, but the mesh has no axis pipe of "
              << "that size";
-    return lowered.take();
+    return lowered;
   }
 
-  // What stages take in a step; without training, what they take forward.
-  void measure(ArrayRef<std::unique_ptr<ProgramCut>> cuts) {
+  // What stages take in a step, loop after loop; without training, what they
+  // take forward.
+  void describe(ArrayRef<std::unique_ptr<ProgramCut>> cuts, StringAttr module) {
+    const ProgramCut *step = nullptr;
     for (const auto &cut : cuts)
-      if (cut->hasBlocks && (work.forward.empty() || cut->loop))
-        work = cut->workOfStages();
+      if (!cut->loops.empty() && (!step || !cut->whole()))
+        step = cut.get();
+    Builder builder(&getContext());
+    SmallVector<Attribute> before;
+    DictionaryAttr last = describe(LoopCut::Work(), module);
+    for (size_t i = 0; step && i < step->loops.size(); ++i) {
+      LoopCut &loop = *step->loops[i];
+      auto own = loop.loop
+                     ? loop.loop->getAttrOfType<StringAttr>(dist::kScheduleAttr)
+                     : StringAttr();
+      last = describe(loop.workOfStages(), own ? own : module);
+      if (i + 1 < step->loops.size())
+        before.push_back(last);
+    }
+    NamedAttrList parts(last);
+    if (!before.empty())
+      parts.set("before", builder.getArrayAttr(before));
+    described = parts.getDictionary(&getContext());
   }
 
-  DictionaryAttr describe(StringAttr schedule) {
+  DictionaryAttr describe(const LoopCut::Work &work, StringAttr schedule) {
     Builder builder(&getContext());
     return builder.getDictionaryAttr(
         {builder.getNamedAttr("schedule", schedule),
@@ -79,7 +94,8 @@ private:
                               builder.getDenseI64ArrayAttr(work.weights))});
   }
 
-  LogicalResult split(dist::MeshOp meshOp, const pipeline::Schedule &schedule) {
+  LogicalResult split(dist::MeshOp meshOp, const pipeline::Schedule &schedule,
+                      StringAttr text) {
     sharding::Mesh mesh(meshOp);
     if (device < 0 || device >= mesh.deviceCount())
       return getOperation().emitError("device ")
@@ -95,7 +111,7 @@ private:
         return failure();
       addState(cut, state);
     }
-    measure(cuts);
+    describe(cuts, text);
     // All programs find the state at one place.
     StateRanks all = state;
     std::vector<ResultPlaces> places;
@@ -105,7 +121,7 @@ private:
       addUnused(cut->function, schedule.ranks, all);
     int rank = static_cast<int>(
         mesh.coordinatesOf(device)[*mesh.find(dist::kPipeAxis)]);
-    RankView view{meshOp, rank, schedule, all};
+    RankView view{meshOp, rank, all};
     for (auto [cut, place] : llvm::zip_equal(cuts, places)) {
       place.finish(all);
       if (failed(StageEmitter(*cut, place, view).run()))
@@ -146,6 +162,6 @@ private:
     }
   }
 
-  ProgramCut::Work work;
+  DictionaryAttr described; ///< what the module says of the pipeline
 };
 } // namespace

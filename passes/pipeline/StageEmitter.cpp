@@ -6,20 +6,20 @@ using namespace tessera;
 using namespace tessera::stages;
 using graph::tensorType;
 
+/// Tells ops of a loop that counts before a step from equal ones of the step.
+static constexpr llvm::StringLiteral kCountsAttr = "counts_before";
+
 StageEmitter::StageEmitter(ProgramCut &cut, const ResultPlaces &places,
                            const RankView &view)
     : cut(cut), places(places), view(view), b(cut.function.getContext()),
-      e(b, cut.function.getLoc()), body(new Block),
-      microbatches(cut.schedule.microbatches), sums(cut.sums.size()) {}
+      e(b, cut.function.getLoc()), body(new Block) {}
 
 LogicalResult StageEmitter::run() {
   addArguments();
   b.setInsertionPointToStart(body);
-  if (cut.hasBlocks && failed(cut.loop ? emitSchedule() : emitForwardOnly()))
+  if ((part = cut.whole()) && failed(emitWhole()))
     return failure();
-  if (failed(emitSums()) || failed(emitResults()))
-    return failure();
-  return emitReturn();
+  return failed(emitResults()) ? failure() : emitReturn();
 }
 
 //===--- arguments and results --------------------------------------------===//
@@ -77,7 +77,17 @@ LogicalResult StageEmitter::emitReturn() {
 //===--- values -----------------------------------------------------------===//
 
 StageEmitter::Map &StageEmitter::mapOf(Value value, int microbatch) {
-  return cut.isInLoop(value) ? microbatches[microbatch] : step;
+  return part && part->isOfMicrobatch(value) ? microbatches[microbatch] : step;
+}
+
+// Of a loop's result that no stage adds to: what it starts with.
+Value StageEmitter::initOf(Value value) const {
+  const LoopCut *loop = cut.loopOf(value.getDefiningOp());
+  if (!loop)
+    return {};
+  unsigned number = cast<OpResult>(value).getResultNumber();
+  graph::LoopOp op = loop->loop;
+  return loop->sums[number].ranks.none() ? op.getInits()[number] : Value();
 }
 
 // What is free is computed when it is first asked for.
@@ -85,11 +95,16 @@ Value StageEmitter::get(Value value, int microbatch) {
   Map &map = mapOf(value, microbatch);
   if (auto known = map.find(value); known != map.end())
     return known->second;
-  if (cut.loop && value == cut.loop.getInduction())
+  if (part && part->loop && value == part->loop.getInduction())
     return map[value] = e.splat(microbatch, tensorType(value));
+  if (Value init = initOf(value)) {
+    Value own = get(init, microbatch);
+    return step[value] = own;
+  }
   Operation *def = value.getDefiningOp();
-  bool isFree = def && def != cut.loop && !places.placeOf(def) &&
-                cut.cellOf(def) == ProgramCut::kFree && !cut.sumOf(def);
+  bool isFree =
+      def && !places.placeOf(def) &&
+      !(part && (part->cellOf(def) != LoopCut::kFree || part->sumOf(def)));
   if (!isFree) {
     emitError(value.getLoc()) << "is needed on rank " << view.rank
                               << " of the pipeline, which does not have it";
@@ -108,9 +123,15 @@ Operation *StageEmitter::clone(Operation *op, int microbatch, Value replaced,
     map.map(input, value);
   }
   if (auto slice = dyn_cast<graph::DynamicSliceOp>(op);
-      slice && cut.loop && slice.getIndex() == cut.loop.getInduction())
+      slice && part && part->loop &&
+      slice.getIndex() == part->loop.getInduction())
     return sliceAt(slice, map.lookup(slice.getInput()), microbatch);
   Operation *copy = b.clone(*op, map);
+  // What two loops compute alike is not kept from one to the other, which would
+  // be as much as all microbatches have.
+  if (part && part->schedule.forwardOnly && microbatch >= 0 && isPure(copy) &&
+      !isa<func::CallOp>(copy))
+    copy->setAttr(kCountsAttr, b.getUnitAttr());
   copy->removeAttr(dist::kForwardStageAttr);
   copy->removeAttr(dist::kBackwardStageAttr);
   for (auto [from, to] : llvm::zip(op->getResults(), copy->getResults()))
@@ -154,13 +175,23 @@ Value StageEmitter::addOverRanks(Value part) {
 
 //===--- microbatches -----------------------------------------------------===//
 
+LogicalResult StageEmitter::emitLoop(LoopCut &loop) {
+  part = &loop;
+  microbatches.assign(loop.schedule.microbatches, Map());
+  sums.assign(loop.sums.size(), Value());
+  if (failed(emitSchedule()))
+    return failure();
+  emitSums();
+  return success();
+}
+
 LogicalResult StageEmitter::emitCell(int cell, int microbatch, Half half) {
-  for (Operation &op : cut.body().without_terminator()) {
-    if (cut.cellOf(&op) != cell ||
+  for (Operation &op : part->body().without_terminator()) {
+    if (part->cellOf(&op) != cell ||
         (half != Half::both &&
-         cut.isForWeights(&op) != (half == Half::weights)))
+         part->isForWeights(&op) != (half == Half::weights)))
       continue;
-    std::optional<unsigned> sum = cut.sumOf(&op);
+    std::optional<unsigned> sum = part->sumOf(&op);
     if (sum ? failed(addToSum(&op, *sum, microbatch)) : !clone(&op, microbatch))
       return failure();
   }
@@ -170,11 +201,11 @@ LogicalResult StageEmitter::emitCell(int cell, int microbatch, Half half) {
 // The same op on what was added up so far.
 LogicalResult StageEmitter::addToSum(Operation *op, unsigned number,
                                      int microbatch) {
-  const Sum &sum = cut.sums[number];
+  const Sum &sum = part->sums[number];
   size_t place = llvm::find(sum.terms, op) - sum.terms.begin();
-  Value carried = cut.loop.getCarried()[number];
+  Value carried = part->loop.getCarried()[number];
   if (!sums[number])
-    sums[number] = get(cut.loop.getInits()[number], microbatch);
+    sums[number] = get(part->loop.getInits()[number], microbatch);
   if (!sums[number])
     return failure();
   // What is no chain of additions is done all at once.
@@ -186,7 +217,7 @@ LogicalResult StageEmitter::addToSum(Operation *op, unsigned number,
   Operation *copy = clone(op, microbatch, before, sums[number]);
   if (!copy)
     return failure();
-  Value yielded = cut.loop.getYield().getValues()[number];
+  Value yielded = part->loop.getYield().getValues()[number];
   if (!sum.isWhole)
     sums[number] = copy->getResult(0);
   else if (yielded.getDefiningOp() == op)
@@ -218,9 +249,9 @@ void StageEmitter::receive(const Values &values, int from, int to,
 
 LogicalResult StageEmitter::emitSchedule() {
   using pipeline::Op;
-  for (const pipeline::Instruction &each : view.lowered.lists[view.rank]) {
+  for (const pipeline::Instruction &each : part->schedule.lists[view.rank]) {
     int s = each.work.stage, m = each.work.microbatch,
-        backward = 2 * cut.stageCount - 1 - s;
+        backward = 2 * part->stageCount - 1 - s;
     LogicalResult done = success();
     switch (each.op) {
     case Op::Forward:
@@ -236,22 +267,22 @@ LogicalResult StageEmitter::emitSchedule() {
       done = emitCell(backward, m, Half::weights);
       break;
     case Op::SendForward:
-      done = send(cut.toNext[s], s, s + 1, m);
+      done = send(part->toNext[s], s, s + 1, m);
       break;
     case Op::RecvForward:
-      receive(cut.toNext[s - 1], s - 1, s, m);
+      receive(part->toNext[s - 1], s - 1, s, m);
       break;
     case Op::SendBackward:
-      done = send(cut.toPrevious[s], s, s - 1, m);
+      done = send(part->toPrevious[s], s, s - 1, m);
       break;
     case Op::RecvBackward:
-      receive(cut.toPrevious[s + 1], s + 1, s, m);
+      receive(part->toPrevious[s + 1], s + 1, s, m);
       break;
     case Op::ReduceGrad: // where the program has it
     case Op::OptimizerStep:
       break;
     default:
-      return cut.loop.emitError("the schedule does ")
+      return part->loop.emitError("the schedule does ")
              << pipeline::toString(each) << ", which no program does yet";
     }
     if (failed(done))
@@ -260,36 +291,30 @@ LogicalResult StageEmitter::emitSchedule() {
   return success();
 }
 
-LogicalResult StageEmitter::emitForwardOnly() {
-  for (int s = 0; s < cut.stageCount; ++s) {
+LogicalResult StageEmitter::emitWhole() {
+  for (int s = 0; s < part->stageCount; ++s) {
     if (cut.schedule.rankOf(s) != view.rank)
       continue;
     if (s > 0 && cut.schedule.crosses(s - 1))
-      receive(cut.toNext[s - 1], s - 1, s, -1);
+      receive(part->toNext[s - 1], s - 1, s, -1);
     if (failed(emitCell(s, -1)))
       return failure();
-    if (cut.schedule.crosses(s) && failed(send(cut.toNext[s], s, s + 1, -1)))
+    if (cut.schedule.crosses(s) && failed(send(part->toNext[s], s, s + 1, -1)))
       return failure();
   }
   return success();
 }
 
-//===--- behind the loop --------------------------------------------------===//
+//===--- behind loops -----------------------------------------------------===//
 
-LogicalResult StageEmitter::emitSums() {
-  for (auto [i, sum] : llvm::enumerate(cut.sums)) {
-    Value result = cut.loop.getResult(i), own = sums[i];
-    if (sum.ranks.none()) {
-      own = get(cut.loop.getInits()[i], -1);
-      if (!own)
-        return failure();
-    } else if (sum.ranks.count() > 1) {
+void StageEmitter::emitSums() {
+  for (auto [i, sum] : llvm::enumerate(part->sums)) {
+    Value own = sums[i];
+    if (sum.ranks.count() > 1)
       own = addParts(sum.ranks, own);
-    }
     if (own)
-      step[result] = own;
+      step[part->loop.getResult(i)] = own;
   }
-  return success();
 }
 
 // Parts in the order of ranks on each of them, so that all have the same bits:
@@ -320,8 +345,10 @@ LogicalResult StageEmitter::emitResults() {
   for (int level = 0; level < places.levels(); ++level) {
     for (Operation &op : cut.function.getBody().front().without_terminator()) {
       const Place *place = places.placeOf(&op);
-      if (place && place->level == level && place->ranks.test(view.rank) &&
-          !clone(&op, -1))
+      if (!place || place->level != level || !place->ranks.test(view.rank))
+        continue;
+      LoopCut *loop = cut.loopOf(&op);
+      if (loop ? failed(emitLoop(*loop)) : !clone(&op, -1))
         return failure();
     }
     if (failed(share(places.sharedBehind(level))))

@@ -10,7 +10,6 @@ namespace tessera::stages {
 struct RankView {
   dist::MeshOp mesh;
   int rank;
-  const pipeline::Schedule &lowered; ///< with transfers
   const StateRanks &state;
 };
 
@@ -26,8 +25,9 @@ private:
 
   bool keepsState(mlir::DictionaryAttr attrs) const;
   void addArguments();
+  mlir::LogicalResult emitLoop(LoopCut &loop);
   mlir::LogicalResult emitSchedule();
-  mlir::LogicalResult emitForwardOnly();
+  mlir::LogicalResult emitWhole();
   enum class Half { both, inputs, weights };
   mlir::LogicalResult emitCell(int cell, int microbatch,
                                Half half = Half::both);
@@ -36,13 +36,14 @@ private:
   mlir::LogicalResult send(const Values &values, int from, int to,
                            int microbatch);
   void receive(const Values &values, int from, int to, int microbatch);
-  mlir::LogicalResult emitSums();
+  void emitSums();
   mlir::Value addParts(const Ranks &ranks, mlir::Value own);
   mlir::LogicalResult emitResults();
   mlir::LogicalResult share(llvm::ArrayRef<mlir::Value> values);
   mlir::LogicalResult shareScalars(llvm::ArrayRef<mlir::Value> scalars);
   mlir::LogicalResult emitReturn();
 
+  mlir::Value initOf(mlir::Value value) const;
   /// Values of the program so far: of the whole step, or of a microbatch.
   Map &mapOf(mlir::Value value, int microbatch);
   mlir::Value get(mlir::Value value, int microbatch);
@@ -62,8 +63,9 @@ private:
   graph::Emitter e;
   mlir::Block *body;
   Map step;
-  std::vector<Map> microbatches;
-  mlir::SmallVector<mlir::Value> sums; ///< so far; null: nothing yet
+  LoopCut *part = nullptr;             ///< whose cells are emitted
+  std::vector<Map> microbatches;       ///< of that loop
+  mlir::SmallVector<mlir::Value> sums; ///< of it, so far; null: nothing yet
 };
 
 } // namespace tessera::stages

@@ -9,6 +9,45 @@
 
 namespace tessera::pipeline {
 
+Timeline joined(Timeline first, const Timeline &second) {
+  Simulation &run = first.run;
+  const double start = run.makespan;
+  auto moved = [&](Span span) {
+    return Span{span.start + start, span.end + start};
+  };
+  run.makespan += second.run.makespan;
+  double busy = 0;
+  for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
+    const RankUse &then = second.run.ranks[rank];
+    RankUse &use = run.ranks[rank];
+    use.busy += then.busy;
+    use.idle = run.makespan - use.busy;
+    use.peakLive = std::max(use.peakLive, then.peakLive);
+    use.peakBytes = std::max(use.peakBytes, then.peakBytes);
+    busy += use.busy;
+    for (const Span &each : second.run.spans[rank])
+      run.spans[rank].push_back(moved(each));
+  }
+  for (Transfer each : second.run.transfers) {
+    each.instruction += int32_t(first.schedule.lists[size_t(each.from)].size());
+    each.span = moved(each.span);
+    run.transfers.push_back(each);
+  }
+  for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
+    const InstructionList &then = second.schedule.lists[rank];
+    InstructionList &list = first.schedule.lists[rank];
+    list.insert(list.end(), then.begin(), then.end());
+  }
+  if (run.makespan > 0)
+    run.bubbleFraction = 1 - busy / (run.makespan * first.schedule.ranks);
+  first.schedule.name = fmt::format(
+      "{}, then {}",
+      first.schedule.forwardOnly ? "forwards" : first.schedule.name,
+      second.schedule.name.empty() ? "schedule" : second.schedule.name);
+  first.schedule.forwardOnly &= second.schedule.forwardOnly;
+  return first;
+}
+
 /// What one rank does in most of the time that it works in each of `columns`
 /// equal pieces of the makespan; a dot if it waits for more than half of one.
 static std::string lineOf(const InstructionList &list,

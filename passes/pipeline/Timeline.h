@@ -8,6 +8,16 @@
 
 namespace tessera::pipeline {
 
+/// A schedule and what came of it, to be drawn.
+struct Timeline {
+  Schedule schedule;
+  Simulation run;
+};
+/// Two loops over the same stages as one picture: nothing of the second begins
+/// before all of the first is done. Its name says so; the lists are in one
+/// behind the other, which is no schedule that `check` knows.
+Timeline joined(Timeline first, const Timeline &second);
+
 // All of them want the simulation of this very schedule.
 
 /// A line a rank of `columns` characters: F, B, I, W or O (OVERLAP) for what

@@ -1,4 +1,5 @@
 // The pass: state places, one program a function, offsets, and the plan's text.
+#include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/PlainFunction.h"
 #include "passes/planning/Places.h"
 #include "passes/planning/Planning.h"
@@ -46,13 +47,15 @@ public:
 
   void emit(OpBuilder &builder) const {
     for (const Entry &entry : entries)
-      builder.create<plan::StateOp>(
-          entry.loc, entry.buffer->name,
-          TypeAttr::get(memoryType(entry.buffer->type)),
-          plan::RoleAttr::get(builder.getContext(), *entry.buffer->role),
-          builder.getI64IntegerAttr(entry.buffer->offset),
-          entry.decay ? builder.getUnitAttr() : UnitAttr(),
-          entry.buffer->global, entry.buffer->sharding);
+      annotate(
+          builder.create<plan::StateOp>(
+              entry.loc, entry.buffer->name,
+              TypeAttr::get(memoryType(entry.buffer->type)),
+              plan::RoleAttr::get(builder.getContext(), *entry.buffer->role),
+              builder.getI64IntegerAttr(entry.buffer->offset),
+              entry.decay ? builder.getUnitAttr() : UnitAttr(),
+              entry.buffer->global, entry.buffer->sharding),
+          entry);
   }
 
   llvm::StringMap<Buffer *> byName;
@@ -62,7 +65,13 @@ private:
     Buffer *buffer;
     Location loc;
     bool decay;
+    DictionaryAttr quantized; ///< a graph::QuantizedOrigin; may be null
   };
+
+  static void annotate(plan::StateOp state, const Entry &entry) {
+    if (entry.quantized)
+      state->setAttr(graph::kQuantizedAttr, entry.quantized);
+  }
 
   // Argument i of the function, or result i - #arguments.
   LogicalResult add(func::FuncOp function, unsigned i) {
@@ -106,8 +115,9 @@ private:
     buffer.offset = size;
     size += llvm::alignTo(buffer.bytes, plan::kAlignment);
     byName[name.getValue()] = &buffer;
-    entries.push_back(
-        {&buffer, function.getLoc(), attrs.contains(graph::kDecayAttr)});
+    entries.push_back({&buffer, function.getLoc(),
+                       attrs.contains(graph::kDecayAttr),
+                       attrs.getAs<DictionaryAttr>(graph::kQuantizedAttr)});
     return success();
   }
 

@@ -65,6 +65,34 @@ def NarrowState : Pass<"narrow-state", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
 }
 
+def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
+  let summary = "keeps the matrices of linear layers as integers with scales";
+  let description = [{
+    For inference. A parameter of rank 2 that einsums multiply becomes two, `NAME.values` and `NAME.scales`, and a
+    `graph.dequantize` at the function's start. Blocks go on taking the matrix. What blocks
+    multiply has `bits`; what stands outside of them, the head, has 8. A table from which rows are picked stays as it is for
+    that, whatever else is done with it. Matrices of fewer than 16 rows or 32 columns stay, and so does what `graph.wide` says. @init
+    gives none of what was quantized: it comes out of a checkpoint.
+
+    Before:
+    ```mlir
+    func.func @decode_1(%w: tensor<64x96xbf16> {graph.state = "w", ...}, ...) {
+      %y = call @layer(%x, %w) : (tensor<1x1x96xbf16>, tensor<64x96xbf16>) -> tensor<1x1x64xbf16>
+    ```
+    After:
+    ```mlir
+    func.func @decode_1(%q: tensor<4x12x16xi32> {graph.state = "w.values", ...}, %s: tensor<4x3x16xf16> {graph.state = "w.scales", ...}, ...) {
+      %w = graph.dequantize %q, %s bits 4 group 32 : tensor<4x12x16xi32>, tensor<4x3x16xf16> -> tensor<64x96xbf16>
+      %y = call @layer(%x, %w) : (tensor<1x1x96xbf16>, tensor<64x96xbf16>) -> tensor<1x1x64xbf16>
+    ```
+    Afterwards every einsum over a parameter of that size reads a `graph.dequantize`.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
+  let options = [
+    Option<"bits", "bits", "int64_t", "8", "Of a weight in a block: 8 or 4">,
+    Option<"group", "group", "int64_t", "32", "Columns that share a scale: a multiple of 32">];
+}
+
 def WidenPrograms : Pass<"widen-programs", "::mlir::ModuleOp"> {
   let summary = "computes in f64 what was written for f32";
   let description = [{

@@ -138,6 +138,9 @@ private:
             map.map(from, to);
           done = partition(loop.getBody().front(), inner);
         });
+    // Which rank of a pipeline does what in it is the same for all shares.
+    if (Attribute table = loop->getAttr(dist::kScheduleAttr))
+      local->setAttr(dist::kScheduleAttr, table);
     map.map(loop.getResults(), local.getResults());
     return done;
   }

@@ -1,5 +1,6 @@
 // Contractions, reductions, gather and scatter, random numbers.
 #include "dialects/graph/Einsum.h"
+#include "dialects/graph/GraphQuantOps.h"
 #include "passes/sharding/RuleTable.h"
 
 using namespace mlir;
@@ -131,6 +132,8 @@ static OpRule randomRule(graph::RandomOp op) {
 }
 
 void sharding::addContractionRules(RuleTable &table) {
+  // Strips and words are nothing that an axis divides: everywhere.
+  table.add<graph::DequantizeOp>(wholeRule);
   table.add<graph::EinsumOp>(einsumRule);
   table.add<graph::ReduceOp>(reduceRule);
   table.add<graph::EmbeddingOp>(embeddingRule);

@@ -18,6 +18,8 @@ static void forbidReuse(LaunchSpec &spec, const ContractionPlan &plan,
   used.set(plan.rhs.argument);
   if (plan.groups)
     used.set(plan.groups->argument);
+  if (plan.quant)
+    used.set(plan.quant->scales);
   for (const ExprNode &node : plan.expression.pieces.front().nodes)
     if (node.kind == ExprNode::load)
       used.set(node.argument);
@@ -27,10 +29,12 @@ static void forbidReuse(LaunchSpec &spec, const ContractionPlan &plan,
   };
   int64_t lhs = positionOf(plan.lhs.argument),
           rhs = positionOf(plan.rhs.argument),
-          groups = plan.groups ? positionOf(plan.groups->argument) : -1;
+          groups = plan.groups ? positionOf(plan.groups->argument) : -1,
+          scales = plan.quant ? positionOf(plan.quant->scales) : -1;
   SmallVector<int64_t> kept;
   for (size_t i = 0; i < spec.reuse.size(); i += 2)
-    if (spec.reuse[i] != lhs && spec.reuse[i] != rhs && spec.reuse[i] != groups)
+    if (spec.reuse[i] != lhs && spec.reuse[i] != rhs &&
+        spec.reuse[i] != groups && spec.reuse[i] != scales)
       kept.append({spec.reuse[i], spec.reuse[i + 1]});
   spec.reuse = std::move(kept);
 }
@@ -46,6 +50,8 @@ tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
                               body.getArgument(plan->rhs.argument)};
   if (plan->groups)
     operands.push_back(body.getArgument(plan->groups->argument));
+  if (plan->quant)
+    operands.push_back(body.getArgument(plan->quant->scales));
   ClusterLaunch launch(cluster, plan->expression,
                        plan->groups ? tile::Skeleton::grouped
                                     : tile::Skeleton::contraction,

@@ -3,6 +3,7 @@
 #pragma once
 #include "passes/fusion/ClusterExpression.h"
 #include "passes/tiling/Tiling.h"
+#include "runtime/support/QuantizedLayout.h"
 
 namespace tessera {
 
@@ -38,6 +39,17 @@ struct ContractionGroups {
   bool hasSlots() const { return !isPadded && !ofSum; }
 };
 
+/// A rhs of integers with scales (graph.dequantize); rhs.argument are the
+/// values, and its strides those of the matrix [rows, columns] of the layout.
+struct ContractionQuant {
+  QuantizedLayout layout;
+  unsigned scales; ///< argument of the cluster
+  /// Few rows: integers are widened in registers, each time that a register
+  /// tile of rows wants them. Otherwise a block widens its columns once, as it
+  /// stages them.
+  bool streams = false;
+};
+
 /// The product of a cluster: `rows` × `columns` for each index of `outer`,
 /// summed over `sum` and `outerSums`. What the plan says does not depend on the
 /// target. Rows come from lhs and columns from rhs; the einsum's operands are
@@ -54,6 +66,7 @@ struct ContractionPlan {
   llvm::SmallVector<ContractionDim> outerSums;
   /// Where they are dimensions of the results, they are dims[0].
   std::optional<ContractionGroups> groups;
+  std::optional<ContractionQuant> quant;
 
   // The grid: tiles of blockRows × blockColumns, rows fastest (on a GPU in
   // groups of some), then columns, then the outer dimensions. blockColumns is a
@@ -75,6 +88,10 @@ struct ContractionPlan {
   int64_t blocks() const { return residents ? residents : tiles(); }
   /// Products that each element of the result adds up.
   int64_t terms() const;
+  /// Whether few rows meet columns of rhs that each lie in one run, as when one
+  /// token meets a weight: a CPU then reads rhs once, as it comes, and what
+  /// counts is the rate of its memory.
+  bool streams() const;
   /// Tells plans apart beyond their expressions.
   std::string key() const;
 
@@ -105,6 +122,10 @@ void chooseGpuGrid(ContractionPlan &plan, const TileTarget &target);
 /// matter. With `all`, every one that there is.
 std::vector<ContractionPlan> otherGpuGrids(const ContractionPlan &plan,
                                            const TileTarget &target, bool all);
+
+/// The grid of a product with quantized weights. Fails where columns of the
+/// results do not lie as strips do.
+llvm::Error chooseQuantGrid(ContractionPlan &plan);
 
 /// Fills the kernel's body for a target. `arguments` and `results` are the
 /// buffers of the cluster's arguments (null where it has none) and results.

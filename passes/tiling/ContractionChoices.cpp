@@ -39,6 +39,11 @@ void ContractionEmitter::chooseTiles() {
   // One step a turn: LLVM schedules the loads of several so early that sums
   // are spilled, and the loop costs nothing beside so many products.
   kStep = pairs ? 2 : 1;
+  // Columns of rhs side by side, a register of each at a time.
+  if (plan.streams()) {
+    width = std::min(target.lanes, plan.columnDim().size);
+    kStep = target.lanes * 4 / (plan.rhs.memory.getIntOrFloatBitWidth() / 8);
+  }
 }
 
 void ContractionEmitter::chooseStaging() {
@@ -50,9 +55,11 @@ void ContractionEmitter::chooseStaging() {
   bool strided = plan.sum.size > 1 && plan.sum.lhs != 1;
   lhs.staged = converts || strided;
   bool usedOnce = plan.rowDim().size <= height;
-  rhs.staged = pairs || plan.rhs.memory != compute || rhs.repeatsTile ||
-               rhs.repeatsSum || (column.size > 1 && column.rhs != 1) ||
-               !usedOnce;
+  rhs.staged = plan.quant || pairs || plan.rhs.memory != compute ||
+               rhs.repeatsTile || rhs.repeatsSum ||
+               (column.size > 1 && column.rhs != 1) || !usedOnce;
+  if (plan.streams())
+    rhs.staged = false;
 }
 
 // What is staged of a chunk fits the budget: all panels, one group of rows.
@@ -65,7 +72,12 @@ void ContractionEmitter::chooseChunks() {
   if (perStep)
     limit = std::max<int64_t>(target.sharedBytes / perStep, 64);
   chunksOfSum = partsOf(k, limit);
-  chunk = chunksOfSum == 1 ? k : llvm::alignTo(partsOf(k, chunksOfSum), 16);
+  chunk = chunksOfSum == 1 ? k
+                           : llvm::alignTo(partsOf(k, chunksOfSum),
+                                           std::max<int64_t>(16, kStep));
+  // Of quantized weights a chunk has whole blocks.
+  if (plan.quant && chunksOfSum > 1)
+    chunk = llvm::alignTo(chunk, QuantizedLayout::kBlock);
   chunksOfSum = partsOf(k, chunk);
   chunks = chunksOfSum;
   for (const ContractionDim &dim : plan.outerSums)

@@ -22,7 +22,10 @@ ContractionEmitter::ContractionEmitter(const ContractionPlan &plan,
   chooseTypes();
   chooseTiles();
   lhs = makeSide(plan.lhs, arguments[plan.lhs.argument], true);
-  rhs = makeSide(plan.rhs, arguments[plan.rhs.argument], false);
+  if (plan.quant)
+    makeQuant(arguments);
+  else
+    rhs = makeSide(plan.rhs, arguments[plan.rhs.argument], false);
   chooseStaging();
   chooseChunks();
 }
@@ -143,7 +146,9 @@ void ContractionEmitter::emit() {
   Operation *mark = index(0).getDefiningOp();
   top = std::make_unique<EmitScope>(epilogueTarget, b);
   top->builder.setInsertionPoint(mark);
-  if (plan.groups)
+  if (plan.quant && plan.quant->streams)
+    emitStreamed();
+  else if (plan.groups)
     emitOwned([&] { emitChunks(); });
   else
     emitChunks();
@@ -181,7 +186,7 @@ void ContractionEmitter::emitIndices() {
   for (unsigned dim : plan.outer) {
     if (plan.dims[dim].lhs)
       lhs.fixed.push_back(outerIndices[dim]);
-    if (plan.dims[dim].rhs)
+    if (plan.dims[dim].rhs && !plan.quant)
       rhs.fixed.push_back(outerIndices[dim]);
   }
   if (plan.groups)
@@ -189,6 +194,8 @@ void ContractionEmitter::emitIndices() {
 }
 
 void ContractionEmitter::emitAllocations() {
+  if (plan.quant && plan.quant->streams)
+    return;
   int64_t panels = partsOf(plan.blockColumns, width);
   if (lhs.staged)
     allocateSide(lhs, 1, groupRows);
@@ -230,7 +237,9 @@ void ContractionEmitter::emitChunk() {
   }
   if (sumTerms)
     emitOwnedSum();
-  if (rhs.staged)
+  if (plan.quant)
+    stageQuantColumns();
+  else if (rhs.staged)
     stageColumns();
   groupStart = index(0);
   if (ownedRows)
@@ -293,6 +302,12 @@ void ContractionEmitter::emitRow(Value row, int64_t rows) {
 
 void ContractionEmitter::emitTile(const Place &place) {
   auto type = VectorType::get({place.rows, place.columns}, accumulate);
+  if (stripSums)
+    return emitEpilogue(place,
+                        b.create<tile::LoadOp>(
+                            loc, type, stripSums,
+                            ValueRange{rowOf(place), mul(place.panel, width)},
+                            ValueRange(), ArrayRef<int64_t>{0, 1}));
   auto zeros = [&]() -> Value {
     return b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
   };
@@ -355,6 +370,8 @@ Value ContractionEmitter::emitSteps(const Place &place, Value k, int64_t steps,
   Value row = lhs.staged ? place.row : add(rowStart, rowOf(place));
   Value column =
       rhs.staged ? index(0) : add(columnStart, mul(place.panel, width));
+  if (plan.streams() && steps == kStep)
+    prefetchColumns(column, k);
   Value left = loadSide(lhs, index(0), row, k, place.rows, steps, true);
   Value right =
       loadSide(rhs, place.panel, column, k, place.columns, steps, false);
@@ -379,9 +396,32 @@ Value ContractionEmitter::loadSide(const ContractionSide &side, Value panel,
     return b.create<tile::LoadOp>(loc, type, side.shared, indices, ValueRange(),
                                   along);
   }
-  return b.create<tile::LoadOp>(loc, type, side.memory,
-                                indicesOf(side, at, add(sumStart, k)),
-                                ValueRange(), alongOf(side, !isLeft));
+  Type memory = cast<MemRefType>(side.memory.getType()).getElementType();
+  Value loaded = b.create<tile::LoadOp>(loc, type.clone(memory), side.memory,
+                                        indicesOf(side, at, add(sumStart, k)),
+                                        ValueRange(), alongOf(side, !isLeft));
+  return memory == compute ? loaded
+                           : b.create<arith::ExtFOp>(loc, type, loaded);
+}
+
+// What is multiplied some turns from here; behind the columns' end, what the
+// next columns begin with. A prefetch of what does not exist does nothing.
+void ContractionEmitter::prefetchColumns(Value column, Value k) {
+  constexpr int64_t kAheadBytes = 512;
+  int64_t size = plan.sum.size;
+  int64_t bytes = plan.rhs.memory.getIntOrFloatBitWidth() / 8;
+  int64_t ahead = std::min(kAheadBytes / bytes, size / kStep * kStep);
+  Value next = add(add(sumStart, k), index(ahead));
+  Value wraps = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::uge, next,
+                                        index(size));
+  next = b.create<arith::SelectOp>(
+      loc, wraps, b.create<arith::SubIOp>(loc, next, index(size)), next);
+  column = add(column, select(wraps, width, 0));
+  for (int64_t i = 0; i < width; ++i)
+    b.create<memref::PrefetchOp>(loc, rhs.memory,
+                                 indicesOf(rhs, add(column, index(i)), next),
+                                 /*isWrite=*/false, /*localityHint=*/3,
+                                 /*isDataCache=*/true);
 }
 
 //===--- entry ------------------------------------------------------------===//

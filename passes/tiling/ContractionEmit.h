@@ -84,6 +84,7 @@ private:
                            mlir::Value accumulator);
   mlir::Value emitSteps(const Place &place, mlir::Value k, int64_t steps,
                         mlir::Value accumulator);
+  void prefetchColumns(mlir::Value column, mlir::Value k);
   void emitEpilogue(const Place &place, mlir::Value accumulator);
   void emitEpilogueRows(const Place &place, mlir::Value accumulator,
                         int64_t row, int64_t rows);
@@ -107,6 +108,25 @@ private:
   /// largest first and the last 1: body(start, length).
   void forEachPartOf(mlir::Value count, llvm::ArrayRef<int64_t> sizes,
                      llvm::function_ref<void(mlir::Value, int64_t)> body);
+
+  // Integers with scales (ContractionQuant.cpp).
+  void makeQuant(llvm::ArrayRef<mlir::Value> arguments);
+  void emitStreamed();
+  mlir::Value emitStrips();
+  mlir::Value stripOf(mlir::Value column);
+  void stageStreamedRow(mlir::Value row);
+  void stageStreamedGroup(mlir::Value row, mlir::Value group, int64_t size);
+  void emitStrip(mlir::Value strip, mlir::Value slot, int64_t row,
+                 int64_t rows);
+  mlir::Value emitStripGroup(mlir::Value strip, mlir::Value group, int64_t row,
+                             int64_t rows, int64_t size, mlir::Value sum);
+  void emitStripBlock(mlir::Value strip, mlir::Value block, int64_t row,
+                      int64_t rows, llvm::MutableArrayRef<mlir::Value> chains);
+  mlir::Value widenOne(mlir::Value word, int64_t place);
+  void stageQuantColumns();
+  void stageQuantBlock(mlir::Value strip, mlir::Value panel, int64_t column,
+                       mlir::Value block);
+  mlir::Value loadScale(mlir::Value strip, mlir::Value group);
 
   // Staging (ContractionStage.cpp).
   ContractionSide makeSide(const ContractionOperand &operand,
@@ -176,6 +196,12 @@ private:
   mlir::Value isLastOfSum; ///< the ragged chunk; null where none is
   ContractionSide lhs, rhs;
   mlir::Value partials; ///< sums between chunks; null for one chunk
+
+  // Of quantized weights; null otherwise.
+  mlir::Value words, scales; ///< views of the layout's values and scales
+  mlir::Value streamed;      ///< [rows, columns padded]: lhs, scaled to words
+  mlir::Value negatedSums;   ///< [rows, groups]: of lhs
+  mlir::Value stripSums;     ///< [rows, columns of the block]
 
   // Where groups are rows; null otherwise.
   mlir::Value ownedRows, allRows; ///< rows of the block: the group's, to store

@@ -71,7 +71,21 @@ double Grid::loss(int64_t rows, int64_t columns) const {
          0.3 / blocks;
 }
 
+// Blocks of a few hundred kilobytes: tens of microseconds each, and enough of
+// them that nobody waits long for the last one.
+static void chooseStreamGrid(ContractionPlan &plan) {
+  constexpr int64_t kBlockBytes = 256 << 10, kBlocks = 16;
+  int64_t n = plan.columnDim().size;
+  int64_t bytes = plan.terms() * plan.rhs.memory.getIntOrFloatBitWidth() / 8;
+  int64_t columns = std::min(kBlockBytes / bytes, partsOf(n, kBlocks));
+  plan.blockRows = plan.rowDim().size;
+  plan.blockColumns = std::min<int64_t>(
+      llvm::alignTo(std::max<int64_t>(columns, 1), kColumnStep), n);
+}
+
 void tessera::chooseGrid(ContractionPlan &plan) {
+  if (plan.streams())
+    return chooseStreamGrid(plan);
   Grid grid{plan,
             plan.typicalRows(),
             plan.columnDim().size,

@@ -1,4 +1,5 @@
 #include "dialects/graph/Einsum.h"
+#include "dialects/graph/GraphQuantOps.h"
 #include "passes/tiling/ClusterLaunch.h"
 #include "passes/tiling/Contraction.h"
 #include "passes/tiling/GroupedRows.h"
@@ -33,6 +34,15 @@ int64_t ContractionPlan::tiles() const {
   return rowBlocks() * columnBlocks() * countOuter(*this);
 }
 
+bool ContractionPlan::streams() const {
+  constexpr int64_t kMostRows = 8;
+  auto isNarrow = [](Type type) { return type.isBF16() || type.isF32(); };
+  return !groups && !quant && rowDim().size <= kMostRows &&
+         columnDim().size > 1 && columnDim().rhs > 1 && sum.rhs == 1 &&
+         sum.size % 2 == 0 && isNarrow(rhs.memory) && isNarrow(rhs.element) &&
+         !lhs.element.isF64();
+}
+
 int64_t ContractionPlan::terms() const {
   int64_t count = sum.size;
   for (const ContractionDim &dim : outerSums)
@@ -64,6 +74,10 @@ std::string ContractionPlan::key() const {
          {int64_t(groups->argument), groups->count, int64_t(groups->isPadded),
           int64_t(groups->ofSum), groups->matrix})
       add(value);
+  if (quant)
+    for (int64_t value : {int64_t(quant->scales), quant->layout.bits,
+                          quant->layout.group, int64_t(quant->streams)})
+      add(value);
   return text + '\n' + expression.key();
 }
 
@@ -89,7 +103,28 @@ struct Run {
 
 } // namespace
 
+// As if the matrix were there; how its integers lie is the emitter's business.
+static std::optional<Operand> findQuantized(Value value, StringRef letters) {
+  auto op = value.getDefiningOp<DequantizeOp>();
+  if (!op)
+    return std::nullopt;
+  Type element = tensorType(value).getElementType();
+  int64_t columns = op.getLayout().columns;
+  Operand result;
+  result.operand = {cast<BlockArgument>(op.getValues()).getArgNumber(), element,
+                    element, 0};
+  result.view.base = op.getValues();
+  result.view.shape = llvm::to_vector(tensorType(value).getShape());
+  result.view.strides = {columns, 1};
+  if (op.getTransposed())
+    std::swap(result.view.strides[0], result.view.strides[1]);
+  result.letters = letters;
+  return result;
+}
+
 static llvm::Expected<Operand> findOperand(Value value, StringRef letters) {
+  if (std::optional<Operand> quantized = findQuantized(value, letters))
+    return std::move(*quantized);
   Value source = value;
   while (auto convert = source.getDefiningOp<ConvertOp>()) {
     Type from = tensorType(convert.getInput()).getElementType(),
@@ -272,6 +307,19 @@ static void orient(Product &product) {
     }
 }
 
+static llvm::Expected<ContractionQuant>
+describeQuant(const Product &product, const TileTarget &target) {
+  if (product.left.getDefiningOp<DequantizeOp>())
+    return llvm::createStringError(
+        "quantized weights are the columns of a product, never its rows");
+  if (target.gpu)
+    return llvm::createStringError("there are no kernels of quantized weights "
+                                   "for GPUs; compile for cpu");
+  auto op = product.right.getDefiningOp<DequantizeOp>();
+  return ContractionQuant{op.getLayout(),
+                          cast<BlockArgument>(op.getScales()).getArgNumber()};
+}
+
 static ContractionGroups describeGroups(const Product &product,
                                         const Operand &rhs) {
   ContractionGroups groups;
@@ -307,6 +355,13 @@ tessera::planContraction(ClusterOp cluster, const TileTarget &target) {
   plan.result = product->result;
   if (product->groups)
     plan.groups = describeGroups(*product, *rhs);
+  if (product->left.getDefiningOp<DequantizeOp>() ||
+      product->right.getDefiningOp<DequantizeOp>()) {
+    llvm::Expected<ContractionQuant> quant = describeQuant(*product, target);
+    if (!quant)
+      return quant.takeError();
+    plan.quant = *quant;
+  }
   SmallVector<Run> runs =
       findRuns(product->equation.out, *lhs, *rhs, sizeOf, roleOf);
   if (runs.empty()) // a scalar
@@ -333,6 +388,11 @@ tessera::planContraction(ClusterOp cluster, const TileTarget &target) {
   for (auto [i, run] : llvm::enumerate(sums))
     if (run.dim.size > 1 && main != i)
       plan.outerSums.push_back(run.dim);
+  if (plan.quant) {
+    if (llvm::Error error = chooseQuantGrid(plan))
+      return std::move(error);
+    return plan;
+  }
   target.gpu ? chooseGpuGrid(plan, target) : chooseGrid(plan);
   return plan;
 }

@@ -67,10 +67,7 @@ Status checkTexts(Checker &checker) {
 }
 
 /// Whether the table in it is one is for its reader to find out.
-Status checkPipeline(Checker &checker) {
-  const Pipeline *pipeline = checker.artifact.pipeline();
-  if (!pipeline)
-    return Status::success();
+Status checkPipeline(Checker &checker, const Pipeline *pipeline) {
   if (!isText(toView(pipeline->schedule())))
     return checker.fail(pipeline, "its schedule holds control characters");
   const auto stages = pipeline->forward()->size();
@@ -84,6 +81,20 @@ Status checkPipeline(Checker &checker) {
                           "of {} another",
                           stages, work->size());
   }
+  return Status::success();
+}
+
+Status checkPipelines(Checker &checker) {
+  const Artifact &artifact = checker.artifact;
+  if (artifact.pipeline())
+    TESSERA_RETURN_IF_ERROR(checkPipeline(checker, artifact.pipeline()));
+  if (!artifact.pipelines_before())
+    return Status::success();
+  if (!artifact.pipeline())
+    return checker.fail(artifact.pipelines_before(),
+                        "loops of a pipeline before one that is not there");
+  for (const Pipeline *each : *artifact.pipelines_before())
+    TESSERA_RETURN_IF_ERROR(checkPipeline(checker, each));
   return Status::success();
 }
 
@@ -179,7 +190,7 @@ Status checkArtifact(Checker &checker) {
                         "(the artifact is of compiler {})",
                         artifact.schema_version(), kSchemaVersion,
                         toView(artifact.compiler_version()));
-  TESSERA_RETURN_IF_ERROR(checkPipeline(checker));
+  TESSERA_RETURN_IF_ERROR(checkPipelines(checker));
   TESSERA_RETURN_IF_ERROR(validateMesh(checker));
   const auto &shares = *artifact.shares();
   for (flatbuffers::uoffset_t i = 0; i < shares.size(); ++i) {

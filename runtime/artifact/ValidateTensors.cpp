@@ -1,5 +1,6 @@
 #include "runtime/artifact/AppendedArtifact.h"
 #include "runtime/artifact/Checker.h"
+#include "runtime/support/QuantizedLayout.h"
 
 #include <algorithm>
 #include <vector>
@@ -58,6 +59,37 @@ Status checkRole(Checker &checker, const Tensor &tensor,
   return Status::success();
 }
 
+/// The shape is that of values or scales of the matrix that is named.
+Status checkQuantized(Checker &checker, const Tensor &tensor) {
+  const Quantized &from = *tensor.quantized();
+  if (tensor.role() != Role::parameter || tensor.cuts())
+    return checker.fail(&tensor, "quantized, and no whole parameter");
+  if (!isName(toView(from.source())))
+    return checker.fail(&tensor, "the name of what is quantized is empty, too "
+                                 "long or not plain ASCII");
+  if (!isKnown(from.part()) || (from.bits() != 4 && from.bits() != 8) ||
+      from.group() == 0 || from.group() % QuantizedLayout::kBlock != 0 ||
+      from.rows() < 1 || from.columns() < 1 || from.rows() > INT32_MAX ||
+      from.columns() > INT32_MAX)
+    return checker.fail(&tensor,
+                        "{} bits in groups of {} for a matrix of {} × {}",
+                        from.bits(), from.group(), from.rows(), from.columns());
+  const QuantizedLayout layout{from.rows(), from.columns(), from.bits(),
+                               from.group()};
+  const bool isScales = from.part() == QuantizedPart::scales;
+  const std::int64_t wanted[] = {layout.strips(),
+                                 isScales ? layout.groups() : layout.words(),
+                                 QuantizedLayout::kStrip};
+  const auto &shape = *tensor.shape();
+  if (tensor.type() != (isScales ? ElementType::f16 : ElementType::i32) ||
+      !std::equal(shape.begin(), shape.end(), std::begin(wanted),
+                  std::end(wanted)))
+    return checker.fail(&tensor, "the {} of {} × {} weights have another shape",
+                        EnumNameQuantizedPart(from.part()), from.rows(),
+                        from.columns());
+  return Status::success();
+}
+
 /// Of every rank of the share, the ranges of a dimension's factors multiply to
 /// what the shape says.
 Status checkCuts(ShareChecker &share, const Tensor &tensor) {
@@ -105,6 +137,8 @@ Status checkTensor(ShareChecker &share, const Tensor &tensor,
   TESSERA_RETURN_IF_ERROR(checkRole(checker, tensor, list));
   if (tensor.cuts())
     TESSERA_RETURN_IF_ERROR(checkCuts(share, tensor));
+  if (tensor.quantized())
+    TESSERA_RETURN_IF_ERROR(checkQuantized(checker, tensor));
   if (tensor.space() != list.space)
     return checker.fail(&tensor, "space {} instead of {}",
                         static_cast<int>(tensor.space()),

@@ -36,8 +36,10 @@ public:
   /// after the last of them. Ids must be inside the vocabulary.
   virtual Status prefill(const CachedText &text,
                          std::span<const int32_t> tokens, bool wanted) = 0;
-  /// Appends token i to text i, at most as many as the largest bucket, none of
-  /// which shares a page that is written; logits(i) are then those after it.
+  /// Appends token i to text i, at most as many as the largest bucket;
+  /// logits(i) are then those after it. Texts that follow one another may be
+  /// one text that grows, each with a length of one more and all with the same
+  /// pages; otherwise none shares a page that is written.
   virtual Status decode(std::span<const CachedText> texts,
                         std::span<const int32_t> tokens) = 0;
   /// [vocab]; valid until the next call.

@@ -73,10 +73,14 @@ void Sampler::saw(int32_t token) {
     ++seen[token];
 }
 
-std::span<const float> Sampler::adjust(std::span<const float> logits) {
-  if (options.bias.empty() && seen.empty())
+std::span<const float> Sampler::adjust(std::span<const float> logits,
+                                       const TokenMask *allowed) {
+  if (options.bias.empty() && seen.empty() && !allowed)
     return logits;
   adjusted.assign(logits.begin(), logits.end());
+  for (std::size_t i = 0; allowed && i < adjusted.size(); ++i)
+    if (!allowed->contains(i))
+      adjusted[i] = -std::numeric_limits<float>::infinity();
   for (const auto &[token, bias] : options.bias)
     if (std::size_t(token) < adjusted.size())
       adjusted[token] += bias;
@@ -135,9 +139,9 @@ double Sampler::keepTopP(double total) {
   return sum;
 }
 
-StatusOr<int32_t> Sampler::sample(std::span<const float> logits,
-                                  uint64_t draw) {
-  logits = adjust(logits);
+StatusOr<int32_t> Sampler::sample(std::span<const float> logits, uint64_t draw,
+                                  const TokenMask *allowed) {
+  logits = adjust(logits, allowed);
   StatusOr<std::size_t> best = bestOf(logits);
   if (!best.ok())
     return best.status();

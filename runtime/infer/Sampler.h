@@ -1,5 +1,6 @@
 // The next token from its logits.
 #pragma once
+#include "runtime/infer/TokenGuide.h"
 #include "runtime/support/Status.h"
 
 #include <cstdint>
@@ -28,10 +29,10 @@ struct SamplingOptions {
 /// "must be …" if a value is out of its range.
 Status checkSampling(const SamplingOptions &options);
 
-/// Chooses the tokens of one text. In this order: bias, penalties, temperature,
-/// top-k, min-p, top-p among what is left. Draw n is a pure function of
-/// (logits, options, tokens seen, n): Philox with the seed as key and n as
-/// counter. Keeps its working memory between calls.
+/// Chooses the tokens of one text. In this order: what is allowed, bias,
+/// penalties, temperature, top-k, min-p, top-p among what is left. Draw n is a
+/// pure function of (logits, options, tokens seen, n): Philox with the seed as
+/// key and n as counter. Keeps its working memory between calls.
 class Sampler {
 public:
   explicit Sampler(SamplingOptions options) : options(std::move(options)) {}
@@ -39,11 +40,13 @@ public:
   void sawPrompt(std::span<const int32_t> tokens);
   void saw(int32_t token);
   /// The index drawn; ties go to the lower index. Logits that are NaN, or all
-  /// minus infinity, are an error.
-  StatusOr<int32_t> sample(std::span<const float> logits, uint64_t draw);
+  /// minus infinity, are an error. With `allowed` it is one of those.
+  StatusOr<int32_t> sample(std::span<const float> logits, uint64_t draw,
+                           const TokenMask *allowed = nullptr);
 
 private:
-  std::span<const float> adjust(std::span<const float> logits);
+  std::span<const float> adjust(std::span<const float> logits,
+                                const TokenMask *allowed);
   /// The candidates' weights in all, of those that min-p and top-k leave.
   double weigh(std::span<const float> logits, float best);
   double keepTopP(double total);

@@ -151,6 +151,11 @@ Status checkTogether(const Recipe &recipe) {
     return Status::error("optimizer.momentum = {} has no meaning for adamw; "
                          "set betas, or choose optimizer.name = sgd",
                          recipe.optimizer.momentum);
+  if (int64_t group = recipe.inference.group;
+      group != 32 && group != 64 && group != 128)
+    return Status::error("inference.group = {} columns to a scale; give 32, 64 "
+                         "or 128",
+                         group);
   // 2^16 * 2^16 * 2^27 does not overflow.
   if (recipe.batch.tokens() > maxBatchTokens)
     return Status::error("batch.micro * batch.accumulate * batch.sequence = {} "

@@ -19,6 +19,7 @@ enum class Recompute { None, Full, Selective };
 enum class BalanceScope { Sequence, Microbatch, Global };
 enum class DropPolicy { Position, Probability };
 enum class RowDispatch { Auto, Gather, Exchange };
+enum class Quant { None, Int8, Int4 };
 /// How the vectors of a text's tokens become one: their mean, that of the first
 /// token, the largest of each element, their sum over the root of their number.
 enum class Pooling { Model, Mean, Cls, Max, MeanSqrt };
@@ -34,6 +35,7 @@ std::string_view name(Recompute recompute);
 std::string_view name(BalanceScope scope);
 std::string_view name(DropPolicy policy);
 std::string_view name(RowDispatch dispatch);
+std::string_view name(Quant quant);
 std::string_view name(Pooling pooling);
 std::string_view name(Normalize normalize);
 
@@ -110,6 +112,9 @@ struct Recipe {
     int64_t chunk = 256;    ///< tokens of a prompt that are read at once
     int64_t page = 64;      ///< tokens of a page of keys
     int64_t pages = 0;      ///< of the cache; 0: enough for a full batch
+    /// What matrices of linear layers are kept as; of int4 the head is int8.
+    Quant quant = Quant::None;
+    int64_t group = 32; ///< their columns with one scale: 32, 64 or 128
     /// Of encoders; Model: as modules.json beside the model says.
     Pooling pooling = Pooling::Model;
     Normalize normalize = Normalize::Model;

@@ -24,6 +24,7 @@ constexpr std::array<std::string_view, 3> scopes = {"sequence", "microbatch",
 constexpr std::array<std::string_view, 2> drops = {"position", "probability"};
 constexpr std::array<std::string_view, 3> dispatches = {"auto", "gather",
                                                         "exchange"};
+constexpr std::array<std::string_view, 3> quants = {"none", "int8", "int4"};
 constexpr std::array<std::string_view, 5> poolings = {"model", "mean", "cls",
                                                       "max", "mean_sqrt"};
 constexpr std::array<std::string_view, 3> normalizes = {"model", "none", "l2"};
@@ -135,6 +136,7 @@ std::string_view name(Recompute recompute) {
 
 std::string_view name(BalanceScope scope) { return scopes[size_t(scope)]; }
 std::string_view name(DropPolicy policy) { return drops[size_t(policy)]; }
+std::string_view name(Quant quant) { return quants[size_t(quant)]; }
 std::string_view name(RowDispatch dispatch) {
   return dispatches[size_t(dispatch)];
 }
@@ -175,6 +177,8 @@ std::vector<Field> schema(Recipe &r) {
       {"inference.chunk", Integer{&r.inference.chunk, 2, 1 << 16}},
       {"inference.page", Integer{&r.inference.page, 1, 1 << 12}},
       {"inference.pages", Integer{&r.inference.pages, 0, 1 << 26}},
+      {"inference.quant", choice(r.inference.quant, quants)},
+      {"inference.group", Integer{&r.inference.group, 32, 128}},
       {"inference.pooling", choice(r.inference.pooling, poolings)},
       {"inference.normalize", choice(r.inference.normalize, normalizes)},
       {"seed", Integer{&r.seed, 0, INT64_MAX}},

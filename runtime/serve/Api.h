@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -24,18 +25,22 @@ struct ChatMessage {
   std::string content;
 };
 
-enum class Endpoint : uint8_t { completions, chat };
+/// What a body is posted to.
+enum class Endpoint : uint8_t { completions, chat, responses };
+
+/// The field that says what to continue.
+std::string_view inputField(Endpoint endpoint);
 
 /// A text, or tokens.
 using PromptInput = std::variant<std::string, std::vector<int32_t>>;
 
-/// POST /v1/completions or /v1/chat/completions; every field has been checked
-/// as far as that is possible without a model.
+/// POST /v1/completions, /v1/chat/completions or /v1/responses; every field has
+/// been checked as far as that is possible without a model.
 struct ApiRequest {
   Endpoint endpoint = Endpoint::completions;
   std::string model;
   std::vector<PromptInput> prompts;  ///< of completions
-  std::vector<ChatMessage> messages; ///< of chat
+  std::vector<ChatMessage> messages; ///< of chats and responses
   SamplingOptions sampling;
   std::optional<uint64_t> seed;     ///< nothing: drawn by the server
   std::optional<int64_t> maxTokens; ///< nothing: the endpoint's default
@@ -44,10 +49,12 @@ struct ApiRequest {
   std::optional<int64_t> logprobs; ///< how many likeliest tokens, 0 to 20
   bool ignoreEnd = false;
   bool stream = false, includeUsage = false;
+  std::optional<std::string> instructions; ///< of responses
+  std::vector<std::pair<std::string, std::string>> metadata;
 };
 
 inline constexpr int64_t kMaxChoices = 128; ///< prompts times n
-inline constexpr int64_t kMaxStops = 16, kMaxStopBytes = 1024;
+inline constexpr int64_t kMaxStops = 16, kMaxStopLength = 1024; ///< characters
 
 /// How is drawn where nobody says: OpenAI's defaults.
 inline SamplingOptions usualSampling() { return {.temperature = 1}; }

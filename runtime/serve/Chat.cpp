@@ -3,7 +3,7 @@
 namespace tessera::serve {
 namespace {
 
-class ChatMl final : public ChatTemplate {
+class ChatMl final : public ChatRenderer {
 public:
   StatusOr<std::vector<PromptPart>>
   render(std::span<const ChatMessage> messages) const override {
@@ -21,7 +21,7 @@ public:
 
 } // namespace
 
-const ChatTemplate &chatMl() {
+const ChatRenderer &chatMl() {
   static const ChatMl chatMl;
   return chatMl;
 }

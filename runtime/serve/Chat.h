@@ -13,9 +13,9 @@ struct PromptPart {
   bool isUsers = false;
 };
 
-class ChatTemplate {
+class ChatRenderer {
 public:
-  virtual ~ChatTemplate() = default;
+  virtual ~ChatRenderer() = default;
   /// The messages, and the beginning of the assistant's answer.
   virtual StatusOr<std::vector<PromptPart>>
   render(std::span<const ChatMessage> messages) const = 0;
@@ -25,6 +25,6 @@ public:
 
 /// ChatML (OpenAI 2023, as Qwen writes it): <|im_start|>ROLE\nTEXT<|im_end|>\n.
 /// For models that bring no template.
-const ChatTemplate &chatMl();
+const ChatRenderer &chatMl();
 
 } // namespace tessera::serve

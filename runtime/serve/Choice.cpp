@@ -34,12 +34,35 @@ std::string StopMatcher::finish() {
   return hasFound ? std::string() : std::exchange(held, {});
 }
 
+int64_t charactersOf(std::string_view text) {
+  return std::ranges::count_if(
+      text, [](char byte) { return (uint8_t(byte) & 0xC0) != 0x80; });
+}
+
+/// Of the token's text behind another token: decoders drop the space that
+/// begins a text.
+int64_t Choice::ownLength(const TokenEvent &event) const {
+  const uint32_t twice[] = {uint32_t(event.token), uint32_t(event.token)};
+  auto length = [&](std::size_t count) {
+    return charactersOf(tokenizer::decode(
+        tokenizer, std::span(twice).first(count), /*skipSpecial=*/true));
+  };
+  return length(2) - length(1);
+}
+
 bool Choice::token(const TokenEvent &event) {
+  std::string decoded;
+  if (!event.isStop)
+    decoded = decoder.push(uint32_t(event.token));
+  int64_t added = charactersOf(decoded);
+  // What more comes than the token has was held back of those before it.
   if (logprobs)
-    pending.push_back(event);
+    pending.push_back(
+        {event, characters + std::max<int64_t>(0, added - ownLength(event))});
+  characters += added;
   if (event.isStop)
     return false;
-  std::string text = matcher.push(decoder.push(uint32_t(event.token)));
+  std::string text = matcher.push(decoded);
   if (!text.empty())
     take({number, std::move(text), std::exchange(pending, {}), std::nullopt});
   return !matcher.found();

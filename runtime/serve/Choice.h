@@ -28,13 +28,22 @@ private:
   bool hasFound = false;
 };
 
+/// A token with its place.
+struct ChoiceToken {
+  TokenEvent event;
+  int64_t offset = 0; ///< characters of the choice before it
+};
+
 /// What is new of a choice.
 struct Delta {
   std::size_t choice = 0;
   std::string text;
-  std::vector<TokenEvent> tokens; ///< that made it; if logprobs are wanted
+  std::vector<ChoiceToken> tokens; ///< that made it; if logprobs are wanted
   std::optional<EngineResult> end;
 };
+
+/// Code points of UTF-8.
+int64_t charactersOf(std::string_view text);
 
 /// Runs on the engine's thread and hands out what is new.
 class Choice final : public RequestSink {
@@ -42,18 +51,23 @@ public:
   /// The tokenizer must outlive it.
   Choice(const tokenizer::Tokenizer &tokenizer, std::vector<std::string> stops,
          std::size_t number, bool logprobs, std::function<void(Delta)> take)
-      : decoder(tokenizer, /*skipSpecial=*/true), matcher(std::move(stops)),
-        number(number), logprobs(logprobs), take(std::move(take)) {}
+      : tokenizer(tokenizer), decoder(tokenizer, /*skipSpecial=*/true),
+        matcher(std::move(stops)), number(number), logprobs(logprobs),
+        take(std::move(take)) {}
   bool token(const TokenEvent &event) override;
   void finished(const EngineResult &result) override;
 
 private:
+  int64_t ownLength(const TokenEvent &event) const;
+
+  const tokenizer::Tokenizer &tokenizer;
   tokenizer::StreamDecoder decoder;
   StopMatcher matcher;
   std::size_t number;
   bool logprobs;
   std::function<void(Delta)> take;
-  std::vector<TokenEvent> pending; ///< whose text is not certain yet
+  std::vector<ChoiceToken> pending; ///< whose text is not certain yet
+  int64_t characters = 0;           ///< of all tokens' text
 };
 
 } // namespace tessera::serve

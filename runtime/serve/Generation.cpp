@@ -1,6 +1,7 @@
 #include "runtime/serve/Generation.h"
 
 #include <cstdio>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -24,30 +25,24 @@ void Service::Generation::cancelAll() {
 }
 
 void Service::Generation::take(Delta delta) {
-  if (!delta.text.empty() || !delta.tokens.empty())
-    service.lastToken = EngineClock::now();
   if (closed)
     return;
   if (delta.end && delta.end->reason != FinishReason::stop &&
       delta.end->reason != FinishReason::length)
     return fail(*delta.end);
-  WholeChoice &choice = choices[delta.choice];
   if (request.stream) {
-    if (!begun)
+    if (!std::exchange(begun, true)) {
       reply->begin();
-    if (!begun && request.endpoint == Endpoint::chat)
-      for (std::size_t i = 0; i < choices.size(); ++i)
-        reply->event(roleChunk(head, i));
-    begun = true;
-    reply->event(deltaChunk(head, delta, request.logprobs.has_value(),
-                            choice.text.size(), service.tokenizer));
+      answer->begin(*reply);
+    }
+    answer->delta(*reply, delta);
     if (closed) // a reader that is too slow
       return;
   }
+  WholeChoice &choice = choices[delta.choice];
   choice.text += delta.text;
   if (!request.stream)
-    choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(),
-                         delta.tokens.end());
+    choice.logprobs.add(request.endpoint, delta.tokens, service.tokenizer);
   if (delta.end)
     takeEnd(delta);
 }
@@ -68,14 +63,9 @@ void Service::Generation::finish() {
   closed = true;
   log(200);
   ++service.answers[200];
-  if (!request.stream)
-    return reply->send(200, "application/json",
-                       wholeAnswer(head, choices, request.logprobs.has_value(),
-                                   usage, service.tokenizer));
-  if (request.includeUsage)
-    reply->event(usageChunk(head, usage));
-  reply->event("[DONE]");
-  reply->end();
+  if (request.stream)
+    return answer->end(*reply, choices, usage);
+  reply->send(200, "application/json", answer->whole(choices, usage));
 }
 
 void Service::Generation::fail(const EngineResult &result) {
@@ -90,8 +80,7 @@ void Service::Generation::fail(const EngineResult &result) {
   if (!begun)
     return service.sendError(reply, error);
   ++service.answers[error.status];
-  reply->event(error.json());
-  reply->end();
+  answer->fail(*reply, choices, error);
 }
 
 void Service::Generation::log(int status) const {
@@ -99,7 +88,7 @@ void Service::Generation::log(int status) const {
   auto took =
       std::chrono::duration_cast<milliseconds>(EngineClock::now() - arrived);
   nlohmann::ordered_json line = {{"event", "request"},
-                                 {"id", head.id},
+                                 {"id", id},
                                  {"status", status},
                                  {"stream", request.stream},
                                  {"choices", choices.size()},

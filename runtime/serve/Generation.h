@@ -1,6 +1,6 @@
 // One call of the API on its way: collects what its choices become and answers.
 #pragma once
-#include "runtime/serve/Responses.h"
+#include "runtime/serve/Answers.h"
 #include "runtime/serve/Service.h"
 
 namespace tessera::serve {
@@ -11,7 +11,8 @@ class Service::Generation final
 public:
   Generation(Service &service, ApiRequest request, AnswerHead head,
              std::shared_ptr<HttpReply> reply, std::size_t choices)
-      : service(service), request(std::move(request)), head(std::move(head)),
+      : service(service), request(std::move(request)), id(head.id),
+        answer(makeAnswer(this->request, std::move(head), service.tokenizer)),
         reply(std::move(reply)), choices(choices) {}
   /// The engine has them: their numbers, for cancelling.
   void start(std::vector<uint64_t> ids);
@@ -26,7 +27,8 @@ private:
 
   Service &service;
   ApiRequest request;
-  AnswerHead head;
+  std::string id;
+  std::unique_ptr<Answer> answer;
   std::shared_ptr<HttpReply> reply;
   std::vector<WholeChoice> choices;
   std::vector<uint64_t> ids;

@@ -41,10 +41,15 @@ public:
         (chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n"));
     waitForPing();
   }
-  void event(std::string_view data) override {
-    put(framed(fmt::format("data: {}\n\n", data)));
+  void event(std::string_view data, std::string_view name) override {
+    put(framed(eventText(data, name)));
   }
-  void end() override { finish(isChunked ? "0\r\n\r\n" : ""); }
+  void end(std::span<const ServerEvent> last) override {
+    std::string text;
+    for (const ServerEvent &each : last)
+      text += framed(eventText(each.data, each.name));
+    finish(text + (isChunked ? "0\r\n\r\n" : ""));
+  }
 
   /// The peer has gone.
   void lose() {
@@ -63,6 +68,11 @@ private:
         "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nConnection: {}\r\n{}", status,
         viewOf(http::obsolete_reason(http::status(status))), type,
         connection && connection->keepAlive ? "keep-alive" : "close", headers);
+  }
+  static std::string eventText(std::string_view data, std::string_view name) {
+    std::string begin =
+        name.empty() ? std::string() : fmt::format("event: {}\n", name);
+    return fmt::format("{}data: {}\n\n", begin, data);
   }
   std::string framed(const std::string &text) const {
     return isChunked ? fmt::format("{:x}\r\n{}\r\n", text.size(), text) : text;
@@ -136,6 +146,7 @@ void HttpConnection::readBody() {
   head = {std::string(viewOf(message.method_string())),
           std::string(target.substr(0, target.find('?'))),
           std::string(viewOf(message[http::field::authorization])),
+          viewOf(message["Sec-Fetch-Site"]) == "cross-site",
           {}};
   if (std::string refusal = shared.handler.refuse(head); !refusal.empty()) {
     keepAlive = false; // its body is not read
@@ -143,7 +154,9 @@ void HttpConnection::readBody() {
     auto answer = std::make_shared<Reply>(shared_from_this());
     reply = answer;
     return answer->send(401, "application/json", std::move(refusal),
-                        "WWW-Authenticate: Bearer\r\n");
+                        "WWW-Authenticate: Bearer\r\n"
+                        "WWW-Authenticate: Basic realm=\"the API key is "
+                        "the password\"\r\n");
   }
   stream.expires_after(shared.limits.requestTime);
   // Clients that ask first whether they may send a body are told to.

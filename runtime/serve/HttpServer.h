@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,7 +27,13 @@ struct HttpLimits {
 struct HttpRequest {
   std::string method, path; ///< without the query
   std::string authorization;
+  bool isForeign = false; ///< a browser asks for a page of another site
   std::string body;
+};
+
+struct ServerEvent {
+  std::string name; ///< none if empty
+  std::string data; ///< one line
 };
 
 /// The answer to one request; either send(), or begin(), event()... and end().
@@ -39,8 +46,9 @@ public:
                     std::string_view headers = {}) = 0;
   /// Server-sent events.
   virtual void begin() = 0;
-  virtual void event(std::string_view data) = 0;
-  virtual void end() = 0;
+  virtual void event(std::string_view data, std::string_view name = {}) = 0;
+  /// With the last events, which may be of any size.
+  virtual void end(std::span<const ServerEvent> last) = 0;
   /// Called once if the peer goes, or is given up, before the answer is whole.
   std::function<void()> onGone;
 };

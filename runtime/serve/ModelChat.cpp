@@ -28,7 +28,7 @@ bool hasEscapedMark(std::string_view text) {
   return false;
 }
 
-class ModelChat final : public ChatTemplate {
+class ModelChat final : public ChatRenderer {
 public:
   ModelChat(chat::ChatTemplate source, const tokenizer::Tokenizer &tokenizer)
       : source(std::move(source)), tokenizer(tokenizer), encoder(tokenizer) {}
@@ -130,7 +130,7 @@ private:
 };
 
 /// Of a model that was trained on no chats.
-class NoChat final : public ChatTemplate {
+class NoChat final : public ChatRenderer {
 public:
   StatusOr<std::vector<PromptPart>>
   render(std::span<const ChatMessage> /*messages*/) const override {
@@ -142,17 +142,17 @@ public:
 
 } // namespace
 
-StatusOr<std::unique_ptr<ChatTemplate>>
+StatusOr<std::unique_ptr<ChatRenderer>>
 parseModelChat(std::string_view source, std::string where,
                const tokenizer::Tokenizer &tokenizer) {
   auto parsed = chat::ChatTemplate::parse(source, std::move(where));
   if (!parsed.ok())
     return parsed.status();
-  return std::unique_ptr<ChatTemplate>(
+  return std::unique_ptr<ChatRenderer>(
       std::make_unique<ModelChat>(parsed.take(), tokenizer));
 }
 
-StatusOr<std::unique_ptr<ChatTemplate>>
+StatusOr<std::unique_ptr<ChatRenderer>>
 loadModelChat(const std::string &folder, const tokenizer::Tokenizer &tokenizer,
               std::string &note) {
   auto has = chat::ChatTemplate::isIn(folder);
@@ -160,12 +160,12 @@ loadModelChat(const std::string &folder, const tokenizer::Tokenizer &tokenizer,
     return has.status();
   if (!*has) {
     note = folder + " has no chat template: chats are refused";
-    return std::unique_ptr<ChatTemplate>(std::make_unique<NoChat>());
+    return std::unique_ptr<ChatRenderer>(std::make_unique<NoChat>());
   }
   auto loaded = chat::ChatTemplate::load(folder);
   if (!loaded.ok())
     return loaded.status();
-  return std::unique_ptr<ChatTemplate>(
+  return std::unique_ptr<ChatRenderer>(
       std::make_unique<ModelChat>(loaded.take(), tokenizer));
 }
 

@@ -11,12 +11,12 @@ namespace tessera::serve {
 /// The template of a model folder, whose tokenizer outlives it. A folder
 /// without one gives a template that refuses every chat, and `note`, one line
 /// that says so; one that cannot be read is an error.
-StatusOr<std::unique_ptr<ChatTemplate>>
+StatusOr<std::unique_ptr<ChatRenderer>>
 loadModelChat(const std::string &folder, const tokenizer::Tokenizer &tokenizer,
               std::string &note);
 
 /// The same of a template's text; `where` begins errors.
-StatusOr<std::unique_ptr<ChatTemplate>>
+StatusOr<std::unique_ptr<ChatRenderer>>
 parseModelChat(std::string_view source, std::string where,
                const tokenizer::Tokenizer &tokenizer);
 

@@ -25,11 +25,11 @@ private:
 };
 
 /// Ready is an engine from which a token came.
-Status tryOnce(Engine &engine, const Service &service) {
+Status tryOnce(Engine &engine) {
   auto sink = std::make_shared<FirstToken>();
   std::future<std::string> came = sink->promise.get_future();
-  EngineRequest request = service.probe(sink);
-  request.deadline.reset(); // a large model's first token may take its time
+  // No deadline: a large model's first token may take its time.
+  EngineRequest request = probeRequest(sink);
   Submission submission = engine.submit({std::move(request)});
   if (submission.outcome != Submission::Outcome::accepted)
     return Status::error("the engine does not start: {}", submission.message);
@@ -42,7 +42,7 @@ Status tryOnce(Engine &engine, const Service &service) {
 } // namespace
 
 Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
-             const ChatTemplate &chat, ServeOptions options) {
+             const ChatRenderer &chat, ServeOptions options) {
   // What is padded behind the tokenizer's vocabulary has no text.
   options.engine.scheduler.choices = tokenizer.vocabSize();
   // A chat may ask for all of its context.
@@ -56,7 +56,8 @@ Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
   if (!server.ok())
     return server.status();
   service.attach(**server);
-  TESSERA_RETURN_IF_ERROR(tryOnce(engine, service));
+  TESSERA_RETURN_IF_ERROR(tryOnce(engine));
+  service.markReady();
   const DecoderShape &shape = model.shape();
   std::fprintf(stderr,
                "tessera: ready: %s on http://%s:%u, context %lld, %lld tokens "

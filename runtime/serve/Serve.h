@@ -19,6 +19,6 @@ struct ServeOptions {
 /// after SIGINT or SIGTERM and the last answer, or with the error that ended
 /// the engine. The arguments must outlive the call.
 Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
-             const ChatTemplate &chat, ServeOptions options);
+             const ChatRenderer &chat, ServeOptions options);
 
 } // namespace tessera::serve

@@ -1,6 +1,10 @@
 #include "runtime/serve/Service.h"
 #include "runtime/serve/Embeddings.h"
 #include "runtime/serve/Generation.h"
+#include "runtime/serve/OpenApi.h"
+#include "runtime/serve/Page.h"
+#include "runtime/serve/ProcessMetrics.h"
+#include "runtime/support/CompilationCount.h"
 
 #include <algorithm>
 #include <ctime>
@@ -19,21 +23,33 @@ bool equalSecrets(std::string_view given, std::string_view secret) {
   return apart == 0;
 }
 
+void Service::markReady() { compiledBefore = compilationCount; }
+
+/// What follows "Bearer", or the password of "Basic", which is how a browser
+/// asks its user.
+static std::string keyOf(std::string_view authorization) {
+  constexpr std::string_view bearer = "Bearer ", basic = "Basic ";
+  if (authorization.starts_with(bearer))
+    return std::string(authorization.substr(bearer.size()));
+  if (!authorization.starts_with(basic))
+    return {};
+  std::string pair = base64Decoded(authorization.substr(basic.size()));
+  std::size_t colon = pair.find(':');
+  return colon == std::string::npos ? std::string() : pair.substr(colon + 1);
+}
+
 Service::Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
-                 const ChatTemplate &chat, ServiceOptions options)
+                 const ChatRenderer &chat, ServiceOptions options)
     : engine(engine), tokenizer(tokenizer), chat(chat),
       options(std::move(options)), encoder(tokenizer),
-      started(std::time(nullptr)) {}
+      started(std::time(nullptr)), health(engine, this->options.health) {}
 
 //===--- routes -----------------------------------------------------------===//
 
 bool hasKey(const HttpRequest &head, const std::vector<std::string> &keys) {
   if (keys.empty())
     return true;
-  std::string_view given = head.authorization;
-  constexpr std::string_view kBearer = "Bearer ";
-  if (given.starts_with(kBearer))
-    given.remove_prefix(kBearer.size());
+  std::string given = keyOf(head.authorization);
   bool known = false;
   for (const std::string &key : keys)
     known |= equalSecrets(given, key); // all of them, always
@@ -58,74 +74,85 @@ std::string Service::describe(int status, std::string_view message) {
 }
 
 void Service::sendError(const std::shared_ptr<HttpReply> &reply,
-                        const ApiError &error) {
+                        const ApiError &error, std::string headers) {
   ++answers[error.status];
-  bool isBusy = error.status == 429 || error.status == 503;
-  reply->send(error.status, "application/json", error.json(),
-              isBusy ? "Retry-After: 1\r\n" : "");
+  if (error.status == 429 || error.status == 503)
+    headers += "Retry-After: 1\r\n";
+  reply->send(error.status, "application/json", error.json(), headers);
+}
+
+void Service::sendText(const std::shared_ptr<HttpReply> &reply,
+                       std::string_view type, std::string body) {
+  ++answers[200];
+  reply->send(200, type, std::move(body));
 }
 
 void Service::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
-  struct Route {
-    std::string_view method, path;
-    std::function<void()> run;
-  };
-  auto text = [&](std::string_view type, std::string body) {
-    ++answers[200];
-    reply->send(200, type, std::move(body));
-  };
-  const Route routes[] = {
-      {"POST", "/v1/completions",
-       [&] { generate(request, Endpoint::completions, reply); }},
-      {"POST", "/v1/chat/completions",
-       [&] { generate(request, Endpoint::chat, reply); }},
-      {"POST", "/v1/embeddings", [&] { sendError(reply, noEmbeddings()); }},
-      {"GET", "/v1/models", [&] { models(request, reply); }},
-      {"GET", "/health", [&] { health(reply); }},
-      {"GET", "/metrics",
-       [&] { text("text/plain; version=0.0.4", metrics()); }},
-      {"GET", "/version",
-       [&] {
-         text("application/json",
-              nlohmann::json{{"version", options.version}}.dump());
-       }},
-  };
-  bool isPath = false;
-  for (const Route &route : routes) {
-    if (route.path != request.path &&
-        !(route.path == "/v1/models" &&
-          request.path.starts_with("/v1/models/")))
-      continue;
-    isPath = true;
-    if (route.method == request.method)
-      return route.run();
-  }
-  if (isPath)
+  if (request.method == "POST" && request.path == "/v1/embeddings")
+    return sendError(reply, noEmbeddings());
+  RouteMatch match = findRoute(request.method, request.path);
+  if (!match.route && !match.allowed.empty())
     return sendError(
-        reply, {405, "this path has another method", "", "method_not_allowed"});
-  sendError(reply, {404, "there is no such path", "", "not_found"});
+        reply, {405, "this path has another method", "", "method_not_allowed"},
+        fmt::format("Allow: {}\r\n", match.allowed));
+  if (!match.route)
+    return sendError(reply, {404, "there is no such path", "", "not_found"});
+  // A browser sends along what its user once typed, whoever's page asks.
+  if (match.route->body && request.isForeign)
+    return sendError(
+        reply, {403, "a page of another site may not ask", "", "cross_site"});
+  if (match.route->body)
+    return generate(request, *match.route->body, reply);
+  get(match.route->id, match.rest, reply);
 }
 
-void Service::models(const HttpRequest &request,
-                     const std::shared_ptr<HttpReply> &reply) {
+void Service::get(RouteId route, std::string_view rest,
+                  const std::shared_ptr<HttpReply> &reply) {
+  constexpr std::string_view json = "application/json";
+  switch (route) {
+  case RouteId::models:
+    return sendText(reply, json,
+                    R"({"object":"list","data":[)" + modelJson() + "]}");
+  case RouteId::model:
+    if (percentDecoded(rest) != options.model)
+      return sendError(
+          reply, {404, "there is no such model", "model", "model_not_found"});
+    return sendText(reply, json, modelJson());
+  case RouteId::health:
+    return checkHealth(reply);
+  case RouteId::metrics:
+    return sendText(reply, "text/plain; version=0.0.4", metrics());
+  case RouteId::version:
+    return sendText(reply, json,
+                    nlohmann::json{{"version", options.version}}.dump());
+  case RouteId::openApi:
+    return sendText(reply, json, openApiJson(options.version, options.model));
+  case RouteId::page:
+    return sendText(reply, "text/html; charset=utf-8", std::string(pageHtml()));
+  case RouteId::completions:
+  case RouteId::chat:
+  case RouteId::responses:
+    return; // generate()
+  }
+}
+
+std::string Service::modelJson() const {
   nlohmann::ordered_json model = {{"id", options.model},
                                   {"object", "model"},
                                   {"created", started},
                                   {"owned_by", "tessera"},
                                   {"max_model_len", engine.shape().context}};
-  if (request.path != "/v1/models") {
-    if (request.path.substr(std::string_view("/v1/models/").size()) !=
-        options.model)
-      return sendError(
-          reply, {404, "there is no such model", "model", "model_not_found"});
-  } else {
-    model = {{"object", "list"}, {"data", {std::move(model)}}};
-  }
-  ++answers[200];
   // A folder's name need not be UTF-8.
-  reply->send(200, "application/json",
-              model.dump(-1, ' ', false,
-                         nlohmann::ordered_json::error_handler_t::replace));
+  return model.dump(-1, ' ', false,
+                    nlohmann::ordered_json::error_handler_t::replace);
+}
+
+void Service::checkHealth(const std::shared_ptr<HttpReply> &reply) {
+  health.ask(*server, [this, reply](const std::string &problem) {
+    if (!problem.empty())
+      return sendError(reply, {503, problem, "", "unhealthy"});
+    sendText(reply, "application/json", R"({"status":"ok"})");
+  });
 }
 
 std::string Service::metrics() const {
@@ -135,62 +162,7 @@ std::string Service::metrics() const {
   for (const auto &[status, count] : answers)
     out += fmt::format("tessera:http_responses{{code=\"{}\"}} {}\n", status,
                        count);
-  return out;
-}
-
-//===--- health -----------------------------------------------------------===//
-
-EngineRequest Service::probe(std::shared_ptr<RequestSink> sink) const {
-  EngineRequest request;
-  request.prompt = {0};
-  request.maxTokens = 1;
-  request.sampling.temperature = 0;
-  request.deadline = EngineClock::now() + std::chrono::seconds(10);
-  request.sink = std::move(sink);
-  return request;
-}
-
-namespace {
-
-/// Tells whether a token came.
-class ProbeSink final : public RequestSink {
-public:
-  explicit ProbeSink(std::function<void(bool)> tell) : tell(std::move(tell)) {}
-  bool token(const TokenEvent &) override { return has = true; }
-  void finished(const EngineResult &) override { tell(has); }
-
-private:
-  std::function<void(bool)> tell;
-  bool has = false;
-};
-
-} // namespace
-
-// Healthy is an engine from which a token came: within the last seconds, or
-// now.
-void Service::health(const std::shared_ptr<HttpReply> &reply) {
-  auto answer = [this, reply](bool healthy) {
-    if (!healthy)
-      return sendError(
-          reply, {503, engine.deathCause().value_or("no token came in time"),
-                  "", "unhealthy"});
-    ++answers[200];
-    reply->send(200, "application/json", R"({"status":"ok"})");
-  };
-  if (engine.deathCause())
-    return answer(false);
-  bool recent = EngineClock::now() - lastToken < std::chrono::seconds(5);
-  if (recent)
-    return answer(true);
-  auto sink = std::make_shared<ProbeSink>([this, answer](bool healthy) {
-    server->post([this, answer, healthy] {
-      if (healthy)
-        lastToken = EngineClock::now();
-      answer(healthy);
-    });
-  });
-  if (engine.submit({probe(sink)}).outcome != Submission::Outcome::accepted)
-    answer(false);
+  return out + processMetrics(options.version, compiledBefore);
 }
 
 //===--- generation -------------------------------------------------------===//
@@ -222,9 +194,10 @@ Service::makePrompts(const ApiRequest &request,
       return found;
   if (request.endpoint == Endpoint::completions)
     return std::nullopt;
+  std::string input(inputField(request.endpoint));
   auto parts = chat.render(request.messages);
   if (!parts.ok())
-    return ApiError{400, parts.message(), "messages", "invalid_value"};
+    return ApiError{400, parts.message(), input, "invalid_value"};
   std::vector<uint32_t> ids;
   for (const PromptPart &part : *parts) {
     size_t begin = ids.size();
@@ -239,7 +212,7 @@ Service::makePrompts(const ApiRequest &request,
       return ApiError{400,
                       "a message has the text of a special token, which this "
                       "model's tokenizer cannot tell from the token; remove it",
-                      "messages", "invalid_value"};
+                      input, "invalid_value"};
   }
   to.emplace_back(ids.begin(), ids.end());
   return std::nullopt;
@@ -253,7 +226,7 @@ std::vector<std::string> Service::stopsOf(const ApiRequest &request,
   tokens = options.endTokens;
   if (auto end = tokenizer.documentEnd(); end && tokens.empty())
     tokens.push_back(int32_t(*end));
-  if (request.endpoint == Endpoint::chat)
+  if (request.endpoint != Endpoint::completions)
     for (const std::string &stop : chat.stops()) {
       if (auto token = tokenizer.addedToken(stop))
         tokens.push_back(int32_t(*token));
@@ -263,8 +236,33 @@ std::vector<std::string> Service::stopsOf(const ApiRequest &request,
   return stops;
 }
 
+/// An answer that is not a stream stands in memory as a whole.
+static std::optional<ApiError>
+checkLogprobs(const ApiRequest &request,
+              std::span<const EngineRequest> requests) {
+  if (!request.logprobs || request.stream)
+    return std::nullopt;
+  int64_t tokens = 0;
+  for (const EngineRequest &each : requests)
+    tokens += each.maxTokens;
+  if (tokens <= kMaxLogprobs / (1 + *request.logprobs))
+    return std::nullopt;
+  return ApiError{400,
+                  fmt::format("logprobs of {} tokens with {} likeliest each "
+                              "are more than the {} of one answer; ask for "
+                              "fewer tokens, or for a stream",
+                              tokens, *request.logprobs, kMaxLogprobs),
+                  "logprobs", "invalid_value"};
+}
+
 std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
                                               std::vector<EngineRequest> &to) {
+  for (const auto &[token, bias] : request.sampling.bias)
+    if (uint32_t(token) >= tokenizer.vocabSize())
+      return ApiError{400,
+                      fmt::format("token {} is outside the vocabulary of {}",
+                                  token, tokenizer.vocabSize()),
+                      "logit_bias", "invalid_value"};
   std::vector<std::vector<int32_t>> prompts;
   if (auto found = makePrompts(request, prompts))
     return found;
@@ -279,10 +277,9 @@ std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
                       fmt::format("the prompt has {} tokens, and the context "
                                   "of {} has room for none behind it",
                                   prompt.size(), engine.shape().context),
-                      request.endpoint == Endpoint::chat ? "messages"
-                                                         : "prompt",
+                      std::string(inputField(request.endpoint)),
                       "invalid_value"};
-    int64_t usual = request.endpoint == Endpoint::chat ? room : 16;
+    int64_t usual = request.endpoint == Endpoint::completions ? 16 : room;
     for (int64_t i = 0; i < request.n; ++i) {
       EngineRequest &each = to.emplace_back();
       each.prompt = prompt;
@@ -294,7 +291,19 @@ std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
       each.deadline = EngineClock::now() + options.requestTime;
     }
   }
-  return std::nullopt;
+  return checkLogprobs(request, to);
+}
+
+static std::string_view idPrefix(Endpoint endpoint) {
+  switch (endpoint) {
+  case Endpoint::completions:
+    return "cmpl-";
+  case Endpoint::chat:
+    return "chatcmpl-";
+  case Endpoint::responses:
+    return "resp_";
+  }
+  return "";
 }
 
 void Service::generate(const HttpRequest &http, Endpoint endpoint,
@@ -314,11 +323,9 @@ void Service::generate(const HttpRequest &http, Endpoint endpoint,
     return sendError(reply, *error);
   std::vector<int32_t> stopTokens;
   std::vector<std::string> stops = stopsOf(request, stopTokens);
-  AnswerHead head{endpoint,
-                  fmt::format("{}-{:x}-{}",
-                              endpoint == Endpoint::chat ? "chatcmpl" : "cmpl",
-                              started, ++lastId),
-                  options.model, std::time(nullptr)};
+  AnswerHead head{
+      fmt::format("{}{:x}-{}", idPrefix(endpoint), started, ++lastId),
+      options.model, std::time(nullptr)};
   bool logprobs = request.logprobs.has_value();
   auto generation = std::make_shared<Generation>(
       *this, std::move(request), std::move(head), reply, requests.size());
@@ -337,9 +344,9 @@ void Service::generate(const HttpRequest &http, Endpoint endpoint,
   case Outcome::accepted:
     return generation->start(std::move(submission.ids));
   case Outcome::invalid:
-    return sendError(reply, {400, submission.message,
-                             endpoint == Endpoint::chat ? "messages" : "prompt",
-                             "invalid_value"});
+    return sendError(reply,
+                     {400, submission.message,
+                      std::string(inputField(endpoint)), "invalid_value"});
   case Outcome::full:
     return sendError(reply, {429, submission.message, "", "queue_full"});
   case Outcome::closed:

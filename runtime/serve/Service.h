@@ -5,7 +5,9 @@
 #include "runtime/infer/engine/Engine.h"
 #include "runtime/serve/Api.h"
 #include "runtime/serve/Chat.h"
+#include "runtime/serve/Health.h"
 #include "runtime/serve/HttpServer.h"
+#include "runtime/serve/Routes.h"
 
 #include <map>
 #include <optional>
@@ -22,32 +24,35 @@ struct ServiceOptions {
   /// What ends a text; none: the tokenizer's end-of-text token.
   std::vector<int32_t> endTokens;
   SamplingOptions sampling = usualSampling(); ///< where a request says nothing
+  HealthTimes health;
 };
 
 class Service final : public HttpHandler {
 public:
   /// All of them must outlive the service.
   Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
-          const ChatTemplate &chat, ServiceOptions options);
+          const ChatRenderer &chat, ServiceOptions options);
   /// Before the server runs; the server must outlive the last request.
   void attach(HttpServer &to) { server = &to; }
+  /// From here on nothing should be compiled; /metrics says so.
+  void markReady();
 
   std::string refuse(const HttpRequest &head) override;
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
   std::string describe(int status, std::string_view message) override;
 
-  /// The request of one token that shows whether the engine works.
-  EngineRequest probe(std::shared_ptr<RequestSink> sink) const;
-
 private:
   class Generation;
   void generate(const HttpRequest &request, Endpoint endpoint,
                 const std::shared_ptr<HttpReply> &reply);
-  void health(const std::shared_ptr<HttpReply> &reply);
-  void models(const HttpRequest &request,
-              const std::shared_ptr<HttpReply> &reply);
-  void sendError(const std::shared_ptr<HttpReply> &reply,
-                 const ApiError &error);
+  void get(RouteId route, std::string_view rest,
+           const std::shared_ptr<HttpReply> &reply);
+  void checkHealth(const std::shared_ptr<HttpReply> &reply);
+  void sendText(const std::shared_ptr<HttpReply> &reply, std::string_view type,
+                std::string body);
+  void sendError(const std::shared_ptr<HttpReply> &reply, const ApiError &error,
+                 std::string headers = {});
+  std::string modelJson() const;
   std::optional<ApiError> makePrompts(const ApiRequest &request,
                                       std::vector<std::vector<int32_t>> &to);
   std::optional<ApiError> makeTokens(const PromptInput &prompt,
@@ -61,14 +66,14 @@ private:
 
   Engine &engine;
   const tokenizer::Tokenizer &tokenizer;
-  const ChatTemplate &chat;
+  const ChatRenderer &chat;
   const ServiceOptions options;
   tokenizer::Encoder encoder;
   HttpServer *server = nullptr;
   int64_t started; ///< seconds since 1970
-  uint64_t lastId = 0;
-  EngineClock::time_point lastToken; ///< when one went round
-  std::map<int, uint64_t> answers;   ///< by status
+  uint64_t lastId = 0, compiledBefore = 0;
+  Health health;
+  std::map<int, uint64_t> answers; ///< by status
 };
 
 /// Whether the request gives one of the keys, or none is needed.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <barrier>
 #include <chrono>
+#include <ctime>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -70,6 +71,13 @@ void scalar(std::int64_t iterations) {
     }
 }
 
+/// Time in which the calling thread had a processor.
+double threadSeconds() {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return double(used.tv_sec) + 1e-9 * double(used.tv_nsec);
+}
+
 Loop choose(PeakType type, unsigned vectorBits) {
 #if defined(__x86_64__)
   CpuFeatures cpu = CpuFeatures::detect();
@@ -103,18 +111,17 @@ PeakFlops measurePeakFlops(PeakType type, unsigned threads,
       std::chrono::duration<double>(Clock::now() - begin).count(), 1e-7);
   auto iterations = std::int64_t(double(probe) * kRoundSeconds / seconds) + 1;
 
-  // Rounds start together, so every thread runs at the clock that all of them
-  // leave it; each keeps its own best round, which another process on one
-  // processor spoils less than a common clock would.
+  // Rounds start together, so every thread runs at the clock rate that all of
+  // them leave it; each keeps its own best round, by the time in which it had a
+  // processor: other programs on this machine take nothing from what is said.
   std::barrier gate(std::ptrdiff_t(threads), []() noexcept {});
   std::vector<double> rates(threads, 0);
   auto work = [&](unsigned thread) {
     for (int round = 0; round < kRounds; ++round) {
       gate.arrive_and_wait();
-      auto start = Clock::now();
+      double start = threadSeconds();
       loop.run(iterations);
-      double elapsed =
-          std::chrono::duration<double>(Clock::now() - start).count();
+      double elapsed = threadSeconds() - start;
       rates[thread] =
           std::max(rates[thread], double(iterations) * loop.flops / elapsed);
     }

@@ -50,6 +50,11 @@ bool converts(SafetensorsType from, SafetensorsType to) {
                                           to == SafetensorsType::bf16));
 }
 
+void toFloats(SafetensorsType type, const std::byte *from, std::size_t count,
+              float *to) {
+  toReals(type, from, count, to);
+}
+
 Status copyTensor(TrainModel &model, const StateTensor &tensor,
                   const StatePart &part, const SafetensorsFile &file,
                   const SafetensorsEntry &entry) {

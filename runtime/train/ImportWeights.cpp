@@ -1,5 +1,6 @@
 #include "runtime/train/ImportWeights.h"
 #include "runtime/train/CopyTensor.h"
+#include "runtime/train/QuantizeTensor.h"
 
 #include <algorithm>
 #include <set>
@@ -68,6 +69,15 @@ std::string shortList(const std::vector<std::string> &names) {
   return text;
 }
 
+const StateTensor *findScales(const TrainModel &model,
+                              const std::string &source) {
+  for (const StateTensor &tensor : model.state())
+    if (tensor.quantized && tensor.quantized->isScales &&
+        tensor.quantized->source == source)
+      return &tensor;
+  return nullptr;
+}
+
 } // namespace
 
 StatusOr<ImportReport> importWeights(const std::string &path,
@@ -84,28 +94,62 @@ StatusOr<ImportReport> importWeights(const std::string &path,
     StatePart part;
     SafetensorsModel::Location from;
   };
+  struct Quantization {
+    const StateTensor *values, *scales;
+    SafetensorsModel::Location from;
+  };
   std::vector<Copy> plan;
+  std::vector<Quantization> quantizations;
   std::vector<std::string> missing;
   std::set<const SafetensorsEntry *> used;
-  auto find = [&](const StateTensor &tensor, const StatePart &part) -> Status {
+  auto locate = [&](const std::string &name)
+      -> std::optional<SafetensorsModel::Location> {
     // The exact name first: "model.x" and "x" may both be there.
-    auto exact = source->tensors().find(part.name);
-    auto core = byCoreName.find(coreName(part.name));
+    auto exact = source->tensors().find(name);
+    auto core = byCoreName.find(coreName(name));
     if (exact == source->tensors().end() && core == byCoreName.end()) {
-      missing.push_back(part.name);
-      return Status::success();
+      missing.push_back(name);
+      return std::nullopt;
     }
     auto location =
         exact != source->tensors().end() ? exact->second : core->second;
-    TESSERA_RETURN_IF_ERROR(checkMatch(tensor, part, location));
-    plan.push_back({&tensor, part, location});
     used.insert(location.entry);
+    return location;
+  };
+  auto find = [&](const StateTensor &tensor, const StatePart &part) -> Status {
+    auto location = locate(part.name);
+    if (!location)
+      return Status::success();
+    TESSERA_RETURN_IF_ERROR(checkMatch(tensor, part, *location));
+    plan.push_back({&tensor, part, *location});
     return Status::success();
   };
-  for (const StateTensor &tensor : model.state())
-    if (tensor.role == StateRole::parameter)
-      for (const StatePart &part : partsOf(tensor))
-        TESSERA_RETURN_IF_ERROR(find(tensor, part));
+  auto findQuantized = [&](const StateTensor &values) -> Status {
+    const QuantizedPart &part = *values.quantized;
+    const StateTensor *scales = findScales(model, part.source);
+    if (!scales || !(scales->quantized->layout == part.layout))
+      return Status::error("the program has no scales for the values of '{}'; "
+                           "it was compiled by another version, run: {}",
+                           part.source, model.facts().rebuildCommand);
+    auto location = locate(part.source);
+    if (!location)
+      return Status::success();
+    TESSERA_RETURN_IF_ERROR(
+        checkQuantizable(part, *location->file, *location->entry));
+    quantizations.push_back({&values, scales, *location});
+    return Status::success();
+  };
+  for (const StateTensor &tensor : model.state()) {
+    if (tensor.role != StateRole::parameter)
+      continue;
+    if (tensor.quantized) {
+      if (!tensor.quantized->isScales)
+        TESSERA_RETURN_IF_ERROR(findQuantized(tensor));
+      continue;
+    }
+    for (const StatePart &part : partsOf(tensor))
+      TESSERA_RETURN_IF_ERROR(find(tensor, part));
+  }
   if (!missing.empty())
     return Status::error("'{}' lacks {} of the model's parameters: {}", path,
                          missing.size(), shortList(missing));
@@ -118,7 +162,10 @@ StatusOr<ImportReport> importWeights(const std::string &path,
   for (const Copy &copy : plan)
     TESSERA_RETURN_IF_ERROR(copyTensor(model, *copy.tensor, copy.part,
                                        *copy.from.file, *copy.from.entry));
-  report.loaded = plan.size();
+  for (const Quantization &each : quantizations)
+    TESSERA_RETURN_IF_ERROR(quantizeTensor(model, *each.values, *each.scales,
+                                           *each.from.file, *each.from.entry));
+  report.loaded = plan.size() + quantizations.size();
   for (const auto &[name, location] : source->tensors())
     if (!used.contains(location.entry) && !isRedundant(name) &&
         !(isEncoder && isBesideEncoder(name)))

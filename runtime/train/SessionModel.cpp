@@ -26,6 +26,19 @@ int64_t vocabSizeOf(const std::string &config) {
 
 } // namespace
 
+/// Proven by the artifact's reader.
+static std::optional<QuantizedPart>
+quantizedPartOf(const artifact::Tensor &tensor) {
+  const artifact::Quantized *from = tensor.quantized();
+  if (!from)
+    return std::nullopt;
+  return QuantizedPart{
+      from->source()->str(),
+      from->part() == artifact::QuantizedPart::scales,
+      {from->rows(), from->columns(), from->bits(), from->group()},
+      from->transposed()};
+}
+
 StateRole stateRoleOf(artifact::Role role) {
   switch (role) {
   case artifact::Role::parameter:
@@ -104,7 +117,8 @@ Status SessionModel::readFacts() {
                        *type,
                        {tensor.shape.begin(), tensor.shape.end()},
                        stateRoleOf(tensor.role),
-                       tensor.bytes});
+                       tensor.bytes,
+                       quantizedPartOf(*tensor.source)});
   }
   return Status::success();
 }

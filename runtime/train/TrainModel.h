@@ -3,9 +3,11 @@
 // lines of arithmetic, so that faults and restarts are tried in milliseconds.
 #pragma once
 #include "runtime/data/Safetensors.h"
+#include "runtime/support/QuantizedLayout.h"
 #include "runtime/support/Status.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,12 +16,21 @@ namespace tessera {
 
 enum class StateRole : uint8_t { parameter, optimizer, counter, cache };
 
+/// Where values or scales of quantized weights come from.
+struct QuantizedPart {
+  std::string source; ///< the checkpoint's matrix
+  bool isScales;      ///< otherwise the values
+  QuantizedLayout layout;
+  bool transposed; ///< the checkpoint has [columns, rows]
+};
+
 struct StateTensor {
   std::string name; ///< in checkpoints: "transformer.wte.weight", "….exp_avg"
   SafetensorsType type;
   std::vector<uint64_t> shape;
   StateRole role;
   uint64_t size; ///< in bytes
+  std::optional<QuantizedPart> quantized = {};
 };
 
 struct ModelFacts {

@@ -2,6 +2,7 @@
 """Compares what is generated from Hugging Face directories with `transformers`.
 
     generate_oracle.py BIN FOLDER [--family NAME]... [--dtype fp32|bf16]...
+                       [--quant int8|int4 [--group N]]
 
 For each family a small model with random weights is saved, compiled by the path
 of `tessera generate` (programs that decode over a cache), and writes COUNT
@@ -10,7 +11,10 @@ is right where the reference, shown the same text up to it, finds it the most
 likely: so one pass over the texts says whether the reference would have written
 them. Logits are judged as hf_oracle.py judges them: our distance from the fp64
 reference is at most twice that of PyTorch's own twin. In bf16, where roundings
-choose among tokens that are nearly alike, only logits are judged. Where
+choose among tokens that are nearly alike, only logits are judged. With
+--quant our program rounds the weights to integers as it reads them, and the
+reference computes with what quantization.py, which shares nothing with it,
+says that these stand for. Where
 transformers is not installed, prints so and exits 0.
 """
 import argparse
@@ -26,6 +30,7 @@ except ImportError as error:
 
 from hf_models import FAMILIES, Twins, run
 from hf_oracle import Distance, Report
+import quantization
 from hf_tessera import ToolError, command, processor_targets
 
 PROMPTS, COUNT, TOGETHER = 20, 64, 8
@@ -40,14 +45,17 @@ def prompts(family):
             for i in range(PROMPTS)]
 
 
-def generate(binaries, folder, target, dtype, texts, vocab):
+def generate(binaries, folder, target, dtype, texts, vocab, quant):
     """Tokens [PROMPTS, COUNT] and logits [PROMPTS, COUNT, vocab] of each prompt
     alone, tokens [TOGETHER, COUNT] of the first ones together."""
     program, output = folder / "program.bin", folder / "output.bin"
     command([binaries / "tessera", "compile", folder, "--mode", "infer",
              "--target", target, "--cache", "off",
              f"--set=precision.compute={dtype}",
-             f"--set=inference.context={CONTEXT}", "--set=inference.chunk=16",
+             f"--set=inference.context={CONTEXT}",
+             # More rows than are streamed: panels are widened, too.
+             f"--set=inference.chunk={24 if quant else 16}",
+             *(quant.flags if quant else []),
              "--set=inference.page=8", f"--set=inference.batch={TOGETHER}",
              "-o", program])
     lines = "\n".join(" ".join(map(str, text)) for text in texts) + "\n"
@@ -84,12 +92,14 @@ def compare_tokens(report, family, alone, together, other):
                 f"{same} of {every}", same == every)
 
 
-def compare(binaries, folder, report, family, dtype, target):
+def compare(binaries, folder, report, family, dtype, target, quant):
     twin = Twins(family, seed=4)
     twin.save(folder)
+    if quant:
+        quant.apply(twin)
     texts = prompts(family)
     alone, logits, together = generate(binaries, folder, target, dtype, texts,
-                                       FAMILIES[family]["vocab_size"])
+                                       FAMILIES[family]["vocab_size"], quant)
     reference = following(twin.fp64, texts, alone)
     other = following(getattr(twin, dtype), texts, alone)
     ours, theirs = Distance(), Distance()
@@ -110,7 +120,11 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--family", action="append", choices=list(FAMILIES))
     parser.add_argument("--dtype", action="append", choices=["fp32", "bf16"])
+    parser.add_argument("--quant", choices=["int8", "int4"])
+    parser.add_argument("--group", type=int, default=32)
     options = parser.parse_args()
+    quant = options.quant and quantization.Quantization(options.quant,
+                                                        options.group)
     torch.set_num_threads(1)
     targets = processor_targets()
     print(f"# torch {torch.__version__}, transformers "
@@ -123,7 +137,7 @@ def main():
         print(f"# {family} {dtype} on {target}", flush=True)
         try:
             compare(options.binaries, options.folder / family, report, family,
-                    dtype, target)
+                    dtype, target, quant)
         except ToolError as error:
             report.fact(family, dtype, "failed", error, False)
     print(f"{report.lines} comparisons, {report.failures} failed")

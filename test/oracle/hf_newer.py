@@ -192,13 +192,16 @@ class CausalModel(nn.Module):
         super().__init__()
         self.config = types.SimpleNamespace(**fields)
         self.model = Trunk(self.config)
+        self.head = None  # in the place of a tied one
         if not self.config.tie_word_embeddings:
             self.lm_head = nn.Linear(self.config.hidden_size,
                                      self.config.vocab_size, bias=False)
 
     def forward(self, tokens):
         x = self.model(tokens)
-        logits = (x @ self.model.embed_tokens.weight.T
-                  if self.config.tie_word_embeddings else self.lm_head(x))
+        table = (self.model.embed_tokens.weight if self.head is None
+                 else self.head)
+        logits = (x @ table.T if self.config.tie_word_embeddings
+                  else self.lm_head(x))
         cap = getattr(self.config, "final_logit_softcapping", None)
         return types.SimpleNamespace(logits=capped(logits, cap))

@@ -46,9 +46,25 @@ def main():
         assert parts[-1].usage.total_tokens == whole.usage.total_tokens
         print("ok: chats")
 
+        fields = {"model": "fake", "max_output_tokens": 30, "temperature": 0.7, "extra_body": {"seed": 5}}
+        items = [{"role": "user", "content": [{"type": "input_text", "text": "hello"}]}]
+        one = strict(client.responses.create(input="hello", instructions="be kind", metadata={"a": "b"}, **fields))
+        assert one.status == "incomplete" and one.incomplete_details.reason == "max_output_tokens"
+        assert one.temperature == 0.7 and one.usage.output_tokens == 30
+        events = strict(list(client.responses.create(input=items, instructions="be kind", stream=True, **fields)))
+        assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == one.output_text
+        assert events[0].type == "response.created" and events[-1].response.output_text == one.output_text
+        with client.responses.stream(input="hello", instructions="be kind", **fields) as stream:
+            seen = {event.type for event in stream}
+            assert {"response.created", "response.output_text.delta", "response.incomplete"} <= seen, seen
+        turn = [*items, *one.output, {"role": "user", "content": "and?"}]
+        assert strict(client.responses.create(input=turn, **fields)).usage.input_tokens > one.usage.input_tokens
+        print("ok: responses")
+
         for error, call in (
             (openai.NotFoundError, lambda: client.models.retrieve("other")),
             (openai.BadRequestError, lambda: client.completions.create(model="fake", prompt="a", n=1000)),
+            (openai.BadRequestError, lambda: client.responses.create(model="fake", input="a", tools=[{"type": "web_search"}])),
             (openai.AuthenticationError, lambda: client.with_options(api_key="wrong").models.list()),
         ):
             try:

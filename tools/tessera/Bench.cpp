@@ -1,9 +1,11 @@
 // tessera bench: speed as a ratio to the peak measured in the same run.
 #include "bench/gemm/BenchGemm.h"
+#include "bench/serve/ServeBench.h"
 #include "bench/train/BenchTrain.h"
 #include "runtime/bench/KernelBench.h"
 #include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <memory>
 
 using namespace tessera;
@@ -152,12 +154,68 @@ static void addKernels(CLI::App &bench, Invocation &invocation) {
   });
 }
 
+//===--- serve ------------------------------------------------------------===//
+
+static void addServe(CLI::App &bench, Invocation &invocation) {
+  auto options = std::make_shared<bench::BenchServeOptions>();
+  CLI::App *command = bench.add_subcommand(
+      "serve", "A server of OpenAI's API under load: time to the first token, "
+               "between tokens, throughput");
+  command->add_option("URL", options->url, "such as http://127.0.0.1:8000")
+      ->required();
+  command
+      ->add_option("--rate", options->rate,
+                   "requests a second, at random times (a Poisson process); "
+                   "0: all at once")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command->add_option("--num", options->requests, "requests in all")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  command
+      ->add_option("--concurrency", options->concurrency,
+                   "requests at a time, at most")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->add_option("--words", options->words, "of each prompt")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command
+      ->add_option("--max-tokens", options->maxTokens,
+                   "generated for each; texts do not end before")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command->add_flag("--chat", options->chat,
+                    "ask /v1/chat/completions instead of /v1/completions");
+  command->add_option("--model", options->model,
+                      "name (default: the first that the server has)");
+  command->add_option("--api-key", options->key,
+                      "that the server wants; also TESSERA_API_KEY");
+  command->add_option("--seed", options->seed, "of prompts and times")
+      ->capture_default_str();
+  command
+      ->add_option("--timeout", options->timeoutSeconds,
+                   "seconds until a request has failed")
+      ->check(CLI::Range(1, 86400))
+      ->capture_default_str();
+  addJson(*command, options->json);
+  command->callback([=, &invocation] {
+    const char *key = std::getenv("TESSERA_API_KEY");
+    if (key && options->key.empty())
+      options->key = key;
+    if (Status status = bench::benchServe(*options); !status.ok())
+      invocation.fail(status.message().c_str());
+  });
+}
+
 void tessera::addBenchCommand(CLI::App &app, Invocation &invocation) {
   CLI::App *bench = app.add_subcommand(
       "bench",
       "Measure speed, as a ratio to the peak measured in the same run");
   bench->require_subcommand(1);
   addGemm(*bench, invocation);
+  addBenchInfer(*bench, invocation);
   addKernels(*bench, invocation);
+  addServe(*bench, invocation);
   addTrain(*bench, invocation);
 }

@@ -25,9 +25,12 @@ void addGenerateCommand(CLI::App &app, Invocation &invocation);
 void addEmbedCommand(CLI::App &app, Invocation &invocation);
 void addServeCommand(CLI::App &app, Invocation &invocation);
 void addDataCommand(CLI::App &app, Invocation &invocation);
+void addImportCommand(CLI::App &app, Invocation &invocation);
 void addInspectCommand(CLI::App &app, Invocation &invocation);
 void addDoctorCommand(CLI::App &app, Invocation &invocation);
 void addBenchCommand(CLI::App &app, Invocation &invocation);
+/// `tessera bench infer`.
+void addBenchInfer(CLI::App &bench, Invocation &invocation);
 void addPlanCommand(CLI::App &app, Invocation &invocation);
 
 } // namespace tessera

@@ -4,6 +4,7 @@
 #include "compiler/Phases.h"
 #include "tools/tessera/AutoMesh.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fmt/format.h>
@@ -140,6 +141,7 @@ static void addOptions(CLI::App &command, CompileRequest &request,
                   "be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  addQuantOptions(command, request.set);
   command
       .add_option("--mesh", request.mesh,
                   "train on several devices: data=2,tensor=2,zero=1 has two "

@@ -2,28 +2,27 @@
 #include "compiler/Driver.h"
 #include "runtime/recipe/Recipe.h"
 #include "tools/tessera/Commands.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Signals.h"
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 using namespace tessera;
 
 llvm::Error TemporaryFile::create() {
-  int descriptor = -1;
-  if (std::error_code error = llvm::sys::fs::createTemporaryFile(
-          "tessera", "tsr", descriptor, path))
-    return llvm::createStringError(error, "cannot create a temporary file");
-  ::close(descriptor);
-  llvm::sys::RemoveFileOnSignal(path);
+  descriptor = ::memfd_create("tessera-program", MFD_CLOEXEC);
+  if (descriptor < 0)
+    return llvm::createStringError(llvm::errnoAsErrorCode(),
+                                   "cannot create a file in memory");
   return llvm::Error::success();
 }
 
+std::string TemporaryFile::name() const {
+  return fmt::format("/proc/self/fd/{}", descriptor);
+}
+
 TemporaryFile::~TemporaryFile() {
-  if (path.empty())
-    return;
-  llvm::sys::fs::remove(path);
-  llvm::sys::DontRemoveFileOnSignal(path);
+  if (descriptor >= 0)
+    ::close(descriptor);
 }
 
 // The targets of a device; those of a GPU that is not known yet are all.
@@ -66,6 +65,10 @@ llvm::Error tessera::compileDecoder(const RunPath &place,
   if (!told.ok())
     return llvm::createStringError(told.message());
   const recipe::Recipe::Inference &inference = told->inference;
+  if (inference.quant != recipe::Quant::None)
+    return llvm::createStringError(place.run + "/" + kRecipeFile +
+                                   ": inference.quant: weights of a run are "
+                                   "not quantized; set it to none");
   // Of places behind the trained ones the model knows nothing.
   int64_t context = std::min(inference.context, recipe->batch.sequence);
   // Programs that generate know no fp64; weights are rounded as they are read.

@@ -3,13 +3,12 @@
 #pragma once
 #include "models/ModelSpec.h"
 #include "runtime/train/Generate.h"
-#include "llvm/ADT/SmallString.h"
 #include "llvm/Support/Error.h"
 
 namespace tessera {
 
-/// A name for a file that goes when the process needs it no more, or is killed
-/// by a signal.
+/// A file in memory that has a name for this process only: it goes with the
+/// process, however that ends.
 class TemporaryFile {
 public:
   TemporaryFile() = default;
@@ -17,10 +16,10 @@ public:
   TemporaryFile &operator=(const TemporaryFile &) = delete;
   ~TemporaryFile();
   llvm::Error create();
-  std::string name() const { return path.str().str(); }
+  std::string name() const;
 
 private:
-  llvm::SmallString<128> path;
+  int descriptor = -1;
 };
 
 /// What of a decoding program is not the model's.

@@ -77,8 +77,8 @@ static void generateWithRun(GenerateSettings &settings,
   if (Status status = checkGenerate(*place, options); !status.ok())
     return invocation.fail(status.message().c_str());
   if (!settings.recipe.empty() || !settings.set.empty())
-    return invocation.fail("--recipe and --set are for model directories; a "
-                           "run has its recipe");
+    return invocation.fail("--recipe, --set and --quant are for model "
+                           "directories; a run has its recipe");
   TemporaryFile program;
   if (llvm::Error error = prepare(*place, program, settings))
     return invocation.fail(llvm::toString(std::move(error)).c_str());

@@ -1,4 +1,5 @@
 #include "tools/tessera/GenerateSettings.h"
+#include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <fmt/format.h>
@@ -82,6 +83,7 @@ void GenerateSettings::addTo(CLI::App &command) {
                   "precision.compute=fp32; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  addQuantOptions(command, set);
   shared(command.add_option("--cache", cache,
                             "of compiled programs: on; off; redo: write, don't "
                             "read; readonly: read, don't write. It is in "

@@ -37,13 +37,7 @@ static std::string collectivesText(const artifact::Artifact &root) {
   return text;
 }
 
-namespace {
-/// The artifact's schedule, and what a replay of it gives.
-struct Timeline {
-  pipeline::Schedule schedule;
-  pipeline::Simulation run;
-};
-} // namespace
+using pipeline::Timeline;
 
 // In GFLOP of a rank, so that the picture does not depend on a machine.
 static pipeline::Costs costsOf(const artifact::Pipeline &stages) {
@@ -60,23 +54,45 @@ static pipeline::Costs costsOf(const artifact::Pipeline &stages) {
   return costs;
 }
 
-static StatusOr<std::optional<Timeline>>
-timelineOf(const artifact::Artifact &root) {
-  const artifact::Pipeline *stages = root.pipeline();
-  if (!stages)
-    return std::optional<Timeline>();
+static StatusOr<Timeline> timelineOf(const artifact::Pipeline &stages) {
   Timeline timeline;
   auto schedule =
-      pipeline::parseCsv(toView(stages->schedule()), "the artifact's schedule");
+      pipeline::parseCsv(toView(stages.schedule()), "the artifact's schedule");
   if (!schedule.ok())
     return schedule.status();
   timeline.schedule = schedule.take();
   TESSERA_RETURN_IF_ERROR(pipeline::check(timeline.schedule));
-  auto run = pipeline::simulate(timeline.schedule, costsOf(*stages));
+  auto run = pipeline::simulate(timeline.schedule, costsOf(stages));
   if (!run.ok())
     return run.status();
   timeline.run = run.take();
-  return std::optional<Timeline>(std::move(timeline));
+  return timeline;
+}
+
+// Of all loops of a step, one behind the other.
+static StatusOr<std::optional<Timeline>>
+timelineOf(const artifact::Artifact &root) {
+  if (!root.pipeline())
+    return std::optional<Timeline>();
+  auto last = timelineOf(*root.pipeline());
+  if (!last.ok())
+    return last.status();
+  std::optional<Timeline> all;
+  auto add = [&](Timeline next) {
+    all = all ? pipeline::joined(std::move(*all), next) : std::move(next);
+  };
+  if (root.pipelines_before())
+    for (const artifact::Pipeline *each : *root.pipelines_before()) {
+      auto before = timelineOf(*each);
+      if (!before.ok())
+        return before.status();
+      if (before->schedule.ranks != last->schedule.ranks)
+        return Status::error("the artifact's schedules are for {} and {} ranks",
+                             before->schedule.ranks, last->schedule.ranks);
+      add(before.take());
+    }
+  add(last.take());
+  return all;
 }
 
 static Status write(const std::string &path, const std::string &text) {

@@ -84,6 +84,7 @@ SUBCOMMAND --help says more of each.)");
   tessera::addDataCommand(app, invocation);
   tessera::addBenchCommand(app, invocation);
   tessera::addPlanCommand(app, invocation);
+  tessera::addImportCommand(app, invocation);
   tessera::addInspectCommand(app, invocation);
   tessera::addDoctorCommand(app, invocation);
   try {

@@ -6,6 +6,8 @@
 #include "runtime/train/Generate.h"
 #include "runtime/train/ModelDirectory.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/DecoderProgram.h"
+#include "tools/tessera/QuantOptions.h"
 #include "tools/tessera/EncoderProgram.h"
 #include <CLI/CLI.hpp>
 #include <cstdlib>
@@ -46,7 +48,7 @@ struct Served {
   std::optional<OpenedEncoder> encoder; ///< then nothing of what follows
   std::unique_ptr<SessionModel> model;
   std::optional<tokenizer::Tokenizer> tokenizer;
-  std::unique_ptr<serve::ChatTemplate> chat; ///< null: ChatML
+  std::unique_ptr<serve::ChatRenderer> chat; ///< null: ChatML
 };
 
 } // namespace
@@ -77,8 +79,8 @@ static Status openTrained(ServeSettings &settings, const std::string &program,
   if (!place.ok())
     return place.status();
   if (!settings.recipe.empty() || !settings.set.empty())
-    return Status::error("--recipe and --set are for model directories; a run "
-                         "has its recipe");
+    return Status::error("--recipe, --set and --quant are for model "
+                         "directories; a run has its recipe");
   GenerateOptions options = optionsOf(settings, program);
   // What can be said at once is said before anything is compiled.
   TESSERA_RETURN_IF_ERROR(checkGenerate(*place, options));
@@ -250,6 +252,7 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
                    "repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  addQuantOptions(*command, settings->set);
   command
       ->add_option("--cache", settings->decoder.cache,
                    "of compiled programs: on; off; redo; readonly, as of "

@@ -1,4 +1,5 @@
 #include "compiler/target/cpu/CodeGen.h"
+#include "runtime/support/CompilationCount.h"
 #include "llvm/Analysis/CGSCCPassManager.h"
 #include "llvm/Analysis/LoopAnalysisManager.h"
 #include "llvm/Config/llvm-config.h"
@@ -100,6 +101,7 @@ Expected<std::string> emitObject(Module &module, const TileTarget &target) {
                                    CodeGenFileType::ObjectFile))
     return createStringError("LLVM cannot emit objects for " + kTriple);
   emission.run(module);
+  ++compilationCount;
   return std::string(object.begin(), object.end());
 }
 

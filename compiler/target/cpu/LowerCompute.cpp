@@ -45,6 +45,16 @@ Value KernelLowering::rightPair(const Tile &rhs, int64_t k, int64_t chunk) {
   return isa<VectorType>(words.getType()) ? words : p.gatherLanes(words);
 }
 
+// Row k of a right operand, widened where it is bf16.
+Value KernelLowering::rightRow(const Tile &rhs, int64_t k, int64_t chunk,
+                               bool isBf16) {
+  int64_t n = rhs.shape[1], chunks = p.chunks(n);
+  if (rhs.form == Form::pairs)
+    return p.halfOfPair(rhs.pieces[k / 2 * chunks + chunk], k % 2);
+  Value value = rhs.pieces[k * chunks + chunk];
+  return isBf16 ? p.extendBf16(value) : value;
+}
+
 // One splat of A and a row of accumulators at a time, so that no more than
 // the accumulators, a row of B and one splat are alive.
 llvm::Error KernelLowering::lowerMma(tile::MmaOp op) {
@@ -61,12 +71,10 @@ llvm::Error KernelLowering::lowerMma(tile::MmaOp op) {
   for (int64_t kk = 0; kk < k; kk += dot ? 2 : 1) {
     SmallVector<Value> right;
     for (int64_t c = 0; c < chunks; ++c) {
-      Value value = dot ? rightPair(rhs, kk, c) : rhs.pieces[kk * chunks + c];
-      if (dot)
-        value = b.create<LLVM::BitcastOp>(loc, halves, value);
-      else if (isBf16)
-        value = p.extendBf16(value);
-      right.push_back(value);
+      right.push_back(
+          dot ? b.create<LLVM::BitcastOp>(loc, halves, rightPair(rhs, kk, c))
+                    .getResult()
+              : rightRow(rhs, kk, c, isBf16));
     }
     for (int64_t i = 0; i < m; ++i) {
       Value left = dot ? p.splat(leftPair(lhs, i, kk))

@@ -85,6 +85,15 @@ llvm::Error KernelLowering::lowerMemory(Operation *op) {
                 address(memory, scalarsOf(store.getIndices())), memory.element);
     return llvm::Error::success();
   }
+  if (auto prefetch = dyn_cast<memref::PrefetchOp>(op)) {
+    const Memory &memory = memories[prefetch.getMemref()];
+    b.create<LLVM::Prefetch>(loc,
+                             address(memory, scalarsOf(prefetch.getIndices())),
+                             b.getI32IntegerAttr(prefetch.getIsWrite()),
+                             b.getI32IntegerAttr(prefetch.getLocalityHint()),
+                             b.getI32IntegerAttr(prefetch.getIsDataCache()));
+    return llvm::Error::success();
+  }
   return error(op, "has no lowering on the CPU");
 }
 
@@ -154,17 +163,18 @@ void KernelLowering::storeScalar(Value value, Value pointer, Type element) {
 }
 
 Value KernelLowering::loadPiece(Value pointer, Type element, int64_t count,
-                                Value mask) {
+                                Value mask, int64_t alignment) {
+  if (!alignment)
+    alignment = bytesOf(element);
   auto type = VectorType::get({target.lanes}, inMemory(element));
   Value loaded;
   if (!mask && count >= target.lanes) {
-    loaded = b.create<LLVM::LoadOp>(loc, type, pointer, bytesOf(element));
+    loaded = b.create<LLVM::LoadOp>(loc, type, pointer, alignment);
   } else {
     if (!mask)
       mask = p.laneMask(count);
-    loaded = b.create<LLVM::MaskedLoadOp>(loc, type, pointer, mask,
-                                          ValueRange{p.number(type, 0.0)},
-                                          bytesOf(element));
+    loaded = b.create<LLVM::MaskedLoadOp>(
+        loc, type, pointer, mask, ValueRange{p.number(type, 0.0)}, alignment);
   }
   if (!element.isInteger(1))
     return loaded;
@@ -336,6 +346,49 @@ static bool feedsOnlyProducts(Value tile, bool left, bool single = false) {
   });
 }
 
+// The same through a widening: what multiplies takes pairs apart itself.
+static bool feedsOnlyRightOperands(Value tile) {
+  if (feedsOnlyProducts(tile, false))
+    return true;
+  return tile.hasOneUse() && isa<arith::ExtFOp>(*tile.user_begin()) &&
+         feedsOnlyProducts(tile.user_begin()->getResult(0), false);
+}
+
+// Whether a box of [k, n] holds whole pairs of bf16 one after another along k.
+static bool isOfTurnedPairs(Type element, ArrayRef<int64_t> shape,
+                            ArrayRef<int64_t> strides) {
+  return element.isBF16() && shape.size() == 2 && strides[0] == 1 &&
+         shape[0] % 2 == 0 && shape[1] > 1;
+}
+
+// Such a box: words of two elements are turned, half as many as elements would
+// be.
+Tile KernelLowering::loadTurnedPairs(const Box &box) {
+  int64_t words = box.shape[0] / 2, n = box.shape[1], chunks = p.chunks(n);
+  Tile tile{box.shape, {}, Form::pairs};
+  tile.pieces.resize(words * chunks);
+  Type word = b.getI32Type();
+  Value zero = p.number(VectorType::get({target.lanes}, word), 0.0);
+  for (int64_t c = 0; c < chunks; ++c)
+    for (int64_t first = 0; first < words; first += target.lanes) {
+      SmallVector<Value> block;
+      for (int64_t i = c * target.lanes; i < (c + 1) * target.lanes; ++i) {
+        if (i >= n) {
+          block.push_back(zero);
+          continue;
+        }
+        Value row = step(box.start, box.element, i * box.strides[1]);
+        block.push_back(loadPiece(step(row, box.element, 2 * first), word,
+                                  words - first, Value(),
+                                  bytesOf(box.element)));
+      }
+      block = p.transpose(block);
+      for (int64_t i = first; i < std::min(words, first + target.lanes); ++i)
+        tile.pieces[i * chunks + c] = block[i - first];
+    }
+  return tile;
+}
+
 // [m, k] as scalars; pairs of bf16 as i32 where k is contiguous, the last of an
 // odd count beside a zero.
 Tile KernelLowering::loadScalars(const Box &box) {
@@ -464,6 +517,11 @@ llvm::Error KernelLowering::lowerLoad(tile::LoadOp op) {
   Box box = boxOf(memory, op.getIndices(), op.getAlong(),
                   cast<VectorType>(op.getResult().getType()).getShape());
   Value bound = op.getBound() ? scalarOf(op.getBound()) : Value();
+  if (!bound && isOfTurnedPairs(box.element, box.shape, box.strides) &&
+      feedsOnlyRightOperands(op.getResult())) {
+    bind(op, loadTurnedPairs(box));
+    return llvm::Error::success();
+  }
   bind(op, !bound && feedsOnlyProducts(op.getResult(), true)
                ? loadScalars(box)
                : loadBox(box, bound));

@@ -362,7 +362,8 @@ llvm::Error KernelLowering::lowerConversion(Operation *op) {
   if (from.isF16() || to.isF16())
     return error(op, "converts between bf16 and f16 only by way of f32");
   Tile result = tileOf(input);
-  if (!isa<arith::BitcastOp>(op))
+  // Pairs stay what they are: whoever multiplies them takes them apart.
+  if (!isa<arith::BitcastOp>(op) && result.form != Form::pairs)
     for (Value &piece : result.pieces) {
       bool wide = from.isF64() || to.isF64();
       Type middle = p.pieceType(result.shape, b.getF32Type());

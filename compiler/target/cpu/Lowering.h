@@ -81,13 +81,15 @@ private:
   mlir::Value loadScalar(mlir::Value pointer, mlir::Type element);
   void storeScalar(mlir::Value value, mlir::Value pointer, mlir::Type element);
   /// One piece of `count` elements; `mask` overrides the static count.
+  /// `alignment` in bytes, 0: an element's.
   mlir::Value loadPiece(mlir::Value pointer, mlir::Type element, int64_t count,
-                        mlir::Value mask = {});
+                        mlir::Value mask = {}, int64_t alignment = 0);
   void storePiece(mlir::Value piece, mlir::Value pointer, mlir::Type element,
                   int64_t count, mlir::Value mask = {});
   mlir::Value boundMask(mlir::Value bound, int64_t first);
   Tile loadBox(const Box &box, mlir::Value bound);
   Tile loadScalars(const Box &box);
+  Tile loadTurnedPairs(const Box &box);
   llvm::Expected<Tile> loadPairs(tile::LoadOp op, const Memory &memory);
   Tile loadPairScalars(const Memory &memory, mlir::Value start, int64_t m,
                        int64_t k, bool paired);
@@ -129,6 +131,7 @@ private:
                           mlir::Type type);
   mlir::Value leftPair(const Tile &lhs, int64_t i, int64_t k);
   mlir::Value rightPair(const Tile &rhs, int64_t k, int64_t chunk);
+  mlir::Value rightRow(const Tile &rhs, int64_t k, int64_t chunk, bool isBf16);
 
   Tile &tileOf(mlir::Value value) { return tiles[value]; }
   mlir::Value scalarOf(mlir::Value value) { return tiles[value].pieces[0]; }

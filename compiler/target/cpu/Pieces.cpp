@@ -264,6 +264,16 @@ Value PieceBuilder::pairRows(Value even, Value odd) {
   return b.create<arith::OrIOp>(loc, result, high);
 }
 
+Value PieceBuilder::halfOfPair(Value words, bool odd) {
+  Value half =
+      odd ? b.create<arith::AndIOp>(loc, words,
+                                    bits(words.getType(), 0xffff0000))
+                .getResult()
+          : b.create<arith::ShLIOp>(loc, words, bits(words.getType(), 16));
+  return b.create<arith::BitcastOp>(
+      loc, withElement(words.getType(), b.getF32Type()), half);
+}
+
 Value PieceBuilder::extendBf16(Value piece) {
   Type words = withElement(piece.getType(), b.getI32Type());
   Value wide = b.create<arith::ExtUIOp>(loc, words, piece);

@@ -82,6 +82,9 @@ public:
   /// Rows k and k+1 of bf16 as pairs; a null `odd` counts as zeros.
   mlir::Value pairRows(mlir::Value even, mlir::Value odd);
 
+  /// The even or the odd rows of pairs, widened to f32.
+  mlir::Value halfOfPair(mlir::Value words, bool odd);
+
   // Conversions of bf16 bits (i16 pieces); round to nearest even.
   mlir::Value extendBf16(mlir::Value piece);
   mlir::Value truncateToBf16(mlir::Value piece, bool hasInstruction);

@@ -1,5 +1,6 @@
 #include "compiler/target/cuda/ExternalCompiler.h"
 #include "compiler/target/cuda/DeviceFiles.h"
+#include "runtime/support/CompilationCount.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
@@ -46,6 +47,7 @@ static std::string contentOf(llvm::StringRef path) {
 
 llvm::Expected<CompilerOutput> runCompiler(const ExternalCompiler &compiler,
                                            llvm::StringRef text) {
+  ++compilationCount;
   llvm::SmallString<128> directory;
   if (llvm::sys::fs::createUniqueDirectory("tessera-kernels", directory))
     return failure("no temporary directory can be made; set TMPDIR");

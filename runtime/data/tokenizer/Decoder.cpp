@@ -147,4 +147,22 @@ void DecoderRun::finish(std::string &out) {
   dropped = 0;
 }
 
+std::string addedBytes(const Decoder &decoder, std::string_view token) {
+  if (decoder.bytes)
+    return std::string(token);
+  for (const DecoderStep &step : decoder.steps)
+    if (auto byte = fallbackByte(token);
+        byte && step.kind == DecoderStep::Kind::ByteFallback)
+      return {*byte};
+  // What the token before it is does not matter, only that there is one.
+  DecoderRun before(decoder), with(decoder);
+  std::string prefix, text;
+  before.push("a", prefix);
+  before.finish(prefix);
+  with.push("a", text);
+  with.push(token, text);
+  with.finish(text);
+  return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+}
+
 } // namespace tessera::tokenizer

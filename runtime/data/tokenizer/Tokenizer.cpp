@@ -45,6 +45,11 @@ std::string decodeBytes(const Tokenizer &tokenizer,
   return bytes;
 }
 
+std::string addedBytes(const Tokenizer &tokenizer, uint32_t id) {
+  const TokenText *token = shownToken(tokenizer, id, /*skipSpecial=*/true);
+  return token ? addedBytes(tokenizer.decoder, token->bytes) : std::string();
+}
+
 std::string decode(const Tokenizer &tokenizer, std::span<const uint32_t> ids,
                    bool skipSpecial) {
   std::string text;

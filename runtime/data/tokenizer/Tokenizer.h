@@ -62,6 +62,7 @@ private:
   friend class TokenizerReader;
   friend std::string decodeBytes(const Tokenizer &, std::span<const uint32_t>,
                                  bool);
+  friend std::string addedBytes(const Tokenizer &, uint32_t);
   Tokenizer() = default;
 
   Normalizer normalizer;
@@ -127,6 +128,10 @@ inline constexpr size_t maxPieceBytes = 16 << 20;
 std::string decodeBytes(const Tokenizer &tokenizer,
                         std::span<const uint32_t> ids,
                         bool skipSpecial = false);
+
+/// The bytes that a token adds to a text that has begun; none for a special
+/// token and for ids without a token.
+std::string addedBytes(const Tokenizer &tokenizer, uint32_t id);
 
 /// The text of a sequence of ids; what is not valid UTF-8 becomes U+FFFD.
 std::string decode(const Tokenizer &tokenizer, std::span<const uint32_t> ids,

@@ -76,8 +76,7 @@ void Engine::drain(EngineClock::time_point deadline) {
     wake.notify_one();
     quiet.wait(lock, [&] { return ended; });
   }
-  if (thread.joinable())
-    thread.join();
+  std::call_once(joined, [&] { thread.join(); });
 }
 
 EngineMetrics Engine::metrics() const {
@@ -85,6 +84,16 @@ EngineMetrics Engine::metrics() const {
   EngineMetrics copy = seen;
   copy.waiting += int64_t(inbox.size());
   return copy;
+}
+
+bool Engine::isBusy() const {
+  std::lock_guard lock(mutex);
+  return heldRequests > 0 || !inbox.empty();
+}
+
+std::optional<EngineClock::time_point> Engine::lastComputed() const {
+  std::lock_guard lock(mutex);
+  return seen.lastComputed;
 }
 
 std::optional<std::string> Engine::deathCause() const {

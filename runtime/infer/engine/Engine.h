@@ -47,10 +47,15 @@ public:
   void cancel(uint64_t id);
 
   /// Takes no more requests, and returns when all have finished; at `deadline`
-  /// those that are left are cancelled. Then the thread ends.
+  /// those that are left are cancelled. Then the thread ends. Several threads
+  /// may call it; each returns when all is over.
   void drain(EngineClock::time_point deadline);
 
   EngineMetrics metrics() const;
+  /// Whether requests are unfinished.
+  bool isBusy() const;
+  /// When the model last computed a chunk of a prompt or a token.
+  std::optional<EngineClock::time_point> lastComputed() const;
   /// The error of the device that ended the engine.
   std::optional<std::string> deathCause() const;
   const DecoderShape &shape() const { return model.shape(); }
@@ -81,6 +86,7 @@ private:
   std::optional<std::string> death;
   EngineMetrics seen;
 
+  std::once_flag joined;
   std::thread thread;
 };
 

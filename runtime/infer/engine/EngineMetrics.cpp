@@ -68,6 +68,12 @@ std::string EngineMetrics::print() const {
   printOne("kv_cache_usage_perc", "gauge",
            "Part of the cache's pages in use, 0 to 1.",
            pages ? double(pagesUsed) / double(pages) : 0, out);
+  printOne("kv_pages", "gauge", "Pages of the cache.", double(pages), out);
+  printOne("kv_pages_used", "gauge", "Pages of unfinished requests.",
+           double(pagesUsed), out);
+  printOne("kv_pages_kept", "gauge",
+           "Pages without a request, kept for prompts that begin alike.",
+           double(pagesKept), out);
   printOne("prefix_cache_queries", "counter",
            "Prompt tokens looked for in the prefix cache.",
            double(prefixQueries), out);
@@ -80,6 +86,11 @@ std::string EngineMetrics::print() const {
            double(promptTokens), out);
   printOne("generation_tokens", "counter", "Tokens generated.",
            double(generatedTokens), out);
+  printOne("spec_decode_num_draft_tokens", "counter",
+           "Tokens guessed before they were computed.", double(guessedTokens),
+           out);
+  printOne("spec_decode_num_accepted_tokens", "counter",
+           "Guessed tokens that came true.", double(acceptedTokens), out);
   printOne("engine_iterations", "counter", "Iterations of the engine.",
            double(iterations), out);
   out += "# HELP tessera:request_success Requests that ended, by reason.\n"

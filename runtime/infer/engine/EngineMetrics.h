@@ -1,7 +1,9 @@
 // What an engine counts, under the names that servers' dashboards know
 // (docs/serving.md lists them).
 #pragma once
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,10 +34,15 @@ std::span<const double> requestSeconds();
 struct EngineMetrics {
   int64_t running = 0, waiting = 0; ///< now
   int64_t pagesUsed = 0, pages = 0; ///< now; kept pages without users are free
+  int64_t pagesKept = 0; ///< now; without users, for prompts that begin alike
   uint64_t prefixQueries = 0, prefixHits = 0; ///< tokens
   uint64_t preemptions = 0;
   uint64_t promptTokens = 0, generatedTokens = 0;
+  /// Of NgramDraft; each accepted one is a step of the model less.
+  uint64_t guessedTokens = 0, acceptedTokens = 0;
   uint64_t iterations = 0;
+  /// When the model last computed a chunk of a prompt or a token.
+  std::optional<std::chrono::steady_clock::time_point> lastComputed;
   /// By FinishReason.
   std::vector<uint64_t> finished = std::vector<uint64_t>(5);
   Histogram firstToken{tokenSeconds()}, interToken{tokenSeconds()};

@@ -28,6 +28,8 @@ public:
 
   /// Pages that can be taken: the unused, and those kept for their tokens only.
   int64_t available() const { return int64_t(unused.size() + idle.size()); }
+  /// Of those the ones kept for their tokens.
+  int64_t kept() const { return int64_t(idle.size()); }
   int64_t size() const { return int64_t(all.size()); }
   /// Of the largest prefix of whole pages: the number of tokens that are
   /// cached.

@@ -50,7 +50,8 @@ struct EngineRequest {
   SamplingOptions sampling;
   int64_t maxTokens = 16; ///< at least 1
   std::vector<int32_t> stopTokens;
-  std::optional<int64_t> logprobs; ///< the number of likeliest tokens
+  std::optional<int64_t> logprobs;   ///< the number of likeliest tokens
+  std::shared_ptr<TokenGuide> guide; ///< of the text's form; its own
   std::optional<EngineClock::time_point> deadline;
   std::shared_ptr<RequestSink> sink;
 };

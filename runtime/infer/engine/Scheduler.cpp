@@ -1,4 +1,5 @@
 #include "runtime/infer/engine/Scheduler.h"
+#include "runtime/infer/engine/NgramDraft.h"
 
 #include <algorithm>
 
@@ -26,9 +27,10 @@ static double seconds(EngineClock::duration duration) {
 
 /// A request on its way.
 struct Scheduler::Text {
-  Text(uint64_t id, EngineRequest given, EngineClock::time_point arrived)
+  Text(uint64_t id, EngineRequest given, EngineClock::time_point arrived,
+       int64_t guesses)
       : id(id), request(std::move(given)), sampler(request.sampling),
-        tokens(request.prompt), arrived(arrived) {
+        draft(guesses), tokens(request.prompt), arrived(arrived) {
     sampler.sawPrompt(tokens);
     result.promptTokens = int64_t(tokens.size());
   }
@@ -36,10 +38,22 @@ struct Scheduler::Text {
   /// Tokens that are not in the cache yet; at least the last one.
   int64_t unread() const { return int64_t(tokens.size()) - computed; }
 
+  /// The next token, which then is part of the text.
+  StatusOr<int32_t> draw(std::span<const float> logits);
+  /// Nothing more may follow.
+  bool hasItsForm() const {
+    return request.guide && request.guide->isComplete();
+  }
+  bool stopsAt(int32_t token) const {
+    return std::ranges::count(request.stopTokens, token) > 0;
+  }
+
   uint64_t id;
   EngineRequest request;
   Sampler sampler;
-  std::vector<int32_t> tokens; ///< the prompt's and the generated
+  NgramDraft draft;
+  std::span<const int32_t> guesses; ///< of this iteration
+  std::vector<int32_t> tokens;      ///< the prompt's and the generated
   PageList list;
   int64_t computed = 0; ///< tokens in the cache
   EngineResult result;
@@ -47,6 +61,25 @@ struct Scheduler::Text {
   EngineClock::time_point arrived;
   std::optional<EngineClock::time_point> started, first, last;
 };
+
+StatusOr<int32_t> Scheduler::Text::draw(std::span<const float> logits) {
+  const TokenMask *allowed = nullptr;
+  if (request.guide) {
+    auto mask = request.guide->allowed();
+    if (!mask.ok())
+      return mask.status();
+    allowed = *mask;
+  }
+  StatusOr<int32_t> token =
+      sampler.sample(logits, uint64_t(result.generatedTokens), allowed);
+  if (!token.ok())
+    return token;
+  if (request.guide && !stopsAt(*token))
+    TESSERA_RETURN_IF_ERROR(request.guide->accept(*token));
+  tokens.push_back(*token);
+  sampler.saw(*token);
+  return token;
+}
 
 Scheduler::Scheduler(PagedModel &model, const SchedulerOptions &options)
     : model(model), options(options),
@@ -88,7 +121,8 @@ Status Scheduler::check(const EngineRequest &request,
 
 void Scheduler::add(uint64_t id, EngineRequest request,
                     EngineClock::time_point arrived) {
-  waiting.push_back(std::make_unique<Text>(id, std::move(request), arrived));
+  waiting.push_back(
+      std::make_unique<Text>(id, std::move(request), arrived, options.guesses));
 }
 
 int64_t Scheduler::unfinishedTokens() const {
@@ -229,6 +263,7 @@ Status Scheduler::readChunk() {
       {text.list.pages, text.computed},
       std::span(text.tokens).subspan(text.computed, count), last));
   text.computed += count;
+  counters.lastComputed = EngineClock::now();
   pool.publish(text.list, std::span(text.tokens).first(text.computed));
   if (last)
     choose(text, model.logits(0));
@@ -251,21 +286,62 @@ std::vector<Scheduler::Text *> Scheduler::decodable() {
   return texts;
 }
 
+// Guesses never take pages or rows that another text needs now.
+void Scheduler::addGuesses(std::span<Text *const> texts) {
+  int64_t rows = model.shape().buckets.back() - int64_t(texts.size());
+  auto left = int64_t(texts.size());
+  for (Text *text : texts) {
+    // What is left is shared among those that come; of a guess that holds
+    // another token follows, which maxTokens must allow.
+    int64_t room =
+        std::min((rows + left - 1) / left,
+                 text->request.maxTokens - text->result.generatedTokens - 1);
+    --left;
+    text->guesses = text->draft.guess(text->tokens, room);
+    auto guessed = int64_t(text->guesses.size());
+    if (!pool.grow(text->list, int64_t(text->tokens.size()) + guessed))
+      text->guesses = {};
+    rows -= int64_t(text->guesses.size());
+  }
+}
+
+/// Chooses after row `row` of the text's; whether the next row holds.
+bool Scheduler::takeRow(Text &text, int64_t row) {
+  ++text.computed;
+  pool.publish(text.list, text.tokens);
+  choose(text, model.logits(row));
+  return !text.finished;
+}
+
 Status Scheduler::decode() {
   std::vector<Text *> texts = decodable();
   if (texts.empty())
     return Status::success();
+  addGuesses(texts);
   std::vector<CachedText> places;
   std::vector<int32_t> tokens;
   for (const Text *text : texts) {
     places.push_back({text->list.pages, text->computed});
     tokens.push_back(text->tokens.back());
+    for (int32_t guess : text->guesses) {
+      places.push_back({text->list.pages, places.back().length + 1});
+      tokens.push_back(guess);
+    }
   }
   TESSERA_RETURN_IF_ERROR(model.decode(places, tokens));
-  for (size_t i = 0; i < texts.size(); ++i) {
-    ++texts[i]->computed;
-    pool.publish(texts[i]->list, texts[i]->tokens);
-    choose(*texts[i], model.logits(int64_t(i)));
+  counters.lastComputed = EngineClock::now();
+  int64_t row = 0;
+  for (Text *text : texts) {
+    int64_t first = row, held = 0;
+    auto guessed = int64_t(text->guesses.size());
+    row += guessed + 1;
+    while (takeRow(*text, first + held) && held < guessed &&
+           text->tokens.back() == text->guesses[size_t(held)])
+      ++held;
+    counters.guessedTokens += uint64_t(guessed);
+    counters.acceptedTokens += uint64_t(held);
+    if (guessed > 0)
+      text->draft.outcome(held);
   }
   return Status::success();
 }
@@ -273,8 +349,7 @@ Status Scheduler::decode() {
 // The one place that turns logits into tokens.
 void Scheduler::choose(Text &text, std::span<const float> logits) {
   logits = logits.first(options.choices);
-  StatusOr<int32_t> token =
-      text.sampler.sample(logits, uint64_t(text.result.generatedTokens));
+  StatusOr<int32_t> token = text.draw(logits);
   if (!token.ok())
     return finish(text, FinishReason::error, token.message());
   auto now = EngineClock::now();
@@ -288,15 +363,13 @@ void Scheduler::choose(Text &text, std::span<const float> logits) {
   text.last = now;
   ++counters.generatedTokens;
   ++text.result.generatedTokens;
-  text.tokens.push_back(*token);
-  text.sampler.saw(*token);
   TokenEvent event;
   event.token = *token;
-  event.isStop = std::ranges::count(text.request.stopTokens, *token) > 0;
+  event.isStop = text.stopsAt(*token);
   if (text.request.logprobs)
     event.logprobs = logprobsOf(logits, *token, *text.request.logprobs);
   bool more = text.request.sink->token(event);
-  if (!more || event.isStop)
+  if (!more || event.isStop || text.hasItsForm())
     return finish(text, FinishReason::stop);
   if (text.result.generatedTokens == text.request.maxTokens)
     finish(text, FinishReason::length);
@@ -307,6 +380,7 @@ const EngineMetrics &Scheduler::metrics() {
   counters.waiting = int64_t(waiting.size());
   counters.pages = pool.size();
   counters.pagesUsed = pool.size() - pool.available();
+  counters.pagesKept = pool.kept();
   return counters;
 }
 

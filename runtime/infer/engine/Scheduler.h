@@ -8,6 +8,11 @@
 // gives up its own and waits again; what it has is then computed once more. So
 // the oldest always gets on, and no text depends on its neighbours for more
 // than its time.
+//
+// A text whose next tokens are guessed has a row of the batch for each of them.
+// A guess holds if it is the token that is chosen before it (Leviathan et al.
+// 2023, with the text's own past as the draft), so what comes out is not only
+// as likely as token by token, it is the same.
 #pragma once
 #include "runtime/infer/PagedModel.h"
 #include "runtime/infer/engine/EngineMetrics.h"
@@ -27,6 +32,9 @@ struct SchedulerOptions {
   /// Tokens that may be chosen, from 0 on; 0: the whole vocabulary. (A
   /// vocabulary padded beyond the tokenizer's has tokens without text.)
   int64_t choices = 0;
+  /// Tokens that are guessed of a text at a time and proven together with the
+  /// next one (NgramDraft.h), as far as the largest bucket has room; 0: none.
+  int64_t guesses = 0;
 };
 
 /// One thread at a time.
@@ -64,6 +72,8 @@ private:
   Status readChunk();
   Status decode();
   std::vector<Text *> decodable();
+  void addGuesses(std::span<Text *const> texts);
+  bool takeRow(Text &text, int64_t row);
   void preemptYoungest();
   /// Chooses a token after `logits`; the text may then be finished.
   void choose(Text &text, std::span<const float> logits);

@@ -408,14 +408,43 @@ TEST(Interpreter, Errors) {
       "the function has no body");
 }
 
+// Word w of strip 1, lane 3 holds row 19, from column 8 w (4 w) on.
+TEST(Interpreter, Dequantizes) {
+  Tensor nibbles({2, 8, 16}), scales({2, 2, 16}, 1);
+  nibbles.at({1, 5, 3}) = int32_t(0xf0123478);
+  scales.at({1, 1, 3}) = 0.5;
+  Values y = run("func.func @f(%q: tensor<2x8x16xi32>, %s: tensor<2x2x16xf16>) "
+                 "-> tensor<20x40xf32> { %y = graph.dequantize %q, %s bits 4 "
+                 "group 32 : tensor<2x8x16xi32>, tensor<2x2x16xf16> -> "
+                 "tensor<20x40xf32> return %y : tensor<20x40xf32> }",
+                 {nibbles, scales});
+  ASSERT_EQ(y.size(), 800u);
+  EXPECT_EQ(y[19 * 40 + 31], -8); // nothing but zeros: -8 × 1
+  // Of 40 columns there is a word more behind column 39.
+  EXPECT_EQ(y[19 * 40 + 32], -8 * 0.5);
+
+  Tensor bytes({1, 8, 16});
+  bytes.at({0, 2, 5}) = int32_t(0x80ff7f01);
+  Values x = run("func.func @f(%q: tensor<1x8x16xi32>, %s: tensor<1x1x16xf16>) "
+                 "-> tensor<32x16xf32> { %y = graph.dequantize %q, %s bits 8 "
+                 "group 32 transposed : tensor<1x8x16xi32>, "
+                 "tensor<1x1x16xf16> -> tensor<32x16xf32> return %y : "
+                 "tensor<32x16xf32> }",
+                 {bytes, Tensor({1, 1, 16}, 2)});
+  ASSERT_EQ(x.size(), 512u);
+  EXPECT_EQ(
+      (Values{x[8 * 16 + 5], x[9 * 16 + 5], x[10 * 16 + 5], x[11 * 16 + 5]}),
+      (Values{2, 254, -2, -256}));
+}
+
 // Every op of the dialect is executed by something.
 TEST(Interpreter, CoversTheDialect) {
   // What has neither a formula nor a decomposition; each is in a test above.
   const std::set<std::string> own{
-      "constant", "iota",   "reshape",   "transpose",     "broadcast",
-      "slice",    "pad",    "concat",    "dynamic_slice", "dynamic_update",
-      "einsum",   "reduce", "embedding", "scatter_add",   "scatter_rows",
-      "random",   "loop",   "cluster",   "yield"};
+      "constant",   "iota",   "reshape",   "transpose",     "broadcast",
+      "slice",      "pad",    "concat",    "dynamic_slice", "dynamic_update",
+      "einsum",     "reduce", "embedding", "scatter_add",   "scatter_rows",
+      "dequantize", "random", "loop",      "cluster",       "yield"};
   for (RegisteredOperationName name : context().getRegisteredOperations())
     if (name.getDialectNamespace() == "graph" &&
         !name.hasInterface<Elementwise>() && !name.hasInterface<Decomposable>())

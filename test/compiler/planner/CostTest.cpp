@@ -324,6 +324,7 @@ TEST(CostModel, WorseWorkIsNeverFaster) {
       [](Workload &w) { w.overlap.pipe = false; },
       [](Workload &w) { w.elementwisePasses = 2; },
       [](Workload &w) { w.chunkedLoss = false; },
+      [](Workload &w) { w.countsBefore = true; },
       [](Workload &w) { w.flashAttention = false; }};
   for (size_t i = 0; i < burdens.size(); ++i) {
     Workload worse = usual;

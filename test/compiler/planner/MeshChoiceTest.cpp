@@ -176,13 +176,33 @@ TEST(MeshChoiceTest, WidthOfElements) {
 
 // What a pipeline of the compiler refuses.
 TEST(MeshChoiceTest, NoPipelineWithoutMicrobatches) {
-  for (const char *refused : {"batch.accumulate=1", "moe.balance=global"}) {
+  const auto choice = chooseMesh(
+      questionOf("tiny-mixtral", 2, {"batch.accumulate=1", "batch.micro=1"}));
+  ASSERT_TRUE(choice.ok()) << choice.message();
+  EXPECT_EQ(axesIn(choice->chosen.mesh).count("pipe"), 0U);
+  for (const MeshCandidate &other : choice->others)
+    EXPECT_EQ(axesIn(other.mesh).count("pipe"), 0U) << other.mesh;
+}
+
+// Every mesh goes through the blocks once more, a pipeline fills once more.
+TEST(MeshChoiceTest, CountingCostsAForward) {
+  auto costOf = [](const char *balance, const char *axis) -> double {
     const auto choice = chooseMesh(questionOf(
-        "tiny-mixtral", 2, {"batch.accumulate=4", "batch.micro=1", refused}));
-    ASSERT_TRUE(choice.ok()) << choice.message();
-    EXPECT_EQ(axesIn(choice->chosen.mesh).count("pipe"), 0U);
-    for (const MeshCandidate &other : choice->others)
-      EXPECT_EQ(axesIn(other.mesh).count("pipe"), 0U) << other.mesh;
+        "tiny-mixtral", 2, {"batch.accumulate=4", "batch.micro=1", balance}));
+    EXPECT_TRUE(choice.ok()) << choice.message();
+    std::vector<MeshCandidate> all = choice->others;
+    all.push_back(choice->chosen);
+    for (const MeshCandidate &each : all)
+      if (axesIn(each.mesh).count(axis))
+        return each.figures.cost.total;
+    ADD_FAILURE() << "no mesh with " << axis;
+    return 0;
+  };
+  for (const char *axis : {"pipe", "tensor"}) {
+    const double once = costOf("moe.balance=sequence", axis),
+                 counted = costOf("moe.balance=global", axis);
+    EXPECT_GT(counted, 1.1 * once) << axis;
+    EXPECT_LT(counted, 1.5 * once) << axis;
   }
 }
 

@@ -105,9 +105,7 @@ class Case:
         heads = self.config.get("num_key_value_heads", self.config.get("n_head"))
         layers = self.config.get("num_hidden_layers", self.config.get("n_layer"))
         own = self.config.get("num_local_experts", self.config.get("num_experts", 1))
-        # Stages have microbatches in flight, and no sum over all of them yet.
-        staged = (self.settings["batch.accumulate"] > 1
-                  and self.settings.get("moe.balance") != "global")
+        staged = self.settings["batch.accumulate"] > 1
         return {"data": self.settings["batch.micro"], "expert": own, "context": 4,
                 "tensor": heads, "pipe": layers if staged else 1}
 
@@ -121,7 +119,7 @@ class Case:
             schedules.append("interleaved")
         return f"pipe={pipe},schedule={draw.choice(schedules)},"
 
-    def draw_meshes(self, draw, most):
+    def draw_meshes(self, draw, most, count=MESHES):
         limits, meshes = self.largest(), []
         for _ in range(200):
             data = draw.randint(1, min(limits["data"], most))
@@ -136,7 +134,7 @@ class Case:
             ranks = pipe * data * expert * context * tensor
             if 1 < ranks <= most and mesh not in meshes:
                 meshes.append(mesh)
-            if len(meshes) == MESHES:
+            if len(meshes) == count:
                 break
         return meshes
 
@@ -159,3 +157,24 @@ class Case:
     def __str__(self):
         kind = self.config["model_type"]
         return f"seed {self.seed}: {kind} {self.settings}"
+
+
+class CountedCase(Case):
+    """Experts whose load is compared over a whole step, on pipelines: a loop
+    over the microbatches counts before the step's own."""
+
+    def __init__(self, seed, most):
+        draw = random.Random(seed)
+        self.seed, self.exact = seed, False
+        self.config = experts(draw) | {"num_hidden_layers": draw.choice([2, 3, 4])}
+        self.settings = {
+            "batch.micro": draw.choice([2, 3, 4]),
+            "batch.accumulate": draw.choice([2, 3]), "batch.sequence": 8,
+            "recompute": draw.choice(["none", "full", "selective"]),
+            "precision.compute": "fp64", "optimizer.clip": draw.choice([0.0, 1.0]),
+            "moe.drop": draw.choice(["probability", "position"]),
+            "moe.capacity": draw.choice([0.0, 1.0, 1.5]),
+            "moe.balance": "global", "moe.balance_weight": 0.1}
+        staged = [mesh for mesh in self.draw_meshes(draw, most, count=40)
+                  if mesh.startswith("pipe=")]
+        self.meshes = staged[:2]

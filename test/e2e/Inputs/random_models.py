@@ -153,11 +153,14 @@ def main():
     parser.add_argument("--cases", type=int, default=10, help="of a model, a mesh and a launcher")
     parser.add_argument("--ranks", type=int, default=8, help="at most")
     parser.add_argument("--exchanged", action="store_true", help="only where rows of experts are exchanged")
+    parser.add_argument("--counted", action="store_true", help="only pipelines that count loads of experts before a step")
     arguments = parser.parse_args()
     runner, done, failed, seed = Runner(arguments), 0, 0, arguments.seed
     kinds = collections.Counter()
     while done < arguments.cases:
         kind = drawn_programs.ProgramCase if seed % 2 else drawn_models.Case
+        if arguments.counted:
+            kind = drawn_models.CountedCase
         case = kind(seed, arguments.ranks)
         seed += 1
         meshes = [mesh for mesh in case.meshes

@@ -1,5 +1,6 @@
 """A trained run behind HTTP: the text of `tessera generate`, alone and in a batch."""
 import concurrent.futures
+import os
 import pathlib
 import sys
 
@@ -16,8 +17,12 @@ def main():
         "--steps", 20, "--set", "schedule.total=20")
     text = run(made.tessera, "generate", out, "--prompt", "The command",
                "--max-tokens", 24, "--temperature", 0, "--quiet").stdout
+    # Compiled anew, so that the count of compilations has something to count.
     with Server([str(made.tessera), "serve", str(out), "--port", "0",
-                 "--max-batch", "4"]) as server:
+                 "--max-batch", "4", "--cache", "redo"]) as server:
+        compiled = server.metric("compilations")
+        check(compiled > 0, "what was compiled is counted")
+
         def complete(**fields):
             status, body = server.post(
                 "/v1/completions", max_tokens=24, **fields)
@@ -40,10 +45,21 @@ def main():
               "a chat is answered")
         server.wait_until_idle()
         check(server.metric("kv_cache_usage_perc") == 0, "all pages are free")
+        check(server.metric("compilations") == compiled
+              and server.metric("compilations_after_ready") == 0,
+              "nothing is compiled for requests")
         refuses("a port in use", f"cannot listen on 127.0.0.1:{server.port}")(
             made.tessera, "serve", out, "--port", server.port)
         server.terminate()
         check(server.process.wait(60) == 0, "SIGTERM ends it")
+    temporary = made.scratch / "temporary"
+    temporary.mkdir(exist_ok=True)
+    with Server([str(made.tessera), "serve", str(out), "--port", "0", "--max-batch", "4"],
+                env=os.environ | {"TMPDIR": str(temporary)}) as server:
+        check(server.metric("compilations") == 0, "what is cached is not compiled")
+        server.process.kill()
+        server.process.wait()
+        check(os.listdir(temporary) == [], "kill -9 leaves no file")
     refuses("a host that is none", "--host must be an address")(
         made.tessera, "serve", out, "--host", "nowhere", "--port", 0)
     refuses("no run", "is not a run directory")(

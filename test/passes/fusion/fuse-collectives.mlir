@@ -51,3 +51,21 @@ func.func @order(%x: tensor<8x4xf32>, %w: tensor<4x16xf32>, %y: tensor<8x16xf32>
   %v = graph.add %u, %s : tensor<8x16xf32>
   return %r, %v : tensor<8x16xf32>, tensor<8x16xf32>
 }
+
+// Sums of columns that read one tensor would share a kernel; but the first is
+// sent, and the send would wait for what the second reads.
+
+// CHECK-LABEL: func @columns(
+// CHECK:       %[[A:.*]] = graph.cluster column "{{.*}}"(%arg0, %arg2) : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4xf32>
+// CHECK:       %[[R:.*]] = dist.permute %[[A]]
+// CHECK:       %[[B:.*]]:2 = graph.cluster column "{{.*}}"({{.*}}%arg1{{.*}}) : {{.*}} -> (tensor<4xf32>, tensor<4xf32>)
+func.func @columns(%x: tensor<8x4xf32>, %y: tensor<8x4xf32>, %n: tensor<8x4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  %0 = graph.mul %x, %n : tensor<8x4xf32>
+  %a = graph.reduce %0 sum dims [0] : tensor<8x4xf32> -> tensor<4xf32>
+  %r = dist.permute %a targets [1, -1] over @mesh [#dist.axis_ref<"data">] : tensor<4xf32> -> tensor<4xf32>
+  %1 = graph.mul %y, %n : tensor<8x4xf32>
+  %b = graph.reduce %1 sum dims [0] : tensor<8x4xf32> -> tensor<4xf32>
+  %2 = graph.sub %y, %n : tensor<8x4xf32>
+  %c = graph.reduce %2 sum dims [0] : tensor<8x4xf32> -> tensor<4xf32>
+  return %r, %b, %c : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}

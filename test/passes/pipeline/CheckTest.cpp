@@ -238,6 +238,108 @@ TEST(Check, FindsCollectivesOutOfPlace) {
                       "rank");
 }
 
+/// Forwards of two ranks, three microbatches, lowered or not.
+Schedule counting(bool lowered, int unsharded = 0) {
+  const Schedule forwards = forwardsOf(small());
+  LowerOptions options;
+  options.unsharded = unsharded;
+  return lowered ? take(lower(forwards, options)) : forwards;
+}
+
+TEST(Check, ForwardsAloneAreGood) {
+  EXPECT_EQ(fault(counting(false)), "");
+  EXPECT_EQ(fault(counting(true)), "");
+  EXPECT_EQ(fault(counting(true, 1)), "");
+  EXPECT_EQ(toText(counting(true)),
+            "1f1b: 2 ranks, 2 stages, 3 microbatches\n"
+            "rank 0 (1 slots): 0F0@0 0SEND_F0@0 0F1@0 0SEND_F1@0 0F2@0 "
+            "0SEND_F2@0\n"
+            "rank 1 (2 slots): 1RECV_F0@0 1RECV_F1@1 1F0@0 1RECV_F2@0 1F1@1 "
+            "1F2@0\n");
+  // Nothing is kept for a backward, so nothing bounds it.
+  EXPECT_EQ(fault(counting(false), 1), "");
+}
+
+TEST(Check, FindsForwardsThatAreMissingOrTooMany) {
+  Schedule s = counting(false);
+  duplicate(s.lists[0], "0F1");
+  EXPECT_EQ(fault(s), "rank 0, position 2: 0F1 runs twice");
+  s = counting(false);
+  s.lists[1][find(s.lists[1], "1F1")].work.microbatch = 2;
+  EXPECT_EQ(fault(s), "rank 1, position 2: 1F2 runs twice");
+  s = counting(true);
+  drop(s.lists[1], "1F2");
+  EXPECT_EQ(fault(s), "rank 1, at its end: 1F2 never ran");
+  s = counting(true);
+  drop(s.lists[0], "0SEND_F1");
+  EXPECT_EQ(fault(s), "rank 0, at its end: 0SEND_F1 never ran");
+  s = counting(true);
+  drop(s.lists[1], "1RECV_F1");
+  EXPECT_EQ(fault(s), "rank 1, position 3: 1F1@1 runs before 1RECV_F1");
+  s = counting(true, 1);
+  drop(s.lists[1], "1UNSHARD");
+  EXPECT_NE(fault(s), "");
+}
+
+TEST(Check, FindsWhatForwardsAloneDoNot) {
+  for (Op op : {Op::Backward, Op::BackwardInput, Op::BackwardWeight}) {
+    Schedule s = counting(false);
+    s.lists[0].push_back({op, {0, 2}, {}});
+    EXPECT_EQ(fault(s),
+              fmt::format("rank 0, position 3: 0{}2 stands in a schedule of "
+                          "forwards alone",
+                          name(op)));
+  }
+  Schedule s = counting(true);
+  s.lists[1].push_back({Op::SendBackward, {1, 2, 0}, {}});
+  EXPECT_TRUE(fault(s).ends_with("stands in a schedule of forwards alone"));
+  for (Op op : {Op::ReduceGrad, Op::OptimizerStep}) {
+    s = counting(true);
+    s.lists[0].push_back(op == Op::OptimizerStep ? Instruction{op, {}, {}}
+                                                 : Instruction{op, {0}, {}});
+    EXPECT_TRUE(fault(s).ends_with("stands in a schedule of forwards alone"))
+        << fault(s);
+  }
+  // What forwards alone may miss, all others may not.
+  s = counting(false);
+  s.forwardOnly = false;
+  EXPECT_EQ(fault(s), "rank 0, at its end: 0B0 never ran");
+}
+
+TEST(Check, FindsForwardsThatWaitForOneAnother) {
+  Schedule s = take(parseCsv("# tessera-schedule pass=forward\n"
+                             "2F0,0F0\n1F0\n",
+                             "t"));
+  EXPECT_EQ(fault(s), "rank 0, position 0: 2F0 waits for ever");
+  s = counting(true);
+  exchange(s.lists[0], "0F0", "0F1");
+  exchange(s.lists[0], "0SEND_F0", "0SEND_F1");
+  EXPECT_NE(fault(s), "");
+}
+
+/// Whoever can run, their forwards can; and they take no longer.
+TEST(Check, ForwardsOfEverySchedulePass) {
+  for (const Case &each : allCases()) {
+    SCOPED_TRACE(each.text());
+    const Schedule schedule = take(generate(*each.policy, each.shape));
+    const Schedule forwards = forwardsOf(schedule);
+    EXPECT_EQ(fault(forwards), "");
+    LowerOptions options;
+    options.unsharded = 1;
+    for (bool async : {true, false}) {
+      options.costs.asyncTransfers = async;
+      EXPECT_EQ(fault(take(lower(forwards, options))), "");
+    }
+    const Simulation run = take(simulate(forwards));
+    EXPECT_LE(run.makespan, take(simulate(schedule)).makespan);
+    EXPECT_EQ(run.ranks.front().peakLive, 0);
+    // Fills and drains once, where each rank has one stage.
+    if (schedule.stages == schedule.ranks)
+      EXPECT_DOUBLE_EQ(run.makespan,
+                       schedule.microbatches + schedule.ranks - 1);
+  }
+}
+
 TEST(Check, FindsReplicasThatReduceInAnotherOrder) {
   Schedule s = take(lower(made("dualpipe", 2, 4)));
   EXPECT_EQ(fault(s), "");

@@ -14,6 +14,7 @@ void expectEqual(const Schedule &a, const Schedule &b) {
   EXPECT_EQ(a.stages, b.stages);
   EXPECT_EQ(a.microbatches, b.microbatches);
   EXPECT_EQ(a.replicas, b.replicas);
+  EXPECT_EQ(a.forwardOnly, b.forwardOnly);
   EXPECT_EQ(a.placement, b.placement);
   EXPECT_EQ(a.slots, b.slots);
   EXPECT_EQ(a.lists, b.lists);
@@ -28,6 +29,7 @@ TEST(Csv, ComesBackAsItWas) {
     options.unsharded = 2;
     const Schedule lowered = take(lower(schedule, options));
     expectEqual(read(toCsv(lowered)), lowered);
+    expectEqual(read(toCsv(forwardsOf(schedule))), forwardsOf(schedule));
   }
 }
 
@@ -101,13 +103,18 @@ TEST(Csv, RefusesCommentsThatLie) {
   EXPECT_EQ(header("stages=1 microbatches=1 placement=0"), "");
   EXPECT_EQ(header("colour=blue"),
             "t.csv: line 1, column 1: 'colour' is no field; there are name, "
-            "stages, microbatches, replicas, placement and slots");
+            "stages, microbatches, replicas, pass, placement and slots");
   EXPECT_EQ(header("stages=0"),
             "t.csv: line 1, column 1: stages cannot be '0'");
   EXPECT_EQ(header("placement=0:"),
             "t.csv: line 1, column 1: placement cannot be '0:'");
   EXPECT_EQ(header("name=a/b"),
             "t.csv: line 1, column 1: name cannot be 'a/b'");
+  EXPECT_EQ(header("pass=backward"),
+            "t.csv: line 1, column 1: pass cannot be 'backward'");
+  EXPECT_EQ(header("pass=forward"), "t.csv: line 2, column 5: 0B0 stands in a "
+                                    "schedule of forwards alone");
+  EXPECT_EQ(header("pass=both"), "");
   EXPECT_EQ(header("stages=2"), "t.csv: stage 1 of 2 stands in no row");
   EXPECT_EQ(header("placement=1"), "t.csv: stage 0 is placed on rank 1 of 1");
   EXPECT_EQ(header("replicas=2"), "t.csv: 1 stages do not divide into 2 "

@@ -30,6 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   auto again = parseCsv(toCsv(*schedule), "again");
   require(again.ok() && again->lists == schedule->lists &&
           again->placement == schedule->placement &&
+          again->forwardOnly == schedule->forwardOnly &&
           again->slots == schedule->slots);
   const Status status = check(*schedule);
   require(status.ok() || isOneLine(status.message()));

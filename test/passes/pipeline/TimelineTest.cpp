@@ -44,6 +44,24 @@ TEST(Timeline, TextOfManyInstructionsFitsIntoALine) {
   }
 }
 
+/// 3 for the forwards of two microbatches on two ranks, then 9.
+TEST(Timeline, LoopsAreDrawnOneBehindTheOther) {
+  const Schedule step = made("1f1b", 2, 2), before = forwardsOf(step);
+  const Timeline both =
+      joined({before, take(simulate(before))}, {step, take(simulate(step))});
+  EXPECT_EQ(timelineText(both.schedule, both.run, 12),
+            "forwards, then 1f1b: 2 ranks, 2 stages, 2 microbatches: 12 in "
+            "all, bubble 33.3%\n"
+            "rank 0    FF.FF..BB.BB  busy 66.7%, 2 live\n"
+            "rank 1    .FF.FBBFBB..  busy 66.7%, 1 live\n");
+  ASSERT_EQ(both.run.transfers.size(), 6u);
+  for (const Transfer &each : both.run.transfers) {
+    const Span made =
+        both.run.spans[size_t(each.from)][size_t(each.instruction)];
+    EXPECT_DOUBLE_EQ(each.span.start, made.end);
+  }
+}
+
 TEST(Timeline, TraceHasEveryInstructionOnce) {
   LowerOptions options;
   options.costs.link.latency = 0.5;

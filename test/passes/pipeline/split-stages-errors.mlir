@@ -84,8 +84,96 @@ module attributes {dist.pipeline = {schedule = "", forward = array<i64: 1>, back
 
 // -----
 
-// expected-error@+1 {{'dist.schedule' is a table as text, of a module}}
+// expected-error@+1 {{'dist.schedule' is a table as text, of a module or a graph.loop}}
 module attributes {dist.schedule = 3 : i64} {
+}
+
+// -----
+
+// expected-error@+1 {{'dist.schedule' is a table as text, of a module or a graph.loop}}
+func.func private @layer(tensor<2xf32>) -> tensor<2xf32> attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"}
+
+// -----
+
+// expected-error@+1 {{'before' lists the same of loops before that}}
+module attributes {dist.pipeline = {schedule = "", forward = array<i64: 1>, backward = array<i64: 1>, weights = array<i64: 0>, before = [{schedule = "", forward = array<i64: 1, 2>, backward = array<i64: 1>, weights = array<i64: 0>}]}} {
+}
+
+// -----
+
+// expected-error@+1 {{schedule: has forwards alone, which is for loops that count before a step}}
+module attributes {dist.schedule = "# tessera-schedule pass=forward\0A0F0\0A1F0\0A"} {
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+}
+
+// -----
+
+module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error@+1 {{schedule: has stages on other ranks than the module's}}
+  %y = graph.loop 1 (%i, %a = %x) : (tensor<2xf32>) attributes {dist.schedule = "# tessera-schedule pass=forward\0A1F0\0A0F0\0A"} {
+    %z = func.call @layer(%a) {dist.forward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+    graph.yield %z : tensor<2xf32>
+  }
+  return %y : tensor<2xf32>
+}
+func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
+}
+
+// -----
+
+module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %zero = graph.constant dense<0.0> : tensor<2xf32>
+  %y = graph.loop 1 (%i, %a = %zero) : (tensor<2xf32>) attributes {dist.schedule = "# tessera-schedule pass=forward\0A0F0\0A1F0\0A"} {
+    // expected-error@+1 {{goes backward in a loop whose schedule has forwards alone}}
+    %z = func.call @layer(%x) {dist.backward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+    %b = graph.add %a, %z : tensor<2xf32>
+    graph.yield %b : tensor<2xf32>
+  }
+  return %y : tensor<2xf32>
+}
+func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
+}
+
+// -----
+
+module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %zero = graph.constant dense<0.0> : tensor<2xf32>
+  %y = graph.loop 1 (%i, %a = %zero) : (tensor<2xf32>) {
+    %z = func.call @layer(%x) {dist.backward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+    %b = graph.add %a, %z : tensor<2xf32>
+    graph.yield %b : tensor<2xf32>
+  }
+  // expected-error@+1 {{the blocks of @train_step are in several places; a pipeline has one loop that goes backward, and before it loops that do not}}
+  %t = func.call @layer(%y) {dist.forward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  return %t : tensor<2xf32>
+}
+func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
+}
+
+// -----
+
+module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error@+1 {{goes backward outside of a loop over microbatches}}
+  %t = func.call @layer(%x) {dist.backward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
+  return %t : tensor<2xf32>
+}
+func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
 }
 
 // -----

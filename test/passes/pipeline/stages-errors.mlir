@@ -53,15 +53,74 @@ func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8
 
 // -----
 
+// The loop of a step is the last one that calls blocks.
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+// expected-error@+1 {{a pipeline wants several microbatches: set batch.accumulate to the axis's size or more}}
 func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
   %y = graph.loop 2 (%i, %acc = %x) : (tensor<2x8xf32>) {
     %z = func.call @layer(%acc, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
     graph.yield %z : tensor<2x8xf32>
   }
-  // expected-error@+1 {{the blocks of @train_step are in two loops, as with moe.balance: global; a pipeline has one}}
   %z = call @layer(%y, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   return %z : tensor<2x8xf32>
+}
+func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8xf32> {
+  %y = graph.einsum "bk,kn->bn" %x, %w : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  return %y : tensor<2x8xf32>
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
+  // expected-error@+1 {{a block stands in no loop over microbatches, but others of its program do}}
+  %y = call @layer(%x, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  %t = graph.loop 2 (%i, %acc = %y) : (tensor<2x8xf32>) {
+    %z = func.call @layer(%acc, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+    graph.yield %z : tensor<2x8xf32>
+  }
+  return %t : tensor<2x8xf32>
+}
+func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8xf32> {
+  %y = graph.einsum "bk,kn->bn" %x, %w : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  return %y : tensor<2x8xf32>
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "b"}) -> tensor<2x8xf32> {
+  %y = graph.loop 2 (%i, %acc = %x) : (tensor<2x8xf32>) {
+    // expected-error@+1 {{reads parameters of no block that the last loop calls; a pipeline finds its stage by them}}
+    %z = func.call @layer(%acc, %b) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+    graph.yield %z : tensor<2x8xf32>
+  }
+  %t = graph.loop 2 (%i, %acc = %y) : (tensor<2x8xf32>) {
+    %z = func.call @layer(%acc, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+    graph.yield %z : tensor<2x8xf32>
+  }
+  return %t : tensor<2x8xf32>
+}
+func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8xf32> {
+  %y = graph.einsum "bk,kn->bn" %x, %w : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  return %y : tensor<2x8xf32>
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "b"}) -> tensor<2x8xf32> {
+  // expected-error@+1 {{runs 3 microbatches, a step has 2}}
+  %y = graph.loop 3 (%i, %acc = %x) : (tensor<2x8xf32>) {
+    %z = func.call @layer(%acc, %b) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+    graph.yield %z : tensor<2x8xf32>
+  }
+  %t = graph.loop 2 (%i, %acc = %y) : (tensor<2x8xf32>) {
+    %z = func.call @layer(%acc, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+    %u = func.call @layer(%z, %b) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+    graph.yield %u : tensor<2x8xf32>
+  }
+  return %t : tensor<2x8xf32>
 }
 func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8xf32> {
   %y = graph.einsum "bk,kn->bn" %x, %w : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>

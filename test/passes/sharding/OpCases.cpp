@@ -382,6 +382,11 @@ std::multimap<std::string, OpCase> routing() {
       {"send_rows", exchanged("send_rows", {"8x5xf64", "3xi32"})},
       {"return_rows", exchanged("return_rows", {"8x5xf64"})},
       {"scatter_rows", rows},
+      {"dequantize",
+       {function({"2x16x16xi32", "2x4x16xf16"},
+                 "dequantize %a0, %a1 bits 4 group 32 : T<2x16x16xi32>, "
+                 "T<2x4x16xf16>",
+                 {"32x128xf32"})}},
       {"paged_attention", paged}};
 }
 

@@ -53,9 +53,7 @@ static json drawConfig(Draw &draw) {
           {"tie_word_embeddings", tied}};
 }
 
-// Experts of all kinds; the configs of test/models at other sizes. None drops
-// by probability: a sequence that begins with one token twice has two of the
-// same, and rounding tells which is greater.
+// Experts of all kinds; the configs of test/models at other sizes.
 static json drawExperts(Draw &draw, models::Recipe &recipe) {
   const char *type = draw.oneOf({"mixtral", "qwen2_moe", "qwen3_moe", "dots1"});
   json config = models::smallConfig(type);
@@ -113,6 +111,9 @@ ModelCase ModelCase::draw(uint64_t seed) {
   drawn.context =
       draw.between(1, std::min(recipe.batch.sequence,
                                8 / (drawn.data * drawn.expert * drawn.tensor)));
+  // Last, so that a seed's other draws are what they were.
+  recipe.moe.drop = draw.oneOf(
+      {recipe::DropPolicy::Position, recipe::DropPolicy::Probability});
   return drawn;
 }
 
@@ -130,7 +131,8 @@ std::string ModelCase::text() const {
          std::string(models::name(recipe.recompute)) + ", " +
          std::string(models::name(recipe.optimizer.name)) + ", dropout " +
          std::to_string(recipe.dropout.rate.value_or(0)) + ", capacity " +
-         std::to_string(recipe.moe.capacity);
+         std::to_string(recipe.moe.capacity) + " by " +
+         std::string(recipe::name(recipe.moe.drop));
 }
 
 OwningOpRef<ModuleOp> compileToPrograms(const ModelCase &drawn) {
@@ -167,6 +169,16 @@ Named randomState(ModuleOp module, uint64_t seed) {
   return state;
 }
 
+// A sequence that begins with one token twice gives both the same
+// probabilities, and rounding would tell which of them is dropped.
+static void separateStarts(std::vector<double> &ids, int64_t length,
+                           int64_t vocabulary) {
+  for (size_t first = 0; first < ids.size(); first += length)
+    if (ids[first + 1] == ids[first])
+      ids[first + 1] =
+          ids[first] + 1 < static_cast<double>(vocabulary) ? ids[first] + 1 : 0;
+}
+
 Named randomBatch(ModuleOp module, StringRef name, int64_t vocabulary,
                   uint64_t seed) {
   std::mt19937_64 engine(seed);
@@ -179,9 +191,13 @@ Named randomBatch(ModuleOp module, StringRef name, int64_t vocabulary,
     std::string port = portName(function.getArgAttrDict(i));
     if (port != "tokens" && port != "targets")
       continue;
-    Tensor ids(graph::tensorType(function.getArgument(i)).getShape());
+    ArrayRef<int64_t> shape =
+        graph::tensorType(function.getArgument(i)).getShape();
+    Tensor ids(shape);
     for (double &id : ids.data)
       id = port == "targets" && below(5) == 0 ? -100 : below(vocabulary);
+    if (port == "tokens" && shape.back() > 1)
+      separateStarts(ids.data, shape.back(), vocabulary);
     batch[port] = std::move(ids);
   }
   return batch;

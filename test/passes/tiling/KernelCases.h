@@ -28,6 +28,8 @@ const std::vector<KernelCase> &contractionCases();
 const std::vector<KernelCase> &pagedCases();
 const std::vector<KernelCase> &groupedCases();
 const std::vector<KernelCase> &routingCases();
+/// Of CPUs alone.
+const std::vector<KernelCase> &quantCases();
 /// Of the sizes of models: to be compiled, not run.
 const std::vector<KernelCase> &largeAttentionCases();
 const std::vector<KernelCase> &largePagedCases();

@@ -273,6 +273,13 @@ INSTANTIATE_TEST_SUITE_P(
                                          "cuda:sm_80", "cuda:sm_90a")),
     nameOf);
 
+INSTANTIATE_TEST_SUITE_P(Quantized, KernelsTest,
+                         ::testing::Combine(::testing::ValuesIn(quantCases()),
+                                            ::testing::Values("cpu:avx512bf16",
+                                                              "cpu:avx512",
+                                                              "cpu:avx2")),
+                         nameOf);
+
 INSTANTIATE_TEST_SUITE_P(Cuda, VariantsTest,
                          ::testing::Combine(::testing::ValuesIn(variantCases()),
                                             gpus),

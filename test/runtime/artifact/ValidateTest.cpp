@@ -40,6 +40,18 @@ const Hostile kHostile[] = {
        a.pipeline->weights = {1};
      },
      "the work of 2 stages one way and of 1 another"},
+    {"WorkOfOtherStagesBefore",
+     [](ArtifactT &a) {
+       a.pipeline = std::make_unique<PipelineT>();
+       a.pipelines_before.push_back(std::make_unique<PipelineT>());
+       a.pipelines_before[0]->forward = {1, 2};
+     },
+     "the work of 2 stages one way and of 0 another"},
+    {"LoopBeforeNone",
+     [](ArtifactT &a) {
+       a.pipelines_before.push_back(std::make_unique<PipelineT>());
+     },
+     "loops of a pipeline before one that is not there"},
 
     {"TensorName", [](ArtifactT &a) { share(a).state[0]->name = "a b"; },
      "state tensor 0: its name is empty, too long or not plain ASCII"},

@@ -9,7 +9,7 @@ namespace {
 
 TEST(ApiRequest, ReadsEveryFieldOfACompletion) {
   auto parsed = parseApiRequest(
-      R"({"model":"m","prompt":["a",[1,2]],"max_tokens":8,"temperature":0.5,
+      R"({"model":"m","prompt":["a",[1,2.0]],"max_tokens":8,"temperature":0.5,
           "top_p":0.25,"top_k":3,"min_p":0.125,"repetition_penalty":1.5,
           "presence_penalty":-1,"frequency_penalty":2,"n":2,"seed":-3,
           "stop":["x","y"],"logit_bias":{"5":-100},"logprobs":4,"stream":true,
@@ -62,6 +62,29 @@ TEST(ApiRequest, ReadsMessages) {
   EXPECT_EQ(text, "<|im_start|>system\n[be kind]<|im_end|>\n"
                   "<|im_start|>user\n[ab]<|im_end|>\n"
                   "<|im_start|>assistant\n");
+}
+
+TEST(ApiRequest, ReadsAResponsesInput) {
+  auto parsed = parseApiRequest(
+      R"({"model":"m","instructions":"be kind","max_output_tokens":3,
+          "input":[{"role":"user","content":"a"},
+            {"type":"message","id":"msg_1","status":"completed",
+             "role":"assistant","content":[{"type":"output_text","text":"b",
+                                            "annotations":[]}]},
+            {"role":"user","content":[{"type":"input_text","text":"c"}]}],
+          "store":false,"tools":[],"tool_choice":"auto","text":{},
+          "metadata":{"k":"v"}})",
+      Endpoint::responses);
+  ASSERT_TRUE(std::holds_alternative<ApiRequest>(parsed))
+      << std::get<ApiError>(parsed).message;
+  const auto &request = std::get<ApiRequest>(parsed);
+  std::string text;
+  for (const ChatMessage &message : request.messages)
+    text += message.role + ":" + message.content + " ";
+  EXPECT_EQ(text, "system:be kind user:a assistant:b user:c ");
+  EXPECT_EQ(request.maxTokens, 3);
+  EXPECT_EQ(request.metadata,
+            (std::vector<std::pair<std::string, std::string>>{{"k", "v"}}));
 }
 
 } // namespace

@@ -48,7 +48,8 @@ static void checkError(const ApiError &error) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::string_view body(reinterpret_cast<const char *>(data), size);
-  for (Endpoint endpoint : {Endpoint::completions, Endpoint::chat}) {
+  for (Endpoint endpoint :
+       {Endpoint::completions, Endpoint::chat, Endpoint::responses}) {
     auto parsed = parseApiRequest(body, endpoint);
     if (const auto *request = std::get_if<ApiRequest>(&parsed)) {
       checkRequest(*request);

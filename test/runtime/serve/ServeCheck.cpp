@@ -1,9 +1,11 @@
 // serve-check: the server over a model of hashes, for the scripts beside it. It
 // has a byte-level tokenizer, and few enough pages that texts preempt one
 // another.
-//   serve-check [--slow MICROSECONDS] [--patience MILLISECONDS] [--requests N]
-//     [--key KEY]...
-// listens on a free port of 127.0.0.1 and says so as `tessera serve` does.
+//   serve-check [--slow MICROSECONDS] [--slow-read MICROSECONDS]
+//     [--patience MILLISECONDS] [--health MILLISECONDS] [--requests N]
+//     [--port PORT] [--key KEY]...
+// listens on 127.0.0.1, on a free port if none is given, and says so as
+// `tessera serve` does.
 #include "runtime/data/tokenizer/BpeTrainer.h"
 #include "runtime/serve/Serve.h"
 #include "test/runtime/infer/engine/FakeModel.h"
@@ -19,16 +21,18 @@ namespace {
 /// Takes its time for every step.
 class SlowModel final : public PagedModel {
 public:
-  SlowModel(PagedModel &model, std::chrono::microseconds time)
-      : model(model), time(time) {}
+  using Time = std::chrono::microseconds;
+  SlowModel(PagedModel &model, Time step, Time read)
+      : model(model), step(step), read(read) {}
   const DecoderShape &shape() const override { return model.shape(); }
   Status prefill(const CachedText &text, std::span<const int32_t> tokens,
                  bool wanted) override {
+    std::this_thread::sleep_for(read);
     return model.prefill(text, tokens, wanted);
   }
   Status decode(std::span<const CachedText> texts,
                 std::span<const int32_t> tokens) override {
-    std::this_thread::sleep_for(time);
+    std::this_thread::sleep_for(step);
     return model.decode(texts, tokens);
   }
   std::span<const float> logits(int64_t i) const override {
@@ -37,7 +41,7 @@ public:
 
 private:
   PagedModel &model;
-  std::chrono::microseconds time;
+  Time step, read;
 };
 
 constexpr uint32_t kVocab = 257; // every byte, and the end of a text
@@ -68,13 +72,21 @@ int main(int argc, char **argv) {
   options.service.version = "check";
   // Short, for scripts that wait for one.
   options.http.pingTime = std::chrono::milliseconds(200);
-  std::chrono::microseconds slow{0};
+  std::chrono::microseconds slow{0}, slowRead{0};
   for (int i = 1; i + 1 < argc; i += 2) {
     std::string_view name = argv[i];
     if (name == "--slow")
       slow = std::chrono::microseconds(number(argv[i + 1]));
+    else if (name == "--slow-read")
+      slowRead = std::chrono::microseconds(number(argv[i + 1]));
+    else if (name == "--health") // recent; whoever asks waits twice as long
+      options.service.health = {
+          std::chrono::milliseconds(number(argv[i + 1])),
+          std::chrono::milliseconds(2 * number(argv[i + 1]))};
     else if (name == "--patience")
       options.http.requestTime = std::chrono::milliseconds(number(argv[i + 1]));
+    else if (name == "--port")
+      options.port = uint16_t(number(argv[i + 1]));
     else if (name == "--requests")
       options.engine.maxRequests = number(argv[i + 1]);
     else if (name == "--key")
@@ -91,7 +103,7 @@ int main(int argc, char **argv) {
   shape.vocab = kVocab;
   shape.buckets = {1, 2, 4, 8};
   testing::FakeModel fake(shape);
-  SlowModel model(fake, slow);
+  SlowModel model(fake, slow, slowRead);
   Status status = serve::serve(model, *tokenizer, serve::chatMl(), options);
   if (!status.ok())
     std::fprintf(stderr, "serve-check: %s\n", status.message().c_str());

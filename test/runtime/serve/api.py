@@ -1,16 +1,23 @@
 """The API over a model of hashes: fields, answers, streams, load, limits, the end.
    api.py SERVE-CHECK"""
 
+import base64
+import html.parser
 import json
+import os
+import pathlib
 import random
+import re
 import socket
 import sys
+import tempfile
 import threading
+import time
 
 from serving import Server
 
-CHECK = sys.argv[1]
-COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+CHECK = os.path.abspath(sys.argv[1])
+COMPLETIONS, CHAT, RESPONSES = "/v1/completions", "/v1/chat/completions", "/v1/responses"
 USER = [{"role": "user", "content": "hello"}]
 
 
@@ -25,7 +32,12 @@ def routes(server):
     expect([model["id"] for model in models["data"]], ["fake"])
     expect(server.call("GET", "/v1/models/fake")[2]["id"], "fake")
     expect(server.call("GET", "/v1/models/other")[0], 404)
-    expect(server.call("GET", COMPLETIONS)[0], 405)
+    expect(server.call("GET", "/v1/models/%66ake")[2]["id"], "fake")
+    status, headers, _ = server.call("GET", COMPLETIONS)
+    expect((status, headers["Allow"]), (405, "POST"))
+    foreign = {"Sec-Fetch-Site": "cross-site"}
+    expect(server.call("POST", COMPLETIONS, {"model": "fake", "prompt": "a"}, foreign)[0], 403)
+    expect(server.call("GET", "/", headers=foreign)[0], 200)  # a link to the page
     status, refused = server.post("/v1/embeddings", input="abc")
     expect((status, refused["error"]["code"]), (400, "not_supported"))
     assert "generates text" in refused["error"]["message"], refused
@@ -72,11 +84,126 @@ def streams(server):
         wanted = [c["message"]["content"] if path == CHAT else c["text"] for c in whole["choices"]]
         expect(texts, wanted)
         expect(ends, [c["finish_reason"] for c in whole["choices"]])
+        expect({event["usage"] for event in events[:-1]}, {None})
         expect(events[-1]["choices"], [])
         expect(events[-1]["usage"]["completion_tokens"], whole["usage"]["completion_tokens"])
     lines = server.stream(CHAT, messages=USER, logprobs=True, top_logprobs=3, max_tokens=4, ignore_eos=True)
     tops = [t for e in lines for c in e["choices"] for t in (c["logprobs"] or {"content": []})["content"]]
     expect([len(token["top_logprobs"]) for token in tops], [3] * 4)
+
+
+def offsets(server):
+    """text_offset counts characters of the text, also where one has several bytes."""
+    fields = {"prompt": "abc", "seed": 11, "max_tokens": 200, "ignore_eos": True, "logprobs": 0}
+    _, whole = server.post(COMPLETIONS, **fields)
+    text, logprobs = whole["choices"][0]["text"], whole["choices"][0]["logprobs"]
+    assert len(text) < len(text.encode())  # bytes that are no character become U+FFFD
+    place = {}
+    for token, offset in zip(logprobs["tokens"], logprobs["text_offset"]):
+        if len(token) == 1 and token.isascii():  # no special token, no part of a character
+            expect(text[offset : offset + 1], token)
+            place[offset] = token
+    assert len(place) > 30, place
+    parts = [c["logprobs"]["text_offset"] for e in server.stream(COMPLETIONS, **fields)
+             for c in e["choices"] if c["logprobs"]]
+    expect([offset for part in parts for offset in part], logprobs["text_offset"])
+
+
+def responses(server):
+    fields = {"input": "hello", "seed": 9, "max_output_tokens": 30, "instructions": "be kind", "metadata": {"a": "b"}}
+    status, whole = server.post(RESPONSES, **fields)
+    expect(status, 200)
+    expect((whole["object"], whole["status"], whole["store"]), ("response", "incomplete", False))
+    expect(whole["incomplete_details"], {"reason": "max_output_tokens"})
+    expect((whole["instructions"], whole["metadata"]), ("be kind", {"a": "b"}))
+    [message] = whole["output"]
+    [part] = message["content"]
+    expect((message["role"], part["type"]), ("assistant", "output_text"))
+    expect(whole["usage"]["output_tokens"], 30)
+    # The same prompt as that of a chat.
+    chat = [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hello"}]
+    as_chat = server.post(CHAT, messages=chat, seed=9, max_tokens=30)[1]
+    expect(part["text"], as_chat["choices"][0]["message"]["content"])
+    items = [{"role": "developer", "content": "be kind"},
+             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]}]
+    listed = server.post(RESPONSES, input=items, seed=9, max_output_tokens=30)[1]
+    expect(listed["output"][0]["content"], message["content"])
+    expect(listed["usage"]["input_tokens"], whole["usage"]["input_tokens"])
+
+    events = server.typed_stream(RESPONSES, **fields)
+    expect([data["type"] for _, data in events], [name for name, _ in events])
+    expect([data["sequence_number"] for _, data in events], list(range(len(events))))
+    names = [name for name, _ in events if name != "response.output_text.delta"]
+    expect(names, ["response.created", "response.in_progress", "response.output_item.added", "response.content_part.added",
+                   "response.output_text.done", "response.content_part.done", "response.output_item.done",
+                   "response.incomplete"])
+    deltas = [data["delta"] for name, data in events if name == "response.output_text.delta"]
+    expect("".join(deltas), part["text"])
+    last = events[-1][1]["response"]
+    expect(last["output"][0]["content"], message["content"])
+    expect(last["usage"]["output_tokens"], 30)
+    stop = part["text"][5]
+    done = server.post(RESPONSES, **fields, stop=stop)[1]
+    expect((done["status"], done["incomplete_details"]), ("completed", None))
+    expect(server.typed_stream(RESPONSES, **fields, stop=stop)[-1][0], "response.completed")
+
+    for name, value in {
+        "previous_response_id": "resp_1", "conversation": "c", "tools": [{"type": "web_search"}], "store": True,
+        "background": True, "text": {"format": {"type": "json_object"}}, "truncation": "auto", "include": ["x"],
+        "reasoning": {"effort": "low"}, "top_logprobs": 1, "prompt": {"id": "x"}, "max_output_tokens": 0,
+        "instructions": 3, "messages": chat, "metadata": {"a": 1}, "stream_options": {"include_usage": True},
+        "input": [{"type": "item_reference", "id": "x"}],
+    }.items():
+        status, answer = server.post(RESPONSES, **{"input": "a", name: value})
+        expect((name, status, answer["error"]["param"]), (name, 400, name))
+    expect(server.post(RESPONSES)[1]["error"]["param"], "input")
+    expect(server.call("GET", RESPONSES + "/resp_1")[0], 404)
+
+
+def metrics(server):
+    text = server.call("GET", "/metrics")[2]
+    assert 'tessera:build_info{version="check"} 1' in text
+    expect(server.metric("compilations_after_ready"), 0)
+    resident = int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{server.process.pid}/status").read_text())[1]) * 1024
+    assert 0.5 < server.metric("process_resident_memory_bytes") / resident < 2
+    expect((server.metric("kv_pages"), server.metric("kv_pages_used")), (64, 0))
+    names = re.findall(r"^# TYPE (\S+) ", text, re.M)
+    expect(len(names), len(set(names)))
+    for line in text.splitlines():
+        assert re.fullmatch(r'# (HELP|TYPE) \S+ .+|[a-z0-9_:]+(\{[a-z_]+="[^"]*"\})? [-+0-9.e]+', line), line
+
+
+def page(server):
+    status, headers, text = server.call("GET", "/")
+    expect((status, headers["Content-Type"]), (200, "text/html; charset=utf-8"))
+
+    class Reader(html.parser.HTMLParser):
+        open, ids = [], set()
+
+        def handle_starttag(self, tag, attributes):
+            given = dict(attributes)
+            # Nothing comes from elsewhere.
+            for name in ("src", "href", "action"):
+                assert given.get(name, "").startswith("data:") or name not in given, given
+            self.ids.add(given.get("id"))
+            if tag not in ("meta", "link", "input"):
+                self.open.append(tag)
+
+        def handle_endtag(self, tag):
+            expect(self.open.pop(), tag)
+
+    reader = Reader()
+    reader.feed(text)
+    expect(reader.open, [])
+    script = text[text.index("<script>") : text.index("</script>")]
+    assert "http:" not in text and "https:" not in text and "innerHTML" not in text
+    for used in re.findall(r'\bat\("(\w+)"\)', script):
+        assert used in reader.ids, used
+    known = server.metric_names()
+    for used in re.findall(r"values\.(\w+)", script):
+        assert used in known, used
+    for path in re.findall(r'"(/[a-z0-9/]*)"', script):
+        assert server.call("GET", path)[0] in (200, 405), path
 
 
 def refused_fields(server):
@@ -99,6 +226,7 @@ def refused_fields(server):
         (CHAT, {"messages": USER, "tools": [{}]}, "tools"),
         (CHAT, {"messages": USER, "response_format": {"type": "json_object"}}, "response_format"),
         (CHAT, {"messages": USER, "top_logprobs": 2}, "top_logprobs"),
+        (COMPLETIONS, {"prompt": ["a"] * 128, "max_tokens": 200, "logprobs": 20}, "logprobs"),
         (CHAT, {"messages": USER, "stream_options": {"include_usage": True}}, "stream_options"),
     ]
     for name, values in {
@@ -112,7 +240,7 @@ def refused_fields(server):
         "frequency_penalty": [9],
         "stop": [[""], ["x"] * 17, "y" * 2000, 4],
         "seed": [1.5, "1", 1e300],
-        "logit_bias": [{"x": 1}, {"1": 101}, [1], {"-1": 1}],
+        "logit_bias": [{"x": 1}, {"1": 101}, [1], {"-1": 1}, {"257": 1}],
         "stream": [1],
     }.items():
         fields += [(CHAT, {"messages": USER, name: value}, name) for value in values]
@@ -199,20 +327,83 @@ def many_connections(server):
     expect(status, 200)
 
 
+def basic(text):
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
 def keys():
     with Server([CHECK, "--key", "first", "--key", "second"]) as server:
-        for path in ("/health", "/metrics", "/version", "/v1/models", "/none"):
+        for path in ("/health", "/metrics", "/version", "/v1/models", "/none", "/", "/openapi.json", RESPONSES):
             expect(server.call("GET", path)[0], 401)
-            for wrong in ("Bearer", "Bearer firs", "Bearer firstfirst", "Basic first", "Bearer second2", ""):
+            for wrong in ("Bearer", "Bearer firs", "Bearer firstfirst", "Basic first", "Bearer second2", "", "first",
+                          basic("first"), basic(":firs"), basic(":first:"), "Basic =", "Basic " + "A" * 5000):
                 expect(server.call("GET", path, headers={"Authorization": wrong})[0], 401)
         for key in ("first", "second"):
-            expect(server.call("GET", "/health", headers={"Authorization": f"Bearer {key}"})[0], 200)
+            for right in (f"Bearer {key}", basic(f"anyone:{key}")):
+                expect(server.call("GET", "/health", headers={"Authorization": right})[0], 200)
+                expect(server.call("GET", "/", headers={"Authorization": right})[0], 200)
 
 
 def impatience():
     with Server([CHECK, "--patience", "300"]) as server:
         chunked = f"POST {CHAT} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
         expect(server.raw(chunked + b"1\r\n"), b"")  # no more comes: closed
+
+
+def health():
+    """Long prompts and full queues are no illness, and probes no load; a model that hangs is one."""
+    with Server([CHECK, "--slow-read", "200000", "--health", "300", "--requests", "2"]) as server:
+        long = threading.Thread(target=server.post, args=(COMPLETIONS,), kwargs={"prompt": "a" * 1000, "max_tokens": 1})
+        long.start()
+        while server.metric("num_requests_running") < 1:
+            pass
+        time.sleep(0.5)  # no token for longer than what is recent
+        answers = []
+        probes = [threading.Thread(target=lambda: answers.append(server.call("GET", "/health")[0])) for _ in range(40)]
+        for probe in probes:
+            probe.start()
+        for probe in probes:
+            probe.join()
+        expect(answers, [200] * 40)
+        expect(server.post(COMPLETIONS, prompt="b", max_tokens=1)[0], 200)  # there is a place left
+        long.join()
+        time.sleep(0.5)
+        before = server.metric('request_success{finished_reason="length"}')
+        probes = [threading.Thread(target=lambda: answers.append(server.call("GET", "/health")[0])) for _ in range(40)]
+        for probe in probes:
+            probe.start()
+        for probe in probes:
+            probe.join()
+        expect(answers, [200] * 80)
+        assert server.metric('request_success{finished_reason="length"}') - before <= 2
+    with Server([CHECK, "--slow", "3000000", "--health", "300"]) as server:
+        stuck = threading.Thread(target=server.post, args=(COMPLETIONS,), kwargs={"prompt": "a", "max_tokens": 2})
+        stuck.start()
+        time.sleep(0.6)
+        status, headers, body = server.call("GET", "/health")
+        expect((status, headers["Retry-After"], body["error"]["code"]), (503, "1", "unhealthy"))
+        stuck.join()
+        expect(server.call("GET", "/health")[0], 200)
+
+
+def killed():
+    """kill -9 in the middle of streams leaves nothing behind: no file, and the port is free at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server([CHECK, "--slow", "10000"], env=os.environ | {"TMPDIR": folder}, cwd=folder)
+        with server:
+            peers = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(4)]
+            body = json.dumps({"model": "fake", "prompt": "a", "stream": True, "max_tokens": 600})
+            for peer in peers:
+                peer.sendall(f"POST {COMPLETIONS} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                assert peer.recv(100).startswith(b"HTTP/1.1 200")
+            server.process.kill()
+            server.process.wait()
+        expect(os.listdir(folder), [])
+        with Server([CHECK, "--port", str(server.port)]) as again:
+            expect(again.port, server.port)
+            expect(again.call("GET", "/health")[0], 200)
+        for peer in peers:
+            peer.close()
 
 
 def busy_and_end():
@@ -236,12 +427,12 @@ def busy_and_end():
 
 def main():
     with Server([CHECK]) as server:
-        for check in (routes, completions, streams, refused_fields, hostile_bytes, mixed_load, many_connections):
+        for check in (routes, completions, streams, offsets, responses, metrics, page, refused_fields, hostile_bytes, mixed_load, many_connections):
             check(server)
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)
         expect(server.process.poll(), None)
-    for check in (keys, impatience, busy_and_end):
+    for check in (keys, impatience, health, killed, busy_and_end):
         check()
         print(f"ok: {check.__name__}", flush=True)
 

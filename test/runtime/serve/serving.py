@@ -13,9 +13,9 @@ import time
 class Server:
     """A process that says where it is ready; stopped at the end of `with`."""
 
-    def __init__(self, command, env=None):
+    def __init__(self, command, env=None, cwd=None):
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True,
-                                        errors="replace", env=env)
+                                        errors="replace", env=env, cwd=cwd)
         self.lines = []
         for line in self.process.stderr:
             self.lines.append(line)
@@ -69,6 +69,16 @@ class Server:
         assert events[-1] == "[DONE]", events[-1]
         return [json.loads(event) for event in events[:-1]]
 
+    def typed_stream(self, path, **fields):
+        """The (name, data) of a stream whose events have names."""
+        connection = self.connection()
+        connection.request("POST", path, json.dumps({"model": self.model, "stream": True, **fields}))
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+        blocks = [b for b in answer.read().decode().split("\n\n") if b and not b.startswith(":")]
+        connection.close()
+        return [(name[7:], json.loads(data[6:])) for name, data in (b.split("\n") for b in blocks)]
+
     def raw(self, data):
         """What comes back for these bytes until the server closes; read while
         they are sent, as the server may answer and close before their end."""
@@ -92,7 +102,11 @@ class Server:
 
     def metric(self, name):
         _, _, text = self.call("GET", "/metrics")
-        return float(re.search(rf"^tessera:{name} (\S+)$", text, re.M)[1])
+        return float(re.search(rf"^(?:tessera:)?{re.escape(name)} (\S+)$", text, re.M)[1])
+
+    def metric_names(self):
+        """Without prefix and labels."""
+        return set(re.findall(r"^(?:tessera:)?(\w+)", self.call("GET", "/metrics")[2], re.M))
 
     def wait_until_idle(self):
         for _ in range(600):

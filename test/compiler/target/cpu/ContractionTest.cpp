@@ -8,6 +8,7 @@
 #include "passes/tiling/Passes.h"
 #include "passes/tiling/Tiling.h"
 #include "test/compiler/target/cpu/KernelRunner.h"
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -154,7 +155,8 @@ std::vector<std::pair<double, double>> reference(const Case &c, const Data &x,
 
 class ContractionTest : public TargetTest {
 protected:
-  void check(const Case &c) {
+  /// What the kernel of the einsum makes of the operands.
+  Data compute(const Case &c, Data &left, Data &right) {
     auto equation = llvm::cantFail(graph::Einsum::parse(c.equation));
     std::string x = c.tensor(equation.lhs, c.type),
                 y = c.tensor(equation.rhs, c.type),
@@ -169,10 +171,16 @@ protected:
                            "\ngraph.yield %c : " + z + "\n}\nreturn %r : " + z +
                            "\n}",
                        target);
-    Data left(c.count(equation.lhs), c.type, 1),
-        right(c.count(equation.rhs), c.type, 2),
-        out(c.count(equation.out), c.resultType, 3);
+    Data out(c.count(equation.out), c.resultType, 3);
     kernel.run({left.memory(), right.memory(), out.memory()});
+    return out;
+  }
+
+  void check(const Case &c) {
+    auto equation = llvm::cantFail(graph::Einsum::parse(c.equation));
+    Data left(c.count(equation.lhs), c.type, 1),
+        right(c.count(equation.rhs), c.type, 2);
+    Data out = compute(c, left, right);
     auto expected = reference(c, left, right);
     int64_t k = c.count(equation.summed());
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -209,6 +217,38 @@ TEST_P(ContractionTest, Batches) {
        {"bthd,bshd->bhts", "bhts,bshd->bthd", "bthd,hdn->btn", "btd,bts->ds",
         "bthd,bthn->hdn", "bd,hd->bhd", "bd,bd->b", "bd,bd->", "b,d->bd"})
     check({equation, sizes});
+}
+
+// Weights as they are read: ragged columns and sums, several chunks of one.
+TEST_P(ContractionTest, FewRows) {
+  for (std::string type : {"f32", "bf16"}) {
+    for (auto [m, n, k] : {std::array{1, 2, 2},
+                           {1, 33, 150},
+                           {2, 100, 64},
+                           {5, 17, 30},
+                           {8, 16, 96}})
+      check({"mk,nk->mn", {{'m', m}, {'n', n}, {'k', k}}, type});
+    check({"mk,nk->mn", {{'m', 8}, {'n', 18}, {'k', 9002}}, type});
+    check({"bmk,bnk->bmn", {{'b', 3}, {'m', 1}, {'n', 20}, {'k', 40}}, type});
+  }
+}
+
+// A token's sums are the same bits beside others and alone.
+TEST_P(ContractionTest, FewRowsHaveTheBitsOfMany) {
+  for (std::string type : {"f32", "bf16"})
+    for (int64_t k : {150, 9002}) {
+      Case many{"mk,nk->mn", {{'m', 40}, {'n', 50}, {'k', k}}, type};
+      Data x(size_t(40 * k), type, 1), w(size_t(50 * k), type, 2);
+      Data expected = compute(many, x, w);
+      for (int64_t m : {1, 8, 12}) {
+        Case few = many;
+        few.sizes['m'] = m;
+        Data out = compute(few, x, w); // its first rows
+        for (int64_t i = 0; i < m * 50; ++i)
+          ASSERT_EQ(out.values[i], expected.values[i])
+              << type << " k " << k << " of " << m << " rows, element " << i;
+      }
+    }
 }
 
 TEST_P(ContractionTest, LongSums) {

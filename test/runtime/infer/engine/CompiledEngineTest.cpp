@@ -32,12 +32,15 @@ protected:
     request.sampling.temperature = float(i % 3) * 0.6f;
     request.sampling.seed = uint64_t(i);
     request.logprobs = 3;
+    if (i % 4 == 0)
+      request.sampling.bias = {{5, 1e6f}}; // what repeats can be guessed
     return request;
   }
 
   /// Twelve requests, so many together.
-  std::vector<std::shared_ptr<Collected>> run(int together) {
-    Scheduler scheduler(*model, {});
+  std::vector<std::shared_ptr<Collected>> run(int together,
+                                              int64_t guesses = 0) {
+    Scheduler scheduler(*model, {.guesses = guesses});
     std::vector<std::shared_ptr<Collected>> sinks;
     for (int i = 0; i < 12; ++i) {
       EngineRequest next = request(i);
@@ -50,12 +53,24 @@ protected:
     EXPECT_EQ(scheduler.metrics().pagesUsed, 0);
     preemptions = scheduler.metrics().preemptions;
     hits = scheduler.metrics().prefixHits;
+    accepted = scheduler.metrics().acceptedTokens;
     return sinks;
+  }
+
+  using Sinks = std::vector<std::shared_ptr<Collected>>;
+  static void expectSame(const Sinks &some, const Sinks &solo) {
+    for (size_t i = 0; i < solo.size(); ++i) {
+      ASSERT_EQ(solo[i]->result.generatedTokens, 10 + int64_t(i) % 4);
+      EXPECT_EQ(some[i]->tokens, solo[i]->tokens);
+      for (size_t t = 0; t < solo[i]->events.size(); ++t)
+        EXPECT_EQ(some[i]->events[t].logprobs.top,
+                  solo[i]->events[t].logprobs.top);
+    }
   }
 
   std::unique_ptr<hal::Session> session;
   std::unique_ptr<DecodePrograms> model;
-  uint64_t preemptions = 0, hits = 0;
+  uint64_t preemptions = 0, hits = 0, accepted = 0;
 };
 
 TEST_P(CompiledEngineTest, NeighboursChangeNoBit) {
@@ -63,13 +78,16 @@ TEST_P(CompiledEngineTest, NeighboursChangeNoBit) {
   auto together = run(12);
   EXPECT_GT(preemptions, 0u);
   EXPECT_GT(hits, 0u);
-  for (size_t i = 0; i < solo.size(); ++i) {
-    ASSERT_EQ(solo[i]->result.generatedTokens, 10 + int64_t(i) % 4);
-    EXPECT_EQ(together[i]->tokens, solo[i]->tokens);
-    for (size_t t = 0; t < solo[i]->events.size(); ++t)
-      EXPECT_EQ(together[i]->events[t].logprobs.top,
-                solo[i]->events[t].logprobs.top);
-  }
+  expectSame(together, solo);
+}
+
+// Rows of one text at once are the rows that come one by one.
+TEST_P(CompiledEngineTest, GuessesChangeNoBit) {
+  auto solo = run(1);
+  auto alone = run(1, 2);
+  EXPECT_GT(accepted, 10u);
+  expectSame(alone, solo);
+  expectSame(run(12, 2), solo);
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CompiledEngineTest,

@@ -2,6 +2,8 @@
 #include "runtime/infer/engine/Engine.h"
 #include "test/runtime/infer/engine/FakeModel.h"
 
+#include <thread>
+
 #include <gtest/gtest.h>
 
 namespace tessera {
@@ -95,6 +97,26 @@ TEST(Engine, CancelsWhatIsLeftAtTheDeadline) {
   EXPECT_EQ(endless.sink->result.reason, FinishReason::cancelled);
   EXPECT_EQ(waiting.sink->result.reason, FinishReason::cancelled);
   EXPECT_EQ(endless.sink->ends + waiting.sink->ends, 2);
+}
+
+TEST(Engine, IsDrainedBySeveralAtOnce) {
+  FakeModel model(largeShape());
+  for (int round = 0; round < 50; ++round) {
+    Asked one(3);
+    Engine engine(model, {});
+    engine.submit({one.request});
+    std::vector<std::thread> drainers;
+    for (int i = 0; i < 4; ++i)
+      drainers.emplace_back([&] {
+        engine.drain(EngineClock::now() + std::chrono::hours(1));
+        // All is over for whoever returns, not for the first one only.
+        EXPECT_EQ(one.sink->ends, 1);
+      });
+    for (std::thread &drainer : drainers)
+      drainer.join();
+    EXPECT_FALSE(engine.isBusy());
+    EXPECT_TRUE(engine.lastComputed().has_value());
+  }
 }
 
 TEST(Engine, DiesWithItsDeviceAndSaysWhy) {

@@ -51,6 +51,8 @@ EngineRequest randomRequest(Random &random) {
   sampling.seed = uint64_t(random(1000));
   if (random(2))
     request.stopTokens = {int32_t(random(61)), int32_t(random(61))};
+  if (random(4) == 0) // a text that repeats itself can be guessed
+    sampling.bias = {{int32_t(random(61)), 1e6f}};
   if (random(2))
     request.logprobs = random(4);
   return request;
@@ -107,13 +109,15 @@ void expectAsAlone(const Planned &each) {
 }
 
 TEST(Scheduler, GivesEachWhatItGivesAlone) {
-  uint64_t preemptions = 0, hits = 0, batched = 0;
+  uint64_t preemptions = 0, hits = 0, batched = 0, guessed = 0, accepted = 0;
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
     // From no more pages than one text needs to enough for all.
     FakeModel model(shapeOf(10 + random(20)));
-    Scheduler scheduler(model, {.maxBatch = random(5)});
+    SchedulerOptions options = {.maxBatch = random(5)};
+    options.guesses = int64_t(seed) % 4;
+    Scheduler scheduler(model, options);
     std::vector<Planned> plan = randomPlan(random);
     uint64_t id = 0;
     std::vector<uint64_t> ids(plan.size());
@@ -136,6 +140,8 @@ TEST(Scheduler, GivesEachWhatItGivesAlone) {
     preemptions += metrics.preemptions;
     hits += metrics.prefixHits;
     batched += model.mostTogether > 2;
+    guessed += metrics.guessedTokens;
+    accepted += metrics.acceptedTokens;
     if (::testing::Test::HasFailure())
       return;
   }
@@ -143,6 +149,30 @@ TEST(Scheduler, GivesEachWhatItGivesAlone) {
   EXPECT_GT(preemptions, 500u);
   EXPECT_GT(hits, 1000u);
   EXPECT_GT(batched, 500u);
+  EXPECT_GT(guessed, accepted);
+  EXPECT_GT(accepted, 100u);
+}
+
+TEST(Scheduler, GuessesSaveSteps) {
+  // A bias leaves the model one token: soon it has said everything before.
+  EngineRequest request;
+  request.prompt = {7};
+  request.maxTokens = 39;
+  request.sampling.temperature = 0;
+  request.sampling.bias = {{3, 1e6f}};
+  auto iterations = [&](int64_t guesses) {
+    FakeModel model(shapeOf(20));
+    Scheduler scheduler(model, {.guesses = guesses});
+    auto sink = std::make_shared<Collected>();
+    request.sink = sink;
+    scheduler.add(1, request, EngineClock::now());
+    while (!scheduler.idle())
+      EXPECT_TRUE(scheduler.step().ok());
+    EXPECT_EQ(sink->tokens, std::vector<int32_t>(39, 3));
+    return scheduler.metrics().iterations;
+  };
+  EXPECT_EQ(iterations(0), 39u);
+  EXPECT_LT(iterations(3), 15u);
 }
 
 TEST(Scheduler, FirstComeFirstServed) {

@@ -1,0 +1,36 @@
+// A client of servers that stream: one request, one connection, server-sent
+// events as they come.
+#pragma once
+#include "runtime/support/Status.h"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace tessera::bench {
+
+struct ServerAddress {
+  std::string host, port;
+  std::string path;          ///< before "/v1", without a slash at its end
+  std::string authorization; ///< of every request; may be empty
+};
+
+/// Of "http://HOST[:PORT][/PATH]". TLS is a proxy's job.
+StatusOr<ServerAddress> parseServerUrl(std::string_view url);
+
+struct ServerAnswer {
+  int status = 0;
+  std::string body; ///< of what is no stream
+};
+
+/// Sends one request and reads its answer. The data of each event of a stream
+/// goes to `event` when it comes. What takes longer than `timeout` is an error.
+StatusOr<ServerAnswer>
+askServer(const ServerAddress &server, std::string_view method,
+          std::string_view path, std::string_view body,
+          std::chrono::milliseconds timeout,
+          const std::function<void(std::string_view)> &event);
+
+} // namespace tessera::bench

@@ -1,0 +1,99 @@
+// What fits together in graph.dequantize.
+#include "dialects/graph/GraphQuantOps.h"
+#include "dialects/graph/GraphVerify.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+using namespace tessera::graph::detail;
+
+#define GET_OP_CLASSES
+#include "dialects/graph/GraphQuantOps.cpp.inc"
+
+RankedTensorType
+tessera::graph::quantizedValuesType(MLIRContext *context,
+                                    const QuantizedLayout &layout) {
+  return RankedTensorType::get(
+      {layout.strips(), layout.words(), QuantizedLayout::kStrip},
+      IntegerType::get(context, 32));
+}
+
+RankedTensorType
+tessera::graph::quantizedScalesType(MLIRContext *context,
+                                    const QuantizedLayout &layout) {
+  return RankedTensorType::get(
+      {layout.strips(), layout.groups(), QuantizedLayout::kStrip},
+      Float16Type::get(context));
+}
+
+int64_t tessera::graph::quantizedAt(const QuantizedLayout &layout,
+                                    uint32_t word, int64_t k) {
+  int64_t from = k % layout.perWord() * layout.bits;
+  if (layout.bits == 8)
+    return static_cast<int8_t>(word >> from);
+  return static_cast<int64_t>(word >> from & 15) - layout.offset();
+}
+
+DictionaryAttr QuantizedOrigin::write(MLIRContext *context) const {
+  Builder b(context);
+  NamedAttrList fields;
+  fields.set("source", b.getStringAttr(source));
+  fields.set("part", b.getStringAttr(isScales ? "scales" : "values"));
+  fields.set("bits", b.getI64IntegerAttr(layout.bits));
+  fields.set("group", b.getI64IntegerAttr(layout.group));
+  fields.set("shape", b.getDenseI64ArrayAttr({layout.rows, layout.columns}));
+  if (transposed)
+    fields.set("transposed", b.getUnitAttr());
+  return fields.getDictionary(context);
+}
+
+std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
+  auto fields = dyn_cast_or_null<DictionaryAttr>(attribute);
+  if (!fields)
+    return std::nullopt;
+  auto source = fields.getAs<StringAttr>("source"),
+       part = fields.getAs<StringAttr>("part");
+  auto bits = fields.getAs<IntegerAttr>("bits"),
+       group = fields.getAs<IntegerAttr>("group");
+  auto shape = fields.getAs<DenseI64ArrayAttr>("shape");
+  if (!source || source.empty() || !part || !bits || !group || !shape ||
+      shape.size() != 2 || shape[0] < 1 || shape[1] < 1)
+    return std::nullopt;
+  QuantizedOrigin origin{source.str(),
+                         part.getValue() == "scales",
+                         {shape[0], shape[1], bits.getInt(), group.getInt()},
+                         fields.contains("transposed")};
+  bool knows = origin.isScales || part.getValue() == "values";
+  bool fits = (origin.layout.bits == 4 || origin.layout.bits == 8) &&
+              origin.layout.group >= QuantizedLayout::kBlock &&
+              origin.layout.group % QuantizedLayout::kBlock == 0;
+  return knows && fits ? std::optional(std::move(origin)) : std::nullopt;
+}
+
+QuantizedLayout DequantizeOp::getLayout() {
+  ArrayRef<int64_t> shape = tensorType(getResult()).getShape();
+  return {shape[getTransposed()], shape[!getTransposed()],
+          static_cast<int64_t>(getBits()), static_cast<int64_t>(getGroup())};
+}
+
+LogicalResult DequantizeOp::verify() {
+  if (failed(expectRank(*this, "the result", tensorType(getResult()), 2)))
+    return failure();
+  if (getBits() != 4 && getBits() != 8)
+    return emitOpError("has bits ") << getBits() << ", expected 4 or 8";
+  if (getGroup() < 1 || getGroup() % QuantizedLayout::kBlock)
+    return emitOpError("has groups of ")
+           << getGroup() << ", expected a multiple of "
+           << QuantizedLayout::kBlock;
+  QuantizedLayout layout = getLayout();
+  if (failed(expectShape(*this, "values", tensorType(getValues()),
+                         quantizedValuesType(getContext(), layout).getShape())))
+    return failure();
+  return expectShape(*this, "scales", tensorType(getScales()),
+                     quantizedScalesType(getContext(), layout).getShape());
+}
+
+// Part of the contraction that reads it: no useful work of its own, and of its
+// result nothing goes through memory.
+int64_t DequantizeOp::getFlops() { return 0; }
+int64_t DequantizeOp::getBytes() { return countBytes(getOperands()); }

@@ -1,0 +1,36 @@
+// Weights as integers with scales: graph.dequantize.
+#pragma once
+#include "dialects/graph/GraphOps.h"
+#include "runtime/support/QuantizedLayout.h"
+
+#define GET_OP_CLASSES
+#include "dialects/graph/GraphQuantOps.h.inc"
+
+namespace tessera::graph {
+
+/// On a parameter that holds values or scales, a QuantizedOrigin: {source, part
+/// = "values" or "scales", bits, group, shape = [rows, columns], transposed
+/// where it is so}. No @init gives such a parameter.
+inline constexpr llvm::StringLiteral kQuantizedAttr = "graph.quantized";
+
+/// Of which tensor of a checkpoint a parameter is a part.
+struct QuantizedOrigin {
+  std::string source;
+  bool isScales = false; ///< otherwise the values
+  QuantizedLayout layout;
+  bool transposed = false; ///< the checkpoint has [columns, rows]
+
+  mlir::DictionaryAttr write(mlir::MLIRContext *context) const;
+  static std::optional<QuantizedOrigin> read(mlir::Attribute attribute);
+};
+
+/// The types of the values and of the scales.
+mlir::RankedTensorType quantizedValuesType(mlir::MLIRContext *context,
+                                           const QuantizedLayout &layout);
+mlir::RankedTensorType quantizedScalesType(mlir::MLIRContext *context,
+                                           const QuantizedLayout &layout);
+
+/// One element: q of (n, k), from the word that holds it.
+int64_t quantizedAt(const QuantizedLayout &layout, uint32_t word, int64_t k);
+
+} // namespace tessera::graph

@@ -1,0 +1,189 @@
+// The pass: matrices of linear layers as integers with scales.
+#include "dialects/graph/Build.h"
+#include "dialects/graph/Einsum.h"
+#include "dialects/graph/GraphQuantOps.h"
+#include "passes/precision/Precision.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace tessera;
+
+namespace tessera {
+#define GEN_PASS_DEF_QUANTIZEWEIGHTS
+#include "passes/precision/Passes.h.inc"
+} // namespace tessera
+
+// Smaller matrices are few bytes, and mostly padding as strips.
+static constexpr int64_t kLeastRows = QuantizedLayout::kStrip,
+                         kLeastColumns = QuantizedLayout::kBlock;
+
+namespace {
+
+struct QuantizeWeights : tessera::impl::QuantizeWeightsBase<QuantizeWeights> {
+  using QuantizeWeightsBase::QuantizeWeightsBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    llvm::StringSet<> gone;
+    for (auto function : module.getOps<func::FuncOp>())
+      if (!function.isPrivate() && function.getName() != "init")
+        if (failed(quantize(function, gone)))
+          return signalPassFailure();
+    if (auto init = module.lookupSymbol<func::FuncOp>("init"))
+      dropResults(init, gone);
+  }
+
+private:
+  std::optional<bool> sumsFirst(OpOperand &use);
+  std::optional<bool> sumsFirst(graph::EinsumOp einsum, OpOperand &use);
+  LogicalResult quantize(func::FuncOp function, llvm::StringSet<> &gone);
+  bool replace(func::FuncOp function, unsigned index,
+               ArrayRef<OpOperand *> products, bool transposed);
+  static void dropResults(func::FuncOp init, const llvm::StringSet<> &gone);
+};
+
+} // namespace
+
+// Whether the product sums over the matrix's first dimension, so that it is
+// [columns, rows]; nothing where it is no product of one dimension that is
+// summed over and one that stays.
+std::optional<bool> QuantizeWeights::sumsFirst(graph::EinsumOp einsum,
+                                               OpOperand &use) {
+  auto equation = llvm::cantFail(graph::Einsum::parse(einsum.getEquation()));
+  bool isLeft = use.getOperandNumber() == 0;
+  StringRef term = isLeft ? equation.lhs : equation.rhs,
+            other = isLeft ? equation.rhs : equation.lhs;
+  bool first = other.contains(term[0]), last = other.contains(term[1]);
+  if (first == last || einsum.getLhs() == einsum.getRhs())
+    return std::nullopt;
+  return first;
+}
+
+// The same of what a use comes to: in a block, all that it does.
+std::optional<bool> QuantizeWeights::sumsFirst(OpOperand &use) {
+  if (auto einsum = dyn_cast<graph::EinsumOp>(use.getOwner()))
+    return sumsFirst(einsum, use);
+  auto call = dyn_cast<func::CallOp>(use.getOwner());
+  if (!call)
+    return std::nullopt;
+  auto callee = getOperation().lookupSymbol<func::FuncOp>(call.getCallee());
+  std::optional<bool> all;
+  for (OpOperand &inner :
+       callee.getArgument(use.getOperandNumber()).getUses()) {
+    std::optional<bool> one = sumsFirst(inner);
+    if (!one || (all && *all != *one))
+      return std::nullopt;
+    all = one;
+  }
+  return all;
+}
+
+static bool isCandidate(func::FuncOp function, unsigned index) {
+  auto role =
+      function.getArgAttrOfType<graph::RoleAttr>(index, graph::kRoleAttr);
+  auto type = dyn_cast<RankedTensorType>(function.getArgument(index).getType());
+  return role && role.getValue() == graph::Role::parameter && type &&
+         isa<FloatType>(type.getElementType()) && type.getRank() == 2 &&
+         !function.getArgAttr(index, graph::kWideAttr) &&
+         !function.getArgAttr(index, graph::kFixedAttr);
+}
+
+// Experts' matrices are stacked, and their products have no kernel that takes
+// integers.
+static LogicalResult refuseExperts(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments()) {
+    unsigned index = argument.getArgNumber();
+    auto role =
+        function.getArgAttrOfType<graph::RoleAttr>(index, graph::kRoleAttr);
+    auto type = dyn_cast<RankedTensorType>(argument.getType());
+    if (role && role.getValue() == graph::Role::parameter && type &&
+        type.getRank() == 3)
+      return function.emitError()
+             << "inference.quant: experts cannot be quantized yet, and '"
+             << function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr)
+                    .getValue()
+             << "' is a stack of them; leave it at none for this model";
+  }
+  return success();
+}
+
+LogicalResult QuantizeWeights::quantize(func::FuncOp function,
+                                        llvm::StringSet<> &gone) {
+  if (failed(refuseExperts(function)))
+    return failure();
+  for (unsigned index = 0; index < function.getNumArguments(); ++index) {
+    if (!isCandidate(function, index))
+      continue;
+    SmallVector<OpOperand *> products;
+    std::optional<bool> transposed;
+    for (OpOperand &use : function.getArgument(index).getUses()) {
+      std::optional<bool> one = sumsFirst(use);
+      if (!one || (transposed && *transposed != *one))
+        continue;
+      transposed = one;
+      products.push_back(&use);
+    }
+    std::string name =
+        function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr).str();
+    if (transposed && replace(function, index, products, *transposed))
+      gone.insert(name);
+  }
+  return success();
+}
+
+// Two arguments and what they stand for instead of argument `index`; whether
+// nothing reads that any more, and it went.
+bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
+                              ArrayRef<OpOperand *> products, bool transposed) {
+  BlockArgument weight = function.getArgument(index);
+  RankedTensorType type = graph::tensorType(weight);
+  bool inBlocks = llvm::any_of(products, [](OpOperand *use) {
+    return isa<func::CallOp>(use->getOwner());
+  });
+  QuantizedLayout layout{type.getDimSize(transposed),
+                         type.getDimSize(!transposed), inBlocks ? bits : 8,
+                         group};
+  if (layout.rows < kLeastRows || layout.columns < kLeastColumns)
+    return false;
+  MLIRContext *context = &getContext();
+  auto name = function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr);
+  auto insert = [&](bool isScales, RankedTensorType of) {
+    NamedAttrList attributes;
+    attributes.set(
+        graph::kStateAttr,
+        StringAttr::get(context,
+                        name.getValue() + (isScales ? ".scales" : ".values")));
+    attributes.set(graph::kRoleAttr,
+                   graph::RoleAttr::get(context, graph::Role::parameter));
+    attributes.set(
+        graph::kQuantizedAttr,
+        graph::QuantizedOrigin{name.str(), isScales, layout, transposed}.write(
+            context));
+    unsigned at = weight.getArgNumber() + 1 + isScales;
+    function.insertArgument(at, of, attributes.getDictionary(context),
+                            weight.getLoc());
+    return function.getArgument(at);
+  };
+  Value values = insert(false, graph::quantizedValuesType(context, layout)),
+        scales = insert(true, graph::quantizedScalesType(context, layout));
+  OpBuilder b = OpBuilder::atBlockBegin(&function.front());
+  Value matrix =
+      b.create<graph::DequantizeOp>(NameLoc::get(name), type, values, scales,
+                                    layout.bits, layout.group, transposed);
+  for (OpOperand *use : products)
+    use->set(matrix);
+  if (!weight.use_empty())
+    return false;
+  function.eraseArgument(weight.getArgNumber());
+  return true;
+}
+
+void QuantizeWeights::dropResults(func::FuncOp init,
+                                  const llvm::StringSet<> &gone) {
+  llvm::BitVector dropped(init.getNumResults());
+  for (unsigned i = 0; i < init.getNumResults(); ++i)
+    if (auto name = init.getResultAttrOfType<StringAttr>(i, graph::kStateAttr))
+      dropped[i] = gone.contains(name.getValue());
+  init.front().getTerminator()->eraseOperands(dropped);
+  init.eraseResults(dropped);
+}

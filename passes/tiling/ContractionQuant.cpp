@@ -1,0 +1,399 @@
+// Products with weights that are integers with scales.
+//
+// Few rows, as when tokens come one by one, are bound by memory: a strip of 16
+// weights' rows has a lane for each, words are widened in registers and
+// multiplied by elements of lhs, one splat after another. 8 bits are shifted
+// into sign; 4 bits are masked where they stand, 16^i times too large, which
+// lhs makes up for: it is staged divided by as much, exactly. What was added to
+// keep them unsigned is taken from a group's sum at once, by the sum of lhs
+// over the group. A sum has four chains whatever the number of rows is, so that
+// a row's bits do not depend on how many there are.
+//
+// Many rows are bound by multiplications: a block widens its columns once, into
+// the panels that other contractions stage.
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/tiling/ClusterLaunch.h"
+#include "passes/tiling/ContractionEmit.h"
+
+using namespace mlir;
+using namespace tessera;
+
+static constexpr int64_t kStrip = QuantizedLayout::kStrip,
+                         kBlock = QuantizedLayout::kBlock;
+// Up to so many rows the weights are streamed.
+static constexpr int64_t kStreamedRows = 16;
+// Partial sums of one group.
+static constexpr int64_t kChains = 4;
+// Columns of a block: enough that staging lhs costs little, few enough that
+// there are blocks for all threads.
+static constexpr int64_t kLeastColumns = 64, kMostColumns = 256,
+                         kWantedBlocks = 64;
+
+//===--- the grid ---------------------------------------------------------===//
+
+llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan) {
+  int64_t columns = plan.quant->layout.columns;
+  auto fail = [](const llvm::Twine &what) {
+    return llvm::createStringError("quantized weights: " + what);
+  };
+  if (plan.groups || !plan.outerSums.empty() || plan.sum.rhs != 1 ||
+      plan.sum.size != columns)
+    return fail("the product sums over more than the matrix's columns");
+  ContractionDim row = plan.rowDim(), column = plan.columnDim();
+  if (plan.sum.lhs == 0 || (row.size > 1 && row.lhs == 0))
+    return fail("the left operand repeats elements");
+  bool isAligned = column.rhs == columns;
+  for (unsigned dim : plan.outer)
+    isAligned &= plan.dims[dim].rhs / columns % kStrip == 0;
+  if (!isAligned)
+    return fail("the epilogue cuts columns at no multiple of 16");
+  plan.quant->streams = row.size <= kStreamedRows;
+  if (!plan.quant->streams) {
+    chooseGrid(plan);
+    return llvm::Error::success();
+  }
+  int64_t wanted =
+      llvm::alignTo(partsOf(column.size, kWantedBlocks), kLeastColumns);
+  plan.blockRows = row.size;
+  plan.blockColumns = std::min(column.size, std::min(wanted, kMostColumns));
+  return llvm::Error::success();
+}
+
+// How much too large a weight of 4 bits is, exactly.
+static float widenedBy(int64_t place) {
+  return place == 7 ? 1.0f : float(1 << (4 * place));
+}
+
+//===--- common -----------------------------------------------------------===//
+
+void ContractionEmitter::makeQuant(ArrayRef<Value> arguments) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  auto view = [&](unsigned argument, int64_t middle) {
+    return emitView(b, loc, arguments[argument],
+                    {{},
+                     0,
+                     {layout.strips(), middle, kStrip},
+                     {middle * kStrip, kStrip, 1}});
+  };
+  words = view(plan.rhs.argument, layout.words());
+  scales = view(plan.quant->scales, layout.groups());
+}
+
+// The strip in which a column of the block begins one.
+Value ContractionEmitter::stripOf(Value column) {
+  Value strip = b.createOrFold<arith::DivUIOp>(loc, add(columnStart, column),
+                                               index(kStrip));
+  for (unsigned dim : plan.outer)
+    if (int64_t rows = plan.dims[dim].rhs / plan.quant->layout.columns)
+      strip = add(strip, mul(outerIndices[dim], rows / kStrip));
+  return strip;
+}
+
+// f32 [16].
+Value ContractionEmitter::loadScale(Value strip, Value group) {
+  auto narrow = VectorType::get({kStrip}, b.getF16Type());
+  Value loaded = b.create<tile::LoadOp>(loc, narrow, scales,
+                                        ValueRange{strip, group, index(0)},
+                                        ValueRange(), ArrayRef<int64_t>{2});
+  return b.create<arith::ExtFOp>(loc, narrow.clone(b.getF32Type()), loaded);
+}
+
+//===--- few rows ---------------------------------------------------------===//
+
+void ContractionEmitter::emitStreamed() {
+  const QuantizedLayout &layout = plan.quant->layout;
+  Type f32 = b.getF32Type();
+  auto allocate = [&](ArrayRef<int64_t> shape) -> Value {
+    return b.create<tile::AllocOp>(
+        loc, MemRefType::get(
+                 shape, f32, AffineMap(),
+                 tile::SharedAttr::get(b.getContext(), tile::Layout::rows)));
+  };
+  int64_t rows = plan.blockRows;
+  streamed = allocate({rows, layout.blocks() * kBlock});
+  if (layout.offset())
+    negatedSums = allocate({rows, layout.groups()});
+  Value sums = allocate({rows, partsOf(plan.blockColumns, kStrip) * kStrip});
+  forEach(rows, [&](Value row) { stageStreamedRow(row); });
+  stripSums = sums;
+  int64_t last =
+      plan.columnDim().size - (plan.columnBlocks() - 1) * plan.blockColumns;
+  forEach(select(isLastColumns, partsOf(last, kStrip),
+                 partsOf(plan.blockColumns, kStrip)),
+          [&](Value slot) {
+            Value strip = stripOf(mul(slot, kStrip));
+            // Tiles of rows that leave registers for a sum's chains.
+            int64_t tall = target.lanes == kStrip ? 4 : 1;
+            for (int64_t row = 0; row < rows; row += tall)
+              emitStrip(strip, slot, row, std::min(tall, rows - row));
+          });
+  groupStart = index(0);
+  sumStart = index(0);
+  emitRowTiles();
+}
+
+void ContractionEmitter::stageStreamedRow(Value row) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  int64_t whole = layout.columns / layout.group,
+          rest = layout.columns % layout.group;
+  forEach(whole,
+          [&](Value group) { stageStreamedGroup(row, group, layout.group); });
+  if (rest)
+    stageStreamedGroup(row, index(whole), rest);
+}
+
+// Elements of lhs over one group of `size` columns: in f32, divided by what
+// they will be multiplied with too much, and zeros up to a block's end.
+void ContractionEmitter::stageStreamedGroup(Value row, Value group,
+                                            int64_t size) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  Type f32 = b.getF32Type();
+  auto blockType = VectorType::get({kBlock}, f32);
+  auto memory = cast<MemRefType>(lhs.memory.getType()).getElementType();
+  SmallVector<float> factors;
+  for (int64_t k = 0; k < kBlock; ++k)
+    factors.push_back(layout.bits == 4 ? 1 / widenedBy(k % layout.perWord())
+                                       : 1);
+  Value factor = b.create<arith::ConstantOp>(
+      loc, DenseElementsAttr::get(blockType, ArrayRef(factors)));
+  Value start = mul(group, layout.group);
+  auto load = [&](Value k, int64_t count) -> Value {
+    auto type = VectorType::get({count}, memory);
+    Value at = plan.rowDim().size > 1 ? add(rowStart, row) : index(0);
+    SmallVector<int64_t> along{
+        static_cast<int64_t>(indicesOf(lhs, at, k).size()) - 1};
+    Value x = b.create<tile::LoadOp>(
+        loc, type, lhs.memory, indicesOf(lhs, at, k), ValueRange(), along);
+    return memory == f32 ? x : b.create<arith::ExtFOp>(loc, type.clone(f32), x);
+  };
+  auto store = [&](Value x, Value k) {
+    b.create<tile::StoreOp>(loc, x, streamed, ValueRange{row, k}, ValueRange(),
+                            ArrayRef<int64_t>{1});
+  };
+  auto scaled = [&](Value x, Value by) -> Value {
+    return layout.bits == 4 ? b.create<arith::MulFOp>(loc, x, by).getResult()
+                            : x;
+  };
+  auto zeros = [&](VectorType type) -> Value {
+    return b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
+  };
+  auto sumOf = [&](Value x) -> Value {
+    Value sum = b.create<tile::ReduceOp>(loc, VectorType::get({}, f32), x,
+                                         tile::ReduceKind::sum, 0);
+    return b.create<vector::ExtractElementOp>(loc, sum);
+  };
+  Value whole = zeros(blockType);
+  if (int64_t blocks = size / kBlock) {
+    auto loop = b.create<scf::ForOp>(loc, index(0), index(blocks), index(1),
+                                     ValueRange{whole});
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value k = add(start, mul(loop.getInductionVar(), kBlock));
+    Value x = load(k, kBlock);
+    store(scaled(x, factor), k);
+    b.create<scf::YieldOp>(
+        loc, b.create<arith::AddFOp>(loc, loop.getRegionIterArgs()[0], x)
+                 .getResult());
+    whole = loop.getResult(0);
+  }
+  Value sum = negatedSums ? sumOf(whole) : Value();
+  if (int64_t rest = size % kBlock) {
+    Value k = add(start, index(size / kBlock * kBlock));
+    store(zeros(blockType), k);
+    auto type = VectorType::get({rest}, f32);
+    Value x = load(k, rest);
+    Value some = b.create<arith::ConstantOp>(
+        loc, DenseElementsAttr::get(type, ArrayRef(factors).take_front(rest)));
+    store(scaled(x, some), k);
+    if (sum)
+      sum = b.create<arith::AddFOp>(loc, sum, sumOf(x));
+  }
+  if (sum)
+    b.create<memref::StoreOp>(loc, b.create<arith::NegFOp>(loc, sum),
+                              negatedSums, ValueRange{row, group});
+}
+
+// Sums of rows [row, row + rows) with the weights of a strip, to place `slot`.
+void ContractionEmitter::emitStrip(Value strip, Value slot, int64_t row,
+                                   int64_t rows) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  auto type = VectorType::get({rows, kStrip}, b.getF32Type());
+  Value sum = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
+  int64_t whole = layout.columns / layout.group,
+          rest = layout.columns % layout.group;
+  if (whole) {
+    auto loop = b.create<scf::ForOp>(loc, index(0), index(whole), index(1),
+                                     ValueRange{sum});
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value next = emitStripGroup(strip, loop.getInductionVar(), row, rows,
+                                layout.group, loop.getRegionIterArgs()[0]);
+    b.create<scf::YieldOp>(loc, next);
+    sum = loop.getResult(0);
+  }
+  if (rest)
+    sum = emitStripGroup(strip, index(whole), row, rows, rest, sum);
+  b.create<tile::StoreOp>(loc, sum, stripSums,
+                          ValueRange{index(row), mul(slot, kStrip)},
+                          ValueRange(), ArrayRef<int64_t>{0, 1});
+}
+
+// `sum` and scale × what the group's blocks give.
+Value ContractionEmitter::emitStripGroup(Value strip, Value group, int64_t row,
+                                         int64_t rows, int64_t size,
+                                         Value sum) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  auto type = cast<VectorType>(sum.getType());
+  Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
+  SmallVector<Value> chains(kChains, zeros);
+  Value first = mul(group, layout.group / kBlock);
+  int64_t blocks = partsOf(size, kBlock);
+  if (blocks == 1) {
+    emitStripBlock(strip, first, row, rows, chains);
+  } else {
+    auto loop =
+        b.create<scf::ForOp>(loc, index(0), index(blocks), index(1), chains);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    SmallVector<Value> inner(loop.getRegionIterArgs());
+    emitStripBlock(strip, add(first, loop.getInductionVar()), row, rows, inner);
+    b.create<scf::YieldOp>(loc, inner);
+    chains.assign(loop.getResults().begin(), loop.getResults().end());
+  }
+  auto plus = [&](Value x, Value y) -> Value {
+    return b.create<arith::AddFOp>(loc, x, y);
+  };
+  Value ofGroup = plus(plus(chains[0], chains[1]), plus(chains[2], chains[3]));
+  if (negatedSums) {
+    auto left = VectorType::get({rows, 1}, b.getF32Type());
+    auto right = VectorType::get({1, kStrip}, b.getF32Type());
+    Value sums = b.create<tile::LoadOp>(loc, left, negatedSums,
+                                        ValueRange{index(row), group},
+                                        ValueRange(), ArrayRef<int64_t>{0, 1});
+    Value offset = b.create<arith::ConstantOp>(
+        loc, DenseElementsAttr::get(right, float(layout.offset())));
+    ofGroup = b.create<tile::MmaOp>(loc, sums, offset, ofGroup);
+  }
+  Value scale = b.create<tile::BroadcastOp>(loc, type, loadScale(strip, group),
+                                            ArrayRef<int64_t>{1});
+  return b.create<math::FmaOp>(loc, ofGroup, scale, sum);
+}
+
+// A block's weights, times the elements of lhs, onto the chains in turn.
+void ContractionEmitter::emitStripBlock(Value strip, Value block, int64_t row,
+                                        int64_t rows,
+                                        MutableArrayRef<Value> chains) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  int64_t perWord = layout.perWord(), count = kBlock / perWord;
+  auto left = VectorType::get({rows, 1}, b.getF32Type());
+  auto wordType = VectorType::get({1, kStrip}, b.getI32Type());
+  for (int64_t i = 0; i < count; ++i) {
+    Value word = b.create<tile::LoadOp>(
+        loc, wordType, words,
+        ValueRange{strip, add(mul(block, count), index(i)), index(0)},
+        ValueRange(), ArrayRef<int64_t>{1, 2});
+    for (int64_t place = 0; place < perWord; ++place) {
+      Value k = add(mul(block, kBlock), index(i * perWord + place));
+      Value x =
+          b.create<tile::LoadOp>(loc, left, streamed, ValueRange{index(row), k},
+                                 ValueRange(), ArrayRef<int64_t>{0, 1});
+      Value &chain = chains[place % kChains];
+      chain = b.create<tile::MmaOp>(loc, x, widenOne(word, place), chain);
+    }
+  }
+}
+
+// The weights at `place` of the words, in f32: q for 8 bits, (q + offset) ×
+// widenedBy(place) for 4.
+Value ContractionEmitter::widenOne(Value word, int64_t place) {
+  auto type = cast<VectorType>(word.getType());
+  auto number = [&](uint32_t value) -> Value {
+    return b.create<arith::ConstantOp>(
+        loc, DenseElementsAttr::get(type, llvm::APInt(32, value)));
+  };
+  VectorType wide = type.clone(b.getF32Type());
+  if (plan.quant->layout.bits == 4) {
+    // The uppermost would be a sign where it stands.
+    Value masked =
+        place == 7
+            ? b.create<arith::ShRUIOp>(loc, word, number(28)).getResult()
+            : b.create<arith::AndIOp>(loc, word, number(15u << (4 * place)))
+                  .getResult();
+    return b.create<arith::SIToFPOp>(loc, wide, masked);
+  }
+  Value high = place == 3
+                   ? word
+                   : b.create<arith::ShLIOp>(loc, word, number(24 - 8 * place))
+                         .getResult();
+  Value value = b.create<arith::ShRSIOp>(loc, high, number(24));
+  return b.create<arith::SIToFPOp>(loc, wide, value);
+}
+
+//===--- many rows --------------------------------------------------------===//
+
+// All panels of the chunk, strip by strip.
+void ContractionEmitter::stageQuantColumns() {
+  int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
+  Value blocks =
+      select(isLastOfSum, partsOf(last, kBlock), partsOf(chunk, kBlock));
+  forEachPanel([&](Value panel, int64_t columns) {
+    for (int64_t column = 0; column < columns; column += kStrip) {
+      Value strip = stripOf(add(mul(panel, width), index(column)));
+      forEach(blocks, [&](Value block) {
+        stageQuantBlock(strip, panel, column, block);
+      });
+    }
+  });
+}
+
+// A block of the chunk and the strip at `column` of a panel: scale × q.
+void ContractionEmitter::stageQuantBlock(Value strip, Value panel,
+                                         int64_t column, Value block) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  int64_t perWord = layout.perWord(), count = kBlock / perWord;
+  Value k = add(sumStart, mul(block, kBlock));
+  Value scale = loadScale(
+      strip, b.createOrFold<arith::DivUIOp>(loc, k, index(layout.group)));
+  Value first = b.createOrFold<arith::DivUIOp>(loc, k, index(perWord));
+  auto type = VectorType::get({perWord, kStrip}, b.getI32Type());
+  VectorType wide = type.clone(b.getF32Type());
+  auto perRow = [&](llvm::function_ref<int32_t(int64_t)> of) -> Value {
+    SmallVector<int32_t> values;
+    for (int64_t i = 0; i < perWord; ++i)
+      values.append(kStrip, of(i));
+    return b.create<arith::ConstantOp>(
+        loc, DenseElementsAttr::get(type, ArrayRef(values)));
+  };
+  Value spread =
+      b.create<tile::BroadcastOp>(loc, wide, scale, ArrayRef<int64_t>{1});
+  forEach(count, [&](Value i) {
+    Value loaded = b.create<tile::LoadOp>(
+        loc, VectorType::get({kStrip}, b.getI32Type()), words,
+        ValueRange{strip, add(first, i), index(0)}, ValueRange(),
+        ArrayRef<int64_t>{2});
+    Value word =
+        b.create<tile::BroadcastOp>(loc, type, loaded, ArrayRef<int64_t>{1});
+    if (layout.bits == 4) {
+      word = b.create<arith::ShRUIOp>(
+          loc, word, perRow([](int64_t at) { return 4 * at; }));
+      word = b.create<arith::AndIOp>(loc, word,
+                                     perRow([](int64_t) { return 15; }));
+      word = b.create<arith::SubIOp>(
+          loc, word, perRow([&](int64_t) { return layout.offset(); }));
+    } else {
+      word = b.create<arith::ShLIOp>(
+          loc, word, perRow([](int64_t at) { return 24 - 8 * at; }));
+      word = b.create<arith::ShRSIOp>(loc, word,
+                                      perRow([](int64_t) { return 24; }));
+    }
+    Value value = b.create<arith::SIToFPOp>(loc, wide, word);
+    value = b.create<arith::MulFOp>(loc, value, spread);
+    if (compute != b.getF32Type())
+      value = b.create<arith::TruncFOp>(loc, type.clone(compute), value);
+    Value at = add(mul(block, kBlock), mul(i, perWord));
+    b.create<tile::StoreOp>(loc, value, rhs.shared,
+                            ValueRange{panel, at, index(column)}, ValueRange(),
+                            ArrayRef<int64_t>{1, 2});
+  });
+}

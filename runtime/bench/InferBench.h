@@ -1,0 +1,54 @@
+// Reading a prompt and decoding, in llama-bench's shape (pp512, tg128), beside
+// what the machine could do at most in the same run: the bandwidth of its
+// memory for decoding, the multiply-adds of its cores for prompts.
+#pragma once
+#include "runtime/infer/Decoder.h"
+
+#include <string>
+#include <vector>
+
+namespace tessera::bench {
+
+struct InferBenchOptions {
+  int64_t prompt = 512;   ///< tokens of a prompt; 0: not measured
+  int64_t generate = 128; ///< tokens after nothing; 0: not measured
+  unsigned repeat = 5;
+  unsigned threads = 1;
+  unsigned vectorBits = 512; ///< of the code that runs
+  bool bf16Dot = false;      ///< whether that code has bf16 dot products
+};
+
+/// What a model must move and multiply, whoever computes it.
+struct InferCost {
+  double weightBytes = 0; ///< read by each decoded token
+  double cacheBytes = 0;  ///< of one token's keys and values
+  double promptFlops = 0; ///< of the whole prompt, logits of its last token
+};
+
+/// One test. Rates are of all repetitions, ratios medians of parts of them,
+/// each against the limit that was measured right before and after it.
+struct InferTest {
+  std::string name;            ///< "pp512", "tg128"
+  std::vector<double> seconds; ///< one a repetition
+  std::vector<double> rates;   ///< tokens a second, one a repetition
+  double limit = 0;            ///< bytes or FLOPs a second, the median
+  double ofLimit = 0;          ///< what was reached of it, by the clock
+  /// The same by the time in which this process had processors: for machines
+  /// that others use too.
+  double ofLimitBusy = 0;
+};
+
+double meanOf(const std::vector<double> &values);
+/// Of a sample; 0 for a single one.
+double deviationOf(const std::vector<double> &values);
+
+struct InferBenchResult {
+  std::vector<InferTest> tests;
+  const char *instruction = ""; ///< of the FLOP limit
+};
+
+/// The decoder's cache must hold a sequence of either length.
+StatusOr<InferBenchResult> benchInfer(Decoder &decoder, const InferCost &cost,
+                                      const InferBenchOptions &options);
+
+} // namespace tessera::bench

@@ -1,0 +1,77 @@
+#include "runtime/bench/ReadBandwidth.h"
+#include "runtime/support/CpuFeatures.h"
+
+#include <algorithm>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace tessera::bench {
+namespace {
+
+/// What a thread takes at a time.
+constexpr std::uint64_t kPiece = std::uint64_t(1) << 20;
+
+/// Reads `bytes`, a multiple of 512.
+using Reader = void (*)(const std::byte *from, std::uint64_t bytes);
+
+#if defined(__x86_64__)
+// Eight loads in flight; assembly, because nobody wants what they bring.
+__attribute__((target("avx512f"))) void readZmm(const std::byte *from,
+                                                std::uint64_t bytes) {
+  for (const std::byte *end = from + bytes; from != end; from += 512)
+    asm volatile("vmovdqu64 (%0), %%zmm0\n\tvmovdqu64 64(%0), %%zmm1\n\t"
+                 "vmovdqu64 128(%0), %%zmm2\n\tvmovdqu64 192(%0), %%zmm3\n\t"
+                 "vmovdqu64 256(%0), %%zmm4\n\tvmovdqu64 320(%0), %%zmm5\n\t"
+                 "vmovdqu64 384(%0), %%zmm6\n\tvmovdqu64 448(%0), %%zmm7"
+                 :
+                 : "r"(from)
+                 : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6",
+                   "xmm7", "memory");
+}
+#endif
+
+void readWords(const std::byte *from, std::uint64_t bytes) {
+  std::uint64_t word = 0;
+  for (std::uint64_t at = 0; at < bytes; at += sizeof(word)) {
+    std::memcpy(&word, from + at, sizeof(word));
+    asm volatile("" : : "r"(word));
+  }
+}
+
+Reader chooseReader() {
+#if defined(__x86_64__)
+  if (CpuFeatures::detect().has("avx512f"))
+    return readZmm;
+#endif
+  return readWords;
+}
+
+} // namespace
+
+StatusOr<ReadBandwidth> ReadBandwidth::create(unsigned threads,
+                                              std::uint64_t bytes) {
+  bytes = std::max(bytes / kPiece, std::uint64_t(1)) * kPiece;
+  auto pool = hal::ThreadPool::create(threads);
+  if (!pool.ok())
+    return pool.status();
+  auto memory = hal::HostMemory::allocate(bytes, "the bandwidth's buffer");
+  if (!memory.ok())
+    return memory.status();
+  // Pages that nobody wrote are all one page of zeros.
+  std::memset(memory->data(), 1, bytes);
+  return ReadBandwidth(pool.take(), memory.take());
+}
+
+void ReadBandwidth::read() {
+  const Reader read = chooseReader();
+  pool->parallelFor(static_cast<std::uint32_t>(memory.size() / kPiece),
+                    [&](std::uint32_t begin, std::uint32_t end, unsigned) {
+                      read(memory.data() + begin * kPiece,
+                           (end - begin) * kPiece);
+                    });
+}
+
+} // namespace tessera::bench

@@ -1,0 +1,43 @@
+// What may come next in a text that must have a form.
+#pragma once
+#include "runtime/support/Status.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace tessera {
+
+/// A set of tokens.
+class TokenMask {
+public:
+  TokenMask() = default;
+  explicit TokenMask(size_t vocab) : words((vocab + 63) / 64) {}
+  void insert(size_t token) { words[token / 64] |= uint64_t(1) << token % 64; }
+  bool contains(size_t token) const {
+    return token / 64 < words.size() && (words[token / 64] >> token % 64 & 1);
+  }
+  void clear() { words.assign(words.size(), 0); }
+  /// Of one vocabulary.
+  void insertAll(const TokenMask &other) {
+    for (size_t i = 0; i < words.size(); ++i)
+      words[i] |= other.words[i];
+  }
+
+private:
+  std::vector<uint64_t> words;
+};
+
+/// Follows one text token by token. One thread at a time.
+class TokenGuide {
+public:
+  virtual ~TokenGuide() = default;
+  /// The tokens that may come next, those that end the text among them if it
+  /// may end here. Valid until the next call. An error ends the request.
+  virtual StatusOr<const TokenMask *> allowed() = 0;
+  /// One of them came.
+  virtual Status accept(int32_t token) = 0;
+  /// Nothing but the end may follow.
+  virtual bool isComplete() const = 0;
+};
+
+} // namespace tessera

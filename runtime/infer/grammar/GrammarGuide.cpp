@@ -1,0 +1,133 @@
+#include "runtime/infer/grammar/GrammarGuide.h"
+
+#include <algorithm>
+
+namespace tessera::grammar {
+namespace {
+
+// Of all Continuations of a grammar; more are forgotten and found out again.
+constexpr size_t kCacheBytes = size_t(64) << 20;
+
+Status tooAmbiguous() {
+  return Status::error("the form that is asked for is too ambiguous: too many "
+                       "alternatives go on in the same way");
+}
+
+/// Follows the tokens of the subtree behind `from` in which the automaton is in
+/// `state`. visit(node of the trie, state there) for each node that is reached.
+template <typename Visit>
+void walk(const Vocabulary &vocabulary, Automaton &automaton, uint32_t from,
+          uint32_t state, const Visit &visit) {
+  auto trie = vocabulary.trie();
+  uint32_t base = trie[from].depth;
+  std::vector<uint32_t> states(vocabulary.longest() + 1);
+  states[0] = state;
+  for (uint32_t i = from + 1; i < trie[from].end;) {
+    uint32_t depth = trie[i].depth - base;
+    uint32_t next = automaton.step(states[depth - 1], trie[i].byte);
+    states[depth] = next;
+    if (next == Automaton::kDead) {
+      i = trie[i].end;
+      continue;
+    }
+    visit(i, next);
+    ++i;
+  }
+}
+
+} // namespace
+
+StatusOr<std::shared_ptr<const TokenGrammar::Continuations>>
+TokenGrammar::after(uint32_t node) {
+  std::lock_guard lock(mutex);
+  if (auto found = cache.find(node); found != cache.end())
+    return found->second;
+  automaton.trim();
+  auto made = std::make_shared<Continuations>();
+  made->allowed = TokenMask(tokens->size());
+  uint32_t start = automaton.stateOf({{{node, Stacks::kEmpty}}, false});
+  walk(*tokens, automaton, 0, start, [&](uint32_t at, uint32_t state) {
+    if (!automaton.at(state).places.empty())
+      for (uint32_t token : tokens->endingAt(tokens->trie()[at]))
+        made->allowed.insert(token);
+    if (automaton.at(state).ends)
+      made->leaving.push_back(at);
+  });
+  if (automaton.overflowed())
+    return tooAmbiguous();
+  size_t bytes = tokens->size() / 8 + made->leaving.size() * sizeof(uint32_t);
+  if (cacheBytes + bytes > kCacheBytes) {
+    cache.clear();
+    cacheBytes = 0;
+  }
+  cacheBytes += bytes;
+  cache.emplace(node, made);
+  return std::shared_ptr<const Continuations>(made);
+}
+
+GrammarGuide::GrammarGuide(std::shared_ptr<TokenGrammar> given,
+                           std::vector<int32_t> ends)
+    : grammar(std::move(given)), ends(std::move(ends)),
+      automaton(grammar->grammar()), reached(automaton.places().start()),
+      mask(grammar->vocabulary().size()) {}
+
+/// The tokens that end at the node or behind it.
+void GrammarGuide::allowFrom(uint32_t trieNode, uint32_t state) {
+  const Vocabulary &vocabulary = grammar->vocabulary();
+  auto allow = [&](uint32_t node, uint32_t) {
+    for (uint32_t token : vocabulary.endingAt(vocabulary.trie()[node]))
+      mask.insert(token);
+  };
+  if (state == Automaton::kDead)
+    return;
+  allow(trieNode, state);
+  walk(vocabulary, automaton, trieNode, state, allow);
+}
+
+Status GrammarGuide::allowAfter(const Place &place) {
+  // Where calls may become too deep it matters what stands around.
+  const Stacks &calls = automaton.places().calls();
+  if (calls.top(place.stack).depth + grammar->vocabulary().longest() >
+      Stacks::kMaxDepth) {
+    allowFrom(0, automaton.stateOf({{place}, false}));
+    return Status::success();
+  }
+  auto found = grammar->after(place.node);
+  if (!found.ok())
+    return found.status();
+  const TokenGrammar::Continuations &after = **found;
+  mask.insertAll(after.allowed);
+  if (after.leaving.empty())
+    return Status::success();
+  uint32_t outside = automaton.stateOf(automaton.places().leave(place.stack));
+  for (uint32_t node : after.leaving)
+    allowFrom(node, outside);
+  return Status::success();
+}
+
+StatusOr<const TokenMask *> GrammarGuide::allowed() {
+  mask.clear();
+  automaton.trim();
+  for (const Place &place : reached.places)
+    TESSERA_RETURN_IF_ERROR(allowAfter(place));
+  if (automaton.overflowed())
+    return tooAmbiguous();
+  if (reached.ends)
+    for (int32_t token : ends)
+      mask.insert(size_t(token));
+  return &mask;
+}
+
+Status GrammarGuide::accept(int32_t token) {
+  for (char byte : grammar->vocabulary().text(uint32_t(token)))
+    reached = automaton.places().step(reached.places, uint8_t(byte));
+  if (automaton.overflowed())
+    return tooAmbiguous();
+  if (reached.empty())
+    return Status::error("the text is nested deeper than {}, further than its "
+                         "form is followed",
+                         Stacks::kMaxDepth);
+  return Status::success();
+}
+
+} // namespace tessera::grammar

@@ -1,0 +1,603 @@
+#include "runtime/infer/grammar/JsonSchema.h"
+#include "runtime/infer/grammar/JsonText.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include <nlohmann/json.hpp>
+
+namespace tessera::grammar {
+namespace {
+
+std::string scalarText(const JsonValue &value) {
+  bool truth;
+  uint64_t natural;
+  int64_t whole;
+  double real;
+  std::string_view text;
+  if (value.get(truth))
+    return truth ? "true" : "false";
+  if (value.get(natural))
+    return fmt::format("{}", natural);
+  if (value.get(whole))
+    return fmt::format("{}", whole);
+  if (value.get(real))
+    return nlohmann::json(real).dump();
+  if (value.get(text))
+    return quotedJson(text);
+  return "null";
+}
+
+bool has(const JsonValue &schema, std::string_view name) {
+  return std::ranges::any_of(schema.members(), [&](const auto &member) {
+    return member.name == name;
+  });
+}
+
+/// Keywords that say nothing of what is allowed, or are read where they are
+/// referred to.
+constexpr std::array<std::string_view, 13> kReadOver = {
+    "title",   "description", "default",   "examples", "deprecated",
+    "$schema", "readOnly",    "writeOnly", "format",   "$comment",
+    "$defs",   "definitions", "$id"};
+
+constexpr std::array<std::string_view, 7> kTypes = {
+    "object", "array", "string", "number", "integer", "boolean", "null"};
+
+constexpr std::array<std::string_view, 4> kBounds = {
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+
+/// A schema, and where it stands.
+struct Place {
+  const JsonValue &schema;
+  std::string path; ///< "#/properties/a"
+};
+
+class SchemaReader {
+public:
+  SchemaReader(const JsonValue &root, Grammar &grammar)
+      : root(root), grammar(grammar), json(grammar) {}
+
+  Status read() {
+    uint32_t text = grammar.addRule(), start = grammar.startOf(text);
+    // Tokenizers whose first token of a text has a space need one here.
+    uint32_t value = grammar.addNode(), end = grammar.addNode();
+    grammar.addSkip(start, value);
+    grammar.addBytes(start, ' ', ' ', value);
+    StatusOr<uint32_t> rule = ruleOf({root, "#"});
+    if (!rule.ok())
+      return rule.status();
+    grammar.addCall(value, *rule, end);
+    grammar.setFinal(end);
+    // Of those that are referred to, which may refer to others.
+    while (!pending.empty()) {
+      auto [schema, path, rule] = pending.back();
+      pending.pop_back();
+      TESSERA_RETURN_IF_ERROR(define({*schema, path}, rule));
+      if (grammar.size() > Grammar::kMaxNodes)
+        break; // finish() says it
+    }
+    return grammar.finish();
+  }
+
+private:
+  using Rule = StatusOr<uint32_t>;
+
+  /// The rule of a schema, which is defined later: so schemas may refer to
+  /// themselves, and nothing here nests as deep as they do.
+  Rule ruleOf(const Place &place) {
+    auto [found, isNew] = rules.try_emplace(&place.schema, 0);
+    if (isNew) {
+      found->second = grammar.addRule();
+      pending.push_back({&place.schema, place.path, found->second});
+    }
+    return found->second;
+  }
+
+  Status define(const Place &place, uint32_t rule);
+  Status checkKeywords(const Place &place) const;
+  Status defineTypes(const Place &place, uint32_t from, uint32_t to);
+  Status addAlternatives(const Place &place, std::string_view keyword,
+                         uint32_t from, uint32_t to);
+  uint32_t addLiteral(const JsonValue &value, uint32_t from);
+  Status addLiterals(const Place &place, uint32_t from, uint32_t to);
+  Status addType(const Place &place, std::string_view type, uint32_t from,
+                 uint32_t to);
+  Status addInteger(const Place &place, uint32_t from, uint32_t to);
+  Status addString(const Place &place, uint32_t from, uint32_t to);
+  Status addArray(const Place &place, uint32_t from, uint32_t to);
+  Status addObject(const Place &place, uint32_t from, uint32_t to);
+  Status readProperties(const Place &place);
+  StatusOr<uint32_t> referred(const Place &place, std::string_view pointer);
+  StatusOr<std::optional<uint64_t>> count(const Place &place,
+                                          std::string_view keyword) const;
+  Rule ruleOfRest(const Place &place, std::string_view keyword, bool &allowed);
+
+  template <typename... Args>
+  static Status problem(const Place &place, fmt::format_string<Args...> format,
+                        Args &&...args) {
+    return Status::error("{}: {}", place.path,
+                         fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  struct Pending {
+    const JsonValue *schema;
+    std::string path;
+    uint32_t rule;
+  };
+
+  const JsonValue &root;
+  Grammar &grammar;
+  JsonText json;
+  std::unordered_map<const JsonValue *, uint32_t> rules;
+  std::vector<Pending> pending;
+};
+
+//===--- one schema -------------------------------------------------------===//
+
+Status SchemaReader::checkKeywords(const Place &place) const {
+  static constexpr std::array<std::string_view, 19> kServed = {
+      "type",
+      "properties",
+      "required",
+      "additionalProperties",
+      "items",
+      "minItems",
+      "maxItems",
+      "prefixItems",
+      "minLength",
+      "maxLength",
+      "enum",
+      "const",
+      "anyOf",
+      "allOf",
+      "$ref",
+      "minimum",
+      "maximum",
+      "exclusiveMinimum",
+      "exclusiveMaximum"};
+  for (const auto &[name, value] : place.schema.members())
+    if (std::ranges::find(kServed, name) == kServed.end() &&
+        std::ranges::find(kReadOver, name) == kReadOver.end())
+      return problem(place, "the keyword \"{}\" is not served", name);
+  // What stands beside these would have to hold as well.
+  for (std::string_view alone : {"$ref", "anyOf", "allOf", "enum", "const"}) {
+    if (!has(place.schema, alone))
+      continue;
+    for (const auto &[name, value] : place.schema.members()) {
+      bool literal = alone == "enum" || alone == "const";
+      if (name != alone && !(literal && name == "type") &&
+          std::ranges::find(kReadOver, name) == kReadOver.end())
+        return problem(place, "\"{}\" beside \"{}\" is not served", name,
+                       alone);
+    }
+  }
+  return Status::success();
+}
+
+Status SchemaReader::define(const Place &place, uint32_t rule) {
+  uint32_t from = grammar.startOf(rule), to = grammar.addNode();
+  grammar.setFinal(to);
+  const JsonValue &schema = place.schema;
+  bool truth = false;
+  if (schema.get(truth) && truth) {
+    grammar.addCall(from, json.anyValue(), to);
+    return Status::success();
+  }
+  if (!schema.isObject())
+    return problem(place, "a schema must be an object or true");
+  TESSERA_RETURN_IF_ERROR(checkKeywords(place));
+  std::string_view pointer;
+  if (has(schema, "$ref")) {
+    if (!schema["$ref"].get(pointer))
+      return problem(place, "\"$ref\" must be a text");
+    auto target = referred(place, pointer);
+    if (target.ok())
+      grammar.addCall(from, *target, to);
+    return target.status();
+  }
+  for (std::string_view keyword : {"anyOf", "allOf"})
+    if (has(schema, keyword))
+      return addAlternatives(place, keyword, from, to);
+  if (has(schema, "enum") || has(schema, "const"))
+    return addLiterals(place, from, to);
+  return defineTypes(place, from, to);
+}
+
+Status SchemaReader::addAlternatives(const Place &place,
+                                     std::string_view keyword, uint32_t from,
+                                     uint32_t to) {
+  const auto &alternatives = place.schema[keyword].elements();
+  if (alternatives.empty())
+    return problem(place, "\"{}\" must be a list of schemas", keyword);
+  if (keyword == "allOf" && alternatives.size() != 1)
+    return problem(place, "\"allOf\" of several schemas is not served");
+  for (size_t i = 0; i < alternatives.size(); ++i) {
+    Rule rule = ruleOf(
+        {alternatives[i], fmt::format("{}/{}/{}", place.path, keyword, i)});
+    if (!rule.ok())
+      return rule.status();
+    grammar.addCall(from, *rule, to);
+  }
+  return Status::success();
+}
+
+Status SchemaReader::addLiterals(const Place &place, uint32_t from,
+                                 uint32_t to) {
+  std::vector<std::string> texts;
+  std::vector<const JsonValue *> values;
+  if (has(place.schema, "const"))
+    values.push_back(&place.schema["const"]);
+  for (const JsonValue &value : place.schema["enum"].elements())
+    values.push_back(&value);
+  if (values.empty())
+    return problem(place, "\"enum\" must be a list of values");
+  for (const JsonValue *value : values)
+    if (value->isArray() || value->isObject())
+      grammar.addSkip(addLiteral(*value, from), to);
+    else
+      texts.push_back(scalarText(*value));
+  grammar.addSkip(json.oneOf(from, std::move(texts)), to);
+  return Status::success();
+}
+
+/// The value itself, with space where JSON may have some.
+uint32_t SchemaReader::addLiteral(const JsonValue &value, uint32_t from) {
+  if (!value.isArray() && !value.isObject())
+    return grammar.addText(from, scalarText(value));
+  uint32_t at = grammar.addText(from, value.isArray() ? "[" : "{");
+  bool first = true;
+  auto separate = [&] {
+    at = json.space(first ? at : grammar.addText(at, ","));
+    first = false;
+  };
+  for (const JsonValue &each : value.elements()) {
+    separate();
+    at = addLiteral(each, at);
+  }
+  for (const auto &[name, member] : value.members()) {
+    separate();
+    at = grammar.addText(grammar.addText(at, quotedJson(name)), ":");
+    at = addLiteral(member, json.space(at));
+  }
+  return grammar.addText(first ? at : json.space(at),
+                         value.isArray() ? "]" : "}");
+}
+
+// Without a type, what the keywords are about; they would hold only where the
+// value has that type, but nobody means that.
+Status SchemaReader::defineTypes(const Place &place, uint32_t from,
+                                 uint32_t to) {
+  const JsonValue &schema = place.schema, &type = schema["type"];
+  std::string_view name;
+  if (type.get(name))
+    return addType(place, name, from, to);
+  if (type.isArray() && !type.elements().empty()) {
+    for (const JsonValue &each : type.elements()) {
+      if (!each.get(name))
+        return problem(place, "\"type\" must be a name or a list of names");
+      TESSERA_RETURN_IF_ERROR(addType(place, name, from, to));
+    }
+    return Status::success();
+  }
+  if (has(schema, "type"))
+    return problem(place, "\"type\" must be a name or a list of names");
+  for (std::string_view keyword :
+       {"properties", "required", "additionalProperties"})
+    if (has(schema, keyword))
+      return addObject(place, from, to);
+  for (std::string_view keyword :
+       {"items", "prefixItems", "minItems", "maxItems"})
+    if (has(schema, keyword))
+      return addArray(place, from, to);
+  for (std::string_view keyword : {"minLength", "maxLength"})
+    if (has(schema, keyword))
+      return addString(place, from, to);
+  grammar.addCall(from, json.anyValue(), to);
+  return Status::success();
+}
+
+Status SchemaReader::addType(const Place &place, std::string_view type,
+                             uint32_t from, uint32_t to) {
+  if (type == "object")
+    return addObject(place, from, to);
+  if (type == "array")
+    return addArray(place, from, to);
+  if (type == "string")
+    return addString(place, from, to);
+  bool bounded = std::ranges::any_of(kBounds, [&](std::string_view bound) {
+    return has(place.schema, bound);
+  });
+  if (type == "integer" && bounded)
+    return addInteger(place, from, to);
+  if (type == "number" && bounded)
+    return problem(place, "bounds of numbers that are no integers are not "
+                          "served");
+  if (std::ranges::find(kTypes, type) == kTypes.end())
+    return problem(place, "the type \"{}\" does not exist", type);
+  grammar.addCall(from,
+                  type == "number"    ? json.number()
+                  : type == "integer" ? json.integer()
+                  : type == "boolean" ? json.boolean()
+                                      : json.null(),
+                  to);
+  return Status::success();
+}
+
+StatusOr<std::optional<uint64_t>>
+SchemaReader::count(const Place &place, std::string_view keyword) const {
+  if (!has(place.schema, keyword))
+    return std::optional<uint64_t>();
+  uint64_t value = 0;
+  if (!place.schema[keyword].get(value) || value > Grammar::kMaxNodes)
+    return problem(place, "\"{}\" must be a whole number from 0 to {}", keyword,
+                   Grammar::kMaxNodes);
+  return std::optional(value);
+}
+
+Status SchemaReader::addInteger(const Place &place, uint32_t from,
+                                uint32_t to) {
+  std::optional<int64_t> least, most;
+  for (std::string_view bound : kBounds) {
+    int64_t value = 0;
+    if (!has(place.schema, bound))
+      continue;
+    // One of room, so that a bound which is excluded has a neighbour.
+    if (!place.schema[bound].get(value) || value == INT64_MIN ||
+        value == INT64_MAX)
+      return problem(place, "\"{}\" must be an integer of 64 bits", bound);
+    if (bound == "minimum" || bound == "exclusiveMinimum")
+      least = std::max(least.value_or(INT64_MIN), value + (bound != "minimum"));
+    else
+      most = std::min(most.value_or(INT64_MAX), value - (bound != "maximum"));
+  }
+  if (least && most && *most < *least)
+    return problem(place, "no integer is within the bounds");
+  grammar.addSkip(json.integerWithin(from, least, most), to);
+  return Status::success();
+}
+
+Status SchemaReader::addString(const Place &place, uint32_t from, uint32_t to) {
+  auto least = count(place, "minLength"), most = count(place, "maxLength");
+  for (const auto *each : {&least, &most})
+    if (!each->ok())
+      return each->status();
+  if (!*least && !*most) {
+    grammar.addCall(from, json.string(), to);
+    return Status::success();
+  }
+  uint64_t first = least->value_or(0);
+  if (*most && **most < first)
+    return problem(place, "\"maxLength\" is below \"minLength\"");
+  uint32_t at = grammar.addText(from, "\"");
+  for (uint64_t i = 0; i < most->value_or(first); ++i) {
+    if (i >= first)
+      grammar.addBytes(at, '"', '"', to);
+    uint32_t next = grammar.addNode();
+    grammar.addCall(at, json.character(), next);
+    at = next;
+  }
+  if (!*most)
+    grammar.addCall(at, json.character(), at);
+  grammar.addBytes(at, '"', '"', to);
+  return Status::success();
+}
+
+//===--- nesting ----------------------------------------------------------===//
+
+/// What a keyword says of the rest of an array or object; without it anything.
+SchemaReader::Rule SchemaReader::ruleOfRest(const Place &place,
+                                            std::string_view keyword,
+                                            bool &allowed) {
+  allowed = true;
+  if (!has(place.schema, keyword))
+    return json.anyValue();
+  const JsonValue &rest = place.schema[keyword];
+  if (bool truth = false; rest.get(truth) && !truth) {
+    allowed = false;
+    return json.null(); // which is not called
+  }
+  return ruleOf({rest, fmt::format("{}/{}", place.path, keyword)});
+}
+
+Status SchemaReader::addArray(const Place &place, uint32_t from, uint32_t to) {
+  auto least = count(place, "minItems"), most = count(place, "maxItems");
+  for (const auto *each : {&least, &most})
+    if (!each->ok())
+      return each->status();
+  const auto &prefix = place.schema["prefixItems"].elements();
+  bool more = true;
+  Rule rest = ruleOfRest(place, "items", more);
+  if (!rest.ok())
+    return rest.status();
+  uint64_t first = least->value_or(0);
+  uint64_t last = most->value_or(std::max<uint64_t>(first, prefix.size()));
+  if (!more)
+    last = std::min<uint64_t>(last, prefix.size());
+  if (last < first)
+    return problem(place, "an array of {} items at least cannot be", first);
+  bool endless = more && !*most;
+
+  uint32_t open = json.space(grammar.addText(from, "["));
+  uint32_t at = open; // before the comma, if there is an element before
+  auto close = [&](uint32_t node) {
+    grammar.addBytes(node == open ? node : json.space(node), ']', ']', to);
+  };
+  auto element = [&](uint32_t node, uint32_t rule, uint32_t next) {
+    uint32_t begin =
+        node == open ? node : json.space(grammar.addText(node, ","));
+    grammar.addCall(begin, rule, next);
+  };
+  for (uint64_t i = 0; i < last; ++i) {
+    if (i >= first)
+      close(at);
+    Rule rule = i < prefix.size()
+                    ? ruleOf({prefix[i],
+                              fmt::format("{}/prefixItems/{}", place.path, i)})
+                    : rest;
+    if (!rule.ok())
+      return rule.status();
+    uint32_t next = grammar.addNode();
+    element(at, *rule, next);
+    at = next;
+  }
+  if (endless) {
+    uint32_t next = at == open ? grammar.addNode() : at;
+    element(at, *rest, next);
+    if (at == open)
+      element(next, *rest, next);
+    close(next);
+    if (at == open)
+      close(open);
+    return Status::success();
+  }
+  close(at);
+  return Status::success();
+}
+
+Status SchemaReader::addObject(const Place &place, uint32_t from, uint32_t to) {
+  const JsonValue &properties = place.schema["properties"];
+  if (has(place.schema, "properties") && !properties.isObject())
+    return problem(place, "\"properties\" must be an object");
+  std::set<std::string, std::less<>> names, required;
+  for (const auto &[name, schema] : properties.members())
+    if (!names.insert(name).second)
+      return problem(place, "the property \"{}\" stands twice", name);
+  for (const JsonValue &each : place.schema["required"].elements()) {
+    std::string_view name;
+    if (!each.get(name))
+      return problem(place, "\"required\" must be a list of names");
+    if (!names.contains(name))
+      return problem(place,
+                     "\"required\" names \"{}\", which is none of "
+                     "\"properties\"",
+                     name);
+    required.emplace(name);
+  }
+  bool more = true;
+  Rule rest = ruleOfRest(place, "additionalProperties", more);
+  if (!rest.ok())
+    return rest.status();
+
+  // `none`: nothing was written yet; `some`: a comma comes first.
+  uint32_t none = json.space(grammar.addText(from, "{"));
+  uint32_t some = grammar.addNode();
+  bool canBeEmpty = true, canHaveSome = false;
+  auto begin = [&](uint32_t name) {
+    if (canBeEmpty)
+      grammar.addSkip(none, name);
+    if (canHaveSome)
+      grammar.addSkip(json.space(grammar.addText(some, ",")), name);
+  };
+  for (const auto &[name, schema] : properties.members()) {
+    Rule rule =
+        ruleOf({schema, fmt::format("{}/properties/{}", place.path, name)});
+    if (!rule.ok())
+      return rule.status();
+    uint32_t start = grammar.addNode(), next = grammar.addNode();
+    begin(start);
+    uint32_t colon =
+        grammar.addText(grammar.addText(start, quotedJson(name)), ":");
+    grammar.addCall(json.space(colon), *rule, next);
+    if (required.contains(name))
+      canBeEmpty = false;
+    else if (canHaveSome)
+      grammar.addSkip(some, next);
+    some = next;
+    canHaveSome = true;
+  }
+  if (more) {
+    uint32_t start = grammar.addNode(), next = grammar.addNode();
+    begin(start);
+    uint32_t colon = grammar.addText(json.otherName(start, names), ":");
+    grammar.addCall(json.space(colon), *rest, next);
+    grammar.addSkip(json.space(grammar.addText(next, ",")), start);
+    if (canHaveSome)
+      grammar.addSkip(some, next);
+    some = next;
+    canHaveSome = true;
+  }
+  if (canBeEmpty)
+    grammar.addBytes(none, '}', '}', to);
+  if (canHaveSome)
+    grammar.addBytes(json.space(some), '}', '}', to);
+  return Status::success();
+}
+
+//===--- references -------------------------------------------------------===//
+
+/// A name in a JSON pointer (RFC 6901).
+std::string unescaped(std::string_view part) {
+  std::string out;
+  for (size_t i = 0; i < part.size(); ++i) {
+    bool escape = part[i] == '~' && i + 1 < part.size();
+    if (escape && (part[i + 1] == '0' || part[i + 1] == '1'))
+      out += part[++i] == '0' ? '~' : '/';
+    else
+      out += part[i];
+  }
+  return out;
+}
+
+StatusOr<uint32_t> SchemaReader::referred(const Place &place,
+                                          std::string_view pointer) {
+  const JsonValue *at = &root;
+  std::string_view left = pointer;
+  if (!left.starts_with('#') || (left.size() > 1 && left[1] != '/'))
+    return problem(place, "\"$ref\" must point into the schema itself, such as "
+                          "\"#/$defs/name\"");
+  left.remove_prefix(1);
+  while (!left.empty()) {
+    left.remove_prefix(1);
+    size_t end = std::min(left.find('/'), left.size());
+    std::string name = unescaped(left.substr(0, end));
+    if (!at->isObject() || !has(*at, name))
+      return problem(place, "\"$ref\" points to \"{}\", where nothing is",
+                     pointer);
+    at = &(*at)[name];
+    left.remove_prefix(end);
+  }
+  return ruleOf({*at, std::string(pointer)});
+}
+
+} // namespace
+
+/// Values in all, itself among them.
+static size_t sizeOf(const JsonValue &value) {
+  size_t size = 1;
+  for (const JsonValue &each : value.elements())
+    size += sizeOf(each);
+  for (const auto &[name, member] : value.members())
+    size += sizeOf(member);
+  return size;
+}
+
+StatusOr<Grammar> grammarOfJsonSchema(const JsonValue &schema) {
+  // Names are looked for one after another.
+  constexpr size_t kMaxValues = 20'000;
+  if (size_t size = sizeOf(schema); size > kMaxValues)
+    return Status::error("#: the schema is too large: {} values, at most {}",
+                         size, kMaxValues);
+  Grammar grammar;
+  TESSERA_RETURN_IF_ERROR(SchemaReader(schema, grammar).read());
+  return grammar;
+}
+
+Grammar grammarOfJsonObject() {
+  Grammar grammar;
+  uint32_t start = grammar.startOf(grammar.addRule()), end = grammar.addNode();
+  uint32_t value = grammar.addNode();
+  grammar.addSkip(start, value);
+  grammar.addBytes(start, ' ', ' ', value);
+  grammar.setFinal(end);
+  JsonText json(grammar);
+  grammar.addCall(value, json.anyObject(), end);
+  if (Status status = grammar.finish(); !status.ok())
+    std::abort(); // the same grammar each time, which has finite texts
+  return grammar;
+}
+
+} // namespace tessera::grammar

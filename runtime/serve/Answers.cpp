@@ -1,0 +1,146 @@
+#include "runtime/serve/Answers.h"
+
+#include <nlohmann/json.hpp>
+
+namespace tessera::serve {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string print(const Json &json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// `object` with one member more, which is JSON already.
+std::string with(std::string object, std::string_view name,
+                 std::string_view value) {
+  object.pop_back();
+  if (object.size() > 1)
+    object += ',';
+  return fmt::format("{}\"{}\":{}}}", object, name, value);
+}
+
+Json usageJson(const Usage &usage) {
+  return {{"prompt_tokens", usage.prompt},
+          {"completion_tokens", usage.generated},
+          {"total_tokens", usage.prompt + usage.generated},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached}}}};
+}
+
+/// "stop", "length", or null before the end.
+std::string finishJson(const std::optional<EngineResult> &end) {
+  if (!end)
+    return "null";
+  return end->reason == FinishReason::length ? R"("length")" : R"("stop")";
+}
+
+/// Of completions and chats: choices.
+class ChoicesAnswer final : public Answer {
+public:
+  ChoicesAnswer(const ApiRequest &request, AnswerHead head,
+                const tokenizer::Tokenizer &tokenizer)
+      : request(request), head(std::move(head)), tokenizer(tokenizer) {}
+
+  std::string whole(std::span<const WholeChoice> choices,
+                    const Usage &usage) override {
+    std::string list;
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      Json one = {{"index", i}};
+      if (isChat())
+        one["message"] = {{"role", "assistant"},
+                          {"content", choices[i].text},
+                          {"refusal", nullptr}};
+      else
+        one["text"] = choices[i].text;
+      std::string logprobs = request.logprobs
+                                 ? choices[i].logprobs.json(request.endpoint)
+                                 : "null";
+      list +=
+          (i ? "," : "") + with(with(print(one), "logprobs", logprobs),
+                                "finish_reason", finishJson(choices[i].end));
+    }
+    return with(with(headText(/*chunk=*/false), "choices", "[" + list + "]"),
+                "usage", print(usageJson(usage)));
+  }
+
+  void begin(HttpReply &reply) override {
+    auto choices = std::size_t(request.n);
+    for (std::size_t i = 0; isChat() && i < choices; ++i) {
+      Json one = {{"index", i},
+                  {"delta", {{"role", "assistant"}, {"content", ""}}},
+                  {"logprobs", nullptr},
+                  {"finish_reason", nullptr}};
+      reply.event(chunk(print(one)));
+    }
+  }
+
+  void delta(HttpReply &reply, const Delta &delta) override {
+    Json one = {{"index", delta.choice}};
+    if (isChat()) {
+      one["delta"] = Json::object();
+      if (!delta.text.empty())
+        one["delta"]["content"] = delta.text;
+    } else {
+      one["text"] = delta.text;
+    }
+    std::string logprobs = "null";
+    if (request.logprobs && !delta.tokens.empty()) {
+      LogprobText text;
+      text.add(request.endpoint, delta.tokens, tokenizer);
+      logprobs = text.json(request.endpoint);
+    }
+    reply.event(chunk(with(with(print(one), "logprobs", logprobs),
+                           "finish_reason", finishJson(delta.end))));
+  }
+
+  void end(HttpReply &reply, std::span<const WholeChoice>,
+           const Usage &usage) override {
+    std::vector<ServerEvent> last;
+    if (request.includeUsage)
+      last.push_back({"", with(with(headText(/*chunk=*/true), "choices", "[]"),
+                               "usage", print(usageJson(usage)))});
+    last.push_back({"", "[DONE]"});
+    reply.end(last);
+  }
+
+  void fail(HttpReply &reply, std::span<const WholeChoice>,
+            const ApiError &error) override {
+    const ServerEvent last[] = {{"", error.json()}};
+    reply.end(last);
+  }
+
+private:
+  bool isChat() const { return request.endpoint == Endpoint::chat; }
+
+  std::string headText(bool chunk) const {
+    const char *object = !isChat() ? "text_completion"
+                         : chunk   ? "chat.completion.chunk"
+                                   : "chat.completion";
+    return print({{"id", head.id},
+                  {"object", object},
+                  {"created", head.created},
+                  {"model", head.model}});
+  }
+
+  /// Whoever asks for the usage finds null in every chunk but the last.
+  std::string chunk(const std::string &choice) const {
+    std::string text =
+        with(headText(/*chunk=*/true), "choices", "[" + choice + "]");
+    return request.includeUsage ? with(text, "usage", "null") : text;
+  }
+
+  const ApiRequest &request;
+  AnswerHead head;
+  const tokenizer::Tokenizer &tokenizer;
+};
+
+} // namespace
+
+std::unique_ptr<Answer> makeAnswer(const ApiRequest &request, AnswerHead head,
+                                   const tokenizer::Tokenizer &tokenizer) {
+  if (request.endpoint == Endpoint::responses)
+    return makeResponse(request, std::move(head));
+  return std::make_unique<ChoicesAnswer>(request, std::move(head), tokenizer);
+}
+
+} // namespace tessera::serve

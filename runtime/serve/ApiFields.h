@@ -1,0 +1,87 @@
+// The one list of fields: what reads a body, and what /openapi.json says of it.
+#pragma once
+#include "runtime/data/Json.h"
+#include "runtime/serve/Api.h"
+
+#include <span>
+
+#include <fmt/format.h>
+
+namespace tessera::serve {
+
+using Problem = std::optional<ApiError>;
+
+template <typename... Args>
+ApiError problem(std::string_view param, fmt::format_string<Args...> format,
+                 Args &&...args) {
+  return {400, fmt::format(format, std::forward<Args>(args)...),
+          std::string(param), "invalid_value"};
+}
+
+inline constexpr unsigned kCompletions = 1, kChat = 2, kResponses = 4;
+inline constexpr unsigned kBoth = kCompletions | kChat, kAll = 7;
+
+inline unsigned maskOf(Endpoint endpoint) { return 1u << unsigned(endpoint); }
+
+struct Field {
+  /// Reads a value that is not null into the request.
+  using Reader = Problem (*)(const Field &, const JsonValue &, ApiRequest &);
+
+  std::string_view name;
+  unsigned endpoints; ///< that know it
+  Reader read;
+  /// A JSON schema without bounds, such as {"type": "number"}.
+  std::string_view schema;
+  /// Bounds of a number, which both the reader and the schema take from here.
+  double least = 0, most = 0;
+  std::string_view about = {}; ///< one line for /openapi.json
+};
+
+/// In the order in which they are read.
+std::span<const Field> apiFields();
+
+//===--- readers ----------------------------------------------------------===//
+
+/// One that stands in a field as a whole number, also below zero.
+bool getWhole(const JsonValue &value, int64_t &to);
+Problem readWhole(const Field &field, const JsonValue &value, int64_t &to);
+Problem readNumber(const Field &field, const JsonValue &value, float &to);
+Problem readBool(std::string_view name, const JsonValue &value, bool &to);
+Problem readText(std::string_view name, const JsonValue &value,
+                 std::string &to);
+
+// What to continue (ApiInput.cpp).
+Problem readPrompt(const Field &field, const JsonValue &value,
+                   ApiRequest &request);
+Problem readMessages(const Field &field, const JsonValue &value,
+                     ApiRequest &request);
+Problem readInput(const Field &field, const JsonValue &value,
+                  ApiRequest &request);
+
+// What is refused unless it changes nothing (ApiRefused.cpp).
+Problem ignoreText(const Field &field, const JsonValue &value,
+                   ApiRequest &request);
+Problem ignoreBool(const Field &field, const JsonValue &value,
+                   ApiRequest &request);
+Problem ignoreWhole(const Field &field, const JsonValue &value,
+                    ApiRequest &request);
+Problem readFalse(const Field &field, const JsonValue &value,
+                  ApiRequest &request);
+Problem readEmpty(const Field &field, const JsonValue &value,
+                  ApiRequest &request);
+Problem readZero(const Field &field, const JsonValue &value,
+                 ApiRequest &request);
+Problem readToolChoice(const Field &field, const JsonValue &value,
+                       ApiRequest &request);
+Problem readBestOf(const Field &field, const JsonValue &value,
+                   ApiRequest &request);
+Problem readResponseFormat(const Field &field, const JsonValue &value,
+                           ApiRequest &request);
+Problem readTextFormat(const Field &field, const JsonValue &value,
+                       ApiRequest &request);
+Problem readModalities(const Field &field, const JsonValue &value,
+                       ApiRequest &request);
+Problem readTruncation(const Field &field, const JsonValue &value,
+                       ApiRequest &request);
+
+} // namespace tessera::serve

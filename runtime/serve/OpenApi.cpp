@@ -1,0 +1,204 @@
+#include "runtime/serve/OpenApi.h"
+#include "runtime/serve/ApiFields.h"
+#include "runtime/serve/Routes.h"
+
+#include <nlohmann/json.hpp>
+
+namespace tessera::serve {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json reference(std::string_view name) {
+  return {{"$ref", fmt::format("#/components/schemas/{}", name)}};
+}
+
+//===--- requests ---------------------------------------------------------===//
+
+Json boundOf(const Field &field, double bound) {
+  bool isWhole = field.schema.find("integer") != std::string_view::npos;
+  return isWhole && bound < 0x1p63 ? Json(int64_t(bound)) : Json(bound);
+}
+
+Json schemaOf(const Field &field, Endpoint endpoint) {
+  Json schema = Json::parse(field.schema);
+  // Bounds of what stands inside of the value are in the schema itself.
+  bool isNumber = schema.value("type", "") == "integer" ||
+                  schema.value("type", "") == "number";
+  if (isNumber && field.least < field.most) {
+    schema["minimum"] = boundOf(field, field.least);
+    schema["maximum"] = boundOf(field, field.most);
+  }
+  // A null is a field that is not there, except of the two that must be.
+  if (!schema.empty() && field.name != "model" &&
+      field.name != inputField(endpoint))
+    schema = {{"anyOf", Json::array({schema, {{"type", "null"}}})}};
+  if (!field.about.empty())
+    schema["description"] = field.about;
+  return schema;
+}
+
+Json requestSchema(Endpoint endpoint, const std::string &model) {
+  Json properties = Json::object();
+  for (const Field &field : apiFields())
+    if ((field.endpoints & maskOf(endpoint)) != 0)
+      properties[std::string(field.name)] = schemaOf(field, endpoint);
+  properties["model"]["const"] = model;
+  return {{"type", "object"},
+          {"additionalProperties", false},
+          {"required", {"model", inputField(endpoint)}},
+          {"properties", std::move(properties)}};
+}
+
+//===--- answers ----------------------------------------------------------===//
+
+// What every answer has; clients are to expect more members.
+constexpr std::string_view kSchemas = R"({
+"Messages": {"type": "array", "minItems": 1, "items": {
+  "type": "object", "required": ["role", "content"], "additionalProperties": false,
+  "properties": {
+    "role": {"enum": ["system", "developer", "user", "assistant"]},
+    "name": {"type": ["string", "null"]},
+    "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {
+      "type": "object", "required": ["type", "text"], "properties": {
+        "type": {"const": "text"}, "text": {"type": "string"}}}}]}}}},
+"InputMessages": {"type": "array", "minItems": 1, "items": {
+  "type": "object", "required": ["role", "content"], "additionalProperties": false,
+  "properties": {
+    "type": {"enum": ["message", null]}, "id": {"type": ["string", "null"]},
+    "status": {"type": ["string", "null"]},
+    "role": {"enum": ["system", "developer", "user", "assistant"]},
+    "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {
+      "type": "object", "required": ["type", "text"], "properties": {
+        "type": {"enum": ["input_text", "output_text"]},
+        "text": {"type": "string"}}}}]}}}},
+"Usage": {"type": "object",
+  "required": ["prompt_tokens", "completion_tokens", "total_tokens"],
+  "properties": {"prompt_tokens": {"type": "integer"},
+    "completion_tokens": {"type": "integer"}, "total_tokens": {"type": "integer"},
+    "prompt_tokens_details": {"type": "object",
+      "properties": {"cached_tokens": {"type": "integer"}}}}},
+"Completion": {"type": "object",
+  "required": ["id", "object", "created", "model", "choices", "usage"],
+  "properties": {"id": {"type": "string"}, "object": {"const": "text_completion"},
+    "created": {"type": "integer"}, "model": {"type": "string"},
+    "usage": {"$ref": "#/components/schemas/Usage"},
+    "choices": {"type": "array", "items": {"type": "object",
+      "required": ["index", "text", "logprobs", "finish_reason"], "properties": {
+        "index": {"type": "integer"}, "text": {"type": "string"},
+        "logprobs": {"type": ["object", "null"]},
+        "finish_reason": {"enum": ["stop", "length"]}}}}}},
+"ChatCompletion": {"type": "object",
+  "required": ["id", "object", "created", "model", "choices", "usage"],
+  "properties": {"id": {"type": "string"}, "object": {"const": "chat.completion"},
+    "created": {"type": "integer"}, "model": {"type": "string"},
+    "usage": {"$ref": "#/components/schemas/Usage"},
+    "choices": {"type": "array", "items": {"type": "object",
+      "required": ["index", "message", "logprobs", "finish_reason"], "properties": {
+        "index": {"type": "integer"},
+        "message": {"type": "object", "required": ["role", "content"],
+          "properties": {"role": {"const": "assistant"}, "content": {"type": "string"}}},
+        "logprobs": {"type": ["object", "null"]},
+        "finish_reason": {"enum": ["stop", "length"]}}}}}},
+"Response": {"type": "object",
+  "required": ["id", "object", "created_at", "status", "model", "output", "usage"],
+  "properties": {"id": {"type": "string"}, "object": {"const": "response"},
+    "created_at": {"type": "integer"}, "model": {"type": "string"},
+    "status": {"enum": ["completed", "incomplete"]},
+    "incomplete_details": {"type": ["object", "null"]},
+    "output": {"type": "array", "items": {"type": "object",
+      "required": ["type", "id", "status", "role", "content"]}},
+    "usage": {"type": "object",
+      "required": ["input_tokens", "output_tokens", "total_tokens"]}}},
+"Model": {"type": "object", "required": ["id", "object", "created", "owned_by"],
+  "properties": {"id": {"type": "string"}, "object": {"const": "model"},
+    "created": {"type": "integer"}, "owned_by": {"type": "string"},
+    "max_model_len": {"type": "integer"}}},
+"Models": {"type": "object", "required": ["object", "data"],
+  "properties": {"object": {"const": "list"}, "data": {"type": "array",
+    "items": {"$ref": "#/components/schemas/Model"}}}},
+"Health": {"type": "object", "required": ["status"],
+  "properties": {"status": {"const": "ok"}}},
+"Version": {"type": "object", "required": ["version"],
+  "properties": {"version": {"type": "string"}}},
+"Description": {"type": "object", "required": ["openapi", "info", "paths"]},
+"Error": {"type": "object", "required": ["error"], "properties": {"error": {
+  "type": "object", "required": ["message", "type", "param", "code"],
+  "properties": {"message": {"type": "string"}, "type": {"type": "string"},
+    "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}}}}
+})";
+
+//===--- routes -----------------------------------------------------------===//
+
+Json errorAnswer(std::string_view description) {
+  return {
+      {"description", description},
+      {"content", {{"application/json", {{"schema", reference("Error")}}}}}};
+}
+
+Json answersOf(const Route &route) {
+  std::string type(route.type.substr(0, route.type.find(';')));
+  Json schema =
+      route.schema.empty() ? Json{{"type", "string"}} : reference(route.schema);
+  Json content = {{type, {{"schema", schema}}}};
+  if (route.body)
+    content["text/event-stream"] = {{"schema", {{"type", "string"}}}};
+  Json answers = {
+      {"200", {{"description", route.summary}, {"content", content}}},
+      {"400", errorAnswer("What can never be served")},
+      {"401", errorAnswer("A key is needed")}};
+  if (route.body || route.path.ends_with('}'))
+    answers["404"] = errorAnswer("There is no such model");
+  if (route.body) {
+    answers["413"] = errorAnswer("The body is too large");
+    answers["429"] = errorAnswer("Too much is waiting");
+    answers["500"] = errorAnswer("The engine failed");
+    answers["504"] = errorAnswer("The request took too long");
+  }
+  if (route.body || route.id == RouteId::health)
+    answers["503"] = errorAnswer("The server ends, or its engine does nothing");
+  return answers;
+}
+
+Json operationOf(const Route &route, const std::string &model) {
+  Json operation = {{"summary", route.summary}};
+  if (route.path.ends_with('}'))
+    operation["parameters"] = Json::array({{{"name", "model"},
+                                            {"in", "path"},
+                                            {"required", true},
+                                            {"schema", {{"const", model}}}}});
+  if (route.body)
+    operation["requestBody"] = {
+        {"required", true},
+        {"content",
+         {{"application/json",
+           {{"schema", reference(std::string(route.schema) + "Request")}}}}}};
+  operation["responses"] = answersOf(route);
+  return operation;
+}
+
+} // namespace
+
+std::string openApiJson(const std::string &version, const std::string &model) {
+  Json schemas = Json::parse(kSchemas), paths = Json::object();
+  for (const Route &route : routes()) {
+    std::string method = route.method == "POST" ? "post" : "get";
+    paths[std::string(route.path)][method] = operationOf(route, model);
+    if (route.body)
+      schemas[std::string(route.schema) + "Request"] =
+          requestSchema(*route.body, model);
+  }
+  Json document = {
+      {"openapi", "3.1.0"},
+      {"info", {{"title", "Tessera"}, {"version", version}}},
+      {"paths", std::move(paths)},
+      {"components",
+       {{"schemas", std::move(schemas)},
+        {"securitySchemes",
+         {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}}}},
+      {"security", Json::array({Json::object(), {{"key", Json::array()}}})}};
+  // A folder's name need not be UTF-8.
+  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+} // namespace tessera::serve

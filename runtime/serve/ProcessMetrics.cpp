@@ -1,0 +1,37 @@
+#include "runtime/serve/ProcessMetrics.h"
+#include "runtime/support/CompilationCount.h"
+#include "runtime/support/ProcessMemory.h"
+
+#include <iterator>
+
+#include <fmt/format.h>
+
+namespace tessera::serve {
+
+std::string processMetrics(const std::string &version,
+                           std::uint64_t compiledBefore) {
+  std::string out;
+  auto print = [&](std::string_view name, std::string_view type,
+                   std::string_view help, std::string_view labels,
+                   std::uint64_t value) {
+    fmt::format_to(std::back_inserter(out),
+                   "# HELP {0} {1}\n# TYPE {0} {2}\n{0}{3} {4}\n", name, help,
+                   type, labels, value);
+  };
+  std::uint64_t compiled = compilationCount;
+  print("tessera:build_info", "gauge", "The program.",
+        fmt::format("{{version=\"{}\"}}", version), 1);
+  print("tessera:compilations", "counter",
+        "Kernels that this process compiled since it started.", "", compiled);
+  print("tessera:compilations_after_ready", "counter",
+        "Those of them since the server was ready.", "",
+        compiled - compiledBefore);
+  auto memory = readProcessMemory();
+  if (!memory.ok())
+    return out; // without /proc there is no figure, and none is made up
+  print("process_resident_memory_bytes", "gauge",
+        "What the process holds in memory.", "", memory->residentBytes);
+  return out;
+}
+
+} // namespace tessera::serve

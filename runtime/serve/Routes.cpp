@@ -1,0 +1,91 @@
+#include "runtime/serve/Routes.h"
+
+#include <charconv>
+
+namespace tessera::serve {
+
+std::span<const Route> routes() {
+  constexpr std::string_view json = "application/json";
+  static constexpr Route list[] = {
+      {RouteId::completions, "POST", "/v1/completions",
+       "Continue a text or several", json, "Completion", Endpoint::completions},
+      {RouteId::chat, "POST", "/v1/chat/completions", "Answer a chat", json,
+       "ChatCompletion", Endpoint::chat},
+      {RouteId::responses, "POST", "/v1/responses",
+       "Answer a text or a chat, without keeping it", json, "Response",
+       Endpoint::responses},
+      {RouteId::models, "GET", "/v1/models", "The models that are served", json,
+       "Models"},
+      {RouteId::model, "GET", "/v1/models/{model}", "One of them", json,
+       "Model"},
+      {RouteId::health, "GET", "/health", "Whether the engine gives tokens",
+       json, "Health"},
+      {RouteId::metrics, "GET", "/metrics", "Prometheus' text",
+       "text/plain; version=0.0.4", ""},
+      {RouteId::version, "GET", "/version", "Of the program", json, "Version"},
+      {RouteId::openApi, "GET", "/openapi.json", "This description", json,
+       "Description"},
+      {RouteId::page, "GET", "/", "A page to chat with the model",
+       "text/html; charset=utf-8", ""},
+  };
+  return list;
+}
+
+RouteMatch findRoute(std::string_view method, std::string_view path) {
+  constexpr std::string_view parameter = "{model}";
+  RouteMatch match;
+  for (const Route &route : routes()) {
+    std::string_view own = route.path, rest;
+    if (own.ends_with(parameter)) {
+      own.remove_suffix(parameter.size());
+      if (!path.starts_with(own) || path.size() == own.size())
+        continue;
+      rest = path.substr(own.size());
+    } else if (own != path) {
+      continue;
+    }
+    if (route.method == method)
+      return {&route, rest, {}};
+    match.allowed = route.method;
+  }
+  return match;
+}
+
+std::string percentDecoded(std::string_view text) {
+  std::string decoded;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned byte = 0;
+    if (text[i] == '%' && i + 2 < text.size()) {
+      const char *begin = text.data() + i + 1;
+      auto [end, code] = std::from_chars(begin, begin + 2, byte, 16);
+      if (code == std::errc() && end == begin + 2) {
+        decoded += char(byte);
+        i += 2;
+        continue;
+      }
+    }
+    decoded += text[i];
+  }
+  return decoded;
+}
+
+std::string base64Decoded(std::string_view text) {
+  constexpr std::string_view alphabet =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string decoded;
+  std::uint32_t bits = 0;
+  int count = 0; // of bits that no byte has yet
+  for (char digit : text) {
+    std::size_t value = alphabet.find(digit);
+    if (value == std::string_view::npos)
+      break;
+    bits = bits << 6 | std::uint32_t(value);
+    if ((count += 6) < 8)
+      continue;
+    count -= 8;
+    decoded += char(bits >> count & 0xFF);
+  }
+  return decoded;
+}
+
+} // namespace tessera::serve

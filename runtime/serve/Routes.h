@@ -1,0 +1,50 @@
+// The paths that the server answers: what dispatches requests, and what
+// /openapi.json lists.
+#pragma once
+#include "runtime/serve/Api.h"
+
+#include <span>
+#include <string_view>
+
+namespace tessera::serve {
+
+enum class RouteId : uint8_t {
+  page,
+  completions,
+  chat,
+  responses,
+  models,
+  model,
+  health,
+  metrics,
+  version,
+  openApi,
+};
+
+struct Route {
+  RouteId id;
+  std::string_view method;
+  /// An end "{model}" stands for anything, slashes included.
+  std::string_view path;
+  std::string_view summary;
+  std::string_view type;   ///< of what it answers with 200
+  std::string_view schema; ///< its name in /openapi.json; none: a text
+  std::optional<Endpoint> body = {}; ///< whose fields a POST has
+};
+
+std::span<const Route> routes();
+
+/// What a path asks for.
+struct RouteMatch {
+  const Route *route = nullptr;
+  std::string_view rest;    ///< what stands for {model}, still encoded
+  std::string_view allowed; ///< the path's method where it is another one
+};
+RouteMatch findRoute(std::string_view method, std::string_view path);
+
+/// Bytes for their %XX; what is no such code stays.
+std::string percentDecoded(std::string_view text);
+/// Up to the first byte that is none of its 64, or to the padding.
+std::string base64Decoded(std::string_view text);
+
+} // namespace tessera::serve

@@ -1,0 +1,43 @@
+// How a quantized matrix lies in memory: what kernels are compiled for and what
+// weights are packed into.
+#pragma once
+#include <cstdint>
+
+namespace tessera {
+
+/// A matrix [rows, columns] whose products sum over `columns` (a linear layer's
+/// weight [out, in]). Weight (n, k) is scale(n, k / group) × q(n, k), q a
+/// signed integer of 8 bits, or one of 4 bits that is kept with 8 added.
+///
+///   values  u32 [strips, words, 16]   lane n % 16 of a word holds the q of k
+///   ..
+///                                     k + 32 / bits - 1, the first lowest
+///   scales  f16 [strips, groups, 16]
+///
+/// Strips of 16 rows are what vector lanes take, so that a product reads one
+/// run of memory and adds nothing up across lanes. Rows and columns that are
+/// not there have q = 0, in the last group and strip.
+struct QuantizedLayout {
+  static constexpr int64_t kStrip = 16; ///< rows that are interleaved
+  static constexpr int64_t kBlock = 32; ///< columns are padded to so many
+
+  int64_t rows = 0, columns = 0;
+  int64_t bits = 8;   ///< 8 or 4
+  int64_t group = 32; ///< columns with one scale: a multiple of kBlock
+
+  int64_t strips() const { return parts(rows, kStrip); }
+  int64_t blocks() const { return parts(columns, kBlock); }
+  int64_t groups() const { return parts(columns, group); }
+  int64_t perWord() const { return 32 / bits; }
+  int64_t words() const { return blocks() * (kBlock / perWord()); }
+  /// What is added to a q where it is kept.
+  int64_t offset() const { return bits == 4 ? 8 : 0; }
+  bool operator==(const QuantizedLayout &) const = default;
+
+private:
+  static constexpr int64_t parts(int64_t count, int64_t size) {
+    return count / size + (count % size != 0);
+  }
+};
+
+} // namespace tessera

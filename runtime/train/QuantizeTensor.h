@@ -1,0 +1,35 @@
+// Weights of a file as integers with scales, without calibration.
+#pragma once
+#include "runtime/data/Safetensors.h"
+#include "runtime/train/TrainModel.h"
+
+#include <span>
+
+namespace tessera {
+
+/// One strip: at most 16 rows of `layout.columns` weights, row-major, as
+/// `layout.words()` × 16 values and `layout.groups()` × 16 scales.
+///
+/// A group's scale is, as f16, max |w| / 127 for 8 bits. For 4 bits it is w /
+/// -8 × (1 - i / 20), with w the weight that is largest by magnitude, for that
+/// i of 0 to 7 which has the least sum of squared errors (the first of equals):
+/// the side of w has eight steps and the other seven, and finer steps may be
+/// worth clipping w. Weights times the scale's reciprocal are then rounded to
+/// the nearest, half to even, and clamped to ±127, or [-8, 7].
+void quantizeStrip(const QuantizedLayout &layout,
+                   std::span<const float> weights, std::span<uint32_t> values,
+                   std::span<uint16_t> scales);
+
+/// Whether the file's matrix has the layout's shape and a float type.
+Status checkQuantizable(const QuantizedPart &part, const SafetensorsFile &file,
+                        const SafetensorsEntry &entry);
+
+/// Quantizes a matrix that checkQuantizable has passed, on all processors, a
+/// few strips at a time; a transposed one is in memory meanwhile. The numbers
+/// do not depend on how many processors there are. Weights that are not finite,
+/// or beyond the range of scales, are errors.
+Status quantizeTensor(TrainModel &model, const StateTensor &values,
+                      const StateTensor &scales, const SafetensorsFile &file,
+                      const SafetensorsEntry &entry);
+
+} // namespace tessera

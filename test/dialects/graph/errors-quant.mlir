@@ -1,0 +1,47 @@
+// RUN: tessera-opt %s --split-input-file --verify-diagnostics
+// One case for each branch of the verifier of graph.dequantize, and of the attribute of what it takes.
+
+func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
+  // expected-error @+1 {{'graph.dequantize' op expects the result of rank 2}}
+  %0 = graph.dequantize %q, %s bits 4 group 32 : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<64xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
+  // expected-error @+1 {{'graph.dequantize' op has bits 5, expected 4 or 8}}
+  %0 = graph.dequantize %q, %s bits 5 group 32 : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<64x128xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
+  // expected-error @+1 {{'graph.dequantize' op has groups of 48, expected a multiple of 32}}
+  %0 = graph.dequantize %q, %s bits 4 group 48 : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<64x128xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
+  // expected-error @+1 {{'graph.dequantize' op expects values}}
+  %0 = graph.dequantize %q, %s bits 8 group 32 : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<64x128xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
+  // expected-error @+1 {{'graph.dequantize' op expects scales}}
+  %0 = graph.dequantize %q, %s bits 4 group 64 : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<64x128xf32>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expects {source, part = "values" or "scales", bits, group, shape} in 'graph.quantized'}}
+func.func @f(%q: tensor<4x16x16xi32> {graph.quantized = {source = "w", part = "zeros", bits = 4, group = 32, shape = array<i64: 64, 128>}}) {
+  return
+}

@@ -1,0 +1,86 @@
+"""What `tessera generate --quant` makes of weights, written anew from
+runtime/train/QuantizeTensor.h for the twins of hf_models.py: matrices of linear
+layers become scale × integer. Nothing here knows how they are packed."""
+import torch
+
+LEAST_ROWS, LEAST_COLUMNS = 16, 32
+
+
+def as_f16(scale):
+    return scale.to(torch.float16).to(torch.float64)
+
+
+def rounded(weights, scale, least, most):
+    """Integers of groups [..., group] with scales [...]; in f32, as they are
+    multiplied there."""
+    scale = scale.to(torch.float32)
+    inverse = torch.where(scale == 0, torch.zeros(()), 1 / scale)
+    return torch.clamp(torch.round(weights * inverse[..., None]), least, most)
+
+
+def dequantize_groups(weights, bits):
+    """Groups [rows, groups, size] of f32 as f64 scale × integer."""
+    wide = weights.to(torch.float64)
+    if bits == 8:
+        scale = as_f16((weights.abs().amax(-1) / 127))
+        q = rounded(weights, scale, -127, 127)
+        return q.to(torch.float64) * scale[..., None]
+    at = weights.abs().argmax(-1, keepdim=True)
+    step = weights.gather(-1, at)[..., 0] / -8
+    best, least = torch.zeros_like(wide), None
+    for i in range(8):
+        factor = 1 - torch.tensor(0.05, dtype=torch.float32) * i
+        scale = as_f16(step * factor)
+        value = rounded(weights, scale, -8, 7).to(torch.float64) \
+            * scale[..., None]
+        error = ((wide - value) ** 2).sum(-1, keepdim=True)
+        if least is None:
+            best, least = value, error
+            continue
+        best = torch.where(error < least, value, best)
+        least = torch.minimum(error, least)
+    return best
+
+
+def dequantize(matrix, bits, group):
+    """[out, in] of f32 as the f64 that its integers stand for."""
+    rows, columns = matrix.shape
+    parts = [dequantize_groups(part[:, None, :], bits).reshape(rows, -1)
+             for part in matrix.split(group, dim=1)]
+    assert sum(part.shape[1] for part in parts) == columns
+    return torch.cat(parts, dim=1)
+
+
+class Quantization:
+    def __init__(self, kind, group):
+        self.bits = 4 if kind == "int4" else 8
+        self.group = group
+        self.flags = ["--quant", kind, "--quant-group", str(group)]
+
+    def apply(self, twin):
+        """Quantizes the three models of a Twins, whose weights are alike; heads
+        that were tied to the table are then of their own."""
+        weights = {}
+        for name, module in twin.fp32.named_modules():
+            weight = getattr(module, "weight", None)
+            if weight is None or weight.dim() != 2 \
+                    or isinstance(module, torch.nn.Embedding):
+                continue
+            is_head = name.endswith("lm_head")
+            # GPT-2's Conv1D has [in, out].
+            turned = not isinstance(module, torch.nn.Linear)
+            matrix = weight.data.T if turned else weight.data
+            if matrix.shape[0] < LEAST_ROWS or matrix.shape[1] < LEAST_COLUMNS:
+                continue
+            value = dequantize(matrix, 8 if is_head else self.bits, self.group)
+            weights[name] = value.T.contiguous() if turned else value
+        for model in (twin.fp32, twin.bf16, twin.fp64):
+            modules = dict(model.named_modules())
+            for name, value in weights.items():
+                old = modules[name].weight
+                modules[name].weight = torch.nn.Parameter(
+                    value.to(old.dtype, copy=True))
+            if not hasattr(model, "lm_head"):  # of hf_newer.py, tied
+                table = model.model.embed_tokens.weight
+                model.head = dequantize(twin.fp32.model.embed_tokens.weight
+                                        .data, 8, self.group).to(table.dtype)

@@ -1,0 +1,58 @@
+// RUN: tessera-opt %s --quantize-weights="bits=4 group=64" --split-input-file --verify-diagnostics | FileCheck %s
+
+// A block's matrix has the bits that were asked for, transposed where it is summed over first; the head, which is also the
+// table, is quantized with 8 bits beside the table; small matrices, wide ones and vectors stay.
+
+// CHECK-LABEL: func @init
+// CHECK-SAME:  -> (tensor<40x96xf32> {{{.*}} graph.state = "table"}, tensor<8x96xf32> {{{.*}} graph.state = "small"}, tensor<40x96xf32> {{{.*}} graph.state = "wide", {{.*}}}, tensor<96xf32> {{{.*}} graph.state = "norm"})
+func.func @init(%seed: tensor<1xi64> {graph.input = "seed"}) -> (
+    tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "table"}, tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "up"},
+    tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "down"}, tensor<8x96xf32> {graph.role = #graph<role parameter>, graph.state = "small"},
+    tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "wide", graph.wide}, tensor<96xf32> {graph.role = #graph<role parameter>, graph.state = "norm"}) {
+  %t = graph.constant dense<1.0> : tensor<40x96xf32>
+  %u = graph.constant dense<1.0> : tensor<96x130xf32>
+  %s = graph.constant dense<1.0> : tensor<8x96xf32>
+  %n = graph.constant dense<1.0> : tensor<96xf32>
+  return %t, %u, %u, %s, %t, %n : tensor<40x96xf32>, tensor<96x130xf32>, tensor<96x130xf32>, tensor<8x96xf32>, tensor<40x96xf32>, tensor<96xf32>
+}
+
+// CHECK-LABEL: func private @layer(
+// CHECK-SAME:  %{{.*}}: tensor<1x96xf32>, %{{.*}}: tensor<96x130xf32>, %{{.*}}: tensor<96x130xf32>)
+func.func private @layer(%x: tensor<1x96xf32>, %u: tensor<96x130xf32>, %d: tensor<96x130xf32>) -> tensor<1x96xf32> attributes {graph.block} {
+  %y = graph.einsum "bk,kn->bn" %x, %u : (tensor<1x96xf32>, tensor<96x130xf32>) -> tensor<1x130xf32>
+  %z = graph.einsum "bk,nk->bn" %y, %d : (tensor<1x130xf32>, tensor<96x130xf32>) -> tensor<1x96xf32>
+  return %z : tensor<1x96xf32>
+}
+
+// CHECK-LABEL: func @decode_1
+// CHECK-SAME:  %[[T:[^:]*]]: tensor<40x96xf32> {{{[^}]*}} graph.state = "table"}
+// CHECK-SAME:  %[[TQ:[^:]*]]: tensor<3x24x16xi32> {graph.quantized = {bits = 8 : i64, group = 64 : i64, part = "values", shape = array<i64: 40, 96>, source = "table"}, {{[^}]*}} graph.state = "table.values"}
+// CHECK-SAME:  %[[TS:[^:]*]]: tensor<3x2x16xf16> {graph.quantized = {{{[^}]*}} part = "scales", {{[^}]*}}}, {{[^}]*}} graph.state = "table.scales"}
+// CHECK-SAME:  %[[UQ:[^:]*]]: tensor<9x12x16xi32> {graph.quantized = {bits = 4 : i64, group = 64 : i64, part = "values", shape = array<i64: 130, 96>, source = "up", transposed}
+// CHECK-SAME:  %[[DQ:[^:]*]]: tensor<6x20x16xi32> {graph.quantized = {bits = 4 : i64, group = 64 : i64, part = "values", shape = array<i64: 96, 130>, source = "down"}
+// CHECK-SAME:  tensor<8x96xf32> {{{[^}]*}} graph.state = "small"}
+// CHECK-DAG:   %[[HEAD:.*]] = graph.dequantize %[[TQ]], %[[TS]] bits 8 group 64 : tensor<3x24x16xi32>, tensor<3x2x16xf16> -> tensor<40x96xf32>
+// CHECK-DAG:   %[[UP:.*]] = graph.dequantize %[[UQ]], %{{.*}} bits 4 group 64 transposed : tensor<9x12x16xi32>, tensor<9x2x16xf16> -> tensor<96x130xf32>
+// CHECK-DAG:   %[[DOWN:.*]] = graph.dequantize %[[DQ]], %{{.*}} bits 4 group 64 : tensor<6x20x16xi32>, tensor<6x3x16xf16> -> tensor<96x130xf32>
+// CHECK:       %[[X:.*]] = graph.embedding %[[T]],
+// CHECK:       call @layer(%{{.*}}, %[[UP]], %[[DOWN]])
+// CHECK:       graph.einsum "bk,vk->bv" %{{.*}}, %[[HEAD]]
+func.func @decode_1(
+    %t: tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "table"}, %u: tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "up"},
+    %d: tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "down"}, %s: tensor<8x96xf32> {graph.role = #graph<role parameter>, graph.state = "small"},
+    %w: tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "wide", graph.wide}, %n: tensor<96xf32> {graph.role = #graph<role parameter>, graph.state = "norm"},
+    %i: tensor<1xi32> {graph.input = "tokens"}) -> (tensor<1x40xf32> {graph.output = "logits"}, tensor<1x8xf32> {graph.output = "a"}, tensor<1x40xf32> {graph.output = "b"}) {
+  %x = graph.embedding %t, %i : (tensor<40x96xf32>, tensor<1xi32>) -> tensor<1x96xf32>
+  %y = call @layer(%x, %u, %d) : (tensor<1x96xf32>, tensor<96x130xf32>, tensor<96x130xf32>) -> tensor<1x96xf32>
+  %l = graph.einsum "bk,vk->bv" %y, %t : (tensor<1x96xf32>, tensor<40x96xf32>) -> tensor<1x40xf32>
+  %a = graph.einsum "bk,nk->bn" %y, %s : (tensor<1x96xf32>, tensor<8x96xf32>) -> tensor<1x8xf32>
+  %b = graph.einsum "bk,nk->bn" %y, %w : (tensor<1x96xf32>, tensor<40x96xf32>) -> tensor<1x40xf32>
+  return %l, %a, %b : tensor<1x40xf32>, tensor<1x8xf32>, tensor<1x40xf32>
+}
+
+// -----
+
+// expected-error @+1 {{inference.quant: experts cannot be quantized yet, and 'mlp.experts.*.up_proj.weight' is a stack of them; leave it at none for this model}}
+func.func @decode_1(%w: tensor<4x64x64xf32> {graph.role = #graph<role parameter>, graph.state = "mlp.experts.*.up_proj.weight"}) {
+  return
+}

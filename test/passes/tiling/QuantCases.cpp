@@ -1,0 +1,99 @@
+// Products with quantized weights: few rows, which stream them, and many, which
+// widen panels; both kinds of integers, ragged in every dimension.
+#include "runtime/support/QuantizedLayout.h"
+#include "test/passes/tiling/KernelCases.h"
+#include <fmt/format.h>
+#include <random>
+
+namespace tessera::testing {
+namespace {
+
+struct Shape {
+  const char *name;
+  int64_t rows, n, k, bits, group;
+};
+
+std::string shapes(const QuantizedLayout &layout, int64_t middle) {
+  return fmt::format("{}x{}x{}", layout.strips(), middle,
+                     QuantizedLayout::kStrip);
+}
+
+KernelCase make(const Shape &shape, const char *element, bool transposed,
+                bool epilogue) {
+  QuantizedLayout layout{shape.n, shape.k, shape.bits, shape.group};
+  std::string x = fmt::format("tensor<1x{}x{}x{}>", shape.rows, shape.k,
+                              element),
+              q = fmt::format("tensor<{}xi32>", shapes(layout, layout.words())),
+              s = fmt::format("tensor<{}xf16>",
+                              shapes(layout, layout.groups())),
+              w = fmt::format("tensor<{}x{}x{}>",
+                              transposed ? shape.k : shape.n,
+                              transposed ? shape.n : shape.k, element),
+              y = fmt::format("tensor<1x{}x{}xf32>", shape.rows, shape.n);
+  std::string text = fmt::format(
+      R"(
+func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
+  %w = graph.dequantize %q, %s bits {5} group {6} {7} : {1}, {2} -> {8}
+  %p = graph.einsum "{9}" %x, %w : ({0}, {8}) -> {4}
+)",
+      x, q, s, shape.n, y, shape.bits, shape.group,
+      transposed ? "transposed" : "", w,
+      transposed ? "btk,kn->btn" : "btk,nk->btn");
+  if (epilogue)
+    text += fmt::format("  %c = graph.broadcast %b dims [2] : tensor<{0}xf32> "
+                        "-> {1}\n  %d = graph.add %p, %c : {1}\n  %e = "
+                        "graph.gelu %d tanh : {1}\n  return %e : {1}\n}}",
+                        shape.n, y);
+  else
+    text += fmt::format("  return %p : {}\n}}", y);
+  bool isExact = std::string(element) == "f32";
+  // In bf16 panels hold weights that are rounded to it.
+  KernelCase made{fmt::format("{}_{}{}{}", shape.name, element,
+                              transposed ? "_transposed" : "",
+                              epilogue ? "_gelu" : ""),
+                  text, -1, 1, isExact ? 2e-6 : 1e-2};
+  made.prepare = [](std::vector<interpreter::Tensor> &inputs) {
+    std::mt19937_64 engine(7);
+    // Any bits are values; scales as f16 has them.
+    for (double &word : inputs[1].data)
+      word = static_cast<int32_t>(engine());
+    for (double &scale : inputs[2].data)
+      scale = (1 + double(engine() % 63)) / 1024 * (engine() % 2 ? 1 : -1);
+  };
+  return made;
+}
+
+std::vector<KernelCase> all() {
+  std::vector<KernelCase> cases;
+  const Shape few[] = {{"Int8One", 1, 64, 64, 8, 32},
+                       {"Int8OneRagged", 1, 75, 104, 8, 64},
+                       {"Int8FiveRows", 5, 300, 96, 8, 32},
+                       {"Int4One", 1, 64, 64, 4, 32},
+                       {"Int4OneRagged", 1, 75, 105, 4, 64},
+                       {"Int4SixteenRows", 16, 280, 200, 4, 128},
+                       {"Int4ThreeRows", 3, 33, 37, 4, 32}};
+  const Shape many[] = {{"Int8Many", 45, 128, 128, 8, 32},
+                        {"Int8ManyRagged", 37, 70, 105, 8, 64},
+                        {"Int4Many", 64, 96, 256, 4, 64},
+                        {"Int4ManyRagged", 29, 83, 77, 4, 32},
+                        // Several chunks of the sum, the last one ragged.
+                        {"Int4ManyDeep", 24, 52, 8229, 4, 128}};
+  for (const char *element : {"f32", "bf16"}) {
+    for (const Shape &shape : few)
+      cases.push_back(make(shape, element, false, shape.rows > 1));
+    for (const Shape &shape : many)
+      cases.push_back(make(shape, element, false, shape.rows % 2));
+  }
+  cases.push_back(make(few[4], "f32", true, true));
+  cases.push_back(make(many[3], "bf16", true, false));
+  return cases;
+}
+
+} // namespace
+
+const std::vector<KernelCase> &quantCases() {
+  static const std::vector<KernelCase> cases = all();
+  return cases;
+}
+
+} // namespace tessera::testing

@@ -1,0 +1,251 @@
+// /openapi.json against what reads requests: the same fields, bounds and paths.
+#include "runtime/serve/OpenApi.h"
+#include "runtime/serve/Api.h"
+#include "runtime/serve/Routes.h"
+
+#include <regex>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace tessera::serve {
+namespace {
+
+using Json = nlohmann::json;
+using nlohmann::literals::operator""_json_pointer;
+
+const Json &document() {
+  static const Json parsed = Json::parse(openApiJson("1.2", "m"));
+  return parsed;
+}
+
+/// What the schema says of the body of an endpoint.
+const Json &bodyOf(Endpoint endpoint) {
+  for (const Route &route : routes())
+    if (route.body == endpoint) {
+      const Json &operation =
+          document()["paths"][std::string(route.path)]["post"];
+      std::string name = operation["requestBody"]["content"]["application/json"]
+                                  ["schema"]["$ref"];
+      return document()["components"]["schemas"]
+                       [name.substr(name.rfind('/') + 1)];
+    }
+  static const Json none;
+  return none;
+}
+
+/// A body with what must be there, and one field more.
+Json bodyWith(Endpoint endpoint, const std::string &name, const Json &value) {
+  Json body = {{"model", "m"}};
+  if (endpoint == Endpoint::chat)
+    body["messages"] = {{{"role", "user"}, {"content", "a"}}};
+  else
+    body[std::string(inputField(endpoint))] = "a";
+  if (name == "top_logprobs" && endpoint == Endpoint::chat)
+    body["logprobs"] = true;
+  if (name == "best_of")
+    body["n"] = value;
+  body[name] = value;
+  return body;
+}
+
+/// Empty if it is read, else the field that is to blame.
+std::string refusal(Endpoint endpoint, const Json &body) {
+  auto parsed = parseApiRequest(body.dump(), endpoint);
+  const auto *error = std::get_if<ApiError>(&parsed);
+  return error ? error->param : "";
+}
+
+constexpr Endpoint kEndpoints[] = {Endpoint::completions, Endpoint::chat,
+                                   Endpoint::responses};
+
+TEST(OpenApi, BoundsAreTheParsers) {
+  int bounds = 0;
+  for (Endpoint endpoint : kEndpoints)
+    for (const auto &[name, field] : bodyOf(endpoint)["properties"].items()) {
+      const Json schema = field.contains("anyOf") ? field["anyOf"][0] : field;
+      if (!schema.contains("maximum") || name == "seed" ||
+          name == "best_of") // the value of n
+        continue;
+      for (const char *bound : {"minimum", "maximum"}) {
+        const Json &edge = schema[bound];
+        EXPECT_EQ(refusal(endpoint, bodyWith(endpoint, name, edge)), "")
+            << name << edge;
+        double off = std::string_view(bound) == "minimum" ? -1 : 1;
+        Json beyond = edge.is_number_integer()
+                          ? Json(edge.get<int64_t>() + int64_t(off))
+                          : Json(edge.get<double>() + off);
+        EXPECT_EQ(refusal(endpoint, bodyWith(endpoint, name, beyond)), name)
+            << beyond;
+        ++bounds;
+      }
+      const Json halves = 0.5;
+      EXPECT_EQ(refusal(endpoint, bodyWith(endpoint, name, halves)),
+                schema["type"] == "integer" ? name : "");
+    }
+  EXPECT_GT(bounds, 50);
+}
+
+/// Values of which the parser takes some and refuses others: what the schema
+/// says of each must be the same. A few types are all that schemas have here.
+bool matches(const Json &schema, const Json &value) {
+  if (schema.contains("anyOf")) {
+    for (const Json &each : schema["anyOf"])
+      if (matches(each, value))
+        return true;
+    return false;
+  }
+  if (schema.contains("const"))
+    return schema["const"] == value;
+  if (schema.contains("enum"))
+    return schema["enum"].end() !=
+           std::find(schema["enum"].begin(), schema["enum"].end(), value);
+  if (schema.contains("$ref")) {
+    std::string name = schema["$ref"];
+    return matches(
+        document()["components"]["schemas"][name.substr(name.rfind('/') + 1)],
+        value);
+  }
+  if (schema.contains("type") && schema["type"].is_array()) {
+    Json one = schema;
+    for (const Json &each : schema["type"])
+      if (one["type"] = each; matches(one, value))
+        return true;
+    return false;
+  }
+  std::string type = schema.value("type", "");
+  if (type == "array")
+    return value.is_array() && value.size() >= schema.value("minItems", 0u) &&
+           std::all_of(value.begin(), value.end(), [&](const Json &each) {
+             return matches(schema["items"], each);
+           });
+  if (type == "object") {
+    if (!value.is_object())
+      return false;
+    for (const Json &name : schema.value("required", Json::array()))
+      if (!value.contains(name))
+        return false;
+    std::regex names(schema.value("/propertyNames/pattern"_json_pointer, ".*"));
+    for (const auto &[name, member] : value.items())
+      if (!std::regex_match(name, names))
+        return false;
+      else if (schema.contains("properties") &&
+               schema["properties"].contains(name)) {
+        if (!matches(schema["properties"][name], member))
+          return false;
+      } else if (schema.value("additionalProperties", Json(true)) == false) {
+        return false;
+      } else if (schema.contains("additionalProperties") &&
+                 schema["additionalProperties"].is_object() &&
+                 !matches(schema["additionalProperties"], member)) {
+        return false;
+      }
+    return true;
+  }
+  if (type == "integer" || type == "number")
+    return (type == "number" ? value.is_number() : value.is_number_integer()) &&
+           value.get<double>() >= schema.value("minimum", -1e300) &&
+           value.get<double>() <= schema.value("maximum", 1e300);
+  return type.empty() ||
+         (type == "string" && value.is_string() &&
+          value.get<std::string>().size() >= schema.value("minLength", 0u)) ||
+         (type == "boolean" && value.is_boolean()) ||
+         (type == "null" && value.is_null());
+}
+
+TEST(OpenApi, AFieldIsReadAsItIsDescribed) {
+  const Json values = Json::parse(R"([null, true, false, 0, 1, -1, 7, 0.5, "",
+      "x", "none", "auto", "disabled", [], ["x"], ["text"], [1, 2], [[1]], {},
+      {"x": 1}, {"x": "y"}, {"1": 5}, {"include_usage": false},
+      {"include_obfuscation": false}, {"type": "text"},
+      {"format": {"type": "text"}}, {"format": {"type": "json_object"}},
+      [{"role": "user", "content": "x"}], [{"role": "robot", "content": "x"}],
+      [{"role": "user", "content": [{"type": "text", "text": "x"}]}],
+      [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}],
+      [{"role": "user", "content": [{"type": "image_url"}]}]])");
+  int read = 0, refused = 0;
+  for (Endpoint endpoint : kEndpoints)
+    for (const auto &[name, schema] : bodyOf(endpoint)["properties"].items())
+      for (const Json &value : values) {
+        std::string blamed = refusal(endpoint, bodyWith(endpoint, name, value));
+        // What one field asks of another is said by no schema, and what model
+        // there is not by the parser.
+        if (name == "stream_options" || name == "best_of" || name == "model")
+          continue;
+        // What logprobs and n forbid together with it is not its own fault.
+        bool taken = blamed.empty() || blamed != name;
+        EXPECT_EQ(taken, matches(schema, value))
+            << name << " " << value << " " << int(endpoint);
+        ++(taken ? read : refused);
+      }
+  EXPECT_GT(read, 300);
+  EXPECT_GT(refused, 500);
+}
+
+TEST(OpenApi, OtherFieldsAreRefused) {
+  for (Endpoint endpoint : kEndpoints) {
+    const Json &body = bodyOf(endpoint);
+    EXPECT_EQ(body["additionalProperties"], false);
+    // All that the others know, and one that nobody does.
+    for (Endpoint other : kEndpoints)
+      for (const auto &[name, schema] : bodyOf(other)["properties"].items())
+        if (!body["properties"].contains(name))
+          EXPECT_EQ(refusal(endpoint, bodyWith(endpoint, name, "x")), name);
+    EXPECT_EQ(refusal(endpoint, bodyWith(endpoint, "temprature", 1)),
+              "temprature");
+    for (const Json &name : body["required"]) {
+      Json without = bodyWith(endpoint, "n", nullptr);
+      without.erase(name.get<std::string>());
+      EXPECT_EQ(refusal(endpoint, without), name.get<std::string>());
+    }
+  }
+}
+
+TEST(OpenApi, HasEveryRoute) {
+  size_t operations = 0;
+  for (const auto &[path, methods] : document()["paths"].items())
+    for (const auto &[method, operation] : methods.items()) {
+      ++operations;
+      std::string asked = path;
+      if (size_t brace = asked.find('{'); brace != std::string::npos)
+        asked.replace(brace, std::string::npos, "some/name");
+      EXPECT_NE(findRoute(method == "get" ? "GET" : "POST", asked).route,
+                nullptr)
+          << path;
+      EXPECT_TRUE(operation["responses"].contains("200")) << path;
+    }
+  EXPECT_EQ(operations, routes().size());
+}
+
+TEST(OpenApi, ReferencesAreThere) {
+  std::string text = document().dump();
+  const std::string prefix = "#/components/schemas/";
+  int found = 0;
+  for (size_t at = text.find(prefix); at != std::string::npos;
+       at = text.find(prefix, at + 1), ++found) {
+    size_t begin = at + prefix.size();
+    std::string name = text.substr(begin, text.find('"', begin) - begin);
+    EXPECT_TRUE(document()["components"]["schemas"].contains(name)) << name;
+  }
+  EXPECT_GT(found, 20);
+}
+
+TEST(Routes, PathsAreFound) {
+  EXPECT_EQ(findRoute("GET", "/v1/models/a/b").rest, "a/b");
+  EXPECT_EQ(findRoute("GET", "/v1/models/").route, nullptr);
+  EXPECT_EQ(findRoute("POST", "/health").allowed, "GET");
+  EXPECT_EQ(findRoute("GET", "/healthy").allowed, "");
+}
+
+TEST(Routes, CodesAreDecoded) {
+  EXPECT_EQ(percentDecoded("a%2Fb%20%zz%4"), "a/b %zz%4");
+  EXPECT_EQ(percentDecoded("%41%"), "A%");
+  EXPECT_EQ(base64Decoded("dXNlcjprZXk="), "user:key");
+  EXPECT_EQ(base64Decoded("dXNlcjprZQ=="), "user:ke");
+  EXPECT_EQ(base64Decoded(""), "");
+  EXPECT_EQ(base64Decoded("A"), "");
+  EXPECT_EQ(base64Decoded("//8=\n//8="), "\xFF\xFF");
+}
+
+} // namespace
+} // namespace tessera::serve

@@ -1,0 +1,273 @@
+// tessera bench infer: prompts and decoding, in llama-bench's shape.
+#include "models/HfConfig.h"
+#include "runtime/bench/InferBench.h"
+#include "runtime/hal/cpu/ThreadPool.h"
+#include "runtime/train/ModelDirectory.h"
+#include "tools/tessera/Commands.h"
+#include "tools/tessera/DecoderProgram.h"
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+using namespace tessera;
+
+namespace {
+
+struct InferSettings {
+  std::string place;            ///< a directory with config.json
+  std::string recipe;           ///< of its programs
+  std::vector<std::string> set; ///< on top of it
+  std::string cache = "on";
+  std::string target;   ///< "cpu:avx512"; empty: what the runtime chooses
+  bool random = false;  ///< weights drawn by the model's own initializer
+  int64_t seed = 1337;  ///< of those
+  unsigned threads = 0; ///< 0: all processors
+  bool json = false;
+  bench::InferBenchOptions bench;
+};
+
+/// What lines are printed of besides the tests.
+struct InferModel {
+  std::string name;
+  uint64_t bytes = 0; ///< of all weights
+  int64_t parameters = 0;
+  std::string target;
+};
+
+/// Tables of which a token reads one row.
+bool isOnlyGathered(const models::ModelSpec &spec, std::string_view name) {
+  return name.ends_with("wpe.weight") ||
+         (!spec.tieWordEmbeddings && (name.ends_with("embed_tokens.weight") ||
+                                      name.ends_with("wte.weight")));
+}
+
+bool isHead(const models::ModelSpec &spec, std::string_view name) {
+  return spec.tieWordEmbeddings ? name.ends_with("embed_tokens.weight") ||
+                                      name.ends_with("wte.weight")
+                                : name == "lm_head.weight";
+}
+
+} // namespace
+
+// Each matrix is read once a token and multiplies each token of a prompt, of
+// experts those that a token has; the head multiplies only the prompt's last.
+static bench::InferCost costOf(const models::ModelSpec &spec,
+                               hal::Session &session, const DecoderShape &shape,
+                               int64_t prompt) {
+  bench::InferCost cost;
+  const auto tokens = double(prompt);
+  for (const hal::TensorInfo &tensor : session.state()) {
+    auto bytes = double(tensor.bytes);
+    if (tensor.role == artifact::Role::cache)
+      cost.cacheBytes += bytes / double(shape.pages * shape.page);
+    if (tensor.role != artifact::Role::parameter ||
+        isOnlyGathered(spec, tensor.name))
+      continue;
+    double share = 1;
+    if (spec.moe && tensor.name.find('*') != std::string_view::npos)
+      share = double(spec.moe->chosen) / double(spec.moe->experts);
+    cost.weightBytes += bytes * share;
+    if (tensor.shape.size() > 1)
+      cost.promptFlops += 2 * share * double(tensor.elements()) *
+                          (isHead(spec, tensor.name) ? 1 : tokens);
+  }
+  // Scores and their products with values, of keys at or before each token.
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    double seen = tokens * (tokens + 1) / 2;
+    if (int64_t window = spec.window(layer); window > 0 && window < prompt)
+      seen = double(window) * (tokens - double(window - 1) / 2);
+    cost.promptFlops += 4 * seen * double(spec.queryWidth());
+  }
+  return cost;
+}
+
+static StatusOr<std::unique_ptr<SessionModel>>
+openWeights(const InferSettings &settings, const std::string &program) {
+  hal::SessionOptions options;
+  options.deviceOptions.threads = settings.threads;
+  options.deviceOptions.cpuTarget = settings.target;
+  if (settings.random) {
+    StatusOr<ArtifactReader> reader = ArtifactReader::open(program);
+    if (!reader.ok())
+      return reader.status();
+    auto model = SessionModel::open(*reader, options);
+    if (model.ok())
+      TESSERA_RETURN_IF_ERROR((*model)->initialize(settings.seed));
+    return model;
+  }
+  GenerateOptions weights;
+  weights.program = program;
+  weights.device = settings.target.empty() ? "cpu" : settings.target;
+  weights.threads = settings.threads;
+  return openModelDirectory(settings.place, weights);
+}
+
+//===--- lines ------------------------------------------------------------===//
+
+static void printTable(const InferSettings &settings, const InferModel &model,
+                       const bench::InferBenchResult &result) {
+  fmt::print("| model | size | params | backend | threads | test | t/s | of "
+             "the limit |\n| --- | ---: | ---: | --- | ---: | ---: | ---: | "
+             "--- |\n");
+  for (const bench::InferTest &test : result.tests) {
+    std::string limit = test.name.starts_with("pp")
+                            ? fmt::format("{:.1f} GFLOP/s, {}",
+                                          test.limit / 1e9, result.instruction)
+                            : fmt::format("{:.1f} GB/s read", test.limit / 1e9);
+    fmt::print("| {} | {:.2f} GiB | {:.2f} B | {} | {} | {} | {:.2f} ± {:.2f} "
+               "| {:.1f} % of {} |\n",
+               model.name, double(model.bytes) / double(1 << 30),
+               double(model.parameters) / 1e9, model.target, settings.threads,
+               test.name, bench::meanOf(test.rates),
+               bench::deviationOf(test.rates), 100 * test.ofLimit, limit);
+  }
+}
+
+static void printJson(const InferSettings &settings, const InferModel &model,
+                      const bench::InferBenchResult &result) {
+  for (const bench::InferTest &test : result.tests) {
+    const bool isPrompt = test.name.starts_with("pp");
+    nlohmann::ordered_json line{
+        {"bench", "infer"},
+        {"model", model.name},
+        {"model_size", model.bytes},
+        {"model_n_params", model.parameters},
+        {"backend", model.target},
+        {"n_threads", settings.threads},
+        {"n_prompt", isPrompt ? settings.bench.prompt : 0},
+        {"n_gen", isPrompt ? 0 : settings.bench.generate},
+        {"test", test.name},
+        {"avg_ts", bench::meanOf(test.rates)},
+        {"stddev_ts", bench::deviationOf(test.rates)},
+        {"samples_ts", test.rates},
+        {"samples_s", test.seconds},
+        {isPrompt ? "peak_flops" : "read_bandwidth", test.limit},
+        {"of_limit", test.ofLimit},
+        {"of_limit_cpu", test.ofLimitBusy}};
+    if (isPrompt)
+      line["instruction"] = result.instruction;
+    fmt::print("{}\n", line.dump());
+  }
+}
+
+//===--- the command ------------------------------------------------------===//
+
+static Status benchModel(InferSettings &settings) {
+  if (settings.bench.prompt == 0 && settings.bench.generate == 0)
+    return Status::error("--pp 0 and --tg 0 leave nothing to measure");
+  if (auto directory = findModelDirectory(settings.place))
+    settings.place = *directory;
+  StatusOr<models::LoadedConfig> config = models::loadHfConfig(settings.place);
+  if (!config.ok())
+    return config.status();
+  const models::ModelSpec &spec = config->spec;
+  if (settings.threads == 0)
+    settings.threads = hal::availableProcessors();
+  settings.bench.threads = settings.threads;
+  TemporaryFile program;
+  if (llvm::Error error = program.create())
+    return Status::error("{}", llvm::toString(std::move(error)));
+  // As many tokens at once as llama-bench takes, and room for both tests.
+  std::vector<std::string> set{
+      "inference.chunk=512",
+      fmt::format("inference.context={}",
+                  std::max({settings.bench.prompt, settings.bench.generate,
+                            int64_t(512)}))};
+  set.insert(set.end(), settings.set.begin(), settings.set.end());
+  DecoderSettings decoding;
+  decoding.cache = settings.cache;
+  decoding.command = "bench infer";
+  if (llvm::Error error = compileModelDecoder(
+          settings.place, spec, decoding, settings.recipe, set, program.name()))
+    return Status::error("{}", llvm::toString(std::move(error)));
+  auto opened = openWeights(settings, program.name());
+  if (!opened.ok())
+    return opened.status();
+  hal::Session &session = (*opened)->get();
+  auto decoder = Decoder::create(session);
+  if (!decoder.ok())
+    return decoder.status();
+  InferModel model;
+  model.name = fmt::format("{} {}", name(spec.family),
+                           spec.checkpointDtype.empty() ? "float32"
+                                                        : spec.checkpointDtype);
+  model.parameters = models::parameterCount(spec);
+  model.target = std::string(session.target());
+  for (const hal::TensorInfo &tensor : session.state())
+    if (tensor.role == artifact::Role::parameter)
+      model.bytes += tensor.bytes;
+  settings.bench.vectorBits = model.target == "cpu:avx2" ? 256 : 512;
+  settings.bench.bf16Dot = model.target == "cpu:avx512bf16";
+  auto result = bench::benchInfer(
+      **decoder,
+      costOf(spec, session, (*decoder)->shape(), settings.bench.prompt),
+      settings.bench);
+  if (!result.ok())
+    return result.status();
+  settings.json ? printJson(settings, model, *result)
+                : printTable(settings, model, *result);
+  return Status::success();
+}
+
+void tessera::addBenchInfer(CLI::App &bench, Invocation &invocation) {
+  auto settings = std::make_shared<InferSettings>();
+  CLI::App *command = bench.add_subcommand(
+      "infer", "Reading prompts and decoding on this machine's processors, as "
+               "llama-bench shows it, against the peak of its cores and the "
+               "bandwidth of its memory");
+  command
+      ->add_option("DIR", settings->place,
+                   "Hugging Face model: its directory, or its name where the "
+                   "hub's cache has it; with --random a directory with "
+                   "config.json is enough")
+      ->required();
+  command
+      ->add_option("--pp", settings->bench.prompt,
+                   "tokens of the prompt; 0: no such test")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  command
+      ->add_option("--tg", settings->bench.generate,
+                   "tokens that are decoded, one sequence; 0: no such test")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  command
+      ->add_option("--repeat", settings->bench.repeat,
+                   "repetitions of each test, after one that is not counted")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--threads", settings->threads, "0: all processors")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command
+      ->add_option("--target", settings->target,
+                   "cpu:avx512bf16, cpu:avx512 or cpu:avx2 (default: the best "
+                   "that runs here)")
+      ->type_name("NAME");
+  command->add_flag("--random", settings->random,
+                    "weights as the model's own initializer draws them");
+  command->add_option("--seed", settings->seed, "of random weights")
+      ->capture_default_str();
+  command
+      ->add_option("--recipe", settings->recipe,
+                   "what the programs are made for")
+      ->type_name("FILE");
+  command
+      ->add_option("--set", settings->set,
+                   "on top of the recipe, such as inference.chunk=256; "
+                   "repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--cache", settings->cache,
+                   "of compiled programs: on; off; redo; readonly, as of "
+                   "tessera compile")
+      ->type_name("MODE")
+      ->capture_default_str();
+  command->add_flag("--json", settings->json, "one JSON object a line");
+  command->callback([=, &invocation] {
+    if (Status status = benchModel(*settings); !status.ok())
+      invocation.fail(status.message().c_str());
+  });
+}

@@ -1,0 +1,23 @@
+#include "tools/tessera/QuantOptions.h"
+#include <CLI/CLI.hpp>
+
+void tessera::addQuantOptions(CLI::App &command,
+                              std::vector<std::string> &set) {
+  auto add = [&](const char *flag, const char *key, const char *help) {
+    return command.add_option_function<std::string>(
+        flag,
+        [&set, key](const std::string &value) {
+          set.push_back(std::string(key) + "=" + value);
+        },
+        help);
+  };
+  add("--quant", "inference.quant",
+      "keep the matrices of linear layers as int8 or int4 with scales (of "
+      "int4 the head is int8); none: as computed")
+      ->check(CLI::IsMember({"none", "int8", "int4"}))
+      ->type_name("KIND");
+  add("--quant-group", "inference.group",
+      "weights of a row that share a scale (default: 32)")
+      ->check(CLI::IsMember({"32", "64", "128"}))
+      ->type_name("N");
+}

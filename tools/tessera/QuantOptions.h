@@ -1,0 +1,17 @@
+// How weights are kept, as the commands that compile programs ask for it.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace tessera {
+
+/// Adds --quant and --quant-group, which are inference.quant and
+/// inference.group of the recipe, to a command that has --set; `set` gains
+/// "inference.quant=int4" and must outlive the command.
+void addQuantOptions(CLI::App &command, std::vector<std::string> &set);
+
+} // namespace tessera
