@@ -14,6 +14,7 @@ same to the bit whoever runs beside them. Where transformers is not installed,
 prints so and exits 0.
 """
 import argparse
+import asyncio
 import base64
 import json
 import pathlib
@@ -266,7 +267,7 @@ def refused(client):
          lambda: create(model="minilm", input="a", dimensions=32)),
         (openai.BadRequestError, "input 1: a text of 302 tokens",
          lambda: create(model="minilm", input=["a", long])),
-        (openai.BadRequestError, "not be empty",
+        (openai.BadRequestError, "and not empty",
          lambda: create(model="minilm", input=[])),
         (openai.BadRequestError, "outside the vocabulary",
          lambda: create(model="minilm", input=[[9999]])),
@@ -292,6 +293,87 @@ def refused(client):
     assert cut.usage.prompt_tokens == LONGEST["minilm"]
 
 
+def with_cuts(binaries, folder, report, texts, vectors):
+    """Vectors that may be cut, and a prompt before every text: by the command,
+    and by what the client's own tests call."""
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()),
+                                "is_matryoshka": True}))
+    cut, _ = embed(binaries, folder, texts, "--dimensions", "32")
+    wanted = torch.nn.functional.normalize(vectors[:, :32].double(), dim=1)
+    report.line("minilm", "fp32", "cut to 32 elements, max",
+                float((cut.double() - wanted).abs().max()), 2.0 ** -24)
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(
+        {"prompts": {"query": "find: ", "other": ""},
+         "default_prompt_name": "query"}))
+    asked, _ = embed(binaries, folder, ["the day", "a"])
+    (folder / "config_sentence_transformers.json").unlink()
+    plain, _ = embed(binaries, folder, ["find: the day", "find: a"])
+    report.fact("minilm", "fp32", "the model's prompt", "before every text",
+                torch.equal(asked, plain))
+    name = "text-embedding-3-small"
+    command = [str(binaries / "tessera"), "serve", str(folder), "--port", "0",
+               "--model-name", name, "--api-key", "secret"]
+    text = "The quick brown fox jumped over the lazy dog"
+    fields = {"input": text, "model": name}
+    most = {**fields, "dimensions": 1, "encoding_format": "float",
+            "user": "user-1234"}
+    with Server(command) as server:
+        start = {"base_url": f"http://127.0.0.1:{server.port}/v1",
+                 "api_key": "secret", "max_retries": 0}
+        client = openai.OpenAI(**start)
+
+        def typed(made, width):
+            openai.types.CreateEmbeddingResponse.model_validate(
+                made.to_dict(), strict=True)
+            assert len(made.data[0].embedding) == width
+        typed(client.embeddings.create(**fields), 96)
+        typed(client.embeddings.create(**most), 1)
+        typed(client.embeddings.with_raw_response.create(**fields).parse(), 96)
+        with client.embeddings.with_streaming_response.create(**fields) as made:
+            assert not made.is_closed
+            typed(made.parse(), 96)
+
+        async def again():
+            async with openai.AsyncOpenAI(**start) as later:
+                create = later.embeddings.create
+                typed(await create(**fields), 96)
+                typed(await create(**most), 1)
+                made = await asyncio.gather(*(create(**{**fields, "input": each})
+                                              for each in texts[:12]))
+                rows = [one.data[0].embedding for one in made]
+                assert torch.equal(torch.tensor(rows), vectors[:12])
+        asyncio.run(again())
+        try:
+            client.with_options(api_key="wrong").embeddings.create(**fields)
+        except openai.AuthenticationError:
+            report.fact("client", "fp32", "the calls of its own tests",
+                        "also many at once", True)
+
+
+def commands_refuse(binaries, folder, report):
+    """One line each, that says what to do."""
+    gpt2 = pathlib.Path(__file__).resolve().parents[2] / "models/specs/tiny-gpt2"
+    tool = binaries / "tessera"
+    for part, command in (
+        ("embed texts with it", ["generate", folder, "--prompt", "a"]),
+        ("is an encoder, which is not trained", ["compile", folder, "-o", "x"]),
+        ("generates text", ["embed", gpt2, "--text", "a"]),
+        ("--truncate cuts", ["embed", folder, "--quiet", "--text", "a " * 999]),
+        ("has no config.json", ["embed", folder / "none", "--text", "a"]),
+        ("'inference.pooling': must be",
+         ["embed", folder, "--quiet", "--text", "a", "--set",
+          "inference.pooling=last"]),
+    ):
+        done = subprocess.run([str(each) for each in (tool, *command)],
+                              text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE)
+        good = (done.returncode == 1 and part in done.stderr
+                and done.stderr.count("\n") == 1 and not done.stdout)
+        report.fact("command", "-", f"refused: {part}", done.stderr.strip()
+                    if not good else "in one line", good)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__,
@@ -300,6 +382,8 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    # Its bf16 wants instructions that not every machine has.
+    torch.backends.mkldnn.enabled = False
     print(f"# torch {torch.__version__}, transformers "
           f"{transformers.__version__}")
     report = Report()
@@ -307,11 +391,14 @@ def main():
     texts, vectors = compare(options.binaries, folder / "minilm", report,
                              "minilm", "fp32", "mean", True)
     serve(options.binaries, folder / "minilm", report, texts, vectors)
+    with_cuts(options.binaries, folder / "minilm", report, texts[:12],
+              vectors[:12])
     compare(options.binaries, folder / "bert", report, "bert", "fp32", "mean",
             False)
     for pooling in ("cls", "max"):
         compare(options.binaries, folder / "bert", report, "bert", "fp32",
                 pooling, False, f"--set=inference.pooling={pooling}")
+    commands_refuse(options.binaries, folder / "bert", report)
     compare(options.binaries, folder / "minilm", report, "minilm", "bf16",
             "mean", True)
     print(f"{report.lines} comparisons, {report.failures} failed")

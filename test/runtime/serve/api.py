@@ -38,6 +38,9 @@ def routes(server):
     foreign = {"Sec-Fetch-Site": "cross-site"}
     expect(server.call("POST", COMPLETIONS, {"model": "fake", "prompt": "a"}, foreign)[0], 403)
     expect(server.call("GET", "/", headers=foreign)[0], 200)  # a link to the page
+    status, refused = server.post("/v1/embeddings", input="abc")
+    expect((status, refused["error"]["code"]), (400, "not_supported"))
+    assert "generates text" in refused["error"]["message"], refused
     expect(server.call("GET", "/none")[0], 404)
     expect(server.call("GET", "/none")[2]["error"]["type"], "invalid_request_error")
 

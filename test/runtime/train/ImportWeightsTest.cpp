@@ -84,6 +84,37 @@ TEST(ImportWeights, ToleratesPrefixesOnEitherSide) {
     }
 }
 
+// What is beside an encoder is no tensor too many, but in one.
+TEST(ImportWeights, EncodersHaveHeadsThatNobodyAsksFor) {
+  ScratchDirectory directory;
+  std::string path = directory / "w.safetensors";
+  FakeModel model;
+  model.tensors[0].name = "embeddings.token_type_embeddings.weight";
+  model.tensors.push_back(model.tensors[0]);
+  model.tensors.back().name = "output.LayerNorm.bias";
+  // In the order of the file's names.
+  const std::vector<std::string> heads = {"bert.embeddings.position_ids",
+                                          "bert.pooler.dense.weight",
+                                          "cls.predictions.bias"};
+  std::vector<std::string> names = heads;
+  names.emplace_back("bert.embeddings.token_type_embeddings.weight");
+  names.emplace_back("bert.output.LayerNorm.beta");
+  writeWeights(path, names, SafetensorsType::f32);
+  auto report = importWeights(path, model);
+  ASSERT_TRUE(report.ok()) << report.message();
+  EXPECT_EQ(report->loaded, 2u);
+  EXPECT_TRUE(report->unexpected.empty());
+  names.emplace_back("bert.classifier.weight");
+  writeWeights(path, names, SafetensorsType::f32);
+  EXPECT_EQ(importWeights(path, model)->unexpected,
+            std::vector<std::string>{"bert.classifier.weight"});
+  FakeModel other;
+  names = heads;
+  names.emplace_back("model.weight");
+  writeWeights(path, names, SafetensorsType::f32);
+  EXPECT_EQ(importWeights(path, other)->unexpected, heads);
+}
+
 TEST(ImportWeights, StacksComeFromTheirEntries) {
   ScratchDirectory directory;
   FakeModel model;

@@ -200,3 +200,24 @@ TEST(Tokenizer, EndlessTextIsNotQuadratic) {
     }
   }
 }
+
+// The tokens around a text stay when it loses its end.
+TEST(Tokenizer, CutsFramedTexts) {
+  nlohmann::json fields = tokenizerFields();
+  const uint32_t begin = 5, end = 6;
+  fields["post_processor"] = {
+      {"type", "BertProcessing"}, {"cls", {"x", begin}}, {"sep", {"y", end}}};
+  Tokenizer tokenizer = mustParse(fields);
+  Encoder encoder(tokenizer);
+  const std::vector<uint32_t> whole = encoder.encodeFramed("the quick fox");
+  ASSERT_GT(whole.size(), 5u);
+  for (size_t most = 0; most <= whole.size() + 1; ++most) {
+    std::vector<uint32_t> ids = whole;
+    ASSERT_EQ(encoder.cutFramed(ids, most), most > 2);
+    if (most <= 2)
+      continue;
+    ASSERT_EQ(ids.size(), std::min(most, whole.size()));
+    EXPECT_EQ(ids.back(), end);
+    EXPECT_TRUE(std::equal(ids.begin(), ids.end() - 1, whole.begin()));
+  }
+}
