@@ -76,6 +76,7 @@ private:
   llvm::Error importModel();
   llvm::Error parseInput();
   llvm::Error checkMode() const;
+  llvm::Error takeStoredWeights();
   llvm::Error checkPrecision();
   llvm::Error verifyInput();
   llvm::Error adoptDevices();

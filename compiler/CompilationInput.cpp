@@ -74,11 +74,39 @@ llvm::Error Compilation::readInputs() {
   if (Status status = models::checkRecipe(recipe, config.spec, mode);
       !status.ok())
     return complain(status.message());
+  if (llvm::Error error = takeStoredWeights())
+    return error;
   if (llvm::Error error = checkPrecision())
     return error;
   // The runtime reads it from the artifact's recipe.
   if (mode == models::Mode::Infer)
     recipe.inference.context = models::inferenceContext(config.spec, recipe);
+  return llvm::Error::success();
+}
+
+// Integers are kept as they are stored, and of no use for training.
+llvm::Error Compilation::takeStoredWeights() {
+  if (!config.stored)
+    return llvm::Error::success();
+  if (mode != models::Mode::Infer)
+    return complain(config.file + ": key 'quantization_config': weights of " +
+                    std::to_string(config.stored->bits) +
+                    " bits cannot be trained; give the model in full "
+                    "precision");
+  models::Recipe::Inference &inference = recipe.inference;
+  const models::Recipe::Inference defaults;
+  models::Quant quant =
+      config.stored->bits == 4 ? models::Quant::Int4 : models::Quant::Int8;
+  bool isAsked = inference.quant != models::Quant::None;
+  if (isAsked &&
+      (inference.quant != quant || (inference.group != config.stored->group &&
+                                    inference.group != defaults.group)))
+    return complain("inference.quant: the weights are stored as " +
+                    std::string(models::name(quant)) + " in groups of " +
+                    std::to_string(config.stored->group) +
+                    "; leave --quant and --quant-group out");
+  inference.quant = quant;
+  inference.group = config.stored->group;
   return llvm::Error::success();
 }
 

@@ -182,8 +182,6 @@ void readCommon(ConfigFields &fields, ModelSpec &spec) {
                                      "bfloat16 or float16",
                                      quote(spec.checkpointDtype)));
 
-  fields.requireNeutral("quantization_config", nullptr,
-                        "give the model in full precision");
   if (spec.family != Family::Phi3)
     fields.requireNeutral("auto_map", nullptr,
                           "the model brings its own code, which cannot be "
@@ -267,8 +265,8 @@ double readDropout(ConfigFields &fields, Key key, double absent) {
   return rate;
 }
 
-StatusOr<ModelSpec> parseHfConfig(std::string_view text,
-                                  const std::string &file) {
+static StatusOr<LoadedConfig> parseConfig(std::string_view text,
+                                          const std::string &file) {
   StatusOr<Json> object = parseConfigObject(text, file);
   if (!object.ok())
     return object.status();
@@ -286,19 +284,23 @@ StatusOr<ModelSpec> parseHfConfig(std::string_view text,
   else
     readLlama(fields, info->llama, spec);
   readCommon(fields, spec);
+  std::optional<StoredWeights> stored = readStoredWeights(fields);
   fields.finish(", so it may change the model; remove it if it does not");
   if (!fields.ok())
     return fields.status();
-  return spec;
+  return LoadedConfig{file, std::string(text), std::move(spec), stored};
+}
+
+StatusOr<ModelSpec> parseHfConfig(std::string_view text,
+                                  const std::string &file) {
+  StatusOr<LoadedConfig> loaded = parseConfig(text, file);
+  if (!loaded.ok())
+    return loaded.status();
+  return loaded->spec;
 }
 
 StatusOr<LoadedConfig> loadedConfig(std::string text, const std::string &file) {
-  LoadedConfig loaded{file, std::move(text), {}};
-  StatusOr<ModelSpec> spec = parseHfConfig(loaded.text, loaded.file);
-  if (!spec.ok())
-    return spec.status();
-  loaded.spec = spec.take();
-  return loaded;
+  return parseConfig(text, file);
 }
 
 StatusOr<LoadedConfig> loadHfConfig(const std::string &path) {

@@ -19,11 +19,19 @@ namespace tessera::models {
 StatusOr<ModelSpec> parseHfConfig(std::string_view text,
                                   const std::string &file);
 
+/// How a checkpoint has the matrices of its linear layers, where they are
+/// integers with scales (runtime/train/PackedWeights.h).
+struct StoredWeights {
+  int64_t bits = 0;  ///< 4 or 8
+  int64_t group = 0; ///< 32, 64 or 128 columns
+};
+
 /// A model as found on disk.
 struct LoadedConfig {
   std::string file; ///< path of the config.json
   std::string text; ///< as given
   ModelSpec spec;
+  std::optional<StoredWeights> stored;
 };
 
 /// A config.json that is at hand; `file` names it in errors.

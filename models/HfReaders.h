@@ -1,6 +1,7 @@
 // The parts that the config.json reader is made of; private to it.
 #pragma once
 #include "models/ConfigFields.h"
+#include "models/HfConfig.h"
 #include "models/ModelSpec.h"
 
 namespace tessera::models {
@@ -49,6 +50,9 @@ struct LlamaTraits {
   /// and heads that turn in part.
   enum { Plain, Gemma, Phi3 } kin = Plain;
 };
+
+/// quantization_config, if there is one; errors go to `fields`.
+std::optional<StoredWeights> readStoredWeights(ConfigFields &fields);
 
 /// Reads a member of the Llama family into `spec`; errors go to `fields`.
 void readLlama(ConfigFields &fields, const LlamaTraits &traits,

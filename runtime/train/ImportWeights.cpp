@@ -1,5 +1,6 @@
 #include "runtime/train/ImportWeights.h"
 #include "runtime/train/CopyTensor.h"
+#include "runtime/train/PackedWeights.h"
 #include "runtime/train/QuantizeTensor.h"
 
 #include <algorithm>
@@ -96,24 +97,29 @@ StatusOr<ImportReport> importWeights(const std::string &path,
   };
   struct Quantization {
     const StateTensor *values, *scales;
-    SafetensorsModel::Location from;
+    SafetensorsModel::Location from;    ///< to be rounded; unless
+    std::optional<PackedMatrix> packed; ///< it is in integers already
   };
   std::vector<Copy> plan;
   std::vector<Quantization> quantizations;
   std::vector<std::string> missing;
   std::set<const SafetensorsEntry *> used;
-  auto locate = [&](const std::string &name)
+  FindTensor lookUp = [&](const std::string &name)
       -> std::optional<SafetensorsModel::Location> {
     // The exact name first: "model.x" and "x" may both be there.
     auto exact = source->tensors().find(name);
     auto core = byCoreName.find(coreName(name));
-    if (exact == source->tensors().end() && core == byCoreName.end()) {
-      missing.push_back(name);
+    if (exact == source->tensors().end() && core == byCoreName.end())
       return std::nullopt;
-    }
     auto location =
         exact != source->tensors().end() ? exact->second : core->second;
     used.insert(location.entry);
+    return location;
+  };
+  auto locate = [&](const std::string &name) {
+    auto location = lookUp(name);
+    if (!location)
+      missing.push_back(name);
     return location;
   };
   auto find = [&](const StateTensor &tensor, const StatePart &part) -> Status {
@@ -131,12 +137,19 @@ StatusOr<ImportReport> importWeights(const std::string &path,
       return Status::error("the program has no scales for the values of '{}'; "
                            "it was compiled by another version, run: {}",
                            part.source, model.facts().rebuildCommand);
+    auto packed = findPacked(part, lookUp);
+    if (!packed.ok())
+      return packed.status();
+    if (packed->has_value()) {
+      quantizations.push_back({&values, scales, {}, **packed});
+      return Status::success();
+    }
     auto location = locate(part.source);
     if (!location)
       return Status::success();
     TESSERA_RETURN_IF_ERROR(
         checkQuantizable(part, *location->file, *location->entry));
-    quantizations.push_back({&values, scales, *location});
+    quantizations.push_back({&values, scales, *location, {}});
     return Status::success();
   };
   for (const StateTensor &tensor : model.state()) {
@@ -163,8 +176,11 @@ StatusOr<ImportReport> importWeights(const std::string &path,
     TESSERA_RETURN_IF_ERROR(copyTensor(model, *copy.tensor, copy.part,
                                        *copy.from.file, *copy.from.entry));
   for (const Quantization &each : quantizations)
-    TESSERA_RETURN_IF_ERROR(quantizeTensor(model, *each.values, *each.scales,
-                                           *each.from.file, *each.from.entry));
+    TESSERA_RETURN_IF_ERROR(
+        each.packed
+            ? loadPacked(model, *each.values, *each.scales, *each.packed)
+            : quantizeTensor(model, *each.values, *each.scales, *each.from.file,
+                             *each.from.entry));
   report.loaded = plan.size() + quantizations.size();
   for (const auto &[name, location] : source->tensors())
     if (!used.contains(location.entry) && !isRedundant(name) &&

@@ -210,8 +210,8 @@ TEST(HfConfigErrors, ValuesThatChangeTheModel) {
        "key 'rms_norm_eps': must be a number, got '1e-5'"},
       {"llama",
        {{"quantization_config", {{"quant_method", "gptq"}}}},
-       "key 'quantization_config': a section of 1 is not supported: give the "
-       "model in full precision"},
+       "key 'quantization_config.quant_method': must be compressed-tensors; "
+       "other formats are not read, give the model in full precision"},
       {"llama",
        {{"auto_map", {{"AutoModel", "x.Y"}}}},
        "key 'auto_map': a section of 1 is not supported: the model brings its "

@@ -23,6 +23,7 @@ std::string shellQuoted(std::string_view argument);
 void addCompileCommand(CLI::App &app, Invocation &invocation);
 void addGenerateCommand(CLI::App &app, Invocation &invocation);
 void addEmbedCommand(CLI::App &app, Invocation &invocation);
+void addQuantizeCommand(CLI::App &app, Invocation &invocation);
 void addServeCommand(CLI::App &app, Invocation &invocation);
 void addDataCommand(CLI::App &app, Invocation &invocation);
 void addImportCommand(CLI::App &app, Invocation &invocation);

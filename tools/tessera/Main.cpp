@@ -79,6 +79,7 @@ SUBCOMMAND --help says more of each.)");
   tessera::Invocation invocation;
   tessera::addCompileCommand(app, invocation);
   tessera::addGenerateCommand(app, invocation);
+  tessera::addQuantizeCommand(app, invocation);
   tessera::addServeCommand(app, invocation);
   tessera::addEmbedCommand(app, invocation);
   tessera::addDataCommand(app, invocation);

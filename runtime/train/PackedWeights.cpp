@@ -1,0 +1,351 @@
+#include "runtime/train/PackedWeights.h"
+#include "runtime/support/Floats.h"
+#include "runtime/support/Text.h"
+#include "runtime/train/CopyTensor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kStrip = QuantizedLayout::kStrip;
+constexpr uint64_t kPieceBytes = uint64_t(1) << 22;
+constexpr int64_t kMostConfigBytes = 1 << 20;
+constexpr std::string_view kWeight = "weight";
+
+/// What turns our words into the format's, and back: of 8 bits there is 128
+/// added, which of 4 bits ours have, too.
+uint32_t bias(const QuantizedLayout &layout) {
+  return layout.bits == 8 ? 0x80808080u : 0u;
+}
+
+Status checkShape(const SafetensorsModel::Location &at,
+                  std::initializer_list<uint64_t> wanted,
+                  const QuantizedLayout &layout) {
+  if (std::ranges::equal(at.entry->shape, wanted))
+    return Status::success();
+  return Status::error(
+      "'{}' in '{}' has the shape [{}], of {} bits in groups of {} it would be "
+      "[{}]; give the --quant and --quant-group of its quantization_config",
+      at.entry->name, at.file->path(), fmt::join(at.entry->shape, ", "),
+      layout.bits, layout.group, fmt::join(wanted, ", "));
+}
+
+Status wholeGroups(const std::string &name, const QuantizedLayout &layout) {
+  if (layout.columns % layout.group == 0)
+    return Status::success();
+  return Status::error("'{}' has {} columns, no multiple of the group of {}; "
+                       "choose another --quant-group",
+                       name, layout.columns, layout.group);
+}
+
+} // namespace
+
+//===--- reading ----------------------------------------------------------===//
+
+StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
+                                                 const FindTensor &find) {
+  if (part.transposed || !part.source.ends_with(kWeight))
+    return std::optional<PackedMatrix>();
+  auto packed = find(part.source + "_packed");
+  auto scale = find(part.source + "_scale");
+  if (!packed || !scale)
+    return std::optional<PackedMatrix>();
+  find(part.source + "_shape"); // says what the others say
+  const QuantizedLayout &layout = part.layout;
+  TESSERA_RETURN_IF_ERROR(wholeGroups(part.source, layout));
+  TESSERA_RETURN_IF_ERROR(checkShape(
+      *packed,
+      {uint64_t(layout.rows), uint64_t(layout.columns / layout.perWord())},
+      layout));
+  TESSERA_RETURN_IF_ERROR(checkShape(
+      *scale, {uint64_t(layout.rows), uint64_t(layout.groups())}, layout));
+  if (packed->entry->type != SafetensorsType::i32 ||
+      !converts(scale->entry->type, SafetensorsType::f32))
+    return Status::error("'{}' in '{}' is {} with scales of {}; packed weights "
+                         "are I32 with floats",
+                         packed->entry->name, packed->file->path(),
+                         safetensorsName(packed->entry->type),
+                         safetensorsName(scale->entry->type));
+  return std::optional(PackedMatrix{*packed, *scale});
+}
+
+namespace {
+
+/// Strips of one matrix, in both directions.
+struct Strips {
+  const QuantizedLayout &layout;
+
+  int64_t rowsOf(int64_t strip) const {
+    return std::min(kStrip, layout.rows - strip * kStrip);
+  }
+  /// Words of a row in a file.
+  int64_t wordsInFile() const { return layout.columns / layout.perWord(); }
+};
+
+} // namespace
+
+Status loadPacked(TrainModel &model, const StateTensor &values,
+                  const StateTensor &scales, const PackedMatrix &matrix) {
+  const QuantizedLayout &layout = values.quantized->layout;
+  const Strips strips{layout};
+  const int64_t words = strips.wordsInFile(), groups = layout.groups();
+  const auto scaleType = matrix.scale.entry->type;
+  const int64_t scaleBytes = safetensorsBits(scaleType) / 8;
+  std::vector<uint32_t> rows, packed(layout.words() * kStrip);
+  std::vector<std::byte> bytes;
+  std::vector<float> wide(kStrip * groups);
+  std::vector<uint16_t> factors(groups * kStrip);
+  for (int64_t strip = 0; strip < layout.strips(); ++strip) {
+    int64_t first = strip * kStrip, count = strips.rowsOf(strip);
+    rows.resize(count * words);
+    TESSERA_RETURN_IF_ERROR(
+        matrix.packed.file->read(*matrix.packed.entry, first * words * 4,
+                                 std::as_writable_bytes(std::span(rows))));
+    bytes.resize(count * groups * scaleBytes);
+    TESSERA_RETURN_IF_ERROR(matrix.scale.file->read(
+        *matrix.scale.entry, first * groups * scaleBytes, bytes));
+    toFloats(scaleType, bytes.data(), count * groups, wide.data());
+    std::ranges::fill(packed, layout.bits == 4 ? 0x88888888u : 0u);
+    std::ranges::fill(factors, uint16_t(0));
+    for (int64_t row = 0; row < count; ++row) {
+      for (int64_t word = 0; word < words; ++word)
+        packed[word * kStrip + row] = rows[row * words + word] ^ bias(layout);
+      for (int64_t group = 0; group < groups; ++group) {
+        float scale = wide[row * groups + group];
+        uint16_t half = floatToF16(scale);
+        if (!(std::fabs(f16ToFloat(half) - scale) <=
+              std::fabs(scale) * 0x1p-10f))
+          return Status::error("'{}' in '{}' has the scale {}, which f16 does "
+                               "not hold",
+                               matrix.scale.entry->name,
+                               matrix.scale.file->path(), scale);
+        factors[group * kStrip + row] = half;
+      }
+    }
+    TESSERA_RETURN_IF_ERROR(model.writeState(values, strip * packed.size() * 4,
+                                             std::as_bytes(std::span(packed))));
+    TESSERA_RETURN_IF_ERROR(model.writeState(
+        scales, strip * factors.size() * 2, std::as_bytes(std::span(factors))));
+  }
+  return Status::success();
+}
+
+//===--- writing ----------------------------------------------------------===//
+
+namespace {
+
+class FileSink final : public SafetensorsSink {
+public:
+  explicit FileSink(const std::string &path)
+      : path(path), file(path, std::ios::binary) {}
+  Status write(std::span<const std::byte> bytes) override {
+    file.write(reinterpret_cast<const char *>(bytes.data()),
+               std::streamsize(bytes.size()));
+    return check();
+  }
+  Status close() {
+    file.close();
+    return check();
+  }
+
+private:
+  Status check() {
+    return file ? Status::success()
+                : Status::error("cannot write '{}'; is the disk full?", path);
+  }
+  std::string path;
+  std::ofstream file;
+};
+
+class Writer {
+public:
+  Writer(TrainModel &model) : model(model) {}
+
+  /// Heads and what is not quantized stay as they are.
+  Status collect() {
+    for (const StateTensor &tensor : model.state()) {
+      if (!tensor.quantized || tensor.quantized->isScales ||
+          isHead(tensor.quantized->source))
+        continue;
+      const QuantizedPart &part = *tensor.quantized;
+      if (part.transposed || !part.source.ends_with(kWeight))
+        return Status::error("'{}' is kept as [in, out], which "
+                             "compressed-tensors does not have; use --quant "
+                             "where the model is loaded",
+                             part.source);
+      TESSERA_RETURN_IF_ERROR(wholeGroups(part.source, part.layout));
+      layout = part.layout;
+      matrices[part.source] = &tensor;
+    }
+    if (matrices.empty())
+      return Status::error("the model has no matrix of a linear layer with 16 "
+                           "rows and 32 columns to quantize");
+    return Status::success();
+  }
+
+  void add(const SafetensorsModel::Location &from) {
+    auto found = find(from.entry->name);
+    if (!found)
+      return copy(from);
+    const StateTensor &values = *found;
+    const QuantizedLayout &of = values.quantized->layout;
+    const StateTensor *scales = model.find(withoutEnd(values.name) + "scales");
+    const Strips strips{of};
+    auto rows = uint64_t(of.rows);
+    tensors.push_back({from.entry->name + "_packed",
+                       SafetensorsType::i32,
+                       {rows, uint64_t(strips.wordsInFile())},
+                       rows * uint64_t(strips.wordsInFile()) * 4,
+                       [&, strips](SafetensorsSink &sink) {
+                         return emit<uint32_t>(sink, values, strips, of.words(),
+                                               strips.wordsInFile(), bias(of));
+                       }});
+    tensors.push_back({from.entry->name + "_scale",
+                       SafetensorsType::f16,
+                       {rows, uint64_t(of.groups())},
+                       rows * uint64_t(of.groups()) * 2,
+                       [this, scales, strips, &of](SafetensorsSink &sink) {
+                         return emit<uint16_t>(sink, *scales, strips,
+                                               of.groups(), of.groups(), 0);
+                       }});
+    tensors.push_back({from.entry->name + "_shape",
+                       SafetensorsType::i64,
+                       {2},
+                       16,
+                       [&of](SafetensorsSink &sink) {
+                         int64_t shape[] = {of.rows, of.columns};
+                         return sink.write(std::as_bytes(std::span(shape)));
+                       }});
+    ++packed;
+  }
+
+  Status write(const std::string &path) {
+    if (packed != matrices.size())
+      return Status::error("'{}' lacks matrices that the model has", path);
+    FileSink sink(path);
+    TESSERA_RETURN_IF_ERROR(
+        writeSafetensors(sink, std::move(tensors), {{"format", "pt"}}));
+    return sink.close();
+  }
+
+  nlohmann::json config() const {
+    nlohmann::json weights = {
+        {"num_bits", layout.bits},    {"type", "int"},
+        {"symmetric", true},          {"strategy", "group"},
+        {"group_size", layout.group}, {"dynamic", false}};
+    return {{"quant_method", "compressed-tensors"},
+            {"format", "pack-quantized"},
+            {"quantization_status", "compressed"},
+            {"config_groups",
+             {{"group_0", {{"targets", {"Linear"}}, {"weights", weights}}}}},
+            {"ignore", {"lm_head"}}};
+  }
+
+private:
+  static std::string withoutEnd(const std::string &name) {
+    return name.substr(0, name.rfind('.') + 1);
+  }
+  /// A head that is tied to the table has it beside.
+  bool isHead(const std::string &source) const {
+    return source == "lm_head.weight" || model.find(source);
+  }
+  const StateTensor *find(const std::string &name) const {
+    auto exact = matrices.find(name);
+    for (const char *prefix : {"model.", "transformer."})
+      if (exact == matrices.end())
+        exact = matrices.find(prefix + name);
+    return exact == matrices.end() ? nullptr : exact->second;
+  }
+
+  void copy(const SafetensorsModel::Location &from) {
+    uint64_t size = from.entry->end - from.entry->begin;
+    tensors.push_back({from.entry->name, from.entry->type, from.entry->shape,
+                       size, [from, size](SafetensorsSink &sink) -> Status {
+                         std::vector<std::byte> bytes;
+                         for (uint64_t at = 0; at < size; at += kPieceBytes) {
+                           bytes.resize(std::min(kPieceBytes, size - at));
+                           TESSERA_RETURN_IF_ERROR(
+                               from.file->read(*from.entry, at, bytes));
+                           TESSERA_RETURN_IF_ERROR(sink.write(bytes));
+                         }
+                         return Status::success();
+                       }});
+  }
+
+  /// [strips, `words`, 16] as rows of `kept` words.
+  template <typename Word>
+  Status emit(SafetensorsSink &sink, const StateTensor &tensor,
+              const Strips &strips, int64_t words, int64_t kept, Word flipped) {
+    std::vector<Word> strip(words * kStrip), row(kept);
+    for (int64_t i = 0; i < strips.layout.strips(); ++i) {
+      TESSERA_RETURN_IF_ERROR(
+          model.readState(tensor, i * strip.size() * sizeof(Word),
+                          std::as_writable_bytes(std::span(strip))));
+      for (int64_t n = 0; n < strips.rowsOf(i); ++n) {
+        for (int64_t word = 0; word < kept; ++word)
+          row[word] = strip[word * kStrip + n] ^ flipped;
+        TESSERA_RETURN_IF_ERROR(sink.write(std::as_bytes(std::span(row))));
+      }
+    }
+    return Status::success();
+  }
+
+  TrainModel &model;
+  QuantizedLayout layout;
+  std::map<std::string, const StateTensor *> matrices; ///< values, by source
+  std::vector<SafetensorsTensor> tensors;
+  size_t packed = 0;
+};
+
+/// What stands beside the weights, and config.json with what was done.
+Status writeRest(const std::filesystem::path &from,
+                 const std::filesystem::path &to, nlohmann::json how) {
+  std::error_code error;
+  for (const char *name :
+       {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
+        "special_tokens_map.json", "chat_template.jinja", "added_tokens.json",
+        "vocab.json", "merges.txt", "tokenizer.model"})
+    if (std::filesystem::exists(from / name) &&
+        !std::filesystem::copy_file(from / name, to / name, error))
+      return Status::error("cannot copy '{}' to '{}': {}",
+                           (from / name).string(), to.string(),
+                           error.message());
+  std::string path = (from / "config.json").string();
+  auto text = readTextFile(path, kMostConfigBytes);
+  if (!text.ok())
+    return text.status();
+  auto config = nlohmann::ordered_json::parse(*text, nullptr, false);
+  if (!config.is_object())
+    return Status::error("{}: no JSON object", path);
+  config["quantization_config"] = nlohmann::ordered_json(how);
+  FileSink sink((to / "config.json").string());
+  std::string written = config.dump(2) + "\n";
+  TESSERA_RETURN_IF_ERROR(sink.write(std::as_bytes(std::span(written))));
+  return sink.close();
+}
+
+} // namespace
+
+Status writePacked(const std::string &from, const std::string &to,
+                   TrainModel &model) {
+  auto source = SafetensorsModel::open(from);
+  if (!source.ok())
+    return source.status();
+  Writer writer(model);
+  TESSERA_RETURN_IF_ERROR(writer.collect());
+  for (const auto &[name, location] : source->tensors())
+    writer.add(location);
+  std::error_code error;
+  if (!std::filesystem::create_directory(to, error))
+    return Status::error("cannot make the directory '{}': {}", to,
+                         error ? error.message() : "it is there already");
+  TESSERA_RETURN_IF_ERROR(writer.write(to + "/model.safetensors"));
+  return writeRest(from, to, writer.config());
+}
+
+} // namespace tessera

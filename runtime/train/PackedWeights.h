@@ -1,0 +1,46 @@
+// Quantized weights in files, as compressed-tensors' format "pack-quantized"
+// has them (github.com/vllm-project/compressed-tensors): of a linear layer
+// X.weight [out, in]
+//
+//   X.weight_packed  I32 [out, in × bits / 32]  q + 2^(bits - 1), first lowest
+//   X.weight_scale   F16 or BF16 [out, in / group]
+//   X.weight_shape   I64 [2]
+//
+// and in config.json a quantization_config that says bits and group.
+#pragma once
+#include "runtime/data/Safetensors.h"
+#include "runtime/train/TrainModel.h"
+
+#include <functional>
+#include <map>
+
+namespace tessera {
+
+/// Finds a tensor of a checkpoint by its name; nothing where it has none.
+using FindTensor = std::function<std::optional<SafetensorsModel::Location>(
+    const std::string &name)>;
+
+/// The tensors of a packed matrix.
+struct PackedMatrix {
+  SafetensorsModel::Location packed, scale;
+};
+
+/// Those of `part`, if the checkpoint has its matrix packed. Errors: another
+/// shape, type, number of bits or group than the part's.
+StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
+                                                 const FindTensor &find);
+
+/// Brings a packed matrix into strips. Scales that f16 does not hold are
+/// errors.
+Status loadPacked(TrainModel &model, const StateTensor &values,
+                  const StateTensor &scales, const PackedMatrix &matrix);
+
+/// Writes the Hugging Face directory `from` to `to`, a new directory, with
+/// those matrices packed that `model` (of its program, with its weights) keeps
+/// quantized, but for heads, which are quantized again whenever they are read.
+/// Errors: a matrix that the checkpoint has as [in, out]; one whose columns are
+/// no whole groups.
+Status writePacked(const std::string &from, const std::string &to,
+                   TrainModel &model);
+
+} // namespace tessera

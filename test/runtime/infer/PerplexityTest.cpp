@@ -1,0 +1,86 @@
+#include "runtime/infer/Perplexity.h"
+
+#include <cmath>
+#include <map>
+
+#include <gtest/gtest.h>
+
+using namespace tessera;
+
+namespace {
+
+/// After token t, t + 1 has the logit 3 and every other token 0; knows what each
+/// page holds, so that texts which share one are seen.
+class Counting final : public PagedModel {
+public:
+  Counting() {
+    sizes = {.context = 8,
+             .page = 2,
+             .pages = 9,
+             .chunk = 4,
+             .vocab = 10,
+             .buckets = {1, 2, 3}};
+  }
+  const DecoderShape &shape() const override { return sizes; }
+  Status prefill(const CachedText &, std::span<const int32_t>, bool) override {
+    return Status::error("not used");
+  }
+  Status decode(std::span<const CachedText> texts,
+                std::span<const int32_t> tokens) override {
+    most = std::max(most, texts.size());
+    rows.assign(texts.size(), std::vector<float>(10));
+    for (size_t i = 0; i < texts.size(); ++i) {
+      int64_t at = texts[i].length;
+      int64_t slot = texts[i].pages[at / 2] * 2 + at % 2;
+      if (at > 0)
+        EXPECT_TRUE(slot % 2 == 0 || owner[slot - 1] == at - 1);
+      owner[slot] = at;
+      rows[i][(tokens[i] + 1) % 10] = 3;
+    }
+    return Status::success();
+  }
+  std::span<const float> logits(int64_t i) const override { return rows[i]; }
+
+  DecoderShape sizes;
+  size_t most = 0;
+  std::map<int64_t, int64_t> owner;
+  std::vector<std::vector<float>> rows;
+};
+
+} // namespace
+
+TEST(Perplexity, IsThatOfWindowsAlone) {
+  // Windows [1 2 3 4 5] [5 6 7 8 0] [1 2 2 3 3] [7 8]: one of the four is not
+  // foretold in the second, two are not in the third.
+  std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 5, 6, 7, 8,
+                                 0, 1, 2, 2, 3, 3, 7, 8};
+  Counting model;
+  auto measured = measurePerplexity(model, tokens, {}, 5);
+  ASSERT_TRUE(measured.ok()) << measured.message();
+  EXPECT_EQ(measured->counted, 13);
+  EXPECT_EQ(model.most, 3u);
+  double all = std::log(9 + std::exp(3.0));
+  EXPECT_NEAR(measured->value, std::exp((13 * all - 10 * 3) / 13), 1e-6);
+}
+
+TEST(Perplexity, ForetellsTheFirstTokenBehindAStart) {
+  Counting model;
+  std::vector<int32_t> tokens = {1, 2, 3, 1}, starts = {0};
+  auto measured = measurePerplexity(model, tokens, starts, 3);
+  ASSERT_TRUE(measured.ok()) << measured.message();
+  EXPECT_EQ(measured->counted, 3); // the last token alone is no window
+  EXPECT_NEAR(measured->value, 9 * std::exp(-3.0) + 1, 1e-6);
+}
+
+TEST(Perplexity, SaysWhatDoesNotFit) {
+  Counting model;
+  std::vector<int32_t> tokens = {1, 2, 3}, one = {1};
+  EXPECT_EQ(measurePerplexity(model, tokens, one, 8).message(),
+            "windows of 8 tokens behind 1 do not fit a context of 8");
+  EXPECT_EQ(measurePerplexity(model, one, {}, 4).message(),
+            "a text of 1 tokens has none to foretell; give a longer one");
+  model.sizes.pages = 3;
+  EXPECT_EQ(measurePerplexity(model, tokens, {}, 8).message(),
+            "a cache of 3 pages has no room for a window of 8 tokens; raise "
+            "inference.pages");
+}

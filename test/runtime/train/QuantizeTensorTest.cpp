@@ -1,0 +1,99 @@
+#include "runtime/train/QuantizeTensor.h"
+#include "runtime/support/Floats.h"
+
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+
+using namespace tessera;
+
+namespace {
+
+struct Strip {
+  std::vector<uint32_t> values;
+  std::vector<uint16_t> scales;
+
+  Strip(const QuantizedLayout &layout, std::span<const float> weights)
+      : values(layout.words() * 16), scales(layout.groups() * 16), of(layout) {
+    quantizeStrip(layout, weights, values, scales);
+  }
+  int64_t q(int64_t row, int64_t k) const {
+    uint32_t word = values[k / of.perWord() * 16 + row];
+    auto from = k % of.perWord() * of.bits;
+    return of.bits == 4 ? int64_t(word >> from & 15) - 8
+                        : int64_t(int8_t(word >> from));
+  }
+  float scale(int64_t row, int64_t k) const {
+    return f16ToFloat(scales[k / of.group * 16 + row]);
+  }
+
+  QuantizedLayout of;
+};
+
+std::vector<float> randomWeights(size_t count) {
+  std::mt19937 engine(3);
+  std::normal_distribution<float> normal(0, 0.1f);
+  std::vector<float> weights(count);
+  for (float &weight : weights)
+    weight = normal(engine);
+  return weights;
+}
+
+} // namespace
+
+TEST(QuantizeStrip, IsNearTheWeights) {
+  for (int64_t bits : {4, 8}) {
+    QuantizedLayout layout{16, 75, bits, 32};
+    std::vector<float> weights = randomWeights(16 * 75);
+    Strip strip(layout, weights);
+    double squares = 0;
+    for (int64_t row = 0; row < 16; ++row)
+      for (int64_t k = 0; k < 75; ++k) {
+        float scale = strip.scale(row, k), weight = weights[row * 75 + k];
+        double error = weight - double(strip.q(row, k)) * scale;
+        squares += error * error;
+        if (bits == 8)
+          EXPECT_LE(std::fabs(error), std::fabs(scale) * 0.5001);
+      }
+    // Of weights of 0.1 with steps of the largest of 32 / 8, or / 127.
+    EXPECT_LT(std::sqrt(squares / 1200), bits == 4 ? 0.01 : 0.0008);
+  }
+}
+
+TEST(QuantizeStrip, HasZerosWhereNothingIs) {
+  for (int64_t bits : {4, 8}) {
+    QuantizedLayout layout{3, 40, bits, 32};
+    std::vector<float> weights = randomWeights(3 * 40);
+    std::fill_n(weights.begin() + 40, 32, 0.0f); // a group of zeros
+    Strip strip(layout, weights);
+    for (int64_t row = 0; row < 16; ++row)
+      for (int64_t k = row < 3 ? 40 : 0; k < 64; ++k)
+        EXPECT_EQ(strip.q(row, k), 0) << bits << " " << row << " " << k;
+    for (int64_t k = 0; k < 32; ++k)
+      EXPECT_EQ(strip.q(1, k) * strip.scale(1, k), 0);
+    EXPECT_EQ(strip.scale(1, 0), 0);
+    EXPECT_EQ(strip.scale(3, 0), 0);
+  }
+}
+
+TEST(QuantizeStrip, KeepsWhatItCanHold) {
+  QuantizedLayout four{1, 32, 4, 32}, eight{1, 32, 8, 32};
+  std::vector<float> weights(32);
+  for (int i = 0; i < 32; ++i)
+    weights[i] = float(i % 16 - 8) * 0.25f;
+  Strip strip(four, weights);
+  EXPECT_EQ(strip.scale(0, 0), 0.25f);
+  for (int i = 0; i < 32; ++i)
+    EXPECT_EQ(strip.q(0, i), i % 16 - 8);
+  for (float &weight : weights) // the largest one is positive
+    weight = -weight;
+  Strip turned(four, weights);
+  EXPECT_EQ(turned.scale(0, 0), -0.25f);
+  for (int i = 0; i < 32; ++i)
+    weights[i] = float(i * 8 - 121) / 64;
+  weights[31] = 127.0f / 64;
+  Strip whole(eight, weights);
+  for (int i = 0; i < 32; ++i)
+    EXPECT_EQ(float(whole.q(0, i)) * whole.scale(0, i), weights[i]);
+}

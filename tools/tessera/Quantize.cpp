@@ -1,0 +1,198 @@
+// tessera quantize: a Hugging Face model with weights as integers, and what
+// that costs in perplexity.
+#include "models/HfConfig.h"
+#include "runtime/infer/DecodePrograms.h"
+#include "runtime/infer/Perplexity.h"
+#include "runtime/support/Text.h"
+#include "runtime/train/Generate.h"
+#include "runtime/train/ModelDirectory.h"
+#include "runtime/train/PackedWeights.h"
+#include "runtime/train/RunDirectory.h"
+#include "tools/tessera/Commands.h"
+#include "tools/tessera/DecoderProgram.h"
+#include "tools/tessera/QuantOptions.h"
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <memory>
+
+using namespace tessera;
+
+namespace {
+
+constexpr int64_t kMostTextBytes = int64_t(64) << 20;
+
+struct QuantizeSettings {
+  std::string place;              ///< a model directory
+  std::string output;             ///< one that is to be; empty: none
+  std::string text;               ///< a file to foretell; empty: none
+  int64_t window = 512;           ///< its tokens that are read together
+  std::vector<std::string> quant; ///< of the recipe
+  DecoderSettings decoder{.batch = 8, .command = "quantize"};
+  unsigned threads = 0;
+};
+
+/// What perplexity is measured of.
+struct Text {
+  std::vector<int32_t> tokens, starts;
+};
+
+/// What one form of the weights comes to.
+struct Outcome {
+  uint64_t weightBytes = 0;
+  std::optional<Perplexity> perplexity;
+};
+
+} // namespace
+
+static StatusOr<Text> readText(const QuantizeSettings &settings) {
+  auto tokenizer =
+      tokenizer::Tokenizer::load(settings.place + "/" + kTokenizerFile);
+  if (!tokenizer.ok())
+    return tokenizer.status();
+  auto content = readTextFile(settings.text, kMostTextBytes);
+  if (!content.ok())
+    return content.status();
+  auto starts = startTokensOf(settings.place);
+  if (!starts.ok())
+    return starts.status();
+  std::vector<uint32_t> ids;
+  tokenizer::Encoder(*tokenizer)
+      .encode(*content, tokenizer::SpecialText::Plain, ids);
+  return Text{{ids.begin(), ids.end()}, starts.take()};
+}
+
+// The model in a program of its own; `finish` gets it with its weights.
+static StatusOr<Outcome>
+runOnce(const QuantizeSettings &settings, const models::ModelSpec &spec,
+        const std::vector<std::string> &set, const std::optional<Text> &text,
+        llvm::function_ref<Status(SessionModel &)> finish) {
+  TemporaryFile program;
+  llvm::Error error = program.create();
+  if (!error)
+    error = compileModelDecoder(settings.place, spec, settings.decoder, "", set,
+                                program.name());
+  if (error)
+    return Status::error("{}", llvm::toString(std::move(error)));
+  GenerateOptions options;
+  options.program = program.name();
+  options.threads = settings.threads;
+  auto model = openModelDirectory(settings.place, options);
+  if (!model.ok())
+    return model.status();
+  Outcome outcome;
+  for (const StateTensor &tensor : (*model)->state())
+    if (tensor.role == StateRole::parameter)
+      outcome.weightBytes += tensor.size;
+  if (text) {
+    auto programs = DecodePrograms::create((*model)->get());
+    if (!programs.ok())
+      return programs.status();
+    auto measured = measurePerplexity(**programs, text->tokens, text->starts,
+                                      settings.window);
+    if (!measured.ok())
+      return measured.status();
+    outcome.perplexity = *measured;
+  }
+  TESSERA_RETURN_IF_ERROR(finish(**model));
+  return outcome;
+}
+
+static void print(const char *what, const Outcome &outcome) {
+  fmt::print("{}: {:.1f} MB of weights", what, outcome.weightBytes / 1e6);
+  if (outcome.perplexity)
+    fmt::print(", perplexity {:.4f}", outcome.perplexity->value);
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+static Status quantize(QuantizeSettings &settings) {
+  if (settings.output.empty() && settings.text.empty())
+    return Status::error("nothing to do: give -o DIR2, --text FILE or both");
+  auto directory = findModelDirectory(settings.place);
+  if (!directory)
+    return Status::error("'{}' is no model directory: it has no config.json",
+                         settings.place);
+  settings.place = *directory;
+  auto config = models::loadHfConfig(settings.place);
+  if (!config.ok())
+    return config.status();
+  if (config->stored)
+    return Status::error("the weights of '{}' are quantized already",
+                         settings.place);
+  std::optional<Text> text;
+  if (!settings.text.empty()) {
+    auto read = readText(settings);
+    if (!read.ok())
+      return read.status();
+    text = read.take();
+  }
+  std::vector<std::string> set;
+  int64_t ahead = text ? int64_t(text->starts.size()) : 0;
+  set.push_back(fmt::format("inference.context={}", settings.window + ahead));
+  Outcome before, after;
+  auto nothing = [](SessionModel &) { return Status::success(); };
+  if (text) {
+    auto run = runOnce(settings, config->spec, set, text, nothing);
+    if (!run.ok())
+      return run.status();
+    before = run.take();
+    print("as it is", before);
+  }
+  set.insert(set.end(), settings.quant.begin(), settings.quant.end());
+  auto run =
+      runOnce(settings, config->spec, set, text, [&](SessionModel &model) {
+        return settings.output.empty()
+                   ? Status::success()
+                   : writePacked(settings.place, settings.output, model);
+      });
+  if (!run.ok())
+    return run.status();
+  after = run.take();
+  print("quantized", after);
+  if (text)
+    fmt::print("perplexity {:+.2f} % over {} tokens, in windows of {}\n",
+               100 * (after.perplexity->value / before.perplexity->value - 1),
+               after.perplexity->counted, settings.window);
+  return Status::success();
+}
+
+void tessera::addQuantizeCommand(CLI::App &app, Invocation &invocation) {
+  auto settings = std::make_shared<QuantizeSettings>();
+  CLI::App *command = app.add_subcommand(
+      "quantize", "Round a Hugging Face model's weights to integers: write "
+                  "them, and measure what it costs");
+  command
+      ->add_option("DIR", settings->place,
+                   "a Hugging Face model: its directory, or its name where the "
+                   "hub's cache has it")
+      ->required();
+  command
+      ->add_option(
+          "-o,--output", settings->output,
+          "a new directory for config.json and safetensors in the "
+          "format of compressed-tensors, which generate and serve take")
+      ->type_name("DIR2");
+  addQuantOptions(*command, settings->quant);
+  command->get_option("--quant")->required();
+  command
+      ->add_option("--text", settings->text,
+                   "measure the perplexity of this file, before and after")
+      ->type_name("FILE");
+  command
+      ->add_option("--window", settings->window,
+                   "tokens of it that are read together")
+      ->check(CLI::Range(2, 1 << 16))
+      ->capture_default_str();
+  command
+      ->add_option("--cache", settings->decoder.cache,
+                   "of compiled programs: on; off; redo; readonly, as of "
+                   "tessera compile")
+      ->type_name("MODE")
+      ->capture_default_str();
+  command->add_option("--threads", settings->threads, "0: all processors")
+      ->capture_default_str();
+  command->callback([=, &invocation] {
+    if (Status status = quantize(*settings); !status.ok())
+      invocation.fail(status.message().c_str());
+  });
+}
