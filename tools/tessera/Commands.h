@@ -24,6 +24,8 @@ void addCompileCommand(CLI::App &app, Invocation &invocation);
 void addGenerateCommand(CLI::App &app, Invocation &invocation);
 void addServeCommand(CLI::App &app, Invocation &invocation);
 void addDataCommand(CLI::App &app, Invocation &invocation);
+void addChatCommand(CLI::App &app, Invocation &invocation);
+void addExportCommand(CLI::App &app, Invocation &invocation);
 void addImportCommand(CLI::App &app, Invocation &invocation);
 void addInspectCommand(CLI::App &app, Invocation &invocation);
 void addDoctorCommand(CLI::App &app, Invocation &invocation);
