@@ -70,7 +70,9 @@ StatusOr<std::string> importGguf(const std::string &path,
                                  SafetensorsType type) {
   std::error_code code;
   if (fs::exists(directory, code))
-    return Status::error("'{}' is there already; choose another -o", directory);
+    return Status::error("'{}' is there already; choose another "
+                         "directory",
+                         directory);
   auto file = GgufFile::open(path);
   if (!file.ok())
     return file.status();
