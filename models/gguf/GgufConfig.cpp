@@ -361,6 +361,11 @@ StatusOr<Json> Config::read() {
   hidden = need("embedding_length");
   layers = need("block_count");
   context = need("context_length");
+  if (uint64_t(layers) > keys.of().tensors().size())
+    keys.fail(key("block_count"), "{} layers have only {} tensors", layers,
+              keys.of().tensors().size());
+  if (!keys.ok())
+    return keys.status(); // what follows takes time by the number of layers
   readTokens();
   if (kind == Kind::Gpt2)
     readGpt2();

@@ -3,6 +3,7 @@
 #include "models/gguf/GgufConfig.h"
 #include "models/gguf/GgufTokenizer.h"
 #include "models/gguf/GgufWeights.h"
+#include "runtime/data/NewDirectory.h"
 
 #include <filesystem>
 
@@ -11,17 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
-
-class FileSink final : public SafetensorsSink {
-public:
-  explicit FileSink(DurableFile &file) : file(file) {}
-  Status write(std::span<const std::byte> bytes) override {
-    return file.write(bytes);
-  }
-
-private:
-  DurableFile &file;
-};
 
 std::string_view dtypeName(SafetensorsType type) {
   return type == SafetensorsType::f32   ? "float32"
@@ -53,14 +43,6 @@ std::string generationConfig(GgufKeys &keys, const Json &config,
   return generation.dump(2) + "\n";
 }
 
-Status writeText(const std::string &path, std::string_view text) {
-  auto file = DurableFile::create(systemFiles(), path);
-  if (!file.ok())
-    return file.status();
-  TESSERA_RETURN_IF_ERROR(file->write(text));
-  return file->finish();
-}
-
 struct Written {
   std::string config, generation;
   GgufTokenizer tokenizer;
@@ -68,8 +50,6 @@ struct Written {
 };
 
 Status write(const std::string &folder, Written &all) {
-  FileOperations &files = systemFiles();
-  TESSERA_RETURN_IF_ERROR(files.makeDirectory(folder));
   GgufTokenizer &tokenizer = all.tokenizer;
   for (auto [name, text] :
        {std::pair("config.json", &all.config),
@@ -78,34 +58,9 @@ Status write(const std::string &folder, Written &all) {
         std::pair("tokenizer_config.json", &tokenizer.config),
         std::pair("chat_template.jinja", &tokenizer.chatTemplate)})
     if (!text->empty())
-      TESSERA_RETURN_IF_ERROR(writeText(folder + "/" + name, *text));
-  auto file = DurableFile::create(files, folder + "/model.safetensors");
-  if (!file.ok())
-    return file.status();
-  FileSink sink(*file);
-  TESSERA_RETURN_IF_ERROR(writeSafetensors(sink, std::move(all.weights.tensors),
-                                           {{"format", "pt"}}));
-  TESSERA_RETURN_IF_ERROR(file->finish());
-  return files.syncDirectory(folder);
-}
-
-/// Makes the directory under another name first.
-Status publish(const std::string &directory, Written &all) {
-  FileOperations &files = systemFiles();
-  fs::path place = fs::path(directory).lexically_normal();
-  if (!place.has_filename()) // "out/" is "out"
-    place = place.parent_path();
-  fs::path above =
-      place.has_parent_path() ? place.parent_path() : fs::path(".");
-  std::string partial =
-      (above / fmt::format(".tmp-{}", place.filename().string())).string();
-  TESSERA_RETURN_IF_ERROR(files.removeTree(partial));
-  Status status = write(partial, all);
-  if (status.ok())
-    status = files.rename(partial, place.string());
-  if (!status.ok())
-    (void)files.removeTree(partial); // the error that counts is the first one
-  return status;
+      TESSERA_RETURN_IF_ERROR(writeNewFile(folder + "/" + name, *text));
+  return writeNewSafetensors(folder + "/model.safetensors",
+                             std::move(all.weights.tensors));
 }
 
 } // namespace
@@ -115,7 +70,9 @@ StatusOr<std::string> importGguf(const std::string &path,
                                  SafetensorsType type) {
   std::error_code code;
   if (fs::exists(directory, code))
-    return Status::error("'{}' is there already; choose another -o", directory);
+    return Status::error("'{}' is there already; choose another "
+                         "directory",
+                         directory);
   auto file = GgufFile::open(path);
   if (!file.ok())
     return file.status();
@@ -155,7 +112,10 @@ StatusOr<std::string> importGguf(const std::string &path,
       all.tokenizer.size,
       all.tokenizer.chatTemplate.empty() ? "no chat template"
                                          : "with a chat template");
-  TESSERA_RETURN_IF_ERROR(publish(directory, all));
+  TESSERA_RETURN_IF_ERROR(
+      makeNewDirectory(directory, [&](const std::string &folder) {
+        return write(folder, all);
+      }));
   return line;
 }
 

@@ -68,6 +68,15 @@ Status Decoder::reserveAll(std::span<Sequence *const> sequences) {
   return Status::success();
 }
 
+void Decoder::truncate(Sequence &sequence, int64_t length) {
+  sequence.tokens = std::clamp<int64_t>(length, 0, sequence.tokens);
+  auto kept = size_t((sequence.tokens + shape().page - 1) / shape().page);
+  while (sequence.pages.size() > kept) {
+    unused.push_back(sequence.pages.back());
+    sequence.pages.pop_back();
+  }
+}
+
 void Decoder::release(Sequence &sequence) {
   unused.insert(unused.end(), sequence.pages.rbegin(), sequence.pages.rend());
   sequence.pages.clear();

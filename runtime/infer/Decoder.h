@@ -52,6 +52,9 @@ public:
               std::span<const int32_t> tokens);
   /// [vocab]; valid until the next read or step.
   std::span<const float> logits(int64_t i) const { return programs->logits(i); }
+  /// Forgets all but the first `length` tokens and gives back the pages that
+  /// only others had.
+  void truncate(Sequence &sequence, int64_t length);
   /// Gives the pages back; the sequence is empty again.
   void release(Sequence &sequence);
 

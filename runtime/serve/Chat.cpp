@@ -1,5 +1,7 @@
 #include "runtime/serve/Chat.h"
 
+#include <algorithm>
+
 namespace tessera::serve {
 namespace {
 
@@ -20,6 +22,43 @@ public:
 };
 
 } // namespace
+
+StatusOr<std::vector<int32_t>> chatTokens(const ChatRenderer &chat,
+                                          std::span<const ChatMessage> messages,
+                                          const tokenizer::Tokenizer &tokenizer,
+                                          tokenizer::Encoder &encoder) {
+  auto parts = chat.render(messages);
+  if (!parts.ok())
+    return parts.status();
+  std::vector<uint32_t> ids;
+  for (const PromptPart &part : *parts) {
+    size_t begin = ids.size();
+    encoder.encode(part.text,
+                   part.isUsers ? tokenizer::SpecialText::Plain
+                                : tokenizer::SpecialText::Parse,
+                   ids);
+    // Some models have special tokens among their ordinary pieces.
+    if (part.isUsers &&
+        std::any_of(ids.begin() + long(begin), ids.end(),
+                    [&](uint32_t id) { return tokenizer.token(id).special; }))
+      return Status::error("a message has the text of a special token, which "
+                           "this model's tokenizer cannot tell from the token; "
+                           "remove it");
+  }
+  return std::vector<int32_t>(ids.begin(), ids.end());
+}
+
+void addChatStops(const ChatRenderer &chat,
+                  const tokenizer::Tokenizer &tokenizer,
+                  std::vector<int32_t> &tokens,
+                  std::vector<std::string> &texts) {
+  for (const std::string &stop : chat.stops()) {
+    if (auto token = tokenizer.addedToken(stop))
+      tokens.push_back(int32_t(*token));
+    else
+      texts.push_back(stop);
+  }
+}
 
 const ChatRenderer &chatMl() {
   static const ChatMl chatMl;

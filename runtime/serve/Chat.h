@@ -1,5 +1,6 @@
 // From the messages of a chat to the text that a model continues.
 #pragma once
+#include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/serve/Api.h"
 
 #include <span>
@@ -22,6 +23,19 @@ public:
   /// Texts, perhaps of special tokens, that end an answer.
   virtual std::vector<std::string> stops() const = 0;
 };
+
+/// The tokens of a prompt for the assistant's answer. A message whose text
+/// would become a special token is refused.
+StatusOr<std::vector<int32_t>> chatTokens(const ChatRenderer &chat,
+                                          std::span<const ChatMessage> messages,
+                                          const tokenizer::Tokenizer &tokenizer,
+                                          tokenizer::Encoder &encoder);
+
+/// Adds what ends an answer of the template: tokens, or texts that are none.
+void addChatStops(const ChatRenderer &chat,
+                  const tokenizer::Tokenizer &tokenizer,
+                  std::vector<int32_t> &tokens,
+                  std::vector<std::string> &texts);
 
 /// ChatML (OpenAI 2023, as Qwen writes it): <|im_start|>ROLE\nTEXT<|im_end|>\n.
 /// For models that bring no template.

@@ -194,27 +194,11 @@ Service::makePrompts(const ApiRequest &request,
       return found;
   if (request.endpoint == Endpoint::completions)
     return std::nullopt;
-  std::string input(inputField(request.endpoint));
-  auto parts = chat.render(request.messages);
-  if (!parts.ok())
-    return ApiError{400, parts.message(), input, "invalid_value"};
-  std::vector<uint32_t> ids;
-  for (const PromptPart &part : *parts) {
-    size_t begin = ids.size();
-    encoder.encode(part.text,
-                   part.isUsers ? tokenizer::SpecialText::Plain
-                                : tokenizer::SpecialText::Parse,
-                   ids);
-    // Some models have special tokens among their ordinary pieces.
-    if (part.isUsers &&
-        std::any_of(ids.begin() + long(begin), ids.end(),
-                    [&](uint32_t id) { return tokenizer.token(id).special; }))
-      return ApiError{400,
-                      "a message has the text of a special token, which this "
-                      "model's tokenizer cannot tell from the token; remove it",
-                      input, "invalid_value"};
-  }
-  to.emplace_back(ids.begin(), ids.end());
+  auto tokens = chatTokens(chat, request.messages, tokenizer, encoder);
+  if (!tokens.ok())
+    return ApiError{400, tokens.message(),
+                    std::string(inputField(request.endpoint)), "invalid_value"};
+  to.push_back(tokens.take());
   return std::nullopt;
 }
 
@@ -227,12 +211,7 @@ std::vector<std::string> Service::stopsOf(const ApiRequest &request,
   if (auto end = tokenizer.documentEnd(); end && tokens.empty())
     tokens.push_back(int32_t(*end));
   if (request.endpoint != Endpoint::completions)
-    for (const std::string &stop : chat.stops()) {
-      if (auto token = tokenizer.addedToken(stop))
-        tokens.push_back(int32_t(*token));
-      else
-        stops.push_back(stop);
-    }
+    addChatStops(chat, tokenizer, tokens, stops);
   return stops;
 }
 

@@ -15,10 +15,10 @@ namespace {
 StatusOr<std::vector<int32_t>>
 promptTokens(const TextModel &model, const tokenizer::Tokenizer &tokenizer,
              const GenerateOptions &options) {
-  std::vector<uint32_t> ids(options.startTokens.begin(),
-                            options.startTokens.end());
-  tokenizer::Encoder(tokenizer).encode(options.prompt,
-                                       tokenizer::SpecialText::Parse, ids);
+  tokenizer::Encoder encoder(tokenizer);
+  std::vector<uint32_t> ids = options.framed
+                                  ? encoder.encodeFramed(options.prompt)
+                                  : encoder.encode(options.prompt);
   if (ids.empty()) {
     std::optional<uint32_t> start = tokenizer.documentEnd();
     if (!start)
@@ -256,10 +256,11 @@ StatusOr<GenerateResult> generateText(const TextModel &model,
   return result;
 }
 
-static StatusOr<GenerateResult>
-generateLoaded(SessionModel &model, const tokenizer::Tokenizer &tokenizer,
-               const GenerateOptions &options, const TextSink &sink) {
-  if (options.program.empty())
+StatusOr<GenerateResult> generateWith(SessionModel &model, bool decodes,
+                                      const tokenizer::Tokenizer &tokenizer,
+                                      const GenerateOptions &options,
+                                      const TextSink &sink) {
+  if (!decodes)
     return generateText(scoringModel(model), tokenizer, options, sink);
   auto decoder = Decoder::create(model.get());
   if (!decoder.ok())
@@ -296,7 +297,8 @@ StatusOr<GenerateResult> generateFromRun(const std::string &path,
   auto opened = openRun(*place, options, note);
   if (!opened.ok())
     return opened.status();
-  auto result = generateLoaded(*opened->model, *tokenizer, options, sink);
+  auto result = generateWith(*opened->model, !options.program.empty(),
+                             *tokenizer, options, sink);
   if (result.ok())
     result->checkpoint = opened->checkpoint;
   return result;
@@ -317,22 +319,6 @@ openModelDirectory(const std::string &directory,
                          directory, report->unexpected.front(),
                          report->unexpected.size());
   return model;
-}
-
-StatusOr<GenerateResult> generateFromModel(const std::string &directory,
-                                           const GenerateOptions &options,
-                                           const TextSink &sink) {
-  TESSERA_RETURN_IF_ERROR(checkSampling(options.sampling));
-  auto tokenizer = tokenizer::Tokenizer::load(directory + "/" + kTokenizerFile);
-  if (!tokenizer.ok())
-    return tokenizer.status();
-  auto model = openModelDirectory(directory, options);
-  if (!model.ok())
-    return model.status();
-  auto result = generateLoaded(**model, *tokenizer, options, sink);
-  if (result.ok())
-    result->checkpoint = directory;
-  return result;
 }
 
 } // namespace tessera

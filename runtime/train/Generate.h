@@ -22,8 +22,10 @@ struct GenerateOptions {
   std::string prompt; ///< special tokens in it are recognized
   uint64_t maxTokens = 64;
   SamplingOptions sampling;
-  bool ignoreEnd = false;           ///< go on after a token that ends a text
-  std::vector<int32_t> startTokens; ///< before the prompt's
+  bool ignoreEnd = false; ///< go on after a token that ends a text
+  /// Put around the prompt what the tokenizer's post-processor says, such as a
+  /// token that begins a text: models of others were trained so, runs not.
+  bool framed = false;
   /// What ends a text; none: the tokenizer's end-of-text token.
   std::vector<int32_t> endTokens;
   std::string device = "cpu"; ///< as hal::createDevice takes it
@@ -105,9 +107,11 @@ StatusOr<std::unique_ptr<SessionModel>>
 openModelDirectory(const std::string &directory,
                    const GenerateOptions &options);
 
-/// generateText with the model and the tokenizer of a Hugging Face directory.
-StatusOr<GenerateResult> generateFromModel(const std::string &directory,
-                                           const GenerateOptions &options,
-                                           const TextSink &sink);
+/// generateText with an opened model: by programs that decode over a cache, or
+/// else by `logits`.
+StatusOr<GenerateResult> generateWith(SessionModel &model, bool decodes,
+                                      const tokenizer::Tokenizer &tokenizer,
+                                      const GenerateOptions &options,
+                                      const TextSink &sink);
 
 } // namespace tessera

@@ -11,7 +11,6 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kMostConfigBytes = 1 << 20;
-constexpr int64_t kMostTokenizerBytes = 512 << 20;
 
 /// An object of a file, read key by key.
 class Fields {
@@ -230,70 +229,6 @@ StatusOr<std::vector<int32_t>> endTokensOf(const std::string &directory,
     return file.status();
   std::vector<int32_t> tokens;
   TESSERA_RETURN_IF_ERROR(Fields(*file, path).tokens("eos_token_id", tokens));
-  return tokens;
-}
-
-//===--- before a text ----------------------------------------------------===//
-
-/// Of a template such as [<s>, A], whose special tokens have their ids in a
-/// table beside it.
-static Status readTemplate(const JsonValue &processor, const std::string &path,
-                           std::vector<int32_t> &tokens) {
-  for (const JsonValue &piece : processor["single"].elements()) {
-    if (!piece["Sequence"].isNull())
-      return Status::success();
-    std::string_view name;
-    if (!piece["SpecialToken"]["id"].get(name))
-      break;
-    Fields entry(processor["special_tokens"][name],
-                 path + ": post_processor: " + quote(name));
-    TESSERA_RETURN_IF_ERROR(entry.tokens("ids", tokens));
-  }
-  return Status::error("{}: the post_processor's template is damaged; it must "
-                       "be a list of special tokens and a sequence",
-                       path);
-}
-
-static Status readProcessor(const JsonValue &processor, const std::string &path,
-                            std::vector<int32_t> &tokens) {
-  std::string_view type;
-  (void)processor["type"].get(type);
-  if (processor.isNull() || type == "ByteLevel")
-    return Status::success();
-  if (type == "TemplateProcessing")
-    return readTemplate(processor, path, tokens);
-  if (type != "Sequence")
-    return Status::error("{}: post_processor {} is not supported; use "
-                         "TemplateProcessing or ByteLevel",
-                         path, quote(type));
-  // A sequence within a sequence is nobody's file, so depth ends here.
-  for (const JsonValue &each : processor["processors"].elements()) {
-    (void)each["type"].get(type);
-    if (type == "Sequence")
-      return Status::error("{}: a sequence of post_processors may hold none of "
-                           "its kind",
-                           path);
-    TESSERA_RETURN_IF_ERROR(readProcessor(each, path, tokens));
-  }
-  return Status::success();
-}
-
-StatusOr<std::vector<int32_t>> startTokensOf(const std::string &directory) {
-  const std::string path = directory + "/" + kTokenizerFile;
-  StatusOr<std::string> text = readTextFile(path, kMostTokenizerBytes);
-  if (!text.ok())
-    return text.status();
-  return parseStartTokens(*text, path);
-}
-
-StatusOr<std::vector<int32_t>> parseStartTokens(std::string_view text,
-                                                const std::string &where) {
-  StatusOr<JsonValue> file = parseObject(text, where);
-  if (!file.ok())
-    return file.status();
-  std::vector<int32_t> tokens;
-  TESSERA_RETURN_IF_ERROR(
-      readProcessor((*file)["post_processor"], where, tokens));
   return tokens;
 }
 

@@ -42,12 +42,4 @@ StatusOr<GenerationConfig> parseGenerationConfig(std::string_view text,
 StatusOr<std::vector<int32_t>> endTokensOf(const std::string &directory,
                                            const GenerationConfig &config);
 
-/// The tokens that the post-processor of DIRECTORY/tokenizer.json puts before a
-/// text, such as Llama's <s>; may be none. Processors that are not known to put
-/// none there are refused.
-StatusOr<std::vector<int32_t>> startTokensOf(const std::string &directory);
-/// The same of the text of a tokenizer.json.
-StatusOr<std::vector<int32_t>> parseStartTokens(std::string_view text,
-                                                const std::string &where);
-
 } // namespace tessera

@@ -426,7 +426,7 @@ def main():
     for family in CASES:
         folder = options.folder / family
         original, out, _ = compare(options.binaries, folder, family)
-        if options.texts and family in ("llama", "gemma2", "gpt2"):
+        if options.texts and family in ("llama", "gemma2"):
             compare_texts(options.binaries, family, original, out)
     compare_packed(options.binaries, options.folder / "packed")
     print(f"{count} comparisons, {failures} failed")

@@ -26,6 +26,8 @@ void addEmbedCommand(CLI::App &app, Invocation &invocation);
 void addQuantizeCommand(CLI::App &app, Invocation &invocation);
 void addServeCommand(CLI::App &app, Invocation &invocation);
 void addDataCommand(CLI::App &app, Invocation &invocation);
+void addChatCommand(CLI::App &app, Invocation &invocation);
+void addExportCommand(CLI::App &app, Invocation &invocation);
 void addImportCommand(CLI::App &app, Invocation &invocation);
 void addInspectCommand(CLI::App &app, Invocation &invocation);
 void addDoctorCommand(CLI::App &app, Invocation &invocation);

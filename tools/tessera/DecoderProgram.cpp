@@ -82,8 +82,10 @@ llvm::Error tessera::compileDecoder(const RunPath &place,
                  fmt::format("inference.context={}", context),
                  fmt::format("inference.chunk={}", inference.chunk),
                  fmt::format("inference.page={}", inference.page),
-                 fmt::format("inference.batch={}", settings.batch),
-                 fmt::format("inference.pages={}", settings.pages)};
+                 fmt::format("inference.batch={}",
+                             settings.batch.value_or(inference.batch)),
+                 fmt::format("inference.pages={}",
+                             settings.pages.value_or(inference.pages))};
   return compile(request).takeError();
 }
 
@@ -100,8 +102,10 @@ llvm::Error tessera::compileModelDecoder(const std::string &directory,
     request.set.push_back(spec.checkpointDtype == "bfloat16"
                               ? "precision.compute=bf16"
                               : "precision.compute=fp32");
-  request.set.push_back(fmt::format("inference.batch={}", settings.batch));
-  request.set.push_back(fmt::format("inference.pages={}", settings.pages));
+  if (settings.batch)
+    request.set.push_back(fmt::format("inference.batch={}", *settings.batch));
+  if (settings.pages)
+    request.set.push_back(fmt::format("inference.pages={}", *settings.pages));
   request.set.insert(request.set.end(), set.begin(), set.end());
   return compile(request).takeError();
 }

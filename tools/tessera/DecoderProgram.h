@@ -1,5 +1,5 @@
 // What decodes the model of a run or of a directory: compiled for `tessera
-// generate` and `tessera serve`.
+// generate`, `tessera chat` and `tessera serve`.
 #pragma once
 #include "models/ModelSpec.h"
 #include "runtime/train/Generate.h"
@@ -25,8 +25,9 @@ private:
 /// What of a decoding program is not the model's.
 struct DecoderSettings {
   std::string device = "cpu";
-  int64_t batch = 1;                ///< sequences that decode together
-  int64_t pages = 0;                ///< of the cache; 0: for a full batch
+  /// Sequences that decode together, and pages of the cache (0: enough for
+  /// all); where nothing is said, the recipe's.
+  std::optional<int64_t> batch, pages;
   std::string cache = "on";         ///< as of `tessera compile --cache`
   std::string command = "generate"; ///< of tessera, to make it again
 };

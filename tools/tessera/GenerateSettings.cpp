@@ -1,6 +1,8 @@
 #include "tools/tessera/GenerateSettings.h"
+#include "runtime/support/Text.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
 
@@ -38,6 +40,7 @@ CLI::Option *GenerateSettings::shared(CLI::Option *option,
 void GenerateSettings::addSampling(CLI::App &command) {
   SamplingOptions &sampling = options.sampling;
   auto add = [&](const char *name, auto &value, const char *help) {
+    sampled.emplace_back(name);
     return shared(command.add_option(std::string("--") + name, value, help),
                   name);
   };
@@ -64,8 +67,6 @@ void GenerateSettings::addTo(CLI::App &command) {
                   "Hugging Face model: its directory, or its name where the "
                   "hub's cache has it")
       ->required();
-  command.add_option("--prompt", options.prompt,
-                     "text to continue; empty starts a document");
   addSampling(command);
   shared(command.add_option("--device", options.device,
                             "where to run: cpu, cuda:0, cuda-emu"),
@@ -90,8 +91,6 @@ void GenerateSettings::addTo(CLI::App &command) {
                             "$XDG_CACHE_HOME/tessera"),
          "cache")
       ->type_name("MODE");
-  command.add_flag("--ignore-end", options.ignoreEnd,
-                   "go on after the end of the text");
   command.add_flag("--quiet", quiet, "no lines about settings and speed");
 }
 
@@ -120,6 +119,57 @@ void GenerateSettings::take(const GenerationConfig &config) {
   takeOne("presence-penalty", {}, sampling.presencePenalty);
   takeOne("frequency-penalty", {}, sampling.frequencyPenalty);
   takeOne("seed", {}, sampling.seed);
+}
+
+Status GenerateSettings::takeAndSay(const GenerationConfig &config,
+                                    const TextSink &note) {
+  take(config);
+  TESSERA_RETURN_IF_ERROR(checkSampling(options.sampling));
+  if (!config.unused.empty())
+    note(fmt::format("generation_config.json: not supported and passed over: "
+                     "{}",
+                     fmt::join(config.unused, ", ")));
+  if (!quiet)
+    note(describe());
+  return Status::success();
+}
+
+std::vector<std::string_view> GenerateSettings::names() const {
+  return {sampled.begin(), sampled.end()};
+}
+
+Status GenerateSettings::change(const std::string &name,
+                                const std::string &value) {
+  if (std::ranges::count(sampled, name) == 0)
+    return Status::error("there is no setting {}; choose {}", quote(name),
+                         choices(names()));
+  SamplingOptions before = options.sampling;
+  uint64_t tokens = options.maxTokens;
+  CLI::Option *option = known.at(name);
+  Status status;
+  try {
+    option->clear();
+    option->add_result(value);
+    option->run_callback();
+    status = checkSampling(options.sampling);
+  } catch (const CLI::Error &error) {
+    status = Status::error("{}: {}", name, oneLine(error.what()));
+  }
+  if (!status.ok()) {
+    options.sampling = before;
+    options.maxTokens = tokens;
+  }
+  return status;
+}
+
+ModelChoice GenerateSettings::choice(const std::string &command) const {
+  ModelChoice choice{place, recipe, set, {}, options.threads};
+  choice.decoder.device = options.device;
+  choice.decoder.batch = 1;
+  choice.decoder.pages = 0;
+  choice.decoder.cache = cache;
+  choice.decoder.command = command;
+  return choice;
 }
 
 std::string GenerateSettings::describe() const {

@@ -1,10 +1,11 @@
-// What `tessera generate` is told, by whom, and what holds where nobody says
-// anything: flag before environment (TESSERA_TEMPERATURE and so on) before
-// generation_config.json before default. A recipe says what programs are made
-// for and nothing of sampling.
+// What `tessera generate` and `tessera chat` are told, by whom, and what holds
+// where nobody says anything: flag before environment (TESSERA_TEMPERATURE and
+// so on) before generation_config.json before default. A recipe says what
+// programs are made for and nothing of sampling.
 #pragma once
 #include "runtime/train/Generate.h"
 #include "runtime/train/ModelDirectory.h"
+#include "tools/tessera/OpenedModel.h"
 
 #include <map>
 #include <string>
@@ -23,8 +24,16 @@ public:
   /// stay where it is.
   void addTo(CLI::App &command);
 
-  /// Takes what nobody has said from a model directory.
-  void take(const GenerationConfig &config);
+  /// Takes what nobody has said from a model directory, checks all of it and
+  /// says what was applied.
+  Status takeAndSay(const GenerationConfig &config, const TextSink &note);
+  /// Changes a setting by the name of its option, "top-k"; the error says what
+  /// is wrong with the value.
+  Status change(const std::string &name, const std::string &value);
+  /// Names that change() takes.
+  std::vector<std::string_view> names() const;
+  /// The model of `tessera COMMAND`, for one text at a time.
+  ModelChoice choice(const std::string &command) const;
   /// "temperature 0.6 (generation_config.json), top-k 5 (given), other settings
   /// by default".
   std::string describe() const;
@@ -37,6 +46,7 @@ public:
   bool quiet = false;
 
 private:
+  void take(const GenerationConfig &config);
   void addSampling(CLI::App &command);
   /// Lets TESSERA_NAME give the option, too.
   CLI::Option *shared(CLI::Option *option, const std::string &name);
@@ -44,6 +54,7 @@ private:
   void takeOne(const std::string &name, const std::optional<T> &from, T &to);
 
   std::map<std::string, CLI::Option *> known; ///< shared options by name
+  std::vector<std::string> sampled; ///< those of them that say how is drawn
   std::map<std::string, std::string> applied; ///< what is no default: "0.6 (…)"
 };
 

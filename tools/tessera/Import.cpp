@@ -1,9 +1,9 @@
 // tessera import: a GGUF file as a Hugging Face directory.
 #include "models/gguf/GgufImport.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/WeightType.h"
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <map>
 #include <memory>
 
 using namespace tessera;
@@ -26,14 +26,10 @@ void tessera::addImportCommand(CLI::App &app, Invocation &invocation) {
                    "the directory, which must not be there yet")
       ->type_name("DIR")
       ->required();
-  const std::map<std::string, SafetensorsType> types = {
-      {"bf16", SafetensorsType::bf16},
-      {"f16", SafetensorsType::f16},
-      {"f32", SafetensorsType::f32}};
   command
       ->add_option("--dtype", settings->dtype,
                    "of the weights; quantized ones are unpacked")
-      ->transform(CLI::CheckedTransformer(types))
+      ->transform(weightTypes())
       ->default_str("bf16");
   command->callback([=, &invocation] {
     auto line =

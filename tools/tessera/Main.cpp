@@ -68,6 +68,7 @@ From text to a model that writes some:
   ./train_demo --data tokens --out run
   tessera generate run --prompt "The command"
   tessera serve run --port 8000
+  tessera export run -o model
 
 SUBCOMMAND --help says more of each.)");
   app.require_subcommand(1);
@@ -80,12 +81,14 @@ SUBCOMMAND --help says more of each.)");
   tessera::addCompileCommand(app, invocation);
   tessera::addGenerateCommand(app, invocation);
   tessera::addQuantizeCommand(app, invocation);
+  tessera::addChatCommand(app, invocation);
   tessera::addServeCommand(app, invocation);
   tessera::addEmbedCommand(app, invocation);
   tessera::addDataCommand(app, invocation);
   tessera::addBenchCommand(app, invocation);
   tessera::addPlanCommand(app, invocation);
   tessera::addImportCommand(app, invocation);
+  tessera::addExportCommand(app, invocation);
   tessera::addInspectCommand(app, invocation);
   tessera::addDoctorCommand(app, invocation);
   try {

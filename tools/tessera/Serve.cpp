@@ -2,31 +2,22 @@
 #include "runtime/serve/Serve.h"
 #include "models/HfConfig.h"
 #include "runtime/infer/DecodePrograms.h"
-#include "runtime/serve/ModelChat.h"
-#include "runtime/train/Generate.h"
-#include "runtime/train/ModelDirectory.h"
 #include "tools/tessera/Commands.h"
-#include "tools/tessera/DecoderProgram.h"
-#include "tools/tessera/QuantOptions.h"
 #include "tools/tessera/EncoderProgram.h"
+#include "tools/tessera/OpenedModel.h"
+#include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
 #include <cstdlib>
-#include <filesystem>
 #include <fmt/format.h>
 #include <memory>
-#include <optional>
 
 using namespace tessera;
 
 namespace {
 
 struct ServeSettings {
-  std::string place;            ///< a run or a model directory
-  std::string model;            ///< the name that clients give
-  std::string recipe;           ///< of a model directory's programs
-  std::vector<std::string> set; ///< on top of it
-  DecoderSettings decoder{.batch = 8, .command = "serve"};
-  unsigned threads = 0;
+  ModelChoice choice;
+  std::string model; ///< the name that clients give
   serve::ServeOptions serve;
 };
 
@@ -41,58 +32,8 @@ static void readKeyFromEnvironment(ServeSettings &settings) {
 
 //===--- what is served ---------------------------------------------------===//
 
-namespace {
-
-/// A model with what its texts are made of.
-struct Served {
-  std::optional<OpenedEncoder> encoder; ///< then nothing of what follows
-  std::unique_ptr<SessionModel> model;
-  std::optional<tokenizer::Tokenizer> tokenizer;
-  std::unique_ptr<serve::ChatRenderer> chat; ///< null: ChatML
-};
-
-} // namespace
-
 static void note(std::string_view line) {
   fmt::print(stderr, "tessera: {}\n", line);
-}
-
-static Status readTokenizer(const std::string &folder, Served &served) {
-  auto tokenizer = tokenizer::Tokenizer::load(folder + "/" + kTokenizerFile);
-  if (tokenizer.ok())
-    served.tokenizer = tokenizer.take();
-  return tokenizer.status();
-}
-
-static GenerateOptions optionsOf(const ServeSettings &settings,
-                                 const std::string &program) {
-  GenerateOptions options;
-  options.program = program;
-  options.device = settings.decoder.device;
-  options.threads = settings.threads;
-  return options;
-}
-
-static Status openTrained(ServeSettings &settings, const std::string &program,
-                          Served &served) {
-  StatusOr<RunPath> place = resolveRun(settings.place);
-  if (!place.ok())
-    return place.status();
-  if (!settings.recipe.empty() || !settings.set.empty())
-    return Status::error("--recipe, --set and --quant are for model "
-                         "directories; a run has its recipe");
-  GenerateOptions options = optionsOf(settings, program);
-  // What can be said at once is said before anything is compiled.
-  TESSERA_RETURN_IF_ERROR(checkGenerate(*place, options));
-  TESSERA_RETURN_IF_ERROR(readTokenizer(place->run, served));
-  if (llvm::Error error = compileDecoder(*place, settings.decoder, program))
-    return Status::error("{}", llvm::toString(std::move(error)));
-  auto opened = openRun(*place, options, note);
-  if (!opened.ok())
-    return opened.status();
-  served.model = std::move(opened->model);
-  settings.place = place->run;
-  return Status::success();
 }
 
 // Draws as generation_config.json says where a request says nothing.
@@ -106,91 +47,54 @@ static void takeSampling(const GenerationConfig &config,
       config.repetitionPenalty.value_or(sampling.repetitionPenalty);
 }
 
-static Status readDirectory(ServeSettings &settings, Served &served) {
-  serve::ServiceOptions &service = settings.serve.service;
-  StatusOr<GenerationConfig> config = loadGenerationConfig(settings.place);
-  if (!config.ok())
-    return config.status();
-  takeSampling(*config, service.sampling);
-  TESSERA_RETURN_IF_ERROR(checkSampling(service.sampling));
-  auto ends = endTokensOf(settings.place, *config);
-  if (!ends.ok())
-    return ends.status();
-  service.endTokens = ends.take();
-  TESSERA_RETURN_IF_ERROR(readTokenizer(settings.place, served));
-  std::string line;
-  auto chat = serve::loadModelChat(settings.place, *served.tokenizer, line);
-  if (!chat.ok())
-    return chat.status();
-  if (!line.empty())
-    note(line);
-  served.chat = chat.take();
-  return Status::success();
-}
-
-static Status openEncoding(ServeSettings &settings,
-                           const models::ModelSpec &spec,
-                           const std::string &program, Served &served) {
-  auto opened =
-      openEncoder(settings.place, spec, settings.decoder, settings.recipe,
-                  settings.set, optionsOf(settings, program), note);
-  if (opened.ok())
-    served.encoder = opened.take();
-  return opened.status();
-}
-
-static Status openDirectory(ServeSettings &settings, const std::string &program,
-                            Served &served) {
-  TESSERA_RETURN_IF_ERROR(hal::checkDeviceName(settings.decoder.device));
-  StatusOr<models::LoadedConfig> model = models::loadHfConfig(settings.place);
-  if (!model.ok())
-    return model.status();
-  if (model->spec.isEncoder())
-    return openEncoding(settings, model->spec, program, served);
-  TESSERA_RETURN_IF_ERROR(readDirectory(settings, served));
-  if (llvm::Error error =
-          compileModelDecoder(settings.place, model->spec, settings.decoder,
-                              settings.recipe, settings.set, program))
+static Status serveEncoder(ServeSettings &settings,
+                           const std::string &directory,
+                           const models::ModelSpec &spec) {
+  TESSERA_RETURN_IF_ERROR(hal::checkDeviceName(settings.choice.decoder.device));
+  TemporaryFile program;
+  if (llvm::Error error = program.create())
     return Status::error("{}", llvm::toString(std::move(error)));
-  GenerateOptions options = optionsOf(settings, program);
-  auto opened = openModelDirectory(settings.place, options);
-  if (opened.ok())
-    served.model = opened.take();
-  return opened.status();
+  GenerateOptions options;
+  options.program = program.name();
+  options.device = settings.choice.decoder.device;
+  options.threads = settings.choice.threads;
+  auto encoder =
+      openEncoder(directory, spec, settings.choice.decoder,
+                  settings.choice.recipe, settings.choice.set, options, note);
+  if (!encoder.ok())
+    return encoder.status();
+  serve::ServiceOptions &service = settings.serve.service;
+  service.version = TESSERA_VERSION;
+  service.model = settings.model.empty()
+                      ? nameOfModel(settings.choice.place, directory)
+                      : settings.model;
+  return serve::serveEmbeddings(*encoder->programs, encoder->tokenizer,
+                                encoder->facts, settings.serve);
 }
 
 static Status serveModel(ServeSettings &settings) {
   readKeyFromEnvironment(settings);
-  TemporaryFile program;
-  if (llvm::Error error = program.create())
-    return Status::error("{}", llvm::toString(std::move(error)));
+  if (auto directory = findModelDirectory(settings.choice.place))
+    if (auto model = models::loadHfConfig(*directory);
+        model.ok() && model->spec.isEncoder())
+      return serveEncoder(settings, *directory, model->spec);
   serve::ServiceOptions &service = settings.serve.service;
+  OpenedModel opened;
+  TESSERA_RETURN_IF_ERROR(opened.read(settings.choice));
+  takeSampling(opened.config, service.sampling);
+  TESSERA_RETURN_IF_ERROR(checkSampling(service.sampling));
+  std::string line;
+  TESSERA_RETURN_IF_ERROR(opened.readChat(line));
+  if (!line.empty())
+    note(line);
+  TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/false, note));
   service.version = TESSERA_VERSION;
-  service.model = settings.model;
-  Served served;
-  if (auto directory = findModelDirectory(settings.place)) {
-    if (service.model.empty() && *directory != settings.place)
-      service.model = settings.place; // the hub's name
-    settings.place = *directory;
-    TESSERA_RETURN_IF_ERROR(openDirectory(settings, program.name(), served));
-  } else {
-    TESSERA_RETURN_IF_ERROR(openTrained(settings, program.name(), served));
-  }
-  if (service.model.empty()) {
-    auto folder = std::filesystem::absolute(settings.place).lexically_normal();
-    service.model = folder.filename().empty()
-                        ? folder.parent_path().filename().string()
-                        : folder.filename().string();
-  }
-  if (served.encoder)
-    return serve::serveEmbeddings(*served.encoder->programs,
-                                  served.encoder->tokenizer,
-                                  served.encoder->facts, settings.serve);
-  auto programs = DecodePrograms::create(served.model->get());
+  service.endTokens = opened.endTokens;
+  service.model = settings.model.empty() ? opened.name : settings.model;
+  auto programs = DecodePrograms::create(opened.model->get());
   if (!programs.ok())
     return programs.status();
-  return serve::serve(**programs, *served.tokenizer,
-                      served.chat ? *served.chat : serve::chatMl(),
+  return serve::serve(**programs, *opened.tokenizer, opened.chat(),
                       settings.serve);
 }
 
@@ -238,49 +142,50 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
 
 void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<ServeSettings>();
+  settings->choice.decoder.command = "serve";
   CLI::App *command = app.add_subcommand(
       "serve", "Serve a trained run or a Hugging Face model over HTTP, as "
                "OpenAI's API has it");
   command
-      ->add_option("RUN|DIR", settings->place,
+      ->add_option("RUN|DIR", settings->choice.place,
                    "run directory, one checkpoint of it (RUN/step-000100), or "
                    "a Hugging Face model: its directory, or its name where the "
                    "hub's cache has it")
       ->required();
   command
-      ->add_option("--recipe", settings->recipe,
+      ->add_option("--recipe", settings->choice.recipe,
                    "of a model directory: what its programs are made for")
       ->type_name("FILE");
   command
-      ->add_option("--set", settings->set,
+      ->add_option("--set", settings->choice.set,
                    "on top of the recipe, such as inference.context=512; "
                    "repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  addQuantOptions(*command, settings->set);
+  addQuantOptions(*command, settings->choice.set);
   command
-      ->add_option("--cache", settings->decoder.cache,
+      ->add_option("--cache", settings->choice.decoder.cache,
                    "of compiled programs: on; off; redo; readonly, as of "
                    "tessera compile")
       ->type_name("MODE")
       ->capture_default_str();
   command
-      ->add_option("--max-batch", settings->decoder.batch,
+      ->add_option("--max-batch", settings->choice.decoder.batch,
                    "sequences that decode together, or texts that are embedded "
-                   "together")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+                   "together; default: the recipe's inference.batch, or 8")
+      ->check(CLI::Range(1, 4096));
   command
-      ->add_option("--kv-pages", settings->decoder.pages,
-                   "pages of the cache; 0: enough for a full batch")
-      ->check(CLI::Range(0, 1 << 26))
-      ->capture_default_str();
+      ->add_option("--kv-pages", settings->choice.decoder.pages,
+                   "pages of the cache, 0: enough for a full batch; default: "
+                   "the recipe's inference.pages, or 0")
+      ->check(CLI::Range(0, 1 << 26));
   command
-      ->add_option("--device", settings->decoder.device,
+      ->add_option("--device", settings->choice.decoder.device,
                    "where to run: cpu, cuda:0, cuda-emu")
       ->type_name("NAME")
       ->capture_default_str();
-  command->add_option("--threads", settings->threads, "0: all processors")
+  command
+      ->add_option("--threads", settings->choice.threads, "0: all processors")
       ->capture_default_str();
   addServingOptions(*command, *settings);
   command->callback([=, &invocation] {

@@ -33,6 +33,13 @@ StatusOr<Tokenizer> Tokenizer::parse(std::string_view json,
   return TokenizerReader(where).read(json);
 }
 
+/// Memory is taken for each id up to the largest: gaps are few in files that
+/// were made for models.
+static uint64_t tokenIdLimit(uint64_t tokens) {
+  constexpr uint64_t most = 1 << 24, gaps = 1 << 16;
+  return std::min(most, gaps + 8 * tokens);
+}
+
 StatusOr<Tokenizer> TokenizerReader::read(std::string_view json) {
   StatusOr<JsonValue> root = JsonValue::parse(json, where);
   if (!root.ok())
@@ -50,8 +57,12 @@ StatusOr<Tokenizer> TokenizerReader::read(std::string_view json) {
     result.decoder.steps.push_back({});
   else
     TESSERA_RETURN_IF_ERROR(readDecoder(file["decoder"], 0));
-  TESSERA_RETURN_IF_ERROR(readModel(file["model"]));
   const JsonValue &tokens = file["added_tokens"];
+  const JsonValue &vocabulary = file["model"]["vocab"];
+  idLimit =
+      tokenIdLimit(vocabulary.members().size() + vocabulary.elements().size() +
+                   tokens.elements().size());
+  TESSERA_RETURN_IF_ERROR(readModel(file["model"]));
   if (!tokens.isNull() && !tokens.isArray())
     return error("\"added_tokens\" must be an array");
   TESSERA_RETURN_IF_ERROR(readAddedTokens(tokens.elements()));

@@ -14,9 +14,11 @@ static constexpr size_t maxAddedTokenBytes = 256;
 
 /// Makes `id` the place of the token `text`.
 Status TokenizerReader::claimId(uint64_t id, std::string_view text) {
-  if (id >= maxTokens)
-    return error("token {} has the id {}; ids up to {} are supported",
-                 quoteForError(text), id, maxTokens - 1);
+  if (id >= idLimit)
+    return error(
+        "token {} has the id {}; ids up to {} are supported in a vocabulary "
+        "of this size",
+        quoteForError(text), id, idLimit - 1);
   if (id >= result.texts.size())
     result.texts.resize(id + 1);
   TokenText &place = result.texts[id];

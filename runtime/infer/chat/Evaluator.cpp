@@ -47,6 +47,30 @@ void Evaluator::chargeBytes(size_t count) {
                                     options.budget.workingBytes)};
 }
 
+void Evaluator::chargeWalk(const Value &value, uint64_t times) {
+  uint64_t visits = 1 + value.weight() / 64;
+  chargeSteps(__builtin_mul_overflow(visits, times, &visits)
+                  ? options.budget.steps
+                  : std::min(visits, options.budget.steps));
+}
+
+std::string Evaluator::text(const Value &value) {
+  // Texts were paid for when they were made, and numbers are short.
+  if (value.isList() || value.is(Kind::Dict))
+    chargeBytes(std::min(value.weight(), options.budget.workingBytes + 1));
+  return toText(value);
+}
+
+bool Evaluator::equal(const Value &left, const Value &right) {
+  chargeWalk(left.weight() < right.weight() ? left : right);
+  return left == right;
+}
+
+int Evaluator::order(const Value &left, const Value &right) {
+  chargeWalk(left.weight() < right.weight() ? left : right);
+  return compare(left, right);
+}
+
 void Evaluator::print(std::string_view text) {
   if (out.size() + text.size() > options.budget.outputBytes)
     throw TemplateError{
@@ -88,7 +112,7 @@ Evaluator::Flow Evaluator::runInside(const Statement &statement) {
     print(statement.text);
     return Flow::Next;
   case Statement::Kind::Print:
-    print(toText(evaluate(*statement.expression)));
+    print(this->text(evaluate(*statement.expression)));
     return Flow::Next;
   case Statement::Kind::If:
     return run(evaluate(*statement.expression).truthy() ? statement.body
@@ -151,6 +175,8 @@ void Evaluator::runSet(const Statement &statement) {
     throw TemplateError{fmt::format("{} is not a namespace, so that it has no "
                                     "members to set",
                                     statement.targets[0])};
+  if (value.is(Kind::Namespace))
+    throw TemplateError{"a namespace within another value is not supported"};
   target.dict().set(statement.text, std::move(value));
 }
 
@@ -220,17 +246,18 @@ List Evaluator::elements(const Value &value) {
     chargeBytes(value.list().size() * sizeof(Value));
     return value.list();
   case Kind::String:
+    chargeBytes(characters(value.text()) * perText);
     for (char32_t c : codePoints(value.text()))
       list.push_back(make(fromCodePoints({&c, 1})));
     break;
   case Kind::Dict:
+    chargeBytes(value.dict().members.size() * perText);
     for (const auto &[name, member] : value.dict().members)
       list.push_back(make(name));
     break;
   default:
     throw TemplateError{fmt::format("a {} has no elements", value.typeName())};
   }
-  chargeBytes(list.size() * (sizeof(Value) + 48));
   return list;
 }
 
@@ -247,7 +274,7 @@ bool Evaluator::contains(const Value &container, const Value &element) {
   if (container.is(Kind::Dict))
     return element.is(Kind::String) && container.dict().find(element.text());
   if (container.isList()) {
-    chargeSteps(container.list().size() / 16);
+    chargeWalk(container);
     return std::find(container.list().begin(), container.list().end(),
                      element) != container.list().end();
   }

@@ -55,6 +55,14 @@ public:
     return {std::move(list), kind};
   }
 
+  /// Pays for looking through a value, `times` as often.
+  void chargeWalk(const Value &value, uint64_t times = 1);
+  /// str(value), paid for.
+  std::string text(const Value &value);
+  /// left == right and their order, paid for.
+  bool equal(const Value &left, const Value &right);
+  int order(const Value &left, const Value &right);
+
   /// The elements of a list, characters of a string, names of a dictionary;
   /// nothing for undefined values.
   List elements(const Value &value);

@@ -26,7 +26,7 @@ struct Call {
   std::string text(size_t place, std::string_view argument,
                    std::string otherwise) const {
     const Value *value = find(place, argument);
-    return value && !value->is(Kind::None) ? toText(*value) : otherwise;
+    return value && !value->is(Kind::None) ? evaluator.text(*value) : otherwise;
   }
   bool flag(size_t place, std::string_view argument) const {
     const Value *value = find(place, argument);
@@ -74,9 +74,19 @@ static Value toJsonFilter(const Call &call) {
   if (separators && !separators->is(Kind::None)) {
     if (!separators->isList() || separators->list().size() != 2)
       call.fail("needs two separators");
-    style.itemSeparator = toText(separators->list()[0]);
-    style.keySeparator = toText(separators->list()[1]);
+    style.itemSeparator = call.evaluator.text(separators->list()[0]);
+    style.keySeparator = call.evaluator.text(separators->list()[1]);
   }
+  // Each of its values may be on a line of its own.
+  uint64_t values = call.input.weight() / 16;
+  uint64_t around = style.itemSeparator.size() + style.keySeparator.size();
+  if (style.indent > 0)
+    around += static_cast<uint64_t>(style.indent) * call.input.depth();
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(values, around, &bytes) ||
+      __builtin_add_overflow(bytes, call.input.weight(), &bytes))
+    bytes = INT64_MAX;
+  call.evaluator.chargeBytes(bytes);
   return call.evaluator.make(toJson(call.input, style));
 }
 
@@ -104,9 +114,9 @@ static Value joinFilter(const Call &call) {
   bool first = true;
   for (Value part : call.evaluator.elements(call.input)) {
     if (attribute)
-      part = call.attributeOf(part, toText(*attribute));
+      part = call.attributeOf(part, call.evaluator.text(*attribute));
     joined += std::exchange(first, false) ? "" : separator;
-    std::string text = toText(part);
+    std::string text = call.evaluator.text(part);
     call.evaluator.chargeBytes(separator.size() + text.size());
     joined += text;
   }
@@ -151,7 +161,7 @@ static Value mapFilter(const Call &call) {
                                              rest(call.arguments, 1)));
       continue;
     }
-    Value value = call.attributeOf(element, toText(*attribute));
+    Value value = call.attributeOf(element, call.evaluator.text(*attribute));
     mapped.push_back(value.is(Kind::Undefined) && otherwise ? *otherwise
                                                             : value);
   }
@@ -174,8 +184,9 @@ static Value selectFilter(const Call &call) {
   List kept;
   for (const Value &element : call.evaluator.elements(call.input)) {
     call.evaluator.chargeSteps();
-    Value value =
-        attribute ? call.attributeOf(element, toText(given[0])) : element;
+    Value value = attribute
+                      ? call.attributeOf(element, call.evaluator.text(given[0]))
+                      : element;
     bool holds = test ? call.evaluator.test(test->text(), value,
                                             rest(call.arguments, testPlace + 1))
                       : value.truthy();
@@ -213,12 +224,13 @@ static Value sortFilter(const Call &call) {
   std::list<std::pair<Value, Value>> keyed;
   for (const Value &element : call.evaluator.elements(call.input)) {
     call.evaluator.chargeSteps(20);
-    Value key =
-        attribute ? call.attributeOf(element, toText(*attribute)) : element;
+    Value key = attribute
+                    ? call.attributeOf(element, call.evaluator.text(*attribute))
+                    : element;
     keyed.emplace_back(sortKey(key, caseSensitive), element);
   }
   keyed.sort([&](const auto &a, const auto &b) {
-    int order = compare(a.first, b.first);
+    int order = call.evaluator.order(a.first, b.first);
     return reverse ? order > 0 : order < 0;
   });
   List sorted;
@@ -231,11 +243,13 @@ static Value uniqueFilter(const Call &call) {
   bool caseSensitive = call.flag(0, "case_sensitive");
   List keys, kept;
   for (const Value &element : call.evaluator.elements(call.input)) {
-    call.evaluator.chargeSteps(1 + keys.size() / 16);
+    call.evaluator.chargeSteps();
     if (element.is(Kind::List) || element.is(Kind::Dict))
       call.fail(fmt::format("cannot compare a {}", element.typeName()));
     Value key = sortKey(element, caseSensitive);
-    if (std::find(keys.begin(), keys.end(), key) != keys.end())
+    if (std::ranges::any_of(keys, [&](const Value &known) {
+          return call.evaluator.equal(known, key);
+        }))
       continue;
     keys.push_back(std::move(key));
     kept.push_back(element);
@@ -256,7 +270,7 @@ static Value dictSortFilter(const Call &call) {
     return sortKey(pair.list()[byValue ? 1 : 0], caseSensitive);
   };
   items.sort([&](const Value &a, const Value &b) {
-    int order = compare(key(a), key(b));
+    int order = call.evaluator.order(key(a), key(b));
     return reverse ? order > 0 : order < 0;
   });
   return call.evaluator.make(List(items.begin(), items.end()));
@@ -370,6 +384,7 @@ static Value indentFilter(const Call &call) {
                         ' ');
   bool first = call.flag(1, "first"), blank = call.flag(2, "blank");
   std::string out;
+  call.evaluator.chargeBytes(call.input.text().size() * 8);
   std::vector<std::string> lines = splitLines(call.input.text() + "\n");
   for (size_t i = 0; i < lines.size(); ++i) {
     out += i == 0 ? "" : "\n";
@@ -387,7 +402,8 @@ static Value extremeFilter(const Call &call) {
     return Value::undefined("the " + call.name + " of nothing");
   Value best = list[0];
   for (const Value &value : list) {
-    int order = compare(sortKey(value, false), sortKey(best, false));
+    int order =
+        call.evaluator.order(sortKey(value, false), sortKey(best, false));
     if (call.name == "min" ? order < 0 : order > 0)
       best = value;
   }
@@ -401,7 +417,7 @@ static Value sumFilter(const Call &call) {
   const Value *attribute = call.find(0, "attribute");
   for (Value value : call.evaluator.elements(call.input)) {
     if (attribute)
-      value = call.attributeOf(value, toText(*attribute));
+      value = call.attributeOf(value, call.evaluator.text(*attribute));
     if (!value.isNumber())
       call.fail("needs numbers");
     real |= value.is(Kind::Float);
@@ -416,7 +432,7 @@ static Value sumFilter(const Call &call) {
 /// Filters that are functions of the input's text.
 template <std::string (*function)(std::string_view)>
 static Value textFilter(const Call &call) {
-  return call.evaluator.make(function(toText(call.input)));
+  return call.evaluator.make(function(call.evaluator.text(call.input)));
 }
 
 static const std::map<std::string, Filter, std::less<>> &filters() {
@@ -453,16 +469,18 @@ static const std::map<std::string, Filter, std::less<>> &filters() {
       {"title",
        [](const Call &call) {
          return call.evaluator.make(
-             titleText(toText(call.input), /*words=*/true));
+             titleText(call.evaluator.text(call.input), /*words=*/true));
        }},
       {"trim",
        [](const Call &call) {
-         return call.evaluator.make(std::string(strippedText(
-             toText(call.input), call.text(0, "chars", ""), true, true)));
+         return call.evaluator.make(
+             std::string(strippedText(call.evaluator.text(call.input),
+                                      call.text(0, "chars", ""), true, true)));
        }},
       {"replace",
        [](const Call &call) {
-         std::string text = toText(call.input), what = call.text(0, "old", "");
+         std::string text = call.evaluator.text(call.input),
+                     what = call.text(0, "old", "");
          std::string by = call.text(1, "new", "");
          call.evaluator.chargeBytes((text.size() + 1) * (by.size() + 1));
          return call.evaluator.make(
@@ -470,11 +488,11 @@ static const std::map<std::string, Filter, std::less<>> &filters() {
        }},
       {"string",
        [](const Call &call) {
-         return call.evaluator.make(toText(call.input));
+         return call.evaluator.make(call.evaluator.text(call.input));
        }},
       {"safe",
        [](const Call &call) {
-         return call.evaluator.make(toText(call.input));
+         return call.evaluator.make(call.evaluator.text(call.input));
        }},
       {"list",
        [](const Call &call) {

@@ -155,6 +155,11 @@ static Value splitMethod(Evaluator &evaluator, const std::string &name,
   if (name == "splitlines") {
     if (!arguments.positional.empty() || !arguments.named.empty())
       throw TemplateError{"arguments of splitlines are not supported"};
+    uint64_t lines =
+        1 + static_cast<uint64_t>(std::ranges::count_if(text, [](char c) {
+          return (c >= 0 && c < 0x20) || c == '\xc2' || c == '\xe2';
+        }));
+    evaluator.chargeBytes(lines * perText);
     return evaluator.make(valuesOf(evaluator, splitLines(text)));
   }
   const Value *given = arguments.find(0, "sep");
@@ -162,6 +167,13 @@ static Value splitMethod(Evaluator &evaluator, const std::string &name,
   if (given && given->is(Kind::String) && separator.empty())
     throw TemplateError{"the separator of split must not be empty"};
   int64_t count = integerArgument(arguments, 1, "maxsplit", -1);
+  uint64_t parts =
+      1 + (separator.empty()
+               ? characters(text) / 2
+               : static_cast<uint64_t>(occurrences(text, separator)));
+  if (count >= 0)
+    parts = std::min(parts, static_cast<uint64_t>(count) + 1);
+  evaluator.chargeBytes(parts * perText);
   return evaluator.make(valuesOf(
       evaluator, name == "split" ? splitText(text, separator, count)
                                  : splitFromRight(text, separator, count)));
@@ -238,7 +250,7 @@ Value Evaluator::callMethod(const Function &method,
   if (self.isList()) {
     const Value *sought = arguments.find(0, "value");
     int64_t count = 0;
-    chargeSteps(self.list().size() / 16);
+    chargeWalk(self);
     for (size_t i = 0; sought && i < self.list().size(); ++i)
       if (self.list()[i] == *sought) {
         if (method.name == "index")
@@ -298,7 +310,7 @@ Value Evaluator::callGlobal(const std::string &name,
   if (name == "raise_exception") {
     const Value *message = arguments.find(0, "message");
     throw TemplateError{"the template refuses: " +
-                        (message ? toText(*message) : std::string())};
+                        (message ? text(*message) : std::string())};
   }
   if (name == "strftime_now") {
     std::string format = textArgument(arguments, 0, "format");

@@ -115,7 +115,7 @@ Value Evaluator::binary(const Expression &node) {
   Value right = evaluate(*node.arguments[1]);
   const std::string &text = node.text;
   if (text == "~")
-    return make(toText(left) + toText(right));
+    return make(this->text(left) + this->text(right));
   if (left.isNumber() && right.isNumber()) {
     if (text == "**")
       return powerOf(*this, left, right);
@@ -160,13 +160,13 @@ bool Evaluator::comparison(const Expression &node) {
     const std::string &relation = node.names[i];
     bool holds = false;
     if (relation == "==" || relation == "!=")
-      holds = (left == right) == (relation == "==");
+      holds = equal(left, right) == (relation == "==");
     else if (relation == "in" || relation == "not in")
       holds = contains(right, left) == (relation == "in");
-    else if (int order = compare(left, right); relation[0] == '<')
-      holds = relation == "<" ? order < 0 : order <= 0;
+    else if (int sign = order(left, right); relation[0] == '<')
+      holds = relation == "<" ? sign < 0 : sign <= 0;
     else
-      holds = relation == ">" ? order > 0 : order >= 0;
+      holds = relation == ">" ? sign > 0 : sign >= 0;
     if (!holds)
       return false;
     left = std::move(right);

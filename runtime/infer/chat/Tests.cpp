@@ -42,18 +42,20 @@ template <Kind... kinds> bool isOf(const Call &call) {
   return (call.input.is(kinds) || ...);
 }
 
-bool isEqual(const Call &call) { return call.input == call.argument(); }
+bool isEqual(const Call &call) {
+  return call.evaluator.equal(call.input, call.argument());
+}
 bool isLess(const Call &call) {
-  return compare(call.input, call.argument()) < 0;
+  return call.evaluator.order(call.input, call.argument()) < 0;
 }
 bool isGreater(const Call &call) {
-  return compare(call.input, call.argument()) > 0;
+  return call.evaluator.order(call.input, call.argument()) > 0;
 }
 bool isAtMost(const Call &call) {
-  return compare(call.input, call.argument()) <= 0;
+  return call.evaluator.order(call.input, call.argument()) <= 0;
 }
 bool isAtLeast(const Call &call) {
-  return compare(call.input, call.argument()) >= 0;
+  return call.evaluator.order(call.input, call.argument()) >= 0;
 }
 bool isUnequal(const Call &call) { return !isEqual(call); }
 } // namespace
@@ -97,12 +99,12 @@ static const std::map<std::string, Test, std::less<>> &tests() {
        }},
       {"lower",
        [](const Call &call) {
-         std::string text = toText(call.input);
+         std::string text = call.evaluator.text(call.input);
          return lowerText(text) == text && upperText(text) != text;
        }},
       {"upper",
        [](const Call &call) {
-         std::string text = toText(call.input);
+         std::string text = call.evaluator.text(call.input);
          return upperText(text) == text && lowerText(text) != text;
        }},
       {"eq", isEqual},

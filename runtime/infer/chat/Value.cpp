@@ -1,5 +1,6 @@
 #include "runtime/infer/chat/Value.h"
 #include "runtime/data/tokenizer/Unicode.h"
+#include "runtime/infer/chat/Evaluator.h"
 
 #include <algorithm>
 
@@ -45,6 +46,48 @@ Value Value::fromJson(const JsonValue &json) {
   for (const auto &[name, value] : json.members())
     dict->set(name, fromJson(value));
   return dict;
+}
+
+//===--- what values cost -------------------------------------------------===//
+
+static uint64_t saturatedSum(uint64_t a, uint64_t b) {
+  uint64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+void Value::include(const Value &element) {
+  if (element.is(Kind::Namespace))
+    throw TemplateError{"a namespace within another value is not supported"};
+  if (element.depthOf >= maxValueDepth)
+    throw TemplateError{
+        fmt::format("values within more than {} others", maxValueDepth)};
+  depthOf = std::max<uint16_t>(depthOf, element.depthOf + 1);
+  containedOf = saturatedSum(containedOf, element.weight());
+}
+
+Value::Value(List list, Kind kind)
+    : kindOf(kind), data(std::make_shared<const List>(std::move(list))) {
+  for (const Value &element : this->list())
+    include(element);
+}
+
+Value::Value(std::shared_ptr<Dict> dict, Kind kind)
+    : kindOf(kind), data(std::move(dict)) {
+  for (const auto &[name, value] : this->dict().members) {
+    include(value);
+    containedOf = saturatedSum(containedOf, name.size());
+  }
+}
+
+Value::Value(std::shared_ptr<const Function> function)
+    : kindOf(Kind::Function), data(std::move(function)) {
+  include(this->function().self);
+}
+
+uint64_t Value::weight() const {
+  constexpr uint64_t own = 16;
+  uint64_t inside = is(Kind::String) ? text().size() : containedOf;
+  return saturatedSum(own, inside);
 }
 
 int64_t Value::integer() const {
@@ -162,6 +205,11 @@ static int compareNested(const Value &left, const Value &right, size_t depth) {
 
 int compare(const Value &left, const Value &right) {
   return compareNested(left, right, 0);
+}
+
+size_t characters(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
 }
 
 std::u32string codePoints(std::string_view text) {

@@ -50,12 +50,12 @@ public:
       : kindOf(Kind::String),
         data(std::make_shared<const std::string>(std::move(text))) {}
   Value(const char *) = delete; // would be a bool
-  Value(List list, Kind kind = Kind::List)
-      : kindOf(kind), data(std::make_shared<const List>(std::move(list))) {}
-  Value(std::shared_ptr<Dict> dict, Kind kind = Kind::Dict)
-      : kindOf(kind), data(std::move(dict)) {}
-  Value(std::shared_ptr<const Function> function)
-      : kindOf(Kind::Function), data(std::move(function)) {}
+  // These throw where values would be nested more than maxValueDepth deep, so
+  // that nothing that walks them, not even their end, needs a deep stack.
+  // Namespaces stand in variables alone: one within itself would never end.
+  Value(List list, Kind kind = Kind::List);
+  Value(std::shared_ptr<Dict> dict, Kind kind = Kind::Dict);
+  Value(std::shared_ptr<const Function> function);
   static Value none() {
     Value value;
     value.kindOf = Kind::None;
@@ -91,6 +91,11 @@ public:
     return *std::get<std::shared_ptr<const Function>>(data);
   }
 
+  /// About as many bytes as the value would take if nothing in it were shared:
+  /// what walking it costs. Lists that have lists several times may have a
+  /// weight beyond all memory.
+  uint64_t weight() const;
+  size_t depth() const { return depthOf; }
   bool truthy() const;
   /// "'x' is undefined", for an undefined value.
   [[noreturn]] void failUndefined() const;
@@ -99,7 +104,10 @@ public:
   bool operator==(const Value &other) const;
 
 private:
+  void include(const Value &element);
   Kind kindOf = Kind::Undefined;
+  uint16_t depthOf = 0;     ///< containers within containers
+  uint64_t containedOf = 0; ///< weight of what is in it
   std::variant<std::monostate, bool, int64_t, double,
                std::shared_ptr<const std::string>, std::shared_ptr<const List>,
                std::shared_ptr<Dict>, std::shared_ptr<const Function>>
@@ -120,8 +128,7 @@ private:
 /// Throws where Python has none.
 int compare(const Value &left, const Value &right);
 
-/// How deep containers may be within each other where they are printed or
-/// compared.
+/// How deep containers may be within each other.
 inline constexpr size_t maxValueDepth = 300;
 
 /// str(value) and repr(value).
@@ -138,6 +145,10 @@ struct JsonStyle {
 };
 std::string toJson(const Value &value, const JsonStyle &style);
 
+/// What a text in a list takes besides its bytes.
+inline constexpr size_t perText = 128;
+/// How many code points valid UTF-8 has.
+size_t characters(std::string_view text);
 /// The code points of valid UTF-8.
 std::u32string codePoints(std::string_view text);
 std::string fromCodePoints(std::u32string_view points);

@@ -2,8 +2,11 @@
 gives: weights in shards, in bf16, under names without a prefix."""
 import json
 import os
+import re
 import shutil
+import signal
 import struct
+import subprocess
 import sys
 
 from harness import (SOURCE, SPEC, Prepared, check, read_safetensors, refuses,
@@ -80,6 +83,78 @@ def serve(made, folder, text, env):
         check(marked > plain, "a user writes no special tokens")
 
 
+def talk(made, folder, env):
+    """A conversation through a pipe says what the server answers."""
+    greedy = ("--temperature", 0, "--max-tokens", 12)
+
+    def chat(lines, *more, code=0):
+        return run(made.tessera, "chat", folder, *greedy, *more, env=env,
+                   input="".join(line + "\n" for line in lines), code=code)
+    answers = chat(["The command", "A file", "/set max-tokens 3", "/reset", "A file"])
+    start = [str(made.tessera), "serve", str(folder), "--port", "0"]
+    said, expected = [], []
+    with Server(start, env=env) as server:
+        for message, tokens in (("The command", 12), ("A file", 12), (None, 0), ("A file", 3)):
+            if message is None:
+                said = []
+                continue
+            said.append({"role": "user", "content": message})
+            status, body = server.post("/v1/chat/completions", messages=said,
+                                       temperature=0, max_tokens=tokens)
+            assert status == 200, body
+            expected.append(body["choices"][0]["message"]["content"])
+            said.append({"role": "assistant", "content": expected[-1]})
+    check(answers.stdout == "".join(text + "\n" for text in expected),
+          "a chat in turns is what the server answers")
+    counts = re.findall(r"(\d+) tokens kept, (\d+) read, (\d+) generated", answers.stderr)
+    check([int(kept) > 0 for kept, _, _ in counts] == [False, True, True]
+          and int(counts[2][2]) <= 3, "turns keep what the cache has")
+    done = chat(["/system Be brief", "//set", "/exit", "never"], "--quiet")
+    check(len(done.stdout) > 1 and "never" not in done.stdout, "commands are obeyed")
+    for line, *parts in (["/shout", "there is no command /shout"],
+                         ["/set top-k many", "top-k"], ["/set temperature -1", "temperature"],
+                         ["/set volume 3", "there is no setting 'volume'"]):
+        done = chat([line, "The"], "--quiet", code=1)
+        last = done.stderr.strip().splitlines()[-1]
+        check(all(p in last for p in parts) and not done.stdout, f"{line}: {last}")
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [str(made.tessera), "chat", str(folder), "--temperature", "0"], env=env,
+        stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    os.write(ours, b"The command\n")
+    process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    os.write(ours, b"A file\n/exit\n")
+    rest = process.stdout.read()
+    check(process.wait() == 0 and rest.count(b"\n") >= 2,
+          "an interrupt stops the answer, not the program")
+
+
+def export(made, trained, run_folder, env):
+    """A run in Hugging Face's layout writes what the run does."""
+    out = made.scratch / "exported"
+    run(made.tessera, "export", run_folder, "-o", out)
+    check(sorted(p.name for p in out.iterdir()) == [
+        "config.json", "generation_config.json", "model.safetensors",
+        "tokenizer.json", "tokenizer_config.json"], "a directory is exported")
+    check(read_safetensors(out / "model.safetensors") == trained, "its weights")
+    greedy = ("--prompt", "The command", "--temperature", 0, "--max-tokens", 24,
+              "--ignore-end", "--quiet")
+    texts = [run(made.tessera, "generate", place, *greedy, env=env).stdout
+             for place in (run_folder, out)]
+    check(texts[0] == texts[1] and len(texts[0]) > 30, f"its text: {texts}")
+    narrow_out = made.scratch / "narrow"
+    run(made.tessera, "export", run_folder / "step-000020", "-o", narrow_out,
+        "--dtype", "bf16")
+    config = json.loads((narrow_out / "config.json").read_text())
+    check({t[0] for t in read_safetensors(narrow_out / "model.safetensors").values()}
+          == {"BF16"} and config["dtype"] == "bfloat16", "another type")
+    refuses("a directory that is there", "is there already")(
+        made.tessera, "export", run_folder, "-o", out)
+    refuses("no run", "is not a run directory")(
+        made.tessera, "export", made.scratch / "nothing", "-o", made.scratch / "x")
+
+
 def main():
     made = Prepared(*sys.argv[1:3])
     cache = made.scratch / "cache"
@@ -87,6 +162,7 @@ def main():
              if not k.startswith("TESSERA_")}
     plain["XDG_CACHE_HOME"] = str(cache)
     trained = make_run(made, made.scratch / "run")
+    export(made, trained, made.scratch / "run", plain)
 
     # The run's own weights, cut to what bf16 holds, and the same as others
     # have them.
@@ -107,17 +183,18 @@ def main():
         return run(made.tessera, "generate", folder, "--prompt", "The command",
                    "--max-tokens", 24, *more, env={**plain, **environment})
     greedy = ("--temperature", 0, "--ignore-end")
+    before_all = set(cache.rglob("*.tsr"))
     text = generate(whole, *greedy).stdout
     check(text.startswith("The command") and len(text) > 30, repr(text))
     check(generate(parts, *greedy).stdout == text,
           "shards in bf16 without prefixes give the same text")
-    kept = sorted(cache.rglob("*.tsr"))
+    kept = sorted(set(cache.rglob("*.tsr")) - before_all)
     check(len(kept) == 2, f"a program a directory is kept, apart from weights")
     check(all(p.stat().st_size < (whole / "model.safetensors").stat().st_size
               for p in kept), "programs are smaller than weights")
     before = [p.stat().st_mtime_ns for p in kept]
     check(generate(whole, *greedy, "--cache", "readonly").stdout == text
-          and [p.stat().st_mtime_ns for p in sorted(cache.rglob("*.tsr"))]
+          and [p.stat().st_mtime_ns for p in sorted(set(cache.rglob("*.tsr")) - before_all)]
           == before, "the second start compiles nothing")
 
     # As the hub's client leaves it.
@@ -140,6 +217,7 @@ def main():
     done = generate(whole, "--ignore-end")
     check(done.stdout == text, "generation_config.json says not to sample")
     serve(made, whole, text, plain)
+    talk(made, whole, plain)
     for part in ("temperature 0 (generation_config.json)",
                  "top-k 7 (generation_config.json)", "max-tokens 24 (given)",
                  "passed over: num_beams"):

@@ -55,6 +55,25 @@ protected:
   std::unique_ptr<Decoder> decoder;
 };
 
+TEST_P(DecoderTest, GoesOnAfterAnEarlierToken) {
+  std::vector<int32_t> first = text(29, 1), second = text(29, 2);
+  int64_t before = decoder->freePages(), page = decoder->shape().page;
+  for (int64_t kept : {int64_t(0), int64_t(1), page - 1, page, page + 1}) {
+    std::copy_n(first.begin(), kept, second.begin());
+    std::vector<float> expected = readAtOnce(second);
+    Sequence sequence;
+    ASSERT_TRUE(decoder->read(sequence, first).ok());
+    decoder->truncate(sequence, kept);
+    EXPECT_EQ(sequence.length(), kept);
+    EXPECT_EQ(before - decoder->freePages(), (kept + page - 1) / page);
+    ASSERT_TRUE(
+        decoder->read(sequence, std::span(second).subspan(size_t(kept))).ok());
+    expectSame(decoder->logits(0), expected);
+    decoder->release(sequence);
+    EXPECT_EQ(decoder->freePages(), before);
+  }
+}
+
 TEST_P(DecoderTest, KnowsWhatItWasMadeFor) {
   const DecoderShape &shape = decoder->shape();
   EXPECT_EQ(shape.context, 40);

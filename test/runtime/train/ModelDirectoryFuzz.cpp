@@ -15,6 +15,5 @@ template <typename T> static void requireAnswer(const StatusOr<T> &result) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::string_view text(reinterpret_cast<const char *>(data), size);
   requireAnswer(parseGenerationConfig(text, "generation_config.json"));
-  requireAnswer(parseStartTokens(text, "tokenizer.json"));
   return 0;
 }

@@ -10,19 +10,6 @@ std::string configError(std::string_view text) {
   return parseGenerationConfig(text, "g.json").message();
 }
 
-std::vector<int32_t> startTokens(std::string_view processor) {
-  auto tokens = parseStartTokens(
-      fmt::format(R"({{"post_processor": {}}})", processor), "t.json");
-  EXPECT_TRUE(tokens.ok()) << tokens.message();
-  return tokens.ok() ? *tokens : std::vector<int32_t>{-1};
-}
-
-constexpr std::string_view kTemplate = R"({"type": "TemplateProcessing",
-  "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
-             {"Sequence": {"id": "A", "type_id": 0}},
-             {"SpecialToken": {"id": "</s>", "type_id": 0}}],
-  "special_tokens": {"<s>": {"id": "<s>", "ids": [7, 8], "tokens": ["<s>"]}}})";
-
 } // namespace
 
 TEST(GenerationConfig, SaysWhatItSays) {
@@ -65,32 +52,4 @@ TEST(GenerationConfig, RefusesOtherKindsOfValues) {
   EXPECT_EQ(configError(R"({"do_sample": 1})"),
             "g.json: key 'do_sample': must be true or false");
   EXPECT_EQ(configError("[]"), "g.json: must be a JSON object");
-}
-
-TEST(StartTokens, AreThoseOfTheTemplate) {
-  EXPECT_TRUE(startTokens("null").empty());
-  EXPECT_TRUE(startTokens(R"({"type": "ByteLevel"})").empty());
-  EXPECT_EQ(startTokens(kTemplate), (std::vector<int32_t>{7, 8}));
-  EXPECT_EQ(startTokens(fmt::format(
-                R"({{"type": "Sequence", "processors": [
-                     {{"type": "ByteLevel"}}, {}]}})",
-                kTemplate)),
-            (std::vector<int32_t>{7, 8}));
-}
-
-TEST(StartTokens, OtherProcessorsAreRefused) {
-  auto error = [](std::string_view processor) {
-    return parseStartTokens(
-               fmt::format(R"({{"post_processor": {}}})", processor), "t.json")
-        .message();
-  };
-  EXPECT_EQ(error(R"({"type": "BertProcessing"})"),
-            "t.json: post_processor 'BertProcessing' is not supported; use "
-            "TemplateProcessing or ByteLevel");
-  EXPECT_EQ(error(R"({"type": "TemplateProcessing", "single": []})"),
-            "t.json: the post_processor's template is damaged; it must be a "
-            "list of special tokens and a sequence");
-  EXPECT_EQ(error(R"({"type": "Sequence", "processors": [
-                       {"type": "Sequence"}]})"),
-            "t.json: a sequence of post_processors may hold none of its kind");
 }

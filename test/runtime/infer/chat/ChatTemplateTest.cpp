@@ -158,3 +158,58 @@ TEST(ChatTemplate, IsFoundInAModelsFolder) {
   write("tokenizer_config.json", "{");
   EXPECT_EQ(text().substr(0, 40), "/tokenizer_config.json: not valid JSON: ");
 }
+
+// Values that are shared take little memory and would take much to print.
+TEST(ChatTemplate, SharedValuesArePaidForWhereTheyAreWalked) {
+  std::string doubled = "{% set ns = namespace(a=[1]) %}{% for i in range(60) "
+                        "%}{% set ns.a = [ns.a, ns.a] %}{% endfor %}";
+  EXPECT_EQ(*render(doubled + "{{ ns.a | length }}"), "2");
+  for (const char *use :
+       {"{{ ns.a }}", "{{ ns.a | tojson(indent=9) }}", "{{ ns.a ~ 'x' }}",
+        "{{ ns.a | join }}", "{{ ns.a | string | length }}"})
+    EXPECT_EQ(errorOf(doubled + use),
+              "t: more than 268435456 bytes of strings and lists")
+        << use;
+  std::string twice = doubled + "{% set x = ns.a %}{% set ns.b = [1] %}" +
+                      "{% for i in range(60) %}{% set ns.b = [ns.b, ns.b] %}"
+                      "{% endfor %}";
+  for (const char *use :
+       {"{{ x == ns.b }}", "{{ x in [ns.b] }}", "{{ x is eq ns.b }}",
+        "{{ [x].index(ns.b) }}", "{{ x < ns.b }}", "{{ [x, ns.b] | max }}"})
+    EXPECT_EQ(errorOf(twice + use), "t: more than 2000000 steps") << use;
+}
+
+TEST(ChatTemplate, ValuesAreNotNestedWithoutEnd) {
+  for (const char *deeper : {"[ns.a]", "{'x': ns.a}", "(ns.a,)", "ns.a.index"})
+    EXPECT_EQ(errorOf("{% set ns = namespace(a=[1]) %}{% for i in range(9999) "
+                      "%}{% set ns.a = " +
+                      std::string(deeper) + " %}" +
+                      (deeper[2] == '.' && deeper[0] == 'n'
+                           ? "{% set ns.a = [ns.a] %}"
+                           : "") +
+                      "{% endfor %}"),
+              "t: values within more than 300 others")
+        << deeper;
+  constexpr const char *refused =
+      "t: a namespace within another value is not supported";
+  EXPECT_EQ(errorOf("{% set n = namespace() %}{% set n.me = n %}"), refused);
+  EXPECT_EQ(errorOf("{% set n = namespace() %}{{ [n] }}"), refused);
+  EXPECT_EQ(errorOf("{% set n = namespace() %}{% set m = dict(x=n) %}"),
+            refused);
+  EXPECT_EQ(errorOf("{% set n = namespace() %}{% set m = namespace(x=n) %}"),
+            refused);
+}
+
+TEST(ChatTemplate, SplitPaysForItsParts) {
+  RenderOptions options;
+  options.budget.workingBytes = 1 << 20;
+  std::string spaces = "{% set t = ' a' * 20000 %}";
+  constexpr const char *expected =
+      "t: more than 1048576 bytes of strings and lists";
+  for (const char *use :
+       {"{{ t.split() }}", "{{ t.split(' ') }}", "{{ t.rsplit(' ', 9999) }}",
+        "{{ t.replace(' ', '\n').splitlines() }}", "{{ t | list }}"})
+    EXPECT_EQ(errorOf(spaces + use, "{}", options), expected) << use;
+  EXPECT_EQ(*render(spaces + "{{ t.split(' ', 2) | length }}", "{}", options),
+            "3");
+}

@@ -1,0 +1,26 @@
+// Directories that other programs read: there whole or not at all.
+#pragma once
+#include "runtime/data/Safetensors.h"
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+/// Makes `directory`, which must not be there: `fill` writes files into the
+/// folder that it is given, which then takes the name. After an error nothing
+/// is left.
+Status
+makeNewDirectory(const std::string &directory,
+                 const std::function<Status(const std::string &folder)> &fill);
+
+/// A new file with that text, on the disk when this returns.
+Status writeNewFile(const std::string &path, std::string_view text);
+
+/// A new safetensors file that transformers loads, on the disk when this
+/// returns.
+Status writeNewSafetensors(const std::string &path,
+                           std::vector<SafetensorsTensor> tensors);
+
+} // namespace tessera

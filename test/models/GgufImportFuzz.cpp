@@ -1,0 +1,61 @@
+// libFuzzer target: whatever a GGUF file says, it becomes a config.json, a
+// tokenizer.json and parameters that our readers take, or is refused with one
+// line.
+#include "models/HfConfig.h"
+#include "models/gguf/GgufConfig.h"
+#include "models/gguf/GgufTokenizer.h"
+#include "models/gguf/GgufWeights.h"
+
+#include <cstdlib>
+
+using namespace tessera;
+using namespace tessera::models;
+
+static void require(bool truth) {
+  if (!truth)
+    std::abort();
+}
+
+template <typename T> static bool good(const StatusOr<T> &result) {
+  require(result.ok() || (!result.message().empty() &&
+                          result.message().find('\n') == std::string::npos));
+  return result.ok();
+}
+
+namespace {
+class Counter final : public SafetensorsSink {
+public:
+  Status write(std::span<const std::byte> bytes) override {
+    count += bytes.size();
+    return Status::success();
+  }
+  uint64_t count = 0;
+};
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, std::size_t size) {
+  auto file = GgufFile::parse(std::as_bytes(std::span(data, size)), "fuzz");
+  if (!good(file))
+    return 0;
+  GgufKeys keys(*file);
+  std::string_view architecture;
+  auto config = ggufConfig(keys);
+  keys.get("general.architecture", architecture);
+  GgufKeys others(*file);
+  auto tokenizer = ggufTokenizer(others, architecture);
+  good(tokenizer);
+  if (!good(config))
+    return 0;
+  auto spec = parseHfConfig(config->dump(), "fuzz");
+  if (!good(spec))
+    return 0;
+  auto weights = ggufWeights(*file, *spec, SafetensorsType::f16);
+  if (!good(weights))
+    return 0;
+  for (const SafetensorsTensor &tensor : weights->tensors) {
+    Counter counter;
+    Status status = tensor.emit(counter);
+    require(!status.ok() || counter.count == tensor.size);
+  }
+  return 0;
+}

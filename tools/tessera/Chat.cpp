@@ -1,0 +1,244 @@
+// tessera chat: a conversation at the terminal, or of lines from a pipe.
+#include "tools/tessera/ChatSession.h"
+#include "tools/tessera/Commands.h"
+#include "tools/tessera/GenerateSettings.h"
+#include "tools/tessera/OpenedModel.h"
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <fmt/format.h>
+#include <memory>
+#include <unistd.h>
+
+using namespace tessera;
+
+static constexpr size_t maxLineBytes = 1 << 20;
+static constexpr const char *help =
+    "/reset        begins anew\n"
+    "/system TEXT  begins anew with this text of the system; without one: "
+    "none\n"
+    "/set NAME VALUE, /set   changes a setting, or says what they are\n"
+    "/exit         ends, as Ctrl-D does; Ctrl-C stops an answer\n"
+    "//TEXT        says /TEXT\n";
+
+static void note(std::string_view text) {
+  std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(text.size()),
+               text.data());
+}
+
+//===--- the terminal -----------------------------------------------------===//
+
+static volatile std::sig_atomic_t interrupted = 0;
+
+// Without SA_RESTART, so that waiting for a line ends as well.
+static void catchInterrupts() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+}
+
+namespace {
+/// Lines of the standard input.
+class Lines {
+public:
+  enum class Result : uint8_t { Line, End, Interrupted, TooLong, Failed };
+  Result next(std::string &line);
+
+private:
+  std::string held;
+};
+
+struct ChatCommand {
+  GenerateSettings settings;
+  std::string system;
+};
+} // namespace
+
+Lines::Result Lines::next(std::string &line) {
+  char buffer[4096];
+  for (size_t seen = 0;;) {
+    size_t end = held.find('\n', seen);
+    if (end != held.npos) {
+      line = held.substr(0, end);
+      held.erase(0, end + 1);
+      return Result::Line;
+    }
+    if (held.size() > maxLineBytes)
+      return Result::TooLong;
+    seen = held.size();
+    ssize_t count = ::read(STDIN_FILENO, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR)
+      return Result::Interrupted;
+    if (count < 0)
+      return Result::Failed;
+    if (count == 0) { // a last line may lack its end
+      line = std::exchange(held, {});
+      return line.empty() ? Result::End : Result::Line;
+    }
+    held.append(buffer, size_t(count));
+  }
+}
+
+//===--- the conversation -------------------------------------------------===//
+
+namespace {
+class Terminal {
+public:
+  Terminal(ChatSession &session, ChatCommand &command,
+           std::vector<int32_t> endTokens)
+      : session(session), command(command), endTokens(std::move(endTokens)) {}
+  /// Until the input ends; the last error, where nobody is there to see it.
+  Status run();
+
+private:
+  Status take(const std::string &line);
+  Status obey(const std::string &line);
+  Status set(std::string_view words);
+  Status answer(const std::string &message);
+
+  ChatSession &session;
+  ChatCommand &command;
+  std::vector<int32_t> endTokens;
+  const bool isTerminal = ::isatty(STDIN_FILENO) != 0;
+  bool leaves = false;
+};
+} // namespace
+
+Status Terminal::answer(const std::string &message) {
+  const GenerateOptions &options = command.settings.options;
+  auto show = [](std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  interrupted = 0;
+  auto done =
+      session.say(message, {endTokens, options.maxTokens, options.sampling},
+                  show, [] { return interrupted != 0; });
+  if (!done.ok())
+    return Status::error("{}; /reset begins anew", done.message());
+  show("\n");
+  if (done->full)
+    note("the context is full; /reset begins anew");
+  if (!command.settings.quiet)
+    std::fprintf(stderr, "%lld tokens kept, %lld read, %lld generated\n",
+                 (long long)done->kept, (long long)done->read,
+                 (long long)done->generated);
+  return Status::success();
+}
+
+Status Terminal::set(std::string_view words) {
+  size_t space = words.find(' ');
+  if (words.empty()) {
+    note(command.settings.describe());
+    return Status::success();
+  }
+  if (space == words.npos)
+    return Status::error("/set needs a name and a value, such as /set "
+                         "temperature 0.5");
+  return command.settings.change(std::string(words.substr(0, space)),
+                                 std::string(words.substr(space + 1)));
+}
+
+Status Terminal::obey(const std::string &line) {
+  size_t space = std::min(line.find(' '), line.size());
+  std::string name = line.substr(0, space);
+  std::string rest = space < line.size() ? line.substr(space + 1) : "";
+  if (name == "/set")
+    return set(rest);
+  if (name == "/system")
+    command.system = rest;
+  if (name == "/system" || name == "/reset")
+    session.reset(command.system);
+  else if (name == "/exit" || name == "/quit")
+    leaves = true;
+  else if (name == "/help")
+    std::fputs(help, stderr);
+  else
+    return Status::error("there is no command {}; /help says which there are",
+                         name);
+  return Status::success();
+}
+
+Status Terminal::take(const std::string &line) {
+  if (line.empty())
+    return Status::success();
+  if (line[0] != '/')
+    return answer(line);
+  return line.starts_with("//") ? answer(line.substr(1)) : obey(line);
+}
+
+Status Terminal::run() {
+  Lines lines;
+  Status last;
+  std::string line;
+  while (!leaves) {
+    if (isTerminal)
+      std::fputs("> ", stderr);
+    switch (lines.next(line)) {
+    case Lines::Result::End:
+      if (isTerminal)
+        std::fputs("\n", stderr);
+      return last;
+    case Lines::Result::Interrupted:
+      std::fputs("\n(/exit or Ctrl-D ends)\n", stderr);
+      continue;
+    case Lines::Result::TooLong:
+      return Status::error("a line of more than {} bytes", maxLineBytes);
+    case Lines::Result::Failed:
+      return Status::error("the standard input cannot be read");
+    case Lines::Result::Line:
+      break;
+    }
+    Status status = take(line);
+    if (status.ok())
+      continue;
+    if (isTerminal)
+      note(status.message());
+    else
+      return status; // the lines behind it were written for another answer
+  }
+  return last;
+}
+
+static Status chat(ChatCommand &command) {
+  GenerateSettings &settings = command.settings;
+  TESSERA_RETURN_IF_ERROR(checkSampling(settings.options.sampling));
+  OpenedModel opened;
+  TESSERA_RETURN_IF_ERROR(opened.read(settings.choice("chat")));
+  std::string lacks;
+  TESSERA_RETURN_IF_ERROR(opened.readChat(lacks));
+  if (!lacks.empty())
+    return Status::error("{} has no chat template; a model for chats has a "
+                         "chat_template.jinja or a \"chat_template\" in its "
+                         "tokenizer_config.json; tessera generate writes text",
+                         opened.folder);
+  if (!opened.isRun)
+    TESSERA_RETURN_IF_ERROR(settings.takeAndSay(opened.config, note));
+  TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/false, note));
+  auto decoder = Decoder::create(opened.model->get());
+  if (!decoder.ok())
+    return decoder.status();
+  ChatSession session(**decoder, *opened.tokenizer, opened.chat());
+  session.reset(command.system);
+  if (::isatty(STDIN_FILENO)) // or an interrupt is for the whole pipe
+    catchInterrupts();
+  return Terminal(session, command, opened.ends()).run();
+}
+
+void tessera::addChatCommand(CLI::App &app, Invocation &invocation) {
+  CLI::App *subcommand = app.add_subcommand(
+      "chat",
+      "Talk to a Hugging Face model or a trained run, a line a message");
+  auto command = std::make_shared<ChatCommand>();
+  command->settings.options.maxTokens = 2048;
+  command->settings.addTo(*subcommand);
+  subcommand->add_option("--system", command->system,
+                         "text of the system, before all others");
+  subcommand->footer(std::string("While it runs:\n") + help);
+  subcommand->callback([command, &invocation] {
+    if (Status status = chat(*command); !status.ok())
+      invocation.fail(status.message().c_str());
+  });
+}

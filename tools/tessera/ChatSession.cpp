@@ -1,0 +1,94 @@
+#include "tools/tessera/ChatSession.h"
+#include "runtime/serve/Choice.h"
+#include <algorithm>
+
+using namespace tessera;
+
+void ChatSession::reset(const std::string &system) {
+  messages.clear();
+  if (!system.empty())
+    messages.push_back({"system", system});
+}
+
+// Templates may write earlier turns anew: what is the same so far is kept, the
+// last token is read again for its logits.
+Status ChatSession::readPrompt(std::span<const int32_t> prompt,
+                               Answer &answer) {
+  auto [mine, theirs] = std::ranges::mismatch(cached, prompt);
+  auto kept = std::min(size_t(mine - cached.begin()), prompt.size() - 1);
+  decoder.truncate(sequence, int64_t(kept));
+  cached.resize(kept);
+  answer.kept = int64_t(kept);
+  answer.read = int64_t(prompt.size() - kept);
+  Status status = decoder.read(sequence, prompt.subspan(kept));
+  if (!status.ok()) {
+    decoder.release(sequence); // it may be there in part
+    cached.clear();
+    return status;
+  }
+  cached.assign(prompt.begin(), prompt.end());
+  return status;
+}
+
+Status ChatSession::generate(std::span<const int32_t> prompt,
+                             const AnswerLimits &limits,
+                             const std::function<void(std::string_view)> &show,
+                             const std::function<bool()> &stop,
+                             Answer &answer) {
+  std::vector<int32_t> ends = limits.endTokens;
+  std::vector<std::string> texts;
+  serve::addChatStops(chat, tokenizer, ends, texts);
+  tokenizer::StreamDecoder stream(tokenizer, /*skipSpecial=*/true);
+  serve::StopMatcher matcher(texts);
+  Sampler sampler(limits.sampling);
+  sampler.sawPrompt(prompt);
+  auto choices =
+      size_t(std::min<int64_t>(decoder.shape().vocab, tokenizer.vocabSize()));
+  auto add = [&](const std::string &text) {
+    if (!text.empty())
+      show(text);
+    answer.text += text;
+  };
+  while (uint64_t(answer.generated) < limits.maxTokens && !matcher.found()) {
+    auto token = sampler.sample(decoder.logits(0).first(choices), draws++);
+    if (!token.ok())
+      return token.status();
+    sampler.saw(*token);
+    ++answer.generated;
+    answer.ended = std::ranges::count(ends, *token) != 0;
+    if (answer.ended)
+      break;
+    add(matcher.push(stream.push(uint32_t(*token))));
+    if (stop() || (answer.full = !decoder.hasRoom(sequence, 1)))
+      break;
+    Sequence *one[] = {&sequence};
+    TESSERA_RETURN_IF_ERROR(decoder.step(one, {&*token, 1}));
+    cached.push_back(*token);
+  }
+  answer.ended |= matcher.found();
+  if (!matcher.found())
+    add(matcher.push(stream.finish()) + matcher.finish());
+  return Status::success();
+}
+
+StatusOr<Answer>
+ChatSession::say(const std::string &message, const AnswerLimits &limits,
+                 const std::function<void(std::string_view)> &show,
+                 const std::function<bool()> &stop) {
+  messages.push_back({"user", message});
+  auto prompt = serve::chatTokens(chat, messages, tokenizer, encoder);
+  Status status = prompt.status();
+  Answer answer;
+  if (status.ok() && prompt->empty())
+    status = Status::error("the model's template makes nothing of the chat");
+  if (status.ok())
+    status = readPrompt(*prompt, answer);
+  if (status.ok())
+    status = generate(*prompt, limits, show, stop, answer);
+  if (!status.ok()) {
+    messages.pop_back();
+    return status;
+  }
+  messages.push_back({"assistant", answer.text});
+  return answer;
+}

@@ -1,0 +1,54 @@
+// tessera export: a trained run as a Hugging Face directory.
+#include "runtime/train/Export.h"
+#include "tools/tessera/Commands.h"
+#include "tools/tessera/WeightType.h"
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+using namespace tessera;
+
+namespace {
+struct ExportSettings {
+  std::string place, output;
+  std::optional<SafetensorsType> dtype;
+};
+} // namespace
+
+static Status exportPlace(const ExportSettings &settings) {
+  StatusOr<RunPath> place = resolveRun(settings.place);
+  if (!place.ok())
+    return place.status();
+  auto name = exportRun(
+      *place, settings.output, settings.dtype, [](std::string_view line) {
+        std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(line.size()),
+                     line.data());
+      });
+  if (name.ok())
+    std::fprintf(stderr, "tessera: %s: %s of %s\n", settings.output.c_str(),
+                 name->c_str(), place->run.c_str());
+  return name.status();
+}
+
+void tessera::addExportCommand(CLI::App &app, Invocation &invocation) {
+  auto settings = std::make_shared<ExportSettings>();
+  CLI::App *command = app.add_subcommand(
+      "export", "Turn a trained run into a Hugging Face directory");
+  command
+      ->add_option("RUN", settings->place,
+                   "run directory, or one checkpoint of it (RUN/step-000100)")
+      ->required();
+  command
+      ->add_option("-o,--output", settings->output,
+                   "the directory, which must not be there yet")
+      ->type_name("DIR")
+      ->required();
+  command
+      ->add_option("--dtype", settings->dtype,
+                   "of the weights; default: as the run keeps them")
+      ->transform(weightTypes());
+  command->callback([=, &invocation] {
+    if (Status status = exportPlace(*settings); !status.ok())
+      invocation.fail(status.message().c_str());
+  });
+}

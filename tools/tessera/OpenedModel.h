@@ -1,0 +1,70 @@
+// A run or a Hugging Face model, ready to write text: what `tessera generate`,
+// `chat` and `serve` have in common.
+#pragma once
+#include "runtime/serve/Chat.h"
+#include "runtime/train/Generate.h"
+#include "runtime/train/ModelDirectory.h"
+#include "tools/tessera/DecoderProgram.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// What the command line says of the model.
+struct ModelChoice {
+  std::string place;            ///< a run, a model directory or the hub's name
+  std::string recipe;           ///< of a model directory's programs
+  std::vector<std::string> set; ///< on top of it, "inference.context=512"
+  DecoderSettings decoder;
+  unsigned threads = 0; ///< 0: all processors
+};
+
+/// For people: the hub's name as it was given, or the folder's.
+std::string nameOfModel(const std::string &place, const std::string &directory);
+
+class OpenedModel {
+public:
+  /// Everything but programs and weights, in the order in which errors are
+  /// cheap.
+  Status read(const ModelChoice &choice);
+  /// Reads the model's template for chats; a run's is ChatML. `note`: a line
+  /// that says that there is none.
+  Status readChat(std::string &note);
+  /// Compiles what decodes, or takes it from the cache, and fills in weights.
+  /// `mayScore`: where a run's device has no compiler here, its own program
+  /// does, and `program` stays empty; `note` then says so.
+  Status open(bool mayScore, const TextSink &note);
+
+  bool isRun = false;
+  std::string name;               ///< for people
+  std::string folder;             ///< the run or the directory
+  std::string source;             ///< "step-000100", or the directory
+  GenerationConfig config;        ///< of a directory
+  std::vector<int32_t> endTokens; ///< of a directory; may be none
+  std::optional<tokenizer::Tokenizer> tokenizer;
+  const serve::ChatRenderer &chat() const {
+    return ownChat ? *ownChat : serve::chatMl();
+  }
+  /// Tokens that end a text, the tokenizer's own where the model names none.
+  std::vector<int32_t> ends() const;
+  std::unique_ptr<SessionModel> model;
+  bool decodes = true; ///< by a program that keeps keys and values
+
+private:
+  Status readRun();
+  Status readDirectory();
+  Status openRun(bool mayScore, const TextSink &note);
+  Status openDirectory();
+  GenerateOptions options() const;
+
+  ModelChoice choice;
+  RunPath run;
+  models::ModelSpec spec;
+  TemporaryFile program;
+  std::unique_ptr<serve::ChatRenderer> ownChat;
+};
+
+} // namespace tessera
