@@ -3,7 +3,7 @@
 // another.
 //   serve-check [--slow MICROSECONDS] [--slow-read MICROSECONDS]
 //     [--patience MILLISECONDS] [--health MILLISECONDS] [--requests N]
-//     [--port PORT] [--key KEY]...
+//     [--port PORT] [--speculate N] [--key KEY]...
 // listens on 127.0.0.1, on a free port if none is given, and says so as
 // `tessera serve` does.
 #include "runtime/data/tokenizer/BpeTrainer.h"
@@ -89,6 +89,8 @@ int main(int argc, char **argv) {
       options.port = uint16_t(number(argv[i + 1]));
     else if (name == "--requests")
       options.engine.maxRequests = number(argv[i + 1]);
+    else if (name == "--speculate")
+      options.engine.scheduler.guesses = number(argv[i + 1]);
     else if (name == "--key")
       options.service.apiKeys.emplace_back(argv[i + 1]);
   }

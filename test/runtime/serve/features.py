@@ -1,0 +1,146 @@
+"""docs/features.md against the server: every pair of features that it calls tested is asked for, every one that
+it calls refused is refused.  features.py SERVE-CHECK FEATURES.md"""
+
+import json
+import os
+import re
+import sys
+import threading
+
+from serving import Server
+
+PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99}, "b": {"type": "boolean"}},
+          "required": ["a", "b"], "additionalProperties": False}
+
+
+def table(path):
+    """{(row, column): letter} of the first table."""
+    rows = [[cell.strip() for cell in line.strip("|\n ").split("|")]
+            for line in open(path) if line.startswith("|")]
+    names = rows[0][1:] if rows[0][0] == "" else rows[0]
+    cells = {}
+    for row in rows[2:]:
+        if row[0] not in names:
+            break
+        for name, letter in zip(names, row[1:]):
+            cells[row[0], name] = letter
+    assert len(cells) == len(names) ** 2, (len(cells), names)
+    return names, cells
+
+
+def fields(feature, endpoint):
+    """What asks for it."""
+    named = {
+        "stream": {"stream": True},
+        "n": {"n": 3},
+        "sampling": {"temperature": 0.9, "top_p": 0.9, "top_k": 40, "min_p": 0.01, "seed": 5},
+        "penalties": {"frequency_penalty": 0.5, "presence_penalty": 0.2, "repetition_penalty": 1.1},
+        "logit_bias": {"logit_bias": {"65": 5, "66": -100}},
+        "stop": {"stop": ["\x01", "zz"]},
+        "logprobs": {"logprobs": 2} if endpoint == "completions" else {"logprobs": True, "top_logprobs": 2},
+        "ignore_eos": {"ignore_eos": True},
+    }
+    if feature != "form":
+        return named.get(feature, {})
+    if endpoint == "responses":
+        return {"text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}}
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}}
+
+
+def request(endpoint, pair):
+    asked = {"completions": {"prompt": "the same beginning of all, ", "max_tokens": 24},
+             "chat": {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 60},
+             "responses": {"input": "hello", "max_output_tokens": 60}}[endpoint]
+    asked = {"temperature": 0, **asked}
+    for feature in pair:
+        asked |= fields(feature, endpoint)
+    return asked
+
+
+def answer(server, endpoint, asked):
+    """(texts, logprobs) of all choices, in their order."""
+    if not asked.get("stream"):
+        status, body = server.post(PATHS[endpoint], **asked)
+        assert status == 200, (asked, body)
+        if endpoint == "responses":
+            return [body["output"][0]["content"][0]["text"]]
+        return [c["text"] if endpoint == "completions" else c["message"]["content"] for c in body["choices"]]
+    texts = [""] * asked.get("n", 1)
+    rest = {name: value for name, value in asked.items() if name != "stream"}
+    for event in server.stream(PATHS[endpoint], **rest):
+        if endpoint == "responses":
+            texts[0] += event["delta"] if event["type"] == "response.output_text.delta" else ""
+            continue
+        for choice in event["choices"]:
+            texts[choice["index"]] += choice["text"] if endpoint == "completions" else choice["delta"].get("content") or ""
+    return texts
+
+
+def check(texts, pair, asked):
+    assert len(texts) == asked.get("n", 1), (pair, texts)
+    if "form" in pair and "stop" not in pair:
+        for text in texts:
+            value = json.loads(text)
+            assert 0 <= value["a"] <= 99 and isinstance(value["b"], bool), (pair, text)
+    if "logit_bias" in pair:
+        assert not any("B" in text for text in texts), (pair, texts)
+    if "stop" in pair:
+        assert not any("\x01" in text or "zz" in text for text in texts), (pair, texts)
+
+
+def endpoint_of(pair, cells):
+    for name in pair:
+        if name in PATHS:
+            return name
+    return next(e for e in ("chat", "completions") if all(cells[e, name] == "T" for name in pair))
+
+
+def main():
+    check_program, matrix = os.path.abspath(sys.argv[1]), sys.argv[2]
+    names, cells = table(matrix)
+    tested, refused, jobs = 0, 0, []
+    with Server([check_program]) as plain, Server([check_program, "--speculate", "4"]) as guessing:
+        for (one, other), letter in cells.items():
+            assert cells[other, one] == letter, (one, other)
+            assert (letter == "-") == (one == other or (one in PATHS and other in PATHS)), (one, other)
+            if letter == "-" or names.index(one) > names.index(other):
+                continue
+            pair = (one, other)
+            endpoint = endpoint_of(pair, cells)
+            asked = request(endpoint, pair)
+            if letter == "R":
+                status, body = plain.post(PATHS[endpoint], **asked)
+                assert status == 400 and body["error"]["param"], (pair, status, body)
+                refused += 1
+                continue
+            assert letter == "T", (pair, letter)
+            wanted = answer(plain, endpoint, asked)
+            check(wanted, pair, asked)
+            # A stream says what the whole answer says, and guesses change nothing.
+            whole = {name: value for name, value in asked.items() if name != "stream"}
+            assert answer(plain, endpoint, whole) == wanted, pair
+            assert answer(guessing, endpoint, asked) == wanted, pair
+            jobs.append((pair, endpoint, asked, wanted))
+            tested += 1
+        differ = []
+
+        def ask(mine):
+            for pair, endpoint, asked, wanted in mine:
+                if answer(guessing, endpoint, asked) != wanted:
+                    differ.append(pair)
+
+        # All of them together, of which few fit into the cache at once.
+        threads = [threading.Thread(target=ask, args=(jobs[i::12],)) for i in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not differ, differ
+        metrics = guessing.call("GET", "/metrics")[2]
+        accepted = re.search(r"^tessera:spec_decode_num_accepted_tokens (\S+)", metrics, re.MULTILINE)
+        assert accepted and float(accepted[1]) > 0, "no guess came true"
+    print(f"{tested} pairs tested, {refused} refused")
+
+
+main()
