@@ -43,7 +43,8 @@ private:
   void growElementwise(unsigned node);
   void growReduction(unsigned node);
   void repeatProducers(unsigned node);
-  bool delaysCollective(unsigned first, unsigned other) const;
+  bool delaysCollective(unsigned first, unsigned other,
+                        ArrayRef<unsigned> collectives) const;
   void shareColumns();
 
   bool isKind(unsigned node, ClusterKind kind) {
@@ -258,18 +259,17 @@ void Rules::repeatProducers(unsigned node) {
 // Whether a collective that waits for the first group stands before the other:
 // of both together it would wait for the other, too. In a pipeline that may be
 // a later microbatch.
-bool Rules::delaysCollective(unsigned first, unsigned other) const {
-  unsigned begin = graph.group(first).members.back(),
-           end = graph.group(other).members.front();
-  SmallVector<unsigned> between;
-  for (unsigned node = begin; node < end; ++node)
-    if (hasCollective(graph.op(node)))
-      between.push_back(node);
-  if (between.empty())
+bool Rules::delaysCollective(unsigned first, unsigned other,
+                             ArrayRef<unsigned> collectives) const {
+  const unsigned *from = llvm::upper_bound(collectives,
+                                           graph.group(first).members.back()),
+                 *to = llvm::lower_bound(collectives,
+                                         graph.group(other).members.front());
+  if (from >= to)
     return false;
   llvm::BitVector reached = graph.reachableFrom(first);
-  return llvm::any_of(between,
-                      [&](unsigned node) { return reached.test(node); });
+  return std::any_of(from, to,
+                     [&](unsigned node) { return reached.test(node); });
 }
 
 // Column reductions of one shape that read a large tensor in common.
@@ -281,6 +281,10 @@ void Rules::shareColumns() {
         if (tensorType(input).getNumElements() >=
             graph.group(id).kept * graph.group(id).reduced)
           readers[input].push_back(graph.group(id).members.front());
+  SmallVector<unsigned> collectives;
+  for (unsigned node = 0; node < graph.size(); ++node)
+    if (hasCollective(graph.op(node)))
+      collectives.push_back(node);
   for (auto &[input, nodes] : readers)
     for (unsigned node : llvm::drop_begin(nodes)) {
       unsigned first = graph.groupOf(nodes.front());
@@ -289,7 +293,8 @@ void Rules::shareColumns() {
       if (other == first || mine.kept != theirs.kept ||
           mine.reduced != theirs.reduced ||
           graph.countOperands(first, other) > kMaxOperands ||
-          graph.wouldCycle(first, other) || delaysCollective(first, other))
+          graph.wouldCycle(first, other) ||
+          delaysCollective(first, other, collectives))
         continue;
       graph.merge(first, other, ClusterKind::column);
     }
