@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <limits>
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
@@ -110,7 +111,7 @@ public:
   StatusOr<ServerAnswer>
   receive(const std::function<void(std::string_view)> &event) {
     http::response_parser<http::buffer_body> parser;
-    parser.body_limit(boost::none);
+    parser.body_limit(std::numeric_limits<std::uint64_t>::max());
     if (Error error = run([&](auto done) {
           http::async_read_header(stream, buffer, parser, done);
         }))

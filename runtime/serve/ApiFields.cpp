@@ -10,14 +10,10 @@ namespace tessera::serve {
 //===--- values -----------------------------------------------------------===//
 
 bool getWhole(const JsonValue &value, int64_t &to) {
-  double number = 0;
-  uint64_t natural = 0;
-  if (value.get(natural)) {
-    if (natural > uint64_t(INT64_MAX))
-      return false;
-    to = int64_t(natural);
+  if (value.get(to))
     return true;
-  }
+  // 3.0 is a whole number too, as far as a double tells them apart.
+  double number = 0;
   if (!value.get(number) || std::trunc(number) != number ||
       std::abs(number) > 0x1p53)
     return false;
@@ -281,7 +277,7 @@ constexpr Field kFields[] = {
          {"type": "array", "maxItems": 16, "items":
           {"type": "string", "minLength": 1, "maxLength": 1024}}]})",
      0, 0, "the text ends before one of these"},
-    {"seed", kAll, readSeed, kWhole, -0x1p53, 0x1p64},
+    {"seed", kAll, readSeed, kWhole, -0x1p63, 0x1p64},
     {"stream", kAll, readOf<&ApiRequest::stream>, kBoolean},
     {"stream_options", kBoth, readStreamOptions,
      R"({"type": "object", "additionalProperties": false,

@@ -122,6 +122,9 @@ constexpr std::string_view kSchemas = R"({
 "Version": {"type": "object", "required": ["version"],
   "properties": {"version": {"type": "string"}}},
 "Description": {"type": "object", "required": ["openapi", "info", "paths"]},
+"Event": {"type": "object", "required": ["data"],
+  "description": "One of the events of a stream",
+  "properties": {"data": {"type": "string"}, "event": {"type": "string"}}},
 "Error": {"type": "object", "required": ["error"], "properties": {"error": {
   "type": "object", "required": ["message", "type", "param", "code"],
   "properties": {"message": {"type": "string"}, "type": {"type": "string"},
@@ -142,7 +145,7 @@ Json answersOf(const Route &route) {
       route.schema.empty() ? Json{{"type", "string"}} : reference(route.schema);
   Json content = {{type, {{"schema", schema}}}};
   if (route.body)
-    content["text/event-stream"] = {{"schema", {{"type", "string"}}}};
+    content["text/event-stream"] = {{"schema", reference("Event")}};
   Json answers = {
       {"200", {{"description", route.summary}, {"content", content}}},
       {"400", errorAnswer("What can never be served")},

@@ -17,9 +17,13 @@ def main():
         "--steps", 20, "--set", "schedule.total=20")
     text = run(made.tessera, "generate", out, "--prompt", "The command",
                "--max-tokens", 24, "--temperature", 0, "--quiet").stdout
-    # Compiled anew, so that the count of compilations has something to count.
+    temporary = made.scratch / "temporary"
+    temporary.mkdir(exist_ok=True)
+    # A cache of its own, so that there is something to compile, once.
+    env = os.environ | {"TMPDIR": str(temporary),
+                        "XDG_CACHE_HOME": str(made.scratch / "cache")}
     with Server([str(made.tessera), "serve", str(out), "--port", "0",
-                 "--max-batch", "4", "--cache", "redo"]) as server:
+                 "--max-batch", "4"], env=env) as server:
         compiled = server.metric("compilations")
         check(compiled > 0, "what was compiled is counted")
 
@@ -52,10 +56,8 @@ def main():
             made.tessera, "serve", out, "--port", server.port)
         server.terminate()
         check(server.process.wait(60) == 0, "SIGTERM ends it")
-    temporary = made.scratch / "temporary"
-    temporary.mkdir(exist_ok=True)
-    with Server([str(made.tessera), "serve", str(out), "--port", "0", "--max-batch", "4"],
-                env=os.environ | {"TMPDIR": str(temporary)}) as server:
+    with Server([str(made.tessera), "serve", str(out), "--port", "0",
+                 "--max-batch", "4"], env=env) as server:
         check(server.metric("compilations") == 0, "what is cached is not compiled")
         server.process.kill()
         server.process.wait()
