@@ -83,6 +83,18 @@ def serve(made, folder, text, env):
         check(marked > plain, "a user writes no special tokens")
 
 
+def serve_by_recipe(made, folder, env):
+    """The recipe says what the cache holds unless a flag does."""
+    recipe = made.scratch / "serve.yaml"
+    recipe.write_text("precision:\n  compute: fp32\n"
+                      "inference:\n  context: 32\n  batch: 3\n  page: 16\n")
+    for flags, tokens in (((), 96), (("--max-batch", "2"), 64), (("--kv-pages", "5"), 80)):
+        with Server([str(made.tessera), "serve", str(folder), "--port", "0",
+                     "--recipe", str(recipe), *flags], env=env) as server:
+            check(f"context 32, {tokens} tokens" in server.lines[-1],
+                  f"{flags or 'no flags'}: {server.lines[-1].strip()}")
+
+
 def talk(made, folder, env):
     """A conversation through a pipe says what the server answers."""
     greedy = ("--temperature", 0, "--max-tokens", 12)
@@ -218,6 +230,7 @@ def main():
     check(done.stdout == text, "generation_config.json says not to sample")
     serve(made, whole, text, plain)
     talk(made, whole, plain)
+    serve_by_recipe(made, whole, plain)
     for part in ("temperature 0 (generation_config.json)",
                  "top-k 7 (generation_config.json)", "max-tokens 24 (given)",
                  "passed over: num_beams"):
