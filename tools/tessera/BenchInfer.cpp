@@ -5,12 +5,15 @@
 #include "runtime/train/ModelDirectory.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/DecoderProgram.h"
+#include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 using namespace tessera;
+using artifact::ElementType;
 
 namespace {
 
@@ -30,7 +33,8 @@ struct InferSettings {
 /// What lines are printed of besides the tests.
 struct InferModel {
   std::string name;
-  uint64_t bytes = 0; ///< of all weights
+  ElementType keptAs{}; ///< the most of its bytes
+  uint64_t bytes = 0;   ///< of all weights
   int64_t parameters = 0;
   std::string target;
 };
@@ -57,21 +61,23 @@ static bench::InferCost costOf(const models::ModelSpec &spec,
                                int64_t prompt) {
   bench::InferCost cost;
   const auto tokens = double(prompt);
+  auto shareOf = [&](std::string_view name) {
+    return spec.moe && name.find('*') != std::string_view::npos
+               ? double(spec.moe->chosen) / double(spec.moe->experts)
+               : 1.0;
+  };
   for (const hal::TensorInfo &tensor : session.state()) {
-    auto bytes = double(tensor.bytes);
     if (tensor.role == artifact::Role::cache)
-      cost.cacheBytes += bytes / double(shape.pages * shape.page);
-    if (tensor.role != artifact::Role::parameter ||
-        isOnlyGathered(spec, tensor.name))
-      continue;
-    double share = 1;
-    if (spec.moe && tensor.name.find('*') != std::string_view::npos)
-      share = double(spec.moe->chosen) / double(spec.moe->experts);
-    cost.weightBytes += bytes * share;
-    if (tensor.shape.size() > 1)
-      cost.promptFlops += 2 * share * double(tensor.elements()) *
-                          (isHead(spec, tensor.name) ? 1 : tokens);
+      cost.cacheBytes +=
+          double(tensor.bytes) / double(shape.pages * shape.page);
+    else if (tensor.role == artifact::Role::parameter &&
+             !isOnlyGathered(spec, tensor.name))
+      cost.weightBytes += double(tensor.bytes) * shareOf(tensor.name);
   }
+  for (const models::Parameter &each : models::parameters(spec))
+    if (each.shape.size() > 1 && !isOnlyGathered(spec, each.name))
+      cost.promptFlops += 2 * shareOf(each.name) * double(each.elements()) *
+                          (isHead(spec, each.name) ? 1 : tokens);
   // Scores and their products with values, of keys at or before each token.
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     double seen = tokens * (tokens + 1) / 2;
@@ -80,6 +86,27 @@ static bench::InferCost costOf(const models::ModelSpec &spec,
     cost.promptFlops += 4 * seen * double(spec.queryWidth());
   }
   return cost;
+}
+
+static InferModel describe(const models::ModelSpec &spec,
+                           const hal::Session &session) {
+  InferModel model;
+  std::map<ElementType, uint64_t> bytes;
+  for (const hal::TensorInfo &tensor : session.state())
+    if (tensor.role == artifact::Role::parameter)
+      bytes[tensor.type] += tensor.bytes;
+  uint64_t most = 0;
+  for (auto [type, count] : bytes) {
+    model.bytes += count;
+    if (count > most)
+      model.keptAs = type;
+    most = std::max(most, count);
+  }
+  model.name = fmt::format("{} {}", name(spec.family),
+                           artifact::EnumNameElementType(model.keptAs));
+  model.parameters = models::parameterCount(spec);
+  model.target = std::string(session.target());
+  return model;
 }
 
 static StatusOr<std::unique_ptr<SessionModel>>
@@ -188,17 +215,10 @@ static Status benchModel(InferSettings &settings) {
   auto decoder = Decoder::create(session);
   if (!decoder.ok())
     return decoder.status();
-  InferModel model;
-  model.name = fmt::format("{} {}", name(spec.family),
-                           spec.checkpointDtype.empty() ? "float32"
-                                                        : spec.checkpointDtype);
-  model.parameters = models::parameterCount(spec);
-  model.target = std::string(session.target());
-  for (const hal::TensorInfo &tensor : session.state())
-    if (tensor.role == artifact::Role::parameter)
-      model.bytes += tensor.bytes;
+  InferModel model = describe(spec, session);
   settings.bench.vectorBits = model.target == "cpu:avx2" ? 256 : 512;
-  settings.bench.bf16Dot = model.target == "cpu:avx512bf16";
+  settings.bench.bf16Dot =
+      model.target == "cpu:avx512bf16" && model.keptAs == ElementType::bf16;
   auto result = bench::benchInfer(
       **decoder,
       costOf(spec, session, (*decoder)->shape(), settings.bench.prompt),
@@ -259,6 +279,7 @@ void tessera::addBenchInfer(CLI::App &bench, Invocation &invocation) {
                    "repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  addQuantOptions(*command, settings->set);
   command
       ->add_option("--cache", settings->cache,
                    "of compiled programs: on; off; redo; readonly, as of "
