@@ -21,7 +21,7 @@ struct EmbedSettings {
   std::vector<std::string> texts;
   std::string recipe;
   std::vector<std::string> set;
-  DecoderSettings program{.batch = 8, .command = "embed"};
+  DecoderSettings program{.batch = 8, .pages = {}, .command = "embed"};
   unsigned threads = 0;
   std::optional<int64_t> dimensions;
   bool truncate = false, quiet = false;

@@ -27,7 +27,7 @@ struct QuantizeSettings {
   std::string text;               ///< a file to foretell; empty: none
   int64_t window = 512;           ///< its tokens that are read together
   std::vector<std::string> quant; ///< of the recipe
-  DecoderSettings decoder{.batch = 8, .command = "quantize"};
+  DecoderSettings decoder{.batch = 8, .pages = {}, .command = "quantize"};
   unsigned threads = 0;
 };
 
@@ -52,13 +52,11 @@ static StatusOr<Text> readText(const QuantizeSettings &settings) {
   auto content = readTextFile(settings.text, kMostTextBytes);
   if (!content.ok())
     return content.status();
-  auto starts = startTokensOf(settings.place);
-  if (!starts.ok())
-    return starts.status();
   std::vector<uint32_t> ids;
-  tokenizer::Encoder(*tokenizer)
-      .encode(*content, tokenizer::SpecialText::Plain, ids);
-  return Text{{ids.begin(), ids.end()}, starts.take()};
+  tokenizer::Encoder encoder(*tokenizer);
+  encoder.encode(*content, tokenizer::SpecialText::Plain, ids);
+  std::vector<uint32_t> starts = encoder.encodeFramed("");
+  return Text{{ids.begin(), ids.end()}, {starts.begin(), starts.end()}};
 }
 
 // The model in a program of its own; `finish` gets it with its weights.

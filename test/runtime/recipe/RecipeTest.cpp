@@ -64,8 +64,8 @@ checkpoint: {every: 6, keep: 0}
   EXPECT_EQ(recipe.recompute, Recompute::Selective);
   EXPECT_EQ(recipe.dropout.rate, 0.25);
   EXPECT_EQ(recipe.inference,
-            (Recipe::Inference{512, 3, 32, 16, 99, Pooling::MeanSqrt,
-                               Normalize::L2}));
+            (Recipe::Inference{512, 3, 32, 16, 99, Quant::None, 32,
+                               Pooling::MeanSqrt, Normalize::L2}));
   EXPECT_EQ(recipe.seed, 7);
   EXPECT_EQ(recipe.data.train, "tokens/train");
   EXPECT_EQ(recipe.data.eval, "tokens eval");

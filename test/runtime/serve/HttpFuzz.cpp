@@ -30,7 +30,7 @@ public:
     reply->onGone = [] {};
     reply->begin();
     reply->event(request.method);
-    reply->end();
+    reply->end({});
   }
   std::string describe(int status, std::string_view message) override {
     require(status >= 400 && !message.empty());
