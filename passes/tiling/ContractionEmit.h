@@ -110,11 +110,13 @@ private:
                      llvm::function_ref<void(mlir::Value, int64_t)> body);
 
   // Integers with scales (ContractionQuant.cpp).
+  // Few rows: lhs is staged in f32, then sums of strip after strip, then the
+  // epilogue of these. Many: panels of rhs are staged, widened.
   void makeQuant(llvm::ArrayRef<mlir::Value> arguments);
   void emitStreamed();
-  mlir::Value emitStrips();
   mlir::Value stripOf(mlir::Value column);
   void stageStreamedRow(mlir::Value row);
+  mlir::Value stageStreamed(mlir::Value row, mlir::Value k, int64_t count);
   void stageStreamedGroup(mlir::Value row, mlir::Value group, int64_t size);
   void emitStrip(mlir::Value strip, mlir::Value slot, int64_t row,
                  int64_t rows);

@@ -143,71 +143,74 @@ void ContractionEmitter::stageStreamedRow(Value row) {
     stageStreamedGroup(row, index(whole), rest);
 }
 
-// Elements of lhs over one group of `size` columns: in f32, divided by what
-// they will be multiplied with too much, and zeros up to a block's end.
-void ContractionEmitter::stageStreamedGroup(Value row, Value group,
-                                            int64_t size) {
-  const QuantizedLayout &layout = plan.quant->layout;
-  Type f32 = b.getF32Type();
-  auto blockType = VectorType::get({kBlock}, f32);
-  auto memory = cast<MemRefType>(lhs.memory.getType()).getElementType();
+// What elements of lhs are divided by what they will be multiplied with too
+// much, as factors.
+static SmallVector<float> streamFactors(const QuantizedLayout &layout,
+                                        int64_t count) {
   SmallVector<float> factors;
-  for (int64_t k = 0; k < kBlock; ++k)
+  for (int64_t k = 0; k < count; ++k)
     factors.push_back(layout.bits == 4 ? 1 / widenedBy(k % layout.perWord())
                                        : 1);
-  Value factor = b.create<arith::ConstantOp>(
-      loc, DenseElementsAttr::get(blockType, ArrayRef(factors)));
-  Value start = mul(group, layout.group);
-  auto load = [&](Value k, int64_t count) -> Value {
-    auto type = VectorType::get({count}, memory);
-    Value at = plan.rowDim().size > 1 ? add(rowStart, row) : index(0);
-    SmallVector<int64_t> along{
-        static_cast<int64_t>(indicesOf(lhs, at, k).size()) - 1};
-    Value x = b.create<tile::LoadOp>(
-        loc, type, lhs.memory, indicesOf(lhs, at, k), ValueRange(), along);
-    return memory == f32 ? x : b.create<arith::ExtFOp>(loc, type.clone(f32), x);
-  };
-  auto store = [&](Value x, Value k) {
-    b.create<tile::StoreOp>(loc, x, streamed, ValueRange{row, k}, ValueRange(),
-                            ArrayRef<int64_t>{1});
-  };
-  auto scaled = [&](Value x, Value by) -> Value {
-    return layout.bits == 4 ? b.create<arith::MulFOp>(loc, x, by).getResult()
-                            : x;
-  };
-  auto zeros = [&](VectorType type) -> Value {
-    return b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
-  };
-  auto sumOf = [&](Value x) -> Value {
-    Value sum = b.create<tile::ReduceOp>(loc, VectorType::get({}, f32), x,
-                                         tile::ReduceKind::sum, 0);
-    return b.create<vector::ExtractElementOp>(loc, sum);
-  };
-  Value whole = zeros(blockType);
+  return factors;
+}
+
+static Value emitSum(OpBuilder &b, Location loc, Value x) {
+  Type element = cast<VectorType>(x.getType()).getElementType();
+  Value sum = b.create<tile::ReduceOp>(loc, VectorType::get({}, element), x,
+                                       tile::ReduceKind::sum, 0);
+  return b.create<vector::ExtractElementOp>(loc, sum);
+}
+
+// Elements [k, k + count) of a row of lhs, in f32; they are staged, too.
+Value ContractionEmitter::stageStreamed(Value row, Value k, int64_t count) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  auto memory = cast<MemRefType>(lhs.memory.getType()).getElementType();
+  auto type = VectorType::get({count}, b.getF32Type());
+  Value at = plan.rowDim().size > 1 ? add(rowStart, row) : index(0);
+  SmallVector<Value> from = indicesOf(lhs, at, k);
+  Value x = b.create<tile::LoadOp>(
+      loc, type.clone(memory), lhs.memory, from, ValueRange(),
+      ArrayRef<int64_t>{static_cast<int64_t>(from.size()) - 1});
+  if (memory != type.getElementType())
+    x = b.create<arith::ExtFOp>(loc, type, x);
+  Value scaled = x;
+  if (layout.bits == 4) {
+    Value factors = b.create<arith::ConstantOp>(
+        loc, DenseElementsAttr::get(
+                 type, ArrayRef<float>(streamFactors(layout, count))));
+    scaled = b.create<arith::MulFOp>(loc, x, factors);
+  }
+  b.create<tile::StoreOp>(loc, scaled, streamed, ValueRange{row, k},
+                          ValueRange(), ArrayRef<int64_t>{1});
+  return x;
+}
+
+// Elements of lhs over one group of `size` columns, zeros up to a block's end,
+// and their sum.
+void ContractionEmitter::stageStreamedGroup(Value row, Value group,
+                                            int64_t size) {
+  auto blockType = VectorType::get({kBlock}, b.getF32Type());
+  Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(blockType));
+  Value start = mul(group, plan.quant->layout.group), whole = zeros;
   if (int64_t blocks = size / kBlock) {
     auto loop = b.create<scf::ForOp>(loc, index(0), index(blocks), index(1),
-                                     ValueRange{whole});
+                                     ValueRange{zeros});
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    Value k = add(start, mul(loop.getInductionVar(), kBlock));
-    Value x = load(k, kBlock);
-    store(scaled(x, factor), k);
-    b.create<scf::YieldOp>(
-        loc, b.create<arith::AddFOp>(loc, loop.getRegionIterArgs()[0], x)
-                 .getResult());
+    Value x = stageStreamed(
+        row, add(start, mul(loop.getInductionVar(), kBlock)), kBlock);
+    Value next = b.create<arith::AddFOp>(loc, loop.getRegionIterArgs()[0], x);
+    b.create<scf::YieldOp>(loc, next);
     whole = loop.getResult(0);
   }
-  Value sum = negatedSums ? sumOf(whole) : Value();
+  Value sum = negatedSums ? emitSum(b, loc, whole) : Value();
   if (int64_t rest = size % kBlock) {
     Value k = add(start, index(size / kBlock * kBlock));
-    store(zeros(blockType), k);
-    auto type = VectorType::get({rest}, f32);
-    Value x = load(k, rest);
-    Value some = b.create<arith::ConstantOp>(
-        loc, DenseElementsAttr::get(type, ArrayRef(factors).take_front(rest)));
-    store(scaled(x, some), k);
+    b.create<tile::StoreOp>(loc, zeros, streamed, ValueRange{row, k},
+                            ValueRange(), ArrayRef<int64_t>{1});
+    Value x = stageStreamed(row, k, rest);
     if (sum)
-      sum = b.create<arith::AddFOp>(loc, sum, sumOf(x));
+      sum = b.create<arith::AddFOp>(loc, sum, emitSum(b, loc, x));
   }
   if (sum)
     b.create<memref::StoreOp>(loc, b.create<arith::NegFOp>(loc, sum),

@@ -163,7 +163,9 @@ Status Bench::fill() {
     TESSERA_RETURN_IF_ERROR(model->initialize(1));
   RandomTensor random(model->facts().vocabSize);
   for (const hal::TensorInfo &tensor : session->state())
-    if (!session->hasProgram("init") && tensor.role != artifact::Role::counter)
+    if (tensor.source->quantized() || // which no @init gives
+        (!session->hasProgram("init") &&
+         tensor.role != artifact::Role::counter))
       TESSERA_RETURN_IF_ERROR(
           session->writeState(tensor.name, random.fill(tensor)));
   StatusOr<RunRecipe> recipe = parseRunRecipe(model->facts().recipe);

@@ -9,6 +9,27 @@
 namespace tessera::models {
 namespace {
 
+/// A quantization_config that is read, but for what is changed in it.
+Json stored(const Json &weights, const Json &all = Json::object()) {
+  Json each = {{"num_bits", 4},       {"type", "int"},
+               {"symmetric", true},   {"strategy", "group"},
+               {"group_size", 128},   {"dynamic", false},
+               {"actorder", nullptr}, {"observer", "minmax"}};
+  if (!weights.empty())
+    each.update(weights);
+  Json config = {{"quant_method", "compressed-tensors"},
+                 {"format", "pack-quantized"},
+                 {"quantization_status", "compressed"},
+                 {"ignore", {"lm_head"}},
+                 {"config_groups",
+                  {{"group_0",
+                    {{"targets", Json::array({"Linear"})},
+                     {"input_activations", nullptr},
+                     {"weights", each}}}}}};
+  config.update(all);
+  return config;
+}
+
 using nlohmann::json;
 
 struct Case {
@@ -212,6 +233,34 @@ TEST(HfConfigErrors, ValuesThatChangeTheModel) {
        {{"quantization_config", {{"quant_method", "gptq"}}}},
        "key 'quantization_config.quant_method': must be compressed-tensors; "
        "other formats are not read, give the model in full precision"},
+      {"llama",
+       {{"quantization_config", stored({})}, {"no_such_key", 1}},
+       "key 'no_such_key': is unknown, so it may change the model; remove it "
+       "if it does not"}, // and nothing else is wrong
+      {"llama",
+       {{"quantization_config", stored({{"num_bits", 3}})}},
+       "key 'quantization_config.config_groups.group_0.weights.num_bits': must "
+       "be 4 or 8"},
+      {"llama",
+       {{"quantization_config", stored({{"group_size", 16}})}},
+       "key 'quantization_config.config_groups.group_0.weights.group_size': "
+       "must be 32, 64 or 128"},
+      {"llama",
+       {{"quantization_config", stored({{"symmetric", false}})}},
+       "key 'quantization_config.config_groups.group_0.weights.symmetric': "
+       "false is not supported: without zero points only"},
+      {"llama",
+       {{"quantization_config", stored({}, {{"format", "int-quantized"}})}},
+       "key 'quantization_config.format': must be pack-quantized"},
+      {"llama",
+       {{"quantization_config",
+         stored({}, {{"ignore", {"lm_head", "model.layers.0.mlp"}}})}},
+       "key 'quantization_config.ignore': must be [\"lm_head\"], or nothing"},
+      {"llama",
+       {{"quantization_config",
+         stored({}, {{"config_groups", Json::object()}})}},
+       "key 'quantization_config.config_groups': must have one group, "
+       "group_0"},
       {"llama",
        {{"auto_map", {{"AutoModel", "x.Y"}}}},
        "key 'auto_map': a section of 1 is not supported: the model brings its "

@@ -104,6 +104,8 @@ static void print(const char *what, const Outcome &outcome) {
 }
 
 static Status quantize(QuantizeSettings &settings) {
+  if (settings.quant.front() == "inference.quant=none")
+    return Status::error("--quant none changes nothing; give int8 or int4");
   if (settings.output.empty() && settings.text.empty())
     return Status::error("nothing to do: give -o DIR2, --text FILE or both");
   auto directory = findModelDirectory(settings.place);

@@ -220,3 +220,12 @@ func.func @structure(%x: tensor<4xf32> {graph.decay, graph.role = #graph<role pa
   }
   return %1 : tensor<4xf32>
 }
+
+// CHECK-LABEL: func @quantized
+func.func @quantized(%q: tensor<4x16x16xi32> {graph.role = #graph<role parameter>, graph.state = "w.values", graph.quantized = {source = "w", part = "values", bits = 4, group = 32, shape = array<i64: 64, 128>}}, %s: tensor<4x4x16xf16>, %x: tensor<2x128xbf16>) -> tensor<2x64xf32> {
+  // CHECK: %[[W:.*]] = graph.dequantize %{{.*}}, %{{.*}} bits 4 group 32 transposed : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<128x64xbf16>
+  %w = graph.dequantize %q, %s bits 4 group 32 transposed : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<128x64xbf16>
+  // CHECK: graph.einsum "bk,kn->bn" %{{.*}}, %[[W]]
+  %y = graph.einsum "bk,kn->bn" %x, %w : (tensor<2x128xbf16>, tensor<128x64xbf16>) -> tensor<2x64xf32>
+  return %y : tensor<2x64xf32>
+}

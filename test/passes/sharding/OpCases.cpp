@@ -385,7 +385,7 @@ std::multimap<std::string, OpCase> routing() {
       {"dequantize",
        {function({"2x16x16xi32", "2x4x16xf16"},
                  "dequantize %a0, %a1 bits 4 group 32 : T<2x16x16xi32>, "
-                 "T<2x4x16xf16>",
+                 "T<2x4x16xf16> -> T<32x128xf32>",
                  {"32x128xf32"})}},
       {"paged_attention", paged}};
 }

@@ -15,6 +15,17 @@ NodeT nest(unsigned depth, std::uint64_t trip) {
   return inner;
 }
 
+/// 16 × 32 weights of 4 bits.
+QuantizedT &quantize(std::unique_ptr<TensorT> &tensor) {
+  tensor->quantized = std::make_unique<QuantizedT>();
+  tensor->quantized->source = "m";
+  tensor->quantized->bits = 4;
+  tensor->quantized->group = 32;
+  tensor->quantized->rows = 16;
+  tensor->quantized->columns = 32;
+  return *tensor->quantized;
+}
+
 const Hostile kHostile[] = {
     {"SchemaVersion", [](ArtifactT &a) { a.schema_version = 99; },
      "schema version 99, but this runtime reads 4 (the artifact is of compiler "
@@ -100,6 +111,22 @@ const Hostile kHostile[] = {
      "overlap"},
     {"DecayOnMoment", [](ArtifactT &a) { share(a).state[1]->decay = true; },
      "state tensor 'w.exp_avg': weight decay on the role optimizer"},
+    {"QuantizedMoment", [](ArtifactT &a) { quantize(share(a).state[1]); },
+     "state tensor 'w.exp_avg': quantized, and no whole parameter"},
+    {"QuantizedSource",
+     [](ArtifactT &a) { quantize(share(a).state[0]).source = ""; },
+     "the name of what is quantized is empty, too long or not plain ASCII"},
+    {"QuantizedBits",
+     [](ArtifactT &a) { quantize(share(a).state[0]).bits = 3; },
+     "3 bits in groups of 32 for a matrix of 16 × 32"},
+    {"QuantizedGroup",
+     [](ArtifactT &a) { quantize(share(a).state[0]).group = 33; },
+     "4 bits in groups of 33 for a matrix of 16 × 32"},
+    {"QuantizedRows",
+     [](ArtifactT &a) { quantize(share(a).state[0]).rows = kHuge; },
+     "4 bits in groups of 32 for a matrix of"},
+    {"QuantizedShape", [](ArtifactT &a) { quantize(share(a).state[0]); },
+     "state tensor 'w': the values of 16 × 32 weights have another shape"},
     {"CounterType",
      [](ArtifactT &a) { share(a).state[2]->type = ElementType::f64; },
      "state tensor 'step': a counter must be one i64 or a table of f32, got 1 "

@@ -9,8 +9,8 @@ using namespace tessera;
 
 namespace {
 
-/// After token t, t + 1 has the logit 3 and every other token 0; knows what each
-/// page holds, so that texts which share one are seen.
+/// After token t, t + 1 has the logit 3 and every other token 0; knows what
+/// each page holds, so that texts which share one are seen.
 class Counting final : public PagedModel {
 public:
   Counting() {
