@@ -10,22 +10,23 @@ namespace tessera::models {
 namespace {
 
 /// A quantization_config that is read, but for what is changed in it.
-Json stored(const Json &weights, const Json &all = Json::object()) {
-  Json each = {{"num_bits", 4},       {"type", "int"},
-               {"symmetric", true},   {"strategy", "group"},
-               {"group_size", 128},   {"dynamic", false},
-               {"actorder", nullptr}, {"observer", "minmax"}};
+nlohmann::json stored(const nlohmann::json &weights,
+                      const nlohmann::json &all = nlohmann::json::object()) {
+  nlohmann::json each = {{"num_bits", 4},       {"type", "int"},
+                         {"symmetric", true},   {"strategy", "group"},
+                         {"group_size", 128},   {"dynamic", false},
+                         {"actorder", nullptr}, {"observer", "minmax"}};
   if (!weights.empty())
     each.update(weights);
-  Json config = {{"quant_method", "compressed-tensors"},
-                 {"format", "pack-quantized"},
-                 {"quantization_status", "compressed"},
-                 {"ignore", {"lm_head"}},
-                 {"config_groups",
-                  {{"group_0",
-                    {{"targets", Json::array({"Linear"})},
-                     {"input_activations", nullptr},
-                     {"weights", each}}}}}};
+  nlohmann::json config = {{"quant_method", "compressed-tensors"},
+                           {"format", "pack-quantized"},
+                           {"quantization_status", "compressed"},
+                           {"ignore", {"lm_head"}},
+                           {"config_groups",
+                            {{"group_0",
+                              {{"targets", nlohmann::json::array({"Linear"})},
+                               {"input_activations", nullptr},
+                               {"weights", each}}}}}};
   config.update(all);
   return config;
 }
@@ -258,7 +259,7 @@ TEST(HfConfigErrors, ValuesThatChangeTheModel) {
        "key 'quantization_config.ignore': must be [\"lm_head\"], or nothing"},
       {"llama",
        {{"quantization_config",
-         stored({}, {{"config_groups", Json::object()}})}},
+         stored({}, {{"config_groups", nlohmann::json::object()}})}},
        "key 'quantization_config.config_groups': must have one group, "
        "group_0"},
       {"llama",
