@@ -438,6 +438,22 @@ def killed():
             peer.close()
 
 
+def pings_and_log():
+    """A quiet stream has comments; every request leaves one line of JSON."""
+    with Server([CHECK, "--slow", "600000"]) as server:
+        body = json.dumps({"model": "fake", "prompt": "a", "stream": True, "max_tokens": 3, "ignore_eos": True})
+        got = server.raw(f"POST {COMPLETIONS} HTTP/1.1\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        assert got.count(b": ping\n\n") >= 2 and b"data: [DONE]" in got, got
+        answer = server.post(COMPLETIONS, prompt="b", max_tokens=1)[1]
+        server.terminate()
+        expect(server.process.wait(30), 0)
+        lines = [json.loads(line) for line in server.log]
+        expect([(line["event"], line["status"], line["stream"], line["generated_tokens"]) for line in lines],
+               [("request", 200, True, 3), ("request", 200, False, 1)])
+        expect((lines[1]["id"], lines[1]["prompt_tokens"]), (answer["id"], 1))
+        assert lines[0]["ms"] >= 1200, lines[0]  # two steps of 0.6 s at least
+
+
 def busy_and_end():
     with Server([CHECK, "--slow", "10000", "--requests", "3"]) as server:
         answers = []
@@ -464,7 +480,7 @@ def main():
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)
         expect(server.process.poll(), None)
-    for check in (keys, impatience, health, killed, busy_and_end):
+    for check in (keys, impatience, health, killed, pings_and_log, busy_and_end):
         check()
         print(f"ok: {check.__name__}", flush=True)
 
