@@ -69,7 +69,7 @@ private:
   std::string where;
   Tokenizer result;
   uint64_t idLimit = 0; // ids are below
-  bool fused = false; // the decoders so far leave one text
+  bool fused = false;   // the decoders so far leave one text
   // Tokens by their text in the file; the text lives in the parsed document.
   std::unordered_map<std::string_view, uint32_t> idsByText;
 };
