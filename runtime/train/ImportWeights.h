@@ -14,9 +14,9 @@ struct ImportReport {
 /// leading "transformer.", "model." or "bert." may be there on either side, and
 /// BERT's LayerNorm may have gamma and beta. f16, bf16, f32 and f64 convert to
 /// the model's fp32, bf16 or fp64, and to integers with scales where the model
-/// keeps quantized weights (QuantizeTensor.h). Every parameter of the model must
-/// be there with its shape: what is missing is an error that lists it, and the
-/// model is then unchanged.
+/// keeps quantized weights (QuantizeTensor.h). Every parameter of the model
+/// must be there with its shape: what is missing is an error that lists it, and
+/// the model is then unchanged.
 StatusOr<ImportReport> importWeights(const std::string &path,
                                      TrainModel &model);
 

@@ -7,8 +7,8 @@
 #include "runtime/train/ModelDirectory.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/DecoderProgram.h"
-#include "tools/tessera/QuantOptions.h"
 #include "tools/tessera/EncoderProgram.h"
+#include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>

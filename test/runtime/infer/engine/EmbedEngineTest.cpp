@@ -95,8 +95,7 @@ TEST(EmbedEngine, ManyThreadsGetTheirOwn) {
       for (int turn = 0; turn < 50; ++turn) {
         std::vector<std::vector<int32_t>> texts;
         for (uint64_t i = 0; i <= random() % 6; ++i)
-          texts.emplace_back(1 + random() % 20,
-                             int32_t(random() % 100));
+          texts.emplace_back(1 + random() % 20, int32_t(random() % 100));
         std::promise<EmbedResult> promise;
         ASSERT_EQ(engine.submit(asking(texts, promise)).outcome,
                   Outcome::accepted);
