@@ -1,5 +1,8 @@
 #include "runtime/serve/EmbedService.h"
 #include "runtime/serve/Ending.h"
+#include "runtime/serve/ProcessMetrics.h"
+#include "runtime/serve/Routes.h"
+#include "runtime/support/CompilationCount.h"
 #include "runtime/support/Text.h"
 
 #include <algorithm>
@@ -81,6 +84,8 @@ public:
       : engine(engine), embedder(tokenizer, engine.shape(), std::move(facts)),
         options(std::move(options)), started(std::time(nullptr)) {}
   void attach(HttpServer &to) { server = &to; }
+  /// Nothing is to be compiled from here on.
+  void markReady() { compiledBefore = compilationCount; }
 
   std::string refuse(const HttpRequest &head) override {
     if (hasKey(head, options.apiKeys))
@@ -105,7 +110,8 @@ private:
     ++answers[200];
     reply->send(200, "application/json", std::move(body));
   }
-  void sendError(const Reply &reply, const ApiError &error);
+  void sendError(const Reply &reply, const ApiError &error,
+                 std::string headers = {});
   /// A request on its way.
   struct Call {
     EmbeddingsRequest request;
@@ -125,15 +131,16 @@ private:
   const ServiceOptions options;
   HttpServer *server = nullptr;
   int64_t started; ///< seconds since 1970
-  Clock::time_point lastVector;
+  uint64_t compiledBefore = 0;
   std::map<int, uint64_t> answers; ///< by status
 };
 
-void EmbedService::sendError(const Reply &reply, const ApiError &error) {
+void EmbedService::sendError(const Reply &reply, const ApiError &error,
+                             std::string headers) {
   ++answers[error.status];
-  const bool isBusy = error.status == 429 || error.status == 503;
-  reply->send(error.status, "application/json", error.json(),
-              isBusy ? "Retry-After: 1\r\n" : "");
+  if (error.status == 429 || error.status == 503)
+    headers += "Retry-After: 1\r\n";
+  reply->send(error.status, "application/json", error.json(), headers);
 }
 
 void EmbedService::handle(HttpRequest request, Reply reply) {
@@ -141,11 +148,11 @@ void EmbedService::handle(HttpRequest request, Reply reply) {
                         "this model is an encoder: it embeds texts "
                         "(/v1/embeddings) and generates none",
                         "model", "not_supported"};
-  struct Route {
+  struct Choice {
     std::string_view method, path;
     std::function<void()> run;
   };
-  const Route routes[] = {
+  const Choice choices[] = {
       {"POST", "/v1/embeddings", [&] { embed(request, reply); }},
       {"POST", "/v1/completions", [&] { sendError(reply, noText); }},
       {"POST", "/v1/chat/completions", [&] { sendError(reply, noText); }},
@@ -162,19 +169,21 @@ void EmbedService::handle(HttpRequest request, Reply reply) {
          sendJson(reply, nlohmann::json{{"version", options.version}}.dump());
        }},
   };
-  bool isPath = false;
-  for (const Route &route : routes) {
-    if (route.path != request.path &&
-        !(route.path == "/v1/models" &&
-          request.path.starts_with("/v1/models/")))
+  for (const Choice &each : choices) {
+    if (each.path != request.path &&
+        !(each.path == "/v1/models" && request.path.starts_with("/v1/models/")))
       continue;
-    isPath = true;
-    if (route.method == request.method)
-      return route.run();
+    if (each.method != request.method)
+      return sendError(
+          reply,
+          {405, "this path has another method", "", "method_not_allowed"},
+          fmt::format("Allow: {}\r\n", each.method));
+    // A browser sends along what its user once typed, whoever's page asks.
+    if (request.isForeign && request.method == "POST")
+      return sendError(
+          reply, {403, "a page of another site may not ask", "", "cross_site"});
+    return each.run();
   }
-  if (isPath)
-    return sendError(
-        reply, {405, "this path has another method", "", "method_not_allowed"});
   sendError(reply, {404, "there is no such path", "", "not_found"});
 }
 
@@ -187,7 +196,9 @@ void EmbedService::models(const HttpRequest &request, const Reply &reply) {
   constexpr std::string_view list = "/v1/models";
   if (request.path == list)
     model = {{"object", "list"}, {"data", {std::move(model)}}};
-  else if (request.path.substr(list.size() + 1) != options.model)
+  else if (percentDecoded(
+               std::string_view(request.path).substr(list.size() + 1)) !=
+           options.model)
     return sendError(
         reply, {404, "there is no such model", "model", "model_not_found"});
   // A folder's name need not be UTF-8.
@@ -202,33 +213,35 @@ std::string EmbedService::metrics() const {
   for (const auto &[status, count] : answers)
     out += fmt::format("tessera:http_responses{{code=\"{}\"}} {}\n", status,
                        count);
-  return out;
+  return out + processMetrics(options.version, compiledBefore);
 }
 
-// Healthy is an engine from which a vector came: within the last seconds, or
-// now.
+// Healthy is an engine that computed within the last seconds, or does so while
+// one can wait.
 void EmbedService::health(const Reply &reply) {
-  auto answer = [this, reply](bool healthy) {
+  auto answered = std::make_shared<bool>(false);
+  auto answer = [this, reply, answered](bool healthy) {
+    if (std::exchange(*answered, true))
+      return;
     if (healthy)
       return sendJson(reply, R"({"status":"ok"})");
-    sendError(reply, {503, engine.deathCause().value_or("no vector came"), "",
-                      "unhealthy"});
+    sendError(reply,
+              {503, engine.deathCause().value_or("no vector came in time"), "",
+               "unhealthy"});
   };
   if (engine.deathCause())
     return answer(false);
-  if (Clock::now() - lastVector < std::chrono::seconds(5))
+  if (Clock::now() - engine.lastBatch() < options.health.recent)
     return answer(true);
-  EmbedRequest request = probe([this, answer](const EmbedResult &result) {
-    server->post([this, answer, healthy = result.reason == FinishReason::stop] {
-      if (healthy)
-        lastVector = Clock::now();
-      answer(healthy);
-    });
-  });
-  request.deadline = Clock::now() + std::chrono::seconds(10);
-  if (engine.submit(std::move(request)).outcome !=
-      Submission::Outcome::accepted)
-    answer(false);
+  Submission submission =
+      engine.submit(probe([this, answer](const EmbedResult &result) {
+        server->post([answer, isWell = result.reason == FinishReason::stop] {
+          answer(isWell);
+        });
+      }));
+  if (submission.outcome != Submission::Outcome::accepted)
+    return answer(false);
+  server->after(options.health.patience, [answer] { answer(false); });
 }
 
 //===--- embeddings -------------------------------------------------------===//
@@ -302,7 +315,6 @@ void EmbedService::finish(const Call &call, EmbedResult result) {
     return fail(503, "the server is shutting down", "shutting_down");
   if (result.reason != FinishReason::stop)
     return fail(500, result.message, "engine_error");
-  lastVector = Clock::now();
   const EmbeddingsRequest &request = call.request;
   std::vector<float> vectors =
       embedder.cut(std::move(result.vectors), *request.dimensions);
@@ -355,6 +367,7 @@ Status serveEmbeddings(VectorModel &model,
     return server.status();
   service.attach(**server);
   TESSERA_RETURN_IF_ERROR(tryOnce(engine));
+  service.markReady();
   const VectorShape &shape = model.shape();
   std::fprintf(stderr,
                "tessera: ready: %s on http://%s:%u, vectors of %lld, texts of "

@@ -253,7 +253,21 @@ def serve(binaries, folder, report, texts, vectors):
               expected[2:3])
         assert [m.id for m in client.models.list().data] == ["minilm"]
         refused(client)
+        routes(server)
         report.fact("client", "fp32", "errors", "as they should be", True)
+
+
+def routes(server):
+    """What is not embedding."""
+    assert server.call("GET", "/health")[2] == {"status": "ok"}
+    status, headers, _ = server.call("GET", "/v1/embeddings")
+    assert (status, headers["Allow"]) == (405, "POST")
+    body = {"model": "minilm", "input": "a"}
+    foreign = {"Sec-Fetch-Site": "cross-site"}
+    assert server.call("POST", "/v1/embeddings", body, foreign)[0] == 403
+    assert server.call("GET", "/v1/models/mini%6Cm")[2]["id"] == "minilm"
+    assert server.metric("engine_iterations") > 0
+    assert server.metric("num_requests_running") == 0
 
 
 def refused(client):

@@ -100,6 +100,11 @@ EngineMetrics EmbedEngine::metrics() const {
   return copy;
 }
 
+EngineClock::time_point EmbedEngine::lastBatch() const {
+  std::lock_guard lock(mutex);
+  return computed;
+}
+
 std::optional<std::string> EmbedEngine::deathCause() const {
   std::lock_guard lock(mutex);
   return death;
@@ -210,6 +215,7 @@ void EmbedEngine::run(const std::vector<Item> &batch) {
     closeAll(FinishReason::error, status.message());
     return callDone(lock);
   }
+  computed = EngineClock::now();
   for (std::size_t i = 0; i < batch.size(); ++i) {
     Work &work = *batch[i].work;
     if (work.isClosed) // its vectors are gone

@@ -45,6 +45,8 @@ public:
 
   /// Of what counts pages and generated tokens there is nothing.
   EngineMetrics metrics() const;
+  /// When the newest batch was computed; long ago if none was.
+  EngineClock::time_point lastBatch() const;
   /// The error of the device that ended the engine.
   std::optional<std::string> deathCause() const;
   const VectorShape &shape() const { return model.shape(); }
@@ -81,6 +83,7 @@ private:
   uint64_t nextId = 1, nextOrder = 1;
   bool draining = false, cancelling = false, ended = false;
   std::optional<std::string> death;
+  EngineClock::time_point computed{};
   EngineMetrics counters;
 
   std::thread thread;
