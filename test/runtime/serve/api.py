@@ -192,6 +192,7 @@ def forms(server):
 
 
 def metrics(server):
+    server.wait_until_idle()
     text = server.call("GET", "/metrics")[2]
     assert 'tessera:build_info{version="check"} 1' in text
     expect(server.metric("compilations_after_ready"), 0)
