@@ -68,10 +68,10 @@ def answer(server, endpoint, asked):
         return [c["text"] if endpoint == "completions" else c["message"]["content"] for c in body["choices"]]
     texts = [""] * asked.get("n", 1)
     rest = {name: value for name, value in asked.items() if name != "stream"}
+    if endpoint == "responses":
+        events = server.typed_stream(PATHS[endpoint], **rest)
+        return ["".join(event["delta"] for name, event in events if name == "response.output_text.delta")]
     for event in server.stream(PATHS[endpoint], **rest):
-        if endpoint == "responses":
-            texts[0] += event["delta"] if event["type"] == "response.output_text.delta" else ""
-            continue
         for choice in event["choices"]:
             texts[choice["index"]] += choice["text"] if endpoint == "completions" else choice["delta"].get("content") or ""
     return texts
