@@ -134,7 +134,12 @@ llvm::Error Compilation::checkPrecision() {
   return llvm::Error::success();
 }
 
+static constexpr const char *kOneDevice =
+    "--mesh: programs that generate are for one device; leave it out";
+
 llvm::Error Compilation::chooseTargets() {
+  if (mode == models::Mode::Infer && !request.mesh.empty())
+    return complain(kOneDevice);
   if (llvm::Error error =
           parseMeshRequest(request.mesh, request.world).moveInto(mesh))
     return error;
@@ -186,6 +191,8 @@ llvm::Error Compilation::checkMode() const {
     return complain(request.input +
                     ": its programs generate and do not train; use --mode "
                     "infer");
+  if (infers && !request.mesh.empty())
+    return complain(kOneDevice);
   if (!infers && request.infer)
     return complain(request.input +
                     ": its programs train a model; leave out --mode infer, "
