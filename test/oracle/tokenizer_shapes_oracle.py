@@ -310,6 +310,16 @@ def byte_level_shapes(texts):
         missing, **common, pre_tokenizer=dict(level, use_regex=True, add_prefix_space=True))
 
 
+def same_score(model, some, other):
+    """Of a Unigram model: paths whose scores are the same sum in another order are equally
+    good, and which is taken hangs on the last bit of scores as `tokenizers` reads them."""
+    if model["type"] != "Unigram":
+        return False
+    scores = [score for _, score in model["vocab"]]
+    one, two = (sum(scores[id] for id in ids if id < len(scores)) for ids in (some, other))
+    return sorted(some) == sorted(other) and abs(one - two) < 1e-9
+
+
 def compare(probe, name, fields, texts, folder):
     path = folder / "tokenizer.json"
     path.write_text(json.dumps(fields))
@@ -318,7 +328,7 @@ def compare(probe, name, fields, texts, folder):
     out = run_probe(probe, ["encode-framed" if framed else "encode", path], texts)
     expected = reference.encode_batch(texts, add_special_tokens=framed)
     decoded = reference.decode_batch([e.ids for e in expected], skip_special_tokens=False)
-    at = failures = 0
+    at = failures = ties = 0
     for text, want, want_text in zip(texts, expected, decoded):
         ids, at = read_numbers(out, at)
         (length,) = struct.unpack_from("<I", out, at)
@@ -326,11 +336,14 @@ def compare(probe, name, fields, texts, folder):
         at += 4 + length
         if ids == want.ids and got_text == want_text:
             continue
+        if got_text == want_text and same_score(fields["model"], ids, want.ids):
+            ties += 1
+            continue
         failures += 1
         if failures <= 3:
             print(f"FAIL {name}: {text[:80]!r}\n  want {want.ids[:40]} {want_text[:80]!r}"
                   f"\n  got  {ids[:40]} {got_text[:80]!r}")
-    print(f"shape {name}: {len(texts)} texts, {failures} differ")
+    print(f"shape {name}: {len(texts)} texts, {failures} differ" + (f", {ties} ties" if ties else ""))
     return failures
 
 

@@ -81,7 +81,7 @@ TEST(ChatTemplate, KeepsToItsBudget) {
   RenderOptions few;
   few.budget = {.steps = 10'000,
                 .outputBytes = 1000,
-                .workingBytes = 100'000,
+                .workingBytes = 1'000'000,
                 .depth = 50};
   std::string loop = "{% for i in range(200) %}{% for j in range(200) %}"
                      "{% endfor %}{% endfor %}";
