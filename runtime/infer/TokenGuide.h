@@ -13,6 +13,9 @@ public:
   TokenMask() = default;
   explicit TokenMask(size_t vocab) : words((vocab + 63) / 64) {}
   void insert(size_t token) { words[token / 64] |= uint64_t(1) << token % 64; }
+  void erase(size_t token) {
+    words[token / 64] &= ~(uint64_t(1) << token % 64);
+  }
   bool contains(size_t token) const {
     return token / 64 < words.size() && (words[token / 64] >> token % 64 & 1);
   }

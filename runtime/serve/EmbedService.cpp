@@ -233,15 +233,18 @@ void EmbedService::health(const Reply &reply) {
     return answer(false);
   if (Clock::now() - engine.lastBatch() < options.health.recent)
     return answer(true);
+  auto asked = Clock::now();
   Submission submission =
       engine.submit(probe([this, answer](const EmbedResult &result) {
         server->post([answer, isWell = result.reason == FinishReason::stop] {
           answer(isWell);
         });
       }));
-  if (submission.outcome != Submission::Outcome::accepted)
+  if (submission.outcome == Submission::Outcome::closed)
     return answer(false);
-  server->after(options.health.patience, [answer] { answer(false); });
+  // Behind a full queue, or a long one, a batch of others says the same.
+  server->after(options.health.patience,
+                [this, answer, asked] { answer(engine.lastBatch() >= asked); });
 }
 
 //===--- embeddings -------------------------------------------------------===//

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 namespace tessera::serve {
 namespace {
 
@@ -13,11 +15,14 @@ constexpr size_t kKeptForms = 16;
 /// One text for one value; no two values have the same.
 void appendKey(const JsonValue &value, std::string &out) {
   bool truth;
+  uint64_t natural;
   int64_t whole;
   double real;
   std::string_view text;
   if (value.get(truth)) {
     out += truth ? "t" : "f";
+  } else if (value.get(natural)) {
+    out += fmt::format("i{} ", natural);
   } else if (value.get(whole)) {
     out += fmt::format("i{} ", whole);
   } else if (value.get(real)) {
@@ -39,6 +44,35 @@ void appendKey(const JsonValue &value, std::string &out) {
   }
 }
 
+nlohmann::ordered_json copied(const JsonValue &value) {
+  using Json = nlohmann::ordered_json;
+  bool truth;
+  uint64_t natural;
+  int64_t whole;
+  double real;
+  std::string_view text;
+  if (value.get(truth))
+    return truth;
+  if (value.get(natural))
+    return natural;
+  if (value.get(whole))
+    return whole;
+  if (value.get(real))
+    return real;
+  if (value.get(text))
+    return text;
+  Json copy;
+  if (value.isArray())
+    copy = Json::array();
+  if (value.isObject())
+    copy = Json::object();
+  for (const JsonValue &each : value.elements())
+    copy.push_back(copied(each));
+  for (const auto &[name, member] : value.members())
+    copy[name] = copied(member);
+  return copy;
+}
+
 } // namespace
 
 StatusOr<std::shared_ptr<const AnswerForm>>
@@ -46,10 +80,11 @@ parseAnswerForm(const JsonValue &format) {
   std::string_view type;
   if (!format["type"].get(type))
     return Status::error("type must be text, json_object or json_schema");
-  auto form = std::make_shared<AnswerForm>();
   if (type == "text")
     return std::shared_ptr<const AnswerForm>();
+  auto form = std::make_shared<AnswerForm>();
   if (type == "json_object") {
+    form->json = R"({"type":"json_object"})";
     form->key = "object";
     form->grammar = std::make_shared<const grammar::Grammar>(
         grammar::grammarOfJsonObject());
@@ -69,6 +104,7 @@ parseAnswerForm(const JsonValue &format) {
   if (!grammar.ok())
     return Status::error("schema: {}", grammar.message());
   appendKey(schema, form->key);
+  form->json = copied(format).dump();
   form->grammar = std::make_shared<const grammar::Grammar>(grammar.take());
   return std::shared_ptr<const AnswerForm>(form);
 }

@@ -14,7 +14,8 @@ namespace tessera::serve {
 /// A form as a request asks for it.
 struct AnswerForm {
   std::shared_ptr<const grammar::Grammar> grammar;
-  std::string key; ///< equal for equal forms
+  std::string key;  ///< equal for equal forms
+  std::string json; ///< as it was asked for
 };
 
 /// Reads {"type": "json_object"} and {"type": "json_schema", "json_schema":

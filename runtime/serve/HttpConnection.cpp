@@ -244,16 +244,23 @@ void HttpConnection::writeNext() {
     return;
   }
   writing = true;
+  // The time is for a part: a reader who is slow but reads is waited for.
+  constexpr std::size_t kPart = std::size_t(64) << 10;
   stream.expires_after(shared.limits.writeTime);
-  net::async_write(stream, net::buffer(unsent.front()),
-                   [self = shared_from_this()](Error error, std::size_t) {
+  net::async_write(stream,
+                   net::buffer(net::buffer(unsent.front()) + unsentAt, kPart),
+                   [self = shared_from_this()](Error error, std::size_t count) {
                      if (self->gone)
                        return;
                      if (error)
                        return self->drop();
                      self->stream.expires_never();
-                     self->unsentBytes -= self->unsent.front().size();
-                     self->unsent.pop_front();
+                     self->unsentBytes -= count;
+                     self->unsentAt += count;
+                     if (self->unsentAt == self->unsent.front().size()) {
+                       self->unsent.pop_front();
+                       self->unsentAt = 0;
+                     }
                      self->writeNext();
                    });
 }

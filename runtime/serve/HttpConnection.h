@@ -59,6 +59,7 @@ private:
   HttpRequest head;
   std::weak_ptr<Reply> reply;
   std::deque<std::string> unsent;
+  std::size_t unsentAt = 0; ///< how far the first of them is written
   std::size_t unsentBytes = 0, discarded = 0;
   bool writing = false, answering = false, lastQueued = false;
   bool keepAlive = false, gone = false;

@@ -1,4 +1,5 @@
 #include "runtime/serve/ModelChat.h"
+#include "runtime/data/tokenizer/Unicode.h"
 #include "runtime/infer/chat/ChatTemplate.h"
 
 #include <algorithm>
@@ -68,8 +69,13 @@ private:
       const std::function<std::string(const ChatMessage &)> &content) const {
     nlohmann::json variables = {{"add_generation_prompt", true}};
     nlohmann::json &list = variables["messages"] = nlohmann::json::array();
-    for (const ChatMessage &message : messages)
+    for (const ChatMessage &message : messages) {
+      std::string valid;
+      tokenizer::appendValidUtf8(message.content, /*final=*/true, valid);
+      if (valid != message.content)
+        return Status::error("a message is not UTF-8");
       list.push_back({{"role", message.role}, {"content", content(message)}});
+    }
     auto parsed = JsonValue::parse(variables.dump(), "messages");
     if (!parsed.ok())
       return parsed.status();

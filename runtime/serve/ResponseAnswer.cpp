@@ -1,6 +1,7 @@
 // POST /v1/responses: one message of one text, and the typed events in which it
 // comes. Nothing is kept: a response cannot be asked for again.
 #include "runtime/serve/Answers.h"
+#include "runtime/serve/Forms.h"
 
 #include <string>
 
@@ -154,7 +155,9 @@ private:
             {"previous_response_id", nullptr},
             {"store", false},
             {"temperature", shortest(request.sampling.temperature)},
-            {"text", {{"format", {{"type", "text"}}}}},
+            {"text",
+             {{"format", request.form ? Json::parse(request.form->json)
+                                      : Json{{"type", "text"}}}}},
             {"tool_choice", "none"},
             {"tools", Json::array()},
             {"top_p", shortest(request.sampling.topP)},

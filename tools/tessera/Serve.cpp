@@ -51,6 +51,11 @@ static Status serveEncoder(ServeSettings &settings,
                            const std::string &directory,
                            const models::ModelSpec &spec) {
   TESSERA_RETURN_IF_ERROR(hal::checkDeviceName(settings.choice.decoder.device));
+  if (settings.serve.engine.scheduler.guesses > 0 ||
+      settings.choice.decoder.pages)
+    return Status::error("--speculate and --kv-pages are for models that "
+                         "generate; '{}' embeds",
+                         settings.choice.place);
   TemporaryFile program;
   if (llvm::Error error = program.create())
     return Status::error("{}", llvm::toString(std::move(error)));

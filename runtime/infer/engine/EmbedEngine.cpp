@@ -88,8 +88,8 @@ void EmbedEngine::drain(EngineClock::time_point deadline) {
     wake.notify_one();
     quiet.wait(lock, [&] { return ended; });
   }
-  if (thread.joinable())
-    thread.join();
+  // Several threads may drain.
+  std::call_once(joined, [&] { thread.join(); });
 }
 
 EngineMetrics EmbedEngine::metrics() const {

@@ -86,6 +86,7 @@ private:
   EngineClock::time_point computed{};
   EngineMetrics counters;
 
+  std::once_flag joined;
   std::thread thread;
 };
 

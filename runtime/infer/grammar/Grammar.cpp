@@ -8,21 +8,30 @@ uint32_t Grammar::addRule() {
 }
 
 uint32_t Grammar::addNode() {
+  if (nodes.size() == kMaxNodes) {
+    hasOverflowed = true;
+    return 0;
+  }
   nodes.emplace_back();
   return uint32_t(nodes.size() - 1);
 }
 
+void Grammar::addEdge(uint32_t from, const Edge &edge) {
+  if (!hasOverflowed)
+    nodes[from].edges.push_back(edge);
+}
+
 void Grammar::addSkip(uint32_t from, uint32_t to) {
-  nodes[from].edges.push_back({Edge::Kind::skip, 0, 0, 0, to});
+  addEdge(from, {Edge::Kind::skip, 0, 0, 0, to});
 }
 
 void Grammar::addBytes(uint32_t from, uint8_t first, uint8_t last,
                        uint32_t to) {
-  nodes[from].edges.push_back({Edge::Kind::bytes, first, last, 0, to});
+  addEdge(from, {Edge::Kind::bytes, first, last, 0, to});
 }
 
 void Grammar::addCall(uint32_t from, uint32_t rule, uint32_t to) {
-  nodes[from].edges.push_back({Edge::Kind::call, 0, 0, rule, to});
+  addEdge(from, {Edge::Kind::call, 0, 0, rule, to});
 }
 
 uint32_t Grammar::addText(uint32_t from, std::string_view text) {
@@ -113,9 +122,8 @@ Status Grammar::checkBeginnings() const {
 }
 
 Status Grammar::finish() {
-  if (nodes.size() > kMaxNodes)
-    return Status::error("it is too large: {} states, at most {}", nodes.size(),
-                         kMaxNodes);
+  if (hasOverflowed)
+    return Status::error("it is too large: more than {} states", kMaxNodes);
   std::vector<bool> finite = rulesThatEnd(/*withBytes=*/true);
   if (!finite[0])
     return Status::error("no finite text satisfies it");

@@ -31,9 +31,12 @@ public:
   /// everything that is made of it.
   static constexpr size_t kMaxNodes = size_t(1) << 17;
 
-  /// A rule that has no text yet.
+  /// A rule that has no text yet. Once there are kMaxNodes nodes nothing is
+  /// added any more: numbers are then those of old ones, until finish() says
+  /// so.
   uint32_t addRule();
   uint32_t addNode();
+  bool isFull() const { return hasOverflowed; }
   uint32_t startOf(uint32_t rule) const { return starts[rule]; }
   void setFinal(uint32_t node) { nodes[node].isFinal = true; }
 
@@ -61,8 +64,11 @@ private:
   std::vector<bool> rulesThatEnd(bool withBytes) const;
   Status checkBeginnings() const;
 
+  void addEdge(uint32_t from, const Edge &edge);
+
   std::vector<Node> nodes;
   std::vector<uint32_t> starts; ///< of rules
+  bool hasOverflowed = false;
 };
 
 } // namespace tessera::grammar

@@ -7,6 +7,9 @@ namespace {
 
 // Of all Continuations of a grammar; more are forgotten and found out again.
 constexpr size_t kCacheBytes = size_t(64) << 20;
+// Of walks for one token: ten times through a large vocabulary, which others
+// wait for.
+constexpr size_t kMaxSteps = size_t(4) << 20;
 
 Status tooAmbiguous() {
   return Status::error("the form that is asked for is too ambiguous: too many "
@@ -15,14 +18,15 @@ Status tooAmbiguous() {
 
 /// Follows the tokens of the subtree behind `from` in which the automaton is in
 /// `state`. visit(node of the trie, state there) for each node that is reached.
+/// Stops where `steps` are used up.
 template <typename Visit>
 void walk(const Vocabulary &vocabulary, Automaton &automaton, uint32_t from,
-          uint32_t state, const Visit &visit) {
+          uint32_t state, size_t &steps, const Visit &visit) {
   auto trie = vocabulary.trie();
   uint32_t base = trie[from].depth;
   std::vector<uint32_t> states(vocabulary.longest() + 1);
   states[0] = state;
-  for (uint32_t i = from + 1; i < trie[from].end;) {
+  for (uint32_t i = from + 1; i < trie[from].end && steps > 0; --steps) {
     uint32_t depth = trie[i].depth - base;
     uint32_t next = automaton.step(states[depth - 1], trie[i].byte);
     states[depth] = next;
@@ -46,7 +50,8 @@ TokenGrammar::after(uint32_t node) {
   auto made = std::make_shared<Continuations>();
   made->allowed = TokenMask(tokens->size());
   uint32_t start = automaton.stateOf({{{node, Stacks::kEmpty}}, false});
-  walk(*tokens, automaton, 0, start, [&](uint32_t at, uint32_t state) {
+  size_t steps = tokens->trie().size(); // enough for all of it
+  walk(*tokens, automaton, 0, start, steps, [&](uint32_t at, uint32_t state) {
     if (!automaton.at(state).places.empty())
       for (uint32_t token : tokens->endingAt(tokens->trie()[at]))
         made->allowed.insert(token);
@@ -81,7 +86,7 @@ void GrammarGuide::allowFrom(uint32_t trieNode, uint32_t state) {
   if (state == Automaton::kDead)
     return;
   allow(trieNode, state);
-  walk(vocabulary, automaton, trieNode, state, allow);
+  walk(vocabulary, automaton, trieNode, state, steps, allow);
 }
 
 Status GrammarGuide::allowAfter(const Place &place) {
@@ -108,13 +113,17 @@ Status GrammarGuide::allowAfter(const Place &place) {
 StatusOr<const TokenMask *> GrammarGuide::allowed() {
   mask.clear();
   automaton.trim();
+  steps = kMaxSteps;
   for (const Place &place : reached.places)
     TESSERA_RETURN_IF_ERROR(allowAfter(place));
-  if (automaton.overflowed())
+  if (automaton.overflowed() || steps == 0)
     return tooAmbiguous();
-  if (reached.ends)
-    for (int32_t token : ends)
+  // One that ends the text may have text of its own, which does not count.
+  for (int32_t token : ends)
+    if (reached.ends)
       mask.insert(size_t(token));
+    else
+      mask.erase(size_t(token));
   return &mask;
 }
 

@@ -59,6 +59,7 @@ private:
   const std::vector<int32_t> ends;
   Automaton automaton;
   Reached reached;
+  size_t steps = 0; ///< that are left for this token
   TokenMask mask;
 };
 

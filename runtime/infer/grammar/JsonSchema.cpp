@@ -77,7 +77,7 @@ public:
       auto [schema, path, rule] = pending.back();
       pending.pop_back();
       TESSERA_RETURN_IF_ERROR(define({*schema, path}, rule));
-      if (grammar.size() > Grammar::kMaxNodes)
+      if (grammar.isFull())
         break; // finish() says it
     }
     return grammar.finish();
@@ -92,13 +92,19 @@ private:
     auto [found, isNew] = rules.try_emplace(&place.schema, 0);
     if (isNew) {
       found->second = grammar.addRule();
-      pending.push_back({&place.schema, place.path, found->second});
+      // Of a path that is long its beginning says enough.
+      pending.push_back({&place.schema,
+                         place.path.size() > 300
+                             ? place.path.substr(0, 300) + "…"
+                             : place.path,
+                         found->second});
     }
     return found->second;
   }
 
   Status define(const Place &place, uint32_t rule);
   Status checkKeywords(const Place &place) const;
+  Status checkList(const Place &place, std::string_view keyword) const;
   Status defineTypes(const Place &place, uint32_t from, uint32_t to);
   Status addAlternatives(const Place &place, std::string_view keyword,
                          uint32_t from, uint32_t to);
@@ -225,6 +231,26 @@ Status SchemaReader::addAlternatives(const Place &place,
   return Status::success();
 }
 
+/// Of one of the types that are asked for, if any are.
+static bool isOfType(const JsonValue &value, const JsonValue &asked) {
+  if (asked.isNull())
+    return true;
+  bool truth;
+  int64_t whole;
+  double real;
+  std::string_view text, name;
+  auto is = [&](const JsonValue &type) {
+    return type.get(name) && ((name == "object" && value.isObject()) ||
+                              (name == "array" && value.isArray()) ||
+                              (name == "string" && value.get(text)) ||
+                              (name == "boolean" && value.get(truth)) ||
+                              (name == "number" && value.get(real)) ||
+                              (name == "integer" && value.get(whole)) ||
+                              (name == "null" && value.isNull()));
+  };
+  return is(asked) || std::ranges::any_of(asked.elements(), is);
+}
+
 Status SchemaReader::addLiterals(const Place &place, uint32_t from,
                                  uint32_t to) {
   std::vector<std::string> texts;
@@ -236,7 +262,10 @@ Status SchemaReader::addLiterals(const Place &place, uint32_t from,
   if (values.empty())
     return problem(place, "\"enum\" must be a list of values");
   for (const JsonValue *value : values)
-    if (value->isArray() || value->isObject())
+    if (!isOfType(*value, place.schema["type"]))
+      return problem(place, "a value of \"enum\" or \"const\" is not of "
+                            "\"type\"");
+    else if (value->isArray() || value->isObject())
       grammar.addSkip(addLiteral(*value, from), to);
     else
       texts.push_back(scalarText(*value));
@@ -276,9 +305,12 @@ Status SchemaReader::defineTypes(const Place &place, uint32_t from,
   if (type.get(name))
     return addType(place, name, from, to);
   if (type.isArray() && !type.elements().empty()) {
+    std::set<std::string_view> seen;
     for (const JsonValue &each : type.elements()) {
       if (!each.get(name))
         return problem(place, "\"type\" must be a name or a list of names");
+      if (!seen.insert(name).second)
+        return problem(place, "the type \"{}\" stands twice", name);
       TESSERA_RETURN_IF_ERROR(addType(place, name, from, to));
     }
     return Status::success();
@@ -296,7 +328,17 @@ Status SchemaReader::defineTypes(const Place &place, uint32_t from,
   for (std::string_view keyword : {"minLength", "maxLength"})
     if (has(schema, keyword))
       return addString(place, from, to);
+  for (std::string_view keyword : kBounds)
+    if (has(schema, keyword))
+      return problem(place, "\"{}\" needs \"type\": \"integer\"", keyword);
   grammar.addCall(from, json.anyValue(), to);
+  return Status::success();
+}
+
+Status SchemaReader::checkList(const Place &place,
+                               std::string_view keyword) const {
+  if (has(place.schema, keyword) && !place.schema[keyword].isArray())
+    return problem(place, "\"{}\" must be a list", keyword);
   return Status::success();
 }
 
@@ -373,7 +415,7 @@ Status SchemaReader::addString(const Place &place, uint32_t from, uint32_t to) {
   if (*most && **most < first)
     return problem(place, "\"maxLength\" is below \"minLength\"");
   uint32_t at = grammar.addText(from, "\"");
-  for (uint64_t i = 0; i < most->value_or(first); ++i) {
+  for (uint64_t i = 0; i < most->value_or(first) && !grammar.isFull(); ++i) {
     if (i >= first)
       grammar.addBytes(at, '"', '"', to);
     uint32_t next = grammar.addNode();
@@ -408,6 +450,7 @@ Status SchemaReader::addArray(const Place &place, uint32_t from, uint32_t to) {
   for (const auto *each : {&least, &most})
     if (!each->ok())
       return each->status();
+  TESSERA_RETURN_IF_ERROR(checkList(place, "prefixItems"));
   const auto &prefix = place.schema["prefixItems"].elements();
   bool more = true;
   Rule rest = ruleOfRest(place, "items", more);
@@ -431,7 +474,7 @@ Status SchemaReader::addArray(const Place &place, uint32_t from, uint32_t to) {
         node == open ? node : json.space(grammar.addText(node, ","));
     grammar.addCall(begin, rule, next);
   };
-  for (uint64_t i = 0; i < last; ++i) {
+  for (uint64_t i = 0; i < last && !grammar.isFull(); ++i) {
     if (i >= first)
       close(at);
     Rule rule = i < prefix.size()
@@ -466,6 +509,7 @@ Status SchemaReader::addObject(const Place &place, uint32_t from, uint32_t to) {
   for (const auto &[name, schema] : properties.members())
     if (!names.insert(name).second)
       return problem(place, "the property \"{}\" stands twice", name);
+  TESSERA_RETURN_IF_ERROR(checkList(place, "required"));
   for (const JsonValue &each : place.schema["required"].elements()) {
     std::string_view name;
     if (!each.get(name))
@@ -565,22 +609,28 @@ StatusOr<uint32_t> SchemaReader::referred(const Place &place,
 
 } // namespace
 
-/// Values in all, itself among them.
-static size_t sizeOf(const JsonValue &value) {
+/// Values in all, itself among them, and bytes of texts.
+static size_t sizeOf(const JsonValue &value, size_t &bytes) {
   size_t size = 1;
+  if (std::string_view text; value.get(text))
+    bytes += text.size();
   for (const JsonValue &each : value.elements())
-    size += sizeOf(each);
-  for (const auto &[name, member] : value.members())
-    size += sizeOf(member);
+    size += sizeOf(each, bytes);
+  for (const auto &[name, member] : value.members()) {
+    bytes += name.size();
+    size += sizeOf(member, bytes);
+  }
   return size;
 }
 
 StatusOr<Grammar> grammarOfJsonSchema(const JsonValue &schema) {
   // Names are looked for one after another.
   constexpr size_t kMaxValues = 20'000;
-  if (size_t size = sizeOf(schema); size > kMaxValues)
-    return Status::error("#: the schema is too large: {} values, at most {}",
-                         size, kMaxValues);
+  size_t bytes = 0, size = sizeOf(schema, bytes);
+  if (size > kMaxValues || bytes > Grammar::kMaxNodes)
+    return Status::error("#: the schema is too large: {} values with {} bytes "
+                         "of text, at most {} with {}",
+                         size, bytes, kMaxValues, Grammar::kMaxNodes);
   Grammar grammar;
   TESSERA_RETURN_IF_ERROR(SchemaReader(schema, grammar).read());
   return grammar;

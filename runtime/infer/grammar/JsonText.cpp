@@ -93,17 +93,19 @@ uint32_t JsonText::string() {
 }
 
 uint32_t JsonText::oneOf(uint32_t from, std::vector<std::string> texts) {
-  std::ranges::sort(texts);
   uint32_t to = grammar.addNode();
-  std::map<std::string, uint32_t, std::less<>> nodes = {{"", from}};
+  std::map<std::pair<uint32_t, char>, uint32_t> trie;
   for (const std::string &text : texts) {
-    for (size_t length = 1; length <= text.size(); ++length) {
-      auto [found, isNew] = nodes.try_emplace(text.substr(0, length), 0);
+    uint32_t at = from;
+    for (char byte : text) {
+      auto [found, isNew] = trie.try_emplace({at, byte}, 0);
       if (isNew)
-        found->second = grammar.addText(nodes.at(text.substr(0, length - 1)),
-                                        text.substr(length - 1, 1));
+        found->second = grammar.addText(at, std::string_view(&byte, 1));
+      at = found->second;
     }
-    grammar.addSkip(nodes.at(text), to);
+    grammar.addSkip(at, to);
+    if (grammar.isFull())
+      break;
   }
   return to;
 }
@@ -121,40 +123,53 @@ uint32_t JsonText::otherName(uint32_t from,
   }
   // A trie of the names, as far as they are ASCII; whoever leaves it is free.
   struct Branch {
-    std::set<uint8_t> next;
+    std::map<uint8_t, size_t> next;
+    uint32_t node = 0;
     bool ends = false, goesBeyondAscii = false;
   };
-  std::map<std::string, Branch> trie = {{"", {}}};
+  std::vector<Branch> trie(1);
   for (const std::string &name : names) {
     if (!std::ranges::all_of(name, needsNoEscape))
       continue;
-    size_t at = 0;
-    for (; at < name.size() && uint8_t(name[at]) < 0x80; ++at) {
-      trie[name.substr(0, at)].next.insert(uint8_t(name[at]));
-      trie[name.substr(0, at + 1)];
+    size_t at = 0, length = 0;
+    for (; length < name.size() && uint8_t(name[length]) < 0x80; ++length) {
+      auto [found, isNew] =
+          trie[at].next.try_emplace(uint8_t(name[length]), trie.size());
+      at = found->second;
+      if (isNew)
+        trie.emplace_back();
     }
-    Branch &last = trie[name.substr(0, at)];
-    (at == name.size() ? last.ends : last.goesBeyondAscii) = true;
+    (length == name.size() ? trie[at].ends : trie[at].goesBeyondAscii) = true;
   }
-  std::map<std::string, uint32_t> nodes;
-  for (const auto &[prefix, branch] : trie)
-    nodes[prefix] = grammar.addNode();
+  for (Branch &branch : trie)
+    branch.node = grammar.addNode();
   uint32_t free = grammar.addNode();
   addPlain(free, free);
   grammar.addBytes(free, '"', '"', to);
-  for (const auto &[prefix, branch] : trie) {
-    uint32_t node = nodes[prefix];
-    for (uint8_t byte = ' '; byte < 0x80; ++byte)
-      if (needsNoEscape(char(byte)))
-        grammar.addBytes(node, byte, byte,
-                         branch.next.contains(byte) ? nodes[prefix + char(byte)]
-                                                    : free);
+  for (const Branch &branch : trie) {
+    if (grammar.isFull())
+      break;
+    for (auto [byte, next] : branch.next)
+      grammar.addBytes(branch.node, byte, byte, trie[next].node);
+    // Runs of the bytes that no name goes on with.
+    for (unsigned first = ' '; first < 0x80; ++first) {
+      auto leaves = [&](unsigned byte) {
+        return byte < 0x80 && needsNoEscape(char(byte)) &&
+               !branch.next.contains(uint8_t(byte));
+      };
+      unsigned last = first;
+      while (leaves(last))
+        ++last;
+      if (last > first)
+        grammar.addBytes(branch.node, uint8_t(first), uint8_t(last - 1), free);
+      first = last;
+    }
     if (!branch.goesBeyondAscii)
-      addBeyondAscii(node, free);
+      addBeyondAscii(branch.node, free);
     if (!branch.ends)
-      grammar.addBytes(node, '"', '"', to);
+      grammar.addBytes(branch.node, '"', '"', to);
   }
-  grammar.addSkip(grammar.addText(from, "\""), nodes[""]);
+  grammar.addSkip(grammar.addText(from, "\""), trie.front().node);
   return to;
 }
 

@@ -183,6 +183,7 @@ def forms(server):
     expect(streamed, whole["choices"][0]["message"]["content"])
     _, response = server.post(RESPONSES, input="hello", text={"format": {"type": "json_schema", "name": "p", "schema": schema}})
     check(response["output"][0]["content"][0]["text"])
+    expect(response["text"]["format"], {"type": "json_schema", "name": "p", "schema": schema})
     _, some = server.post(CHAT, messages=USER, seed=2, max_tokens=60, response_format={"type": "json_object"})
     assert some["choices"][0]["message"]["content"].lstrip().startswith("{"), some
     status, error = server.post(CHAT, messages=USER, response_format={

@@ -58,27 +58,42 @@ def request(endpoint, pair):
     return asked
 
 
+def of_choice(endpoint, choice):
+    """(text, tokens' logprobs) of a choice, or of a part of one that is streamed."""
+    text = choice["text"] if endpoint == "completions" else choice[
+        "delta" if "delta" in choice else "message"].get("content") or ""
+    logprobs = choice.get("logprobs") or {}
+    if endpoint == "completions":
+        return text, list(zip(logprobs.get("tokens", []), logprobs.get("token_logprobs", [])))
+    return text, [(each["token"], each["logprob"]) for each in logprobs.get("content") or []]
+
+
 def answer(server, endpoint, asked):
-    """(texts, logprobs) of all choices, in their order."""
+    """[(text, logprobs)] of all choices, in their order."""
     if not asked.get("stream"):
         status, body = server.post(PATHS[endpoint], **asked)
         assert status == 200, (asked, body)
         if endpoint == "responses":
-            return [body["output"][0]["content"][0]["text"]]
-        return [c["text"] if endpoint == "completions" else c["message"]["content"] for c in body["choices"]]
-    texts = [""] * asked.get("n", 1)
+            return [(body["output"][0]["content"][0]["text"], [])]
+        return [of_choice(endpoint, choice) for choice in body["choices"]]
     rest = {name: value for name, value in asked.items() if name != "stream"}
     if endpoint == "responses":
         events = server.typed_stream(PATHS[endpoint], **rest)
-        return ["".join(event["delta"] for name, event in events if name == "response.output_text.delta")]
+        return [("".join(event["delta"] for name, event in events if name == "response.output_text.delta"), [])]
+    whole = [("", [])] * asked.get("n", 1)
     for event in server.stream(PATHS[endpoint], **rest):
         for choice in event["choices"]:
-            texts[choice["index"]] += choice["text"] if endpoint == "completions" else choice["delta"].get("content") or ""
-    return texts
+            text, logprobs = of_choice(endpoint, choice)
+            before = whole[choice["index"]]
+            whole[choice["index"]] = before[0] + text, before[1] + logprobs
+    return whole
 
 
-def check(texts, pair, asked):
-    assert len(texts) == asked.get("n", 1), (pair, texts)
+def check(choices, pair, asked):
+    assert len(choices) == asked.get("n", 1), (pair, choices)
+    texts = [text for text, _ in choices]
+    for _, logprobs in choices:
+        assert bool(logprobs) == ("logprobs" in pair), (pair, logprobs)
     if "form" in pair and "stop" not in pair:
         for text in texts:
             value = json.loads(text)
@@ -87,6 +102,18 @@ def check(texts, pair, asked):
         assert not any("B" in text for text in texts), (pair, texts)
     if "stop" in pair:
         assert not any("\x01" in text or "zz" in text for text in texts), (pair, texts)
+
+
+def effect(server, endpoint, asked, wanted, pair):
+    """Which of the features that only change what is drawn did so: without them the answer is another."""
+    seen = set()
+    for feature in {"sampling", "penalties", "ignore_eos"} & set(pair):
+        without = {name: value for name, value in asked.items() if name not in fields(feature, endpoint)}
+        if "sampling" == feature:
+            without["temperature"] = 0
+        if answer(server, endpoint, without) != wanted:
+            seen.add((feature, *(other for other in pair if other != feature)))
+    return seen
 
 
 def endpoint_of(pair, cells):
@@ -99,7 +126,7 @@ def endpoint_of(pair, cells):
 def main():
     check_program, matrix = os.path.abspath(sys.argv[1]), sys.argv[2]
     names, cells = table(matrix)
-    tested, refused, jobs = 0, 0, []
+    tested, refused, jobs, effects = 0, 0, [], set()
     with Server([check_program]) as plain, Server([check_program, "--speculate", "4"]) as guessing:
         for (one, other), letter in cells.items():
             assert cells[other, one] == letter, (one, other)
@@ -117,6 +144,7 @@ def main():
             assert letter == "T", (pair, letter)
             wanted = answer(plain, endpoint, asked)
             check(wanted, pair, asked)
+            effects |= effect(plain, endpoint, asked, wanted, pair)
             # A stream says what the whole answer says, and guesses change nothing.
             whole = {name: value for name, value in asked.items() if name != "stream"}
             assert answer(plain, endpoint, whole) == wanted, pair
@@ -139,6 +167,10 @@ def main():
         assert not differ, differ
         metrics = guessing.call("GET", "/metrics")[2]
         accepted = re.search(r"^tessera:spec_decode_num_accepted_tokens (\S+)", metrics, re.MULTILINE)
+        # A form, a stop or a bias may leave nothing to change; an endpoint always does.
+        for endpoint in PATHS:
+            for feature in ("sampling", "penalties"):
+                assert (feature, endpoint) in effects, (feature, endpoint, sorted(effects))
         assert accepted and float(accepted[1]) > 0, "no guess came true"
     print(f"{tested} pairs tested, {refused} refused")
 

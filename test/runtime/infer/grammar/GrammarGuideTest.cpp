@@ -95,6 +95,24 @@ TEST(GrammarGuide, MasksAreWhatTheBytesSay) {
   EXPECT_GT(allowed, 100'000);
 }
 
+// A token that ends texts may be spelled like any other.
+TEST(GrammarGuide, EndsOnlyWhereTheFormIsWhole) {
+  std::vector<std::string> texts = {"\"", "a", "<end>"};
+  auto grammar = grammarOf(R"({"type": "string"})",
+                           std::make_shared<const Vocabulary>(texts));
+  GrammarGuide guide(grammar, {2});
+  for (int32_t token : {0, 1}) {
+    ASSERT_TRUE(guide.accept(token).ok());
+    auto mask = guide.allowed();
+    ASSERT_TRUE(mask.ok());
+    EXPECT_TRUE((*mask)->contains(1));
+    EXPECT_FALSE((*mask)->contains(2));
+  }
+  ASSERT_TRUE(guide.accept(0).ok());
+  EXPECT_TRUE(guide.isComplete());
+  EXPECT_TRUE((*guide.allowed())->contains(2));
+}
+
 // Near the bound of nesting a token may be too deep though its bytes fit.
 TEST(GrammarGuide, StaysInsideTheBoundOfNesting) {
   std::vector<std::string> texts = {"[", "]", "[[[[", "]]"};

@@ -53,7 +53,30 @@ TEST(JsonSchema, RefusesWhatHasNoEnd) {
   EXPECT_EQ(problem(R"({"anyOf": [{"$ref": "#"}, {"type": "null"}]})"),
             "it refers to itself before any text");
   EXPECT_EQ(problem(R"({"type": "string", "maxLength": 131072})"),
-            "it is too large: 131093 states, at most 131072");
+            "it is too large: more than 131072 states");
+}
+
+TEST(JsonSchema, KeepsOrRefusesWhatIsAskedFor) {
+  EXPECT_EQ(problem(R"({"minimum": 0})"),
+            "#: \"minimum\" needs \"type\": \"integer\"");
+  EXPECT_EQ(problem(R"({"properties": {"a": true}, "required": "a"})"),
+            "#: \"required\" must be a list");
+  EXPECT_EQ(problem(R"({"prefixItems": {}})"),
+            "#: \"prefixItems\" must be a list");
+  EXPECT_EQ(problem(R"({"type": "integer", "enum": [1, "a"]})"),
+            "#: a value of \"enum\" or \"const\" is not of \"type\"");
+  EXPECT_EQ(problem(R"({"type": ["null", "null"]})"),
+            "#: the type \"null\" stands twice");
+}
+
+// In time and memory that follow the schema's size.
+TEST(JsonSchema, BoundsTextsAndNames) {
+  std::string text(100'000, 'a');
+  EXPECT_EQ(problem("{\"const\": \"" + text + "\"}"), "");
+  EXPECT_EQ(problem("{\"properties\": {\"" + text + "\": true}}"),
+            "it is too large: more than 131072 states");
+  EXPECT_NE(problem("{\"const\": \"" + text + text + "\"}").find("too large"),
+            std::string::npos);
 }
 
 TEST(JsonSchema, NestsToABound) {
