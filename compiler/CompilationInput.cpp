@@ -84,10 +84,25 @@ llvm::Error Compilation::readInputs() {
   return llvm::Error::success();
 }
 
-// Integers are kept as they are stored, and of no use for training.
+// Whether a --set, or a flag that is one, gives this key.
+static bool isGiven(const CompileRequest &request, llvm::StringRef key) {
+  return llvm::any_of(request.set, [&](llvm::StringRef assignment) {
+    return assignment.split('=').first.trim() == key;
+  });
+}
+
+// Integers are kept as they are stored, and of no use for training. What a
+// recipe's file leaves at its default may be meant for any model; what is given
+// by --set may not contradict the file.
 llvm::Error Compilation::takeStoredWeights() {
-  if (!config.stored)
+  if (!config.stored) {
+    if (recipe.inference.quant == models::Quant::None &&
+        isGiven(request, "inference.group"))
+      return complain("inference.group: the weights are not quantized, so they "
+                      "have no groups; give --quant int8 or int4, too, or "
+                      "leave --quant-group out");
     return llvm::Error::success();
+  }
   if (mode != models::Mode::Infer)
     return complain(config.file + ": key 'quantization_config': weights of " +
                     std::to_string(config.stored->bits) +
@@ -97,10 +112,13 @@ llvm::Error Compilation::takeStoredWeights() {
   const models::Recipe::Inference defaults;
   models::Quant quant =
       config.stored->bits == 4 ? models::Quant::Int4 : models::Quant::Int8;
-  bool isAsked = inference.quant != models::Quant::None;
-  if (isAsked &&
-      (inference.quant != quant || (inference.group != config.stored->group &&
-                                    inference.group != defaults.group)))
+  bool otherKind =
+      inference.quant != quant && (inference.quant != models::Quant::None ||
+                                   isGiven(request, "inference.quant"));
+  bool otherGroup = inference.group != config.stored->group &&
+                    (inference.group != defaults.group ||
+                     isGiven(request, "inference.group"));
+  if (otherKind || otherGroup)
     return complain("inference.quant: the weights are stored as " +
                     std::string(models::name(quant)) + " in groups of " +
                     std::to_string(config.stored->group) +
@@ -113,6 +131,10 @@ llvm::Error Compilation::takeStoredWeights() {
 // The kernels of GPUs multiply by tensor cores, and those of a cache's pages
 // know fp32 and bf16.
 llvm::Error Compilation::checkPrecision() {
+  if (mode == models::Mode::Train &&
+      recipe.inference.quant != models::Quant::None)
+    return complain("inference.quant: programs that train are not quantized; "
+                    "add --mode infer, or set it to none");
   if (mode == models::Mode::Infer &&
       recipe.inference.quant != models::Quant::None)
     for (const DeviceKind &kind : kindsOf(targets))
@@ -138,7 +160,7 @@ static constexpr const char *kOneDevice =
     "--mesh: programs that generate are for one device; leave it out";
 
 llvm::Error Compilation::chooseTargets() {
-  if (mode == models::Mode::Infer && !request.mesh.empty())
+  if (request.infer && !request.mesh.empty())
     return complain(kOneDevice);
   if (llvm::Error error =
           parseMeshRequest(request.mesh, request.world).moveInto(mesh))

@@ -64,7 +64,7 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer) {
   constexpr std::array<std::string_view, 3> about = {
       "quantization_status", "version", "global_compression_ratio"};
   fields.ignore(about);
-  // Heads are kept in 8 bits whether they are stored so or not.
+  // Heads are kept in 8 bits, whether they are stored so or unpacked.
   auto ignored = fields.texts("ignore");
   if (!ignored.empty() && ignored != std::vector<std::string>{"lm_head"})
     fields.fail("ignore", "must be [\"lm_head\"], or nothing");
@@ -74,6 +74,11 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer) {
     fields.fail("config_groups", "must have one group, group_0");
   if (fields.ok())
     readGroup(fields, (*groups)["group_0"], stored);
+  // A head that is not tied is then among the matrices of 4 bits.
+  if (stored.bits == 4 && ignored.empty() &&
+      !outer.flag("tie_word_embeddings", false))
+    fields.fail("ignore", "lm_head must be in it: heads are read in 8 bits or "
+                          "unpacked, not in 4");
   fields.finish(", so it may change what the weights are");
   outer.adopt(fields.status());
   return stored;

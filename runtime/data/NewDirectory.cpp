@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include <unistd.h>
+
 namespace tessera {
 
 namespace fs = std::filesystem;
@@ -17,22 +19,33 @@ public:
 private:
   DurableFile &file;
 };
+
+fs::path placeOf(const std::string &directory) {
+  fs::path place = fs::path(directory).lexically_normal();
+  return place.has_filename() ? place : place.parent_path(); // "out/" is "out"
+}
 } // namespace
+
+Status checkNewDirectory(const std::string &directory) {
+  fs::path place = placeOf(directory);
+  std::error_code code;
+  if (fs::exists(place, code) || place.empty())
+    return Status::error("'{}' is there already; choose another directory",
+                         directory);
+  return Status::success();
+}
 
 Status
 makeNewDirectory(const std::string &directory,
                  const std::function<Status(const std::string &)> &fill) {
   FileOperations &files = systemFiles();
-  fs::path place = fs::path(directory).lexically_normal();
-  if (!place.has_filename()) // "out/" is "out"
-    place = place.parent_path();
-  std::error_code code;
-  if (fs::exists(place, code) || place.empty())
-    return Status::error("'{}' is there already; choose another directory",
-                         directory);
+  TESSERA_RETURN_IF_ERROR(checkNewDirectory(directory));
+  fs::path place = placeOf(directory);
   fs::path above = place.has_parent_path() ? place.parent_path() : ".";
   std::string partial =
-      (above / fmt::format(".tmp-{}", place.filename().string())).string();
+      (above / fmt::format(".tmp-{}-{}", place.filename().string(), ::getpid()))
+          .string();
+  // No other process has this name: it is from one that ended with our number.
   TESSERA_RETURN_IF_ERROR(files.removeTree(partial));
   Status status = files.makeDirectory(partial);
   if (status.ok())

@@ -8,6 +8,10 @@
 
 namespace tessera {
 
+/// An error if `directory` is there already: for commands that work long before
+/// they make it.
+Status checkNewDirectory(const std::string &directory);
+
 /// Makes `directory`, which must not be there: `fill` writes files into the
 /// folder that it is given, which then takes the name. After an error nothing
 /// is left.

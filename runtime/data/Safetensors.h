@@ -131,7 +131,8 @@ struct SafetensorsTensor {
 };
 
 /// Writes the tensors sorted by (descending type, name), header padded with
-/// spaces to a multiple of 8: byte for byte what the reference writes.
+/// spaces to a multiple of 8: byte for byte what the reference writes. An emit
+/// that hands over more or less than its `size` is an error.
 Status writeSafetensors(SafetensorsSink &sink,
                         std::vector<SafetensorsTensor> tensors,
                         const std::map<std::string, std::string> &metadata);

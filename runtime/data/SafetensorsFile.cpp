@@ -59,6 +59,31 @@ bool isPlainName(const std::string &name) {
 
 constexpr std::size_t kMaxIndexBytes = 256u << 20;
 
+/// Passes on what a tensor's emit writes, up to the size that the header says.
+class CountingSink final : public SafetensorsSink {
+public:
+  CountingSink(SafetensorsSink &sink, const SafetensorsTensor &tensor)
+      : sink(sink), tensor(tensor) {}
+  Status write(std::span<const std::byte> bytes) override {
+    written += bytes.size();
+    return written > tensor.size ? differs() : sink.write(bytes);
+  }
+  Status finish() const {
+    return written == tensor.size ? Status::success() : differs();
+  }
+
+private:
+  // What follows would be read as another tensor's.
+  Status differs() const {
+    return Status::error("'{}' has {} bytes in the header, but {} were to be "
+                         "written; please report this",
+                         tensor.name, tensor.size, written);
+  }
+  SafetensorsSink &sink;
+  const SafetensorsTensor &tensor;
+  uint64_t written = 0;
+};
+
 } // namespace
 
 std::string_view safetensorsName(SafetensorsType type) {
@@ -192,8 +217,11 @@ Status writeSafetensors(SafetensorsSink &sink,
   TESSERA_RETURN_IF_ERROR(sink.write(std::as_bytes(std::span(&length, 1))));
   TESSERA_RETURN_IF_ERROR(
       sink.write(std::as_bytes(std::span(header.data(), header.size()))));
-  for (const SafetensorsTensor &tensor : tensors)
-    TESSERA_RETURN_IF_ERROR(tensor.emit(sink));
+  for (const SafetensorsTensor &tensor : tensors) {
+    CountingSink counting(sink, tensor);
+    TESSERA_RETURN_IF_ERROR(tensor.emit(counting));
+    TESSERA_RETURN_IF_ERROR(counting.finish());
+  }
   return Status::success();
 }
 

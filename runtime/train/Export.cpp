@@ -98,8 +98,10 @@ StatusOr<std::vector<SafetensorsTensor>> tensorsOf(const SafetensorsFile &file,
       return Status::error("'{}' is {}, which --dtype cannot convert; leave it "
                            "out",
                            entry.name, safetensorsName(entry.type));
-    uint64_t size = (entry.end - entry.begin) / safetensorsBits(entry.type) *
-                    safetensorsBits(to);
+    uint64_t size = entry.end - entry.begin;
+    if (to != entry.type) // both of whole bytes
+      size =
+          size / (safetensorsBits(entry.type) / 8) * (safetensorsBits(to) / 8);
     tensors.push_back({entry.name, to, entry.shape, size,
                        [&file, &entry, to](SafetensorsSink &sink) {
                          return emit(file, entry, to, sink);

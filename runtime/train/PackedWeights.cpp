@@ -1,4 +1,5 @@
 #include "runtime/train/PackedWeights.h"
+#include "runtime/data/NewDirectory.h"
 #include "runtime/support/Floats.h"
 #include "runtime/support/Text.h"
 #include "runtime/train/CopyTensor.h"
@@ -6,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace tessera {
@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kStrip = QuantizedLayout::kStrip;
 constexpr uint64_t kPieceBytes = uint64_t(1) << 22;
 constexpr int64_t kMostConfigBytes = 1 << 20;
+constexpr std::size_t kMostFileBytes = std::size_t(512) << 20;
 constexpr std::string_view kWeight = "weight";
 
 /// What turns our words into the format's, and back: of 8 bits there is 128
@@ -118,8 +119,9 @@ Status loadPacked(TrainModel &model, const StateTensor &values,
       for (int64_t group = 0; group < groups; ++group) {
         float scale = wide[row * groups + group];
         uint16_t half = floatToF16(scale);
+        // Of the smallest scales f16 has multiples of 2^-24.
         if (!(std::fabs(f16ToFloat(half) - scale) <=
-              std::fabs(scale) * 0x1p-10f))
+              std::max(std::fabs(scale) * 0x1p-10f, 0x1p-25f)))
           return Status::error("'{}' in '{}' has the scale {}, which f16 does "
                                "not hold",
                                matrix.scale.entry->name,
@@ -138,29 +140,6 @@ Status loadPacked(TrainModel &model, const StateTensor &values,
 //===--- writing ----------------------------------------------------------===//
 
 namespace {
-
-class FileSink final : public SafetensorsSink {
-public:
-  explicit FileSink(const std::string &path)
-      : path(path), file(path, std::ios::binary) {}
-  Status write(std::span<const std::byte> bytes) override {
-    file.write(reinterpret_cast<const char *>(bytes.data()),
-               std::streamsize(bytes.size()));
-    return check();
-  }
-  Status close() {
-    file.close();
-    return check();
-  }
-
-private:
-  Status check() {
-    return file ? Status::success()
-                : Status::error("cannot write '{}'; is the disk full?", path);
-  }
-  std::string path;
-  std::ofstream file;
-};
 
 class Writer {
 public:
@@ -224,13 +203,18 @@ public:
     ++packed;
   }
 
+  /// Whether the checkpoint had all matrices.
+  Status checkComplete(const std::string &from) const {
+    return packed == matrices.size()
+               ? Status::success()
+               : Status::error(
+                     "'{}' lacks {} matrices that the model has; give "
+                     "a complete checkpoint",
+                     from, matrices.size() - packed);
+  }
+
   Status write(const std::string &path) {
-    if (packed != matrices.size())
-      return Status::error("'{}' lacks matrices that the model has", path);
-    FileSink sink(path);
-    TESSERA_RETURN_IF_ERROR(
-        writeSafetensors(sink, std::move(tensors), {{"format", "pt"}}));
-    return sink.close();
+    return writeNewSafetensors(path, std::move(tensors));
   }
 
   nlohmann::json config() const {
@@ -302,20 +286,9 @@ private:
   size_t packed = 0;
 };
 
-/// What stands beside the weights, and config.json with what was done.
-Status writeRest(const std::filesystem::path &from,
-                 const std::filesystem::path &to, nlohmann::json how) {
-  std::error_code error;
-  for (const char *name :
-       {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
-        "special_tokens_map.json", "chat_template.jinja", "added_tokens.json",
-        "vocab.json", "merges.txt", "tokenizer.model"})
-    if (std::filesystem::exists(from / name) &&
-        !std::filesystem::copy_file(from / name, to / name, error))
-      return Status::error("cannot copy '{}' to '{}': {}",
-                           (from / name).string(), to.string(),
-                           error.message());
-  std::string path = (from / "config.json").string();
+/// config.json with what was done.
+StatusOr<std::string> configWith(const std::string &from, nlohmann::json how) {
+  std::string path = from + "/config.json";
   auto text = readTextFile(path, kMostConfigBytes);
   if (!text.ok())
     return text.status();
@@ -323,10 +296,24 @@ Status writeRest(const std::filesystem::path &from,
   if (!config.is_object())
     return Status::error("{}: no JSON object", path);
   config["quantization_config"] = nlohmann::ordered_json(how);
-  FileSink sink((to / "config.json").string());
-  std::string written = config.dump(2) + "\n";
-  TESSERA_RETURN_IF_ERROR(sink.write(std::as_bytes(std::span(written))));
-  return sink.close();
+  return config.dump(2) + "\n";
+}
+
+/// What stands beside the weights, as it is.
+Status copyRest(const std::filesystem::path &from,
+                const std::filesystem::path &to) {
+  for (const char *name :
+       {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
+        "special_tokens_map.json", "chat_template.jinja", "added_tokens.json",
+        "vocab.json", "merges.txt", "tokenizer.model"}) {
+    if (!std::filesystem::exists(from / name))
+      continue;
+    auto text = readFile((from / name).string(), kMostFileBytes);
+    if (!text.ok())
+      return text.status();
+    TESSERA_RETURN_IF_ERROR(writeNewFile((to / name).string(), *text));
+  }
+  return Status::success();
 }
 
 } // namespace
@@ -340,12 +327,15 @@ Status writePacked(const std::string &from, const std::string &to,
   TESSERA_RETURN_IF_ERROR(writer.collect());
   for (const auto &[name, location] : source->tensors())
     writer.add(location);
-  std::error_code error;
-  if (!std::filesystem::create_directory(to, error))
-    return Status::error("cannot make the directory '{}': {}", to,
-                         error ? error.message() : "it is there already");
-  TESSERA_RETURN_IF_ERROR(writer.write(to + "/model.safetensors"));
-  return writeRest(from, to, writer.config());
+  TESSERA_RETURN_IF_ERROR(writer.checkComplete(from));
+  auto config = configWith(from, writer.config());
+  if (!config.ok())
+    return config.status();
+  return makeNewDirectory(to, [&](const std::string &folder) -> Status {
+    TESSERA_RETURN_IF_ERROR(writeNewFile(folder + "/config.json", *config));
+    TESSERA_RETURN_IF_ERROR(copyRest(from, folder));
+    return writer.write(folder + "/model.safetensors");
+  });
 }
 
 } // namespace tessera

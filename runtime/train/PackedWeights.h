@@ -35,11 +35,12 @@ StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
 Status loadPacked(TrainModel &model, const StateTensor &values,
                   const StateTensor &scales, const PackedMatrix &matrix);
 
-/// Writes the Hugging Face directory `from` to `to`, a new directory, with
-/// those matrices packed that `model` (of its program, with its weights) keeps
-/// quantized, but for heads, which are quantized again whenever they are read.
-/// Errors: a matrix that the checkpoint has as [in, out]; one whose columns are
-/// no whole groups.
+/// Writes the Hugging Face directory `from` to `to`, a new directory that
+/// appears whole or not at all, with those matrices packed that `model` (of its
+/// program, with its weights) keeps quantized, but for heads, which are
+/// quantized again whenever they are read. Errors: a matrix that the checkpoint
+/// has as [in, out]; one whose columns are no whole groups; one that the
+/// checkpoint lacks.
 Status writePacked(const std::string &from, const std::string &to,
                    TrainModel &model);
 

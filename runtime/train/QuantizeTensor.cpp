@@ -59,13 +59,23 @@ double squaredError(std::span<const float> weights, float scale, Range range) {
 /// As f16 holds it.
 float rounded(float scale) { return f16ToFloat(floatToF16(scale)); }
 
+/// The largest weight / 127. Of subnormal scales f16 has but a few digits: up,
+/// so that no weight clips and no scale of weights is 0.
+float scaleOf8Bits(float largest, Range range) {
+  float wanted = largest / range.most;
+  uint16_t half = floatToF16(wanted);
+  if (half < 0x400 && f16ToFloat(half) < wanted)
+    ++half;
+  return f16ToFloat(half);
+}
+
 float chooseScale(std::span<const float> weights, int64_t bits, Range range) {
   float largest = 0; // with its sign
   for (float weight : weights)
     if (std::fabs(weight) > std::fabs(largest))
       largest = weight;
   if (bits == 8)
-    return rounded(std::fabs(largest) / range.most);
+    return scaleOf8Bits(std::fabs(largest), range);
   // Of both signs: the side with the largest weight has eight steps, the other
   // seven. Less than the largest clips it, for finer steps of the others.
   constexpr int kCandidates = 8;

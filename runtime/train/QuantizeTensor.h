@@ -10,7 +10,8 @@ namespace tessera {
 /// One strip: at most 16 rows of `layout.columns` weights, row-major, as
 /// `layout.words()` × 16 values and `layout.groups()` × 16 scales.
 ///
-/// A group's scale is, as f16, max |w| / 127 for 8 bits. For 4 bits it is w /
+/// A group's scale is, as f16, max |w| / 127 for 8 bits, rounded up where f16
+/// is subnormal. For 4 bits it is w /
 /// -8 × (1 - i / 20), with w the weight that is largest by magnitude, for that
 /// i of 0 to 7 which has the least sum of squared errors (the first of equals):
 /// the side of w has eight steps and the other seven, and finer steps may be

@@ -258,6 +258,11 @@ TEST(HfConfigErrors, ValuesThatChangeTheModel) {
          stored({}, {{"ignore", {"lm_head", "model.layers.0.mlp"}}})}},
        "key 'quantization_config.ignore': must be [\"lm_head\"], or nothing"},
       {"llama",
+       {{"tie_word_embeddings", false},
+        {"quantization_config", stored({}, {{"ignore", json::array()}})}},
+       "key 'quantization_config.ignore': lm_head must be in it: heads are "
+       "read in 8 bits or unpacked, not in 4"},
+      {"llama",
        {{"quantization_config",
          stored({}, {{"config_groups", nlohmann::json::object()}})}},
        "key 'quantization_config.config_groups': must have one group, "

@@ -157,7 +157,7 @@ def main():
     refused(tessera(binaries, "quantize", source, "--quant", "int4"),
             "give -o DIR2, --text FILE or both")
     refused(tessera(binaries, "quantize", source, "--quant", "int4", "-o",
-                    out), "cannot make the directory")
+                    out), "is there already; choose another directory")
     refused(tessera(binaries, "quantize", source, "--quant", "int4", "-o",
                     folder / "ragged", "--quant-group", "128"),
             "no multiple of the group of 128")

@@ -2,6 +2,7 @@
 #include "models/HfConfig.h"
 #include "runtime/bench/InferBench.h"
 #include "runtime/hal/cpu/ThreadPool.h"
+#include "runtime/recipe/Recipe.h"
 #include "runtime/train/ModelDirectory.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/DecoderProgram.h"
@@ -11,6 +12,8 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <set>
 
 using namespace tessera;
 using artifact::ElementType;
@@ -57,21 +60,27 @@ bool isHead(const models::ModelSpec &spec, std::string_view name) {
 // Each matrix is read once a token and multiplies each token of a prompt, of
 // experts those that a token has; the head multiplies only the prompt's last.
 static bench::InferCost costOf(const models::ModelSpec &spec,
-                               hal::Session &session, const DecoderShape &shape,
-                               int64_t prompt) {
+                               const SessionModel &model,
+                               const DecoderShape &shape, int64_t prompt) {
   bench::InferCost cost;
+  // A tied table that the head has a copy of in integers is only gathered.
+  std::set<std::string, std::less<>> copied;
+  for (const StateTensor &tensor : model.state())
+    if (tensor.quantized)
+      copied.insert(tensor.quantized->source);
   const auto tokens = double(prompt);
   auto shareOf = [&](std::string_view name) {
     return spec.moe && name.find('*') != std::string_view::npos
                ? double(spec.moe->chosen) / double(spec.moe->experts)
                : 1.0;
   };
-  for (const hal::TensorInfo &tensor : session.state()) {
+  for (const hal::TensorInfo &tensor : model.get().state()) {
     if (tensor.role == artifact::Role::cache)
       cost.cacheBytes +=
           double(tensor.bytes) / double(shape.pages * shape.page);
     else if (tensor.role == artifact::Role::parameter &&
-             !isOnlyGathered(spec, tensor.name))
+             !isOnlyGathered(spec, tensor.name) &&
+             !copied.contains(tensor.name))
       cost.weightBytes += double(tensor.bytes) * shareOf(tensor.name);
   }
   for (const models::Parameter &each : models::parameters(spec))
@@ -109,6 +118,40 @@ static InferModel describe(const models::ModelSpec &spec,
   return model;
 }
 
+// Integers have no initializer: without it their pages would all be one page of
+// zeros, which is read faster than any weights are. About as large as what
+// initializers draw.
+static Status drawQuantized(SessionModel &model, int64_t seed) {
+  constexpr uint64_t kPiece = uint64_t(1) << 22;
+  std::mt19937_64 draw{uint64_t(seed)};
+  std::vector<uint64_t> words(kPiece / sizeof(uint64_t));
+  for (const StateTensor &tensor : model.state()) {
+    if (!tensor.quantized)
+      continue;
+    const bool wide = tensor.quantized->layout.bits == 8;
+    const uint64_t scales = wide ? 0x0c00'0c00'0c00'0c00   // 2^-12 as f16
+                                 : 0x1c00'1c00'1c00'1c00;  // 2^-8
+    const uint64_t odd = wide ? 0x0101'0101'0101'0101 : 0; // never -128
+    for (uint64_t at = 0; at < tensor.size; at += kPiece) {
+      for (uint64_t &word : words)
+        word = tensor.quantized->isScales ? scales : draw() | odd;
+      TESSERA_RETURN_IF_ERROR(
+          model.writeState(tensor, at,
+                           std::as_bytes(std::span(words))
+                               .first(std::min(kPiece, tensor.size - at))));
+    }
+  }
+  return Status::success();
+}
+
+// The precision that products of prompts are in, whatever weights are kept as.
+static StatusOr<recipe::Precision> computeOf(const SessionModel &model) {
+  auto told = recipe::parseRecipe(model.facts().recipe, "the program's recipe");
+  if (!told.ok())
+    return told.status();
+  return told->compute;
+}
+
 static StatusOr<std::unique_ptr<SessionModel>>
 openWeights(const InferSettings &settings, const std::string &program) {
   hal::SessionOptions options;
@@ -119,8 +162,10 @@ openWeights(const InferSettings &settings, const std::string &program) {
     if (!reader.ok())
       return reader.status();
     auto model = SessionModel::open(*reader, options);
-    if (model.ok())
+    if (model.ok()) {
       TESSERA_RETURN_IF_ERROR((*model)->initialize(settings.seed));
+      TESSERA_RETURN_IF_ERROR(drawQuantized(**model, settings.seed));
+    }
     return model;
   }
   GenerateOptions weights;
@@ -215,13 +260,16 @@ static Status benchModel(InferSettings &settings) {
   auto decoder = Decoder::create(session);
   if (!decoder.ok())
     return decoder.status();
+  auto compute = computeOf(**opened);
+  if (!compute.ok())
+    return compute.status();
   InferModel model = describe(spec, session);
   settings.bench.vectorBits = model.target == "cpu:avx2" ? 256 : 512;
   settings.bench.bf16Dot =
-      model.target == "cpu:avx512bf16" && model.keptAs == ElementType::bf16;
+      model.target == "cpu:avx512bf16" && *compute == recipe::Precision::Bf16;
   auto result = bench::benchInfer(
       **decoder,
-      costOf(spec, session, (*decoder)->shape(), settings.bench.prompt),
+      costOf(spec, **opened, (*decoder)->shape(), settings.bench.prompt),
       settings.bench);
   if (!result.ok())
     return result.status();

@@ -1,6 +1,7 @@
 // tessera quantize: a Hugging Face model with weights as integers, and what
 // that costs in perplexity.
 #include "models/HfConfig.h"
+#include "runtime/data/NewDirectory.h"
 #include "runtime/infer/DecodePrograms.h"
 #include "runtime/infer/Perplexity.h"
 #include "runtime/support/Text.h"
@@ -108,6 +109,8 @@ static Status quantize(QuantizeSettings &settings) {
     return Status::error("--quant none changes nothing; give int8 or int4");
   if (settings.output.empty() && settings.text.empty())
     return Status::error("nothing to do: give -o DIR2, --text FILE or both");
+  if (!settings.output.empty())
+    TESSERA_RETURN_IF_ERROR(checkNewDirectory(settings.output));
   auto directory = findModelDirectory(settings.place);
   if (!directory)
     return Status::error("'{}' is no model directory: it has no config.json",

@@ -207,6 +207,28 @@ TEST(Safetensors, WritesByteForByteWhatTheReferenceWrites) {
   EXPECT_EQ(parsed->find("c"), nullptr);
 }
 
+TEST(Safetensors, WhatIsNotAsLongAsItsHeaderSaysIsNotWritten) {
+  const std::byte bytes[8] = {};
+  for (std::size_t count : {0, 5, 7, 8}) {
+    StringSink sink;
+    Status status =
+        writeSafetensors(sink,
+                         {{"a",
+                           SafetensorsType::u8,
+                           {6},
+                           6,
+                           [&](SafetensorsSink &to) {
+                             return to.write(std::span(bytes).first(count));
+                           }}},
+                         {});
+    ASSERT_FALSE(status.ok()) << count;
+    EXPECT_EQ(status.message(),
+              fmt::format("'a' has 6 bytes in the header, but {} were to be "
+                          "written; please report this",
+                          count));
+  }
+}
+
 TEST(Safetensors, AFileThatShrinksIsAnErrorAndNoCrash) {
   ScratchDirectory directory;
   std::string path = directory / "x.safetensors";

@@ -97,3 +97,19 @@ TEST(QuantizeStrip, KeepsWhatItCanHold) {
   for (int i = 0; i < 32; ++i)
     EXPECT_EQ(float(whole.q(0, i)) * whole.scale(0, i), weights[i]);
 }
+
+TEST(QuantizeStrip, ClipsNoneOfTheSmallestWeights) {
+  QuantizedLayout layout{1, 32, 8, 32};
+  for (float largest : {0x1p-8f, 0x1.8p-9f, 0x1.01p-15f, 0x1p-17f, 0x1p-23f}) {
+    std::vector<float> weights(32);
+    for (int i = 0; i < 32; ++i)
+      weights[i] = largest * float(i - 15) / 16;
+    Strip strip(layout, weights);
+    float scale = strip.scale(0, 0);
+    ASSERT_GT(scale, 0) << largest;
+    for (int i = 0; i < 32; ++i)
+      EXPECT_LE(std::fabs(weights[i] - float(strip.q(0, i)) * scale),
+                scale * 0.501f)
+          << largest << " " << i;
+  }
+}
