@@ -443,7 +443,8 @@ def killed():
 def pings_and_log():
     """A quiet stream has comments; every request leaves one line of JSON."""
     with Server([CHECK, "--slow", "600000"]) as server:
-        body = json.dumps({"model": "fake", "prompt": "a", "stream": True, "max_tokens": 3, "ignore_eos": True})
+        body = json.dumps({"model": "fake", "prompt": "a", "stream": True, "max_tokens": 3, "ignore_eos": True,
+                           "logit_bias": {"65": 100}})  # each token is a text of its own
         got = server.raw(f"POST {COMPLETIONS} HTTP/1.1\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         assert got.count(b": ping\n\n") >= 2 and b"data: [DONE]" in got, got
         answer = server.post(COMPLETIONS, prompt="b", max_tokens=1)[1]
