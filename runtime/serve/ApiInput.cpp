@@ -74,6 +74,19 @@ Problem checkMembers(std::string_view name, const JsonValue &message,
   return std::nullopt;
 }
 
+/// Of the members `known`, with contents of the `types`.
+Problem readMessage(std::string_view name, const JsonValue &message,
+                    std::span<const std::string_view> known,
+                    std::span<const std::string_view> types,
+                    std::vector<ChatMessage> &to) {
+  ChatMessage &read = to.emplace_back();
+  if (Problem found = readRole(name, message, read.role))
+    return found;
+  if (Problem found = checkMembers(name, message, known))
+    return found;
+  return readContent(name, message["content"], types, read.content);
+}
+
 } // namespace
 
 Problem readPrompt(const Field &field, const JsonValue &value,
@@ -113,13 +126,8 @@ Problem readMessages(const Field &field, const JsonValue &value,
     return problem(field.name,
                    "messages must be a list of at least one message");
   for (const JsonValue &each : value.elements()) {
-    ChatMessage &message = request.messages.emplace_back();
-    if (Problem found = readRole(field.name, each, message.role))
-      return found;
-    if (Problem found = checkMembers(field.name, each, known))
-      return found;
     if (Problem found =
-            readContent(field.name, each["content"], types, message.content))
+            readMessage(field.name, each, known, types, request.messages))
       return found;
   }
   return std::nullopt;
@@ -148,13 +156,8 @@ Problem readInput(const Field &field, const JsonValue &value,
                      "an item of the input must be a message, got: "
                      "{}",
                      quote(type));
-    ChatMessage &message = request.messages.emplace_back();
-    if (Problem found = readRole(field.name, each, message.role))
-      return found;
-    if (Problem found = checkMembers(field.name, each, known))
-      return found;
     if (Problem found =
-            readContent(field.name, each["content"], types, message.content))
+            readMessage(field.name, each, known, types, request.messages))
       return found;
   }
   return std::nullopt;

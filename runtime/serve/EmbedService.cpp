@@ -207,13 +207,8 @@ void EmbedService::models(const HttpRequest &request, const Reply &reply) {
 }
 
 std::string EmbedService::metrics() const {
-  std::string out = engine.metrics().print();
-  out += "# HELP tessera:http_responses Answers by status.\n"
-         "# TYPE tessera:http_responses counter\n";
-  for (const auto &[status, count] : answers)
-    out += fmt::format("tessera:http_responses{{code=\"{}\"}} {}\n", status,
-                       count);
-  return out + processMetrics(options.version, compiledBefore);
+  return engine.metrics().print() + answerMetrics(answers) +
+         processMetrics(options.version, compiledBefore);
 }
 
 // Healthy is an engine that computed within the last seconds, or does so while

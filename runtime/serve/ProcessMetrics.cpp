@@ -34,4 +34,13 @@ std::string processMetrics(const std::string &version,
   return out;
 }
 
+std::string answerMetrics(const std::map<int, std::uint64_t> &answers) {
+  std::string out = "# HELP tessera:http_responses Answers by status.\n"
+                    "# TYPE tessera:http_responses counter\n";
+  for (const auto &[status, count] : answers)
+    out += fmt::format("tessera:http_responses{{code=\"{}\"}} {}\n", status,
+                       count);
+  return out;
+}
+
 } // namespace tessera::serve

@@ -156,13 +156,8 @@ void Service::checkHealth(const std::shared_ptr<HttpReply> &reply) {
 }
 
 std::string Service::metrics() const {
-  std::string out = engine.metrics().print();
-  out += "# HELP tessera:http_responses Answers by status.\n"
-         "# TYPE tessera:http_responses counter\n";
-  for (const auto &[status, count] : answers)
-    out += fmt::format("tessera:http_responses{{code=\"{}\"}} {}\n", status,
-                       count);
-  return out + processMetrics(options.version, compiledBefore);
+  return engine.metrics().print() + answerMetrics(answers) +
+         processMetrics(options.version, compiledBefore);
 }
 
 //===--- generation -------------------------------------------------------===//

@@ -99,7 +99,7 @@ public:
   std::span<const std::byte> bytes(const GgufTensor &tensor) const {
     return contents.subspan(tensor.offset, tensor.size);
   }
-  /// The tensor's pages are not needed for now.
+  /// Gives the tensor's pages back to the system; bytes() brings them again.
   void release(const GgufTensor &tensor) const {
     mapping.release(tensor.offset, tensor.size);
   }

@@ -52,8 +52,7 @@ void JsonText::addEscape(uint32_t from, uint32_t to) {
   uint32_t letter = grammar.addText(from, "\\");
   for (char each : {'"', '\\', '/', 'b', 'f', 'n', 'r', 't'})
     grammar.addBytes(letter, uint8_t(each), uint8_t(each), to);
-  // \uXXXX of what is no surrogate: halves of pairs are not asked of models,
-  // who can write the character itself.
+  // \uXXXX of what is no surrogate: a character beyond those is written itself.
   uint32_t first = grammar.addText(letter, "u");
   uint32_t second = grammar.addNode(), third = grammar.addNode(),
            fourth = grammar.addNode(), afterD = grammar.addNode();
