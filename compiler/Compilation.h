@@ -73,6 +73,7 @@ private:
   void nameProgram(llvm::StringRef source);
   llvm::Expected<bool> serveFromCache(const ArtifactCache &cache);
   llvm::Error runPhases();
+  llvm::Error tryPhases();
   llvm::Error importModel();
   llvm::Error parseInput();
   llvm::Error checkMode() const;
@@ -106,6 +107,7 @@ private:
   std::unique_ptr<mlir::MLIRContext> context;
   std::vector<Branch> branches; ///< one, until kinds of devices part
   std::vector<std::pair<std::string, std::string>> sources;
+  bool fold = true;           ///< whether equal layers are sharded as one
   size_t first = 0, last = 0; ///< phases: after which, up to which
   CacheMode cacheMode = CacheMode::on;
   std::string programHash; ///< of what the program computes

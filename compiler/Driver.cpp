@@ -5,6 +5,7 @@
 #include "compiler/InitAll.h"
 #include "compiler/Phases.h"
 #include "compiler/target/cpu/CpuTarget.h"
+#include "dialects/graph/FoldedAttrs.h"
 #include "mlir/Pass/PassManager.h"
 #include "passes/sharding/Sharding.h"
 #include "runtime/artifact/AppendedArtifact.h"
@@ -54,7 +55,8 @@ void Compilation::splitByKind() {
 }
 
 PhaseOptions Compilation::optionsFor(const Branch &branch) const {
-  return {recipe, branch.kind.targets, mode, mesh, branch.devices.front()};
+  return {recipe, branch.kind.targets,    mode,
+          mesh,   branch.devices.front(), fold};
 }
 
 llvm::Error Compilation::runPhase(size_t i) {
@@ -233,6 +235,25 @@ llvm::Error Compilation::runPhases() {
   cpu::registerCpuTarget(registry);
   context = std::make_unique<MLIRContext>(registry);
   context->loadAllAvailableDialects();
+  llvm::Error error = tryPhases();
+  auto isFolded = [](const Branch &branch) {
+    return branch.module && (*branch.module)->hasAttr(graph::kFoldedAttr);
+  };
+  if (!error || !llvm::any_of(branches, isFolded))
+    return error;
+  // Layers that were alike may not be any more once they are sharded. Each by
+  // itself takes longer, and tells of other errors where they are.
+  std::string reason = llvm::toString(std::move(error));
+  if (request.timing)
+    llvm::errs() << "tessera: layers are sharded one by one: " << reason
+                 << "\n";
+  fold = false;
+  branches.clear();
+  sources.clear();
+  return tryPhases();
+}
+
+llvm::Error Compilation::tryPhases() {
   if (llvm::Error error = request.from.empty() ? importModel() : parseInput())
     return error;
   for (size_t i = first + 1; i <= last; ++i)

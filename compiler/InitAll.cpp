@@ -15,6 +15,7 @@
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Transforms/Passes.h"
 #include "passes/autodiff/Autodiff.h"
+#include "passes/folding/Folding.h"
 #include "passes/fusion/Fusion.h"
 #include "passes/pipeline/Stages.h"
 #include "passes/planning/Planning.h"
@@ -42,6 +43,7 @@ void tessera::registerAllPasses() {
   mlir::registerStripDebugInfo();
   registerPrecisionPasses();
   registerAutodiffPasses();
+  registerFoldingPasses();
   registerShardingPasses();
   registerStagesPasses();
   registerFusionPasses();

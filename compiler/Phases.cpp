@@ -5,6 +5,7 @@
 #include "mlir/Transforms/Passes.h"
 #include "models/Recipe.h"
 #include "passes/autodiff/Autodiff.h"
+#include "passes/folding/Folding.h"
 #include "passes/fusion/Fusion.h"
 #include "passes/pipeline/Stages.h"
 #include "passes/planning/Planning.h"
@@ -19,8 +20,15 @@ using mlir::OpPassManager;
 
 static void noPasses(OpPassManager &, const PhaseOptions &) {}
 
+// What is decided for one layer holds for all that are like it, but for stages,
+// of which each layer has its own.
 static void sharding(OpPassManager &pipeline, const PhaseOptions &options) {
+  bool hasMesh = !options.mesh.axes.empty();
+  if (hasMesh && options.fold)
+    pipeline.addPass(createFoldLayers());
   buildShardingPipeline(pipeline, options.mesh);
+  if (hasMesh && options.mesh.hasPipe())
+    pipeline.addPass(createUnfoldLayers());
   buildStagesPipeline(pipeline, options.mesh);
 }
 
@@ -79,6 +87,7 @@ static void programs(OpPassManager &pipeline, const PhaseOptions &options) {
 }
 
 static void fusion(OpPassManager &pipeline, const PhaseOptions &) {
+  pipeline.addPass(createUnfoldLayers());
   buildFusionPipeline(pipeline);
 }
 
@@ -197,6 +206,8 @@ static std::vector<std::string> passNames(const OpPassManager &pipeline) {
 std::string tessera::phasesAsMarkdown() {
   registerAllPasses();
   const models::Recipe recipe;
+  PhaseOptions options{recipe, {}};
+  options.mesh.axes = "data=2"; // to have the passes of a mesh listed
   std::string table = "| phase | dump | what holds afterwards |\n"
                       "|---|---|---|\n",
               sections;
@@ -206,7 +217,7 @@ std::string tessera::phasesAsMarkdown() {
                  .str();
     sections += llvm::formatv("\n## {0}\n\n", phase.name).str();
     OpPassManager pipeline("builtin.module");
-    phase.build(pipeline, PhaseOptions{recipe, {}});
+    phase.build(pipeline, options);
     std::vector<std::string> names = passNames(pipeline);
     if (names.empty())
       sections += i ? "No passes.\n" : "No passes: `models/` builds it.\n";

@@ -1,5 +1,6 @@
 // Verifiers of composites, loops and clusters, and of the attributes that
 // function arguments and results carry.
+#include "dialects/graph/FoldedAttrs.h"
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/GraphVerify.h"
 #include "llvm/ADT/DenseSet.h"
@@ -308,6 +309,10 @@ static LogicalResult verifyFunctionAttr(Operation *op, NamedAttribute attr) {
                      << "expects {source, part = \"values\" or \"scales\", "
                         "bits, group, shape} in '"
                      << name << "'";
+  if (name == kTimesAttr)
+    return isa<IntegerAttr>(attr.getValue())
+               ? success()
+               : op->emitError() << "expects a number in '" << name << "'";
   if (name == kDecayAttr || name == kFixedAttr || name == kWideAttr ||
       name == kMetricAttr)
     return isa<UnitAttr>(attr.getValue())

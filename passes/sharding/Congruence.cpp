@@ -1,5 +1,6 @@
 #include "passes/sharding/Congruence.h"
 #include "dialects/graph/Constants.h"
+#include "dialects/graph/FoldedAttrs.h"
 #include "llvm/ADT/BitVector.h"
 
 using namespace mlir;
@@ -21,6 +22,12 @@ Congruence::Congruence(ModuleOp module, const Factors &factors)
     addGradients(function);
     addBlock(function.getBody().front());
   }
+}
+
+// How many ops or values one that stands for others is.
+static unsigned timesOf(Attribute attr) {
+  auto times = dyn_cast_if_present<IntegerAttr>(attr);
+  return times ? times.getInt() : 1;
 }
 
 //===--- values -----------------------------------------------------------===//
@@ -177,8 +184,9 @@ void Congruence::addOp(Operation *op) {
   }
   auto [known, isNew] = stepNumbers.try_emplace(key, steps.size());
   ops[op] = known->second;
+  step.count = timesOf(op->getDiscardableAttr(graph::kTimesAttr));
   if (!isNew) {
-    ++steps[known->second].count;
+    steps[known->second].count += step.count;
     addResults(op, steps[known->second]);
     return;
   }
@@ -212,11 +220,12 @@ void Congruence::addReturn(func::ReturnOp ret) {
           isTaken ? argument->second
                   : reinterpret_cast<uintptr_t>(name.getAsOpaquePointer()));
     }
+    unsigned times = timesOf(attrs ? attrs.get(graph::kTimesAttr) : nullptr);
     auto [known, isNew] = seen.try_emplace(key, step.uses.size());
     if (isNew)
-      step.uses.push_back(useOf(operand));
+      step.uses.emplace_back(useOf(operand)).count = times;
     else
-      ++step.uses[known->second].count;
+      step.uses[known->second].count += times;
     step.useOf.push_back(known->second);
   }
   ops[ret] = steps.size();

@@ -15,6 +15,8 @@ struct MeshRequest {
   /// without that axis.
   std::string schedule;
   int64_t chunks = 0; ///< stages of a rank of the pipeline; 0: the least
+
+  bool hasPipe() const { return llvm::StringRef(axes).contains("pipe="); }
 };
 
 /// Axes in any order, each at most once, zero=0…3, schedule=NAME or FILE.csv,

@@ -5,6 +5,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "passes/folding/Folding.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"
@@ -126,6 +128,11 @@ int main(int argc, char **argv) {
   context.loadDialect<tessera::graph::GraphDialect, mlir::func::FuncDialect>();
   auto module = mlir::parseSourceFile<mlir::ModuleOp>(file, &context);
   if (!module)
+    return 1;
+  // Folded layers are all that they stand for.
+  mlir::PassManager pipeline(&context);
+  pipeline.addPass(tessera::createUnfoldLayers());
+  if (mlir::failed(pipeline.run(*module)))
     return 1;
   mlir::func::FuncOp function = findFunction(*module);
   if (!function)

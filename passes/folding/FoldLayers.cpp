@@ -1,0 +1,268 @@
+#include "dialects/graph/FoldedAttrs.h"
+#include "passes/folding/Folding.h"
+#include "passes/folding/LayerNames.h"
+#include "passes/folding/Units.h"
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/Hashing.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::folding;
+
+namespace tessera {
+#define GEN_PASS_DEF_FOLDLAYERS
+#include "passes/folding/Passes.h.inc"
+} // namespace tessera
+
+// Those that are kept: two with neighbors on both sides, which prove to
+// unfold-layers that a third one would be the same, and both ends.
+static constexpr int64_t kKept = 4;
+
+//===--- which layers -----------------------------------------------------===//
+
+namespace {
+/// What can be told of each layer at a glance: its state and the blocks that
+/// take it.
+class Kinds {
+public:
+  explicit Kinds(ModuleOp module) {
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (!function.isPublic())
+        continue;
+      for (BlockArgument argument : function.getArguments())
+        addArgument(function, argument);
+      for (unsigned i = 0; i < function.getNumResults(); ++i)
+        add(function.getResultAttrDict(i), function.getResultTypes()[i]);
+    }
+  }
+
+  /// Of equal layers the longest row, counting what folding would remove.
+  std::optional<Repetition> repetition() const {
+    std::optional<Repetition> best;
+    int64_t most = 0, count = kinds.size();
+    for (int64_t period = 1; period * (kKept + 1) <= count; ++period)
+      for (int64_t first = 0, end; first + period <= count; first = end) {
+        for (end = first + period;
+             end < count && kinds[end] == kinds[end - period];)
+          ++end;
+        int64_t units = (end - first) / period;
+        int64_t removed = (units - kKept) * period;
+        if (removed > most)
+          most = removed, best = Repetition{first, period, units};
+        // A row may begin with the end of another.
+        end = std::max(first + 1, end - period + 1);
+      }
+    return best;
+  }
+
+private:
+  llvm::hash_code *add(DictionaryAttr attrs, Type type) {
+    auto name = attrs ? attrs.getAs<StringAttr>(graph::kStateAttr) : nullptr;
+    auto layer = name ? LayerName::parse(name.getValue()) : std::nullopt;
+    constexpr int64_t kMost = 1 << 20; // names come from files
+    if (!layer || layer->layer >= kMost)
+      return nullptr;
+    if (kinds.size() <= size_t(layer->layer))
+      kinds.resize(layer->layer + 1, llvm::hash_code(0));
+    llvm::hash_code &kind = kinds[layer->layer];
+    kind = llvm::hash_combine(kind, layer->after, type.getAsOpaquePointer());
+    return &kind;
+  }
+
+  void addArgument(func::FuncOp function, BlockArgument argument) {
+    llvm::hash_code *kind = add(
+        function.getArgAttrDict(argument.getArgNumber()), argument.getType());
+    if (!kind)
+      return;
+    for (OpOperand &use : argument.getUses())
+      if (auto call = dyn_cast<func::CallOp>(use.getOwner()))
+        *kind =
+            llvm::hash_combine(*kind, call.getCalleeAttr().getAsOpaquePointer(),
+                               use.getOperandNumber());
+  }
+
+  std::vector<llvm::hash_code> kinds;
+};
+
+//===--- one function -----------------------------------------------------===//
+
+/// Takes the units between the third and the last out of a function.
+class Folder {
+public:
+  Folder(func::FuncOp function, Units &units, int64_t times)
+      : function(function), units(units), last(units.count() - 2),
+        times(IntegerAttr::get(IntegerType::get(function.getContext(), 64),
+                               times)) {}
+
+  void run() {
+    if (units.empty())
+      return;
+    mark();
+    Operation *ret = function.getBody().front().getTerminator();
+    for (OpOperand *operand : units.leaving)
+      operand->set(units.at(2, units.placeOf(operand->get())->slot));
+    for (auto [op, from] : llvm::zip(units.ops[2], units.ops[last]))
+      for (auto [operand, behind] :
+           llvm::zip(op->getOpOperands(), from->getOperands()))
+        join(operand, behind);
+    for (auto [i, from] : llvm::zip(units.results[2], units.results[last]))
+      join(ret->getOpOperand(i), ret->getOperand(from));
+    // Tables have what stands for others as often as it does, and keep their
+    // shapes.
+    for (const Units::Collector &table : units.collectors)
+      for (OpOperand &operand : table.op->getOpOperands())
+        if (auto place = units.placeOf(operand.get()); isRemoved(place))
+          operand.set(units.at(2, place->slot));
+    eraseResults(ret);
+    for (graph::LoopOp loop : units.loops)
+      eraseCarried(loop);
+    eraseOps();
+    eraseArguments();
+  }
+
+private:
+  bool isRemoved(std::optional<Units::Place> place) const {
+    return place && place->unit > 2;
+  }
+
+  // What the third unit reads of the one behind it becomes what the last one in
+  // the middle reads.
+  void join(OpOperand &operand, Value behind) {
+    if (isRemoved(units.placeOf(operand.get())))
+      operand.set(behind);
+  }
+
+  void eraseResults(Operation *ret) {
+    llvm::BitVector gone = removed(units.results, function.getNumResults());
+    ret->eraseOperands(gone);
+    function.eraseResults(gone);
+  }
+
+  void eraseCarried(graph::LoopOp loop) {
+    OpBuilder builder(loop);
+    Block &body = loop.getBody().front();
+    llvm::BitVector gone(loop.getNumResults());
+    llvm::DenseMap<unsigned, Value> initOfLast; ///< by slot
+    for (auto [i, result] : llvm::enumerate(loop.getResults()))
+      if (auto place = units.placeOf(result); isRemoved(place)) {
+        gone.set(i);
+        if (place->unit == last)
+          initOfLast[place->slot] = loop.getInits()[i];
+      }
+    SmallVector<Value> inits, kept;
+    for (auto [i, result] : llvm::enumerate(loop.getResults())) {
+      if (gone.test(i))
+        continue;
+      if (auto place = units.placeOf(result); place && place->unit == 2)
+        join(loop->getOpOperand(i), initOfLast.lookup(place->slot));
+      inits.push_back(loop.getInits()[i]);
+      kept.push_back(result);
+    }
+    if (gone.none())
+      return;
+    loop.getYield()->eraseOperands(gone);
+    OperationState state(loop.getLoc(), loop->getName(), inits,
+                         TypeRange(ValueRange(kept)), loop->getAttrs());
+    state.addRegion();
+    auto made = cast<graph::LoopOp>(builder.create(state));
+    made.getBody().takeBody(loop.getBody());
+    for (int i = gone.find_last(); i >= 0; i = gone.find_prev(i)) {
+      // Only ops that go use it.
+      body.getArgument(i + 1).dropAllUses();
+      body.eraseArgument(i + 1);
+    }
+    for (auto [from, to] : llvm::zip(kept, made.getResults())) {
+      from.replaceAllUsesWith(to);
+      if (units.placeOf(from))
+        units.replace(from, to);
+    }
+    for (int i : gone.set_bits())
+      loop.getResult(i).dropAllUses();
+    loop.erase();
+  }
+
+  void eraseOps() {
+    for (unsigned unit = 3; unit <= last; ++unit)
+      for (Operation *op : units.ops[unit])
+        op->dropAllReferences();
+    for (unsigned unit = 3; unit <= last; ++unit)
+      for (Operation *op : units.ops[unit]) {
+        op->dropAllUses();
+        op->erase();
+      }
+  }
+
+  void eraseArguments() {
+    llvm::BitVector gone = removed(units.arguments, function.getNumArguments());
+    function.eraseArguments(gone);
+  }
+
+  llvm::BitVector removed(const std::vector<std::vector<unsigned>> &lists,
+                          unsigned count) const {
+    llvm::BitVector gone(count);
+    for (unsigned unit = 3; unit <= last; ++unit)
+      for (unsigned i : lists[unit])
+        gone.set(i);
+    return gone;
+  }
+
+  // Before anything goes: all attributes of a function are set at once.
+  void mark() {
+    for (Operation *op : units.ops[2])
+      op->setAttr(graph::kTimesAttr, times);
+    SmallVector<DictionaryAttr> arguments, results;
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      arguments.push_back(function.getArgAttrDict(i));
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      results.push_back(function.getResultAttrDict(i));
+    for (unsigned i : units.arguments[2])
+      arguments[i] = marked(arguments[i]);
+    for (unsigned i : units.results[2])
+      results[i] = marked(results[i]);
+    function.setAllArgAttrs(arguments);
+    function.setAllResultAttrs(results);
+  }
+
+  DictionaryAttr marked(DictionaryAttr attrs) const {
+    NamedAttrList list(attrs);
+    list.set(graph::kTimesAttr, times);
+    return list.getDictionary(times.getContext());
+  }
+
+  func::FuncOp function;
+  Units &units;
+  unsigned last; ///< of those in the middle
+  IntegerAttr times;
+};
+
+struct FoldLayers : tessera::impl::FoldLayersBase<FoldLayers> {
+  using Base::Base;
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    std::optional<Repetition> repetition;
+    if (!module->hasAttr(graph::kFoldedAttr))
+      repetition = Kinds(module).repetition();
+    if (!repetition)
+      return markAllAnalysesPreserved();
+    SmallVector<int64_t> numbers =
+        llvm::to_vector(llvm::seq<int64_t>(0, repetition->units));
+    std::vector<std::pair<func::FuncOp, Units>> programs;
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (!function.isPublic())
+        continue;
+      std::string reason;
+      std::optional<Units> units =
+          Units::match(function, *repetition, numbers, reason);
+      if (!units) {
+        if (explain)
+          function.emitRemark("layers are not folded: ") << reason;
+        return markAllAnalysesPreserved();
+      }
+      programs.emplace_back(function, std::move(*units));
+    }
+    for (auto &[function, units] : programs)
+      Folder(function, units, repetition->units - (kKept - 1)).run();
+    repetition->writeTo(module);
+  }
+};
+} // namespace

@@ -1,0 +1,285 @@
+#include "passes/folding/Matcher.h"
+#include "mlir/IR/OperationSupport.h"
+#include "llvm/ADT/BitVector.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::folding;
+
+// A value that a loop carries, inside.
+static bool isCarried(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  return argument && argument.getArgNumber() > 0 &&
+         isa<graph::LoopOp>(argument.getOwner()->getParentOp());
+}
+
+bool Matcher::differ(Operation *op, StringRef how) {
+  llvm::raw_string_ostream out(reason);
+  out << "'" << op->getName() << "' at " << op->getLoc() << " " << how;
+  return false;
+}
+
+//===--- taking -----------------------------------------------------------===//
+
+void Matcher::placeArguments(func::FuncOp function) {
+  for (unsigned unit = 1; unit <= last(); ++unit)
+    for (auto [slot, i] : llvm::enumerate(units.arguments[unit]))
+      units.place(function.getArgument(i), unit, slot);
+  units.slots = units.arguments[1].size();
+}
+
+// Attributes that grow from unit to unit say by how much in the first two of
+// the middle.
+bool Matcher::isAlike(unsigned number, Operation *op, unsigned unit) const {
+  Operation *one = units.ops[1][number];
+  Operation *two = unit == 2 ? op : units.ops[2][number];
+  if (op->getName() != one->getName() || op->getNumRegions() > 0 ||
+      op->getNumOperands() != one->getNumOperands() ||
+      op->getResultTypes() != one->getResultTypes())
+    return false;
+  if (haveEqualAttributes(one, two))
+    return haveEqualAttributes(one, op);
+  DictionaryAttr ofOne = one->getAttrDictionary(),
+                 ofTwo = two->getAttrDictionary(),
+                 own = op->getAttrDictionary();
+  if (ofOne.size() != own.size() || ofTwo.size() != own.size())
+    return false;
+  for (auto [a, b, c] : llvm::zip(ofOne, ofTwo, own))
+    if (a.getName() != b.getName() || a.getName() != c.getName() ||
+        extrapolate(a.getValue(), b.getValue(), numbers[unit] - numbers[1]) !=
+            c.getValue())
+      return false;
+  return true;
+}
+
+// Makes the op that of a number in its unit. What it reads of what loops carry
+// is thereby the unit's, as it is for `near`.
+void Matcher::take(Operation *op, unsigned unit, unsigned number,
+                   unsigned near) {
+  units.ops[unit].push_back(op);
+  units.placesOfOps[op] = {unit, number};
+  bool isFirst = unit == near;
+  Operation *like = units.ops[near][number];
+  for (auto [value, other] : llvm::zip(op->getOperands(), like->getOperands()))
+    if (isCarried(value) && owners.of(value) == int(unit) &&
+        !units.placeOf(value)) {
+      auto place = units.placeOf(other);
+      if (isFirst)
+        units.place(value, unit, units.slots++);
+      else if (place && place->unit == near)
+        units.place(value, unit, place->slot);
+    }
+  for (auto [value, other] : llvm::zip(op->getResults(), like->getResults()))
+    units.place(value, unit,
+                isFirst ? units.slots++ : units.placeOf(other)->slot);
+}
+
+bool Matcher::takeMiddle(ArrayRef<std::vector<Operation *>> lists) {
+  for (auto [number, op] : llvm::enumerate(lists[1]))
+    take(op, 1, number, 1);
+  for (unsigned unit = 2; unit <= last(); ++unit) {
+    for (auto [number, op] : llvm::enumerate(lists[unit])) {
+      if (number >= units.ops[1].size() || !isAlike(number, op, unit))
+        return differ(op, "is not in each of the layers, or not the same");
+      take(op, unit, number, unit - 1);
+    }
+    if (lists[unit].size() != lists[1].size())
+      return differ(lists[1].back(), "is not in each of the layers");
+  }
+  return true;
+}
+
+// Results of loops, once what is yielded for them is known.
+bool Matcher::placeCarried(graph::LoopOp loop) {
+  llvm::DenseMap<unsigned, unsigned> slotOf; ///< by slot of what is yielded
+  llvm::DenseSet<std::pair<unsigned, unsigned>> seen;
+  for (auto [yielded, result] :
+       llvm::zip(loop.getYield().getValues(), loop.getResults())) {
+    auto place = units.placeOf(yielded);
+    if (!place)
+      continue;
+    if (!seen.insert({place->unit, place->slot}).second)
+      return differ(loop, "carries a value twice");
+    auto [slot, isNew] = slotOf.try_emplace(place->slot, units.slots);
+    units.slots += isNew;
+    units.place(result, place->unit, slot->second);
+  }
+  return true;
+}
+
+//===--- proving ----------------------------------------------------------===//
+
+// Whether what a unit reads is to it what `other` is to the next one: the same
+// for both; its own; or the neighbor's, where the first and the last have
+// whatever stands before and behind all units.
+bool Matcher::correspond(Value one, Value other, unsigned unit) {
+  auto place = units.placeOf(one), next = units.placeOf(other);
+  if (one == other)
+    return !place;
+  if (place && next) {
+    if (place->slot != next->slot || place->unit + 1 != next->unit)
+      return false;
+    if (next->unit == unit)
+      fromBefore.insert(place->slot);
+    else if (place->unit == unit + 1)
+      fromBehind.insert(place->slot);
+    else
+      return place->unit == unit;
+    return true;
+  }
+  if (next && unit == 1 && next->unit == 1)
+    return fromBefore.insert(next->slot), true;
+  if (place && unit + 1 == last() && place->unit == last())
+    return fromBehind.insert(place->slot), true;
+  return false;
+}
+
+bool Matcher::verifyOps() {
+  for (unsigned unit = 1; unit < last(); ++unit)
+    for (auto [op, next] : llvm::zip(units.ops[unit], units.ops[unit + 1])) {
+      if (op->getBlock() != next->getBlock())
+        return differ(next, "is not where those of other layers are");
+      for (auto [one, other] :
+           llvm::zip(op->getOperands(), next->getOperands()))
+        if (!correspond(one, other, unit))
+          return differ(next, "does not read what those of other layers do");
+    }
+  return true;
+}
+
+bool Matcher::verifyCarried(graph::LoopOp loop) {
+  llvm::DenseMap<unsigned, SmallVector<int>> bySlot; ///< position by unit
+  for (auto [i, result] : llvm::enumerate(loop.getResults())) {
+    if (auto place = units.placeOf(result)) {
+      SmallVector<int> &positions = bySlot[place->slot];
+      positions.resize(units.count(), -1);
+      positions[place->unit] = i;
+    }
+  }
+  for (auto &[slot, positions] : bySlot)
+    for (unsigned unit = 1; unit < last(); ++unit) {
+      int one = positions[unit], other = positions[unit + 1];
+      if (one < 0 || other < 0)
+        return differ(loop, "does not carry the same for each of the layers");
+      auto place = units.placeOf(loop.getCarried()[one]),
+           next = units.placeOf(loop.getCarried()[other]);
+      bool isSame = place.has_value() == next.has_value() &&
+                    (!place || (place->slot == next->slot &&
+                                place->unit == unit && next->unit == unit + 1));
+      if (!isSame ||
+          !correspond(loop.getInits()[one], loop.getInits()[other], unit))
+        return differ(loop, "does not carry the same for each of the layers");
+    }
+  return true;
+}
+
+bool Matcher::verifyResults(func::FuncOp function) {
+  Operation *ret = function.getBody().front().getTerminator();
+  for (unsigned unit = 1; unit < last(); ++unit)
+    for (auto [i, other] :
+         llvm::zip(units.results[unit], units.results[unit + 1]))
+      if (!correspond(ret->getOperand(i), ret->getOperand(other), unit))
+        return differ(ret, "does not hand out the same for each of the layers");
+  return true;
+}
+
+// Whether what belongs to no unit may read a value: something of no unit; of
+// the last one what each hands on to the next, or of the first one to that
+// before.
+bool Matcher::isChained(Value value) const {
+  auto place = units.placeOf(value);
+  return !place ||
+         (place->unit == last() && fromBefore.contains(place->slot)) ||
+         (place->unit == 1 && fromBehind.contains(place->slot));
+}
+
+// Whether an op reads of each unit the same, one behind another; of a unit that
+// stands for others as often as it does.
+bool Matcher::collects(Operation *op) {
+  auto placeAt = [&](size_t i) {
+    return i < op->getNumOperands() ? units.placeOf(op->getOperand(i))
+                                    : std::nullopt;
+  };
+  auto isOf = [&](size_t i, unsigned unit) {
+    auto place = placeAt(i);
+    return place && place->unit == unit;
+  };
+  size_t begin = 0, size = 0;
+  while (begin < op->getNumOperands() && !placeAt(begin))
+    ++begin;
+  while (isOf(begin + size, 1))
+    ++size;
+  // Neither the first of all units nor the last one is in the middle.
+  size_t middle = repetition.units - 2, end = begin + middle * size;
+  if (size == 0 || end > op->getNumOperands())
+    return false;
+  for (size_t i = 0; i < op->getNumOperands(); ++i) {
+    if (i < begin || i >= end) {
+      if (placeAt(i))
+        return false;
+      continue;
+    }
+    unsigned unit = std::min<size_t>(1 + (i - begin) / size, last());
+    if (!isOf(i, unit) ||
+        placeAt(i)->slot != placeAt(begin + (i - begin) % size)->slot)
+      return false;
+  }
+  units.collectors.push_back(
+      {op, static_cast<unsigned>(begin + size), static_cast<unsigned>(size)});
+  return true;
+}
+
+// What belongs to no unit, with what loops and programs hand out beside them.
+bool Matcher::verifyOthers(func::FuncOp function) {
+  llvm::BitVector resultsOfUnits(function.getNumResults());
+  for (unsigned unit = 1; unit <= last(); ++unit)
+    for (unsigned i : units.results[unit])
+      resultsOfUnits.set(i);
+  auto leaves = [&](OpOperand &operand) {
+    auto place = units.placeOf(operand.get());
+    if (place && place->unit == last())
+      units.leaving.push_back(&operand);
+    return isChained(operand.get());
+  };
+  WalkResult result = function.walk([&](Operation *op) {
+    if (units.placesOfOps.contains(op) ||
+        (isa<graph::YieldOp>(op) && isa<graph::LoopOp>(op->getParentOp())))
+      return WalkResult::advance();
+    auto loop = dyn_cast<graph::LoopOp>(op);
+    auto isOfUnit = [&](unsigned i) {
+      return loop ? units.placeOf(loop.getResult(i)).has_value()
+                  : isa<func::ReturnOp>(op) && resultsOfUnits.test(i);
+    };
+    size_t before = units.leaving.size();
+    for (OpOperand &operand : op->getOpOperands()) {
+      if (!units.placeOf(operand.get()))
+        continue;
+      if (isOfUnit(operand.getOperandNumber()) || leaves(operand))
+        continue;
+      units.leaving.resize(before);
+      if (collects(op))
+        return WalkResult::advance();
+      differ(op, "reads something of one layer");
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return !result.wasInterrupted();
+}
+
+bool Matcher::run(func::FuncOp function) {
+  units.loops.assign(owners.loops().begin(), owners.loops().end());
+  placeArguments(function);
+  if (!takeMiddle(owners.opsOf(units.count())))
+    return false;
+  for (graph::LoopOp loop : units.loops)
+    if (!placeCarried(loop))
+      return false;
+  if (!verifyOps() || !verifyResults(function))
+    return false;
+  for (graph::LoopOp loop : units.loops)
+    if (!verifyCarried(loop))
+      return false;
+  return verifyOthers(function);
+}

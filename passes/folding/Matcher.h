@@ -1,0 +1,48 @@
+// Finds out which ops and values of units correspond; Units alone uses it.
+#pragma once
+#include "passes/folding/Ownership.h"
+#include "passes/folding/Units.h"
+
+namespace tessera::folding {
+
+class Matcher {
+public:
+  Matcher(Units &units, const Ownership &owners, const Repetition &repetition,
+          llvm::ArrayRef<int64_t> numbers, std::string &reason)
+      : units(units), owners(owners), repetition(repetition), numbers(numbers),
+        reason(reason) {}
+
+  /// Fills in ops and values; false, and a reason, where units differ.
+  bool run(mlir::func::FuncOp function);
+
+private:
+  using Value = mlir::Value;
+  using Place = Units::Place;
+
+  void placeArguments(mlir::func::FuncOp function);
+  bool takeMiddle(llvm::ArrayRef<std::vector<mlir::Operation *>> lists);
+  void take(mlir::Operation *op, unsigned unit, unsigned number, unsigned near);
+  bool isAlike(unsigned number, mlir::Operation *op, unsigned unit) const;
+  bool placeCarried(graph::LoopOp loop);
+  bool correspond(Value one, Value other, unsigned unit);
+  bool verifyOps();
+  bool verifyCarried(graph::LoopOp loop);
+  bool verifyResults(mlir::func::FuncOp function);
+  bool verifyOthers(mlir::func::FuncOp function);
+  bool isChained(Value value) const;
+  bool collects(mlir::Operation *op);
+
+  /// Of those in the middle, from 1.
+  unsigned last() const { return units.count() - 2; }
+  bool differ(mlir::Operation *op, llvm::StringRef how);
+
+  Units &units;
+  const Ownership &owners;
+  const Repetition &repetition;
+  llvm::ArrayRef<int64_t> numbers;
+  std::string &reason;
+  /// Slots of which a unit reads that of the unit before, or behind it.
+  llvm::SmallDenseSet<unsigned> fromBefore, fromBehind;
+};
+
+} // namespace tessera::folding

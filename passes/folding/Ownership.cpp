@@ -1,0 +1,119 @@
+#include "passes/folding/Ownership.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::folding;
+
+Ownership::Ownership(func::FuncOp function, ArrayRef<int> arguments,
+                     ArrayRef<int> results) {
+  for (auto [argument, unit] : llvm::zip(function.getArguments(), arguments))
+    values[argument] = {
+        unit, !function.getArgAttr(argument.getArgNumber(), graph::kInputAttr)};
+  own(function.getBody().front());
+  ownUnread(results);
+}
+
+// What reads as many layers is a table of all of them.
+static constexpr unsigned kCollects = 3;
+
+// What reads weights belongs to the layer of most of them, whatever it is
+// given of other layers. Anything else belongs to the layer of most operands;
+// of two to the later one, which makes a link of a sum over layers that of the
+// layer that is added.
+Ownership::Owner Ownership::vote(Operation *op) const {
+  struct Votes {
+    int unit;
+    unsigned ofState = 0, all = 0;
+  };
+  SmallVector<Votes, 4> votes;
+  bool isState = true;
+  for (Value operand : op->getOperands()) {
+    Owner owner = ownerOf(operand);
+    isState &= owner.isState;
+    if (owner.unit == kNone)
+      continue;
+    auto known = llvm::find_if(
+        votes, [&](const Votes &own) { return own.unit == owner.unit; });
+    if (known == votes.end())
+      known = &votes.emplace_back(Votes{owner.unit});
+    known->ofState += owner.isState;
+    ++known->all;
+  }
+  auto readsNoState = [](const Votes &own) {
+    return own.unit >= 0 && own.ofState == 0;
+  };
+  if (votes.size() >= kCollects && llvm::all_of(votes, readsNoState))
+    return {kOuter, /*isState=*/false};
+  auto weight = [](const Votes &own) {
+    return std::tuple(own.ofState, own.all, own.unit);
+  };
+  auto best = llvm::max_element(votes, [&](const Votes &a, const Votes &b) {
+    return weight(a) < weight(b);
+  });
+  return {best == votes.end() ? kNone : best->unit, isState};
+}
+
+void Ownership::set(Operation *op, Owner owner) {
+  for (Value result : op->getResults())
+    values[result] = owner;
+}
+
+// A value that a loop carries belongs to whom what is yielded for it does.
+void Ownership::ownCarried(graph::LoopOp loop) {
+  allLoops.push_back(loop);
+  for (auto [yielded, carried, result] : llvm::zip(
+           loop.getYield().getValues(), loop.getCarried(), loop.getResults())) {
+    int unit = of(yielded);
+    if (unit != kNone)
+      values[carried] = values[result] = {unit, /*isState=*/false};
+  }
+}
+
+void Ownership::own(Block &block) {
+  for (Operation &op : block) {
+    if (op.hasTrait<OpTrait::IsTerminator>())
+      continue;
+    if (auto loop = dyn_cast<graph::LoopOp>(op)) {
+      for (BlockArgument argument : loop.getBody().getArguments())
+        values[argument] = {kNone, /*isState=*/false};
+      own(loop.getBody().front());
+      ownCarried(loop);
+      continue;
+    }
+    Owner owner = vote(&op);
+    set(&op, owner);
+    ops.emplace_back(&op, owner.unit);
+  }
+}
+
+// What is made of nothing of a layer is the layer's if only it reads it, such
+// as a seed, an initial value, or a row of a table.
+void Ownership::ownUnread(ArrayRef<int> results) {
+  for (auto &[op, unit] : llvm::reverse(ops)) {
+    if (unit >= 0)
+      continue;
+    std::optional<int> only;
+    for (OpOperand &use : op->getUses()) {
+      int reader = kNone;
+      if (isa<func::ReturnOp>(use.getOwner()))
+        reader = results[use.getOperandNumber()];
+      else if (use.getOwner()->getNumResults() > 0)
+        reader = of(use.getOwner()->getResult(0));
+      if (reader < 0 || (only && *only != reader)) {
+        only.reset();
+        break;
+      }
+      only = reader;
+    }
+    if (only)
+      set(op, {unit = *only});
+  }
+}
+
+std::vector<std::vector<Operation *>> Ownership::opsOf(unsigned count) const {
+  std::vector<std::vector<Operation *>> lists(count);
+  for (auto [op, unit] : ops)
+    if (unit >= 0)
+      lists[unit].push_back(op);
+  return lists;
+}

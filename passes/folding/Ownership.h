@@ -1,0 +1,44 @@
+// Which layer an op most likely belongs to: a guess that Units proves or drops.
+#pragma once
+#include "dialects/graph/GraphOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace tessera::folding {
+
+class Ownership {
+public:
+  static constexpr int kNone = -1;  ///< what inputs and numbers are made of
+  static constexpr int kOuter = -2; ///< of the model, but of no layer
+
+  /// Of a function whose arguments and results belong to these units.
+  Ownership(mlir::func::FuncOp function, llvm::ArrayRef<int> arguments,
+            llvm::ArrayRef<int> results);
+
+  int of(mlir::Value value) const { return ownerOf(value).unit; }
+  /// The ops of each of `count` units, in the order of the text.
+  std::vector<std::vector<mlir::Operation *>> opsOf(unsigned count) const;
+  /// Inner ones first.
+  llvm::ArrayRef<graph::LoopOp> loops() const { return allLoops; }
+
+private:
+  struct Owner {
+    int unit = kNone;
+    bool isState = true; ///< made of nothing but state and numbers
+  };
+
+  Owner ownerOf(mlir::Value value) const {
+    auto owner = values.find(value);
+    return owner == values.end() ? Owner() : owner->second;
+  }
+  void own(mlir::Block &block);
+  void ownCarried(graph::LoopOp loop);
+  void ownUnread(llvm::ArrayRef<int> results);
+  Owner vote(mlir::Operation *op) const;
+  void set(mlir::Operation *op, Owner owner);
+
+  llvm::DenseMap<mlir::Value, Owner> values;
+  std::vector<std::pair<mlir::Operation *, int>> ops; ///< all, in order
+  std::vector<graph::LoopOp> allLoops;
+};
+
+} // namespace tessera::folding

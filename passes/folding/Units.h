@@ -1,0 +1,90 @@
+// The same layer several times in one function: what corresponds to what. A
+// *unit* is one layer, or as many as are repeated as one.
+#pragma once
+#include "dialects/graph/GraphOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace tessera::folding {
+
+/// Layers that are repeated: `period` from `first` on, `units` times.
+struct Repetition {
+  int64_t first = 0, period = 1, units = 0;
+
+  /// Nothing where a module has no such attribute; a failure with a diagnostic
+  /// where it makes no sense.
+  static llvm::FailureOr<std::optional<Repetition>> of(mlir::ModuleOp module);
+  void writeTo(mlir::ModuleOp module) const;
+  /// Which of them a layer is in, from 0; nothing outside of all.
+  std::optional<int64_t> unitOf(int64_t layer) const;
+};
+
+/// The units of one function. Those in the middle, all but the first and the
+/// last, do the same: ops one by one, operands, and what they take of the unit
+/// before and behind. Of the other two only state is known.
+class Units {
+public:
+  /// Where a value stands in a unit of the middle. Values of one slot
+  /// correspond.
+  struct Place {
+    unsigned unit, slot;
+  };
+
+  /// `numbers` are the units that the function has, among those of the
+  /// repetition: 0, 1, 2, … and the last. At least four. Nothing, and a reason,
+  /// where they do not do the same.
+  static std::optional<Units> match(mlir::func::FuncOp function,
+                                    const Repetition &repetition,
+                                    llvm::ArrayRef<int64_t> numbers,
+                                    std::string &reason);
+
+  /// With those at the ends.
+  unsigned count() const { return ops.size(); }
+  bool empty() const { return arguments[1].empty() && results[1].empty(); }
+  std::optional<Place> placeOf(mlir::Value value) const {
+    auto place = places.find(value);
+    if (place == places.end())
+      return std::nullopt;
+    return place->second;
+  }
+  mlir::Value at(unsigned unit, unsigned slot) const {
+    return values[unit][slot];
+  }
+  unsigned slotCount() const { return slots; }
+  /// Puts another value in the place of one.
+  void replace(mlir::Value value, mlir::Value with);
+
+  /// By unit, in corresponding order: ops, and numbers of the function's
+  /// arguments and results.
+  std::vector<std::vector<mlir::Operation *>> ops;
+  std::vector<std::vector<unsigned>> arguments, results;
+  llvm::DenseMap<mlir::Operation *, Place> placesOfOps; ///< slot: which op
+  std::vector<graph::LoopOp> loops;                     ///< inner ones first
+  /// Ops of no unit that read a value of every one, as a table of all layers
+  /// does: where the third unit's operands begin, and how many each has. If the
+  /// third stands for others, its operands are there as often.
+  struct Collector {
+    mlir::Operation *op;
+    unsigned begin, size;
+  };
+  std::vector<Collector> collectors;
+  /// Operands of what is of no unit that read of the last one in the middle.
+  std::vector<mlir::OpOperand *> leaving;
+
+private:
+  friend class Matcher;
+  void place(mlir::Value value, unsigned unit, unsigned slot);
+
+  llvm::DenseMap<mlir::Value, Place> places;
+  std::vector<std::vector<mlir::Value>> values; ///< by unit and slot
+  unsigned slots = 0;
+};
+
+/// The attribute `steps` units behind that of `one`, if `two` has that of the
+/// next: equal, or integers that grow with the unit. Null for anything else.
+mlir::Attribute extrapolate(mlir::Attribute one, mlir::Attribute two,
+                            int64_t steps);
+
+/// Whether extrapolating anything of two such ops is nothing to do.
+bool haveEqualAttributes(mlir::Operation *one, mlir::Operation *other);
+
+} // namespace tessera::folding

@@ -1,0 +1,61 @@
+"""Whole models, cut along meshes folded and as they are: one device's program,
+byte for byte, must not tell which. Usage: folded_models.py BIN SOURCE FOLDER"""
+import json
+import pathlib
+import subprocess
+import sys
+
+BIN, SOURCE, FOLDER = map(pathlib.Path, sys.argv[1:])
+
+CASES = [  # spec, layers, recipe, mesh, zero, microbatches, changes of the spec
+    ("tiny-gpt2", 7, "tiny-gpt2", "data=2,tensor=2", 0, 1, {}),
+    ("tiny-gpt2", 5, "tiny-gpt2", "data=3", 3, 2,
+     {"embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1}),
+    ("llama-15m", 8, "llama-15m", "context=3,tensor=2", 0, 2, {}),
+    ("tiny-mixtral", 6, "tiny-mixtral", "data=2,expert=2", 2, 1, {}),
+    ("tiny-qwen-moe", 6, "tiny-qwen-moe", "data=2,tensor=2", 0, 2, {}),
+    ("tiny-deepseek-moe", 7, "tiny-deepseek-moe", "expert=4", 0, 1, {}),
+    # Five layers with a window and one without are repeated as one.
+    ("gemma-3-1b", 36, "tiny-gpt2", "data=2", 1, 1, {}),
+]
+
+
+def run(*command):
+    return subprocess.run([str(part) for part in command], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+
+
+def spec_of(name, layers, changes, folder):
+    config = json.loads((SOURCE / "models/specs" / name / "config.json").read_text())
+    config["n_layer" if "n_layer" in config else "num_hidden_layers"] = layers
+    if "layer_types" in config:
+        kinds = config["layer_types"]
+        config["layer_types"] = [kinds[i % len(kinds)] for i in range(layers)]
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+    return folder
+
+
+def main():
+    for i, (name, layers, recipe, mesh, zero, microbatches, changes) in enumerate(CASES):
+        folder = FOLDER / str(i)
+        spec = spec_of(name, layers, changes, folder)
+        whole = folder / "autodiff.mlir"
+        run(BIN / "tessera", "compile", spec, "--recipe",
+            SOURCE / f"recipes/{recipe}.yaml", "--target", "cpu:avx2", "--cache",
+            "off", "--set", f"batch.accumulate={microbatches}", "--to",
+            "autodiff", "-o", whole)
+        cut = [f"--assign-shardings=mesh={mesh} zero={zero}",
+               "--verify-shardings", "--partition-to-local", "--canonicalize",
+               "--cse"]
+        folded = folder / "folded.mlir"
+        run(BIN / "tessera-opt", whole, "--fold-layers", *cut, "-o", folded)
+        assert "graph.folded" in folded.read_text(), f"{name} is not folded"
+        # Read again as text: what is folded is all there is.
+        unfolded = run(BIN / "tessera-opt", folded, "--unfold-layers")
+        assert unfolded == run(BIN / "tessera-opt", whole, *cut), (
+            f"{name} on {mesh} is another program when it is folded")
+        print(f"ok: {name}, {layers} layers on {mesh}")
+
+
+main()

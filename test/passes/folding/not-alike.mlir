@@ -1,0 +1,80 @@
+// RUN: tessera-opt %s --split-input-file --fold-layers=explain --mlir-print-op-on-diagnostic=false 2>&1 | FileCheck %s
+// Layers that do not do the same stay as they are.
+
+// One of them is read by something else, too.
+// CHECK: remark: layers are not folded: 'graph.neg' at {{.*}} is not in each of the layers
+// CHECK-NOT: graph.folded
+func.func @logits(
+    %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
+    %w2: tensor<4xf32> {graph.state = "h.2.w"}, %w3: tensor<4xf32> {graph.state = "h.3.w"},
+    %w4: tensor<4xf32> {graph.state = "h.4.w"}, %x: tensor<4xf32> {graph.input = "x"}) -> (tensor<4xf32>, tensor<4xf32>) {
+  %0 = graph.mul %x, %w0 : tensor<4xf32>
+  %1 = graph.mul %0, %w1 : tensor<4xf32>
+  %2 = graph.mul %1, %w2 : tensor<4xf32>
+  %3 = graph.mul %2, %w3 : tensor<4xf32>
+  %4 = graph.mul %3, %w4 : tensor<4xf32>
+  %5 = graph.sub %1, %x : tensor<4xf32>
+  %6 = graph.neg %5 : tensor<4xf32>
+  %7 = graph.mul %4, %6 : tensor<4xf32>
+  return %7, %4 : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// One of them does something else.
+// CHECK: remark: layers are not folded: 'graph.add' at {{.*}} is not in each of the layers, or not the same
+// CHECK-NOT: graph.folded
+func.func @logits(
+    %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
+    %w2: tensor<4xf32> {graph.state = "h.2.w"}, %w3: tensor<4xf32> {graph.state = "h.3.w"},
+    %w4: tensor<4xf32> {graph.state = "h.4.w"}, %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
+  %0 = graph.mul %x, %w0 : tensor<4xf32>
+  %1 = graph.mul %0, %w1 : tensor<4xf32>
+  %2 = graph.add %1, %w2 : tensor<4xf32>
+  %3 = graph.mul %2, %w3 : tensor<4xf32>
+  %4 = graph.mul %3, %w4 : tensor<4xf32>
+  return %4 : tensor<4xf32>
+}
+
+// -----
+
+// A seed that does not grow evenly.
+// CHECK: remark: layers are not folded: 'graph.constant' at {{.*}} is not in each of the layers, or not the same
+// CHECK-NOT: graph.folded
+func.func @logits(
+    %w0: tensor<1xi64> {graph.state = "h.0.w"}, %w1: tensor<1xi64> {graph.state = "h.1.w"},
+    %w2: tensor<1xi64> {graph.state = "h.2.w"}, %w3: tensor<1xi64> {graph.state = "h.3.w"},
+    %w4: tensor<1xi64> {graph.state = "h.4.w"}, %x: tensor<1xi64> {graph.input = "x"}) -> tensor<1xi64> {
+  %c0 = graph.constant dense<0> : tensor<1xi64>
+  %c1 = graph.constant dense<1> : tensor<1xi64>
+  %c2 = graph.constant dense<2> : tensor<1xi64>
+  %c3 = graph.constant dense<4> : tensor<1xi64>
+  %c4 = graph.constant dense<5> : tensor<1xi64>
+  %s0 = graph.add %w0, %c0 : tensor<1xi64>
+  %s1 = graph.add %w1, %c1 : tensor<1xi64>
+  %s2 = graph.add %w2, %c2 : tensor<1xi64>
+  %s3 = graph.add %w3, %c3 : tensor<1xi64>
+  %s4 = graph.add %w4, %c4 : tensor<1xi64>
+  %0 = graph.mul %x, %s0 : tensor<1xi64>
+  %1 = graph.mul %0, %s1 : tensor<1xi64>
+  %2 = graph.mul %1, %s2 : tensor<1xi64>
+  %3 = graph.mul %2, %s3 : tensor<1xi64>
+  %4 = graph.mul %3, %s4 : tensor<1xi64>
+  return %4 : tensor<1xi64>
+}
+
+// -----
+
+// Too few to gain by it.
+// CHECK-NOT: remark
+// CHECK-NOT: graph.folded
+func.func @logits(
+    %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
+    %w2: tensor<4xf32> {graph.state = "h.2.w"}, %w3: tensor<4xf32> {graph.state = "h.3.w"},
+    %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
+  %0 = graph.mul %x, %w0 : tensor<4xf32>
+  %1 = graph.mul %0, %w1 : tensor<4xf32>
+  %2 = graph.mul %1, %w2 : tensor<4xf32>
+  %3 = graph.mul %2, %w3 : tensor<4xf32>
+  return %3 : tensor<4xf32>
+}
