@@ -328,8 +328,24 @@ private:
     replaceLoop(loop, cast<graph::LoopOp>(builder.create(state)), order);
   }
 
+  // A list with an entry for each result, such as where each is on a mesh.
+  static void widenLists(graph::LoopOp loop, graph::LoopOp made,
+                         ArrayRef<Carried> order) {
+    for (NamedAttribute attr : loop->getDiscardableAttrs()) {
+      auto list = dyn_cast<ArrayAttr>(attr.getValue());
+      if (!list || list.size() != loop.getNumResults())
+        continue;
+      SmallVector<Attribute> entries;
+      for (const Carried &entry : order)
+        entries.push_back(list[entry.position]);
+      made->setDiscardableAttr(attr.getName(),
+                               ArrayAttr::get(loop.getContext(), entries));
+    }
+  }
+
   void replaceLoop(graph::LoopOp loop, graph::LoopOp made,
                    ArrayRef<Carried> order) {
+    widenLists(loop, made, order);
     for (auto [entry, result] : llvm::zip(order, made.getResults()))
       if (entry.copy)
         copies[*entry.copy]

@@ -1,5 +1,6 @@
 // RUN: tessera-opt %s --fold-layers | FileCheck %s
-// RUN: tessera-opt %s --fold-layers --unfold-layers | diff - <(tessera-opt %s)
+// RUN: tessera-opt %s > %t.plain
+// RUN: tessera-opt %s --fold-layers --unfold-layers | diff %t.plain -
 // Six layers forward, backward, in a sum, updated and initialized; before them
 // an embedding, behind them a head, and a table of what each one counted.
 

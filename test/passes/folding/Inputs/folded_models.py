@@ -36,6 +36,38 @@ def spec_of(name, layers, changes, folder):
     return folder
 
 
+def check_stages(whole):
+    """A pipeline writes layers out before it cuts them into stages."""
+    cut = ["--assign-shardings=mesh=pipe=2,data=2", "--verify-shardings"]
+    stages = "--assign-stages=schedule=1f1b"
+    assert (run(BIN / "tessera-opt", whole, "--fold-layers", *cut,
+                "--unfold-layers", stages)
+            == run(BIN / "tessera-opt", whole, *cut, stages)), (
+        "a pipeline of folded layers is another one")
+    print("ok: stages")
+
+
+def check_driver(spec, recipe, mesh, folder):
+    """The compiler folds, and goes on with what was folded as with what was
+    not."""
+    arguments = ["--recipe", recipe, "--target", "cpu:avx2", "--cache", "off",
+                 "--mesh", mesh]
+    folded, plain = folder / "partition.mlir", folder / "plain.mlir"
+    run(BIN / "tessera", "compile", spec, *arguments, "--to", "partition", "-o",
+        folded)
+    assert "graph.folded" in folded.read_text(), "the compiler does not fold"
+    run(BIN / "tessera-opt", folded, "--unfold-layers", "-o", plain)
+    texts = []
+    for i, start in enumerate((folded, plain)):
+        out = folder / f"fusion{i}.mlir"
+        run(BIN / "tessera", "compile", "--from", "partition", start, "--cache",
+            "off", "--to", "fusion", "-o", out)
+        texts.append(run(BIN / "tessera-opt", out))
+    assert texts[0] == texts[1], "layers are not written out before fusion"
+    assert "graph.folded" not in texts[0]
+    print("ok: the compiler")
+
+
 def main():
     for i, (name, layers, recipe, mesh, zero, microbatches, changes) in enumerate(CASES):
         folder = FOLDER / str(i)
@@ -56,6 +88,10 @@ def main():
         assert unfolded == run(BIN / "tessera-opt", whole, *cut), (
             f"{name} on {mesh} is another program when it is folded")
         print(f"ok: {name}, {layers} layers on {mesh}")
+        if i == 0:
+            check_driver(spec, SOURCE / f"recipes/{recipe}.yaml", mesh, folder)
+        if microbatches > 1 and "moe" not in name:
+            check_stages(whole)
 
 
 main()
