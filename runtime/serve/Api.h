@@ -29,7 +29,7 @@ struct ChatMessage {
 };
 
 /// What a body is posted to.
-enum class Endpoint : uint8_t { completions, chat, responses };
+enum class Endpoint : uint8_t { completions, chat, responses, embeddings };
 
 /// The field that says what to continue.
 std::string_view inputField(Endpoint endpoint);

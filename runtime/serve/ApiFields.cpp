@@ -21,11 +21,11 @@ bool getWhole(const JsonValue &value, int64_t &to) {
   return true;
 }
 
-Problem readWhole(const Field &field, const JsonValue &value, int64_t &to) {
-  auto least = int64_t(field.least), most = int64_t(field.most);
+Problem readWhole(std::string_view name, int64_t least, int64_t most,
+                  const JsonValue &value, int64_t &to) {
   if (!getWhole(value, to) || to < least || to > most)
-    return problem(field.name, "{} must be a whole number from {} to {}",
-                   field.name, least, most);
+    return problem(name, "{} must be a whole number from {} to {}", name, least,
+                   most);
   return std::nullopt;
 }
 
