@@ -116,10 +116,13 @@ private:
     const char *object = !isChat() ? "text_completion"
                          : chunk   ? "chat.completion.chunk"
                                    : "chat.completion";
-    return print({{"id", head.id},
-                  {"object", object},
-                  {"created", head.created},
-                  {"model", head.model}});
+    Json text = {{"id", head.id},
+                 {"object", object},
+                 {"created", head.created},
+                 {"model", head.model}};
+    if (request.asksTier && isChat())
+      text["service_tier"] = "default";
+    return print(text);
   }
 
   /// Whoever asks for the usage finds null in every chunk but the last.

@@ -54,6 +54,7 @@ struct ApiRequest {
   std::shared_ptr<const AnswerForm> form;
   bool ignoreEnd = false;
   bool stream = false, includeUsage = false;
+  bool asksTier = false; ///< the answer says which `service_tier` it had
   std::optional<std::string> instructions; ///< of responses
   std::vector<std::pair<std::string, std::string>> metadata;
 };

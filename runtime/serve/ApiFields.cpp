@@ -119,11 +119,21 @@ Problem readSeed(const Field &field, const JsonValue &value,
   return std::nullopt;
 }
 
+/// Obfuscation pads events against whoever measures encrypted traffic, a
+/// proxy's matter here.
+bool isPlain(const JsonValue::Member &option) {
+  bool obfuscated = true;
+  return option.name == "include_obfuscation" && option.value.get(obfuscated) &&
+         !obfuscated;
+}
+
 Problem readStreamOptions(const Field &field, const JsonValue &value,
                           ApiRequest &request) {
   if (!value.isObject())
     return problem(field.name, "stream_options must be an object");
   for (const JsonValue::Member &member : value.members()) {
+    if (isPlain(member))
+      continue;
     if (member.name != "include_usage")
       return problem(field.name, "the stream option {} is not served",
                      quote(member.name));
@@ -134,14 +144,11 @@ Problem readStreamOptions(const Field &field, const JsonValue &value,
   return std::nullopt;
 }
 
-/// Of responses, whose usage is always told. Obfuscation pads events against
-/// whoever measures encrypted traffic, a proxy's matter here.
+/// Of responses, whose usage is always told.
 Problem readResponseStreamOptions(const Field &field, const JsonValue &value,
                                   ApiRequest &) {
-  bool obfuscated = false;
   for (const JsonValue::Member &member : value.members())
-    if (member.name != "include_obfuscation" || !member.value.get(obfuscated) ||
-        obfuscated)
+    if (!isPlain(member))
       return problem(field.name, "the stream option {} is not served",
                      quote(member.name));
   if (!value.isObject())
@@ -219,9 +226,11 @@ constexpr std::string_view kText = R"({"type": "string"})",
                            kNumber = R"({"type": "number"})",
                            kBoolean = R"({"type": "boolean"})",
                            kFalse = R"({"const": false})",
-                           kNothing = R"({"enum": ["", [], {}]})";
+                           kNothing = R"({"enum": ["", [], {}]})",
+                           kNever = R"({"type": "null"})";
 constexpr std::string_view kOfOthers = "not OpenAI's, as other servers have it",
                            kNoTools = "there are no tools",
+                           kNoReasoning = "the model does not reason aside",
                            kNoState =
                                "nothing is kept between requests, each brings "
                                "all of its messages";
@@ -234,7 +243,8 @@ constexpr std::string_view kFormSchema = R"({"anyOf": [
       {"type": "object", "required": ["schema"], "properties":
         {"schema": {"type": "object"}}}}}]})";
 constexpr std::string_view kTextSchema = R"({"type": "object",
-  "additionalProperties": false, "properties": {"format": {"anyOf": [
+  "additionalProperties": {"type": "null"}, "properties": {
+    "verbosity": {"enum": ["medium", null]}, "format": {"anyOf": [
     {"type": "null"},
     {"type": "object", "required": ["type"], "properties":
       {"type": {"enum": ["text", "json_object"]}}},
@@ -281,7 +291,8 @@ constexpr Field kFields[] = {
     {"stream", kAll, readOf<&ApiRequest::stream>, kBoolean},
     {"stream_options", kBoth, readStreamOptions,
      R"({"type": "object", "additionalProperties": false,
-         "properties": {"include_usage": {"type": "boolean"}}})"},
+         "properties": {"include_usage": {"type": "boolean"},
+                        "include_obfuscation": {"const": false}}})"},
     {"stream_options", kResponses, readResponseStreamOptions,
      R"({"type": "object", "additionalProperties": false,
          "properties": {"include_obfuscation": {"const": false}}})"},
@@ -312,7 +323,8 @@ constexpr Field kFields[] = {
          "propertyNames": {"maxLength": 64},
          "additionalProperties": {"type": "string", "maxLength": 512}})"},
     {"user", kAll, ignoreText, kText},
-    {"service_tier", kAll, ignoreText, kText},
+    {"service_tier", kChat | kResponses, readServiceTier, kText, 0, 0,
+     "there is one tier, which the answer calls default"},
     {"safety_identifier", kAll, ignoreText, kText},
     {"prompt_cache_key", kAll, ignoreText, kText},
     {"parallel_tool_calls", kChat | kResponses, ignoreBool, kBoolean, 0, 0,
@@ -336,12 +348,32 @@ constexpr Field kFields[] = {
      R"({"enum": ["none", "auto", ""]})", 0, 0, kNoTools},
     {"function_call", kChat, readToolChoice,
      R"({"enum": ["none", "auto", ""]})", 0, 0, kNoTools},
-    {"include", kResponses, readEmpty, kNothing, 0, 0,
-     "a response has all that there is"},
+    {"include", kResponses, readInclude,
+     R"({"type": "array", "items": {"enum": [
+         "code_interpreter_call.outputs",
+         "computer_call_output.output.image_url", "file_search_call.results",
+         "message.input_image.image_url", "reasoning.encrypted_content",
+         "web_search_call.action.sources"]}})",
+     0, 0, "adds to items of a kind that no response has here"},
     {"top_logprobs", kResponses, readZero, R"({"const": 0})", 0, 0,
      "/v1/chat/completions has logprobs"},
-    {"reasoning", kResponses, readEmpty, kNothing, 0, 0,
-     "the model does not reason aside"},
+    {"reasoning", kResponses, readReasoning,
+     R"({"type": "object", "additionalProperties": {"type": "null"},
+         "properties": {"effort": {"enum": ["none", "minimal", null]}}})",
+     0, 0, kNoReasoning},
+    {"reasoning_effort", kChat, readEffort, R"({"enum": ["none", "minimal"]})",
+     0, 0, kNoReasoning},
+    {"verbosity", kChat, readVerbosity, R"({"const": "medium"})"},
+    {"prediction", kChat, readPrediction,
+     R"({"type": "object", "required": ["type", "content"], "properties": {
+         "type": {"const": "content"},
+         "content": {"anyOf": [{"type": "string"}, {"type": "array", "items":
+           {"type": "object", "required": ["type", "text"], "properties": {
+             "type": {"const": "text"}, "text": {"type": "string"}}}}]}}})",
+     0, 0, "a hint that would make the same answer faster, and is not used"},
+    {"audio", kChat, refuseAny, kNever, 0, 0, "the model makes no sounds"},
+    {"web_search_options", kChat, refuseAny, kNever, 0, 0,
+     "the server asks nobody"},
     {"previous_response_id", kResponses, readEmpty, kNothing, 0, 0, kNoState},
     {"conversation", kResponses, readEmpty, kNothing, 0, 0, kNoState},
     {"prompt", kResponses, readEmpty, kNothing, 0, 0, kNoState},

@@ -126,5 +126,19 @@ Problem readModalities(const Field &field, const JsonValue &value,
                        ApiRequest &request);
 Problem readTruncation(const Field &field, const JsonValue &value,
                        ApiRequest &request);
+Problem readPrediction(const Field &field, const JsonValue &value,
+                       ApiRequest &request);
+Problem readServiceTier(const Field &field, const JsonValue &value,
+                        ApiRequest &request);
+Problem readEffort(const Field &field, const JsonValue &value,
+                   ApiRequest &request);
+Problem readReasoning(const Field &field, const JsonValue &value,
+                      ApiRequest &request);
+Problem readVerbosity(const Field &field, const JsonValue &value,
+                      ApiRequest &request);
+Problem readInclude(const Field &field, const JsonValue &value,
+                    ApiRequest &request);
+Problem refuseAny(const Field &field, const JsonValue &value,
+                  ApiRequest &request);
 
 } // namespace tessera::serve

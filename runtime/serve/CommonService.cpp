@@ -111,6 +111,13 @@ static ApiError otherKind(ModelKind kind) {
   return {400, message, "model", "not_supported"};
 }
 
+static std::string whyNoPath(std::string_view path) {
+  for (std::string_view kept : {"/v1/responses/", "/v1/chat/completions/"})
+    if (path.starts_with(kept))
+      return "there is no such path: nothing is kept between requests";
+  return "there is no such path";
+}
+
 void CommonService::handle(HttpRequest request, Reply reply) {
   RouteMatch match = findRoute(request.method, request.path);
   if (!match.route && !match.allowed.empty())
@@ -118,7 +125,7 @@ void CommonService::handle(HttpRequest request, Reply reply) {
         reply, {405, "this path has another method", "", "method_not_allowed"},
         fmt::format("Allow: {}\r\n", match.allowed));
   if (!match.route)
-    return sendError(reply, {404, "there is no such path", "", "not_found"});
+    return sendError(reply, {404, whyNoPath(request.path), "", "not_found"});
   if (!match.route->body)
     return get(match, reply);
   // A browser sends along what its user once typed, whoever's page asks.

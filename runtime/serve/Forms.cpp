@@ -121,9 +121,14 @@ Problem readResponseFormat(const Field &field, const JsonValue &value,
 // Where the newer API has its response_format.
 Problem readTextFormat(const Field &field, const JsonValue &value,
                        ApiRequest &request) {
-  for (const JsonValue::Member &member : value.members())
-    if (member.name != "format" && !member.value.isNull())
-      return problem(field.name, "text.{} is not served", member.name);
+  for (const JsonValue::Member &member : value.members()) {
+    if (member.name == "format" || member.value.isNull())
+      continue;
+    if (member.name != "verbosity")
+      return problem(field.name, "text.{} is not served", oneLine(member.name));
+    if (Problem found = readVerbosity(field, member.value, request))
+      return found;
+  }
   if (!value.isObject())
     return problem(field.name, "text must be an object");
   if (value["format"].isNull())

@@ -326,6 +326,14 @@ def refused_fields(server):
         assert answer["error"]["param"] == param, (str(body)[:200], answer)
         assert answer["error"]["message"] and "\n" not in answer["error"]["message"]
     expect(server.call("POST", CHAT, {"model": "other", "messages": USER})[0], 404)
+    # What is kept nowhere cannot be asked for again.
+    for method, path in (("GET", RESPONSES + "/resp_1"), ("DELETE", RESPONSES + "/resp_1"), ("GET", CHAT + "/chatcmpl-1/messages")):
+        status, _, answer = server.call(method, path)
+        expect((status, "nothing is kept" in answer["error"]["message"]), (404, True))
+    # There is one tier, and whoever asks for another is told so.
+    for path, field in ((CHAT, {"messages": USER, "max_tokens": 1}), (RESPONSES, {"input": "a", "max_output_tokens": 1})):
+        assert "service_tier" not in server.post(path, **field)[1]
+        expect(server.post(path, **field, service_tier="priority")[1]["service_tier"], "default")
     expect(server.post(COMPLETIONS, prompt="a", temperature=1e-40, max_tokens=2, n=None, user="me", suffix="")[0], 200)
 
 
