@@ -15,6 +15,12 @@ static Problem checkTogether(const ApiRequest &request) {
     return problem("n", "prompts times n must be at most {}", kMaxChoices);
   if (request.includeUsage && !request.stream)
     return problem("stream_options", "stream_options need stream: true");
+  if (request.tools.empty() && request.toolUse == ToolUse::required)
+    return problem("tool_choice", "tool_choice needs tools");
+  if (request.mayCall() && request.form)
+    return problem("response_format",
+                   "an answer of a form has no calls: leave "
+                   "out response_format or tools, or say tool_choice: none");
   return std::nullopt;
 }
 

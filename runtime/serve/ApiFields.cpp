@@ -229,7 +229,7 @@ constexpr std::string_view kText = R"({"type": "string"})",
                            kNothing = R"({"enum": ["", [], {}]})",
                            kNever = R"({"type": "null"})";
 constexpr std::string_view kOfOthers = "not OpenAI's, as other servers have it",
-                           kNoTools = "there are no tools",
+                           kNoTools = "/v1/chat/completions has tools",
                            kNoReasoning = "the model does not reason aside",
                            kNoState =
                                "nothing is kept between requests, each brings "
@@ -250,6 +250,25 @@ constexpr std::string_view kTextSchema = R"({"type": "object",
       {"type": {"enum": ["text", "json_object"]}}},
     {"type": "object", "required": ["type", "schema"], "properties":
       {"type": {"const": "json_schema"}, "schema": {"type": "object"}}}]}}})";
+
+constexpr std::string_view kToolsSchema = R"({"type": "array",
+  "items": {"type": "object", "required": ["type", "function"],
+    "additionalProperties": false, "properties": {
+    "type": {"const": "function"},
+    "function": {"type": "object", "required": ["name"],
+      "additionalProperties": false, "properties": {
+      "name": {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,64}$"},
+      "description": {"type": ["string", "null"]},
+      "parameters": {"type": ["object", "null"]},
+      "strict": {"type": ["boolean", "null"]}}}}}})";
+constexpr std::string_view kToolChoiceSchema = R"({"anyOf": [
+  {"enum": ["none", "auto", "required"]},
+  {"type": "object", "required": ["type", "function"],
+    "additionalProperties": false, "properties": {
+    "type": {"const": "function"},
+    "function": {"type": "object", "required": ["name"],
+      "additionalProperties": false,
+      "properties": {"name": {"type": "string"}}}}}]})";
 
 constexpr Field kFields[] = {
     {"model", kAll, readModel, R"({"type": "string", "minLength": 1})", 0, 0,
@@ -327,8 +346,9 @@ constexpr Field kFields[] = {
      "there is one tier, which the answer calls default"},
     {"safety_identifier", kAll, ignoreText, kText},
     {"prompt_cache_key", kAll, ignoreText, kText},
-    {"parallel_tool_calls", kChat | kResponses, ignoreBool, kBoolean, 0, 0,
-     kNoTools},
+    {"parallel_tool_calls", kChat, readOf<&ApiRequest::parallelCalls>, kBoolean,
+     0, 0, "whether an answer may have several calls"},
+    {"parallel_tool_calls", kResponses, ignoreBool, kBoolean, 0, 0, kNoTools},
     {"max_tool_calls", kResponses, ignoreWhole, kWhole, 0, kMost, kNoTools},
     {"response_format", kChat, readResponseFormat, kFormSchema, 0, 0,
      "a form that the answer must have"},
@@ -342,11 +362,14 @@ constexpr Field kFields[] = {
     {"background", kResponses, readFalse, kFalse, 0, 0, kNoState},
     {"suffix", kCompletions, readEmpty, kNothing, 0, 0,
      "the model continues texts and fills no gaps"},
-    {"tools", kChat | kResponses, readEmpty, kNothing, 0, 0, kNoTools},
-    {"functions", kChat, readEmpty, kNothing, 0, 0, kNoTools},
-    {"tool_choice", kChat | kResponses, readToolChoice,
-     R"({"enum": ["none", "auto", ""]})", 0, 0, kNoTools},
-    {"function_call", kChat, readToolChoice,
+    {"tools", kChat, readTools, kToolsSchema, 0, 0,
+     "functions that the model may call, if its template knows of tools"},
+    {"tool_choice", kChat, readToolChoice, kToolChoiceSchema},
+    {"functions", kChat, readEmpty, kNothing, 0, 0, "use tools"},
+    {"function_call", kChat, readNoToolChoice,
+     R"({"enum": ["none", "auto", ""]})", 0, 0, "use tool_choice"},
+    {"tools", kResponses, readEmpty, kNothing, 0, 0, kNoTools},
+    {"tool_choice", kResponses, readNoToolChoice,
      R"({"enum": ["none", "auto", ""]})", 0, 0, kNoTools},
     {"include", kResponses, readInclude,
      R"({"type": "array", "items": {"enum": [

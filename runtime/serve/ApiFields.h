@@ -71,6 +71,9 @@ Problem readFields(std::span<const FieldOf<Request>> fields, Endpoint endpoint,
   return std::nullopt;
 }
 
+/// The value as JSON again, in one line.
+std::string jsonOf(const JsonValue &value);
+
 /// The object that a body is, or an error.
 std::variant<JsonValue, ApiError> parseBody(std::string_view body);
 
@@ -99,6 +102,15 @@ Problem readMessages(const Field &field, const JsonValue &value,
 Problem readInput(const Field &field, const JsonValue &value,
                   ApiRequest &request);
 
+// Functions that may be called (ApiTools.cpp).
+Problem readTools(const Field &field, const JsonValue &value,
+                  ApiRequest &request);
+Problem readToolChoice(const Field &field, const JsonValue &value,
+                       ApiRequest &request);
+/// An assistant's message's.
+Problem readCalls(std::string_view name, const JsonValue &value,
+                  std::vector<ToolCall> &to);
+
 // The form of an answer (Forms.cpp).
 Problem readResponseFormat(const Field &field, const JsonValue &value,
                            ApiRequest &request);
@@ -118,8 +130,8 @@ Problem readEmpty(const Field &field, const JsonValue &value,
                   ApiRequest &request);
 Problem readZero(const Field &field, const JsonValue &value,
                  ApiRequest &request);
-Problem readToolChoice(const Field &field, const JsonValue &value,
-                       ApiRequest &request);
+Problem readNoToolChoice(const Field &field, const JsonValue &value,
+                         ApiRequest &request);
 Problem readBestOf(const Field &field, const JsonValue &value,
                    ApiRequest &request);
 Problem readModalities(const Field &field, const JsonValue &value,

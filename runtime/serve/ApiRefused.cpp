@@ -48,8 +48,8 @@ Problem readZero(const Field &field, const JsonValue &value, ApiRequest &) {
 }
 
 /// Without tools there is nothing to choose.
-Problem readToolChoice(const Field &field, const JsonValue &value,
-                       ApiRequest &) {
+Problem readNoToolChoice(const Field &field, const JsonValue &value,
+                         ApiRequest &) {
   std::string_view text;
   if (value.get(text) && (text.empty() || text == "none" || text == "auto"))
     return std::nullopt;

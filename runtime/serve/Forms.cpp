@@ -75,6 +75,8 @@ nlohmann::ordered_json copied(const JsonValue &value) {
 
 } // namespace
 
+std::string jsonOf(const JsonValue &value) { return copied(value).dump(); }
+
 StatusOr<std::shared_ptr<const AnswerForm>>
 parseAnswerForm(const JsonValue &format) {
   std::string_view type;
@@ -104,7 +106,7 @@ parseAnswerForm(const JsonValue &format) {
   if (!grammar.ok())
     return Status::error("schema: {}", grammar.message());
   appendKey(schema, form->key);
-  form->json = copied(format).dump();
+  form->json = jsonOf(format);
   form->grammar = std::make_shared<const grammar::Grammar>(grammar.take());
   return std::shared_ptr<const AnswerForm>(form);
 }

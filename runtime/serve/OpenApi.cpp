@@ -63,14 +63,33 @@ Json requestSchema(Endpoint endpoint, std::span<const std::string> models) {
 
 // What every answer has; clients are to expect more members.
 constexpr std::string_view kSchemas = R"({
-"Messages": {"type": "array", "minItems": 1, "items": {
-  "type": "object", "required": ["role", "content"], "additionalProperties": false,
-  "properties": {
-    "role": {"enum": ["system", "developer", "user", "assistant"]},
-    "name": {"type": ["string", "null"]},
-    "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {
-      "type": "object", "required": ["type", "text"], "properties": {
-        "type": {"const": "text"}, "text": {"type": "string"}}}}]}}}},
+"Content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {
+  "type": "object", "required": ["type", "text"], "properties": {
+    "type": {"const": "text"}, "text": {"type": "string"}}}}]},
+"ToolCalls": {"type": "array", "minItems": 1, "items": {
+  "type": "object", "required": ["id", "type", "function"],
+  "additionalProperties": false, "properties": {
+    "id": {"type": "string"}, "type": {"const": "function"},
+    "function": {"type": "object", "required": ["name", "arguments"],
+      "additionalProperties": false, "properties": {
+        "name": {"type": "string"},
+        "arguments": {"type": "string", "description": "JSON of an object"}}}}}},
+"Messages": {"type": "array", "minItems": 1, "items": {"anyOf": [
+  {"type": "object", "required": ["role", "content"], "additionalProperties": false,
+    "properties": {
+      "role": {"enum": ["system", "developer", "user", "assistant"]},
+      "name": {"type": ["string", "null"]},
+      "content": {"$ref": "#/components/schemas/Content"}}},
+  {"type": "object", "required": ["role", "tool_calls"], "additionalProperties": false,
+    "properties": {
+      "role": {"const": "assistant"}, "name": {"type": ["string", "null"]},
+      "content": {"anyOf": [{"$ref": "#/components/schemas/Content"}, {"type": "null"}]},
+      "tool_calls": {"$ref": "#/components/schemas/ToolCalls"}}},
+  {"type": "object", "required": ["role", "content", "tool_call_id"],
+    "additionalProperties": false, "properties": {
+      "role": {"const": "tool"}, "name": {"type": ["string", "null"]},
+      "tool_call_id": {"type": "string"},
+      "content": {"$ref": "#/components/schemas/Content"}}}]}},
 "InputMessages": {"type": "array", "minItems": 1, "items": {
   "type": "object", "required": ["role", "content"], "additionalProperties": false,
   "properties": {
@@ -106,9 +125,11 @@ constexpr std::string_view kSchemas = R"({
       "required": ["index", "message", "logprobs", "finish_reason"], "properties": {
         "index": {"type": "integer"},
         "message": {"type": "object", "required": ["role", "content"],
-          "properties": {"role": {"const": "assistant"}, "content": {"type": "string"}}},
+          "properties": {"role": {"const": "assistant"},
+            "content": {"type": ["string", "null"]},
+            "tool_calls": {"$ref": "#/components/schemas/ToolCalls"}}},
         "logprobs": {"type": ["object", "null"]},
-        "finish_reason": {"enum": ["stop", "length"]}}}}}},
+        "finish_reason": {"enum": ["stop", "length", "tool_calls"]}}}}}},
 "Response": {"type": "object",
   "required": ["id", "object", "created_at", "status", "model", "output", "usage"],
   "properties": {"id": {"type": "string"}, "object": {"const": "response"},

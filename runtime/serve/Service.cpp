@@ -54,7 +54,10 @@ Service::makePrompts(const ApiRequest &request,
       return found;
   if (request.endpoint == Endpoint::completions)
     return std::nullopt;
-  auto tokens = chatTokens(chat, request.messages, tokenizer, encoder);
+  std::span<const Tool> tools;
+  if (request.mayCall())
+    tools = request.tools;
+  auto tokens = chatTokens(chat, request.messages, tools, tokenizer, encoder);
   if (!tokens.ok())
     return ApiError{400, tokens.message(),
                     std::string(inputField(request.endpoint)), "invalid_value"};
@@ -147,6 +150,36 @@ static std::string_view idPrefix(Endpoint endpoint) {
   return "";
 }
 
+std::vector<int32_t> Service::callTags() const {
+  std::vector<int32_t> tags;
+  if (const ToolFormat *format = chat.toolFormat())
+    for (std::string_view tag : {format->open, format->close})
+      if (auto id = tokenizer.addedToken(tag);
+          id && tokenizer.token(*id).special)
+        tags.push_back(int32_t(*id));
+  return tags;
+}
+
+std::optional<ApiError> Service::prepareTools(ApiRequest &request) const {
+  bool hasCalls = std::ranges::any_of(request.messages, [](const auto &each) {
+    return !each.calls.empty() || !each.callId.empty();
+  });
+  const ToolFormat *format = chat.toolFormat();
+  const char *param = hasCalls ? "messages" : "tools";
+  if ((request.mayCall() || hasCalls) && !format)
+    return ApiError{400,
+                    "the model's chat template knows no tools, or writes their "
+                    "calls in a way that is not served",
+                    param, "not_supported"};
+  if (!needsToolForm(request))
+    return std::nullopt;
+  auto form = makeToolForm(request, *format, callTags().empty());
+  if (!form.ok())
+    return ApiError{400, form.message(), "tools", "invalid_value"};
+  request.form = form.take();
+  return std::nullopt;
+}
+
 void Service::post(const HttpRequest &http, Endpoint endpoint,
                    const Reply &reply) {
   auto parsed = parseApiRequest(http.body, endpoint, options.sampling);
@@ -155,6 +188,8 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   auto &request = std::get<ApiRequest>(parsed);
   if (!isServed(request.model))
     return sendError(reply, otherModel());
+  if (auto error = prepareTools(request))
+    return sendError(reply, *error);
   std::vector<EngineRequest> requests;
   if (auto error = makeRequests(request, requests))
     return sendError(reply, *error);
@@ -164,6 +199,9 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
       fmt::format("{}{:x}-{}", idPrefix(endpoint), started, ++lastId), name(),
       std::time(nullptr)};
   bool logprobs = request.logprobs.has_value();
+  std::vector<int32_t> shown;
+  if (request.mayCall())
+    shown = callTags();
   if (request.form)
     for (EngineRequest &each : requests)
       each.guide = forms.guide(*request.form, stopTokens);
@@ -172,7 +210,7 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].stopTokens = stopTokens;
     requests[i].sink = std::make_shared<Choice>(
-        tokenizer, stops, i, logprobs, [this, generation](Delta delta) {
+        tokenizer, stops, i, logprobs, shown, [this, generation](Delta delta) {
           server->post([generation, delta = std::move(delta)]() mutable {
             generation->take(std::move(delta));
           });

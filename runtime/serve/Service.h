@@ -25,6 +25,11 @@ private:
             const Reply &reply) override;
   void checkHealth(const Reply &reply) override;
   std::string engineMetrics() const override;
+  /// Whether the model's template has the request's tools; the form that calls
+  /// must have.
+  std::optional<ApiError> prepareTools(ApiRequest &request) const;
+  /// Special tokens that stand around calls.
+  std::vector<int32_t> callTags() const;
   int64_t context() const override { return engine.shape().context; }
   std::optional<ApiError> makePrompts(const ApiRequest &request,
                                       std::vector<std::vector<int32_t>> &to);

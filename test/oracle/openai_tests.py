@@ -68,7 +68,6 @@ CLIENTS = [f"test_embeddings.py::*_create[[]{kind}]" for kind in
 # Nothing is sent: the client itself refuses an empty name.
 SILENT = "*_path_params_*"
 
-TOOLS = "there are no tools"
 WHOLE = "must be a whole number from 1"
 # Of the tests of all fields: what is refused alone, too.
 FIELDS = {
@@ -78,17 +77,18 @@ FIELDS = {
         "stream_options": "stream option|need stream",
         "suffix": "fills no gaps"},
     "/v1/chat/completions": {
-        "audio": "makes no sounds", "functions": TOOLS,
+        "audio": "makes no sounds", "functions": "use tools",
         "logit_bias": "'foo' is no token", "max_completion_tokens": WHOLE,
         "max_tokens": WHOLE, "store": NOT_KEPT,
-        "stream_options": "stream option|need stream", "tools": TOOLS,
-        "verbosity": "must be medium", "web_search_options": "asks nobody"},
+        "stream_options": "stream option|need stream",
+        "tools": "template knows no tools", "verbosity": "must be medium", "web_search_options": "asks nobody"},
     "/v1/responses": {
         "background": NOT_KEPT, "conversation": NOT_KEPT,
         "max_output_tokens": WHOLE, "previous_response_id": NOT_KEPT,
         "prompt": NOT_KEPT, "reasoning": "does not reason aside",
         "store": NOT_KEPT, "stream_options": "stream option", "text":
-        "must be medium", "tools": TOOLS, "truncation": 'must be "disabled"'},
+        "must be medium", "tools": "/v1/chat/completions has tools",
+        "truncation": 'must be "disabled"'},
     "/v1/embeddings": {},
 }
 BASE = ["model", "messages", "prompt", "input", "stream"]

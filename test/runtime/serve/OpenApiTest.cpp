@@ -54,6 +54,9 @@ Json bodyWith(Endpoint endpoint, const std::string &name, const Json &value) {
     body["logprobs"] = true;
   if (name == "best_of")
     body["n"] = value;
+  if (name == "tool_choice" && endpoint == Endpoint::chat)
+    body["tools"] =
+        Json::parse(R"([{"type": "function", "function": {"name": "f"}}])");
   body[name] = value;
   return body;
 }
@@ -180,7 +183,16 @@ TEST(OpenApi, AFieldIsReadAsItIsDescribed) {
       [{"role": "user", "content": "x"}], [{"role": "robot", "content": "x"}],
       [{"role": "user", "content": [{"type": "text", "text": "x"}]}],
       [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}],
-      [{"role": "user", "content": [{"type": "image_url"}]}]])");
+      [{"role": "user", "content": [{"type": "image_url"}]}],
+      [{"role": "tool", "content": "x"}],
+      [{"role": "tool", "content": "x", "tool_call_id": "1"}],
+      [{"role": "assistant", "content": null, "tool_calls": [{"id": "1",
+        "type": "function", "function": {"name": "f", "arguments": "{}"}}]}],
+      [{"role": "assistant", "tool_calls": []}],
+      [{"type": "function", "function": {"name": "f"}}],
+      [{"type": "function", "function": {"name": "f", "strict": 1}}],
+      [{"type": "function", "function": {"name": "f", "parameters": {}}}],
+      [{"type": "web_search"}], "required"])");
   int read = 0, refused = 0;
   for (Endpoint endpoint : kEndpoints)
     for (const auto &[name, schema] : bodyOf(endpoint)["properties"].items())

@@ -4,11 +4,13 @@
 //   serve-check [--slow MICROSECONDS] [--slow-read MICROSECONDS]
 //     [--patience MILLISECONDS] [--health MILLISECONDS] [--requests N]
 //     [--port PORT] [--speculate N] [--key KEY]... [--name NAME]...
-//     [--embeds 0|1]
+//     [--embeds 0|1] [--template FILE]
 // listens on 127.0.0.1, on a free port if none is given, and says so as
 // `tessera serve` does.
 #include "runtime/data/tokenizer/BpeTrainer.h"
 #include "runtime/serve/EmbedService.h"
+#include "runtime/serve/ModelChat.h"
+#include "runtime/support/Text.h"
 #include "test/runtime/infer/engine/FakeModel.h"
 
 #include <charconv>
@@ -90,6 +92,7 @@ struct Settings {
   serve::ServeOptions serve;
   std::chrono::microseconds slow{0}, slowRead{0};
   bool embeds = false;
+  std::string chatTemplate; ///< a file; none: ChatML
 };
 
 /// Of one option; unknown ones change nothing.
@@ -115,6 +118,8 @@ void read(std::string_view name, const char *value, Settings &to) {
     service.apiKeys.emplace_back(value);
   else if (name == "--name")
     service.models.emplace_back(value);
+  else if (name == "--template")
+    to.chatTemplate = value;
   else if (name == "--embeds")
     to.embeds = number(value) != 0;
 }
@@ -130,7 +135,15 @@ Status serveTexts(const tokenizer::Tokenizer &tokenizer,
   shape.buckets = {1, 2, 4, 8};
   testing::FakeModel fake(shape);
   SlowModel model(fake, settings.slow, settings.slowRead);
-  return serve::serve(model, tokenizer, serve::chatMl(), settings.serve);
+  if (settings.chatTemplate.empty())
+    return serve::serve(model, tokenizer, serve::chatMl(), settings.serve);
+  auto source = readTextFile(settings.chatTemplate, 1 << 20);
+  if (!source.ok())
+    return source.status();
+  auto chat = serve::parseModelChat(*source, settings.chatTemplate, tokenizer);
+  if (!chat.ok())
+    return chat.status();
+  return serve::serve(model, tokenizer, **chat, settings.serve);
 }
 
 Status serveVectors(const tokenizer::Tokenizer &tokenizer,
