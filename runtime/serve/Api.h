@@ -35,6 +35,7 @@ struct ChatMessage {
   std::string content;
   std::vector<ToolCall> calls = {}; ///< of an assistant
   std::string callId = {};          ///< that a tool answers
+  bool hasContent = true;           ///< a message with calls may have none
 };
 
 /// A function that the model may call.

@@ -106,7 +106,8 @@ Problem readMessage(std::string_view name, const JsonValue &message,
     return found;
   if (Problem found = readToolParts(name, message, read))
     return found;
-  if (!read.calls.empty() && message["content"].isNull())
+  read.hasContent = read.calls.empty() || !message["content"].isNull();
+  if (!read.hasContent)
     return std::nullopt;
   return readContent(name, message["content"], types, read.content);
 }

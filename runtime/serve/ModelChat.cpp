@@ -117,6 +117,8 @@ private:
       if (valid != message.content)
         return Status::error("a message is not UTF-8");
       list.push_back({{"role", message.role}, {"content", content(message)}});
+      if (!message.hasContent)
+        list.back()["content"] = nullptr;
       if (!message.calls.empty())
         list.back()["tool_calls"] = callsJson(message);
       if (!message.callId.empty())

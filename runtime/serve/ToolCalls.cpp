@@ -25,11 +25,11 @@ const ToolFormat *toolFormatOf(std::string_view chatTemplate) {
   };
   if (!has("tools"))
     return nullptr;
-  // Later models of the same families write XML, or a name before the list.
+  // Later models of the same families write XML, or a name instead of a list.
   if (has("<tool_call>"))
     return has("<function=") || has("<arg_key>") ? nullptr : &kHermes;
-  if (has("[TOOL_CALLS]"))
-    return has("[ARGS]") ? nullptr : &kMistral;
+  if (has("[TOOL_CALLS] [") || has("[TOOL_CALLS]["))
+    return &kMistral;
   if (has("\"parameters\": ") && has("ipython"))
     return &kLlama;
   return nullptr;

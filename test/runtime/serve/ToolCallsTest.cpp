@@ -40,7 +40,7 @@ Read read(const ToolFormat &format, std::string_view text, uint64_t seed) {
 const ToolFormat &hermes() {
   return *toolFormatOf("{{ tools }} <tool_call></tool_call>");
 }
-const ToolFormat &mistral() { return *toolFormatOf("tools [TOOL_CALLS]"); }
+const ToolFormat &mistral() { return *toolFormatOf("tools [TOOL_CALLS] ["); }
 const ToolFormat &llama() {
   return *toolFormatOf("tools ipython \"parameters\": x");
 }
@@ -58,9 +58,9 @@ TEST(ToolCalls, FormatsAreThoseOfTemplates) {
   EXPECT_EQ(hermes().name, "Hermes");
   EXPECT_EQ(mistral().name, "Mistral");
   EXPECT_EQ(llama().name, "Llama 3");
-  for (const char *none :
-       {"", "<tool_call>", "tools <tool_call><function=",
-        "tools [TOOL_CALLS][ARGS]", "tools", "tools \"parameters\": "})
+  for (const char *none : {"", "<tool_call>", "tools <tool_call><function=",
+                           "tools [TOOL_CALLS]name[ARGS]", "tools [TOOL_CALLS]",
+                           "tools", "tools \"parameters\": "})
     EXPECT_EQ(toolFormatOf(none), nullptr) << none;
 }
 
