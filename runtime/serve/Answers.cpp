@@ -27,11 +27,43 @@ Json usageJson(const Usage &usage) {
           {"prompt_tokens_details", {{"cached_tokens", usage.cached}}}};
 }
 
-/// "stop", "length", or null before the end.
-std::string finishJson(const std::optional<EngineResult> &end) {
+/// Null before the end.
+std::string finishJson(const std::optional<EngineResult> &end, bool hasCalls) {
   if (!end)
     return "null";
-  return end->reason == FinishReason::length ? R"("length")" : R"("stop")";
+  if (end->reason == FinishReason::length)
+    return R"("length")";
+  return hasCalls ? R"("tool_calls")" : R"("stop")";
+}
+
+Json messageJson(const WholeChoice &choice) {
+  Json message = {
+      {"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+  if (choice.calls.empty())
+    return message;
+  if (choice.text.empty())
+    message["content"] = nullptr;
+  for (const ToolCall &call : choice.calls)
+    message["tool_calls"].push_back(
+        {{"id", call.id},
+         {"type", "function"},
+         {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+  return message;
+}
+
+Json callsJson(std::span<const CallPiece> pieces) {
+  Json list = Json::array();
+  for (const CallPiece &piece : pieces) {
+    Json one = {{"index", piece.index}};
+    if (!piece.name.empty()) {
+      one["id"] = piece.id;
+      one["type"] = "function";
+      one["function"]["name"] = piece.name;
+    }
+    one["function"]["arguments"] = piece.arguments;
+    list.push_back(std::move(one));
+  }
+  return list;
 }
 
 /// Of completions and chats: choices.
@@ -47,17 +79,15 @@ public:
     for (std::size_t i = 0; i < choices.size(); ++i) {
       Json one = {{"index", i}};
       if (isChat())
-        one["message"] = {{"role", "assistant"},
-                          {"content", choices[i].text},
-                          {"refusal", nullptr}};
+        one["message"] = messageJson(choices[i]);
       else
         one["text"] = choices[i].text;
       std::string logprobs = request.logprobs
                                  ? choices[i].logprobs.json(request.endpoint)
                                  : "null";
-      list +=
-          (i ? "," : "") + with(with(print(one), "logprobs", logprobs),
-                                "finish_reason", finishJson(choices[i].end));
+      list += (i ? "," : "") +
+              with(with(print(one), "logprobs", logprobs), "finish_reason",
+                   finishJson(choices[i].end, !choices[i].calls.empty()));
     }
     return with(with(headText(/*chunk=*/false), "choices", "[" + list + "]"),
                 "usage", print(usageJson(usage)));
@@ -80,6 +110,8 @@ public:
       one["delta"] = Json::object();
       if (!delta.text.empty())
         one["delta"]["content"] = delta.text;
+      if (!delta.calls.empty())
+        one["delta"]["tool_calls"] = callsJson(delta.calls);
     } else {
       one["text"] = delta.text;
     }
@@ -89,8 +121,9 @@ public:
       text.add(request.endpoint, delta.tokens, tokenizer);
       logprobs = text.json(request.endpoint);
     }
-    reply.event(chunk(with(with(print(one), "logprobs", logprobs),
-                           "finish_reason", finishJson(delta.end))));
+    reply.event(
+        chunk(with(with(print(one), "logprobs", logprobs), "finish_reason",
+                   finishJson(delta.end, delta.hasCalls))));
   }
 
   void end(HttpReply &reply, std::span<const WholeChoice>,
@@ -116,10 +149,13 @@ private:
     const char *object = !isChat() ? "text_completion"
                          : chunk   ? "chat.completion.chunk"
                                    : "chat.completion";
-    return print({{"id", head.id},
-                  {"object", object},
-                  {"created", head.created},
-                  {"model", head.model}});
+    Json text = {{"id", head.id},
+                 {"object", object},
+                 {"created", head.created},
+                 {"model", head.model}};
+    if (request.asksTier && isChat())
+      text["service_tier"] = "default";
+    return print(text);
   }
 
   /// Whoever asks for the usage finds null in every chunk but the last.

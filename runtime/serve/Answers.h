@@ -22,6 +22,7 @@ struct Usage {
 /// All of a choice so far.
 struct WholeChoice {
   std::string text;
+  std::vector<ToolCall> calls;
   LogprobText logprobs; ///< if they are wanted and nothing is streamed
   std::optional<EngineResult> end;
 };

@@ -1,23 +1,9 @@
 #include "runtime/serve/Api.h"
 #include "runtime/serve/ApiFields.h"
-#include "runtime/support/Text.h"
 
 #include <nlohmann/json.hpp>
 
 namespace tessera::serve {
-
-static Problem checkNames(const JsonValue &root, Endpoint endpoint) {
-  for (const JsonValue::Member &member : root.members()) {
-    bool known = false;
-    for (const Field &field : apiFields())
-      known |= field.name == member.name &&
-               (field.endpoints & maskOf(endpoint)) != 0;
-    if (!known && !member.value.isNull())
-      return problem(oneLine(member.name), "the field {} is not served",
-                     quote(member.name));
-  }
-  return std::nullopt;
-}
 
 static Problem checkTogether(const ApiRequest &request) {
   std::string_view input = inputField(request.endpoint);
@@ -29,6 +15,12 @@ static Problem checkTogether(const ApiRequest &request) {
     return problem("n", "prompts times n must be at most {}", kMaxChoices);
   if (request.includeUsage && !request.stream)
     return problem("stream_options", "stream_options need stream: true");
+  if (request.tools.empty() && request.toolUse == ToolUse::required)
+    return problem("tool_choice", "tool_choice needs tools");
+  if (request.mayCall() && request.form)
+    return problem("response_format",
+                   "an answer of a form has no calls: leave "
+                   "out response_format or tools, or say tool_choice: none");
   return std::nullopt;
 }
 
@@ -39,6 +31,7 @@ std::string_view inputField(Endpoint endpoint) {
   case Endpoint::chat:
     return "messages";
   case Endpoint::responses:
+  case Endpoint::embeddings:
     return "input";
   }
   return "input";
@@ -61,26 +54,27 @@ std::string ApiError::json() const {
       -1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::variant<ApiRequest, ApiError>
-parseApiRequest(std::string_view body, Endpoint endpoint,
-                const SamplingOptions &usual) {
+std::variant<JsonValue, ApiError> parseBody(std::string_view body) {
   StatusOr<JsonValue> root = JsonValue::parse(body, "body");
   if (!root.ok())
     return ApiError{400, root.message(), "", "invalid_json"};
   if (!root->isObject())
     return ApiError{400, "the body must be a JSON object", "", "invalid_json"};
+  return root.take();
+}
+
+std::variant<ApiRequest, ApiError>
+parseApiRequest(std::string_view body, Endpoint endpoint,
+                const SamplingOptions &usual) {
+  auto root = parseBody(body);
+  if (const auto *error = std::get_if<ApiError>(&root))
+    return *error;
   ApiRequest request;
   request.endpoint = endpoint;
   request.sampling = usual;
-  if (Problem found = checkNames(*root, endpoint))
+  if (Problem found =
+          readFields(apiFields(), endpoint, std::get<JsonValue>(root), request))
     return *found;
-  for (const Field &field : apiFields()) {
-    const JsonValue &value = (*root)[field.name];
-    if ((field.endpoints & maskOf(endpoint)) == 0 || value.isNull())
-      continue;
-    if (Problem found = field.read(field, value, request))
-      return *found;
-  }
   if (Problem found = checkTogether(request))
     return *found;
   if (request.instructions)

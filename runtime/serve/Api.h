@@ -1,5 +1,6 @@
 // The OpenAI API's requests as values, and its errors.
 #pragma once
+#include "runtime/data/Json.h"
 #include "runtime/infer/Sampler.h"
 
 #include <cstdint>
@@ -23,13 +24,36 @@ struct ApiError {
 
 struct AnswerForm;
 
+/// Of a tool, by an assistant.
+struct ToolCall {
+  std::string id, name;
+  std::string arguments; ///< JSON; in a request always of an object
+};
+
 struct ChatMessage {
-  std::string role; ///< system, user or assistant
+  std::string role; ///< system, user, assistant or tool
   std::string content;
+  std::vector<ToolCall> calls = {}; ///< of an assistant
+  std::string callId = {};          ///< that a tool answers
+  bool hasContent = true;           ///< a message with calls may have none
+};
+
+/// A function that the model may call.
+struct Tool {
+  std::string name;
+  std::string json;     ///< as the request has it
+  JsonValue parameters; ///< the schema of its arguments; null: it has none
+  bool strict = false;  ///< calls must have arguments of that schema
+};
+
+enum class ToolUse : uint8_t {
+  none,
+  automatic, ///< the model decides
+  required,  ///< at least one call, and nothing else
 };
 
 /// What a body is posted to.
-enum class Endpoint : uint8_t { completions, chat, responses };
+enum class Endpoint : uint8_t { completions, chat, responses, embeddings };
 
 /// The field that says what to continue.
 std::string_view inputField(Endpoint endpoint);
@@ -54,11 +78,18 @@ struct ApiRequest {
   std::shared_ptr<const AnswerForm> form;
   bool ignoreEnd = false;
   bool stream = false, includeUsage = false;
+  std::vector<Tool> tools; ///< of chats
+  ToolUse toolUse = ToolUse::automatic;
+  std::string onlyTool;      ///< that is called, if it is required; empty: any
+  bool parallelCalls = true; ///< an answer may have several
+  bool mayCall() const { return !tools.empty() && toolUse != ToolUse::none; }
+  bool asksTier = false; ///< the answer says which `service_tier` it had
   std::optional<std::string> instructions; ///< of responses
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
 inline constexpr int64_t kMaxChoices = 128; ///< prompts times n
+inline constexpr std::size_t kMaxTools = 128;
 inline constexpr int64_t kMaxStops = 16, kMaxStopLength = 1024; ///< characters
 
 /// How is drawn where nobody says: OpenAI's defaults.

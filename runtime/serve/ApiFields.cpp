@@ -21,11 +21,11 @@ bool getWhole(const JsonValue &value, int64_t &to) {
   return true;
 }
 
-Problem readWhole(const Field &field, const JsonValue &value, int64_t &to) {
-  auto least = int64_t(field.least), most = int64_t(field.most);
+Problem readWhole(std::string_view name, int64_t least, int64_t most,
+                  const JsonValue &value, int64_t &to) {
   if (!getWhole(value, to) || to < least || to > most)
-    return problem(field.name, "{} must be a whole number from {} to {}",
-                   field.name, least, most);
+    return problem(name, "{} must be a whole number from {} to {}", name, least,
+                   most);
   return std::nullopt;
 }
 
@@ -119,11 +119,21 @@ Problem readSeed(const Field &field, const JsonValue &value,
   return std::nullopt;
 }
 
+/// Obfuscation pads events against whoever measures encrypted traffic, a
+/// proxy's matter here.
+bool isPlain(const JsonValue::Member &option) {
+  bool obfuscated = true;
+  return option.name == "include_obfuscation" && option.value.get(obfuscated) &&
+         !obfuscated;
+}
+
 Problem readStreamOptions(const Field &field, const JsonValue &value,
                           ApiRequest &request) {
   if (!value.isObject())
     return problem(field.name, "stream_options must be an object");
   for (const JsonValue::Member &member : value.members()) {
+    if (isPlain(member))
+      continue;
     if (member.name != "include_usage")
       return problem(field.name, "the stream option {} is not served",
                      quote(member.name));
@@ -134,14 +144,11 @@ Problem readStreamOptions(const Field &field, const JsonValue &value,
   return std::nullopt;
 }
 
-/// Of responses, whose usage is always told. Obfuscation pads events against
-/// whoever measures encrypted traffic, a proxy's matter here.
+/// Of responses, whose usage is always told.
 Problem readResponseStreamOptions(const Field &field, const JsonValue &value,
                                   ApiRequest &) {
-  bool obfuscated = false;
   for (const JsonValue::Member &member : value.members())
-    if (member.name != "include_obfuscation" || !member.value.get(obfuscated) ||
-        obfuscated)
+    if (!isPlain(member))
       return problem(field.name, "the stream option {} is not served",
                      quote(member.name));
   if (!value.isObject())
@@ -219,9 +226,11 @@ constexpr std::string_view kText = R"({"type": "string"})",
                            kNumber = R"({"type": "number"})",
                            kBoolean = R"({"type": "boolean"})",
                            kFalse = R"({"const": false})",
-                           kNothing = R"({"enum": ["", [], {}]})";
+                           kNothing = R"({"enum": ["", [], {}]})",
+                           kNever = R"({"type": "null"})";
 constexpr std::string_view kOfOthers = "not OpenAI's, as other servers have it",
-                           kNoTools = "there are no tools",
+                           kNoTools = "/v1/chat/completions has tools",
+                           kNoReasoning = "the model does not reason aside",
                            kNoState =
                                "nothing is kept between requests, each brings "
                                "all of its messages";
@@ -234,12 +243,32 @@ constexpr std::string_view kFormSchema = R"({"anyOf": [
       {"type": "object", "required": ["schema"], "properties":
         {"schema": {"type": "object"}}}}}]})";
 constexpr std::string_view kTextSchema = R"({"type": "object",
-  "additionalProperties": false, "properties": {"format": {"anyOf": [
+  "additionalProperties": {"type": "null"}, "properties": {
+    "verbosity": {"enum": ["medium", null]}, "format": {"anyOf": [
     {"type": "null"},
     {"type": "object", "required": ["type"], "properties":
       {"type": {"enum": ["text", "json_object"]}}},
     {"type": "object", "required": ["type", "schema"], "properties":
       {"type": {"const": "json_schema"}, "schema": {"type": "object"}}}]}}})";
+
+constexpr std::string_view kToolsSchema = R"({"type": "array",
+  "items": {"type": "object", "required": ["type", "function"],
+    "additionalProperties": false, "properties": {
+    "type": {"const": "function"},
+    "function": {"type": "object", "required": ["name"],
+      "additionalProperties": false, "properties": {
+      "name": {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,64}$"},
+      "description": {"type": ["string", "null"]},
+      "parameters": {"type": ["object", "null"]},
+      "strict": {"type": ["boolean", "null"]}}}}}})";
+constexpr std::string_view kToolChoiceSchema = R"({"anyOf": [
+  {"enum": ["none", "auto", "required"]},
+  {"type": "object", "required": ["type", "function"],
+    "additionalProperties": false, "properties": {
+    "type": {"const": "function"},
+    "function": {"type": "object", "required": ["name"],
+      "additionalProperties": false,
+      "properties": {"name": {"type": "string"}}}}}]})";
 
 constexpr Field kFields[] = {
     {"model", kAll, readModel, R"({"type": "string", "minLength": 1})", 0, 0,
@@ -281,7 +310,8 @@ constexpr Field kFields[] = {
     {"stream", kAll, readOf<&ApiRequest::stream>, kBoolean},
     {"stream_options", kBoth, readStreamOptions,
      R"({"type": "object", "additionalProperties": false,
-         "properties": {"include_usage": {"type": "boolean"}}})"},
+         "properties": {"include_usage": {"type": "boolean"},
+                        "include_obfuscation": {"const": false}}})"},
     {"stream_options", kResponses, readResponseStreamOptions,
      R"({"type": "object", "additionalProperties": false,
          "properties": {"include_obfuscation": {"const": false}}})"},
@@ -312,11 +342,13 @@ constexpr Field kFields[] = {
          "propertyNames": {"maxLength": 64},
          "additionalProperties": {"type": "string", "maxLength": 512}})"},
     {"user", kAll, ignoreText, kText},
-    {"service_tier", kAll, ignoreText, kText},
+    {"service_tier", kChat | kResponses, readServiceTier, kText, 0, 0,
+     "there is one tier, which the answer calls default"},
     {"safety_identifier", kAll, ignoreText, kText},
     {"prompt_cache_key", kAll, ignoreText, kText},
-    {"parallel_tool_calls", kChat | kResponses, ignoreBool, kBoolean, 0, 0,
-     kNoTools},
+    {"parallel_tool_calls", kChat, readOf<&ApiRequest::parallelCalls>, kBoolean,
+     0, 0, "whether an answer may have several calls"},
+    {"parallel_tool_calls", kResponses, ignoreBool, kBoolean, 0, 0, kNoTools},
     {"max_tool_calls", kResponses, ignoreWhole, kWhole, 0, kMost, kNoTools},
     {"response_format", kChat, readResponseFormat, kFormSchema, 0, 0,
      "a form that the answer must have"},
@@ -330,18 +362,41 @@ constexpr Field kFields[] = {
     {"background", kResponses, readFalse, kFalse, 0, 0, kNoState},
     {"suffix", kCompletions, readEmpty, kNothing, 0, 0,
      "the model continues texts and fills no gaps"},
-    {"tools", kChat | kResponses, readEmpty, kNothing, 0, 0, kNoTools},
-    {"functions", kChat, readEmpty, kNothing, 0, 0, kNoTools},
-    {"tool_choice", kChat | kResponses, readToolChoice,
+    {"tools", kChat, readTools, kToolsSchema, 0, 0,
+     "functions that the model may call, if its template knows of tools"},
+    {"tool_choice", kChat, readToolChoice, kToolChoiceSchema},
+    {"functions", kChat, readEmpty, kNothing, 0, 0, "use tools"},
+    {"function_call", kChat, readNoToolChoice,
+     R"({"enum": ["none", "auto", ""]})", 0, 0, "use tool_choice"},
+    {"tools", kResponses, readEmpty, kNothing, 0, 0, kNoTools},
+    {"tool_choice", kResponses, readNoToolChoice,
      R"({"enum": ["none", "auto", ""]})", 0, 0, kNoTools},
-    {"function_call", kChat, readToolChoice,
-     R"({"enum": ["none", "auto", ""]})", 0, 0, kNoTools},
-    {"include", kResponses, readEmpty, kNothing, 0, 0,
-     "a response has all that there is"},
+    {"include", kResponses, readInclude,
+     R"({"type": "array", "items": {"enum": [
+         "code_interpreter_call.outputs",
+         "computer_call_output.output.image_url", "file_search_call.results",
+         "message.input_image.image_url", "reasoning.encrypted_content",
+         "web_search_call.action.sources"]}})",
+     0, 0, "adds to items of a kind that no response has here"},
     {"top_logprobs", kResponses, readZero, R"({"const": 0})", 0, 0,
      "/v1/chat/completions has logprobs"},
-    {"reasoning", kResponses, readEmpty, kNothing, 0, 0,
-     "the model does not reason aside"},
+    {"reasoning", kResponses, readReasoning,
+     R"({"type": "object", "additionalProperties": {"type": "null"},
+         "properties": {"effort": {"enum": ["none", "minimal", null]}}})",
+     0, 0, kNoReasoning},
+    {"reasoning_effort", kChat, readEffort, R"({"enum": ["none", "minimal"]})",
+     0, 0, kNoReasoning},
+    {"verbosity", kChat, readVerbosity, R"({"const": "medium"})"},
+    {"prediction", kChat, readPrediction,
+     R"({"type": "object", "required": ["type", "content"], "properties": {
+         "type": {"const": "content"},
+         "content": {"anyOf": [{"type": "string"}, {"type": "array", "items":
+           {"type": "object", "required": ["type", "text"], "properties": {
+             "type": {"const": "text"}, "text": {"type": "string"}}}}]}}})",
+     0, 0, "a hint that would make the same answer faster, and is not used"},
+    {"audio", kChat, refuseAny, kNever, 0, 0, "the model makes no sounds"},
+    {"web_search_options", kChat, refuseAny, kNever, 0, 0,
+     "the server asks nobody"},
     {"previous_response_id", kResponses, readEmpty, kNothing, 0, 0, kNoState},
     {"conversation", kResponses, readEmpty, kNothing, 0, 0, kNoState},
     {"prompt", kResponses, readEmpty, kNothing, 0, 0, kNoState},

@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/data/Json.h"
 #include "runtime/serve/Api.h"
+#include "runtime/support/Text.h"
 
 #include <span>
 
@@ -18,14 +19,15 @@ ApiError problem(std::string_view param, fmt::format_string<Args...> format,
           std::string(param), "invalid_value"};
 }
 
-inline constexpr unsigned kCompletions = 1, kChat = 2, kResponses = 4;
+inline constexpr unsigned kCompletions = 1, kChat = 2, kResponses = 4,
+                          kEmbeddings = 8;
 inline constexpr unsigned kBoth = kCompletions | kChat, kAll = 7;
 
 inline unsigned maskOf(Endpoint endpoint) { return 1u << unsigned(endpoint); }
 
-struct Field {
+template <typename Request> struct FieldOf {
   /// Reads a value that is not null into the request.
-  using Reader = Problem (*)(const Field &, const JsonValue &, ApiRequest &);
+  using Reader = Problem (*)(const FieldOf &, const JsonValue &, Request &);
 
   std::string_view name;
   unsigned endpoints; ///< that know it
@@ -37,14 +39,56 @@ struct Field {
   std::string_view about = {}; ///< one line for /openapi.json
 };
 
-/// In the order in which they are read.
+using Field = FieldOf<ApiRequest>;
+
+/// Of POST /v1/completions, /v1/chat/completions and /v1/responses, in the
+/// order in which they are read.
 std::span<const Field> apiFields();
+
+/// Reads what an endpoint knows of a body into the request; a field that it
+/// does not know is an error that names it.
+template <typename Request>
+Problem readFields(std::span<const FieldOf<Request>> fields, Endpoint endpoint,
+                   const JsonValue &root, Request &request) {
+  auto isOf = [&](const FieldOf<Request> &field) {
+    return (field.endpoints & maskOf(endpoint)) != 0;
+  };
+  for (const JsonValue::Member &member : root.members()) {
+    bool known = member.value.isNull();
+    for (const FieldOf<Request> &field : fields)
+      known |= field.name == member.name && isOf(field);
+    if (!known)
+      return problem(oneLine(member.name), "the field {} is not served",
+                     quote(member.name));
+  }
+  for (const FieldOf<Request> &field : fields) {
+    const JsonValue &value = root[field.name];
+    if (!isOf(field) || value.isNull())
+      continue;
+    if (Problem found = field.read(field, value, request))
+      return found;
+  }
+  return std::nullopt;
+}
+
+/// The value as JSON again, in one line.
+std::string jsonOf(const JsonValue &value);
+
+/// The object that a body is, or an error.
+std::variant<JsonValue, ApiError> parseBody(std::string_view body);
 
 //===--- readers ----------------------------------------------------------===//
 
 /// One that stands in a field as a whole number, also below zero.
 bool getWhole(const JsonValue &value, int64_t &to);
-Problem readWhole(const Field &field, const JsonValue &value, int64_t &to);
+Problem readWhole(std::string_view name, int64_t least, int64_t most,
+                  const JsonValue &value, int64_t &to);
+template <typename Request>
+Problem readWhole(const FieldOf<Request> &field, const JsonValue &value,
+                  int64_t &to) {
+  return readWhole(field.name, int64_t(field.least), int64_t(field.most), value,
+                   to);
+}
 Problem readNumber(const Field &field, const JsonValue &value, float &to);
 Problem readBool(std::string_view name, const JsonValue &value, bool &to);
 Problem readText(std::string_view name, const JsonValue &value,
@@ -57,6 +101,15 @@ Problem readMessages(const Field &field, const JsonValue &value,
                      ApiRequest &request);
 Problem readInput(const Field &field, const JsonValue &value,
                   ApiRequest &request);
+
+// Functions that may be called (ApiTools.cpp).
+Problem readTools(const Field &field, const JsonValue &value,
+                  ApiRequest &request);
+Problem readToolChoice(const Field &field, const JsonValue &value,
+                       ApiRequest &request);
+/// An assistant's message's.
+Problem readCalls(std::string_view name, const JsonValue &value,
+                  std::vector<ToolCall> &to);
 
 // The form of an answer (Forms.cpp).
 Problem readResponseFormat(const Field &field, const JsonValue &value,
@@ -77,13 +130,27 @@ Problem readEmpty(const Field &field, const JsonValue &value,
                   ApiRequest &request);
 Problem readZero(const Field &field, const JsonValue &value,
                  ApiRequest &request);
-Problem readToolChoice(const Field &field, const JsonValue &value,
-                       ApiRequest &request);
+Problem readNoToolChoice(const Field &field, const JsonValue &value,
+                         ApiRequest &request);
 Problem readBestOf(const Field &field, const JsonValue &value,
                    ApiRequest &request);
 Problem readModalities(const Field &field, const JsonValue &value,
                        ApiRequest &request);
 Problem readTruncation(const Field &field, const JsonValue &value,
                        ApiRequest &request);
+Problem readPrediction(const Field &field, const JsonValue &value,
+                       ApiRequest &request);
+Problem readServiceTier(const Field &field, const JsonValue &value,
+                        ApiRequest &request);
+Problem readEffort(const Field &field, const JsonValue &value,
+                   ApiRequest &request);
+Problem readReasoning(const Field &field, const JsonValue &value,
+                      ApiRequest &request);
+Problem readVerbosity(const Field &field, const JsonValue &value,
+                      ApiRequest &request);
+Problem readInclude(const Field &field, const JsonValue &value,
+                    ApiRequest &request);
+Problem refuseAny(const Field &field, const JsonValue &value,
+                  ApiRequest &request);
 
 } // namespace tessera::serve

@@ -20,18 +20,20 @@ Problem readTokens(std::string_view name, const JsonValue::Array &values,
   return std::nullopt;
 }
 
-Problem readRole(std::string_view name, const JsonValue &message,
+/// `hasTools`: the endpoint knows the role tool.
+Problem readRole(std::string_view name, const JsonValue &message, bool hasTools,
                  std::string &to) {
   std::string_view role;
   if (!message["role"].get(role))
     return problem(name, "a message must have a role");
   if (role == "developer") // OpenAI's newer word for it
     role = "system";
-  if (role != "system" && role != "user" && role != "assistant")
+  if (role != "system" && role != "user" && role != "assistant" &&
+      (role != "tool" || !hasTools))
     return problem(name,
                    "the role of a message must be system, developer, "
-                   "user or assistant, got: {}",
-                   quote(role));
+                   "user{} assistant, got: {}",
+                   hasTools ? ", tool or" : " or", quote(role));
   to = role;
   return std::nullopt;
 }
@@ -68,10 +70,27 @@ Problem checkMembers(std::string_view name, const JsonValue &message,
     if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
       return problem(name, "the field {} of a message is not served",
                      quote(member.name));
-    else if (member.name != "content" && !member.value.isNull() &&
-             !member.value.get(text))
+    else if (member.name != "content" && member.name != "tool_calls" &&
+             !member.value.isNull() && !member.value.get(text))
       return problem(name, "the {} of a message must be a text", member.name);
   return std::nullopt;
+}
+
+/// Whose call, or which calls.
+Problem readToolParts(std::string_view name, const JsonValue &message,
+                      ChatMessage &read) {
+  std::string_view id;
+  bool hasId = message["tool_call_id"].get(id);
+  if (hasId != (read.role == "tool"))
+    return problem(name, "a message of the role tool, and no other, must have "
+                         "a tool_call_id");
+  read.callId = id;
+  const JsonValue &calls = message["tool_calls"];
+  if (calls.isNull())
+    return std::nullopt;
+  if (read.role != "assistant")
+    return problem(name, "only an assistant's message has tool_calls");
+  return readCalls(name, calls, read.calls);
 }
 
 /// Of the members `known`, with contents of the `types`.
@@ -80,10 +99,16 @@ Problem readMessage(std::string_view name, const JsonValue &message,
                     std::span<const std::string_view> types,
                     std::vector<ChatMessage> &to) {
   ChatMessage &read = to.emplace_back();
-  if (Problem found = readRole(name, message, read.role))
+  bool hasTools = std::ranges::count(known, "tool_calls") != 0;
+  if (Problem found = readRole(name, message, hasTools, read.role))
     return found;
   if (Problem found = checkMembers(name, message, known))
     return found;
+  if (Problem found = readToolParts(name, message, read))
+    return found;
+  read.hasContent = read.calls.empty() || !message["content"].isNull();
+  if (!read.hasContent)
+    return std::nullopt;
   return readContent(name, message["content"], types, read.content);
 }
 
@@ -121,7 +146,8 @@ Problem readPrompt(const Field &field, const JsonValue &value,
 Problem readMessages(const Field &field, const JsonValue &value,
                      ApiRequest &request) {
   static constexpr std::string_view types[] = {"text"};
-  static constexpr std::string_view known[] = {"role", "content", "name"};
+  static constexpr std::string_view known[] = {"role", "content", "name",
+                                               "tool_calls", "tool_call_id"};
   if (value.elements().empty())
     return problem(field.name,
                    "messages must be a list of at least one message");

@@ -2,6 +2,8 @@
 // refused where they ask for something, so that no wish is lost in silence.
 #include "runtime/serve/ApiFields.h"
 
+#include <algorithm>
+
 namespace tessera::serve {
 
 // Only about how OpenAI keeps, bills and routes, or about tools.
@@ -46,8 +48,8 @@ Problem readZero(const Field &field, const JsonValue &value, ApiRequest &) {
 }
 
 /// Without tools there is nothing to choose.
-Problem readToolChoice(const Field &field, const JsonValue &value,
-                       ApiRequest &) {
+Problem readNoToolChoice(const Field &field, const JsonValue &value,
+                         ApiRequest &) {
   std::string_view text;
   if (value.get(text) && (text.empty() || text == "none" || text == "auto"))
     return std::nullopt;
@@ -81,6 +83,85 @@ Problem readTruncation(const Field &field, const JsonValue &value,
     return problem(field.name, "truncation must be \"disabled\": an input that "
                                "is too long is refused");
   return std::nullopt;
+}
+
+/// A text that the answer may have, by which OpenAI makes it faster.
+Problem readPrediction(const Field &field, const JsonValue &value,
+                       ApiRequest &) {
+  std::string_view type, text;
+  const JsonValue &content = value["content"];
+  bool good = value["type"].get(type) && type == "content" &&
+              (content.get(text) || content.isArray());
+  for (const JsonValue &part : content.elements())
+    good = good && part["type"].get(type) && type == "text" &&
+           part["text"].get(text);
+  if (!good)
+    return problem(field.name, "prediction must be {{\"type\": \"content\", "
+                               "\"content\": a text or parts of type text}}");
+  return std::nullopt;
+}
+
+Problem readServiceTier(const Field &field, const JsonValue &value,
+                        ApiRequest &request) {
+  request.asksTier = true;
+  return ignoreText(field, value, request);
+}
+
+static bool isLeastEffort(const JsonValue &value) {
+  std::string_view text;
+  return value.get(text) && (text == "none" || text == "minimal");
+}
+
+Problem readEffort(const Field &field, const JsonValue &value, ApiRequest &) {
+  if (isLeastEffort(value))
+    return std::nullopt;
+  return problem(field.name, "{} must be none or minimal: {}", field.name,
+                 field.about);
+}
+
+Problem readReasoning(const Field &field, const JsonValue &value,
+                      ApiRequest &) {
+  bool good = value.isObject();
+  for (const JsonValue::Member &member : value.members())
+    good = good && (member.value.isNull() ||
+                    (member.name == "effort" && isLeastEffort(member.value)));
+  if (good)
+    return std::nullopt;
+  return problem(field.name,
+                 "reasoning may have an effort of none or minimal, and "
+                 "nothing else: {}",
+                 field.about);
+}
+
+Problem readVerbosity(const Field &field, const JsonValue &value,
+                      ApiRequest &) {
+  std::string_view text;
+  if (value.get(text) && text == "medium")
+    return std::nullopt;
+  return problem(field.name, "verbosity must be medium: the model knows no "
+                             "other; say in a message how long to answer");
+}
+
+// Each adds to items of a kind that responses never have here.
+Problem readInclude(const Field &field, const JsonValue &value, ApiRequest &) {
+  static constexpr std::string_view empty[] = {
+      "code_interpreter_call.outputs", "computer_call_output.output.image_url",
+      "file_search_call.results",      "message.input_image.image_url",
+      "reasoning.encrypted_content",   "web_search_call.action.sources"};
+  std::string_view text;
+  for (const JsonValue &each : value.elements())
+    if (!each.get(text) || std::ranges::count(empty, text) == 0)
+      return problem(field.name,
+                     "{} may be of {}; logprobs are in "
+                     "/v1/chat/completions",
+                     field.name, fmt::join(empty, ", "));
+  if (!value.isArray())
+    return problem(field.name, "{} must be a list", field.name);
+  return std::nullopt;
+}
+
+Problem refuseAny(const Field &field, const JsonValue &, ApiRequest &) {
+  return problem(field.name, "{} is not served: {}", field.name, field.about);
 }
 
 } // namespace tessera::serve

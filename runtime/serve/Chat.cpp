@@ -8,7 +8,8 @@ namespace {
 class ChatMl final : public ChatRenderer {
 public:
   StatusOr<std::vector<PromptPart>>
-  render(std::span<const ChatMessage> messages) const override {
+  render(std::span<const ChatMessage> messages,
+         std::span<const Tool> /*tools*/) const override {
     std::vector<PromptPart> parts;
     for (const ChatMessage &message : messages) {
       parts.push_back({"<|im_start|>" + message.role + "\n"});
@@ -25,9 +26,10 @@ public:
 
 StatusOr<std::vector<int32_t>> chatTokens(const ChatRenderer &chat,
                                           std::span<const ChatMessage> messages,
+                                          std::span<const Tool> tools,
                                           const tokenizer::Tokenizer &tokenizer,
                                           tokenizer::Encoder &encoder) {
-  auto parts = chat.render(messages);
+  auto parts = chat.render(messages, tools);
   if (!parts.ok())
     return parts.status();
   std::vector<uint32_t> ids;

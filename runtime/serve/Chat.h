@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/serve/Api.h"
+#include "runtime/serve/ToolCalls.h"
 
 #include <span>
 
@@ -17,9 +18,13 @@ struct PromptPart {
 class ChatRenderer {
 public:
   virtual ~ChatRenderer() = default;
-  /// The messages, and the beginning of the assistant's answer.
+  /// The messages, and the beginning of the assistant's answer, which may call
+  /// `tools`. Only with a toolFormat() there may be tools and calls.
   virtual StatusOr<std::vector<PromptPart>>
-  render(std::span<const ChatMessage> messages) const = 0;
+  render(std::span<const ChatMessage> messages,
+         std::span<const Tool> tools) const = 0;
+  /// How the model writes calls; null: it was taught none.
+  virtual const ToolFormat *toolFormat() const { return nullptr; }
   /// Texts, perhaps of special tokens, that end an answer.
   virtual std::vector<std::string> stops() const = 0;
 };
@@ -28,6 +33,7 @@ public:
 /// would become a special token is refused.
 StatusOr<std::vector<int32_t>> chatTokens(const ChatRenderer &chat,
                                           std::span<const ChatMessage> messages,
+                                          std::span<const Tool> tools,
                                           const tokenizer::Tokenizer &tokenizer,
                                           tokenizer::Encoder &encoder);
 

@@ -50,10 +50,16 @@ int64_t Choice::ownLength(const TokenEvent &event) const {
   return length(2) - length(1);
 }
 
+std::string Choice::textOf(int32_t token) {
+  if (std::ranges::count(shown, token) == 0)
+    return decoder.push(uint32_t(token));
+  return tokenizer.token(uint32_t(token)).bytes;
+}
+
 bool Choice::token(const TokenEvent &event) {
   std::string decoded;
   if (!event.isStop)
-    decoded = decoder.push(uint32_t(event.token));
+    decoded = textOf(event.token);
   int64_t added = charactersOf(decoded);
   // What more comes than the token has was held back of those before it.
   if (logprobs)

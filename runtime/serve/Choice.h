@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/infer/engine/Request.h"
+#include "runtime/serve/ToolCalls.h"
 
 #include <functional>
 #include <optional>
@@ -40,6 +41,8 @@ struct Delta {
   std::string text;
   std::vector<ChoiceToken> tokens; ///< that made it; if logprobs are wanted
   std::optional<EngineResult> end;
+  std::vector<CallPiece> calls = {}; ///< that were found in the text
+  bool hasCalls = false;             ///< in all of the choice so far
 };
 
 /// Code points of UTF-8.
@@ -48,23 +51,27 @@ int64_t charactersOf(std::string_view text);
 /// Runs on the engine's thread and hands out what is new.
 class Choice final : public RequestSink {
 public:
-  /// The tokenizer must outlive it.
+  /// The tokenizer must outlive it. `shown` are special tokens whose text the
+  /// choice has, unlike that of others.
   Choice(const tokenizer::Tokenizer &tokenizer, std::vector<std::string> stops,
-         std::size_t number, bool logprobs, std::function<void(Delta)> take)
+         std::size_t number, bool logprobs, std::vector<int32_t> shown,
+         std::function<void(Delta)> take)
       : tokenizer(tokenizer), decoder(tokenizer, /*skipSpecial=*/true),
         matcher(std::move(stops)), number(number), logprobs(logprobs),
-        take(std::move(take)) {}
+        shown(std::move(shown)), take(std::move(take)) {}
   bool token(const TokenEvent &event) override;
   void finished(const EngineResult &result) override;
 
 private:
   int64_t ownLength(const TokenEvent &event) const;
+  std::string textOf(int32_t token);
 
   const tokenizer::Tokenizer &tokenizer;
   tokenizer::StreamDecoder decoder;
   StopMatcher matcher;
   std::size_t number;
   bool logprobs;
+  std::vector<int32_t> shown;
   std::function<void(Delta)> take;
   std::vector<ChoiceToken> pending; ///< whose text is not certain yet
   int64_t characters = 0;           ///< of all tokens' text

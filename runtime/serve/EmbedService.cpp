@@ -1,13 +1,8 @@
 #include "runtime/serve/EmbedService.h"
 #include "runtime/serve/Ending.h"
-#include "runtime/serve/ProcessMetrics.h"
-#include "runtime/serve/Routes.h"
-#include "runtime/support/CompilationCount.h"
-#include "runtime/support/Text.h"
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <future>
 
 #include <nlohmann/json.hpp>
@@ -16,25 +11,35 @@ namespace tessera::serve {
 
 //===--- texts ------------------------------------------------------------===//
 
+Status TextEmbedder::check(std::span<const int32_t> tokens,
+                           std::string_view advice) const {
+  Status status = checkText(shape, tokens);
+  if (status.ok() || int64_t(tokens.size()) <= shape.context)
+    return status;
+  return Status::error("{}; {}", status.message(), advice);
+}
+
 StatusOr<std::vector<int32_t>>
-TextEmbedder::tokens(const PromptInput &input,
-                     std::optional<int64_t> truncate) {
+TextEmbedder::tokens(const PromptInput &input, std::optional<int64_t> truncate,
+                     std::string_view advice) {
   const int64_t most = std::min(
       truncate && *truncate > 0 ? *truncate : shape.context, shape.context);
   if (const auto *given = std::get_if<std::vector<int32_t>>(&input)) {
     std::vector<int32_t> tokens = *given;
     if (truncate && int64_t(tokens.size()) > most)
       tokens.resize(std::size_t(most));
-    TESSERA_RETURN_IF_ERROR(checkText(shape, tokens));
+    TESSERA_RETURN_IF_ERROR(check(tokens, advice));
     return tokens;
   }
   std::vector<uint32_t> ids =
       encoder.encodeFramed(facts.prompt + std::get<std::string>(input));
   if (truncate && int64_t(ids.size()) > most &&
       !encoder.cutFramed(ids, std::size_t(most)))
-    return Status::error("{} tokens hold no text beside the model's own", most);
+    return Status::error("{} tokens hold no text beside the model's own; allow "
+                         "more",
+                         most);
   std::vector<int32_t> tokens(ids.begin(), ids.end());
-  TESSERA_RETURN_IF_ERROR(checkText(shape, tokens));
+  TESSERA_RETURN_IF_ERROR(check(tokens, advice));
   return tokens;
 }
 
@@ -77,27 +82,12 @@ namespace {
 
 using Clock = EngineClock;
 
-class EmbedService final : public HttpHandler {
+class EmbedService final : public CommonService {
 public:
   EmbedService(EmbedEngine &engine, const tokenizer::Tokenizer &tokenizer,
                EmbedFacts facts, ServiceOptions options)
-      : engine(engine), embedder(tokenizer, engine.shape(), std::move(facts)),
-        options(std::move(options)), started(std::time(nullptr)) {}
-  void attach(HttpServer &to) { server = &to; }
-  /// Nothing is to be compiled from here on.
-  void markReady() { compiledBefore = compilationCount; }
-
-  std::string refuse(const HttpRequest &head) override {
-    if (hasKey(head, options.apiKeys))
-      return {};
-    ++answers[401];
-    return keyMissing().json();
-  }
-  std::string describe(int status, std::string_view message) override {
-    ++answers[status];
-    return ApiError{status, std::string(message), "", "bad_request"}.json();
-  }
-  void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
+      : CommonService(ModelKind::embeds, std::move(options)), engine(engine),
+        embedder(tokenizer, engine.shape(), std::move(facts)) {}
 
   /// A text of one token, which shows whether the engine works.
   static EmbedRequest probe(std::function<void(EmbedResult)> done) {
@@ -105,13 +95,6 @@ public:
   }
 
 private:
-  using Reply = std::shared_ptr<HttpReply>;
-  void sendJson(const Reply &reply, std::string body) {
-    ++answers[200];
-    reply->send(200, "application/json", std::move(body));
-  }
-  void sendError(const Reply &reply, const ApiError &error,
-                 std::string headers = {});
   /// A request on its way.
   struct Call {
     EmbeddingsRequest request;
@@ -119,101 +102,27 @@ private:
     Clock::time_point arrived = Clock::now();
     bool isGone = false; ///< its client
   };
-  void embed(const HttpRequest &request, const Reply &reply);
+  void post(const HttpRequest &request, Endpoint endpoint,
+            const Reply &reply) override;
+  void checkHealth(const Reply &reply) override;
+  std::string engineMetrics() const override {
+    return engine.metrics().print();
+  }
+  int64_t context() const override { return engine.shape().context; }
+  /// The tokens of all inputs, or what is wrong with one.
+  std::variant<EmbedRequest, ApiError>
+  makeWork(const EmbeddingsRequest &request);
+  void submit(EmbedRequest work, const std::shared_ptr<Call> &call);
   void finish(const Call &call, EmbedResult result);
-  void models(const HttpRequest &request, const Reply &reply);
-  void health(const Reply &reply);
-  std::string metrics() const;
   static void log(int status, const Call &call, int64_t tokens);
 
   EmbedEngine &engine;
   TextEmbedder embedder;
-  const ServiceOptions options;
-  HttpServer *server = nullptr;
-  int64_t started; ///< seconds since 1970
-  uint64_t compiledBefore = 0;
-  std::map<int, uint64_t> answers; ///< by status
 };
-
-void EmbedService::sendError(const Reply &reply, const ApiError &error,
-                             std::string headers) {
-  ++answers[error.status];
-  if (error.status == 429 || error.status == 503)
-    headers += "Retry-After: 1\r\n";
-  reply->send(error.status, "application/json", error.json(), headers);
-}
-
-void EmbedService::handle(HttpRequest request, Reply reply) {
-  const ApiError noText{400,
-                        "this model is an encoder: it embeds texts "
-                        "(/v1/embeddings) and generates none",
-                        "model", "not_supported"};
-  struct Choice {
-    std::string_view method, path;
-    std::function<void()> run;
-  };
-  const Choice choices[] = {
-      {"POST", "/v1/embeddings", [&] { embed(request, reply); }},
-      {"POST", "/v1/completions", [&] { sendError(reply, noText); }},
-      {"POST", "/v1/chat/completions", [&] { sendError(reply, noText); }},
-      {"POST", "/v1/responses", [&] { sendError(reply, noText); }},
-      {"GET", "/v1/models", [&] { models(request, reply); }},
-      {"GET", "/health", [&] { health(reply); }},
-      {"GET", "/metrics",
-       [&] {
-         ++answers[200];
-         reply->send(200, "text/plain; version=0.0.4", metrics());
-       }},
-      {"GET", "/version",
-       [&] {
-         sendJson(reply, nlohmann::json{{"version", options.version}}.dump());
-       }},
-  };
-  for (const Choice &each : choices) {
-    if (each.path != request.path &&
-        !(each.path == "/v1/models" && request.path.starts_with("/v1/models/")))
-      continue;
-    if (each.method != request.method)
-      return sendError(
-          reply,
-          {405, "this path has another method", "", "method_not_allowed"},
-          fmt::format("Allow: {}\r\n", each.method));
-    // A browser sends along what its user once typed, whoever's page asks.
-    if (request.isForeign && request.method == "POST")
-      return sendError(
-          reply, {403, "a page of another site may not ask", "", "cross_site"});
-    return each.run();
-  }
-  sendError(reply, {404, "there is no such path", "", "not_found"});
-}
-
-void EmbedService::models(const HttpRequest &request, const Reply &reply) {
-  nlohmann::ordered_json model = {{"id", options.model},
-                                  {"object", "model"},
-                                  {"created", started},
-                                  {"owned_by", "tessera"},
-                                  {"max_model_len", engine.shape().context}};
-  constexpr std::string_view list = "/v1/models";
-  if (request.path == list)
-    model = {{"object", "list"}, {"data", {std::move(model)}}};
-  else if (percentDecoded(
-               std::string_view(request.path).substr(list.size() + 1)) !=
-           options.model)
-    return sendError(
-        reply, {404, "there is no such model", "model", "model_not_found"});
-  // A folder's name need not be UTF-8.
-  sendJson(reply, model.dump(-1, ' ', false,
-                             nlohmann::ordered_json::error_handler_t::replace));
-}
-
-std::string EmbedService::metrics() const {
-  return engine.metrics().print() + answerMetrics(answers) +
-         processMetrics(options.version, compiledBefore);
-}
 
 // Healthy is an engine that computed within the last seconds, or does so while
 // one can wait.
-void EmbedService::health(const Reply &reply) {
+void EmbedService::checkHealth(const Reply &reply) {
   auto answered = std::make_shared<bool>(false);
   auto answer = [this, reply, answered](bool healthy) {
     if (std::exchange(*answered, true))
@@ -244,36 +153,46 @@ void EmbedService::health(const Reply &reply) {
 
 //===--- embeddings -------------------------------------------------------===//
 
-void EmbedService::embed(const HttpRequest &http, const Reply &reply) {
+static ApiError invalid(const char *param, std::string message) {
+  return {400, std::move(message), param, "invalid_value"};
+}
+
+std::variant<EmbedRequest, ApiError>
+EmbedService::makeWork(const EmbeddingsRequest &request) {
+  EmbedRequest work;
+  for (std::size_t i = 0; i < request.inputs.size(); ++i) {
+    auto tokens =
+        embedder.tokens(request.inputs[i], request.truncate,
+                        "shorten it, or let truncate_prompt_tokens do it");
+    if (!tokens.ok())
+      return invalid("input", fmt::format("input {}: {}", i, tokens.message()));
+    work.texts.push_back(tokens.take());
+  }
+  return work;
+}
+
+void EmbedService::post(const HttpRequest &http, Endpoint, const Reply &reply) {
   auto parsed = parseEmbeddingsRequest(http.body);
   if (const auto *error = std::get_if<ApiError>(&parsed))
     return sendError(reply, *error);
   auto call = std::make_shared<Call>(
       Call{std::move(std::get<EmbeddingsRequest>(parsed)), reply});
-  EmbeddingsRequest *request = &call->request;
-  if (request->model != options.model)
-    return sendError(reply, {404,
-                             fmt::format("there is no such model; the one that "
-                                         "is served is {}",
-                                         options.model),
-                             "model", "model_not_found"});
-  auto invalid = [&](const char *param, const std::string &message) {
-    sendError(reply, {400, message, param, "invalid_value"});
-  };
-  if (!request->dimensions)
-    request->dimensions = engine.shape().width;
-  if (Status status = embedder.checkDimensions(*request->dimensions);
+  EmbeddingsRequest &request = call->request;
+  if (!isServed(request.model))
+    return sendError(reply, otherModel());
+  if (!request.dimensions)
+    request.dimensions = engine.shape().width;
+  if (Status status = embedder.checkDimensions(*request.dimensions);
       !status.ok())
-    return invalid("dimensions", status.message());
-  EmbedRequest work;
-  for (std::size_t i = 0; i < request->inputs.size(); ++i) {
-    auto tokens = embedder.tokens(request->inputs[i], request->truncate);
-    if (!tokens.ok())
-      return invalid("input", fmt::format("input {}: {}; shorten it, or let "
-                                          "truncate_prompt_tokens do it",
-                                          i, tokens.message()));
-    work.texts.push_back(tokens.take());
-  }
+    return sendError(reply, invalid("dimensions", status.message()));
+  auto work = makeWork(request);
+  if (const auto *error = std::get_if<ApiError>(&work))
+    return sendError(reply, *error);
+  submit(std::move(std::get<EmbedRequest>(work)), call);
+}
+
+void EmbedService::submit(EmbedRequest work,
+                          const std::shared_ptr<Call> &call) {
   work.deadline = call->arrived + options.requestTime;
   work.done = [this, call](EmbedResult result) {
     server->post([this, call, result = std::move(result)]() mutable {
@@ -281,6 +200,7 @@ void EmbedService::embed(const HttpRequest &http, const Reply &reply) {
     });
   };
   Submission submission = engine.submit(std::move(work));
+  const Reply &reply = call->reply;
   using Outcome = Submission::Outcome;
   switch (submission.outcome) {
   case Outcome::accepted:
@@ -292,7 +212,7 @@ void EmbedService::embed(const HttpRequest &http, const Reply &reply) {
     };
     return;
   case Outcome::invalid:
-    return invalid("input", submission.message);
+    return sendError(reply, invalid("input", submission.message));
   case Outcome::full:
     return sendError(reply, {429, submission.message, "", "queue_full"});
   case Outcome::closed:
@@ -319,9 +239,8 @@ void EmbedService::finish(const Call &call, EmbedResult result) {
   if (!std::ranges::all_of(vectors, [](float x) { return std::isfinite(x); }))
     return fail(500, "a vector has elements that are no numbers", "not_finite");
   log(200, call, result.tokens);
-  sendJson(call.reply,
-           embeddingsAnswer(options.model, vectors, *request.dimensions,
-                            request.base64, result.tokens));
+  sendJson(call.reply, embeddingsAnswer(name(), vectors, *request.dimensions,
+                                        request.base64, result.tokens));
 }
 
 void EmbedService::log(int status, const Call &call, int64_t tokens) {
@@ -370,7 +289,7 @@ Status serveEmbeddings(VectorModel &model,
   std::fprintf(stderr,
                "tessera: ready: %s on http://%s:%u, vectors of %lld, texts of "
                "up to %lld tokens\n",
-               options.service.model.c_str(), options.host.c_str(),
+               options.service.models.front().c_str(), options.host.c_str(),
                unsigned((*server)->port()), (long long)shape.width,
                (long long)shape.context);
   {

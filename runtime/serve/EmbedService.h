@@ -1,4 +1,4 @@
-// An encoder behind the routes of the OpenAI API that it can answer.
+// An encoder behind the OpenAI API.
 #pragma once
 #include "runtime/infer/engine/EmbedEngine.h"
 #include "runtime/serve/Embeddings.h"
@@ -24,9 +24,11 @@ public:
       : shape(shape), facts(std::move(facts)), encoder(tokenizer) {}
 
   /// The tokens of an input: those of a text with what stands before and after
-  /// it, or those that are given. Errors are for the client.
+  /// it, or those that are given. Errors are for the client; that of one that
+  /// is too long ends with `advice`.
   StatusOr<std::vector<int32_t>> tokens(const PromptInput &input,
-                                        std::optional<int64_t> truncate);
+                                        std::optional<int64_t> truncate,
+                                        std::string_view advice);
   /// Whether vectors of so many elements can be had.
   Status checkDimensions(int64_t dimensions) const;
   /// The first `dimensions` elements of each.
@@ -36,11 +38,13 @@ public:
   const EmbedFacts facts;
 
 private:
+  Status check(std::span<const int32_t> tokens, std::string_view advice) const;
+
   tokenizer::Encoder encoder;
 };
 
-/// serve() for an encoder: /v1/embeddings, /v1/models, /health, /metrics and
-/// /version; what generates is answered with the reason why not.
+/// serve() for an encoder: /v1/embeddings instead of what generates, which is
+/// answered with the reason why not.
 Status serveEmbeddings(VectorModel &model,
                        const tokenizer::Tokenizer &tokenizer, EmbedFacts facts,
                        ServeOptions options);

@@ -1,6 +1,4 @@
 #include "runtime/serve/Embeddings.h"
-#include "runtime/data/Json.h"
-#include "runtime/support/Text.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,14 +9,7 @@
 namespace tessera::serve {
 namespace {
 
-using Problem = std::optional<ApiError>;
-
-template <typename... Args>
-ApiError problem(std::string_view param, fmt::format_string<Args...> format,
-                 Args &&...args) {
-  return {400, fmt::format(format, std::forward<Args>(args)...),
-          std::string(param), "invalid_value"};
-}
+using EmbeddingsField = FieldOf<EmbeddingsRequest>;
 
 Problem readTokens(const JsonValue::Array &values, PromptInput &to) {
   std::vector<int32_t> tokens;
@@ -34,7 +25,8 @@ Problem readTokens(const JsonValue::Array &values, PromptInput &to) {
   return std::nullopt;
 }
 
-Problem readInput(const JsonValue &value, EmbeddingsRequest &request) {
+Problem readInput(const EmbeddingsField &field, const JsonValue &value,
+                  EmbeddingsRequest &request) {
   std::string_view text;
   if (value.get(text)) {
     request.inputs.emplace_back(std::string(text));
@@ -42,93 +34,97 @@ Problem readInput(const JsonValue &value, EmbeddingsRequest &request) {
   }
   const JsonValue::Array &parts = value.elements();
   if (parts.empty())
-    return problem("input", "input must be a text, texts, tokens, or lists of "
-                            "tokens, and not empty");
+    return problem(field.name,
+                   "input must be a text, texts, tokens, or lists of "
+                   "tokens, and not empty");
   uint64_t token = 0;
   if (parts.front().get(token))
     return readTokens(parts, request.inputs.emplace_back());
   if (parts.size() > kMaxInputs)
-    return problem("input", "at most {} inputs are read at once", kMaxInputs);
+    return problem(field.name, "at most {} inputs are read at once",
+                   kMaxInputs);
   for (const JsonValue &part : parts) {
     PromptInput &input = request.inputs.emplace_back();
     if (part.get(text))
       input = std::string(text);
     else if (!part.isArray())
-      return problem("input", "an input must be a text or a list of tokens");
+      return problem(field.name, "an input must be a text or a list of tokens");
     else if (Problem found = readTokens(part.elements(), input))
       return found;
   }
   return std::nullopt;
 }
 
-Problem readModel(const JsonValue &value, EmbeddingsRequest &request) {
-  std::string_view text;
-  if (!value.get(text))
-    return problem("model", "model must be a text");
-  request.model = text;
-  return std::nullopt;
+Problem readModel(const EmbeddingsField &field, const JsonValue &value,
+                  EmbeddingsRequest &request) {
+  return readText(field.name, value, request.model);
 }
 
-Problem readEncoding(const JsonValue &value, EmbeddingsRequest &request) {
+Problem readEncoding(const EmbeddingsField &field, const JsonValue &value,
+                     EmbeddingsRequest &request) {
   std::string_view text;
   if (!value.get(text) || (text != "float" && text != "base64"))
-    return problem("encoding_format",
-                   "encoding_format must be float or base64");
+    return problem(field.name, "encoding_format must be float or base64");
   request.base64 = text == "base64";
   return std::nullopt;
 }
 
-Problem readDimensions(const JsonValue &value, EmbeddingsRequest &request) {
-  if (!value.get(request.dimensions.emplace()) || *request.dimensions < 1)
-    return problem("dimensions", "dimensions must be a whole number from 1 on");
-  return std::nullopt;
+Problem readDimensions(const EmbeddingsField &field, const JsonValue &value,
+                       EmbeddingsRequest &request) {
+  return readWhole(field, value, request.dimensions.emplace());
 }
 
-Problem readTruncate(const JsonValue &value, EmbeddingsRequest &request) {
+Problem readTruncate(const EmbeddingsField &field, const JsonValue &value,
+                     EmbeddingsRequest &request) {
   int64_t &most = request.truncate.emplace();
-  if (!value.get(most) || (most < 1 && most != -1))
-    return problem("truncate_prompt_tokens",
+  if (!getWhole(value, most) || (most < 1 && most != -1))
+    return problem(field.name,
                    "truncate_prompt_tokens must be a whole number from 1 on, "
                    "or -1 for as many as the model takes");
   return std::nullopt;
 }
 
-Problem ignore(const JsonValue &, EmbeddingsRequest &) { return std::nullopt; }
+Problem ignoreUser(const EmbeddingsField &field, const JsonValue &value,
+                   EmbeddingsRequest &) {
+  std::string ignored;
+  return readText(field.name, value, ignored);
+}
 
-struct Field {
-  std::string_view name;
-  Problem (*read)(const JsonValue &, EmbeddingsRequest &);
+constexpr EmbeddingsField kFields[] = {
+    {"model", kEmbeddings, readModel, R"({"type": "string", "minLength": 1})",
+     0, 0, "the name of what is served"},
+    {"input", kEmbeddings, readInput,
+     R"({"anyOf": [{"type": "string"},
+         {"type": "array", "minItems": 1, "maxItems": 2048,
+          "items": {"anyOf": [{"type": "string"},
+            {"$ref": "#/components/schemas/Tokens"}]}},
+         {"$ref": "#/components/schemas/Tokens"}]})",
+     0, 0, "a text, texts, tokens, or lists of tokens"},
+    {"encoding_format", kEmbeddings, readEncoding,
+     R"({"enum": ["float", "base64"]})", 0, 0,
+     "base64: of little-endian 32-bit floats"},
+    {"dimensions", kEmbeddings, readDimensions, R"({"type": "integer"})", 1,
+     INT32_MAX, "the model's own, or fewer if it was made for that"},
+    {"truncate_prompt_tokens", kEmbeddings, readTruncate,
+     R"({"anyOf": [{"type": "integer", "minimum": 1}, {"const": -1}]})", 0, 0,
+     "not OpenAI's: a longer input is cut to so many tokens, -1: to as many as "
+     "the model takes"},
+    {"user", kEmbeddings, ignoreUser, R"({"type": "string"})"},
 };
-constexpr Field kFields[] = {{"model", readModel},
-                             {"input", readInput},
-                             {"encoding_format", readEncoding},
-                             {"dimensions", readDimensions},
-                             {"truncate_prompt_tokens", readTruncate},
-                             {"user", ignore}};
 
 } // namespace
 
+std::span<const EmbeddingsField> embeddingsFields() { return kFields; }
+
 std::variant<EmbeddingsRequest, ApiError>
 parseEmbeddingsRequest(std::string_view body) {
-  StatusOr<JsonValue> root = JsonValue::parse(body, "body");
-  if (!root.ok())
-    return ApiError{400, root.message(), "", "invalid_json"};
-  if (!root->isObject())
-    return ApiError{400, "the body must be a JSON object", "", "invalid_json"};
-  for (const JsonValue::Member &member : root->members())
-    if (!member.value.isNull() &&
-        std::ranges::find(kFields, member.name, &Field::name) ==
-            std::end(kFields))
-      return problem(oneLine(member.name), "the field {} is not served",
-                     quote(member.name));
+  auto root = parseBody(body);
+  if (const auto *error = std::get_if<ApiError>(&root))
+    return *error;
   EmbeddingsRequest request;
-  for (const Field &field : kFields) {
-    const JsonValue &value = (*root)[field.name];
-    if (value.isNull())
-      continue;
-    if (Problem found = field.read(value, request))
-      return *found;
-  }
+  if (Problem found = readFields(embeddingsFields(), Endpoint::embeddings,
+                                 std::get<JsonValue>(root), request))
+    return *found;
   if (request.model.empty())
     return problem("model", "model is missing");
   if (request.inputs.empty())
@@ -179,13 +175,6 @@ std::string embeddingsAnswer(std::string_view model,
                  R"("total_tokens":{}}}}})",
                  name, tokens, tokens);
   return out;
-}
-
-ApiError noEmbeddings() {
-  return {400,
-          "this model generates text and has no embeddings; serve an encoder, "
-          "such as a BERT model",
-          "model", "not_supported"};
 }
 
 } // namespace tessera::serve

@@ -1,6 +1,6 @@
 // POST /v1/embeddings: its request as a value, and its answer.
 #pragma once
-#include "runtime/serve/Api.h"
+#include "runtime/serve/ApiFields.h"
 
 #include <span>
 
@@ -18,6 +18,9 @@ struct EmbeddingsRequest {
 
 inline constexpr std::size_t kMaxInputs = 2048;
 
+/// In the order in which they are read.
+std::span<const FieldOf<EmbeddingsRequest>> embeddingsFields();
+
 /// Reads a body. Fields that are not known are errors that name them
 /// (docs/embeddings.md has the list).
 std::variant<EmbeddingsRequest, ApiError>
@@ -27,9 +30,6 @@ parseEmbeddingsRequest(std::string_view body);
 std::string embeddingsAnswer(std::string_view model,
                              std::span<const float> vectors, int64_t width,
                              bool base64, int64_t tokens);
-
-/// What a model that generates answers.
-ApiError noEmbeddings();
 
 /// RFC 4648, with padding.
 std::string base64Of(std::span<const std::byte> bytes);

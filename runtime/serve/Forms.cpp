@@ -75,6 +75,8 @@ nlohmann::ordered_json copied(const JsonValue &value) {
 
 } // namespace
 
+std::string jsonOf(const JsonValue &value) { return copied(value).dump(); }
+
 StatusOr<std::shared_ptr<const AnswerForm>>
 parseAnswerForm(const JsonValue &format) {
   std::string_view type;
@@ -104,7 +106,7 @@ parseAnswerForm(const JsonValue &format) {
   if (!grammar.ok())
     return Status::error("schema: {}", grammar.message());
   appendKey(schema, form->key);
-  form->json = copied(format).dump();
+  form->json = jsonOf(format);
   form->grammar = std::make_shared<const grammar::Grammar>(grammar.take());
   return std::shared_ptr<const AnswerForm>(form);
 }
@@ -121,9 +123,14 @@ Problem readResponseFormat(const Field &field, const JsonValue &value,
 // Where the newer API has its response_format.
 Problem readTextFormat(const Field &field, const JsonValue &value,
                        ApiRequest &request) {
-  for (const JsonValue::Member &member : value.members())
-    if (member.name != "format" && !member.value.isNull())
-      return problem(field.name, "text.{} is not served", member.name);
+  for (const JsonValue::Member &member : value.members()) {
+    if (member.name == "format" || member.value.isNull())
+      continue;
+    if (member.name != "verbosity")
+      return problem(field.name, "text.{} is not served", oneLine(member.name));
+    if (Problem found = readVerbosity(field, member.value, request))
+      return found;
+  }
   if (!value.isObject())
     return problem(field.name, "text must be an object");
   if (value["format"].isNull())

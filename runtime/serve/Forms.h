@@ -1,8 +1,10 @@
-// Answers that must have a form: `response_format` of chats.
+// Answers that must have a form: `response_format` of chats, calls of tools.
 #pragma once
 #include "runtime/data/Json.h"
 #include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/infer/grammar/GrammarGuide.h"
+#include "runtime/serve/Api.h"
+#include "runtime/serve/ToolCalls.h"
 
 #include <list>
 #include <memory>
@@ -23,6 +25,13 @@ struct AnswerForm {
 /// wrong, or which keyword of a schema is not served.
 StatusOr<std::shared_ptr<const AnswerForm>>
 parseAnswerForm(const JsonValue &format);
+
+/// Whether the answer must keep a form to call tools as it was asked for.
+bool needsToolForm(const ApiRequest &request);
+/// The form of answers with calls. `hasTag`: the text before a call can be
+/// told by the guide, which knows no special tokens.
+StatusOr<std::shared_ptr<const AnswerForm>>
+makeToolForm(const ApiRequest &request, const ToolFormat &format, bool hasTag);
 
 /// Makes guides. Keeps the forms that were asked for last, with the masks that
 /// were found out for them. One thread at a time; the tokenizer outlives it.

@@ -1,6 +1,9 @@
 #include "runtime/serve/Generation.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
+#include <random>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -30,7 +33,11 @@ void Service::Generation::take(Delta delta) {
   if (delta.end && delta.end->reason != FinishReason::stop &&
       delta.end->reason != FinishReason::length)
     return fail(*delta.end);
-  if (request.stream) {
+  if (!readers.empty())
+    findCalls(delta);
+  bool isNews = delta.end || !delta.text.empty() || !delta.calls.empty() ||
+                !delta.tokens.empty();
+  if (request.stream && isNews) {
     if (!std::exchange(begun, true)) {
       reply->begin();
       answer->begin(*reply);
@@ -41,10 +48,42 @@ void Service::Generation::take(Delta delta) {
   }
   WholeChoice &choice = choices[delta.choice];
   choice.text += delta.text;
+  for (CallPiece &piece : delta.calls) {
+    if (piece.index == choice.calls.size())
+      choice.calls.push_back({piece.id, piece.name, {}});
+    choice.calls[piece.index].arguments += piece.arguments;
+  }
   if (!request.stream)
     choice.logprobs.add(request.endpoint, delta.tokens, service.tokenizer);
   if (delta.end)
     takeEnd(delta);
+}
+
+/// Nine letters and digits, as the templates of Mistral's models want them.
+static std::string newCallId() {
+  static constexpr std::string_view digits =
+      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  std::string id(9, ' ');
+  for (char &each : id)
+    each = digits[random() % digits.size()];
+  return id;
+}
+
+void Service::Generation::findCalls(Delta &delta) {
+  ToolCallReader &reader = readers[delta.choice];
+  ToolPieces pieces = reader.push(delta.text);
+  if (delta.end) {
+    ToolPieces rest = reader.finish();
+    pieces.content += rest.content;
+    std::ranges::move(rest.calls, std::back_inserter(pieces.calls));
+  }
+  for (CallPiece &piece : pieces.calls)
+    if (!piece.name.empty())
+      piece.id = newCallId();
+  delta.text = std::move(pieces.content);
+  delta.calls = std::move(pieces.calls);
+  delta.hasCalls = reader.calls() > 0;
 }
 
 void Service::Generation::takeEnd(const Delta &delta) {

@@ -13,13 +13,17 @@ public:
              std::shared_ptr<HttpReply> reply, std::size_t choices)
       : service(service), request(std::move(request)), id(head.id),
         answer(makeAnswer(this->request, std::move(head), service.tokenizer)),
-        reply(std::move(reply)), choices(choices) {}
+        reply(std::move(reply)), choices(choices) {
+    if (this->request.mayCall())
+      readers.assign(choices, ToolCallReader(*service.chat.toolFormat()));
+  }
   /// The engine has them: their numbers, for cancelling.
   void start(std::vector<uint64_t> ids);
   void take(Delta delta);
 
 private:
   void takeEnd(const Delta &delta);
+  void findCalls(Delta &delta);
   void finish();
   void fail(const EngineResult &result);
   void cancelAll();
@@ -31,6 +35,7 @@ private:
   std::unique_ptr<Answer> answer;
   std::shared_ptr<HttpReply> reply;
   std::vector<WholeChoice> choices;
+  std::vector<ToolCallReader> readers; ///< of choices that may call tools
   std::vector<uint64_t> ids;
   std::size_t ended = 0;
   bool begun = false, closed = false;

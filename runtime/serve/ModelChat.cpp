@@ -34,13 +34,19 @@ public:
   ModelChat(chat::ChatTemplate source, const tokenizer::Tokenizer &tokenizer)
       : source(std::move(source)), tokenizer(tokenizer), encoder(tokenizer) {}
 
+  const ToolFormat *toolFormat() const override {
+    return toolFormatOf(source.source());
+  }
+
   StatusOr<std::vector<PromptPart>>
-  render(std::span<const ChatMessage> messages) const override {
+  render(std::span<const ChatMessage> messages,
+         std::span<const Tool> tools) const override {
     for (const ChatMessage &message : messages)
       if (hasMark(message.content))
         return Status::error("a message has the noncharacter U+FDD0 or U+FDD1, "
                              "which no text has; remove it");
-    auto text = renderWith(messages, [&](const ChatMessage &message) {
+    TESSERA_RETURN_IF_ERROR(checkTools(messages, tools));
+    auto text = renderWith(messages, tools, [&](const ChatMessage &message) {
       return isSuspect(message.content)
                  ? fmt::format("{}{}{}", kBegin, message.content, kEnd)
                  : message.content;
@@ -52,8 +58,9 @@ public:
       return parts;
     // A template may change a text before it stands in the prompt, and so make
     // a special token of what was none.
-    auto neutral = renderWith(
-        messages, [](const ChatMessage &) { return std::string("x"); });
+    auto neutral = renderWith(messages, tools, [](const ChatMessage &message) {
+      return std::string(message.content.empty() ? "" : "x");
+    });
     if (neutral.ok() && countSpecial(*parts) > countSpecial({{*neutral}}))
       return Status::error("a message has a text of which the model's template "
                            "makes a special token; change it");
@@ -64,17 +71,58 @@ public:
   std::vector<std::string> stops() const override { return {}; }
 
 private:
+  /// What templates print of tools is not told apart from their own text.
+  Status checkTools(std::span<const ChatMessage> messages,
+                    std::span<const Tool> tools) const {
+    auto isPlain = [&](const std::string &text) {
+      return !hasMark(text) && !hasEscapedMark(text) && !isSuspect(text);
+    };
+    bool good = std::ranges::all_of(
+        tools, [&](const Tool &tool) { return isPlain(tool.json); });
+    for (const ChatMessage &message : messages) {
+      good = good && isPlain(message.callId);
+      for (const ToolCall &call : message.calls)
+        good = good && isPlain(call.id) && isPlain(call.name) &&
+               isPlain(call.arguments);
+    }
+    if (good)
+      return Status::success();
+    return Status::error("a tool or a call has the text of a special token; "
+                         "change it");
+  }
+
+  static nlohmann::ordered_json callsJson(const ChatMessage &message) {
+    using Json = nlohmann::ordered_json;
+    Json list = Json::array();
+    for (const ToolCall &call : message.calls)
+      list.push_back({{"id", call.id},
+                      {"type", "function"},
+                      {"function",
+                       {{"name", call.name},
+                        {"arguments", Json::parse(call.arguments)}}}});
+    return list;
+  }
+
   StatusOr<std::string> renderWith(
-      std::span<const ChatMessage> messages,
+      std::span<const ChatMessage> messages, std::span<const Tool> tools,
       const std::function<std::string(const ChatMessage &)> &content) const {
-    nlohmann::json variables = {{"add_generation_prompt", true}};
-    nlohmann::json &list = variables["messages"] = nlohmann::json::array();
+    using Json = nlohmann::ordered_json;
+    Json variables = {{"add_generation_prompt", true}};
+    for (const Tool &tool : tools)
+      variables["tools"].push_back(Json::parse(tool.json));
+    Json &list = variables["messages"] = Json::array();
     for (const ChatMessage &message : messages) {
       std::string valid;
       tokenizer::appendValidUtf8(message.content, /*final=*/true, valid);
       if (valid != message.content)
         return Status::error("a message is not UTF-8");
       list.push_back({{"role", message.role}, {"content", content(message)}});
+      if (!message.hasContent)
+        list.back()["content"] = nullptr;
+      if (!message.calls.empty())
+        list.back()["tool_calls"] = callsJson(message);
+      if (!message.callId.empty())
+        list.back()["tool_call_id"] = message.callId;
     }
     auto parsed = JsonValue::parse(variables.dump(), "messages");
     if (!parsed.ok())
@@ -139,7 +187,8 @@ private:
 class NoChat final : public ChatRenderer {
 public:
   StatusOr<std::vector<PromptPart>>
-  render(std::span<const ChatMessage> /*messages*/) const override {
+  render(std::span<const ChatMessage> /*messages*/,
+         std::span<const Tool> /*tools*/) const override {
     return Status::error("the model has no chat template; use "
                          "/v1/completions");
   }

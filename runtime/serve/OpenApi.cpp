@@ -1,6 +1,5 @@
 #include "runtime/serve/OpenApi.h"
-#include "runtime/serve/ApiFields.h"
-#include "runtime/serve/Routes.h"
+#include "runtime/serve/Embeddings.h"
 
 #include <nlohmann/json.hpp>
 
@@ -15,12 +14,14 @@ Json reference(std::string_view name) {
 
 //===--- requests ---------------------------------------------------------===//
 
-Json boundOf(const Field &field, double bound) {
+template <typename Request>
+Json boundOf(const FieldOf<Request> &field, double bound) {
   bool isWhole = field.schema.find("integer") != std::string_view::npos;
   return isWhole && bound < 0x1p63 ? Json(int64_t(bound)) : Json(bound);
 }
 
-Json schemaOf(const Field &field, Endpoint endpoint) {
+template <typename Request>
+Json schemaOf(const FieldOf<Request> &field, Endpoint endpoint) {
   Json schema = Json::parse(field.schema);
   // Bounds of what stands inside of the value are in the schema itself.
   bool isNumber = schema.value("type", "") == "integer" ||
@@ -38,12 +39,20 @@ Json schemaOf(const Field &field, Endpoint endpoint) {
   return schema;
 }
 
-Json requestSchema(Endpoint endpoint, const std::string &model) {
+template <typename Request>
+Json propertiesOf(std::span<const FieldOf<Request>> fields, Endpoint endpoint) {
   Json properties = Json::object();
-  for (const Field &field : apiFields())
+  for (const FieldOf<Request> &field : fields)
     if ((field.endpoints & maskOf(endpoint)) != 0)
       properties[std::string(field.name)] = schemaOf(field, endpoint);
-  properties["model"]["const"] = model;
+  return properties;
+}
+
+Json requestSchema(Endpoint endpoint, std::span<const std::string> models) {
+  Json properties = endpoint == Endpoint::embeddings
+                        ? propertiesOf(embeddingsFields(), endpoint)
+                        : propertiesOf(apiFields(), endpoint);
+  properties["model"]["enum"] = models;
   return {{"type", "object"},
           {"additionalProperties", false},
           {"required", {"model", inputField(endpoint)}},
@@ -54,14 +63,33 @@ Json requestSchema(Endpoint endpoint, const std::string &model) {
 
 // What every answer has; clients are to expect more members.
 constexpr std::string_view kSchemas = R"({
-"Messages": {"type": "array", "minItems": 1, "items": {
-  "type": "object", "required": ["role", "content"], "additionalProperties": false,
-  "properties": {
-    "role": {"enum": ["system", "developer", "user", "assistant"]},
-    "name": {"type": ["string", "null"]},
-    "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {
-      "type": "object", "required": ["type", "text"], "properties": {
-        "type": {"const": "text"}, "text": {"type": "string"}}}}]}}}},
+"Content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {
+  "type": "object", "required": ["type", "text"], "properties": {
+    "type": {"const": "text"}, "text": {"type": "string"}}}}]},
+"ToolCalls": {"type": "array", "minItems": 1, "items": {
+  "type": "object", "required": ["id", "type", "function"],
+  "additionalProperties": false, "properties": {
+    "id": {"type": "string"}, "type": {"const": "function"},
+    "function": {"type": "object", "required": ["name", "arguments"],
+      "additionalProperties": false, "properties": {
+        "name": {"type": "string"},
+        "arguments": {"type": "string", "description": "JSON of an object"}}}}}},
+"Messages": {"type": "array", "minItems": 1, "items": {"anyOf": [
+  {"type": "object", "required": ["role", "content"], "additionalProperties": false,
+    "properties": {
+      "role": {"enum": ["system", "developer", "user", "assistant"]},
+      "name": {"type": ["string", "null"]},
+      "content": {"$ref": "#/components/schemas/Content"}}},
+  {"type": "object", "required": ["role", "tool_calls"], "additionalProperties": false,
+    "properties": {
+      "role": {"const": "assistant"}, "name": {"type": ["string", "null"]},
+      "content": {"anyOf": [{"$ref": "#/components/schemas/Content"}, {"type": "null"}]},
+      "tool_calls": {"$ref": "#/components/schemas/ToolCalls"}}},
+  {"type": "object", "required": ["role", "content", "tool_call_id"],
+    "additionalProperties": false, "properties": {
+      "role": {"const": "tool"}, "name": {"type": ["string", "null"]},
+      "tool_call_id": {"type": "string"},
+      "content": {"$ref": "#/components/schemas/Content"}}}]}},
 "InputMessages": {"type": "array", "minItems": 1, "items": {
   "type": "object", "required": ["role", "content"], "additionalProperties": false,
   "properties": {
@@ -97,9 +125,11 @@ constexpr std::string_view kSchemas = R"({
       "required": ["index", "message", "logprobs", "finish_reason"], "properties": {
         "index": {"type": "integer"},
         "message": {"type": "object", "required": ["role", "content"],
-          "properties": {"role": {"const": "assistant"}, "content": {"type": "string"}}},
+          "properties": {"role": {"const": "assistant"},
+            "content": {"type": ["string", "null"]},
+            "tool_calls": {"$ref": "#/components/schemas/ToolCalls"}}},
         "logprobs": {"type": ["object", "null"]},
-        "finish_reason": {"enum": ["stop", "length"]}}}}}},
+        "finish_reason": {"enum": ["stop", "length", "tool_calls"]}}}}}},
 "Response": {"type": "object",
   "required": ["id", "object", "created_at", "status", "model", "output", "usage"],
   "properties": {"id": {"type": "string"}, "object": {"const": "response"},
@@ -110,6 +140,18 @@ constexpr std::string_view kSchemas = R"({
       "required": ["type", "id", "status", "role", "content"]}},
     "usage": {"type": "object",
       "required": ["input_tokens", "output_tokens", "total_tokens"]}}},
+"Tokens": {"type": "array", "minItems": 1,
+  "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}},
+"Embeddings": {"type": "object", "required": ["object", "data", "model", "usage"],
+  "properties": {"object": {"const": "list"}, "model": {"type": "string"},
+    "data": {"type": "array", "items": {"type": "object",
+      "required": ["object", "index", "embedding"], "properties": {
+        "object": {"const": "embedding"}, "index": {"type": "integer"},
+        "embedding": {"anyOf": [{"type": "string"},
+          {"type": "array", "items": {"type": "number"}}]}}}},
+    "usage": {"type": "object", "required": ["prompt_tokens", "total_tokens"],
+      "properties": {"prompt_tokens": {"type": "integer"},
+        "total_tokens": {"type": "integer"}}}}},
 "Model": {"type": "object", "required": ["id", "object", "created", "owned_by"],
   "properties": {"id": {"type": "string"}, "object": {"const": "model"},
     "created": {"type": "integer"}, "owned_by": {"type": "string"},
@@ -144,7 +186,7 @@ Json answersOf(const Route &route) {
   Json schema =
       route.schema.empty() ? Json{{"type", "string"}} : reference(route.schema);
   Json content = {{type, {{"schema", schema}}}};
-  if (route.body)
+  if (route.body && route.body != Endpoint::embeddings)
     content["text/event-stream"] = {{"schema", reference("Event")}};
   Json answers = {
       {"200", {{"description", route.summary}, {"content", content}}},
@@ -163,13 +205,13 @@ Json answersOf(const Route &route) {
   return answers;
 }
 
-Json operationOf(const Route &route, const std::string &model) {
+Json operationOf(const Route &route, std::span<const std::string> models) {
   Json operation = {{"summary", route.summary}};
   if (route.path.ends_with('}'))
     operation["parameters"] = Json::array({{{"name", "model"},
                                             {"in", "path"},
                                             {"required", true},
-                                            {"schema", {{"const", model}}}}});
+                                            {"schema", {{"enum", models}}}}});
   if (route.body)
     operation["requestBody"] = {
         {"required", true},
@@ -182,14 +224,17 @@ Json operationOf(const Route &route, const std::string &model) {
 
 } // namespace
 
-std::string openApiJson(const std::string &version, const std::string &model) {
+std::string openApiJson(const std::string &version,
+                        std::span<const std::string> models, ModelKind kind) {
   Json schemas = Json::parse(kSchemas), paths = Json::object();
   for (const Route &route : routes()) {
+    if (!isServed(route, kind))
+      continue;
     std::string method = route.method == "POST" ? "post" : "get";
-    paths[std::string(route.path)][method] = operationOf(route, model);
+    paths[std::string(route.path)][method] = operationOf(route, models);
     if (route.body)
       schemas[std::string(route.schema) + "Request"] =
-          requestSchema(*route.body, model);
+          requestSchema(*route.body, models);
   }
   Json document = {
       {"openapi", "3.1.0"},

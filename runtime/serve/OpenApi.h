@@ -1,11 +1,15 @@
 // The description of the API that /openapi.json gives, made from the lists that
-// requests are read by: routes() and apiFields().
+// requests are read by: routes(), apiFields() and embeddingsFields().
 #pragma once
+#include "runtime/serve/Routes.h"
+
+#include <span>
 #include <string>
 
 namespace tessera::serve {
 
-/// An OpenAPI 3.1 document of a server of this model.
-std::string openApiJson(const std::string &version, const std::string &model);
+/// An OpenAPI 3.1 document of a server of a model with these names.
+std::string openApiJson(const std::string &version,
+                        std::span<const std::string> models, ModelKind kind);
 
 } // namespace tessera::serve

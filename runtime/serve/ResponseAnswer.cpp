@@ -140,30 +140,33 @@ private:
     Json metadata = Json::object();
     for (const auto &[name, text] : request.metadata)
       metadata[name] = text;
-    return {{"id", head.id},
-            {"object", "response"},
-            {"created_at", head.created},
-            {"status", status},
-            {"background", false},
-            {"error", nullptr},
-            {"incomplete_details", nullptr},
-            {"instructions", orNull(request.instructions)},
-            {"max_output_tokens", orNull(request.maxTokens)},
-            {"model", head.model},
-            {"output", Json::array()},
-            {"parallel_tool_calls", false},
-            {"previous_response_id", nullptr},
-            {"store", false},
-            {"temperature", shortest(request.sampling.temperature)},
-            {"text",
-             {{"format", request.form ? Json::parse(request.form->json)
-                                      : Json{{"type", "text"}}}}},
-            {"tool_choice", "none"},
-            {"tools", Json::array()},
-            {"top_p", shortest(request.sampling.topP)},
-            {"truncation", "disabled"},
-            {"usage", nullptr},
-            {"metadata", std::move(metadata)}};
+    Json response = {{"id", head.id},
+                     {"object", "response"},
+                     {"created_at", head.created},
+                     {"status", status},
+                     {"background", false},
+                     {"error", nullptr},
+                     {"incomplete_details", nullptr},
+                     {"instructions", orNull(request.instructions)},
+                     {"max_output_tokens", orNull(request.maxTokens)},
+                     {"model", head.model},
+                     {"output", Json::array()},
+                     {"parallel_tool_calls", false},
+                     {"previous_response_id", nullptr},
+                     {"store", false},
+                     {"temperature", shortest(request.sampling.temperature)},
+                     {"text",
+                      {{"format", request.form ? Json::parse(request.form->json)
+                                               : Json{{"type", "text"}}}}},
+                     {"tool_choice", "none"},
+                     {"tools", Json::array()},
+                     {"top_p", shortest(request.sampling.topP)},
+                     {"truncation", "disabled"},
+                     {"usage", nullptr},
+                     {"metadata", std::move(metadata)}};
+    if (request.asksTier)
+      response["service_tier"] = "default";
+    return response;
   }
 
   const ApiRequest &request;

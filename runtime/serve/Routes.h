@@ -13,6 +13,7 @@ enum class RouteId : uint8_t {
   completions,
   chat,
   responses,
+  embeddings,
   models,
   model,
   health,
@@ -21,8 +22,15 @@ enum class RouteId : uint8_t {
   openApi,
 };
 
+/// What a model does with a text.
+enum class ModelKind : uint8_t { generates = 1, embeds = 2 };
+inline constexpr unsigned kGenerates = unsigned(ModelKind::generates),
+                          kEmbeds = unsigned(ModelKind::embeds),
+                          kAnyKind = kGenerates | kEmbeds;
+
 struct Route {
   RouteId id;
+  unsigned kinds; ///< of models that answer it; others say why they do not
   std::string_view method;
   /// An end "{model}" stands for anything, slashes included.
   std::string_view path;
@@ -33,6 +41,10 @@ struct Route {
 };
 
 std::span<const Route> routes();
+
+inline bool isServed(const Route &route, ModelKind kind) {
+  return (route.kinds & unsigned(kind)) != 0;
+}
 
 /// What a path asks for.
 struct RouteMatch {

@@ -62,7 +62,7 @@ Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
   std::fprintf(stderr,
                "tessera: ready: %s on http://%s:%u, context %lld, %lld tokens "
                "of cache\n",
-               options.service.model.c_str(), options.host.c_str(),
+               options.service.models.front().c_str(), options.host.c_str(),
                unsigned((*server)->port()), (long long)shape.context,
                (long long)(shape.pages * shape.page));
   {

@@ -1,164 +1,29 @@
 #include "runtime/serve/Service.h"
-#include "runtime/serve/Embeddings.h"
 #include "runtime/serve/Generation.h"
-#include "runtime/serve/OpenApi.h"
-#include "runtime/serve/Page.h"
-#include "runtime/serve/ProcessMetrics.h"
-#include "runtime/support/CompilationCount.h"
 
 #include <algorithm>
 #include <ctime>
 #include <random>
 
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
 
 namespace tessera::serve {
 
-bool equalSecrets(std::string_view given, std::string_view secret) {
-  // The given text is walked through whatever it is.
-  auto apart = unsigned(given.size() != secret.size());
-  for (std::size_t i = 0; i < given.size(); ++i)
-    apart |= unsigned(static_cast<unsigned char>(
-        given[i] ^ (secret.empty() ? 0 : secret[i % secret.size()])));
-  return apart == 0;
-}
-
-void Service::markReady() { compiledBefore = compilationCount; }
-
-/// What follows "Bearer", or the password of "Basic", which is how a browser
-/// asks its user.
-static std::string keyOf(std::string_view authorization) {
-  constexpr std::string_view bearer = "Bearer ", basic = "Basic ";
-  if (authorization.starts_with(bearer))
-    return std::string(authorization.substr(bearer.size()));
-  if (!authorization.starts_with(basic))
-    return {};
-  std::string pair = base64Decoded(authorization.substr(basic.size()));
-  std::size_t colon = pair.find(':');
-  return colon == std::string::npos ? std::string() : pair.substr(colon + 1);
-}
-
 Service::Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
                  const ChatRenderer &chat, ServiceOptions options)
-    : engine(engine), tokenizer(tokenizer), chat(chat),
-      options(std::move(options)), encoder(tokenizer), forms(tokenizer),
-      started(std::time(nullptr)), health(engine, this->options.health) {}
+    : CommonService(ModelKind::generates, std::move(options)), engine(engine),
+      tokenizer(tokenizer), chat(chat), encoder(tokenizer), forms(tokenizer),
+      health(engine, this->options.health) {}
 
-//===--- routes -----------------------------------------------------------===//
-
-bool hasKey(const HttpRequest &head, const std::vector<std::string> &keys) {
-  if (keys.empty())
-    return true;
-  std::string given = keyOf(head.authorization);
-  bool known = false;
-  for (const std::string &key : keys)
-    known |= equalSecrets(given, key); // all of them, always
-  return known;
-}
-
-ApiError keyMissing() {
-  return {401, "an API key is needed: Authorization: Bearer KEY", "",
-          "invalid_api_key"};
-}
-
-std::string Service::refuse(const HttpRequest &head) {
-  if (hasKey(head, options.apiKeys))
-    return {};
-  ++answers[401];
-  return keyMissing().json();
-}
-
-std::string Service::describe(int status, std::string_view message) {
-  ++answers[status];
-  return ApiError{status, std::string(message), "", "bad_request"}.json();
-}
-
-void Service::sendError(const std::shared_ptr<HttpReply> &reply,
-                        const ApiError &error, std::string headers) {
-  ++answers[error.status];
-  if (error.status == 429 || error.status == 503)
-    headers += "Retry-After: 1\r\n";
-  reply->send(error.status, "application/json", error.json(), headers);
-}
-
-void Service::sendText(const std::shared_ptr<HttpReply> &reply,
-                       std::string_view type, std::string body) {
-  ++answers[200];
-  reply->send(200, type, std::move(body));
-}
-
-void Service::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
-  if (request.method == "POST" && request.path == "/v1/embeddings")
-    return sendError(reply, noEmbeddings());
-  RouteMatch match = findRoute(request.method, request.path);
-  if (!match.route && !match.allowed.empty())
-    return sendError(
-        reply, {405, "this path has another method", "", "method_not_allowed"},
-        fmt::format("Allow: {}\r\n", match.allowed));
-  if (!match.route)
-    return sendError(reply, {404, "there is no such path", "", "not_found"});
-  // A browser sends along what its user once typed, whoever's page asks.
-  if (match.route->body && request.isForeign)
-    return sendError(
-        reply, {403, "a page of another site may not ask", "", "cross_site"});
-  if (match.route->body)
-    return generate(request, *match.route->body, reply);
-  get(match.route->id, match.rest, reply);
-}
-
-void Service::get(RouteId route, std::string_view rest,
-                  const std::shared_ptr<HttpReply> &reply) {
-  constexpr std::string_view json = "application/json";
-  switch (route) {
-  case RouteId::models:
-    return sendText(reply, json,
-                    R"({"object":"list","data":[)" + modelJson() + "]}");
-  case RouteId::model:
-    if (percentDecoded(rest) != options.model)
-      return sendError(
-          reply, {404, "there is no such model", "model", "model_not_found"});
-    return sendText(reply, json, modelJson());
-  case RouteId::health:
-    return checkHealth(reply);
-  case RouteId::metrics:
-    return sendText(reply, "text/plain; version=0.0.4", metrics());
-  case RouteId::version:
-    return sendText(reply, json,
-                    nlohmann::json{{"version", options.version}}.dump());
-  case RouteId::openApi:
-    return sendText(reply, json, openApiJson(options.version, options.model));
-  case RouteId::page:
-    return sendText(reply, "text/html; charset=utf-8", std::string(pageHtml()));
-  case RouteId::completions:
-  case RouteId::chat:
-  case RouteId::responses:
-    return; // generate()
-  }
-}
-
-std::string Service::modelJson() const {
-  nlohmann::ordered_json model = {{"id", options.model},
-                                  {"object", "model"},
-                                  {"created", started},
-                                  {"owned_by", "tessera"},
-                                  {"max_model_len", engine.shape().context}};
-  // A folder's name need not be UTF-8.
-  return model.dump(-1, ' ', false,
-                    nlohmann::ordered_json::error_handler_t::replace);
-}
-
-void Service::checkHealth(const std::shared_ptr<HttpReply> &reply) {
+void Service::checkHealth(const Reply &reply) {
   health.ask(*server, [this, reply](const std::string &problem) {
     if (!problem.empty())
       return sendError(reply, {503, problem, "", "unhealthy"});
-    sendText(reply, "application/json", R"({"status":"ok"})");
+    sendJson(reply, R"({"status":"ok"})");
   });
 }
 
-std::string Service::metrics() const {
-  return engine.metrics().print() + answerMetrics(answers) +
-         processMetrics(options.version, compiledBefore);
-}
+std::string Service::engineMetrics() const { return engine.metrics().print(); }
 
 //===--- generation -------------------------------------------------------===//
 
@@ -189,7 +54,10 @@ Service::makePrompts(const ApiRequest &request,
       return found;
   if (request.endpoint == Endpoint::completions)
     return std::nullopt;
-  auto tokens = chatTokens(chat, request.messages, tokenizer, encoder);
+  std::span<const Tool> tools;
+  if (request.mayCall())
+    tools = request.tools;
+  auto tokens = chatTokens(chat, request.messages, tools, tokenizer, encoder);
   if (!tokens.ok())
     return ApiError{400, tokens.message(),
                     std::string(inputField(request.endpoint)), "invalid_value"};
@@ -276,31 +144,64 @@ static std::string_view idPrefix(Endpoint endpoint) {
     return "chatcmpl-";
   case Endpoint::responses:
     return "resp_";
+  case Endpoint::embeddings: // has no ids
+    break;
   }
   return "";
 }
 
-void Service::generate(const HttpRequest &http, Endpoint endpoint,
-                       const std::shared_ptr<HttpReply> &reply) {
+std::vector<int32_t> Service::callTags() const {
+  std::vector<int32_t> tags;
+  if (const ToolFormat *format = chat.toolFormat())
+    for (std::string_view tag : {format->open, format->close})
+      if (auto id = tokenizer.addedToken(tag);
+          id && tokenizer.token(*id).special)
+        tags.push_back(int32_t(*id));
+  return tags;
+}
+
+std::optional<ApiError> Service::prepareTools(ApiRequest &request) const {
+  bool hasCalls = std::ranges::any_of(request.messages, [](const auto &each) {
+    return !each.calls.empty() || !each.callId.empty();
+  });
+  const ToolFormat *format = chat.toolFormat();
+  const char *param = hasCalls ? "messages" : "tools";
+  if ((request.mayCall() || hasCalls) && !format)
+    return ApiError{400,
+                    "the model's chat template knows no tools, or writes their "
+                    "calls in a way that is not served",
+                    param, "not_supported"};
+  if (!needsToolForm(request))
+    return std::nullopt;
+  auto form = makeToolForm(request, *format, callTags().empty());
+  if (!form.ok())
+    return ApiError{400, form.message(), "tools", "invalid_value"};
+  request.form = form.take();
+  return std::nullopt;
+}
+
+void Service::post(const HttpRequest &http, Endpoint endpoint,
+                   const Reply &reply) {
   auto parsed = parseApiRequest(http.body, endpoint, options.sampling);
   if (const auto *error = std::get_if<ApiError>(&parsed))
     return sendError(reply, *error);
   auto &request = std::get<ApiRequest>(parsed);
-  if (request.model != options.model)
-    return sendError(reply, {404,
-                             fmt::format("there is no such model; the one that "
-                                         "is served is {}",
-                                         options.model),
-                             "model", "model_not_found"});
+  if (!isServed(request.model))
+    return sendError(reply, otherModel());
+  if (auto error = prepareTools(request))
+    return sendError(reply, *error);
   std::vector<EngineRequest> requests;
   if (auto error = makeRequests(request, requests))
     return sendError(reply, *error);
   std::vector<int32_t> stopTokens;
   std::vector<std::string> stops = stopsOf(request, stopTokens);
   AnswerHead head{
-      fmt::format("{}{:x}-{}", idPrefix(endpoint), started, ++lastId),
-      options.model, std::time(nullptr)};
+      fmt::format("{}{:x}-{}", idPrefix(endpoint), started, ++lastId), name(),
+      std::time(nullptr)};
   bool logprobs = request.logprobs.has_value();
+  std::vector<int32_t> shown;
+  if (request.mayCall())
+    shown = callTags();
   if (request.form)
     for (EngineRequest &each : requests)
       each.guide = forms.guide(*request.form, stopTokens);
@@ -309,7 +210,7 @@ void Service::generate(const HttpRequest &http, Endpoint endpoint,
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].stopTokens = stopTokens;
     requests[i].sink = std::make_shared<Choice>(
-        tokenizer, stops, i, logprobs, [this, generation](Delta delta) {
+        tokenizer, stops, i, logprobs, shown, [this, generation](Delta delta) {
           server->post([generation, delta = std::move(delta)]() mutable {
             generation->take(std::move(delta));
           });

@@ -210,7 +210,7 @@ def serve(binaries, folder, report, texts, vectors):
             if len(make_tokenizer(10000).encode(text).ids) <= longest]
     texts, expected = [texts[i] for i in fits], vectors[fits]
     command = [str(binaries / "tessera"), "serve", str(folder), "--port", "0",
-               "--model-name", "minilm"]
+               "--served-model-name", "minilm"]
     alone = []
     with Server(command) as server:
         client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1",
@@ -327,7 +327,7 @@ def with_cuts(binaries, folder, report, texts, vectors):
                 torch.equal(asked, plain))
     name = "text-embedding-3-small"
     command = [str(binaries / "tessera"), "serve", str(folder), "--port", "0",
-               "--model-name", name, "--api-key", "secret"]
+               "--served-model-name", name, "--api-key", "secret"]
     text = "The quick brown fox jumped over the lazy dog"
     fields = {"input": text, "model": name}
     most = {**fields, "dimensions": 1, "encoding_format": "float",

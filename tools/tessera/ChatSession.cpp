@@ -76,7 +76,7 @@ ChatSession::say(const std::string &message, const AnswerLimits &limits,
                  const std::function<void(std::string_view)> &show,
                  const std::function<bool()> &stop) {
   messages.push_back({"user", message});
-  auto prompt = serve::chatTokens(chat, messages, tokenizer, encoder);
+  auto prompt = serve::chatTokens(chat, messages, {}, tokenizer, encoder);
   Status status = prompt.status();
   Answer answer;
   if (status.ok() && prompt->empty())

@@ -72,10 +72,9 @@ static Status embedSome(const std::vector<std::string> &texts,
   if (settings.truncate)
     truncate = -1;
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    auto made = embedder.tokens(texts[i], truncate);
+    auto made = embedder.tokens(texts[i], truncate, "--truncate cuts it");
     if (!made.ok())
-      return Status::error("text {}: {}{}", count.texts + i + 1, made.message(),
-                           truncate ? "" : "; --truncate cuts longer ones");
+      return Status::error("text {}: {}", count.texts + i + 1, made.message());
     tokens.push_back(made.take());
   }
   std::vector<TokenSpan> spans(tokens.begin(), tokens.end());

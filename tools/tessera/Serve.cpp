@@ -17,7 +17,6 @@ namespace {
 
 struct ServeSettings {
   ModelChoice choice;
-  std::string model; ///< the name that clients give
   serve::ServeOptions serve;
 };
 
@@ -70,9 +69,8 @@ static Status serveEncoder(ServeSettings &settings,
     return encoder.status();
   serve::ServiceOptions &service = settings.serve.service;
   service.version = TESSERA_VERSION;
-  service.model = settings.model.empty()
-                      ? nameOfModel(settings.choice.place, directory)
-                      : settings.model;
+  if (service.models.empty())
+    service.models = {nameOfModel(settings.choice.place, directory)};
   return serve::serveEmbeddings(*encoder->programs, encoder->tokenizer,
                                 encoder->facts, settings.serve);
 }
@@ -95,7 +93,8 @@ static Status serveModel(ServeSettings &settings) {
   TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/false, note));
   service.version = TESSERA_VERSION;
   service.endTokens = opened.endTokens;
-  service.model = settings.model.empty() ? opened.name : settings.model;
+  if (service.models.empty())
+    service.models = {opened.name};
   auto programs = DecodePrograms::create(opened.model->get());
   if (!programs.ok())
     return programs.status();
@@ -104,6 +103,10 @@ static Status serveModel(ServeSettings &settings) {
 }
 
 //===--- the command ------------------------------------------------------===//
+
+static std::string isName(const std::string &text) {
+  return text.empty() ? "must not be empty" : "";
+}
 
 static void addServingOptions(CLI::App &command, ServeSettings &settings) {
   command
@@ -118,11 +121,13 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
                   "that clients must give, may stand several times; also "
                   "TESSERA_API_KEY")
       ->allow_extra_args(false) // or it takes RUN as well
-      ->check([](const std::string &key) {
-        return key.empty() ? std::string("must not be empty") : std::string();
-      });
-  command.add_option("--model-name", settings.model,
-                     "that clients ask for; default: the folder's");
+      ->check(isName);
+  command
+      .add_option("--served-model-name", settings.serve.service.models,
+                  "names that clients may ask for; answers have the first; "
+                  "default: the folder's")
+      ->type_name("NAME...")
+      ->check(isName);
   command
       .add_option("--max-queue", settings.serve.engine.maxRequests,
                   "unfinished requests; more are answered 429")

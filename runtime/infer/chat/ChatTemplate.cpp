@@ -10,7 +10,7 @@ static constexpr size_t maxTemplateBytes = 1 << 20;
 static constexpr int64_t maxConfigBytes = 64 << 20;
 
 struct ChatTemplate::Parsed {
-  std::string where;
+  std::string where, source;
   Block block;
   Dict specialTokens; // by their names, such as bos_token
 };
@@ -35,8 +35,11 @@ StatusOr<ChatTemplate> ChatTemplate::parse(std::string_view source,
     return Status::error("{}: {}", where, oneLine(error.message));
   }
   result.parsed->where = std::move(where);
+  result.parsed->source = source;
   return result;
 }
+
+std::string_view ChatTemplate::source() const { return parsed->source; }
 
 /// The template called `name` among {"name", "template"} objects.
 static const JsonValue &namedTemplate(const JsonValue &list,

@@ -51,6 +51,9 @@ public:
   StatusOr<std::string> render(const JsonValue &variables,
                                const RenderOptions &options = {}) const;
 
+  /// As it was parsed.
+  std::string_view source() const;
+
   ~ChatTemplate();
   ChatTemplate(ChatTemplate &&) noexcept;
   ChatTemplate &operator=(ChatTemplate &&) noexcept;

@@ -19,7 +19,7 @@ static size_t sizeOf(const JsonValue &value, size_t &bytes) {
   return size;
 }
 
-StatusOr<Grammar> grammarOfJsonSchema(const JsonValue &schema) {
+static Status checkSize(const JsonValue &schema) {
   // Names are looked for one after another.
   constexpr size_t kMaxValues = 20'000;
   size_t bytes = 0, size = sizeOf(schema, bytes);
@@ -27,17 +27,81 @@ StatusOr<Grammar> grammarOfJsonSchema(const JsonValue &schema) {
     return Status::error("#: the schema is too large: {} values with {} bytes "
                          "of text, at most {} with {}",
                          size, bytes, kMaxValues, Grammar::kMaxNodes);
+  return Status::success();
+}
+
+/// Where the text begins: tokenizers whose first token of a text has a space
+/// need one there.
+static uint32_t addBeginning(Grammar &grammar) {
+  uint32_t start = grammar.startOf(grammar.addRule());
+  uint32_t first = grammar.addNode();
+  grammar.addSkip(start, first);
+  grammar.addBytes(start, ' ', ' ', first);
+  return first;
+}
+
+StatusOr<Grammar> grammarOfJsonSchema(const JsonValue &schema) {
+  TESSERA_RETURN_IF_ERROR(checkSize(schema));
   Grammar grammar;
-  TESSERA_RETURN_IF_ERROR(SchemaReader(schema, grammar).read());
+  auto end = SchemaReader(schema, grammar).addTo(addBeginning(grammar));
+  if (!end.ok())
+    return end.status();
+  grammar.setFinal(*end);
+  TESSERA_RETURN_IF_ERROR(grammar.finish());
+  return grammar;
+}
+
+/// Any text, which may end everywhere, up to the first `tag`; where that leads.
+/// (Knuth, Morris and Pratt 1977: node i has read i bytes of the tag.)
+static uint32_t addAnythingUntil(Grammar &grammar, uint32_t from,
+                                 std::string_view tag) {
+  std::vector<uint32_t> nodes = {grammar.addNode()};
+  grammar.addSkip(from, nodes[0]);
+  while (nodes.size() <= tag.size())
+    nodes.push_back(grammar.addNode());
+  for (size_t i = 0; i < tag.size(); ++i) {
+    grammar.setFinal(nodes[i]);
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      // The longest end of what was read that begins the tag.
+      std::string read(tag.substr(0, i));
+      read += char(byte);
+      while (!tag.starts_with(read))
+        read.erase(0, 1);
+      grammar.addBytes(nodes[i], uint8_t(byte), uint8_t(byte),
+                       nodes[read.size()]);
+    }
+  }
+  return nodes.back();
+}
+
+StatusOr<Grammar> grammarOfFrames(std::span<const SchemaFrame> frames,
+                                  const FramesAround &around) {
+  Grammar grammar;
+  if (around.isOptional && around.before.empty())
+    return Status::error("texts that may be left out need a beginning");
+  uint32_t start = addBeginning(grammar);
+  uint32_t first = around.isOptional
+                       ? addAnythingUntil(grammar, start, around.before)
+                       : grammar.addText(start, around.before);
+  uint32_t last = grammar.addNode();
+  for (const SchemaFrame &frame : frames) {
+    TESSERA_RETURN_IF_ERROR(checkSize(*frame.schema));
+    auto end = SchemaReader(*frame.schema, grammar)
+                   .addTo(grammar.addText(first, frame.before));
+    if (!end.ok())
+      return Status::error("{}{}", frame.name, end.message());
+    grammar.addSkip(grammar.addText(*end, frame.after), last);
+  }
+  if (!around.between.empty())
+    grammar.addSkip(grammar.addText(last, around.between), first);
+  grammar.setFinal(grammar.addText(last, around.after));
+  TESSERA_RETURN_IF_ERROR(grammar.finish());
   return grammar;
 }
 
 Grammar grammarOfJsonObject() {
   Grammar grammar;
-  uint32_t start = grammar.startOf(grammar.addRule()), end = grammar.addNode();
-  uint32_t value = grammar.addNode();
-  grammar.addSkip(start, value);
-  grammar.addBytes(start, ' ', ' ', value);
+  uint32_t value = addBeginning(grammar), end = grammar.addNode();
   grammar.setFinal(end);
   JsonText json(grammar);
   grammar.addCall(value, json.anyObject(), end);

@@ -6,7 +6,9 @@
 #include "runtime/data/Json.h"
 #include "runtime/infer/grammar/Grammar.h"
 
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace tessera::grammar {
 
@@ -19,6 +21,26 @@ namespace tessera::grammar {
 /// that names it and its place ("#/properties/a: …"): what is asked for is
 /// kept, or refused.
 StatusOr<Grammar> grammarOfJsonSchema(const JsonValue &schema);
+
+/// A value of a schema with texts around it.
+struct SchemaFrame {
+  std::string name; ///< begins errors, whose paths begin in the schema
+  std::string before;
+  const JsonValue *schema; ///< as of grammarOfJsonSchema
+  std::string after;
+};
+
+/// Around all frames, and, unless it is empty, between two.
+struct FramesAround {
+  std::string before, between, after;
+  /// Any text may stand before `before`, or instead of all of it.
+  bool isOptional = false;
+};
+
+/// One of the frames; with `between` any number of them, from one on. What is
+/// optional must not begin with nothing.
+StatusOr<Grammar> grammarOfFrames(std::span<const SchemaFrame> frames,
+                                  const FramesAround &around);
 
 /// Any JSON object.
 Grammar grammarOfJsonObject();

@@ -50,17 +50,12 @@ constexpr std::array<std::string_view, 4> kBounds = {
 
 } // namespace
 
-Status SchemaReader::read() {
-  uint32_t text = grammar.addRule(), start = grammar.startOf(text);
-  // Tokenizers whose first token of a text has a space need one here.
-  uint32_t value = grammar.addNode(), end = grammar.addNode();
-  grammar.addSkip(start, value);
-  grammar.addBytes(start, ' ', ' ', value);
+StatusOr<uint32_t> SchemaReader::addTo(uint32_t from) {
   StatusOr<uint32_t> rule = ruleOf({root, "#"});
   if (!rule.ok())
     return rule.status();
-  grammar.addCall(value, *rule, end);
-  grammar.setFinal(end);
+  uint32_t end = grammar.addNode();
+  grammar.addCall(from, *rule, end);
   // Of those that are referred to, which may refer to others.
   while (!pending.empty()) {
     auto [schema, path, rule] = pending.back();
@@ -69,7 +64,7 @@ Status SchemaReader::read() {
     if (grammar.isFull())
       break; // finish() says it
   }
-  return grammar.finish();
+  return end;
 }
 
 SchemaReader::Rule SchemaReader::ruleOf(const SchemaPlace &place) {

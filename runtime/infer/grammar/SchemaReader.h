@@ -26,8 +26,8 @@ public:
   SchemaReader(const JsonValue &root, Grammar &grammar)
       : root(root), grammar(grammar), json(grammar) {}
 
-  /// Defines rule 0 and all that it leads to, and finishes the grammar.
-  Status read();
+  /// Adds the schema's texts, and all rules that they need; where they lead.
+  StatusOr<uint32_t> addTo(uint32_t from);
 
 private:
   using Rule = StatusOr<uint32_t>;

@@ -54,6 +54,48 @@ TEST(StopMatcher, HoldsBackNoMoreThanItMust) {
   EXPECT_EQ(matcher.finish(), "##");
 }
 
+/// Two letters, and two special tokens behind them.
+StatusOr<tokenizer::Tokenizer> lettersAndTags() {
+  return tokenizer::Tokenizer::parse(R"({
+      "added_tokens": [
+        {"id": 2, "content": "<tool_call>", "single_word": false,
+         "lstrip": false, "rstrip": false, "normalized": false, "special": true},
+        {"id": 3, "content": "<|end|>", "single_word": false,
+         "lstrip": false, "rstrip": false, "normalized": false, "special": true}],
+      "normalizer": null, "post_processor": null,
+      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false,
+                        "trim_offsets": true, "use_regex": true},
+      "decoder": {"type": "ByteLevel", "add_prefix_space": false,
+                  "trim_offsets": true, "use_regex": true},
+      "model": {"type": "BPE", "dropout": null, "unk_token": null,
+                "continuing_subword_prefix": null, "end_of_word_suffix": null,
+                "fuse_unk": false, "byte_fallback": false,
+                "vocab": {"a": 0, "b": 1}, "merges": []}})",
+                                     "letters");
+}
+
+// The tags of calls are special tokens of some tokenizers, and those of others
+// plain text.
+TEST(Choice, HasTheTextOfNoSpecialTokenButThoseThatAreShown) {
+  auto letters = lettersAndTags();
+  ASSERT_TRUE(letters.ok()) << letters.message();
+  for (bool isShown : {false, true}) {
+    std::string text;
+    std::vector<int32_t> shown;
+    if (isShown)
+      shown = {2};
+    Choice choice(*letters, {}, 0, /*logprobs=*/false, shown,
+                  [&](const Delta &delta) { text += delta.text; });
+    for (int32_t token : {0, 2, 1, 3, 0}) {
+      TokenEvent event;
+      event.token = token;
+      EXPECT_TRUE(choice.token(event));
+    }
+    choice.finished({});
+    EXPECT_EQ(text, isShown ? "a<tool_call>ba" : "aba");
+  }
+}
+
 TEST(Secrets, AreEqualOrNot) {
   EXPECT_TRUE(equalSecrets("key", "key"));
   for (const char *other : {"", "ke", "kez", "keykey", "Key"})

@@ -1,8 +1,8 @@
 // /openapi.json against what reads requests: the same fields, bounds and paths.
 #include "runtime/serve/OpenApi.h"
-#include "runtime/serve/Api.h"
-#include "runtime/serve/Routes.h"
+#include "runtime/serve/Embeddings.h"
 
+#include <algorithm>
 #include <regex>
 
 #include <gtest/gtest.h>
@@ -14,21 +14,30 @@ namespace {
 using Json = nlohmann::json;
 using nlohmann::literals::operator""_json_pointer;
 
-const Json &document() {
-  static const Json parsed = Json::parse(openApiJson("1.2", "m"));
-  return parsed;
+const std::vector<std::string> kNames = {"m", "other/name"};
+constexpr ModelKind kKinds[] = {ModelKind::generates, ModelKind::embeds};
+
+const Json &document(ModelKind kind) {
+  static const Json parsed[] = {
+      Json::parse(openApiJson("1.2", kNames, ModelKind::generates)),
+      Json::parse(openApiJson("1.2", kNames, ModelKind::embeds))};
+  return parsed[kind == ModelKind::embeds];
+}
+
+const Json &documentOf(Endpoint endpoint) {
+  return document(endpoint == Endpoint::embeddings ? ModelKind::embeds
+                                                   : ModelKind::generates);
 }
 
 /// What the schema says of the body of an endpoint.
 const Json &bodyOf(Endpoint endpoint) {
   for (const Route &route : routes())
     if (route.body == endpoint) {
-      const Json &operation =
-          document()["paths"][std::string(route.path)]["post"];
+      const Json &all = documentOf(endpoint);
+      const Json &operation = all["paths"][std::string(route.path)]["post"];
       std::string name = operation["requestBody"]["content"]["application/json"]
                                   ["schema"]["$ref"];
-      return document()["components"]["schemas"]
-                       [name.substr(name.rfind('/') + 1)];
+      return all["components"]["schemas"][name.substr(name.rfind('/') + 1)];
     }
   static const Json none;
   return none;
@@ -45,19 +54,26 @@ Json bodyWith(Endpoint endpoint, const std::string &name, const Json &value) {
     body["logprobs"] = true;
   if (name == "best_of")
     body["n"] = value;
+  if (name == "tool_choice" && endpoint == Endpoint::chat)
+    body["tools"] =
+        Json::parse(R"([{"type": "function", "function": {"name": "f"}}])");
   body[name] = value;
   return body;
 }
 
 /// Empty if it is read, else the field that is to blame.
 std::string refusal(Endpoint endpoint, const Json &body) {
-  auto parsed = parseApiRequest(body.dump(), endpoint);
-  const auto *error = std::get_if<ApiError>(&parsed);
-  return error ? error->param : "";
+  auto paramOf = [](const auto &parsed) {
+    const auto *error = std::get_if<ApiError>(&parsed);
+    return error ? error->param : "";
+  };
+  return endpoint == Endpoint::embeddings
+             ? paramOf(parseEmbeddingsRequest(body.dump()))
+             : paramOf(parseApiRequest(body.dump(), endpoint));
 }
 
 constexpr Endpoint kEndpoints[] = {Endpoint::completions, Endpoint::chat,
-                                   Endpoint::responses};
+                                   Endpoint::responses, Endpoint::embeddings};
 
 TEST(OpenApi, BoundsAreTheParsers) {
   int bounds = 0;
@@ -88,10 +104,10 @@ TEST(OpenApi, BoundsAreTheParsers) {
 
 /// Values of which the parser takes some and refuses others: what the schema
 /// says of each must be the same. A few types are all that schemas have here.
-bool matches(const Json &schema, const Json &value) {
+bool matches(const Json &schema, const Json &value, Endpoint endpoint) {
   if (schema.contains("anyOf")) {
     for (const Json &each : schema["anyOf"])
-      if (matches(each, value))
+      if (matches(each, value, endpoint))
         return true;
     return false;
   }
@@ -102,14 +118,14 @@ bool matches(const Json &schema, const Json &value) {
            std::find(schema["enum"].begin(), schema["enum"].end(), value);
   if (schema.contains("$ref")) {
     std::string name = schema["$ref"];
-    return matches(
-        document()["components"]["schemas"][name.substr(name.rfind('/') + 1)],
-        value);
+    return matches(documentOf(endpoint)["components"]["schemas"]
+                                       [name.substr(name.rfind('/') + 1)],
+                   value, endpoint);
   }
   if (schema.contains("type") && schema["type"].is_array()) {
     Json one = schema;
     for (const Json &each : schema["type"])
-      if (one["type"] = each; matches(one, value))
+      if (one["type"] = each; matches(one, value, endpoint))
         return true;
     return false;
   }
@@ -117,7 +133,7 @@ bool matches(const Json &schema, const Json &value) {
   if (type == "array")
     return value.is_array() && value.size() >= schema.value("minItems", 0u) &&
            std::all_of(value.begin(), value.end(), [&](const Json &each) {
-             return matches(schema["items"], each);
+             return matches(schema["items"], each, endpoint);
            });
   if (type == "object") {
     if (!value.is_object())
@@ -131,13 +147,13 @@ bool matches(const Json &schema, const Json &value) {
         return false;
       else if (schema.contains("properties") &&
                schema["properties"].contains(name)) {
-        if (!matches(schema["properties"][name], member))
+        if (!matches(schema["properties"][name], member, endpoint))
           return false;
       } else if (schema.value("additionalProperties", Json(true)) == false) {
         return false;
       } else if (schema.contains("additionalProperties") &&
                  schema["additionalProperties"].is_object() &&
-                 !matches(schema["additionalProperties"], member)) {
+                 !matches(schema["additionalProperties"], member, endpoint)) {
         return false;
       }
     return true;
@@ -157,12 +173,26 @@ TEST(OpenApi, AFieldIsReadAsItIsDescribed) {
   const Json values = Json::parse(R"([null, true, false, 0, 1, -1, 7, 0.5, "",
       "x", "none", "auto", "disabled", [], ["x"], ["text"], [1, 2], [[1]], {},
       {"x": 1}, {"x": "y"}, {"1": 5}, {"include_usage": false},
-      {"include_obfuscation": false}, {"type": "text"},
+      {"include_obfuscation": false}, {"type": "text"}, "medium", "minimal",
+      {"effort": "none"}, {"effort": "high"}, {"effort": null}, {"summary": "x"},
+      {"type": "content", "content": "x"}, {"type": "content"},
+      {"type": "content", "content": [{"type": "text", "text": "x"}]},
+      ["reasoning.encrypted_content"], {"verbosity": "medium"},
+      {"verbosity": "low"},
       {"format": {"type": "text"}}, {"format": {"type": "json_object"}},
       [{"role": "user", "content": "x"}], [{"role": "robot", "content": "x"}],
       [{"role": "user", "content": [{"type": "text", "text": "x"}]}],
       [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}],
-      [{"role": "user", "content": [{"type": "image_url"}]}]])");
+      [{"role": "user", "content": [{"type": "image_url"}]}],
+      [{"role": "tool", "content": "x"}],
+      [{"role": "tool", "content": "x", "tool_call_id": "1"}],
+      [{"role": "assistant", "content": null, "tool_calls": [{"id": "1",
+        "type": "function", "function": {"name": "f", "arguments": "{}"}}]}],
+      [{"role": "assistant", "tool_calls": []}],
+      [{"type": "function", "function": {"name": "f"}}],
+      [{"type": "function", "function": {"name": "f", "strict": 1}}],
+      [{"type": "function", "function": {"name": "f", "parameters": {}}}],
+      [{"type": "web_search"}], "required"])");
   int read = 0, refused = 0;
   for (Endpoint endpoint : kEndpoints)
     for (const auto &[name, schema] : bodyOf(endpoint)["properties"].items())
@@ -174,7 +204,7 @@ TEST(OpenApi, AFieldIsReadAsItIsDescribed) {
           continue;
         // What logprobs and n forbid together with it is not its own fault.
         bool taken = blamed.empty() || blamed != name;
-        EXPECT_EQ(taken, matches(schema, value))
+        EXPECT_EQ(taken, matches(schema, value, endpoint))
             << name << " " << value << " " << int(endpoint);
         ++(taken ? read : refused);
       }
@@ -201,33 +231,46 @@ TEST(OpenApi, OtherFieldsAreRefused) {
   }
 }
 
-TEST(OpenApi, HasEveryRoute) {
-  size_t operations = 0;
-  for (const auto &[path, methods] : document()["paths"].items())
-    for (const auto &[method, operation] : methods.items()) {
-      ++operations;
-      std::string asked = path;
-      if (size_t brace = asked.find('{'); brace != std::string::npos)
-        asked.replace(brace, std::string::npos, "some/name");
-      EXPECT_NE(findRoute(method == "get" ? "GET" : "POST", asked).route,
-                nullptr)
-          << path;
-      EXPECT_TRUE(operation["responses"].contains("200")) << path;
-    }
-  EXPECT_EQ(operations, routes().size());
+TEST(OpenApi, HasEveryRouteOfItsKind) {
+  for (ModelKind kind : kKinds) {
+    long operations = 0;
+    for (const auto &[path, methods] : document(kind)["paths"].items())
+      for (const auto &[method, operation] : methods.items()) {
+        ++operations;
+        std::string asked = path;
+        if (size_t brace = asked.find('{'); brace != std::string::npos)
+          asked.replace(brace, std::string::npos, "some/name");
+        const Route *route =
+            findRoute(method == "get" ? "GET" : "POST", asked).route;
+        ASSERT_NE(route, nullptr) << path;
+        EXPECT_TRUE(isServed(*route, kind)) << path;
+        EXPECT_TRUE(operation["responses"].contains("200")) << path;
+      }
+    EXPECT_EQ(operations, std::ranges::count_if(routes(), [&](const Route &r) {
+                return isServed(r, kind);
+              }));
+  }
+}
+
+TEST(OpenApi, EveryNameMayBeAsked) {
+  for (Endpoint endpoint : kEndpoints)
+    EXPECT_EQ(bodyOf(endpoint)["properties"]["model"]["enum"], Json(kNames));
 }
 
 TEST(OpenApi, ReferencesAreThere) {
-  std::string text = document().dump();
   const std::string prefix = "#/components/schemas/";
-  int found = 0;
-  for (size_t at = text.find(prefix); at != std::string::npos;
-       at = text.find(prefix, at + 1), ++found) {
-    size_t begin = at + prefix.size();
-    std::string name = text.substr(begin, text.find('"', begin) - begin);
-    EXPECT_TRUE(document()["components"]["schemas"].contains(name)) << name;
+  for (ModelKind kind : kKinds) {
+    std::string text = document(kind).dump();
+    int found = 0;
+    for (size_t at = text.find(prefix); at != std::string::npos;
+         at = text.find(prefix, at + 1), ++found) {
+      size_t begin = at + prefix.size();
+      std::string name = text.substr(begin, text.find('"', begin) - begin);
+      EXPECT_TRUE(document(kind)["components"]["schemas"].contains(name))
+          << name;
+    }
+    EXPECT_GT(found, 20);
   }
-  EXPECT_GT(found, 20);
 }
 
 TEST(Routes, PathsAreFound) {

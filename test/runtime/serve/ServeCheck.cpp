@@ -1,13 +1,16 @@
 // serve-check: the server over a model of hashes, for the scripts beside it. It
 // has a byte-level tokenizer, and few enough pages that texts preempt one
-// another.
+// another. With --embeds 1 it is an encoder, whose vectors are sums.
 //   serve-check [--slow MICROSECONDS] [--slow-read MICROSECONDS]
 //     [--patience MILLISECONDS] [--health MILLISECONDS] [--requests N]
-//     [--port PORT] [--speculate N] [--key KEY]...
+//     [--port PORT] [--speculate N] [--key KEY]... [--name NAME]...
+//     [--embeds 0|1] [--template FILE]
 // listens on 127.0.0.1, on a free port if none is given, and says so as
 // `tessera serve` does.
 #include "runtime/data/tokenizer/BpeTrainer.h"
-#include "runtime/serve/Serve.h"
+#include "runtime/serve/EmbedService.h"
+#include "runtime/serve/ModelChat.h"
+#include "runtime/support/Text.h"
 #include "test/runtime/infer/engine/FakeModel.h"
 
 #include <charconv>
@@ -44,6 +47,28 @@ private:
   Time step, read;
 };
 
+/// Of a text the sum of its tokens, and the same weighted by their places.
+class SumModel final : public VectorModel {
+public:
+  explicit SumModel(VectorShape shape) : sizes(std::move(shape)) {}
+  const VectorShape &shape() const override { return sizes; }
+  Status embed(std::span<const TokenSpan> texts,
+               std::span<float> vectors) override {
+    for (size_t i = 0; i < texts.size(); ++i) {
+      float *vector = &vectors[2 * i];
+      vector[0] = vector[1] = 0;
+      for (size_t at = 0; at < texts[i].size(); ++at) {
+        vector[0] += float(texts[i][at]);
+        vector[1] += float(at) * float(texts[i][at]);
+      }
+    }
+    return Status::success();
+  }
+
+private:
+  VectorShape sizes;
+};
+
 constexpr uint32_t kVocab = 257; // every byte, and the end of a text
 
 /// One without merges: a token is a byte.
@@ -63,40 +88,44 @@ int64_t number(std::string_view text) {
   return value;
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
-  serve::ServeOptions options;
-  options.port = 0;
-  options.service.model = "fake";
-  options.service.version = "check";
-  // Short, for scripts that wait for one.
-  options.http.pingTime = std::chrono::milliseconds(200);
+struct Settings {
+  serve::ServeOptions serve;
   std::chrono::microseconds slow{0}, slowRead{0};
-  for (int i = 1; i + 1 < argc; i += 2) {
-    std::string_view name = argv[i];
-    if (name == "--slow")
-      slow = std::chrono::microseconds(number(argv[i + 1]));
-    else if (name == "--slow-read")
-      slowRead = std::chrono::microseconds(number(argv[i + 1]));
-    else if (name == "--health") // recent; whoever asks waits twice as long
-      options.service.health = {
-          std::chrono::milliseconds(number(argv[i + 1])),
-          std::chrono::milliseconds(2 * number(argv[i + 1]))};
-    else if (name == "--patience")
-      options.http.requestTime = std::chrono::milliseconds(number(argv[i + 1]));
-    else if (name == "--port")
-      options.port = uint16_t(number(argv[i + 1]));
-    else if (name == "--requests")
-      options.engine.maxRequests = number(argv[i + 1]);
-    else if (name == "--speculate")
-      options.engine.scheduler.guesses = number(argv[i + 1]);
-    else if (name == "--key")
-      options.service.apiKeys.emplace_back(argv[i + 1]);
-  }
-  auto tokenizer = byteTokenizer();
-  if (!tokenizer.ok())
-    return 1;
+  bool embeds = false;
+  std::string chatTemplate; ///< a file; none: ChatML
+};
+
+/// Of one option; unknown ones change nothing.
+void read(std::string_view name, const char *value, Settings &to) {
+  using std::chrono::microseconds, std::chrono::milliseconds;
+  serve::ServiceOptions &service = to.serve.service;
+  if (name == "--slow")
+    to.slow = microseconds(number(value));
+  else if (name == "--slow-read")
+    to.slowRead = microseconds(number(value));
+  else if (name == "--health") // recent; whoever asks waits twice as long
+    service.health = {milliseconds(number(value)),
+                      milliseconds(2 * number(value))};
+  else if (name == "--patience")
+    to.serve.http.requestTime = milliseconds(number(value));
+  else if (name == "--port")
+    to.serve.port = uint16_t(number(value));
+  else if (name == "--requests")
+    to.serve.engine.maxRequests = number(value);
+  else if (name == "--speculate")
+    to.serve.engine.scheduler.guesses = number(value);
+  else if (name == "--key")
+    service.apiKeys.emplace_back(value);
+  else if (name == "--name")
+    service.models.emplace_back(value);
+  else if (name == "--template")
+    to.chatTemplate = value;
+  else if (name == "--embeds")
+    to.embeds = number(value) != 0;
+}
+
+Status serveTexts(const tokenizer::Tokenizer &tokenizer,
+                  const Settings &settings) {
   DecoderShape shape;
   shape.context = 1024;
   shape.page = 16;
@@ -105,8 +134,43 @@ int main(int argc, char **argv) {
   shape.vocab = kVocab;
   shape.buckets = {1, 2, 4, 8};
   testing::FakeModel fake(shape);
-  SlowModel model(fake, slow, slowRead);
-  Status status = serve::serve(model, *tokenizer, serve::chatMl(), options);
+  SlowModel model(fake, settings.slow, settings.slowRead);
+  if (settings.chatTemplate.empty())
+    return serve::serve(model, tokenizer, serve::chatMl(), settings.serve);
+  auto source = readTextFile(settings.chatTemplate, 1 << 20);
+  if (!source.ok())
+    return source.status();
+  auto chat = serve::parseModelChat(*source, settings.chatTemplate, tokenizer);
+  if (!chat.ok())
+    return chat.status();
+  return serve::serve(model, tokenizer, **chat, settings.serve);
+}
+
+Status serveVectors(const tokenizer::Tokenizer &tokenizer,
+                    const Settings &settings) {
+  SumModel model({/*context=*/64, /*width=*/2, kVocab, /*batch=*/4, {32, 64}});
+  serve::EmbedFacts facts;
+  facts.cutsAnywhere = true;
+  return serve::serveEmbeddings(model, tokenizer, facts, settings.serve);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Settings settings;
+  settings.serve.port = 0;
+  settings.serve.service.version = "check";
+  // Short, for scripts that wait for one.
+  settings.serve.http.pingTime = std::chrono::milliseconds(200);
+  for (int i = 1; i + 1 < argc; i += 2)
+    read(argv[i], argv[i + 1], settings);
+  if (settings.serve.service.models.empty())
+    settings.serve.service.models = {"fake"};
+  auto tokenizer = byteTokenizer();
+  if (!tokenizer.ok())
+    return 1;
+  Status status = settings.embeds ? serveVectors(*tokenizer, settings)
+                                  : serveTexts(*tokenizer, settings);
   if (!status.ok())
     std::fprintf(stderr, "serve-check: %s\n", status.message().c_str());
   return status.ok() ? 0 : 1;

@@ -45,6 +45,48 @@ def routes(server):
     expect(server.call("GET", "/none")[2]["error"]["type"], "invalid_request_error")
 
 
+def names():
+    """Several names for one model; answers have the first."""
+    with Server([CHECK, "--name", "first", "--name", "org/second"]) as server:
+        expect([m["id"] for m in server.call("GET", "/v1/models")[2]["data"]], ["first", "org/second"])
+        for name in ("first", "org/second"):
+            expect(server.call("GET", f"/v1/models/{name}")[2]["id"], name)
+            answer = server.call("POST", COMPLETIONS, {"model": name, "prompt": "a", "max_tokens": 1})
+            expect((answer[0], answer[2]["model"]), (200, "first"))
+        status, _, refused = server.call("POST", COMPLETIONS, {"model": "second", "prompt": "a"})
+        expect(status, 404)
+        assert "first or org/second" in refused["error"]["message"], refused
+
+
+def encoder():
+    """An encoder has the same routes but for those that generate, and says why."""
+    with Server([CHECK, "--embeds", "1", "--name", "vectors", "--name", "other"]) as server:
+        expect(server.call("GET", "/health")[2], {"status": "ok"})
+        expect(server.call("GET", "/v1/models/other")[2]["max_model_len"], 64)
+        paths = server.call("GET", "/openapi.json")[2]["paths"]
+        assert "/v1/embeddings" in paths and COMPLETIONS not in paths, paths
+        expect(server.call("GET", "/")[1]["Content-Type"], "text/html; charset=utf-8")
+        for path in (COMPLETIONS, CHAT, RESPONSES):
+            status, _, refused = server.call("POST", path, {"model": "vectors"})
+            expect((status, refused["error"]["code"]), (400, "not_supported"))
+            assert "generates none" in refused["error"]["message"], refused
+        status, headers, _ = server.call("GET", "/v1/embeddings")
+        expect((status, headers["Allow"]), (405, "POST"))
+        foreign = {"Sec-Fetch-Site": "cross-site"}
+        expect(server.call("POST", "/v1/embeddings", {"model": "vectors", "input": "a"}, foreign)[0], 403)
+        tokens = [3, 4, 5]
+        status, made = server.post("/v1/embeddings", input=[tokens, [7]])
+        expect([each["embedding"] for each in made["data"]], [[12, 14], [7, 0]])
+        # The advice is about what is wrong.
+        for wrong, says, advised in (([[1] * 65], "input 0: a text of 65 tokens", True), (["a", "b" * 65], "input 1: a text of", True),
+                                     ([[256]], "", False), ([[257]], "input 0: token 257 is outside the vocabulary of 257", False)):
+            status, answer = server.post("/v1/embeddings", input=wrong)
+            text = answer["error"]["message"] if status == 400 else ""
+            assert text.startswith(says) and bool(says) == (status == 400), answer
+            expect("; shorten it, or let truncate_prompt_tokens do it" in text, advised)
+        expect(server.post("/v1/embeddings", input="b" * 65, truncate_prompt_tokens=-1)[1]["usage"]["prompt_tokens"], 64)
+
+
 def completions(server):
     def post(**fields):
         return server.post(COMPLETIONS, max_tokens=30, ignore_eos=True, **fields)
@@ -284,6 +326,14 @@ def refused_fields(server):
         assert answer["error"]["param"] == param, (str(body)[:200], answer)
         assert answer["error"]["message"] and "\n" not in answer["error"]["message"]
     expect(server.call("POST", CHAT, {"model": "other", "messages": USER})[0], 404)
+    # What is kept nowhere cannot be asked for again.
+    for method, path in (("GET", RESPONSES + "/resp_1"), ("DELETE", RESPONSES + "/resp_1"), ("GET", CHAT + "/chatcmpl-1/messages")):
+        status, _, answer = server.call(method, path)
+        expect((status, "nothing is kept" in answer["error"]["message"]), (404, True))
+    # There is one tier, and whoever asks for another is told so.
+    for path, field in ((CHAT, {"messages": USER, "max_tokens": 1}), (RESPONSES, {"input": "a", "max_output_tokens": 1})):
+        assert "service_tier" not in server.post(path, **field)[1]
+        expect(server.post(path, **field, service_tier="priority")[1]["service_tier"], "default")
     expect(server.post(COMPLETIONS, prompt="a", temperature=1e-40, max_tokens=2, n=None, user="me", suffix="")[0], 200)
 
 
@@ -483,7 +533,7 @@ def main():
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)
         expect(server.process.poll(), None)
-    for check in (keys, impatience, health, killed, pings_and_log, busy_and_end):
+    for check in (names, encoder, keys, impatience, health, killed, pings_and_log, busy_and_end):
         check()
         print(f"ok: {check.__name__}", flush=True)
 

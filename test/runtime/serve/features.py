@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 import threading
 
 from serving import Server
@@ -12,6 +13,10 @@ from serving import Server
 PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99}, "b": {"type": "boolean"}},
           "required": ["a", "b"], "additionalProperties": False}
+TOOL = {"type": "function", "function": {"name": "look", "parameters": SCHEMA}}
+# Of a model that was taught to call tools.
+TEMPLATE = """{% for tool in tools or [] %}{{ tool | tojson }} <tool_call></tool_call>{% endfor %}
+{%- for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}[assistant]"""
 
 
 def table(path):
@@ -40,6 +45,7 @@ def fields(feature, endpoint):
         "stop": {"stop": ["\x01", "zz"]},
         "logprobs": {"logprobs": 2} if endpoint == "completions" else {"logprobs": True, "top_logprobs": 2},
         "ignore_eos": {"ignore_eos": True},
+        "tools": {"tools": [TOOL], "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 400},
     }
     if feature != "form":
         return named.get(feature, {})
@@ -60,8 +66,12 @@ def request(endpoint, pair):
 
 def of_choice(endpoint, choice):
     """(text, tokens' logprobs) of a choice, or of a part of one that is streamed."""
-    text = choice["text"] if endpoint == "completions" else choice[
-        "delta" if "delta" in choice else "message"].get("content") or ""
+    if endpoint == "completions":
+        text = choice["text"]
+    else:
+        said = choice["delta" if "delta" in choice else "message"]
+        called = [call["function"] for call in said.get("tool_calls") or []]
+        text = (said.get("content") or "") + "".join(each.get("name", "") + each["arguments"] for each in called)
     logprobs = choice.get("logprobs") or {}
     if endpoint == "completions":
         return text, list(zip(logprobs.get("tokens", []), logprobs.get("token_logprobs", [])))
@@ -94,9 +104,10 @@ def check(choices, pair, asked):
     texts = [text for text, _ in choices]
     for _, logprobs in choices:
         assert bool(logprobs) == ("logprobs" in pair), (pair, logprobs)
-    if "form" in pair and "stop" not in pair:
+    if ("form" in pair or "tools" in pair) and "stop" not in pair:
         for text in texts:
-            value = json.loads(text)
+            assert text.startswith("look") == ("tools" in pair), (pair, text)
+            value = json.loads(text.removeprefix("look"))
             assert 0 <= value["a"] <= 99 and isinstance(value["b"], bool), (pair, text)
     if "logit_bias" in pair:
         assert not any("B" in text for text in texts), (pair, texts)
@@ -126,52 +137,60 @@ def endpoint_of(pair, cells):
 def main():
     check_program, matrix = os.path.abspath(sys.argv[1]), sys.argv[2]
     names, cells = table(matrix)
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+        file.write(TEMPLATE)
+        file.flush()
+        command = [check_program, "--template", file.name]
+        with Server(command) as plain, Server([*command, "--speculate", "4"]) as guessing:
+            compare(plain, guessing, names, cells)
+
+
+def compare(plain, guessing, names, cells):
     tested, refused, jobs, effects = 0, 0, [], set()
-    with Server([check_program]) as plain, Server([check_program, "--speculate", "4"]) as guessing:
-        for (one, other), letter in cells.items():
-            assert cells[other, one] == letter, (one, other)
-            assert (letter == "-") == (one == other or (one in PATHS and other in PATHS)), (one, other)
-            if letter == "-" or names.index(one) > names.index(other):
-                continue
-            pair = (one, other)
-            endpoint = endpoint_of(pair, cells)
-            asked = request(endpoint, pair)
-            if letter == "R":
-                status, body = plain.post(PATHS[endpoint], **asked)
-                assert status == 400 and body["error"]["param"], (pair, status, body)
-                refused += 1
-                continue
-            assert letter == "T", (pair, letter)
-            wanted = answer(plain, endpoint, asked)
-            check(wanted, pair, asked)
-            effects |= effect(plain, endpoint, asked, wanted, pair)
-            # A stream says what the whole answer says, and guesses change nothing.
-            whole = {name: value for name, value in asked.items() if name != "stream"}
-            assert answer(plain, endpoint, whole) == wanted, pair
-            assert answer(guessing, endpoint, asked) == wanted, pair
-            jobs.append((pair, endpoint, asked, wanted))
-            tested += 1
-        differ = []
+    for (one, other), letter in cells.items():
+        assert cells[other, one] == letter, (one, other)
+        assert (letter == "-") == (one == other or (one in PATHS and other in PATHS)), (one, other)
+        if letter == "-" or names.index(one) > names.index(other):
+            continue
+        pair = (one, other)
+        endpoint = endpoint_of(pair, cells)
+        asked = request(endpoint, pair)
+        if letter == "R":
+            status, body = plain.post(PATHS[endpoint], **asked)
+            assert status == 400 and body["error"]["param"], (pair, status, body)
+            refused += 1
+            continue
+        assert letter == "T", (pair, letter)
+        wanted = answer(plain, endpoint, asked)
+        check(wanted, pair, asked)
+        effects |= effect(plain, endpoint, asked, wanted, pair)
+        # A stream says what the whole answer says, and guesses change nothing.
+        whole = {name: value for name, value in asked.items() if name != "stream"}
+        assert answer(plain, endpoint, whole) == wanted, pair
+        assert answer(guessing, endpoint, asked) == wanted, pair
+        jobs.append((pair, endpoint, asked, wanted))
+        tested += 1
+    differ = []
 
-        def ask(mine):
-            for pair, endpoint, asked, wanted in mine:
-                if answer(guessing, endpoint, asked) != wanted:
-                    differ.append(pair)
+    def ask(mine):
+        for pair, endpoint, asked, wanted in mine:
+            if answer(guessing, endpoint, asked) != wanted:
+                differ.append(pair)
 
-        # All of them together, of which few fit into the cache at once.
-        threads = [threading.Thread(target=ask, args=(jobs[i::12],)) for i in range(12)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not differ, differ
-        metrics = guessing.call("GET", "/metrics")[2]
-        accepted = re.search(r"^tessera:spec_decode_num_accepted_tokens (\S+)", metrics, re.MULTILINE)
-        # A form, a stop or a bias may leave nothing to change; an endpoint always does.
-        for endpoint in PATHS:
-            for feature in ("sampling", "penalties"):
-                assert (feature, endpoint) in effects, (feature, endpoint, sorted(effects))
-        assert accepted and float(accepted[1]) > 0, "no guess came true"
+    # All of them together, of which few fit into the cache at once.
+    threads = [threading.Thread(target=ask, args=(jobs[i::12],)) for i in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not differ, differ
+    metrics = guessing.call("GET", "/metrics")[2]
+    accepted = re.search(r"^tessera:spec_decode_num_accepted_tokens (\S+)", metrics, re.MULTILINE)
+    # A form, a stop or a bias may leave nothing to change; an endpoint always does.
+    for endpoint in PATHS:
+        for feature in ("sampling", "penalties"):
+            assert (feature, endpoint) in effects, (feature, endpoint, sorted(effects))
+    assert accepted and float(accepted[1]) > 0, "no guess came true"
     print(f"{tested} pairs tested, {refused} refused")
 
 

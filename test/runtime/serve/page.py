@@ -80,6 +80,42 @@ def send(browser, text):
     browser.run(f'at("text").value = {json.dumps(text)}; at("form").requestSubmit()')
 
 
+def check_asked(browser, server):
+    """Nobody else, and no script failed."""
+    asked = {event["params"]["request"]["url"] for event in browser.events if event.get("method") == "Network.requestWillBeSent"}
+    for url in asked:
+        assert url.startswith((f"http://127.0.0.1:{server.port}/", "data:", "about:")), asked
+    troubles = [event for event in browser.events if event.get("method") == "Runtime.exceptionThrown"]
+    assert not troubles, troubles
+
+
+def embeds(folder):
+    """An encoder's page compares lines."""
+    with Server([sys.argv[1], "--embeds", "1"]) as server:
+        browser = Browser(sys.argv[2], folder)
+        try:
+            browser.call("Page.navigate", url=f"http://127.0.0.1:{server.port}/")
+            browser.wait('typeof model !== "undefined" && model === "fake"')
+            assert browser.run('at("mode").hidden && at("stop").hidden')
+            send(browser, "ab\n\nabc\n<b>")
+            browser.wait('running === null && at("log").children.length === 3')
+            data = server.post("/v1/embeddings", input=["ab", "abc", "<b>"])[1]["data"]
+            (x, y), *rest = [each["embedding"] for each in data]
+            for shown, (u, v), text in zip(lines(browser, "assistant")[1:], rest, ("abc", "<b>")):
+                alike = (x * u + y * v) / ((x * x + y * y) * (u * u + v * v)) ** 0.5
+                assert shown == f"{alike:.3f}  {text}", (shown, alike)
+            send(browser, "b" * 65)
+            browser.wait('document.querySelectorAll("#log .error").length === 1')
+            assert "shorten it" in lines(browser, "error")[0]
+            browser.wait('at("metrics").innerText.includes("tokens read")')
+            assert "NaN" not in browser.run('at("metrics").innerText') and "undefined" not in browser.run('at("metrics").innerText')
+        finally:
+            browser.process.kill()
+            browser.process.wait()
+        check_asked(browser, server)
+    print("ok: page of an encoder")
+
+
 def main():
     with Server([sys.argv[1], "--slow", "2000"]) as server, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         browser = Browser(sys.argv[2], folder)
@@ -115,12 +151,10 @@ def main():
         finally:
             browser.process.kill()
             browser.process.wait()
-        asked = {event["params"]["request"]["url"] for event in browser.events if event.get("method") == "Network.requestWillBeSent"}
-        for url in asked:
-            assert url.startswith((f"http://127.0.0.1:{server.port}/", "data:", "about:")), asked
-        troubles = [event for event in browser.events if event.get("method") == "Runtime.exceptionThrown"]
-        assert not troubles, troubles
+        check_asked(browser, server)
     print("ok: page")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        embeds(folder)
 
 
 main()

@@ -111,5 +111,62 @@ TEST(JsonSchema, NamesOfPropertiesMayNeedEscapes) {
   EXPECT_FALSE(matches(*grammar, R"({"q\"":1})"));
 }
 
+TEST(Frames, ReferToTheirOwnSchemas) {
+  auto one = JsonValue::parse(
+      R"({"$ref": "#/$defs/x", "$defs": {"x": {"const": 1}}})", "one");
+  auto two = JsonValue::parse(
+      R"({"$ref": "#/$defs/x", "$defs": {"x": {"const": 2}}})", "two");
+  const SchemaFrame frames[] = {{"a: ", "(a ", &*one, ")"},
+                                {"b: ", "(b ", &*two, ")"}};
+  auto several = grammarOfFrames(frames, {"[", ",", "]"});
+  ASSERT_TRUE(several.ok()) << several.message();
+  auto single = grammarOfFrames(frames, {"[", "", "]"});
+  ASSERT_TRUE(single.ok()) << single.message();
+  for (auto [text, count] : {std::pair("[(a 1)]", 1),
+                             {"[(b 2)]", 1},
+                             {"[(a 1),(b 2),(a 1)]", 3},
+                             {"[(a 2)]", 0},
+                             {"[]", 0},
+                             {"[(a 1),]", 0},
+                             {"(a 1)", 0},
+                             {"", 0},
+                             {"[(a 1)]]", 0},
+                             {"[(b 2)", 0}}) {
+    EXPECT_EQ(matches(*several, text), count > 0) << text;
+    EXPECT_EQ(matches(*single, text), count == 1) << text;
+  }
+  auto bad = JsonValue::parse(R"({"pattern": "x"})", "bad");
+  const SchemaFrame wrong[] = {{"a: ", "", &*bad, ""}};
+  EXPECT_EQ(grammarOfFrames(wrong, {"[", "", "]"}).message(),
+            "a: #: the keyword \"pattern\" is not served");
+  EXPECT_FALSE(grammarOfFrames(frames, {"", "", "", true}).ok());
+}
+
+TEST(Frames, AnyTextMayStandBeforeThem) {
+  auto one = JsonValue::parse(R"({"const": 1})", "one");
+  const SchemaFrame frames[] = {{"", "", &*one, ">"}};
+  auto grammar = grammarOfFrames(frames, {"<<a", "<<a", "", true});
+  ASSERT_TRUE(grammar.ok()) << grammar.message();
+  // All texts of few letters, with what the tag, wherever it begins, allows.
+  const std::string_view letters = "<a1>x";
+  int withCalls = 0;
+  for (int number = 0; number < 5 * 5 * 5 * 5 * 5 * 5 * 5; ++number) {
+    std::string text;
+    for (int left = number; left > 0; left /= 5)
+      text += letters[left % 5];
+    std::string_view rest = text;
+    bool allowed = true;
+    if (size_t tag = rest.find("<<a"); tag != rest.npos) {
+      for (rest.remove_prefix(tag); allowed && !rest.empty();) {
+        allowed = rest.starts_with("<<a1>");
+        rest.remove_prefix(allowed ? 5 : 0);
+      }
+      withCalls += allowed;
+    }
+    EXPECT_EQ(matches(*grammar, text), allowed) << text;
+  }
+  EXPECT_GT(withCalls, 10);
+}
+
 } // namespace
 } // namespace tessera::grammar

@@ -1,0 +1,137 @@
+// Tools of chats: functions that may be called, and calls that were made.
+#include "runtime/serve/ApiFields.h"
+
+#include <algorithm>
+
+namespace tessera::serve {
+namespace {
+
+bool isToolName(std::string_view name) {
+  auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c >= '0' && c <= '9') || c == '_' || c == '-';
+  };
+  return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, fits);
+}
+
+/// Every other member would be a wish that nobody hears.
+Problem checkMembers(std::string_view field, const JsonValue &value,
+                     std::span<const std::string_view> known) {
+  for (const JsonValue::Member &member : value.members())
+    if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
+      return problem(field, "the field {} of {} is not served",
+                     quote(member.name), field);
+  return std::nullopt;
+}
+
+Problem readFunction(std::string_view field, const JsonValue &value, Tool &to) {
+  static constexpr std::string_view known[] = {"name", "description",
+                                               "parameters", "strict"};
+  std::string_view text;
+  if (!value["name"].get(text) || !isToolName(text))
+    return problem(field, "a function must have a name of up to 64 letters, "
+                          "digits, _ and -");
+  to.name = text;
+  if (!value["description"].isNull() && !value["description"].get(text))
+    return problem(field, "the description of {} must be a text", to.name);
+  to.parameters = value["parameters"];
+  if (!to.parameters.isNull() && !to.parameters.isObject())
+    return problem(field, "the parameters of {} must be a JSON schema",
+                   to.name);
+  if (!value["strict"].isNull() && !value["strict"].get(to.strict))
+    return problem(field, "strict must be true or false");
+  return checkMembers(field, value, known);
+}
+
+Problem readTool(std::string_view field, const JsonValue &value, Tool &to) {
+  static constexpr std::string_view known[] = {"type", "function"};
+  std::string_view type;
+  if (!value["type"].get(type) || type != "function" ||
+      !value["function"].isObject())
+    return problem(field, "a tool must be {{\"type\": \"function\", "
+                          "\"function\": {{\"name\": ...}}}}");
+  if (Problem found = checkMembers(field, value, known))
+    return found;
+  to.json = jsonOf(value);
+  return readFunction(field, value["function"], to);
+}
+
+} // namespace
+
+Problem readTools(const Field &field, const JsonValue &value,
+                  ApiRequest &request) {
+  if (!value.isArray() || value.elements().size() > kMaxTools)
+    return problem(field.name, "tools must be a list of at most {}", kMaxTools);
+  for (const JsonValue &each : value.elements()) {
+    Tool tool;
+    if (Problem found = readTool(field.name, each, tool))
+      return found;
+    if (std::ranges::count(request.tools, tool.name, &Tool::name) != 0)
+      return problem(field.name, "there are two tools with the name {}",
+                     tool.name);
+    request.tools.push_back(std::move(tool));
+  }
+  return std::nullopt;
+}
+
+/// Read after `tools`.
+Problem readToolChoice(const Field &field, const JsonValue &value,
+                       ApiRequest &request) {
+  static constexpr std::string_view known[] = {"type", "function"};
+  static constexpr std::string_view inside[] = {"name"};
+  std::string_view text, name;
+  if (value.get(text) && (text == "none" || text == "auto")) {
+    request.toolUse = text == "none" ? ToolUse::none : ToolUse::automatic;
+    return std::nullopt;
+  }
+  request.toolUse = ToolUse::required;
+  if (value.get(text) && text == "required")
+    return std::nullopt;
+  const JsonValue &function = value["function"];
+  if (!value["type"].get(text) || text != "function" ||
+      !function["name"].get(name))
+    return problem(field.name, "tool_choice must be none, auto, required, or "
+                               "{{\"type\": \"function\", \"function\": "
+                               "{{\"name\": ...}}}}");
+  if (Problem found = checkMembers(field.name, value, known))
+    return found;
+  if (Problem found = checkMembers(field.name, function, inside))
+    return found;
+  if (!request.tools.empty() &&
+      std::ranges::count(request.tools, name, &Tool::name) == 0)
+    return problem(field.name, "there is no tool with the name {}",
+                   quote(name));
+  request.onlyTool = name;
+  return std::nullopt;
+}
+
+Problem readCalls(std::string_view name, const JsonValue &value,
+                  std::vector<ToolCall> &to) {
+  static constexpr std::string_view known[] = {"id", "type", "function"};
+  static constexpr std::string_view inside[] = {"name", "arguments"};
+  for (const JsonValue &each : value.elements()) {
+    std::string_view id, type, function, arguments;
+    const JsonValue &called = each["function"];
+    if (!each["id"].get(id) || !each["type"].get(type) || type != "function" ||
+        !called["name"].get(function) || !called["arguments"].get(arguments))
+      return problem(name, "a call must be {{\"id\": ..., \"type\": "
+                           "\"function\", \"function\": {{\"name\": ..., "
+                           "\"arguments\": a text}}}}");
+    if (Problem found = checkMembers(name, each, known))
+      return found;
+    if (Problem found = checkMembers(name, called, inside))
+      return found;
+    // Templates want them as a value.
+    auto parsed = JsonValue::parse(arguments, "arguments");
+    if (!parsed.ok() || !parsed->isObject())
+      return problem(name, "the arguments of a call must be the JSON of an "
+                           "object");
+    to.push_back(
+        {std::string(id), std::string(function), std::string(arguments)});
+  }
+  if (to.empty())
+    return problem(name, "tool_calls must be a list of at least one call");
+  return std::nullopt;
+}
+
+} // namespace tessera::serve

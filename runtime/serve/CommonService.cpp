@@ -1,0 +1,188 @@
+#include "runtime/serve/CommonService.h"
+#include "runtime/serve/OpenApi.h"
+#include "runtime/serve/Page.h"
+#include "runtime/serve/ProcessMetrics.h"
+#include "runtime/support/CompilationCount.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace tessera::serve {
+
+//===--- keys -------------------------------------------------------------===//
+
+bool equalSecrets(std::string_view given, std::string_view secret) {
+  // The given text is walked through whatever it is.
+  auto apart = unsigned(given.size() != secret.size());
+  for (std::size_t i = 0; i < given.size(); ++i)
+    apart |= unsigned(static_cast<unsigned char>(
+        given[i] ^ (secret.empty() ? 0 : secret[i % secret.size()])));
+  return apart == 0;
+}
+
+/// What follows "Bearer", or the password of "Basic", which is how a browser
+/// asks its user.
+static std::string keyOf(std::string_view authorization) {
+  constexpr std::string_view bearer = "Bearer ", basic = "Basic ";
+  if (authorization.starts_with(bearer))
+    return std::string(authorization.substr(bearer.size()));
+  if (!authorization.starts_with(basic))
+    return {};
+  std::string pair = base64Decoded(authorization.substr(basic.size()));
+  std::size_t colon = pair.find(':');
+  return colon == std::string::npos ? std::string() : pair.substr(colon + 1);
+}
+
+/// Whether the request gives one of the keys, or none is needed.
+static bool hasKey(const HttpRequest &head,
+                   const std::vector<std::string> &keys) {
+  if (keys.empty())
+    return true;
+  std::string given = keyOf(head.authorization);
+  bool known = false;
+  for (const std::string &key : keys)
+    known |= equalSecrets(given, key); // all of them, always
+  return known;
+}
+
+std::string CommonService::refuse(const HttpRequest &head) {
+  if (hasKey(head, options.apiKeys))
+    return {};
+  ++answers[401];
+  return ApiError{401, "an API key is needed: Authorization: Bearer KEY", "",
+                  "invalid_api_key"}
+      .json();
+}
+
+//===--- answers ----------------------------------------------------------===//
+
+CommonService::CommonService(ModelKind kind, ServiceOptions options)
+    : kind(kind), options(std::move(options)), started(std::time(nullptr)) {}
+
+void CommonService::markReady() { compiledBefore = compilationCount; }
+
+std::string CommonService::describe(int status, std::string_view message) {
+  ++answers[status];
+  return ApiError{status, std::string(message), "", "bad_request"}.json();
+}
+
+void CommonService::sendError(const Reply &reply, const ApiError &error,
+                              std::string headers) {
+  ++answers[error.status];
+  if (error.status == 429 || error.status == 503)
+    headers += "Retry-After: 1\r\n";
+  reply->send(error.status, "application/json", error.json(), headers);
+}
+
+void CommonService::sendText(const Reply &reply, std::string_view type,
+                             std::string body) {
+  ++answers[200];
+  reply->send(200, type, std::move(body));
+}
+
+void CommonService::sendJson(const Reply &reply, std::string body) {
+  sendText(reply, "application/json", std::move(body));
+}
+
+bool CommonService::isServed(std::string_view model) const {
+  return std::ranges::count(options.models, model) != 0;
+}
+
+ApiError CommonService::otherModel() const {
+  return {404,
+          fmt::format("there is no such model; the one that is served is {}",
+                      fmt::join(options.models, " or ")),
+          "model", "model_not_found"};
+}
+
+//===--- routes -----------------------------------------------------------===//
+
+/// What a model answers for an endpoint of the other kind.
+static ApiError otherKind(ModelKind kind) {
+  const char *message =
+      kind == ModelKind::embeds
+          ? "this model is an encoder: it embeds texts (/v1/embeddings) and "
+            "generates none"
+          : "this model generates text and has no embeddings; serve an "
+            "encoder, such as a BERT model";
+  return {400, message, "model", "not_supported"};
+}
+
+static std::string whyNoPath(std::string_view path) {
+  for (std::string_view kept : {"/v1/responses/", "/v1/chat/completions/"})
+    if (path.starts_with(kept))
+      return "there is no such path: nothing is kept between requests";
+  return "there is no such path";
+}
+
+void CommonService::handle(HttpRequest request, Reply reply) {
+  RouteMatch match = findRoute(request.method, request.path);
+  if (!match.route && !match.allowed.empty())
+    return sendError(
+        reply, {405, "this path has another method", "", "method_not_allowed"},
+        fmt::format("Allow: {}\r\n", match.allowed));
+  if (!match.route)
+    return sendError(reply, {404, whyNoPath(request.path), "", "not_found"});
+  if (!match.route->body)
+    return get(match, reply);
+  // A browser sends along what its user once typed, whoever's page asks.
+  if (request.isForeign)
+    return sendError(
+        reply, {403, "a page of another site may not ask", "", "cross_site"});
+  if (!serve::isServed(*match.route, kind))
+    return sendError(reply, otherKind(kind));
+  post(request, *match.route->body, reply);
+}
+
+void CommonService::get(const RouteMatch &match, const Reply &reply) {
+  switch (match.route->id) {
+  case RouteId::models:
+    return listModels(reply);
+  case RouteId::model: {
+    std::string asked = percentDecoded(match.rest);
+    return isServed(asked) ? sendJson(reply, modelJson(asked))
+                           : sendError(reply, otherModel());
+  }
+  case RouteId::health:
+    return checkHealth(reply);
+  case RouteId::metrics:
+    return sendText(reply, match.route->type,
+                    engineMetrics() + answerMetrics(answers) +
+                        processMetrics(options.version, compiledBefore));
+  case RouteId::version:
+    return sendJson(reply, nlohmann::json{{"version", options.version}}.dump());
+  case RouteId::openApi:
+    return sendJson(reply, openApiJson(options.version, options.models, kind));
+  case RouteId::page:
+    return sendText(reply, match.route->type, std::string(pageHtml()));
+  case RouteId::completions:
+  case RouteId::chat:
+  case RouteId::responses:
+  case RouteId::embeddings:
+    return; // post()
+  }
+}
+
+void CommonService::listModels(const Reply &reply) {
+  std::vector<std::string> list;
+  for (const std::string &each : options.models)
+    list.push_back(modelJson(each));
+  sendJson(reply, fmt::format(R"({{"object":"list","data":[{}]}})",
+                              fmt::join(list, ",")));
+}
+
+std::string CommonService::modelJson(const std::string &name) const {
+  nlohmann::ordered_json model = {{"id", name},
+                                  {"object", "model"},
+                                  {"created", started},
+                                  {"owned_by", "tessera"},
+                                  {"max_model_len", context()}};
+  // A folder's name need not be UTF-8.
+  return model.dump(-1, ' ', false,
+                    nlohmann::ordered_json::error_handler_t::replace);
+}
+
+} // namespace tessera::serve

@@ -1,0 +1,74 @@
+// What every model's server does, whatever the model does with texts: keys,
+// paths, the routes that tell about the server, errors.
+#pragma once
+#include "runtime/serve/Api.h"
+#include "runtime/serve/Health.h"
+#include "runtime/serve/HttpServer.h"
+#include "runtime/serve/Routes.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera::serve {
+
+struct ServiceOptions {
+  /// The names that clients may give, at least one; answers have the first.
+  std::vector<std::string> models;
+  std::string version;              ///< of the program
+  std::vector<std::string> apiKeys; ///< none: whoever can connect is served
+  std::chrono::seconds requestTime{600}; ///< until a request is given up
+  /// What ends a text; none: the tokenizer's end-of-text token.
+  std::vector<int32_t> endTokens;
+  SamplingOptions sampling = usualSampling(); ///< where a request says nothing
+  HealthTimes health;
+};
+
+class CommonService : public HttpHandler {
+public:
+  CommonService(ModelKind kind, ServiceOptions options);
+  /// Before the server runs; the server must outlive the last request.
+  void attach(HttpServer &to) { server = &to; }
+  /// From here on nothing should be compiled; /metrics says so.
+  void markReady();
+
+  std::string refuse(const HttpRequest &head) override;
+  void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
+  std::string describe(int status, std::string_view message) override;
+
+protected:
+  using Reply = std::shared_ptr<HttpReply>;
+  /// A body for an endpoint that models of this kind have.
+  virtual void post(const HttpRequest &request, Endpoint endpoint,
+                    const Reply &reply) = 0;
+  virtual void checkHealth(const Reply &reply) = 0;
+  virtual std::string engineMetrics() const = 0;
+  virtual int64_t context() const = 0; ///< tokens
+
+  void sendText(const Reply &reply, std::string_view type, std::string body);
+  void sendJson(const Reply &reply, std::string body);
+  void sendError(const Reply &reply, const ApiError &error,
+                 std::string headers = {});
+  bool isServed(std::string_view model) const;
+  ApiError otherModel() const; ///< where it is not
+  const std::string &name() const { return options.models.front(); }
+
+  const ModelKind kind;
+  const ServiceOptions options;
+  HttpServer *server = nullptr;
+  const int64_t started;           ///< seconds since 1970
+  std::map<int, uint64_t> answers; ///< by status
+
+private:
+  void get(const RouteMatch &match, const Reply &reply);
+  void listModels(const Reply &reply);
+  std::string modelJson(const std::string &name) const;
+
+  uint64_t compiledBefore = 0;
+};
+
+/// Compares in a time that depends on the lengths alone.
+bool equalSecrets(std::string_view given, std::string_view secret);
+
+} // namespace tessera::serve

@@ -1,0 +1,270 @@
+#include "runtime/serve/ToolCalls.h"
+
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace tessera::serve {
+
+//===--- formats ----------------------------------------------------------===//
+
+// Hermes 2 Pro (NousResearch 2024), as Qwen 2.5 and 3 write it, too.
+static constexpr ToolFormat kHermes = {"Hermes", "<tool_call>", "</tool_call>",
+                                       "arguments"};
+// Mistral's instruct models of 2024: one list for all calls.
+static constexpr ToolFormat kMistral = {"Mistral", "[TOOL_CALLS]", "",
+                                        "arguments", /*isList=*/true};
+// Llama 3.1 and 3.2 (Meta 2024): the whole answer is the call.
+static constexpr ToolFormat kLlama = {"Llama 3",        "<|python_tag|>",  "",
+                                      "parameters",
+                                      /*isList=*/false, /*mayBeBare=*/true};
+
+const ToolFormat *toolFormatOf(std::string_view chatTemplate) {
+  auto has = [&](std::string_view text) {
+    return chatTemplate.find(text) != chatTemplate.npos;
+  };
+  if (!has("tools"))
+    return nullptr;
+  // Later models of the same families write XML, or a name instead of a list.
+  if (has("<tool_call>"))
+    return has("<function=") || has("<arg_key>") ? nullptr : &kHermes;
+  if (has("[TOOL_CALLS] [") || has("[TOOL_CALLS]["))
+    return &kMistral;
+  if (has("\"parameters\": ") && has("ipython"))
+    return &kLlama;
+  return nullptr;
+}
+
+//===--- texts ------------------------------------------------------------===//
+
+static constexpr std::string_view kSpaces = " \n\r\t";
+
+static bool isSpace(char byte) { return kSpaces.find(byte) != kSpaces.npos; }
+
+ToolPieces ToolCallReader::push(std::string_view text) {
+  ToolPieces out;
+  for (char byte : text)
+    take(byte, out);
+  return out;
+}
+
+ToolPieces ToolCallReader::finish() {
+  ToolPieces out;
+  // Spaces behind calls are no part of an answer.
+  bool isBlank = held.find_first_not_of(kSpaces) == held.npos;
+  if (place == Place::content && (count == 0 || hasContent || !isBlank))
+    emitContent(std::exchange(held, {}), out);
+  else if (place == Place::between ? count == 0
+                                   : place != Place::content &&
+                                         place != Place::behind && !isNamed())
+    giveUp(out);
+  return out;
+}
+
+void ToolCallReader::take(char byte, ToolPieces &out) {
+  if (place != Place::content && !isNamed())
+    raw += byte;
+  switch (place) {
+  case Place::content:
+    return takeContent(byte, out);
+  case Place::between:
+    return takeBetween(byte, out);
+  case Place::key:
+  case Place::colon:
+    return takeKey(byte, out);
+  case Place::value:
+    return takeValue(byte, out);
+  case Place::behind:
+    return takeBehind(byte, out);
+  }
+}
+
+void ToolCallReader::emitContent(std::string_view text, ToolPieces &out) {
+  hasContent |= text.find_first_not_of(kSpaces) != text.npos;
+  out.content += text;
+}
+
+// More spaces than stand before any tag: to look through them again for every
+// byte would take too long.
+static constexpr std::size_t kMostHeld = 100;
+
+/// `held` is always spaces, and then a beginning of the tag.
+void ToolCallReader::takeContent(char byte, ToolPieces &out) {
+  if (format->mayBeBare && byte == '{' && !hasContent && count == 0 &&
+      held.find_first_not_of(kSpaces) == held.npos) {
+    raw = std::exchange(held, {}) + byte;
+    return beginCall();
+  }
+  held += byte;
+  // The longest end of what is held that is spaces and a beginning of the tag.
+  for (std::size_t from = 0;; ++from) {
+    std::size_t tag = held.find_first_not_of(kSpaces, from);
+    std::string_view rest =
+        std::string_view(held).substr(std::min(tag, held.size()));
+    if (!format->open.starts_with(rest) || held.size() - from > kMostHeld)
+      continue;
+    emitContent(held.substr(0, from), out);
+    held.erase(0, from);
+    if (rest.size() == format->open.size()) {
+      raw = std::exchange(held, {});
+      place = Place::between;
+    }
+    return;
+  }
+}
+
+void ToolCallReader::takeBetween(char byte, ToolPieces &out) {
+  bool separates = format->isList ? byte == '[' || byte == ',' || byte == ']'
+                                  : byte == ';' && format->close.empty();
+  if (byte == '{')
+    return beginCall();
+  if (!isSpace(byte) && !separates)
+    giveUp(out);
+}
+
+void ToolCallReader::beginCall() {
+  place = Place::key;
+  key.clear();
+  value.clear();
+  callName.clear();
+  waiting.clear();
+  inString = escaped = isStreamed = hasArguments = false;
+  depth = 0;
+}
+
+/// It was no call: what was read of it is content.
+void ToolCallReader::giveUp(ToolPieces &out) {
+  place = Place::content;
+  if (!isNamed())
+    emitContent(raw, out);
+  raw.clear();
+  held.clear();
+  callName.clear();
+}
+
+/// The members' names, and what stands around them.
+void ToolCallReader::takeKey(char byte, ToolPieces &out) {
+  if (inString) {
+    key += byte;
+    if (escaped || byte == '\\')
+      escaped = !escaped;
+    else if (byte == '"')
+      inString = false, place = Place::colon;
+    return;
+  }
+  if (isSpace(byte))
+    return;
+  if (place == Place::colon) {
+    if (byte != ':')
+      return giveUp(out);
+    place = Place::value;
+    value.clear();
+    isStreamed = isWhole = false;
+    return;
+  }
+  if (byte == '"') {
+    key = byte;
+    inString = true;
+  } else if (byte == '}') {
+    endCall(out);
+  } else if (byte != ',') {
+    giveUp(out);
+  }
+}
+
+void ToolCallReader::takeValue(char byte, ToolPieces &out) {
+  if (inString) {
+    addToValue(byte, out);
+    if (escaped || byte == '\\')
+      escaped = !escaped;
+    else if (byte == '"')
+      inString = false;
+    return;
+  }
+  if (depth == 0) {
+    if (byte == ',' || byte == '}') {
+      endValue(out);
+      place = Place::key;
+      return byte == '}' ? endCall(out) : void();
+    }
+    if (isSpace(byte))
+      return;
+    if (isWhole)
+      return giveUp(out);
+  }
+  if (byte == '{' || byte == '[')
+    ++depth;
+  else if ((byte == '}' || byte == ']') && depth > 0)
+    --depth;
+  else if (byte == '"')
+    inString = true;
+  addToValue(byte, out);
+  isWhole = depth == 0 && (byte == '}' || byte == ']');
+}
+
+void ToolCallReader::addToValue(char byte, ToolPieces &out) {
+  if (value.empty() && byte == '{' && isNamed() && !hasArguments &&
+      key == '"' + std::string(format->arguments) + '"')
+    isStreamed = hasArguments = true;
+  if (!isStreamed) {
+    value += byte;
+    return;
+  }
+  if (out.calls.empty() || out.calls.back().index != count - 1)
+    out.calls.push_back({count - 1, {}, {}, {}});
+  out.calls.back().arguments += byte;
+}
+
+void ToolCallReader::endValue(ToolPieces &out) {
+  if (isStreamed)
+    return;
+  std::string text = std::exchange(value, {});
+  auto parsed = nlohmann::json::parse(text, nullptr, /*exceptions=*/false);
+  if (key == "\"name\"" && !isNamed() && parsed.is_string()) {
+    callName = parsed.get<std::string>();
+    if (!isNamed())
+      return;
+    raw.clear();
+    out.calls.push_back({count++, {}, callName, std::exchange(waiting, {})});
+  } else if (key == '"' + std::string(format->arguments) + '"' &&
+             !hasArguments && !text.empty()) {
+    hasArguments = true;
+    // Some write the arguments as a text of JSON.
+    if (parsed.is_string())
+      text = parsed.get<std::string>();
+    if (isNamed())
+      out.calls.push_back({count - 1, {}, {}, std::move(text)});
+    else
+      waiting = std::move(text);
+  }
+}
+
+void ToolCallReader::endCall(ToolPieces &out) {
+  if (!isNamed())
+    return giveUp(out);
+  if (!hasArguments)
+    out.calls.push_back({count - 1, {}, {}, "{}"});
+  callName.clear();
+  raw.clear();
+  place = format->close.empty() ? Place::between : Place::behind;
+  held.clear();
+  hasContent = false;
+}
+
+void ToolCallReader::takeBehind(char byte, ToolPieces &out) {
+  held += byte;
+  std::size_t tag = held.find_first_not_of(kSpaces);
+  if (tag == held.npos)
+    return;
+  std::string_view rest = std::string_view(held).substr(tag);
+  if (rest == format->close) {
+    held.clear();
+    raw.clear();
+    place = Place::content;
+  } else if (!format->close.starts_with(rest)) {
+    raw = std::exchange(held, {});
+    giveUp(out);
+  }
+}
+
+} // namespace tessera::serve

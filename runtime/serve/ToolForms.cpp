@@ -1,0 +1,85 @@
+// The forms of answers that call tools.
+#include "runtime/infer/grammar/JsonSchema.h"
+#include "runtime/serve/Forms.h"
+
+#include <algorithm>
+
+namespace tessera::serve {
+namespace {
+
+const JsonValue &schemaOf(std::string_view text) {
+  static const JsonValue anything =
+      JsonValue::parse(R"({"type": "object"})", "schema").take();
+  static const JsonValue nothing =
+      JsonValue::parse(R"({"type": "object", "properties": {},
+                           "additionalProperties": false})",
+                       "schema")
+          .take();
+  return text == "anything" ? anything : nothing;
+}
+
+/// What the arguments must be. Where the model decides whether to call, only
+/// strict tools are held to their schemas.
+const JsonValue &argumentsOf(const Tool &tool, ToolUse use) {
+  if (use == ToolUse::automatic && !tool.strict)
+    return schemaOf("anything");
+  return tool.parameters.isNull() ? schemaOf("nothing") : tool.parameters;
+}
+
+grammar::FramesAround aroundOf(const ApiRequest &request,
+                               const ToolFormat &format) {
+  bool several = request.parallelCalls && request.onlyTool.empty();
+  grammar::FramesAround around;
+  around.isOptional = request.toolUse == ToolUse::automatic;
+  if (format.isList)
+    around = {std::string(format.open) + " [", ", ", "]", around.isOptional};
+  else if (!format.close.empty())
+    around = {std::string(format.open), "\n" + std::string(format.open), "",
+              around.isOptional};
+  if (!several)
+    around.between.clear();
+  return around;
+}
+
+grammar::SchemaFrame frameOf(const Tool &tool, ToolUse use,
+                             const ToolFormat &format) {
+  std::string_view line = format.close.empty() ? "" : "\n";
+  return {fmt::format("the parameters of {}: ", tool.name),
+          fmt::format(R"({}{{"name": "{}", "{}": )", line, tool.name,
+                      format.arguments),
+          &argumentsOf(tool, use), fmt::format("}}{}{}", line, format.close)};
+}
+
+} // namespace
+
+bool needsToolForm(const ApiRequest &request) {
+  return request.mayCall() &&
+         (request.toolUse == ToolUse::required || !request.parallelCalls ||
+          std::ranges::any_of(request.tools, &Tool::strict));
+}
+
+StatusOr<std::shared_ptr<const AnswerForm>>
+makeToolForm(const ApiRequest &request, const ToolFormat &format, bool hasTag) {
+  bool isFree = request.toolUse == ToolUse::automatic;
+  if (isFree && (format.mayBeBare || !hasTag))
+    return Status::error("of this model strict tools, and parallel_tool_calls: "
+                         "false, are served with tool_choice: required, or of "
+                         "one function");
+  auto form = std::make_shared<AnswerForm>();
+  form->key = fmt::format("tools {} {} {} ", format.name, int(request.toolUse),
+                          request.parallelCalls);
+  std::vector<grammar::SchemaFrame> frames;
+  for (const Tool &tool : request.tools) {
+    if (!request.onlyTool.empty() && tool.name != request.onlyTool)
+      continue;
+    frames.push_back(frameOf(tool, request.toolUse, format));
+    form->key += fmt::format("{} {}", tool.json.size(), tool.json);
+  }
+  auto grammar = grammar::grammarOfFrames(frames, aroundOf(request, format));
+  if (!grammar.ok())
+    return grammar.status();
+  form->grammar = std::make_shared<const grammar::Grammar>(grammar.take());
+  return std::shared_ptr<const AnswerForm>(form);
+}
+
+} // namespace tessera::serve

@@ -1,0 +1,159 @@
+#include "runtime/serve/ToolCalls.h"
+#include "runtime/support/SplitMix64.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::serve {
+namespace {
+
+struct Read {
+  std::string content;
+  std::vector<std::pair<std::string, std::string>> calls;
+  bool operator==(const Read &) const = default;
+};
+
+void add(const ToolPieces &pieces, Read &to) {
+  to.content += pieces.content;
+  for (const CallPiece &piece : pieces.calls) {
+    ASSERT_EQ(piece.name.empty(), piece.index < to.calls.size());
+    if (!piece.name.empty())
+      to.calls.emplace_back(piece.name, "");
+    to.calls.at(piece.index).second += piece.arguments;
+  }
+}
+
+/// In pieces that end at random places; 0: a byte at a time.
+Read read(const ToolFormat &format, std::string_view text, uint64_t seed) {
+  ToolCallReader reader(format);
+  SplitMix64 random(seed);
+  Read result;
+  while (!text.empty()) {
+    size_t length = seed ? 1 + random() % 9 : 1;
+    add(reader.push(text.substr(0, length)), result);
+    text.remove_prefix(std::min(length, text.size()));
+  }
+  add(reader.finish(), result);
+  EXPECT_EQ(result.calls.size(), reader.calls());
+  return result;
+}
+
+const ToolFormat &hermes() {
+  return *toolFormatOf("{{ tools }} <tool_call></tool_call>");
+}
+const ToolFormat &mistral() { return *toolFormatOf("tools [TOOL_CALLS] ["); }
+const ToolFormat &llama() {
+  return *toolFormatOf("tools ipython \"parameters\": x");
+}
+
+void expect(const ToolFormat &format, std::string_view text,
+            const Read &wanted) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    Read found = read(format, text, seed);
+    EXPECT_EQ(found.content, wanted.content) << text << seed;
+    EXPECT_EQ(found.calls, wanted.calls) << text << seed;
+  }
+}
+
+TEST(ToolCalls, FormatsAreThoseOfTemplates) {
+  EXPECT_EQ(hermes().name, "Hermes");
+  EXPECT_EQ(mistral().name, "Mistral");
+  EXPECT_EQ(llama().name, "Llama 3");
+  for (const char *none : {"", "<tool_call>", "tools <tool_call><function=",
+                           "tools [TOOL_CALLS]name[ARGS]", "tools [TOOL_CALLS]",
+                           "tools", "tools \"parameters\": "})
+    EXPECT_EQ(toolFormatOf(none), nullptr) << none;
+}
+
+TEST(ToolCalls, Hermes) {
+  expect(hermes(), "plain text < 3 {}", {"plain text < 3 {}", {}});
+  expect(hermes(),
+         "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, {\"b\": "
+         "\"}\\\"</tool_call>\"}]}}\n</tool_call>",
+         {"", {{"f", R"({"a": [1, {"b": "}\"</tool_call>"}]})"}}});
+  expect(hermes(),
+         "Let me look.\n\n<tool_call>{\"name\":\"f\",\"arguments\":{}}"
+         "</tool_call>\n<tool_call>\n{\"arguments\": {\"x\": 1} , \"name\": "
+         "\"g\"}\n</tool_call>\n",
+         {"Let me look.", {{"f", "{}"}, {"g", R"({"x": 1})"}}});
+  // Arguments that are a text of JSON, or missing.
+  expect(
+      hermes(),
+      R"(<tool_call>{"name": "f\u00e9", "arguments": "{\"a\": 1}"}</tool_call>)"
+      R"(<tool_call>{"name": "g"}</tool_call> done)",
+      {" done", {{"fé", R"({"a": 1})"}, {"g", "{}"}}});
+  // What is cut off keeps what came of it.
+  expect(hermes(), R"(<tool_call>{"name": "f", "arguments": {"a": [1,)",
+         {"", {{"f", R"({"a": [1,)"}}});
+}
+
+TEST(ToolCalls, Mistral) {
+  expect(mistral(),
+         R"([TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}, )"
+         R"({"name": "g", "arguments": {}}])",
+         {"", {{"f", R"({"a": 1})"}, {"g", "{}"}}});
+  expect(mistral(), "[TOOL] [TOOL_CALL", {"[TOOL] [TOOL_CALL", {}});
+}
+
+TEST(ToolCalls, Llama) {
+  expect(llama(), R"( {"name": "f", "parameters": {"a": "b"}})",
+         {"", {{"f", R"({"a": "b"})"}}});
+  expect(llama(),
+         R"(<|python_tag|>{"name": "f", "parameters": {}}; {"name": "g"})",
+         {"", {{"f", "{}"}, {"g", "{}"}}});
+  expect(llama(), R"({"answer": 3})", {R"({"answer": 3})", {}});
+  expect(llama(), R"(See {"name": "f", "parameters": {}})",
+         {R"(See {"name": "f", "parameters": {}})", {}});
+}
+
+TEST(ToolCalls, WhatIsNoCallIsContent) {
+  for (const char *text :
+       {"<tool_call>hello", "<tool_call>{\"name\": 3}</tool_call>",
+        "<tool_call>{\"name\" \"f\"}", "<tool_call>{\"arguments\": {}}",
+        "a <tool_cal", "<tool_call>", "<tool_call>{\"na", "  ",
+        "<tool_call>{f}</tool_call>", "<tool_call>{\"name\": \"\"}"})
+    expect(hermes(), text, {text, {}});
+}
+
+/// Any bytes: the same whatever the pieces, and content is never lost where
+/// there are no calls.
+TEST(ToolCalls, RandomTexts) {
+  const std::string_view parts[] = {"<tool_call>",
+                                    "</tool_call>",
+                                    "{",
+                                    "}",
+                                    "\"name\"",
+                                    "\"arguments\"",
+                                    ":",
+                                    ",",
+                                    "\"f\"",
+                                    " ",
+                                    "\n",
+                                    "x",
+                                    "\\",
+                                    "\"",
+                                    "[",
+                                    "]",
+                                    "[TOOL_CALLS]",
+                                    "{\"name\": \"f\", \"arguments\": {",
+                                    "}}",
+                                    ";"};
+  SplitMix64 random(7);
+  size_t called = 0, plain = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string text;
+    for (uint64_t j = random() % 12; j-- > 0;)
+      text += parts[random() % std::size(parts)];
+    for (const ToolFormat *format : {&hermes(), &mistral(), &llama()}) {
+      Read whole = read(*format, text, 0);
+      EXPECT_EQ(whole, read(*format, text, 1 + random())) << text;
+      if (whole.calls.empty())
+        EXPECT_EQ(whole.content, text);
+      ++(whole.calls.empty() ? plain : called);
+    }
+  }
+  EXPECT_GT(called, 200U);
+  EXPECT_GT(plain, 3000U);
+}
+
+} // namespace
+} // namespace tessera::serve
