@@ -273,6 +273,14 @@ Status Session::writeState(std::string_view name,
   return stateBuffer->write(tensor->offset + offset, from);
 }
 
+std::span<std::byte> Session::stateInMemory(std::string_view name) {
+  const TensorInfo *tensor = findState(name);
+  std::byte *state = stateBuffer->host();
+  if (!tensor || !state)
+    return {};
+  return {state + tensor->offset, tensor->bytes};
+}
+
 Status Session::writeInput(std::string_view program, std::string_view name,
                            std::span<const std::byte> from) {
   const Prepared *prepared = find(program);

@@ -97,6 +97,9 @@ public:
                    std::uint64_t offset = 0) const;
   Status writeState(std::string_view name, std::span<const std::byte> from,
                     std::uint64_t offset = 0);
+  /// A state tensor's bytes where the host can address them; otherwise, and of
+  /// an unknown one, none. Must not be written while a program runs.
+  std::span<std::byte> stateInMemory(std::string_view name);
   /// The whole tensor: the span's size must be the tensor's.
   Status writeInput(std::string_view program, std::string_view name,
                     std::span<const std::byte> from);

@@ -285,6 +285,9 @@ Status serveEmbeddings(VectorModel &model,
   service.attach(**server);
   TESSERA_RETURN_IF_ERROR(tryOnce(engine));
   service.markReady();
+  options.phases.end("first vector");
+  std::fprintf(stderr, "tessera: ready in %s\n",
+               options.phases.describe().c_str());
   const VectorShape &shape = model.shape();
   std::fprintf(stderr,
                "tessera: ready: %s on http://%s:%u, vectors of %lld, texts of "

@@ -58,6 +58,9 @@ Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
   service.attach(**server);
   TESSERA_RETURN_IF_ERROR(tryOnce(engine));
   service.markReady();
+  options.phases.end("first token");
+  std::fprintf(stderr, "tessera: ready in %s\n",
+               options.phases.describe().c_str());
   const DecoderShape &shape = model.shape();
   std::fprintf(stderr,
                "tessera: ready: %s on http://%s:%u, context %lld, %lld tokens "

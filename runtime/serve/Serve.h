@@ -2,6 +2,7 @@
 // together.
 #pragma once
 #include "runtime/serve/Service.h"
+#include "runtime/support/StartPhases.h"
 
 namespace tessera::serve {
 
@@ -13,6 +14,7 @@ struct ServeOptions {
   HttpLimits http;
   int64_t requestSeconds = 600; ///< until a request is given up
   int64_t drainSeconds = 30;    ///< that requests have to finish at the end
+  StartPhases phases;           ///< up to here; the line "ready in" tells them
 };
 
 /// Prints "ready" with the address to stderr when a token went round; returns

@@ -213,12 +213,13 @@ Status loadCheckpoint(const std::string &directory,
     files.optimizer = optimizer.take();
   }
   TESSERA_RETURN_IF_ERROR(checkTensors(directory, model, files));
+  std::vector<TensorCopy> copies;
   for (const StateTensor &tensor : model.state())
     if (SafetensorsFile *file = files.of(tensor))
       for (const StatePart &part : partsOf(tensor))
-        TESSERA_RETURN_IF_ERROR(copyTensor(model, tensor, part, *file,
-                                           *file->header().find(part.name)));
-  return Status::success();
+        copies.push_back(
+            {&tensor, part, {file, file->header().find(part.name)}});
+  return copyTensors(model, copies);
 }
 
 StatusOr<std::optional<ResumedCheckpoint>>

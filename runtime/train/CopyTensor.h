@@ -3,6 +3,8 @@
 #include "runtime/data/Safetensors.h"
 #include "runtime/train/StateParts.h"
 
+#include <functional>
+
 namespace tessera {
 
 /// Whether elements become those of the model: the same type, or f16, bf16, f32
@@ -13,10 +15,23 @@ bool converts(SafetensorsType from, SafetensorsType to);
 void toFloats(SafetensorsType type, const std::byte *from, std::size_t count,
               float *to);
 
-/// Piece by piece, into `part` of the tensor. The shape is the part's and the
-/// type converts.
-Status copyTensor(TrainModel &model, const StateTensor &tensor,
-                  const StatePart &part, const SafetensorsFile &file,
-                  const SafetensorsEntry &entry);
+/// Calls task(i, thread) for every i < count on all processors, with thread
+/// less than their number, by one thread at a time. Of the errors it returns
+/// that of the least i; tasks behind an error may be left out.
+Status
+inParallel(uint32_t count,
+           const std::function<Status(uint32_t i, unsigned thread)> &task);
+
+/// From a tensor of a file into `part` of a tensor of the state. The shape is
+/// the part's and the type converts.
+struct TensorCopy {
+  const StateTensor *tensor;
+  StatePart part;
+  SafetensorsModel::Location from;
+};
+
+/// Piece by piece; on all processors and without a copy between where the state
+/// is in memory.
+Status copyTensors(TrainModel &model, std::span<const TensorCopy> copies);
 
 } // namespace tessera

@@ -59,6 +59,11 @@ StatusOr<std::span<const float>> nextLogits(TrainModel &model,
   return logits->subspan((seen.size() - 1) * vocab, vocab);
 }
 
+void endPhase(const GenerateOptions &options, const char *name) {
+  if (options.phases)
+    options.phases->end(name);
+}
+
 StatusOr<std::unique_ptr<SessionModel>>
 openForGeneration(const std::string &program, const GenerateOptions &options) {
   StatusOr<ArtifactReader> reader = ArtifactReader::open(program);
@@ -78,7 +83,9 @@ openForGeneration(const std::string &program, const GenerateOptions &options) {
   auto opened = hal::Session::open(*reader, session);
   if (!opened.ok())
     return opened.status();
-  return SessionModel::create(opened.take());
+  auto model = SessionModel::create(opened.take());
+  endPhase(options, "memory");
+  return model;
 }
 
 /// Loads the checkpoint asked for, or the newest intact one; returns its name.
@@ -279,6 +286,7 @@ StatusOr<OpenedRun> openRun(const RunPath &place,
   StatusOr<std::string> loaded = loadWeights(place, **model, note);
   if (!loaded.ok())
     return loaded.status();
+  endPhase(options, "weights");
   return OpenedRun{model.take(), loaded.take()};
 }
 
@@ -313,6 +321,7 @@ openModelDirectory(const std::string &directory,
   StatusOr<ImportReport> report = importWeights(directory, **model);
   if (!report.ok())
     return report.status();
+  endPhase(options, "weights");
   if (!report->unexpected.empty())
     return Status::error("'{}' has a tensor that the model of its config.json "
                          "has not: {} ({} in all)",

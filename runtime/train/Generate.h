@@ -5,6 +5,7 @@
 #include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/infer/Decoder.h"
 #include "runtime/infer/Sampler.h"
+#include "runtime/support/StartPhases.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/SessionModel.h"
 
@@ -19,6 +20,8 @@ struct GenerateOptions {
   /// An artifact of the run's model that was compiled with --mode infer; empty:
   /// the run's own program.
   std::string program;
+  /// Is told when memory is there and when weights are; may be null.
+  StartPhases *phases = nullptr;
   std::string prompt; ///< special tokens in it are recognized
   uint64_t maxTokens = 64;
   SamplingOptions sampling;

@@ -90,17 +90,12 @@ StatusOr<ImportReport> importWeights(const std::string &path,
   for (const auto &[name, location] : source->tensors())
     byCoreName.emplace(coreName(name), location);
 
-  struct Copy {
-    const StateTensor *tensor;
-    StatePart part;
-    SafetensorsModel::Location from;
-  };
   struct Quantization {
     const StateTensor *values, *scales;
     SafetensorsModel::Location from;    ///< to be rounded; unless
     std::optional<PackedMatrix> packed; ///< it is in integers already
   };
-  std::vector<Copy> plan;
+  std::vector<TensorCopy> plan;
   std::vector<Quantization> quantizations;
   std::vector<std::string> missing;
   std::set<const SafetensorsEntry *> used;
@@ -172,9 +167,7 @@ StatusOr<ImportReport> importWeights(const std::string &path,
         return tensor.name == "embeddings.token_type_embeddings.weight";
       });
   ImportReport report;
-  for (const Copy &copy : plan)
-    TESSERA_RETURN_IF_ERROR(copyTensor(model, *copy.tensor, copy.part,
-                                       *copy.from.file, *copy.from.entry));
+  TESSERA_RETURN_IF_ERROR(copyTensors(model, plan));
   for (const Quantization &each : quantizations)
     TESSERA_RETURN_IF_ERROR(
         each.packed

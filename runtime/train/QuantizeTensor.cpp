@@ -1,10 +1,11 @@
 #include "runtime/train/QuantizeTensor.h"
 #include "runtime/hal/cpu/ThreadPool.h"
-#include "runtime/support/Floats.h"
 #include "runtime/train/CopyTensor.h"
+#include "runtime/train/QuantizeGroup.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace tessera {
 namespace {
@@ -14,82 +15,29 @@ constexpr int64_t kStrip = QuantizedLayout::kStrip;
 constexpr int64_t kPieceWeights = int64_t(1) << 22;
 constexpr float kLargestF16 = 65504;
 
-/// The integers of a group are within [least, most].
-struct Range {
-  float least, most;
-};
-
-/// To the nearest integer, half to even; of less than 2^22.
-float nearest(float x) {
-  constexpr float kShift = 12582912; // 1.5 × 2^23: no fraction is left
-  return (x + kShift) - kShift;
+/// Eight integers of 4 bits with 8 added, the first lowest.
+uint32_t packed4(const int8_t *q) {
+  uint64_t bytes;
+  std::memcpy(&bytes, q, sizeof bytes);
+  bytes = (bytes & 0x0f0f0f0f0f0f0f0f) ^ 0x0808080808080808; // + 8 of 4 bits
+  bytes = (bytes | bytes >> 4) & 0x00ff00ff00ff00ff;
+  bytes = (bytes | bytes >> 8) & 0x0000ffff0000ffff;
+  return uint32_t(bytes | bytes >> 16);
 }
 
-float quantized(float weight, float inverse, Range range) {
-  return std::clamp(nearest(weight * inverse), range.least, range.most);
-}
-
-/// 0 where the scale is, and with it all weights.
-float inverseOf(float scale) { return scale == 0 ? 0 : 1 / scale; }
-
-/// Σ (w - scale × q)² with q as it will be; in lanes that a compiler makes
-/// vectors of.
-double squaredError(std::span<const float> weights, float scale, Range range) {
-  constexpr std::size_t kLanes = 8;
-  float inverse = inverseOf(scale);
-  double errors[kLanes] = {};
-  auto add = [&](std::size_t i, std::size_t lane) {
-    double difference =
-        double(weights[i]) -
-        double(quantized(weights[i], inverse, range)) * double(scale);
-    errors[lane] += difference * difference;
-  };
-  std::size_t whole = weights.size() / kLanes * kLanes;
-  for (std::size_t i = 0; i < whole; i += kLanes)
-    for (std::size_t lane = 0; lane < kLanes; ++lane)
-      add(i + lane, lane);
-  for (std::size_t i = whole; i < weights.size(); ++i)
-    add(i, i - whole);
-  double sum = 0;
-  for (double error : errors)
-    sum += error;
-  return sum;
-}
-
-/// As f16 holds it.
-float rounded(float scale) { return f16ToFloat(floatToF16(scale)); }
-
-/// The largest weight / 127. Of subnormal scales f16 has but a few digits: up,
-/// so that no weight clips and no scale of weights is 0.
-float scaleOf8Bits(float largest, Range range) {
-  float wanted = largest / range.most;
-  uint16_t half = floatToF16(wanted);
-  if (half < 0x400 && f16ToFloat(half) < wanted)
-    ++half;
-  return f16ToFloat(half);
-}
-
-float chooseScale(std::span<const float> weights, int64_t bits, Range range) {
-  float largest = 0; // with its sign
-  for (float weight : weights)
-    if (std::fabs(weight) > std::fabs(largest))
-      largest = weight;
-  if (bits == 8)
-    return scaleOf8Bits(std::fabs(largest), range);
-  // Of both signs: the side with the largest weight has eight steps, the other
-  // seven. Less than the largest clips it, for finer steps of the others.
-  constexpr int kCandidates = 8;
-  float best = 0;
-  double leastError = INFINITY;
-  for (int i = 0; i < kCandidates; ++i) {
-    float scale = rounded(largest / -8 * (1 - 0.05f * float(i)));
-    if (double error = squaredError(weights, scale, range);
-        error < leastError) {
-      leastError = error;
-      best = scale;
-    }
+/// Into the words of one row from column `begin` on, a multiple of those in a
+/// word.
+void pack(const QuantizedLayout &layout, std::span<const int8_t> q,
+          int64_t begin, uint32_t *values) {
+  const int64_t perWord = layout.perWord();
+  for (int64_t i = 0; i < int64_t(q.size()); i += perWord) {
+    uint32_t word = 0;
+    if (layout.bits == 4)
+      word = packed4(q.data() + i);
+    else
+      std::memcpy(&word, q.data() + i, sizeof word);
+    values[(begin + i) / perWord * kStrip] = word;
   }
-  return best;
 }
 
 } // namespace
@@ -97,30 +45,26 @@ float chooseScale(std::span<const float> weights, int64_t bits, Range range) {
 void quantizeStrip(const QuantizedLayout &layout,
                    std::span<const float> weights, std::span<uint32_t> values,
                    std::span<uint16_t> scales) {
-  const int64_t perWord = layout.perWord();
-  const uint32_t mask = layout.bits == 4 ? 15 : 255;
-  uint32_t zero = 0;
-  for (int64_t i = 0; i < perWord; ++i)
-    zero |= uint32_t(layout.offset()) << (i * layout.bits);
-  std::fill(values.begin(), values.end(), zero);
-  std::fill(scales.begin(), scales.end(), uint16_t(0));
-  const Range range = layout.bits == 4 ? Range{-8, 7} : Range{-127, 127};
+  constexpr int64_t kLanes = 8; // of quantizeGroup
+  std::ranges::fill(values, layout.bits == 4 ? 0x88888888u : 0u);
+  std::ranges::fill(scales, uint16_t(0));
+  std::vector<float> padded; // the last group
+  std::vector<int8_t> integers(layout.group);
   const int64_t rows = int64_t(weights.size()) / layout.columns;
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t group = 0; group < layout.groups(); ++group) {
-      int64_t begin = group * layout.group;
+      const int64_t begin = group * layout.group;
       int64_t count = std::min(layout.group, layout.columns - begin);
       auto these = weights.subspan(row * layout.columns + begin, count);
-      float scale = chooseScale(these, layout.bits, range);
-      float inverse = inverseOf(scale);
-      scales[group * kStrip + row] = floatToF16(scale);
-      for (int64_t i = 0; i < count; ++i) {
-        auto q = int64_t(quantized(these[i], inverse, range));
-        int64_t k = begin + i, shift = k % perWord * layout.bits;
-        uint32_t &word = values[k / perWord * kStrip + row];
-        word &= ~(mask << shift);
-        word |= (uint32_t(q + layout.offset()) & mask) << shift;
+      if (count % kLanes != 0) {
+        count = (count + kLanes - 1) / kLanes * kLanes;
+        padded.assign(these.begin(), these.end());
+        padded.resize(count);
+        these = padded;
       }
+      const auto q = std::span(integers).first(count);
+      scales[group * kStrip + row] = quantizeGroup(layout.bits, these, q);
+      pack(layout, q, begin, values.data() + row);
     }
 }
 
@@ -149,30 +93,88 @@ class Quantizer {
 public:
   Quantizer(TrainModel &model, const StateTensor &values,
             const StateTensor &scales, const SafetensorsFile &file,
-            const SafetensorsEntry &entry, hal::ThreadPool &pool)
+            const SafetensorsEntry &entry)
       : model(model), values(values), scales(scales), file(file), entry(entry),
-        part(*values.quantized), layout(part.layout), pool(pool) {}
+        part(*values.quantized), layout(part.layout) {}
 
   Status run() {
     if (part.transposed)
       TESSERA_RETURN_IF_ERROR(read(0, layout.rows * layout.columns, whole));
-    int64_t strips =
-        std::max<int64_t>(1, kPieceWeights / (kStrip * layout.columns));
-    for (int64_t first = 0; first < layout.strips(); first += strips)
-      TESSERA_RETURN_IF_ERROR(
-          quantize(first, std::min(strips, layout.strips() - first)));
-    return Status::success();
+    auto valuesHere = model.stateInMemory(values);
+    auto scalesHere = model.stateInMemory(scales);
+    return valuesHere.empty() || scalesHere.empty()
+               ? runByBuffer()
+               : quantize(0, layout.strips(),
+                          reinterpret_cast<uint32_t *>(valuesHere.data()),
+                          reinterpret_cast<uint16_t *>(scalesHere.data()));
   }
 
 private:
-  Status read(int64_t first, int64_t count, std::vector<float> &to) {
-    auto size = safetensorsBits(entry.type) / 8;
-    bytes.resize(count * size);
+  int64_t wordsOfStrip() const { return layout.words() * kStrip; }
+  int64_t scalesOfStrip() const { return layout.groups() * kStrip; }
+
+  /// A few strips at a time.
+  Status runByBuffer() {
+    std::vector<uint32_t> packed;
+    std::vector<uint16_t> factors;
+    const int64_t most =
+        std::max<int64_t>(1, kPieceWeights / (kStrip * layout.columns));
+    for (int64_t first = 0; first < layout.strips(); first += most) {
+      const int64_t count = std::min(most, layout.strips() - first);
+      packed.resize(count * wordsOfStrip());
+      factors.resize(count * scalesOfStrip());
+      TESSERA_RETURN_IF_ERROR(
+          quantize(first, count, packed.data(), factors.data()));
+      TESSERA_RETURN_IF_ERROR(
+          model.writeState(values, first * wordsOfStrip() * 4,
+                           std::as_bytes(std::span(packed))));
+      TESSERA_RETURN_IF_ERROR(
+          model.writeState(scales, first * scalesOfStrip() * 2,
+                           std::as_bytes(std::span(factors))));
+    }
+    return Status::success();
+  }
+
+  /// Strips [first, first + count) to where they begin.
+  Status quantize(int64_t first, int64_t count, uint32_t *packed,
+                  uint16_t *factors) {
+    return inParallel(
+        uint32_t(count), [&](uint32_t strip, unsigned thread) -> Status {
+          const int64_t row = (first + strip) * kStrip;
+          std::vector<float> &weights = rowsOf[thread];
+          TESSERA_RETURN_IF_ERROR(
+              readRows(row, std::min(kStrip, layout.rows - row), weights));
+          quantizeStrip(
+              layout, weights,
+              std::span(packed + strip * wordsOfStrip(), wordsOfStrip()),
+              std::span(factors + strip * scalesOfStrip(), scalesOfStrip()));
+          return Status::success();
+        });
+  }
+
+  Status readRows(int64_t row, int64_t rows, std::vector<float> &to) const {
+    const int64_t columns = layout.columns;
+    if (!part.transposed)
+      return read(row * columns, rows * columns, to);
+    to.resize(rows * columns);
+    for (int64_t n = 0; n < rows; ++n)
+      for (int64_t k = 0; k < columns; ++k)
+        to[n * columns + k] = whole[k * layout.rows + row + n];
+    return Status::success();
+  }
+
+  /// Elements [first, first + count), if scales reach them.
+  Status read(int64_t first, int64_t count, std::vector<float> &to) const {
+    const auto size = safetensorsBits(entry.type) / 8;
+    std::vector<std::byte> bytes(count * size);
     TESSERA_RETURN_IF_ERROR(file.read(entry, first * size, bytes));
     to.resize(count);
     toFloats(entry.type, bytes.data(), count, to.data());
     const float most = kLargestF16 * (layout.bits == 4 ? 8 : 127);
-    for (int64_t i = 0; i < count; ++i)
+    bool within = true; // without a way out, for vectors
+    for (float weight : to)
+      within &= std::fabs(weight) <= most;
+    for (int64_t i = 0; !within && i < count; ++i)
       if (!(std::fabs(to[i]) <= most))
         return Status::error("'{}' in '{}' has the weight {} at {}, which {} "
                              "bits with an f16 scale do not reach",
@@ -181,50 +183,14 @@ private:
     return Status::success();
   }
 
-  /// Strips [first, first + count).
-  Status quantize(int64_t first, int64_t count) {
-    int64_t row = first * kStrip,
-            rows = std::min(count * kStrip, layout.rows - row);
-    const int64_t columns = layout.columns;
-    if (!part.transposed)
-      TESSERA_RETURN_IF_ERROR(read(row * columns, rows * columns, weights));
-    else
-      weights.resize(rows * columns);
-    const int64_t words = layout.words() * kStrip,
-                  groups = layout.groups() * kStrip;
-    packed.resize(count * words);
-    factors.resize(count * groups);
-    pool.parallelFor(uint32_t(count), [&](uint32_t begin, uint32_t end,
-                                          unsigned) {
-      for (int64_t strip = begin; strip < int64_t(end); ++strip) {
-        int64_t from = strip * kStrip, of = std::min(kStrip, rows - from);
-        std::span<float> here(weights.data() + from * columns, of * columns);
-        if (part.transposed)
-          for (int64_t n = 0; n < of; ++n)
-            for (int64_t k = 0; k < columns; ++k)
-              here[n * columns + k] = whole[k * layout.rows + row + from + n];
-        quantizeStrip(layout, here,
-                      std::span(packed).subspan(strip * words, words),
-                      std::span(factors).subspan(strip * groups, groups));
-      }
-    });
-    TESSERA_RETURN_IF_ERROR(model.writeState(values, first * words * 4,
-                                             std::as_bytes(std::span(packed))));
-    return model.writeState(scales, first * groups * 2,
-                            std::as_bytes(std::span(factors)));
-  }
-
   TrainModel &model;
   const StateTensor &values, &scales;
   const SafetensorsFile &file;
   const SafetensorsEntry &entry;
   const QuantizedPart &part;
   const QuantizedLayout &layout;
-  hal::ThreadPool &pool;
-  std::vector<std::byte> bytes;
-  std::vector<float> weights, whole;
-  std::vector<uint32_t> packed;
-  std::vector<uint16_t> factors;
+  std::vector<float> whole; // of a transposed matrix
+  std::vector<std::vector<float>> rowsOf{hal::availableProcessors()};
 };
 
 } // namespace
@@ -232,10 +198,7 @@ private:
 Status quantizeTensor(TrainModel &model, const StateTensor &values,
                       const StateTensor &scales, const SafetensorsFile &file,
                       const SafetensorsEntry &entry) {
-  auto pool = hal::ThreadPool::create(hal::availableProcessors());
-  if (!pool.ok())
-    return pool.status();
-  return Quantizer(model, values, scales, file, entry, **pool).run();
+  return Quantizer(model, values, scales, file, entry).run();
 }
 
 } // namespace tessera

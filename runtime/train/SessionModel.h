@@ -31,6 +31,9 @@ public:
                    std::span<std::byte> out) override;
   Status writeState(const StateTensor &tensor, uint64_t offset,
                     std::span<const std::byte> bytes) override;
+  std::span<std::byte> stateInMemory(const StateTensor &tensor) override {
+    return session->stateInMemory(tensor.name);
+  }
   Status initialize(int64_t seed) override;
   StatusOr<StepMetrics> trainStep(std::span<const int32_t> tokens,
                                   std::span<const int32_t> targets,

@@ -76,6 +76,10 @@ public:
   virtual Status writeState(const StateTensor &tensor, uint64_t offset,
                             std::span<const std::byte> bytes) = 0;
 
+  /// The bytes of a tensor of state() where they are in the host's memory, to
+  /// be written by several threads at once; otherwise none.
+  virtual std::span<std::byte> stateInMemory(const StateTensor &) { return {}; }
+
   /// Weights from their distributions, moments and counters zero.
   virtual Status initialize(int64_t seed) = 0;
   /// tokens, targets: [A, B, T].

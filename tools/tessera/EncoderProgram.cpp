@@ -46,9 +46,15 @@ StatusOr<OpenedEncoder> tessera::openEncoder(
   if (!sentence->prompt.empty())
     note(fmt::format("every text begins with the model's prompt {}",
                      quote(sentence->prompt)));
+  auto endPhase = [&](const char *name) {
+    if (options.phases)
+      options.phases->end(name);
+  };
+  endPhase("tokenizer");
   if (llvm::Error error = compileModelDecoder(directory, spec, settings, recipe,
                                               set, options.program))
     return Status::error("{}", llvm::toString(std::move(error)));
+  endPhase("programs");
   auto model = openModelDirectory(directory, options);
   if (!model.ok())
     return model.status();

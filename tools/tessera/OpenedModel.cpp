@@ -99,7 +99,13 @@ GenerateOptions OpenedModel::options() const {
   options.program = decodes ? program.name() : "";
   options.device = choice.decoder.device;
   options.threads = choice.threads;
+  options.phases = choice.phases;
   return options;
+}
+
+static void endPhase(StartPhases *phases, const char *name) {
+  if (phases)
+    phases->end(name);
 }
 
 Status OpenedModel::open(bool mayScore, const TextSink &note) {
@@ -120,6 +126,7 @@ Status OpenedModel::openRun(bool mayScore, const TextSink &note) {
                      compiled.message()));
     decodes = false;
   }
+  endPhase(choice.phases, "programs");
   auto opened = tessera::openRun(run, options(), note);
   if (!opened.ok())
     return opened.status();
@@ -132,6 +139,7 @@ Status OpenedModel::openDirectory() {
   TESSERA_RETURN_IF_ERROR(
       statusOf(compileModelDecoder(folder, spec, choice.decoder, choice.recipe,
                                    choice.set, program.name())));
+  endPhase(choice.phases, "programs");
   auto opened = openModelDirectory(folder, options());
   if (opened.ok())
     model = opened.take();

@@ -19,7 +19,8 @@ struct ModelChoice {
   std::string recipe;           ///< of a model directory's programs
   std::vector<std::string> set; ///< on top of it, "inference.context=512"
   DecoderSettings decoder;
-  unsigned threads = 0; ///< 0: all processors
+  unsigned threads = 0;          ///< 0: all processors
+  StartPhases *phases = nullptr; ///< told how far it is; may be null
 };
 
 /// For people: the hub's name as it was given, or the folder's.

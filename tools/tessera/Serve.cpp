@@ -62,6 +62,7 @@ static Status serveEncoder(ServeSettings &settings,
   options.program = program.name();
   options.device = settings.choice.decoder.device;
   options.threads = settings.choice.threads;
+  options.phases = &settings.serve.phases;
   auto encoder =
       openEncoder(directory, spec, settings.choice.decoder,
                   settings.choice.recipe, settings.choice.set, options, note);
@@ -77,6 +78,8 @@ static Status serveEncoder(ServeSettings &settings,
 
 static Status serveModel(ServeSettings &settings) {
   readKeyFromEnvironment(settings);
+  settings.serve.phases.end("process");
+  settings.choice.phases = &settings.serve.phases;
   if (auto directory = findModelDirectory(settings.choice.place))
     if (auto model = models::loadHfConfig(*directory);
         model.ok() && model->spec.isEncoder())
@@ -90,6 +93,7 @@ static Status serveModel(ServeSettings &settings) {
   TESSERA_RETURN_IF_ERROR(opened.readChat(line));
   if (!line.empty())
     note(line);
+  settings.serve.phases.end("tokenizer");
   TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/false, note));
   service.version = TESSERA_VERSION;
   service.endTokens = opened.endTokens;

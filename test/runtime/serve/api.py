@@ -239,6 +239,7 @@ def metrics(server):
     text = server.call("GET", "/metrics")[2]
     assert 'tessera:build_info{version="check"} 1' in text
     expect(server.metric("compilations_after_ready"), 0)
+    assert re.search(r"^tessera: ready in \d+\.\d\d s \(.*first token \d+\.\d\d\)$", "".join(server.lines), re.M)
     resident = int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{server.process.pid}/status").read_text())[1]) * 1024
     assert 0.5 < server.metric("process_resident_memory_bytes") / resident < 2
     expect((server.metric("kv_pages"), server.metric("kv_pages_used")), (64, 0))

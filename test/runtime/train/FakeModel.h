@@ -65,6 +65,11 @@ public:
     std::memcpy(place(tensor) + offset, bytes.data(), bytes.size());
     return Status::success();
   }
+  std::span<std::byte> stateInMemory(const StateTensor &tensor) override {
+    if (!inMemory)
+      return {};
+    return {place(tensor), std::size_t(tensor.size)};
+  }
   Status initialize(int64_t seed) override {
     for (std::size_t i = 0; i < weight.size(); ++i) {
       weight[i] = float((uint64_t(seed) * 31 + i * 7) % 13) / 13;
@@ -130,6 +135,7 @@ public:
   float hyper[kHyperSlots] = {};
   int64_t nanAtStep = -1;
   int logitsCalls = 0;
+  bool inMemory = false; ///< as of a CPU, not of a GPU
 
 private:
   std::byte *place(const StateTensor &tensor) {

@@ -1,7 +1,9 @@
 #include "runtime/train/ImportWeights.h"
 #include "runtime/support/Floats.h"
+#include "runtime/train/CopyTensor.h"
 #include "test/runtime/train/FakeModel.h"
 
+#include <atomic>
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -70,6 +72,46 @@ TEST(ImportWeights, ConvertsEveryFloatType) {
     for (std::size_t i = 0; i < 32; ++i)
       EXPECT_EQ(model.weight[i], value(i)) << safetensorsName(type);
   }
+}
+
+// More elements than go at once, by whatever way they go.
+TEST(ImportWeights, IsTheSameInPieces) {
+  constexpr std::size_t kCount = (std::size_t(1) << 21) + (1 << 18) + 3;
+  for (SafetensorsType type : {SafetensorsType::f32, SafetensorsType::f64}) {
+    ScratchDirectory directory;
+    writeWeights(directory / "model.safetensors", {"weight"}, type, kCount);
+    for (bool inMemory : {false, true}) {
+      FakeModel model(kCount);
+      model.inMemory = inMemory;
+      auto report = importWeights(directory.path, model);
+      ASSERT_TRUE(report.ok()) << report.message();
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < kCount; ++i)
+        wrong += model.weight[i] != value(i);
+      EXPECT_EQ(wrong, 0u) << safetensorsName(type) << " " << inMemory;
+    }
+  }
+}
+
+TEST(InParallel, RunsEachAndReturnsTheFirstError) {
+  std::vector<std::atomic<int>> runs(1000);
+  ASSERT_TRUE(inParallel(1000, [&](uint32_t i, unsigned) {
+                ++runs[i];
+                return Status::success();
+              }).ok());
+  for (const std::atomic<int> &each : runs)
+    ASSERT_EQ(each, 1);
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(inParallel(1000,
+                         [&](uint32_t i, unsigned) {
+                           return i % 300 == 211 ? Status::error("{}", i)
+                                                 : Status::success();
+                         })
+                  .message(),
+              "211");
+  EXPECT_TRUE(inParallel(0, [](uint32_t, unsigned) {
+                return Status::error("none");
+              }).ok());
 }
 
 TEST(ImportWeights, ToleratesPrefixesOnEitherSide) {

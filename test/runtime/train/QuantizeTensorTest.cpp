@@ -1,6 +1,8 @@
 #include "runtime/train/QuantizeTensor.h"
 #include "runtime/support/Floats.h"
+#include "runtime/train/QuantizeGroup.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -59,6 +61,98 @@ TEST(QuantizeStrip, IsNearTheWeights) {
     // Of weights of 0.1 with steps of the largest of 32 / 8, or / 127.
     EXPECT_LT(std::sqrt(squares / 1200), bits == 4 ? 0.01 : 0.0008);
   }
+}
+
+namespace {
+
+/// The same in plain loops: q and the scale of a group.
+struct PlainGroup {
+  std::vector<int64_t> q;
+  float scale = 0;
+
+  PlainGroup(int64_t bits, std::span<const float> weights) {
+    float largest = 0; // with its sign
+    for (float weight : weights)
+      if (std::fabs(weight) > std::fabs(largest))
+        largest = weight;
+    if (bits == 8) {
+      const float wanted = std::fabs(largest) / 127;
+      uint16_t half = floatToF16(wanted);
+      half += half < 0x400 && f16ToFloat(half) < wanted;
+      round(weights, f16ToFloat(half), -127, 127);
+      return;
+    }
+    float least = INFINITY;
+    float best = 0;
+    for (int i = 0; i < 8; ++i) {
+      float candidate =
+          f16ToFloat(floatToF16(largest / -8 * (1 - 0.05f * float(i))));
+      round(weights, candidate, -8, 7);
+      float lanes[2] = {}; // in the order in which vectors add
+      for (size_t k = 0; k < weights.size(); ++k) {
+        float off = weights[k] - float(q[k]) * scale;
+        lanes[k % 2] += off * off;
+      }
+      if (lanes[0] + lanes[1] < least) {
+        least = lanes[0] + lanes[1];
+        best = candidate;
+      }
+    }
+    round(weights, best, -8, 7);
+  }
+
+private:
+  void round(std::span<const float> weights, float by, int64_t low,
+             int64_t high) {
+    scale = by;
+    q.clear();
+    for (float weight : weights)
+      q.push_back(by == 0 ? 0
+                          : std::clamp<int64_t>(std::llrint(weight * (1 / by)),
+                                                low, high));
+  }
+};
+
+} // namespace
+
+TEST(QuantizeStrip, IsWhatPlainLoopsGive) {
+  for (int64_t bits : {4, 8})
+    for (int64_t group : {32, 96})
+      for (int64_t columns : {32, 64, 71, 100, 192}) {
+        QuantizedLayout layout{16, columns, bits, group};
+        std::vector<float> weights = randomWeights(16 * columns);
+        for (int64_t k = 0; k < columns; ++k) {
+          weights[columns + k] *= 1e-6f;                   // subnormal scales
+          weights[2 * columns + k] = k % 2 ? 0.5f : -0.5f; // of both signs
+          weights[3 * columns + k] = float(k % 9 - 4) * 0.5f; // halves
+        }
+        Strip strip(layout, weights);
+        for (int64_t row = 0; row < 16; ++row)
+          for (int64_t begin = 0; begin < columns; begin += group) {
+            auto count = size_t(std::min(group, columns - begin));
+            PlainGroup plain(
+                bits, std::span(weights).subspan(row * columns + begin, count));
+            ASSERT_EQ(strip.scale(row, begin), plain.scale)
+                << bits << " " << columns << " " << row;
+            for (size_t k = 0; k < count; ++k)
+              ASSERT_EQ(strip.q(row, begin + int64_t(k)), plain.q[k])
+                  << bits << " " << columns << " " << row << " " << begin + k;
+          }
+      }
+}
+
+TEST(QuantizeGroup, IsTheSameOnEveryProcessor) {
+  std::vector<float> weights = randomWeights(64 * 32);
+  std::vector<int8_t> q(32), others(32);
+  for (int64_t bits : {4, 8})
+    for (size_t group = 0; group < 64; ++group) {
+      auto these = std::span(weights).subspan(group * 32, 32);
+      for (float &weight : these)
+        weight *= std::exp2(-float(group) / 2); // to where f16 is subnormal
+      ASSERT_EQ(quantizeGroup(bits, these, q),
+                quantizeGroupAnywhere(bits, these, others));
+      ASSERT_EQ(q, others) << bits << " " << group;
+    }
 }
 
 TEST(QuantizeStrip, HasZerosWhereNothingIs) {

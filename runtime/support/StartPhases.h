@@ -1,0 +1,27 @@
+// Where the time goes until a process can do what it was started for.
+#pragma once
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tessera {
+
+/// Time is counted from the start of the process, as far as /proc tells it (in
+/// hundredths of a second), otherwise from the making of this object.
+class StartPhases {
+public:
+  StartPhases();
+  /// Ends what has been under way since the last end, and names it.
+  void end(std::string name);
+  /// "1.42 s (program 0.20, weights 1.10, first token 0.12)": all of it, then
+  /// the phases in their order.
+  std::string describe() const;
+
+private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin, last;
+  std::vector<std::pair<std::string, double>> phases; // seconds
+};
+
+} // namespace tessera

@@ -1,0 +1,18 @@
+// The arithmetic of quantization, in vectors: one group of weights.
+#pragma once
+#include <cstdint>
+#include <span>
+
+namespace tessera {
+
+/// Weights of one group as integers `q` of 8 or 4 bits, and the bits of their
+/// scale as f16, as quantizeStrip (QuantizeTensor.h) says. There are as many
+/// weights as q, a multiple of 8; all of them are finite, and zeros at the end
+/// change nothing. The same on every processor.
+uint16_t quantizeGroup(int64_t bits, std::span<const float> weights,
+                       std::span<int8_t> q);
+/// What quantizeGroup is on a processor without AVX2.
+uint16_t quantizeGroupAnywhere(int64_t bits, std::span<const float> weights,
+                               std::span<int8_t> q);
+
+} // namespace tessera
