@@ -220,9 +220,10 @@ llvm::Error benchGemm(const BenchGemmOptions &options) {
         return gemm.takeError();
       // What a code object can reach at best: dot products only where it uses
       // them, and registers of its own width.
-      PeakType peakType = precision == "bf16" && target.bf16Dot
-                              ? PeakType::bf16
-                              : PeakType::fp32;
+      PeakType peakType = precision != "bf16"  ? PeakType::fp32
+                          : target.matrixTiles ? PeakType::bf16Matrix
+                          : target.bf16Dot     ? PeakType::bf16
+                                               : PeakType::fp32;
       double flops = 2.0 * options.m * options.n * options.k;
       for (unsigned threads : options.threads) {
         std::vector<Speed> pairs;

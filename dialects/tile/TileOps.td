@@ -286,6 +286,32 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]
   let hasVerifier = 1;
 }
 
+def Tile_MmaStagedOp : Tile_Op<"mma_staged", [AttrSizedOperandSegments]> {
+  let summary = "sums in memory + lhs × rhs, for processors whose matrix registers only memory fills";
+  let description = [{
+    `shape` = [m, n] sums at `sumIndices` become those there (zeros unless `keep`) plus the product of lhs [m, k] and
+    rhs [k, n] over the `depth` first k; matrices lie along the last two dimensions. Operands are bf16, rhs in
+    layout `pairs`; sums are f32. m is at most 32, n at most 16 or 32; `depth` is a multiple of 32.
+    Terms are added in blocks of 32, each in its own order, whatever m and n are and whichever operand is which: so are
+    the bits of a sum. `far`: lhs has not been staged, and is asked for before it is needed.
+
+    ```mlir
+    tile.mma_staged %a[%row, %k], %b[%k, %column] onto %s[%row, %column] keep %again depth %depth shape [32, 32]
+      : memref<128x544xbf16, #tile.shared<rows>>, memref<512x32xbf16, #tile.shared<pairs>>, memref<128x32xf32, #tile.shared<rows>>
+    ```
+    Made by contractions for targets with `matrixTiles`.
+  }];
+  let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$lhs, Variadic<Index>:$lhsIndices,
+                       Arg<AnyMemRef, "", [MemRead]>:$rhs, Variadic<Index>:$rhsIndices,
+                       Arg<AnyMemRef, "", [MemRead, MemWrite]>:$sums, Variadic<Index>:$sumIndices,
+                       I1:$keep, Index:$depth, DenseI64ArrayAttr:$shape, UnitAttr:$far);
+  let assemblyFormat = [{
+    $lhs `[` $lhsIndices `]` (`far` $far^)? `,` $rhs `[` $rhsIndices `]` `onto` $sums `[` $sumIndices `]`
+    `keep` $keep `depth` $depth `shape` $shape attr-dict `:` type($lhs) `,` type($rhs) `,` type($sums)
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_MmaAsyncOp : Tile_RingOp<"mma_async"> {
   let summary = "consumers: starts accumulator + lhs × rhs";
   let description = [{

@@ -245,6 +245,36 @@ LogicalResult MmaOp::verify() {
                        cast<VectorType>(getAccumulator().getType()));
 }
 
+LogicalResult MmaStagedOp::verify() {
+  MemRefType lhs = getLhs().getType(), rhs = getRhs().getType(),
+             sums = getSums().getType();
+  for (auto [memory, indices] : {std::pair(lhs, getLhsIndices()),
+                                 {rhs, getRhsIndices()},
+                                 {sums, getSumIndices()}})
+    if (memory.getRank() < 2 ||
+        static_cast<int64_t>(indices.size()) != memory.getRank())
+      return emitOpError("needs a matrix and an index for each dimension of ")
+             << memory << ", got " << indices.size();
+  if (!lhs.getElementType().isBF16() || !rhs.getElementType().isBF16() ||
+      !sums.getElementType().isF32())
+    return emitOpError("multiplies bf16 onto f32, got ")
+           << lhs << " and " << rhs << " onto " << sums;
+  auto isIn = [](MemRefType memory, Layout layout) {
+    auto shared = dyn_cast_or_null<SharedAttr>(memory.getMemorySpace());
+    return shared && shared.getLayout() == layout;
+  };
+  if (!isIn(rhs, Layout::pairs) || !isIn(sums, Layout::rows) ||
+      isIn(lhs, Layout::pairs))
+    return emitOpError("wants rhs in layout `pairs`, sums in `rows` and lhs in "
+                       "rows, got ")
+           << lhs << ", " << rhs << " and " << sums;
+  ArrayRef<int64_t> shape = getShape();
+  if (shape.size() != 2 || shape[0] < 1 || shape[0] > 32 || shape[1] < 1 ||
+      (shape[1] > 16 && shape[1] != 32))
+    return emitOpError("`shape` is 1 to 32 rows and 1 to 16 or 32 columns");
+  return success();
+}
+
 LogicalResult MmaAsyncOp::verify() {
   if (getResult().getType() != getAccumulator().getType())
     return emitOpError("has the accumulator's type, got ")

@@ -92,6 +92,9 @@ struct ContractionPlan {
   /// token meets a weight: a CPU then reads rhs once, as it comes, and what
   /// counts is the rate of its memory.
   bool streams() const;
+  /// Whether registers that hold matrices can multiply it, however many rows
+  /// there are: bf16 on both sides, all of it in memory.
+  bool fitsMatrices() const;
   /// Tells plans apart beyond their expressions.
   std::string key() const;
 

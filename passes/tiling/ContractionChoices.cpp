@@ -11,6 +11,10 @@ using namespace tessera::graph;
 // are the contiguous dimension.
 static constexpr int64_t kGroupTiles = 4;
 
+// A block's staged copies for matrix registers: their processors have second
+// caches of 2 MiB.
+static constexpr int64_t kMatrixBytes = 1280 << 10;
+
 // bf16 is multiplied as it is where the target has the instruction; everything
 // narrow is widened when it is staged otherwise.
 void ContractionEmitter::chooseTypes() {
@@ -22,14 +26,18 @@ void ContractionEmitter::chooseTypes() {
     return size > 1 && stride == 0;
   };
   ContractionDim row = plan.rowDim(), column = plan.columnDim();
+  matrices = target.matrixTiles && plan.fitsMatrices();
   pairs = target.bf16Dot && isBf16(plan.lhs) && isBf16(plan.rhs) &&
           !repeats(row.size, row.lhs) && !repeats(column.size, column.rhs) &&
           !repeats(plan.sum.size, plan.sum.lhs) &&
           !repeats(plan.sum.size, plan.sum.rhs);
+  pairs |= matrices;
   compute = pairs ? Type(b.getBF16Type()) : accumulate;
 }
 
 void ContractionEmitter::chooseTiles() {
+  if (matrices)
+    return chooseMatrixTiles();
   // An f64 tile of as many elements takes twice the registers.
   width = accumulate.isF64() ? target.columns / 2 : target.columns;
   width = std::min(width, plan.columnDim().size);
@@ -47,6 +55,8 @@ void ContractionEmitter::chooseTiles() {
 }
 
 void ContractionEmitter::chooseStaging() {
+  if (matrices)
+    return chooseMatrixStaging();
   ContractionDim row = plan.rowDim(), column = plan.columnDim();
   lhs.sumFirst = plan.sum.lhs != 1 && plan.sum.size > 1 && row.lhs == 1;
   rhs.sumFirst = true;
@@ -70,7 +80,8 @@ void ContractionEmitter::chooseChunks() {
       (lhs.staged ? groupRows * bytes : 0) + (rhs.staged ? columns * bytes : 0);
   int64_t k = plan.sum.size, limit = k;
   if (perStep)
-    limit = std::max<int64_t>(target.sharedBytes / perStep, 64);
+    limit = std::max<int64_t>(
+        (matrices ? kMatrixBytes : target.sharedBytes) / perStep, 64);
   chunksOfSum = partsOf(k, limit);
   chunk = chunksOfSum == 1 ? k
                            : llvm::alignTo(partsOf(k, chunksOfSum),

@@ -196,6 +196,8 @@ void ContractionEmitter::emitIndices() {
 void ContractionEmitter::emitAllocations() {
   if (plan.quant && plan.quant->streams)
     return;
+  if (matrices)
+    return allocateMatrices();
   int64_t panels = partsOf(plan.blockColumns, width);
   if (lhs.staged)
     allocateSide(lhs, 1, groupRows);
@@ -241,9 +243,13 @@ void ContractionEmitter::emitChunk() {
     stageQuantColumns();
   else if (rhs.staged)
     stageColumns();
+  if (matrices && !turned)
+    padColumns();
   groupStart = index(0);
   if (ownedRows)
     emitOwnedRows();
+  else if (turned)
+    emitTurnedTiles();
   else if (lhs.staged)
     emitGroups();
   else
@@ -253,6 +259,8 @@ void ContractionEmitter::emitChunk() {
 void ContractionEmitter::emitGroups() {
   forEachPart(isLastRows, plan.blockRows, plan.rowDim().size % plan.blockRows,
               groupRows, [&](Value i, int64_t rows) {
+                if (matrices)
+                  return emitMatrixGroup(mul(i, groupRows), rows);
                 emitGroup(mul(i, groupRows), rows);
               });
 }

@@ -130,6 +130,25 @@ private:
                        mlir::Value block);
   mlir::Value loadScale(mlir::Value strip, mlir::Value group);
 
+  // Matrix registers (ContractionMatrix.cpp).
+  void chooseMatrixTiles();
+  void chooseMatrixStaging();
+  void allocateMatrices();
+  /// body(terms of the last chunk) where it is no whole number of blocks.
+  void padSums(llvm::function_ref<void(int64_t)> body);
+  void storeZeros(mlir::Value memory, mlir::Value slot,
+                  std::pair<mlir::Value, mlir::Value> start, int64_t rows,
+                  int64_t columns);
+  void padColumns();
+  void padRows(int64_t rows);
+  void emitMatrixGroup(mlir::Value start, int64_t rows);
+  void emitMatrixTile(const Place &place);
+  void emitTurnedTiles();
+  mlir::Value keepsSums();   ///< whether the chunk adds to sums of earlier ones
+  mlir::Value matrixDepth(); ///< terms of the chunk, with the zeros behind them
+  /// `finish` where sums are complete.
+  void emitAfterLast(llvm::function_ref<void()> finish);
+
   // Staging (ContractionStage.cpp).
   ContractionSide makeSide(const ContractionOperand &operand,
                            mlir::Value buffer, bool isLeft);
@@ -184,10 +203,12 @@ private:
   std::unique_ptr<EmitScope> top;
 
   mlir::Type compute, accumulate; ///< element types of operands and sums
-  bool pairs = false;             ///< two-way dot products
-  int64_t height, width;          ///< the largest register tile
-  int64_t groupRows;              ///< rows of lhs that are staged at a time
-  int64_t kStep;                  ///< products between two turns of the loop
+  bool pairs = false;             ///< rhs is staged for products of pairs
+  bool matrices = false;          ///< which matrix registers multiply
+  bool turned = false;   ///< and columns of the result are rows of theirs
+  int64_t height, width; ///< the largest register tile
+  int64_t groupRows;     ///< rows of lhs that are staged at a time
+  int64_t kStep;         ///< products between two turns of the loop
   int64_t chunk, chunksOfSum, chunks; ///< of k: length, of `sum`, of all sums
 
   llvm::SmallVector<mlir::Value> outerIndices; ///< by position in plan.dims
@@ -198,6 +219,7 @@ private:
   mlir::Value isLastOfSum; ///< the ragged chunk; null where none is
   ContractionSide lhs, rhs;
   mlir::Value partials; ///< sums between chunks; null for one chunk
+  mlir::Value tileSums; ///< of one tile, where one chunk is in matrix registers
 
   // Of quantized weights; null otherwise.
   mlir::Value words, scales; ///< views of the layout's values and scales

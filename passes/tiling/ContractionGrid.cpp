@@ -4,23 +4,35 @@
 
 using namespace tessera;
 
-// What staging one element costs, in multiplications that a core with two FMAs
-// of 16 lanes does meanwhile; of lhs that is read in place, what its rows cost
-// when they come from beyond the second cache. Measured with `tessera bench
-// gemm` on a Xeon of the Emerald Rapids class.
-static constexpr double kStageRhs = 30, kStageLhs = 24, kReadLhs = 7;
-// Loading and storing a partial sum between two chunks, alike.
-static constexpr double kPartial = 25;
+namespace {
+/// What staging one element costs, in multiplications that a core does
+/// meanwhile; of lhs that is read in place, what its rows cost when they come
+/// from beyond the second cache. Measured with `tessera bench gemm` on a Xeon
+/// of the Emerald Rapids class.
+struct Costs {
+  double stageRhs, stageLhs, readLhs;
+  double partial; ///< loading and storing a partial sum between two chunks
+  double multipliesPerCycle;
+  /// Columns of a chunk stay in the second cache: elements.
+  int64_t stripElements;
+  int64_t tile; ///< columns of a register tile
+};
+// Two FMAs of 16 lanes, elements of f32.
+constexpr Costs kVectors{30, 24, 7, 25, 32, 768 * 1024 / 4, 48};
+// Matrix registers, elements of bf16: they multiply ten times as fast, and
+// memory is what it was.
+constexpr Costs kMatrices{116, 82, 82, 85, 340, 1024 * 1024 / 2, 32};
+} // namespace
 // A block's dispatch, in cycles.
-static constexpr double kDispatch = 4000, kMultipliesPerCycle = 32;
-// Columns of a chunk stay in the second cache: f32 elements.
-static constexpr int64_t kStripElements = 768 * 1024 / 4;
+static constexpr double kDispatch = 4000;
 static constexpr int64_t kColumnStep = 16, kRowStep = 32, kMaxRows = 2048,
                          kMaxColumns = 1536;
 
-// Columns as the register tiles of 48 take them: a narrow one has too few
-// chains to hide what a multiplication takes.
-static double columnsCost(int64_t columns) {
+// Columns as register tiles take them: a narrow one has too few chains to hide
+// what a multiplication takes.
+static double columnsCost(int64_t columns, const Costs &costs) {
+  if (costs.tile == 32)
+    return llvm::alignTo(columns, 32);
   constexpr double kRest[] = {0, 20, 33, 48};
   return columns / 48 * 48 + kRest[partsOf(columns % 48, 16)];
 }
@@ -31,6 +43,7 @@ struct Grid {
   const ContractionPlan &plan;
   int64_t m, n, k, outer; ///< of the whole, all sums in k
   bool lhsInPlace;
+  const Costs &costs;
 
   double loss(int64_t rows, int64_t columns) const;
   double lossOfBlock(int64_t rows, int64_t columns) const;
@@ -40,12 +53,12 @@ struct Grid {
 
 // The share of a block's time that is not multiplication.
 double Grid::lossOfBlock(int64_t rows, int64_t columns) const {
-  double work = double(rows) * columns * k / kMultipliesPerCycle;
-  double loss = kStageRhs / rows +
-                (lhsInPlace ? kReadLhs : kStageLhs) / columns +
+  double work = double(rows) * columns * k / costs.multipliesPerCycle;
+  double loss = costs.stageRhs / rows +
+                (lhsInPlace ? costs.readLhs : costs.stageLhs) / columns +
                 kDispatch / work;
-  if (int64_t chunk = kStripElements / columns; chunk < plan.sum.size)
-    loss += kPartial / chunk;
+  if (int64_t chunk = costs.stripElements / columns; chunk < plan.sum.size)
+    loss += costs.partial / chunk;
   return loss;
 }
 
@@ -63,8 +76,10 @@ double Grid::idleShare(int64_t rows, int64_t columns, int64_t threads) const {
 }
 
 double Grid::loss(int64_t rows, int64_t columns) const {
-  double narrow =
-      (n / columns * columnsCost(columns) + columnsCost(n % columns)) / n - 1;
+  double narrow = (n / columns * columnsCost(columns, costs) +
+                   columnsCost(n % columns, costs)) /
+                      n -
+                  1;
   int64_t blocks = outer * partsOf(m, rows) * partsOf(n, columns);
   return lossOfBlock(rows, columns) + narrow +
          0.7 * idleShare(rows, columns, 2) + 0.2 * idleShare(rows, columns, 8) +
@@ -92,7 +107,8 @@ void tessera::chooseGrid(ContractionPlan &plan) {
             plan.sum.size,
             plan.outerCount(),
             plan.lhs.memory.isF32() && plan.lhs.element.isF32() &&
-                plan.sum.lhs == 1};
+                plan.sum.lhs == 1,
+            plan.fitsMatrices() ? kMatrices : kVectors};
   for (const ContractionDim &dim : plan.outerSums)
     grid.k *= dim.size;
   // Groups that are runs of the sum, as if all were equally long.

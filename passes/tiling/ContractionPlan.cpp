@@ -43,6 +43,20 @@ bool ContractionPlan::streams() const {
          !lhs.element.isF64();
 }
 
+static bool repeats(int64_t size, int64_t stride) {
+  return size > 1 && stride == 0;
+}
+
+bool ContractionPlan::fitsMatrices() const {
+  auto isBf16 = [](const ContractionOperand &operand) {
+    return operand.memory.isBF16() && operand.element.isBF16();
+  };
+  return !groups && !quant && isBf16(lhs) && isBf16(rhs) &&
+         !repeats(rowDim().size, rowDim().lhs) &&
+         !repeats(columnDim().size, columnDim().rhs) &&
+         !repeats(sum.size, sum.lhs) && !repeats(sum.size, sum.rhs);
+}
+
 int64_t ContractionPlan::terms() const {
   int64_t count = sum.size;
   for (const ContractionDim &dim : outerSums)

@@ -24,11 +24,15 @@ struct TileTarget {
   bool gpu = false;
   /// Warpgroups multiply (wgmma): tiles in which each has 64 whole rows.
   bool warpgroups = false;
+  /// Registers hold matrices (AMX): products of bf16 are staged on both sides
+  /// and multiplied 32 × 32 by tile.mma_staged.
+  bool matrixTiles = false;
 };
 
 /// Targets by name; nullopt where the name is unknown.
 std::optional<TileTarget> lookupTileTarget(llvm::StringRef name);
-/// All CPU targets, best first: "cpu:avx512bf16", "cpu:avx512", "cpu:avx2".
+/// All CPU targets, best first: "cpu:amx", "cpu:avx512bf16", "cpu:avx512",
+/// "cpu:avx2".
 llvm::ArrayRef<TileTarget> cpuTileTargets();
 /// The CUDA targets: "cuda:sm_80", "cuda:sm_90a".
 llvm::ArrayRef<TileTarget> cudaTileTargets();

@@ -69,6 +69,24 @@ class TileClustersPass
     return success();
   }
 
+  // Matrix registers that no kernel uses add nothing to the other targets.
+  void dropIdleModules() {
+    bool hasOthers = llvm::any_of(
+        chosen, [](const TileTarget &t) { return !t.gpu && !t.matrixTiles; });
+    for (auto nested :
+         llvm::make_early_inc_range(getOperation().getOps<ModuleOp>())) {
+      auto name = nested->getAttrOfType<StringAttr>(kTargetAttr);
+      std::optional<TileTarget> target =
+          name ? lookupTileTarget(name.getValue()) : std::nullopt;
+      if (!hasOthers || !target || !target->matrixTiles)
+        continue;
+      WalkResult found = nested->walk(
+          [](tile::MmaStagedOp) { return WalkResult::interrupt(); });
+      if (!found.wasInterrupted())
+        nested.erase();
+    }
+  }
+
   void runOnOperation() override {
     TilingContext context(getOperation(), chosen, allVariants);
     SmallVector<ClusterOp> clusters;
@@ -86,6 +104,7 @@ class TileClustersPass
       cluster.replaceAllUsesWith(*results);
       cluster.erase();
     }
+    dropIdleModules();
   }
 
   SmallVector<TileTarget> chosen;

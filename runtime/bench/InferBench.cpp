@@ -94,8 +94,7 @@ private:
 
 double Bench::peak() {
   PeakFlops measured =
-      measurePeakFlops(options.bf16Dot ? PeakType::bf16 : PeakType::fp32,
-                       options.threads, options.vectorBits);
+      measurePeakFlops(options.peakType, options.threads, options.vectorBits);
   result.instruction = measured.instruction;
   return measured.perSecond;
 }

@@ -3,6 +3,7 @@
 // memory for decoding, the multiply-adds of its cores for prompts.
 #pragma once
 #include "runtime/infer/Decoder.h"
+#include "runtime/support/PeakFlops.h"
 
 #include <string>
 #include <vector>
@@ -15,7 +16,8 @@ struct InferBenchOptions {
   unsigned repeat = 5;
   unsigned threads = 1;
   unsigned vectorBits = 512; ///< of the code that runs
-  bool bf16Dot = false;      ///< whether that code has bf16 dot products
+  /// What that code multiplies with.
+  PeakType peakType = PeakType::fp32;
 };
 
 /// What a model must move and multiply, whoever computes it.

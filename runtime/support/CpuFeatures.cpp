@@ -7,6 +7,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace tessera {
@@ -14,26 +16,52 @@ namespace {
 
 enum Register : std::uint8_t { eax, ebx, ecx, edx };
 
+// Registers that the system has to save for a feature to be of use.
+enum class State : std::uint8_t { ymm, zmm, tiles };
+
 // Intel SDM volume 2, CPUID: leaf, subleaf, register and bit of each feature.
 struct Feature {
   std::string_view name;
   unsigned leaf, subleaf;
   Register where;
   unsigned bit;
-  bool needsZmm; // otherwise needs the ymm registers
+  State state;
 };
 
 constexpr Feature kFeatures[] = {
-    {"avx2", 7, 0, ebx, 5, false},       {"fma", 1, 0, ecx, 12, false},
-    {"f16c", 1, 0, ecx, 29, false},      {"avx512f", 7, 0, ebx, 16, true},
-    {"avx512bw", 7, 0, ebx, 30, true},   {"avx512dq", 7, 0, ebx, 17, true},
-    {"avx512vl", 7, 0, ebx, 31, true},   {"avx512_vnni", 7, 0, ecx, 11, true},
-    {"avx512_bf16", 7, 1, eax, 5, true},
+    {"avx2", 7, 0, ebx, 5, State::ymm},
+    {"fma", 1, 0, ecx, 12, State::ymm},
+    {"f16c", 1, 0, ecx, 29, State::ymm},
+    {"avx512f", 7, 0, ebx, 16, State::zmm},
+    {"avx512bw", 7, 0, ebx, 30, State::zmm},
+    {"avx512dq", 7, 0, ebx, 17, State::zmm},
+    {"avx512vl", 7, 0, ebx, 31, State::zmm},
+    {"avx512_vnni", 7, 0, ecx, 11, State::zmm},
+    {"avx512_bf16", 7, 1, eax, 5, State::zmm},
+    {"amx_tile", 7, 0, edx, 24, State::tiles},
+    {"amx_bf16", 7, 0, edx, 22, State::tiles},
 };
 
 #if defined(__x86_64__)
-// XCR0: bit 1 xmm, 2 ymm, 5 opmask, 6 upper halves of zmm0-15, 7 zmm16-31.
-constexpr std::uint64_t kYmmState = 0x06, kZmmState = 0xe6;
+// XCR0: bit 1 xmm, 2 ymm, 5 opmask, 6 upper halves of zmm0-15, 7 zmm16-31, 17
+// the shapes of AMX's registers, 18 their contents.
+constexpr std::uint64_t kYmmState = 0x06, kZmmState = 0xe6,
+                        kTileState = 0x600e6;
+
+std::uint64_t bitsOf(State state) {
+  return state == State::ymm   ? kYmmState
+         : state == State::zmm ? kZmmState
+                               : kTileState;
+}
+
+// A process has AMX's registers once it has asked for them (Linux 5.16,
+// Documentation/arch/x86/xstate.rst): for all of its threads.
+bool mayUseTiles() {
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  static const bool granted =
+      ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return granted;
+}
 
 std::uint64_t savedRegisters() {
   unsigned regs[4];
@@ -60,8 +88,9 @@ CpuFeatures CpuFeatures::detect() {
 #if defined(__x86_64__)
   const std::uint64_t saved = savedRegisters();
   for (std::size_t i = 0; i < std::size(kFeatures); ++i) {
-    const std::uint64_t needed = kFeatures[i].needsZmm ? kZmmState : kYmmState;
-    if ((saved & needed) == needed && reported(kFeatures[i]))
+    const std::uint64_t needed = bitsOf(kFeatures[i].state);
+    if ((saved & needed) == needed && reported(kFeatures[i]) &&
+        (kFeatures[i].state != State::tiles || mayUseTiles()))
       features.present |= 1u << i;
   }
 #endif

@@ -11,7 +11,8 @@ namespace tessera {
 /// cpuid reports it and XCR0 says that the system saves its registers.
 class CpuFeatures {
 public:
-  /// Asks cpuid and xgetbv. No feature on a machine that is not x86-64.
+  /// Asks cpuid and xgetbv, and Linux for the use of AMX where there is AMX. No
+  /// feature on a machine that is not x86-64.
   static CpuFeatures detect();
   /// A made-up processor, for tests. Names must be known.
   static CpuFeatures of(const std::vector<std::string_view> &names);
@@ -22,7 +23,8 @@ public:
   /// Present features in the order of knownNames().
   std::vector<std::string_view> names() const;
   /// "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl",
-  /// "avx512_vnni", "avx512_bf16": the spelling of /proc/cpuinfo.
+  /// "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16": the spelling of
+  /// /proc/cpuinfo.
   static const std::vector<std::string_view> &knownNames();
   /// The processor's brand string, for reports.
   static std::string brand();

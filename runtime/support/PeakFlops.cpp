@@ -60,6 +60,28 @@ dotBf16Zmm(std::int64_t iterations) {
     for (int i = 0; i < 20; ++i)
       asm volatile("vdpbf16ps %1, %2, %0" : "+v"(sums[i]) : "v"(x), "v"(y));
 }
+
+/// What ldtilecfg reads (Intel SDM volume 1, 18.3.2).
+struct alignas(64) TileShapes {
+  std::uint8_t palette = 1, startRow = 0, reserved[14] = {};
+  std::uint16_t rowBytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(TileShapes) == 64);
+
+// Four sums of 16 × 16, as many as hide what a product takes.
+__attribute__((target("amx-tile,amx-bf16"))) void
+dotTiles(std::int64_t iterations) {
+  const TileShapes shapes;
+  _tile_loadconfig(&shapes);
+  while (iterations-- > 0) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+}
 #endif
 
 void scalar(std::int64_t iterations) {
@@ -82,6 +104,8 @@ Loop choose(PeakType type, unsigned vectorBits) {
 #if defined(__x86_64__)
   CpuFeatures cpu = CpuFeatures::detect();
   bool zmm = vectorBits >= 512 && cpu.has("avx512f");
+  if (type == PeakType::bf16Matrix && hasBf16Matrices())
+    return {dotTiles, 4 * 16 * 16 * 32 * 2, "tdpbf16ps"};
   if (type == PeakType::bf16 && zmm && cpu.has("avx512_bf16"))
     return {dotBf16Zmm, 20 * 32 * 2, "vdpbf16ps zmm"};
   if (zmm)
@@ -103,7 +127,7 @@ PeakFlops measurePeakFlops(PeakType type, unsigned threads,
   threads = std::max(threads, 1u);
 
   // One short timed round sets the iterations of the others.
-  std::int64_t probe = 20000;
+  std::int64_t probe = 2000;
   loop.run(probe); // wakes the wide units
   auto begin = Clock::now();
   loop.run(probe);
@@ -145,7 +169,11 @@ bool bf16DotPays() {
   return pays;
 }
 
+bool hasBf16Matrices() { return CpuFeatures::detect().has("amx_bf16"); }
+
 PeakFlops measureFastestPeak(PeakType type, unsigned threads) {
+  if (type == PeakType::bf16 && hasBf16Matrices())
+    return measurePeakFlops(PeakType::bf16Matrix, threads);
   bool widens = type == PeakType::bf16 && !bf16DotPays();
   return measurePeakFlops(widens ? PeakType::fp32 : type, threads);
 }

@@ -6,20 +6,25 @@
 
 namespace tessera {
 
-/// What is multiplied; the accumulators are fp32.
-enum class PeakType : uint8_t { fp32, bf16 };
+/// What is multiplied, and by what; the accumulators are fp32.
+enum class PeakType : uint8_t {
+  fp32,
+  bf16,       ///< by dot products of vectors
+  bf16Matrix, ///< by matrix registers (AMX)
+};
 
 struct PeakFlops {
   /// FLOP/s (a multiply-add is two) of `threads` threads running together.
   double perSecond = 0;
-  /// "vdpbf16ps zmm", "vfmadd231ps zmm", "vfmadd231ps ymm", or "scalar".
+  /// "tdpbf16ps", "vdpbf16ps zmm", "vfmadd231ps zmm", "vfmadd231ps ymm", or
+  /// "scalar".
   const char *instruction = "scalar";
 };
 
 /// Runs a loop of independent register-only multiply-adds on `threads` threads
-/// at once and takes the best of several rounds, about 50 ms in all. bf16 on a
-/// processor without AVX512-BF16 is measured with fp32 arithmetic, which is
-/// what such a processor has to use. `vectorBits` is the widest register that
+/// at once and takes the best of several rounds, about 50 ms in all. What the
+/// processor has no instruction for is measured with fp32 arithmetic, which is
+/// what it has to use instead. `vectorBits` is the widest register that
 /// may be used: 512 or 256, the bound of code that was compiled for AVX2.
 PeakFlops measurePeakFlops(PeakType type, unsigned threads,
                            unsigned vectorBits = 512);
@@ -30,6 +35,10 @@ PeakFlops measurePeakFlops(PeakType type, unsigned threads,
 /// times that. Measured once a process, about 100 ms; false without the
 /// instruction.
 bool bf16DotPays();
+
+/// Whether matrix registers multiply bf16 here: many times as fast as anything
+/// else does.
+bool hasBf16Matrices();
 
 /// The peak of whichever way of multiplying the type is the fastest here: what
 /// a program of this type is to be measured by.

@@ -44,7 +44,7 @@ def processor_targets():
     """The targets of `tessera compile` that this machine runs, best first."""
     text = pathlib.Path("/proc/cpuinfo").read_text()
     flags = set(text.partition("flags")[2].partition("\n")[0].split())
-    needs = {"cpu:avx512bf16": "avx512_bf16", "cpu:avx512": "avx512f",
+    needs = {"cpu:amx": "amx_bf16", "cpu:avx512bf16": "avx512_bf16", "cpu:avx512": "avx512f",
              "cpu:avx2": "avx2"}
     return [target for target, flag in needs.items() if flag in flags]
 

@@ -37,7 +37,7 @@ static void addTarget(CLI::App &command, std::string &target,
                       const char *otherwise) {
   command
       .add_option("--target", target,
-                  std::string("cpu:avx512bf16, cpu:avx512 or cpu:avx2 "
+                  std::string("cpu:amx, cpu:avx512bf16, cpu:avx512 or cpu:avx2 "
                               "(default: ") +
                       otherwise + ")")
       ->type_name("NAME");

@@ -265,8 +265,11 @@ static Status benchModel(InferSettings &settings) {
     return compute.status();
   InferModel model = describe(spec, session);
   settings.bench.vectorBits = model.target == "cpu:avx2" ? 256 : 512;
-  settings.bench.bf16Dot =
-      model.target == "cpu:avx512bf16" && *compute == recipe::Precision::Bf16;
+  if (*compute == recipe::Precision::Bf16)
+    settings.bench.peakType = model.target == "cpu:amx" ? PeakType::bf16Matrix
+                              : model.target == "cpu:avx512bf16"
+                                  ? PeakType::bf16
+                                  : PeakType::fp32;
   auto result = bench::benchInfer(
       **decoder,
       costOf(spec, **opened, (*decoder)->shape(), settings.bench.prompt),
@@ -309,9 +312,10 @@ void tessera::addBenchInfer(CLI::App &bench, Invocation &invocation) {
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   command
-      ->add_option("--target", settings->target,
-                   "cpu:avx512bf16, cpu:avx512 or cpu:avx2 (default: the best "
-                   "that runs here)")
+      ->add_option(
+          "--target", settings->target,
+          "cpu:amx, cpu:avx512bf16, cpu:avx512 or cpu:avx2 (default: the best "
+          "that runs here)")
       ->type_name("NAME");
   command->add_flag("--random", settings->random,
                     "weights as the model's own initializer draws them");

@@ -45,20 +45,23 @@ static void say(const char *what, const std::string &found,
 static void reportProcessor() {
   CpuFeatures cpu = CpuFeatures::detect();
   say("processor", CpuFeatures::brand(),
-      cpu.has("avx512_bf16") ? "runs all kernels, avx512bf16 among them"
-      : cpu.has("avx512f")   ? "runs the avx512 kernels"
+      hasBf16Matrices()        ? "runs all kernels, amx among them"
+      : cpu.has("avx512_bf16") ? "runs the avx512bf16 kernels"
+      : cpu.has("avx512f")     ? "runs the avx512 kernels"
       : cpu.has("avx2")
           ? "runs the avx2 kernels, about half the speed of avx512"
           : "has no AVX2: generated kernels cannot run here; use a newer "
             "machine");
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   PeakFlops fp32 = measurePeakFlops(PeakType::fp32, threads),
-            bf16 = measurePeakFlops(PeakType::bf16, threads);
+            bf16 = measurePeakFlops(hasBf16Matrices() ? PeakType::bf16Matrix
+                                                      : PeakType::bf16,
+                                    threads);
   say("peak",
       fmt::format("fp32 {:.0f} GFLOP/s ({}), bf16 {:.0f} GFLOP/s ({})",
                   fp32.perSecond / 1e9, fp32.instruction, bf16.perSecond / 1e9,
                   bf16.instruction),
-      bf16DotPays()
+      hasBf16Matrices() || bf16DotPays()
           ? "bf16 multiplies faster than fp32: precision.compute: bf16 is "
             "worth trying"
           : "bf16 does not multiply faster than fp32: it is widened first, and "

@@ -44,6 +44,10 @@ std::vector<std::string> requiredFeatures(llvm::StringRef target) {
     features.push_back(name);
   if (target == "cpu:avx512")
     return features;
+  if (target == "cpu:amx") {
+    features.insert(features.end(), {"amx_tile", "amx_bf16"});
+    return features;
+  }
   features.push_back("avx512_bf16");
   return target == "cpu:avx512bf16" ? features : std::vector<std::string>();
 }
@@ -154,14 +158,44 @@ llvm::Error runJobs(std::vector<Job> &jobs, const CompileOptions &options,
   return errors;
 }
 
+/// A kernel without matrix registers of a target that has them: what another
+/// target's has become is its code, too.
+struct Copy {
+  tile::KernelOp kernel, original;
+  size_t module;
+};
+
+// The same kernel for a target of the same vectors and no matrix registers.
+tile::KernelOp originalOf(tile::KernelOp kernel, const TileTarget &target,
+                          llvm::ArrayRef<KernelModule> modules) {
+  if (!target.matrixTiles)
+    return {};
+  for (const KernelModule &other : modules) {
+    if (other.target.lanes != target.lanes || other.target.matrixTiles ||
+        other.target.bf16Dot)
+      continue;
+    auto found = ModuleOp(other.module)
+                     .lookupSymbol<tile::KernelOp>(kernel.getSymName());
+    if (found && OperationEquivalence::isEquivalentTo(
+                     kernel, found, OperationEquivalence::IgnoreLocations))
+      return found;
+  }
+  return {};
+}
+
 } // namespace
 
 llvm::Expected<std::vector<CodeObject>>
 compileKernels(llvm::ArrayRef<KernelModule> modules,
                const CompileOptions &options) {
   std::vector<Job> jobs;
+  std::vector<Copy> copies;
   for (auto [i, entry] : llvm::enumerate(modules))
     for (auto kernel : ModuleOp(entry.module).getOps<tile::KernelOp>()) {
+      if (tile::KernelOp original = originalOf(kernel, entry.target, modules)) {
+        copies.push_back({kernel, original, i});
+        continue;
+      }
       size_t size = 0;
       kernel->walk([&](Operation *) { ++size; });
       jobs.push_back({kernel, &entry.target, i, size, {}, 0});
@@ -178,6 +212,15 @@ compileKernels(llvm::ArrayRef<KernelModule> modules,
   }
   if (llvm::Error error = runJobs(jobs, options, threads))
     return std::move(error);
+  llvm::DenseMap<Operation *, size_t> places;
+  for (auto [i, job] : llvm::enumerate(jobs))
+    places[job.kernel] = i;
+  for (const Copy &copy : copies) {
+    Job job = jobs[places.at(copy.original)];
+    job.kernel = copy.kernel;
+    job.module = copy.module;
+    jobs.push_back(std::move(job));
+  }
   // Objects in a fixed order, whatever the threads did.
   llvm::sort(jobs, [](Job &x, Job &y) {
     return x.kernel.getSymName() < y.kernel.getSymName();

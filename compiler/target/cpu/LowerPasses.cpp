@@ -50,7 +50,8 @@ struct LowerTileToVectorPass
     std::optional<TileTarget> machine = lookupTileTarget(target);
     if (!machine) {
       getOperation().emitError("no CPU target is named '")
-          << target << "'; give cpu:avx512bf16, cpu:avx512 or cpu:avx2";
+          << target
+          << "'; give cpu:amx, cpu:avx512bf16, cpu:avx512 or cpu:avx2";
       return signalPassFailure();
     }
     for (auto kernel :
@@ -74,7 +75,8 @@ struct LowerVectorToLlvmPass
 
 struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
   Option<std::string> target{
-      *this, "target", llvm::cl::desc("cpu:avx512bf16, cpu:avx512 or cpu:avx2"),
+      *this, "target",
+      llvm::cl::desc("cpu:amx, cpu:avx512bf16, cpu:avx512 or cpu:avx2"),
       llvm::cl::init("cpu:avx512")};
 };
 

@@ -32,11 +32,19 @@ SmallVector<Value> KernelLowering::scalarsOf(ValueRange values) {
 
 //===--- functions --------------------------------------------------------===//
 
-// fn(buffers, sizes, begin, end, scratch): for each block, call `block`.
+// fn(buffers, sizes, begin, end, scratch): for each block, call `block`. Matrix
+// registers are the kernel's from the first block to the last.
 static void emitEntry(OpBuilder &b, Location loc, func::FuncOp entry,
-                      func::FuncOp block) {
+                      func::FuncOp block,
+                      const std::optional<MatrixConfiguration> &matrices) {
   Block *body = entry.addEntryBlock();
   b.setInsertionPointToStart(body);
+  if (matrices) {
+    Value memory = b.create<LLVM::GEPOp>(
+        loc, body->getArgument(4).getType(), b.getI8Type(),
+        body->getArgument(4), ArrayRef<LLVM::GEPArg>{int32_t(matrices->place)});
+    configureMatrixRegisters(b, loc, memory, matrices->shape);
+  }
   Type index = b.getIndexType();
   Value begin = b.create<arith::IndexCastOp>(loc, index, body->getArgument(2));
   Value end = b.create<arith::IndexCastOp>(loc, index, body->getArgument(3));
@@ -49,6 +57,8 @@ static void emitEntry(OpBuilder &b, Location loc, func::FuncOp entry,
                          ValueRange{body->getArgument(0), body->getArgument(1),
                                     number, body->getArgument(4)});
   b.setInsertionPointToEnd(body);
+  if (matrices)
+    releaseMatrixRegisters(b, loc);
   b.create<func::ReturnOp>(loc);
 }
 
@@ -90,7 +100,7 @@ llvm::Error lowerKernel(tile::KernelOp kernel, const TileTarget &target,
     return llvm::createStringError("kernel @" + kernel.getSymName() + ": " +
                                    llvm::toString(std::move(error)));
   b.create<func::ReturnOp>(loc);
-  emitEntry(b, loc, entry, block);
+  emitEntry(b, loc, entry, block, lowering.matrixConfiguration());
   entry->setAttr(kScratchAttr, b.getI64IntegerAttr(lowering.scratchBytes()));
   return llvm::Error::success();
 }
@@ -135,6 +145,7 @@ llvm::Error KernelLowering::lowerOp(Operation *op) {
       .Case([&](tile::AllocOp o) { return lowerAlloc(o); })
       .Case([&](tile::CopyOp o) { return lowerCopy(o); })
       .Case([&](tile::MmaOp o) { return lowerMma(o); })
+      .Case([&](tile::MmaStagedOp o) { return lowerMmaStaged(o); })
       .Case([&](tile::ReduceOp o) { return lowerReduce(o); })
       .Case([&](tile::BroadcastOp o) { return lowerBroadcast(o); })
       .Case([&](tile::IotaOp o) { return lowerIota(o); })

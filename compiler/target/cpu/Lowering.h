@@ -23,6 +23,24 @@ inline constexpr llvm::StringLiteral kScratchAttr = "tessera.scratch_bytes";
 llvm::Error lowerKernel(tile::KernelOp kernel, const TileTarget &target,
                         mlir::ModuleOp module);
 
+/// Rows of lhs and columns of rhs that the matrix registers hold.
+struct MatrixShape {
+  int64_t rows, columns;
+};
+/// What a kernel's matrix registers are shaped for, and where in its scratch 64
+/// bytes say so.
+struct MatrixConfiguration {
+  MatrixShape shape;
+  int64_t place;
+};
+
+/// Shapes the matrix registers, by way of 64 aligned bytes of memory; all of
+/// them are then zero.
+void configureMatrixRegisters(mlir::OpBuilder &b, mlir::Location loc,
+                              mlir::Value memory, const MatrixShape &shape);
+/// Gives them back: the system has less to save then.
+void releaseMatrixRegisters(mlir::OpBuilder &b, mlir::Location loc);
+
 /// Walks a kernel's body and emits it anew, every tile as its pieces.
 class KernelLowering {
 public:
@@ -34,6 +52,10 @@ public:
   llvm::Error lowerBody(tile::KernelOp kernel, mlir::ValueRange arguments,
                         mlir::Value scratch);
   int64_t scratchBytes() const { return scratchUsed; }
+  /// Absent where the kernel uses no matrix registers.
+  const std::optional<MatrixConfiguration> &matrixConfiguration() const {
+    return configuration;
+  }
 
 private:
   /// A memref: element (i0, i1, …) lies at pointer[offset + Σ i·stride].
@@ -50,6 +72,13 @@ private:
     mlir::Value start;
     mlir::Type element;
     llvm::SmallVector<int64_t> shape, strides;
+  };
+
+  /// Where a matrix that registers of AMX are filled from starts, and how far
+  /// its rows are apart.
+  struct Matrix {
+    mlir::Value start;
+    int64_t rowBytes;
   };
 
   // Structure (Lowering.cpp).
@@ -133,6 +162,15 @@ private:
   mlir::Value rightPair(const Tile &rhs, int64_t k, int64_t chunk);
   mlir::Value rightRow(const Tile &rhs, int64_t k, int64_t chunk, bool isBf16);
 
+  // Matrix registers (LowerMatrix.cpp).
+  llvm::Error lowerMmaStaged(tile::MmaStagedOp op);
+  /// Whether the registers have been shaped anew, and have to be again.
+  bool setMatrixShape(const MatrixShape &shape);
+  void moveMatrix(llvm::StringRef intrinsic, const Matrix &matrix,
+                  int64_t first, int64_t rows, int64_t columns, int64_t pitch);
+  void prefetchMatrix(const Matrix &lhs, int64_t rows, mlir::Value k,
+                      mlir::Value depth);
+
   Tile &tileOf(mlir::Value value) { return tiles[value]; }
   mlir::Value scalarOf(mlir::Value value) { return tiles[value].pieces[0]; }
   llvm::SmallVector<mlir::Value> scalarsOf(mlir::ValueRange values);
@@ -146,6 +184,7 @@ private:
   mlir::Location loc;
   mlir::Value scratch;
   int64_t scratchUsed = 0;
+  std::optional<MatrixConfiguration> configuration;
   llvm::DenseMap<mlir::Value, Tile> tiles;
   llvm::DenseMap<mlir::Value, Memory> memories;
 };

@@ -287,3 +287,45 @@ func.func @transpose(%x: vector<8x4xf32>) {
   %0 = tile.transpose %x : vector<8x4xf32> -> vector<8x4xf32>
   return
 }
+
+// -----
+
+//===--- tile.mma_staged --------------------------------------------------===//
+
+func.func @staged_indices(%x: memref<16x64xbf16>, %y: memref<64x16xbf16, #tile.shared<pairs>>,
+                          %s: memref<16x16xf32, #tile.shared<rows>>, %i: index, %b: i1) {
+  // expected-error@+1 {{needs a matrix and an index for each dimension of 'memref<16x64xbf16>', got 1}}
+  tile.mma_staged %x[%i], %y[%i, %i] onto %s[%i, %i] keep %b depth %i shape [16, 16]
+      : memref<16x64xbf16>, memref<64x16xbf16, #tile.shared<pairs>>, memref<16x16xf32, #tile.shared<rows>>
+  return
+}
+
+// -----
+
+func.func @staged_types(%x: memref<16x64xf32>, %y: memref<64x16xbf16, #tile.shared<pairs>>,
+                        %s: memref<16x16xf32, #tile.shared<rows>>, %i: index, %b: i1) {
+  // expected-error@+1 {{multiplies bf16 onto f32, got 'memref<16x64xf32>'}}
+  tile.mma_staged %x[%i, %i], %y[%i, %i] onto %s[%i, %i] keep %b depth %i shape [16, 16]
+      : memref<16x64xf32>, memref<64x16xbf16, #tile.shared<pairs>>, memref<16x16xf32, #tile.shared<rows>>
+  return
+}
+
+// -----
+
+func.func @staged_layout(%x: memref<16x64xbf16>, %y: memref<64x16xbf16, #tile.shared<rows>>,
+                         %s: memref<16x16xf32, #tile.shared<rows>>, %i: index, %b: i1) {
+  // expected-error@+1 {{wants rhs in layout `pairs`, sums in `rows` and lhs in rows, got}}
+  tile.mma_staged %x[%i, %i], %y[%i, %i] onto %s[%i, %i] keep %b depth %i shape [16, 16]
+      : memref<16x64xbf16>, memref<64x16xbf16, #tile.shared<rows>>, memref<16x16xf32, #tile.shared<rows>>
+  return
+}
+
+// -----
+
+func.func @staged_shape(%x: memref<16x64xbf16>, %y: memref<64x32xbf16, #tile.shared<pairs>>,
+                        %s: memref<16x32xf32, #tile.shared<rows>>, %i: index, %b: i1) {
+  // expected-error@+1 {{`shape` is 1 to 32 rows and 1 to 16 or 32 columns}}
+  tile.mma_staged %x[%i, %i], %y[%i, %i] onto %s[%i, %i] keep %b depth %i shape [16, 24]
+      : memref<16x64xbf16>, memref<64x32xbf16, #tile.shared<pairs>>, memref<16x32xf32, #tile.shared<rows>>
+  return
+}

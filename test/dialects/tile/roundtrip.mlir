@@ -33,6 +33,22 @@ module {
     tile.return
   }
 
+  // CHECK: tile.kernel @staged(
+  tile.kernel @staged(%block: index, %x: memref<16x64xbf16>, %z: memref<16x16xf32>)
+      attributes {skeleton = #tile<skeleton contraction>, summary = "staged",
+                  access = [#tile<access read>, #tile<access read_write>]} {
+    %zero = arith.constant 0 : index
+    %depth = arith.constant 64 : index
+    %fresh = arith.constant false
+    %pairs = tile.alloc : memref<64x16xbf16, #tile.shared<pairs>>
+    %sums = tile.alloc : memref<16x16xf32, #tile.shared<rows>>
+    // CHECK: tile.mma_staged %{{.*}}[%{{.*}}, %{{.*}}] far, %{{.*}}[%{{.*}}, %{{.*}}] onto %{{.*}}[%{{.*}}, %{{.*}}] keep %{{.*}} depth %{{.*}} shape [16, 16] : memref<16x64xbf16>, memref<64x16xbf16, #tile.shared<pairs>>, memref<16x16xf32, #tile.shared>
+    tile.mma_staged %x[%zero, %zero] far, %pairs[%zero, %zero] onto %sums[%zero, %zero]
+        keep %fresh depth %depth shape [16, 16]
+        : memref<16x64xbf16>, memref<64x16xbf16, #tile.shared<pairs>>, memref<16x16xf32, #tile.shared<rows>>
+    tile.return
+  }
+
   // CHECK: tile.kernel @flat(%[[BLOCK:.*]]: index, %[[N:.*]]: index, %[[X:.*]]: memref<?xf32>, %[[Z:.*]]: memref<?xf32>)
   // CHECK-SAME: dynamic_sizes = 1 : i64
   tile.kernel @flat(%block: index, %n: index, %x: memref<?xf32>, %z: memref<?xf32>)

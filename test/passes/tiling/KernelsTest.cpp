@@ -239,6 +239,15 @@ std::vector<KernelCase> variantCases() {
   return cases;
 }
 
+// What matrix registers multiply.
+std::vector<KernelCase> bf16ProductCases() {
+  std::vector<KernelCase> cases;
+  for (const KernelCase &one : contractionCases())
+    if (one.text.find("bf16") != std::string::npos)
+      cases.push_back(one);
+  return cases;
+}
+
 // Attention by roles: whose choice of tiles has others.
 std::vector<KernelCase> attentionVariantCases() {
   std::vector<KernelCase> cases;
@@ -271,6 +280,12 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::ValuesIn(allCases()),
                        ::testing::Values("cpu:avx512bf16", "cpu:avx2",
                                          "cuda:sm_80", "cuda:sm_90a")),
+    nameOf);
+
+INSTANTIATE_TEST_SUITE_P(
+    Matrices, KernelsTest,
+    ::testing::Combine(::testing::ValuesIn(bf16ProductCases()),
+                       ::testing::Values("cpu:amx")),
     nameOf);
 
 INSTANTIATE_TEST_SUITE_P(Quantized, KernelsTest,

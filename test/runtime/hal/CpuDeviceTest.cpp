@@ -87,12 +87,16 @@ TEST(CpuDevice, AnyThreadCountGivesTheSameBits) {
 TEST(CpuDevice, TakesTheFirstCodeThatFits) {
   const ArtifactT artifact = targets({
       codeObject("cuda:sm_90a", {}, "x"),
+      codeObject("cpu:amx", {"avx512f", "amx_tile", "amx_bf16"}, "x"),
       codeObject("cpu:avx512bf16", {"avx512f", "avx512_bf16"}, "x"),
       codeObject("cpu:avx512", {"avx512f"}, "x"),
       codeObject("cpu:avx2", {"avx2", "fma"}, "x"),
   });
   const auto all = CpuFeatures::of(CpuFeatures::knownNames());
-  EXPECT_EQ(chosen(artifact, all), "cpu:avx512bf16");
+  EXPECT_EQ(chosen(artifact, all), "cpu:amx");
+  // A kernel of the system that lets nobody use AMX's registers.
+  EXPECT_EQ(chosen(artifact, all.without("amx_tile").without("amx_bf16")),
+            "cpu:avx512bf16");
   EXPECT_EQ(chosen(artifact, CpuFeatures::of({"avx512f", "avx2", "fma"})),
             "cpu:avx512");
   EXPECT_EQ(chosen(artifact, CpuFeatures::of({"avx2", "fma"})), "cpu:avx2");

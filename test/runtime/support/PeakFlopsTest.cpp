@@ -18,6 +18,8 @@ TEST(PeakFlops, UsesTheWidestInstructionOfThisMachine) {
     EXPECT_EQ(fp32, "vfmadd231ps ymm");
   else
     EXPECT_EQ(fp32, "scalar");
+  std::string matrices = measurePeakFlops(PeakType::bf16Matrix, 1).instruction;
+  EXPECT_EQ(matrices, cpu.has("amx_bf16") ? "tdpbf16ps" : fp32);
   EXPECT_EQ(bf16, cpu.has("avx512_bf16") ? "vdpbf16ps zmm" : fp32);
 }
 

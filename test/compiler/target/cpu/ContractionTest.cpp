@@ -236,7 +236,7 @@ TEST_P(ContractionTest, FewRows) {
 // A token's sums are the same bits beside others and alone.
 TEST_P(ContractionTest, FewRowsHaveTheBitsOfMany) {
   for (std::string type : {"f32", "bf16"})
-    for (int64_t k : {150, 9002}) {
+    for (int64_t k : {96, 150, 9002}) {
       Case many{"mk,nk->mn", {{'m', 40}, {'n', 50}, {'k', k}}, type};
       Data x(size_t(40 * k), type, 1), w(size_t(50 * k), type, 2);
       Data expected = compute(many, x, w);

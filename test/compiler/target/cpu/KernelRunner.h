@@ -61,7 +61,7 @@ targetLabel(const ::testing::TestParamInfo<std::string> &info) {
 } // namespace tessera::cpu::test
 
 #define TESSERA_FOR_EACH_CPU_TARGET(Suite)                                     \
-  INSTANTIATE_TEST_SUITE_P(                                                    \
-      Targets, Suite,                                                          \
-      ::testing::Values("cpu:avx2", "cpu:avx512", "cpu:avx512bf16"),           \
-      ::tessera::cpu::test::targetLabel)
+  INSTANTIATE_TEST_SUITE_P(Targets, Suite,                                     \
+                           ::testing::Values("cpu:avx2", "cpu:avx512",         \
+                                             "cpu:avx512bf16", "cpu:amx"),     \
+                           ::tessera::cpu::test::targetLabel)

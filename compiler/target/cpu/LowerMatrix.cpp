@@ -1,0 +1,187 @@
+// tile.mma_staged: products in the matrix registers of AMX.
+//
+// Eight registers of 16 rows of 64 bytes: four hold sums, two rows of lhs, two
+// columns of rhs. They are named by number, and nothing but this file uses
+// them, so that LLVM has none to assign.
+#include "compiler/target/cpu/Lowering.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+
+namespace tessera::cpu {
+
+// Rows of a register, products that one instruction adds up, bytes of a row.
+static constexpr int64_t kRows = 16, kTerms = 32, kRowBytes = 64;
+static constexpr int64_t kSums = 0, kLeft = 4, kRight = 6;
+// How far ahead of its use memory that is far away is asked for.
+static constexpr int64_t kAheadBytes = 512;
+
+static void callIntrinsic(OpBuilder &b, Location loc, StringRef name,
+                          ValueRange operands) {
+  b.create<LLVM::CallIntrinsicOp>(loc, TypeRange(), b.getStringAttr(name),
+                                  operands, LLVM::FastmathFlagsAttr());
+}
+
+static Value byteConstant(OpBuilder &b, Location loc, int64_t value) {
+  return b.create<LLVM::ConstantOp>(loc, b.getI8Type(),
+                                    b.getI8IntegerAttr(int8_t(value)));
+}
+
+// The operand of ldtilecfg (Intel SDM volume 1, 18.3.2): palette 1, bytes a row
+// from byte 16 on and rows from byte 48 on.
+static DenseElementsAttr configuration(OpBuilder &b, const MatrixShape &shape) {
+  SmallVector<int8_t> bytes(64, 0);
+  bytes[0] = 1;
+  auto set = [&](int64_t number, int64_t count, int64_t rowBytes) {
+    if (count == 0)
+      return;
+    bytes[16 + 2 * number] = int8_t(rowBytes);
+    bytes[48 + number] = int8_t(count);
+  };
+  int64_t across = 4 * std::min(shape.columns, kRows);
+  for (int64_t i = 0; i < 2; ++i) {
+    int64_t here = std::clamp<int64_t>(shape.rows - i * kRows, 0, kRows);
+    set(kSums + 2 * i, here, across);
+    set(kSums + 2 * i + 1, here, across);
+    set(kLeft + i, here, kRowBytes);
+    set(kRight + i, kRows, across);
+  }
+  return DenseElementsAttr::get(
+      VectorType::get({int64_t(bytes.size())}, b.getI8Type()),
+      ArrayRef<int8_t>(bytes));
+}
+
+void configureMatrixRegisters(OpBuilder &b, Location loc, Value memory,
+                              const MatrixShape &shape) {
+  DenseElementsAttr bytes = configuration(b, shape);
+  Value value = b.create<LLVM::ConstantOp>(loc, bytes.getType(), bytes);
+  b.create<LLVM::StoreOp>(loc, value, memory, /*alignment=*/64);
+  callIntrinsic(b, loc, "llvm.x86.ldtilecfg", memory);
+}
+
+void releaseMatrixRegisters(OpBuilder &b, Location loc) {
+  callIntrinsic(b, loc, "llvm.x86.tilerelease", {});
+}
+
+// The kernel's own shape is that of its first product, with whole registers of
+// rows; another one holds for a product alone.
+bool KernelLowering::setMatrixShape(const MatrixShape &shape) {
+  if (!configuration) {
+    configuration = {{2 * kRows, shape.columns}, scratchUsed};
+    scratchUsed += 64;
+  }
+  auto across = [](int64_t columns) { return std::min(columns, kRows); };
+  if (shape.rows % kRows == 0 &&
+      across(shape.columns) == across(configuration->shape.columns))
+    return false;
+  configureMatrixRegisters(
+      b, loc, step(scratch, b.getI8Type(), configuration->place), shape);
+  return true;
+}
+
+// Loads or stores registers [first, first + rows × columns) at tiles of a
+// matrix with `rowBytes` from row to row.
+void KernelLowering::moveMatrix(StringRef intrinsic, const Matrix &matrix,
+                                int64_t first, int64_t rows, int64_t columns,
+                                int64_t pitch) {
+  Value stride = p.constant(b.getI64IntegerAttr(matrix.rowBytes));
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) {
+      Value at = step(matrix.start, b.getI8Type(),
+                      i * kRows * matrix.rowBytes + j * kRowBytes);
+      callIntrinsic(b, loc, intrinsic,
+                    {byteConstant(b, loc, first + i * pitch + j), at, stride});
+    }
+}
+
+// Lines of lhs that come some turns later; behind the last of a row the next
+// rows' first. What does not exist is not brought.
+void KernelLowering::prefetchMatrix(const Matrix &lhs, int64_t rows, Value k,
+                                    Value depth) {
+  Type i64 = b.getI64Type();
+  auto number = [&](int64_t value) {
+    return p.constant(b.getI64IntegerAttr(value));
+  };
+  auto bytes = [&](Value terms) -> Value {
+    Value wide = b.create<arith::IndexCastOp>(loc, i64, terms);
+    return b.create<arith::MulIOp>(loc, wide, number(2));
+  };
+  Value next = b.create<arith::AddIOp>(loc, bytes(k), number(kAheadBytes));
+  Value wrapped = b.create<arith::AddIOp>(
+      loc, b.create<arith::SubIOp>(loc, next, bytes(depth)),
+      number(rows * lhs.rowBytes));
+  Value ends = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::uge, next,
+                                       bytes(depth));
+  next = b.create<arith::SelectOp>(loc, ends, wrapped, next);
+  Value start = b.create<LLVM::GEPOp>(loc, lhs.start.getType(), b.getI8Type(),
+                                      lhs.start, ArrayRef<LLVM::GEPArg>{next});
+  for (int64_t row = 0; row < rows; ++row)
+    b.create<LLVM::Prefetch>(
+        loc, step(start, b.getI8Type(), row * lhs.rowBytes),
+        b.getI32IntegerAttr(0), b.getI32IntegerAttr(3), b.getI32IntegerAttr(1));
+}
+
+llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
+  if (!target.matrixTiles)
+    return error(op, "needs a target with matrix registers");
+  auto matrixOf = [&](Value value, ValueRange indices, int64_t bytes) {
+    const Memory &memory = memories[value];
+    int64_t pitch = memory.strides[memory.strides.size() - 2];
+    return Matrix{address(memory, scalarsOf(indices)),
+                  pitch * bytes * (memory.pairs ? 2 : 1)};
+  };
+  if (memories[op.getLhs()].strides.back() != 1)
+    return error(op, "the left operand's rows must be contiguous");
+  Matrix lhs = matrixOf(op.getLhs(), op.getLhsIndices(), 2),
+         rhs = matrixOf(op.getRhs(), op.getRhsIndices(), 2),
+         sums = matrixOf(op.getSums(), op.getSumIndices(), 4);
+  int64_t count = op.getShape()[0];
+  int64_t rows = llvm::divideCeil(count, kRows),
+          columns = llvm::divideCeil(op.getShape()[1], kRows);
+  bool isOther = setMatrixShape({count, op.getShape()[1]});
+  auto keep = b.create<scf::IfOp>(loc, scalarOf(op.getKeep()), true);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(keep.thenBlock());
+    moveMatrix("llvm.x86.tileloadd64", sums, kSums, rows, columns, 2);
+    b.setInsertionPointToStart(keep.elseBlock());
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        callIntrinsic(b, loc, "llvm.x86.tilezero",
+                      byteConstant(b, loc, kSums + 2 * i + j));
+  }
+  Value depth = scalarOf(op.getDepth());
+  auto loop = b.create<scf::ForOp>(loc, p.index(0), depth, p.index(kTerms));
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value k = loop.getInductionVar();
+    if (op.getFar())
+      prefetchMatrix(lhs, count, k, depth);
+    Matrix left{advance(lhs.start, b.getI8Type(), k, {2}), lhs.rowBytes};
+    Matrix right{advance(rhs.start, b.getI8Type(), k, {rhs.rowBytes / 2}),
+                 rhs.rowBytes};
+    // Panels that pass by, so that rows of lhs stay in the first cache: the
+    // hint is worth a tenth. Beside lhs that is far away it is rhs that stays.
+    moveMatrix(op.getFar() ? "llvm.x86.tileloadd64" : "llvm.x86.tileloaddt164",
+               right, kRight, 1, columns, 0);
+    for (int64_t i = 0; i < rows; ++i) {
+      Matrix part{step(left.start, b.getI8Type(), i * kRows * left.rowBytes),
+                  left.rowBytes};
+      moveMatrix("llvm.x86.tileloadd64", part, kLeft + i, 1, 1, 0);
+      for (int64_t j = 0; j < columns; ++j)
+        callIntrinsic(b, loc, "llvm.x86.tdpbf16ps",
+                      {byteConstant(b, loc, kSums + 2 * i + j),
+                       byteConstant(b, loc, kLeft + i),
+                       byteConstant(b, loc, kRight + j)});
+    }
+  }
+  moveMatrix("llvm.x86.tilestored64", sums, kSums, rows, columns, 2);
+  if (isOther)
+    configureMatrixRegisters(b, loc,
+                             step(scratch, b.getI8Type(), configuration->place),
+                             configuration->shape);
+  return llvm::Error::success();
+}
+
+} // namespace tessera::cpu

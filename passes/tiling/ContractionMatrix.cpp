@@ -1,0 +1,196 @@
+// Contractions of bf16 on targets whose registers hold matrices: both operands
+// are staged, tiles of 32 × 32 are multiplied by tile.mma_staged, and the
+// epilogue takes their sums from memory.
+//
+// What k lacks to a whole block of terms are zeros on both sides. Rows and
+// columns that a tile has too many hold anything, and nobody reads their sums.
+#include "passes/tiling/ClusterLaunch.h"
+#include "passes/tiling/ContractionEmit.h"
+
+using namespace mlir;
+using namespace tessera;
+
+// A tile's rows and columns; terms that are added at once; what `shape` of
+// tile.mma_staged is a multiple of.
+static constexpr int64_t kTile = 32, kTerms = 32, kUnit = 16;
+// Rows of lhs that are staged at a time.
+static constexpr int64_t kGroupRows = 128;
+// Rows that the epilogue has in a turn of its loop.
+static constexpr int64_t kEpilogueRows = 4;
+// Elements between two staged rows, so that they do not fall into one set of
+// the cache: a line.
+static constexpr int64_t kRowPadding = 32;
+
+void ContractionEmitter::chooseMatrixTiles() {
+  width = height = kTile;
+  kStep = kTerms;
+  groupRows = std::min(plan.blockRows, kGroupRows);
+}
+
+// Few rows meet rows of weights, which are a left operand as they lie: neither
+// copied nor turned.
+void ContractionEmitter::chooseMatrixStaging() {
+  turned = plan.streams() && plan.sum.size % kTerms == 0;
+  lhs.sumFirst = turned;
+  rhs.sumFirst = true;
+  lhs.staged = true;
+  rhs.staged = !turned;
+}
+
+void ContractionEmitter::allocateMatrices() {
+  auto allocate = [&](ArrayRef<int64_t> shape, Type element,
+                      tile::Layout layout) -> Value {
+    return b.create<tile::AllocOp>(
+        loc, MemRefType::get(shape, element, AffineMap(),
+                             tile::SharedAttr::get(b.getContext(), layout)));
+  };
+  int64_t depth = llvm::alignTo(chunk, kTerms),
+          panels = partsOf(plan.blockColumns, kTile);
+  if (turned) {
+    lhs.shared =
+        allocate({1, depth, plan.blockRows}, compute, tile::Layout::pairs);
+    Value sums = allocate({chunks > 1 ? panels * kTile : kTile, plan.blockRows},
+                          accumulate, tile::Layout::rows);
+    (chunks > 1 ? partials : tileSums) = sums;
+    return;
+  }
+  lhs.shared = allocate(
+      {1, int64_t(llvm::alignTo(groupRows, kTile)), depth + kRowPadding},
+      compute, tile::Layout::rows);
+  rhs.shared = allocate({panels, depth, kTile}, compute, tile::Layout::pairs);
+  if (chunks > 1)
+    partials = allocate(
+        {int64_t(llvm::alignTo(plan.blockRows, kTile)), panels * kTile},
+        accumulate, tile::Layout::rows);
+  else
+    tileSums = allocate({kTile, kTile}, accumulate, tile::Layout::rows);
+}
+
+// Zeros behind the last terms of all, up to a whole block of them.
+void ContractionEmitter::padSums(llvm::function_ref<void(int64_t)> body) {
+  int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
+  if (last % kTerms == 0)
+    return;
+  if (isLastOfSum)
+    ifElse(isLastOfSum, [&] { body(last); });
+  else
+    body(last);
+}
+
+// [rows, columns] zeros of `memory` at `start` of slot `slot`.
+void ContractionEmitter::storeZeros(Value memory, Value slot,
+                                    std::pair<Value, Value> start, int64_t rows,
+                                    int64_t columns) {
+  auto type = VectorType::get({rows, columns}, compute);
+  Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
+  b.create<tile::StoreOp>(loc, zeros, memory,
+                          ValueRange{slot, start.first, start.second},
+                          ValueRange(), ArrayRef<int64_t>{1, 2});
+}
+
+void ContractionEmitter::padColumns() {
+  padSums([&](int64_t last) {
+    int64_t first = llvm::alignTo(last, 2), // an odd last one has its zeros
+        end = llvm::alignTo(last, kTerms);
+    forEach(partsOf(plan.blockColumns, kTile), [&](Value panel) {
+      forEach((end - first) / 2, [&](Value pair) {
+        Value k = add(index(first), mul(pair, 2));
+        storeZeros(rhs.shared, panel, {k, index(0)}, 2, kTile);
+      });
+    });
+  });
+}
+
+void ContractionEmitter::padRows(int64_t rows) {
+  padSums([&](int64_t last) {
+    int64_t end = llvm::alignTo(last, kTerms);
+    forEach(rows, [&](Value row) {
+      storeZeros(lhs.shared, index(0), {row, index(last)}, 1, end - last);
+    });
+  });
+}
+
+void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
+  groupStart = start;
+  stageRows(start, rows);
+  padRows(rows);
+  forEachPart({}, rows, rows, kTile, [&](Value i, int64_t here) {
+    Value row = mul(i, kTile);
+    forEachPanel([&](Value panel, int64_t columns) {
+      emitMatrixTile({here, columns, row, panel});
+    });
+  });
+}
+
+Value ContractionEmitter::keepsSums() {
+  if (!partials)
+    return b.create<arith::ConstantOp>(loc, b.getBoolAttr(false));
+  return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ne, chunkIndex,
+                                 index(0));
+}
+
+Value ContractionEmitter::matrixDepth() {
+  int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
+  return select(isLastOfSum, llvm::alignTo(last, kTerms),
+                llvm::alignTo(chunk, kTerms));
+}
+
+void ContractionEmitter::emitMatrixTile(const Place &place) {
+  SmallVector<Value> at{index(0), index(0)};
+  Value sums = partials ? partials : tileSums;
+  if (partials)
+    at = {rowOf(place), mul(place.panel, kTile)};
+  SmallVector<int64_t> shape{int64_t(llvm::alignTo(place.rows, kUnit)),
+                             int64_t(llvm::alignTo(place.columns, kUnit))};
+  b.create<tile::MmaStagedOp>(
+      loc, lhs.shared, ValueRange{index(0), place.row, index(0)}, rhs.shared,
+      ValueRange{place.panel, index(0), index(0)}, sums, at, keepsSums(),
+      matrixDepth(), shape, /*far=*/false);
+  auto finish = [&] {
+    forEachPart(
+        {}, place.rows, place.rows, kEpilogueRows, [&](Value i, int64_t rows) {
+          Value row = mul(i, kEpilogueRows);
+          auto type = VectorType::get({rows, place.columns}, accumulate);
+          Value sum = b.create<tile::LoadOp>(
+              loc, type, sums, ValueRange{add(at[0], row), at[1]}, ValueRange(),
+              ArrayRef<int64_t>{0, 1});
+          emitEpilogue({rows, place.columns, add(place.row, row), place.panel},
+                       sum);
+        });
+  };
+  emitAfterLast(finish);
+}
+
+void ContractionEmitter::emitAfterLast(llvm::function_ref<void()> finish) {
+  if (partials)
+    ifElse(isEqual(chunkIndex, chunks - 1), finish);
+  else
+    finish();
+}
+
+// The product turned: columns of the result are rows of the matrix registers.
+void ContractionEmitter::emitTurnedTiles() {
+  stageRows(index(0), plan.blockRows);
+  int64_t rows = plan.blockRows;
+  Value sums = partials ? partials : tileSums;
+  forEachPanel([&](Value panel, int64_t columns) {
+    Value column = mul(panel, kTile), at = partials ? column : index(0);
+    b.create<tile::MmaStagedOp>(
+        loc, rhs.memory, indicesOf(rhs, add(columnStart, column), sumStart),
+        lhs.shared, ValueRange{index(0), index(0), index(0)}, sums,
+        ValueRange{at, index(0)}, keepsSums(), matrixDepth(),
+        SmallVector<int64_t>{columns, rows}, /*far=*/true);
+    emitAfterLast([&] {
+      auto type = VectorType::get({rows, columns}, accumulate);
+      auto turnedType = VectorType::get({columns, rows}, accumulate);
+      bool isRun = rows == 1;
+      Value sum = b.create<tile::LoadOp>(loc, isRun ? type : turnedType, sums,
+                                         ValueRange{at, index(0)}, ValueRange(),
+                                         isRun ? ArrayRef<int64_t>{1, 0}
+                                               : ArrayRef<int64_t>{0, 1});
+      if (!isRun)
+        sum = b.create<tile::TransposeOp>(loc, type, sum);
+      emitEpilogue({rows, columns, index(0), panel}, sum);
+    });
+  });
+}

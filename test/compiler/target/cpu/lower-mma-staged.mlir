@@ -1,0 +1,48 @@
+// RUN: tessera-opt %s --lower-tile-to-vector=target=cpu:amx | FileCheck %s
+// RUN: tessera-opt %s --lower-tile-to-llvm=target=cpu:amx | FileCheck %s --check-prefix=LLVM
+// RUN: not tessera-opt %s --lower-tile-to-vector=target=cpu:avx512 2>&1 | FileCheck %s --check-prefix=ERROR
+
+// ERROR: tile.mma_staged: needs a target with matrix registers
+
+// Registers are shaped once for all blocks and given back behind them. A tile of
+// fewer rows has a shape of its own, and the kernel's again behind it.
+
+// CHECK-LABEL: func.func private @staged.block(
+// CHECK:         scf.if
+// CHECK-COUNT-4: llvm.call_intrinsic "llvm.x86.tileloadd64"
+// CHECK:         else
+// CHECK-COUNT-4: llvm.call_intrinsic "llvm.x86.tilezero"
+// CHECK:         scf.for
+// CHECK-COUNT-2: llvm.call_intrinsic "llvm.x86.tileloaddt164"
+// CHECK:         llvm.call_intrinsic "llvm.x86.tileloadd64"
+// CHECK-COUNT-2: llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+// CHECK:         llvm.call_intrinsic "llvm.x86.tileloadd64"
+// CHECK-COUNT-2: llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+// CHECK-COUNT-4: llvm.call_intrinsic "llvm.x86.tilestored64"
+// CHECK:         llvm.call_intrinsic "llvm.x86.ldtilecfg"
+// CHECK:         scf.for
+// CHECK:         llvm.intr.prefetch
+// CHECK:         llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+// CHECK-NOT:     llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+// CHECK:         llvm.call_intrinsic "llvm.x86.ldtilecfg"
+// CHECK-LABEL: func.func @staged(
+// CHECK:         llvm.call_intrinsic "llvm.x86.ldtilecfg"
+// CHECK:         scf.for
+// CHECK:         call @staged.block
+// CHECK:         llvm.call_intrinsic "llvm.x86.tilerelease"
+
+// LLVM: llvm.call_intrinsic "llvm.x86.tdpbf16ps"(%{{.*}}, %{{.*}}, %{{.*}}) : (i8, i8, i8) -> ()
+tile.kernel @staged(%block: index, %x: memref<5x64xbf16>, %again: memref<1xi1>) attributes {
+    skeleton = #tile<skeleton contraction>, access = [#tile<access read>, #tile<access read>], summary = "einsum"} {
+  %c0 = arith.constant 0 : index
+  %depth = arith.constant 64 : index
+  %keep = memref.load %again[%c0] : memref<1xi1>
+  %a = tile.alloc : memref<32x96xbf16, #tile.shared<rows>>
+  %b = tile.alloc : memref<64x32xbf16, #tile.shared<pairs>>
+  %s = tile.alloc : memref<32x32xf32, #tile.shared<rows>>
+  tile.mma_staged %a[%c0, %c0], %b[%c0, %c0] onto %s[%c0, %c0] keep %keep depth %depth shape [32, 32]
+      : memref<32x96xbf16, #tile.shared<rows>>, memref<64x32xbf16, #tile.shared<pairs>>, memref<32x32xf32, #tile.shared<rows>>
+  tile.mma_staged %x[%c0, %c0] far, %b[%c0, %c0] onto %s[%c0, %c0] keep %keep depth %depth shape [5, 16]
+      : memref<5x64xbf16>, memref<64x32xbf16, #tile.shared<pairs>>, memref<32x32xf32, #tile.shared<rows>>
+  tile.return
+}
