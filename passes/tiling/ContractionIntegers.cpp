@@ -391,7 +391,7 @@ Value ContractionEmitter::loadPacked(Value at, int64_t row, int64_t rows) {
 // What memory is asked for ahead, in bytes: far ahead into the second cache,
 // nearer into the first. Neither is enough alone.
 void ContractionEmitter::prefetchWords(Value strip, Value word) {
-  constexpr int64_t kFar = 4096, kNear = 1024, kLine = 4 * kStrip;
+  constexpr int64_t kFar = 8192, kNear = 2048, kLine = 4 * kStrip;
   for (auto [ahead, hint] : {std::pair(kFar, 2), std::pair(kNear, 3)})
     b.create<memref::PrefetchOp>(
         loc, words,
