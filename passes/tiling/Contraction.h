@@ -153,6 +153,8 @@ llvm::Error chooseQuantGrid(ContractionPlan &plan);
 /// Whether the product of a grid with few rows is one of integers.
 bool multipliesIntegers(const ContractionPlan &plan);
 IntegerRows integerRows(const ContractionPlan &plan);
+/// Columns of such a product's block.
+int64_t integerColumns(const QuantizedLayout &layout);
 /// The integers that the product's rows are, by a launch before the cluster or
 /// by an earlier one of the same.
 llvm::Expected<mlir::Value> launchIntegerRows(const ContractionPlan &plan,

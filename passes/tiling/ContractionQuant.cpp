@@ -33,14 +33,6 @@ static constexpr int64_t kLeastColumns = 64, kMostColumns = 256,
 
 //===--- the grid ---------------------------------------------------------===//
 
-// Columns of a block that does nothing but read weights: so few that threads
-// end together, so many that asking for a block costs nothing.
-static int64_t integerColumns(const QuantizedLayout &layout) {
-  constexpr int64_t kBytes = 64 << 10, kMost = 256;
-  int64_t ofStrip = layout.words() * kStrip * 4;
-  return std::clamp<int64_t>(kBytes / ofStrip, 1, kMost / kStrip) * kStrip;
-}
-
 llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan) {
   int64_t columns = plan.quant->layout.columns;
   auto fail = [](const llvm::Twine &what) {
