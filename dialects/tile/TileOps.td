@@ -278,7 +278,9 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]
   let summary = "accumulator + lhs × rhs on tiles";
   let description = [{
     `lhs` m×k, `rhs` k×n, `accumulator` m×n of f32 (f64 for f64 inputs). Products of bf16 are
-    exact; the order of summation within one mma is the target's.
+    exact; the order of summation within one mma is the target's. Operands of i32 are words of four bytes, those of
+    `lhs` signed, those of `rhs` unsigned, and a product of words is the sum of the four products of bytes; `accumulator`
+    is i32 then, and wraps around.
   }];
   let arguments = (ins Tile_Vector:$lhs, Tile_Vector:$rhs, Tile_Vector:$accumulator);
   let results = (outs Tile_Vector:$result);

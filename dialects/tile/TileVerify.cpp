@@ -232,6 +232,11 @@ static LogicalResult verifyProduct(Operation *op, VectorType lhs,
   if (lhs.getElementType() != rhs.getElementType())
     return op->emitOpError("operands have one element type, got ")
            << lhs << " and " << rhs;
+  if (lhs.getElementType().isInteger(32) && isa<MmaOp>(op))
+    return acc.getElementType().isInteger(32)
+               ? success()
+               : op->emitOpError("words of bytes accumulate in i32, got ")
+                     << acc;
   bool isDouble = lhs.getElementType().isF64();
   if (!(isDouble ? acc.getElementType().isF64() : acc.getElementType().isF32()))
     return op->emitOpError("accumulates in ")

@@ -6,7 +6,11 @@
 using namespace mlir;
 using namespace tessera;
 
+// Few queries, as the heads of a group when tokens come one by one, would
+// mostly multiply what nobody wants in a large tile.
 int64_t AttentionShape::queryTile() const {
+  if (tokens <= 16)
+    return llvm::alignTo(tokens, 8);
   return std::min<int64_t>(64, llvm::alignTo(tokens, 32));
 }
 

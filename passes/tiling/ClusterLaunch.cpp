@@ -134,6 +134,19 @@ void ClusterLaunch::makeFlat(int64_t elements) {
   spec.sizes = {elements};
 }
 
+void ClusterLaunch::addInput(Value value) {
+  added.insert(added.begin(), value);
+  spec.buffers.insert(spec.buffers.begin(), bufferType(value.getType()));
+  spec.access.insert(spec.access.begin(), tile::Access::read);
+  for (std::optional<unsigned> &buffer : bufferOfArgument)
+    if (buffer)
+      ++*buffer;
+  for (unsigned &buffer : bufferOfResult)
+    ++buffer;
+  for (size_t i = 0; i < spec.reuse.size(); i += 2)
+    ++spec.reuse[i];
+}
+
 void ClusterLaunch::makeResultsDynamic() {
   for (unsigned buffer : bufferOfResult)
     spec.buffers[buffer] = MemRefType::get(
@@ -156,7 +169,7 @@ SmallVector<Value> ClusterLaunch::resultBuffers(tile::KernelOp kernel) const {
 }
 
 llvm::Expected<SmallVector<Value>> ClusterLaunch::emit(TilingContext &context) {
-  SmallVector<Value> inputs;
+  SmallVector<Value> inputs(added);
   for (auto [i, input] : llvm::enumerate(cluster.getInputs()))
     if (bufferOfArgument[i])
       inputs.push_back(input);

@@ -25,6 +25,8 @@ public:
 
   /// Makes every buffer of so many elements dynamic; the kernel has one size.
   void makeFlat(int64_t elements);
+  /// What another launch has made, as the kernel's first buffer.
+  void addInput(mlir::Value value);
   /// Makes the buffers of all results dynamic.
   void makeResultsDynamic();
   /// A buffer of the kernel for each cluster argument (null where unused) and
@@ -43,6 +45,7 @@ private:
   mutable graph::ClusterOp cluster;
   const ClusterExpression &expression;
   llvm::SmallVector<mlir::Type> results;
+  llvm::SmallVector<mlir::Value> added; ///< buffers before all others
   llvm::SmallVector<std::optional<unsigned>> bufferOfArgument;
   llvm::SmallVector<unsigned> bufferOfResult;
 };

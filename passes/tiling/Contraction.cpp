@@ -14,7 +14,9 @@ using namespace tessera::graph;
 static void forbidReuse(LaunchSpec &spec, const ContractionPlan &plan,
                         unsigned inputs) {
   llvm::SmallBitVector used(inputs);
-  used.set(plan.lhs.argument);
+  bool readsLeft = !plan.quant || !plan.quant->integers;
+  if (readsLeft)
+    used.set(plan.lhs.argument);
   used.set(plan.rhs.argument);
   if (plan.groups)
     used.set(plan.groups->argument);
@@ -27,7 +29,7 @@ static void forbidReuse(LaunchSpec &spec, const ContractionPlan &plan,
     return llvm::count_if(used.set_bits(),
                           [&](unsigned other) { return other < argument; });
   };
-  int64_t lhs = positionOf(plan.lhs.argument),
+  int64_t lhs = readsLeft ? positionOf(plan.lhs.argument) : -1,
           rhs = positionOf(plan.rhs.argument),
           groups = plan.groups ? positionOf(plan.groups->argument) : -1,
           scales = plan.quant ? positionOf(plan.quant->scales) : -1;
@@ -46,8 +48,10 @@ tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
   if (!plan)
     return plan.takeError();
   Block &body = cluster.getBody().front();
-  SmallVector<Value> operands{body.getArgument(plan->lhs.argument),
-                              body.getArgument(plan->rhs.argument)};
+  SmallVector<Value> operands{body.getArgument(plan->rhs.argument)};
+  bool integers = plan->quant && plan->quant->integers;
+  if (!integers)
+    operands.push_back(body.getArgument(plan->lhs.argument));
   if (plan->groups)
     operands.push_back(body.getArgument(plan->groups->argument));
   if (plan->quant)
@@ -59,6 +63,12 @@ tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
   launch.spec.key = plan->key();
   launch.spec.blocks = plan->blocks();
   forbidReuse(launch.spec, *plan, cluster.getInputs().size());
+  if (integers) {
+    llvm::Expected<Value> rows = launchIntegerRows(*plan, cluster, context);
+    if (!rows)
+      return rows.takeError();
+    launch.addInput(*rows);
+  }
   auto buildOf = [&](const ContractionPlan &of) -> BuildKernel {
     return [&](tile::KernelOp kernel, const TileTarget &target,
                OpBuilder &builder) {

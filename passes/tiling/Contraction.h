@@ -48,6 +48,29 @@ struct ContractionQuant {
   /// tile of rows wants them. Otherwise a block widens its columns once, as it
   /// stages them.
   bool streams = false;
+  /// Then: rows are multiplied as integers, which a launch before makes of them
+  /// (IntegerRows); the kernel's first buffer has those.
+  bool integers = false;
+};
+
+/// Rows as integers for products with quantized weights: i32 [rows, width()].
+///
+///   words   [blocks, 2, 8]  of 32 columns upper bytes, then lower ones
+///   sums    [groups]        of a group's integers, times minus what its
+///                           weights are multiplied with too much
+///   scales  [groups]        powers of two, the bits of f32
+struct IntegerRows {
+  static constexpr int64_t kWords = QuantizedLayout::kBlock / 4;
+  int64_t rows, blocks, groups;
+
+  int64_t sums() const { return blocks * 2 * kWords; }
+  int64_t scales() const { return sums() + groups; }
+  int64_t width() const { return scales() + groups; }
+  View view() const;
+  /// Bytes are multiplied without signs: with so much added.
+  static int64_t offset(const QuantizedLayout &layout) {
+    return layout.bits == 8 ? 128 : layout.offset();
+  }
 };
 
 /// The product of a cluster: `rows` × `columns` for each index of `outer`,
@@ -129,6 +152,17 @@ std::vector<ContractionPlan> otherGpuGrids(const ContractionPlan &plan,
 /// The grid of a product with quantized weights. Fails where columns of the
 /// results do not lie as strips do.
 llvm::Error chooseQuantGrid(ContractionPlan &plan);
+
+/// Whether the product of a grid with few rows is one of integers.
+bool multipliesIntegers(const ContractionPlan &plan);
+IntegerRows integerRows(const ContractionPlan &plan);
+/// Columns of such a product's block.
+int64_t integerColumns(const QuantizedLayout &layout);
+/// The integers that the product's rows are, by a launch before the cluster or
+/// by an earlier one of the same.
+llvm::Expected<mlir::Value> launchIntegerRows(const ContractionPlan &plan,
+                                              graph::ClusterOp cluster,
+                                              TilingContext &context);
 
 /// Fills the kernel's body for a target. `arguments` and `results` are the
 /// buffers of the cluster's arguments (null where it has none) and results.

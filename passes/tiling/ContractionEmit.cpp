@@ -21,7 +21,8 @@ ContractionEmitter::ContractionEmitter(const ContractionPlan &plan,
                      SmallVector<Value>(arguments), loc} {
   chooseTypes();
   chooseTiles();
-  lhs = makeSide(plan.lhs, arguments[plan.lhs.argument], true);
+  if (!plan.quant || !plan.quant->integers)
+    lhs = makeSide(plan.lhs, arguments[plan.lhs.argument], true);
   if (plan.quant)
     makeQuant(arguments);
   else
@@ -184,7 +185,7 @@ void ContractionEmitter::emitIndices() {
   for (unsigned dim : llvm::reverse(plan.outer))
     outerIndices[dim] = take(plan.dims[dim].size);
   for (unsigned dim : plan.outer) {
-    if (plan.dims[dim].lhs)
+    if (plan.dims[dim].lhs && lhs.memory)
       lhs.fixed.push_back(outerIndices[dim]);
     if (plan.dims[dim].rhs && !plan.quant)
       rhs.fixed.push_back(outerIndices[dim]);

@@ -125,6 +125,15 @@ private:
   void emitStripBlock(mlir::Value strip, mlir::Value block, int64_t row,
                       int64_t rows, llvm::MutableArrayRef<mlir::Value> chains);
   mlir::Value widenOne(mlir::Value word, int64_t place);
+  // Few rows as integers (ContractionIntegers.cpp).
+  mlir::Value packedRow();
+  mlir::Value loadPacked(mlir::Value at, int64_t row, int64_t rows);
+  void prefetchWords(mlir::Value strip, mlir::Value word);
+  mlir::Value emitIntegerGroup(mlir::Value strip, mlir::Value group,
+                               int64_t row, int64_t rows, int64_t size,
+                               mlir::Value sum);
+  void emitIntegerBlock(mlir::Value strip, mlir::Value block, int64_t row,
+                        int64_t rows, mlir::Value &upper, mlir::Value &lower);
   void stageQuantColumns();
   void stageQuantBlock(mlir::Value strip, mlir::Value panel, int64_t column,
                        mlir::Value block);
@@ -225,6 +234,8 @@ private:
   mlir::Value words, scales; ///< views of the layout's values and scales
   mlir::Value streamed;      ///< [rows, columns padded]: lhs, scaled to words
   mlir::Value negatedSums;   ///< [rows, groups]: of lhs
+  mlir::Value packedRows;    ///< IntegerRows instead of both
+  mlir::Value firstPacked;   ///< the block's first row of those
   mlir::Value stripSums;     ///< [rows, columns of the block]
 
   // Where groups are rows; null otherwise.

@@ -89,8 +89,9 @@ std::string ContractionPlan::key() const {
           int64_t(groups->ofSum), groups->matrix})
       add(value);
   if (quant)
-    for (int64_t value : {int64_t(quant->scales), quant->layout.bits,
-                          quant->layout.group, int64_t(quant->streams)})
+    for (int64_t value :
+         {int64_t(quant->scales), quant->layout.bits, quant->layout.group,
+          int64_t(quant->streams), int64_t(quant->integers)})
       add(value);
   return text + '\n' + expression.key();
 }

@@ -1,6 +1,7 @@
 // Products with weights that are integers with scales.
 //
-// Few rows, as when tokens come one by one, are bound by memory: a strip of 16
+// Few rows, as when tokens come one by one, are bound by memory. Those of bf16
+// are multiplied as integers (ContractionIntegers.cpp). Of f32: a strip of 16
 // weights' rows has a lane for each, words are widened in registers and
 // multiplied by elements of lhs, one splat after another. 8 bits are shifted
 // into sign; 4 bits are masked where they stand, 16^i times too large, which
@@ -53,9 +54,15 @@ llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan) {
     chooseGrid(plan);
     return llvm::Error::success();
   }
+  plan.blockRows = row.size;
+  plan.quant->integers = multipliesIntegers(plan);
+  if (plan.quant->integers) {
+    plan.blockColumns =
+        std::min(column.size, integerColumns(plan.quant->layout));
+    return llvm::Error::success();
+  }
   int64_t wanted =
       llvm::alignTo(partsOf(column.size, kWantedBlocks), kLeastColumns);
-  plan.blockRows = row.size;
   plan.blockColumns = std::min(column.size, std::min(wanted, kMostColumns));
   return llvm::Error::success();
 }
@@ -111,11 +118,17 @@ void ContractionEmitter::emitStreamed() {
                  tile::SharedAttr::get(b.getContext(), tile::Layout::rows)));
   };
   int64_t rows = plan.blockRows;
-  streamed = allocate({rows, layout.blocks() * kBlock});
-  if (layout.offset())
-    negatedSums = allocate({rows, layout.groups()});
   Value sums = allocate({rows, partsOf(plan.blockColumns, kStrip) * kStrip});
-  forEach(rows, [&](Value row) { stageStreamedRow(row); });
+  if (plan.quant->integers) {
+    packedRows =
+        emitView(b, loc, kernel.getBuffers()[0], integerRows(plan).view());
+    firstPacked = packedRow();
+  } else {
+    streamed = allocate({rows, layout.blocks() * kBlock});
+    if (layout.offset())
+      negatedSums = allocate({rows, layout.groups()});
+    forEach(rows, [&](Value row) { stageStreamedRow(row); });
+  }
   stripSums = sums;
   int64_t last =
       plan.columnDim().size - (plan.columnBlocks() - 1) * plan.blockColumns;
@@ -223,6 +236,11 @@ void ContractionEmitter::emitStrip(Value strip, Value slot, int64_t row,
   const QuantizedLayout &layout = plan.quant->layout;
   auto type = VectorType::get({rows, kStrip}, b.getF32Type());
   Value sum = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
+  auto addGroup = [&](Value group, int64_t size, Value so) {
+    return plan.quant->integers
+               ? emitIntegerGroup(strip, group, row, rows, size, so)
+               : emitStripGroup(strip, group, row, rows, size, so);
+  };
   int64_t whole = layout.columns / layout.group,
           rest = layout.columns % layout.group;
   if (whole) {
@@ -230,13 +248,13 @@ void ContractionEmitter::emitStrip(Value strip, Value slot, int64_t row,
                                      ValueRange{sum});
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    Value next = emitStripGroup(strip, loop.getInductionVar(), row, rows,
-                                layout.group, loop.getRegionIterArgs()[0]);
+    Value next = addGroup(loop.getInductionVar(), layout.group,
+                          loop.getRegionIterArgs()[0]);
     b.create<scf::YieldOp>(loc, next);
     sum = loop.getResult(0);
   }
   if (rest)
-    sum = emitStripGroup(strip, index(whole), row, rows, rest, sum);
+    sum = addGroup(index(whole), rest, sum);
   b.create<tile::StoreOp>(loc, sum, stripSums,
                           ValueRange{index(row), mul(slot, kStrip)},
                           ValueRange(), ArrayRef<int64_t>{0, 1});

@@ -72,6 +72,7 @@ openForGeneration(const std::string &program, const GenerateOptions &options) {
   hal::SessionOptions session;
   session.device = options.device;
   session.deviceOptions.threads = options.threads;
+  session.recordOptions.profile = options.profile;
   if (options.program.empty()) {
     if (!reader->hasProgram("logits"))
       return Status::error("'{}' has no logits program; compile the model "

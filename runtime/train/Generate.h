@@ -33,6 +33,7 @@ struct GenerateOptions {
   std::vector<int32_t> endTokens;
   std::string device = "cpu"; ///< as hal::createDevice takes it
   unsigned threads = 0;       ///< 0: all processors
+  bool profile = false;       ///< time each step of the programs
 };
 
 struct GenerateResult {

@@ -30,6 +30,7 @@ struct InferSettings {
   int64_t seed = 1337;  ///< of those
   unsigned threads = 0; ///< 0: all processors
   bool json = false;
+  bool profile = false; ///< time each step of the programs
   bench::InferBenchOptions bench;
 };
 
@@ -157,6 +158,7 @@ openWeights(const InferSettings &settings, const std::string &program) {
   hal::SessionOptions options;
   options.deviceOptions.threads = settings.threads;
   options.deviceOptions.cpuTarget = settings.target;
+  options.recordOptions.profile = settings.profile;
   if (settings.random) {
     StatusOr<ArtifactReader> reader = ArtifactReader::open(program);
     if (!reader.ok())
@@ -172,6 +174,7 @@ openWeights(const InferSettings &settings, const std::string &program) {
   weights.program = program;
   weights.device = settings.target.empty() ? "cpu" : settings.target;
   weights.threads = settings.threads;
+  weights.profile = settings.profile;
   return openModelDirectory(settings.place, weights);
 }
 
@@ -278,6 +281,9 @@ static Status benchModel(InferSettings &settings) {
     return result.status();
   settings.json ? printJson(settings, model, *result)
                 : printTable(settings, model, *result);
+  for (const hal::Profile *profile : session.profiles())
+    if (profile->nanoseconds() > 0)
+      fmt::print(stderr, "{}\n", profile->table());
   return Status::success();
 }
 
@@ -339,6 +345,9 @@ void tessera::addBenchInfer(CLI::App &bench, Invocation &invocation) {
       ->type_name("MODE")
       ->capture_default_str();
   command->add_flag("--json", settings->json, "one JSON object a line");
+  command->add_flag("--profile", settings->profile,
+                    "and a table of where the programs' time went, all "
+                    "repetitions together, on stderr");
   command->callback([=, &invocation] {
     if (Status status = benchModel(*settings); !status.ok())
       invocation.fail(status.message().c_str());

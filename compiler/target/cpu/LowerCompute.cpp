@@ -55,6 +55,38 @@ Value KernelLowering::rightRow(const Tile &rhs, int64_t k, int64_t chunk,
   return isBf16 ? p.extendBf16(value) : value;
 }
 
+// The sum and four products of bytes, of `left` signed and of `right` unsigned.
+// Without an instruction that multiplies bytes of both kinds exactly, halves
+// hold them, even ones and odd ones.
+Value KernelLowering::multiplyBytes(Value sum, Value left, Value right) {
+  auto call = [&](const char *name, Type type, ValueRange operands) -> Value {
+    return b
+        .create<LLVM::CallIntrinsicOp>(loc, type, b.getStringAttr(name),
+                                       operands)
+        .getResults();
+  };
+  Type type = sum.getType();
+  if (target.lanes == 16)
+    return call("llvm.x86.avx512.vpdpbusd.512", type,
+                ValueRange{sum, right, left});
+  Type halves = VectorType::get({2 * target.lanes}, b.getI16Type());
+  Value eight = p.bits(halves, 8);
+  auto cast = [&](Value x) -> Value {
+    return b.create<LLVM::BitcastOp>(loc, halves, x);
+  };
+  left = cast(left);
+  right = cast(right);
+  Value even = b.create<arith::ShLIOp>(loc, left, eight);
+  even = b.create<arith::ShRSIOp>(loc, even, eight);
+  Value evenRight = b.create<arith::AndIOp>(loc, right, p.bits(halves, 255));
+  Value odd = b.create<arith::ShRSIOp>(loc, left, eight);
+  Value oddRight = b.create<arith::ShRUIOp>(loc, right, eight);
+  for (auto [x, y] : {std::pair(even, evenRight), {odd, oddRight}})
+    sum = b.create<arith::AddIOp>(
+        loc, sum, call("llvm.x86.avx2.pmadd.wd", type, ValueRange{x, y}));
+  return sum;
+}
+
 // One splat of A and a row of accumulators at a time, so that no more than
 // the accumulators, a row of B and one splat are alive.
 llvm::Error KernelLowering::lowerMma(tile::MmaOp op) {
@@ -66,7 +98,10 @@ llvm::Error KernelLowering::lowerMma(tile::MmaOp op) {
   bool isBf16 = getElementTypeOrSelf(op.getLhs().getType()).isBF16();
   bool dot = isBf16 && target.bf16Dot && isa<VectorType>(piece);
   if (getElementTypeOrSelf(op.getLhs().getType()).isF16())
-    return error(op, "multiplies f32, f64 and bf16 on the CPU");
+    return error(op, "multiplies f32, f64, bf16 and words on the CPU");
+  bool bytes = isa<IntegerType>(getElementTypeOrSelf(op.getLhs().getType()));
+  if (bytes && !isa<VectorType>(piece))
+    return error(op, "multiplies words of more than one column");
   Type halves = VectorType::get({2 * target.lanes}, b.getBF16Type());
   for (int64_t kk = 0; kk < k; kk += dot ? 2 : 1) {
     SmallVector<Value> right;
@@ -89,6 +124,8 @@ llvm::Error KernelLowering::lowerMma(tile::MmaOp op) {
                      b.getStringAttr("llvm.x86.avx512bf16.dpbf16ps.512"),
                      ValueRange{sum, left, right[c]})
                     .getResults();
+        else if (bytes)
+          sum = multiplyBytes(sum, left, right[c]);
         else
           sum = b.create<math::FmaOp>(loc, left, right[c], sum);
       }

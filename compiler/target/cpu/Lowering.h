@@ -158,6 +158,8 @@ private:
   /// Left operand, element (i, k): a splat, or the scalar if `type` is one.
   mlir::Value leftElement(const Tile &lhs, int64_t i, int64_t k, bool isBf16,
                           mlir::Type type);
+  mlir::Value multiplyBytes(mlir::Value sum, mlir::Value left,
+                            mlir::Value right);
   mlir::Value leftPair(const Tile &lhs, int64_t i, int64_t k);
   mlir::Value rightPair(const Tile &rhs, int64_t k, int64_t chunk);
   mlir::Value rightRow(const Tile &rhs, int64_t k, int64_t chunk, bool isBf16);

@@ -55,6 +55,7 @@ StatusOr<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned threads) {
   if (threads == 0 || threads > 4096)
     return Status::error("cannot run on {} threads: use 1 to 4096", threads);
   std::unique_ptr<ThreadPool> pool(new ThreadPool);
+  pool->shares = std::make_unique<Share[]>(threads);
   pool->workers.reserve(threads - 1);
   // Signals belong to the program's own threads.
   sigset_t all, before;
@@ -92,8 +93,12 @@ void ThreadPool::run(std::uint32_t blocks, Call call, void *context) {
   launchBlocks.store(blocks, std::memory_order_relaxed);
   finishedBlocks.store(0, std::memory_order_relaxed);
   const std::uint32_t generation = latest.load(std::memory_order_relaxed) + 1;
-  ticket.store(static_cast<std::uint64_t>(generation) << 32 | blocks,
-               std::memory_order_release);
+  for (unsigned i = 0; i < threads(); ++i) {
+    const std::uint32_t count =
+        shareBegin(blocks, i + 1) - shareBegin(blocks, i);
+    shares[i].ticket.store(static_cast<std::uint64_t>(generation) << 32 | count,
+                           std::memory_order_release);
+  }
   // A thread going to sleep counts itself first and looks at `latest` after; we
   // do the opposite, so one of the two sees the other.
   latest.store(generation);
@@ -104,21 +109,32 @@ void ThreadPool::run(std::uint32_t blocks, Call call, void *context) {
   awaitFinish(blocks);
 }
 
+std::uint32_t ThreadPool::shareBegin(std::uint32_t blocks,
+                                     unsigned owner) const {
+  return static_cast<std::uint32_t>(std::uint64_t(blocks) * owner / threads());
+}
+
 void ThreadPool::work(std::uint32_t generation, unsigned thread) {
+  for (unsigned i = 0; i < threads(); ++i)
+    workShare(generation, (thread + i) % threads(), thread);
+}
+
+void ThreadPool::workShare(std::uint32_t generation, unsigned owner,
+                           unsigned thread) {
+  std::atomic<std::uint64_t> &ticket = shares[owner].ticket;
   std::uint64_t seen = ticket.load(std::memory_order_acquire);
   for (;;) {
     const auto left = static_cast<std::uint32_t>(seen);
     if (seen >> 32 != generation || left == 0)
       return;
-    // Half of a fair share of what is left: few claims at first, fine balance
-    // at the end.
-    const std::uint32_t chunk = std::max(1u, left / (2 * threads()));
+    // Few claims at first, fine balance at the end.
+    const std::uint32_t chunk = std::max(1u, left / (owner == thread ? 4 : 2));
     if (!ticket.compare_exchange_weak(seen, seen - chunk,
                                       std::memory_order_acq_rel))
       continue;
     // From here to the addition below the launch cannot end.
     const std::uint32_t blocks = launchBlocks.load(std::memory_order_relaxed);
-    const std::uint32_t begin = blocks - left;
+    const std::uint32_t begin = shareBegin(blocks, owner + 1) - left;
     launchCall.load(std::memory_order_relaxed)(
         launchContext.load(std::memory_order_relaxed), begin, begin + chunk,
         thread);

@@ -44,8 +44,12 @@ private:
   ThreadPool() = default;
   void run(std::uint32_t blocks, Call call, void *context);
   void workerMain(unsigned thread);
-  /// Takes and runs chunks of launch `generation` while there are any.
+  /// Takes and runs chunks of launch `generation` while there are any: of the
+  /// thread's own share, then of the others'.
   void work(std::uint32_t generation, unsigned thread);
+  void workShare(std::uint32_t generation, unsigned owner, unsigned thread);
+  /// The first block of a thread's share; of the one behind the last, `blocks`.
+  std::uint32_t shareBegin(std::uint32_t blocks, unsigned owner) const;
   /// Returns the generation that follows `seen`.
   std::uint32_t awaitLaunch(std::uint32_t seen);
   void awaitFinish(std::uint32_t blocks);
@@ -54,10 +58,16 @@ private:
   std::atomic<Call> launchCall{nullptr};
   std::atomic<void *> launchContext{nullptr};
   std::atomic<std::uint32_t> launchBlocks{0};
-  // Generation (high half) and unclaimed blocks (low half) of the launch. A
-  // late thread's claim fails, because its generation has passed or nothing is
-  // left: so nobody waits for threads that never came.
-  alignas(64) std::atomic<std::uint64_t> ticket{0};
+  // For each thread generation (high half) and unclaimed blocks (low half) of
+  // its share of the launch, a run of blocks of which the first are claimed
+  // first: blocks that follow each other mostly read what follows in memory,
+  // which a processor is then asked for ahead. A late thread's claim fails,
+  // because its generation has passed or nothing is left: so nobody waits for
+  // threads that never came.
+  struct alignas(64) Share {
+    std::atomic<std::uint64_t> ticket{0};
+  };
+  std::unique_ptr<Share[]> shares;
   alignas(64) std::atomic<std::uint32_t> finishedBlocks{0}; // futex
   std::atomic<std::uint32_t> launcherSleeps{0};
   alignas(64) std::atomic<std::uint32_t> latest{0}; // generation; futex

@@ -210,6 +210,14 @@ func.func @mma_accumulator(%a: vector<8x8xbf16>) {
 
 // -----
 
+func.func @mma_words(%a: vector<8x1xi32>, %b: vector<1x8xi32>, %c: vector<8x8xf32>) {
+  // expected-error@+1 {{words of bytes accumulate in i32, got 'vector<8x8xf32>'}}
+  %0 = tile.mma %a, %b, %c : vector<8x1xi32>, vector<1x8xi32>, vector<8x8xf32>
+  return
+}
+
+// -----
+
 func.func @mma_double(%a: vector<8x8xf64>, %c: vector<8x8xf32>) {
   // expected-error@+1 {{accumulates in f64, got 'vector<8x8xf32>'}}
   %0 = tile.mma %a, %a, %c : vector<8x8xf64>, vector<8x8xf64>, vector<8x8xf32>

@@ -57,3 +57,15 @@ tile.kernel @strides(%block: index, %x: memref<16xindex>) attributes {
     skeleton = #tile<skeleton elementwise>, access = [#tile<access read>], summary = "none"} {
   tile.return
 }
+
+// -----
+
+// expected-error @below {{kernel @one_word: tile.mma: multiplies words of more than one column}}
+tile.kernel @one_word(%block: index, %x: memref<1x1xi32>) attributes {
+    skeleton = #tile<skeleton elementwise>, access = [#tile<access read_write>], summary = "none"} {
+  %c0 = arith.constant 0 : index
+  %a = tile.load %x[%c0, %c0] along [0, 1] : memref<1x1xi32>, vector<1x1xi32>
+  %b = tile.mma %a, %a, %a : vector<1x1xi32>, vector<1x1xi32>, vector<1x1xi32>
+  tile.store %b, %x[%c0, %c0] along [0, 1] : vector<1x1xi32>, memref<1x1xi32>
+  tile.return
+}

@@ -1,0 +1,132 @@
+// Products of few rows with quantized weights, as products of integers: words
+// of a strip are multiplied byte by byte with those that IntegerRows.cpp makes,
+// a group's sum becomes f32 and is scaled at its end. Sums of integers are
+// exact, whatever their order.
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/tiling/ClusterLaunch.h"
+#include "passes/tiling/ContractionEmit.h"
+
+using namespace mlir;
+using namespace tessera;
+
+static constexpr int64_t kStrip = QuantizedLayout::kStrip,
+                         kBlock = QuantizedLayout::kBlock,
+                         kWords = IntegerRows::kWords;
+
+// Columns of a block that does nothing but read weights: so few that threads
+// end together, so many that asking for a block costs nothing.
+int64_t tessera::integerColumns(const QuantizedLayout &layout) {
+  constexpr int64_t kBytes = 64 << 10, kMost = 256;
+  int64_t ofStrip = layout.words() * kStrip * 4;
+  return std::clamp<int64_t>(kBytes / ofStrip, 1, kMost / kStrip) * kStrip;
+}
+
+// The row of the packed rows that the block's first row is.
+Value ContractionEmitter::packedRow() {
+  Value packedRow = index(0);
+  for (unsigned dim : plan.outer)
+    if (plan.dims[dim].lhs)
+      packedRow = add(mul(packedRow, plan.dims[dim].size), outerIndices[dim]);
+  return add(mul(packedRow, plan.rowDim().size), rowStart);
+}
+
+// i32 [rows], of place `at` of the packed rows.
+Value ContractionEmitter::loadPacked(Value at, int64_t row, int64_t rows) {
+  return b.create<tile::LoadOp>(loc, VectorType::get({rows}, b.getI32Type()),
+                                packedRows,
+                                ValueRange{add(firstPacked, index(row)), at},
+                                ValueRange(), ArrayRef<int64_t>{0});
+}
+
+// What memory is asked for ahead, in bytes: far ahead into the second cache,
+// nearer into the first. Neither is enough alone.
+void ContractionEmitter::prefetchWords(Value strip, Value word) {
+  constexpr int64_t kFar = 8192, kNear = 2048, kLine = 4 * kStrip;
+  for (auto [ahead, hint] : {std::pair(kFar, 2), std::pair(kNear, 3)})
+    b.create<memref::PrefetchOp>(
+        loc, words,
+        ValueRange{strip, add(word, index(ahead / kLine)), index(0)},
+        /*isWrite=*/false, /*localityHint=*/hint, /*isDataCache=*/true);
+}
+
+// A block's words times the rows', onto the sums of upper and lower bytes.
+void ContractionEmitter::emitIntegerBlock(Value strip, Value block, int64_t row,
+                                          int64_t rows, Value &upper,
+                                          Value &lower) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  auto wordType = VectorType::get({1, kStrip}, b.getI32Type());
+  auto left = VectorType::get({rows, 1}, b.getI32Type());
+  auto number = [&](uint32_t value) -> Value {
+    return b.create<arith::ConstantOp>(
+        loc, DenseElementsAttr::get(wordType, llvm::APInt(32, value)));
+  };
+  auto multiply = [&](Value word, int64_t at) {
+    for (auto [part, sum] : {std::pair(int64_t(0), &upper), {1, &lower}}) {
+      Value x = b.create<tile::LoadOp>(
+          loc, left, packedRows,
+          ValueRange{add(firstPacked, index(row)),
+                     add(mul(block, 2 * kWords), index(part * kWords + at))},
+          ValueRange(), ArrayRef<int64_t>{0, 1});
+      *sum = b.create<tile::MmaOp>(loc, x, word, *sum);
+    }
+  };
+  int64_t count = kBlock / layout.perWord();
+  for (int64_t i = 0; i < count; ++i) {
+    Value at = add(mul(block, count), index(i));
+    prefetchWords(strip, at);
+    Value word = b.create<tile::LoadOp>(loc, wordType, words,
+                                        ValueRange{strip, at, index(0)},
+                                        ValueRange(), ArrayRef<int64_t>{1, 2});
+    if (layout.bits == 8) {
+      multiply(b.create<arith::XOrIOp>(loc, word, number(0x80808080u)), i);
+      continue;
+    }
+    Value mask = number(0x0f0f0f0fu);
+    multiply(b.create<arith::AndIOp>(loc, word, mask), i);
+    word = b.create<arith::ShRUIOp>(loc, word, number(4));
+    multiply(b.create<arith::AndIOp>(loc, word, mask), count + i);
+  }
+}
+
+// `sum` and what a group of `size` columns adds to it.
+Value ContractionEmitter::emitIntegerGroup(Value strip, Value group,
+                                           int64_t row, int64_t rows,
+                                           int64_t size, Value sum) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  auto type = cast<VectorType>(sum.getType());
+  VectorType integers = type.clone(b.getI32Type());
+  auto spread = [&](Value x, VectorType to) -> Value {
+    return b.create<tile::BroadcastOp>(loc, to, x, ArrayRef<int64_t>{0});
+  };
+  IntegerRows packed = integerRows(plan);
+  Value upper = b.create<arith::ConstantOp>(loc, b.getZeroAttr(integers));
+  Value lower =
+      spread(loadPacked(add(index(packed.sums()), group), row, rows), integers);
+  Value first = mul(group, layout.group / kBlock);
+  if (int64_t blocks = partsOf(size, kBlock); blocks == 1) {
+    emitIntegerBlock(strip, first, row, rows, upper, lower);
+  } else {
+    auto loop = b.create<scf::ForOp>(loc, index(0), index(blocks), index(1),
+                                     ValueRange{upper, lower});
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value up = loop.getRegionIterArgs()[0], low = loop.getRegionIterArgs()[1];
+    emitIntegerBlock(strip, add(first, loop.getInductionVar()), row, rows, up,
+                     low);
+    b.create<scf::YieldOp>(loc, ValueRange{up, low});
+    upper = loop.getResult(0);
+    lower = loop.getResult(1);
+  }
+  Value eight = b.create<arith::ConstantOp>(
+      loc, DenseElementsAttr::get(integers, int32_t(8)));
+  Value whole = b.create<arith::AddIOp>(
+      loc, b.create<arith::ShLIOp>(loc, upper, eight), lower);
+  Value ofGroup = b.create<arith::SIToFPOp>(loc, type, whole);
+  Value bits = loadPacked(add(index(packed.scales()), group), row, rows);
+  Value rowScale = b.create<arith::BitcastOp>(
+      loc, VectorType::get({rows}, b.getF32Type()), bits);
+  ofGroup = b.create<arith::MulFOp>(loc, ofGroup, spread(rowScale, type));
+  Value scale = b.create<tile::BroadcastOp>(loc, type, loadScale(strip, group),
+                                            ArrayRef<int64_t>{1});
+  return b.create<math::FmaOp>(loc, ofGroup, scale, sum);
+}

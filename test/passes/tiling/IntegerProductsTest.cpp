@@ -1,0 +1,188 @@
+// Few rows of bf16 times quantized weights, which are products of integers:
+// against loops that do the same arithmetic from its definition, to the bit.
+#include "compiler/target/cpu/CpuTarget.h"
+#include "dialects/graph/GraphOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "passes/fusion/Fusion.h"
+#include "passes/tiling/Passes.h"
+#include "runtime/support/Floats.h"
+#include "runtime/support/QuantizedLayout.h"
+#include "test/support/RunKernels.h"
+#include <cmath>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace tessera;
+using namespace tessera::testing;
+using interpreter::Tensor;
+using interpreter::Tensors;
+
+namespace {
+
+mlir::MLIRContext &context() {
+  static auto *context = [] {
+    mlir::DialectRegistry registry;
+    cpu::registerCpuTarget(registry);
+    registry.insert<graph::GraphDialect>();
+    auto *made = new mlir::MLIRContext(registry);
+    made->loadAllAvailableDialects();
+    return made;
+  }();
+  return *context;
+}
+
+std::string programOf(const QuantizedLayout &layout, int64_t rows) {
+  auto strips = [&](int64_t middle, const char *type) {
+    return fmt::format("tensor<{}x{}x16x{}>", layout.strips(), middle, type);
+  };
+  return fmt::format(
+      R"(
+func.func @main(%x: tensor<1x{0}x{1}xbf16>, %q: {2}, %s: {3}) -> tensor<1x{0}x{4}xf32> {{
+  %w = graph.dequantize %q, %s bits {5} group {6} : {2}, {3} -> tensor<{4}x{1}xbf16>
+  %p = graph.einsum "btk,nk->btn" %x, %w : (tensor<1x{0}x{1}xbf16>, tensor<{4}x{1}xbf16>) -> tensor<1x{0}x{4}xf32>
+  return %p : tensor<1x{0}x{4}xf32>
+}})",
+      rows, layout.columns, strips(layout.words(), "i32"),
+      strips(layout.groups(), "f16"), layout.rows, layout.bits, layout.group);
+}
+
+Tensor run(const QuantizedLayout &layout, const Tensors &inputs,
+           const std::string &target) {
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(
+      programOf(layout, inputs[0].shape[1]), &context());
+  EXPECT_TRUE(module);
+  mlir::PassManager pipeline(&context());
+  buildFusionPipeline(pipeline);
+  buildTilingPipeline(pipeline, {target});
+  EXPECT_TRUE(mlir::succeeded(pipeline.run(*module)));
+  auto program = KernelProgram::compile(*module, target);
+  EXPECT_TRUE(bool(program)) << llvm::toString(program.takeError());
+  auto results = (*program)->run("main", inputs);
+  EXPECT_TRUE(bool(results)) << llvm::toString(results.takeError());
+  return results->front();
+}
+
+/// Magnitudes over many octaves, as activations with outliers have them; a
+/// group of zeros, one of numbers below all scales.
+Tensors draw(const QuantizedLayout &layout, int64_t rows) {
+  std::mt19937_64 engine(rows * 31 + layout.columns);
+  std::normal_distribution<float> normal;
+  Tensors inputs{Tensor({1, rows, layout.columns}),
+                 Tensor({layout.strips(), layout.words(), 16}),
+                 Tensor({layout.strips(), layout.groups(), 16})};
+  for (size_t i = 0; i < inputs[0].data.size(); ++i) {
+    int64_t group = int64_t(i) % layout.columns / layout.group;
+    float x = normal(engine) * std::ldexp(1.0f, int(engine() % 12));
+    if (group == 1)
+      x = 0;
+    if (group == 2)
+      x *= 0x1p-133f;
+    inputs[0].data[i] = bf16ToFloat(floatToBf16(x));
+  }
+  for (double &word : inputs[1].data)
+    word = static_cast<int32_t>(engine());
+  for (double &scale : inputs[2].data)
+    scale = (1 + double(engine() % 63)) / 1024 * (engine() % 2 ? 1 : -1);
+  return inputs;
+}
+
+int64_t weight(const QuantizedLayout &layout, const Tensor &words, int64_t n,
+               int64_t k) {
+  int64_t per = layout.perWord();
+  auto word = static_cast<uint32_t>(static_cast<int32_t>(
+      words.data[(n / 16 * layout.words() + k / per) * 16 + n % 16]));
+  uint32_t bits = word >> (layout.bits * (k % per));
+  return layout.bits == 8 ? int64_t(int8_t(bits)) : int64_t(bits & 15) - 8;
+}
+
+/// One row's element: groups in order, each an exact sum of integers.
+float reference(const QuantizedLayout &layout, const Tensors &inputs,
+                int64_t row, int64_t n) {
+  float sum = 0;
+  for (int64_t group = 0; group < layout.groups(); ++group) {
+    int64_t begin = group * layout.group,
+            end = std::min(begin + layout.group, layout.columns);
+    auto x = [&](int64_t k) {
+      return inputs[0].data[row * layout.columns + k];
+    };
+    double largest = 0;
+    for (int64_t k = begin; k < end; ++k)
+      largest = std::max(largest, std::abs(x(k)));
+    int exponent = largest > 0 ? std::ilogb(largest) : -1000;
+    double scale = std::ldexp(1.0, std::max(exponent, 14 - 127) - 13);
+    int64_t products = 0;
+    for (int64_t k = begin; k < end; ++k)
+      products += int64_t(std::nearbyint(x(k) / scale)) *
+                  weight(layout, inputs[1], n, k);
+    double weightScale =
+        inputs[2].data[(n / 16 * layout.groups() + group) * 16 + n % 16];
+    sum = std::fma(float(products) * float(scale), float(weightScale), sum);
+  }
+  return sum;
+}
+
+class IntegerProductsTest
+    : public ::testing::TestWithParam<std::tuple<int64_t, std::string>> {
+protected:
+  void SetUp() override {
+    if (std::string missing = cpu::missingFeatures(target()); !missing.empty())
+      GTEST_SKIP() << "this processor lacks" << missing;
+  }
+  int64_t bits() const { return std::get<0>(GetParam()); }
+  std::string target() const { return std::get<1>(GetParam()); }
+};
+
+TEST_P(IntegerProductsTest, AreExactInEveryBatch) {
+  QuantizedLayout layout{83, 333, bits(), 64};
+  for (int64_t rows : {1, 5, 16}) {
+    Tensors inputs = draw(layout, rows);
+    Tensor result = run(layout, inputs, target());
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t n = 0; n < layout.rows; ++n)
+        ASSERT_EQ(float(result.data[row * layout.rows + n]),
+                  reference(layout, inputs, row, n))
+            << "row " << row << " of " << rows << ", column " << n;
+  }
+}
+
+TEST_P(IntegerProductsTest, AreExactOverManyColumns) {
+  QuantizedLayout layout{40, 4128, bits(), 128};
+  Tensors inputs = draw(layout, 2);
+  Tensor result = run(layout, inputs, target());
+  for (int64_t i = 0; i < 2 * layout.rows; ++i)
+    ASSERT_EQ(float(result.data[i]),
+              reference(layout, inputs, i / layout.rows, i % layout.rows));
+}
+
+TEST_P(IntegerProductsTest, WhatIsNoNumberSpoilsItsRowAlone) {
+  QuantizedLayout layout{32, 96, bits(), 32};
+  for (double bad : {double(NAN), double(INFINITY), -double(INFINITY)}) {
+    Tensors inputs = draw(layout, 3);
+    inputs[0].data[layout.columns + 40] = bad;
+    Tensor result = run(layout, inputs, target());
+    for (int64_t i = 0; i < 3 * layout.rows; ++i) {
+      int64_t row = i / layout.rows;
+      if (row == 1)
+        EXPECT_TRUE(std::isnan(result.data[i])) << "element " << i;
+      else
+        EXPECT_EQ(float(result.data[i]),
+                  reference(layout, inputs, row, i % layout.rows));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Targets, IntegerProductsTest,
+    ::testing::Combine(::testing::Values(8, 4),
+                       ::testing::Values("cpu:avx2", "cpu:avx512",
+                                         "cpu:avx512bf16")),
+    [](const auto &info) {
+      return fmt::format("{}Bits_{}", std::get<0>(info.param),
+                         std::get<1>(info.param).substr(4));
+    });
+
+} // namespace
