@@ -33,15 +33,18 @@ fi
 
 # The oracles: transformers runs on Debian's own PyTorch. A machine without a
 # package index still runs every other test; those that need it say that they skip.
-if [ "${1:-}" = --oracles ] && [ ! -f .venv/ready ]; then
+# .venv/ready says of which requirements it was made; of others it is made again.
+wanted=$(cksum <test/oracle/requirements.txt)
+if [ "${1:-}" = --oracles ] && [ "$(cat .venv/ready 2>/dev/null || true)" != "$wanted" ]; then
   echo "install-deps: making .venv for the test oracles"
+  rm -rf .venv
   /usr/bin/python3 -m venv --system-site-packages .venv
   # The openai client's own tests stand in its source archive alone.
   openai=$(grep '^openai==' test/oracle/requirements.txt)
   if .venv/bin/pip install -q -r test/oracle/requirements.txt &&
     .venv/bin/pip download -q --no-deps --no-binary openai -d .venv/sources "$openai" &&
     tar xzf ".venv/sources/openai-${openai#openai==}.tar.gz" -C .venv/sources; then
-    touch .venv/ready
+    echo "$wanted" >.venv/ready
   else
     echo "install-deps: the oracles' packages could not be installed; their tests will skip" >&2
   fi

@@ -9,7 +9,8 @@ std::optional<LayerName> LayerName::parse(StringRef name) {
     size_t end = std::min(name.find('.', begin), name.size());
     StringRef part = name.slice(begin, end);
     int64_t layer = 0;
-    if (llvm::all_of(part, llvm::isDigit) && !part.getAsInteger(10, layer))
+    if (!part.empty() && llvm::isDigit(part.front()) &&
+        llvm::all_of(part, llvm::isDigit) && !part.getAsInteger(10, layer))
       return LayerName{name.take_front(begin), name.drop_front(end), layer};
     begin = end + 1;
   }

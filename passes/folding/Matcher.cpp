@@ -76,6 +76,7 @@ void Matcher::take(Operation *op, unsigned unit, unsigned number,
 }
 
 bool Matcher::takeMiddle(ArrayRef<std::vector<Operation *>> lists) {
+  units.reserve(lists[1].size() * last());
   for (auto [number, op] : llvm::enumerate(lists[1]))
     take(op, 1, number, 1);
   for (unsigned unit = 2; unit <= last(); ++unit) {

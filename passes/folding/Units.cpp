@@ -98,115 +98,118 @@ bool folding::haveEqualAttributes(Operation *one, Operation *other) {
 //===--- state ------------------------------------------------------------===//
 
 namespace {
-/// The state of a function that units have: which, and in the same order.
-class States {
+/// The arguments, or the results, of a function: which unit each belongs to.
+class Ports {
 public:
-  States(const Repetition &repetition, ArrayRef<int64_t> numbers)
-      : repetition(repetition), numbers(numbers) {}
+  Ports(const Repetition &repetition, ArrayRef<int64_t> numbers,
+        ArrayRef<Type> types, ArrayAttr attrs)
+      : repetition(repetition), numbers(numbers), types(types),
+        attrs(attrs ? attrs.getValue() : ArrayRef<Attribute>()),
+        lists(numbers.size()) {
+    for (unsigned i = 0; i < types.size(); ++i) {
+      names.push_back(nameOf(i));
+      owners.push_back(unitOf(i));
+      if (owners.back() >= 0)
+        lists[owners.back()].push_back(i);
+    }
+  }
 
-  /// The unit of something with these attributes.
-  int unitOf(DictionaryAttr attrs) const {
-    auto name = attrs ? attrs.getAs<StringAttr>(graph::kStateAttr) : nullptr;
-    if (!name)
-      return Ownership::kNone;
-    auto layer = LayerName::parse(name.getValue());
-    auto number = layer ? repetition.unitOf(layer->layer) : std::nullopt;
-    auto role = attrs.getAs<graph::RoleAttr>(graph::kRoleAttr);
-    if (!number)
+  /// Whether each unit in the middle has the same, and none is there that
+  /// should not be.
+  bool areAlike() const {
+    if (llvm::is_contained(owners, kForeign))
+      return false;
+    for (size_t unit = 2; unit + 1 < lists.size(); ++unit) {
+      const std::vector<unsigned> &before = lists[unit - 1], &own = lists[unit];
+      int64_t distance =
+          (numbers[unit] - numbers[unit - 1]) * repetition.period;
+      if (before.size() != own.size())
+        return false;
+      for (auto [a, b] : llvm::zip(before, own))
+        if (!correspond(a, b, distance))
+          return false;
+    }
+    return true;
+  }
+
+  ArrayRef<int> units() const { return owners; }
+  std::vector<std::vector<unsigned>> takeLists() { return std::move(lists); }
+
+private:
+  static constexpr int kForeign = -3; ///< of a unit that is not there
+
+  DictionaryAttr attrsOf(unsigned i) const {
+    return i < attrs.size() ? cast<DictionaryAttr>(attrs[i]) : nullptr;
+  }
+
+  std::optional<LayerName> nameOf(unsigned i) const {
+    DictionaryAttr own = attrsOf(i);
+    auto name = own ? own.getAs<StringAttr>(graph::kStateAttr) : nullptr;
+    return name ? LayerName::parse(name.getValue()) : std::nullopt;
+  }
+
+  int unitOf(unsigned i) const {
+    auto number = names[i] ? repetition.unitOf(names[i]->layer) : std::nullopt;
+    if (!number) {
+      DictionaryAttr own = attrsOf(i);
+      auto role = own ? own.getAs<graph::RoleAttr>(graph::kRoleAttr) : nullptr;
       return role && (role.getValue() == graph::Role::parameter ||
                       role.getValue() == graph::Role::optimizer)
                  ? Ownership::kOuter
                  : Ownership::kNone;
-    auto unit = llvm::lower_bound(numbers, *number);
+    }
+    const int64_t *unit = llvm::lower_bound(numbers, *number);
     return unit != numbers.end() && *unit == *number
                ? static_cast<int>(unit - numbers.begin())
                : kForeign;
   }
 
-  /// Whether the second is what the first is, some units further.
-  bool correspond(DictionaryAttr one, DictionaryAttr other,
-                  int64_t distance) const {
-    if (one.size() != other.size())
+  // Whether the second is what the first is, some layers further.
+  bool correspond(unsigned one, unsigned other, int64_t distance) const {
+    const LayerName &from = *names[one], &to = *names[other];
+    if (types[one] != types[other] || to.layer - from.layer != distance ||
+        !from.isLike(to))
       return false;
-    for (auto [a, b] : llvm::zip(one, other)) {
-      if (a == b)
-        continue;
-      if (a.getName() != b.getName() || a.getName() != graph::kStateAttr)
+    DictionaryAttr ofOne = attrsOf(one), ofOther = attrsOf(other);
+    if (ofOne.size() != ofOther.size())
+      return false;
+    for (auto [a, b] : llvm::zip(ofOne, ofOther))
+      if (a != b &&
+          (a.getName() != b.getName() || a.getName() != graph::kStateAttr))
         return false;
-      auto from = LayerName::parse(cast<StringAttr>(a.getValue()).getValue()),
-           to = LayerName::parse(cast<StringAttr>(b.getValue()).getValue());
-      if (!from || !to || !from->isLike(*to) ||
-          to->layer - from->layer != distance * repetition.period)
-        return false;
-    }
     return true;
   }
 
-  static constexpr int kForeign = -3; ///< of a unit that is not there
-
-private:
   const Repetition &repetition;
   ArrayRef<int64_t> numbers;
+  ArrayRef<Type> types;
+  ArrayRef<Attribute> attrs;
+  std::vector<std::optional<LayerName>> names;
+  std::vector<int> owners;
+  std::vector<std::vector<unsigned>> lists; ///< by unit
 };
 } // namespace
-
-// Whether each unit in the middle has the same of a list of attributes and
-// types.
-static bool alike(const States &states, ArrayRef<int64_t> numbers,
-                  const std::vector<std::vector<unsigned>> &lists,
-                  ArrayRef<Type> types,
-                  llvm::function_ref<DictionaryAttr(unsigned)> attrsOf) {
-  for (size_t unit = 2; unit + 1 < lists.size(); ++unit) {
-    const std::vector<unsigned> &before = lists[unit - 1], &own = lists[unit];
-    if (before.size() != own.size())
-      return false;
-    for (auto [a, b] : llvm::zip(before, own))
-      if (types[a] != types[b] ||
-          !states.correspond(attrsOf(a), attrsOf(b),
-                             numbers[unit] - numbers[unit - 1]))
-        return false;
-  }
-  return true;
-}
 
 std::optional<Units> Units::match(func::FuncOp function,
                                   const Repetition &repetition,
                                   ArrayRef<int64_t> numbers,
                                   std::string &reason) {
-  States states(repetition, numbers);
-  Units units;
-  unsigned count = numbers.size();
-  units.ops.resize(count);
-  units.arguments.resize(count);
-  units.results.resize(count);
-  units.values.resize(count);
-  bool isForeign = false;
-  auto sort = [&](unsigned i, DictionaryAttr attrs, SmallVector<int> &owners,
-                  std::vector<std::vector<unsigned>> &lists) {
-    int unit = states.unitOf(attrs);
-    isForeign |= unit == States::kForeign;
-    owners.push_back(unit);
-    if (unit >= 0)
-      lists[unit].push_back(i);
-  };
-  SmallVector<int> ofArguments, ofResults;
-  auto argAttrs = [&](unsigned i) { return function.getArgAttrDict(i); };
-  auto resultAttrs = [&](unsigned i) { return function.getResultAttrDict(i); };
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    sort(i, argAttrs(i), ofArguments, units.arguments);
-  for (unsigned i = 0; i < function.getNumResults(); ++i)
-    sort(i, resultAttrs(i), ofResults, units.results);
-  if (isForeign ||
-      !alike(states, numbers, units.arguments, function.getArgumentTypes(),
-             argAttrs) ||
-      !alike(states, numbers, units.results, function.getResultTypes(),
-             resultAttrs)) {
+  Ports arguments(repetition, numbers, function.getArgumentTypes(),
+                  function.getArgAttrsAttr()),
+      results(repetition, numbers, function.getResultTypes(),
+              function.getResAttrsAttr());
+  if (!arguments.areAlike() || !results.areAlike()) {
     reason = "their state differs";
     return std::nullopt;
   }
+  Units units;
+  units.ops.resize(numbers.size());
+  units.values.resize(numbers.size());
+  units.arguments = arguments.takeLists();
+  units.results = results.takeLists();
   if (units.empty())
     return units;
-  Ownership owners(function, ofArguments, ofResults);
+  Ownership owners(function, arguments.units(), results.units());
   if (!Matcher(units, owners, repetition, numbers, reason).run(function))
     return std::nullopt;
   return units;

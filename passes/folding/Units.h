@@ -72,6 +72,10 @@ public:
 
 private:
   friend class Matcher;
+  void reserve(size_t opCount) {
+    places.reserve(3 * opCount);
+    placesOfOps.reserve(opCount);
+  }
   void place(mlir::Value value, unsigned unit, unsigned slot);
 
   llvm::DenseMap<mlir::Value, Place> places;
