@@ -1,5 +1,6 @@
 // How a module says that some of its layers stand for others (passes/folding).
 #pragma once
+#include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/StringRef.h"
 
 namespace tessera::graph {
@@ -11,5 +12,17 @@ inline constexpr llvm::StringLiteral kFoldedAttr = "graph.folded";
 /// On ops, arguments and results of the third unit, i64: for how many units it
 /// stands, itself included.
 inline constexpr llvm::StringLiteral kTimesAttr = "graph.times";
+/// Layers that a module may have: more than any model, and few enough that a
+/// line of text makes no program that fills the memory.
+inline constexpr int64_t kMostLayers = 4096;
+
+/// How many units the attribute says; 1 where it says nothing.
+inline int64_t timesOf(mlir::Attribute attr) {
+  auto times = llvm::dyn_cast_if_present<mlir::IntegerAttr>(attr);
+  if (!times || !times.getType().isSignlessInteger(64) || times.getInt() < 1 ||
+      times.getInt() > kMostLayers)
+    return 1;
+  return times.getInt();
+}
 
 } // namespace tessera::graph

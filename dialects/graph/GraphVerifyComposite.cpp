@@ -309,10 +309,14 @@ static LogicalResult verifyFunctionAttr(Operation *op, NamedAttribute attr) {
                      << "expects {source, part = \"values\" or \"scales\", "
                         "bits, group, shape} in '"
                      << name << "'";
-  if (name == kTimesAttr)
-    return isa<IntegerAttr>(attr.getValue())
+  if (name == kTimesAttr) {
+    auto times = dyn_cast<IntegerAttr>(attr.getValue());
+    return times && times.getType().isSignlessInteger(64) &&
+                   times.getInt() >= 1 && times.getInt() <= kMostLayers
                ? success()
-               : op->emitError() << "expects a number in '" << name << "'";
+               : op->emitError() << "expects a number of layers, 1 to "
+                                 << kMostLayers << ", in '" << name << "'";
+  }
   if (name == kDecayAttr || name == kFixedAttr || name == kWideAttr ||
       name == kMetricAttr)
     return isa<UnitAttr>(attr.getValue())

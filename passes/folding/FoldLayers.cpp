@@ -40,10 +40,12 @@ public:
   std::optional<Repetition> repetition() const {
     std::optional<Repetition> best;
     int64_t most = 0, count = kinds.size();
+    auto isLike = [&](int64_t one, int64_t other) {
+      return kinds[one] && kinds[other] && *kinds[one] == *kinds[other];
+    };
     for (int64_t period = 1; period * (kKept + 1) <= count; ++period)
       for (int64_t first = 0, end; first + period <= count; first = end) {
-        for (end = first + period;
-             end < count && kinds[end] == kinds[end - period];)
+        for (end = first + period; end < count && isLike(end, end - period);)
           ++end;
         int64_t units = (end - first) / period;
         int64_t removed = (units - kKept) * period;
@@ -59,14 +61,14 @@ private:
   llvm::hash_code *add(DictionaryAttr attrs, Type type) {
     auto name = attrs ? attrs.getAs<StringAttr>(graph::kStateAttr) : nullptr;
     auto layer = name ? LayerName::parse(name.getValue()) : std::nullopt;
-    constexpr int64_t kMost = 1 << 20; // names come from files
-    if (!layer || layer->layer >= kMost)
+    if (!layer || layer->layer >= graph::kMostLayers)
       return nullptr;
     if (kinds.size() <= size_t(layer->layer))
-      kinds.resize(layer->layer + 1, llvm::hash_code(0));
-    llvm::hash_code &kind = kinds[layer->layer];
-    kind = llvm::hash_combine(kind, layer->after, type.getAsOpaquePointer());
-    return &kind;
+      kinds.resize(layer->layer + 1);
+    std::optional<llvm::hash_code> &kind = kinds[layer->layer];
+    kind = llvm::hash_combine(kind.value_or(llvm::hash_code(0)), layer->after,
+                              type.getAsOpaquePointer());
+    return &*kind;
   }
 
   void addArgument(func::FuncOp function, BlockArgument argument) {
@@ -81,7 +83,7 @@ private:
                                use.getOperandNumber());
   }
 
-  std::vector<llvm::hash_code> kinds;
+  std::vector<std::optional<llvm::hash_code>> kinds; ///< by layer
 };
 
 //===--- one function -----------------------------------------------------===//
@@ -138,6 +140,21 @@ private:
     function.eraseResults(gone);
   }
 
+  // Lists with an entry for each result.
+  static void narrowLists(graph::LoopOp loop, const llvm::BitVector &gone) {
+    for (NamedAttribute attr : llvm::to_vector(loop->getDiscardableAttrs())) {
+      auto list = dyn_cast<ArrayAttr>(attr.getValue());
+      if (!list || list.size() != gone.size())
+        continue;
+      SmallVector<Attribute> kept;
+      for (auto [i, entry] : llvm::enumerate(list))
+        if (!gone.test(i))
+          kept.push_back(entry);
+      loop->setDiscardableAttr(attr.getName(),
+                               ArrayAttr::get(loop.getContext(), kept));
+    }
+  }
+
   void eraseCarried(graph::LoopOp loop) {
     OpBuilder builder(loop);
     Block &body = loop.getBody().front();
@@ -165,6 +182,7 @@ private:
                          TypeRange(ValueRange(kept)), loop->getAttrs());
     state.addRegion();
     auto made = cast<graph::LoopOp>(builder.create(state));
+    narrowLists(made, gone);
     made.getBody().takeBody(loop.getBody());
     for (int i = gone.find_last(); i >= 0; i = gone.find_prev(i)) {
       // Only ops that go use it.
@@ -242,8 +260,12 @@ struct FoldLayers : tessera::impl::FoldLayersBase<FoldLayers> {
     std::optional<Repetition> repetition;
     if (!module->hasAttr(graph::kFoldedAttr))
       repetition = Kinds(module).repetition();
-    if (!repetition)
+    if (!repetition) {
+      if (explain)
+        module.emitRemark("layers are not folded: no five in a row have the "
+                          "same state and blocks");
       return markAllAnalysesPreserved();
+    }
     SmallVector<int64_t> numbers =
         llvm::to_vector(llvm::seq<int64_t>(0, repetition->units));
     std::vector<std::pair<func::FuncOp, Units>> programs;

@@ -30,8 +30,8 @@ Location folding::movedBy(Location location, int64_t distance) {
   if (!layer && child == name.getChildLoc())
     return location;
   StringAttr moved = name.getName();
-  if (layer)
-    moved = StringAttr::get(location.getContext(),
-                            layer->withLayer(layer->layer + distance));
+  int64_t number;
+  if (layer && !__builtin_add_overflow(layer->layer, distance, &number))
+    moved = StringAttr::get(location.getContext(), layer->withLayer(number));
   return NameLoc::get(moved, child);
 }

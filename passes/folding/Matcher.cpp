@@ -165,9 +165,13 @@ bool Matcher::verifyCarried(graph::LoopOp loop) {
         return differ(loop, "does not carry the same for each of the layers");
       auto place = units.placeOf(loop.getCarried()[one]),
            next = units.placeOf(loop.getCarried()[other]);
+      // What nothing of the unit reads, nothing else may.
+      bool isUnread = loop.getCarried()[one].use_empty() &&
+                      loop.getCarried()[other].use_empty();
       bool isSame = place.has_value() == next.has_value() &&
-                    (!place || (place->slot == next->slot &&
-                                place->unit == unit && next->unit == unit + 1));
+                    (place ? (place->slot == next->slot &&
+                              place->unit == unit && next->unit == unit + 1)
+                           : isUnread);
       if (!isSame ||
           !correspond(loop.getInits()[one], loop.getInits()[other], unit))
         return differ(loop, "does not carry the same for each of the layers");
@@ -259,7 +263,7 @@ bool Matcher::verifyOthers(func::FuncOp function) {
       if (isOfUnit(operand.getOperandNumber()) || leaves(operand))
         continue;
       units.leaving.resize(before);
-      if (collects(op))
+      if (!isa<graph::LoopOp, func::ReturnOp>(op) && collects(op))
         return WalkResult::advance();
       differ(op, "reads something of one layer");
       return WalkResult::interrupt();

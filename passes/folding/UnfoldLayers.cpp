@@ -412,7 +412,22 @@ private:
       return function.emitError("folded layers are not alike: ")
              << reason << "; " << graph::kFoldedAttr
              << " says that the third stands for others";
+    if (!units->empty() && failed(verifySteps(*units, repetition)))
+      return failure();
     Unfolder(function, *units, repetition).run();
+    return success();
+  }
+
+  // That integers which grow from layer to layer do so up to the last copy.
+  static LogicalResult verifySteps(const Units &units,
+                                   const Repetition &repetition) {
+    for (auto [one, two] : llvm::zip(units.ops[1], units.ops[2]))
+      if (!haveEqualAttributes(one, two))
+        for (auto [a, b] :
+             llvm::zip(one->getAttrDictionary(), two->getAttrDictionary()))
+          if (!extrapolate(a.getValue(), b.getValue(), repetition.units - 3))
+            return two->emitError() << a.getName() << " grows too far over "
+                                    << repetition.units << " layers";
     return success();
   }
 };

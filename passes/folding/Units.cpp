@@ -14,7 +14,7 @@ FailureOr<std::optional<Repetition>> Repetition::of(ModuleOp module) {
   if (!attr)
     return std::optional<Repetition>();
   auto numbers = dyn_cast<DenseI64ArrayAttr>(attr);
-  constexpr int64_t kMost = 1 << 20;
+  constexpr int64_t kMost = graph::kMostLayers;
   if (!numbers || numbers.size() != 3 || numbers[0] < 0 || numbers[1] < 1 ||
       numbers[2] < 5 || numbers[0] > kMost || numbers[1] > kMost ||
       numbers[2] > kMost)
@@ -64,13 +64,21 @@ Attribute folding::extrapolate(Attribute one, Attribute two, int64_t steps) {
       b = dyn_cast_if_present<SplatElementsAttr>(two);
       a && b && a.getType() == b.getType() &&
       a.getElementType().isSignlessInteger()) {
-    llvm::APInt from = a.getSplatValue<llvm::APInt>(),
-                step = b.getSplatValue<llvm::APInt>() - from;
-    return DenseElementsAttr::get(
-        a.getType(),
-        from +
-            step *
-                llvm::APInt(64, steps, true).sextOrTrunc(step.getBitWidth()));
+    auto value = [](SplatElementsAttr attr) {
+      return attr.getSplatValue<llvm::APInt>();
+    };
+    unsigned width = value(a).getBitWidth();
+    // What wraps does not grow evenly in any other type.
+    bool overflows[3] = {};
+    llvm::APInt step = value(b).ssub_ov(value(a), overflows[0]),
+                distance = step.smul_ov(
+                    llvm::APInt(64, steps, true).sextOrTrunc(width),
+                    overflows[1]),
+                sum = value(a).sadd_ov(distance, overflows[2]);
+    bool fits = width >= 64 || llvm::isIntN(width, steps);
+    if (!fits || llvm::is_contained(overflows, true))
+      return {};
+    return DenseElementsAttr::get(a.getType(), sum);
   }
   auto from = dyn_cast_if_present<DenseI64ArrayAttr>(one),
        to = dyn_cast_if_present<DenseI64ArrayAttr>(two);
@@ -126,7 +134,7 @@ public:
       if (before.size() != own.size())
         return false;
       for (auto [a, b] : llvm::zip(before, own))
-        if (!correspond(a, b, distance))
+        if (a >= b || !correspond(a, b, distance))
           return false;
     }
     return true;

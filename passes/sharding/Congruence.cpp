@@ -24,12 +24,6 @@ Congruence::Congruence(ModuleOp module, const Factors &factors)
   }
 }
 
-// How many ops or values one that stands for others is.
-static unsigned timesOf(Attribute attr) {
-  auto times = dyn_cast_if_present<IntegerAttr>(attr);
-  return times ? times.getInt() : 1;
-}
-
 //===--- values -----------------------------------------------------------===//
 
 ValueClass Congruence::fresh() {
@@ -184,7 +178,7 @@ void Congruence::addOp(Operation *op) {
   }
   auto [known, isNew] = stepNumbers.try_emplace(key, steps.size());
   ops[op] = known->second;
-  step.count = timesOf(op->getDiscardableAttr(graph::kTimesAttr));
+  step.count = graph::timesOf(op->getDiscardableAttr(graph::kTimesAttr));
   if (!isNew) {
     steps[known->second].count += step.count;
     addResults(op, steps[known->second]);
@@ -220,7 +214,8 @@ void Congruence::addReturn(func::ReturnOp ret) {
           isTaken ? argument->second
                   : reinterpret_cast<uintptr_t>(name.getAsOpaquePointer()));
     }
-    unsigned times = timesOf(attrs ? attrs.get(graph::kTimesAttr) : nullptr);
+    unsigned times =
+        graph::timesOf(attrs ? attrs.get(graph::kTimesAttr) : nullptr);
     auto [known, isNew] = seen.try_emplace(key, step.uses.size());
     if (isNew)
       step.uses.emplace_back(useOf(operand)).count = times;

@@ -251,7 +251,7 @@ constexpr std::string_view kTextSchema = R"({"type": "object",
     {"type": "object", "required": ["type", "schema"], "properties":
       {"type": {"const": "json_schema"}, "schema": {"type": "object"}}}]}}})";
 
-constexpr std::string_view kToolsSchema = R"({"type": "array",
+constexpr std::string_view kToolsSchema = R"({"type": "array", "maxItems": 128,
   "items": {"type": "object", "required": ["type", "function"],
     "additionalProperties": false, "properties": {
     "type": {"const": "function"},

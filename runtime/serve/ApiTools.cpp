@@ -38,9 +38,32 @@ Problem readFunction(std::string_view field, const JsonValue &value, Tool &to) {
   if (!to.parameters.isNull() && !to.parameters.isObject())
     return problem(field, "the parameters of {} must be a JSON schema",
                    to.name);
+  std::string_view type;
+  if (to.parameters["type"].get(type) && type != "object")
+    return problem(field, "the parameters of {} must be of type object",
+                   to.name);
   if (!value["strict"].isNull() && !value["strict"].get(to.strict))
     return problem(field, "strict must be true or false");
   return checkMembers(field, value, known);
+}
+
+// Templates look members up one by one, so that an object of very many would
+// take long to hand over.
+constexpr size_t kMaxMembers = 1000, kMaxToolValues = 50'000,
+                 kMaxCallValues = 10'000;
+
+/// Takes what a value has from `left`; false if that is not enough.
+bool isModest(const JsonValue &value, size_t &left) {
+  size_t own = value.elements().size() + value.members().size();
+  if (value.members().size() > kMaxMembers || own > left)
+    return false;
+  left -= own;
+  auto fits = [&](const JsonValue &each) { return isModest(each, left); };
+  return std::ranges::all_of(value.elements(), fits) &&
+         std::ranges::all_of(value.members(), [&](const auto &member) {
+           const auto &[name, inner] = member;
+           return fits(inner);
+         });
 }
 
 Problem readTool(std::string_view field, const JsonValue &value, Tool &to) {
@@ -62,6 +85,12 @@ Problem readTools(const Field &field, const JsonValue &value,
                   ApiRequest &request) {
   if (!value.isArray() || value.elements().size() > kMaxTools)
     return problem(field.name, "tools must be a list of at most {}", kMaxTools);
+  size_t left = kMaxToolValues;
+  if (!isModest(value, left))
+    return problem(field.name,
+                   "tools must have at most {} values, and {} members an "
+                   "object",
+                   kMaxToolValues, kMaxMembers);
   for (const JsonValue &each : value.elements()) {
     Tool tool;
     if (Problem found = readTool(field.name, each, tool))
@@ -109,6 +138,7 @@ Problem readCalls(std::string_view name, const JsonValue &value,
                   std::vector<ToolCall> &to) {
   static constexpr std::string_view known[] = {"id", "type", "function"};
   static constexpr std::string_view inside[] = {"name", "arguments"};
+  size_t left = kMaxCallValues;
   for (const JsonValue &each : value.elements()) {
     std::string_view id, type, function, arguments;
     const JsonValue &called = each["function"];
@@ -126,6 +156,11 @@ Problem readCalls(std::string_view name, const JsonValue &value,
     if (!parsed.ok() || !parsed->isObject())
       return problem(name, "the arguments of a call must be the JSON of an "
                            "object");
+    if (!isModest(*parsed, left))
+      return problem(name,
+                     "the arguments of a message's calls must have at most {} "
+                     "values, and {} members an object",
+                     kMaxCallValues, kMaxMembers);
     to.push_back(
         {std::string(id), std::string(function), std::string(arguments)});
   }

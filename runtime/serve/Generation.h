@@ -14,8 +14,12 @@ public:
       : service(service), request(std::move(request)), id(head.id),
         answer(makeAnswer(this->request, std::move(head), service.tokenizer)),
         reply(std::move(reply)), choices(choices) {
-    if (this->request.mayCall())
-      readers.assign(choices, ToolCallReader(*service.chat.toolFormat()));
+    if (!this->request.mayCall())
+      return;
+    std::vector<std::string> names;
+    for (const Tool &tool : this->request.tools)
+      names.push_back(tool.name);
+    readers.assign(choices, ToolCallReader(*service.chat.toolFormat(), names));
   }
   /// The engine has them: their numbers, for cancelling.
   void start(std::vector<uint64_t> ids);

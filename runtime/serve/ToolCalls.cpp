@@ -1,5 +1,6 @@
 #include "runtime/serve/ToolCalls.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -54,15 +55,15 @@ ToolPieces ToolCallReader::finish() {
   bool isBlank = held.find_first_not_of(kSpaces) == held.npos;
   if (place == Place::content && (count == 0 || hasContent || !isBlank))
     emitContent(std::exchange(held, {}), out);
-  else if (place == Place::between ? count == 0
-                                   : place != Place::content &&
-                                         place != Place::behind && !isNamed())
+  else if (place == Place::between
+               ? count == 0
+               : place != Place::content && place != Place::behind && !isSent)
     giveUp(out);
   return out;
 }
 
 void ToolCallReader::take(char byte, ToolPieces &out) {
-  if (place != Place::content && !isNamed())
+  if (place != Place::content && !isSent)
     raw += byte;
   switch (place) {
   case Place::content:
@@ -128,18 +129,26 @@ void ToolCallReader::beginCall() {
   value.clear();
   callName.clear();
   waiting.clear();
-  inString = escaped = isStreamed = hasArguments = false;
+  inString = escaped = isStreamed = hasArguments = isSent = false;
   depth = 0;
 }
 
-/// It was no call: what was read of it is content.
+/// It was no call: what was read of it is content, but for what was sent.
 void ToolCallReader::giveUp(ToolPieces &out) {
   place = Place::content;
-  if (!isNamed())
-    emitContent(raw, out);
+  emitContent(raw, out);
   raw.clear();
   held.clear();
   callName.clear();
+  isSent = false;
+}
+
+/// A call exists once its name is known and its arguments have begun, or it has
+/// none: until then it may turn out to be content.
+void ToolCallReader::sendCall(std::string arguments, ToolPieces &out) {
+  isSent = true;
+  raw.clear();
+  out.calls.push_back({count++, {}, callName, std::move(arguments)});
 }
 
 /// The members' names, and what stands around them.
@@ -183,9 +192,9 @@ void ToolCallReader::takeValue(char byte, ToolPieces &out) {
   }
   if (depth == 0) {
     if (byte == ',' || byte == '}') {
-      endValue(out);
       place = Place::key;
-      return byte == '}' ? endCall(out) : void();
+      endValue(out);
+      return byte == '}' && place == Place::key ? endCall(out) : void();
     }
     if (isSpace(byte))
       return;
@@ -204,8 +213,10 @@ void ToolCallReader::takeValue(char byte, ToolPieces &out) {
 
 void ToolCallReader::addToValue(char byte, ToolPieces &out) {
   if (value.empty() && byte == '{' && isNamed() && !hasArguments &&
-      key == '"' + std::string(format->arguments) + '"')
+      key == '"' + std::string(format->arguments) + '"') {
     isStreamed = hasArguments = true;
+    sendCall({}, out);
+  }
   if (!isStreamed) {
     value += byte;
     return;
@@ -220,20 +231,29 @@ void ToolCallReader::endValue(ToolPieces &out) {
     return;
   std::string text = std::exchange(value, {});
   auto parsed = nlohmann::json::parse(text, nullptr, /*exceptions=*/false);
-  if (key == "\"name\"" && !isNamed() && parsed.is_string()) {
+  if (key == "\"name\"" && !isNamed()) {
+    if (!parsed.is_string())
+      return giveUp(out);
     callName = parsed.get<std::string>();
-    if (!isNamed())
-      return;
-    raw.clear();
-    out.calls.push_back({count++, {}, callName, std::exchange(waiting, {})});
+    if (!isNamed() || (!names.empty() && !std::ranges::count(names, callName)))
+      return giveUp(out);
+    if (hasArguments)
+      sendCall(std::exchange(waiting, {}), out);
   } else if (key == '"' + std::string(format->arguments) + '"' &&
-             !hasArguments && !text.empty()) {
-    hasArguments = true;
-    // Some write the arguments as a text of JSON.
-    if (parsed.is_string())
+             !hasArguments) {
+    // Some write the arguments as a text of JSON, or say that there are none.
+    if (parsed.is_string()) {
       text = parsed.get<std::string>();
+      parsed = nlohmann::json::parse(text, nullptr, /*exceptions=*/false);
+    } else if (parsed.is_null()) {
+      text = "{}";
+      parsed = nlohmann::json::object();
+    }
+    if (!parsed.is_object())
+      return giveUp(out);
+    hasArguments = true;
     if (isNamed())
-      out.calls.push_back({count - 1, {}, {}, std::move(text)});
+      sendCall(std::move(text), out);
     else
       waiting = std::move(text);
   }
@@ -242,10 +262,10 @@ void ToolCallReader::endValue(ToolPieces &out) {
 void ToolCallReader::endCall(ToolPieces &out) {
   if (!isNamed())
     return giveUp(out);
-  if (!hasArguments)
-    out.calls.push_back({count - 1, {}, {}, "{}"});
+  if (!isSent)
+    sendCall("{}", out);
   callName.clear();
-  raw.clear();
+  isSent = false;
   place = format->close.empty() ? Place::between : Place::behind;
   held.clear();
   hasContent = false;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tessera::serve {
@@ -38,8 +39,11 @@ struct ToolPieces {
 /// but when something is known. What begins as a call and is none is content.
 class ToolCallReader {
 public:
-  /// The format must outlive it.
-  explicit ToolCallReader(const ToolFormat &format) : format(&format) {}
+  /// The format must outlive it. A call of anything but `names` is content;
+  /// none: any name will do.
+  explicit ToolCallReader(const ToolFormat &format,
+                          std::vector<std::string> names = {})
+      : format(&format), names(std::move(names)) {}
   ToolPieces push(std::string_view text);
   /// What was held back because a call could have begun there.
   ToolPieces finish();
@@ -59,19 +63,22 @@ private:
   void beginCall();
   void giveUp(ToolPieces &out);
   void emitContent(std::string_view text, ToolPieces &out);
+  void sendCall(std::string arguments, ToolPieces &out);
   bool isNamed() const { return !callName.empty(); }
 
   const ToolFormat *format;
+  std::vector<std::string> names;
   Place place = Place::content;
   bool hasContent = false; ///< something but spaces came since a call
   std::string held;        ///< spaces, and what may be the beginning of a tag
-  std::string raw;         ///< since the tag, until the call has a name
-  std::size_t count = 0;   ///< of calls with names
+  std::string raw;         ///< since the tag, until something of it is sent
+  std::size_t count = 0;   ///< of calls that were sent
 
   // Of the call that is read.
   std::string key, value, callName, waiting;
   bool inString = false, escaped = false, isStreamed = false;
   bool hasArguments = false, isWhole = false; ///< the value
+  bool isSent = false; ///< with its name and the beginning of its arguments
   std::size_t depth = 0;
 };
 

@@ -23,7 +23,11 @@ const JsonValue &schemaOf(std::string_view text) {
 const JsonValue &argumentsOf(const Tool &tool, ToolUse use) {
   if (use == ToolUse::automatic && !tool.strict)
     return schemaOf("anything");
-  return tool.parameters.isNull() ? schemaOf("nothing") : tool.parameters;
+  if (tool.parameters.isNull())
+    return schemaOf("nothing");
+  // A schema that asks for nothing still means an object.
+  return tool.parameters.members().empty() ? schemaOf("anything")
+                                           : tool.parameters;
 }
 
 grammar::FramesAround aroundOf(const ApiRequest &request,
@@ -66,8 +70,9 @@ makeToolForm(const ApiRequest &request, const ToolFormat &format, bool hasTag) {
                          "false, are served with tool_choice: required, or of "
                          "one function");
   auto form = std::make_shared<AnswerForm>();
-  form->key = fmt::format("tools {} {} {} ", format.name, int(request.toolUse),
-                          request.parallelCalls);
+  form->key =
+      fmt::format("tools {} {} {} {} ", format.name, int(request.toolUse),
+                  request.parallelCalls, request.onlyTool);
   std::vector<grammar::SchemaFrame> frames;
   for (const Tool &tool : request.tools) {
     if (!request.onlyTool.empty() && tool.name != request.onlyTool)

@@ -3,6 +3,7 @@
 #include "runtime/support/Floats.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 

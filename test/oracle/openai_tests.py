@@ -231,8 +231,8 @@ def main():
     fields = []
     for kind, names in (("generator", GENERATOR), ("encoder", ENCODER)):
         command = [str(binaries / "tessera"), "serve", str(folder / kind),
-                   "--port", "0", "--max-batch", "2", "--served-model-name",
-                   *names, "--set=inference.context=" +
+                   "--port", "0", "--max-batch", "2",
+                   *(f"--served-model-name={name}" for name in names), "--set=inference.context=" +
                    ("128" if kind == "generator" else "32")]
         with Server(command) as server:
             seen = run_tests(root, server, names, folder / f"{kind}.jsonl")

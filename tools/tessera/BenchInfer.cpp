@@ -268,7 +268,12 @@ static Status benchModel(InferSettings &settings) {
     return compute.status();
   InferModel model = describe(spec, session);
   settings.bench.vectorBits = model.target == "cpu:avx2" ? 256 : 512;
-  if (*compute == recipe::Precision::Bf16)
+  // Quantized weights are widened for prompts, whatever the target.
+  bool isQuantized =
+      std::ranges::any_of((*opened)->state(), [](const StateTensor &tensor) {
+        return tensor.quantized.has_value();
+      });
+  if (*compute == recipe::Precision::Bf16 && !isQuantized)
     settings.bench.peakType = model.target == "cpu:amx" ? PeakType::bf16Matrix
                               : model.target == "cpu:avx512bf16"
                                   ? PeakType::bf16

@@ -128,9 +128,9 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
       ->check(isName);
   command
       .add_option("--served-model-name", settings.serve.service.models,
-                  "names that clients may ask for; answers have the first; "
-                  "default: the folder's")
-      ->type_name("NAME...")
+                  "that clients may ask for, may stand several times; answers "
+                  "have the first; default: the folder's")
+      ->allow_extra_args(false)
       ->check(isName);
   command
       .add_option("--max-queue", settings.serve.engine.maxRequests,

@@ -65,12 +65,51 @@ func.func @logits(
 
 // -----
 
-// Too few to gain by it.
-// CHECK-NOT: remark
+// What each layer hands on is handed out.
+// CHECK: remark: layers are not folded: 'func.return' at {{.*}} reads something of one layer
+// CHECK-NOT: graph.folded
+func.func @hidden(
+    %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
+    %w2: tensor<4xf32> {graph.state = "h.2.w"}, %w3: tensor<4xf32> {graph.state = "h.3.w"},
+    %w4: tensor<4xf32> {graph.state = "h.4.w"}, %x: tensor<4xf32> {graph.input = "x"}) ->
+    (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  %0 = graph.mul %x, %w0 : tensor<4xf32>
+  %1 = graph.mul %0, %w1 : tensor<4xf32>
+  %2 = graph.mul %1, %w2 : tensor<4xf32>
+  %3 = graph.mul %2, %w3 : tensor<4xf32>
+  %4 = graph.mul %3, %w4 : tensor<4xf32>
+  return %0, %1, %2, %3, %4 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// A sum reads what a loop carries for one of them.
+// CHECK: remark: layers are not folded: 'graph.loop' at {{.*}} does not carry the same for each of the layers
+// CHECK-NOT: graph.folded
+func.func @sums(
+    %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
+    %w2: tensor<4xf32> {graph.state = "h.2.w"}, %w3: tensor<4xf32> {graph.state = "h.3.w"},
+    %w4: tensor<4xf32> {graph.state = "h.4.w"}, %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
+  %s:6 = graph.loop 2 (%i, %v0 = %x, %v1 = %x, %v2 = %x, %v3 = %x, %v4 = %x, %s = %x) : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+    %0 = graph.mul %w0, %w0 : tensor<4xf32>
+    %1 = graph.mul %w1, %w1 : tensor<4xf32>
+    %2 = graph.mul %w2, %w2 : tensor<4xf32>
+    %3 = graph.mul %w3, %w3 : tensor<4xf32>
+    %4 = graph.mul %w4, %w4 : tensor<4xf32>
+    %5 = graph.add %s, %v3 : tensor<4xf32>
+    graph.yield %0, %1, %2, %3, %4, %5 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  }
+  return %s#5 : tensor<4xf32>
+}
+
+// -----
+
+// Too few to gain by it, and a number far away.
+// CHECK: remark: layers are not folded: no five in a row have the same state and blocks
 // CHECK-NOT: graph.folded
 func.func @logits(
     %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
-    %w2: tensor<4xf32> {graph.state = "h.2.w"}, %w3: tensor<4xf32> {graph.state = "h.3.w"},
+    %w2: tensor<4xf32> {graph.state = "h.2.w"}, %w3: tensor<4xf32> {graph.state = "h.4095.w"},
     %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
   %0 = graph.mul %x, %w0 : tensor<4xf32>
   %1 = graph.mul %0, %w1 : tensor<4xf32>

@@ -47,3 +47,26 @@ module attributes {graph.folded = array<i64: 0, 1, 6>} {
     return %3 : tensor<4xf32>
   }
 }
+
+// -----
+
+// CHECK: error: "foo" grows too far over 6 layers
+module attributes {graph.folded = array<i64: 0, 1, 6>} {
+  func.func @logits(
+      %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
+      %w2: tensor<4xf32> {graph.state = "h.2.w", graph.times = 3}, %w5: tensor<4xf32> {graph.state = "h.5.w"},
+      %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
+    %0 = graph.mul %x, %w0 : tensor<4xf32>
+    %1 = graph.mul %0, %w1 {foo = array<i64: 0>} : tensor<4xf32>
+    %2 = graph.mul %1, %w2 {foo = array<i64: 4611686018427387904>} : tensor<4xf32>
+    %5 = graph.mul %2, %w5 : tensor<4xf32>
+    return %5 : tensor<4xf32>
+  }
+}
+
+// -----
+
+// CHECK: error: expects a number of layers, 1 to 4096, in 'graph.times'
+func.func @f(%x: tensor<4xf32> {graph.times = -1}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}

@@ -139,7 +139,7 @@ TEST(ToolCalls, RandomTexts) {
                                     ";"};
   SplitMix64 random(7);
   size_t called = 0, plain = 0;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 9000; ++i) {
     std::string text;
     for (uint64_t j = random() % 12; j-- > 0;)
       text += parts[random() % std::size(parts)];
@@ -152,7 +152,35 @@ TEST(ToolCalls, RandomTexts) {
     }
   }
   EXPECT_GT(called, 200U);
-  EXPECT_GT(plain, 3000U);
+  EXPECT_GT(plain, 9000U);
+}
+
+// A call that breaks before any of it was sent is content as a whole.
+TEST(ToolCalls, WhatBreaksBehindItsNameIsContent) {
+  std::string text =
+      R"(<tool_call>{"name": "f", arguments: {"a":1}}</tool_call>)";
+  expect(hermes(), text, {text, {}});
+  text = R"(<tool_call>{"name": "f", "arguments": [1]}</tool_call>)";
+  expect(hermes(), text, {text, {}});
+  text = R"(<tool_call>{"name": "f", "argu)";
+  expect(hermes(), text, {text, {}});
+}
+
+TEST(ToolCalls, NoArgumentsAreAnEmptyObject) {
+  expect(hermes(), R"(<tool_call>{"name": "f", "arguments": null}</tool_call>)",
+         {"", {{"f", "{}"}}});
+  expect(hermes(), R"(<tool_call>{"name": "f"}</tool_call>)",
+         {"", {{"f", "{}"}}});
+}
+
+// An answer in JSON that happens to have a name is an answer.
+TEST(ToolCalls, OfOtherNamesAreContent) {
+  ToolCallReader reader(llama(), {"weather"});
+  Read found;
+  add(reader.push(R"({"name": "Alice", "age": 30})"), found);
+  add(reader.finish(), found);
+  EXPECT_EQ(found.content, R"({"name": "Alice", "age": 30})");
+  EXPECT_TRUE(found.calls.empty());
 }
 
 } // namespace

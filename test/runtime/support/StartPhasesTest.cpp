@@ -1,6 +1,7 @@
 #include "runtime/support/StartPhases.h"
 
 #include <regex>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -25,10 +26,9 @@ TEST(StartPhases, AddUpToAllOfTheTime) {
 }
 
 TEST(StartPhases, BeginWithTheProcess) {
-  // What a second object counts is no less than what a first one did.
-  StartPhases first;
-  first.end("a");
-  StartPhases second;
-  second.end("a");
-  EXPECT_GE(std::stod(second.describe()) + 0.021, std::stod(first.describe()));
+  // Also what was before the object counts.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  StartPhases phases;
+  phases.end("a");
+  EXPECT_GE(std::stod(phases.describe()), 0.08);
 }
