@@ -53,13 +53,14 @@ bool Matcher::isAlike(unsigned number, Operation *op, unsigned unit) const {
   return true;
 }
 
-// Makes the op that of a number in its unit. What it reads of what loops carry
-// is thereby the unit's, as it is for `near`.
-void Matcher::take(Operation *op, unsigned unit, unsigned number,
-                   unsigned near) {
+// Makes the op the next one of its unit. What it reads of what loops carry is
+// thereby the unit's, as it is for the unit before.
+void Matcher::take(Operation *op, unsigned unit) {
+  auto number = static_cast<unsigned>(units.ops[unit].size());
   units.ops[unit].push_back(op);
   units.placesOfOps[op] = {unit, number};
-  bool isFirst = unit == near;
+  bool isFirst = unit == 1;
+  unsigned near = isFirst ? unit : unit - 1;
   Operation *like = units.ops[near][number];
   for (auto [value, other] : llvm::zip(op->getOperands(), like->getOperands()))
     if (isCarried(value) && owners.of(value) == int(unit) &&
@@ -77,13 +78,13 @@ void Matcher::take(Operation *op, unsigned unit, unsigned number,
 
 bool Matcher::takeMiddle(ArrayRef<std::vector<Operation *>> lists) {
   units.reserve(lists[1].size() * last());
-  for (auto [number, op] : llvm::enumerate(lists[1]))
-    take(op, 1, number, 1);
+  for (Operation *op : lists[1])
+    take(op, 1);
   for (unsigned unit = 2; unit <= last(); ++unit) {
     for (auto [number, op] : llvm::enumerate(lists[unit])) {
       if (number >= units.ops[1].size() || !isAlike(number, op, unit))
         return differ(op, "is not in each of the layers, or not the same");
-      take(op, unit, number, unit - 1);
+      take(op, unit);
     }
     if (lists[unit].size() != lists[1].size())
       return differ(lists[1].back(), "is not in each of the layers");

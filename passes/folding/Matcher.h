@@ -21,7 +21,7 @@ private:
 
   void placeArguments(mlir::func::FuncOp function);
   bool takeMiddle(llvm::ArrayRef<std::vector<mlir::Operation *>> lists);
-  void take(mlir::Operation *op, unsigned unit, unsigned number, unsigned near);
+  void take(mlir::Operation *op, unsigned unit);
   bool isAlike(unsigned number, mlir::Operation *op, unsigned unit) const;
   bool placeCarried(graph::LoopOp loop);
   bool correspond(Value one, Value other, unsigned unit);

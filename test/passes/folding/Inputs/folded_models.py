@@ -47,24 +47,22 @@ def check_stages(whole):
     print("ok: stages")
 
 
-def check_driver(spec, recipe, mesh, folder):
-    """The compiler folds, and goes on with what was folded as with what was
-    not."""
+def check_driver(spec, recipe, mesh, whole, cut, folder):
+    """The compiler folds, and fuses what it folded as what never was."""
     arguments = ["--recipe", recipe, "--target", "cpu:avx2", "--cache", "off",
-                 "--mesh", mesh]
-    folded, plain = folder / "partition.mlir", folder / "plain.mlir"
-    run(BIN / "tessera", "compile", spec, *arguments, "--to", "partition", "-o",
-        folded)
-    assert "graph.folded" in folded.read_text(), "the compiler does not fold"
-    run(BIN / "tessera-opt", folded, "--unfold-layers", "-o", plain)
-    texts = []
-    for i, start in enumerate((folded, plain)):
-        out = folder / f"fusion{i}.mlir"
-        run(BIN / "tessera", "compile", "--from", "partition", start, "--cache",
-            "off", "--to", "fusion", "-o", out)
-        texts.append(run(BIN / "tessera-opt", out))
-    assert texts[0] == texts[1], "layers are not written out before fusion"
+                 "--mesh", mesh, "-o"]
+    dump, plain, fused = (folder / name for name in
+                          ("dump.mlir", "plain.mlir", "fused.mlir"))
+    run(BIN / "tessera", "compile", spec, "--to", "partition", *arguments, dump)
+    assert "graph.folded" in dump.read_text(), "the compiler does not fold"
+    run(BIN / "tessera", "compile", spec, "--to", "fusion", *arguments, dump)
+    plain.write_text(run(BIN / "tessera-opt", whole, *cut[:2]).replace(
+        'tessera.phase = "autodiff"', 'tessera.phase = "shard"'))
+    run(BIN / "tessera", "compile", "--from", "shard", plain, "--cache", "off",
+        "--to", "fusion", "-o", fused)
+    texts = [run(BIN / "tessera-opt", path) for path in (dump, fused)]
     assert "graph.folded" not in texts[0]
+    assert texts[0] == texts[1], "folded layers are fused to something else"
     print("ok: the compiler")
 
 
@@ -89,7 +87,8 @@ def main():
             f"{name} on {mesh} is another program when it is folded")
         print(f"ok: {name}, {layers} layers on {mesh}")
         if i == 0:
-            check_driver(spec, SOURCE / f"recipes/{recipe}.yaml", mesh, folder)
+            check_driver(spec, SOURCE / f"recipes/{recipe}.yaml", mesh, whole,
+                         cut, folder)
         if microbatches > 1 and "moe" not in name:
             check_stages(whole)
 
