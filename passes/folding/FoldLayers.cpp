@@ -1,6 +1,6 @@
 #include "dialects/graph/FoldedAttrs.h"
 #include "passes/folding/Folding.h"
-#include "passes/folding/LayerNames.h"
+#include "passes/folding/Ports.h"
 #include "passes/folding/Units.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/Hashing.h"
@@ -25,15 +25,12 @@ namespace {
 /// take it.
 class Kinds {
 public:
-  explicit Kinds(ModuleOp module) {
-    for (auto function : module.getOps<func::FuncOp>()) {
-      if (!function.isPublic())
-        continue;
-      for (BlockArgument argument : function.getArguments())
-        addArgument(function, argument);
-      for (unsigned i = 0; i < function.getNumResults(); ++i)
-        add(function.getResultAttrDict(i), function.getResultTypes()[i]);
-    }
+  void add(func::FuncOp function, const Ports &ports) {
+    for (auto [argument, port] :
+         llvm::zip(function.getArguments(), ports.arguments))
+      addArgument(argument, port);
+    for (const Port &port : ports.results)
+      add(port);
   }
 
   /// Of equal layers the longest row, counting what folding would remove.
@@ -58,22 +55,20 @@ public:
   }
 
 private:
-  llvm::hash_code *add(DictionaryAttr attrs, Type type) {
-    auto name = attrs ? attrs.getAs<StringAttr>(graph::kStateAttr) : nullptr;
-    auto layer = name ? LayerName::parse(name.getValue()) : std::nullopt;
-    if (!layer || layer->layer >= graph::kMostLayers)
+  llvm::hash_code *add(const Port &port) {
+    if (!port.name || port.name->layer >= graph::kMostLayers)
       return nullptr;
-    if (kinds.size() <= size_t(layer->layer))
-      kinds.resize(layer->layer + 1);
-    std::optional<llvm::hash_code> &kind = kinds[layer->layer];
-    kind = llvm::hash_combine(kind.value_or(llvm::hash_code(0)), layer->after,
-                              type.getAsOpaquePointer());
+    auto layer = static_cast<size_t>(port.name->layer);
+    if (kinds.size() <= layer)
+      kinds.resize(layer + 1);
+    std::optional<llvm::hash_code> &kind = kinds[layer];
+    kind = llvm::hash_combine(kind.value_or(llvm::hash_code(0)),
+                              port.name->after, port.type.getAsOpaquePointer());
     return &*kind;
   }
 
-  void addArgument(func::FuncOp function, BlockArgument argument) {
-    llvm::hash_code *kind = add(
-        function.getArgAttrDict(argument.getArgNumber()), argument.getType());
+  void addArgument(BlockArgument argument, const Port &port) {
+    llvm::hash_code *kind = add(port);
     if (!kind)
       return;
     for (OpOperand &use : argument.getUses())
@@ -228,23 +223,20 @@ private:
   void mark() {
     for (Operation *op : units.ops[2])
       op->setAttr(graph::kTimesAttr, times);
-    SmallVector<DictionaryAttr> arguments, results;
-    for (unsigned i = 0; i < function.getNumArguments(); ++i)
-      arguments.push_back(function.getArgAttrDict(i));
-    for (unsigned i = 0; i < function.getNumResults(); ++i)
-      results.push_back(function.getResultAttrDict(i));
-    for (unsigned i : units.arguments[2])
-      arguments[i] = marked(arguments[i]);
-    for (unsigned i : units.results[2])
-      results[i] = marked(results[i]);
-    function.setAllArgAttrs(arguments);
-    function.setAllResultAttrs(results);
+    if (ArrayAttr all = function.getArgAttrsAttr())
+      function.setArgAttrsAttr(marked(all, units.arguments[2]));
+    if (ArrayAttr all = function.getResAttrsAttr())
+      function.setResAttrsAttr(marked(all, units.results[2]));
   }
 
-  DictionaryAttr marked(DictionaryAttr attrs) const {
-    NamedAttrList list(attrs);
-    list.set(graph::kTimesAttr, times);
-    return list.getDictionary(times.getContext());
+  ArrayAttr marked(ArrayAttr all, ArrayRef<unsigned> numbers) const {
+    SmallVector<Attribute> attrs(all.getValue());
+    for (unsigned i : numbers) {
+      NamedAttrList list(cast<DictionaryAttr>(attrs[i]));
+      list.set(graph::kTimesAttr, times);
+      attrs[i] = list.getDictionary(times.getContext());
+    }
+    return ArrayAttr::get(times.getContext(), attrs);
   }
 
   func::FuncOp function;
@@ -257,9 +249,15 @@ struct FoldLayers : tessera::impl::FoldLayersBase<FoldLayers> {
   using Base::Base;
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    std::optional<Repetition> repetition;
+    std::vector<std::pair<func::FuncOp, Ports>> functions;
+    Kinds kinds;
     if (!module->hasAttr(graph::kFoldedAttr))
-      repetition = Kinds(module).repetition();
+      for (auto function : module.getOps<func::FuncOp>())
+        if (function.isPublic()) {
+          functions.emplace_back(function, Ports(function));
+          kinds.add(function, functions.back().second);
+        }
+    std::optional<Repetition> repetition = kinds.repetition();
     if (!repetition) {
       if (explain)
         module.emitRemark("layers are not folded: no five in a row have the "
@@ -269,12 +267,11 @@ struct FoldLayers : tessera::impl::FoldLayersBase<FoldLayers> {
     SmallVector<int64_t> numbers =
         llvm::to_vector(llvm::seq<int64_t>(0, repetition->units));
     std::vector<std::pair<func::FuncOp, Units>> programs;
-    for (auto function : module.getOps<func::FuncOp>()) {
-      if (!function.isPublic())
-        continue;
+    programs.reserve(functions.size());
+    for (auto &[function, ports] : functions) {
       std::string reason;
       std::optional<Units> units =
-          Units::match(function, *repetition, numbers, reason);
+          Units::match(function, ports, *repetition, numbers, reason);
       if (!units) {
         if (explain)
           function.emitRemark("layers are not folded: ") << reason;

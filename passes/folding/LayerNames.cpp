@@ -6,11 +6,13 @@ using namespace tessera::folding;
 
 std::optional<LayerName> LayerName::parse(StringRef name) {
   for (size_t begin = 0; begin < name.size();) {
-    size_t end = std::min(name.find('.', begin), name.size());
+    size_t end = begin;
+    bool isNumber = true;
+    for (; end < name.size() && name[end] != '.'; ++end)
+      isNumber &= llvm::isDigit(name[end]);
     StringRef part = name.slice(begin, end);
     int64_t layer = 0;
-    if (!part.empty() && llvm::isDigit(part.front()) &&
-        llvm::all_of(part, llvm::isDigit) && !part.getAsInteger(10, layer))
+    if (isNumber && !part.empty() && !part.getAsInteger(10, layer))
       return LayerName{name.take_front(begin), name.drop_front(end), layer};
     begin = end + 1;
   }

@@ -23,23 +23,28 @@ bool Matcher::differ(Operation *op, StringRef how) {
 //===--- taking -----------------------------------------------------------===//
 
 void Matcher::placeArguments(func::FuncOp function) {
-  for (unsigned unit = 1; unit <= last(); ++unit)
-    for (auto [slot, i] : llvm::enumerate(units.arguments[unit]))
-      units.place(function.getArgument(i), unit, slot);
   units.slots = units.arguments[1].size();
+  units.placesOfOthers.reserve(units.slots * last());
+  for (unsigned unit = 1; unit <= last(); ++unit)
+    for (unsigned slot = 0; slot < units.arguments[unit].size(); ++slot) {
+      unsigned i = units.arguments[unit][slot];
+      units.place(function.getArgument(i), {unit, slot});
+    }
 }
 
 // Attributes that grow from unit to unit say by how much in the first two of
 // the middle.
-bool Matcher::isAlike(unsigned number, Operation *op, unsigned unit) const {
+bool Matcher::isAlike(unsigned number, Operation *op, unsigned unit) {
   Operation *one = units.ops[1][number];
   Operation *two = unit == 2 ? op : units.ops[2][number];
   if (op->getName() != one->getName() || op->getNumRegions() > 0 ||
       op->getNumOperands() != one->getNumOperands() ||
       op->getResultTypes() != one->getResultTypes())
     return false;
-  if (haveEqualAttributes(one, two))
-    return haveEqualAttributes(one, op);
+  if (unit == 2)
+    areEqual.push_back(haveEqualAttributes(one, two));
+  if (areEqual[number])
+    return unit == 2 || haveEqualAttributes(one, op);
   DictionaryAttr ofOne = one->getAttrDictionary(),
                  ofTwo = two->getAttrDictionary(),
                  own = op->getAttrDictionary();
@@ -53,41 +58,44 @@ bool Matcher::isAlike(unsigned number, Operation *op, unsigned unit) const {
   return true;
 }
 
-// Makes the op the next one of its unit. What it reads of what loops carry is
+// Gives places to what an op makes. What it reads of what loops carry is
 // thereby the unit's, as it is for the unit before.
-void Matcher::take(Operation *op, unsigned unit) {
-  auto number = static_cast<unsigned>(units.ops[unit].size());
-  units.ops[unit].push_back(op);
-  units.placesOfOps[op] = {unit, number};
+void Matcher::take(unsigned number, unsigned unit) {
   bool isFirst = unit == 1;
   unsigned near = isFirst ? unit : unit - 1;
-  Operation *like = units.ops[near][number];
+  Operation *op = units.ops[unit][number], *like = units.ops[near][number];
   for (auto [value, other] : llvm::zip(op->getOperands(), like->getOperands()))
     if (isCarried(value) && owners.of(value) == int(unit) &&
         !units.placeOf(value)) {
       auto place = units.placeOf(other);
       if (isFirst)
-        units.place(value, unit, units.slots++);
+        units.place(value, {unit, units.slots++});
       else if (place && place->unit == near)
-        units.place(value, unit, place->slot);
+        units.place(value, {unit, place->slot});
     }
-  for (auto [value, other] : llvm::zip(op->getResults(), like->getResults()))
-    units.place(value, unit,
-                isFirst ? units.slots++ : units.placeOf(other)->slot);
+  if (isFirst) {
+    slotsOfResults.push_back(units.slots);
+    units.slots += op->getNumResults();
+  }
+  unsigned slot = slotsOfResults[number];
+  units.placesOfOps[op] = {unit, slot};
+  for (Value result : op->getResults())
+    units.setValue(result, {unit, slot++});
 }
 
-bool Matcher::takeMiddle(ArrayRef<std::vector<Operation *>> lists) {
-  units.reserve(lists[1].size() * last());
-  for (Operation *op : lists[1])
-    take(op, 1);
-  for (unsigned unit = 2; unit <= last(); ++unit) {
-    for (auto [number, op] : llvm::enumerate(lists[unit])) {
-      if (number >= units.ops[1].size() || !isAlike(number, op, unit))
-        return differ(op, "is not in each of the layers, or not the same");
-      take(op, unit);
+bool Matcher::takeMiddle() {
+  size_t count = units.ops[1].size();
+  units.placesOfOps.reserve(count * last());
+  for (unsigned unit = 1; unit <= last(); ++unit) {
+    ArrayRef<Operation *> own = units.ops[unit];
+    for (unsigned number = 0; number < own.size(); ++number) {
+      if (number >= count || (unit > 1 && !isAlike(number, own[number], unit)))
+        return differ(own[number],
+                      "is not in each of the layers, or not the same");
+      take(number, unit);
     }
-    if (lists[unit].size() != lists[1].size())
-      return differ(lists[1].back(), "is not in each of the layers");
+    if (own.size() != count)
+      return differ(units.ops[1].back(), "is not in each of the layers");
   }
   return true;
 }
@@ -105,7 +113,7 @@ bool Matcher::placeCarried(graph::LoopOp loop) {
       return differ(loop, "carries a value twice");
     auto [slot, isNew] = slotOf.try_emplace(place->slot, units.slots);
     units.slots += isNew;
-    units.place(result, place->unit, slot->second);
+    units.place(result, {place->unit, slot->second});
   }
   return true;
 }
@@ -115,8 +123,8 @@ bool Matcher::placeCarried(graph::LoopOp loop) {
 // Whether what a unit reads is to it what `other` is to the next one: the same
 // for both; its own; or the neighbor's, where the first and the last have
 // whatever stands before and behind all units.
-bool Matcher::correspond(Value one, Value other, unsigned unit) {
-  auto place = units.placeOf(one), next = units.placeOf(other);
+bool Matcher::correspond(Value one, std::optional<Place> place, Value other,
+                         std::optional<Place> next, unsigned unit) {
   if (one == other)
     return !place;
   if (place && next) {
@@ -137,16 +145,28 @@ bool Matcher::correspond(Value one, Value other, unsigned unit) {
   return false;
 }
 
+// Op by op through all units, so that each operand is looked up once.
 bool Matcher::verifyOps() {
-  for (unsigned unit = 1; unit < last(); ++unit)
-    for (auto [op, next] : llvm::zip(units.ops[unit], units.ops[unit + 1])) {
+  SmallVector<std::optional<Place>> places;
+  for (auto [number, first] : llvm::enumerate(units.ops[1])) {
+    Operation *op = first;
+    places.clear();
+    for (Value operand : op->getOperands())
+      places.push_back(units.placeOf(operand));
+    for (unsigned unit = 1; unit < last(); ++unit) {
+      Operation *next = units.ops[unit + 1][number];
       if (op->getBlock() != next->getBlock())
         return differ(next, "is not where those of other layers are");
-      for (auto [one, other] :
-           llvm::zip(op->getOperands(), next->getOperands()))
-        if (!correspond(one, other, unit))
+      for (auto [one, other, place] :
+           llvm::zip(op->getOperands(), next->getOperands(), places)) {
+        auto placeOfNext = units.placeOf(other);
+        if (!correspond(one, place, other, placeOfNext, unit))
           return differ(next, "does not read what those of other layers do");
+        place = placeOfNext;
+      }
+      op = next;
     }
+  }
   return true;
 }
 
@@ -249,7 +269,7 @@ bool Matcher::verifyOthers(func::FuncOp function) {
     return isChained(operand.get());
   };
   WalkResult result = function.walk([&](Operation *op) {
-    if (units.placesOfOps.contains(op) ||
+    if (units.contains(op) ||
         (isa<graph::YieldOp>(op) && isa<graph::LoopOp>(op->getParentOp())))
       return WalkResult::advance();
     auto loop = dyn_cast<graph::LoopOp>(op);
@@ -277,7 +297,10 @@ bool Matcher::verifyOthers(func::FuncOp function) {
 bool Matcher::run(func::FuncOp function) {
   units.loops.assign(owners.loops().begin(), owners.loops().end());
   placeArguments(function);
-  if (!takeMiddle(owners.opsOf(units.count())))
+  units.ops = owners.opsOf(units.count());
+  units.ops.front().clear();
+  units.ops.back().clear();
+  if (!takeMiddle())
     return false;
   for (graph::LoopOp loop : units.loops)
     if (!placeCarried(loop))

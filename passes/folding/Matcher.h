@@ -20,11 +20,16 @@ private:
   using Place = Units::Place;
 
   void placeArguments(mlir::func::FuncOp function);
-  bool takeMiddle(llvm::ArrayRef<std::vector<mlir::Operation *>> lists);
-  void take(mlir::Operation *op, unsigned unit);
-  bool isAlike(unsigned number, mlir::Operation *op, unsigned unit) const;
+  bool takeMiddle();
+  void take(unsigned number, unsigned unit);
+  bool isAlike(unsigned number, mlir::Operation *op, unsigned unit);
   bool placeCarried(graph::LoopOp loop);
-  bool correspond(Value one, Value other, unsigned unit);
+  bool correspond(Value one, std::optional<Place> place, Value other,
+                  std::optional<Place> next, unsigned unit);
+  bool correspond(Value one, Value other, unsigned unit) {
+    return correspond(one, units.placeOf(one), other, units.placeOf(other),
+                      unit);
+  }
   bool verifyOps();
   bool verifyCarried(graph::LoopOp loop);
   bool verifyResults(mlir::func::FuncOp function);
@@ -41,6 +46,10 @@ private:
   const Repetition &repetition;
   llvm::ArrayRef<int64_t> numbers;
   std::string &reason;
+  /// By number of an op in its unit: whether the first two of the middle have
+  /// the same attributes, and the slot of its first result.
+  std::vector<bool> areEqual;
+  std::vector<unsigned> slotsOfResults;
   /// Slots of which a unit reads that of the unit before, or behind it.
   llvm::SmallDenseSet<unsigned> fromBefore, fromBehind;
 };

@@ -4,13 +4,29 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::folding;
 
-Ownership::Ownership(func::FuncOp function, ArrayRef<int> arguments,
-                     ArrayRef<int> results) {
-  for (auto [argument, unit] : llvm::zip(function.getArguments(), arguments))
-    values[argument] = {
-        unit, !function.getArgAttr(argument.getArgNumber(), graph::kInputAttr)};
-  own(function.getBody().front());
+Ownership::Ownership(func::FuncOp function, const Ports &ports,
+                     ArrayRef<int> unitsOfArguments, ArrayRef<int> results)
+    : entry(&function.getBody().front()) {
+  owners.reserve(entry->getOperations().size());
+  arguments.reserve(unitsOfArguments.size());
+  auto input = StringAttr::get(function.getContext(), graph::kInputAttr);
+  for (auto [port, unit] : llvm::zip(ports.arguments, unitsOfArguments)) {
+    bool isInput = port.attrs && port.attrs.contains(input);
+    arguments.push_back({unit, /*isState=*/!isInput});
+  }
+  own(*entry);
   ownUnread(results);
+}
+
+Ownership::Owner Ownership::ownerOf(Value value) const {
+  if (Operation *op = value.getDefiningOp()) {
+    if (auto owner = owners.find(op); owner != owners.end())
+      return owner->second;
+  } else if (auto argument = cast<BlockArgument>(value);
+             argument.getOwner() == entry) {
+    return arguments[argument.getArgNumber()];
+  }
+  return carried.lookup(value);
 }
 
 // What reads as many layers is a table of all of them.
@@ -53,19 +69,14 @@ Ownership::Owner Ownership::vote(Operation *op) const {
   return {best == votes.end() ? kNone : best->unit, isState};
 }
 
-void Ownership::set(Operation *op, Owner owner) {
-  for (Value result : op->getResults())
-    values[result] = owner;
-}
-
 // A value that a loop carries belongs to whom what is yielded for it does.
 void Ownership::ownCarried(graph::LoopOp loop) {
   allLoops.push_back(loop);
-  for (auto [yielded, carried, result] : llvm::zip(
+  for (auto [yielded, inside, result] : llvm::zip(
            loop.getYield().getValues(), loop.getCarried(), loop.getResults())) {
     int unit = of(yielded);
     if (unit != kNone)
-      values[carried] = values[result] = {unit, /*isState=*/false};
+      carried[inside] = carried[result] = {unit, /*isState=*/false};
   }
 }
 
@@ -75,13 +86,13 @@ void Ownership::own(Block &block) {
       continue;
     if (auto loop = dyn_cast<graph::LoopOp>(op)) {
       for (BlockArgument argument : loop.getBody().getArguments())
-        values[argument] = {kNone, /*isState=*/false};
+        carried[argument] = {kNone, /*isState=*/false};
       own(loop.getBody().front());
       ownCarried(loop);
       continue;
     }
     Owner owner = vote(&op);
-    set(&op, owner);
+    owners[&op] = owner;
     ops.emplace_back(&op, owner.unit);
   }
 }
@@ -106,12 +117,14 @@ void Ownership::ownUnread(ArrayRef<int> results) {
       only = reader;
     }
     if (only)
-      set(op, {unit = *only});
+      owners[op] = {unit = *only};
   }
 }
 
 std::vector<std::vector<Operation *>> Ownership::opsOf(unsigned count) const {
   std::vector<std::vector<Operation *>> lists(count);
+  for (std::vector<Operation *> &list : lists)
+    list.reserve(ops.size() / count);
   for (auto [op, unit] : ops)
     if (unit >= 0)
       lists[unit].push_back(op);

@@ -2,6 +2,7 @@
 #pragma once
 #include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/folding/Ports.h"
 
 namespace tessera::folding {
 
@@ -11,8 +12,8 @@ public:
   static constexpr int kOuter = -2; ///< of the model, but of no layer
 
   /// Of a function whose arguments and results belong to these units.
-  Ownership(mlir::func::FuncOp function, llvm::ArrayRef<int> arguments,
-            llvm::ArrayRef<int> results);
+  Ownership(mlir::func::FuncOp function, const Ports &ports,
+            llvm::ArrayRef<int> arguments, llvm::ArrayRef<int> results);
 
   int of(mlir::Value value) const { return ownerOf(value).unit; }
   /// The ops of each of `count` units, in the order of the text.
@@ -26,17 +27,16 @@ private:
     bool isState = true; ///< made of nothing but state and numbers
   };
 
-  Owner ownerOf(mlir::Value value) const {
-    auto owner = values.find(value);
-    return owner == values.end() ? Owner() : owner->second;
-  }
+  Owner ownerOf(mlir::Value value) const;
   void own(mlir::Block &block);
   void ownCarried(graph::LoopOp loop);
   void ownUnread(llvm::ArrayRef<int> results);
   Owner vote(mlir::Operation *op) const;
-  void set(mlir::Operation *op, Owner owner);
 
-  llvm::DenseMap<mlir::Value, Owner> values;
+  mlir::Block *entry;           ///< of the function
+  std::vector<Owner> arguments; ///< of the function, by number
+  llvm::DenseMap<mlir::Operation *, Owner> owners;    ///< of all its results
+  llvm::DenseMap<mlir::Value, Owner> carried;         ///< by loops, in and out
   std::vector<std::pair<mlir::Operation *, int>> ops; ///< all, in order
   std::vector<graph::LoopOp> allLoops;
 };

@@ -1,6 +1,7 @@
 #include "dialects/graph/FoldedAttrs.h"
 #include "passes/folding/Folding.h"
 #include "passes/folding/LayerNames.h"
+#include "passes/folding/Ports.h"
 #include "passes/folding/Units.h"
 
 using namespace mlir;
@@ -187,18 +188,20 @@ private:
   // Whether later layers stand behind, as on the way forward, or before. Found
   // out while nothing is inserted.
   void findOrder() {
-    for (auto [one, two] : llvm::zip(units.ops[1], units.ops[2]))
+    for (auto [one, two] : llvm::zip(units.ops[1], units.ops[2])) {
+      numbers[two] = ascends.size();
       ascends.push_back(one->isBeforeInBlock(two));
+    }
   }
 
   void expand(Block &block) {
     for (Operation *op = &block.front(); op;) {
       Operation *next = op->getNextNode();
-      auto place = units.placesOfOps.find(op);
+      auto number = numbers.find(op);
       if (auto loop = dyn_cast<graph::LoopOp>(op))
         expandLoop(loop);
-      else if (place != units.placesOfOps.end() && place->second.unit == 2)
-        next = expandRun(op, place->second.slot);
+      else if (number != numbers.end())
+        next = expandRun(op, number->second);
       op = next;
     }
   }
@@ -364,9 +367,10 @@ private:
   func::FuncOp function;
   Units &units;
   const Repetition &repetition;
-  std::vector<std::vector<Value>> copies; ///< by slot, as in Units
-  std::vector<OpOperand *> leaving;       ///< operands of other ops
-  std::vector<bool> ascends;              ///< by op of a unit
+  std::vector<std::vector<Value>> copies;        ///< by slot, as in Units
+  std::vector<OpOperand *> leaving;              ///< operands of other ops
+  std::vector<bool> ascends;                     ///< by op of a unit
+  llvm::DenseMap<Operation *, unsigned> numbers; ///< of the third unit's ops
 };
 
 struct UnfoldLayers : tessera::impl::UnfoldLayersBase<UnfoldLayers> {
@@ -406,8 +410,9 @@ private:
                               const Repetition &repetition) {
     removeMarks(function);
     std::string reason;
-    std::optional<Units> units = Units::match(
-        function, repetition, {0, 1, 2, repetition.units - 1}, reason);
+    std::optional<Units> units =
+        Units::match(function, Ports(function), repetition,
+                     {0, 1, 2, repetition.units - 1}, reason);
     if (!units)
       return function.emitError("folded layers are not alike: ")
              << reason << "; " << graph::kFoldedAttr

@@ -2,6 +2,7 @@
 #include "dialects/graph/FoldedAttrs.h"
 #include "passes/folding/LayerNames.h"
 #include "passes/folding/Matcher.h"
+#include "passes/folding/Ports.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -41,18 +42,36 @@ std::optional<int64_t> Repetition::unitOf(int64_t layer) const {
 
 //===--- places -----------------------------------------------------------===//
 
-void Units::place(Value value, unsigned unit, unsigned slot) {
-  places[value] = {unit, slot};
-  std::vector<Value> &own = values[unit];
-  if (own.size() <= slot)
-    own.resize(slot + 1);
-  own[slot] = value;
+// All results of an op are of its unit, one slot behind another.
+std::optional<Units::Place> Units::placeOf(Value value) const {
+  if (auto result = dyn_cast<OpResult>(value)) {
+    auto first = placesOfOps.find(result.getOwner());
+    if (first != placesOfOps.end())
+      return Place{first->second.unit,
+                   first->second.slot + result.getResultNumber()};
+  }
+  auto place = placesOfOthers.find(value);
+  if (place == placesOfOthers.end())
+    return std::nullopt;
+  return place->second;
+}
+
+void Units::place(Value value, Place place) {
+  placesOfOthers[value] = place;
+  setValue(value, place);
+}
+
+void Units::setValue(Value value, Place place) {
+  std::vector<Value> &own = values[place.unit];
+  if (own.size() <= place.slot)
+    own.resize(std::max(place.slot + 1, slots));
+  own[place.slot] = value;
 }
 
 void Units::replace(Value value, Value with) {
-  auto [unit, slot] = places.at(value);
-  places.erase(value);
-  place(with, unit, slot);
+  Place known = placesOfOthers.at(value);
+  placesOfOthers.erase(value);
+  place(with, known);
 }
 
 //===--- attributes -------------------------------------------------------===//
@@ -107,16 +126,15 @@ bool folding::haveEqualAttributes(Operation *one, Operation *other) {
 
 namespace {
 /// The arguments, or the results, of a function: which unit each belongs to.
-class Ports {
+class PortUnits {
 public:
-  Ports(const Repetition &repetition, ArrayRef<int64_t> numbers,
-        ArrayRef<Type> types, ArrayAttr attrs)
-      : repetition(repetition), numbers(numbers), types(types),
-        attrs(attrs ? attrs.getValue() : ArrayRef<Attribute>()),
+  PortUnits(const Repetition &repetition, ArrayRef<int64_t> numbers,
+            ArrayRef<Port> ports)
+      : repetition(repetition), numbers(numbers), ports(ports),
         lists(numbers.size()) {
-    for (unsigned i = 0; i < types.size(); ++i) {
-      names.push_back(nameOf(i));
-      owners.push_back(unitOf(i));
+    owners.reserve(ports.size());
+    for (auto [i, port] : llvm::enumerate(ports)) {
+      owners.push_back(unitOf(port));
       if (owners.back() >= 0)
         lists[owners.back()].push_back(i);
     }
@@ -146,21 +164,13 @@ public:
 private:
   static constexpr int kForeign = -3; ///< of a unit that is not there
 
-  DictionaryAttr attrsOf(unsigned i) const {
-    return i < attrs.size() ? cast<DictionaryAttr>(attrs[i]) : nullptr;
-  }
-
-  std::optional<LayerName> nameOf(unsigned i) const {
-    DictionaryAttr own = attrsOf(i);
-    auto name = own ? own.getAs<StringAttr>(graph::kStateAttr) : nullptr;
-    return name ? LayerName::parse(name.getValue()) : std::nullopt;
-  }
-
-  int unitOf(unsigned i) const {
-    auto number = names[i] ? repetition.unitOf(names[i]->layer) : std::nullopt;
+  int unitOf(const Port &port) const {
+    auto number =
+        port.name ? repetition.unitOf(port.name->layer) : std::nullopt;
     if (!number) {
-      DictionaryAttr own = attrsOf(i);
-      auto role = own ? own.getAs<graph::RoleAttr>(graph::kRoleAttr) : nullptr;
+      auto role = port.attrs
+                      ? port.attrs.getAs<graph::RoleAttr>(graph::kRoleAttr)
+                      : nullptr;
       return role && (role.getValue() == graph::Role::parameter ||
                       role.getValue() == graph::Role::optimizer)
                  ? Ownership::kOuter
@@ -174,14 +184,11 @@ private:
 
   // Whether the second is what the first is, some layers further.
   bool correspond(unsigned one, unsigned other, int64_t distance) const {
-    const LayerName &from = *names[one], &to = *names[other];
-    if (types[one] != types[other] || to.layer - from.layer != distance ||
-        !from.isLike(to))
+    const Port &a = ports[one], &b = ports[other];
+    if (a.type != b.type || b.name->layer - a.name->layer != distance ||
+        !a.name->isLike(*b.name) || a.attrs.size() != b.attrs.size())
       return false;
-    DictionaryAttr ofOne = attrsOf(one), ofOther = attrsOf(other);
-    if (ofOne.size() != ofOther.size())
-      return false;
-    for (auto [a, b] : llvm::zip(ofOne, ofOther))
+    for (auto [a, b] : llvm::zip(a.attrs, b.attrs))
       if (a != b &&
           (a.getName() != b.getName() || a.getName() != graph::kStateAttr))
         return false;
@@ -190,22 +197,18 @@ private:
 
   const Repetition &repetition;
   ArrayRef<int64_t> numbers;
-  ArrayRef<Type> types;
-  ArrayRef<Attribute> attrs;
-  std::vector<std::optional<LayerName>> names;
+  ArrayRef<Port> ports;
   std::vector<int> owners;
   std::vector<std::vector<unsigned>> lists; ///< by unit
 };
 } // namespace
 
-std::optional<Units> Units::match(func::FuncOp function,
+std::optional<Units> Units::match(func::FuncOp function, const Ports &ports,
                                   const Repetition &repetition,
                                   ArrayRef<int64_t> numbers,
                                   std::string &reason) {
-  Ports arguments(repetition, numbers, function.getArgumentTypes(),
-                  function.getArgAttrsAttr()),
-      results(repetition, numbers, function.getResultTypes(),
-              function.getResAttrsAttr());
+  PortUnits arguments(repetition, numbers, ports.arguments),
+      results(repetition, numbers, ports.results);
   if (!arguments.areAlike() || !results.areAlike()) {
     reason = "their state differs";
     return std::nullopt;
@@ -217,7 +220,7 @@ std::optional<Units> Units::match(func::FuncOp function,
   units.results = results.takeLists();
   if (units.empty())
     return units;
-  Ownership owners(function, arguments.units(), results.units());
+  Ownership owners(function, ports, arguments.units(), results.units());
   if (!Matcher(units, owners, repetition, numbers, reason).run(function))
     return std::nullopt;
   return units;

@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace tessera::folding {
+struct Ports;
 
 /// Layers that are repeated: `period` from `first` on, `units` times.
 struct Repetition {
@@ -29,10 +30,11 @@ public:
     unsigned unit, slot;
   };
 
-  /// `numbers` are the units that the function has, among those of the
-  /// repetition: 0, 1, 2, … and the last. At least four. Nothing, and a reason,
-  /// where they do not do the same.
+  /// `ports` are those of the function. `numbers` are the units that the
+  /// function has, among those of the repetition: 0, 1, 2, … and the last. At
+  /// least four. Nothing, and a reason, where they do not do the same.
   static std::optional<Units> match(mlir::func::FuncOp function,
+                                    const Ports &ports,
                                     const Repetition &repetition,
                                     llvm::ArrayRef<int64_t> numbers,
                                     std::string &reason);
@@ -40,16 +42,13 @@ public:
   /// With those at the ends.
   unsigned count() const { return ops.size(); }
   bool empty() const { return arguments[1].empty() && results[1].empty(); }
-  std::optional<Place> placeOf(mlir::Value value) const {
-    auto place = places.find(value);
-    if (place == places.end())
-      return std::nullopt;
-    return place->second;
-  }
+  std::optional<Place> placeOf(mlir::Value value) const;
   mlir::Value at(unsigned unit, unsigned slot) const {
     return values[unit][slot];
   }
   unsigned slotCount() const { return slots; }
+  /// Whether it is an op of a unit in the middle.
+  bool contains(mlir::Operation *op) const { return placesOfOps.contains(op); }
   /// Puts another value in the place of one.
   void replace(mlir::Value value, mlir::Value with);
 
@@ -57,8 +56,7 @@ public:
   /// arguments and results.
   std::vector<std::vector<mlir::Operation *>> ops;
   std::vector<std::vector<unsigned>> arguments, results;
-  llvm::DenseMap<mlir::Operation *, Place> placesOfOps; ///< slot: which op
-  std::vector<graph::LoopOp> loops;                     ///< inner ones first
+  std::vector<graph::LoopOp> loops; ///< inner ones first
   /// Ops of no unit that read a value of every one, as a table of all layers
   /// does: where the third unit's operands begin, and how many each has. If the
   /// third stands for others, its operands are there as often.
@@ -72,13 +70,13 @@ public:
 
 private:
   friend class Matcher;
-  void reserve(size_t opCount) {
-    places.reserve(3 * opCount);
-    placesOfOps.reserve(opCount);
-  }
-  void place(mlir::Value value, unsigned unit, unsigned slot);
+  /// Gives the value its place; setValue alone where its op has one.
+  void place(mlir::Value value, Place place);
+  void setValue(mlir::Value value, Place place);
 
-  llvm::DenseMap<mlir::Value, Place> places;
+  llvm::DenseMap<mlir::Operation *, Place> placesOfOps; ///< first results'
+  /// Arguments of functions, and what loops carry.
+  llvm::DenseMap<mlir::Value, Place> placesOfOthers;
   std::vector<std::vector<mlir::Value>> values; ///< by unit and slot
   unsigned slots = 0;
 };

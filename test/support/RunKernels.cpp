@@ -1,4 +1,5 @@
 #include "test/support/RunKernels.h"
+#include "compiler/InitAll.h"
 #include "compiler/target/cpu/CpuTarget.h"
 #include "dialects/graph/GraphOps.h"
 #include "dialects/tile/TileOps.h"
@@ -15,6 +16,18 @@ namespace tessera::testing {
 using interpreter::Tensor;
 using interpreter::Tensors;
 using Buffer = std::shared_ptr<HostBuffer>;
+
+MLIRContext &kernelContext() {
+  static auto *context = [] {
+    DialectRegistry registry;
+    registerAllDialects(registry);
+    cpu::registerCpuTarget(registry);
+    auto *made = new MLIRContext(registry);
+    made->loadAllAvailableDialects();
+    return made;
+  }();
+  return *context;
+}
 
 struct KernelProgram::Code {
   ModuleOp kernels;

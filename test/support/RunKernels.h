@@ -15,6 +15,10 @@ struct CodeObject;
 
 namespace tessera::testing {
 
+/// With all dialects and what compiles kernels for CPUs. One for all tests of a
+/// process.
+mlir::MLIRContext &kernelContext();
+
 /// How a function is run. The results must not depend on any of this.
 struct RunOptions {
   /// Blocks handed out at a time; 0: all at once. Ranges are run last to
@@ -28,8 +32,8 @@ struct RunOptions {
 class KernelProgram {
 public:
   /// Compiles all kernels of the nested module for `target` ("cpu:avx2"). The
-  /// module must outlive the program; its context must have been made with
-  /// cpu::registerCpuTarget.
+  /// module must outlive the program; its context is kernelContext(), or has
+  /// been made with cpu::registerCpuTarget.
   static llvm::Expected<std::unique_ptr<KernelProgram>>
   compile(mlir::ModuleOp module, llvm::StringRef target);
   ~KernelProgram();

@@ -3,16 +3,7 @@
 // All numbers are small integers, so sums are exact in any order.
 #include "compiler/artifact/ArtifactWriter.h"
 #include "compiler/target/cpu/CpuTarget.h"
-#include "dialects/dist/DistOps.h"
-#include "dialects/graph/GraphOps.h"
-#include "dialects/plan/PlanOps.h"
-#include "dialects/tile/TileOps.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
@@ -36,21 +27,6 @@ namespace {
 
 constexpr const char *kTarget = "cpu:avx2";
 
-MLIRContext &context() {
-  static auto *context = [] {
-    DialectRegistry registry;
-    registry.insert<graph::GraphDialect, dist::DistDialect, tile::TileDialect,
-                    plan::PlanDialect, arith::ArithDialect, func::FuncDialect,
-                    math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
-                    vector::VectorDialect>();
-    cpu::registerCpuTarget(registry);
-    auto *made = new MLIRContext(registry);
-    made->loadAllAvailableDialects();
-    return made;
-  }();
-  return *context;
-}
-
 /// A local program through all phases behind partitioning; scheduling takes
 /// none that starts collectives itself.
 class CompiledShare {
@@ -58,9 +34,11 @@ public:
   CompiledShare(const std::string &text, std::vector<int64_t> ranks,
                 bool isScheduled = false)
       : ranks(std::move(ranks)),
-        module(parseSourceString<ModuleOp>(text, &context())) {
+        module(parseSourceString<ModuleOp>(
+            text, &tessera::testing::kernelContext())) {
     EXPECT_TRUE(module) << text;
-    PassManager kernels(&context()), planning(&context());
+    PassManager kernels(&tessera::testing::kernelContext()),
+        planning(&tessera::testing::kernelContext());
     buildFusionPipeline(kernels);
     if (isScheduled)
       buildSchedulePipeline(kernels);

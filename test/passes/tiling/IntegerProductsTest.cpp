@@ -1,9 +1,7 @@
 // Few rows of bf16 times quantized weights, which are products of integers:
 // against loops that do the same arithmetic from its definition, to the bit.
 #include "compiler/target/cpu/CpuTarget.h"
-#include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/DialectRegistry.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "passes/fusion/Fusion.h"
@@ -23,18 +21,6 @@ using interpreter::Tensors;
 
 namespace {
 
-mlir::MLIRContext &context() {
-  static auto *context = [] {
-    mlir::DialectRegistry registry;
-    cpu::registerCpuTarget(registry);
-    registry.insert<graph::GraphDialect>();
-    auto *made = new mlir::MLIRContext(registry);
-    made->loadAllAvailableDialects();
-    return made;
-  }();
-  return *context;
-}
-
 std::string programOf(const QuantizedLayout &layout, int64_t rows) {
   auto strips = [&](int64_t middle, const char *type) {
     return fmt::format("tensor<{}x{}x16x{}>", layout.strips(), middle, type);
@@ -53,9 +39,9 @@ func.func @main(%x: tensor<1x{0}x{1}xbf16>, %q: {2}, %s: {3}) -> tensor<1x{0}x{4
 Tensor run(const QuantizedLayout &layout, const Tensors &inputs,
            const std::string &target) {
   auto module = mlir::parseSourceString<mlir::ModuleOp>(
-      programOf(layout, inputs[0].shape[1]), &context());
+      programOf(layout, inputs[0].shape[1]), &kernelContext());
   EXPECT_TRUE(module);
-  mlir::PassManager pipeline(&context());
+  mlir::PassManager pipeline(&kernelContext());
   buildFusionPipeline(pipeline);
   buildTilingPipeline(pipeline, {target});
   EXPECT_TRUE(mlir::succeeded(pipeline.run(*module)));

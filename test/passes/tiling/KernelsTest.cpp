@@ -4,10 +4,8 @@
 #include "compiler/target/cpu/CpuTarget.h"
 #include "compiler/target/cuda/Cubin.h"
 #include "compiler/target/cuda/CudaPrinter.h"
-#include "dialects/graph/GraphOps.h"
 #include "dialects/tile/KernelBlocks.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/DialectRegistry.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "passes/fusion/Fusion.h"
@@ -26,18 +24,6 @@ using interpreter::Tensor;
 using interpreter::Tensors;
 
 namespace {
-
-mlir::MLIRContext &context() {
-  static auto *context = [] {
-    mlir::DialectRegistry registry;
-    cpu::registerCpuTarget(registry);
-    registry.insert<graph::GraphDialect>();
-    auto *made = new mlir::MLIRContext(registry);
-    made->loadAllAvailableDialects();
-    return made;
-  }();
-  return *context;
-}
 
 // Integers are drawn as such; floats as their type holds them.
 Tensors randomInputs(mlir::func::FuncOp function, const KernelCase &test) {
@@ -81,7 +67,8 @@ TEST_P(KernelsTest, MatchesInterpreter) {
   const auto &[test, target] = GetParam();
   if (std::string missing = cpu::missingFeatures(target); !missing.empty())
     GTEST_SKIP() << "this processor lacks" << missing;
-  auto module = mlir::parseSourceString<mlir::ModuleOp>(test.text, &context());
+  auto module =
+      mlir::parseSourceString<mlir::ModuleOp>(test.text, &kernelContext());
   ASSERT_TRUE(module);
   auto function = module->lookupSymbol<mlir::func::FuncOp>("main");
   Tensors inputs = randomInputs(function, test);
@@ -90,7 +77,7 @@ TEST_P(KernelsTest, MatchesInterpreter) {
   auto expected = interpreter::interpret(*module, "main", inputs);
   ASSERT_TRUE(bool(expected)) << llvm::toString(expected.takeError());
 
-  mlir::PassManager pipeline(&context());
+  mlir::PassManager pipeline(&kernelContext());
   buildFusionPipeline(pipeline);
   buildTilingPipeline(pipeline, {target});
   ASSERT_TRUE(mlir::succeeded(pipeline.run(*module)));
@@ -152,19 +139,20 @@ class VariantsTest : public ::testing::TestWithParam<Parameter> {};
 
 TEST_P(VariantsTest, MatchInterpreter) {
   const auto &[test, target] = GetParam();
-  auto module = mlir::parseSourceString<mlir::ModuleOp>(test.text, &context());
+  auto module =
+      mlir::parseSourceString<mlir::ModuleOp>(test.text, &kernelContext());
   ASSERT_TRUE(module);
   Tensors inputs =
       randomInputs(module->lookupSymbol<mlir::func::FuncOp>("main"), test);
   auto expected = interpreter::interpret(*module, "main", inputs);
   ASSERT_TRUE(bool(expected)) << llvm::toString(expected.takeError());
-  mlir::PassManager pipeline(&context());
+  mlir::PassManager pipeline(&kernelContext());
   buildFusionPipeline(pipeline);
   buildTilingPipeline(pipeline, {target}, /*allVariants=*/true);
   ASSERT_TRUE(mlir::succeeded(pipeline.run(*module)));
   unsigned count = addVariants(*module);
   EXPECT_GE(count, 1u);
-  mlir::PassManager verifier(&context());
+  mlir::PassManager verifier(&kernelContext());
   verifier.addPass(createVerifyTiled());
   ASSERT_TRUE(mlir::succeeded(verifier.run(*module)));
   auto program = KernelProgram::compile(*module, target);
@@ -188,8 +176,9 @@ TEST_P(CubinTest, PassesTheGates) {
   if (cuda::findNvcc().empty())
     GTEST_SKIP() << "no nvcc";
   const auto &[test, target] = GetParam();
-  auto module = mlir::parseSourceString<mlir::ModuleOp>(test.text, &context());
-  mlir::PassManager pipeline(&context());
+  auto module =
+      mlir::parseSourceString<mlir::ModuleOp>(test.text, &kernelContext());
+  mlir::PassManager pipeline(&kernelContext());
   buildFusionPipeline(pipeline);
   buildTilingPipeline(pipeline, {target});
   ASSERT_TRUE(mlir::succeeded(pipeline.run(*module)));

@@ -2,7 +2,6 @@
 // training, evaluation and scoring programs of tiny models, and of those that
 // read prompts and decode over a paged cache, with sizes that no tile divides,
 // against the interpreter on the same inputs.
-#include "compiler/InitAll.h"
 #include "compiler/Phases.h"
 #include "compiler/interpreter/Interpreter.h"
 #include "dialects/graph/GraphOps.h"
@@ -54,17 +53,6 @@ std::ostream &operator<<(std::ostream &os, const Program &program) {
   return os << program.family.name;
 }
 
-mlir::MLIRContext &context() {
-  static auto *context = [] {
-    mlir::DialectRegistry registry;
-    registerAllDialects(registry);
-    auto *made = new mlir::MLIRContext(registry);
-    made->loadAllAvailableDialects();
-    return made;
-  }();
-  return *context;
-}
-
 // The programs as they are after fusion; null where that fails.
 mlir::OwningOpRef<mlir::ModuleOp> fusedModule(const Program &program) {
   auto spec = models::parseHfConfig(program.family.config, "config.json");
@@ -78,12 +66,13 @@ mlir::OwningOpRef<mlir::ModuleOp> fusedModule(const Program &program) {
   EXPECT_TRUE(recipe.ok()) << recipe.message();
   if (!spec.ok() || !recipe.ok())
     return {};
-  auto module = models::buildModel(context(), *spec, *recipe, program.mode);
+  auto module =
+      models::buildModel(kernelContext(), *spec, *recipe, program.mode);
   EXPECT_TRUE(bool(module));
   for (const Phase &phase : phases().drop_front()) {
     if (phase.forEachKind)
       break;
-    mlir::PassManager pipeline(&context());
+    mlir::PassManager pipeline(&kernelContext());
     phase.build(pipeline, PhaseOptions{*recipe, {}, program.mode});
     EXPECT_TRUE(mlir::succeeded(pipeline.run(**module))) << phase.name.str();
   }
@@ -92,7 +81,7 @@ mlir::OwningOpRef<mlir::ModuleOp> fusedModule(const Program &program) {
 
 // A module with a function for each distinct cluster of `programs`.
 mlir::OwningOpRef<mlir::ModuleOp> clustersOf(mlir::ModuleOp programs) {
-  mlir::OpBuilder b(&context());
+  mlir::OpBuilder b(&kernelContext());
   mlir::OwningOpRef<mlir::ModuleOp> module =
       mlir::ModuleOp::create(b.getUnknownLoc());
   llvm::StringMap<bool> seen;
@@ -174,7 +163,7 @@ TEST_P(ProgramKernelsTest, MatchInterpreter) {
   auto clusters = clustersOf(*programs);
   mlir::ModuleOp tiled = clusters->clone();
   mlir::OwningOpRef<mlir::ModuleOp> owner(tiled);
-  mlir::PassManager pipeline(&context());
+  mlir::PassManager pipeline(&kernelContext());
   buildTilingPipeline(pipeline, {program.target});
   ASSERT_TRUE(mlir::succeeded(pipeline.run(tiled)));
   auto compiled = KernelProgram::compile(tiled, program.target);
