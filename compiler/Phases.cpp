@@ -68,8 +68,9 @@ static void verifyPrograms(OpPassManager &pipeline,
 // their weights.
 static void programs(OpPassManager &pipeline, const PhaseOptions &options) {
   if (options.mode == models::Mode::Train) {
-    buildAutodiffPipeline(pipeline,
-                          AutodiffOptions::fromRecipe(options.recipe));
+    AutodiffOptions autodiff = AutodiffOptions::fromRecipe(options.recipe);
+    autodiff.step.alwaysLoop = options.mesh.hasPipe();
+    buildAutodiffPipeline(pipeline, autodiff);
     if (options.recipe.compute == models::Precision::Fp64) {
       buildWideningPipeline(pipeline);
       verifyPrograms(pipeline, options);

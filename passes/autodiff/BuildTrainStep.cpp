@@ -250,7 +250,7 @@ private:
 
   // The same, summed over all microbatches.
   SmallVector<Value> run(func::FuncOp function, ArrayRef<unsigned> wanted) {
-    if (options.accumulate > 1)
+    if (options.accumulate > 1 || options.alwaysLoop)
       return runLoop(function, wanted);
     auto squeeze = [&](Value batch) {
       return e.reshape(batch, graph::tensorType(batch).getShape().drop_front());
@@ -405,8 +405,9 @@ struct BuildTrainStep : tessera::impl::BuildTrainStepBase<BuildTrainStep> {
   }
 
   BuildTrainStepOptions chosen() const {
-    return {optimizer,   schedule, accumulate, lr,     beta1, beta2,   eps,
-            weightDecay, clip,     momentum,   warmup, total, minRatio};
+    return {optimizer, schedule, accumulate,  lr,        beta1,
+            beta2,     eps,      weightDecay, clip,      momentum,
+            warmup,    total,    minRatio,    alwaysLoop};
   }
 };
 

@@ -113,7 +113,9 @@ def BuildTrainStep : Pass<"build-train-step", "::mlir::ModuleOp"> {
       "SGD's momentum; 0 compiles a program without momentum buffers">,
     Option<"warmup", "warmup", "int64_t", "0", "Steps from 0 to lr">,
     Option<"total", "total", "int64_t", "1000", "Step at which lr has fallen to min-ratio">,
-    Option<"minRatio", "min-ratio", "double", "0.1", "Learning rate at the end, as a part of lr">];
+    Option<"minRatio", "min-ratio", "double", "0.1", "Learning rate at the end, as a part of lr">,
+    Option<"alwaysLoop", "always-loop", "bool", "false",
+      "A single microbatch is a loop, too: pipelines take the stages' work from its body">];
 }
 
 def SimplifyGradientSums : Pass<"simplify-gradient-sums", "::mlir::ModuleOp"> {

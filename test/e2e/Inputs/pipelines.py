@@ -83,6 +83,11 @@ def main():
         harness.check(close(one, run.train(program, ranks, out, 4)),
                       f"{mesh.replace(str(table), 'FILE.csv')} trains as one rank")
 
+    two, alone = run.spec("tiny-gpt2", n_layer=2, n_embd=48), ["batch.accumulate=1"]
+    whole = run.train(run.compile(two, "", alone), 1, run.scratch / "alone", 2)
+    parts = run.train(run.compile(two, "pipe=2", alone), 2, run.scratch / "parts", 2)
+    harness.check(close(whole, parts), "a single microbatch on a pipeline")
+
     # Checkpoints are whole, whoever had their parts.
     whole = run.scratch / "moved"
     pipe, tensor = run.compile(five, "pipe=2"), run.compile(five, "tensor=2")
@@ -101,8 +106,6 @@ def main():
         words = [word for each in [*SETS, *sets] for word in ("--set", each)]
         harness.refuses(what, *parts)(run.binaries / "tessera", "compile", five,
             *words, "--mesh", mesh, "-o", run.scratch / "refused")
-    refuse("one microbatch", "pipe=2", "set batch.accumulate",
-           sets=["batch.accumulate=1"])
     refuse("more stages than blocks", "pipe=6", "the model has 5")
     refuse("parameters kept twice", "pipe=2,schedule=dualpipe", "two copies")
     refuse("an unknown schedule", "pipe=2,schedule=best", "best", "1f1b")
