@@ -33,7 +33,8 @@ class Schemas:
 
     def schema(self, depth):
         draw = self.random
-        kinds = ["string", "number", "integer", "boolean", "null", "enum", "const", "length", "range"]
+        kinds = ["string", "number", "integer", "boolean", "null", "enum", "const", "length", "range",
+                 "pattern", "format"]
         if depth > 0:
             kinds += ["object", "object", "array", "array", "tuple", "anyOf", "types", "ref", "any"]
         kind = draw.choice(kinds)
@@ -54,6 +55,46 @@ class Schemas:
         if self.random.random() < 0.7:
             schema["maxLength"] = low + self.random.randrange(3)
         return schema
+
+    def make_pattern(self, depth):
+        """And a text that it matches, which goes with the schema as a comment."""
+        draw = self.random
+        pattern, text = self.pattern(2)
+        begins, ends = draw.random() < 0.7, draw.random() < 0.7
+        if not begins:
+            text = draw.choice(TEXTS) + text
+        if not ends:
+            text += draw.choice(TEXTS)
+        if begins or ends:
+            pattern = f"(?:{pattern})"
+        return {"type": "string", "pattern": "^" * begins + pattern + "$" * ends, "$comment": text}
+
+    def pattern(self, depth):
+        draw = self.random
+        if depth > 0 and draw.random() < 0.6:
+            parts = [self.pattern(depth - 1) for _ in range(1 + draw.randrange(3))]
+            if draw.random() < 0.4:
+                return "(" + "|".join(p for p, _ in parts) + ")", draw.choice(parts)[1]
+            return "".join(p for p, _ in parts), "".join(t for _, t in parts)
+        piece, texts = draw.choice([
+            ("abc", ["abc"]), ("[a-f0-9]", "af09"), (r"\d", "059"), (r"\w", "aZ_7"), (r"\s", " \t\n"),
+            (".", 'aé日"\\🙂'), ("[^a-z]", 'A"\\日\n'), (r"\.", "."), ('"', '"'), (r"\\", "\\"),
+            ("é", "é"), ("[à-ÿ一-龥]", "é日"), ("[😀-🙏]", "🙂"), (r"[\n\-]", "\n-")])
+        least, most = draw.choice([(1, 1), (0, 1), (0, 3), (1, 3), (2, 2), (1, 3)])
+        sign = {(1, 1): "", (0, 1): "?", (0, 3): "*", (1, 3): draw.choice(["+", "{1,3}", "{1,}"]),
+                (2, 2): "{2}"}[least, most]
+        text = "".join(draw.choice(texts) for _ in range(draw.randint(least, most)))
+        return (f"(?:{piece})" if sign and len(piece) > 1 and piece[0] not in "[\\" else piece) + sign, text
+
+    def make_format(self, depth):
+        """The same of formats, for some of which jsonschema has a check."""
+        texts = {"date": ["2024-02-29", "1999-12-31", "2023-04-30"], "time": ["23:59:59Z", "01:02:03.25+05:30"],
+                 "date-time": ["2000-02-29T00:00:00Z"], "duration": ["P1Y2M3D", "PT5M", "P3W", "P1DT12H"],
+                 "email": ["a.b+c@example.org"], "hostname": ["a-b.example", "localhost"],
+                 "ipv4": ["0.0.0.0", "192.168.255.1"], "ipv6": ["::", "::1", "fe80::1:2", "1:2:3:4:5:6:7:8"],
+                 "uuid": ["123e4567-e89b-12d3-a456-426614174000"]}
+        name = self.random.choice(list(texts))
+        return {"type": "string", "format": name, "$comment": self.random.choice(texts[name])}
 
     def make_range(self, depth):
         draw = self.random
@@ -141,6 +182,8 @@ class Schemas:
             low = schema.get("minimum", schema.get("exclusiveMinimum", -99))
             high = schema.get("maximum", schema.get("exclusiveMaximum", max(low, 0) + 10000))
             return draw.choice([low, low + 1, high, high - 1, draw.randint(min(low, high), high), 0, -high])
+        if "$comment" in schema:
+            return schema["$comment"]
         if kind == "string":
             low, high = schema.get("minLength", 0), schema.get("maxLength", 9)
             return "".join(draw.choice('aé日"\n🙂\\') for _ in range(draw.randint(low, high)))
@@ -209,7 +252,8 @@ def main():
             if "refers to itself" not in answer["error"] and "no finite" not in answer["error"]:
                 fail("refused", json.dumps(schema), answer["error"])
             continue
-        validator = jsonschema.Draft202012Validator(schema)
+        validator = jsonschema.Draft202012Validator(
+            schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
         try:
             validator.is_valid([])
         except RecursionError:  # an alternative that only refers to itself

@@ -14,12 +14,13 @@ namespace tessera::grammar {
 
 /// Served: true, {}, type (one or a list), properties, required,
 /// additionalProperties, items, prefixItems, minItems, maxItems, minLength,
-/// maxLength, minimum and maximum of integers, also exclusive, enum, const,
-/// anyOf, allOf of one, $ref into the schema itself. Read over: title,
-/// description, default, examples, deprecated, readOnly, writeOnly, format,
-/// $schema, $id, $comment, $defs, definitions. Any other keyword is an error
-/// that names it and its place ("#/properties/a: …"): what is asked for is
-/// kept, or refused.
+/// maxLength, pattern (StringPattern.h), minimum and maximum of integers, also
+/// exclusive, enum, const, anyOf, allOf of one, $ref into the schema itself; of
+/// strings without lengths or pattern format, if it is one that StringPattern
+/// knows. Read over: title, description, default, examples, deprecated,
+/// readOnly, writeOnly, any other format, $schema, $id, $comment, $defs,
+/// definitions. Any other keyword is an error that names it and its place
+/// ("#/properties/a: …"): what is asked for is kept, or refused.
 StatusOr<Grammar> grammarOfJsonSchema(const JsonValue &schema);
 
 /// A value of a schema with texts around it.

@@ -83,7 +83,7 @@ SchemaReader::Rule SchemaReader::ruleOf(const SchemaPlace &place) {
 //===--- one schema -------------------------------------------------------===//
 
 Status SchemaReader::checkKeywords(const SchemaPlace &place) const {
-  static constexpr std::array<std::string_view, 19> kServed = {
+  static constexpr std::array<std::string_view, 20> kServed = {
       "type",
       "properties",
       "required",
@@ -94,6 +94,7 @@ Status SchemaReader::checkKeywords(const SchemaPlace &place) const {
       "prefixItems",
       "minLength",
       "maxLength",
+      "pattern",
       "enum",
       "const",
       "anyOf",
@@ -263,7 +264,7 @@ Status SchemaReader::defineTypes(const SchemaPlace &place, uint32_t from,
        {"items", "prefixItems", "minItems", "maxItems"})
     if (has(schema, keyword))
       return addArray(place, from, to);
-  for (std::string_view keyword : {"minLength", "maxLength"})
+  for (std::string_view keyword : {"minLength", "maxLength", "pattern"})
     if (has(schema, keyword))
       return addString(place, from, to);
   for (std::string_view keyword : kBounds)
@@ -340,14 +341,38 @@ Status SchemaReader::addInteger(const SchemaPlace &place, uint32_t from,
   return Status::success();
 }
 
+Status SchemaReader::addPattern(const SchemaPlace &place, uint32_t from,
+                                uint32_t to) {
+  std::string_view pattern;
+  if (!place.schema["pattern"].get(pattern))
+    return problem(place, "\"pattern\" must be a text");
+  for (std::string_view other : {"minLength", "maxLength"})
+    if (has(place.schema, other))
+      return problem(place, "\"{}\" beside \"pattern\" is not served", other);
+  auto end = patterns.add(from, pattern);
+  if (!end.ok())
+    return problem(place, "{}", end.message());
+  grammar.addSkip(*end, to);
+  return Status::success();
+}
+
 Status SchemaReader::addString(const SchemaPlace &place, uint32_t from,
                                uint32_t to) {
+  if (has(place.schema, "pattern"))
+    return addPattern(place, from, to);
   auto least = count(place, "minLength"), most = count(place, "maxLength");
   for (const auto *each : {&least, &most})
     if (!each->ok())
       return each->status();
   if (!*least && !*most) {
-    grammar.addCall(from, json.string(), to);
+    std::string_view format;
+    std::optional<std::string> pattern;
+    if (place.schema["format"].get(format))
+      pattern = StringPattern::ofFormat(format);
+    if (pattern)
+      grammar.addSkip(*patterns.add(from, *pattern), to);
+    else
+      grammar.addCall(from, json.string(), to);
     return Status::success();
   }
   uint64_t first = least->value_or(0);

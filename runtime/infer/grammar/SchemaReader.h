@@ -1,7 +1,7 @@
 // How JsonSchema.h's schemas are read.
 #pragma once
 #include "runtime/data/Json.h"
-#include "runtime/infer/grammar/JsonText.h"
+#include "runtime/infer/grammar/StringPattern.h"
 
 #include <optional>
 #include <string>
@@ -24,7 +24,7 @@ struct SchemaPlace {
 class SchemaReader {
 public:
   SchemaReader(const JsonValue &root, Grammar &grammar)
-      : root(root), grammar(grammar), json(grammar) {}
+      : root(root), grammar(grammar), json(grammar), patterns(grammar, json) {}
 
   /// Adds the schema's texts, and all rules that they need; where they lead.
   StatusOr<uint32_t> addTo(uint32_t from);
@@ -48,6 +48,7 @@ private:
                  uint32_t to);
   Status addInteger(const SchemaPlace &place, uint32_t from, uint32_t to);
   Status addString(const SchemaPlace &place, uint32_t from, uint32_t to);
+  Status addPattern(const SchemaPlace &place, uint32_t from, uint32_t to);
   Status addArray(const SchemaPlace &place, uint32_t from, uint32_t to);
   Status addObject(const SchemaPlace &place, uint32_t from, uint32_t to);
   StatusOr<uint32_t> referred(const SchemaPlace &place,
@@ -73,6 +74,7 @@ private:
   const JsonValue &root;
   Grammar &grammar;
   JsonText json;
+  StringPattern patterns;
   std::unordered_map<const JsonValue *, uint32_t> rules;
   std::vector<Pending> pending;
 };

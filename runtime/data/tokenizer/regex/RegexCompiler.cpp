@@ -93,6 +93,7 @@ uint32_t RegexCompiler::emit(const RegexNode &node, uint32_t next) {
     return next;
   switch (node.kind) {
   case RegexNode::Kind::Empty:
+  case RegexNode::Kind::Begin: // of another syntax
     return next;
   case RegexNode::Kind::Set:
     return add({Kind::Char, next, 0, setOf(node.set), false});

@@ -16,7 +16,8 @@ constexpr size_t maxDepth = 50;
 /// Recursive descent; the first error ends it.
 class Parser {
 public:
-  explicit Parser(std::string_view pattern) : pattern(pattern) {}
+  Parser(std::string_view pattern, RegexSyntax syntax)
+      : pattern(pattern), isEcma(syntax == RegexSyntax::ecma) {}
 
   StatusOr<RegexNode> parse() {
     RegexNode root = alternatives();
@@ -39,6 +40,10 @@ private:
   RegexNode characterClass();
   /// The set of \s, \p{…} and their like after the backslash.
   std::optional<CodePointSet> namedSet(char letter);
+  CodePointSet lineEnds() const;
+  CodePointSet spaces() const;
+  CodePointSet digits() const;
+  CodePointSet wordCharacters() const;
   std::optional<CodePointSet> property(bool negative);
   uint32_t escapedCharacter(char letter);
   uint32_t hexadecimal();
@@ -68,6 +73,7 @@ private:
   }
 
   std::string_view pattern;
+  bool isEcma;
   size_t at = 0, depth = 0;
   bool ignoreCase = false;
   Status problem;
@@ -148,6 +154,7 @@ static bool mayBeEmpty(const RegexNode &node) {
   switch (node.kind) {
   case Kind::Empty:
   case Kind::FollowedBy:
+  case Kind::Begin:
     return true;
   case Kind::Set:
     return false;
@@ -175,7 +182,8 @@ RegexNode Parser::quantified(RegexNode node) {
       counted = true;
     else
       return node;
-    if (node.kind == Kind::FollowedBy || count == maxDepth)
+    if (node.kind == Kind::FollowedBy || node.kind == Kind::Begin ||
+        count == maxDepth)
       fail("a quantifier that has nothing to repeat");
     // Engines differ in when they leave a loop that goes nowhere.
     if (most == RegexNode::unbounded && mayBeEmpty(node))
@@ -216,6 +224,11 @@ RegexNode Parser::atom() {
     return characterClass();
   if (c == '\\')
     return escape();
+  if (isEcma && take("^")) {
+    RegexNode begin;
+    begin.kind = Kind::Begin;
+    return begin;
+  }
   if (c == '^' || c == '*' || c == '+' || c == '?') {
     fail(c == '^' ? "the anchor ^" : "a quantifier that has nothing to repeat");
     return {};
@@ -223,12 +236,13 @@ RegexNode Parser::atom() {
   if (take("$")) {
     RegexNode end;
     end.kind = Kind::FollowedBy;
-    end.set = CodePointSet::of('\n');
+    if (!isEcma)
+      end.set = CodePointSet::of('\n');
     end.orEnd = true;
     return end;
   }
   if (take(".")) // Case plays no part.
-    return setNode(CodePointSet::of('\n').complement());
+    return setNode(lineEnds().complement());
   return setNode(CodePointSet::of(character()));
 }
 
@@ -307,20 +321,49 @@ std::optional<CodePointSet> Parser::property(bool negative) {
   return set && negative ? set->complement() : set;
 }
 
+CodePointSet Parser::lineEnds() const {
+  return isEcma ? CodePointSet({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}})
+                : CodePointSet::of('\n');
+}
+
+CodePointSet Parser::spaces() const {
+  if (!isEcma)
+    return spaceSet();
+  // Without U+FEFF, which most other engines do not take for a space.
+  return CodePointSet({{'\t', '\r'},
+                       {' ', ' '},
+                       {0xA0, 0xA0},
+                       {0x1680, 0x1680},
+                       {0x2000, 0x200A},
+                       {0x2028, 0x2029},
+                       {0x202F, 0x202F},
+                       {0x205F, 0x205F},
+                       {0x3000, 0x3000}});
+}
+
+CodePointSet Parser::digits() const {
+  return isEcma ? CodePointSet({{'0', '9'}}) : digitSet();
+}
+
+CodePointSet Parser::wordCharacters() const {
+  return isEcma ? CodePointSet({{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}})
+                : wordSet();
+}
+
 std::optional<CodePointSet> Parser::namedSet(char letter) {
   switch (letter) {
   case 's':
-    return spaceSet();
+    return spaces();
   case 'S':
-    return spaceSet().complement();
+    return spaces().complement();
   case 'd':
-    return digitSet();
+    return digits();
   case 'D':
-    return digitSet().complement();
+    return digits().complement();
   case 'w':
-    return wordSet();
+    return wordCharacters();
   case 'W':
-    return wordSet().complement();
+    return wordCharacters().complement();
   case 'p':
     return property(false);
   case 'P':
@@ -450,8 +493,8 @@ RegexNode Parser::characterClass() {
   return node;
 }
 
-StatusOr<RegexNode> parseRegex(std::string_view pattern) {
-  return Parser(pattern).parse();
+StatusOr<RegexNode> parseRegex(std::string_view pattern, RegexSyntax syntax) {
+  return Parser(pattern, syntax).parse();
 }
 
 } // namespace tessera::tokenizer

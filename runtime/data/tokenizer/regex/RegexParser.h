@@ -1,4 +1,5 @@
-// The regular expressions of tokenizer.json as trees.
+// Regular expressions as trees: those of tokenizer.json, and patterns of JSON
+// schemas.
 #pragma once
 #include "runtime/data/tokenizer/regex/CodePointSet.h"
 #include "runtime/support/Status.h"
@@ -17,6 +18,7 @@ struct RegexNode {
     Repeat,     // `children[0]`, `least` to `most` times
     FollowedBy, // takes nothing; the next character is in `set`, or the text
                 // ends and `orEnd`
+    Begin,      // takes nothing; nothing stands before it. Of ecma alone
   };
   static constexpr uint32_t unbounded = ~uint32_t{0};
 
@@ -28,11 +30,17 @@ struct RegexNode {
   std::vector<RegexNode> children;
 };
 
+/// Whose syntax it is where the two differ: in ecma (ECMA-262 with the flag u,
+/// as JSON Schema has it) \d and \w are ASCII, a dot takes no kind of line end,
+/// ^ is an anchor, and $ is the end of the text alone.
+enum class RegexSyntax : uint8_t { oniguruma, ecma };
+
 /// Parses the part of Oniguruma's syntax that splitting patterns use: literals,
 /// classes, \p{general category}, \s \d \w and their complements, groups,
 /// (?i:…), alternatives, greedy and lazy quantifiers, possessive ones after a
 /// single character, and lookahead of a single character. Everything else is
 /// refused by name.
-StatusOr<RegexNode> parseRegex(std::string_view pattern);
+StatusOr<RegexNode> parseRegex(std::string_view pattern,
+                               RegexSyntax syntax = RegexSyntax::oniguruma);
 
 } // namespace tessera::tokenizer

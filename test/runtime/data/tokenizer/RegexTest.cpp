@@ -39,6 +39,8 @@ bool backtrack(const RegexNode &node, std::string_view text, size_t at,
     return then(at);
   case RegexNode::Kind::Set:
     return !end && node.set.contains(here) && then(at + 1);
+  case RegexNode::Kind::Begin:
+    return at == 0 && then(at);
   case RegexNode::Kind::FollowedBy:
     return (end ? node.orEnd : node.set.contains(here)) && then(at);
   case RegexNode::Kind::Alternate:

@@ -2,6 +2,7 @@
 #include "runtime/infer/grammar/JsonSchema.h"
 #include "runtime/infer/grammar/Matcher.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace tessera::grammar {
@@ -26,8 +27,8 @@ bool matches(const Grammar &grammar, std::string_view text) {
 }
 
 TEST(JsonSchema, SaysWhatItDoesNotServe) {
-  EXPECT_EQ(problem(R"({"type": "string", "pattern": "a+"})"),
-            "#: the keyword \"pattern\" is not served");
+  EXPECT_EQ(problem(R"({"type": "array", "uniqueItems": true})"),
+            "#: the keyword \"uniqueItems\" is not served");
   EXPECT_EQ(problem(R"({"properties": {"a": {"properties": {"b": 3}}}})"),
             "#/properties/a/properties/b: a schema must be an object or true");
   EXPECT_EQ(problem(R"({"type": "text"})"),
@@ -111,6 +112,55 @@ TEST(JsonSchema, NamesOfPropertiesMayNeedEscapes) {
   EXPECT_FALSE(matches(*grammar, R"({"q\"":1})"));
 }
 
+TEST(JsonSchema, PatternsAreOfValuesNotOfTheirSpelling) {
+  auto grammar = read(R"({"pattern": "^[\"a\\\\\\nß-ü😀]{1,3}$"})");
+  ASSERT_TRUE(grammar.ok()) << grammar.message();
+  for (const char *text : {R"("a")", R"("\"")", R"("\\\n")", R"("ßü😀")"})
+    EXPECT_TRUE(matches(*grammar, text)) << text;
+  for (const char *text : {R"("")", R"("b")", R"("aaaa")", "\"\n\"", R"("\a")",
+                           R"("\u0061")", R"("Þ")", R"("ý")", R"(a)"})
+    EXPECT_FALSE(matches(*grammar, text)) << text;
+}
+
+TEST(JsonSchema, PatternsMatchAnywhereButForAnchors) {
+  for (auto [pattern, yes, no] : {std::tuple("b+", R"("abbc")", R"("ac")"),
+                                  {"^b|c$", R"("ac")", R"("ab")"},
+                                  {"^(?:b|c)$", R"("c")", R"("bc")"},
+                                  {"^$", R"("")", R"(" ")"},
+                                  {"", R"("x")", R"(x)"},
+                                  {R"(\\d)", R"("7")", R"("٣")"}}) {
+    auto grammar = read(fmt::format(R"({{"pattern": "{}"}})", pattern));
+    ASSERT_TRUE(grammar.ok()) << pattern << ": " << grammar.message();
+    EXPECT_TRUE(matches(*grammar, yes)) << pattern;
+    EXPECT_FALSE(matches(*grammar, no)) << pattern;
+  }
+}
+
+TEST(JsonSchema, SaysWhatItDoesNotServeOfPatterns) {
+  EXPECT_EQ(problem(R"({"pattern": 1})"), "#: \"pattern\" must be a text");
+  EXPECT_EQ(problem(R"({"pattern": "a", "maxLength": 3})"),
+            "#: \"maxLength\" beside \"pattern\" is not served");
+  EXPECT_EQ(problem(R"({"pattern": "a(^b)c"
+})"),
+            "#: the pattern 'a(^b)c' has lookahead, or an anchor that is not "
+            "at an end of it");
+  EXPECT_EQ(problem(R"({"pattern": "(((){1000}){1000}){1000}"})"),
+            "#: the pattern '(((){1000}){1000}){1000}' repeats too often");
+  EXPECT_EQ(problem(R"({"pattern": "((a{1000}){1000}){1000}"})"),
+            "it is too large: more than 131072 states");
+  EXPECT_NE(problem(R"({"pattern": "(a"})").find("a group without its )"),
+            std::string::npos);
+}
+
+TEST(JsonSchema, FormatsAreKeptIfTheyAreKnown) {
+  auto date = read(R"({"type": "string", "format": "date"})"),
+       other = read(R"({"type": "string", "format": "color"})");
+  ASSERT_TRUE(date.ok() && other.ok());
+  EXPECT_TRUE(matches(*date, R"("2000-02-29")"));
+  EXPECT_FALSE(matches(*date, R"("1900-02-29")"));
+  EXPECT_TRUE(matches(*other, R"("2000-02-30")"));
+}
+
 TEST(Frames, ReferToTheirOwnSchemas) {
   auto one = JsonValue::parse(
       R"({"$ref": "#/$defs/x", "$defs": {"x": {"const": 1}}})", "one");
@@ -135,10 +185,10 @@ TEST(Frames, ReferToTheirOwnSchemas) {
     EXPECT_EQ(matches(*several, text), count > 0) << text;
     EXPECT_EQ(matches(*single, text), count == 1) << text;
   }
-  auto bad = JsonValue::parse(R"({"pattern": "x"})", "bad");
+  auto bad = JsonValue::parse(R"({"not": {}})", "bad");
   const SchemaFrame wrong[] = {{"a: ", "", &*bad, ""}};
   EXPECT_EQ(grammarOfFrames(wrong, {"[", "", "]"}).message(),
-            "a: #: the keyword \"pattern\" is not served");
+            "a: #: the keyword \"not\" is not served");
   EXPECT_FALSE(grammarOfFrames(frames, {"", "", "", true}).ok());
 }
 

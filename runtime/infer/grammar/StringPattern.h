@@ -1,0 +1,42 @@
+// Strings of JSON whose values match a regular expression.
+#pragma once
+#include "runtime/data/tokenizer/regex/RegexParser.h"
+#include "runtime/infer/grammar/JsonText.h"
+
+#include <map>
+
+namespace tessera::grammar {
+
+/// Adds such strings to a grammar, which must outlive it, as must `json`.
+class StringPattern {
+public:
+  StringPattern(Grammar &grammar, JsonText &json)
+      : grammar(grammar), json(json) {}
+
+  /// The strings, with their quotes, in whose value something matches `pattern`
+  /// (ECMA-262, as parseRegex reads it); where they lead. What matches is
+  /// written with an escape only where JSON needs one. Served are ^ and $ at
+  /// the ends of the pattern or of its alternatives; an error names any other
+  /// anchor, and lookahead.
+  StatusOr<uint32_t> add(uint32_t from, std::string_view pattern);
+
+  /// The pattern of a value of "format", or nothing: date, time, date-time,
+  /// duration (RFC 3339), email, hostname, ipv4, ipv6, uuid.
+  static std::optional<std::string> ofFormat(std::string_view format);
+
+private:
+  using Node = tokenizer::RegexNode;
+
+  uint32_t addBranch(uint32_t from, const Node &branch);
+  uint32_t emit(const Node &node, uint32_t from);
+  uint32_t emitRepeat(const Node &node, uint32_t from);
+  uint32_t ruleOf(const tokenizer::CodePointSet &set);
+
+  Grammar &grammar;
+  JsonText &json;
+  std::map<std::vector<tokenizer::CodePointSet::Range>, uint32_t> rules;
+  size_t steps = 0; ///< of one pattern
+  Status problem;
+};
+
+} // namespace tessera::grammar
