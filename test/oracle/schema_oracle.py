@@ -34,7 +34,7 @@ class Schemas:
     def schema(self, depth):
         draw = self.random
         kinds = ["string", "number", "integer", "boolean", "null", "enum", "const", "length", "range",
-                 "pattern", "format"]
+                 "pattern", "format", "bounds"]
         if depth > 0:
             kinds += ["object", "object", "array", "array", "tuple", "anyOf", "types", "ref", "any"]
         kind = draw.choice(kinds)
@@ -55,6 +55,20 @@ class Schemas:
         if self.random.random() < 0.7:
             schema["maxLength"] = low + self.random.randrange(3)
         return schema
+
+    def make_bounds(self, depth):
+        """Of numbers, and a number near a bound as a comment."""
+        draw = self.random
+        digits = draw.randrange(4)
+        low = round(draw.uniform(-30, 30) * 10 ** draw.randrange(-1, 3), digits)
+        high = round(low + draw.choice([0.001, 1, 20, 1000]) + 10 ** -digits, digits)
+        schema = {"type": "number"} if draw.random() < 0.8 else {}
+        if draw.random() < 0.7:
+            schema[draw.choice(["minimum", "exclusiveMinimum"])] = low
+        if draw.random() < 0.7 or len(schema) == 0:
+            schema[draw.choice(["maximum", "exclusiveMaximum"])] = high
+        near = round(draw.choice([low, high]) + draw.choice([-1, 0, 1]) * 10 ** -draw.randrange(6), 6)
+        return {**schema, "$comment": 0.0 if abs(near) < 1e-4 else near}
 
     def make_pattern(self, depth):
         """And a text that it matches, which goes with the schema as a comment."""

@@ -14,8 +14,8 @@ namespace tessera::grammar {
 
 /// Served: true, {}, type (one or a list), properties, required,
 /// additionalProperties, items, prefixItems, minItems, maxItems, minLength,
-/// maxLength, pattern (StringPattern.h), minimum and maximum of integers, also
-/// exclusive, enum, const, anyOf, allOf of one, $ref into the schema itself; of
+/// maxLength, pattern (StringPattern.h), minimum and maximum, also exclusive,
+/// enum, const, anyOf, allOf of one, $ref into the schema itself; of
 /// strings without lengths or pattern format, if it is one that StringPattern
 /// knows. Read over: title, description, default, examples, deprecated,
 /// readOnly, writeOnly, any other format, $schema, $id, $comment, $defs,

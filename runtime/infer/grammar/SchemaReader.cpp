@@ -1,4 +1,5 @@
 #include "runtime/infer/grammar/SchemaReader.h"
+#include "runtime/infer/grammar/NumberRange.h"
 
 #include <algorithm>
 #include <array>
@@ -269,7 +270,7 @@ Status SchemaReader::defineTypes(const SchemaPlace &place, uint32_t from,
       return addString(place, from, to);
   for (std::string_view keyword : kBounds)
     if (has(schema, keyword))
-      return problem(place, "\"{}\" needs \"type\": \"integer\"", keyword);
+      return addNumber(place, from, to);
   grammar.addCall(from, json.anyValue(), to);
   return Status::success();
 }
@@ -295,8 +296,7 @@ Status SchemaReader::addType(const SchemaPlace &place, std::string_view type,
   if (type == "integer" && bounded)
     return addInteger(place, from, to);
   if (type == "number" && bounded)
-    return problem(place, "bounds of numbers that are no integers are not "
-                          "served");
+    return addNumber(place, from, to);
   if (std::ranges::find(kTypes, type) == kTypes.end())
     return problem(place, "the type \"{}\" does not exist", type);
   grammar.addCall(from,
@@ -338,6 +338,28 @@ Status SchemaReader::addInteger(const SchemaPlace &place, uint32_t from,
   if (least && most && *most < *least)
     return problem(place, "no integer is within the bounds");
   grammar.addSkip(json.integerWithin(from, least, most), to);
+  return Status::success();
+}
+
+Status SchemaReader::addNumber(const SchemaPlace &place, uint32_t from,
+                               uint32_t to) {
+  NumberRange range;
+  for (std::string_view keyword : kBounds) {
+    if (!has(place.schema, keyword))
+      continue;
+    NumberRange::Bound bound;
+    if (!place.schema[keyword].get(bound.value))
+      return problem(place, "\"{}\" must be a number", keyword);
+    bound.isExcluded = keyword.starts_with("exclusive");
+    if (keyword.ends_with("inimum"))
+      range.raiseLeast(bound);
+    else
+      range.lowerMost(bound);
+  }
+  auto end = addNumberWithin(grammar, json, from, range);
+  if (!end.ok())
+    return problem(place, "{}", end.message());
+  grammar.addSkip(*end, to);
   return Status::success();
 }
 

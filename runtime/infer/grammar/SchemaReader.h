@@ -47,6 +47,7 @@ private:
   Status addType(const SchemaPlace &place, std::string_view type, uint32_t from,
                  uint32_t to);
   Status addInteger(const SchemaPlace &place, uint32_t from, uint32_t to);
+  Status addNumber(const SchemaPlace &place, uint32_t from, uint32_t to);
   Status addString(const SchemaPlace &place, uint32_t from, uint32_t to);
   Status addPattern(const SchemaPlace &place, uint32_t from, uint32_t to);
   Status addArray(const SchemaPlace &place, uint32_t from, uint32_t to);

@@ -58,8 +58,12 @@ TEST(JsonSchema, RefusesWhatHasNoEnd) {
 }
 
 TEST(JsonSchema, KeepsOrRefusesWhatIsAskedFor) {
-  EXPECT_EQ(problem(R"({"minimum": 0})"),
-            "#: \"minimum\" needs \"type\": \"integer\"");
+  EXPECT_EQ(problem(R"({"minimum": "0"})"), "#: \"minimum\" must be a number");
+  EXPECT_EQ(
+      problem(R"({"type": "number", "minimum": 1, "exclusiveMaximum": 1})"),
+      "#: no number is within the bounds");
+  EXPECT_EQ(problem(R"({"type": "number", "maximum": 0.12345678901234567})"),
+            "#: the bound 0.12345678901234566 has more than 15 digits");
   EXPECT_EQ(problem(R"({"properties": {"a": true}, "required": "a"})"),
             "#: \"required\" must be a list");
   EXPECT_EQ(problem(R"({"prefixItems": {}})"),
@@ -110,6 +114,18 @@ TEST(JsonSchema, NamesOfPropertiesMayNeedEscapes) {
   ASSERT_TRUE(grammar.ok()) << grammar.message();
   EXPECT_TRUE(matches(*grammar, R"({"q\"":null})"));
   EXPECT_FALSE(matches(*grammar, R"({"q\"":1})"));
+}
+
+TEST(JsonSchema, NumbersAreWithinTheirBounds) {
+  auto grammar =
+      read(R"({"type": "number", "exclusiveMinimum": -1.5, "maximum": 20.25})");
+  ASSERT_TRUE(grammar.ok()) << grammar.message();
+  for (const char *text : {"0", "-0", "-1.49999", "-1", "20", "20.25",
+                           "20.2500", "20.1", "19.99", "3.141592653589"})
+    EXPECT_TRUE(matches(*grammar, text)) << text;
+  for (const char *text : {"-1.5", "-1.50", "-2", "20.26", "20.2501", "21",
+                           "200", "1e1", "01", "1.", ".5", "-", ""})
+    EXPECT_FALSE(matches(*grammar, text)) << text;
 }
 
 TEST(JsonSchema, PatternsAreOfValuesNotOfTheirSpelling) {
