@@ -5,6 +5,14 @@
 
 namespace tessera::models {
 
+static void checkSizes(ConfigFields &fields, const StoredWeights &stored,
+                       std::string_view bits) {
+  if (stored.bits != 4 && stored.bits != 8)
+    fields.fail(bits, "must be 4 or 8");
+  if (stored.group != 32 && stored.group != 64 && stored.group != 128)
+    fields.fail("group_size", "must be 32, 64 or 128");
+}
+
 // Keys that only say how it came about are passed over; what would round
 // activations, or change the order of columns, is refused.
 static void readGroup(ConfigFields &fields, const Json &group,
@@ -35,15 +43,51 @@ static void readGroup(ConfigFields &fields, const Json &group,
     constexpr std::array<std::string_view, 4> made = {
         "observer", "observer_kwargs", "scale_dtype", "zp_dtype"};
     values.ignore(made);
-    if (stored.bits != 4 && stored.bits != 8)
-      values.fail("num_bits", "must be 4 or 8");
-    if (stored.group != 32 && stored.group != 64 && stored.group != 128)
-      values.fail("group_size", "must be 32, 64 or 128");
+    checkSizes(values, stored, "num_bits");
     values.finish(", so it may change what the weights are");
     inner.adopt(values.status());
   }
   inner.finish(", so it may change what the weights are");
   fields.adopt(inner.status());
+}
+
+// What AutoGPTQ, GPTQModel and Optimum write. How the values were found says
+// nothing of what they are.
+static void readGptq(ConfigFields &fields, StoredWeights &stored) {
+  stored.bits = fields.size("bits", 8);
+  stored.group = fields.size("group_size", 1 << 16);
+  checkSizes(fields, stored, "bits");
+  fields.requireNeutral("sym", true, "without zero points only");
+  fields.requireNeutral("desc_act", false, "columns in their own order");
+  fields.requireNeutral("lm_head", false, "heads in full precision");
+  if (std::string format = fields.text("checkpoint_format", "gptq");
+      format != "gptq" && format != "gptq_v2")
+    fields.fail("checkpoint_format", "must be gptq or gptq_v2");
+  constexpr std::array<std::string_view, 22> made = {
+      "damp_percent",
+      "damp_auto_increment",
+      "static_groups",
+      "true_sequential",
+      "model_name_or_path",
+      "model_file_base_name",
+      "meta",
+      "pack_dtype",
+      "dataset",
+      "tokenizer",
+      "use_exllama",
+      "exllama_config",
+      "use_cuda_fp16",
+      "disable_exllama",
+      "max_input_length",
+      "batch_size",
+      "pad_token_id",
+      "model_seqlen",
+      "is_marlin_format",
+      "block_name_to_quantize",
+      "cache_block_outputs",
+      "module_name_preceding_first_block"};
+  fields.ignore(made);
+  fields.finish(", so it may change what the weights are");
 }
 
 std::optional<StoredWeights> readStoredWeights(ConfigFields &outer) {
@@ -52,9 +96,16 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer) {
     return std::nullopt;
   ConfigFields fields(*section, outer.file(), "quantization_config.");
   StoredWeights stored;
-  if (fields.text("quant_method", "") != "compressed-tensors")
-    fields.fail("quant_method", "must be compressed-tensors; other formats are "
-                                "not read, give the model in full precision");
+  const std::string method = fields.text("quant_method", "");
+  if (method == "gptq") {
+    readGptq(fields, stored);
+    outer.adopt(fields.status());
+    return stored;
+  }
+  if (method != "compressed-tensors")
+    fields.fail("quant_method",
+                "must be compressed-tensors or gptq; other formats are not "
+                "read, give the model in full precision");
   if (fields.text("format", "") != "pack-quantized")
     fields.fail("format", "must be pack-quantized");
   fields.requireNeutral("kv_cache_scheme", nullptr, "weights only");

@@ -3,6 +3,8 @@
 #include "runtime/support/Floats.h"
 #include "runtime/support/Text.h"
 #include "runtime/train/CopyTensor.h"
+#include "runtime/train/GptqWeights.h"
+#include "runtime/train/PackedFields.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,12 +20,6 @@ constexpr int64_t kMostConfigBytes = 1 << 20;
 constexpr std::size_t kMostFileBytes = std::size_t(512) << 20;
 constexpr std::string_view kWeight = "weight";
 
-/// What turns our words into the format's, and back: of 8 bits there is 128
-/// added, which of 4 bits ours have, too.
-uint32_t bias(const QuantizedLayout &layout) {
-  return layout.bits == 8 ? 0x80808080u : 0u;
-}
-
 Status checkShape(const SafetensorsModel::Location &at,
                   std::initializer_list<uint64_t> wanted,
                   const QuantizedLayout &layout) {
@@ -36,7 +32,12 @@ Status checkShape(const SafetensorsModel::Location &at,
       layout.bits, layout.group, fmt::join(wanted, ", "));
 }
 
-Status wholeGroups(const std::string &name, const QuantizedLayout &layout) {
+} // namespace
+
+//===--- checks -----------------------------------------------------------===//
+
+Status checkWholeGroups(const std::string &name,
+                        const QuantizedLayout &layout) {
   if (layout.columns % layout.group == 0)
     return Status::success();
   return Status::error("'{}' has {} columns, no multiple of the group of {}; "
@@ -44,7 +45,49 @@ Status wholeGroups(const std::string &name, const QuantizedLayout &layout) {
                        name, layout.columns, layout.group);
 }
 
-} // namespace
+static Status checkType(const SafetensorsModel::Location &at, bool isRight) {
+  if (isRight)
+    return Status::success();
+  return Status::error("'{}' in '{}' is {}; packed weights are I32 with floats "
+                       "as scales",
+                       at.entry->name, at.file->path(),
+                       safetensorsName(at.entry->type));
+}
+
+Status checkPacked(const SafetensorsModel::Location &at,
+                   std::initializer_list<uint64_t> shape,
+                   const QuantizedLayout &layout) {
+  TESSERA_RETURN_IF_ERROR(checkShape(at, shape, layout));
+  return checkType(at, at.entry->type == SafetensorsType::i32);
+}
+
+Status checkScales(const SafetensorsModel::Location &at,
+                   std::initializer_list<uint64_t> shape,
+                   const QuantizedLayout &layout) {
+  TESSERA_RETURN_IF_ERROR(checkShape(at, shape, layout));
+  return checkType(at, converts(at.entry->type, SafetensorsType::f32));
+}
+
+StatusOr<std::vector<uint16_t>> readScales(const SafetensorsModel::Location &at,
+                                           int64_t count, int64_t first) {
+  const auto type = at.entry->type;
+  const int64_t size = safetensorsBits(type) / 8;
+  std::vector<std::byte> bytes(count * size);
+  TESSERA_RETURN_IF_ERROR(at.file->read(*at.entry, first * size, bytes));
+  std::vector<float> wide(count);
+  toFloats(type, bytes.data(), count, wide.data());
+  std::vector<uint16_t> halves(count);
+  for (int64_t i = 0; i < count; ++i) {
+    halves[i] = floatToF16(wide[i]);
+    // Of the smallest scales f16 has multiples of 2^-24.
+    if (!(std::fabs(f16ToFloat(halves[i]) - wide[i]) <=
+          std::max(std::fabs(wide[i]) * 0x1p-10f, 0x1p-25f)))
+      return Status::error("'{}' in '{}' has the scale {}, which f16 does not "
+                           "hold",
+                           at.entry->name, at.file->path(), wide[i]);
+  }
+  return halves;
+}
 
 //===--- reading ----------------------------------------------------------===//
 
@@ -55,23 +98,16 @@ StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
   auto packed = find(part.source + "_packed");
   auto scale = find(part.source + "_scale");
   if (!packed || !scale)
-    return std::optional<PackedMatrix>();
+    return findGptq(part, find);
   find(part.source + "_shape"); // says what the others say
   const QuantizedLayout &layout = part.layout;
-  TESSERA_RETURN_IF_ERROR(wholeGroups(part.source, layout));
-  TESSERA_RETURN_IF_ERROR(checkShape(
+  TESSERA_RETURN_IF_ERROR(checkWholeGroups(part.source, layout));
+  TESSERA_RETURN_IF_ERROR(checkPacked(
       *packed,
       {uint64_t(layout.rows), uint64_t(layout.columns / layout.perWord())},
       layout));
-  TESSERA_RETURN_IF_ERROR(checkShape(
+  TESSERA_RETURN_IF_ERROR(checkScales(
       *scale, {uint64_t(layout.rows), uint64_t(layout.groups())}, layout));
-  if (packed->entry->type != SafetensorsType::i32 ||
-      !converts(scale->entry->type, SafetensorsType::f32))
-    return Status::error("'{}' in '{}' is {} with scales of {}; packed weights "
-                         "are I32 with floats",
-                         packed->entry->name, packed->file->path(),
-                         safetensorsName(packed->entry->type),
-                         safetensorsName(scale->entry->type));
   return std::optional(PackedMatrix{*packed, *scale});
 }
 
@@ -92,14 +128,12 @@ struct Strips {
 
 Status loadPacked(TrainModel &model, const StateTensor &values,
                   const StateTensor &scales, const PackedMatrix &matrix) {
+  if (matrix.format == PackedFormat::gptq)
+    return loadGptq(model, values, scales, matrix);
   const QuantizedLayout &layout = values.quantized->layout;
   const Strips strips{layout};
   const int64_t words = strips.wordsInFile(), groups = layout.groups();
-  const auto scaleType = matrix.scale.entry->type;
-  const int64_t scaleBytes = safetensorsBits(scaleType) / 8;
   std::vector<uint32_t> rows, packed(layout.words() * kStrip);
-  std::vector<std::byte> bytes;
-  std::vector<float> wide(kStrip * groups);
   std::vector<uint16_t> factors(groups * kStrip);
   for (int64_t strip = 0; strip < layout.strips(); ++strip) {
     int64_t first = strip * kStrip, count = strips.rowsOf(strip);
@@ -107,27 +141,17 @@ Status loadPacked(TrainModel &model, const StateTensor &values,
     TESSERA_RETURN_IF_ERROR(
         matrix.packed.file->read(*matrix.packed.entry, first * words * 4,
                                  std::as_writable_bytes(std::span(rows))));
-    bytes.resize(count * groups * scaleBytes);
-    TESSERA_RETURN_IF_ERROR(matrix.scale.file->read(
-        *matrix.scale.entry, first * groups * scaleBytes, bytes));
-    toFloats(scaleType, bytes.data(), count * groups, wide.data());
+    auto halves = readScales(matrix.scale, count * groups, first * groups);
+    if (!halves.ok())
+      return halves.status();
     std::ranges::fill(packed, layout.bits == 4 ? 0x88888888u : 0u);
     std::ranges::fill(factors, uint16_t(0));
     for (int64_t row = 0; row < count; ++row) {
       for (int64_t word = 0; word < words; ++word)
-        packed[word * kStrip + row] = rows[row * words + word] ^ bias(layout);
-      for (int64_t group = 0; group < groups; ++group) {
-        float scale = wide[row * groups + group];
-        uint16_t half = floatToF16(scale);
-        // Of the smallest scales f16 has multiples of 2^-24.
-        if (!(std::fabs(f16ToFloat(half) - scale) <=
-              std::max(std::fabs(scale) * 0x1p-10f, 0x1p-25f)))
-          return Status::error("'{}' in '{}' has the scale {}, which f16 does "
-                               "not hold",
-                               matrix.scale.entry->name,
-                               matrix.scale.file->path(), scale);
-        factors[group * kStrip + row] = half;
-      }
+        packed[word * kStrip + row] =
+            rows[row * words + word] ^ packedBias(layout);
+      for (int64_t group = 0; group < groups; ++group)
+        factors[group * kStrip + row] = (*halves)[row * groups + group];
     }
     TESSERA_RETURN_IF_ERROR(model.writeState(values, strip * packed.size() * 4,
                                              std::as_bytes(std::span(packed))));
@@ -157,7 +181,7 @@ public:
                              "compressed-tensors does not have; use --quant "
                              "where the model is loaded",
                              part.source);
-      TESSERA_RETURN_IF_ERROR(wholeGroups(part.source, part.layout));
+      TESSERA_RETURN_IF_ERROR(checkWholeGroups(part.source, part.layout));
       layout = part.layout;
       matrices[part.source] = &tensor;
     }
@@ -182,7 +206,8 @@ public:
                        rows * uint64_t(strips.wordsInFile()) * 4,
                        [&, strips](SafetensorsSink &sink) {
                          return emit<uint32_t>(sink, values, strips, of.words(),
-                                               strips.wordsInFile(), bias(of));
+                                               strips.wordsInFile(),
+                                               packedBias(of));
                        }});
     tensors.push_back({from.entry->name + "_scale",
                        SafetensorsType::f16,

@@ -20,9 +20,14 @@ namespace tessera {
 using FindTensor = std::function<std::optional<SafetensorsModel::Location>(
     const std::string &name)>;
 
+/// Which tensors, and in which order they are: as above, or as GptqWeights.h
+/// says.
+enum class PackedFormat : uint8_t { compressedTensors, gptq };
+
 /// The tensors of a packed matrix.
 struct PackedMatrix {
   SafetensorsModel::Location packed, scale;
+  PackedFormat format = PackedFormat::compressedTensors;
 };
 
 /// Those of `part`, if the checkpoint has its matrix packed. Errors: another

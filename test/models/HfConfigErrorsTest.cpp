@@ -231,9 +231,21 @@ TEST(HfConfigErrors, ValuesThatChangeTheModel) {
        {{"rms_norm_eps", "1e-5"}},
        "key 'rms_norm_eps': must be a number, got '1e-5'"},
       {"llama",
-       {{"quantization_config", {{"quant_method", "gptq"}}}},
-       "key 'quantization_config.quant_method': must be compressed-tensors; "
-       "other formats are not read, give the model in full precision"},
+       {{"quantization_config", {{"quant_method", "awq"}}}},
+       "key 'quantization_config.quant_method': must be compressed-tensors or "
+       "gptq; other formats are not read, give the model in full precision"},
+      {"llama",
+       {{"quantization_config",
+         {{"quant_method", "gptq"}, {"bits", 3}, {"group_size", 128}}}},
+       "key 'quantization_config.bits': must be 4 or 8"},
+      {"llama",
+       {{"quantization_config",
+         {{"quant_method", "gptq"},
+          {"bits", 4},
+          {"group_size", 128},
+          {"desc_act", true}}}},
+       "key 'quantization_config.desc_act': true is not supported: columns in "
+       "their own order"},
       {"llama",
        {{"quantization_config", stored({})}, {"no_such_key", 1}},
        "key 'no_such_key': is unknown, so it may change the model; remove it "

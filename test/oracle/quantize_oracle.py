@@ -136,7 +136,56 @@ def compare(binaries, folder, kind):
           and direct.stdout == stored.stdout != "",
           f"{kind}: what was written generates the same {direct.stderr}"
           f"{stored.stderr}")
+    gptq = folder / f"gptq-{kind}"
+    write_gptq(out, gptq, bits)
+    other = generate(gptq)
+    check(other.returncode == 0 and other.stdout == stored.stdout,
+          f"{kind}: the same as GPTQ has it {other.stderr}")
     return source, out
+
+
+def packed_words(values, bits):
+    """[n, …] as [n × bits / 32, …]: in a word the first value is the lowest."""
+    count = 32 // bits
+    parts = values.reshape(-1, count, *values.shape[1:]).to(torch.int64)
+    words = sum(parts[:, i] << (i * bits) for i in range(count))
+    return torch.where(words >= 2 ** 31, words - 2 ** 32, words).to(torch.int32)
+
+
+def write_gptq(source, out, bits, zero_less=1, **changes):
+    """The same matrices as AutoGPTQ stores them: transposed, with zero points
+    and the group of each column."""
+    out.mkdir()
+    for name in ("tokenizer.json", "generation_config.json"):
+        if (source / name).exists():
+            (out / name).write_bytes((source / name).read_bytes())
+    tensors, middle = {}, 2 ** (bits - 1)
+    for name, tensor in safetensors.torch.load_file(source / "model.safetensors").items():
+        stem, _, end = name.rpartition("_")
+        if end == "scale":
+            tensors[stem[:-6] + "scales"] = tensor.T.contiguous()
+            zeros = torch.full(tensor.shape, middle - zero_less)
+            tensors[stem[:-6] + "qzeros"] = packed_words(zeros, bits).T.contiguous()
+        elif end == "packed":
+            places = torch.arange(0, 32, bits)
+            values = (tensor.to(torch.int64)[..., None] >> places) & (2 ** bits - 1)
+            columns = values.reshape(tensor.shape[0], -1).T
+            tensors[stem[:-6] + "qweight"] = packed_words(columns, bits).contiguous()
+            tensors[stem[:-6] + "g_idx"] = (
+                torch.arange(len(columns)) // GROUP).to(torch.int32)
+        elif end != "shape":
+            tensors[name] = tensor
+    for name, change in changes.get("tensors", {}).items():
+        for each in [key for key in tensors if key.endswith(name)]:
+            tensors[each] = change(tensors[each])
+    safetensors.torch.save_file(tensors, out / "model.safetensors")
+    config = json.loads((source / "config.json").read_text())
+    config["quantization_config"] = {
+        "quant_method": "gptq", "bits": bits, "group_size": GROUP, "sym": True,
+        "desc_act": False, "damp_percent": 0.01, "static_groups": False,
+        "true_sequential": True, **changes.get("config", {})}
+    (out / "config.json").write_text(json.dumps(config))
+    return out
 
 
 def refused(result, words):
@@ -161,6 +210,21 @@ def main():
     refused(tessera(binaries, "quantize", source, "--quant", "int4", "-o",
                     folder / "ragged", "--quant-group", "128"),
             "no multiple of the group of 128")
+    for what, words, changes in [
+            ("zeros", "zero points other than the middle",
+             dict(tensors={"qzeros": lambda zeros: zeros + 1})),
+            ("order", "columns in another order",
+             dict(tensors={"g_idx": lambda groups: groups.flip(0)})),
+            ("act", "quantization_config.desc_act",
+             dict(config={"desc_act": True})),
+            ("asymmetric", "quantization_config.sym",
+             dict(config={"sym": False}))]:
+        wrong = write_gptq(out, folder / f"gptq-{what}", 4, **changes)
+        refused(tessera(binaries, "generate", wrong, "--prompt", "a"), words)
+    second = write_gptq(out, folder / "gptq-v2", 4, zero_less=0,
+                        config={"checkpoint_format": "gptq_v2"})
+    check(tessera(binaries, "generate", second, "--prompt", "a", "--max-tokens",
+                  2).returncode == 0, "version 2 of GPTQ's format")
     print("failed" if failed else "all as expected")
     return bool(failed)
 

@@ -1,0 +1,112 @@
+#include "runtime/train/GptqWeights.h"
+#include "runtime/train/PackedFields.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+static constexpr int64_t kStrip = QuantizedLayout::kStrip;
+
+template <typename T>
+static StatusOr<std::vector<T>>
+readAll(const SafetensorsModel::Location &location) {
+  const SafetensorsEntry &entry = *location.entry;
+  std::vector<T> values((entry.end - entry.begin) / sizeof(T));
+  TESSERA_RETURN_IF_ERROR(
+      location.file->read(entry, 0, std::as_writable_bytes(std::span(values))));
+  return values;
+}
+
+/// Of symmetric weights all zero points are the middle. The first version of
+/// the format stores 1 less.
+static Status checkZeros(const SafetensorsModel::Location &zeros, int bits) {
+  auto words = readAll<uint32_t>(zeros);
+  if (!words.ok())
+    return words.status();
+  const uint32_t middle = bits == 4 ? 0x88888888u : 0x80808080u,
+                 less = bits == 4 ? 0x77777777u : 0x7F7F7F7Fu;
+  for (uint32_t each : {less, middle})
+    if (std::ranges::all_of(*words, [&](uint32_t w) { return w == each; }))
+      return Status::success();
+  return Status::error("'{}' in '{}' has zero points other than the middle; "
+                       "give a model that was quantized with \"sym\": true, or "
+                       "in full precision",
+                       zeros.entry->name, zeros.file->path());
+}
+
+static Status checkOrder(const SafetensorsModel::Location &order,
+                         const QuantizedLayout &layout) {
+  auto groups = readAll<int32_t>(order);
+  if (!groups.ok())
+    return groups.status();
+  for (int64_t column = 0; column < layout.columns; ++column)
+    if ((*groups)[column] != column / layout.group)
+      return Status::error("'{}' in '{}' has columns in another order than "
+                           "their groups; give a model that was quantized with "
+                           "\"desc_act\": false, or in full precision",
+                           order.entry->name, order.file->path());
+  return Status::success();
+}
+
+StatusOr<std::optional<PackedMatrix>> findGptq(const QuantizedPart &part,
+                                               const FindTensor &find) {
+  constexpr std::string_view kWeight = "weight";
+  const std::string stem =
+      part.source.substr(0, part.source.size() - kWeight.size());
+  auto packed = find(stem + "qweight"), scale = find(stem + "scales");
+  if (!packed || !scale)
+    return std::optional<PackedMatrix>();
+  const QuantizedLayout &layout = part.layout;
+  auto rows = uint64_t(layout.rows), groups = uint64_t(layout.groups()),
+       perWord = uint64_t(layout.perWord());
+  TESSERA_RETURN_IF_ERROR(checkWholeGroups(part.source, layout));
+  TESSERA_RETURN_IF_ERROR(
+      checkPacked(*packed, {uint64_t(layout.columns) / perWord, rows}, layout));
+  TESSERA_RETURN_IF_ERROR(checkScales(*scale, {groups, rows}, layout));
+  if (auto zeros = find(stem + "qzeros")) {
+    TESSERA_RETURN_IF_ERROR(
+        checkPacked(*zeros, {groups, (rows + perWord - 1) / perWord}, layout));
+    TESSERA_RETURN_IF_ERROR(checkZeros(*zeros, layout.bits));
+  }
+  if (auto order = find(stem + "g_idx")) {
+    TESSERA_RETURN_IF_ERROR(
+        checkPacked(*order, {uint64_t(layout.columns)}, layout));
+    TESSERA_RETURN_IF_ERROR(checkOrder(*order, layout));
+  }
+  return std::optional(PackedMatrix{*packed, *scale, PackedFormat::gptq});
+}
+
+Status loadGptq(TrainModel &model, const StateTensor &values,
+                const StateTensor &scales, const PackedMatrix &matrix) {
+  const QuantizedLayout &layout = values.quantized->layout;
+  const int64_t rows = layout.rows, groups = layout.groups();
+  const int64_t words = layout.columns / layout.perWord();
+  // [words, rows] and [groups, rows]: a strip has a few of each of them.
+  auto all = readAll<uint32_t>(matrix.packed);
+  if (!all.ok())
+    return all.status();
+  auto factorsOfAll = readScales(matrix.scale, rows * groups);
+  if (!factorsOfAll.ok())
+    return factorsOfAll.status();
+  std::vector<uint32_t> packed(layout.words() * kStrip);
+  std::vector<uint16_t> factors(groups * kStrip);
+  for (int64_t strip = 0; strip < layout.strips(); ++strip) {
+    int64_t first = strip * kStrip, count = std::min(kStrip, rows - first);
+    std::ranges::fill(packed, layout.bits == 4 ? 0x88888888u : 0u);
+    std::ranges::fill(factors, uint16_t(0));
+    for (int64_t word = 0; word < words; ++word)
+      for (int64_t row = 0; row < count; ++row)
+        packed[word * kStrip + row] =
+            (*all)[word * rows + first + row] ^ packedBias(layout);
+    for (int64_t group = 0; group < groups; ++group)
+      std::copy_n(factorsOfAll->begin() + group * rows + first, count,
+                  factors.begin() + group * kStrip);
+    TESSERA_RETURN_IF_ERROR(model.writeState(values, strip * packed.size() * 4,
+                                             std::as_bytes(std::span(packed))));
+    TESSERA_RETURN_IF_ERROR(model.writeState(
+        scales, strip * factors.size() * 2, std::as_bytes(std::span(factors))));
+  }
+  return Status::success();
+}
+
+} // namespace tessera
