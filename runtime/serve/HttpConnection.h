@@ -46,7 +46,8 @@ private:
   void fail(Error error);
   void watchPeer();
 
-  void write(std::string bytes, bool isLast);
+  /// `isFree`: however much it is, the reader is not too slow for it.
+  void write(std::string bytes, bool isLast, bool isFree = false);
   void writeNext();
   void answered();
   void discard();
@@ -60,7 +61,7 @@ private:
   std::weak_ptr<Reply> reply;
   std::deque<std::string> unsent;
   std::size_t unsentAt = 0; ///< how far the first of them is written
-  std::size_t unsentBytes = 0, discarded = 0;
+  std::size_t unsentBytes = 0, freeBytes = 0, discarded = 0;
   bool writing = false, answering = false, lastQueued = false;
   bool keepAlive = false, gone = false;
   unsigned version = 11;

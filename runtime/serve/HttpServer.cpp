@@ -79,6 +79,10 @@ public:
     });
   }
 
+  std::chrono::milliseconds pingTime() const override {
+    return shared.limits.pingTime;
+  }
+
   void refuseNew() override {
     shared.closing = true;
     Error ignored; // it is closed either way

@@ -119,8 +119,12 @@ void ToolCallReader::takeBetween(char byte, ToolPieces &out) {
                                   : byte == ';' && format->close.empty();
   if (byte == '{')
     return beginCall();
-  if (!isSpace(byte) && !separates)
-    giveUp(out);
+  if (isSpace(byte) || separates)
+    return;
+  // It may begin another tag, behind which there is a call.
+  raw.pop_back();
+  giveUp(out);
+  takeContent(byte, out);
 }
 
 void ToolCallReader::beginCall() {

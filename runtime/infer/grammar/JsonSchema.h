@@ -33,7 +33,9 @@ struct SchemaFrame {
 /// Around all frames, and, unless it is empty, between two.
 struct FramesAround {
   std::string before, between, after;
-  /// Any text may stand before `before`, or instead of all of it.
+  std::string opening = {}; ///< once, behind `before`
+  /// Any text may stand before `before`, or instead of all of it; behind
+  /// `before` nothing else than the rest may.
   bool isOptional = false;
 };
 
