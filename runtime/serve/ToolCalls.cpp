@@ -121,10 +121,15 @@ void ToolCallReader::takeBetween(char byte, ToolPieces &out) {
     return beginCall();
   if (isSpace(byte) || separates)
     return;
-  // It may begin another tag, behind which there is a call.
-  raw.pop_back();
+  // What stands behind the tag may begin another, behind which there is a call.
+  // It is too little for a whole one, and so is read again only once.
+  std::size_t tag = raw.find(format->open);
+  std::string rest =
+      raw.substr(tag == raw.npos ? 0 : tag + format->open.size());
+  raw.resize(raw.size() - rest.size());
   giveUp(out);
-  takeContent(byte, out);
+  for (char each : rest)
+    take(each, out);
 }
 
 void ToolCallReader::beginCall() {

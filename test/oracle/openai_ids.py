@@ -48,8 +48,13 @@ class Proxy:
             def log_message(self, *_):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
+        class Quiet(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *_):
+                pass  # clients close what they have seen enough of
+
+        self.server = Quiet(("127.0.0.1", 0), Handler)
         self.port = self.server.server_address[1]
 
     def __enter__(self):

@@ -114,6 +114,20 @@ TEST(ToolCalls, WhatIsNoCallIsContent) {
     expect(hermes(), text, {text, {}});
 }
 
+// Models stammer: a tag that stands twice, or stood there as a text.
+TEST(ToolCalls, ACallBehindARepeatedTagIsOne) {
+  const std::string call = R"({"name": "f", "arguments": {"a": 1}})";
+  const std::string tag = "<tool_call>";
+  for (const std::string &before : {tag, tag + tag, tag + "\n" + tag,
+                                    tag + "x", tag + "<tool", "a " + tag + "["})
+    expect(hermes(), before + tag + call + "</tool_call>",
+           {before, {{"f", R"({"a": 1})"}}});
+  expect(mistral(), "[TOOL_CALLS] [TOOL_CALLS] [" + call + "]",
+         {"[TOOL_CALLS]", {{"f", R"({"a": 1})"}}});
+  expect(mistral(), "[TOOL_CALLS][[, [TOOL_CALLS] [" + call + "]",
+         {"[TOOL_CALLS][[,", {{"f", R"({"a": 1})"}}});
+}
+
 /// Any bytes: the same whatever the pieces, and content is never lost where
 /// there are no calls.
 TEST(ToolCalls, RandomTexts) {

@@ -47,6 +47,9 @@ def fields(feature, endpoint):
         "ignore_eos": {"ignore_eos": True},
         "tools": {"tools": [TOOL], "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 400},
     }
+    if feature == "tools" and endpoint == "responses":
+        flat = {"type": "function", **TOOL["function"]}
+        return {"tools": [flat], "tool_choice": "required", "parallel_tool_calls": False, "max_output_tokens": 400}
     if feature != "form":
         return named.get(feature, {})
     if endpoint == "responses":
@@ -84,12 +87,14 @@ def answer(server, endpoint, asked):
         status, body = server.post(PATHS[endpoint], **asked)
         assert status == 200, (asked, body)
         if endpoint == "responses":
-            return [(body["output"][0]["content"][0]["text"], [])]
+            [item] = body["output"]
+            return [(item["name"] + item["arguments"] if "name" in item else item["content"][0]["text"], [])]
         return [of_choice(endpoint, choice) for choice in body["choices"]]
     rest = {name: value for name, value in asked.items() if name != "stream"}
     if endpoint == "responses":
         events = server.typed_stream(PATHS[endpoint], **rest)
-        return [("".join(event["delta"] for name, event in events if name == "response.output_text.delta"), [])]
+        item = events[2][1]["item"]
+        return [(item.get("name", "") + "".join(event["delta"] for name, event in events if name.endswith(".delta")), [])]
     whole = [("", [])] * asked.get("n", 1)
     for event in server.stream(PATHS[endpoint], **rest):
         for choice in event["choices"]:
