@@ -16,8 +16,9 @@ static Problem checkTogether(const ApiRequest &request) {
   if (request.includeUsage && !request.stream)
     return problem("stream_options", "stream_options need stream: true");
   if (request.tools.empty() && request.toolUse == ToolUse::required)
-    return problem(request.usesFunctions ? "function_call" : "tool_choice",
-                   "to choose a tool there must be tools");
+    return request.usesFunctions
+               ? problem("function_call", "function_call needs functions")
+               : problem("tool_choice", "tool_choice needs tools");
   if (request.background && !request.store)
     return problem("background", "background needs store: true");
   if (request.mayCall() && request.form) {
