@@ -123,6 +123,7 @@ HttpConnection::HttpConnection(net::ip::tcp::socket socket, HttpShared &shared)
 
 HttpConnection::~HttpConnection() {
   --shared.open;
+  shared.unsent -= unsentBytes;
   if (shared.onClosed)
     shared.onClosed();
 }
@@ -237,6 +238,7 @@ void HttpConnection::write(std::string bytes, bool isLast, bool isFree) {
     return;
   lastQueued |= isLast;
   unsentBytes += bytes.size();
+  shared.unsent += bytes.size();
   if (isFree)
     freeBytes += bytes.size();
   unsent.push_back(std::move(bytes));
@@ -268,6 +270,7 @@ void HttpConnection::writeNext() {
                        return self->drop();
                      self->stream.expires_never();
                      self->unsentBytes -= count;
+                     self->shared.unsent -= count;
                      self->unsentAt += count;
                      if (self->unsentAt == self->unsent.front().size()) {
                        self->unsent.pop_front();

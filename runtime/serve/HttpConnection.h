@@ -21,6 +21,7 @@ struct HttpShared {
   HttpLimits limits;
   HttpHandler &handler;
   std::size_t open = 0;           ///< connections
+  std::size_t unsent = 0;         ///< bytes of all of them
   bool closing = false;           ///< each answer is its connection's last
   std::function<void()> onClosed; ///< after a connection has gone
 };

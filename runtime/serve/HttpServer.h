@@ -18,6 +18,9 @@ struct HttpLimits {
   std::size_t bodyBytes = 4 << 20;
   std::size_t connections = 512;     ///< more are answered 503 and closed
   std::size_t unsentBytes = 1 << 20; ///< of a stream whose reader is too slow
+  /// Of all connections, before answers that can be asked for again are
+  /// refused.
+  std::size_t unreadBytes = std::size_t(256) << 20;
   std::chrono::milliseconds requestTime{30000}; ///< to send one
   std::chrono::milliseconds idleTime{60000};    ///< between two requests
   std::chrono::milliseconds writeTime{30000};   ///< without progress
@@ -87,6 +90,8 @@ public:
                      std::function<void()> task) = 0;
   /// After how long a stream that says nothing has a comment.
   virtual std::chrono::milliseconds pingTime() const = 0;
+  /// In run()'s thread: whether readers leave too much unread.
+  virtual bool isPiledUp() const = 0;
   /// In run()'s thread: no new connections, none is kept after its answer.
   virtual void refuseNew() = 0;
   /// In run()'s thread: run() returns when the last answer is written, or after

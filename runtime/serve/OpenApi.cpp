@@ -86,6 +86,8 @@ Json answersOf(const Route &route) {
     answers["404"] = errorAnswer(isAboutStored(route) ? "It is not stored"
                                                       : "There is no such "
                                                         "model");
+  if (isAboutStored(route))
+    answers["429"] = errorAnswer("Too much is not read");
   if (route.method == "POST")
     answers["413"] = errorAnswer("The body is too large");
   if (route.body) {

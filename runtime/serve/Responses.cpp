@@ -236,16 +236,15 @@ void ResponseWriter::grow(HttpReply *reply, std::string_view type,
     ++sequence;
     return;
   }
-  Json members = {{"item_id", item.id},
-                  {"output_index", record.output.size() - 1}};
-  if (!item.isCall)
-    members["content_index"] = 0;
-  members["delta"] = piece;
-  if (!item.isCall)
-    members["logprobs"] = Json::array();
-  if (obfuscate)
-    members["obfuscation"] = paddingFor(piece.size());
-  send(reply, type, print(members));
+  // By hand: there is one for every token.
+  send(reply, type,
+       fmt::format(R"({{"item_id":"{}","output_index":{}{},"delta":{}{}{}}})",
+                   item.id, record.output.size() - 1,
+                   item.isCall ? "" : R"(,"content_index":0)", print(piece),
+                   item.isCall ? "" : R"(,"logprobs":[])",
+                   obfuscate ? fmt::format(R"(,"obfuscation":"{}")",
+                                           paddingFor(piece.size()))
+                             : ""));
 }
 
 void ResponseWriter::text(HttpReply *reply, std::string_view piece) {

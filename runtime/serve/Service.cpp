@@ -67,6 +67,10 @@ void Service::sendEvents(KeptAnswer &kept, const StoredQuery &query,
 
 void Service::askStored(const RouteMatch &match, const HttpRequest &request,
                         const Reply &reply) {
+  // What is asked for again and again and never read.
+  if (server->isPiledUp())
+    return sendError(reply, {429, "too much that was sent is not read", "",
+                             "unread_answers"});
   RouteId route = match.route->id;
   auto query = parseQuery(route, request.query);
   if (const auto *error = std::get_if<ApiError>(&query))

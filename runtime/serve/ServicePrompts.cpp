@@ -28,8 +28,8 @@ std::optional<ApiError> Service::makeTokens(const PromptInput &prompt,
   return std::nullopt;
 }
 
-/// Where the oldest messages may be left out, of the longest talks that begin
-/// with a user's message and the instructions one that fits.
+/// Where the oldest messages may be left out: the instructions and, beginning
+/// with a user's message, as many of the last ones as fit.
 StatusOr<std::vector<int32_t>> Service::chatPrompt(const ApiRequest &request) {
   std::span<const Tool> tools;
   if (request.mayCall())
@@ -45,9 +45,17 @@ StatusOr<std::vector<int32_t>> Service::chatPrompt(const ApiRequest &request) {
       starts.push_back(i);
   const int64_t most = engine.shape().context - request.maxTokens.value_or(1);
   auto isTooLong = [&] { return int64_t(tokens->size()) > most; };
-  // The fewest that are left out stand in [low, high); all of them may be too
-  // few.
-  std::size_t low = 0, high = isTooLong() ? starts.size() : 0;
+  // The fewest that are left out stand in [low, high). Texts that alone are too
+  // many are not rendered: a talk may be far longer than the context.
+  std::size_t low = starts.size(), high = low;
+  std::vector<uint32_t> texts;
+  for (std::size_t i = messages.size(); isTooLong() && i-- > first + 1;) {
+    encoder.encode(messages[i].content, tokenizer::SpecialText::Plain, texts);
+    if (int64_t(texts.size()) > most)
+      break;
+    if (low > 0 && starts[low - 1] == i)
+      --low;
+  }
   while (low < high) {
     const std::size_t middle = (low + high) / 2;
     messages.assign(request.messages.begin(),

@@ -195,6 +195,9 @@ Problem goOn(ApiRequest &request, AnswerStore &store) {
     bare.erase("id");
     items.push_back({item.id, bare.dump()});
   }
+  if (list.size() > kMaxTalkBytes)
+    return problem(param, "the talk has more than {} bytes: begin another",
+                   kMaxTalkBytes);
   auto parsed = JsonValue::parse("[" + list + "]", "stored items");
   if (!parsed.ok())
     return problem(param, "{}", parsed.message());

@@ -18,6 +18,10 @@ answerStored(RouteId route, const std::string &id, const StoredQuery &query,
 /// What is not there.
 ApiError notStored(RouteId route, const std::string &id);
 
+/// What is read again for every response that goes on from another: as much as
+/// a body has.
+inline constexpr std::size_t kMaxTalkBytes = std::size_t(4) << 20;
+
 /// Puts what `previousId` names before the request's own messages and items.
 Problem goOn(ApiRequest &request, AnswerStore &store);
 

@@ -3,6 +3,7 @@ what is not theirs.   stored.py SERVE-CHECK"""
 
 import json
 import os
+import socket
 import sys
 import tempfile
 import threading
@@ -34,7 +35,7 @@ def made(answer):
 
 def get(server, path, status=200, method="GET", **options):
     found, _, body = server.call(method, path, **options)
-    assert found == status, (method, path, found, body)
+    assert found == status, (method, path, found, str(body)[:500])
     return body
 
 
@@ -422,6 +423,32 @@ def limits():
             expect((status, error["error"]["code"]), (400, "not_supported"))
 
 
+def unread():
+    """Whoever asks for much and reads nothing is told to read, and holds nobody else's answers up."""
+    with Server([CHECK, "--unread", "1000000"]) as server:
+        # Much of nothing, and more than the system's buffers take.
+        parts = [{"type": "input_text", "text": ""}] * 100_000 + [{"type": "input_text", "text": "a"}]
+        one = made(server.post(RESPONSES, input=[{"role": "user", "content": parts}], max_output_tokens=1))
+        path = f"{RESPONSES}/{one['id']}/input_items"
+        peers = []
+        for _ in range(20):
+            peer = socket.socket()
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            peer.connect(("127.0.0.1", server.port))
+            peer.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            peers.append(peer)
+        statuses = []
+        while 429 not in statuses and len(statuses) < 200:
+            statuses.append(server.call("GET", path)[0])
+        expect(get(server, path, 429)["error"]["code"], "unread_answers")
+        made(server.post(RESPONSES, input="a", max_output_tokens=2))
+        for peer in peers:
+            peer.close()
+        while server.call("GET", path)[0] == 429:
+            time.sleep(0.05)
+        expect(get(server, path)["data"][0]["content"], parts)
+
+
 def many_at_once(server):
     """Made, asked for, followed and forgotten by many at once."""
     wrong = []
@@ -472,7 +499,7 @@ def main():
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)
         expect(server.process.poll(), None)
-    for check in (slow_background, calls, keys, limits, held_back):
+    for check in (slow_background, calls, keys, limits, unread, held_back):
         check()
         print(f"ok: {check.__name__}", flush=True)
 
