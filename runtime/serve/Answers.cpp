@@ -11,15 +11,6 @@ std::string print(const Json &json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// `object` with one member more, which is JSON already.
-std::string with(std::string object, std::string_view name,
-                 std::string_view value) {
-  object.pop_back();
-  if (object.size() > 1)
-    object += ',';
-  return fmt::format("{}\"{}\":{}}}", object, name, value);
-}
-
 Json usageJson(const Usage &usage) {
   return {{"prompt_tokens", usage.prompt},
           {"completion_tokens", usage.generated},
@@ -28,21 +19,30 @@ Json usageJson(const Usage &usage) {
 }
 
 /// Null before the end.
-std::string finishJson(const std::optional<EngineResult> &end, bool hasCalls) {
+std::string finishJson(const std::optional<EngineResult> &end, bool hasCalls,
+                       bool usesFunctions) {
   if (!end)
     return "null";
   if (end->reason == FinishReason::length)
     return R"("length")";
-  return hasCalls ? R"("tool_calls")" : R"("stop")";
+  if (hasCalls)
+    return usesFunctions ? R"("function_call")" : R"("tool_calls")";
+  return R"("stop")";
 }
 
-Json messageJson(const WholeChoice &choice) {
+Json messageJson(const WholeChoice &choice, bool usesFunctions) {
   Json message = {
       {"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
   if (choice.calls.empty())
     return message;
   if (choice.text.empty())
     message["content"] = nullptr;
+  if (usesFunctions) {
+    const ToolCall &call = choice.calls.front();
+    message["function_call"] = {{"name", call.name},
+                                {"arguments", call.arguments}};
+    return message;
+  }
   for (const ToolCall &call : choice.calls)
     message["tool_calls"].push_back(
         {{"id", call.id},
@@ -66,6 +66,15 @@ Json callsJson(std::span<const CallPiece> pieces) {
   return list;
 }
 
+/// The piece of the only call.
+Json functionJson(const CallPiece &piece) {
+  Json one = Json::object();
+  if (!piece.name.empty())
+    one["name"] = piece.name;
+  one["arguments"] = piece.arguments;
+  return one;
+}
+
 /// Of completions and chats: choices.
 class ChoicesAnswer final : public Answer {
 public:
@@ -79,18 +88,21 @@ public:
     for (std::size_t i = 0; i < choices.size(); ++i) {
       Json one = {{"index", i}};
       if (isChat())
-        one["message"] = messageJson(choices[i]);
+        one["message"] = messageJson(choices[i], request.usesFunctions);
       else
         one["text"] = choices[i].text;
       std::string logprobs = request.logprobs
                                  ? choices[i].logprobs.json(request.endpoint)
                                  : "null";
       list += (i ? "," : "") +
-              with(with(print(one), "logprobs", logprobs), "finish_reason",
-                   finishJson(choices[i].end, !choices[i].calls.empty()));
+              withMember(withMember(print(one), "logprobs", logprobs),
+                         "finish_reason",
+                         finishJson(choices[i].end, !choices[i].calls.empty(),
+                                    request.usesFunctions));
     }
-    return with(with(headText(/*chunk=*/false), "choices", "[" + list + "]"),
-                "usage", print(usageJson(usage)));
+    return withMember(
+        withMember(headText(/*chunk=*/false), "choices", "[" + list + "]"),
+        "usage", print(usageJson(usage)));
   }
 
   void begin(HttpReply &reply) override {
@@ -110,7 +122,9 @@ public:
       one["delta"] = Json::object();
       if (!delta.text.empty())
         one["delta"]["content"] = delta.text;
-      if (!delta.calls.empty())
+      if (!delta.calls.empty() && request.usesFunctions)
+        one["delta"]["function_call"] = functionJson(delta.calls.front());
+      else if (!delta.calls.empty())
         one["delta"]["tool_calls"] = callsJson(delta.calls);
     } else {
       one["text"] = delta.text;
@@ -122,16 +136,19 @@ public:
       logprobs = text.json(request.endpoint);
     }
     reply.event(
-        chunk(with(with(print(one), "logprobs", logprobs), "finish_reason",
-                   finishJson(delta.end, delta.hasCalls))));
+        chunk(withMember(
+                  withMember(print(one), "logprobs", logprobs), "finish_reason",
+                  finishJson(delta.end, delta.hasCalls, request.usesFunctions)),
+              delta.text.size()));
   }
 
   void end(HttpReply &reply, std::span<const WholeChoice>,
            const Usage &usage) override {
     std::vector<ServerEvent> last;
     if (request.includeUsage)
-      last.push_back({"", with(with(headText(/*chunk=*/true), "choices", "[]"),
-                               "usage", print(usageJson(usage)))});
+      last.push_back(
+          {"", withMember(withMember(headText(/*chunk=*/true), "choices", "[]"),
+                          "usage", print(usageJson(usage)))});
     last.push_back({"", "[DONE]"});
     reply.end(last);
   }
@@ -159,10 +176,12 @@ private:
   }
 
   /// Whoever asks for the usage finds null in every chunk but the last.
-  std::string chunk(const std::string &choice) const {
+  std::string chunk(const std::string &choice, std::size_t length = 0) const {
     std::string text =
-        with(headText(/*chunk=*/true), "choices", "[" + choice + "]");
-    return request.includeUsage ? with(text, "usage", "null") : text;
+        withMember(headText(/*chunk=*/true), "choices", "[" + choice + "]");
+    if (request.obfuscate)
+      text = withMember(text, "obfuscation", '"' + paddingFor(length) + '"');
+    return request.includeUsage ? withMember(text, "usage", "null") : text;
   }
 
   const ApiRequest &request;
@@ -171,6 +190,21 @@ private:
 };
 
 } // namespace
+
+std::string withMember(std::string object, std::string_view name,
+                       std::string_view value) {
+  object.pop_back();
+  if (object.size() > 1)
+    object += ',';
+  return fmt::format("{}\"{}\":{}}}", object, name, value);
+}
+
+std::string metadataJson(const Metadata &metadata) {
+  Json json = Json::object();
+  for (const auto &[name, text] : metadata)
+    json[name] = text;
+  return print(json);
+}
 
 std::unique_ptr<Answer> makeAnswer(const ApiRequest &request, AnswerHead head,
                                    const tokenizer::Tokenizer &tokenizer) {

@@ -4,6 +4,7 @@
 #include "runtime/serve/Choice.h"
 #include "runtime/serve/HttpServer.h"
 #include "runtime/serve/Logprobs.h"
+#include "runtime/serve/Responses.h"
 
 #include <memory>
 
@@ -15,15 +16,11 @@ struct AnswerHead {
   int64_t created = 0; ///< seconds since 1970
 };
 
-struct Usage {
-  int64_t prompt = 0, cached = 0, generated = 0;
-};
-
 /// All of a choice so far.
 struct WholeChoice {
   std::string text;
   std::vector<ToolCall> calls;
-  LogprobText logprobs; ///< if they are wanted and nothing is streamed
+  LogprobText logprobs; ///< if they are wanted, and told as a whole
   std::optional<EngineResult> end;
 };
 
@@ -31,9 +28,13 @@ struct WholeChoice {
 class Answer {
 public:
   virtual ~Answer() = default;
-  /// The body without streaming.
+  /// The body without streaming, also of an answer that was streamed.
   virtual std::string whole(std::span<const WholeChoice> choices,
                             const Usage &usage) = 0;
+  /// In place of begin() and delta() where nothing is streamed.
+  virtual void note(const Delta &) {}
+  /// What a response becomes; null of other endpoints.
+  virtual std::shared_ptr<ResponseRecord> record() const { return nullptr; }
   /// The first events, before any of delta().
   virtual void begin(HttpReply &reply) = 0;
   virtual void delta(HttpReply &reply, const Delta &delta) = 0;
@@ -44,6 +45,12 @@ public:
   virtual void fail(HttpReply &reply, std::span<const WholeChoice> choices,
                     const ApiError &error) = 0;
 };
+
+/// JSON of an object with texts.
+std::string metadataJson(const Metadata &metadata);
+/// `object` with one member more, which is JSON already.
+std::string withMember(std::string object, std::string_view name,
+                       std::string_view value);
 
 /// The request and the tokenizer must outlive it.
 std::unique_ptr<Answer> makeAnswer(const ApiRequest &request, AnswerHead head,

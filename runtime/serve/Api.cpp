@@ -16,11 +16,19 @@ static Problem checkTogether(const ApiRequest &request) {
   if (request.includeUsage && !request.stream)
     return problem("stream_options", "stream_options need stream: true");
   if (request.tools.empty() && request.toolUse == ToolUse::required)
-    return problem("tool_choice", "tool_choice needs tools");
-  if (request.mayCall() && request.form)
-    return problem("response_format",
-                   "an answer of a form has no calls: leave "
-                   "out response_format or tools, or say tool_choice: none");
+    return request.usesFunctions
+               ? problem("function_call", "function_call needs functions")
+               : problem("tool_choice", "tool_choice needs tools");
+  if (request.background && !request.store)
+    return problem("background", "background needs store: true");
+  if (request.mayCall() && request.form) {
+    const char *form =
+        request.endpoint == Endpoint::chat ? "response_format" : "text";
+    return problem(form,
+                   "an answer of a form has no calls: leave out {} or tools, "
+                   "or say tool_choice: none",
+                   form);
+  }
   return std::nullopt;
 }
 
@@ -72,6 +80,7 @@ parseApiRequest(std::string_view body, Endpoint endpoint,
   ApiRequest request;
   request.endpoint = endpoint;
   request.sampling = usual;
+  request.store = endpoint == Endpoint::responses; // OpenAI's default
   if (Problem found =
           readFields(apiFields(), endpoint, std::get<JsonValue>(root), request))
     return *found;

@@ -41,7 +41,7 @@ struct ChatMessage {
 /// A function that the model may call.
 struct Tool {
   std::string name;
-  std::string json;     ///< as the request has it
+  std::string json;     ///< as chats have it
   JsonValue parameters; ///< the schema of its arguments; null: it has none
   bool strict = false;  ///< calls must have arguments of that schema
 };
@@ -57,6 +57,15 @@ enum class Endpoint : uint8_t { completions, chat, responses, embeddings };
 
 /// The field that says what to continue.
 std::string_view inputField(Endpoint endpoint);
+
+/// Texts by their names, in their order.
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+/// One of what a request brought, as it is listed: a JSON object.
+struct InputItem {
+  std::string id;   ///< empty: it has none yet
+  std::string json; ///< without the id
+};
 
 /// A text, or tokens.
 using PromptInput = std::variant<std::string, std::vector<int32_t>>;
@@ -78,14 +87,21 @@ struct ApiRequest {
   std::shared_ptr<const AnswerForm> form;
   bool ignoreEnd = false;
   bool stream = false, includeUsage = false;
-  std::vector<Tool> tools; ///< of chats
+  std::vector<Tool> tools;
   ToolUse toolUse = ToolUse::automatic;
   std::string onlyTool;      ///< that is called, if it is required; empty: any
   bool parallelCalls = true; ///< an answer may have several
   bool mayCall() const { return !tools.empty() && toolUse != ToolUse::none; }
   bool asksTier = false; ///< the answer says which `service_tier` it had
   std::optional<std::string> instructions; ///< of responses
-  std::vector<std::pair<std::string, std::string>> metadata;
+  Metadata metadata;
+  bool store = false;           ///< the answer may be asked for again
+  std::vector<InputItem> items; ///< of what is stored
+  bool background = false;      ///< the answer is not waited for
+  std::string previousId;       ///< of the response that it goes on from
+  bool dropsOldest = false;     ///< messages that do not fit
+  bool obfuscate = false;       ///< pieces of a stream hide their lengths
+  bool usesFunctions = false;   ///< tools by their older names
 };
 
 inline constexpr int64_t kMaxChoices = 128; ///< prompts times n

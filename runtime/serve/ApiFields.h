@@ -94,6 +94,37 @@ Problem readBool(std::string_view name, const JsonValue &value, bool &to);
 Problem readText(std::string_view name, const JsonValue &value,
                  std::string &to);
 
+// How to answer (ApiOptions.cpp).
+Problem readModel(const Field &field, const JsonValue &value,
+                  ApiRequest &request);
+Problem readInstructions(const Field &field, const JsonValue &value,
+                         ApiRequest &request);
+Problem readStop(const Field &field, const JsonValue &value,
+                 ApiRequest &request);
+Problem readBias(const Field &field, const JsonValue &value,
+                 ApiRequest &request);
+Problem readSeed(const Field &field, const JsonValue &value,
+                 ApiRequest &request);
+Problem readStreamOptions(const Field &field, const JsonValue &value,
+                          ApiRequest &request);
+Problem readResponseStreamOptions(const Field &field, const JsonValue &value,
+                                  ApiRequest &request);
+Problem readMaxTokens(const Field &field, const JsonValue &value,
+                      ApiRequest &request);
+Problem readCompletionLogprobs(const Field &field, const JsonValue &value,
+                               ApiRequest &request);
+Problem readChatLogprobs(const Field &field, const JsonValue &value,
+                         ApiRequest &request);
+Problem readTopLogprobs(const Field &field, const JsonValue &value,
+                        ApiRequest &request);
+Problem readMetadata(const Field &field, const JsonValue &value,
+                     ApiRequest &request);
+
+Problem readPrevious(const Field &field, const JsonValue &value,
+                     ApiRequest &request);
+Problem readMetadata(std::string_view name, const JsonValue &value,
+                     Metadata &to);
+
 // What to continue (ApiInput.cpp).
 Problem readPrompt(const Field &field, const JsonValue &value,
                    ApiRequest &request);
@@ -101,12 +132,26 @@ Problem readMessages(const Field &field, const JsonValue &value,
                      ApiRequest &request);
 Problem readInput(const Field &field, const JsonValue &value,
                   ApiRequest &request);
+/// A list of items of a response, behind those that the request has.
+Problem readItems(std::string_view name, const JsonValue &value,
+                  ApiRequest &request);
 
 // Functions that may be called (ApiTools.cpp).
 Problem readTools(const Field &field, const JsonValue &value,
                   ApiRequest &request);
 Problem readToolChoice(const Field &field, const JsonValue &value,
                        ApiRequest &request);
+Problem readResponseTools(const Field &field, const JsonValue &value,
+                          ApiRequest &request);
+Problem readFunctions(const Field &field, const JsonValue &value,
+                      ApiRequest &request);
+Problem readFunctionCall(const Field &field, const JsonValue &value,
+                         ApiRequest &request);
+/// One of `left` values that a message's calls may have.
+Problem readCall(std::string_view name, const JsonValue &id,
+                 const JsonValue &called, std::size_t &left,
+                 std::vector<ToolCall> &to);
+inline constexpr std::size_t kMaxCallValues = 10'000;
 /// An assistant's message's.
 Problem readCalls(std::string_view name, const JsonValue &value,
                   std::vector<ToolCall> &to);
@@ -120,8 +165,6 @@ Problem readTextFormat(const Field &field, const JsonValue &value,
 // What is refused unless it changes nothing (ApiRefused.cpp).
 Problem ignoreText(const Field &field, const JsonValue &value,
                    ApiRequest &request);
-Problem ignoreBool(const Field &field, const JsonValue &value,
-                   ApiRequest &request);
 Problem ignoreWhole(const Field &field, const JsonValue &value,
                     ApiRequest &request);
 Problem readFalse(const Field &field, const JsonValue &value,
@@ -130,8 +173,6 @@ Problem readEmpty(const Field &field, const JsonValue &value,
                   ApiRequest &request);
 Problem readZero(const Field &field, const JsonValue &value,
                  ApiRequest &request);
-Problem readNoToolChoice(const Field &field, const JsonValue &value,
-                         ApiRequest &request);
 Problem readBestOf(const Field &field, const JsonValue &value,
                    ApiRequest &request);
 Problem readModalities(const Field &field, const JsonValue &value,
@@ -148,6 +189,7 @@ Problem readReasoning(const Field &field, const JsonValue &value,
                       ApiRequest &request);
 Problem readVerbosity(const Field &field, const JsonValue &value,
                       ApiRequest &request);
+std::span<const std::string_view> includables();
 Problem readInclude(const Field &field, const JsonValue &value,
                     ApiRequest &request);
 Problem refuseAny(const Field &field, const JsonValue &value,

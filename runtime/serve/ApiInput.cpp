@@ -3,6 +3,9 @@
 #include "runtime/support/Text.h"
 
 #include <algorithm>
+#include <ranges>
+
+#include <nlohmann/json.hpp>
 
 namespace tessera::serve {
 namespace {
@@ -29,11 +32,11 @@ Problem readRole(std::string_view name, const JsonValue &message, bool hasTools,
   if (role == "developer") // OpenAI's newer word for it
     role = "system";
   if (role != "system" && role != "user" && role != "assistant" &&
-      (role != "tool" || !hasTools))
+      ((role != "tool" && role != "function") || !hasTools))
     return problem(name,
                    "the role of a message must be system, developer, "
                    "user{} assistant, got: {}",
-                   hasTools ? ", tool or" : " or", quote(role));
+                   hasTools ? ", tool, function or" : " or", quote(role));
   to = role;
   return std::nullopt;
 }
@@ -71,9 +74,45 @@ Problem checkMembers(std::string_view name, const JsonValue &message,
       return problem(name, "the field {} of a message is not served",
                      quote(member.name));
     else if (member.name != "content" && member.name != "tool_calls" &&
-             !member.value.isNull() && !member.value.get(text))
+             member.name != "function_call" && !member.value.isNull() &&
+             !member.value.get(text))
       return problem(name, "the {} of a message must be a text", member.name);
   return std::nullopt;
+}
+
+/// What stood for `tool_calls` before there were tools: one call, which has no
+/// id, and behind it a message with its function's name.
+Problem readOlderCall(std::string_view name, const JsonValue &message,
+                      std::span<const ChatMessage> before, ChatMessage &read) {
+  static constexpr std::string_view known[] = {"name", "arguments"};
+  // Nine digits, as the templates of Mistral's models want ids.
+  auto idOf = [](size_t at) { return fmt::format("{:09}", at); };
+  if (read.role == "function") {
+    std::string_view called;
+    message["name"].get(called);
+    for (size_t at = before.size(); at-- > 0;)
+      if (before[at].calls.size() == 1 && before[at].calls[0].name == called &&
+          before[at].calls[0].id == idOf(at)) {
+        read.role = "tool";
+        read.callId = idOf(at);
+        return std::nullopt;
+      }
+    return problem(name, "a message of the role function must have the name of "
+                         "a function_call before it");
+  }
+  const JsonValue &call = message["function_call"];
+  if (call.isNull())
+    return std::nullopt;
+  if (read.role != "assistant" || !read.calls.empty())
+    return problem(name, "only an assistant's message without tool_calls has a "
+                         "function_call");
+  for (const JsonValue::Member &member : call.members())
+    if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
+      return problem(name, "the field {} of function_call is not served",
+                     quote(member.name));
+  auto id = JsonValue::parse('"' + idOf(before.size()) + '"', "id");
+  size_t left = kMaxCallValues;
+  return readCall(name, *id, call, left, read.calls);
 }
 
 /// Whose call, or which calls.
@@ -98,7 +137,8 @@ Problem readMessage(std::string_view name, const JsonValue &message,
                     std::span<const std::string_view> known,
                     std::span<const std::string_view> types,
                     std::vector<ChatMessage> &to) {
-  ChatMessage &read = to.emplace_back();
+  std::span<const ChatMessage> before(to);
+  ChatMessage read;
   bool hasTools = std::ranges::count(known, "tool_calls") != 0;
   if (Problem found = readRole(name, message, hasTools, read.role))
     return found;
@@ -106,10 +146,64 @@ Problem readMessage(std::string_view name, const JsonValue &message,
     return found;
   if (Problem found = readToolParts(name, message, read))
     return found;
+  if (Problem found = readOlderCall(name, message, before, read))
+    return found;
   read.hasContent = read.calls.empty() || !message["content"].isNull();
-  if (!read.hasContent)
-    return std::nullopt;
-  return readContent(name, message["content"], types, read.content);
+  if (read.hasContent)
+    if (Problem found =
+            readContent(name, message["content"], types, read.content))
+      return found;
+  to.push_back(std::move(read));
+  return std::nullopt;
+}
+
+//===--- what is kept of them ---------------------------------------------===//
+
+using Json = nlohmann::ordered_json;
+
+Json jsonAgain(const JsonValue &value) { return Json::parse(jsonOf(value)); }
+
+/// As GET /v1/chat/completions/ID/messages lists it.
+InputItem keptMessage(const JsonValue &message, const ChatMessage &read) {
+  const JsonValue &content = message["content"];
+  Json kept = {
+      {"role", jsonAgain(message["role"])},
+      {"content", content.isNull() ? Json() : Json(read.content)},
+      {"name", jsonAgain(message["name"])},
+      {"content_parts", content.isArray() ? jsonAgain(content) : Json()}};
+  for (const char *name : {"tool_calls", "tool_call_id", "function_call"})
+    if (!message[name].isNull())
+      kept[name] = jsonAgain(message[name]);
+  return {"", kept.dump()};
+}
+
+/// As GET /v1/responses/ID/input_items lists it.
+InputItem keptItem(std::string_view role, const JsonValue &content) {
+  Json parts = Json::array();
+  auto add = [&](std::string_view text) {
+    if (role == "assistant")
+      parts.push_back({{"type", "output_text"},
+                       {"text", text},
+                       {"annotations", Json::array()}});
+    else
+      parts.push_back({{"type", "input_text"}, {"text", text}});
+  };
+  std::string_view text;
+  if (content.get(text))
+    add(text);
+  for (const JsonValue &each : content.elements())
+    if (each["text"].get(text))
+      add(text);
+  return {"", Json{{"type", "message"},
+                   {"status", "completed"},
+                   {"role", role},
+                   {"content", std::move(parts)}}
+                  .dump()};
+}
+
+void keep(ApiRequest &request, InputItem item) {
+  if (request.store)
+    request.items.push_back(std::move(item));
 }
 
 } // namespace
@@ -146,8 +240,8 @@ Problem readPrompt(const Field &field, const JsonValue &value,
 Problem readMessages(const Field &field, const JsonValue &value,
                      ApiRequest &request) {
   static constexpr std::string_view types[] = {"text"};
-  static constexpr std::string_view known[] = {"role", "content", "name",
-                                               "tool_calls", "tool_call_id"};
+  static constexpr std::string_view known[] = {
+      "role", "content", "name", "tool_calls", "tool_call_id", "function_call"};
   if (value.elements().empty())
     return problem(field.name,
                    "messages must be a list of at least one message");
@@ -155,38 +249,128 @@ Problem readMessages(const Field &field, const JsonValue &value,
     if (Problem found =
             readMessage(field.name, each, known, types, request.messages))
       return found;
+    if (request.store)
+      request.items.push_back(keptMessage(each, request.messages.back()));
   }
   return std::nullopt;
 }
 
-// Items of other types (calls of tools, reasoning, references to what OpenAI
-// keeps) are refused by their type.
-Problem readInput(const Field &field, const JsonValue &value,
-                  ApiRequest &request) {
+//===--- items of responses -----------------------------------------------===//
+
+namespace {
+
+Problem checkItem(std::string_view name, const JsonValue &item,
+                  std::span<const std::string_view> known) {
+  for (const JsonValue::Member &member : item.members())
+    if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
+      return problem(name, "the field {} of an item is not served",
+                     quote(member.name));
+  return std::nullopt;
+}
+
+/// Calls stand in the assistant's message before them.
+Problem readCallItem(std::string_view name, const JsonValue &item, size_t &left,
+                     ApiRequest &request) {
+  static constexpr std::string_view known[] = {"type",    "id",   "status",
+                                               "call_id", "name", "arguments"};
+  if (Problem found = checkItem(name, item, known))
+    return found;
+  std::vector<ToolCall> calls;
+  if (Problem found = readCall(name, item["call_id"], item, left, calls))
+    return found;
+  const ToolCall &call = calls.front();
+  keep(request, {"", Json{{"type", "function_call"},
+                          {"status", "completed"},
+                          {"call_id", call.id},
+                          {"name", call.name},
+                          {"arguments", call.arguments}}
+                         .dump()});
+  std::vector<ChatMessage> &messages = request.messages;
+  if (messages.empty() || messages.back().role != "assistant") {
+    messages.push_back({"assistant", ""});
+    messages.back().hasContent = false;
+  }
+  messages.back().calls.push_back(std::move(calls.front()));
+  return std::nullopt;
+}
+
+Problem readCallOutput(std::string_view name, const JsonValue &item,
+                       ApiRequest &request) {
+  static constexpr std::string_view types[] = {"input_text", "output_text"};
+  static constexpr std::string_view known[] = {"type", "id", "status",
+                                               "call_id", "output"};
+  if (Problem found = checkItem(name, item, known))
+    return found;
+  ChatMessage read{"tool", ""};
+  std::string_view id;
+  if (!item["call_id"].get(id))
+    return problem(name, "a function_call_output must have a call_id");
+  read.callId = id;
+  if (Problem found = readContent(name, item["output"], types, read.content))
+    return found;
+  keep(request, {"", Json{{"type", "function_call_output"},
+                          {"status", "completed"},
+                          {"call_id", id},
+                          {"output", read.content}}
+                         .dump()});
+  request.messages.push_back(std::move(read));
+  return std::nullopt;
+}
+
+Problem readMessageItem(std::string_view name, const JsonValue &item,
+                        ApiRequest &request) {
   static constexpr std::string_view types[] = {"input_text", "output_text"};
   static constexpr std::string_view known[] = {"type", "role", "content", "id",
                                                "status"};
+  if (Problem found = readMessage(name, item, known, types, request.messages))
+    return found;
+  std::string_view role;
+  item["role"].get(role);
+  if (request.store)
+    request.items.push_back(keptItem(role, item["content"]));
+  return std::nullopt;
+}
+
+} // namespace
+
+// Items of other types (reasoning, references to what OpenAI keeps) are refused
+// by their type.
+Problem readItems(std::string_view name, const JsonValue &value,
+                  ApiRequest &request) {
+  size_t left = kMaxCallValues;
+  for (const JsonValue &each : value.elements()) {
+    std::string_view type = "message";
+    bool hasType = each["type"].isNull() || each["type"].get(type);
+    Problem found;
+    if (hasType && type == "message")
+      found = readMessageItem(name, each, request);
+    else if (hasType && type == "function_call")
+      found = readCallItem(name, each, left, request);
+    else if (hasType && type == "function_call_output")
+      found = readCallOutput(name, each, request);
+    else
+      found = problem(name,
+                      "an item of the input must be a message, a "
+                      "function_call or a function_call_output, got: {}",
+                      hasType ? quote(type) : "no text");
+    if (found)
+      return found;
+  }
+  return std::nullopt;
+}
+
+Problem readInput(const Field &field, const JsonValue &value,
+                  ApiRequest &request) {
   std::string_view text;
   if (value.get(text)) {
     request.messages.push_back({"user", std::string(text)});
+    keep(request, keptItem("user", value));
     return std::nullopt;
   }
   if (value.elements().empty())
     return problem(field.name,
                    "input must be a text, or a list of at least one message");
-  for (const JsonValue &each : value.elements()) {
-    std::string_view type = "message";
-    if (!each["type"].isNull() &&
-        (!each["type"].get(type) || type != "message"))
-      return problem(field.name,
-                     "an item of the input must be a message, got: "
-                     "{}",
-                     quote(type));
-    if (Problem found =
-            readMessage(field.name, each, known, types, request.messages))
-      return found;
-  }
-  return std::nullopt;
+  return readItems(field.name, value, request);
 }
 
 } // namespace tessera::serve

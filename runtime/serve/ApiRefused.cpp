@@ -13,11 +13,6 @@ Problem ignoreText(const Field &field, const JsonValue &value, ApiRequest &) {
   return readText(field.name, value, ignored);
 }
 
-Problem ignoreBool(const Field &field, const JsonValue &value, ApiRequest &) {
-  bool ignored = false;
-  return readBool(field.name, value, ignored);
-}
-
 Problem ignoreWhole(const Field &field, const JsonValue &value, ApiRequest &) {
   int64_t ignored = 0;
   return readWhole(field, value, ignored);
@@ -47,15 +42,6 @@ Problem readZero(const Field &field, const JsonValue &value, ApiRequest &) {
   return problem(field.name, "{} is not served: {}", field.name, field.about);
 }
 
-/// Without tools there is nothing to choose.
-Problem readNoToolChoice(const Field &field, const JsonValue &value,
-                         ApiRequest &) {
-  std::string_view text;
-  if (value.get(text) && (text.empty() || text == "none" || text == "auto"))
-    return std::nullopt;
-  return problem(field.name, "{} is not served: {}", field.name, field.about);
-}
-
 /// Read after `n`.
 Problem readBestOf(const Field &field, const JsonValue &value,
                    ApiRequest &request) {
@@ -77,11 +63,11 @@ Problem readModalities(const Field &field, const JsonValue &value,
 }
 
 Problem readTruncation(const Field &field, const JsonValue &value,
-                       ApiRequest &) {
+                       ApiRequest &request) {
   std::string_view text;
-  if (!value.get(text) || text != "disabled")
-    return problem(field.name, "truncation must be \"disabled\": an input that "
-                               "is too long is refused");
+  request.dropsOldest = value.get(text) && text == "auto";
+  if (!request.dropsOldest && text != "disabled")
+    return problem(field.name, "truncation must be auto or disabled");
   return std::nullopt;
 }
 
@@ -107,9 +93,14 @@ Problem readServiceTier(const Field &field, const JsonValue &value,
   return ignoreText(field, value, request);
 }
 
-static bool isLeastEffort(const JsonValue &value) {
+static bool isOneOf(const JsonValue &value,
+                    std::initializer_list<std::string_view> texts) {
   std::string_view text;
-  return value.get(text) && (text == "none" || text == "minimal");
+  return value.get(text) && std::ranges::count(texts, text) != 0;
+}
+
+static bool isLeastEffort(const JsonValue &value) {
+  return isOneOf(value, {"none", "minimal"});
 }
 
 Problem readEffort(const Field &field, const JsonValue &value, ApiRequest &) {
@@ -123,38 +114,44 @@ Problem readReasoning(const Field &field, const JsonValue &value,
                       ApiRequest &) {
   bool good = value.isObject();
   for (const JsonValue::Member &member : value.members())
-    good = good && (member.value.isNull() ||
-                    (member.name == "effort" && isLeastEffort(member.value)));
+    good = good &&
+           (member.value.isNull() ||
+            (member.name == "effort" && isLeastEffort(member.value)) ||
+            // Of reasoning that there is not.
+            ((member.name == "summary" || member.name == "generate_summary") &&
+             isOneOf(member.value, {"auto", "concise", "detailed"})));
   if (good)
     return std::nullopt;
   return problem(field.name,
-                 "reasoning may have an effort of none or minimal, and "
-                 "nothing else: {}",
+                 "reasoning may have an effort of none or minimal, and a "
+                 "summary: {}",
                  field.about);
 }
 
 Problem readVerbosity(const Field &field, const JsonValue &value,
                       ApiRequest &) {
-  std::string_view text;
-  if (value.get(text) && text == "medium")
+  if (isOneOf(value, {"low", "medium", "high"}))
     return std::nullopt;
-  return problem(field.name, "verbosity must be medium: the model knows no "
-                             "other; say in a message how long to answer");
+  return problem(field.name, "verbosity must be low, medium or high");
 }
 
 // Each adds to items of a kind that responses never have here.
-Problem readInclude(const Field &field, const JsonValue &value, ApiRequest &) {
-  static constexpr std::string_view empty[] = {
+std::span<const std::string_view> includables() {
+  static constexpr std::string_view list[] = {
       "code_interpreter_call.outputs", "computer_call_output.output.image_url",
       "file_search_call.results",      "message.input_image.image_url",
       "reasoning.encrypted_content",   "web_search_call.action.sources"};
+  return list;
+}
+
+Problem readInclude(const Field &field, const JsonValue &value, ApiRequest &) {
   std::string_view text;
   for (const JsonValue &each : value.elements())
-    if (!each.get(text) || std::ranges::count(empty, text) == 0)
+    if (!each.get(text) || std::ranges::count(includables(), text) == 0)
       return problem(field.name,
                      "{} may be of {}; logprobs are in "
                      "/v1/chat/completions",
-                     field.name, fmt::join(empty, ", "));
+                     field.name, fmt::join(includables(), ", "));
   if (!value.isArray())
     return problem(field.name, "{} must be a list", field.name);
   return std::nullopt;

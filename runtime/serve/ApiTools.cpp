@@ -1,7 +1,9 @@
-// Tools of chats: functions that may be called, and calls that were made.
+// Tools: functions that may be called, and calls that were made.
 #include "runtime/serve/ApiFields.h"
 
 #include <algorithm>
+
+#include <nlohmann/json.hpp>
 
 namespace tessera::serve {
 namespace {
@@ -24,9 +26,8 @@ Problem checkMembers(std::string_view field, const JsonValue &value,
   return std::nullopt;
 }
 
+/// Of members that were checked.
 Problem readFunction(std::string_view field, const JsonValue &value, Tool &to) {
-  static constexpr std::string_view known[] = {"name", "description",
-                                               "parameters", "strict"};
   std::string_view text;
   if (!value["name"].get(text) || !isToolName(text))
     return problem(field, "a function must have a name of up to 64 letters, "
@@ -44,13 +45,12 @@ Problem readFunction(std::string_view field, const JsonValue &value, Tool &to) {
                    to.name);
   if (!value["strict"].isNull() && !value["strict"].get(to.strict))
     return problem(field, "strict must be true or false");
-  return checkMembers(field, value, known);
+  return std::nullopt;
 }
 
 // Templates look members up one by one, so that an object of very many would
 // take long to hand over.
-constexpr size_t kMaxMembers = 1000, kMaxToolValues = 50'000,
-                 kMaxCallValues = 10'000;
+constexpr size_t kMaxMembers = 1000, kMaxToolValues = 50'000;
 
 /// Takes what a value has from `left`; false if that is not enough.
 bool isModest(const JsonValue &value, size_t &left) {
@@ -67,7 +67,9 @@ bool isModest(const JsonValue &value, size_t &left) {
 }
 
 Problem readTool(std::string_view field, const JsonValue &value, Tool &to) {
-  static constexpr std::string_view known[] = {"type", "function"};
+  static constexpr std::string_view known[] = {"type", "function"},
+                                    inside[] = {"name", "description",
+                                                "parameters", "strict"};
   std::string_view type;
   if (!value["type"].get(type) || type != "function" ||
       !value["function"].isObject())
@@ -75,25 +77,61 @@ Problem readTool(std::string_view field, const JsonValue &value, Tool &to) {
                           "\"function\": {{\"name\": ...}}}}");
   if (Problem found = checkMembers(field, value, known))
     return found;
+  if (Problem found = checkMembers(field, value["function"], inside))
+    return found;
   to.json = jsonOf(value);
   return readFunction(field, value["function"], to);
 }
 
-} // namespace
+/// Of responses: {"type": "function", "name", …}.
+Problem readFlatTool(std::string_view field, const JsonValue &value, Tool &to) {
+  static constexpr std::string_view known[] = {"type", "name", "description",
+                                               "parameters", "strict"};
+  std::string_view type;
+  if (!value["type"].get(type) || type != "function")
+    return problem(field, "a tool must be {{\"type\": \"function\", "
+                          "\"name\": ...}}; no other is served");
+  if (Problem found = checkMembers(field, value, known))
+    return found;
+  nlohmann::ordered_json function = nlohmann::ordered_json::object();
+  for (const JsonValue::Member &member : value.members())
+    if (member.name != "type" && member.name != "strict" &&
+        !member.value.isNull())
+      function[member.name] =
+          nlohmann::ordered_json::parse(jsonOf(member.value));
+  to.json = nlohmann::ordered_json{{"type", "function"},
+                                   {"function", std::move(function)}}
+                .dump();
+  return readFunction(field, value, to);
+}
 
-Problem readTools(const Field &field, const JsonValue &value,
-                  ApiRequest &request) {
+/// {"name", "description", "parameters"}, as they were before there were tools.
+Problem readOlderTool(std::string_view field, const JsonValue &value,
+                      Tool &to) {
+  static constexpr std::string_view known[] = {"name", "description",
+                                               "parameters"};
+  if (Problem found = checkMembers(field, value, known))
+    return found;
+  to.json =
+      fmt::format(R"({{"type":"function","function":{}}})", jsonOf(value));
+  return readFunction(field, value, to);
+}
+
+using ToolReader = Problem (*)(std::string_view, const JsonValue &, Tool &);
+
+Problem readList(const Field &field, const JsonValue &value, ToolReader read,
+                 ApiRequest &request) {
   if (!value.isArray() || value.elements().size() > kMaxTools)
-    return problem(field.name, "tools must be a list of at most {}", kMaxTools);
+    return problem(field.name, "{} must be a list of at most {}", field.name,
+                   kMaxTools);
   size_t left = kMaxToolValues;
   if (!isModest(value, left))
     return problem(field.name,
-                   "tools must have at most {} values, and {} members an "
-                   "object",
-                   kMaxToolValues, kMaxMembers);
+                   "{} must have at most {} values, and {} members an object",
+                   field.name, kMaxToolValues, kMaxMembers);
   for (const JsonValue &each : value.elements()) {
     Tool tool;
-    if (Problem found = readTool(field.name, each, tool))
+    if (Problem found = read(field.name, each, tool))
       return found;
     if (std::ranges::count(request.tools, tool.name, &Tool::name) != 0)
       return problem(field.name, "there are two tools with the name {}",
@@ -103,11 +141,50 @@ Problem readTools(const Field &field, const JsonValue &value,
   return std::nullopt;
 }
 
+/// Of the tools that were read before.
+Problem chooseTool(std::string_view field, std::string_view name,
+                   ApiRequest &request) {
+  if (!request.tools.empty() &&
+      std::ranges::count(request.tools, name, &Tool::name) == 0)
+    return problem(field, "there is no tool with the name {}", quote(name));
+  request.toolUse = ToolUse::required;
+  request.onlyTool = name;
+  return std::nullopt;
+}
+
+} // namespace
+
+Problem readTools(const Field &field, const JsonValue &value,
+                  ApiRequest &request) {
+  return readList(field, value, readTool, request);
+}
+
+Problem readResponseTools(const Field &field, const JsonValue &value,
+                          ApiRequest &request) {
+  return readList(field, value, readFlatTool, request);
+}
+
+/// Read after `tools`.
+Problem readFunctions(const Field &field, const JsonValue &value,
+                      ApiRequest &request) {
+  if (!request.tools.empty())
+    return problem(field.name, "functions are the older name of tools: leave "
+                               "out one of them");
+  if (Problem found = readList(field, value, readOlderTool, request))
+    return found;
+  request.usesFunctions = !request.tools.empty();
+  if (request.usesFunctions)
+    request.parallelCalls = false; // an answer has room for one
+  return std::nullopt;
+}
+
 /// Read after `tools`.
 Problem readToolChoice(const Field &field, const JsonValue &value,
                        ApiRequest &request) {
-  static constexpr std::string_view known[] = {"type", "function"};
-  static constexpr std::string_view inside[] = {"name"};
+  bool isFlat = field.endpoints == kResponses;
+  static constexpr std::string_view known[] = {"type", "function"},
+                                    flat[] = {"type", "name"},
+                                    inside[] = {"name"};
   std::string_view text, name;
   if (value.get(text) && (text == "none" || text == "auto")) {
     request.toolUse = text == "none" ? ToolUse::none : ToolUse::automatic;
@@ -116,21 +193,65 @@ Problem readToolChoice(const Field &field, const JsonValue &value,
   request.toolUse = ToolUse::required;
   if (value.get(text) && text == "required")
     return std::nullopt;
-  const JsonValue &function = value["function"];
+  const JsonValue &function = isFlat ? value : value["function"];
   if (!value["type"].get(text) || text != "function" ||
       !function["name"].get(name))
-    return problem(field.name, "tool_choice must be none, auto, required, or "
-                               "{{\"type\": \"function\", \"function\": "
-                               "{{\"name\": ...}}}}");
+    return problem(field.name,
+                   "tool_choice must be none, auto, required, or {}",
+                   isFlat ? R"({"type": "function", "name": ...})"
+                          : R"({"type": "function", "function": {"name": )"
+                            R"(...}})");
+  std::span<const std::string_view> outer = known, inner = inside;
+  if (isFlat)
+    outer = inner = flat;
+  if (Problem found = checkMembers(field.name, value, outer))
+    return found;
+  if (Problem found = checkMembers(field.name, function, inner))
+    return found;
+  return chooseTool(field.name, name, request);
+}
+
+/// Read after `functions`.
+Problem readFunctionCall(const Field &field, const JsonValue &value,
+                         ApiRequest &request) {
+  static constexpr std::string_view known[] = {"name"};
+  std::string_view text;
+  if (value.get(text) && (text == "none" || text == "auto")) {
+    if (request.usesFunctions)
+      request.toolUse = text == "none" ? ToolUse::none : ToolUse::automatic;
+    return std::nullopt;
+  }
+  if (!value["name"].get(text))
+    return problem(field.name,
+                   "function_call must be none, auto or {{\"name\": ...}}");
   if (Problem found = checkMembers(field.name, value, known))
     return found;
-  if (Problem found = checkMembers(field.name, function, inside))
-    return found;
-  if (!request.tools.empty() &&
-      std::ranges::count(request.tools, name, &Tool::name) == 0)
-    return problem(field.name, "there is no tool with the name {}",
-                   quote(name));
-  request.onlyTool = name;
+  if (!request.tools.empty() && !request.usesFunctions)
+    return problem(field.name, "of tools tool_choice says which is called");
+  request.usesFunctions = true;
+  return chooseTool(field.name, text, request);
+}
+
+Problem readCall(std::string_view name, const JsonValue &id,
+                 const JsonValue &called, size_t &left,
+                 std::vector<ToolCall> &to) {
+  std::string_view given, function, arguments;
+  if (!id.get(given) || !called["name"].get(function) ||
+      !called["arguments"].get(arguments))
+    return problem(name, "a call must have an id, the name of a function, and "
+                         "arguments, a text");
+  // Templates want them as a value.
+  auto parsed = JsonValue::parse(arguments, "arguments");
+  if (!parsed.ok() || !parsed->isObject())
+    return problem(name, "the arguments of a call must be the JSON of an "
+                         "object");
+  if (!isModest(*parsed, left))
+    return problem(name,
+                   "the arguments of a message's calls must have at most {} "
+                   "values, and {} members an object",
+                   kMaxCallValues, kMaxMembers);
+  to.push_back(
+      {std::string(given), std::string(function), std::string(arguments)});
   return std::nullopt;
 }
 
@@ -140,10 +261,9 @@ Problem readCalls(std::string_view name, const JsonValue &value,
   static constexpr std::string_view inside[] = {"name", "arguments"};
   size_t left = kMaxCallValues;
   for (const JsonValue &each : value.elements()) {
-    std::string_view id, type, function, arguments;
+    std::string_view type;
     const JsonValue &called = each["function"];
-    if (!each["id"].get(id) || !each["type"].get(type) || type != "function" ||
-        !called["name"].get(function) || !called["arguments"].get(arguments))
+    if (!each["type"].get(type) || type != "function")
       return problem(name, "a call must be {{\"id\": ..., \"type\": "
                            "\"function\", \"function\": {{\"name\": ..., "
                            "\"arguments\": a text}}}}");
@@ -151,18 +271,8 @@ Problem readCalls(std::string_view name, const JsonValue &value,
       return found;
     if (Problem found = checkMembers(name, called, inside))
       return found;
-    // Templates want them as a value.
-    auto parsed = JsonValue::parse(arguments, "arguments");
-    if (!parsed.ok() || !parsed->isObject())
-      return problem(name, "the arguments of a call must be the JSON of an "
-                           "object");
-    if (!isModest(*parsed, left))
-      return problem(name,
-                     "the arguments of a message's calls must have at most {} "
-                     "values, and {} members an object",
-                     kMaxCallValues, kMaxMembers);
-    to.push_back(
-        {std::string(id), std::string(function), std::string(arguments)});
+    if (Problem found = readCall(name, each["id"], called, left, to))
+      return found;
   }
   if (to.empty())
     return problem(name, "tool_calls must be a list of at least one call");

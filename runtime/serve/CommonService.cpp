@@ -25,7 +25,7 @@ bool equalSecrets(std::string_view given, std::string_view secret) {
 
 /// What follows "Bearer", or the password of "Basic", which is how a browser
 /// asks its user.
-static std::string keyOf(std::string_view authorization) {
+static std::string secretOf(std::string_view authorization) {
   constexpr std::string_view bearer = "Bearer ", basic = "Basic ";
   if (authorization.starts_with(bearer))
     return std::string(authorization.substr(bearer.size()));
@@ -36,20 +36,23 @@ static std::string keyOf(std::string_view authorization) {
   return colon == std::string::npos ? std::string() : pair.substr(colon + 1);
 }
 
-/// Whether the request gives one of the keys, or none is needed.
-static bool hasKey(const HttpRequest &head,
-                   const std::vector<std::string> &keys) {
-  if (keys.empty())
-    return true;
-  std::string given = keyOf(head.authorization);
-  bool known = false;
-  for (const std::string &key : keys)
-    known |= equalSecrets(given, key); // all of them, always
+/// The number of the key that is given; as many as there are: none of them.
+static std::size_t findKey(const HttpRequest &head,
+                           const std::vector<std::string> &keys) {
+  std::string given = secretOf(head.authorization);
+  std::size_t known = keys.size();
+  for (std::size_t i = 0; i < keys.size(); ++i) // all of them, always
+    if (equalSecrets(given, keys[i]))
+      known = i;
   return known;
 }
 
+std::size_t CommonService::keyOf(const HttpRequest &request) const {
+  return findKey(request, options.apiKeys);
+}
+
 std::string CommonService::refuse(const HttpRequest &head) {
-  if (hasKey(head, options.apiKeys))
+  if (options.apiKeys.empty() || keyOf(head) < options.apiKeys.size())
     return {};
   ++answers[401];
   return ApiError{401, "an API key is needed: Authorization: Bearer KEY", "",
@@ -111,13 +114,6 @@ static ApiError otherKind(ModelKind kind) {
   return {400, message, "model", "not_supported"};
 }
 
-static std::string whyNoPath(std::string_view path) {
-  for (std::string_view kept : {"/v1/responses/", "/v1/chat/completions/"})
-    if (path.starts_with(kept))
-      return "there is no such path: nothing is kept between requests";
-  return "there is no such path";
-}
-
 void CommonService::handle(HttpRequest request, Reply reply) {
   RouteMatch match = findRoute(request.method, request.path);
   if (!match.route && !match.allowed.empty())
@@ -125,8 +121,9 @@ void CommonService::handle(HttpRequest request, Reply reply) {
         reply, {405, "this path has another method", "", "method_not_allowed"},
         fmt::format("Allow: {}\r\n", match.allowed));
   if (!match.route)
-    return sendError(reply, {404, whyNoPath(request.path), "", "not_found"});
-  if (!match.route->body)
+    return sendError(reply, {404, "there is no such path", "", "not_found"});
+  bool isStored = isAboutStored(*match.route);
+  if (!match.route->body && !isStored)
     return get(match, reply);
   // A browser sends along what its user once typed, whoever's page asks.
   if (request.isForeign)
@@ -134,7 +131,14 @@ void CommonService::handle(HttpRequest request, Reply reply) {
         reply, {403, "a page of another site may not ask", "", "cross_site"});
   if (!serve::isServed(*match.route, kind))
     return sendError(reply, otherKind(kind));
+  if (isStored)
+    return askStored(match, request, reply);
   post(request, *match.route->body, reply);
+}
+
+void CommonService::askStored(const RouteMatch &, const HttpRequest &,
+                              const Reply &reply) {
+  sendError(reply, otherKind(kind));
 }
 
 void CommonService::get(const RouteMatch &match, const Reply &reply) {
@@ -163,6 +167,16 @@ void CommonService::get(const RouteMatch &match, const Reply &reply) {
   case RouteId::responses:
   case RouteId::embeddings:
     return; // post()
+  case RouteId::response:
+  case RouteId::deleteResponse:
+  case RouteId::cancelResponse:
+  case RouteId::inputItems:
+  case RouteId::listChats:
+  case RouteId::storedChat:
+  case RouteId::updateChat:
+  case RouteId::deleteChat:
+  case RouteId::chatMessages:
+    return; // askStored()
   }
 }
 

@@ -1,6 +1,7 @@
 // What every model's server does, whatever the model does with texts: keys,
 // paths, the routes that tell about the server, errors.
 #pragma once
+#include "runtime/serve/AnswerStore.h"
 #include "runtime/serve/Api.h"
 #include "runtime/serve/Health.h"
 #include "runtime/serve/HttpServer.h"
@@ -23,6 +24,7 @@ struct ServiceOptions {
   std::vector<int32_t> endTokens;
   SamplingOptions sampling = usualSampling(); ///< where a request says nothing
   HealthTimes health;
+  StoreLimits store; ///< of answers, of all keys together
 };
 
 class CommonService : public HttpHandler {
@@ -42,6 +44,9 @@ protected:
   /// A body for an endpoint that models of this kind have.
   virtual void post(const HttpRequest &request, Endpoint endpoint,
                     const Reply &reply) = 0;
+  /// About an answer that may be stored.
+  virtual void askStored(const RouteMatch &match, const HttpRequest &request,
+                         const Reply &reply);
   virtual void checkHealth(const Reply &reply) = 0;
   virtual std::string engineMetrics() const = 0;
   virtual int64_t context() const = 0; ///< tokens
@@ -53,6 +58,8 @@ protected:
   bool isServed(std::string_view model) const;
   ApiError otherModel() const; ///< where it is not
   const std::string &name() const { return options.models.front(); }
+  /// The number of the key that a request gives; 0 if none is needed.
+  std::size_t keyOf(const HttpRequest &request) const;
 
   const ModelKind kind;
   const ServiceOptions options;

@@ -12,6 +12,8 @@ namespace tessera::serve {
 
 void Service::Generation::start(std::vector<uint64_t> given) {
   ids = std::move(given);
+  if (request.background)
+    return startBackground();
   reply->onGone = [weak = weak_from_this()] {
     auto self = weak.lock();
     if (!self || self->closed)
@@ -20,6 +22,71 @@ void Service::Generation::start(std::vector<uint64_t> given) {
     self->cancelAll();
     self->log(499); // nginx's number for a client that left
   };
+  if (!request.stream)
+    return;
+  // However long nothing comes, a stream says that it is there.
+  service.server->after(service.server->pingTime(), [weak = weak_from_this()] {
+    auto self = weak.lock();
+    if (self && !self->closed)
+      self->beginStream();
+  });
+}
+
+void Service::Generation::beginStream() {
+  if (std::exchange(begun, true))
+    return;
+  reply->begin();
+  answer->begin(*reply);
+}
+
+//===--- stored answers ---------------------------------------------------===//
+
+void Service::Generation::startBackground() {
+  std::shared_ptr<HttpReply> client = std::move(reply);
+  reply = followers = std::make_shared<Followers>();
+  begun = true;
+  answer->begin(*reply);
+  store.put({id,
+             std::move(request.items),
+             {},
+             {},
+             answer->record(),
+             shared_from_this()});
+  if (request.stream)
+    return follow(std::move(client), -1);
+  ++service.answers[200];
+  client->send(200, "application/json", responseJson(*answer->record()));
+}
+
+void Service::Generation::follow(std::shared_ptr<HttpReply> to, int64_t after) {
+  ++service.answers[200];
+  followers->add(std::move(to), after,
+                 eventsOf(*answer->record(), request.obfuscate));
+}
+
+void Service::Generation::cancel() {
+  auto self = shared_from_this(); // which the store may hold alone
+  if (std::exchange(closed, true))
+    return;
+  answer->record()->status = ResponseStatus::cancelled;
+  cancelAll();
+  log(499);
+  answer->fail(*reply, choices, {});
+  settle();
+}
+
+void Service::Generation::keep(std::string chat) {
+  if (request.store)
+    store.put({id, std::move(request.items), std::move(chat),
+               std::move(request.metadata), answer->record()});
+}
+
+/// What was made in the background is like any other from here on.
+void Service::Generation::settle() {
+  if (KeptAnswer *kept = store.find(id)) {
+    kept->running.reset();
+    store.weigh(id);
+  }
 }
 
 void Service::Generation::cancelAll() {
@@ -37,11 +104,10 @@ void Service::Generation::take(Delta delta) {
     findCalls(delta);
   bool isNews = delta.end || !delta.text.empty() || !delta.calls.empty() ||
                 !delta.tokens.empty();
-  if (request.stream && isNews) {
-    if (!std::exchange(begun, true)) {
-      reply->begin();
-      answer->begin(*reply);
-    }
+  if (isNews && !(request.stream || request.background)) {
+    answer->note(delta);
+  } else if (isNews) {
+    beginStream();
     answer->delta(*reply, delta);
     if (closed) // a reader that is too slow
       return;
@@ -53,7 +119,7 @@ void Service::Generation::take(Delta delta) {
       choice.calls.push_back({piece.id, piece.name, {}});
     choice.calls[piece.index].arguments += piece.arguments;
   }
-  if (!request.stream)
+  if (!request.stream || request.store)
     choice.logprobs.add(request.endpoint, delta.tokens, service.tokenizer);
   if (delta.end)
     takeEnd(delta);
@@ -99,15 +165,26 @@ void Service::Generation::takeEnd(const Delta &delta) {
 }
 
 void Service::Generation::finish() {
+  auto self = shared_from_this();
   closed = true;
   log(200);
+  if (request.background) {
+    answer->end(*reply, choices, usage);
+    return settle();
+  }
   ++service.answers[200];
-  if (request.stream)
-    return answer->end(*reply, choices, usage);
-  reply->send(200, "application/json", answer->whole(choices, usage));
+  bool isChat = request.endpoint == Endpoint::chat;
+  if (request.stream) {
+    answer->end(*reply, choices, usage);
+    return keep(isChat && request.store ? answer->whole(choices, usage) : "");
+  }
+  std::string body = answer->whole(choices, usage);
+  keep(isChat ? body : "");
+  reply->send(200, "application/json", std::move(body));
 }
 
 void Service::Generation::fail(const EngineResult &result) {
+  auto self = shared_from_this();
   closed = true;
   cancelAll();
   ApiError error{500, result.message, "", "engine_error"};
@@ -116,6 +193,10 @@ void Service::Generation::fail(const EngineResult &result) {
   else if (result.reason == FinishReason::cancelled)
     error = {503, "the server is shutting down", "", "shutting_down"};
   log(error.status);
+  if (request.background) {
+    answer->fail(*reply, choices, error);
+    return settle();
+  }
   if (!begun)
     return service.sendError(reply, error);
   ++service.answers[error.status];

@@ -5,13 +5,17 @@
 
 namespace tessera::serve {
 
-/// For the server's thread. Held by what its choices post, and by the reply.
+/// For the server's thread. Held by what its choices post, and by the reply; in
+/// the background also by the store.
 class Service::Generation final
-    : public std::enable_shared_from_this<Generation> {
+    : public RunningResponse,
+      public std::enable_shared_from_this<Generation> {
 public:
-  Generation(Service &service, ApiRequest request, AnswerHead head,
-             std::shared_ptr<HttpReply> reply, std::size_t choices)
-      : service(service), request(std::move(request)), id(head.id),
+  Generation(Service &service, AnswerStore &store, ApiRequest request,
+             AnswerHead head, std::shared_ptr<HttpReply> reply,
+             std::size_t choices)
+      : service(service), store(store), request(std::move(request)),
+        id(head.id),
         answer(makeAnswer(this->request, std::move(head), service.tokenizer)),
         reply(std::move(reply)), choices(choices) {
     if (!this->request.mayCall())
@@ -24,8 +28,14 @@ public:
   /// The engine has them: their numbers, for cancelling.
   void start(std::vector<uint64_t> ids);
   void take(Delta delta);
+  void cancel() override;
+  void follow(std::shared_ptr<HttpReply> to, int64_t after) override;
 
 private:
+  void startBackground();
+  void beginStream();
+  void keep(std::string chat);
+  void settle();
   void takeEnd(const Delta &delta);
   void findCalls(Delta &delta);
   void finish();
@@ -34,10 +44,12 @@ private:
   void log(int status) const;
 
   Service &service;
+  AnswerStore &store;
   ApiRequest request;
   std::string id;
   std::unique_ptr<Answer> answer;
-  std::shared_ptr<HttpReply> reply;
+  std::shared_ptr<HttpReply> reply; ///< in the background the followers
+  std::shared_ptr<Followers> followers;
   std::vector<WholeChoice> choices;
   std::vector<ToolCallReader> readers; ///< of choices that may call tools
   std::vector<uint64_t> ids;

@@ -5,6 +5,8 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/status.hpp>
 
+#include <algorithm>
+
 #include <sys/socket.h>
 
 namespace tessera::serve {
@@ -32,13 +34,18 @@ public:
     finish(std::move(text));
   }
 
-  void begin() override {
+  void begin(std::span<const ServerEvent> first) override {
     bool chunked = connection && connection->version >= 11;
     if (connection && !chunked)
       connection->keepAlive = false; // the end of the connection is the text's
     isChunked = chunked;
-    put(start(200, "text/event-stream", "Cache-Control: no-store\r\n") +
-        (chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n"));
+    std::string text =
+        start(200, "text/event-stream", "Cache-Control: no-store\r\n") +
+        (chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
+    for (const ServerEvent &each : first)
+      text += framed(eventText(each.data, each.name));
+    if (connection)
+      connection->write(std::move(text), /*isLast=*/false, /*isFree=*/true);
     waitForPing();
   }
   void event(std::string_view data, std::string_view name) override {
@@ -116,6 +123,7 @@ HttpConnection::HttpConnection(net::ip::tcp::socket socket, HttpShared &shared)
 
 HttpConnection::~HttpConnection() {
   --shared.open;
+  shared.unsent -= unsentBytes;
   if (shared.onClosed)
     shared.onClosed();
 }
@@ -143,8 +151,10 @@ void HttpConnection::readBody() {
   std::string_view target = viewOf(message.target());
   keepAlive = message.keep_alive();
   version = message.version();
+  std::size_t mark = std::min(target.find('?'), target.size());
   head = {std::string(viewOf(message.method_string())),
-          std::string(target.substr(0, target.find('?'))),
+          std::string(target.substr(0, mark)),
+          std::string(target.substr(std::min(mark + 1, target.size()))),
           std::string(viewOf(message[http::field::authorization])),
           viewOf(message["Sec-Fetch-Site"]) == "cross-site",
           {}};
@@ -223,14 +233,17 @@ void HttpConnection::watchPeer() {
 
 //===--- answers ----------------------------------------------------------===//
 
-void HttpConnection::write(std::string bytes, bool isLast) {
+void HttpConnection::write(std::string bytes, bool isLast, bool isFree) {
   if (gone)
     return;
   lastQueued |= isLast;
   unsentBytes += bytes.size();
+  shared.unsent += bytes.size();
+  if (isFree)
+    freeBytes += bytes.size();
   unsent.push_back(std::move(bytes));
   // An answer that is sent at once is as large as it is.
-  if (!isLast && unsentBytes > shared.limits.unsentBytes)
+  if (!isLast && unsentBytes > shared.limits.unsentBytes + freeBytes)
     return drop();
   if (!writing)
     writeNext();
@@ -239,6 +252,7 @@ void HttpConnection::write(std::string bytes, bool isLast) {
 void HttpConnection::writeNext() {
   if (unsent.empty()) {
     writing = false;
+    freeBytes = 0;
     if (lastQueued)
       answered();
     return;
@@ -256,6 +270,7 @@ void HttpConnection::writeNext() {
                        return self->drop();
                      self->stream.expires_never();
                      self->unsentBytes -= count;
+                     self->shared.unsent -= count;
                      self->unsentAt += count;
                      if (self->unsentAt == self->unsent.front().size()) {
                        self->unsent.pop_front();

@@ -21,6 +21,7 @@ struct HttpShared {
   HttpLimits limits;
   HttpHandler &handler;
   std::size_t open = 0;           ///< connections
+  std::size_t unsent = 0;         ///< bytes of all of them
   bool closing = false;           ///< each answer is its connection's last
   std::function<void()> onClosed; ///< after a connection has gone
 };
@@ -46,7 +47,8 @@ private:
   void fail(Error error);
   void watchPeer();
 
-  void write(std::string bytes, bool isLast);
+  /// `isFree`: however much it is, the reader is not too slow for it.
+  void write(std::string bytes, bool isLast, bool isFree = false);
   void writeNext();
   void answered();
   void discard();
@@ -60,7 +62,7 @@ private:
   std::weak_ptr<Reply> reply;
   std::deque<std::string> unsent;
   std::size_t unsentAt = 0; ///< how far the first of them is written
-  std::size_t unsentBytes = 0, discarded = 0;
+  std::size_t unsentBytes = 0, freeBytes = 0, discarded = 0;
   bool writing = false, answering = false, lastQueued = false;
   bool keepAlive = false, gone = false;
   unsigned version = 11;

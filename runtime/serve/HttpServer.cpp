@@ -19,7 +19,7 @@ namespace {
 class BeastServer final : public HttpServer {
 public:
   BeastServer(const HttpLimits &limits, HttpHandler &handler)
-      : shared{limits, handler, 0, false, nullptr}, acceptor(context),
+      : shared{limits, handler, 0, 0, false, nullptr}, acceptor(context),
         signals(context) {
     shared.onClosed = [this] {
       if (ending && shared.open == 0)
@@ -77,6 +77,14 @@ public:
       if (!error)
         task();
     });
+  }
+
+  std::chrono::milliseconds pingTime() const override {
+    return shared.limits.pingTime;
+  }
+
+  bool isPiledUp() const override {
+    return shared.unsent > shared.limits.unreadBytes;
   }
 
   void refuseNew() override {

@@ -18,6 +18,9 @@ struct HttpLimits {
   std::size_t bodyBytes = 4 << 20;
   std::size_t connections = 512;     ///< more are answered 503 and closed
   std::size_t unsentBytes = 1 << 20; ///< of a stream whose reader is too slow
+  /// Of all connections, before answers that can be asked for again are
+  /// refused.
+  std::size_t unreadBytes = std::size_t(256) << 20;
   std::chrono::milliseconds requestTime{30000}; ///< to send one
   std::chrono::milliseconds idleTime{60000};    ///< between two requests
   std::chrono::milliseconds writeTime{30000};   ///< without progress
@@ -26,6 +29,7 @@ struct HttpLimits {
 
 struct HttpRequest {
   std::string method, path; ///< without the query
+  std::string query = {};   ///< behind its '?', still encoded
   std::string authorization;
   bool isForeign = false; ///< a browser asks for a page of another site
   std::string body;
@@ -44,8 +48,9 @@ public:
   /// `headers`: whole lines, "Name: value\r\n".
   virtual void send(int status, std::string_view type, std::string body,
                     std::string_view headers = {}) = 0;
-  /// Server-sent events.
-  virtual void begin() = 0;
+  /// Server-sent events, the first of which may be of any size.
+  virtual void begin(std::span<const ServerEvent> first) = 0;
+  void begin() { begin({}); }
   virtual void event(std::string_view data, std::string_view name = {}) = 0;
   /// With the last events, which may be of any size.
   virtual void end(std::span<const ServerEvent> last) = 0;
@@ -83,6 +88,10 @@ public:
   /// In run()'s thread: `task` after that time.
   virtual void after(std::chrono::milliseconds time,
                      std::function<void()> task) = 0;
+  /// After how long a stream that says nothing has a comment.
+  virtual std::chrono::milliseconds pingTime() const = 0;
+  /// In run()'s thread: whether readers leave too much unread.
+  virtual bool isPiledUp() const = 0;
   /// In run()'s thread: no new connections, none is kept after its answer.
   virtual void refuseNew() = 0;
   /// In run()'s thread: run() returns when the last answer is written, or after

@@ -1,5 +1,6 @@
 #include "runtime/serve/OpenApi.h"
 #include "runtime/serve/Embeddings.h"
+#include "runtime/serve/StoredQuery.h"
 
 #include <nlohmann/json.hpp>
 
@@ -59,120 +60,6 @@ Json requestSchema(Endpoint endpoint, std::span<const std::string> models) {
           {"properties", std::move(properties)}};
 }
 
-//===--- answers ----------------------------------------------------------===//
-
-// What every answer has; clients are to expect more members.
-constexpr std::string_view kSchemas = R"({
-"Content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {
-  "type": "object", "required": ["type", "text"], "properties": {
-    "type": {"const": "text"}, "text": {"type": "string"}}}}]},
-"ToolCalls": {"type": "array", "minItems": 1, "items": {
-  "type": "object", "required": ["id", "type", "function"],
-  "additionalProperties": false, "properties": {
-    "id": {"type": "string"}, "type": {"const": "function"},
-    "function": {"type": "object", "required": ["name", "arguments"],
-      "additionalProperties": false, "properties": {
-        "name": {"type": "string"},
-        "arguments": {"type": "string", "description": "JSON of an object"}}}}}},
-"Messages": {"type": "array", "minItems": 1, "items": {"anyOf": [
-  {"type": "object", "required": ["role", "content"], "additionalProperties": false,
-    "properties": {
-      "role": {"enum": ["system", "developer", "user", "assistant"]},
-      "name": {"type": ["string", "null"]},
-      "content": {"$ref": "#/components/schemas/Content"}}},
-  {"type": "object", "required": ["role", "tool_calls"], "additionalProperties": false,
-    "properties": {
-      "role": {"const": "assistant"}, "name": {"type": ["string", "null"]},
-      "content": {"anyOf": [{"$ref": "#/components/schemas/Content"}, {"type": "null"}]},
-      "tool_calls": {"$ref": "#/components/schemas/ToolCalls"}}},
-  {"type": "object", "required": ["role", "content", "tool_call_id"],
-    "additionalProperties": false, "properties": {
-      "role": {"const": "tool"}, "name": {"type": ["string", "null"]},
-      "tool_call_id": {"type": "string"},
-      "content": {"$ref": "#/components/schemas/Content"}}}]}},
-"InputMessages": {"type": "array", "minItems": 1, "items": {
-  "type": "object", "required": ["role", "content"], "additionalProperties": false,
-  "properties": {
-    "type": {"enum": ["message", null]}, "id": {"type": ["string", "null"]},
-    "status": {"type": ["string", "null"]},
-    "role": {"enum": ["system", "developer", "user", "assistant"]},
-    "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {
-      "type": "object", "required": ["type", "text"], "properties": {
-        "type": {"enum": ["input_text", "output_text"]},
-        "text": {"type": "string"}}}}]}}}},
-"Usage": {"type": "object",
-  "required": ["prompt_tokens", "completion_tokens", "total_tokens"],
-  "properties": {"prompt_tokens": {"type": "integer"},
-    "completion_tokens": {"type": "integer"}, "total_tokens": {"type": "integer"},
-    "prompt_tokens_details": {"type": "object",
-      "properties": {"cached_tokens": {"type": "integer"}}}}},
-"Completion": {"type": "object",
-  "required": ["id", "object", "created", "model", "choices", "usage"],
-  "properties": {"id": {"type": "string"}, "object": {"const": "text_completion"},
-    "created": {"type": "integer"}, "model": {"type": "string"},
-    "usage": {"$ref": "#/components/schemas/Usage"},
-    "choices": {"type": "array", "items": {"type": "object",
-      "required": ["index", "text", "logprobs", "finish_reason"], "properties": {
-        "index": {"type": "integer"}, "text": {"type": "string"},
-        "logprobs": {"type": ["object", "null"]},
-        "finish_reason": {"enum": ["stop", "length"]}}}}}},
-"ChatCompletion": {"type": "object",
-  "required": ["id", "object", "created", "model", "choices", "usage"],
-  "properties": {"id": {"type": "string"}, "object": {"const": "chat.completion"},
-    "created": {"type": "integer"}, "model": {"type": "string"},
-    "usage": {"$ref": "#/components/schemas/Usage"},
-    "choices": {"type": "array", "items": {"type": "object",
-      "required": ["index", "message", "logprobs", "finish_reason"], "properties": {
-        "index": {"type": "integer"},
-        "message": {"type": "object", "required": ["role", "content"],
-          "properties": {"role": {"const": "assistant"},
-            "content": {"type": ["string", "null"]},
-            "tool_calls": {"$ref": "#/components/schemas/ToolCalls"}}},
-        "logprobs": {"type": ["object", "null"]},
-        "finish_reason": {"enum": ["stop", "length", "tool_calls"]}}}}}},
-"Response": {"type": "object",
-  "required": ["id", "object", "created_at", "status", "model", "output", "usage"],
-  "properties": {"id": {"type": "string"}, "object": {"const": "response"},
-    "created_at": {"type": "integer"}, "model": {"type": "string"},
-    "status": {"enum": ["completed", "incomplete"]},
-    "incomplete_details": {"type": ["object", "null"]},
-    "output": {"type": "array", "items": {"type": "object",
-      "required": ["type", "id", "status", "role", "content"]}},
-    "usage": {"type": "object",
-      "required": ["input_tokens", "output_tokens", "total_tokens"]}}},
-"Tokens": {"type": "array", "minItems": 1,
-  "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}},
-"Embeddings": {"type": "object", "required": ["object", "data", "model", "usage"],
-  "properties": {"object": {"const": "list"}, "model": {"type": "string"},
-    "data": {"type": "array", "items": {"type": "object",
-      "required": ["object", "index", "embedding"], "properties": {
-        "object": {"const": "embedding"}, "index": {"type": "integer"},
-        "embedding": {"anyOf": [{"type": "string"},
-          {"type": "array", "items": {"type": "number"}}]}}}},
-    "usage": {"type": "object", "required": ["prompt_tokens", "total_tokens"],
-      "properties": {"prompt_tokens": {"type": "integer"},
-        "total_tokens": {"type": "integer"}}}}},
-"Model": {"type": "object", "required": ["id", "object", "created", "owned_by"],
-  "properties": {"id": {"type": "string"}, "object": {"const": "model"},
-    "created": {"type": "integer"}, "owned_by": {"type": "string"},
-    "max_model_len": {"type": "integer"}}},
-"Models": {"type": "object", "required": ["object", "data"],
-  "properties": {"object": {"const": "list"}, "data": {"type": "array",
-    "items": {"$ref": "#/components/schemas/Model"}}}},
-"Health": {"type": "object", "required": ["status"],
-  "properties": {"status": {"const": "ok"}}},
-"Version": {"type": "object", "required": ["version"],
-  "properties": {"version": {"type": "string"}}},
-"Description": {"type": "object", "required": ["openapi", "info", "paths"]},
-"Event": {"type": "object", "required": ["data"],
-  "description": "One of the events of a stream",
-  "properties": {"data": {"type": "string"}, "event": {"type": "string"}}},
-"Error": {"type": "object", "required": ["error"], "properties": {"error": {
-  "type": "object", "required": ["message", "type", "param", "code"],
-  "properties": {"message": {"type": "string"}, "type": {"type": "string"},
-    "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}}}}
-})";
-
 //===--- routes -----------------------------------------------------------===//
 
 Json errorAnswer(std::string_view description) {
@@ -186,16 +73,24 @@ Json answersOf(const Route &route) {
   Json schema =
       route.schema.empty() ? Json{{"type", "string"}} : reference(route.schema);
   Json content = {{type, {{"schema", schema}}}};
-  if (route.body && route.body != Endpoint::embeddings)
+  bool isStream = route.body ? route.body != Endpoint::embeddings
+                             : route.id == RouteId::response;
+  if (isStream)
     content["text/event-stream"] = {{"schema", reference("Event")}};
   Json answers = {
       {"200", {{"description", route.summary}, {"content", content}}},
       {"400", errorAnswer("What can never be served")},
       {"401", errorAnswer("A key is needed")}};
-  if (route.body || route.path.ends_with('}'))
-    answers["404"] = errorAnswer("There is no such model");
-  if (route.body) {
+  bool isNamed = route.path.find('{') != route.path.npos;
+  if (route.body || isNamed)
+    answers["404"] = errorAnswer(isAboutStored(route) ? "It is not stored"
+                                                      : "There is no such "
+                                                        "model");
+  if (isAboutStored(route))
+    answers["429"] = errorAnswer("Too much is not read");
+  if (route.method == "POST")
     answers["413"] = errorAnswer("The body is too large");
+  if (route.body) {
     answers["429"] = errorAnswer("Too much is waiting");
     answers["500"] = errorAnswer("The engine failed");
     answers["504"] = errorAnswer("The request took too long");
@@ -205,19 +100,50 @@ Json answersOf(const Route &route) {
   return answers;
 }
 
+Json parametersOf(const Route &route, std::span<const std::string> models) {
+  Json list = Json::array();
+  if (std::size_t brace = route.path.find('{'); brace != route.path.npos) {
+    std::string_view name = route.path.substr(brace + 1);
+    name = name.substr(0, name.find('}'));
+    list.push_back({{"name", name},
+                    {"in", "path"},
+                    {"required", true},
+                    {"schema", name == "model" ? Json{{"enum", models}}
+                                               : Json{{"type", "string"}}}});
+  }
+  for (const QueryField &field : queryFields()) {
+    if ((field.routes & bitOf(route.id)) == 0)
+      continue;
+    Json schema = Json::parse(field.schema);
+    if (field.least < field.most) {
+      schema["minimum"] = int64_t(field.least);
+      schema["maximum"] = int64_t(field.most);
+    }
+    bool isList = field.name == "include";
+    if (isList)
+      schema["items"]["enum"] = includables();
+    Json one = {{"name", std::string(field.name) + (isList ? "[]" : "")},
+                {"in", "query"},
+                {"schema", std::move(schema)}};
+    if (field.name == "metadata")
+      one["style"] = "deepObject";
+    if (!field.about.empty())
+      one["description"] = field.about;
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
 Json operationOf(const Route &route, std::span<const std::string> models) {
   Json operation = {{"summary", route.summary}};
-  if (route.path.ends_with('}'))
-    operation["parameters"] = Json::array({{{"name", "model"},
-                                            {"in", "path"},
-                                            {"required", true},
-                                            {"schema", {{"enum", models}}}}});
-  if (route.body)
+  if (Json list = parametersOf(route, models); !list.empty())
+    operation["parameters"] = std::move(list);
+  std::string asks = route.body ? std::string(route.schema) + "Request"
+                                : std::string(route.asks);
+  if (!asks.empty())
     operation["requestBody"] = {
         {"required", true},
-        {"content",
-         {{"application/json",
-           {{"schema", reference(std::string(route.schema) + "Request")}}}}}};
+        {"content", {{"application/json", {{"schema", reference(asks)}}}}}};
   operation["responses"] = answersOf(route);
   return operation;
 }
@@ -226,11 +152,13 @@ Json operationOf(const Route &route, std::span<const std::string> models) {
 
 std::string openApiJson(const std::string &version,
                         std::span<const std::string> models, ModelKind kind) {
-  Json schemas = Json::parse(kSchemas), paths = Json::object();
+  Json schemas = Json::parse(openApiSchemas()), paths = Json::object();
   for (const Route &route : routes()) {
     if (!isServed(route, kind))
       continue;
-    std::string method = route.method == "POST" ? "post" : "get";
+    std::string method = route.method == "POST"     ? "post"
+                         : route.method == "DELETE" ? "delete"
+                                                    : "get";
     paths[std::string(route.path)][method] = operationOf(route, models);
     if (route.body)
       schemas[std::string(route.schema) + "Request"] =

@@ -8,6 +8,9 @@
 
 namespace tessera::serve {
 
+/// JSON of what requests and answers have besides lists of fields.
+std::string_view openApiSchemas();
+
 /// An OpenAPI 3.1 document of a server of a model with these names.
 std::string openApiJson(const std::string &version,
                         std::span<const std::string> models, ModelKind kind);

@@ -12,8 +12,30 @@ std::span<const Route> routes() {
       {RouteId::chat, kGenerates, "POST", "/v1/chat/completions",
        "Answer a chat", json, "ChatCompletion", Endpoint::chat},
       {RouteId::responses, kGenerates, "POST", "/v1/responses",
-       "Answer a text or a chat, without keeping it", json, "Response",
-       Endpoint::responses},
+       "Answer a text or a chat", json, "Response", Endpoint::responses},
+      {RouteId::response, kGenerates, "GET", "/v1/responses/{response_id}",
+       "A stored response, also as its events", json, "Response"},
+      {RouteId::deleteResponse, kGenerates, "DELETE",
+       "/v1/responses/{response_id}", "Forget it", json, "Deleted"},
+      {RouteId::cancelResponse, kGenerates, "POST",
+       "/v1/responses/{response_id}/cancel",
+       "End what is made in the background", json, "Response"},
+      {RouteId::inputItems, kGenerates, "GET",
+       "/v1/responses/{response_id}/input_items", "What it answers", json,
+       "InputItems"},
+      {RouteId::listChats, kGenerates, "GET", "/v1/chat/completions",
+       "Stored chats", json, "ChatCompletions"},
+      {RouteId::storedChat, kGenerates, "GET",
+       "/v1/chat/completions/{completion_id}", "One of them", json,
+       "StoredChatCompletion"},
+      {RouteId::updateChat, kGenerates, "POST",
+       "/v1/chat/completions/{completion_id}", "Replace its metadata", json,
+       "StoredChatCompletion", std::nullopt, "MetadataRequest"},
+      {RouteId::deleteChat, kGenerates, "DELETE",
+       "/v1/chat/completions/{completion_id}", "Forget it", json, "Deleted"},
+      {RouteId::chatMessages, kGenerates, "GET",
+       "/v1/chat/completions/{completion_id}/messages",
+       "The messages that it answers", json, "StoredMessages"},
       {RouteId::embeddings, kEmbeds, "POST", "/v1/embeddings",
        "The vectors of texts", json, "Embeddings", Endpoint::embeddings},
       {RouteId::models, kAnyKind, "GET", "/v1/models",
@@ -34,22 +56,38 @@ std::span<const Route> routes() {
   return list;
 }
 
+bool isAboutStored(const Route &route) {
+  return route.id >= RouteId::response && route.id <= RouteId::chatMessages;
+}
+
+/// Whether a path is of that form; then `rest` is what stands for the name.
+static bool isOf(std::string_view own, std::string_view path,
+                 std::string_view &rest) {
+  std::size_t brace = own.find('{');
+  if (brace == own.npos)
+    return own == path;
+  std::string_view before = own.substr(0, brace),
+                   behind = own.substr(own.find('}') + 1);
+  bool hasSlashes = own.ends_with("{model}");
+  if (!path.starts_with(before) || !path.ends_with(behind) ||
+      path.size() <= before.size() + behind.size())
+    return false;
+  rest =
+      path.substr(before.size(), path.size() - before.size() - behind.size());
+  return hasSlashes || rest.find('/') == rest.npos;
+}
+
 RouteMatch findRoute(std::string_view method, std::string_view path) {
-  constexpr std::string_view parameter = "{model}";
   RouteMatch match;
   for (const Route &route : routes()) {
-    std::string_view own = route.path, rest;
-    if (own.ends_with(parameter)) {
-      own.remove_suffix(parameter.size());
-      if (!path.starts_with(own) || path.size() == own.size())
-        continue;
-      rest = path.substr(own.size());
-    } else if (own != path) {
+    std::string_view rest;
+    if (!isOf(route.path, path, rest))
       continue;
-    }
     if (route.method == method)
       return {&route, rest, {}};
-    match.allowed = route.method;
+    if (!match.allowed.empty())
+      match.allowed += ", ";
+    match.allowed += route.method;
   }
   return match;
 }

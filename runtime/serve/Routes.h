@@ -4,6 +4,7 @@
 #include "runtime/serve/Api.h"
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace tessera::serve {
@@ -14,6 +15,15 @@ enum class RouteId : uint8_t {
   chat,
   responses,
   embeddings,
+  response,
+  deleteResponse,
+  cancelResponse,
+  inputItems,
+  listChats,
+  storedChat,
+  updateChat,
+  deleteChat,
+  chatMessages,
   models,
   model,
   health,
@@ -32,12 +42,14 @@ struct Route {
   RouteId id;
   unsigned kinds; ///< of models that answer it; others say why they do not
   std::string_view method;
-  /// An end "{model}" stands for anything, slashes included.
+  /// An end "{model}" stands for anything, slashes included, any other name in
+  /// braces for anything without.
   std::string_view path;
   std::string_view summary;
   std::string_view type;   ///< of what it answers with 200
   std::string_view schema; ///< its name in /openapi.json; none: a text
   std::optional<Endpoint> body = {}; ///< whose fields a POST has
+  std::string_view asks = {};        ///< the name of another body's schema
 };
 
 std::span<const Route> routes();
@@ -46,11 +58,14 @@ inline bool isServed(const Route &route, ModelKind kind) {
   return (route.kinds & unsigned(kind)) != 0;
 }
 
+/// Whether it is about answers that were stored.
+bool isAboutStored(const Route &route);
+
 /// What a path asks for.
 struct RouteMatch {
   const Route *route = nullptr;
-  std::string_view rest;    ///< what stands for {model}, still encoded
-  std::string_view allowed; ///< the path's method where it is another one
+  std::string_view rest; ///< what stands for the name, still encoded
+  std::string allowed;   ///< the path's methods where it is another one
 };
 RouteMatch findRoute(std::string_view method, std::string_view path);
 

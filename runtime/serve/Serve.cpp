@@ -75,6 +75,7 @@ Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
     (*server)->run([&] { ending.begin(); });
     // However it ended, nothing may be posted from here on.
     engine.drain(EngineClock::now());
+    service.forget();
   }
   if (auto cause = engine.deathCause())
     return Status::error("the engine has stopped: {}", *cause);

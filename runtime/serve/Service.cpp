@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <random>
 
 #include <fmt/format.h>
 
@@ -13,7 +12,16 @@ Service::Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
                  const ChatRenderer &chat, ServiceOptions options)
     : CommonService(ModelKind::generates, std::move(options)), engine(engine),
       tokenizer(tokenizer), chat(chat), encoder(tokenizer), forms(tokenizer),
-      health(engine, this->options.health) {}
+      health(engine, this->options.health) {
+  // Each key has its share, so that none can have another's answers forgotten.
+  const std::size_t keys =
+      std::max<std::size_t>(1, this->options.apiKeys.size());
+  StoreLimits share = this->options.store;
+  share.count = (share.count + keys - 1) / keys;
+  share.bytes /= keys;
+  for (std::size_t i = 0; i < keys; ++i)
+    stores.emplace_back(share);
+}
 
 void Service::checkHealth(const Reply &reply) {
   health.ask(*server, [this, reply](const std::string &problem) {
@@ -23,47 +31,66 @@ void Service::checkHealth(const Reply &reply) {
   });
 }
 
-std::string Service::engineMetrics() const { return engine.metrics().print(); }
+std::string Service::engineMetrics() const {
+  return engine.metrics().print() + storeMetrics(stores);
+}
+
+//===--- stored answers ---------------------------------------------------===//
+
+AnswerStore &Service::storeOf(const HttpRequest &request) {
+  return stores[keyOf(request)];
+}
+
+std::optional<ApiError> Service::checkStore(ApiRequest &request,
+                                            const AnswerStore &store) const {
+  if (store.keepsAny() || !request.store)
+    return std::nullopt;
+  if (request.endpoint == Endpoint::responses && !request.background) {
+    request.store = false; // nobody asked for more than the default
+    return std::nullopt;
+  }
+  return ApiError{400, "the server stores no answers (--stored-answers 0)",
+                  request.background ? "background" : "store", "not_supported"};
+}
+
+void Service::sendEvents(KeptAnswer &kept, const StoredQuery &query,
+                         const Reply &reply) {
+  int64_t after = query.startingAfter.value_or(-1);
+  if (auto running = kept.running)
+    return running->follow(reply, after);
+  std::vector<ServerEvent> events = eventsOf(*kept.response, query.obfuscate);
+  ++answers[200];
+  reply->begin();
+  reply->end(std::span(events).subspan(
+      std::min(std::size_t(after + 1), events.size())));
+}
+
+void Service::askStored(const RouteMatch &match, const HttpRequest &request,
+                        const Reply &reply) {
+  // What is asked for again and again and never read.
+  if (server->isPiledUp())
+    return sendError(reply, {429, "too much that was sent is not read", "",
+                             "unread_answers"});
+  RouteId route = match.route->id;
+  auto query = parseQuery(route, request.query);
+  if (const auto *error = std::get_if<ApiError>(&query))
+    return sendError(reply, *error);
+  const auto &asked = std::get<StoredQuery>(query);
+  AnswerStore &store = storeOf(request);
+  std::string id = percentDecoded(match.rest);
+  if (asked.stream) {
+    KeptAnswer *kept = store.find(id);
+    return kept && kept->response ? sendEvents(*kept, asked, reply)
+                                  : sendError(reply, notStored(route, id));
+  }
+  auto answer = answerStored(route, id, asked, request.body,
+                             isServed(asked.model), store);
+  if (const auto *error = std::get_if<ApiError>(&answer))
+    return sendError(reply, *error);
+  sendJson(reply, std::move(std::get<std::string>(answer)));
+}
 
 //===--- generation -------------------------------------------------------===//
-
-std::optional<ApiError> Service::makeTokens(const PromptInput &prompt,
-                                            std::vector<int32_t> &to) {
-  if (const auto *tokens = std::get_if<std::vector<int32_t>>(&prompt)) {
-    to = *tokens;
-  } else {
-    for (uint32_t id : encoder.encodeFramed(std::get<std::string>(prompt)))
-      to.push_back(int32_t(id));
-  }
-  // An empty prompt starts a document.
-  if (to.empty() && tokenizer.documentEnd())
-    to.push_back(int32_t(*tokenizer.documentEnd()));
-  if (to.empty())
-    return ApiError{400,
-                    "the prompt is empty, and the tokenizer has no token that "
-                    "starts a text",
-                    "prompt", "invalid_value"};
-  return std::nullopt;
-}
-
-std::optional<ApiError>
-Service::makePrompts(const ApiRequest &request,
-                     std::vector<std::vector<int32_t>> &to) {
-  for (const PromptInput &prompt : request.prompts)
-    if (auto found = makeTokens(prompt, to.emplace_back()))
-      return found;
-  if (request.endpoint == Endpoint::completions)
-    return std::nullopt;
-  std::span<const Tool> tools;
-  if (request.mayCall())
-    tools = request.tools;
-  auto tokens = chatTokens(chat, request.messages, tools, tokenizer, encoder);
-  if (!tokens.ok())
-    return ApiError{400, tokens.message(),
-                    std::string(inputField(request.endpoint)), "invalid_value"};
-  to.push_back(tokens.take());
-  return std::nullopt;
-}
 
 std::vector<std::string> Service::stopsOf(const ApiRequest &request,
                                           std::vector<int32_t> &tokens) const {
@@ -76,78 +103,6 @@ std::vector<std::string> Service::stopsOf(const ApiRequest &request,
   if (request.endpoint != Endpoint::completions)
     addChatStops(chat, tokenizer, tokens, stops);
   return stops;
-}
-
-/// An answer that is not a stream stands in memory as a whole.
-static std::optional<ApiError>
-checkLogprobs(const ApiRequest &request,
-              std::span<const EngineRequest> requests) {
-  if (!request.logprobs || request.stream)
-    return std::nullopt;
-  int64_t tokens = 0;
-  for (const EngineRequest &each : requests)
-    tokens += each.maxTokens;
-  if (tokens <= kMaxLogprobs / (1 + *request.logprobs))
-    return std::nullopt;
-  return ApiError{400,
-                  fmt::format("logprobs of {} tokens with {} likeliest each "
-                              "are more than the {} of one answer; ask for "
-                              "fewer tokens, or for a stream",
-                              tokens, *request.logprobs, kMaxLogprobs),
-                  "logprobs", "invalid_value"};
-}
-
-std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
-                                              std::vector<EngineRequest> &to) {
-  for (const auto &[token, bias] : request.sampling.bias)
-    if (uint32_t(token) >= tokenizer.vocabSize())
-      return ApiError{400,
-                      fmt::format("token {} is outside the vocabulary of {}",
-                                  token, tokenizer.vocabSize()),
-                      "logit_bias", "invalid_value"};
-  std::vector<std::vector<int32_t>> prompts;
-  if (auto found = makePrompts(request, prompts))
-    return found;
-  std::random_device device;
-  uint64_t seed = request.seed.value_or(uint64_t(device()) << 32 | device());
-  for (const std::vector<int32_t> &prompt : prompts) {
-    // OpenAI's default for completions is 16; a chat's answer may fill the
-    // context.
-    int64_t room = engine.shape().context - int64_t(prompt.size());
-    if (room < 1)
-      return ApiError{400,
-                      fmt::format("the prompt has {} tokens, and the context "
-                                  "of {} has room for none behind it",
-                                  prompt.size(), engine.shape().context),
-                      std::string(inputField(request.endpoint)),
-                      "invalid_value"};
-    int64_t usual = request.endpoint == Endpoint::completions ? 16 : room;
-    for (int64_t i = 0; i < request.n; ++i) {
-      EngineRequest &each = to.emplace_back();
-      each.prompt = prompt;
-      each.sampling = request.sampling;
-      each.sampling.seed = seed + uint64_t(i);
-      each.maxTokens = request.maxTokens.value_or(
-          std::max<int64_t>(1, std::min(usual, room)));
-      each.logprobs = request.logprobs;
-      each.deadline = EngineClock::now() + options.requestTime;
-    }
-  }
-  return checkLogprobs(request, to);
-}
-
-static std::string_view idPrefix(Endpoint endpoint) {
-  switch (endpoint) {
-  case Endpoint::completions:
-    return "cmpl-";
-  case Endpoint::chat:
-    return "chatcmpl-";
-  case Endpoint::responses:
-    return "resp_";
-  case Endpoint::embeddings: // has no ids
-    break;
-  }
-  return "";
 }
 
 std::vector<int32_t> Service::callTags() const {
@@ -165,7 +120,8 @@ std::optional<ApiError> Service::prepareTools(ApiRequest &request) const {
     return !each.calls.empty() || !each.callId.empty();
   });
   const ToolFormat *format = chat.toolFormat();
-  const char *param = hasCalls ? "messages" : "tools";
+  std::string param =
+      hasCalls ? std::string(inputField(request.endpoint)) : "tools";
   if ((request.mayCall() || hasCalls) && !format)
     return ApiError{400,
                     "the model's chat template knows no tools, or writes their "
@@ -188,6 +144,11 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   auto &request = std::get<ApiRequest>(parsed);
   if (!isServed(request.model))
     return sendError(reply, otherModel());
+  AnswerStore &store = storeOf(http);
+  if (auto error = checkStore(request, store))
+    return sendError(reply, *error);
+  if (auto error = goOn(request, store))
+    return sendError(reply, *error);
   if (auto error = prepareTools(request))
     return sendError(reply, *error);
   std::vector<EngineRequest> requests;
@@ -195,9 +156,8 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
     return sendError(reply, *error);
   std::vector<int32_t> stopTokens;
   std::vector<std::string> stops = stopsOf(request, stopTokens);
-  AnswerHead head{
-      fmt::format("{}{:x}-{}", idPrefix(endpoint), started, ++lastId), name(),
-      std::time(nullptr)};
+  AnswerHead head{newAnswerId(endpoint), name(), std::time(nullptr)};
+  numberItems(request, head.id);
   bool logprobs = request.logprobs.has_value();
   std::vector<int32_t> shown;
   if (request.mayCall())
@@ -205,8 +165,9 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   if (request.form)
     for (EngineRequest &each : requests)
       each.guide = forms.guide(*request.form, stopTokens);
-  auto generation = std::make_shared<Generation>(
-      *this, std::move(request), std::move(head), reply, requests.size());
+  auto generation =
+      std::make_shared<Generation>(*this, store, std::move(request),
+                                   std::move(head), reply, requests.size());
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].stopTokens = stopTokens;
     requests[i].sink = std::make_shared<Choice>(

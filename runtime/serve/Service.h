@@ -6,7 +6,9 @@
 #include "runtime/serve/Chat.h"
 #include "runtime/serve/CommonService.h"
 #include "runtime/serve/Forms.h"
+#include "runtime/serve/StoredAnswers.h"
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,11 +20,16 @@ public:
   /// All of them must outlive the service.
   Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
           const ChatRenderer &chat, ServiceOptions options);
+  /// Forgets what is stored and what runs in the background, before the server
+  /// goes.
+  void forget() { stores.clear(); }
 
 private:
   class Generation;
   void post(const HttpRequest &request, Endpoint endpoint,
             const Reply &reply) override;
+  void askStored(const RouteMatch &match, const HttpRequest &request,
+                 const Reply &reply) override;
   void checkHealth(const Reply &reply) override;
   std::string engineMetrics() const override;
   /// Whether the model's template has the request's tools; the form that calls
@@ -31,6 +38,13 @@ private:
   /// Special tokens that stand around calls.
   std::vector<int32_t> callTags() const;
   int64_t context() const override { return engine.shape().context; }
+  AnswerStore &storeOf(const HttpRequest &request);
+  void sendEvents(KeptAnswer &kept, const StoredQuery &query,
+                  const Reply &reply);
+  /// What the server does not keep cannot be stored.
+  std::optional<ApiError> checkStore(ApiRequest &request,
+                                     const AnswerStore &store) const;
+  StatusOr<std::vector<int32_t>> chatPrompt(const ApiRequest &request);
   std::optional<ApiError> makePrompts(const ApiRequest &request,
                                       std::vector<std::vector<int32_t>> &to);
   std::optional<ApiError> makeTokens(const PromptInput &prompt,
@@ -46,7 +60,7 @@ private:
   const ChatRenderer &chat;
   tokenizer::Encoder encoder;
   AnswerForms forms;
-  uint64_t lastId = 0;
+  std::deque<AnswerStore> stores; ///< of each key
   Health health;
 };
 

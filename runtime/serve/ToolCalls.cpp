@@ -119,8 +119,17 @@ void ToolCallReader::takeBetween(char byte, ToolPieces &out) {
                                   : byte == ';' && format->close.empty();
   if (byte == '{')
     return beginCall();
-  if (!isSpace(byte) && !separates)
-    giveUp(out);
+  if (isSpace(byte) || separates)
+    return;
+  // What stands behind the tag may begin another, behind which there is a call.
+  // It is too little for a whole one, and so is read again only once.
+  std::size_t tag = raw.find(format->open);
+  std::string rest =
+      raw.substr(tag == raw.npos ? 0 : tag + format->open.size());
+  raw.resize(raw.size() - rest.size());
+  giveUp(out);
+  for (char each : rest)
+    take(each, out);
 }
 
 void ToolCallReader::beginCall() {

@@ -35,11 +35,17 @@ grammar::FramesAround aroundOf(const ApiRequest &request,
   bool several = request.parallelCalls && request.onlyTool.empty();
   grammar::FramesAround around;
   around.isOptional = request.toolUse == ToolUse::automatic;
-  if (format.isList)
-    around = {std::string(format.open) + " [", ", ", "]", around.isOptional};
-  else if (!format.close.empty())
-    around = {std::string(format.open), "\n" + std::string(format.open), "",
-              around.isOptional};
+  // Whatever stands behind the tag is read as calls, and so the text that may
+  // stand before them ends with the tag alone.
+  if (format.isList) {
+    around.before = format.open;
+    around.opening = " [";
+    around.between = ", ";
+    around.after = "]";
+  } else if (!format.close.empty()) {
+    around.before = format.open;
+    around.between = "\n" + std::string(format.open);
+  }
   if (!several)
     around.between.clear();
   return around;

@@ -19,6 +19,53 @@ def strict(made):
     return made
 
 
+def stored_responses(client, fields):
+    """Kept by default; a talk goes on by the id of what was said last, here as a stream."""
+    one = client.responses.create(input="hello", instructions="be kind", **fields)
+    assert one.store and strict(client.responses.retrieve(one.id)) == one
+    with client.responses.stream(input="and?", previous_response_id=one.id, **fields) as stream:
+        seen = list(stream)
+    two = client.responses.retrieve(seen[-1].response.id)
+    assert "".join(event.delta for event in seen if event.type == "response.output_text.delta") == two.output_text and two.previous_response_id == one.id
+    said = [{"role": "user", "content": "hello"}, *one.output, {"role": "user", "content": "and?"}]
+    assert client.responses.create(input=said, **fields).output_text == two.output_text
+    items = strict(list(client.responses.input_items.list(two.id, order="asc", limit=1)))  # three pages
+    assert [item.content[0].text for item in items] == ["hello", one.output_text, "and?"], items
+    told = strict(list(client.responses.retrieve(two.id, stream=True)))
+    assert "".join(e.delta for e in told if e.type == "response.output_text.delta") == two.output_text
+    assert told[-1].response.output_text == two.output_text
+    rest = list(client.responses.retrieve(two.id, stream=True, starting_after=told[4].sequence_number))
+    assert rest == told[5:]
+    client.responses.delete(one.id)
+    assert client.responses.retrieve(two.id).id == two.id
+    later = strict(client.responses.create(input="hello", background=True, **fields))
+    assert later.status == "queued" and later.background
+    while later.status in ("queued", "in_progress"):
+        later = strict(client.responses.retrieve(later.id))
+    assert later.status == "incomplete" and strict(client.responses.cancel(later.id)) == later
+    print("ok: stored responses")
+
+
+def stored_chats(client):
+    fields = {"model": "fake", "messages": MESSAGES, "max_tokens": 5, "store": True}
+    made = [client.chat.completions.create(seed=i, metadata={"n": str(i % 2)}, **fields) for i in range(5)]
+    streamed = list(client.chat.completions.create(seed=0, metadata={"n": "0"}, stream=True, **fields))[0].id
+    ids = [chat.id for chat in made] + [streamed]
+    listed = strict(list(client.chat.completions.list(limit=2)))
+    assert [chat.id for chat in listed] == ids and listed[2].choices == made[2].choices
+    assert listed[-1].choices == made[0].choices  # whole or as a stream
+    odd = client.chat.completions.list(metadata={"n": "1"}, order="desc", model="fake", limit=1)
+    assert [chat.id for chat in odd] == [ids[3], ids[1]]
+    one = strict(client.chat.completions.update(ids[0], metadata={"new": "x"}))
+    assert one.metadata == {"new": "x"} and client.chat.completions.retrieve(ids[0]) == one
+    # Not strict: the client's type knows no role but the assistant's.
+    messages = list(client.chat.completions.messages.list(ids[0], limit=1))
+    assert [{"role": each.role, "content": each.content} for each in messages] == MESSAGES, messages
+    assert strict(client.chat.completions.delete(ids[0])).deleted
+    assert [chat.id for chat in client.chat.completions.list(after=ids[1])] == ids[2:]
+    print("ok: stored chats")
+
+
 def main():
     with Server([sys.argv[1], "--key", "secret"]) as server:
         client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="secret", max_retries=0)
@@ -61,10 +108,18 @@ def main():
         assert strict(client.responses.create(input=turn, **fields)).usage.input_tokens > one.usage.input_tokens
         print("ok: responses")
 
+        stored_responses(client, fields)
+        stored_chats(client)
+
         for error, call in (
             (openai.NotFoundError, lambda: client.models.retrieve("other")),
             (openai.BadRequestError, lambda: client.completions.create(model="fake", prompt="a", n=1000)),
             (openai.BadRequestError, lambda: client.responses.create(model="fake", input="a", tools=[{"type": "web_search"}])),
+            (openai.NotFoundError, lambda: client.responses.retrieve("resp_1")),
+            (openai.NotFoundError, lambda: client.responses.create(model="fake", input="a", previous_response_id="resp_1")),
+            (openai.BadRequestError, lambda: client.responses.cancel(client.responses.create(input="a", **fields).id)),
+            (openai.NotFoundError, lambda: client.chat.completions.messages.list("chatcmpl-1")),
+            (openai.BadRequestError, lambda: client.chat.completions.list(after="chatcmpl-1")),
             (openai.AuthenticationError, lambda: client.with_options(api_key="wrong").models.list()),
         ):
             try:

@@ -138,6 +138,18 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   command
+      .add_option("--stored-answers", settings.serve.service.store.count,
+                  "responses, and chats with store: true, that are kept in "
+                  "memory to be asked for again; 0: none")
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
+  command
+      .add_option("--stored-bytes", settings.serve.service.store.bytes,
+                  "memory for them; those that nobody asked for longest make "
+                  "room")
+      ->check(CLI::Range(std::size_t(1) << 16, std::size_t(1) << 40))
+      ->capture_default_str();
+  command
       .add_option("--speculate", settings.serve.engine.scheduler.guesses,
                   "tokens to guess at a time from a text's own past; 0: none")
       ->check(CLI::Range(0, 64))

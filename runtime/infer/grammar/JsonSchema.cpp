@@ -83,6 +83,7 @@ StatusOr<Grammar> grammarOfFrames(std::span<const SchemaFrame> frames,
   uint32_t first = around.isOptional
                        ? addAnythingUntil(grammar, start, around.before)
                        : grammar.addText(start, around.before);
+  first = grammar.addText(first, around.opening);
   uint32_t last = grammar.addNode();
   for (const SchemaFrame &frame : frames) {
     TESSERA_RETURN_IF_ERROR(checkSize(*frame.schema));

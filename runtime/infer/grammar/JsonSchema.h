@@ -34,8 +34,10 @@ struct SchemaFrame {
 /// Around all frames, and, unless it is empty, between two.
 struct FramesAround {
   std::string before, between, after;
-  /// Any text may stand before `before`, or instead of all of it.
+  /// Any text may stand before `before`, or instead of all of it; behind
+  /// `before` nothing else than the rest may.
   bool isOptional = false;
+  std::string opening = {}; ///< once, behind `before`
 };
 
 /// One of the frames; with `between` any number of them, from one on. What is

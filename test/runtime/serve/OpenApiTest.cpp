@@ -57,6 +57,10 @@ Json bodyWith(Endpoint endpoint, const std::string &name, const Json &value) {
   if (name == "tool_choice" && endpoint == Endpoint::chat)
     body["tools"] =
         Json::parse(R"([{"type": "function", "function": {"name": "f"}}])");
+  if (name == "tool_choice" && endpoint == Endpoint::responses)
+    body["tools"] = Json::parse(R"([{"type": "function", "name": "f"}])");
+  if (name == "function_call")
+    body["functions"] = Json::parse(R"([{"name": "f"}])");
   body[name] = value;
   return body;
 }
@@ -192,7 +196,22 @@ TEST(OpenApi, AFieldIsReadAsItIsDescribed) {
       [{"type": "function", "function": {"name": "f"}}],
       [{"type": "function", "function": {"name": "f", "strict": 1}}],
       [{"type": "function", "function": {"name": "f", "parameters": {}}}],
-      [{"type": "web_search"}], "required"])");
+      [{"type": "web_search"}], "required", "low", {"name": "f"},
+      {"type": "function", "name": "f"},
+      {"type": "function", "function": {"name": "f"}}, {"summary": "auto"},
+      [{"name": "f"}], [{"name": "f", "strict": true}],
+      [{"type": "function", "name": "f"}],
+      [{"type": "function", "name": "f", "strict": true, "parameters": {}}],
+      {"include_obfuscation": true},
+      [{"type": "function_call", "call_id": "1", "name": "f",
+        "arguments": "{}"}],
+      [{"type": "function_call", "name": "f", "arguments": "{}"}],
+      [{"type": "function_call_output", "call_id": "1", "output": "x"}],
+      [{"type": "function_call_output", "output": "x"}],
+      [{"role": "assistant", "function_call": {"name": "f",
+        "arguments": "{}"}}, {"role": "function", "name": "f",
+        "content": "x"}],
+      [{"role": "function", "content": "x"}]])");
   int read = 0, refused = 0;
   for (Endpoint endpoint : kEndpoints)
     for (const auto &[name, schema] : bodyOf(endpoint)["properties"].items())
@@ -239,9 +258,13 @@ TEST(OpenApi, HasEveryRouteOfItsKind) {
         ++operations;
         std::string asked = path;
         if (size_t brace = asked.find('{'); brace != std::string::npos)
-          asked.replace(brace, std::string::npos, "some/name");
-        const Route *route =
-            findRoute(method == "get" ? "GET" : "POST", asked).route;
+          asked.replace(brace, asked.find('}') + 1 - brace,
+                        asked.ends_with("{model}") ? "some/name" : "some-id");
+        const Route *route = findRoute(method == "get"      ? "GET"
+                                       : method == "delete" ? "DELETE"
+                                                            : "POST",
+                                       asked)
+                                 .route;
         ASSERT_NE(route, nullptr) << path;
         EXPECT_TRUE(isServed(*route, kind)) << path;
         EXPECT_TRUE(operation["responses"].contains("200")) << path;
@@ -278,6 +301,14 @@ TEST(Routes, PathsAreFound) {
   EXPECT_EQ(findRoute("GET", "/v1/models/").route, nullptr);
   EXPECT_EQ(findRoute("POST", "/health").allowed, "GET");
   EXPECT_EQ(findRoute("GET", "/healthy").allowed, "");
+  EXPECT_EQ(findRoute("PUT", "/v1/responses/a").allowed, "GET, DELETE");
+  EXPECT_EQ(findRoute("GET", "/v1/responses/a").rest, "a");
+  EXPECT_EQ(findRoute("GET", "/v1/responses/a/b").route, nullptr);
+  EXPECT_EQ(findRoute("GET", "/v1/responses/").route, nullptr);
+  EXPECT_EQ(findRoute("GET", "/v1/responses//input_items").route, nullptr);
+  EXPECT_EQ(findRoute("GET", "/v1/responses/a/input_items").route->id,
+            RouteId::inputItems);
+  EXPECT_EQ(findRoute("POST", "/v1/chat/completions").route->id, RouteId::chat);
 }
 
 TEST(Routes, CodesAreDecoded) {

@@ -1,6 +1,8 @@
-// libFuzzer target: whatever the bytes, the body of a request is read or
-// refused with one line of valid JSON, and what is read keeps its bounds.
+// libFuzzer target: whatever the bytes, the body of a request, and the query of
+// one about what is stored, is read or refused with one line of valid JSON, and
+// what is read keeps its bounds. What is kept of a request can be read again.
 #include "runtime/serve/Embeddings.h"
+#include "runtime/serve/StoredAnswers.h"
 
 #include <cmath>
 #include <cstdint>
@@ -41,6 +43,42 @@ static void checkEmbeddings(const EmbeddingsRequest &request) {
       require(!tokens->empty());
 }
 
+/// A response goes on from what was kept of the request.
+static void checkItems(ApiRequest request) {
+  require(request.store || request.items.empty());
+  if (request.endpoint != Endpoint::responses || !request.store)
+    return;
+  numberItems(request, "resp_1");
+  auto record = std::make_shared<ResponseRecord>();
+  record->status = ResponseStatus::completed;
+  record->output.push_back({.isCall = false,
+                            .id = "msg_1",
+                            .callId = {},
+                            .name = {},
+                            .text = "x",
+                            .ends = {}});
+  AnswerStore store({.count = 1, .bytes = std::size_t(1) << 30});
+  store.put({"resp_1", request.items, {}, {}, record});
+  ApiRequest next;
+  next.endpoint = Endpoint::responses;
+  next.previousId = "resp_1";
+  require(!goOn(next, store));
+  require(next.messages.size() ==
+          request.messages.size() + 1 - std::size_t(!!request.instructions));
+}
+
+static void checkQuery(RouteId route, std::string_view query) {
+  auto parsed = parseQuery(route, query);
+  if (const auto *error = std::get_if<ApiError>(&parsed)) {
+    require(error->message.find('\n') == std::string::npos);
+    require(nlohmann::json::parse(error->json(), nullptr, false).is_object());
+    return;
+  }
+  const auto &read = std::get<StoredQuery>(parsed);
+  require(read.limit >= 0 && read.limit <= 100 && read.metadata.size() <= 16);
+  require(!read.startingAfter || *read.startingAfter >= 0);
+}
+
 static void checkError(const ApiError &error) {
   require(error.message.find('\n') == std::string::npos);
   require(nlohmann::json::parse(error.json(), nullptr, false).is_object());
@@ -53,6 +91,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     auto parsed = parseApiRequest(body, endpoint);
     if (const auto *request = std::get_if<ApiRequest>(&parsed)) {
       checkRequest(*request);
+      checkItems(*request);
       continue;
     }
     checkError(std::get<ApiError>(parsed));
@@ -62,5 +101,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     checkEmbeddings(*request);
   else
     checkError(std::get<ApiError>(parsed));
+  for (RouteId route : {RouteId::response, RouteId::inputItems,
+                        RouteId::listChats, RouteId::chatMessages})
+    checkQuery(route, body);
   return 0;
 }

@@ -4,7 +4,8 @@
 //   serve-check [--slow MICROSECONDS] [--slow-read MICROSECONDS]
 //     [--patience MILLISECONDS] [--health MILLISECONDS] [--requests N]
 //     [--port PORT] [--speculate N] [--key KEY]... [--name NAME]...
-//     [--embeds 0|1] [--template FILE]
+//     [--stored N] [--stored-bytes N] [--unread N] [--embeds 0|1] [--template
+//     FILE]
 // listens on 127.0.0.1, on a free port if none is given, and says so as
 // `tessera serve` does.
 #include "runtime/data/tokenizer/BpeTrainer.h"
@@ -114,6 +115,12 @@ void read(std::string_view name, const char *value, Settings &to) {
     to.serve.engine.maxRequests = number(value);
   else if (name == "--speculate")
     to.serve.engine.scheduler.guesses = number(value);
+  else if (name == "--unread")
+    to.serve.http.unreadBytes = std::size_t(number(value));
+  else if (name == "--stored")
+    service.store.count = std::size_t(number(value));
+  else if (name == "--stored-bytes")
+    service.store.bytes = std::size_t(number(value));
   else if (name == "--key")
     service.apiKeys.emplace_back(value);
   else if (name == "--name")

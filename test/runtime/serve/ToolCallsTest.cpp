@@ -1,4 +1,6 @@
 #include "runtime/serve/ToolCalls.h"
+#include "runtime/infer/grammar/Matcher.h"
+#include "runtime/serve/Forms.h"
 #include "runtime/support/SplitMix64.h"
 
 #include <gtest/gtest.h>
@@ -114,6 +116,20 @@ TEST(ToolCalls, WhatIsNoCallIsContent) {
     expect(hermes(), text, {text, {}});
 }
 
+// Models stammer: a tag that stands twice, or stood there as a text.
+TEST(ToolCalls, ACallBehindARepeatedTagIsOne) {
+  const std::string call = R"({"name": "f", "arguments": {"a": 1}})";
+  const std::string tag = "<tool_call>";
+  for (const std::string &before : {tag, tag + tag, tag + "\n" + tag, tag + "x",
+                                    tag + "<tool", "a " + tag + "["})
+    expect(hermes(), before + tag + call + "</tool_call>",
+           {before, {{"f", R"({"a": 1})"}}});
+  expect(mistral(), "[TOOL_CALLS] [TOOL_CALLS] [" + call + "]",
+         {"[TOOL_CALLS]", {{"f", R"({"a": 1})"}}});
+  expect(mistral(), "[TOOL_CALLS][[, [TOOL_CALLS] [" + call + "]",
+         {"[TOOL_CALLS][[,", {{"f", R"({"a": 1})"}}});
+}
+
 /// Any bytes: the same whatever the pieces, and content is never lost where
 /// there are no calls.
 TEST(ToolCalls, RandomTexts) {
@@ -171,6 +187,55 @@ TEST(ToolCalls, NoArgumentsAreAnEmptyObject) {
          {"", {{"f", "{}"}}});
   expect(hermes(), R"(<tool_call>{"name": "f"}</tool_call>)",
          {"", {{"f", "{}"}}});
+}
+
+bool allows(const grammar::Grammar &grammar, std::string_view text) {
+  grammar::Matcher matcher(grammar);
+  grammar::Reached reached = matcher.start();
+  for (char byte : text)
+    reached = matcher.step(reached.places, uint8_t(byte));
+  return reached.ends;
+}
+
+// Where the model decides, nothing that its form allows is read as a call that
+// the tools' schemas do not allow.
+TEST(ToolCalls, WhatAFormAllowsIsNoOtherCall) {
+  auto parsed = parseApiRequest(
+      R"({"model":"m","messages":[{"role":"user","content":"x"}],"tools":[
+          {"type":"function","function":{"name":"f","strict":true,"parameters":
+            {"type":"object","properties":{"a":{"const":1}},"required":["a"],
+             "additionalProperties":false}}}]})",
+      Endpoint::chat);
+  const auto &request = std::get<ApiRequest>(parsed);
+  for (const ToolFormat *format : {&hermes(), &mistral()}) {
+    auto form = makeToolForm(request, *format, /*hasTag=*/true);
+    ASSERT_TRUE(form.ok()) << form.message();
+    const std::string good = R"({"name": "f", "arguments": {"a": 1}})";
+    const std::string open(format->open), close(format->close);
+    const std::string whole =
+        open +
+        (format->isList ? " [" + good + "]" : "\n" + good + "\n" + close);
+    const std::string parts[] = {
+        open, close, whole, good, R"({"name": "f", "arguments": {"a": 2}})",
+        " [", "[",   "]",   ", ", " ",
+        "\n", "x"};
+    SplitMix64 random(5);
+    int allowed = 0, called = 0;
+    for (int i = 0; i < 20000; ++i) {
+      std::string text;
+      for (uint64_t j = random() % 6; j-- > 0;)
+        text += parts[random() % std::size(parts)];
+      if (!allows(*(*form)->grammar, text))
+        continue;
+      ++allowed;
+      for (const auto &[name, arguments] : read(*format, text, 0).calls) {
+        ++called;
+        EXPECT_EQ(arguments, R"({"a": 1})") << text;
+      }
+    }
+    EXPECT_GT(allowed, 2000) << format->name;
+    EXPECT_GT(called, 100) << format->name;
+  }
 }
 
 // An answer in JSON that happens to have a name is an answer.

@@ -45,8 +45,12 @@ def fields(feature, endpoint):
         "stop": {"stop": ["\x01", "zz"]},
         "logprobs": {"logprobs": 2} if endpoint == "completions" else {"logprobs": True, "top_logprobs": 2},
         "ignore_eos": {"ignore_eos": True},
+        "stored": {"store": True},
         "tools": {"tools": [TOOL], "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 400},
     }
+    if feature == "tools" and endpoint == "responses":
+        flat = {"type": "function", **TOOL["function"]}
+        return {"tools": [flat], "tool_choice": "required", "parallel_tool_calls": False, "max_output_tokens": 400}
     if feature != "form":
         return named.get(feature, {})
     if endpoint == "responses":
@@ -78,25 +82,41 @@ def of_choice(endpoint, choice):
     return text, [(each["token"], each["logprob"]) for each in logprobs.get("content") or []]
 
 
+def of_body(endpoint, body):
+    if endpoint == "responses":
+        [item] = body["output"]
+        return [(item["name"] + item["arguments"] if "name" in item else item["content"][0]["text"], [])]
+    return [of_choice(endpoint, choice) for choice in body["choices"]]
+
+
+def stored(server, endpoint, made, asked, told):
+    """An answer that is the same when it is asked for again, if it is to be there."""
+    if endpoint != "completions" and "store" in asked:
+        status, _, again = server.call("GET", f"{PATHS[endpoint]}/{made}")
+        assert status == 200 and of_body(endpoint, again) == told, (asked, again, told)
+    return told
+
+
 def answer(server, endpoint, asked):
     """[(text, logprobs)] of all choices, in their order."""
     if not asked.get("stream"):
         status, body = server.post(PATHS[endpoint], **asked)
         assert status == 200, (asked, body)
-        if endpoint == "responses":
-            return [(body["output"][0]["content"][0]["text"], [])]
-        return [of_choice(endpoint, choice) for choice in body["choices"]]
+        return stored(server, endpoint, body["id"], asked, of_body(endpoint, body))
     rest = {name: value for name, value in asked.items() if name != "stream"}
     if endpoint == "responses":
         events = server.typed_stream(PATHS[endpoint], **rest)
-        return [("".join(event["delta"] for name, event in events if name == "response.output_text.delta"), [])]
+        item = events[2][1]["item"]
+        told = [(item.get("name", "") + "".join(event["delta"] for name, event in events if name.endswith(".delta")), [])]
+        return stored(server, endpoint, events[0][1]["response"]["id"], asked, told)
     whole = [("", [])] * asked.get("n", 1)
-    for event in server.stream(PATHS[endpoint], **rest):
+    events = server.stream(PATHS[endpoint], **rest)
+    for event in events:
         for choice in event["choices"]:
             text, logprobs = of_choice(endpoint, choice)
             before = whole[choice["index"]]
             whole[choice["index"]] = before[0] + text, before[1] + logprobs
-    return whole
+    return stored(server, endpoint, events[0]["id"], asked, whole)
 
 
 def check(choices, pair, asked):

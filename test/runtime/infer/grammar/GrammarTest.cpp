@@ -208,6 +208,22 @@ TEST(Frames, ReferToTheirOwnSchemas) {
   EXPECT_FALSE(grammarOfFrames(frames, {"", "", "", true}).ok());
 }
 
+TEST(Frames, BehindTheTagStandsTheRest) {
+  auto one = JsonValue::parse(R"({"const": 1})", "one");
+  const SchemaFrame frames[] = {{"", "", &*one, ""}};
+  auto grammar = grammarOfFrames(frames, {.before = "<t>",
+                                          .between = ", ",
+                                          .after = "]",
+                                          .isOptional = true,
+                                          .opening = " ["});
+  ASSERT_TRUE(grammar.ok()) << grammar.message();
+  for (const char *text : {"", "x", "<t", "<t> [1]", "x<t> [1, 1, 1]"})
+    EXPECT_TRUE(matches(*grammar, text)) << text;
+  for (const char *text : {"<t>", "<t>[1]", "<t> 1", "<t>x", "<t> [1", "<t> []",
+                           "<t> [1, [1]", "<t> [1]x"})
+    EXPECT_FALSE(matches(*grammar, text)) << text;
+}
+
 TEST(Frames, AnyTextMayStandBeforeThem) {
   auto one = JsonValue::parse(R"({"const": 1})", "one");
   const SchemaFrame frames[] = {{"", "", &*one, ">"}};

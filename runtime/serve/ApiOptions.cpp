@@ -1,0 +1,217 @@
+// Values, and the fields that say how to answer.
+#include "runtime/serve/ApiFields.h"
+#include "runtime/serve/Choice.h"
+#include "runtime/support/Text.h"
+
+#include <charconv>
+#include <cmath>
+
+namespace tessera::serve {
+
+//===--- values -----------------------------------------------------------===//
+
+bool getWhole(const JsonValue &value, int64_t &to) {
+  if (value.get(to))
+    return true;
+  // 3.0 is a whole number too, as far as a double tells them apart.
+  double number = 0;
+  if (!value.get(number) || std::trunc(number) != number ||
+      std::abs(number) > 0x1p53)
+    return false;
+  to = int64_t(number);
+  return true;
+}
+
+Problem readWhole(std::string_view name, int64_t least, int64_t most,
+                  const JsonValue &value, int64_t &to) {
+  if (!getWhole(value, to) || to < least || to > most)
+    return problem(name, "{} must be a whole number from {} to {}", name, least,
+                   most);
+  return std::nullopt;
+}
+
+Problem readNumber(const Field &field, const JsonValue &value, float &to) {
+  double number = 0;
+  if (!value.get(number) || !(number >= field.least && number <= field.most))
+    return problem(field.name, "{} must be a number from {} to {}", field.name,
+                   field.least, field.most);
+  to = float(number);
+  return std::nullopt;
+}
+
+Problem readBool(std::string_view name, const JsonValue &value, bool &to) {
+  if (!value.get(to))
+    return problem(name, "{} must be true or false", name);
+  return std::nullopt;
+}
+
+Problem readText(std::string_view name, const JsonValue &value,
+                 std::string &to) {
+  std::string_view text;
+  if (!value.get(text))
+    return problem(name, "{} must be a text", name);
+  to = text;
+  return std::nullopt;
+}
+
+//===--- fields -----------------------------------------------------------===//
+
+Problem readModel(const Field &field, const JsonValue &value,
+                  ApiRequest &request) {
+  return readText(field.name, value, request.model);
+}
+
+Problem readInstructions(const Field &field, const JsonValue &value,
+                         ApiRequest &request) {
+  return readText(field.name, value, request.instructions.emplace());
+}
+
+Problem readStop(const Field &field, const JsonValue &value,
+                 ApiRequest &request) {
+  auto add = [&](const JsonValue &each) -> Problem {
+    std::string_view text;
+    if (!each.get(text) || text.empty() || charactersOf(text) > kMaxStopLength)
+      return problem(field.name, "a stop must be a text of 1 to {} characters",
+                     kMaxStopLength);
+    request.stop.emplace_back(text);
+    return std::nullopt;
+  };
+  if (!value.isArray())
+    return add(value);
+  if (int64_t(value.elements().size()) > kMaxStops)
+    return problem(field.name, "there may be at most {} stops", kMaxStops);
+  for (const JsonValue &each : value.elements())
+    if (Problem found = add(each))
+      return found;
+  return std::nullopt;
+}
+
+Problem readBias(const Field &field, const JsonValue &value,
+                 ApiRequest &request) {
+  if (!value.isObject() || value.members().size() > 1024)
+    return problem(field.name,
+                   "logit_bias must map at most 1024 tokens to numbers");
+  for (const JsonValue::Member &member : value.members()) {
+    int32_t token = -1;
+    const char *end = member.name.data() + member.name.size();
+    auto [stop, code] = std::from_chars(member.name.data(), end, token);
+    if (code != std::errc() || stop != end || token < 0)
+      return problem(field.name, "{} is no token", quote(member.name));
+    float bias = 0;
+    if (Problem found = readNumber(field, member.value, bias))
+      return found;
+    request.sampling.bias.emplace_back(token, bias);
+  }
+  return std::nullopt;
+}
+
+Problem readSeed(const Field &field, const JsonValue &value,
+                 ApiRequest &request) {
+  int64_t seed = 0;
+  uint64_t natural = 0;
+  if (value.get(natural))
+    request.seed = natural;
+  else if (getWhole(value, seed))
+    request.seed = uint64_t(seed);
+  else
+    return problem(field.name, "seed must be a whole number");
+  return std::nullopt;
+}
+
+/// Obfuscation pads events against whoever measures encrypted traffic; OpenAI
+/// does so unless it is told not to, here it is the other way round.
+static bool readObfuscation(const JsonValue::Member &option,
+                            ApiRequest &request) {
+  return option.name == "include_obfuscation" &&
+         option.value.get(request.obfuscate);
+}
+
+Problem readStreamOptions(const Field &field, const JsonValue &value,
+                          ApiRequest &request) {
+  if (!value.isObject())
+    return problem(field.name, "stream_options must be an object");
+  for (const JsonValue::Member &member : value.members()) {
+    if (readObfuscation(member, request))
+      continue;
+    if (member.name != "include_usage")
+      return problem(field.name, "the stream option {} is not served",
+                     quote(member.name));
+    if (Problem found = readBool("stream_options.include_usage", member.value,
+                                 request.includeUsage))
+      return found;
+  }
+  return std::nullopt;
+}
+
+/// Of responses, whose usage is always told.
+Problem readResponseStreamOptions(const Field &field, const JsonValue &value,
+                                  ApiRequest &request) {
+  for (const JsonValue::Member &member : value.members())
+    if (!readObfuscation(member, request))
+      return problem(field.name, "the stream option {} is not served",
+                     quote(member.name));
+  if (!value.isObject())
+    return problem(field.name, "stream_options must be an object");
+  return std::nullopt;
+}
+
+Problem readMaxTokens(const Field &field, const JsonValue &value,
+                      ApiRequest &request) {
+  return readWhole(field, value, request.maxTokens.emplace());
+}
+
+Problem readCompletionLogprobs(const Field &field, const JsonValue &value,
+                               ApiRequest &request) {
+  return readWhole(field, value, request.logprobs.emplace());
+}
+
+Problem readChatLogprobs(const Field &field, const JsonValue &value,
+                         ApiRequest &request) {
+  bool wanted = false;
+  if (Problem found = readBool(field.name, value, wanted))
+    return found;
+  if (wanted && !request.logprobs)
+    request.logprobs = 0;
+  return std::nullopt;
+}
+
+/// Read after `logprobs`, without which it means nothing.
+Problem readTopLogprobs(const Field &field, const JsonValue &value,
+                        ApiRequest &request) {
+  if (!request.logprobs)
+    return problem(field.name, "top_logprobs needs logprobs: true");
+  return readWhole(field, value, *request.logprobs);
+}
+
+Problem readMetadata(std::string_view name, const JsonValue &value,
+                     Metadata &to) {
+  bool good = value.isObject() && value.members().size() <= 16;
+  for (const JsonValue::Member &member : value.members()) {
+    std::string_view text;
+    good = good && member.value.get(text) && charactersOf(text) <= 512 &&
+           charactersOf(member.name) <= 64;
+    if (good)
+      to.emplace_back(member.name, text);
+  }
+  if (!good)
+    return problem(name, "metadata must have at most 16 texts, of 512 "
+                         "characters with names of 64");
+  return std::nullopt;
+}
+
+/// Nothing is done with it, but what is stored has it again.
+Problem readMetadata(const Field &field, const JsonValue &value,
+                     ApiRequest &request) {
+  return readMetadata(field.name, value, request.metadata);
+}
+
+Problem readPrevious(const Field &field, const JsonValue &value,
+                     ApiRequest &request) {
+  if (Problem found = readText(field.name, value, request.previousId))
+    return found;
+  if (request.previousId.empty())
+    return problem(field.name, "{} must be the id of a response", field.name);
+  return std::nullopt;
+}
+
+} // namespace tessera::serve

@@ -1,0 +1,181 @@
+#include "runtime/serve/OpenApi.h"
+
+namespace tessera::serve {
+
+// What every answer has; clients are to expect more members.
+std::string_view openApiSchemas() {
+  return R"({
+"Content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {
+  "type": "object", "required": ["type", "text"], "properties": {
+    "type": {"const": "text"}, "text": {"type": "string"}}}}]},
+"ToolCalls": {"type": "array", "minItems": 1, "items": {
+  "type": "object", "required": ["id", "type", "function"],
+  "additionalProperties": false, "properties": {
+    "id": {"type": "string"}, "type": {"const": "function"},
+    "function": {"type": "object", "required": ["name", "arguments"],
+      "additionalProperties": false, "properties": {
+        "name": {"type": "string"},
+        "arguments": {"type": "string", "description": "JSON of an object"}}}}}},
+"Messages": {"type": "array", "minItems": 1, "items": {"anyOf": [
+  {"type": "object", "required": ["role", "content"], "additionalProperties": false,
+    "properties": {
+      "role": {"enum": ["system", "developer", "user", "assistant"]},
+      "name": {"type": ["string", "null"]},
+      "content": {"$ref": "#/components/schemas/Content"}}},
+  {"type": "object", "required": ["role", "tool_calls"], "additionalProperties": false,
+    "properties": {
+      "role": {"const": "assistant"}, "name": {"type": ["string", "null"]},
+      "content": {"anyOf": [{"$ref": "#/components/schemas/Content"}, {"type": "null"}]},
+      "tool_calls": {"$ref": "#/components/schemas/ToolCalls"}}},
+  {"type": "object", "required": ["role", "function_call"],
+    "additionalProperties": false, "properties": {
+      "role": {"const": "assistant"}, "name": {"type": ["string", "null"]},
+      "content": {"anyOf": [{"$ref": "#/components/schemas/Content"}, {"type": "null"}]},
+      "function_call": {"type": "object", "required": ["name", "arguments"],
+        "additionalProperties": false, "properties": {
+          "name": {"type": "string"},
+          "arguments": {"type": "string", "description": "JSON of an object"}}}}},
+  {"type": "object", "required": ["role", "name", "content"],
+    "additionalProperties": false, "properties": {
+      "role": {"const": "function"}, "name": {"type": "string"},
+      "content": {"$ref": "#/components/schemas/Content"}}},
+  {"type": "object", "required": ["role", "content", "tool_call_id"],
+    "additionalProperties": false, "properties": {
+      "role": {"const": "tool"}, "name": {"type": ["string", "null"]},
+      "tool_call_id": {"type": "string"},
+      "content": {"$ref": "#/components/schemas/Content"}}}]}},
+"InputContent": {"anyOf": [{"type": "string"}, {"type": "array", "items": {
+  "type": "object", "required": ["type", "text"], "properties": {
+    "type": {"enum": ["input_text", "output_text"]},
+    "text": {"type": "string"}}}}]},
+"InputMessages": {"type": "array", "minItems": 1, "items": {"anyOf": [
+  {"type": "object", "required": ["role", "content"], "additionalProperties": false,
+    "properties": {
+      "type": {"enum": ["message", null]}, "id": {"type": ["string", "null"]},
+      "status": {"type": ["string", "null"]},
+      "role": {"enum": ["system", "developer", "user", "assistant"]},
+      "content": {"$ref": "#/components/schemas/InputContent"}}},
+  {"type": "object", "required": ["type", "call_id", "name", "arguments"],
+    "additionalProperties": false, "properties": {
+      "type": {"const": "function_call"}, "id": {}, "status": {},
+      "call_id": {"type": "string"}, "name": {"type": "string"},
+      "arguments": {"type": "string", "description": "JSON of an object"}}},
+  {"type": "object", "required": ["type", "call_id", "output"],
+    "additionalProperties": false, "properties": {
+      "type": {"const": "function_call_output"}, "id": {}, "status": {},
+      "call_id": {"type": "string"},
+      "output": {"$ref": "#/components/schemas/InputContent"}}}]}},
+"Usage": {"type": "object",
+  "required": ["prompt_tokens", "completion_tokens", "total_tokens"],
+  "properties": {"prompt_tokens": {"type": "integer"},
+    "completion_tokens": {"type": "integer"}, "total_tokens": {"type": "integer"},
+    "prompt_tokens_details": {"type": "object",
+      "properties": {"cached_tokens": {"type": "integer"}}}}},
+"Completion": {"type": "object",
+  "required": ["id", "object", "created", "model", "choices", "usage"],
+  "properties": {"id": {"type": "string"}, "object": {"const": "text_completion"},
+    "created": {"type": "integer"}, "model": {"type": "string"},
+    "usage": {"$ref": "#/components/schemas/Usage"},
+    "choices": {"type": "array", "items": {"type": "object",
+      "required": ["index", "text", "logprobs", "finish_reason"], "properties": {
+        "index": {"type": "integer"}, "text": {"type": "string"},
+        "logprobs": {"type": ["object", "null"]},
+        "finish_reason": {"enum": ["stop", "length"]}}}}}},
+"ChatCompletion": {"type": "object",
+  "required": ["id", "object", "created", "model", "choices", "usage"],
+  "properties": {"id": {"type": "string"}, "object": {"const": "chat.completion"},
+    "created": {"type": "integer"}, "model": {"type": "string"},
+    "usage": {"$ref": "#/components/schemas/Usage"},
+    "choices": {"type": "array", "items": {"type": "object",
+      "required": ["index", "message", "logprobs", "finish_reason"], "properties": {
+        "index": {"type": "integer"},
+        "message": {"type": "object", "required": ["role", "content"],
+          "properties": {"role": {"const": "assistant"},
+            "content": {"type": ["string", "null"]},
+            "tool_calls": {"$ref": "#/components/schemas/ToolCalls"},
+            "function_call": {"type": "object",
+              "required": ["name", "arguments"]}}},
+        "logprobs": {"type": ["object", "null"]},
+        "finish_reason":
+          {"enum": ["stop", "length", "tool_calls", "function_call"]}}}}}},
+"Metadata": {"type": "object", "maxProperties": 16,
+  "propertyNames": {"maxLength": 64},
+  "additionalProperties": {"type": "string", "maxLength": 512}},
+"MetadataRequest": {"type": "object", "required": ["metadata"],
+  "additionalProperties": false, "properties": {"metadata": {"anyOf": [
+    {"$ref": "#/components/schemas/Metadata"}, {"type": "null"}]}}},
+"StoredChatCompletion": {"allOf": [
+  {"$ref": "#/components/schemas/ChatCompletion"},
+  {"type": "object", "required": ["metadata"], "properties":
+    {"metadata": {"$ref": "#/components/schemas/Metadata"}}}]},
+"Page": {"type": "object",
+  "required": ["object", "data", "first_id", "last_id", "has_more"],
+  "properties": {"object": {"const": "list"}, "has_more": {"type": "boolean"},
+    "first_id": {"type": ["string", "null"]},
+    "last_id": {"type": ["string", "null"]}}},
+"ChatCompletions": {"allOf": [{"$ref": "#/components/schemas/Page"},
+  {"type": "object", "properties": {"data": {"type": "array", "maxItems": 100,
+    "items": {"$ref": "#/components/schemas/StoredChatCompletion"}}}}]},
+"StoredMessages": {"allOf": [{"$ref": "#/components/schemas/Page"},
+  {"type": "object", "properties": {"data": {"type": "array", "maxItems": 100,
+    "items": {"type": "object",
+      "required": ["id", "role", "content", "name", "content_parts"]}}}}]},
+"InputItems": {"allOf": [{"$ref": "#/components/schemas/Page"},
+  {"type": "object", "properties": {"data": {"type": "array", "maxItems": 100,
+    "items": {"type": "object", "required": ["id", "type", "status"],
+      "properties": {"type": {"enum":
+        ["message", "function_call", "function_call_output"]}}}}}}]},
+"Deleted": {"type": "object", "required": ["id", "object", "deleted"],
+  "properties": {"id": {"type": "string"},
+    "object": {"enum": ["response", "chat.completion.deleted"]},
+    "deleted": {"const": true}}},
+"Response": {"type": "object",
+  "required": ["id", "object", "created_at", "status", "model", "output", "usage"],
+  "properties": {"id": {"type": "string"}, "object": {"const": "response"},
+    "created_at": {"type": "integer"}, "model": {"type": "string"},
+    "status": {"enum": ["queued", "in_progress", "completed", "incomplete",
+      "failed", "cancelled"]},
+    "incomplete_details": {"type": ["object", "null"]},
+    "output": {"type": "array", "items": {"anyOf": [
+      {"type": "object", "required": ["type", "id", "status", "role", "content"],
+        "properties": {"type": {"const": "message"}}},
+      {"type": "object",
+        "required": ["type", "id", "status", "call_id", "name", "arguments"],
+        "properties": {"type": {"const": "function_call"}}}]}},
+    "usage": {"type": ["object", "null"],
+      "required": ["input_tokens", "output_tokens", "total_tokens"]}}},
+"Tokens": {"type": "array", "minItems": 1,
+  "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}},
+"Embeddings": {"type": "object", "required": ["object", "data", "model", "usage"],
+  "properties": {"object": {"const": "list"}, "model": {"type": "string"},
+    "data": {"type": "array", "items": {"type": "object",
+      "required": ["object", "index", "embedding"], "properties": {
+        "object": {"const": "embedding"}, "index": {"type": "integer"},
+        "embedding": {"anyOf": [{"type": "string"},
+          {"type": "array", "items": {"type": "number"}}]}}}},
+    "usage": {"type": "object", "required": ["prompt_tokens", "total_tokens"],
+      "properties": {"prompt_tokens": {"type": "integer"},
+        "total_tokens": {"type": "integer"}}}}},
+"Model": {"type": "object", "required": ["id", "object", "created", "owned_by"],
+  "properties": {"id": {"type": "string"}, "object": {"const": "model"},
+    "created": {"type": "integer"}, "owned_by": {"type": "string"},
+    "max_model_len": {"type": "integer"}}},
+"Models": {"type": "object", "required": ["object", "data"],
+  "properties": {"object": {"const": "list"}, "data": {"type": "array",
+    "items": {"$ref": "#/components/schemas/Model"}}}},
+"Health": {"type": "object", "required": ["status"],
+  "properties": {"status": {"const": "ok"}}},
+"Version": {"type": "object", "required": ["version"],
+  "properties": {"version": {"type": "string"}}},
+"Description": {"type": "object", "required": ["openapi", "info", "paths"]},
+"Event": {"type": "object", "required": ["data"],
+  "description": "One of the events of a stream",
+  "properties": {"data": {"type": "string"}, "event": {"type": "string"}}},
+"Error": {"type": "object", "required": ["error"], "properties": {"error": {
+  "type": "object", "required": ["message", "type", "param", "code"],
+  "properties": {"message": {"type": "string"}, "type": {"type": "string"},
+    "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}}}}
+})";
+}
+
+} // namespace tessera::serve

@@ -1,0 +1,368 @@
+#include "runtime/serve/Responses.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace tessera::serve {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string print(const Json &json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string_view nameOf(ResponseStatus status) {
+  switch (status) {
+  case ResponseStatus::queued:
+    return "queued";
+  case ResponseStatus::inProgress:
+    return "in_progress";
+  case ResponseStatus::completed:
+    return "completed";
+  case ResponseStatus::incomplete:
+    return "incomplete";
+  case ResponseStatus::failed:
+    return "failed";
+  case ResponseStatus::cancelled:
+    return "cancelled";
+  }
+  return "";
+}
+
+Json part(std::string_view text) {
+  return {{"type", "output_text"},
+          {"text", text},
+          {"annotations", Json::array()},
+          {"logprobs", Json::array()}};
+}
+
+/// Of an item that has only begun the text is not told.
+Json jsonOfItem(const OutputItem &item, bool isWhole = true) {
+  std::string_view status = !isWhole     ? "in_progress"
+                            : item.isCut ? "incomplete"
+                                         : "completed";
+  if (item.isCall)
+    return {{"type", "function_call"},
+            {"id", item.id},
+            {"call_id", item.callId},
+            {"name", item.name},
+            {"arguments", isWhole ? item.text : std::string()},
+            {"status", status}};
+  Json content = Json::array();
+  if (isWhole)
+    content.push_back(part(item.text));
+  return {{"type", "message"},
+          {"id", item.id},
+          {"status", status},
+          {"role", "assistant"},
+          {"content", std::move(content)}};
+}
+
+Json jsonOfResponse(const ResponseRecord &record) {
+  Json response = Json::parse(record.constants);
+  response["status"] = nameOf(record.status);
+  if (record.status == ResponseStatus::failed)
+    response["error"] = {{"code", "server_error"}, {"message", record.error}};
+  if (record.status == ResponseStatus::incomplete)
+    response["incomplete_details"] = {{"reason", "max_output_tokens"}};
+  if (!record.isFinished())
+    return response;
+  for (const OutputItem &item : record.output)
+    response["output"].push_back(jsonOfItem(item));
+  if (const auto &usage = record.usage)
+    response["usage"] = {
+        {"input_tokens", usage->prompt},
+        {"input_tokens_details", {{"cached_tokens", usage->cached}}},
+        {"output_tokens", usage->generated},
+        {"output_tokens_details", {{"reasoning_tokens", 0}}},
+        {"total_tokens", usage->prompt + usage->generated}};
+  return response;
+}
+
+/// Keeps what it is told.
+class Collector final : public HttpReply {
+public:
+  using HttpReply::begin;
+  void send(int, std::string_view, std::string, std::string_view) override {}
+  void begin(std::span<const ServerEvent>) override {}
+  void event(std::string_view data, std::string_view name) override {
+    events.push_back({std::string(name), std::string(data)});
+  }
+  void end(std::span<const ServerEvent> last) override {
+    events.insert(events.end(), last.begin(), last.end());
+  }
+  std::vector<ServerEvent> events;
+};
+
+} // namespace
+
+std::string responseJson(const ResponseRecord &record) {
+  return print(jsonOfResponse(record));
+}
+
+std::string itemJson(const OutputItem &item) { return print(jsonOfItem(item)); }
+
+std::size_t ResponseRecord::bytes() const {
+  std::size_t sum = sizeof(*this) + id.size() + constants.size() + error.size();
+  for (const OutputItem &item : output)
+    sum += sizeof(item) + item.id.size() + item.callId.size() +
+           item.name.size() + item.text.size() +
+           item.ends.size() * sizeof(item.ends[0]);
+  return sum;
+}
+
+std::string paddingFor(std::size_t length) {
+  static constexpr std::string_view digits =
+      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  std::string padding(16 - length % 16, ' ');
+  for (char &each : padding)
+    each = digits[random() % digits.size()];
+  return padding;
+}
+
+//===--- events -----------------------------------------------------------===//
+
+/// Events count themselves. `members`: JSON of an object.
+ServerEvent ResponseWriter::event(std::string_view type, std::string members) {
+  return {std::string(type),
+          fmt::format(R"({{"type":"{}","sequence_number":{},{})", type,
+                      sequence++, members.substr(1))};
+}
+
+void ResponseWriter::send(HttpReply *reply, std::string_view type,
+                          std::string data) {
+  ServerEvent made = event(type, std::move(data));
+  if (reply)
+    reply->event(made.data, made.name);
+}
+
+void ResponseWriter::begin(HttpReply *reply) {
+  record.status =
+      record.background ? ResponseStatus::queued : ResponseStatus::inProgress;
+  std::string response = print({{"response", jsonOfResponse(record)}});
+  send(reply, "response.created", response);
+  send(reply, record.background ? "response.queued" : "response.in_progress",
+       response);
+}
+
+std::string ResponseWriter::idOf(std::string_view prefix) const {
+  std::string_view id = record.id;
+  return fmt::format("{}_{}-{}", prefix, id.substr(id.find('_') + 1),
+                     record.output.size());
+}
+
+void ResponseWriter::open(HttpReply *reply, OutputItem item) {
+  if (record.status == ResponseStatus::queued) {
+    record.status = ResponseStatus::inProgress;
+    send(reply, "response.in_progress",
+         print({{"response", jsonOfResponse(record)}}));
+  }
+  close(reply);
+  isOpen = true;
+  send(reply, "response.output_item.added",
+       print({{"output_index", record.output.size()},
+              {"item", jsonOfItem(item, /*isWhole=*/false)}}));
+  if (!item.isCall)
+    send(reply, "response.content_part.added",
+         print({{"item_id", item.id},
+                {"output_index", record.output.size()},
+                {"content_index", 0},
+                {"part", part("")}}));
+  record.output.push_back(std::move(item));
+}
+
+std::vector<ServerEvent> ResponseWriter::closing() {
+  std::vector<ServerEvent> events;
+  if (!std::exchange(isOpen, false))
+    return events;
+  const OutputItem &item = record.output.back();
+  Json placed = {{"item_id", item.id},
+                 {"output_index", record.output.size() - 1}};
+  auto add = [&](std::string_view type, Json members) {
+    Json all = placed;
+    all.update(members);
+    events.push_back(event(type, print(all)));
+  };
+  if (item.isCall) {
+    add("response.function_call_arguments.done",
+        {{"name", item.name}, {"arguments", item.text}});
+  } else {
+    add("response.output_text.done", {{"content_index", 0},
+                                      {"text", item.text},
+                                      {"logprobs", Json::array()}});
+    add("response.content_part.done",
+        {{"content_index", 0}, {"part", part(item.text)}});
+  }
+  events.push_back(event("response.output_item.done",
+                         print({{"output_index", record.output.size() - 1},
+                                {"item", jsonOfItem(item)}})));
+  return events;
+}
+
+void ResponseWriter::close(HttpReply *reply) {
+  for (const ServerEvent &each : closing())
+    if (reply)
+      reply->event(each.data, each.name);
+}
+
+void ResponseWriter::openMessage(HttpReply *reply) {
+  OutputItem item;
+  item.id = idOf("msg");
+  open(reply, std::move(item));
+}
+
+void ResponseWriter::openCall(HttpReply *reply, std::string callId,
+                              std::string name) {
+  OutputItem item;
+  item.isCall = true;
+  item.id = idOf("fc");
+  item.callId = std::move(callId);
+  item.name = std::move(name);
+  open(reply, std::move(item));
+}
+
+void ResponseWriter::grow(HttpReply *reply, std::string_view type,
+                          std::string_view piece) {
+  OutputItem &item = record.output.back();
+  item.text += piece;
+  item.ends.push_back(uint32_t(item.text.size()));
+  if (!reply) {
+    ++sequence;
+    return;
+  }
+  // By hand: there is one for every token.
+  send(reply, type,
+       fmt::format(R"({{"item_id":"{}","output_index":{}{},"delta":{}{}{}}})",
+                   item.id, record.output.size() - 1,
+                   item.isCall ? "" : R"(,"content_index":0)", print(piece),
+                   item.isCall ? "" : R"(,"logprobs":[])",
+                   obfuscate ? fmt::format(R"(,"obfuscation":"{}")",
+                                           paddingFor(piece.size()))
+                             : ""));
+}
+
+void ResponseWriter::text(HttpReply *reply, std::string_view piece) {
+  if (piece.empty())
+    return;
+  if (!isOpen || record.output.back().isCall)
+    openMessage(reply);
+  grow(reply, "response.output_text.delta", piece);
+}
+
+void ResponseWriter::arguments(HttpReply *reply, std::string_view piece) {
+  if (!piece.empty())
+    grow(reply, "response.function_call_arguments.delta", piece);
+}
+
+void ResponseWriter::piece(HttpReply *reply, const Delta &delta) {
+  // What goes on with a call stands before what follows it.
+  auto isNew = [](const CallPiece &each) { return !each.name.empty(); };
+  for (const CallPiece &each : delta.calls)
+    if (!isNew(each))
+      arguments(reply, each.arguments);
+    else
+      break;
+  text(reply, delta.text);
+  bool isBehind = false;
+  for (const CallPiece &each : delta.calls) {
+    isBehind |= isNew(each);
+    if (isNew(each))
+      openCall(reply, each.id, each.name);
+    if (isBehind)
+      arguments(reply, each.arguments);
+  }
+}
+
+void ResponseWriter::end(HttpReply *reply) {
+  ResponseStatus status = record.status;
+  bool isGood = status == ResponseStatus::completed ||
+                status == ResponseStatus::incomplete;
+  if (record.output.empty() && isGood) {
+    // As if it had begun.
+    record.status =
+        record.background ? ResponseStatus::queued : ResponseStatus::inProgress;
+    openMessage(reply);
+    record.status = status;
+  }
+  if (!record.output.empty() && status != ResponseStatus::completed)
+    record.output.back().isCut = true;
+  std::vector<ServerEvent> last;
+  if (isGood)
+    last = closing();
+  std::string_view type =
+      status == ResponseStatus::completed    ? "response.completed"
+      : status == ResponseStatus::incomplete ? "response.incomplete"
+                                             : "response.failed";
+  last.push_back(event(type, print({{"response", jsonOfResponse(record)}})));
+  if (reply)
+    reply->end(last);
+}
+
+std::vector<ServerEvent> eventsOf(const ResponseRecord &record,
+                                  bool obfuscate) {
+  ResponseRecord copy;
+  copy.id = record.id;
+  copy.constants = record.constants;
+  copy.background = record.background;
+  Collector to;
+  ResponseWriter writer(copy, obfuscate);
+  writer.begin(&to);
+  for (const OutputItem &item : record.output) {
+    if (item.isCall)
+      writer.openCall(&to, item.callId, item.name);
+    std::size_t begin = 0;
+    for (std::size_t end : item.ends) {
+      std::string_view piece =
+          std::string_view(item.text).substr(begin, end - begin);
+      item.isCall ? writer.arguments(&to, piece) : writer.text(&to, piece);
+      begin = end;
+    }
+  }
+  if (record.isFinished()) {
+    copy.status = record.status;
+    copy.error = record.error;
+    copy.usage = record.usage;
+    writer.end(&to);
+  }
+  return std::move(to.events);
+}
+
+//===--- followers --------------------------------------------------------===//
+
+void Followers::event(std::string_view data, std::string_view name) {
+  int64_t number = next++;
+  // A reader that is too slow is lost in event(), and leaves the list.
+  for (const Follower &each : std::vector<Follower>(followers))
+    if (number > each.after)
+      each.reply->event(data, name);
+}
+
+void Followers::end(std::span<const ServerEvent> last) {
+  for (const Follower &each : std::exchange(followers, {})) {
+    int64_t had = std::min(std::max(each.after + 1 - next, int64_t(0)),
+                           int64_t(last.size()));
+    each.reply->end(last.subspan(std::size_t(had)));
+  }
+}
+
+void Followers::add(std::shared_ptr<HttpReply> reply, int64_t after,
+                    std::span<const ServerEvent> past) {
+  next = int64_t(past.size());
+  auto had = std::min(std::size_t(after + 1), past.size());
+  reply->onGone = [weak = weak_from_this(), leaving = reply.get()] {
+    if (auto self = weak.lock())
+      std::erase_if(self->followers, [&](const Follower &each) {
+        return each.reply.get() == leaving;
+      });
+  };
+  followers.push_back({reply, after});
+  reply->begin(past.subspan(had));
+}
+
+} // namespace tessera::serve

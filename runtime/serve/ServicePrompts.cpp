@@ -1,0 +1,152 @@
+// From requests to prompts: texts and messages become tokens that fit.
+#include "runtime/serve/Logprobs.h"
+#include "runtime/serve/Service.h"
+
+#include <algorithm>
+#include <random>
+
+#include <fmt/format.h>
+
+namespace tessera::serve {
+
+std::optional<ApiError> Service::makeTokens(const PromptInput &prompt,
+                                            std::vector<int32_t> &to) {
+  if (const auto *tokens = std::get_if<std::vector<int32_t>>(&prompt)) {
+    to = *tokens;
+  } else {
+    for (uint32_t id : encoder.encodeFramed(std::get<std::string>(prompt)))
+      to.push_back(int32_t(id));
+  }
+  // An empty prompt starts a document.
+  if (to.empty() && tokenizer.documentEnd())
+    to.push_back(int32_t(*tokenizer.documentEnd()));
+  if (to.empty())
+    return ApiError{400,
+                    "the prompt is empty, and the tokenizer has no token that "
+                    "starts a text",
+                    "prompt", "invalid_value"};
+  return std::nullopt;
+}
+
+/// Where the oldest messages may be left out: the instructions and, beginning
+/// with a user's message, as many of the last ones as fit.
+StatusOr<std::vector<int32_t>> Service::chatPrompt(const ApiRequest &request) {
+  std::span<const Tool> tools;
+  if (request.mayCall())
+    tools = request.tools;
+  std::vector<ChatMessage> messages = request.messages;
+  auto tokens = chatTokens(chat, messages, tools, tokenizer, encoder);
+  if (!request.dropsOldest || !tokens.ok())
+    return tokens;
+  const std::size_t first = request.instructions ? 1 : 0;
+  std::vector<std::size_t> starts;
+  for (std::size_t i = first + 1; i < messages.size(); ++i)
+    if (messages[i].role == "user")
+      starts.push_back(i);
+  const int64_t most = engine.shape().context - request.maxTokens.value_or(1);
+  auto isTooLong = [&] { return int64_t(tokens->size()) > most; };
+  // The fewest that are left out stand in [low, high). Texts that alone are too
+  // many are not rendered: a talk may be far longer than the context.
+  std::size_t low = starts.size(), high = low;
+  std::vector<uint32_t> texts;
+  for (std::size_t i = messages.size(); isTooLong() && i-- > first + 1;) {
+    encoder.encode(messages[i].content, tokenizer::SpecialText::Plain, texts);
+    if (int64_t(texts.size()) > most)
+      break;
+    if (low > 0 && starts[low - 1] == i)
+      --low;
+  }
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    messages.assign(request.messages.begin(),
+                    request.messages.begin() + long(first));
+    messages.insert(messages.end(),
+                    request.messages.begin() + long(starts[middle]),
+                    request.messages.end());
+    auto shorter = chatTokens(chat, messages, tools, tokenizer, encoder);
+    if (!shorter.ok())
+      return shorter;
+    const bool fits = int64_t(shorter->size()) <= most;
+    if (fits || isTooLong())
+      tokens = std::move(shorter);
+    (fits ? high : low) = fits ? middle : middle + 1;
+  }
+  return tokens;
+}
+
+std::optional<ApiError>
+Service::makePrompts(const ApiRequest &request,
+                     std::vector<std::vector<int32_t>> &to) {
+  for (const PromptInput &prompt : request.prompts)
+    if (auto found = makeTokens(prompt, to.emplace_back()))
+      return found;
+  if (request.endpoint == Endpoint::completions)
+    return std::nullopt;
+  auto tokens = chatPrompt(request);
+  if (!tokens.ok())
+    return ApiError{400, tokens.message(),
+                    std::string(inputField(request.endpoint)), "invalid_value"};
+  to.push_back(tokens.take());
+  return std::nullopt;
+}
+
+/// An answer that is no stream, or is stored, stands in memory as a whole.
+static std::optional<ApiError>
+checkLogprobs(const ApiRequest &request,
+              std::span<const EngineRequest> requests) {
+  if (!request.logprobs || (request.stream && !request.store))
+    return std::nullopt;
+  int64_t tokens = 0;
+  for (const EngineRequest &each : requests)
+    tokens += each.maxTokens;
+  if (tokens <= kMaxLogprobs / (1 + *request.logprobs))
+    return std::nullopt;
+  return ApiError{400,
+                  fmt::format("logprobs of {} tokens with {} likeliest each "
+                              "are more than the {} of one answer; ask for "
+                              "fewer tokens, or for a stream that is not "
+                              "stored",
+                              tokens, *request.logprobs, kMaxLogprobs),
+                  "logprobs", "invalid_value"};
+}
+
+std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
+                                              std::vector<EngineRequest> &to) {
+  for (const auto &[token, bias] : request.sampling.bias)
+    if (uint32_t(token) >= tokenizer.vocabSize())
+      return ApiError{400,
+                      fmt::format("token {} is outside the vocabulary of {}",
+                                  token, tokenizer.vocabSize()),
+                      "logit_bias", "invalid_value"};
+  std::vector<std::vector<int32_t>> prompts;
+  if (auto found = makePrompts(request, prompts))
+    return found;
+  std::random_device device;
+  uint64_t seed = request.seed.value_or(uint64_t(device()) << 32 | device());
+  for (const std::vector<int32_t> &prompt : prompts) {
+    // OpenAI's default for completions is 16; a chat's answer may fill the
+    // context.
+    int64_t room = engine.shape().context - int64_t(prompt.size());
+    if (room < 1)
+      return ApiError{400,
+                      fmt::format("the prompt has {} tokens, and the context "
+                                  "of {} has room for none behind it",
+                                  prompt.size(), engine.shape().context),
+                      std::string(inputField(request.endpoint)),
+                      "invalid_value"};
+    int64_t usual = request.endpoint == Endpoint::completions ? 16 : room;
+    for (int64_t i = 0; i < request.n; ++i) {
+      EngineRequest &each = to.emplace_back();
+      each.prompt = prompt;
+      each.sampling = request.sampling;
+      each.sampling.seed = seed + uint64_t(i);
+      each.maxTokens = request.maxTokens.value_or(
+          std::max<int64_t>(1, std::min(usual, room)));
+      each.logprobs = request.logprobs;
+      each.deadline = EngineClock::now() + options.requestTime;
+    }
+  }
+  return checkLogprobs(request, to);
+}
+
+} // namespace tessera::serve
