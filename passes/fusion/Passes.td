@@ -192,7 +192,7 @@ def VerifyFused : Pass<"verify-fused", "::mlir::ModuleOp"> {
   let summary = "proves that everything that computes stands in a cluster";
   let description = [{
     A function after fusion holds graph.cluster, graph.loop, graph.yield, graph.constant,
-    graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update, collectives of dist and
+    graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update, collectives of dist, dist.pack and
     func.return, nothing else. A cluster of kind contraction holds one einsum; one of kind
     attention or attention_grad holds that op; the others hold neither.
   }];
