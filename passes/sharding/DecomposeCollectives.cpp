@@ -21,13 +21,17 @@ static constexpr double kLaunch = 3e-6;
 
 namespace {
 
+/// Values that are there in parts, and in which dimension, once what is marked
+/// goes in parts.
+using InParts = llvm::DenseMap<Value, int64_t>;
+
 /// Seconds of the first device, with the whole and in parts. Only what differs
 /// counts.
 class Estimate {
 public:
   Estimate(const PlacementReader &reader, dist::ReshardOp op,
-           const PartedReshard &how)
-      : reader(reader), at(reader.mesh.coordinatesOf(0)),
+           const PartedReshard &how, const InParts &known)
+      : reader(reader), known(known), at(reader.mesh.coordinatesOf(0)),
         input(op.getInput()), result(op.getResult()), how(how),
         parts(static_cast<double>(how.devices)) {
     double share = bytes(how.gathers ? input : result);
@@ -62,11 +66,9 @@ private:
     graph::Einsum letters = lettersOf(product);
     double flops = 2;
     std::string seen;
-    for (auto [term, value] :
-         {std::pair{letters.lhs, product.getLhs()},
-          std::pair{letters.rhs, product.getRhs()}})
-      for (auto [letter, size] :
-           llvm::zip(term, localType(value).getShape()))
+    for (auto [term, value] : {std::pair{letters.lhs, product.getLhs()},
+                               std::pair{letters.rhs, product.getRhs()}})
+      for (auto [letter, size] : llvm::zip(term, localType(value).getShape()))
         if (seen.find(letter) == std::string::npos) {
           seen += letter;
           flops *= static_cast<double>(size);
@@ -106,8 +108,8 @@ private:
     return (isLeft ? letters.lhs : letters.rhs)[how.dim];
   }
 
-  // Of one part: what has the letter is as much smaller; other operands are read,
-  // and sums are read and written, as a whole each time.
+  // Of one part: what has the letter is as much smaller; other operands are
+  // read, and sums are read and written, as a whole each time.
   double partOf(graph::EinsumOp product) const {
     graph::Einsum letters = lettersOf(product);
     char letter = letterOf(product);
@@ -130,7 +132,11 @@ private:
     char letter = letterOf(product);
     double copied = 0;
     auto add = [&](Value value, const std::string &term) {
-      if (value != result && term.find(letter) != std::string::npos)
+      size_t dim = term.find(letter);
+      auto there = known.find(value);
+      bool isThere =
+          there != known.end() && there->second == static_cast<int64_t>(dim);
+      if (value != result && dim != std::string::npos && !isThere)
         copied += 2 * bytes(value);
     };
     add(product.getLhs(), letters.lhs);
@@ -171,6 +177,7 @@ private:
   }
 
   const PlacementReader &reader;
+  const InParts &known;
   Coordinates at;
   Value input, result; ///< of the reshard
   const PartedReshard &how;
@@ -192,21 +199,58 @@ struct DecomposeCollectives
       return;
     Mesh mesh(*meshes.begin());
     PlacementReader reader(mesh);
-    module.walk([&](dist::ReshardOp op) { decide(op, reader); });
+    known.clear();
+    module.walk([&](Operation *op) {
+      if (auto reshard = dyn_cast<dist::ReshardOp>(op))
+        decide(reshard, reader);
+      else
+        follow(op);
+    });
   }
 
 private:
   void decide(dist::ReshardOp op, const PlacementReader &reader) {
     std::string why;
     std::optional<PartedReshard> how = partedReshard(op, reader, why);
-    if (how && async == "auto" && Estimate(reader, op, *how).gain() <= 0) {
+    if (how && async == "auto" &&
+        Estimate(reader, op, *how, known).gain() <= 0) {
       how.reset();
       why = "by the estimate it would take longer in parts";
     }
+    if (how && how->gathers)
+      known[op.getResult()] = how->dim;
     if (how)
       op->setAttr(dist::kInPartsAttr, UnitAttr::get(op->getContext()));
     else if (explain && !why.empty())
       op.emitRemark("stays whole: ") << why;
   }
+
+  // As partition-to-local does.
+  void follow(Operation *op) {
+    auto dimOf = [&](Value value) -> std::optional<int64_t> {
+      auto found = known.find(value);
+      return found == known.end() ? std::optional<int64_t>() : found->second;
+    };
+    if (auto product = dyn_cast<graph::EinsumOp>(op)) {
+      graph::Einsum letters = lettersOf(product);
+      for (auto [operand, term] : {std::pair{product.getLhs(), letters.lhs},
+                                   std::pair{product.getRhs(), letters.rhs}})
+        if (auto dim = dimOf(operand);
+            dim && operand.getDefiningOp<dist::ReshardOp>())
+          if (size_t made = letters.out.find(term[*dim]);
+              made != std::string::npos)
+            known[product.getResult()] = static_cast<int64_t>(made);
+      return;
+    }
+    for (Value operand : op->getOperands())
+      if (auto dim = dimOf(operand)) {
+        if (staysInParts(op, *dim,
+                         [&](Value value) { return dimOf(value) == dim; }))
+          known[op->getResult(0)] = *dim;
+        return;
+      }
+  }
+
+  InParts known;
 };
 } // namespace

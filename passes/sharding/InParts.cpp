@@ -14,6 +14,21 @@ graph::Einsum sharding::lettersOf(graph::EinsumOp op) {
   return llvm::cantFail(graph::Einsum::parse(op.getEquation()));
 }
 
+bool sharding::staysInParts(Operation *op, int64_t dim,
+                            llvm::function_ref<bool(Value)> isInParts) {
+  if (!isa<graph::Elementwise>(op) || op->getNumResults() != 1 ||
+      !isa<FloatType>(tensorType(op->getResult(0)).getElementType()))
+    return false;
+  return llvm::all_of(op->getOperands(), [&](Value value) {
+    if (isInParts(value))
+      return true;
+    if (auto broadcast = value.getDefiningOp<graph::BroadcastOp>())
+      return !llvm::is_contained(broadcast.getDims(), dim);
+    auto constant = value.getDefiningOp<graph::ConstantOp>();
+    return constant && isa<SplatElementsAttr>(constant.getValue());
+  });
+}
+
 // The one dimension in which placements differ.
 static std::optional<int64_t> otherDim(const Placement &from,
                                        const Placement &to) {
@@ -41,10 +56,12 @@ static std::optional<unsigned> addedAxis(const DimPlacement &coarse,
 // Products in the reshard's own block, each of which reads it once.
 static bool onlyProductsRead(dist::ReshardOp op) {
   Value value = op.getResult();
-  return !value.use_empty() && llvm::all_of(value.getUsers(), [&](Operation *user) {
-    return isa<graph::EinsumOp>(user) && user->getBlock() == op->getBlock() &&
-           llvm::count(user->getOperands(), value) == 1;
-  });
+  return !value.use_empty() &&
+         llvm::all_of(value.getUsers(), [&](Operation *user) {
+           return isa<graph::EinsumOp>(user) &&
+                  user->getBlock() == op->getBlock() &&
+                  llvm::count(user->getOperands(), value) == 1;
+         });
 }
 
 static bool isMadeByProduct(dist::ReshardOp op, int64_t dim) {

@@ -23,6 +23,11 @@ std::optional<PartedReshard> partedReshard(dist::ReshardOp op,
                                            const PlacementReader &reader,
                                            std::string &why);
 
+/// Whether the op computes element by element, and what it reads beside values
+/// in parts along `dim` is the same in all parts.
+bool staysInParts(mlir::Operation *op, int64_t dim,
+                  llvm::function_ref<bool(mlir::Value)> isInParts);
+
 /// The letters of a product; its equation was verified.
 graph::Einsum lettersOf(graph::EinsumOp op);
 

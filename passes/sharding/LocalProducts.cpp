@@ -67,8 +67,8 @@ Value PartedProducts::owners(Emitter &e, unsigned axis) {
 Value PartedProducts::rowsOf(Emitter &e, unsigned axis, int64_t outer,
                              bool together) {
   int64_t n = devices(axis);
-  SmallVector<int64_t> shape =
-      together ? SmallVector<int64_t>{outer, n} : SmallVector<int64_t>{n, outer};
+  SmallVector<int64_t> shape = together ? SmallVector<int64_t>{outer, n}
+                                        : SmallVector<int64_t>{n, outer};
   Value owner = owners(e, axis);
   if (outer == 1)
     return e.reshape(owner, shape);
@@ -88,17 +88,16 @@ Value PartedProducts::together(Emitter &e, const Parts &from, Type type) {
   int64_t outer = timesOf(part, from.dim);
   int64_t inner = part.getNumElements() / outer;
   // Products write where the pack has them, if there are no gaps.
-  auto all = RankedTensorType::get({n * part.getNumElements()},
-                                   part.getElementType());
+  auto all =
+      RankedTensorType::get({n * part.getNumElements()}, part.getElementType());
   SmallVector<Type> types(n, part);
   Value table;
   if (dist::packingOf(types, 1).pieceSize == all.getNumElements()) {
-    table = e.builder().create<dist::PackOp>(
-        e.location(), all, from.parts, e.builder().getI64IntegerAttr(1));
+    table = e.builder().create<dist::PackOp>(e.location(), all, from.parts,
+                                             e.builder().getI64IntegerAttr(1));
   } else {
-    SmallVector<Value> rows = llvm::map_to_vector(from.parts, [&](Value x) {
-      return e.reshape(x, {outer, inner});
-    });
+    SmallVector<Value> rows = llvm::map_to_vector(
+        from.parts, [&](Value x) { return e.reshape(x, {outer, inner}); });
     table = e.concat(rows, 0);
   }
   Value placed = e.embedding(e.reshape(table, {n * outer, inner}),
@@ -185,9 +184,13 @@ bool PartedProducts::emitProduct(graph::EinsumOp op, OpBuilder &builder) {
       if (how && !how->gathers)
         return true;
     }
+  // Of what is computed of gathered tensors nothing more comes: all at once.
+  auto gathered = [&](Value value) {
+    return value.getDefiningOp<dist::ReshardOp>() ? partsOf(value) : nullptr;
+  };
   graph::Einsum letters = lettersOf(op);
-  const Parts *lhs = partsOf(op.getLhs());
-  const Parts *lead = lhs ? lhs : partsOf(op.getRhs());
+  const Parts *lhs = gathered(op.getLhs());
+  const Parts *lead = lhs ? lhs : gathered(op.getRhs());
   if (!lead)
     return false;
   char letter = (lhs ? letters.lhs : letters.rhs)[lead->dim];
@@ -200,8 +203,7 @@ bool PartedProducts::emitProduct(graph::EinsumOp op, OpBuilder &builder) {
   Parts made{axis, static_cast<int64_t>(dim), {}};
   for (int64_t k = 0, n = devices(axis); k < n; ++k) {
     Value part = e.einsum(
-        op.getEquation(),
-        operand(e, op.getLhs(), letters.lhs, letter, axis, k),
+        op.getEquation(), operand(e, op.getLhs(), letters.lhs, letter, axis, k),
         operand(e, op.getRhs(), letters.rhs, letter, axis, k), element);
     made.parts.push_back(isSum && k ? e.add(made.parts.back(), part) : part);
   }
@@ -216,8 +218,7 @@ bool PartedProducts::emitProduct(graph::EinsumOp op, OpBuilder &builder) {
 // What is computed element by element of tensors in parts, and of what is the
 // same in all parts, stays in parts: a product takes it along.
 bool PartedProducts::emitElementwise(Operation *op, OpBuilder &builder) {
-  if (!isa<graph::Elementwise>(op) || op->getNumResults() != 1 ||
-      !isa<FloatType>(tensorType(op->getResult(0)).getElementType()))
+  if (!isa<graph::Elementwise>(op))
     return false;
   const Parts *lead = nullptr;
   for (Value value : op->getOperands())
@@ -227,19 +228,11 @@ bool PartedProducts::emitElementwise(Operation *op, OpBuilder &builder) {
     return false;
   Parts made{lead->axis, lead->dim, {}};
   SmallVector<Value> like(lead->parts); // emitting may move what is known
-  auto isSame = [&](Value value) {
-    if (auto broadcast = value.getDefiningOp<graph::BroadcastOp>())
-      return !llvm::is_contained(broadcast.getDims(), made.dim) &&
-             !partsOf(broadcast.getInput());
-    auto constant = value.getDefiningOp<graph::ConstantOp>();
-    return constant && isa<SplatElementsAttr>(constant.getValue());
-  };
-  for (Value value : op->getOperands()) {
-    const Parts *parts = partsOf(value);
-    if (parts ? parts->axis != made.axis || parts->dim != made.dim
-              : !isSame(value))
-      return false;
-  }
+  if (!staysInParts(op, made.dim, [&](Value value) {
+        const Parts *parts = partsOf(value);
+        return parts && parts->axis == made.axis && parts->dim == made.dim;
+      }))
+    return false;
   Emitter e(builder, op->getLoc());
   NamedAttrList attrs(op->getDiscardableAttrDictionary());
   attrs.erase(dist::kShardingsAttr);
@@ -251,7 +244,7 @@ bool PartedProducts::emitElementwise(Operation *op, OpBuilder &builder) {
       if (const Parts *parts = partsOf(value))
         operands.push_back(parts->parts[k]);
       else if (auto broadcast = value.getDefiningOp<graph::BroadcastOp>())
-        operands.push_back(e.broadcast(map.lookup(broadcast.getInput()),
+        operands.push_back(e.broadcast(whole(e, broadcast.getInput()),
                                        broadcast.getDims(), shape));
       else
         operands.push_back(builder.create<graph::ConstantOp>(

@@ -17,11 +17,9 @@ struct SearchEffort {
 /// a device has every n-th of them. With `parts`, what products gather and
 /// scatter is about to travel beside them, and is priced next to nothing.
 /// `classes` are those of `factors`. Adds to `effort`.
-mlir::FailureOr<Strategy> chooseStrategy(mlir::ModuleOp module,
-                                         Factors &factors,
-                                         const Congruence &classes,
-                                         const Mesh &mesh, ZeroStage zero,
-                                         SearchEffort &effort,
-                                         bool parts = false);
+mlir::FailureOr<Strategy>
+chooseStrategy(mlir::ModuleOp module, Factors &factors,
+               const Congruence &classes, const Mesh &mesh, ZeroStage zero,
+               SearchEffort &effort, bool parts = false);
 
 } // namespace tessera::sharding

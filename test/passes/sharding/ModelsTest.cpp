@@ -99,8 +99,8 @@ TEST(Models, InParts) {
     for (int64_t tensor : {2, 3})
       for (int64_t data : {1, 2}) {
         ModelCase drawn = smallCase(type, data, tensor, data - 1, data);
-        drawn.recipe.recompute = data == 2 ? models::Recompute::Full
-                                           : models::Recompute::None;
+        drawn.recipe.recompute =
+            data == 2 ? models::Recompute::Full : models::Recompute::None;
         checkInParts(drawn);
       }
 }

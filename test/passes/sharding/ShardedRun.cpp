@@ -83,9 +83,8 @@ int64_t decomposeCollectives(ModuleOp module) {
   if (runPipeline(module, [](OpPassManager &pipeline) {
         pipeline.addPass(createDecomposeCollectives({"on", false}));
       }))
-    module.walk([&](dist::ReshardOp op) {
-      marks += op->hasAttr(dist::kInPartsAttr);
-    });
+    module.walk(
+        [&](dist::ReshardOp op) { marks += op->hasAttr(dist::kInPartsAttr); });
   return marks;
 }
 
