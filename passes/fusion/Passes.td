@@ -149,7 +149,7 @@ def MaterializeCounters : Pass<"materialize-counters", "::mlir::func::FuncOp"> {
 def ShareTables : Pass<"share-tables", "::mlir::func::FuncOp"> {
   let summary = "computes what depends on no input once, before everything else";
   let description = [{
-    Ops whose operands are constants or other such ops (the angles of rope) move to the
+    Ops whose operands are constants, the device's place in the mesh ("mesh.offsets") or other such ops (the angles of rope) move to the
     start of the function, out of all loops, and equal ones become one. Masks stay where they are:
     to compare indices takes less than to load what came of it. Recomputation is not undone: what it
     computes again depends on inputs.

@@ -56,10 +56,12 @@ Value PartedProducts::owners(Emitter &e, unsigned axis) {
   int64_t n = devices(axis);
   Value own = Resharder(e, mesh, at).offsetOf(Factor{n, {axis}});
   auto type = RankedTensorType::get({n}, e.builder().getI32Type());
-  Value behind = e.sub(e.broadcastScalar(own, {n}), e.iota(type, 0));
-  Value zero = e.zeros(type);
-  return e.select(e.compare(behind, graph::ComparePredicate::lt, zero),
-                  e.add(behind, e.splat(static_cast<double>(n), type)), behind);
+  Value places = e.broadcastScalar(own, {n}), parts = e.iota(type, 0);
+  // Without a mask: what is computed of offsets alone is shared by all layers.
+  Value isBefore =
+      e.min(e.max(e.sub(parts, places), e.zeros(type)), e.splat(1, type));
+  return e.add(e.sub(places, parts),
+               e.mul(isBefore, e.splat(static_cast<double>(n), type)));
 }
 
 // Rows that bring parts [n, outer] into their places [outer, n], or the other

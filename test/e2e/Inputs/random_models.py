@@ -168,7 +168,7 @@ def main():
         if arguments.counted:
             kind = drawn_models.CountedCase
         if arguments.parts:
-            kind = drawn_models.PartedCase
+            kind = drawn_programs.PartedProgram if seed % 2 else drawn_models.PartedCase
         case = kind(seed, arguments.ranks)
         seed += 1
         meshes = [mesh for mesh in case.meshes
