@@ -11,6 +11,7 @@
 #include "models/SentenceModel.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+#include <functional>
 
 using namespace mlir;
 using namespace tessera;
@@ -170,6 +171,10 @@ llvm::Error Compilation::chooseTargets() {
           resolveTargets(request.targets.empty() ? all : request.targets)
               .moveInto(targets))
     return error;
+  // CPU ranks have no links that work by themselves: nothing would be hidden.
+  if (mesh.async == Async::Auto &&
+      llvm::any_of(kindsOf(targets), std::mem_fn(&DeviceKind::isCpu)))
+    mesh.async = Async::Off;
   std::string kinds;
   for (const DeviceKind &kind : kindsOf(targets))
     kinds += (kinds.empty() ? "" : " or ") + kind.name;
@@ -338,5 +343,6 @@ void Compilation::nameProgram(llvm::StringRef source) {
                                  request.embedSources ? "sources" : "",
                                  request.emulate ? "emulated" : "", mesh.axes,
                                  std::to_string(mesh.zero), mesh.schedule,
-                                 std::to_string(mesh.chunks)});
+                                 std::to_string(mesh.chunks),
+                                 std::to_string(static_cast<int>(mesh.async))});
 }

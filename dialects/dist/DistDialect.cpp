@@ -1,4 +1,5 @@
 #include "dialects/dist/DistOps.h"
+#include "dialects/dist/InPartsAttr.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -366,6 +367,11 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
     auto start = dyn_cast<IntegerAttr>(attribute.getValue());
     if (!start || !start.getType().isInteger(64) || start.getInt() < 0)
       return op->emitOpError("'dist.start' is a number, an i64 from 0 on");
+    return success();
+  }
+  if (attribute.getName() == kInPartsAttr) {
+    if (!isa<ReshardOp>(op) || !isa<UnitAttr>(attribute.getValue()))
+      return op->emitOpError("'dist.in_parts' is a mark of a dist.reshard");
     return success();
   }
   if (attribute.getName() != kShardingsAttr)

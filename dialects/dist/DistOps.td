@@ -126,7 +126,7 @@ def Dist_PackOp : Dist_PackingOp<"pack", "tensors of one type behind one another
     `pieces` runs of equal size; a run has the same part of each tensor, that tensor's elements divided by `pieces` in their
     order, from a multiple of 64 bytes on. What lies between tensors is anything.
     One piece is what all_reduce and all_gather take, a piece for each device what reduce_scatter takes.
-    Made by `bucket-collectives`. In planning the producer of a tensor writes into the pack wherever it can.
+    Made by `bucket-collectives`, and by `partition-to-local` of parts of products. In planning the producer of a tensor writes into the pack wherever it can.
 
     ```mlir
     %p = dist.pack(%a, %b) pieces 1 : (tensor<4x8xf32>, tensor<5xf32>) -> tensor<48xf32>

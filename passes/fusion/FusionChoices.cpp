@@ -1,4 +1,5 @@
 #include "passes/fusion/FusionChoices.h"
+#include "dialects/dist/DistOps.h"
 #include "passes/fusion/ClusterExpression.h"
 
 using namespace mlir;
@@ -53,8 +54,17 @@ bool Epilogue::waitsForProduct(unsigned node) const {
          });
 }
 
+// What other devices made of their parts of a product comes while this device
+// makes its own: who adds that up must not be the product itself, which would
+// wait for it.
+bool Epilogue::waitsForPermute(unsigned node) const {
+  return llvm::any_of(graph.producers(node), [&](unsigned producer) {
+    return isa<dist::PermuteOp>(graph.op(producer));
+  });
+}
+
 bool Epilogue::takes(unsigned node) {
-  if (waitsForProduct(node))
+  if (waitsForProduct(node) || waitsForPermute(node))
     return false;
   bool replaces = llvm::all_of(graph.producers(node), [&](unsigned producer) {
     return graph.groupOf(producer) != id ||

@@ -20,6 +20,7 @@ private:
   bool follows(unsigned node, unsigned depth);
   bool mustBeStored(unsigned node, unsigned depth);
   bool waitsForProduct(unsigned node) const;
+  bool waitsForPermute(unsigned node) const;
 
   static constexpr unsigned kDepth = 12; ///< of chains that are looked through
   FusionGraph &graph;

@@ -149,7 +149,7 @@ def MaterializeCounters : Pass<"materialize-counters", "::mlir::func::FuncOp"> {
 def ShareTables : Pass<"share-tables", "::mlir::func::FuncOp"> {
   let summary = "computes what depends on no input once, before everything else";
   let description = [{
-    Ops whose operands are constants or other such ops (the angles of rope) move to the
+    Ops whose operands are constants, the device's place in the mesh ("mesh.offsets") or other such ops (the angles of rope) move to the
     start of the function, out of all loops, and equal ones become one. Masks stay where they are:
     to compare indices takes less than to load what came of it. Recomputation is not undone: what it
     computes again depends on inputs.
@@ -192,7 +192,7 @@ def VerifyFused : Pass<"verify-fused", "::mlir::ModuleOp"> {
   let summary = "proves that everything that computes stands in a cluster";
   let description = [{
     A function after fusion holds graph.cluster, graph.loop, graph.yield, graph.constant,
-    graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update, collectives of dist and
+    graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update, collectives of dist, dist.pack and
     func.return, nothing else. A cluster of kind contraction holds one einsum; one of kind
     attention or attention_grad holds that op; the others hold neither.
   }];

@@ -1,3 +1,4 @@
+#include "dialects/dist/DistOps.h"
 #include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/fusion/Fusion.h"
@@ -40,9 +41,20 @@ struct SameTable : llvm::DenseMapInfo<Operation *> {
 };
 
 class ShareTablesPass : public tessera::impl::ShareTablesBase<ShareTablesPass> {
+  // Written once, before the first step.
+  bool isPlace(Value value) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (!argument || argument.getOwner()->getParentOp() != getOperation())
+      return false;
+    auto name = getOperation().getArgAttrOfType<StringAttr>(
+        argument.getArgNumber(), kInputAttr);
+    return name && name.getValue() == dist::kOffsetsInput;
+  }
+
   void runOnOperation() override {
     Block &entry = getOperation().getBody().front();
-    // Ops of no input, in program order: operands come first.
+    // Ops of no input but the device's place in the mesh, in program order:
+    // operands come first.
     SmallVector<Operation *> tables;
     llvm::DenseSet<Operation *> known;
     getOperation()->walk([&](Operation *op) {
@@ -50,7 +62,7 @@ class ShareTablesPass : public tessera::impl::ShareTablesBase<ShareTablesPass> {
           isMask(op))
         return;
       if (llvm::all_of(op->getOperands(), [&](Value operand) {
-            return known.contains(operand.getDefiningOp());
+            return known.contains(operand.getDefiningOp()) || isPlace(operand);
           })) {
         known.insert(op);
         tables.push_back(op);

@@ -1,4 +1,5 @@
 // The postcondition of fusion.
+#include "dialects/dist/DistOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/fusion/Fusion.h"
 #include "passes/fusion/FusionGraph.h"
@@ -49,7 +50,7 @@ static LogicalResult verifyOp(Operation *op) {
     return op->emitError("slice has gaps or starts at no multiple of 64 bytes, "
                          "and stands in no cluster");
   if (isa<LoopOp, YieldOp, ConstantOp, ReshapeOp, SliceOp, DynamicSliceOp,
-          DynamicUpdateOp, func::ReturnOp>(op) ||
+          DynamicUpdateOp, dist::PackOp, func::ReturnOp>(op) ||
       isCollective(op))
     return success();
   return op->emitError() << "'" << op->getName() << "' stands in no cluster";

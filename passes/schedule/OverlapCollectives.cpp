@@ -47,7 +47,7 @@ public:
         return false;
       if (first == work.size())
         break;
-      if (!emit(choose()))
+      if (!emit(choose().op))
         return false;
     }
     for (unsigned op = 0; op < graph.ops.size(); ++op)
@@ -101,6 +101,22 @@ private:
     before.push_back(op);
   }
 
+  // Whether a part of what goes in parts would have to wait for another one to
+  // arrive: what computes meanwhile goes first. Other devices of a pipeline
+  // want theirs as soon as can be.
+  bool wantsRoom(unsigned op) const {
+    auto permute = dyn_cast<dist::PermuteOp>(graph.ops[op]);
+    if (!permute ||
+        llvm::any_of(permute.getAxes().getAsRange<dist::AxisRefAttr>(),
+                     [](dist::AxisRefAttr axis) {
+                       return axis.getName() == dist::kPipeAxis;
+                     }))
+      return false;
+    auto before = underway.find(permute.getAxes());
+    return before != underway.end() && before->second.size() >= 2 &&
+           !isThere(before->second[before->second.size() - 2]);
+  }
+
   bool isThere(unsigned collective) const {
     return isWaited[collective] ||
            (isEmitted(collective) && finish[collective] <= clock);
@@ -125,7 +141,8 @@ private:
              isPrefetch(sequence[end]) && prefetch[sequence[end]] > now)
         ++end;
       if (end == sequence.size() || !graph.isCollective(sequence[end]) ||
-          !isReady(sequence[end]))
+          !isReady(sequence[end]) ||
+          (now < graph.ops.size() && wantsRoom(sequence[end]) && choose().runs))
         return true;
       if (!emit(sequence[end]))
         return false;
@@ -159,7 +176,11 @@ private:
     return found;
   }
 
-  unsigned choose() const {
+  struct Choice {
+    unsigned op;
+    bool runs; ///< without having to wait
+  };
+  Choice choose() const {
     size_t end = first;
     SmallVector<unsigned> window;
     for (; end < work.size() && window.size() < kWindow; ++end)
@@ -181,7 +202,7 @@ private:
       if (isBlocked)
         continue;
       if (!mustWait && llvm::is_contained(before, op))
-        return op;
+        return {op, true};
       if (!mustWait && !runs)
         runs = op;
       if (mustWait && (!waits || there < soonest)) {
@@ -189,7 +210,7 @@ private:
         soonest = there;
       }
     }
-    return runs ? *runs : waits.value_or(window.front());
+    return {runs ? *runs : waits.value_or(window.front()), runs.has_value()};
   }
 
   SmallVector<unsigned> work; ///< what computes, in the order of the block

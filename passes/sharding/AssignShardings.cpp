@@ -79,7 +79,7 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
     SearchEffort effort;
     FailureOr<Strategy> strategy =
         chooseStrategy(module, factors, classes, *grid,
-                       static_cast<ZeroStage>(zero.getValue()), effort);
+                       static_cast<ZeroStage>(zero.getValue()), effort, parts);
     if (failed(strategy))
       return signalPassFailure();
     Shardings shardings(classes, *grid, *strategy);

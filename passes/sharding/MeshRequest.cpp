@@ -2,6 +2,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -36,6 +37,20 @@ static llvm::Error readSchedule(llvm::StringRef text, llvm::StringRef value,
   return llvm::Error::success();
 }
 
+static llvm::Error readAsync(llvm::StringRef text, llvm::StringRef value,
+                             std::optional<Async> &async) {
+  if (async)
+    return complain(text, "'async' stands there twice");
+  async = llvm::StringSwitch<std::optional<Async>>(value)
+              .Case("auto", Async::Auto)
+              .Case("on", Async::On)
+              .Case("off", Async::Off)
+              .Default(std::nullopt);
+  if (!async)
+    return complain(text, "async is auto, on or off, got '" + value + "'");
+  return llvm::Error::success();
+}
+
 llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                                                       int64_t world) {
   MeshRequest request;
@@ -45,12 +60,18 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
     return complain("data=" + std::to_string(world),
                     "name the axes of " + llvm::Twine(world) + " devices");
   llvm::StringMap<int64_t> values;
+  std::optional<Async> async;
   llvm::SmallVector<llvm::StringRef> parts;
   text.split(parts, ',');
   for (llvm::StringRef part : parts) {
     auto [name, number] = part.split('=');
     if (name == "schedule") {
       if (llvm::Error error = readSchedule(text, number, request.schedule))
+        return std::move(error);
+      continue;
+    }
+    if (name == "async") {
+      if (llvm::Error error = readAsync(text, number, async))
         return std::move(error);
       continue;
     }
@@ -65,7 +86,8 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                                 "'; there are data, expert, context, tensor, "
                                 "pipe, zero=0, 1, 2 or 3 for what is cut over "
                                 "data, expert and context, schedule and chunks "
-                                "for what is done over pipe");
+                                "for what is done over pipe, async=auto, on or "
+                                "off for what is done over tensor");
     if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
       return complain(text, zero ? "zero is 0, 1, 2 or 3"
                                  : "an axis has 1 to 1048576 devices, got '" +
@@ -93,6 +115,9 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
       !values.count("context"))
     return complain(text, "zero cuts state over the axes data, expert and "
                           "context; name the size of one");
+  if (async && !values.count("tensor"))
+    return complain(text, "async is of the axis tensor; name its size");
+  request.async = async.value_or(Async::Auto);
   bool isPipe = values.count("pipe");
   if (!isPipe && (!request.schedule.empty() || values.count("chunks")))
     return complain(text, "schedule and chunks are of the axis pipe; name its "

@@ -6,6 +6,10 @@
 
 namespace tessera {
 
+/// Whether products take gathers and scatters apart (decompose-collectives).
+/// `Auto`: where an estimate gains by it.
+enum class Async { Auto, On, Off };
+
 struct MeshRequest {
   /// "data=2,tensor=2", slowest-varying first; empty: one device
   std::string axes;
@@ -14,14 +18,16 @@ struct MeshRequest {
   /// Of the axis pipe: a schedule's name, or a table (passes/pipeline). Empty
   /// without that axis.
   std::string schedule;
-  int64_t chunks = 0; ///< stages of a rank of the pipeline; 0: the least
+  int64_t chunks = 0;        ///< stages of a rank of the pipeline; 0: the least
+  Async async = Async::Auto; ///< of the axis tensor
 
   bool hasPipe() const { return llvm::StringRef(axes).contains("pipe="); }
 };
 
 /// Axes in any order, each at most once, zero=0…3, schedule=NAME or FILE.csv,
-/// which is read, and chunks=N. A `world` that is not 0 must be what the axes
-/// multiply to. An error says what is wrong and what is known.
+/// which is read, chunks=N, and async=auto, on or off. A `world` that is not 0
+/// must be what the axes multiply to. An error says what is wrong and what is
+/// known.
 llvm::Expected<MeshRequest> parseMeshRequest(llvm::StringRef text,
                                              int64_t world = 0);
 

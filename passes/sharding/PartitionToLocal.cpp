@@ -2,7 +2,7 @@
 #include "dialects/graph/Build.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/sharding/Factors.h"
-#include "passes/sharding/LocalOps.h"
+#include "passes/sharding/LocalProducts.h"
 #include "passes/sharding/Resharder.h"
 #include "passes/sharding/Sharding.h"
 #include "llvm/ADT/StringExtras.h"
@@ -22,7 +22,8 @@ class Partitioner {
 public:
   Partitioner(ModuleOp module, dist::MeshOp meshOp, int64_t device)
       : module(module), callees(module), mesh(meshOp),
-        at(mesh.coordinatesOf(device)), shares(mesh, at) {}
+        at(mesh.coordinatesOf(device)), shares(mesh, at),
+        products(mesh, at, shares, map) {}
 
   LogicalResult run() {
     // Before anything changes: a share of a program may be pointwise.
@@ -96,9 +97,13 @@ private:
   }
 
   LogicalResult partition(Block &global, OpBuilder &builder) {
-    for (Operation &op : global)
+    for (Operation &op : global) {
+      if (products.emit(&op, builder))
+        continue;
+      products.settle(&op, builder);
       if (failed(partitionOp(op, builder)))
         return failure();
+    }
     return success();
   }
 
@@ -213,6 +218,7 @@ private:
   Shares shares;
   IRMapping map;
   RowExchanges exchanges;
+  PartedProducts products;
   llvm::DenseSet<Operation *> used; ///< pointwise functions of local code
   /// Those for shares, by what they are for whole tensors and the type.
   llvm::DenseMap<std::pair<Operation *, Type>, func::FuncOp> local;

@@ -29,7 +29,34 @@ def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tessera::graph::GraphDialect", "::tessera::dist::DistDialect", "::mlir::func::FuncDialect"];
   let options = [
     Option<"mesh", "mesh", "std::string", "\"\"", "Axes and their sizes, the slowest-varying first: data=2,tensor=4">,
-    Option<"zero", "zero", "int64_t", "0", "What is cut over data and context: 1 optimizer state, 2 gradients too, 3 parameters too">];
+    Option<"zero", "zero", "int64_t", "0", "What is cut over data and context: 1 optimizer state, 2 gradients too, 3 parameters too">,
+    Option<"parts", "parts", "bool", "false", "Whether what products gather and scatter goes in parts whatever it costs, so that tokens may be cut over tensor">];
+}
+
+def DecomposeCollectives : Pass<"decompose-collectives", "::mlir::ModuleOp"> {
+  let summary = "decides which gathers and scatters go in parts, beside the products that need or make them";
+  let description = [{
+    Marks with `dist.in_parts` what `partition-to-local` does in parts (Wang et al. 2023, collective matmul): a gather over
+    `tensor` of what products alone read, and a scatter over it of what one product makes. With `async=auto` those by which the
+    estimate of a step's time gains, with `on` all. What cannot go in parts, such as uneven shares, stays whole; `explain` remarks why.
+
+    Before, tokens between layers being cut over `tensor`:
+    ```mlir
+    %x = dist.reshard %n to <@mesh, [{}, {} ]> : tensor<4x8xf32>
+    %h = graph.einsum "tk,kn->tn" %x, %up {dist.shardings = [#dist.sharding<@mesh, [{}, {"tensor"} ]>]} : ...
+    %o = graph.einsum "tn,nk->tk" %h, %down {dist.shardings = [#dist.sharding<@mesh, [{}, {} ], partial sum {"tensor"}>]} : ...
+    %y = dist.reshard %o to <@mesh, [{"tensor"}, {} ]> : tensor<4x8xf32>
+    ```
+    After, the same with marks:
+    ```mlir
+    %x = dist.reshard %n to <@mesh, [{}, {} ]> {dist.in_parts} : tensor<4x8xf32>
+    ...
+    %y = dist.reshard %o to <@mesh, [{"tensor"}, {} ]> {dist.in_parts} : tensor<4x8xf32>
+    ```
+  }];
+  let options = [
+    Option<"async", "async", "std::string", "\"auto\"", "auto, on or off">,
+    Option<"explain", "explain", "bool", "false", "Remark why gathers and scatters stay whole">];
 }
 
 def VerifyShardings : Pass<"verify-shardings", "::mlir::ModuleOp"> {
@@ -45,6 +72,7 @@ def PartitionToLocal : Pass<"partition-to-local", "::mlir::ModuleOp"> {
   let summary = "makes the program of one device: shares instead of tensors, collectives instead of reshardings";
   let description = [{
     Ops that need more than their shares of the vocabulary or of attention's tokens become several, with collectives among them.
+    What `decompose-collectives` marked becomes `dist.permute`s of parts, and products of parts.
     Devices whose shares have equal shapes run one program; `device` is any of those. What still differs between them, where
     their shares begin, is an input that the runtime writes once: "mesh.offsets", as many numbers as the module's attribute
     `dist.offsets` describes.

@@ -13,7 +13,11 @@ void tessera::buildShardingPipeline(OpPassManager &pipeline,
   AssignShardingsOptions options;
   options.mesh = request.axes;
   options.zero = request.zero;
+  options.parts = request.async == Async::On;
   pipeline.addPass(createAssignShardings(options));
+  if (request.async != Async::Off)
+    pipeline.addPass(createDecomposeCollectives(
+        {request.async == Async::On ? "on" : "auto", false}));
   pipeline.addPass(createVerifyShardings());
 }
 

@@ -403,7 +403,7 @@ static Colors stripeTokens(ModuleOp module, Factors &factors,
 FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
                                              const Congruence &classes,
                                              const Mesh &mesh, ZeroStage zero,
-                                             SearchEffort &effort) {
+                                             SearchEffort &effort, bool parts) {
   Strategy strategy;
   strategy.colors.resize(mesh.rank());
   strategy.zero = zero;
@@ -435,7 +435,8 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
       // Then tokens: between blocks nothing of the others is left to cut.
       if (mesh.size(axis) > 1 &&
           (failed(search.add(axis, inner, kLinksWhenAsked)) ||
-           failed(search.add(axis, roles.tokens, {}))))
+           failed(search.add(axis, roles.tokens,
+                             parts ? kLinksWhenAsked : LinkPrice{}))))
         return failure();
     } else if (name == dist::kPipeAxis) {
       // Cuts programs, not tensors: passes/pipeline.

@@ -145,7 +145,8 @@ static void addOptions(CLI::App &command, CompileRequest &request,
   command
       .add_option("--mesh", request.mesh,
                   "train on several devices: data=2,tensor=2,zero=1 has two "
-                  "groups of two, pipe=2 two stages; see docs/distributed.md")
+                  "groups of two, pipe=2 two stages, tensor=4,async=on "
+                  "products in parts; see docs/distributed.md")
       ->type_name("AXIS=N,...");
   command
       .add_option("--world", request.world,

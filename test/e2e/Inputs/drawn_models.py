@@ -178,3 +178,16 @@ class CountedCase(Case):
         staged = [mesh for mesh in self.draw_meshes(draw, most, count=40)
                   if mesh.startswith("pipe=")]
         self.meshes = staged[:2]
+
+
+class Parted:
+    """Meshes over `tensor` whose gathers and scatters go in parts of products;
+    those of uneven shares of tokens stay whole."""
+
+    def draw_meshes(self, draw, most, count=MESHES):
+        drawn = super().draw_meshes(draw, most, count=40)
+        return [f"{mesh},async=on" for mesh in drawn if "tensor=1" not in mesh][:3]
+
+
+class PartedCase(Parted, Case):
+    """A model on them."""

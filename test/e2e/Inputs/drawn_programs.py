@@ -260,3 +260,7 @@ class ProgramCase(drawn_models.Case):
                   in enumerate(zip(self.layers, self.calls))]
         return "\n".join([f"module attributes {{{attributes}}} {{",
                           self.loss_text(), *layers, self.init_text(), "}"]) + "\n"
+
+
+class PartedProgram(drawn_models.Parted, ProgramCase):
+    """On meshes whose gathers and scatters go in parts."""

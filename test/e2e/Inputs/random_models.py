@@ -12,6 +12,7 @@ import collections
 import json
 import os
 import pathlib
+import re
 import shutil
 import sys
 
@@ -45,6 +46,7 @@ def mpirun(program, ranks):
 
 class Runner:
     def __init__(self, arguments):
+        self.in_parts = 0  # programs that have what goes in parts
         self.tessera = pathlib.Path(arguments.bin) / "tessera"
         self.scratch = pathlib.Path(arguments.scratch)
         self.scratch.mkdir(parents=True, exist_ok=True)
@@ -62,10 +64,13 @@ class Runner:
         program = self.scratch / f"train-{name}"
         harness.run(self.tessera, "compile", *case.arguments(folder, mesh),
             "--target", "cpu:avx2", *(["--mesh", mesh] if mesh else []), "-o", program)
+        if "async=on" in mesh:
+            listed = harness.run(self.tessera, "inspect", program, "--mesh").stdout
+            self.in_parts += bool(re.search(r"permute \S+ over tensor", listed))
         ranks = 1
         for part in mesh.split(",") if mesh else []:
             axis, size = part.split("=")
-            ranks *= 1 if axis in ("zero", "schedule", "chunks") else int(size)
+            ranks *= 1 if axis in ("zero", "schedule", "chunks", "async") else int(size)
         made = []
         for launcher in launchers:
             out = self.scratch / f"run-{name}-{launcher or 'alone'}"
@@ -153,6 +158,7 @@ def main():
     parser.add_argument("--cases", type=int, default=10, help="of a model, a mesh and a launcher")
     parser.add_argument("--ranks", type=int, default=8, help="at most")
     parser.add_argument("--exchanged", action="store_true", help="only where rows of experts are exchanged")
+    parser.add_argument("--parts", action="store_true", help="only products whose gathers and scatters go in parts")
     parser.add_argument("--counted", action="store_true", help="only pipelines that count loads of experts before a step")
     arguments = parser.parse_args()
     runner, done, failed, seed = Runner(arguments), 0, 0, arguments.seed
@@ -161,6 +167,8 @@ def main():
         kind = drawn_programs.ProgramCase if seed % 2 else drawn_models.Case
         if arguments.counted:
             kind = drawn_models.CountedCase
+        if arguments.parts:
+            kind = drawn_programs.PartedProgram if seed % 2 else drawn_models.PartedCase
         case = kind(seed, arguments.ranks)
         seed += 1
         meshes = [mesh for mesh in case.meshes
@@ -180,6 +188,8 @@ def main():
                 for line in wrong[:5]:
                     print(f"{case}, mesh {mesh}, {launcher}: {line}", flush=True)
     print(f"{done} cases, {failed} differ from one rank")
+    if arguments.parts:
+        print(f"{runner.in_parts} programs in parts")
     print(", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds)))
     sys.exit(failed > 0)
 

@@ -37,3 +37,22 @@ func.func @masks(%x: tensor<8xf32>) -> tensor<8xf32> {
   }
   return %r : tensor<8xf32>
 }
+
+// What follows from the device's place in the mesh alone is a table, too.
+// CHECK-LABEL: func @places(
+// CHECK-NEXT:  %[[ONE:.*]] = graph.slice %arg1 [1]
+// CHECK-NEXT:  %[[ROW:.*]] = graph.reshape %[[ONE]]
+// CHECK-NEXT:  %[[ALL:.*]] = graph.broadcast %[[ROW]]
+// CHECK-NEXT:  graph.embedding %arg0, %[[ALL]]
+// CHECK-NEXT:  graph.embedding %arg0, %[[ALL]]
+func.func @places(%x: tensor<8x4xf32> {graph.input = "x"}, %offsets: tensor<2xi32> {graph.input = "mesh.offsets"}) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  %o = graph.slice %offsets [1] : tensor<2xi32> -> tensor<1xi32>
+  %r = graph.reshape %o : tensor<1xi32> -> tensor<i32>
+  %b = graph.broadcast %r dims [] : tensor<i32> -> tensor<4xi32>
+  %y = graph.embedding %x, %b : (tensor<8x4xf32>, tensor<4xi32>) -> tensor<4x4xf32>
+  %o2 = graph.slice %offsets [1] : tensor<2xi32> -> tensor<1xi32>
+  %r2 = graph.reshape %o2 : tensor<1xi32> -> tensor<i32>
+  %b2 = graph.broadcast %r2 dims [] : tensor<i32> -> tensor<4xi32>
+  %z = graph.embedding %x, %b2 : (tensor<8x4xf32>, tensor<4xi32>) -> tensor<4x4xf32>
+  return %y, %z : tensor<4x4xf32>, tensor<4x4xf32>
+}

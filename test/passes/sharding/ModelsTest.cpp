@@ -81,6 +81,30 @@ ModelCase smallCase(const std::string &type, int64_t data, int64_t tensor,
 TEST(Models, Data) { check(smallCase("gpt2", 2, 1, 0, 1)); }
 TEST(Models, Tensor) { check(smallCase("gpt2", 1, 2, 0, 1)); }
 TEST(Models, DataTensor) { check(smallCase("gpt2", 2, 2, 0, 1)); }
+
+// What products gather and scatter goes in parts: wherever it can.
+void checkInParts(const ModelCase &drawn) {
+  int64_t inParts = 0;
+  check(drawn, [&](ModuleOp module) {
+    if (!assignShardings(module, drawn.mesh(), drawn.zero, /*parts=*/true))
+      return false;
+    inParts = decomposeCollectives(module);
+    return true;
+  });
+  EXPECT_GT(inParts, 0) << drawn.text();
+}
+
+TEST(Models, InParts) {
+  for (const char *type : {"gpt2", "llama"})
+    for (int64_t tensor : {2, 3})
+      for (int64_t data : {1, 2}) {
+        ModelCase drawn = smallCase(type, data, tensor, data - 1, data);
+        drawn.recipe.recompute =
+            data == 2 ? models::Recompute::Full : models::Recompute::None;
+        checkInParts(drawn);
+      }
+}
+
 TEST(Models, Context) {
   for (const char *type : {"gpt2", "llama"})
     for (int64_t context : {2, 4}) { // a ring, and uneven shares
@@ -161,6 +185,19 @@ TEST_P(Drawn, EqualsOneDeviceUnderAnyStrategy) {
   check(drawn, [&](ModuleOp module) {
     return assignRandomShardings(module, drawn.data, drawn.tensor, drawn.zero,
                                  seed);
+  });
+}
+
+// Nor does it matter what goes in parts.
+TEST_P(Drawn, EqualsOneDeviceInParts) {
+  uint64_t seed = firstSeed() + GetParam();
+  ModelCase drawn = ModelCase::draw(seed);
+  drawn.recipe.batch.sequence = 6; // shares of tokens are even more often
+  check(drawn, [&](ModuleOp module) {
+    bool done = assignRandomShardings(module, drawn.data, drawn.tensor,
+                                      drawn.zero, seed);
+    decomposeCollectives(module); // in a fifth of all cases there is something
+    return done;
   });
 }
 

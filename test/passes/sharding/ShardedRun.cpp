@@ -1,6 +1,7 @@
 #include "test/passes/sharding/ShardedRun.h"
 #include "compiler/interpreter/MeshGrid.h"
 #include "compiler/interpreter/MeshInterpreter.h"
+#include "dialects/dist/InPartsAttr.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/sharding/WriteShardings.h"
 
@@ -16,11 +17,13 @@ static bool runPipeline(ModuleOp module,
   return succeeded(pipeline.run(module));
 }
 
-bool assignShardings(ModuleOp module, const std::string &mesh, int64_t zero) {
+bool assignShardings(ModuleOp module, const std::string &mesh, int64_t zero,
+                     bool parts) {
   module.getContext()->loadDialect<dist::DistDialect>();
   AssignShardingsOptions options;
   options.mesh = mesh;
   options.zero = zero;
+  options.parts = parts;
   return runPipeline(module, [&](OpPassManager &pipeline) {
     pipeline.addPass(createAssignShardings(options));
   });
@@ -73,6 +76,16 @@ bool assignRandomShardings(ModuleOp module, int64_t data, int64_t tensor,
     return false;
   sharding::writeShardings(module, shardings, mesh);
   return true;
+}
+
+int64_t decomposeCollectives(ModuleOp module) {
+  int64_t marks = 0;
+  if (runPipeline(module, [](OpPassManager &pipeline) {
+        pipeline.addPass(createDecomposeCollectives({"on", false}));
+      }))
+    module.walk(
+        [&](dist::ReshardOp op) { marks += op->hasAttr(dist::kInPartsAttr); });
+  return marks;
 }
 
 bool isUsed(ModuleOp module, StringRef axis) {

@@ -34,15 +34,18 @@ private:
   bool built = false;
 };
 
-/// Runs assign-shardings for `mesh`, such as "data=2,tensor=3"; whether it
-/// could.
+/// Runs assign-shardings for `mesh`, such as "data=2,tensor=3", as for what
+/// goes in `parts`; whether it could.
 bool assignShardings(mlir::ModuleOp module, const std::string &mesh,
-                     int64_t zero);
+                     int64_t zero, bool parts = false);
 
 /// The same on data × tensor devices, by a strategy that nobody would choose:
 /// axes cut dimensions of state and inputs at random.
 bool assignRandomShardings(mlir::ModuleOp module, int64_t data, int64_t tensor,
                            int64_t zero, uint64_t seed);
+
+/// Marks all gathers and scatters that can go in parts; how many.
+int64_t decomposeCollectives(mlir::ModuleOp module);
 
 /// Whether anything is cut along the axis.
 bool isUsed(mlir::ModuleOp module, llvm::StringRef axis);

@@ -1,0 +1,108 @@
+#include "passes/sharding/InParts.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+using graph::tensorType;
+
+// Between the devices of this axis links are fast, and what travels is needed
+// at once: others move gradients and parameters, beside which there is always
+// something to do.
+static constexpr StringLiteral kAxis = "tensor";
+
+graph::Einsum sharding::lettersOf(graph::EinsumOp op) {
+  return llvm::cantFail(graph::Einsum::parse(op.getEquation()));
+}
+
+bool sharding::staysInParts(Operation *op, int64_t dim,
+                            llvm::function_ref<bool(Value)> isInParts) {
+  if (!isa<graph::Elementwise>(op) || op->getNumResults() != 1 ||
+      !isa<FloatType>(tensorType(op->getResult(0)).getElementType()))
+    return false;
+  return llvm::all_of(op->getOperands(), [&](Value value) {
+    if (isInParts(value))
+      return true;
+    if (auto broadcast = value.getDefiningOp<graph::BroadcastOp>())
+      return !llvm::is_contained(broadcast.getDims(), dim);
+    auto constant = value.getDefiningOp<graph::ConstantOp>();
+    return constant && isa<SplatElementsAttr>(constant.getValue());
+  });
+}
+
+// The one dimension in which placements differ.
+static std::optional<int64_t> otherDim(const Placement &from,
+                                       const Placement &to) {
+  std::optional<int64_t> found;
+  for (auto [d, pair] : llvm::enumerate(llvm::zip(from.dims, to.dims))) {
+    if (std::get<0>(pair) == std::get<1>(pair))
+      continue;
+    if (found)
+      return std::nullopt;
+    found = static_cast<int64_t>(d);
+  }
+  return found;
+}
+
+// The axis that cuts `fine` behind those that cut `coarse`, too.
+static std::optional<unsigned> addedAxis(const DimPlacement &coarse,
+                                         const DimPlacement &fine) {
+  if (coarse.size() != 1 || fine.size() != 1 ||
+      fine[0].axes.size() != coarse[0].axes.size() + 1 ||
+      ArrayRef(fine[0].axes).drop_back() != ArrayRef(coarse[0].axes))
+    return std::nullopt;
+  return fine[0].axes.back();
+}
+
+// Products in the reshard's own block, each of which reads it once.
+static bool onlyProductsRead(dist::ReshardOp op) {
+  Value value = op.getResult();
+  return !value.use_empty() &&
+         llvm::all_of(value.getUsers(), [&](Operation *user) {
+           return isa<graph::EinsumOp>(user) &&
+                  user->getBlock() == op->getBlock() &&
+                  llvm::count(user->getOperands(), value) == 1;
+         });
+}
+
+static bool isMadeByProduct(dist::ReshardOp op, int64_t dim) {
+  auto product = op.getInput().getDefiningOp<graph::EinsumOp>();
+  return product && product->hasOneUse() &&
+         product->getBlock() == op->getBlock() &&
+         dim < tensorType(product.getResult()).getRank();
+}
+
+std::optional<PartedReshard>
+sharding::partedReshard(dist::ReshardOp op, const PlacementReader &reader,
+                        std::string &why) {
+  const Placement &from = reader.of(op.getInput()),
+                  &to = reader.of(op.getResult());
+  PartedReshard made;
+  made.gathers = from.partial == to.partial;
+  SmallVector<unsigned, 2> settled;
+  for (unsigned axis : from.partial)
+    if (!llvm::is_contained(to.partial, axis))
+      settled.push_back(axis);
+  std::optional<int64_t> dim = otherDim(from, to);
+  if (!dim || settled.size() > 1 || !from.own.empty() ||
+      from.kind != dist::ReduceKind::sum)
+    return std::nullopt;
+  const DimPlacement &fine = (made.gathers ? from : to).dims[*dim],
+                     &coarse = (made.gathers ? to : from).dims[*dim];
+  std::optional<unsigned> axis = addedAxis(coarse, fine);
+  if (!axis || (!made.gathers && settled.front() != *axis))
+    return std::nullopt;
+  made.axis = *axis, made.dim = *dim;
+  made.devices = reader.mesh.size(*axis);
+  if (reader.mesh.axes[*axis].getName() != kAxis || made.devices < 2)
+    return std::nullopt;
+  if (made.gathers ? !onlyProductsRead(op) : !isMadeByProduct(op, *dim)) {
+    why = made.gathers ? "others than products read what is gathered"
+                       : "no product makes it, or others read that, too";
+    return std::nullopt;
+  }
+  if (fine[0].size % reader.mesh.size(fine[0].axes)) {
+    why = "shares of " + std::to_string(fine[0].size) + " are not equal";
+    return std::nullopt;
+  }
+  return made;
+}

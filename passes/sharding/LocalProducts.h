@@ -1,0 +1,66 @@
+// Products of what is gathered, and of which the result is scattered, in parts
+// that are computed while others travel (Wang et al., ASPLOS 2023).
+#pragma once
+#include "dialects/graph/Build.h"
+#include "passes/sharding/InParts.h"
+#include "passes/sharding/LocalOps.h"
+#include <map>
+
+namespace tessera::sharding {
+
+/// One device's program, as far as it is about tensors in parts. Of a dimension
+/// that n devices of an axis share, part k is what belongs to the device k
+/// places before this one: that is the order in which parts come and go, and
+/// only an index that is known at run time puts them into their places.
+class PartedProducts {
+public:
+  PartedProducts(const Mesh &mesh, const Coordinates &at, const Shares &shares,
+                 mlir::IRMapping &map)
+      : mesh(mesh), at(at), shares(shares), reader(mesh), map(map) {}
+
+  /// Emits an op that is done in parts; false for any other.
+  bool emit(mlir::Operation *op, mlir::OpBuilder &builder);
+  /// Puts together what the op reads, if it is there in parts only.
+  void settle(mlir::Operation *op, mlir::OpBuilder &builder);
+
+private:
+  struct Parts {
+    unsigned axis;
+    int64_t dim;
+    llvm::SmallVector<mlir::Value> parts;
+  };
+
+  int64_t devices(unsigned axis) const { return mesh.size(axis); }
+  mlir::Value pass(graph::Emitter &e, mlir::Value part, unsigned axis,
+                   int64_t places);
+  mlir::Value owners(graph::Emitter &e, unsigned axis);
+  mlir::Value rowsOf(graph::Emitter &e, unsigned axis, int64_t outer,
+                     bool together);
+  mlir::Value together(graph::Emitter &e, const Parts &from, mlir::Type type);
+  mlir::Value whole(graph::Emitter &e, mlir::Value value);
+  const Parts &apart(graph::Emitter &e, mlir::Value value, unsigned axis,
+                     int64_t dim);
+  mlir::Value operand(graph::Emitter &e, mlir::Value value,
+                      llvm::StringRef term, char letter, unsigned axis,
+                      int64_t part);
+  const Parts *partsOf(mlir::Value value) const;
+
+  bool emitReshard(dist::ReshardOp op, mlir::OpBuilder &builder);
+  void emitGather(dist::ReshardOp op, const PartedReshard &how,
+                  graph::Emitter &e);
+  void emitScatter(dist::ReshardOp op, const PartedReshard &how,
+                   graph::Emitter &e);
+  bool emitProduct(graph::EinsumOp op, mlir::OpBuilder &builder);
+  bool emitElementwise(mlir::Operation *op, mlir::OpBuilder &builder);
+
+  const Mesh &mesh;
+  const Coordinates &at;
+  const Shares &shares;
+  PlacementReader reader;
+  mlir::IRMapping &map;
+  llvm::DenseMap<mlir::Value, Parts> inParts; ///< by whole value
+  /// Whole values that were taken apart, by dimension, where that was emitted.
+  std::map<std::tuple<void *, int64_t, mlir::Block *>, Parts> takenApart;
+};
+
+} // namespace tessera::sharding
