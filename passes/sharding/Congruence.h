@@ -58,6 +58,11 @@ public:
   llvm::ArrayRef<mlir::BlockArgument> argumentsOf(mlir::func::FuncOp f) const {
     return arguments.at(f);
   }
+  /// What programs take under the name of state, in the first that does.
+  std::optional<ValueClass> stateOf(mlir::Attribute name) const {
+    auto known = state.find(name);
+    return known == state.end() ? std::nullopt : std::optional(known->second);
+  }
   /// For a gradient the state of the optimizer with which it is used.
   std::optional<ValueClass> settledLike(ValueClass value) const {
     return settlements[value];

@@ -29,7 +29,8 @@ def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tessera::graph::GraphDialect", "::tessera::dist::DistDialect", "::mlir::func::FuncDialect"];
   let options = [
     Option<"mesh", "mesh", "std::string", "\"\"", "Axes and their sizes, the slowest-varying first: data=2,tensor=4">,
-    Option<"zero", "zero", "int64_t", "0", "What is cut over data and context: 1 optimizer state, 2 gradients too, 3 parameters too">];
+    Option<"zero", "zero", "int64_t", "0", "What is cut over data and context: 1 optimizer state, 2 gradients too, 3 parameters too">,
+    Option<"explain", "explain", "bool", "false", "Remark what the solver changed of what colors say">];
 }
 
 def VerifyShardings : Pass<"verify-shardings", "::mlir::ModuleOp"> {

@@ -170,7 +170,8 @@ StatusOr<Solution> solve(const Problem &problem, const Options &options,
   StatusOr<ReductionGraph> unlimited = reduce(problem, /*limited=*/false, stop);
   if (!unlimited.ok())
     return unlimited.status();
-  const Options part = forRelaxation(options);
+  const bool limited = problem.usageLimit >= 0;
+  const Options part = limited ? forRelaxation(options) : options;
   Team relaxed(problem, unlimited.take(), part, {}, {});
   relaxed.run();
   Solution solution;
@@ -185,7 +186,7 @@ StatusOr<Solution> solve(const Problem &problem, const Options &options,
     return solution;
   };
   if (!relaxed.choice.empty() && evaluate(problem, relaxed.choice).feasible &&
-      relaxed.cost - relaxed.lowerBound < 0.5)
+      (!limited || relaxed.cost - relaxed.lowerBound < 0.5))
     return finish(relaxed);
   StatusOr<ReductionGraph> graph = reduce(problem, /*limited=*/true, stop);
   if (!graph.ok())
