@@ -93,12 +93,15 @@ static std::optional<Site> siteOf(const Placement &placement, unsigned axis,
 
 // Rings: a gather or a scatter moves the whole once, a reduction twice. Where
 // the axis leaves one factor for another, everybody sends a piece to everybody,
-// if pieces are equal (Resharder).
+// if pieces are equal (Resharder). Shares are read and written by the way, also
+// where they are only sliced.
 double OpCosts::ofMoving(Value value, const Placement &from,
                          const Placement &to) const {
-  double seconds = 0;
   if (&from == &to)
-    return seconds;
+    return 0;
+  double seconds =
+      bytesOf(value) / kBytesPerSecond *
+      (1.0 / static_cast<double>(pieces(from)) + 1.0 / pieces(to));
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
     bool part = llvm::is_contained(from.partial, axis) &&
                 !llvm::is_contained(to.partial, axis);
@@ -116,7 +119,8 @@ double OpCosts::ofMoving(Value value, const Placement &from,
                  static_cast<double>(pieces(to)) * (then ? 1.0 / n : 1.0));
     bool swaps =
         now && then && now->isLast && now->isEven && then->isEven && !part;
-    seconds += rounds * (n - 1) * ofLink(axis, share / n / (swaps ? n : 1));
+    seconds += ofLink(axis, 0) +
+               rounds * (n - 1) * ofLink(axis, share / n / (swaps ? n : 1));
   }
   return seconds;
 }

@@ -449,36 +449,77 @@ void OpSearch::addMove(const Place &from, const Wish &wish) {
           ofMove(wish, *from.places[i], *to.places[j]);
 }
 
-// Where a value is moved once for several: a node of its own chooses that, and
-// the others take it from there.
+// What several want at one place moves there once: a node of its own chooses
+// that place, beside where the value is. Who wants it elsewhere moves it by
+// itself.
 void OpSearch::addShared(const Place &from, ArrayRef<Wish> wishes) {
-  llvm::SetVector<const Placement *> candidates(from.places.begin(),
-                                                from.places.end());
-  Wish first{wishes[0].value, {}, 0};
+  llvm::SetVector<const Placement *> origins(from.places.begin(),
+                                             from.places.end()),
+      all = origins;
+  double most = 0;
   for (const Wish &wish : wishes) {
-    candidates.insert(wish.where.places.begin(), wish.where.places.end());
-    first.times = std::max(first.times, wish.times);
+    all.insert(wish.where.places.begin(), wish.where.places.end());
+    most = std::max(most, wish.times);
   }
+  // Seconds of one move, [origins][all].
+  Wish once{wishes[0].value, {}, 1};
+  std::vector<double> moves;
+  for (const Placement *origin : origins)
+    for (const Placement *place : all)
+      moves.push_back(ofMove(once, *origin, *place));
+  auto indexIn = [](const auto &set, const Placement *placement) {
+    return static_cast<size_t>(llvm::find(set, placement) - set.begin());
+  };
+  auto move = [&](size_t origin, const Placement *to) {
+    return moves[origin * all.size() + indexIn(all, to)];
+  };
+  // Options are pairs of an origin and a shared place.
   std::vector<Option> options;
-  double least = HUGE_VAL;
+  std::vector<size_t> originOf;
   int incumbent = 0;
-  for (const Placement *candidate : candidates) {
-    double seconds =
-        ofMove(first, *from.places[nodes[from.node].incumbent], *candidate);
-    for (const Wish &wish : wishes)
-      seconds +=
-          ofMove(wish, *candidate,
-                 *wish.where.places[nodes[wish.where.node].incumbent]);
-    if (seconds < least)
-      least = seconds, incumbent = options.size();
-    options.push_back({std::nullopt, Plan{{}, {candidate}}});
-  }
+  double least = HUGE_VAL;
+  for (auto [i, origin] : llvm::enumerate(origins))
+    for (auto [j, place] : llvm::enumerate(all)) {
+      if (moves[i * all.size() + j] == HUGE_VAL)
+        continue;
+      double seconds = origin == from.places[nodes[from.node].incumbent]
+                           ? most * move(i, place)
+                           : HUGE_VAL;
+      for (const Wish &wish : wishes) {
+        const Placement *wanted =
+            wish.where.places[nodes[wish.where.node].incumbent];
+        seconds += wanted == place ? 0 : wish.times * move(i, wanted);
+      }
+      if (seconds < least)
+        least = seconds, incumbent = options.size();
+      options.push_back({std::nullopt, Plan{{origin}, {place}}});
+      originOf.push_back(i);
+    }
   Plan now = options[incumbent].plan;
-  Place shared = madeBy(addNode(std::move(options), now), 0);
-  first.where = shared;
-  addMove(from, first);
+  int shared = addNode(std::move(options), now);
+  auto addEdge = [&](const Place &other,
+                     llvm::function_ref<double(size_t, const Placement *)> of) {
+    size_t rows = originOf.size(), columns = other.places.size();
+    bool forward = shared < other.node;
+    auto &matrix = edges[std::minmax(shared, other.node)];
+    matrix.resize(rows * columns);
+    for (size_t i = 0; i < rows; ++i)
+      for (size_t j = 0; j < columns; ++j)
+        matrix[forward ? i * columns + j : j * rows + i] +=
+            of(i, other.places[j]);
+  };
+  addEdge(from, [&](size_t option, const Placement *is) {
+    const Plan &plan = nodes[shared].options[option].plan;
+    return plan.wanted[0] != is ? HUGE_VAL
+                                : most * move(originOf[option], plan.made[0]);
+  });
   for (const Wish &wish : wishes)
-    addMove(shared, wish);
+    addEdge(wish.where, [&](size_t option, const Placement *wanted) {
+      const Plan &plan = nodes[shared].options[option].plan;
+      return plan.made[0] == wanted
+                 ? 0
+                 : wish.times * move(originOf[option], wanted);
+    });
 }
 
 //===--- the problem ------------------------------------------------------===//
@@ -535,4 +576,22 @@ unsigned OpSearch::changes(ArrayRef<int> choice) const {
   for (auto [node, chosen] : llvm::zip(nodes, choice))
     changed += (node.step || node.value) && chosen != node.incumbent;
   return changed;
+}
+
+void OpSearch::debug(ArrayRef<int> choice, const Shardings &s) {
+  auto show = [&](const Placement *p) {
+    auto attr = p->toAttr(classes.step(0).op->getContext(), mesh);
+    attr.dump();
+  };
+  for (auto [node, chosen] : llvm::zip(nodes, choice)) {
+    if (!node.step) continue;
+    const Plan &want = node.options[chosen].plan, &got = s.plan(*node.step);
+    if (samePlan(want, got)) continue;
+    classes.step(*node.step).op->dump();
+    if (node.options[chosen].cutting) llvm::errs() << "cutting " << (int)node.options[chosen].cutting->kind << " " << node.options[chosen].cutting->name << " " << node.options[chosen].cutting->factor << "\n"; else llvm::errs() << "default\n";
+    llvm::errs() << "wanted:\n"; for (auto p : want.wanted) show(p);
+    llvm::errs() << "got wanted:\n"; for (auto p : got.wanted) show(p);
+    llvm::errs() << "made:\n"; for (auto p : want.made) show(p);
+    llvm::errs() << "got made:\n"; for (auto p : got.made) show(p);
+  }
 }

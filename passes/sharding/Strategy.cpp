@@ -168,6 +168,7 @@ public:
                                   [](Diagnostic &) { return success(); });
     FailureOr<double> after = measure(attempt, {});
     if (getenv("DBG")) {
+      if (getenv("DBG2") && succeeded(after)) problem.debug(solution->choice, shardings);
       fprintf(stderr, "nodes %zu edges %zu\n", problem.problem().nodes.size(), problem.problem().edges.size());
       fprintf(stderr, "estimate %.9g problem's %.9g predicted %.9g actual %.9g optimal %d\n", *before*1e6, 1e6*problem.seconds(solver::evaluate(problem.problem(), problem.incumbent()).cost), 1e6*problem.seconds(solution->cost), failed(after) ? -1 : *after*1e6, solution->optimal());
     }
