@@ -455,12 +455,14 @@ void OpSearch::addMove(const Place &from, const Wish &wish) {
 void OpSearch::addShared(const Place &from, ArrayRef<Wish> wishes) {
   llvm::SetVector<const Placement *> origins(from.places.begin(),
                                              from.places.end()),
-      all = origins;
+      all;
   double most = 0;
   for (const Wish &wish : wishes) {
     all.insert(wish.where.places.begin(), wish.where.places.end());
     most = std::max(most, wish.times);
   }
+  size_t wanted = all.size();
+  all.insert(origins.begin(), origins.end());
   // Seconds of one move, [origins][all].
   Wish once{wishes[0].value, {}, 1};
   std::vector<double> moves;
@@ -480,15 +482,16 @@ void OpSearch::addShared(const Place &from, ArrayRef<Wish> wishes) {
   double least = HUGE_VAL;
   for (auto [i, origin] : llvm::enumerate(origins))
     for (auto [j, place] : llvm::enumerate(all)) {
-      if (moves[i * all.size() + j] == HUGE_VAL)
+      if (moves[i * all.size() + j] == HUGE_VAL ||
+          (j >= wanted && place != origin))
         continue;
       double seconds = origin == from.places[nodes[from.node].incumbent]
                            ? most * move(i, place)
                            : HUGE_VAL;
       for (const Wish &wish : wishes) {
-        const Placement *wanted =
+        const Placement *to =
             wish.where.places[nodes[wish.where.node].incumbent];
-        seconds += wanted == place ? 0 : wish.times * move(i, wanted);
+        seconds += to == place ? 0 : wish.times * move(i, to);
       }
       if (seconds < least)
         least = seconds, incumbent = options.size();
@@ -514,11 +517,9 @@ void OpSearch::addShared(const Place &from, ArrayRef<Wish> wishes) {
                                 : most * move(originOf[option], plan.made[0]);
   });
   for (const Wish &wish : wishes)
-    addEdge(wish.where, [&](size_t option, const Placement *wanted) {
+    addEdge(wish.where, [&](size_t option, const Placement *to) {
       const Plan &plan = nodes[shared].options[option].plan;
-      return plan.made[0] == wanted
-                 ? 0
-                 : wish.times * move(originOf[option], wanted);
+      return plan.made[0] == to ? 0 : wish.times * move(originOf[option], to);
     });
 }
 

@@ -32,6 +32,7 @@ public:
   std::vector<int> choice;
   double cost = kForbidden;
   double lowerBound = -kForbidden;
+  long dbgSteps = 0;
 
 private:
   bool late() const { return isLate(options); }
@@ -84,18 +85,25 @@ Team::Team(const Problem &problem, ReductionGraph reduced,
 }
 
 void Team::run() {
+  // The first rounds are short: a core that a good choice makes small is soon
+  // done.
   constexpr std::uint64_t kRound = 32;
+  std::uint64_t round = 1, reduced = 0;
   for (std::uint64_t done = 0;
        done < options.steps && !late() && cost - lowerBound >= 0.5;
-       done += kRound) {
-    advanceAll(std::min(kRound, options.steps - done));
+       round = std::min(2 * round, kRound)) {
+    round = std::min(round, options.steps - done);
+    advanceAll(round);
     share();
+    done += round;
     // A little is not worth the work at once.
     constexpr double kShare = 0.01;
     constexpr std::uint64_t kWait = 16 * kRound;
     const bool much = cost < ceiling - kShare * (ceiling - graph.constant);
-    if (much || (cost < ceiling && done % kWait == 0))
-      reduceAgain();
+    if (!much && (cost == ceiling || done - reduced < kWait))
+      continue;
+    reduceAgain();
+    reduced = done;
   }
 }
 
@@ -171,9 +179,15 @@ StatusOr<Solution> solve(const Problem &problem, const Options &options,
   if (!unlimited.ok())
     return unlimited.status();
   const bool limited = problem.usageLimit >= 0;
+  if (getenv("DBG")) { ReductionGraph &g = *unlimited; int n = 0, e = 0; size_t big = 0; for (auto &v : g.variables) if (v.alive) ++n, e += v.edges.size(), big = std::max(big, v.size()); fprintf(stderr, "core %d edges %d largest %zu\n", n, e/2, big); }
   const Options part = limited ? forRelaxation(options) : options;
+  timespec ta; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ta);
   Team relaxed(problem, unlimited.take(), part, {}, {});
+  timespec tb; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &tb);
   relaxed.run();
+  timespec tc; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &tc);
+  if (getenv("DBG")) fprintf(stderr, "team %.2f run %.2f\n", (tb.tv_sec-ta.tv_sec)*1e3+(tb.tv_nsec-ta.tv_nsec)*1e-6, (tc.tv_sec-tb.tv_sec)*1e3+(tc.tv_nsec-tb.tv_nsec)*1e-6);
+  if (getenv("DBG")) fprintf(stderr, "steps %d\n", (int)relaxed.dbgSteps);
   Solution solution;
   auto finish = [&](Team &team) {
     const Evaluation evaluation = evaluate(problem, team.choice);
