@@ -37,6 +37,10 @@ public:
     /// The use of each operand; empty where there is one for each.
     std::vector<unsigned> useOf;
 
+    /// How many results are like this one, in all ops of the step.
+    unsigned countOf(unsigned result) const {
+      return mlir::isa<graph::LoopOp>(op) ? count * uses[result].count : count;
+    }
     unsigned useFor(unsigned operand) const {
       return useOf.empty() ? operand : useOf[operand];
     }

@@ -184,8 +184,7 @@ public:
   }
 
 private:
-  using Moved =
-      llvm::DenseMap<std::pair<ValueClass, const Placement *>, double>;
+  using Moved = llvm::DenseMap<std::pair<Value, const Placement *>, double>;
 
   double ofBlock(Block &block) {
     double seconds = 0;
@@ -210,7 +209,7 @@ private:
       Value value = step.op->getOperand(use.operand);
       double times = double(step.count) * use.count, once = 0;
       if (sharesMoves(value)) {
-        double &most = moved[{use.value, wanted}];
+        double &most = moved[{value, wanted}];
         once = most;
         most = std::max(most, times);
       }
@@ -218,9 +217,11 @@ private:
         seconds += (times - once) * costs.ofMoving(value, from, *wanted);
     }
     // What settles where state is.
-    for (auto [result, number] : llvm::zip(step.op->getResults(), step.results))
-      seconds += step.count * costs.ofMoving(result, shardings.of(result),
-                                             shardings.asUsed(number));
+    for (auto [i, number] : llvm::enumerate(step.results)) {
+      Value result = step.op->getResult(i);
+      seconds += step.countOf(i) * costs.ofMoving(result, shardings.of(result),
+                                                  shardings.asUsed(number));
+    }
     return price.weight * seconds;
   }
 

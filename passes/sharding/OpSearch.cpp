@@ -74,12 +74,15 @@ bool OpSearch::isEven(const Plan &plan) const {
   return llvm::all_of(plan.wanted, isEven) && llvm::all_of(plan.made, isEven);
 }
 
-// Rows that are a device's own are where they are.
+// Rows that are a device's own are where they are. Sums of numbers say nothing
+// of tensors, and there are more of them the more layers there are.
 bool OpSearch::isFixed(Operation *op, const Plan &plan) const {
   auto isOwn = [&](const Placement *placement) {
     return llvm::is_contained(placement->own, axis);
   };
-  return factors.of(op).rule.numbersRows || llvm::any_of(plan.wanted, isOwn) ||
+  const OpRule &rule = factors.of(op).rule;
+  return rule.letters.empty() || rule.numbersRows ||
+         llvm::any_of(plan.wanted, isOwn) ||
          llvm::any_of(plan.made, isOwn);
 }
 
@@ -298,7 +301,7 @@ void OpSearch::addBlock(Block &block) {
     addSettling(number);
   }
   for (const auto &[value, all] : wishes) {
-    if (all.size() > 1 && sharesMoves(all[0].value)) {
+    if (all.size() > 1 && sharesMoves(value)) {
       addShared(asUsed(value), all);
       continue;
     }
@@ -393,17 +396,19 @@ void OpSearch::addUses(unsigned number, ArrayRef<Place> wanted,
   const Congruence::Step &step = classes.step(number);
   double runs = times.lookup(step.op->getBlock()) * step.count;
   for (auto [use, place] : llvm::zip(step.uses, wanted))
-    if (!use.isSplat)
-      wishes[use.value].push_back(
-          {step.op->getOperand(use.operand), place, runs * use.count});
+    if (!use.isSplat) {
+      Value value = step.op->getOperand(use.operand);
+      wishes[value].push_back({value, place, runs * use.count});
+    }
 }
 
 void OpSearch::addSettling(unsigned number) {
   const Congruence::Step &step = classes.step(number);
-  double runs = times.lookup(step.op->getBlock()) * step.count;
-  for (auto [result, value] : llvm::zip(step.op->getResults(), step.results))
+  double runs = times.lookup(step.op->getBlock());
+  for (auto [i, value] : llvm::enumerate(step.results))
     if (auto target = classes.settledLike(value))
-      addMove(places[value], {result, places[*target], runs});
+      addMove(places[value], {step.op->getResult(i), places[*target],
+                              runs * step.countOf(i)});
 }
 
 // Nobody makes parts of a sum; integers come cut or are not.
@@ -525,8 +530,10 @@ void OpSearch::addShared(const Place &from, ArrayRef<Wish> wishes) {
 
 //===--- the problem ------------------------------------------------------===//
 
-// In billionths of what the incumbent costs; nothing better has a part that
-// costs more than that.
+// In about billionths of what the incumbent costs; nothing better has a part
+// that costs more than that. Of two choices that cost the same the one that is
+// more like the incumbent costs a little less. Powers of two, so that a problem
+// with a little more in it is rounded the same way.
 void OpSearch::state() {
   double total = 0;
   for (const Node &node : nodes) {
@@ -537,17 +544,18 @@ void OpSearch::state() {
     total += matrix[nodes[pair.first].incumbent *
                         nodes[pair.second].options.size() +
                     nodes[pair.second].incumbent];
-  constexpr double kParts = 1e9;
-  unit = total / kParts;
+  double most = std::exp2(std::ceil(std::log2(std::max(total, 1e-12))));
+  unit = std::ldexp(most, -31);
   auto costOf = [&](double seconds) {
-    return seconds > total ? solver::kInfinite
-                           : static_cast<solver::Cost>(
-                                 std::llround(unit > 0 ? seconds / unit : 0));
+    return seconds > most
+               ? solver::kInfinite
+               : static_cast<solver::Cost>(std::llround(seconds / unit));
   };
   for (const Node &node : nodes) {
     solver::Node &added = stated.nodes.emplace_back();
-    for (double cost : node.costs)
-      added.costs.push_back(costOf(cost));
+    for (auto [i, cost] : llvm::enumerate(node.costs))
+      added.costs.push_back(solver::saturatingAdd(
+          costOf(cost), static_cast<int>(i) != node.incumbent));
     added.usages.assign(node.costs.size(), 0);
   }
   for (const auto &[pair, matrix] : edges) {

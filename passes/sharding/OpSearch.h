@@ -52,11 +52,11 @@ private:
   };
   /// One who wants a value that cannot be made anywhere.
   struct Wish {
-    mlir::Value value;
+    mlir::Value value; ///< of those that are alike the first
     Place where;
     double times;
   };
-  using Wishes = llvm::MapVector<ValueClass, llvm::SmallVector<Wish, 2>>;
+  using Wishes = llvm::MapVector<mlir::Value, llvm::SmallVector<Wish, 2>>;
 
   void count(mlir::Block &block, double times);
   void addState(mlir::func::FuncOp program);
@@ -69,6 +69,9 @@ private:
   Place withoutPartial(Place place);
   const Place &asUsed(ValueClass value) const {
     return places[classes.settledLike(value).value_or(value)];
+  }
+  const Place &asUsed(mlir::Value value) const {
+    return asUsed(classes.of(value));
   }
   std::vector<Cutting> cuttingsOf(mlir::Operation *op) const;
   const std::vector<Option> &optionsOf(unsigned number);
