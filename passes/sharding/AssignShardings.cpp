@@ -100,7 +100,7 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
     SearchEffort effort;
     FailureOr<Strategy> strategy =
         chooseStrategy(module, factors, classes, *grid,
-                       static_cast<ZeroStage>(zero.getValue()), effort);
+                       static_cast<ZeroStage>(zero.getValue()), solver, effort);
     if (failed(strategy))
       return signalPassFailure();
     if (explain)

@@ -99,15 +99,14 @@ double OpCosts::ofMoving(Value value, const Placement &from,
                          const Placement &to) const {
   if (&from == &to)
     return 0;
-  double seconds =
-      bytesOf(value) / kBytesPerSecond *
-      (1.0 / static_cast<double>(pieces(from)) + 1.0 / pieces(to));
+  double seconds = bytesOf(value) / kBytesPerSecond *
+                   (1.0 / static_cast<double>(pieces(from)) + 1.0 / pieces(to));
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
     bool part = llvm::is_contained(from.partial, axis) &&
                 !llvm::is_contained(to.partial, axis);
     auto now = siteOf(from, axis, mesh), then = siteOf(to, axis, mesh);
-    double n = mesh.size(axis), rounds = part && then ? 1
-                                         : part       ? 2
+    double n = mesh.size(axis), rounds = part && then            ? 1
+                                         : part                  ? 2
                                          : now && !(now == then) ? 1
                                                                  : 0;
     if (rounds == 0)
@@ -136,8 +135,7 @@ double OpCosts::ofPassingKeys(Operation *op, const Plan &plan) const {
     share *= 3;
   for (const Factor &factor : keys.dims[1])
     for (unsigned axis : factor.axes)
-      seconds +=
-          static_cast<double>(mesh.size(axis) - 1) * ofLink(axis, share);
+      seconds += static_cast<double>(mesh.size(axis) - 1) * ofLink(axis, share);
   return seconds;
 }
 

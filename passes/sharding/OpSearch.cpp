@@ -40,11 +40,9 @@ void OpSearch::count(Block &block, double runs) {
   for (unsigned number : classes.stepsOf(block)) {
     const Congruence::Step &step = classes.step(number);
     if (isBlockCall(step.op, factors))
-      count(factors.functions()
-                .of(cast<func::CallOp>(step.op))
-                .getBody()
-                .front(),
-            runs * step.count);
+      count(
+          factors.functions().of(cast<func::CallOp>(step.op)).getBody().front(),
+          runs * step.count);
     else if (auto loop = dyn_cast<graph::LoopOp>(step.op))
       count(loop.getBody().front(), runs * step.count * loop.getTrip());
   }
@@ -82,8 +80,7 @@ bool OpSearch::isFixed(Operation *op, const Plan &plan) const {
   };
   const OpRule &rule = factors.of(op).rule;
   return rule.letters.empty() || rule.numbersRows ||
-         llvm::any_of(plan.wanted, isOwn) ||
-         llvm::any_of(plan.made, isOwn);
+         llvm::any_of(plan.wanted, isOwn) || llvm::any_of(plan.made, isOwn);
 }
 
 int OpSearch::addNode(std::vector<Option> options, const Plan &incumbent) {
@@ -109,8 +106,7 @@ std::vector<Cutting> OpSearch::cuttingsOf(Operation *op) const {
   for (auto [name, letter] : llvm::enumerate(computation.rule.letters))
     if (letter.kind == LetterKind::free || letter.kind == LetterKind::sum)
       for (unsigned k = 0; k < computation.letters[name].size(); ++k)
-        all.push_back(
-            {Cutting::Kind::factor, static_cast<unsigned>(name), k});
+        all.push_back({Cutting::Kind::factor, static_cast<unsigned>(name), k});
   for (unsigned set = 0; set < computation.rule.linear.size(); ++set)
     all.push_back({Cutting::Kind::parts, set, 0});
   return all;
@@ -259,7 +255,8 @@ void OpSearch::addState(func::FuncOp program) {
   }
 }
 
-void OpSearch::addFunction(func::FuncOp function, const Congruence::Step *call) {
+void OpSearch::addFunction(func::FuncOp function,
+                           const Congruence::Step *call) {
   if (call)
     for (BlockArgument argument : function.getArguments()) {
       unsigned i = argument.getArgNumber();
@@ -350,8 +347,9 @@ void OpSearch::addLoop(unsigned number, Wishes &wishes) {
     else if (isZero(init))
       place = firstWanted(classes.of(carried));
     if (!place)
-      place = addValue(carried, {},
-                       isInteger(carried) || !shardings.of(carried).own.empty());
+      place =
+          addValue(carried, {},
+                   isInteger(carried) || !shardings.of(carried).own.empty());
     carriedPlaces.push_back(*place);
     places[classes.of(carried)] = *place;
   }
@@ -407,8 +405,8 @@ void OpSearch::addSettling(unsigned number) {
   double runs = times.lookup(step.op->getBlock());
   for (auto [i, value] : llvm::enumerate(step.results))
     if (auto target = classes.settledLike(value))
-      addMove(places[value], {step.op->getResult(i), places[*target],
-                              runs * step.countOf(i)});
+      addMove(places[value],
+              {step.op->getResult(i), places[*target], runs * step.countOf(i)});
 }
 
 // Nobody makes parts of a sum; integers come cut or are not.
@@ -541,9 +539,9 @@ void OpSearch::state() {
     total += node.costs[node.incumbent];
   }
   for (const auto &[pair, matrix] : edges)
-    total += matrix[nodes[pair.first].incumbent *
-                        nodes[pair.second].options.size() +
-                    nodes[pair.second].incumbent];
+    total +=
+        matrix[nodes[pair.first].incumbent * nodes[pair.second].options.size() +
+               nodes[pair.second].incumbent];
   double most = std::exp2(std::ceil(std::log2(std::max(total, 1e-12))));
   unit = std::ldexp(most, -31);
   auto costOf = [&](double seconds) {
@@ -585,22 +583,4 @@ unsigned OpSearch::changes(ArrayRef<int> choice) const {
   for (auto [node, chosen] : llvm::zip(nodes, choice))
     changed += (node.step || node.value) && chosen != node.incumbent;
   return changed;
-}
-
-void OpSearch::debug(ArrayRef<int> choice, const Shardings &s) {
-  auto show = [&](const Placement *p) {
-    auto attr = p->toAttr(classes.step(0).op->getContext(), mesh);
-    attr.dump();
-  };
-  for (auto [node, chosen] : llvm::zip(nodes, choice)) {
-    if (!node.step) continue;
-    const Plan &want = node.options[chosen].plan, &got = s.plan(*node.step);
-    if (samePlan(want, got)) continue;
-    classes.step(*node.step).op->dump();
-    if (node.options[chosen].cutting) llvm::errs() << "cutting " << (int)node.options[chosen].cutting->kind << " " << node.options[chosen].cutting->name << " " << node.options[chosen].cutting->factor << "\n"; else llvm::errs() << "default\n";
-    llvm::errs() << "wanted:\n"; for (auto p : want.wanted) show(p);
-    llvm::errs() << "got wanted:\n"; for (auto p : got.wanted) show(p);
-    llvm::errs() << "made:\n"; for (auto p : want.made) show(p);
-    llvm::errs() << "got made:\n"; for (auto p : got.made) show(p);
-  }
 }

@@ -30,7 +30,6 @@ public:
   /// In how many nodes it differs from the incumbent.
   unsigned changes(llvm::ArrayRef<int> choice) const;
 
-  void debug(llvm::ArrayRef<int> choice, const Shardings &s);
 private:
   /// One way to cut a step or an argument.
   struct Option {

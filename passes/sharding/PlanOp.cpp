@@ -329,10 +329,9 @@ void Shardings::keepParts(Operation *op, Cut &cut) const {
         continue;
       // Sums over axes that cut the op anyway are scattered first.
       auto own = asUsed(operand).partial;
-      llvm::erase_if(
-          own, [&](unsigned axis) {
-            return isCutAlong(cut.letters, axis) || addsUp(axis);
-          });
+      llvm::erase_if(own, [&](unsigned axis) {
+        return isCutAlong(cut.letters, axis) || addsUp(axis);
+      });
       fitting &= !own.empty() && operand.hasOneUse() &&
                  (parts.empty() || parts == own);
       parts = own;
@@ -454,8 +453,8 @@ Placement Shardings::suiting(OpOperand &operand,
   if (cutting.kind == Cutting::Kind::parts) {
     adds = llvm::is_contained(rule.linear[cutting.name], i) && !isSplat(value);
   } else if (cutting.kind == Cutting::Kind::factor) {
-    adds = rule.addend == i &&
-           rule.letters[cutting.name].kind == LetterKind::sum;
+    adds =
+        rule.addend == i && rule.letters[cutting.name].kind == LetterKind::sum;
     if (isInteger(value) && !isSplat(value))
       for (auto [dim, names] : llvm::zip(placement.dims, rule.operands[i])) {
         unsigned k = cutting.factor;
@@ -482,9 +481,9 @@ std::optional<Plan> Shardings::planIf(unsigned number, unsigned axis,
   for (const Congruence::Use &use : step.uses) {
     ValueClass value = classes.settledLike(use.value).value_or(use.value);
     before.emplace_back(value, values[value]);
-    during.emplace_back(
-        value, pool.intern(suiting(op->getOpOperand(use.operand),
-                                   cut.computation, axis, cutting)));
+    during.emplace_back(value,
+                        pool.intern(suiting(op->getOpOperand(use.operand),
+                                            cut.computation, axis, cutting)));
   }
   for (auto [value, placement] : during)
     values[value] = placement;

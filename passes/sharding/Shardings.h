@@ -97,9 +97,9 @@ public:
     return *plan(step)
                 .wanted[classes.step(step).useFor(operand.getOperandNumber())];
   }
-  /// A plan of the step if `cutting` were how the axis cuts it and operands were
-  /// cut, or parts of sums, along the axis as that needs; along other axes they
-  /// are as decided. None where the axis cannot cut it so.
+  /// A plan of the step if `cutting` were how the axis cuts it and operands
+  /// were cut, or parts of sums, along the axis as that needs; along other axes
+  /// they are as decided. None where the axis cannot cut it so.
   std::optional<Plan> planIf(unsigned step, unsigned axis,
                              const Cutting &cutting);
   /// Where an argument or what a loop carries would be, likewise.

@@ -92,11 +92,9 @@ static Roles rolesOf(ModuleOp module, const Congruence &classes) {
 
 //===--- the search -------------------------------------------------------===//
 
-static double dbgNow() { timespec t; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); return t.tv_sec * 1e3 + t.tv_nsec * 1e-6; }
 namespace {
 class Search {
 public:
-  double dbgStart = dbgNow();
   Search(ModuleOp module, const Congruence &classes, const Mesh &mesh,
          Strategy &strategy, SearchEffort &effort)
       : module(module), mesh(mesh), strategy(strategy), effort(effort),
@@ -150,21 +148,17 @@ public:
   /// Cuts single ops along the axis otherwise than its colors say, if that
   /// lowers the estimate.
   LogicalResult solve(unsigned axis, ArrayRef<Color> tokens) {
-    double t0 = dbgNow();
     FailureOr<double> before = measure(strategy, {});
     if (failed(before))
       return failure();
-    double t1 = dbgNow();
     uint64_t decisions = shardings.decisions();
     OpSearch problem(module, classes, mesh, shardings, axis, tokens, {});
     effort.decisions += shardings.decisions() - decisions;
     auto &solved = effort.solved.emplace();
     solved.nodes = problem.problem().nodes.size();
     solved.before = solved.after = *before;
-    double t2 = dbgNow();
     // So few steps that they take about as long as the search over colors.
     auto solution = solver::solve(problem.problem(), {.steps = 31});
-    double t3 = dbgNow();
     if (!solution.ok())
       return success();
     solved.isOptimal = solution->optimal();
@@ -173,12 +167,6 @@ public:
     ScopedDiagnosticHandler quiet(module->getContext(),
                                   [](Diagnostic &) { return success(); });
     FailureOr<double> after = measure(attempt, {});
-    if (getenv("DBG")) {
-      fprintf(stderr, "greedy before %.2f measure %.2f problem %.2f solve %.2f measure %.2f (ms cpu)\n", t0 - dbgStart, t1-t0, t2-t1, t3-t2, dbgNow()-t3);
-      if (getenv("DBG2") && succeeded(after)) problem.debug(solution->choice, shardings);
-      fprintf(stderr, "nodes %zu edges %zu\n", problem.problem().nodes.size(), problem.problem().edges.size());
-      fprintf(stderr, "estimate %.9g problem's %.9g predicted %.9g actual %.9g optimal %d\n", *before*1e6, 1e6*problem.seconds(solver::evaluate(problem.problem(), problem.incumbent()).cost), 1e6*problem.seconds(solution->cost), failed(after) ? -1 : *after*1e6, solution->optimal());
-    }
     if (failed(after) || *after >= *before * kWorthwhile)
       return success();
     solved.changed = problem.changes(solution->choice);
@@ -260,6 +248,7 @@ static Colors stripeTokens(ModuleOp module, Factors &factors,
 FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
                                              const Congruence &classes,
                                              const Mesh &mesh, ZeroStage zero,
+                                             bool opByOp,
                                              SearchEffort &effort) {
   Strategy strategy;
   strategy.colors.resize(mesh.rank());
@@ -306,7 +295,8 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
   if (auto expert = mesh.find("expert"); expert && mesh.size(*expert) > 1)
     if (failed(search.exchangeRows(*expert)))
       return failure();
-  if (auto tensor = mesh.find("tensor"); tensor && mesh.size(*tensor) > 1) {
+  if (auto tensor = mesh.find("tensor");
+      opByOp && tensor && mesh.size(*tensor) > 1) {
     Colors tokens = roles.sequences;
     llvm::append_range(tokens, roles.tokens);
     if (failed(search.solve(*tensor, tokens)))

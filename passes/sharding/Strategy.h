@@ -23,14 +23,13 @@ struct SearchEffort {
 };
 
 /// `data` on sequences, `context` on tokens, `tensor` on what the estimate
-/// likes best, one color after another, and then op by op where that is cheaper.
-/// Tokens may become two factors, so that a device has every n-th of them.
-/// `classes` are those of `factors`. Adds to
-/// `effort`.
+/// likes best, one color after another, and then `opByOp` where that is
+/// cheaper. Tokens may become two factors, so that a device has every n-th of
+/// them. `classes` are those of `factors`. Adds to `effort`.
 mlir::FailureOr<Strategy> chooseStrategy(mlir::ModuleOp module,
                                          Factors &factors,
                                          const Congruence &classes,
                                          const Mesh &mesh, ZeroStage zero,
-                                         SearchEffort &effort);
+                                         bool opByOp, SearchEffort &effort);
 
 } // namespace tessera::sharding

@@ -32,7 +32,6 @@ public:
   std::vector<int> choice;
   double cost = kForbidden;
   double lowerBound = -kForbidden;
-  long dbgSteps = 0;
 
 private:
   bool late() const { return isLate(options); }
@@ -179,15 +178,9 @@ StatusOr<Solution> solve(const Problem &problem, const Options &options,
   if (!unlimited.ok())
     return unlimited.status();
   const bool limited = problem.usageLimit >= 0;
-  if (getenv("DBG")) { ReductionGraph &g = *unlimited; int n = 0, e = 0; size_t big = 0; for (auto &v : g.variables) if (v.alive) ++n, e += v.edges.size(), big = std::max(big, v.size()); fprintf(stderr, "core %d edges %d largest %zu\n", n, e/2, big); }
   const Options part = limited ? forRelaxation(options) : options;
-  timespec ta; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ta);
   Team relaxed(problem, unlimited.take(), part, {}, {});
-  timespec tb; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &tb);
   relaxed.run();
-  timespec tc; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &tc);
-  if (getenv("DBG")) fprintf(stderr, "team %.2f run %.2f\n", (tb.tv_sec-ta.tv_sec)*1e3+(tb.tv_nsec-ta.tv_nsec)*1e-6, (tc.tv_sec-tb.tv_sec)*1e3+(tc.tv_nsec-tb.tv_nsec)*1e-6);
-  if (getenv("DBG")) fprintf(stderr, "steps %d\n", (int)relaxed.dbgSteps);
   Solution solution;
   auto finish = [&](Team &team) {
     const Evaluation evaluation = evaluate(problem, team.choice);

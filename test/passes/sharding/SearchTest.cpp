@@ -38,7 +38,8 @@ Outcome search(const std::string &type, int64_t layers, int64_t accumulate) {
   Outcome outcome;
   FailureOr<sharding::Strategy> strategy =
       chooseStrategy(*module, factors, classes, mesh,
-                     sharding::ZeroStage::optimizer, outcome.effort);
+                     sharding::ZeroStage::optimizer, /*opByOp=*/true,
+                     outcome.effort);
   if (failed(strategy))
     return ADD_FAILURE() << "no strategy", Outcome();
   outcome.strategy = *strategy;
