@@ -44,6 +44,11 @@ bool assignShardings(mlir::ModuleOp module, const std::string &mesh,
 bool assignRandomShardings(mlir::ModuleOp module, int64_t data, int64_t tensor,
                            int64_t zero, uint64_t seed);
 
+/// The same, and then `tensor` cuts every op and argument by itself in one of
+/// the ways that it could, drawn at random: whatever they cost together.
+bool assignRandomCuts(mlir::ModuleOp module, int64_t data, int64_t tensor,
+                      int64_t zero, uint64_t seed);
+
 /// Whether anything is cut along the axis.
 bool isUsed(mlir::ModuleOp module, llvm::StringRef axis);
 
