@@ -6,6 +6,7 @@
 #pragma once
 #include "passes/sharding/Estimate.h"
 #include "passes/sharding/solver/Problem.h"
+#include "llvm/ADT/MapVector.h"
 
 namespace tessera::sharding {
 
