@@ -6,6 +6,8 @@
 #include "passes/sharding/Strategy.h"
 #include "passes/sharding/WriteShardings.h"
 
+#include "llvm/Support/FormatVariadic.h"
+
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::sharding;
@@ -58,6 +60,25 @@ static LogicalResult verifyExchanged(ModuleOp module, const Mesh &mesh,
           .wasInterrupted());
 }
 
+static void remark(ModuleOp module, const SearchEffort &effort) {
+  InFlightDiagnostic remark = module.emitRemark("shardings: ");
+  remark << effort.strategies << " strategies by colors";
+  if (!effort.solved)
+    return;
+  const auto &solved = *effort.solved;
+  auto microseconds = [](double seconds) {
+    return llvm::formatv("{0:f3} us", seconds * 1e6).str();
+  };
+  remark << "; the best of them " << microseconds(solved.before)
+         << " a step by the estimate; op by op ";
+  if (solved.changed)
+    remark << microseconds(solved.after) << ", with " << solved.changed
+           << " of " << solved.nodes << " classes of ops and values elsewhere";
+  else
+    remark << "no gain, of " << solved.nodes << " classes of ops and values";
+  remark << (solved.isOptimal ? " (proven optimal)" : " (not proven optimal)");
+}
+
 namespace {
 struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
   using Base::Base;
@@ -77,11 +98,13 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
       return signalPassFailure();
     Congruence classes(module, factors);
     SearchEffort effort;
-    FailureOr<Strategy> strategy =
-        chooseStrategy(module, factors, classes, *grid,
-                       static_cast<ZeroStage>(zero.getValue()), effort, parts);
+    FailureOr<Strategy> strategy = chooseStrategy(
+        module, factors, classes, *grid,
+        {static_cast<ZeroStage>(zero.getValue()), solver, parts}, effort);
     if (failed(strategy))
       return signalPassFailure();
+    if (explain)
+      remark(module, effort);
     Shardings shardings(classes, *grid, *strategy);
     if (failed(shardings.build(module)) ||
         failed(verifyExchanged(module, *grid, shardings)))

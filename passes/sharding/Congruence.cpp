@@ -145,6 +145,21 @@ void Congruence::addResults(Operation *op, Step &step) {
   }
 }
 
+// What a loop carries, and what its body hands on, stand for as many as what
+// the body makes of them.
+static unsigned timesCarried(OpOperand &operand) {
+  Operation *owner = operand.getOwner();
+  unsigned i = operand.getOperandNumber();
+  Value yielded;
+  if (auto loop = dyn_cast<graph::LoopOp>(owner))
+    yielded = loop.getYield()->getOperand(i);
+  else if (isa<graph::YieldOp>(owner))
+    yielded = operand.get();
+  Operation *maker = yielded ? yielded.getDefiningOp() : nullptr;
+  return maker ? graph::timesOf(maker->getDiscardableAttr(graph::kTimesAttr))
+               : 1;
+}
+
 void Congruence::addOp(Operation *op) {
   Block *block = op->getBlock();
   std::optional<unsigned> kind;
@@ -167,6 +182,7 @@ void Congruence::addOp(Operation *op) {
   key.push_back(reinterpret_cast<uintptr_t>(block));
   for (OpOperand &operand : op->getOpOperands()) {
     Use use = useOf(operand);
+    use.count = timesCarried(operand);
     key.push_back(uint64_t(use.value) << 1 | use.hasOneUse);
     step.uses.push_back(use);
   }

@@ -37,6 +37,10 @@ public:
     /// The use of each operand; empty where there is one for each.
     std::vector<unsigned> useOf;
 
+    /// How many results are like this one, in all ops of the step.
+    unsigned countOf(unsigned result) const {
+      return mlir::isa<graph::LoopOp>(op) ? count * uses[result].count : count;
+    }
     unsigned useFor(unsigned operand) const {
       return useOf.empty() ? operand : useOf[operand];
     }
@@ -57,6 +61,11 @@ public:
   /// Of arguments of a function that are alike one each.
   llvm::ArrayRef<mlir::BlockArgument> argumentsOf(mlir::func::FuncOp f) const {
     return arguments.at(f);
+  }
+  /// What programs take under the name of state, in the first that does.
+  std::optional<ValueClass> stateOf(mlir::Attribute name) const {
+    auto known = state.find(name);
+    return known == state.end() ? std::nullopt : std::optional(known->second);
   }
   /// For a gradient the state of the optimizer with which it is used.
   std::optional<ValueClass> settledLike(ValueClass value) const {

@@ -204,6 +204,15 @@ Placement Placement::withoutPartial() const {
   return copy;
 }
 
+Placement Placement::without(unsigned axis) const {
+  Placement copy = *this;
+  for (DimPlacement &dim : copy.dims)
+    for (Factor &factor : dim)
+      llvm::erase(factor.axes, axis);
+  llvm::erase(copy.partial, axis);
+  return copy;
+}
+
 void Placement::normalize(const Mesh &mesh) {
   for (DimPlacement &dim : dims)
     normalizeFactors(dim, mesh);

@@ -68,6 +68,8 @@ struct Placement {
   bool isUncut() const;
   bool uses(unsigned axis) const;
   Placement withoutPartial() const;
+  /// The same, neither cut nor partial along the axis.
+  Placement without(unsigned axis) const;
   /// As short as it can be: factors that are not cut joined, evenly cut ones
   /// joined with what follows. Equal placements are equal only so.
   void normalize(const Mesh &mesh);

@@ -234,6 +234,16 @@ void Shardings::inherit(Operation *op, unsigned axis, Cut &cut) const {
   }
 }
 
+std::optional<Cutting> Shardings::exceptionOf(Operation *op,
+                                              unsigned axis) const {
+  if (trial && trial->first == axis)
+    return trial->second;
+  const auto &exceptions = strategy->exceptions;
+  if (!exceptions || exceptions->axis != axis)
+    return std::nullopt;
+  return exceptions->ofStep[classes.stepOf(op)];
+}
+
 void Shardings::chooseCuts(Operation *op, Cut &cut) const {
   const OpRule &rule = cut.computation.rule;
   for (const Factors::Atoms &atoms : cut.computation.letters) {
@@ -249,20 +259,24 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
     return isZero(base) || isOpen(base) ||
            llvm::is_contained(asUsed(base).partial, axis);
   };
+  auto mayCut = [&](unsigned axis, unsigned name) {
+    LetterKind kind = rule.letters[name].kind;
+    return kind == LetterKind::free ||
+           (kind == LetterKind::sum && mayAdd(axis));
+  };
+  auto cutFactor = [&](unsigned axis, unsigned name, unsigned k) {
+    Factor &factor = cut.letters[name][k];
+    if (!fits(factor, axis) || !keepsIntegers(op, cut, name, k, axis))
+      return false;
+    factor.axes.push_back(axis);
+    return true;
+  };
   auto claim = [&](unsigned axis, Color color) {
-    for (auto [name, letter] : llvm::enumerate(cut.letters)) {
-      LetterKind kind = rule.letters[name].kind;
-      if (kind == LetterKind::whole || kind == LetterKind::own ||
-          (kind == LetterKind::sum && !mayAdd(axis)))
-        continue;
-      for (auto [k, factor, atom] :
-           llvm::enumerate(letter, cut.computation.letters[name]))
-        if (atom.color == color && fits(factor, axis) &&
-            keepsIntegers(op, cut, name, k, axis)) {
-          factor.axes.push_back(axis);
-          return true;
-        }
-    }
+    for (auto [name, atoms] : llvm::enumerate(cut.computation.letters))
+      if (mayCut(axis, name))
+        for (auto [k, atom] : llvm::enumerate(atoms))
+          if (atom.color == color && cutFactor(axis, name, k))
+            return true;
     return false;
   };
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
@@ -270,6 +284,11 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
       continue;
     if (rule.numbersRows) {
       numberRows(op, axis, cut);
+      continue;
+    }
+    if (auto cutting = exceptionOf(op, axis)) {
+      if (cutting->kind == Cutting::Kind::factor && mayCut(axis, cutting->name))
+        (void)cutFactor(axis, cutting->name, cutting->factor);
       continue;
     }
     bool claimed = llvm::any_of(strategy->colors[axis], [&](Color color) {
@@ -294,6 +313,11 @@ void Shardings::keepParts(Operation *op, Cut &cut) const {
   const OpRule &rule = cut.computation.rule;
   if (isa<graph::EinsumOp>(op) || rule.addend)
     return;
+  // An exception that does not say so adds them up.
+  auto addsUp = [&](unsigned axis) {
+    auto cutting = exceptionOf(op, axis);
+    return cutting && cutting->kind != Cutting::Kind::parts;
+  };
   for (auto [number, set] : llvm::enumerate(rule.linear)) {
     SmallVector<unsigned, 2> parts;
     bool fitting = true;
@@ -305,8 +329,9 @@ void Shardings::keepParts(Operation *op, Cut &cut) const {
         continue;
       // Sums over axes that cut the op anyway are scattered first.
       auto own = asUsed(operand).partial;
-      llvm::erase_if(
-          own, [&](unsigned axis) { return isCutAlong(cut.letters, axis); });
+      llvm::erase_if(own, [&](unsigned axis) {
+        return isCutAlong(cut.letters, axis) || addsUp(axis);
+      });
       fitting &= !own.empty() && operand.hasOneUse() &&
                  (parts.empty() || parts == own);
       parts = own;
@@ -382,6 +407,13 @@ LogicalResult Shardings::decide(const Step &step, Plan &plan) {
     return failure();
   chooseCuts(op, cut);
   keepParts(op, cut);
+  complete(op, cut, plan);
+  ++decided;
+  return success();
+}
+
+void Shardings::complete(Operation *op, const Cut &cut, Plan &plan) {
+  const OpRule &rule = cut.computation.rule;
   for (OpOperand &operand : op->getOpOperands()) {
     unsigned i = operand.getOperandNumber();
     Placement wanted = placeRows(cut, rule.operands[i], rule.sentOperand == i);
@@ -406,8 +438,70 @@ LogicalResult Shardings::decide(const Step &step, Plan &plan) {
     llvm::sort(made.partial);
     plan.made.push_back(pool.intern(std::move(made)));
   }
+}
+
+// The operand as it is along other axes. Parts of sums, and integers that are
+// cut, have to come so.
+Placement Shardings::suiting(OpOperand &operand,
+                             const Factors::Computation &computation,
+                             unsigned axis, const Cutting &cutting) const {
+  const OpRule &rule = computation.rule;
+  unsigned i = operand.getOperandNumber();
+  Value value = operand.get();
+  Placement placement = asUsed(value).without(axis);
+  bool adds = false;
+  if (cutting.kind == Cutting::Kind::parts) {
+    adds = llvm::is_contained(rule.linear[cutting.name], i) && !isSplat(value);
+  } else if (cutting.kind == Cutting::Kind::factor) {
+    adds =
+        rule.addend == i && rule.letters[cutting.name].kind == LetterKind::sum;
+    if (isInteger(value) && !isSplat(value))
+      for (auto [dim, names] : llvm::zip(placement.dims, rule.operands[i])) {
+        unsigned k = cutting.factor;
+        for (unsigned name : names) {
+          if (name == cutting.name && k < dim.size())
+            dim[k].axes.push_back(axis);
+          k += computation.letters[name].size();
+        }
+      }
+  }
+  if (adds) {
+    placement.partial.push_back(axis);
+    llvm::sort(placement.partial);
+  }
+  return placement;
+}
+
+std::optional<Plan> Shardings::planIf(unsigned number, unsigned axis,
+                                      const Cutting &cutting) {
+  const Step &step = classes.step(number);
+  Operation *op = step.op;
+  Cut cut{factors.of(op), {}, {}, {}, {}};
+  SmallVector<std::pair<ValueClass, const Placement *>> before, during;
+  for (const Congruence::Use &use : step.uses) {
+    ValueClass value = classes.settledLike(use.value).value_or(use.value);
+    before.emplace_back(value, values[value]);
+    during.emplace_back(value,
+                        pool.intern(suiting(op->getOpOperand(use.operand),
+                                            cut.computation, axis, cutting)));
+  }
+  for (auto [value, placement] : during)
+    values[value] = placement;
+  trial = {axis, cutting};
+  chooseCuts(op, cut);
+  keepParts(op, cut);
+  trial.reset();
+  for (auto [value, placement] : llvm::reverse(before))
+    values[value] = placement;
   ++decided;
-  return success();
+  bool isCut = isCutAlong(cut.letters, axis),
+       passes = llvm::is_contained(cut.parts, axis);
+  if (isCut != (cutting.kind == Cutting::Kind::factor) ||
+      passes != (cutting.kind == Cutting::Kind::parts))
+    return std::nullopt;
+  Plan plan;
+  complete(op, cut, plan);
+  return plan;
 }
 
 LogicalResult Shardings::planOp(unsigned number) {
@@ -416,6 +510,12 @@ LogicalResult Shardings::planOp(unsigned number) {
   Situation situation;
   if (step.kind) {
     situation.push_back(*step.kind);
+    if (const auto &exceptions = strategy->exceptions)
+      if (const auto &cutting = exceptions->ofStep[number])
+        situation.push_back((uintptr_t(cutting->name) << 32 |
+                             cutting->factor << 2 |
+                             static_cast<unsigned>(cutting->kind)) +
+                            1);
     for (const Congruence::Use &use : step.uses) {
       situation.push_back(reinterpret_cast<uintptr_t>(&asUsed(use.value)));
       situation.push_back(use.isSplat | use.isZero << 1 | use.hasOneUse << 2 |

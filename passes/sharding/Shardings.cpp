@@ -40,12 +40,30 @@ static bool cutColor(Placement &placement, ArrayRef<Factors::Atoms> atoms,
   return false;
 }
 
+std::optional<Cutting> Shardings::exceptionOf(Value value,
+                                              unsigned axis) const {
+  if (trial && trial->first == axis)
+    return trial->second;
+  const auto &exceptions = strategy->exceptions;
+  if (!exceptions || exceptions->axis != axis)
+    return std::nullopt;
+  return exceptions->ofValue[classes.of(value)];
+}
+
 Placement Shardings::byColors(Value value) const {
   Placement placement = blank(value);
   auto atoms = factors.of(value);
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
     if (mesh.size(axis) == 1)
       continue;
+    if (auto cutting = exceptionOf(value, axis)) {
+      if (cutting->kind != Cutting::Kind::factor)
+        continue;
+      Factor &factor = placement.dims[cutting->name][cutting->factor];
+      if (fits(factor, axis))
+        factor.axes.push_back(axis);
+      continue;
+    }
     for (Color color : strategy->colors[axis])
       if (cutColor(placement, atoms, color, axis,
                    [&](const Factor &factor) { return fits(factor, axis); }))
@@ -92,14 +110,28 @@ Placement Shardings::ofPort(Value value, DictionaryAttr attrs) {
                     : graph::RoleAttr();
   if (!role)
     return byColors(value);
-  Placement placement = ofState(value, role.getValue());
   auto name = attrs.getAs<StringAttr>(graph::kStateAttr);
+  if (auto taken = name ? classes.stateOf(name) : std::nullopt;
+      taken && values[*taken])
+    return *values[*taken];
+  Placement placement = ofState(value, role.getValue());
   if (!name)
     return placement;
   auto [first, isNew] = state.try_emplace(name);
   if (isNew)
     first->second = pool.intern(std::move(placement));
   return *first->second;
+}
+
+const Placement *Shardings::placeIf(Value value, DictionaryAttr attrs,
+                                    unsigned axis, const Cutting &cutting) {
+  trial = {axis, cutting};
+  auto role = attrs ? attrs.getAs<graph::RoleAttr>(graph::kRoleAttr)
+                    : graph::RoleAttr();
+  Placement placement =
+      role ? ofState(value, role.getValue()) : byColors(value);
+  trial.reset();
+  return pool.intern(std::move(placement));
 }
 
 void Shardings::placeArguments(func::FuncOp function) {

@@ -13,6 +13,26 @@ namespace tessera::sharding {
 /// What of the step is kept cut over the data axis (Rajbhandari et al. 2020).
 enum class ZeroStage { none, optimizer, gradients, parameters };
 
+/// How one axis cuts a single op or value.
+struct Cutting {
+  enum class Kind {
+    none,
+    factor, ///< `factor` of the letter or dimension `name`
+    parts   ///< not, but parts of sums along the axis pass through
+  };
+  Kind kind = Kind::none;
+  unsigned name = 0, factor = 0;
+
+  bool operator==(const Cutting &) const = default;
+};
+
+/// What is cut along one axis otherwise than its colors say.
+struct Exceptions {
+  unsigned axis = 0;
+  std::vector<std::optional<Cutting>> ofStep;  ///< letters of the op's rule
+  std::vector<std::optional<Cutting>> ofValue; ///< dimensions, by class
+};
+
 /// What decides a module's placements.
 struct Strategy {
   /// For each axis of the mesh the colors that it cuts, the most important
@@ -24,6 +44,8 @@ struct Strategy {
   /// The axes along which rows of experts are exchanged where they can be: each
   /// device numbers those of its own tokens and sends them to their groups.
   llvm::SmallVector<unsigned, 1> exchanged = {};
+  /// Found op by op (OpSearch).
+  std::optional<Exceptions> exceptions = {};
 };
 
 /// How an op takes its operands, by uses of its step, and makes its results.
@@ -75,6 +97,22 @@ public:
     return *plan(step)
                 .wanted[classes.step(step).useFor(operand.getOperandNumber())];
   }
+  /// A plan of the step if `cutting` were how the axis cuts it and operands
+  /// were cut, or parts of sums, along the axis as that needs; along other axes
+  /// they are as decided. None where the axis cannot cut it so.
+  std::optional<Plan> planIf(unsigned step, unsigned axis,
+                             const Cutting &cutting);
+  /// Where an argument or what a loop carries would be, likewise.
+  const Placement *placeIf(mlir::Value value, mlir::DictionaryAttr attrs,
+                           unsigned axis, const Cutting &cutting);
+  /// Whether loops add up gradients where the optimizer's state is.
+  bool accumulatesSettled() const {
+    return strategy->zero >= ZeroStage::gradients;
+  }
+  /// One object for equal ones.
+  const Placement *intern(Placement placement) {
+    return pool.intern(std::move(placement));
+  }
   /// For how many ops it was found out how they are cut, since the beginning:
   /// as many, however often a block is called.
   uint64_t decisions() const { return decided; }
@@ -96,6 +134,10 @@ private:
   Placement ofPort(mlir::Value value, mlir::DictionaryAttr attrs);
   bool cutByZero(graph::Role role) const;
   bool fits(const Factor &factor, unsigned axis) const;
+  std::optional<Cutting> exceptionOf(mlir::Operation *op, unsigned axis) const;
+  std::optional<Cutting> exceptionOf(mlir::Value value, unsigned axis) const;
+  Placement suiting(mlir::OpOperand &operand, const Factors::Computation &of,
+                    unsigned axis, const Cutting &cutting) const;
   bool isOpen(mlir::Value value) const {
     return !open.empty() && open.contains(classes.of(value));
   }
@@ -105,6 +147,7 @@ private:
   mlir::LogicalResult planBlock(mlir::Block &block);
   mlir::LogicalResult planOp(unsigned step);
   mlir::LogicalResult decide(const Step &step, Plan &plan);
+  void complete(mlir::Operation *op, const Cut &cut, Plan &plan);
   mlir::LogicalResult planCall(mlir::func::CallOp call, unsigned step);
   mlir::LogicalResult planLoop(graph::LoopOp loop, unsigned step);
   bool dropLostParts(graph::LoopOp loop);
@@ -140,6 +183,8 @@ private:
   const Factors &factors;
   const Mesh &mesh;
   const Strategy *strategy;
+  /// What planIf and placeIf ask for, along an axis.
+  std::optional<std::pair<unsigned, Cutting>> trial;
   PlacementPool pool;
   std::deque<Plan> planStore;
   std::vector<const Placement *> values; ///< by class

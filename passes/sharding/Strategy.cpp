@@ -1,204 +1,15 @@
 // A greedy search over colors. An axis takes the color that lowers the estimate
-// most, then the next one behind it, until none does.
+// most, then the next one behind it, until none does. What colors cannot say is
+// left to the solver.
 #include "passes/sharding/Strategy.h"
-#include "dialects/dist/Figures.h"
 #include "dialects/graph/GraphExchangeOps.h"
-#include "passes/sharding/LocalOps.h"
+#include "passes/sharding/OpSearch.h"
+#include "passes/sharding/solver/Solve.h"
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::sharding;
 using graph::tensorType;
-
-//===--- what a strategy costs --------------------------------------------===//
-
-namespace {
-using dist::kBytesPerSecond;
-using dist::kFlopsPerSecond;
-using dist::kLatency;
-using dist::kLinkBytes;
-
-/// How communication is priced beside computing.
-struct LinkPrice {
-  double weight = 1.0;
-  bool latency = true; ///< whether messages cost time whatever their size
-};
-
-class Estimate {
-public:
-  Estimate(const Mesh &mesh, const Shardings &shardings, LinkPrice price)
-      : mesh(mesh), shardings(shardings), price(price) {}
-
-  double ofFunction(func::FuncOp function) {
-    auto [known, isNew] = functions.try_emplace(function, 0.0);
-    if (!isNew)
-      return known->second;
-    double seconds = ofBlock(function.getBody().front());
-    return functions[function] = seconds;
-  }
-
-private:
-  double ofBlock(Block &block) {
-    double seconds = 0;
-    for (unsigned number : shardings.classes.stepsOf(block)) {
-      const Congruence::Step &step = shardings.classes.step(number);
-      seconds += step.count * ofStep(step, shardings.plan(number));
-    }
-    return seconds;
-  }
-
-  // Of one of the ops that are alike.
-  double ofStep(const Congruence::Step &step, const Plan &plan) {
-    Operation *op = step.op;
-    double seconds = 0;
-    if (!isa<graph::YieldOp, graph::LoopOp>(op))
-      for (auto [use, wanted] : llvm::zip(step.uses, plan.wanted))
-        seconds += price.weight * use.count *
-                   ofMoving(op->getOperand(use.operand),
-                            shardings.asUsed(use.value), *wanted);
-    if (auto call = dyn_cast<func::CallOp>(op);
-        call && !shardings.isPointwiseCall(op))
-      return seconds +
-             ofFunction(shardings.classes.factors.functions().of(call));
-    if (auto loop = dyn_cast<graph::LoopOp>(op))
-      return seconds + loop.getTrip() * ofBlock(loop.getBody().front());
-    if (op->hasTrait<OpTrait::IsTerminator>())
-      return seconds;
-    // A plan is of ops of one kind.
-    auto [known, isNew] = plans.try_emplace(&plan, 0.0);
-    if (isNew)
-      known->second = ofComputing(op, plan) +
-                      price.weight * ofPassingKeys(op, plan) +
-                      ofExchanging(op, plan);
-    return seconds + known->second;
-  }
-
-  int64_t pieces(const Placement &placement) const {
-    int64_t count = 1;
-    for (const DimPlacement &dim : placement.dims)
-      for (const Factor &factor : dim)
-        count *= mesh.size(factor.axes);
-    return count;
-  }
-
-  double bytes(Value value) const {
-    auto type = tensorType(value);
-    return static_cast<double>(type.getNumElements()) *
-           std::max(1u, type.getElementTypeBitWidth() / 8);
-  }
-
-  // Roofline of one device's share; work is divided by how often the op's loops
-  // are cut, which is seen in operands and results together.
-  double ofComputing(Operation *op, const Plan &plan) const {
-    llvm::SmallDenseSet<unsigned> axes;
-    double traffic = 0;
-    auto add = [&](Value value, const Placement &placement) {
-      traffic += bytes(value) / pieces(placement);
-      for (const DimPlacement &dim : placement.dims)
-        for (const Factor &factor : dim)
-          axes.insert(factor.axes.begin(), factor.axes.end());
-    };
-    for (auto [operand, wanted] : llvm::zip(op->getOperands(), plan.wanted))
-      add(operand, *wanted);
-    for (auto [result, made] : llvm::zip(op->getResults(), plan.made))
-      add(result, *made);
-    double flops = 0;
-    if (auto costed = dyn_cast<graph::Costed>(op))
-      flops = costed.getFlops();
-    for (unsigned axis : axes)
-      flops /= mesh.size(axis);
-    if (auto fusable = dyn_cast<graph::Fusable>(op);
-        fusable && fusable.isView())
-      return 0;
-    return std::max(flops / kFlopsPerSecond, traffic / kBytesPerSecond);
-  }
-
-  // Rings: a gather or a scatter moves the whole once, a reduction twice.
-  double ofMoving(Value value, const Placement &from,
-                  const Placement &to) const {
-    double seconds = 0;
-    if (&from == &to)
-      return seconds;
-    for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
-      bool part = llvm::is_contained(from.partial, axis) &&
-                  !llvm::is_contained(to.partial, axis);
-      bool cutFrom = from.uses(axis) && !llvm::is_contained(from.partial, axis);
-      bool cutTo = to.uses(axis) && !llvm::is_contained(to.partial, axis);
-      double rounds = part && cutTo ? 1 : part ? 2 : cutFrom && !cutTo ? 1 : 0;
-      if (rounds == 0)
-        continue;
-      auto tier = static_cast<unsigned>(mesh.axes[axis].getLink());
-      double n = mesh.size(axis);
-      double share =
-          bytes(value) /
-          std::min(pieces(from) * (cutFrom ? 1.0 / n : 1.0),
-                   static_cast<double>(pieces(to)) * (cutTo ? 1.0 / n : 1.0));
-      seconds +=
-          rounds * (n - 1) *
-          ((price.latency ? kLatency[tier] : 0) + share / n / kLinkBytes[tier]);
-    }
-    return seconds;
-  }
-
-  // Attention whose tokens are cut: shares of keys and values go around, in the
-  // gradient with those of their gradients, which are wider (LocalAttention).
-  double ofPassingKeys(Operation *op, const Plan &plan) const {
-    if (!isa<graph::AttentionOp, graph::AttentionGradOp>(op))
-      return 0;
-    const Placement &keys = *plan.wanted[1];
-    double share = 2 * bytes(op->getOperand(1)) / pieces(keys), seconds = 0;
-    if (isa<graph::AttentionGradOp>(op))
-      share *= 3;
-    for (const Factor &factor : keys.dims[1])
-      for (unsigned axis : factor.axes) {
-        auto tier = static_cast<unsigned>(mesh.axes[axis].getLink());
-        seconds +=
-            static_cast<double>(mesh.size(axis) - 1) *
-            ((price.latency ? kLatency[tier] : 0) + share / kLinkBytes[tier]);
-      }
-    return seconds;
-  }
-
-  // Counts and then rows, of which those of other devices' groups leave; and
-  // what comes is put in order, written and read once more.
-  double ofExchanging(Operation *op, const Plan &plan) const {
-    bool sends = isa<graph::SendRowsOp>(op);
-    if (!sends && !isa<graph::ReturnRowsOp>(op))
-      return 0;
-    const Placement &home = sends ? *plan.wanted[0] : *plan.made[0],
-                    &sent = sends ? *plan.made[0] : *plan.wanted[0];
-    double size = bytes(op->getOperand(0)), seconds = 0;
-    for (unsigned axis : exchangedAxes(home, sent)) {
-      auto tier = static_cast<unsigned>(mesh.axes[axis].getLink());
-      double n = mesh.size(axis);
-      double share = size / pieces(home);
-      seconds += price.weight * (n - 1) *
-                 ((price.latency ? 2 * kLatency[tier] : 0) +
-                  share / n / kLinkBytes[tier]);
-      seconds += 2 * size / pieces(sent) / kBytesPerSecond;
-    }
-    return seconds;
-  }
-
-  const Mesh &mesh;
-  const Shardings &shardings;
-  LinkPrice price;
-  llvm::DenseMap<Operation *, double> functions;
-  llvm::DenseMap<const Plan *, double> plans;
-};
-} // namespace
-
-// Of one step, in seconds, of which only ratios between strategies of one
-// module mean anything.
-static double estimate(ModuleOp module, const Mesh &mesh,
-                       const Shardings &shardings, LinkPrice price) {
-  Estimate estimate(mesh, shardings, price);
-  double seconds = 0;
-  for (auto function : module.getOps<func::FuncOp>())
-    if (function.isPublic() && function.getName() != "init")
-      seconds += estimate.ofFunction(function);
-  return seconds;
-}
 
 //===--- which colors an axis may cut -------------------------------------===//
 
@@ -287,7 +98,7 @@ public:
   Search(ModuleOp module, const Congruence &classes, const Mesh &mesh,
          Strategy &strategy, SearchEffort &effort)
       : module(module), mesh(mesh), strategy(strategy), effort(effort),
-        shardings(classes, mesh, strategy) {}
+        classes(classes), shardings(classes, mesh, strategy) {}
 
   /// Appends to the axis the color of `from` that lowers the estimate most, as
   /// long as one does.
@@ -304,7 +115,7 @@ public:
         FailureOr<double> seconds = measure(attempt, price);
         if (failed(seconds))
           return failure();
-        if (*seconds < *best * 0.9999)
+        if (*seconds < *best * kWorthwhile)
           best = seconds, next = attempt, better = true;
       }
       if (next)
@@ -334,7 +145,40 @@ public:
     return success();
   }
 
+  /// Cuts single ops along the axis otherwise than its colors say, if that
+  /// lowers the estimate.
+  LogicalResult solve(unsigned axis, ArrayRef<Color> tokens, LinkPrice price) {
+    FailureOr<double> before = measure(strategy, price);
+    if (failed(before))
+      return failure();
+    uint64_t decisions = shardings.decisions();
+    OpSearch problem(module, classes, mesh, shardings, axis, tokens, price);
+    effort.decisions += shardings.decisions() - decisions;
+    auto &solved = effort.solved.emplace();
+    solved.nodes = problem.problem().nodes.size();
+    solved.before = solved.after = *before;
+    // So few steps that they take about as long as the search over colors.
+    auto solution = solver::solve(problem.problem(), {.steps = 31});
+    if (!solution.ok())
+      return success();
+    solved.isOptimal = solution->optimal();
+    Strategy attempt = strategy;
+    attempt.exceptions = problem.exceptions(solution->choice);
+    ScopedDiagnosticHandler quiet(module->getContext(),
+                                  [](Diagnostic &) { return success(); });
+    FailureOr<double> after = measure(attempt, price);
+    if (failed(after) || *after >= *before * kWorthwhile)
+      return success();
+    solved.changed = problem.changes(solution->choice);
+    solved.after = *after;
+    strategy = std::move(attempt);
+    return success();
+  }
+
 private:
+  /// What is less of a gain is none.
+  static constexpr double kWorthwhile = 0.9999;
+
   FailureOr<double> measure(const Strategy &attempt, LinkPrice price) {
     shardings.restart(attempt);
     uint64_t before = shardings.decisions();
@@ -349,6 +193,7 @@ private:
   const Mesh &mesh;
   Strategy &strategy;
   SearchEffort &effort;
+  const Congruence &classes;
   Shardings shardings; ///< of what was measured last
 };
 } // namespace
@@ -402,16 +247,18 @@ static Colors stripeTokens(ModuleOp module, Factors &factors,
 
 FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
                                              const Congruence &classes,
-                                             const Mesh &mesh, ZeroStage zero,
-                                             SearchEffort &effort, bool parts) {
+                                             const Mesh &mesh,
+                                             const SearchOptions &options,
+                                             SearchEffort &effort) {
   Strategy strategy;
   strategy.colors.resize(mesh.rank());
-  strategy.zero = zero;
+  strategy.zero = options.zero;
   Colors stripes;
   if (auto context = mesh.find("context"))
     stripes = stripeTokens(module, factors, classes, mesh.size(*context));
   Roles roles = rolesOf(module, classes);
   Search search(module, classes, mesh, strategy, effort);
+  const LinkPrice links = options.parts ? kLinksWhenAsked : LinkPrice{};
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
     StringRef name = mesh.axes[axis].getName();
     if (name == "data") {
@@ -435,8 +282,7 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
       // Then tokens: between blocks nothing of the others is left to cut.
       if (mesh.size(axis) > 1 &&
           (failed(search.add(axis, inner, kLinksWhenAsked)) ||
-           failed(search.add(axis, roles.tokens,
-                             parts ? kLinksWhenAsked : LinkPrice{}))))
+           failed(search.add(axis, roles.tokens, links))))
         return failure();
     } else if (name == dist::kPipeAxis) {
       // Cuts programs, not tensors: passes/pipeline.
@@ -450,5 +296,12 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
   if (auto expert = mesh.find("expert"); expert && mesh.size(*expert) > 1)
     if (failed(search.exchangeRows(*expert)))
       return failure();
+  if (auto tensor = mesh.find("tensor");
+      options.opByOp && tensor && mesh.size(*tensor) > 1) {
+    Colors tokens = roles.sequences;
+    llvm::append_range(tokens, roles.tokens);
+    if (failed(search.solve(*tensor, tokens, links)))
+      return failure();
+  }
   return strategy;
 }

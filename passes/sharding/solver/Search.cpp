@@ -57,8 +57,10 @@ void Search::enumerate() {
   double choices = 1;
   for (int size : model.sizes)
     choices *= size;
-  if (choices > kMost)
+  if (choices > kMost) {
+    eliminateAll();
     return;
+  }
   std::vector<int> tried(model.count());
   for (int carried = 0; carried < model.count();) {
     const double triedCost = model.cost(tried);
@@ -69,6 +71,22 @@ void Search::enumerate() {
       tried[carried++] = 0;
   }
   bound = found ? found->cost : kForbidden;
+}
+
+/// One elimination says it all where no memory is in play and its tables are
+/// small.
+void Search::eliminateAll() {
+  constexpr std::size_t kTable = 1 << 14;
+  if (model.times() > 0)
+    return;
+  Elimination plan(model, all, kTable, random);
+  if (!plan.complete())
+    return;
+  std::vector<int> values = now.values;
+  plan.run(model.unary, values);
+  now = at(std::move(values));
+  offer(now);
+  bound = std::max(bound, now.cost);
 }
 
 /// Reductions may leave nothing to choose.

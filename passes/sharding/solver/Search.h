@@ -29,7 +29,7 @@ public:
   const std::optional<Incumbent> &best() const { return found; }
   /// Goes on from somebody else's choice if that is better.
   void adopt(const Incumbent &other);
-  /// Tries every choice if there are few.
+  /// Tries every choice if there are few, or if one elimination does that.
   void enumerate();
   /// No choice that fits costs less; starts at minus infinity.
   double lowerBound() const { return bound; }
@@ -50,6 +50,7 @@ private:
   void offer(const State &state);
   std::vector<int> differences(std::span<const int> values) const;
   void settleIfEmpty();
+  void eliminateAll();
 
   void step();
   bool roams() const;

@@ -84,18 +84,25 @@ Team::Team(const Problem &problem, ReductionGraph reduced,
 }
 
 void Team::run() {
+  // The first rounds are short: a core that a good choice makes small is soon
+  // done.
   constexpr std::uint64_t kRound = 32;
+  std::uint64_t round = 1, reduced = 0;
   for (std::uint64_t done = 0;
        done < options.steps && !late() && cost - lowerBound >= 0.5;
-       done += kRound) {
-    advanceAll(std::min(kRound, options.steps - done));
+       round = std::min(2 * round, kRound)) {
+    round = std::min(round, options.steps - done);
+    advanceAll(round);
     share();
+    done += round;
     // A little is not worth the work at once.
     constexpr double kShare = 0.01;
     constexpr std::uint64_t kWait = 16 * kRound;
     const bool much = cost < ceiling - kShare * (ceiling - graph.constant);
-    if (much || (cost < ceiling && done % kWait == 0))
-      reduceAgain();
+    if (!much && (cost == ceiling || done - reduced < kWait))
+      continue;
+    reduceAgain();
+    reduced = done;
   }
 }
 
@@ -170,7 +177,8 @@ StatusOr<Solution> solve(const Problem &problem, const Options &options,
   StatusOr<ReductionGraph> unlimited = reduce(problem, /*limited=*/false, stop);
   if (!unlimited.ok())
     return unlimited.status();
-  const Options part = forRelaxation(options);
+  const bool limited = problem.usageLimit >= 0;
+  const Options part = limited ? forRelaxation(options) : options;
   Team relaxed(problem, unlimited.take(), part, {}, {});
   relaxed.run();
   Solution solution;
@@ -185,7 +193,7 @@ StatusOr<Solution> solve(const Problem &problem, const Options &options,
     return solution;
   };
   if (!relaxed.choice.empty() && evaluate(problem, relaxed.choice).feasible &&
-      relaxed.cost - relaxed.lowerBound < 0.5)
+      (!limited || relaxed.cost - relaxed.lowerBound < 0.5))
     return finish(relaxed);
   StatusOr<ReductionGraph> graph = reduce(problem, /*limited=*/true, stop);
   if (!graph.ok())

@@ -118,6 +118,14 @@ TEST(Models, DataContextTensor) {
   drawn.context = 3;
   check(drawn);
 }
+// Heads of one key cannot be cut: the solver finds something else in attention.
+TEST(Models, MultiQuery) {
+  for (int64_t zero : {0, 3}) {
+    ModelCase drawn = smallCase("llama", 2, 2, zero, 2);
+    drawn.config["num_key_value_heads"] = 1;
+    check(drawn);
+  }
+}
 TEST(Models, Zero) {
   for (int64_t zero : {1, 2, 3})
     check(smallCase("llama", 2, 1, zero, 1));
@@ -198,6 +206,14 @@ TEST_P(Drawn, EqualsOneDeviceInParts) {
                                       drawn.zero, seed);
     decomposeCollectives(module); // in a fifth of all cases there is something
     return done;
+  });
+}
+
+TEST_P(Drawn, EqualsOneDeviceWithEachOpCutByItself) {
+  uint64_t seed = firstSeed() + GetParam();
+  ModelCase drawn = ModelCase::draw(seed);
+  check(drawn, [&](ModuleOp module) {
+    return assignRandomCuts(module, drawn.data, drawn.tensor, drawn.zero, seed);
   });
 }
 

@@ -2,8 +2,11 @@
 #include "compiler/interpreter/MeshGrid.h"
 #include "compiler/interpreter/MeshInterpreter.h"
 #include "dialects/dist/InPartsAttr.h"
+#include "passes/sharding/OpSearch.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/sharding/WriteShardings.h"
+
+#include <numeric>
 
 using namespace mlir;
 using namespace tessera::interpreter;
@@ -57,9 +60,9 @@ static sharding::Strategy drawStrategy(ModuleOp module,
   return strategy;
 }
 
-bool assignRandomShardings(ModuleOp module, int64_t data, int64_t tensor,
-                           int64_t zero, uint64_t seed) {
-  MLIRContext *context = module.getContext();
+static bool assignAtRandom(ModuleOp module, int64_t data, int64_t tensor,
+                           int64_t zero, uint64_t seed, bool opByOp) {
+  MLIRContext *context = module->getContext();
   context->loadDialect<dist::DistDialect>();
   sharding::Mesh mesh(
       StringAttr::get(context, "mesh"),
@@ -74,8 +77,33 @@ bool assignRandomShardings(ModuleOp module, int64_t data, int64_t tensor,
   sharding::Shardings shardings(classes, mesh, strategy);
   if (failed(shardings.build(module)))
     return false;
+  if (opByOp && tensor > 1) {
+    // As if everything were of tokens: then nothing has to stay cut.
+    std::vector<sharding::Color> all(1000);
+    std::iota(all.begin(), all.end(), 0);
+    sharding::OpSearch problem(module, classes, mesh, shardings, /*axis=*/1,
+                               all, {});
+    std::mt19937_64 engine(seed + 1);
+    std::vector<int> choice;
+    for (const solver::Node &node : problem.problem().nodes)
+      choice.push_back(static_cast<int>(engine() % node.costs.size()));
+    strategy.exceptions = problem.exceptions(choice);
+    shardings.restart(strategy);
+    if (failed(shardings.build(module)))
+      return false;
+  }
   sharding::writeShardings(module, shardings, mesh);
   return true;
+}
+
+bool assignRandomShardings(ModuleOp module, int64_t data, int64_t tensor,
+                           int64_t zero, uint64_t seed) {
+  return assignAtRandom(module, data, tensor, zero, seed, false);
+}
+
+bool assignRandomCuts(ModuleOp module, int64_t data, int64_t tensor,
+                      int64_t zero, uint64_t seed) {
+  return assignAtRandom(module, data, tensor, zero, seed, true);
 }
 
 int64_t decomposeCollectives(ModuleOp module) {

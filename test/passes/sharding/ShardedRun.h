@@ -47,6 +47,11 @@ bool assignRandomShardings(mlir::ModuleOp module, int64_t data, int64_t tensor,
 /// Marks all gathers and scatters that can go in parts; how many.
 int64_t decomposeCollectives(mlir::ModuleOp module);
 
+/// The same, and then `tensor` cuts every op and argument by itself in one of
+/// the ways that it could, drawn at random: whatever they cost together.
+bool assignRandomCuts(mlir::ModuleOp module, int64_t data, int64_t tensor,
+                      int64_t zero, uint64_t seed);
+
 /// Whether anything is cut along the axis.
 bool isUsed(mlir::ModuleOp module, llvm::StringRef axis);
 

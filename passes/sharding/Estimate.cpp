@@ -1,0 +1,259 @@
+#include "passes/sharding/Estimate.h"
+#include "dialects/dist/Figures.h"
+#include "dialects/graph/GraphExchangeOps.h"
+#include "passes/sharding/LocalOps.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+using dist::kBytesPerSecond;
+using dist::kFlopsPerSecond;
+using dist::kLatency;
+using dist::kLinkBytes;
+using graph::tensorType;
+
+//===--- one op, one move -------------------------------------------------===//
+
+int64_t OpCosts::pieces(const Placement &placement) const {
+  int64_t count = 1;
+  for (const DimPlacement &dim : placement.dims)
+    for (const Factor &factor : dim)
+      count *= mesh.size(factor.axes);
+  return count;
+}
+
+static double bytesOf(Value value) {
+  auto type = tensorType(value);
+  return static_cast<double>(type.getNumElements()) *
+         std::max(1u, type.getElementTypeBitWidth() / 8);
+}
+
+// A message to a neighbour along the axis.
+double OpCosts::ofLink(unsigned axis, double bytes) const {
+  auto tier = static_cast<unsigned>(mesh.axes[axis].getLink());
+  return (price.latency ? kLatency[tier] : 0) + bytes / kLinkBytes[tier];
+}
+
+double OpCosts::ofOp(Operation *op, const Plan &plan) const {
+  return ofComputing(op, plan) + price.weight * ofPassingKeys(op, plan) +
+         ofExchanging(op, plan);
+}
+
+// Roofline of one device's share; work is divided by how often the op's loops
+// are cut, which is seen in operands and results together.
+double OpCosts::ofComputing(Operation *op, const Plan &plan) const {
+  llvm::SmallDenseSet<unsigned> axes;
+  double traffic = 0;
+  auto add = [&](Value value, const Placement &placement) {
+    traffic += bytesOf(value) / pieces(placement);
+    for (const DimPlacement &dim : placement.dims)
+      for (const Factor &factor : dim)
+        axes.insert(factor.axes.begin(), factor.axes.end());
+  };
+  for (auto [operand, wanted] : llvm::zip(op->getOperands(), plan.wanted))
+    add(operand, *wanted);
+  for (auto [result, made] : llvm::zip(op->getResults(), plan.made))
+    add(result, *made);
+  double flops = 0;
+  if (auto costed = dyn_cast<graph::Costed>(op))
+    flops = costed.getFlops();
+  for (unsigned axis : axes)
+    flops /= mesh.size(axis);
+  if (auto fusable = dyn_cast<graph::Fusable>(op); fusable && fusable.isView())
+    return 0;
+  return std::max(flops / kFlopsPerSecond, traffic / kBytesPerSecond);
+}
+
+namespace {
+/// Where an axis cuts a value.
+struct Site {
+  unsigned dim, factor;
+  SmallVector<unsigned, 2> before; ///< axes that cut the factor, outside of it
+  bool isLast, isEven;
+  bool operator==(const Site &other) const {
+    return dim == other.dim && factor == other.factor && before == other.before;
+  }
+};
+} // namespace
+
+static std::optional<Site> siteOf(const Placement &placement, unsigned axis,
+                                  const Mesh &mesh) {
+  for (auto [d, dim] : llvm::enumerate(placement.dims))
+    for (auto [k, factor] : llvm::enumerate(dim)) {
+      auto at = llvm::find(factor.axes, axis);
+      if (at == factor.axes.end())
+        continue;
+      SmallVector<unsigned, 2> before(factor.axes.begin(), at);
+      return Site{static_cast<unsigned>(d), static_cast<unsigned>(k), before,
+                  at + 1 == factor.axes.end(),
+                  factor.size % (mesh.size(before) * mesh.size(axis)) == 0};
+    }
+  return std::nullopt;
+}
+
+// Rings: a gather or a scatter moves the whole once, a reduction twice. Where
+// the axis leaves one factor for another, everybody sends a piece to everybody,
+// if pieces are equal (Resharder). Shares are read and written by the way, also
+// where they are only sliced.
+double OpCosts::ofMoving(Value value, const Placement &from,
+                         const Placement &to) const {
+  if (&from == &to)
+    return 0;
+  double seconds = bytesOf(value) / kBytesPerSecond *
+                   (1.0 / static_cast<double>(pieces(from)) + 1.0 / pieces(to));
+  for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
+    bool part = llvm::is_contained(from.partial, axis) &&
+                !llvm::is_contained(to.partial, axis);
+    auto now = siteOf(from, axis, mesh), then = siteOf(to, axis, mesh);
+    double n = mesh.size(axis), rounds = part && then            ? 1
+                                         : part                  ? 2
+                                         : now && !(now == then) ? 1
+                                                                 : 0;
+    if (rounds == 0)
+      continue;
+    // Without the cut along the axis.
+    double share =
+        bytesOf(value) /
+        std::min(pieces(from) * (now ? 1.0 / n : 1.0),
+                 static_cast<double>(pieces(to)) * (then ? 1.0 / n : 1.0));
+    bool swaps =
+        now && then && now->isLast && now->isEven && then->isEven && !part;
+    seconds += ofLink(axis, 0) +
+               rounds * (n - 1) * ofLink(axis, share / n / (swaps ? n : 1));
+  }
+  return seconds;
+}
+
+// Attention whose tokens are cut: shares of keys and values go around, in the
+// gradient with those of their gradients, which are wider (LocalAttention).
+double OpCosts::ofPassingKeys(Operation *op, const Plan &plan) const {
+  if (!isa<graph::AttentionOp, graph::AttentionGradOp>(op))
+    return 0;
+  const Placement &keys = *plan.wanted[1];
+  double share = 2 * bytesOf(op->getOperand(1)) / pieces(keys), seconds = 0;
+  if (isa<graph::AttentionGradOp>(op))
+    share *= 3;
+  for (const Factor &factor : keys.dims[1])
+    for (unsigned axis : factor.axes)
+      seconds += static_cast<double>(mesh.size(axis) - 1) * ofLink(axis, share);
+  return seconds;
+}
+
+// Counts and then rows, of which those of other devices' groups leave; and
+// what comes is put in order, written and read once more.
+double OpCosts::ofExchanging(Operation *op, const Plan &plan) const {
+  bool sends = isa<graph::SendRowsOp>(op);
+  if (!sends && !isa<graph::ReturnRowsOp>(op))
+    return 0;
+  const Placement &home = sends ? *plan.wanted[0] : *plan.made[0],
+                  &sent = sends ? *plan.made[0] : *plan.wanted[0];
+  double size = bytesOf(op->getOperand(0)), seconds = 0;
+  for (unsigned axis : exchangedAxes(home, sent)) {
+    double n = mesh.size(axis);
+    seconds += price.weight * (n - 1) *
+               (ofLink(axis, size / pieces(home) / n) + ofLink(axis, 0));
+    seconds += 2 * size / pieces(sent) / kBytesPerSecond;
+  }
+  return seconds;
+}
+
+//===--- all of a module --------------------------------------------------===//
+
+bool sharding::sharesMoves(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto function =
+      argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp())
+               : func::FuncOp();
+  return !function || !function.isPublic();
+}
+
+namespace {
+class Estimate {
+public:
+  Estimate(const Mesh &mesh, const Shardings &shardings, LinkPrice price)
+      : costs(mesh, price), shardings(shardings), price(price) {}
+
+  double ofFunction(func::FuncOp function) {
+    auto [known, isNew] = functions.try_emplace(function, 0.0);
+    if (!isNew)
+      return known->second;
+    double seconds = ofBlock(function.getBody().front());
+    return functions[function] = seconds;
+  }
+
+private:
+  using Moved = llvm::DenseMap<std::pair<Value, const Placement *>, double>;
+
+  double ofBlock(Block &block) {
+    double seconds = 0;
+    Moved moved;
+    for (unsigned number : shardings.classes.stepsOf(block)) {
+      const Congruence::Step &step = shardings.classes.step(number);
+      const Plan &plan = shardings.plan(number);
+      seconds += ofMoves(step, plan, moved) + step.count * ofStep(step, plan);
+    }
+    return seconds;
+  }
+
+  // A value that several ops want at one place moves there once; constants are
+  // made there.
+  double ofMoves(const Congruence::Step &step, const Plan &plan,
+                 Moved &moved) const {
+    double seconds = 0;
+    for (auto [use, wanted] : llvm::zip(step.uses, plan.wanted)) {
+      const Placement &from = shardings.asUsed(use.value);
+      if (&from == wanted || use.isSplat)
+        continue;
+      Value value = step.op->getOperand(use.operand);
+      double times = double(step.count) * use.count, once = 0;
+      if (sharesMoves(value)) {
+        double &most = moved[{value, wanted}];
+        once = most;
+        most = std::max(most, times);
+      }
+      if (times > once)
+        seconds += (times - once) * costs.ofMoving(value, from, *wanted);
+    }
+    // What settles where state is.
+    for (auto [i, number] : llvm::enumerate(step.results)) {
+      Value result = step.op->getResult(i);
+      seconds += step.countOf(i) * costs.ofMoving(result, shardings.of(result),
+                                                  shardings.asUsed(number));
+    }
+    return price.weight * seconds;
+  }
+
+  // Of one of the ops that are alike.
+  double ofStep(const Congruence::Step &step, const Plan &plan) {
+    Operation *op = step.op;
+    if (auto call = dyn_cast<func::CallOp>(op);
+        call && !shardings.isPointwiseCall(op))
+      return ofFunction(shardings.classes.factors.functions().of(call));
+    if (auto loop = dyn_cast<graph::LoopOp>(op))
+      return loop.getTrip() * ofBlock(loop.getBody().front());
+    if (op->hasTrait<OpTrait::IsTerminator>())
+      return 0;
+    // A plan is of ops of one kind.
+    auto [known, isNew] = plans.try_emplace(&plan, 0.0);
+    if (isNew)
+      known->second = costs.ofOp(op, plan);
+    return known->second;
+  }
+
+  OpCosts costs;
+  const Shardings &shardings;
+  LinkPrice price;
+  llvm::DenseMap<Operation *, double> functions;
+  llvm::DenseMap<const Plan *, double> plans;
+};
+} // namespace
+
+double sharding::estimate(ModuleOp module, const Mesh &mesh,
+                          const Shardings &shardings, LinkPrice price) {
+  Estimate estimate(mesh, shardings, price);
+  double seconds = 0;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function.isPublic() && function.getName() != "init")
+      seconds += estimate.ofFunction(function);
+  return seconds;
+}

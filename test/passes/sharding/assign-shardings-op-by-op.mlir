@@ -1,0 +1,31 @@
+// RUN: tessera-opt %S/Inputs/multi-query.mlir --assign-shardings="mesh=tensor=2 solver=false" --verify-shardings | FileCheck %s --check-prefix=COLORS
+// RUN: tessera-opt %S/Inputs/multi-query.mlir --assign-shardings="mesh=tensor=2" --verify-shardings | FileCheck %s
+// RUN: tessera-opt %S/Inputs/multi-query.mlir --assign-shardings="mesh=tensor=2" --partition-to-local --canonicalize --cse | FileCheck %s --check-prefix=LOCAL
+// RUN: tessera-opt %S/Inputs/multi-query.mlir --assign-shardings="mesh=tensor=2 explain" -o /dev/null 2>&1 | FileCheck %s --check-prefix=EXPLAIN
+// RUN: tessera-opt %S/Inputs/multi-query.mlir --assign-shardings="mesh=data=2 explain" -o /dev/null 2>&1 | FileCheck %s --check-prefix=DATA
+// All query heads have one key head, so that no color of heads can be cut. By
+// colors, attention is cut along tokens, whose keys then go around in a ring:
+// each op has one color for all of its axis.
+
+// COLORS-LABEL: func.func private @layer
+// COLORS: dist.reshard %{{.*}} to <@mesh, [{}, {"tensor"}, {}, {}]> : tensor<4x16384x4x64xf32>
+// COLORS: graph.attention {{.*}}#dist.sharding<@mesh, [{}, {"tensor"}, {}, {}]>
+
+// By itself, it is cut along sequences, which are no color of `tensor`; and the
+// sums of the products before are scattered to where it has them. Weights are
+// cut as ever.
+// CHECK-LABEL: func.func private @layer
+// CHECK-SAME: %arg1: tensor<256x256xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}
+// CHECK: %[[Q:.*]] = graph.einsum {{.*}} {dist.shardings = [#dist.sharding<@mesh, [{}, {}, {}], partial sum {"tensor"}>]}
+// CHECK-NEXT: dist.reshard %[[Q]] to <@mesh, [{"tensor"}, {}, {}]>
+// CHECK: graph.attention {{.*}}#dist.sharding<@mesh, [{"tensor"}, {}, {}, {}]>
+// CHECK-NEXT: dist.reshard
+
+// LOCAL-LABEL: func.func private @layer
+// LOCAL: dist.reduce_scatter
+// LOCAL: graph.attention {{.*}} tensor<2x16384x4x64xf32>
+// LOCAL-NOT: dist.permute
+
+// EXPLAIN: remark: shardings: {{[0-9]+}} strategies by colors; the best of them {{[0-9.]+}} us a step by the estimate; op by op {{[0-9.]+}} us, with {{[0-9]+}} of {{[0-9]+}} classes of ops and values elsewhere (proven optimal)
+// DATA: remark: shardings: {{[0-9]+}} strategies by colors
+// DATA-NOT: op by op
