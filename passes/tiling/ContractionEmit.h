@@ -18,7 +18,7 @@ struct ContractionSide {
   bool staged = false;
   bool sumFirst = false; ///< staged as [k, tile] rather than [tile, k]
   mlir::Value shared;    ///< where it is staged: [panels, ...]
-  mlir::Value strips;    ///< of rhs, weights in memory: [strips, k, 16] in pairs
+  mlir::Value strips; ///< of rhs, weights in memory: [strips, k, 16] in pairs
 };
 
 /// Emits one kernel. See Contraction.h for what is computed, and emitBlock for

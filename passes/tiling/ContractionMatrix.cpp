@@ -129,9 +129,8 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
     padRows(rows);
   }
   auto forEachRow = [&](llvm::function_ref<void(Value, int64_t)> body) {
-    forEachPart({}, rows, rows, kTile, [&](Value i, int64_t here) {
-      body(mul(i, kTile), here);
-    });
+    forEachPart({}, rows, rows, kTile,
+                [&](Value i, int64_t here) { body(mul(i, kTile), here); });
   };
   // Panels of strips come from beyond the second cache, once for all rows that
   // are staged.
@@ -154,7 +153,8 @@ void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
                                            ValueRange at) {
   bool isStaged = lhs.staged;
   int64_t rows = isStaged ? llvm::alignTo(place.rows, kUnit) : place.rows;
-  SmallVector<int64_t> shape{rows, int64_t(llvm::alignTo(place.columns, kUnit))};
+  SmallVector<int64_t> shape{rows,
+                             int64_t(llvm::alignTo(place.columns, kUnit))};
   SmallVector<Value> left{index(0), place.row, index(0)},
       right{place.panel, index(0), index(0)};
   if (!isStaged)

@@ -1,8 +1,8 @@
-// Products with weights of bf16 in strips of 16 rows, pairs along the sum side by
-// side (runtime/support/QuantizedLayout.h): what other products stage columns
-// as, and a run of memory for each 16 columns. Matrix registers take them as
-// they are, and so do few rows; many rows in other registers widen a block's
-// columns once. Terms are added as those of other weights are.
+// Products with weights of bf16 in strips of 16 rows, pairs along the sum side
+// by side (runtime/support/QuantizedLayout.h): what other products stage
+// columns as, and a run of memory for each 16 columns. Matrix registers take
+// them as they are, and so do few rows; many rows in other registers widen a
+// block's columns once. Terms are added as those of other weights are.
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/tiling/ClusterLaunch.h"
 #include "passes/tiling/ContractionEmit.h"
@@ -34,9 +34,9 @@ Value ContractionEmitter::loadStrip(Value column, Value k, int64_t columns,
   Value loaded = b.create<tile::LoadOp>(
       loc, type, rhs.strips, ValueRange{stripOf(column), k, index(0)},
       ValueRange(), ArrayRef<int64_t>{1, 2});
-  return compute.isBF16() ? loaded
-                          : b.create<arith::ExtFOp>(loc, type.clone(compute),
-                                                    loaded);
+  return compute.isBF16()
+             ? loaded
+             : b.create<arith::ExtFOp>(loc, type.clone(compute), loaded);
 }
 
 // Lines that are multiplied some turns from here: far ahead into the second

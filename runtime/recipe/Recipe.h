@@ -117,9 +117,9 @@ struct Recipe {
     /// What matrices of linear layers are kept as; of int4 the head is int8.
     Quant quant = Quant::None;
     int64_t group = 32; ///< their columns with one scale: 32, 64 or 128
-    /// How matrices of bf16 lie for CPUs, where they are not quantized: as rows,
-    /// or in strips of 16 rows (QuantizedLayout.h), which products read as they
-    /// are.
+    /// How matrices of bf16 lie for CPUs, where they are not quantized: as
+    /// rows, or in strips of 16 rows (QuantizedLayout.h), which products read
+    /// as they are.
     WeightLayout layout = WeightLayout::Rows;
     /// Of encoders; Model: as modules.json beside the model says.
     Pooling pooling = Pooling::Model;

@@ -1,7 +1,7 @@
 #include "runtime/train/ImportWeights.h"
 #include "runtime/train/CopyTensor.h"
-#include "runtime/train/PackedWeights.h"
 #include "runtime/train/PackStrips.h"
+#include "runtime/train/PackedWeights.h"
 #include "runtime/train/QuantizeTensor.h"
 
 #include <algorithm>

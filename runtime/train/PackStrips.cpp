@@ -34,9 +34,9 @@ public:
       const int64_t count = std::min(kStripsAtOnce, layout.strips() - first);
       words.resize(count * wordsOfStrip());
       TESSERA_RETURN_IF_ERROR(pack(first, count, words.data()));
-      TESSERA_RETURN_IF_ERROR(model.writeState(
-          values, first * wordsOfStrip() * sizeof(uint32_t),
-          std::as_bytes(std::span(words))));
+      TESSERA_RETURN_IF_ERROR(
+          model.writeState(values, first * wordsOfStrip() * sizeof(uint32_t),
+                           std::as_bytes(std::span(words))));
     }
     return Status::success();
   }

@@ -137,8 +137,9 @@ static Status drawQuantized(SessionModel &model, int64_t seed) {
     for (uint64_t at = 0; at < tensor.size; at += kPiece) {
       for (uint64_t &word : words) // bf16 of magnitudes from 2^-7 to 2^-6
         word = tensor.quantized->isScales ? scales
-               : isBf16 ? (draw() & 0x807f'807f'807f'807f) | 0x3c00'3c00'3c00'3c00
-                        : draw() | odd;
+               : isBf16
+                   ? (draw() & 0x807f'807f'807f'807f) | 0x3c00'3c00'3c00'3c00
+                   : draw() | odd;
       TESSERA_RETURN_IF_ERROR(
           model.writeState(tensor, at,
                            std::as_bytes(std::span(words))

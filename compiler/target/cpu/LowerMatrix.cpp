@@ -139,6 +139,34 @@ void KernelLowering::prefetchStrips(const Matrix &rhs, int64_t columns) {
             b.getI32IntegerAttr(1));
 }
 
+// While rows pass by a panel of strips, each tile of rows brings its share of
+// the panel behind into the second cache.
+void KernelLowering::prefetchBehind(const Matrix &rhs, int64_t columns,
+                                    ValueRange lhsIndices) {
+  Type i64 = b.getI64Type();
+  auto number = [&](int64_t value) {
+    return p.constant(b.getI64IntegerAttr(value));
+  };
+  // Of 16 lines a strip, eight tiles of rows have four each.
+  constexpr int64_t kLines = 4, kTileRows = 2 * kRows;
+  Value row =
+      b.create<arith::IndexCastOp>(loc, i64, lhsIndices[lhsIndices.size() - 2]);
+  Value tile = b.create<arith::DivUIOp>(loc, row, number(kTileRows));
+  Value strip = b.create<arith::RemUIOp>(loc, tile, number(columns)),
+        part = b.create<arith::DivUIOp>(loc, tile, number(columns));
+  Value bytes = b.create<arith::AddIOp>(
+      loc, b.create<arith::MulIOp>(loc, strip, number(rhs.columnBytes)),
+      b.create<arith::MulIOp>(loc, part, number(kLines * kRowBytes)));
+  Value start = b.create<LLVM::GEPOp>(loc, rhs.start.getType(), b.getI8Type(),
+                                      rhs.start, ArrayRef<LLVM::GEPArg>{bytes});
+  for (int64_t line = 0; line < kLines; ++line)
+    b.create<LLVM::Prefetch>(loc,
+                             step(start, b.getI8Type(),
+                                  columns * rhs.columnBytes + line * kRowBytes),
+                             b.getI32IntegerAttr(0), b.getI32IntegerAttr(2),
+                             b.getI32IntegerAttr(1));
+}
+
 llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
   if (!target.matrixTiles)
     return error(op, "needs a target with matrix registers");
@@ -188,6 +216,12 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
                  rhs.rowBytes, rhs.columnBytes};
     if (op.getFar() && isStrips)
       prefetchStrips(right, columns);
+    if (!op.getFar() && isStrips)
+      prefetchBehind(right, columns, scalarsOf(op.getLhsIndices()));
+    // Of strips and rows that meet them nothing stays in the first cache: both
+    // pass by, and without a place to be found there they come faster.
+    StringRef loadLeft = isStrips && !op.getFar() ? "llvm.x86.tileloaddt164"
+                                                  : "llvm.x86.tileloadd64";
     // Panels that pass by, so that rows of lhs stay in the first cache: the
     // hint is worth a tenth. Beside lhs that is far away it is rhs that stays.
     moveMatrix(op.getFar() ? "llvm.x86.tileloadd64" : "llvm.x86.tileloaddt164",
@@ -195,7 +229,7 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
     for (int64_t i = 0; i < rows; ++i) {
       Matrix part{step(left.start, b.getI8Type(), i * kRows * left.rowBytes),
                   left.rowBytes};
-      moveMatrix("llvm.x86.tileloadd64", part, kLeft + i, 1, 1, 0);
+      moveMatrix(loadLeft, part, kLeft + i, 1, 1, 0);
       for (int64_t j = 0; j < columns; ++j)
         callIntrinsic(b, loc, "llvm.x86.tdpbf16ps",
                       {byteConstant(b, loc, kSums + 2 * i + j),

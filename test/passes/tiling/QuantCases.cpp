@@ -56,9 +56,7 @@ func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
   bool isExact = std::string(element) == "f32";
   // In bf16 panels hold weights that are rounded to it; few rows are integers
   // of 15 bits.
-  double tolerance = isExact || isStrips ? 1e-5
-                     : shape.rows > 16     ? 1e-2
-                                           : 1e-4;
+  double tolerance = isExact || isStrips ? 1e-5 : shape.rows > 16 ? 1e-2 : 1e-4;
   KernelCase made{fmt::format("{}_{}{}{}", shape.name, element,
                               transposed ? "_transposed" : "",
                               epilogue ? "_gelu" : ""),
@@ -97,24 +95,33 @@ std::vector<KernelCase> all() {
     for (const Shape &shape : many)
       cases.push_back(make(shape, element, false, shape.rows % 2));
   }
-  // The last one has several chunks of the sum.
-  const Shape strips[] = {
-      {"StripsOne", 1, 64, 64, 16, 32},     {"StripsOneRagged", 1, 75, 105, 16, 32},
-      {"StripsOneDeep", 1, 52, 2048, 16, 32}, {"StripsFiveRows", 5, 300, 96, 16, 32},
-      {"StripsSixteenRows", 16, 280, 200, 16, 32},
-      {"StripsMany", 45, 128, 128, 16, 32}, {"StripsManyRagged", 37, 70, 105, 16, 32},
-      {"StripsManyRows", 300, 52, 64, 16, 32},
-      {"StripsManyDeep", 290, 52, 5230, 16, 32}};
-  for (const Shape &shape : strips)
-    cases.push_back(make(shape, "bf16", false, shape.rows % 2));
-  cases.push_back(make(strips[1], "bf16", true, false));
-  cases.push_back(make(strips[6], "bf16", true, true));
+  for (KernelCase &made : stripCases())
+    cases.push_back(std::move(made));
   cases.push_back(make(few[4], "f32", true, true));
   cases.push_back(make(many[3], "bf16", true, false));
   return cases;
 }
 
 } // namespace
+
+std::vector<KernelCase> stripCases() {
+  std::vector<KernelCase> cases;
+  // The last one has several chunks of the sum.
+  const Shape strips[] = {{"StripsOne", 1, 64, 64, 16, 32},
+                          {"StripsOneRagged", 1, 75, 105, 16, 32},
+                          {"StripsOneDeep", 1, 52, 2048, 16, 32},
+                          {"StripsFiveRows", 5, 300, 96, 16, 32},
+                          {"StripsSixteenRows", 16, 280, 200, 16, 32},
+                          {"StripsMany", 45, 128, 128, 16, 32},
+                          {"StripsManyRagged", 37, 70, 105, 16, 32},
+                          {"StripsManyRows", 300, 52, 64, 16, 32},
+                          {"StripsManyDeep", 290, 52, 5230, 16, 32}};
+  for (const Shape &shape : strips)
+    cases.push_back(make(shape, "bf16", false, shape.rows % 2));
+  cases.push_back(make(strips[1], "bf16", true, false));
+  cases.push_back(make(strips[6], "bf16", true, true));
+  return cases;
+}
 
 const std::vector<KernelCase> &quantCases() {
   static const std::vector<KernelCase> cases = all();
