@@ -89,13 +89,6 @@ llvm::Error tessera::compileDecoder(const RunPath &place,
   return compile(request).takeError();
 }
 
-// Halves of heads, which rotations take apart, are columns of products.
-static bool fitsStrips(const models::ModelSpec &spec) {
-  constexpr int64_t kHalves = 32;
-  return !spec.isEncoder() && spec.headDim % kHalves == 0 &&
-         spec.rotaryDim % kHalves == 0;
-}
-
 llvm::Error tessera::compileModelDecoder(const std::string &directory,
                                          const models::ModelSpec &spec,
                                          const DecoderSettings &settings,
@@ -113,8 +106,7 @@ llvm::Error tessera::compileModelDecoder(const std::string &directory,
     request.set.push_back(fmt::format("inference.batch={}", *settings.batch));
   if (settings.pages)
     request.set.push_back(fmt::format("inference.pages={}", *settings.pages));
-  if (settings.strips && request.targets == std::vector<std::string>{"cpu"} &&
-      fitsStrips(spec))
+  if (settings.strips && request.targets == std::vector<std::string>{"cpu"})
     request.set.push_back("inference.layout=strips");
   request.set.insert(request.set.end(), set.begin(), set.end());
   return compile(request).takeError();
