@@ -13,6 +13,7 @@
 #include "passes/schedule/Schedule.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/tiling/Passes.h"
+#include "runtime/support/QuantizedLayout.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace tessera;
@@ -83,6 +84,10 @@ static void programs(OpPassManager &pipeline, const PhaseOptions &options) {
   if (inference.quant != models::Quant::None)
     pipeline.addPass(createQuantizeWeights(
         {inference.quant == models::Quant::Int4 ? 4 : 8, inference.group}));
+  else if (inference.layout == recipe::WeightLayout::Strips &&
+           options.recipe.compute == models::Precision::Bf16)
+    pipeline.addPass(
+        createQuantizeWeights({/*bits=*/16, QuantizedLayout::kBlock}));
   pipeline.addPass(mlir::createCanonicalizerPass());
   verifyPrograms(pipeline, options);
 }

@@ -115,12 +115,19 @@ static Result evaluateDequantize(DequantizeOp op, Operands in) {
   Tensor result(resultShape(op));
   for (int64_t n = 0; n < layout.rows; ++n)
     for (int64_t k = 0; k < layout.columns; ++k) {
+      double &to =
+          result.at(op.getTransposed() ? ArrayRef{k, n} : ArrayRef{n, k});
+      if (!layout.hasScales()) { // in the order [strips, columns / 2, 16, 2]
+        int64_t depth = layout.words() * layout.perWord();
+        to = in[0]->data[n / strip * depth * strip + k / 2 * 2 * strip +
+                         n % strip * 2 + k % 2];
+        continue;
+      }
       double word = in[0]->at({n / strip, k / layout.perWord(), n % strip});
       double scale = in[1]->at({n / strip, k / layout.group, n % strip});
       int64_t q = quantizedAt(
           layout, static_cast<uint32_t>(static_cast<int64_t>(word)), k);
-      result.at(op.getTransposed() ? ArrayRef{k, n} : ArrayRef{n, k}) =
-          scale * static_cast<double>(q);
+      to = scale * static_cast<double>(q);
     }
   return result;
 }

@@ -13,6 +13,11 @@ using namespace tessera::graph::detail;
 RankedTensorType
 tessera::graph::quantizedValuesType(MLIRContext *context,
                                     const QuantizedLayout &layout) {
+  if (layout.bits == 16)
+    return RankedTensorType::get({layout.strips(),
+                                  layout.words() * layout.perWord(),
+                                  QuantizedLayout::kStrip},
+                                 BFloat16Type::get(context));
   return RankedTensorType::get(
       {layout.strips(), layout.words(), QuantizedLayout::kStrip},
       IntegerType::get(context, 32));
@@ -64,7 +69,8 @@ std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
                          {shape[0], shape[1], bits.getInt(), group.getInt()},
                          fields.contains("transposed")};
   bool knows = origin.isScales || part.getValue() == "values";
-  bool fits = (origin.layout.bits == 4 || origin.layout.bits == 8) &&
+  bool fits = (origin.layout.bits == 4 || origin.layout.bits == 8 ||
+               (origin.layout.bits == 16 && !origin.isScales)) &&
               origin.layout.group >= QuantizedLayout::kBlock &&
               origin.layout.group % QuantizedLayout::kBlock == 0;
   return knows && fits ? std::optional(std::move(origin)) : std::nullopt;
@@ -79,16 +85,26 @@ QuantizedLayout DequantizeOp::getLayout() {
 LogicalResult DequantizeOp::verify() {
   if (failed(expectRank(*this, "the result", tensorType(getResult()), 2)))
     return failure();
-  if (getBits() != 4 && getBits() != 8)
-    return emitOpError("has bits ") << getBits() << ", expected 4 or 8";
+  if (getBits() != 4 && getBits() != 8 && getBits() != 16)
+    return emitOpError("has bits ") << getBits() << ", expected 4, 8 or 16";
   if (getGroup() < 1 || getGroup() % QuantizedLayout::kBlock)
     return emitOpError("has groups of ")
            << getGroup() << ", expected a multiple of "
            << QuantizedLayout::kBlock;
   QuantizedLayout layout = getLayout();
+  RankedTensorType values = quantizedValuesType(getContext(), layout);
   if (failed(expectShape(*this, "values", tensorType(getValues()),
-                         quantizedValuesType(getContext(), layout).getShape())))
+                         values.getShape())))
     return failure();
+  if (tensorType(getValues()).getElementType() != values.getElementType())
+    return emitOpError("has values of ")
+           << tensorType(getValues()).getElementType() << ", expected "
+           << values.getElementType();
+  if (layout.hasScales() != bool(getScales()))
+    return emitOpError(layout.hasScales() ? "lacks scales"
+                                          : "has scales beside bf16");
+  if (!layout.hasScales())
+    return success();
   return expectShape(*this, "scales", tensorType(getScales()),
                      quantizedScalesType(getContext(), layout).getShape());
 }

@@ -8,9 +8,10 @@
 
 namespace tessera::graph {
 
-/// On a parameter that holds values or scales, a QuantizedOrigin: {source, part
-/// = "values" or "scales", bits, group, shape = [rows, columns], transposed
-/// where it is so}. No @init gives such a parameter.
+/// On a parameter that holds values or scales, or bf16 in strips, a
+/// QuantizedOrigin: {source, part = "values" or "scales", bits, group, shape =
+/// [rows, columns], transposed where it is so}. No @init gives such a
+/// parameter.
 inline constexpr llvm::StringLiteral kQuantizedAttr = "graph.quantized";
 
 /// Of which tensor of a checkpoint a parameter is a part.

@@ -10,22 +10,23 @@ def Graph_DequantizeOp : Graph_Op<"dequantize",
   let summary = "the matrix that quantized weights stand for";
   let description = [{
     `values` and `scales` lie as runtime/support/QuantizedLayout.h says: weight (n, k) of a matrix [n, k] is
-    scale(n, k / group) × q(n, k), with q of `bits` = 8 or 4 bits. The result is that matrix, [n, k], or [k, n]
+    scale(n, k / group) × q(n, k), with q of `bits` = 8 or 4 bits; or, of `bits` = 16, the bf16 (n, k) that `values`
+    has in strips, without scales. The result is that matrix, [n, k], or [k, n]
     where it is `transposed`, rounded to the result's element type at most.
 
     It never becomes a kernel: fusion repeats it in each contraction that reads it, which brings
-    integers into registers. Made by `quantize-weights`; nothing but an einsum reads it.
+    integers into registers, or multiplies strips as they are. Made by `quantize-weights`; nothing but an einsum reads it.
 
     ```mlir
     %w = graph.dequantize %q, %s bits 4 group 32 : tensor<48x96x16xi32>, tensor<48x24x16xf16> -> tensor<768x768xbf16>
     ```
   }];
-  let arguments = (ins StaticShapeTensorOf<[I32]>:$values, StaticShapeTensorOf<[F16]>:$scales,
+  let arguments = (ins StaticShapeTensorOf<[I32, BF16]>:$values, Optional<StaticShapeTensorOf<[F16]>>:$scales,
                        I64Attr:$bits, I64Attr:$group, UnitAttr:$transposed);
   let results = (outs Graph_FloatTensor:$result);
   let assemblyFormat = [{
-    $values `,` $scales `bits` $bits `group` $group (`transposed` $transposed^)? attr-dict
-    `:` type($values) `,` type($scales) `->` type($result)
+    $values (`,` $scales^)? `bits` $bits `group` $group (`transposed` $transposed^)? attr-dict
+    `:` type($values) (`,` type($scales)^)? `->` type($result)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

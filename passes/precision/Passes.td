@@ -74,6 +74,9 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
     that, whatever else is done with it. Matrices of fewer than 16 rows or 32 columns stay, and so does what `graph.wide` says. @init
     gives none of what was quantized: it comes out of a checkpoint.
 
+    With `bits` 16 nothing is quantized: matrices of bf16 become `NAME.values` alone, the same numbers in strips of 16
+    rows, which a CPU's products read as one run. Stacks of experts stay as they are.
+
     Before:
     ```mlir
     func.func @decode_1(%w: tensor<64x96xbf16> {graph.state = "w", ...}, ...) {
@@ -89,7 +92,7 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
   let options = [
-    Option<"bits", "bits", "int64_t", "8", "Of a weight in a block: 8 or 4">,
+    Option<"bits", "bits", "int64_t", "8", "Of a weight in a block: 8 or 4; 16: all are bf16 in strips">,
     Option<"group", "group", "int64_t", "32", "Columns that share a scale: a multiple of 32">];
 }
 

@@ -1,4 +1,5 @@
-// The pass: matrices of linear layers as integers with scales.
+// The pass: matrices of linear layers as integers with scales, or as bf16 in
+// the same strips.
 #include "dialects/graph/Build.h"
 #include "dialects/graph/Einsum.h"
 #include "dialects/graph/GraphQuantOps.h"
@@ -109,7 +110,7 @@ static LogicalResult refuseExperts(func::FuncOp function) {
 
 LogicalResult QuantizeWeights::quantize(func::FuncOp function,
                                         llvm::StringSet<> &gone) {
-  if (failed(refuseExperts(function)))
+  if (bits != 16 && failed(refuseExperts(function)))
     return failure();
   for (unsigned index = 0; index < function.getNumArguments(); ++index) {
     if (!isCandidate(function, index))
@@ -140,9 +141,12 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
   bool inBlocks = llvm::any_of(products, [](OpOperand *use) {
     return isa<func::CallOp>(use->getOwner());
   });
+  bool isBf16 = bits == 16;
+  if (isBf16 && !type.getElementType().isBF16())
+    return false;
   QuantizedLayout layout{type.getDimSize(transposed),
-                         type.getDimSize(!transposed), inBlocks ? bits : 8,
-                         group};
+                         type.getDimSize(!transposed),
+                         inBlocks || isBf16 ? bits : 8, group};
   if (layout.rows < kLeastRows || layout.columns < kLeastColumns)
     return false;
   MLIRContext *context = &getContext();
@@ -165,7 +169,9 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
     return function.getArgument(at);
   };
   Value values = insert(false, graph::quantizedValuesType(context, layout)),
-        scales = insert(true, graph::quantizedScalesType(context, layout));
+        scales =
+            isBf16 ? Value()
+                   : insert(true, graph::quantizedScalesType(context, layout));
   OpBuilder b = OpBuilder::atBlockBegin(&function.front());
   Value matrix =
       b.create<graph::DequantizeOp>(NameLoc::get(name), type, values, scales,

@@ -20,8 +20,8 @@ static void forbidReuse(LaunchSpec &spec, const ContractionPlan &plan,
   used.set(plan.rhs.argument);
   if (plan.groups)
     used.set(plan.groups->argument);
-  if (plan.quant)
-    used.set(plan.quant->scales);
+  if (plan.quant && plan.quant->scales)
+    used.set(*plan.quant->scales);
   for (const ExprNode &node : plan.expression.pieces.front().nodes)
     if (node.kind == ExprNode::load)
       used.set(node.argument);
@@ -32,7 +32,9 @@ static void forbidReuse(LaunchSpec &spec, const ContractionPlan &plan,
   int64_t lhs = readsLeft ? positionOf(plan.lhs.argument) : -1,
           rhs = positionOf(plan.rhs.argument),
           groups = plan.groups ? positionOf(plan.groups->argument) : -1,
-          scales = plan.quant ? positionOf(plan.quant->scales) : -1;
+          scales = plan.quant && plan.quant->scales
+                       ? positionOf(*plan.quant->scales)
+                       : -1;
   SmallVector<int64_t> kept;
   for (size_t i = 0; i < spec.reuse.size(); i += 2)
     if (spec.reuse[i] != lhs && spec.reuse[i] != rhs &&
@@ -54,8 +56,8 @@ tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
     operands.push_back(body.getArgument(plan->lhs.argument));
   if (plan->groups)
     operands.push_back(body.getArgument(plan->groups->argument));
-  if (plan->quant)
-    operands.push_back(body.getArgument(plan->quant->scales));
+  if (plan->quant && plan->quant->scales)
+    operands.push_back(body.getArgument(*plan->quant->scales));
   ClusterLaunch launch(cluster, plan->expression,
                        plan->groups ? tile::Skeleton::grouped
                                     : tile::Skeleton::contraction,

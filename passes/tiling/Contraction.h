@@ -43,7 +43,7 @@ struct ContractionGroups {
 /// values, and its strides those of the matrix [rows, columns] of the layout.
 struct ContractionQuant {
   QuantizedLayout layout;
-  unsigned scales; ///< argument of the cluster
+  std::optional<unsigned> scales; ///< argument of the cluster
   /// Few rows: integers are widened in registers, each time that a register
   /// tile of rows wants them. Otherwise a block widens its columns once, as it
   /// stages them.
@@ -51,6 +51,10 @@ struct ContractionQuant {
   /// Then: rows are multiplied as integers, which a launch before makes of them
   /// (IntegerRows); the kernel's first buffer has those.
   bool integers = false;
+
+  /// bf16, which needs neither scales nor widening: products read strips as
+  /// panels of 16 columns that have been staged already.
+  bool isStrips() const { return !layout.hasScales(); }
 };
 
 /// Rows as integers for products with quantized weights: i32 [rows, width()].
@@ -115,6 +119,9 @@ struct ContractionPlan {
   /// token meets a weight: a CPU then reads rhs once, as it comes, and what
   /// counts is the rate of its memory.
   bool streams() const;
+  /// Whether columns are bf16 in strips, and whether few rows meet them.
+  bool isStrips() const { return quant && quant->isStrips(); }
+  bool streamsStrips() const { return isStrips() && quant->streams; }
   /// Whether registers that hold matrices can multiply it, however many rows
   /// there are: bf16 on both sides, all of it in memory.
   bool fitsMatrices() const;

@@ -47,6 +47,10 @@ void ContractionEmitter::chooseTiles() {
   // One step a turn: LLVM schedules the loads of several so early that sums
   // are spilled, and the loop costs nothing beside so many products.
   kStep = pairs ? 2 : 1;
+  if (plan.streamsStrips()) { // a strip, some lines at a time
+    width = std::min(QuantizedLayout::kStrip, plan.columnDim().size);
+    kStep = QuantizedLayout::kBlock;
+  }
   // Columns of rhs side by side, a register of each at a time.
   if (plan.streams()) {
     width = std::min(target.lanes, plan.columnDim().size);
@@ -68,7 +72,7 @@ void ContractionEmitter::chooseStaging() {
   rhs.staged = plan.quant || pairs || plan.rhs.memory != compute ||
                rhs.repeatsTile || rhs.repeatsSum ||
                (column.size > 1 && column.rhs != 1) || !usedOnce;
-  if (plan.streams())
+  if (plan.streams() || plan.streamsStrips())
     rhs.staged = false;
 }
 

@@ -16,14 +16,16 @@ ContractionEmitter::ContractionEmitter(const ContractionPlan &plan,
                                        const TileTarget &target,
                                        OpBuilder &builder)
     : plan(plan), cluster(cluster), kernel(kernel), results(results),
-      target(target), b(builder), loc(kernel.getLoc()),
-      epilogueTarget{plan.expression.pieces.front(),
-                     SmallVector<Value>(arguments), loc} {
+      target(target), b(builder),
+      loc(kernel.getLoc()), epilogueTarget{plan.expression.pieces.front(),
+                                           SmallVector<Value>(arguments), loc} {
   chooseTypes();
   chooseTiles();
   if (!plan.quant || !plan.quant->integers)
     lhs = makeSide(plan.lhs, arguments[plan.lhs.argument], true);
-  if (plan.quant)
+  if (plan.isStrips())
+    makeStrips(arguments[plan.rhs.argument]);
+  else if (plan.quant)
     makeQuant(arguments);
   else
     rhs = makeSide(plan.rhs, arguments[plan.rhs.argument], false);
@@ -112,7 +114,8 @@ void ContractionEmitter::forEachPart(
     if (whole % step)
       body(parts, whole % step);
   } else if (whole % step) {
-    ifElse(isLast, [&] { rest(last); }, [&] { rest(whole); });
+    ifElse(
+        isLast, [&] { rest(last); }, [&] { rest(whole); });
   } else {
     ifElse(isLast, [&] { rest(last); });
   }
@@ -147,7 +150,7 @@ void ContractionEmitter::emit() {
   Operation *mark = index(0).getDefiningOp();
   top = std::make_unique<EmitScope>(epilogueTarget, b);
   top->builder.setInsertionPoint(mark);
-  if (plan.quant && plan.quant->streams)
+  if (plan.quant && plan.quant->streams && !plan.isStrips())
     emitStreamed();
   else if (plan.groups)
     emitOwned([&] { emitChunks(); });
@@ -195,7 +198,7 @@ void ContractionEmitter::emitIndices() {
 }
 
 void ContractionEmitter::emitAllocations() {
-  if (plan.quant && plan.quant->streams)
+  if (plan.quant && plan.quant->streams && !plan.isStrips())
     return;
   if (matrices)
     return allocateMatrices();
@@ -240,18 +243,21 @@ void ContractionEmitter::emitChunk() {
   }
   if (sumTerms)
     emitOwnedSum();
-  if (plan.quant)
+  if (plan.isStrips()) {
+    if (rhs.staged)
+      stageStripColumns();
+  } else if (plan.quant)
     stageQuantColumns();
   else if (rhs.staged)
     stageColumns();
-  if (matrices && !turned)
+  if (matrices && rhs.staged)
     padColumns();
   groupStart = index(0);
   if (ownedRows)
     emitOwnedRows();
   else if (turned)
     emitTurnedTiles();
-  else if (lhs.staged)
+  else if (lhs.staged || matrices)
     emitGroups();
   else
     emitRowTiles();
@@ -382,8 +388,13 @@ Value ContractionEmitter::emitSteps(const Place &place, Value k, int64_t steps,
   if (plan.streams() && steps == kStep)
     prefetchColumns(column, k);
   Value left = loadSide(lhs, index(0), row, k, place.rows, steps, true);
+  if (plan.streamsStrips() && steps == kStep)
+    prefetchStrip(mul(place.panel, width), add(sumStart, k));
   Value right =
-      loadSide(rhs, place.panel, column, k, place.columns, steps, false);
+      rhs.strips && !rhs.staged
+          ? loadStrip(mul(place.panel, width), add(sumStart, k), place.columns,
+                      steps)
+          : loadSide(rhs, place.panel, column, k, place.columns, steps, false);
   return b.create<tile::MmaOp>(loc, left, right, accumulator);
 }
 

@@ -18,6 +18,7 @@ struct ContractionSide {
   bool staged = false;
   bool sumFirst = false; ///< staged as [k, tile] rather than [tile, k]
   mlir::Value shared;    ///< where it is staged: [panels, ...]
+  mlir::Value strips; ///< of rhs, weights in memory: [strips, k, 16] in pairs
 };
 
 /// Emits one kernel. See Contraction.h for what is computed, and emitBlock for
@@ -137,6 +138,13 @@ private:
   void stageQuantColumns();
   void stageQuantBlock(mlir::Value strip, mlir::Value panel, int64_t column,
                        mlir::Value block);
+  // bf16 in strips (ContractionStrips.cpp).
+  void makeStrips(mlir::Value buffer);
+  /// All panels of the chunk.
+  void stageStripColumns();
+  void prefetchStrip(mlir::Value strip, mlir::Value k);
+  mlir::Value loadStrip(mlir::Value column, mlir::Value k, int64_t columns,
+                        int64_t steps);
   mlir::Value loadScale(mlir::Value strip, mlir::Value group);
 
   // Matrix registers (ContractionMatrix.cpp).
@@ -152,6 +160,8 @@ private:
   void padRows(int64_t rows);
   void emitMatrixGroup(mlir::Value start, int64_t rows);
   void emitMatrixTile(const Place &place);
+  void emitMatrixProduct(const Place &place, mlir::Value sums,
+                         mlir::ValueRange at);
   void emitTurnedTiles();
   mlir::Value keepsSums();   ///< whether the chunk adds to sums of earlier ones
   mlir::Value matrixDepth(); ///< terms of the chunk, with the zeros behind them

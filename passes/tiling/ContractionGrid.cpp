@@ -22,6 +22,9 @@ constexpr Costs kVectors{30, 24, 7, 25, 32, 768 * 1024 / 4, 48};
 // Matrix registers, elements of bf16: they multiply ten times as fast, and
 // memory is what it was.
 constexpr Costs kMatrices{116, 82, 82, 85, 340, 1024 * 1024 / 2, 32};
+// The same with weights in strips, which are not staged: a group of rows
+// brings them from the last cache, or from memory.
+constexpr Costs kStrips{40, 82, 82, 0, 540, 1024 * 1024 / 2, 32};
 } // namespace
 // A block's dispatch, in cycles.
 static constexpr double kDispatch = 4000;
@@ -99,7 +102,7 @@ static void chooseStreamGrid(ContractionPlan &plan) {
 }
 
 void tessera::chooseGrid(ContractionPlan &plan) {
-  if (plan.streams())
+  if (plan.streams() || plan.streamsStrips())
     return chooseStreamGrid(plan);
   Grid grid{plan,
             plan.typicalRows(),
@@ -108,7 +111,9 @@ void tessera::chooseGrid(ContractionPlan &plan) {
             plan.outerCount(),
             plan.lhs.memory.isF32() && plan.lhs.element.isF32() &&
                 plan.sum.lhs == 1,
-            plan.fitsMatrices() ? kMatrices : kVectors};
+            !plan.fitsMatrices() ? kVectors
+            : plan.isStrips()    ? kStrips
+                                 : kMatrices};
   for (const ContractionDim &dim : plan.outerSums)
     grid.k *= dim.size;
   // Groups that are runs of the sum, as if all were equally long.

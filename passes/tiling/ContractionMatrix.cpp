@@ -13,8 +13,9 @@ using namespace tessera;
 // A tile's rows and columns; terms that are added at once; what `shape` of
 // tile.mma_staged is a multiple of.
 static constexpr int64_t kTile = 32, kTerms = 32, kUnit = 16;
-// Rows of lhs that are staged at a time.
-static constexpr int64_t kGroupRows = 128;
+// Rows of lhs that are staged at a time; beside weights in strips, of which
+// there are no staged copies, more.
+static constexpr int64_t kGroupRows = 128, kGroupRowsOfStrips = 256;
 // Rows that the epilogue has in a turn of its loop.
 static constexpr int64_t kEpilogueRows = 4;
 // Elements between two staged rows, so that they do not fall into one set of
@@ -24,12 +25,21 @@ static constexpr int64_t kRowPadding = 32;
 void ContractionEmitter::chooseMatrixTiles() {
   width = height = kTile;
   kStep = kTerms;
-  groupRows = std::min(plan.blockRows, kGroupRows);
+  groupRows = std::min(plan.blockRows,
+                       plan.isStrips() ? kGroupRowsOfStrips : kGroupRows);
+  if (plan.streamsStrips()) // one run of memory
+    width = QuantizedLayout::kStrip;
 }
 
 // Few rows meet rows of weights, which are a left operand as they lie: neither
 // copied nor turned.
 void ContractionEmitter::chooseMatrixStaging() {
+  if (plan.isStrips()) {
+    bool asItLies = plan.streamsStrips() && plan.sum.lhs == 1 &&
+                    plan.sum.size % kTerms == 0;
+    lhs.staged = !asItLies;
+    return;
+  }
   turned = plan.streams() && plan.sum.size % kTerms == 0;
   lhs.sumFirst = turned;
   rhs.sumFirst = true;
@@ -54,10 +64,12 @@ void ContractionEmitter::allocateMatrices() {
     (chunks > 1 ? partials : tileSums) = sums;
     return;
   }
-  lhs.shared = allocate(
-      {1, int64_t(llvm::alignTo(groupRows, kTile)), depth + kRowPadding},
-      compute, tile::Layout::rows);
-  rhs.shared = allocate({panels, depth, kTile}, compute, tile::Layout::pairs);
+  if (lhs.staged)
+    lhs.shared = allocate(
+        {1, int64_t(llvm::alignTo(groupRows, kTile)), depth + kRowPadding},
+        compute, tile::Layout::rows);
+  if (rhs.staged)
+    rhs.shared = allocate({panels, depth, kTile}, compute, tile::Layout::pairs);
   if (chunks > 1)
     partials = allocate(
         {int64_t(llvm::alignTo(plan.blockRows, kTile)), panels * kTile},
@@ -112,14 +124,47 @@ void ContractionEmitter::padRows(int64_t rows) {
 
 void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
   groupStart = start;
-  stageRows(start, rows);
-  padRows(rows);
-  forEachPart({}, rows, rows, kTile, [&](Value i, int64_t here) {
-    Value row = mul(i, kTile);
+  if (lhs.staged) {
+    stageRows(start, rows);
+    padRows(rows);
+  }
+  auto forEachRow = [&](llvm::function_ref<void(Value, int64_t)> body) {
+    forEachPart({}, rows, rows, kTile,
+                [&](Value i, int64_t here) { body(mul(i, kTile), here); });
+  };
+  // Panels of strips come from beyond the second cache, once for all rows that
+  // are staged.
+  if (plan.isStrips())
+    return forEachPanel([&](Value panel, int64_t columns) {
+      forEachRow([&](Value row, int64_t here) {
+        emitMatrixTile({here, columns, row, panel});
+      });
+    });
+  forEachRow([&](Value row, int64_t here) {
     forEachPanel([&](Value panel, int64_t columns) {
       emitMatrixTile({here, columns, row, panel});
     });
   });
+}
+
+// Rows that are staged are whole registers; those that stand as they lie are as
+// many as there are.
+void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
+                                           ValueRange at) {
+  bool isStaged = lhs.staged;
+  int64_t rows = isStaged ? llvm::alignTo(place.rows, kUnit) : place.rows;
+  SmallVector<int64_t> shape{rows,
+                             int64_t(llvm::alignTo(place.columns, kUnit))};
+  SmallVector<Value> left{index(0), place.row, index(0)},
+      right{place.panel, index(0), index(0)};
+  if (!isStaged)
+    left = indicesOf(lhs, add(rowStart, rowOf(place)), sumStart);
+  if (rhs.strips)
+    right = {stripOf(mul(place.panel, width)), sumStart, index(0)};
+  b.create<tile::MmaStagedOp>(loc, isStaged ? lhs.shared : lhs.memory, left,
+                              rhs.strips ? rhs.strips : rhs.shared, right, sums,
+                              at, keepsSums(), matrixDepth(), shape,
+                              /*far=*/plan.streamsStrips());
 }
 
 Value ContractionEmitter::keepsSums() {
@@ -139,13 +184,8 @@ void ContractionEmitter::emitMatrixTile(const Place &place) {
   SmallVector<Value> at{index(0), index(0)};
   Value sums = partials ? partials : tileSums;
   if (partials)
-    at = {rowOf(place), mul(place.panel, kTile)};
-  SmallVector<int64_t> shape{int64_t(llvm::alignTo(place.rows, kUnit)),
-                             int64_t(llvm::alignTo(place.columns, kUnit))};
-  b.create<tile::MmaStagedOp>(
-      loc, lhs.shared, ValueRange{index(0), place.row, index(0)}, rhs.shared,
-      ValueRange{place.panel, index(0), index(0)}, sums, at, keepsSums(),
-      matrixDepth(), shape, /*far=*/false);
+    at = {rowOf(place), mul(place.panel, width)};
+  emitMatrixProduct(place, sums, at);
   auto finish = [&] {
     forEachPart(
         {}, place.rows, place.rows, kEpilogueRows, [&](Value i, int64_t rows) {

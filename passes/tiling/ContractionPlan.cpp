@@ -51,7 +51,7 @@ bool ContractionPlan::fitsMatrices() const {
   auto isBf16 = [](const ContractionOperand &operand) {
     return operand.memory.isBF16() && operand.element.isBF16();
   };
-  return !groups && !quant && isBf16(lhs) && isBf16(rhs) &&
+  return !groups && (!quant || isStrips()) && isBf16(lhs) && isBf16(rhs) &&
          !repeats(rowDim().size, rowDim().lhs) &&
          !repeats(columnDim().size, columnDim().rhs) &&
          !repeats(sum.size, sum.lhs) && !repeats(sum.size, sum.rhs);
@@ -89,9 +89,9 @@ std::string ContractionPlan::key() const {
           int64_t(groups->ofSum), groups->matrix})
       add(value);
   if (quant)
-    for (int64_t value :
-         {int64_t(quant->scales), quant->layout.bits, quant->layout.group,
-          int64_t(quant->streams), int64_t(quant->integers)})
+    for (int64_t value : {int64_t(quant->scales.value_or(0)),
+                          quant->layout.bits, quant->layout.group,
+                          int64_t(quant->streams), int64_t(quant->integers)})
       add(value);
   return text + '\n' + expression.key();
 }
@@ -331,8 +331,10 @@ describeQuant(const Product &product, const TileTarget &target) {
     return llvm::createStringError("there are no kernels of quantized weights "
                                    "for GPUs; compile for cpu");
   auto op = product.right.getDefiningOp<DequantizeOp>();
-  return ContractionQuant{op.getLayout(),
-                          cast<BlockArgument>(op.getScales()).getArgNumber()};
+  ContractionQuant quant{op.getLayout(), {}};
+  if (Value scales = op.getScales())
+    quant.scales = cast<BlockArgument>(scales).getArgNumber();
+  return quant;
 }
 
 static ContractionGroups describeGroups(const Product &product,

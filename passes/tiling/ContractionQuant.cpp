@@ -50,7 +50,7 @@ llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan) {
   if (!isAligned)
     return fail("the epilogue cuts columns at no multiple of 16");
   plan.quant->streams = row.size <= kStreamedRows;
-  if (!plan.quant->streams) {
+  if (!plan.quant->streams || plan.isStrips()) {
     chooseGrid(plan);
     return llvm::Error::success();
   }
@@ -84,7 +84,7 @@ void ContractionEmitter::makeQuant(ArrayRef<Value> arguments) {
                      {middle * kStrip, kStrip, 1}});
   };
   words = view(plan.rhs.argument, layout.words());
-  scales = view(plan.quant->scales, layout.groups());
+  scales = view(*plan.quant->scales, layout.groups());
 }
 
 // The strip in which a column of the block begins one.

@@ -67,7 +67,8 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
   if (!isName(toView(from.source())))
     return checker.fail(&tensor, "the name of what is quantized is empty, too "
                                  "long or not plain ASCII");
-  if (!isKnown(from.part()) || (from.bits() != 4 && from.bits() != 8) ||
+  if (!isKnown(from.part()) ||
+      (from.bits() != 4 && from.bits() != 8 && from.bits() != 16) ||
       from.group() == 0 || from.group() % QuantizedLayout::kBlock != 0 ||
       from.rows() < 1 || from.columns() < 1 || from.rows() > INT32_MAX ||
       from.columns() > INT32_MAX)
@@ -77,11 +78,19 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
   const QuantizedLayout layout{from.rows(), from.columns(), from.bits(),
                                from.group()};
   const bool isScales = from.part() == QuantizedPart::scales;
+  if (isScales && !layout.hasScales())
+    return checker.fail(&tensor, "scales of weights that have none");
+  const bool isBf16 = !layout.hasScales();
   const std::int64_t wanted[] = {layout.strips(),
-                                 isScales ? layout.groups() : layout.words(),
+                                 isScales ? layout.groups()
+                                          : layout.words() *
+                                                (isBf16 ? layout.perWord() : 1),
                                  QuantizedLayout::kStrip};
+  const ElementType type = isScales ? ElementType::f16
+                           : isBf16 ? ElementType::bf16
+                                    : ElementType::i32;
   const auto &shape = *tensor.shape();
-  if (tensor.type() != (isScales ? ElementType::f16 : ElementType::i32) ||
+  if (tensor.type() != type ||
       !std::equal(shape.begin(), shape.end(), std::begin(wanted),
                   std::end(wanted)))
     return checker.fail(&tensor, "the {} of {} × {} weights have another shape",

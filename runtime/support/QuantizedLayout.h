@@ -14,6 +14,10 @@ namespace tessera {
 ///                                     k + 32 / bits - 1, the first lowest
 ///   scales  f16 [strips, groups, 16]
 ///
+/// 16 bits are bf16 as they were, without scales: two in a word, of which the
+/// values are so many elements, bf16 [strips, columns, 16] in the order
+/// [strips, columns / 2, 16, 2].
+///
 /// Strips of 16 rows are what vector lanes take, so that a product reads one
 /// run of memory and adds nothing up across lanes. Rows and columns that are
 /// not there have q = 0, in the last group and strip.
@@ -22,12 +26,13 @@ struct QuantizedLayout {
   static constexpr int64_t kBlock = 32; ///< columns are padded to so many
 
   int64_t rows = 0, columns = 0;
-  int64_t bits = 8;   ///< 8 or 4
+  int64_t bits = 8;   ///< 16, 8 or 4
   int64_t group = 32; ///< columns with one scale: a multiple of kBlock
 
   int64_t strips() const { return parts(rows, kStrip); }
   int64_t blocks() const { return parts(columns, kBlock); }
   int64_t groups() const { return parts(columns, group); }
+  bool hasScales() const { return bits != 16; }
   int64_t perWord() const { return 32 / bits; }
   int64_t words() const { return blocks() * (kBlock / perWord()); }
   /// What is added to a q where it is kept.

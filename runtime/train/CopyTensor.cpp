@@ -128,6 +128,12 @@ void toFloats(SafetensorsType type, const std::byte *from, std::size_t count,
   toReals(type, from, count, to);
 }
 
+void toBf16(SafetensorsType type, const std::byte *from, std::size_t count,
+            uint16_t *to) {
+  convert(type, from, count, SafetensorsType::bf16,
+          reinterpret_cast<std::byte *>(to));
+}
+
 Status
 inParallel(uint32_t count,
            const std::function<Status(uint32_t i, unsigned thread)> &task) {

@@ -15,6 +15,10 @@ bool converts(SafetensorsType from, SafetensorsType to);
 void toFloats(SafetensorsType type, const std::byte *from, std::size_t count,
               float *to);
 
+/// The same as bf16, rounded to the nearest, half to even.
+void toBf16(SafetensorsType type, const std::byte *from, std::size_t count,
+            uint16_t *to);
+
 /// Calls task(i, thread) for every i < count on all processors, with thread
 /// less than their number, by one thread at a time. Of the errors it returns
 /// that of the least i; tasks behind an error may be left out.

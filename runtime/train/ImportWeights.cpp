@@ -1,5 +1,6 @@
 #include "runtime/train/ImportWeights.h"
 #include "runtime/train/CopyTensor.h"
+#include "runtime/train/PackStrips.h"
 #include "runtime/train/PackedWeights.h"
 #include "runtime/train/QuantizeTensor.h"
 
@@ -91,7 +92,7 @@ StatusOr<ImportReport> importWeights(const std::string &path,
     byCoreName.emplace(coreName(name), location);
 
   struct Quantization {
-    const StateTensor *values, *scales;
+    const StateTensor *values, *scales; ///< null for bf16 in strips
     SafetensorsModel::Location from;    ///< to be rounded; unless
     std::optional<PackedMatrix> packed; ///< it is in integers already
   };
@@ -127,6 +128,15 @@ StatusOr<ImportReport> importWeights(const std::string &path,
   };
   auto findQuantized = [&](const StateTensor &values) -> Status {
     const QuantizedPart &part = *values.quantized;
+    if (!part.layout.hasScales()) {
+      auto location = locate(part.source);
+      if (!location)
+        return Status::success();
+      TESSERA_RETURN_IF_ERROR(
+          checkQuantizable(part, *location->file, *location->entry));
+      quantizations.push_back({&values, nullptr, *location, {}});
+      return Status::success();
+    }
     const StateTensor *scales = findScales(model, part.source);
     if (!scales || !(scales->quantized->layout == part.layout))
       return Status::error("the program has no scales for the values of '{}'; "
@@ -170,7 +180,9 @@ StatusOr<ImportReport> importWeights(const std::string &path,
   TESSERA_RETURN_IF_ERROR(copyTensors(model, plan));
   for (const Quantization &each : quantizations)
     TESSERA_RETURN_IF_ERROR(
-        each.packed
+        !each.scales
+            ? packStrips(model, *each.values, *each.from.file, *each.from.entry)
+        : each.packed
             ? loadPacked(model, *each.values, *each.scales, *each.packed)
             : quantizeTensor(model, *each.values, *each.scales, *each.from.file,
                              *each.from.entry));

@@ -2,7 +2,7 @@
 """Compares what is generated from Hugging Face directories with `transformers`.
 
     generate_oracle.py BIN FOLDER [--family NAME]... [--dtype fp32|bf16]...
-                       [--quant int8|int4 [--group N]]
+                       [--quant int8|int4 [--group N]] [--strips]
 
 For each family a small model with random weights is saved, compiled by the path
 of `tessera generate` (programs that decode over a cache), and writes COUNT
@@ -14,7 +14,9 @@ reference is at most twice that of PyTorch's own twin. In bf16, where roundings
 choose among tokens that are nearly alike, only logits are judged. With
 --quant our program rounds the weights to integers as it reads them, and the
 reference computes with what quantization.py, which shares nothing with it,
-says that these stand for. Where
+says that these stand for. With --strips tokens and logits of bf16 weights that
+lie in strips are compared with those of rows, bit by bit, and with nothing
+else. Where
 transformers is not installed, prints so and exits 0.
 """
 import argparse
@@ -45,7 +47,8 @@ def prompts(family):
             for i in range(PROMPTS)]
 
 
-def generate(binaries, folder, target, dtype, texts, vocab, quant):
+def generate(binaries, folder, target, dtype, texts, vocab, quant, layout,
+             chunk):
     """Tokens [PROMPTS, COUNT] and logits [PROMPTS, COUNT, vocab] of each prompt
     alone, tokens [TOGETHER, COUNT] of the first ones together."""
     program, output = folder / "program.bin", folder / "output.bin"
@@ -53,8 +56,8 @@ def generate(binaries, folder, target, dtype, texts, vocab, quant):
              "--target", target, "--cache", "off",
              f"--set=precision.compute={dtype}",
              f"--set=inference.context={CONTEXT}",
-             # More rows than are streamed: panels are widened, too.
-             f"--set=inference.chunk={24 if quant else 16}",
+             f"--set=inference.chunk={chunk}",
+             f"--set=inference.layout={layout}",
              *(quant.flags if quant else []),
              "--set=inference.page=8", f"--set=inference.batch={TOGETHER}",
              "-o", program])
@@ -92,14 +95,22 @@ def compare_tokens(report, family, alone, together, other):
                 f"{same} of {every}", same == every)
 
 
-def compare(binaries, folder, report, family, dtype, target, quant):
+def compare(binaries, folder, report, family, dtype, target, quant, strips):
     twin = Twins(family, seed=4)
     twin.save(folder)
     if quant:
         quant.apply(twin)
     texts = prompts(family)
-    alone, logits, together = generate(binaries, folder, target, dtype, texts,
-                                       FAMILIES[family]["vocab_size"], quant)
+    made = lambda layout: generate(binaries, folder, target, dtype, texts,
+                                   FAMILIES[family]["vocab_size"], quant, layout,
+                                   # More rows than are streamed, too.
+                                   24 if quant or strips else 16)
+    alone, logits, together = made("rows")
+    if strips:
+        same = all(torch.equal(one, other) for one, other
+                   in zip((alone, logits, together), made("strips")))
+        report.fact(family, dtype, "strips as rows", "bit by bit", same)
+        return
     reference = following(twin.fp64, texts, alone)
     other = following(getattr(twin, dtype), texts, alone)
     ours, theirs = Distance(), Distance()
@@ -122,6 +133,7 @@ def main():
     parser.add_argument("--dtype", action="append", choices=["fp32", "bf16"])
     parser.add_argument("--quant", choices=["int8", "int4"])
     parser.add_argument("--group", type=int, default=32)
+    parser.add_argument("--strips", action="store_true")
     options = parser.parse_args()
     quant = options.quant and quantization.Quantization(options.quant,
                                                         options.group)
@@ -137,7 +149,7 @@ def main():
         print(f"# {family} {dtype} on {target}", flush=True)
         try:
             compare(options.binaries, options.folder / family, report, family,
-                    dtype, target, quant)
+                    dtype, target, quant, options.strips)
         except ToolError as error:
             report.fact(family, dtype, "failed", error, False)
     print(f"{report.lines} comparisons, {report.failures} failed")

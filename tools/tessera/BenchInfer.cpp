@@ -129,13 +129,17 @@ static Status drawQuantized(SessionModel &model, int64_t seed) {
   for (const StateTensor &tensor : model.state()) {
     if (!tensor.quantized)
       continue;
-    const bool wide = tensor.quantized->layout.bits == 8;
+    const bool wide = tensor.quantized->layout.bits == 8,
+               isBf16 = !tensor.quantized->layout.hasScales();
     const uint64_t scales = wide ? 0x0c00'0c00'0c00'0c00   // 2^-12 as f16
                                  : 0x1c00'1c00'1c00'1c00;  // 2^-8
     const uint64_t odd = wide ? 0x0101'0101'0101'0101 : 0; // never -128
     for (uint64_t at = 0; at < tensor.size; at += kPiece) {
-      for (uint64_t &word : words)
-        word = tensor.quantized->isScales ? scales : draw() | odd;
+      for (uint64_t &word : words) // bf16 of magnitudes from 2^-7 to 2^-6
+        word = tensor.quantized->isScales ? scales
+               : isBf16
+                   ? (draw() & 0x807f'807f'807f'807f) | 0x3c00'3c00'3c00'3c00
+                   : draw() | odd;
       TESSERA_RETURN_IF_ERROR(
           model.writeState(tensor, at,
                            std::as_bytes(std::span(words))
@@ -253,6 +257,7 @@ static Status benchModel(InferSettings &settings) {
   DecoderSettings decoding;
   decoding.cache = settings.cache;
   decoding.command = "bench infer";
+  decoding.strips = true;
   if (llvm::Error error = compileModelDecoder(
           settings.place, spec, decoding, settings.recipe, set, program.name()))
     return Status::error("{}", llvm::toString(std::move(error)));
@@ -271,7 +276,7 @@ static Status benchModel(InferSettings &settings) {
   // Quantized weights are widened for prompts, whatever the target.
   bool isQuantized =
       std::ranges::any_of((*opened)->state(), [](const StateTensor &tensor) {
-        return tensor.quantized.has_value();
+        return tensor.quantized && tensor.quantized->isScales;
       });
   if (*compute == recipe::Precision::Bf16 && !isQuantized)
     settings.bench.peakType = model.target == "cpu:amx" ? PeakType::bf16Matrix

@@ -106,6 +106,8 @@ llvm::Error tessera::compileModelDecoder(const std::string &directory,
     request.set.push_back(fmt::format("inference.batch={}", *settings.batch));
   if (settings.pages)
     request.set.push_back(fmt::format("inference.pages={}", *settings.pages));
+  if (settings.strips && request.targets == std::vector<std::string>{"cpu"})
+    request.set.push_back("inference.layout=strips");
   request.set.insert(request.set.end(), set.begin(), set.end());
   return compile(request).takeError();
 }

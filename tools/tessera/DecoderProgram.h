@@ -28,6 +28,9 @@ struct DecoderSettings {
   /// Sequences that decode together, and pages of the cache (0: enough for
   /// all); where nothing is said, the recipe's.
   std::optional<int64_t> batch, pages;
+  /// Matrices of a directory's bf16 in strips (inference.layout), where the
+  /// program is one for CPUs.
+  bool strips = false;
   std::string cache = "on";         ///< as of `tessera compile --cache`
   std::string command = "generate"; ///< of tessera, to make it again
 };

@@ -136,9 +136,10 @@ Status OpenedModel::openRun(bool mayScore, const TextSink &note) {
 }
 
 Status OpenedModel::openDirectory() {
-  TESSERA_RETURN_IF_ERROR(
-      statusOf(compileModelDecoder(folder, spec, choice.decoder, choice.recipe,
-                                   choice.set, program.name())));
+  DecoderSettings settings = choice.decoder;
+  settings.strips = true;
+  TESSERA_RETURN_IF_ERROR(statusOf(compileModelDecoder(
+      folder, spec, settings, choice.recipe, choice.set, program.name())));
   endPhase(choice.phases, "programs");
   auto opened = openModelDirectory(folder, options());
   if (opened.ok())

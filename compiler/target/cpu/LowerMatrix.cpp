@@ -15,6 +15,7 @@ static constexpr int64_t kRows = 16, kTerms = 32, kRowBytes = 64;
 static constexpr int64_t kSums = 0, kLeft = 4, kRight = 6;
 // How far ahead of its use memory that is far away is asked for.
 static constexpr int64_t kAheadBytes = 512;
+static constexpr int64_t kFarBytes = 8192, kNearBytes = 2048;
 
 static void callIntrinsic(OpBuilder &b, Location loc, StringRef name,
                           ValueRange operands) {
@@ -64,14 +65,16 @@ void releaseMatrixRegisters(OpBuilder &b, Location loc) {
 }
 
 // The kernel's own shape is that of its first product, with whole registers of
-// rows; another one holds for a product alone.
-bool KernelLowering::setMatrixShape(const MatrixShape &shape) {
+// rows unless it `isExact`; another one holds for a product alone.
+bool KernelLowering::setMatrixShape(const MatrixShape &shape, bool isExact) {
   if (!configuration) {
-    configuration = {{2 * kRows, shape.columns}, scratchUsed};
+    int64_t rows = isExact ? shape.rows : 2 * kRows;
+    configuration = {{rows, shape.columns}, scratchUsed};
     scratchUsed += 64;
   }
   auto across = [](int64_t columns) { return std::min(columns, kRows); };
-  if (shape.rows % kRows == 0 &&
+  int64_t own = configuration->shape.rows;
+  if ((shape.rows == own || (shape.rows % kRows == 0 && shape.rows < own)) &&
       across(shape.columns) == across(configuration->shape.columns))
     return false;
   configureMatrixRegisters(
@@ -88,7 +91,7 @@ void KernelLowering::moveMatrix(StringRef intrinsic, const Matrix &matrix,
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) {
       Value at = step(matrix.start, b.getI8Type(),
-                      i * kRows * matrix.rowBytes + j * kRowBytes);
+                      i * kRows * matrix.rowBytes + j * matrix.columnBytes);
       callIntrinsic(b, loc, intrinsic,
                     {byteConstant(b, loc, first + i * pitch + j), at, stride});
     }
@@ -121,6 +124,49 @@ void KernelLowering::prefetchMatrix(const Matrix &lhs, int64_t rows, Value k,
         b.getI32IntegerAttr(0), b.getI32IntegerAttr(3), b.getI32IntegerAttr(1));
 }
 
+// Lines of rhs that come some turns later, far ahead into the second cache and
+// nearer into the first. What does not exist is not brought.
+void KernelLowering::prefetchStrips(const Matrix &rhs, int64_t columns) {
+  for (int64_t j = 0; j < columns; ++j)
+    for (int64_t row = 0; row < kRows; ++row)
+      for (auto [ahead, hint] :
+           {std::pair(kFarBytes, 2), std::pair(kNearBytes, 3)})
+        b.create<LLVM::Prefetch>(
+            loc,
+            step(rhs.start, b.getI8Type(),
+                 j * rhs.columnBytes + row * rhs.rowBytes + ahead),
+            b.getI32IntegerAttr(0), b.getI32IntegerAttr(hint),
+            b.getI32IntegerAttr(1));
+}
+
+// While rows pass by a panel of strips, each tile of rows brings its share of
+// the panel behind into the second cache.
+void KernelLowering::prefetchBehind(const Matrix &rhs, int64_t columns,
+                                    ValueRange lhsIndices) {
+  Type i64 = b.getI64Type();
+  auto number = [&](int64_t value) {
+    return p.constant(b.getI64IntegerAttr(value));
+  };
+  // Of 16 lines a strip, eight tiles of rows have four each.
+  constexpr int64_t kLines = 4, kTileRows = 2 * kRows;
+  Value row =
+      b.create<arith::IndexCastOp>(loc, i64, lhsIndices[lhsIndices.size() - 2]);
+  Value tile = b.create<arith::DivUIOp>(loc, row, number(kTileRows));
+  Value strip = b.create<arith::RemUIOp>(loc, tile, number(columns)),
+        part = b.create<arith::DivUIOp>(loc, tile, number(columns));
+  Value bytes = b.create<arith::AddIOp>(
+      loc, b.create<arith::MulIOp>(loc, strip, number(rhs.columnBytes)),
+      b.create<arith::MulIOp>(loc, part, number(kLines * kRowBytes)));
+  Value start = b.create<LLVM::GEPOp>(loc, rhs.start.getType(), b.getI8Type(),
+                                      rhs.start, ArrayRef<LLVM::GEPArg>{bytes});
+  for (int64_t line = 0; line < kLines; ++line)
+    b.create<LLVM::Prefetch>(loc,
+                             step(start, b.getI8Type(),
+                                  columns * rhs.columnBytes + line * kRowBytes),
+                             b.getI32IntegerAttr(0), b.getI32IntegerAttr(2),
+                             b.getI32IntegerAttr(1));
+}
+
 llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
   if (!target.matrixTiles)
     return error(op, "needs a target with matrix registers");
@@ -138,7 +184,14 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
   int64_t count = op.getShape()[0];
   int64_t rows = llvm::divideCeil(count, kRows),
           columns = llvm::divideCeil(op.getShape()[1], kRows);
-  bool isOther = setMatrixShape({count, op.getShape()[1]});
+  // Panels of 16 columns follow one another.
+  const Memory &columnsOf = memories[op.getRhs()];
+  bool isStrips = columnsOf.pairs && columnsOf.shape.size() > 2 &&
+                  columnsOf.shape.back() == kRows;
+  if (isStrips)
+    rhs.columnBytes = 2 * columnsOf.strides[columnsOf.strides.size() - 3];
+  bool isOther =
+      setMatrixShape({count, op.getShape()[1]}, isStrips && op.getFar());
   auto keep = b.create<scf::IfOp>(loc, scalarOf(op.getKeep()), true);
   {
     OpBuilder::InsertionGuard guard(b);
@@ -156,11 +209,19 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value k = loop.getInductionVar();
-    if (op.getFar())
+    if (op.getFar() && !isStrips)
       prefetchMatrix(lhs, count, k, depth);
     Matrix left{advance(lhs.start, b.getI8Type(), k, {2}), lhs.rowBytes};
     Matrix right{advance(rhs.start, b.getI8Type(), k, {rhs.rowBytes / 2}),
-                 rhs.rowBytes};
+                 rhs.rowBytes, rhs.columnBytes};
+    if (op.getFar() && isStrips)
+      prefetchStrips(right, columns);
+    if (!op.getFar() && isStrips)
+      prefetchBehind(right, columns, scalarsOf(op.getLhsIndices()));
+    // Of strips and rows that meet them nothing stays in the first cache: both
+    // pass by, and without a place to be found there they come faster.
+    StringRef loadLeft = isStrips && !op.getFar() ? "llvm.x86.tileloaddt164"
+                                                  : "llvm.x86.tileloadd64";
     // Panels that pass by, so that rows of lhs stay in the first cache: the
     // hint is worth a tenth. Beside lhs that is far away it is rhs that stays.
     moveMatrix(op.getFar() ? "llvm.x86.tileloadd64" : "llvm.x86.tileloaddt164",
@@ -168,7 +229,7 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
     for (int64_t i = 0; i < rows; ++i) {
       Matrix part{step(left.start, b.getI8Type(), i * kRows * left.rowBytes),
                   left.rowBytes};
-      moveMatrix("llvm.x86.tileloadd64", part, kLeft + i, 1, 1, 0);
+      moveMatrix(loadLeft, part, kLeft + i, 1, 1, 0);
       for (int64_t j = 0; j < columns; ++j)
         callIntrinsic(b, loc, "llvm.x86.tdpbf16ps",
                       {byteConstant(b, loc, kSums + 2 * i + j),

@@ -69,6 +69,18 @@ llvm::Error KernelLowering::lowerMemory(Operation *op) {
     memories[view.getResult()] = std::move(*memory);
     return llvm::Error::success();
   }
+  // The same memory, told to have another layout.
+  if (auto view = dyn_cast<memref::MemorySpaceCastOp>(op)) {
+    Memory source = memories[view.getSource()];
+    if (source.offset || source.fixedOffset || source.pairs)
+      return error(op, "only whole buffers have another layout");
+    llvm::Expected<Memory> memory =
+        describe(op, cast<MemRefType>(view.getType()), source.pointer);
+    if (!memory)
+      return memory.takeError();
+    memories[view.getResult()] = std::move(*memory);
+    return llvm::Error::success();
+  }
   if (auto cast = dyn_cast<memref::CastOp>(op)) {
     memories[cast.getDest()] = memories[cast.getSource()];
     return llvm::Error::success();
@@ -487,7 +499,7 @@ llvm::Expected<Tile> KernelLowering::loadPairs(tile::LoadOp op,
       pairs.pieces.push_back(
           loadPiece(step(start, memory.element, row / 2 * rowStride + 2 * c),
                     b.getI32Type(), std::max<int64_t>(n - c, 1)));
-  if (target.bf16Dot && feedsOnlyProducts(op.getResult(), false))
+  if (n > 1 && feedsOnlyRightOperands(op.getResult()))
     return pairs;
   Tile rows{{k, n}, {}, Form::vectors};
   int64_t chunks = (n + target.lanes - 1) / target.lanes;

@@ -79,6 +79,7 @@ private:
   struct Matrix {
     mlir::Value start;
     int64_t rowBytes;
+    int64_t columnBytes = 64; ///< from one register's columns to the next's
   };
 
   // Structure (Lowering.cpp).
@@ -167,7 +168,10 @@ private:
   // Matrix registers (LowerMatrix.cpp).
   llvm::Error lowerMmaStaged(tile::MmaStagedOp op);
   /// Whether the registers have been shaped anew, and have to be again.
-  bool setMatrixShape(const MatrixShape &shape);
+  bool setMatrixShape(const MatrixShape &shape, bool isExact);
+  void prefetchStrips(const Matrix &rhs, int64_t columns);
+  void prefetchBehind(const Matrix &rhs, int64_t columns,
+                      mlir::ValueRange lhsIndices);
   void moveMatrix(llvm::StringRef intrinsic, const Matrix &matrix,
                   int64_t first, int64_t rows, int64_t columns, int64_t pitch);
   void prefetchMatrix(const Matrix &lhs, int64_t rows, mlir::Value k,

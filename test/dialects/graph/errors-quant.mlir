@@ -10,7 +10,7 @@ func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
 // -----
 
 func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
-  // expected-error @+1 {{'graph.dequantize' op has bits 5, expected 4 or 8}}
+  // expected-error @+1 {{'graph.dequantize' op has bits 5, expected 4, 8 or 16}}
   %0 = graph.dequantize %q, %s bits 5 group 32 : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<64x128xf32>
   return
 }
@@ -43,5 +43,29 @@ func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
 
 // expected-error @+1 {{expects {source, part = "values" or "scales", bits, group, shape} in 'graph.quantized'}}
 func.func @f(%q: tensor<4x16x16xi32> {graph.quantized = {source = "w", part = "zeros", bits = 4, group = 32, shape = array<i64: 64, 128>}}) {
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x128x16xbf16>, %s: tensor<4x4x16xf16>) {
+  // expected-error @+1 {{'graph.dequantize' op has scales beside bf16}}
+  %0 = graph.dequantize %q, %s bits 16 group 32 : tensor<4x128x16xbf16>, tensor<4x4x16xf16> -> tensor<64x128xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x16x16xi32>) {
+  // expected-error @+1 {{'graph.dequantize' op lacks scales}}
+  %0 = graph.dequantize %q bits 4 group 32 : tensor<4x16x16xi32> -> tensor<64x128xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x128x16xi32>) {
+  // expected-error @+1 {{'graph.dequantize' op has values of 'i32', expected 'bf16'}}
+  %0 = graph.dequantize %q bits 16 group 32 : tensor<4x128x16xi32> -> tensor<64x128xbf16>
   return
 }

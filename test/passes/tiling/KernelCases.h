@@ -30,6 +30,8 @@ const std::vector<KernelCase> &groupedCases();
 const std::vector<KernelCase> &routingCases();
 /// Of CPUs alone.
 const std::vector<KernelCase> &quantCases();
+/// Of these, bf16 in strips.
+std::vector<KernelCase> stripCases();
 /// Of the sizes of models: to be compiled, not run.
 const std::vector<KernelCase> &largeAttentionCases();
 const std::vector<KernelCase> &largePagedCases();

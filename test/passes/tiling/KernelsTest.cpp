@@ -277,6 +277,10 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values("cpu:amx")),
     nameOf);
 
+INSTANTIATE_TEST_SUITE_P(Strips, KernelsTest,
+                         ::testing::Combine(::testing::ValuesIn(stripCases()),
+                                            ::testing::Values("cpu:amx")),
+                         nameOf);
 INSTANTIATE_TEST_SUITE_P(Quantized, KernelsTest,
                          ::testing::Combine(::testing::ValuesIn(quantCases()),
                                             ::testing::Values("cpu:avx512bf16",

@@ -13,6 +13,10 @@ struct Shape {
   int64_t rows, n, k, bits, group;
 };
 
+int64_t middleOf(const QuantizedLayout &layout) {
+  return layout.words() * (layout.hasScales() ? 1 : layout.perWord());
+}
+
 std::string shapes(const QuantizedLayout &layout, int64_t middle) {
   return fmt::format("{}x{}x{}", layout.strips(), middle,
                      QuantizedLayout::kStrip);
@@ -23,22 +27,25 @@ KernelCase make(const Shape &shape, const char *element, bool transposed,
   QuantizedLayout layout{shape.n, shape.k, shape.bits, shape.group};
   std::string x = fmt::format("tensor<1x{}x{}x{}>", shape.rows, shape.k,
                               element),
-              q = fmt::format("tensor<{}xi32>", shapes(layout, layout.words())),
+              q = fmt::format("tensor<{}x{}>", shapes(layout, middleOf(layout)),
+                              shape.bits == 16 ? "bf16" : "i32"),
               s = fmt::format("tensor<{}xf16>",
                               shapes(layout, layout.groups())),
               w = fmt::format("tensor<{}x{}x{}>",
                               transposed ? shape.k : shape.n,
                               transposed ? shape.n : shape.k, element),
               y = fmt::format("tensor<1x{}x{}xf32>", shape.rows, shape.n);
+  bool isStrips = !layout.hasScales();
   std::string text = fmt::format(
       R"(
 func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
-  %w = graph.dequantize %q, %s bits {5} group {6} {7} : {1}, {2} -> {8}
+  %w = graph.dequantize %q{10} bits {5} group {6} {7} : {1}{11} -> {8}
   %p = graph.einsum "{9}" %x, %w : ({0}, {8}) -> {4}
 )",
       x, q, s, shape.n, y, shape.bits, shape.group,
       transposed ? "transposed" : "", w,
-      transposed ? "btk,kn->btn" : "btk,nk->btn");
+      transposed ? "btk,kn->btn" : "btk,nk->btn", isStrips ? "" : ", %s",
+      isStrips ? "" : ", " + s);
   if (epilogue)
     text += fmt::format("  %c = graph.broadcast %b dims [2] : tensor<{0}xf32> "
                         "-> {1}\n  %d = graph.add %p, %c : {1}\n  %e = "
@@ -49,11 +56,13 @@ func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
   bool isExact = std::string(element) == "f32";
   // In bf16 panels hold weights that are rounded to it; few rows are integers
   // of 15 bits.
-  double tolerance = isExact ? 1e-5 : shape.rows > 16 ? 1e-2 : 1e-4;
+  double tolerance = isExact || isStrips ? 1e-5 : shape.rows > 16 ? 1e-2 : 1e-4;
   KernelCase made{fmt::format("{}_{}{}{}", shape.name, element,
                               transposed ? "_transposed" : "",
                               epilogue ? "_gelu" : ""),
                   text, -1, 1, tolerance};
+  if (isStrips)
+    return made;
   made.prepare = [](std::vector<interpreter::Tensor> &inputs) {
     std::mt19937_64 engine(7);
     // Any bits are values; scales as f16 has them.
@@ -86,12 +95,33 @@ std::vector<KernelCase> all() {
     for (const Shape &shape : many)
       cases.push_back(make(shape, element, false, shape.rows % 2));
   }
+  for (KernelCase &made : stripCases())
+    cases.push_back(std::move(made));
   cases.push_back(make(few[4], "f32", true, true));
   cases.push_back(make(many[3], "bf16", true, false));
   return cases;
 }
 
 } // namespace
+
+std::vector<KernelCase> stripCases() {
+  std::vector<KernelCase> cases;
+  // The last one has several chunks of the sum.
+  const Shape strips[] = {{"StripsOne", 1, 64, 64, 16, 32},
+                          {"StripsOneRagged", 1, 75, 105, 16, 32},
+                          {"StripsOneDeep", 1, 52, 2048, 16, 32},
+                          {"StripsFiveRows", 5, 300, 96, 16, 32},
+                          {"StripsSixteenRows", 16, 280, 200, 16, 32},
+                          {"StripsMany", 45, 128, 128, 16, 32},
+                          {"StripsManyRagged", 37, 70, 105, 16, 32},
+                          {"StripsManyRows", 300, 52, 64, 16, 32},
+                          {"StripsManyDeep", 290, 52, 5230, 16, 32}};
+  for (const Shape &shape : strips)
+    cases.push_back(make(shape, "bf16", false, shape.rows % 2));
+  cases.push_back(make(strips[1], "bf16", true, false));
+  cases.push_back(make(strips[6], "bf16", true, true));
+  return cases;
+}
 
 const std::vector<KernelCase> &quantCases() {
   static const std::vector<KernelCase> cases = all();
