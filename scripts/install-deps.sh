@@ -37,7 +37,8 @@ fi
 wanted=$(cksum <test/oracle/requirements.txt)
 if [ "${1:-}" = --oracles ] && [ "$(cat .venv/ready 2>/dev/null || true)" != "$wanted" ]; then
   echo "install-deps: making .venv for the test oracles"
-  rm -rf .venv
+  rm -rf .venv.before
+  if [ -e .venv ]; then mv .venv .venv.before; fi
   /usr/bin/python3 -m venv --system-site-packages .venv
   # The openai client's own tests stand in its source archive alone.
   openai=$(grep '^openai==' test/oracle/requirements.txt)
@@ -45,6 +46,11 @@ if [ "${1:-}" = --oracles ] && [ "$(cat .venv/ready 2>/dev/null || true)" != "$w
     .venv/bin/pip download -q --no-deps --no-binary openai -d .venv/sources "$openai" &&
     tar xzf ".venv/sources/openai-${openai#openai==}.tar.gz" -C .venv/sources; then
     echo "$wanted" >.venv/ready
+    rm -rf .venv.before
+  elif [ -e .venv.before ]; then
+    echo "install-deps: the oracles' packages could not be installed; those of before stay" >&2
+    rm -rf .venv
+    mv .venv.before .venv
   else
     echo "install-deps: the oracles' packages could not be installed; their tests will skip" >&2
   fi
