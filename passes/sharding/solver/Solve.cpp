@@ -84,10 +84,10 @@ Team::Team(const Problem &problem, ReductionGraph reduced,
 }
 
 void Team::run() {
-  // The first rounds are short: a core that a good choice makes small is soon
-  // done.
+  // Without a limit the first rounds are short: a core that a good choice makes
+  // small is soon done.
   constexpr std::uint64_t kRound = 32;
-  std::uint64_t round = 1, reduced = 0;
+  std::uint64_t round = problem.usageLimit < 0 ? 1 : kRound, reduced = 0;
   for (std::uint64_t done = 0;
        done < options.steps && !late() && cost - lowerBound >= 0.5;
        round = std::min(2 * round, kRound)) {
