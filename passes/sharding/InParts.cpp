@@ -100,7 +100,8 @@ sharding::partedReshard(dist::ReshardOp op, const PlacementReader &reader,
                        : "no product makes it, or others read that, too";
     return std::nullopt;
   }
-  if (fine[0].size % reader.mesh.size(fine[0].axes)) {
+  if (fine[0].size % reader.mesh.size(fine[0].axes) ||
+      tensorType(op.getResult()).getNumElements() == 0) {
     why = "shares of " + std::to_string(fine[0].size) + " are not equal";
     return std::nullopt;
   }

@@ -17,8 +17,8 @@ struct PartedReshard {
   int64_t dim = 0;     ///< of the tensor: gathered or scattered
 };
 
-/// What the reshard can be done as; null if it cannot, and then `why` says what
-/// keeps it whole. Empty for reshards that are neither.
+/// What the reshard can be done as; nothing if it cannot. Then `why` says what
+/// keeps a gather or a scatter whole, and is left as it is for other reshards.
 std::optional<PartedReshard> partedReshard(dist::ReshardOp op,
                                            const PlacementReader &reader,
                                            std::string &why);

@@ -1,6 +1,8 @@
 // The postcondition of assign-shardings, from the attributes alone: of what
 // made them it uses the rules of ops and no decision.
+#include "dialects/dist/InPartsAttr.h"
 #include "passes/sharding/Factors.h"
+#include "passes/sharding/InParts.h"
 #include "passes/sharding/PlacementReader.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/sharding/VerifyComputation.h"
@@ -273,6 +275,9 @@ LogicalResult Verifier::verifyReturn(func::ReturnOp ret) {
 LogicalResult Verifier::verifyReshard(dist::ReshardOp op) {
   const Placement &from = reader.of(op.getInput()),
                   &to = reader.of(op.getResult());
+  if (std::string why = "it is no gather or scatter over 'tensor' alone";
+      op->hasAttr(dist::kInPartsAttr) && !partedReshard(op, reader, why))
+    return op.emitOpError("cannot go in parts: ") << why;
   bool kept = llvm::all_of(to.partial, [&](unsigned axis) {
     return llvm::is_contained(from.partial, axis) && from.kind == to.kind;
   });

@@ -338,3 +338,33 @@ func.func @f(%ids: tensor<4x1xi32>, %x: tensor<4x3xf32>, %w: tensor<2x3x3xf32>) 
   %y = graph.grouped_matmul %rows, %w groups %offsets {dist.shardings = [#dist.sharding<@mesh, [{}, {}], own {"a"}>]} : (tensor<4x3xf32>, tensor<2x3x3xf32>, tensor<3xi32>) -> tensor<4x3xf32>
   return
 }
+
+// -----
+
+//===--- what goes in parts -----------------------------------------------===//
+
+dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
+func.func @f(%x: tensor<5x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}, %w: tensor<3x3xf32>) {
+  // expected-error @+1 {{cannot go in parts: shares of 5 are not equal}}
+  %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.in_parts} : tensor<5x3xf32>
+  %y = graph.einsum "tk,kn->tn" %all, %w : (tensor<5x3xf32>, tensor<3x3xf32>) -> tensor<5x3xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+func.func @f(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>}, %w: tensor<3x3xf32>) {
+  // expected-error @+1 {{cannot go in parts: it is no gather or scatter over 'tensor' alone}}
+  %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.in_parts} : tensor<4x3xf32>
+  %y = graph.einsum "tk,kn->tn" %all, %w : (tensor<4x3xf32>, tensor<3x3xf32>) -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
+// expected-error @+1 {{'dist.in_parts' is a mark of a dist.reshard}}
+func.func @f() attributes {dist.in_parts} {
+  return
+}
