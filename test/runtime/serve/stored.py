@@ -1,7 +1,6 @@
 """Answers that are stored: asked for again, listed, replayed, gone on from, forgotten; and whoever asks for what is not
 theirs.   stored.py SERVE-CHECK"""
 
-import json
 import os
 import socket
 import sys
