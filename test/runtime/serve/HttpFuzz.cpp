@@ -54,7 +54,7 @@ static std::string exchange(const uint8_t *data, size_t size) {
   std::string answers;
   {
     boost::asio::io_context context;
-    HttpShared shared{limits, handler, 0, false, nullptr};
+    HttpShared shared{limits, handler, 0, 0, false, nullptr};
     std::make_shared<HttpConnection>(
         boost::asio::ip::tcp::socket(context, boost::asio::ip::tcp::v4(),
                                      ends[0]),

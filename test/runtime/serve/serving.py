@@ -114,3 +114,31 @@ class Server:
                 return
             time.sleep(0.05)
         raise SystemExit("requests are left over")
+
+
+def expect(actual, wanted):
+    assert actual == wanted, f"{actual!r} instead of {wanted!r}"
+
+
+def made(answer):
+    status, body = answer
+    assert status == 200, body
+    return body
+
+
+def get(server, path, status=200, method="GET", **options):
+    found, _, body = server.call(method, path, **options)
+    assert found == status, (method, path, found, str(body)[:500])
+    return body
+
+
+def events_of(server, path):
+    """The (name, data) of a stored response, as a stream of typed events."""
+    connection = server.connection()
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    assert answer.status == 200, answer.read()
+    expect(answer.getheader("Content-Type"), "text/event-stream")
+    blocks = [b for b in answer.read().decode().split("\n\n") if b and not b.startswith(":")]
+    connection.close()
+    return [(name[7:], json.loads(data[6:])) for name, data in (b.split("\n") for b in blocks)]
