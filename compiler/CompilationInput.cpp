@@ -144,6 +144,13 @@ llvm::Error Compilation::checkPrecision() {
                         "weights for " +
                         kind.name +
                         "; set it to none, or leave the target out");
+  if (mode == models::Mode::Infer &&
+      recipe.inference.layout == recipe::WeightLayout::Strips)
+    for (const DeviceKind &kind : kindsOf(targets))
+      if (!kind.isCpu())
+        return complain(
+            "inference.layout: there are no kernels of strips for " +
+            kind.name + "; set it to rows, or leave the target out");
   if (recipe.compute != models::Precision::Fp64)
     return llvm::Error::success();
   if (mode == models::Mode::Infer)
