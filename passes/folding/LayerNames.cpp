@@ -5,16 +5,20 @@ using namespace tessera;
 using namespace tessera::folding;
 
 std::optional<LayerName> LayerName::parse(StringRef name) {
-  for (size_t begin = 0; begin < name.size();) {
-    size_t end = begin;
-    bool isNumber = true;
-    for (; end < name.size() && name[end] != '.'; ++end)
-      isNumber &= llvm::isDigit(name[end]);
-    StringRef part = name.slice(begin, end);
+  constexpr size_t kMostDigits = 18; // of what 64 bits hold
+  const char *end = name.end();
+  for (const char *at = name.begin(); at < end; ++at) {
+    const char *begin = at;
     int64_t layer = 0;
-    if (isNumber && !part.empty() && !part.getAsInteger(10, layer))
-      return LayerName{name.take_front(begin), name.drop_front(end), layer};
-    begin = end + 1;
+    for (; at < end && llvm::isDigit(*at); ++at)
+      if (size_t(at - begin) < kMostDigits)
+        layer = layer * 10 + (*at - '0');
+    size_t digits = at - begin;
+    if (digits > 0 && digits <= kMostDigits && (at == end || *at == '.'))
+      return LayerName{name.take_front(begin - name.begin()),
+                       StringRef(at, end - at), layer};
+    while (at < end && *at != '.')
+      ++at;
   }
   return std::nullopt;
 }

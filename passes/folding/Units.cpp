@@ -116,8 +116,7 @@ Attribute folding::extrapolate(Attribute one, Attribute two, int64_t steps) {
 }
 
 bool folding::haveEqualAttributes(Operation *one, Operation *other) {
-  return one->getDiscardableAttrDictionary() ==
-             other->getDiscardableAttrDictionary() &&
+  return one->getRawDictionaryAttrs() == other->getRawDictionaryAttrs() &&
          one->getName().compareOpProperties(one->getPropertiesStorage(),
                                             other->getPropertiesStorage());
 }
