@@ -207,21 +207,25 @@ def limits():
         get(server, f"{RESPONSES}/{ids[0]}")
         ids.append(made(server.post(RESPONSES, input="x", max_output_tokens=1))["id"])
         expect([server.call("GET", f"{RESPONSES}/{each}")[0] for each in ids], [200, 404, 200, 200, 200])
-    with Server([CHECK, "--stored-bytes", "100000"]) as server:
-        text = "a" * 400
+    # A sanitizer keeps what was freed for a while.
+    env = os.environ | {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1:thread_local_quarantine_size_kb=64"}
+    with Server([CHECK, "--stored-bytes", "1000000"], env=env) as server:
+        def send(i, parts):
+            content = [{"type": "text", "text": str(i)}, *[{"type": "text", "text": ""}] * parts]
+            return made(server.post(CHAT, store=True, max_tokens=1, messages=[{"role": "user", "content": content}], metadata={"a": "b" * 512}))
+
         for i in range(200):
-            fields = {"messages": [{"role": "user", "content": f"{i} {text}"}], "metadata": {"a": "b" * 512}}
-            made(server.post(CHAT, store=True, max_tokens=1, **fields))
-            if i == 60:
+            send(i, 3000)
+            if i == 80:
                 before = server.metric("process_resident_memory_bytes")
-        assert 20_000 < server.metric("stored_answer_bytes") <= 100_000
+        assert 200_000 < server.metric("stored_answer_bytes") <= 1_000_000
         expect(server.metric("stored_answers") + server.metric("stored_answer_evictions"), 200)
-        assert server.metric("process_resident_memory_bytes") - before < 4 << 20
+        # 120 more would be 10 MB.
+        assert server.metric("process_resident_memory_bytes") - before < 5 << 20
         listed = get(server, f"{CHAT}?limit=100")
         expect(len(listed["data"]), server.metric("stored_answers"))
         # What is larger than all of the room makes nobody else leave.
-        ballast = [{"role": "user", "content": [{"type": "text", "text": ""}] * 5000}]
-        huge = made(server.post(CHAT, store=True, max_tokens=1, messages=ballast))
+        huge = send(0, 50_000)
         get(server, f"{CHAT}/{huge['id']}", 404)
         expect(len(get(server, f"{CHAT}?limit=100")["data"]), len(listed["data"]))
     with Server([CHECK, "--stored", "0"]) as server:
