@@ -58,8 +58,6 @@ private:
   };
   using Wishes = llvm::MapVector<mlir::Value, llvm::SmallVector<Wish, 2>>;
 
-  void count(mlir::Block &block, double times);
-  void addState(mlir::func::FuncOp program);
   int addNode(std::vector<Option> options, const Plan &incumbent);
   int addStep(unsigned number);
   Place addValue(mlir::Value value, mlir::DictionaryAttr attrs, bool isFixed);
@@ -83,6 +81,8 @@ private:
   bool keepsWeights(mlir::Operation *op, const Plan &now,
                     const Plan &then) const;
 
+  void count(mlir::Block &block, double runs);
+  void addState(mlir::func::FuncOp program);
   void addFunction(mlir::func::FuncOp function, const Congruence::Step *call);
   void addBlock(mlir::Block &block);
   void addCall(unsigned number, Wishes &wishes);
@@ -90,7 +90,6 @@ private:
   void addReturn(unsigned number, Wishes &wishes);
   void addUses(unsigned number, llvm::ArrayRef<Place> wanted, Wishes &wishes);
   void addSettling(unsigned number);
-  void addMoves(const Wishes &wishes);
   void addShared(const Place &from, llvm::ArrayRef<Wish> wishes);
   bool canMove(const Wish &wish, const Placement &from,
                const Placement &to) const;

@@ -111,6 +111,61 @@ TEST(Solve, ChainsAreProvenOptimal) {
   EXPECT_TRUE(solution->optimal());
 }
 
+// A strip of three by twelve, too many choices to try: without a limit one
+// elimination with small tables says the optimum before any step.
+TEST(Solve, StripsAreProvenOptimalWithoutAStep) {
+  constexpr int kWidth = 3, kLength = 12, kStrategies = 5;
+  Random random(11);
+  auto draw = [&](std::vector<Cost> &costs, int count) {
+    for (int i = 0; i < count; ++i)
+      costs.push_back(static_cast<Cost>(random.below(100)));
+  };
+  Problem problem;
+  for (int at = 0; at < kWidth * kLength; ++at) {
+    Node &node = problem.nodes.emplace_back();
+    draw(node.costs, kStrategies);
+    node.usages.assign(kStrategies, 0);
+    for (int from : {at % kWidth ? at - 1 : -1, at - kWidth})
+      if (from >= 0) {
+        problem.edges.push_back({from, at, {}});
+        draw(problem.edges.back().costs, kStrategies * kStrategies);
+      }
+  }
+  const StatusOr<Solution> solution = solve(problem, {.steps = 0});
+  ASSERT_TRUE(solution.ok());
+  EXPECT_TRUE(solution->optimal());
+  EXPECT_EQ(evaluate(problem, solution->choice).cost, solution->cost);
+  // Row by row: the least cost down to each row of the strip.
+  constexpr int kRow = kStrategies * kStrategies * kStrategies;
+  auto strategy = [](int row, int k) {
+    return row /
+           (k == 0   ? 1
+            : k == 1 ? kStrategies
+                     : kStrategies * kStrategies) %
+           kStrategies;
+  };
+  std::vector<Cost> least(kRow, 0);
+  for (int layer = 0; layer < kLength; ++layer) {
+    std::vector<Cost> next(kRow, kInfinite);
+    for (int row = 0; row < kRow; ++row)
+      for (int before = 0; before < (layer ? kRow : 1); ++before) {
+        Cost cost = least[before];
+        for (int k = 0; k < kWidth; ++k)
+          cost += problem.nodes[layer * kWidth + k].costs[strategy(row, k)];
+        for (const Edge &edge : problem.edges) {
+          if (edge.to / kWidth != layer)
+            continue;
+          const int one = edge.from / kWidth == layer ? row : before;
+          cost += edge.costs[strategy(one, edge.from % kWidth) * kStrategies +
+                             strategy(row, edge.to % kWidth)];
+        }
+        next[row] = std::min(next[row], cost);
+      }
+    least = std::move(next);
+  }
+  EXPECT_EQ(solution->cost, *std::min_element(least.begin(), least.end()));
+}
+
 TEST(Solve, ADeadlineThatIsPastStillGivesAnAnswerOrAReason) {
   const Problem problem = layers(30);
   const StatusOr<Solution> solution =

@@ -1,0 +1,323 @@
+// What of a module OpSearch's nodes and edges are: blocks in the order in which
+// Shardings goes through them, and the moves between who makes and who wants.
+#include "passes/sharding/OpSearch.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+
+static bool isBlockCall(Operation *op, const Factors &factors) {
+  return isa<func::CallOp>(op) && !factors.computes(op);
+}
+
+//===--- programs ---------------------------------------------------------===//
+
+// How often a block runs in all programs together.
+void OpSearch::count(Block &block, double runs) {
+  times[&block] += runs;
+  for (unsigned number : classes.stepsOf(block)) {
+    const Congruence::Step &step = classes.step(number);
+    if (isBlockCall(step.op, factors))
+      count(
+          factors.functions().of(cast<func::CallOp>(step.op)).getBody().front(),
+          runs * step.count);
+    else if (auto loop = dyn_cast<graph::LoopOp>(step.op))
+      count(loop.getBody().front(), runs * step.count * loop.getTrip());
+  }
+}
+
+// State may be elsewhere, and what is cut of the host's tokens.
+void OpSearch::addState(func::FuncOp program) {
+  for (BlockArgument argument : classes.argumentsOf(program)) {
+    ValueClass number = classes.of(argument);
+    if (places[number].node >= 0)
+      continue;
+    DictionaryAttr attrs = program.getArgAttrDict(argument.getArgNumber());
+    auto role = attrs ? attrs.getAs<graph::RoleAttr>(graph::kRoleAttr)
+                      : graph::RoleAttr();
+    auto name = role ? attrs.get(graph::kStateAttr) : Attribute();
+    if (auto first = name ? classes.stateOf(name) : std::nullopt;
+        first && places[*first].node >= 0) {
+      places[number] = places[*first];
+      continue;
+    }
+    auto input =
+        attrs ? attrs.getAs<StringAttr>(graph::kInputAttr) : StringAttr();
+    bool moves = role ? role.getValue() == graph::Role::parameter ||
+                            role.getValue() == graph::Role::optimizer
+                      : input && (input == "tokens" || input == "targets");
+    places[number] = addValue(argument, attrs, !moves);
+  }
+}
+
+void OpSearch::addFunction(func::FuncOp function,
+                           const Congruence::Step *call) {
+  if (call)
+    for (BlockArgument argument : function.getArguments()) {
+      unsigned i = argument.getArgNumber();
+      Place &place = places[classes.of(argument)];
+      if (isInteger(argument))
+        place = withoutPartial(asUsed(call->uses[i].value));
+      else
+        place = addValue(argument, function.getArgAttrDict(i),
+                         !shardings.of(argument).own.empty());
+    }
+  addBlock(function.getBody().front());
+}
+
+void OpSearch::addBlock(Block &block) {
+  Wishes wishes;
+  for (unsigned number : classes.stepsOf(block)) {
+    Operation *op = classes.step(number).op;
+    if (isBlockCall(op, factors)) {
+      addCall(number, wishes);
+    } else if (isa<graph::LoopOp>(op)) {
+      addLoop(number, wishes);
+    } else if (isa<func::ReturnOp>(op)) {
+      addReturn(number, wishes);
+    } else if (isa<graph::YieldOp>(op)) {
+      auto loop = cast<graph::LoopOp>(op->getParentOp());
+      SmallVector<Place> carried;
+      for (Value value : loop.getCarried())
+        carried.push_back(places[classes.of(value)]);
+      addUses(number, carried, wishes);
+    } else {
+      int node = addStep(number);
+      SmallVector<Place> wanted;
+      for (unsigned use = 0; use < classes.step(number).uses.size(); ++use)
+        wanted.push_back(wantedBy(node, use));
+      addUses(number, wanted, wishes);
+      for (auto [i, value] : llvm::enumerate(classes.step(number).results))
+        places[value] = madeBy(node, i);
+    }
+    addSettling(number);
+  }
+  for (const auto &[value, all] : wishes) {
+    if (all.size() > 1 && sharesMoves(value)) {
+      addShared(asUsed(value), all);
+      continue;
+    }
+    for (const Wish &wish : all)
+      addMove(asUsed(value), wish);
+  }
+}
+
+void OpSearch::addCall(unsigned number, Wishes &wishes) {
+  const Congruence::Step &step = classes.step(number);
+  func::FuncOp function = factors.functions().of(cast<func::CallOp>(step.op));
+  if (callees.try_emplace(function).second)
+    addFunction(function, &step);
+  SmallVector<Place> wanted;
+  for (BlockArgument argument : function.getArguments())
+    wanted.push_back(places[classes.of(argument)]);
+  addUses(number, wanted, wishes);
+  for (auto [value, place] : llvm::zip(step.results, callees[function]))
+    places[value] = place;
+}
+
+// An accumulator that starts at zero is where what is first added to it wants
+// it.
+void OpSearch::addLoop(unsigned number, Wishes &wishes) {
+  auto loop = cast<graph::LoopOp>(classes.step(number).op);
+  Block &body = loop.getBody().front();
+  auto firstWanted = [&](ValueClass value) -> std::optional<Place> {
+    for (unsigned inner : classes.stepsOf(body)) {
+      const Congruence::Step &step = classes.step(inner);
+      if (factors.computes(step.op))
+        for (auto [i, use] : llvm::enumerate(step.uses))
+          if (use.value == value)
+            return wantedBy(addStep(inner), i);
+    }
+    return std::nullopt;
+  };
+  places[classes.of(loop.getInduction())] =
+      fixed(shardings.of(loop.getInduction()));
+  SmallVector<Place> carriedPlaces;
+  for (auto [init, carried, result] :
+       llvm::zip(loop.getInits(), loop.getCarried(), loop.getResults())) {
+    auto target = classes.settledLike(classes.of(result));
+    std::optional<Place> place;
+    if (target && shardings.accumulatesSettled())
+      place = places[*target];
+    else if (isZero(init))
+      place = firstWanted(classes.of(carried));
+    if (!place)
+      place =
+          addValue(carried, {},
+                   isInteger(carried) || !shardings.of(carried).own.empty());
+    carriedPlaces.push_back(*place);
+    places[classes.of(carried)] = *place;
+  }
+  addBlock(body);
+  addUses(number, carriedPlaces, wishes);
+  for (auto [value, place] :
+       llvm::zip(classes.step(number).results, carriedPlaces))
+    places[value] = place;
+}
+
+void OpSearch::addReturn(unsigned number, Wishes &wishes) {
+  const Congruence::Step &step = classes.step(number);
+  auto function = cast<func::FuncOp>(step.op->getParentOp());
+  SmallVector<Place> wanted;
+  for (auto [i, use] : llvm::enumerate(step.uses)) {
+    if (!function.isPublic()) {
+      const Place &made = asUsed(use.value);
+      wanted.push_back(use.hasOneUse ? made : withoutPartial(made));
+      continue;
+    }
+    DictionaryAttr attrs = function.getResultAttrDict(use.operand);
+    auto name = attrs && attrs.contains(graph::kRoleAttr)
+                    ? attrs.get(graph::kStateAttr)
+                    : Attribute();
+    auto taken = name ? classes.stateOf(name) : std::nullopt;
+    wanted.push_back(taken && places[*taken].node >= 0
+                         ? places[*taken]
+                         : fixed(*shardings.plan(number).wanted[i]));
+  }
+  addUses(number, wanted, wishes);
+  if (function.isPublic())
+    return;
+  SmallVector<Place> &results = callees[function];
+  for (unsigned i = 0; i < step.op->getNumOperands(); ++i)
+    results.push_back(wanted[step.useFor(i)]);
+}
+
+//===--- moves ------------------------------------------------------------===//
+
+void OpSearch::addUses(unsigned number, ArrayRef<Place> wanted,
+                       Wishes &wishes) {
+  const Congruence::Step &step = classes.step(number);
+  double runs = times.lookup(step.op->getBlock()) * step.count;
+  for (auto [use, place] : llvm::zip(step.uses, wanted))
+    if (!use.isSplat) {
+      Value value = step.op->getOperand(use.operand);
+      wishes[value].push_back({value, place, runs * use.count});
+    }
+}
+
+void OpSearch::addSettling(unsigned number) {
+  const Congruence::Step &step = classes.step(number);
+  double runs = times.lookup(step.op->getBlock());
+  for (auto [i, value] : llvm::enumerate(step.results))
+    if (auto target = classes.settledLike(value))
+      addMove(places[value],
+              {step.op->getResult(i), places[*target], runs * step.countOf(i)});
+}
+
+// Nobody makes parts of a sum; integers come cut or are not.
+bool OpSearch::canMove(const Wish &wish, const Placement &from,
+                       const Placement &to) const {
+  if (llvm::is_contained(to.partial, axis) &&
+      !llvm::is_contained(from.partial, axis))
+    return false;
+  if (!isInteger(wish.value))
+    return true;
+  for (auto [now, then] : llvm::zip(from.dims, to.dims))
+    for (auto [one, other] : llvm::zip(now, then))
+      if (llvm::is_contained(other.axes, axis) &&
+          !llvm::is_contained(one.axes, axis))
+        return false;
+  return true;
+}
+
+double OpSearch::ofMove(const Wish &wish, const Placement &from,
+                        const Placement &to) const {
+  if (&from == &to)
+    return 0;
+  if (!canMove(wish, from, to))
+    return HUGE_VAL;
+  return price.weight * wish.times * costs.ofMoving(wish.value, from, to);
+}
+
+void OpSearch::addMove(const Place &from, const Wish &wish) {
+  const Place &to = wish.where;
+  if (from.node == to.node) {
+    for (auto [cost, now, then] :
+         llvm::zip(nodes[from.node].costs, from.places, to.places))
+      cost += ofMove(wish, *now, *then);
+    return;
+  }
+  bool forward = from.node < to.node;
+  size_t rows = from.places.size(), columns = to.places.size();
+  auto &matrix = edges[std::minmax(from.node, to.node)];
+  matrix.resize(rows * columns);
+  for (size_t i = 0; i < rows; ++i)
+    for (size_t j = 0; j < columns; ++j)
+      matrix[forward ? i * columns + j : j * rows + i] +=
+          ofMove(wish, *from.places[i], *to.places[j]);
+}
+
+// What several want at one place moves there once: a node of its own chooses
+// that place, beside where the value is. Who wants it elsewhere moves it by
+// itself.
+void OpSearch::addShared(const Place &from, ArrayRef<Wish> wishes) {
+  llvm::SetVector<const Placement *> origins(from.places.begin(),
+                                             from.places.end()),
+      all;
+  double most = 0;
+  for (const Wish &wish : wishes) {
+    all.insert(wish.where.places.begin(), wish.where.places.end());
+    most = std::max(most, wish.times);
+  }
+  size_t wanted = all.size();
+  all.insert(origins.begin(), origins.end());
+  // Seconds of one move, [origins][all].
+  Wish once{wishes[0].value, {}, 1};
+  std::vector<double> moves;
+  for (const Placement *origin : origins)
+    for (const Placement *place : all)
+      moves.push_back(ofMove(once, *origin, *place));
+  auto indexIn = [](const auto &set, const Placement *placement) {
+    return static_cast<size_t>(llvm::find(set, placement) - set.begin());
+  };
+  auto move = [&](size_t origin, const Placement *to) {
+    return moves[origin * all.size() + indexIn(all, to)];
+  };
+  // Options are pairs of an origin and a shared place.
+  std::vector<Option> options;
+  std::vector<size_t> originOf;
+  int incumbent = 0;
+  double least = HUGE_VAL;
+  for (auto [i, origin] : llvm::enumerate(origins))
+    for (auto [j, place] : llvm::enumerate(all)) {
+      if (moves[i * all.size() + j] == HUGE_VAL ||
+          (j >= wanted && place != origin))
+        continue;
+      double seconds = origin == from.places[nodes[from.node].incumbent]
+                           ? most * move(i, place)
+                           : HUGE_VAL;
+      for (const Wish &wish : wishes) {
+        const Placement *to =
+            wish.where.places[nodes[wish.where.node].incumbent];
+        seconds += to == place ? 0 : wish.times * move(i, to);
+      }
+      if (seconds < least)
+        least = seconds, incumbent = options.size();
+      options.push_back({std::nullopt, Plan{{origin}, {place}}});
+      originOf.push_back(i);
+    }
+  Plan now = options[incumbent].plan;
+  int shared = addNode(std::move(options), now);
+  auto addEdge = [&](const Place &other,
+                     llvm::function_ref<double(size_t, const Placement *)> of) {
+    size_t rows = originOf.size(), columns = other.places.size();
+    bool forward = shared < other.node;
+    auto &matrix = edges[std::minmax(shared, other.node)];
+    matrix.resize(rows * columns);
+    for (size_t i = 0; i < rows; ++i)
+      for (size_t j = 0; j < columns; ++j)
+        matrix[forward ? i * columns + j : j * rows + i] +=
+            of(i, other.places[j]);
+  };
+  addEdge(from, [&](size_t option, const Placement *is) {
+    const Plan &plan = nodes[shared].options[option].plan;
+    return plan.wanted[0] != is ? HUGE_VAL
+                                : most * move(originOf[option], plan.made[0]);
+  });
+  for (const Wish &wish : wishes)
+    addEdge(wish.where, [&](size_t option, const Placement *to) {
+      const Plan &plan = nodes[shared].options[option].plan;
+      return plan.made[0] == to ? 0 : wish.times * move(originOf[option], to);
+    });
+}
