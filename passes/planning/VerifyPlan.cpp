@@ -71,12 +71,9 @@ struct Numbering {
 /// Between the start of a collective and its wait.
 class Underway {
 public:
-  Underway(ModuleOp module, plan::CollectiveOp collective)
-      : collective(collective) {
-    module.walk([&](tile::KernelOp kernel) {
-      kernels.try_emplace(kernel.getSymName(), kernel);
-    });
-  }
+  Underway(plan::CollectiveOp collective,
+           const llvm::StringMap<tile::KernelOp> &kernels)
+      : collective(collective), kernels(kernels) {}
 
   LogicalResult verify() {
     Operation *wait = *collective.getTicket().user_begin();
@@ -129,11 +126,16 @@ private:
   }
 
   plan::CollectiveOp collective;
-  llvm::StringMap<tile::KernelOp> kernels;
+  const llvm::StringMap<tile::KernelOp> &kernels; ///< of any target
 };
 
 LogicalResult verifyCollectives(ModuleOp module) {
   auto meshes = module.getOps<dist::MeshOp>();
+  llvm::StringMap<tile::KernelOp> kernels;
+  module.walk<WalkOrder::PreOrder>([&](tile::KernelOp kernel) {
+    kernels.try_emplace(kernel.getSymName(), kernel);
+    return WalkResult::skip();
+  });
   WalkResult walk = module.walk([&](plan::CollectiveOp collective) {
     for (auto axis : collective.getAxes().getAsRange<StringAttr>())
       if (meshes.empty() || !(*meshes.begin()).getAxis(axis.getValue())) {
@@ -142,7 +144,7 @@ LogicalResult verifyCollectives(ModuleOp module) {
         return WalkResult::interrupt();
       }
     if (collective.getTicket())
-      return WalkResult(Underway(module, collective).verify());
+      return WalkResult(Underway(collective, kernels).verify());
     return WalkResult::advance();
   });
   return failure(walk.wasInterrupted());

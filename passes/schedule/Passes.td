@@ -63,7 +63,7 @@ def OverlapCollectives : Pass<"overlap-collectives", "::mlir::func::FuncOp"> {
       over `tensor`, before that of a weight.
 
     Of what has buffers of its own, two are under way over the same axes: before another one starts, there is a wait for the one before
-    the last.
+    the last. A permute, but for those of pipelines, leaves that to what can run meanwhile.
 
     Views, packs and copies into the form in which something travels stand right before what needs them.
 
