@@ -23,8 +23,8 @@ TEST(PackStrip, HasEveryWeightOnce) {
                        ? weights[row * columns + column]
                        : 0;
           };
-          ASSERT_EQ(words[word * kStrip + row],
-                    at(2 * word) | at(2 * word + 1) << 16)
+          ASSERT_EQ(words[word * kStrip + row], at(2 * word) | at(2 * word + 1)
+                                                                   << 16)
               << rows << " " << columns << " " << word << " " << row;
         }
     }
