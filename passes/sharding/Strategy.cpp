@@ -92,6 +92,12 @@ static Roles rolesOf(ModuleOp module, const Congruence &classes) {
 
 //===--- the search -------------------------------------------------------===//
 
+// Who asks for tensor parallelism wants weights and work divided even where the
+// model is too small to gain from it: communication only decides between ways
+// to do so.
+static constexpr LinkPrice kLinksWhenAsked{0.01, false, /*coarse=*/true};
+static constexpr LinkPrice kLinksOfColors{1.0, true, /*coarse=*/true};
+
 namespace {
 class Search {
 public:
@@ -136,8 +142,8 @@ public:
       return success();
     Strategy attempt = strategy;
     attempt.exchanged.push_back(axis);
-    FailureOr<double> gathered = measure(strategy, {}),
-                      exchanged = measure(attempt, {});
+    FailureOr<double> gathered = measure(strategy, kLinksOfColors),
+                      exchanged = measure(attempt, kLinksOfColors);
     if (failed(gathered) || failed(exchanged))
       return failure();
     if (always || *exchanged < *gathered)
@@ -197,11 +203,6 @@ private:
   Shardings shardings; ///< of what was measured last
 };
 } // namespace
-
-// Who asks for tensor parallelism wants weights and work divided even where the
-// model is too small to gain from it: communication only decides between ways
-// to do so.
-static constexpr LinkPrice kLinksWhenAsked{0.01, false};
 
 //===--- tokens -----------------------------------------------------------===//
 
@@ -281,7 +282,7 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
       // Then tokens: between blocks nothing of the others is left to cut.
       if (mesh.size(axis) > 1 &&
           (failed(search.add(axis, inner, kLinksWhenAsked)) ||
-           failed(search.add(axis, roles.tokens, {}))))
+           failed(search.add(axis, roles.tokens, kLinksOfColors))))
         return failure();
     } else if (name == dist::kPipeAxis) {
       // Cuts programs, not tensors: passes/pipeline.
