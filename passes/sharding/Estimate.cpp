@@ -99,8 +99,10 @@ double OpCosts::ofMoving(Value value, const Placement &from,
                          const Placement &to) const {
   if (&from == &to)
     return 0;
-  double seconds = bytesOf(value) / kBytesPerSecond *
-                   (1.0 / static_cast<double>(pieces(from)) + 1.0 / pieces(to));
+  double seconds = 0;
+  if (!price.coarse)
+    seconds = bytesOf(value) / kBytesPerSecond *
+              (1.0 / static_cast<double>(pieces(from)) + 1.0 / pieces(to));
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
     bool part = llvm::is_contained(from.partial, axis) &&
                 !llvm::is_contained(to.partial, axis);
@@ -118,7 +120,7 @@ double OpCosts::ofMoving(Value value, const Placement &from,
                  static_cast<double>(pieces(to)) * (then ? 1.0 / n : 1.0));
     bool swaps =
         now && then && now->isLast && now->isEven && then->isEven && !part;
-    seconds += ofLink(axis, 0) +
+    seconds += (price.coarse ? 0 : ofLink(axis, 0)) +
                rounds * (n - 1) * ofLink(axis, share / n / (swaps ? n : 1));
   }
   return seconds;
@@ -200,13 +202,15 @@ private:
   double ofMoves(const Congruence::Step &step, const Plan &plan,
                  Moved &moved) const {
     double seconds = 0;
+    if (price.coarse && isa<graph::YieldOp, graph::LoopOp>(step.op))
+      return seconds;
     for (auto [use, wanted] : llvm::zip(step.uses, plan.wanted)) {
       const Placement &from = shardings.asUsed(use.value);
       if (&from == wanted || use.isSplat)
         continue;
       Value value = step.op->getOperand(use.operand);
       double times = double(step.count) * use.count, once = 0;
-      if (sharesMoves(value)) {
+      if (!price.coarse && sharesMoves(value)) {
         double &most = moved[{value, wanted}];
         once = most;
         most = std::max(most, times);
@@ -215,6 +219,8 @@ private:
         seconds += (times - once) * costs.ofMoving(value, from, *wanted);
     }
     // What settles where state is.
+    if (price.coarse)
+      return price.weight * seconds;
     for (auto [i, number] : llvm::enumerate(step.results)) {
       Value result = step.op->getResult(i);
       seconds += step.countOf(i) * costs.ofMoving(result, shardings.of(result),

@@ -9,6 +9,9 @@ namespace tessera::sharding {
 struct LinkPrice {
   double weight = 1.0;
   bool latency = true; ///< whether messages cost time whatever their size
+  /// Only what colors differ in: collectives, one for each use of a value. Not
+  /// the copies beside them, nor what settles or enters and leaves loops.
+  bool coarse = false;
 };
 
 /// Seconds of single ops and moves.

@@ -130,14 +130,8 @@ bool OpSearch::keepsWeights(Operation *op, const Plan &now,
          llvm::all_of(llvm::zip(op->getResults(), now.made, then.made), keeps);
 }
 
-// Work that is divided among devices stays divided.
-static bool multiplies(Operation *op, const OpRule &rule) {
-  return isa<graph::AttentionOp, graph::AttentionGradOp>(op) ||
-         llvm::any_of(rule.letters, [](const Letter &letter) {
-           return letter.kind == LetterKind::sum;
-         });
-}
-
+// Work that is divided among devices stays divided: how long it takes beside a
+// message is not known well enough.
 int OpSearch::addStep(unsigned number) {
   if (nodeOfStep[number] >= 0)
     return nodeOfStep[number];
@@ -145,7 +139,7 @@ int OpSearch::addStep(unsigned number) {
   const Plan &now = shardings.plan(number);
   std::vector<Option> options;
   if (!isFixed(step.op, now)) {
-    bool staysCut = multiplies(step.op, factors.of(step.op).rule) && cuts(now);
+    bool staysCut = cuts(now);
     for (const Option &option : optionsOf(number))
       if (samePlan(option.plan, now) ||
           (isEven(option.plan) && (!staysCut || cuts(option.plan)) &&

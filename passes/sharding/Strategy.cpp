@@ -92,6 +92,12 @@ static Roles rolesOf(ModuleOp module, const Congruence &classes) {
 
 //===--- the search -------------------------------------------------------===//
 
+// Who asks for tensor parallelism wants weights and work divided even where the
+// model is too small to gain from it: communication only decides between ways
+// to do so.
+static constexpr LinkPrice kLinksWhenAsked{0.01, false, /*coarse=*/true};
+static constexpr LinkPrice kLinksOfColors{1.0, true, /*coarse=*/true};
+
 namespace {
 class Search {
 public:
@@ -136,8 +142,8 @@ public:
       return success();
     Strategy attempt = strategy;
     attempt.exchanged.push_back(axis);
-    FailureOr<double> gathered = measure(strategy, {}),
-                      exchanged = measure(attempt, {});
+    FailureOr<double> gathered = measure(strategy, kLinksOfColors),
+                      exchanged = measure(attempt, kLinksOfColors);
     if (failed(gathered) || failed(exchanged))
       return failure();
     if (always || *exchanged < *gathered)
@@ -147,12 +153,12 @@ public:
 
   /// Cuts single ops along the axis otherwise than its colors say, if that
   /// lowers the estimate.
-  LogicalResult solve(unsigned axis, ArrayRef<Color> tokens, LinkPrice price) {
-    FailureOr<double> before = measure(strategy, price);
+  LogicalResult solve(unsigned axis, ArrayRef<Color> tokens) {
+    FailureOr<double> before = measure(strategy, {});
     if (failed(before))
       return failure();
     uint64_t decisions = shardings.decisions();
-    OpSearch problem(module, classes, mesh, shardings, axis, tokens, price);
+    OpSearch problem(module, classes, mesh, shardings, axis, tokens, {});
     effort.decisions += shardings.decisions() - decisions;
     auto &solved = effort.solved.emplace();
     solved.nodes = problem.problem().nodes.size();
@@ -166,7 +172,7 @@ public:
     attempt.exceptions = problem.exceptions(solution->choice);
     ScopedDiagnosticHandler quiet(module->getContext(),
                                   [](Diagnostic &) { return success(); });
-    FailureOr<double> after = measure(attempt, price);
+    FailureOr<double> after = measure(attempt, {});
     if (failed(after) || *after >= *before * kWorthwhile)
       return success();
     solved.changed = problem.changes(solution->choice);
@@ -197,11 +203,6 @@ private:
   Shardings shardings; ///< of what was measured last
 };
 } // namespace
-
-// Who asks for tensor parallelism wants weights and work divided even where the
-// model is too small to gain from it: communication only decides between ways
-// to do so.
-static constexpr LinkPrice kLinksWhenAsked{0.01, false};
 
 //===--- tokens -----------------------------------------------------------===//
 
@@ -258,7 +259,7 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
     stripes = stripeTokens(module, factors, classes, mesh.size(*context));
   Roles roles = rolesOf(module, classes);
   Search search(module, classes, mesh, strategy, effort);
-  const LinkPrice links = options.parts ? kLinksWhenAsked : LinkPrice{};
+  const LinkPrice links = options.parts ? kLinksWhenAsked : kLinksOfColors;
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
     StringRef name = mesh.axes[axis].getName();
     if (name == "data") {
@@ -296,11 +297,12 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
   if (auto expert = mesh.find("expert"); expert && mesh.size(*expert) > 1)
     if (failed(search.exchangeRows(*expert)))
       return failure();
+  // What travels beside products costs too little for single ops to weigh it.
   if (auto tensor = mesh.find("tensor");
-      options.opByOp && tensor && mesh.size(*tensor) > 1) {
+      options.opByOp && !options.parts && tensor && mesh.size(*tensor) > 1) {
     Colors tokens = roles.sequences;
     llvm::append_range(tokens, roles.tokens);
-    if (failed(search.solve(*tensor, tokens, links)))
+    if (failed(search.solve(*tensor, tokens)))
       return failure();
   }
   return strategy;
