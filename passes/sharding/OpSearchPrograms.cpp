@@ -27,7 +27,8 @@ void OpSearch::count(Block &block, double runs) {
   }
 }
 
-// State may be elsewhere, and what is cut of the host's tokens.
+// Weights and what the optimizer keeps of them may be elsewhere. What the host
+// gives is where colors say, tokens and targets alike.
 void OpSearch::addState(func::FuncOp program) {
   for (BlockArgument argument : classes.argumentsOf(program)) {
     ValueClass number = classes.of(argument);
@@ -42,11 +43,8 @@ void OpSearch::addState(func::FuncOp program) {
       places[number] = places[*first];
       continue;
     }
-    auto input =
-        attrs ? attrs.getAs<StringAttr>(graph::kInputAttr) : StringAttr();
-    bool moves = role ? role.getValue() == graph::Role::parameter ||
-                            role.getValue() == graph::Role::optimizer
-                      : input && (input == "tokens" || input == "targets");
+    bool moves = role && (role.getValue() == graph::Role::parameter ||
+                          role.getValue() == graph::Role::optimizer);
     places[number] = addValue(argument, attrs, !moves);
   }
 }
