@@ -7,7 +7,7 @@ using namespace tessera::folding;
 std::optional<LayerName> LayerName::parse(StringRef name) {
   constexpr size_t kMostDigits = 18; // of what 64 bits hold
   const char *end = name.end();
-  for (const char *at = name.begin(); at < end; ++at) {
+  for (const char *at = name.begin();; ++at) {
     const char *begin = at;
     int64_t layer = 0;
     for (; at < end && llvm::isDigit(*at); ++at)
@@ -19,8 +19,9 @@ std::optional<LayerName> LayerName::parse(StringRef name) {
                        StringRef(at, end - at), layer};
     while (at < end && *at != '.')
       ++at;
+    if (at == end)
+      return std::nullopt;
   }
-  return std::nullopt;
 }
 
 std::string LayerName::withLayer(int64_t number) const {

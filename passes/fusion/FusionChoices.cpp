@@ -59,7 +59,12 @@ bool Epilogue::waitsForProduct(unsigned node) const {
 // wait for it.
 bool Epilogue::waitsForPermute(unsigned node) const {
   return llvm::any_of(graph.producers(node), [&](unsigned producer) {
-    return isa<dist::PermuteOp>(graph.op(producer));
+    auto permute = dyn_cast<dist::PermuteOp>(graph.op(producer));
+    return permute &&
+           llvm::none_of(permute.getAxes().getAsRange<dist::AxisRefAttr>(),
+                         [](dist::AxisRefAttr axis) {
+                           return axis.getName() == dist::kPipeAxis;
+                         });
   });
 }
 

@@ -63,20 +63,26 @@ static LogicalResult verifyExchanged(ModuleOp module, const Mesh &mesh,
 static void remark(ModuleOp module, const SearchEffort &effort) {
   InFlightDiagnostic remark = module.emitRemark("shardings: ");
   remark << effort.strategies << " strategies by colors";
-  if (!effort.solved)
+  if (!effort.solved) {
+    remark << "; op by op nothing was looked for";
     return;
+  }
   const auto &solved = *effort.solved;
   auto microseconds = [](double seconds) {
     return llvm::formatv("{0:f3} us", seconds * 1e6).str();
   };
   remark << "; the best of them " << microseconds(solved.before)
          << " a step by the estimate; op by op ";
-  if (solved.changed)
+  if (solved.failed)
+    remark << "nothing that can be built, of " << solved.nodes
+           << " classes of ops and values";
+  else if (solved.changed)
     remark << microseconds(solved.after) << ", with " << solved.changed
            << " of " << solved.nodes << " classes of ops and values elsewhere";
   else
     remark << "no gain, of " << solved.nodes << " classes of ops and values";
-  remark << (solved.isOptimal ? " (proven optimal)" : " (not proven optimal)");
+  remark << (solved.isOptimal ? " (optimal among its choices)"
+                              : " (not proven optimal)");
 }
 
 namespace {

@@ -210,6 +210,7 @@ struct DecomposeCollectives
 
 private:
   void decide(dist::ReshardOp op, const PlacementReader &reader) {
+    op->removeAttr(dist::kInPartsAttr); // of an earlier decision
     std::string why;
     std::optional<PartedReshard> how = partedReshard(op, reader, why);
     if (how && async == "auto" &&

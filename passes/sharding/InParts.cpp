@@ -71,6 +71,22 @@ static bool isMadeByProduct(dist::ReshardOp op, int64_t dim) {
          dim < tensorType(product.getResult()).getRank();
 }
 
+// Whether a product adds up what comes, so that each device would add in
+// another order, and all of them are to have the same sum. Of two numbers the
+// order is nothing.
+static bool replicatesSum(dist::ReshardOp op, const PartedReshard &how,
+                          const PlacementReader &reader) {
+  return how.devices > 2 &&
+         llvm::any_of(op.getResult().getUsers(), [&](Operation *user) {
+           auto product = cast<graph::EinsumOp>(user);
+           graph::Einsum letters = lettersOf(product);
+           const std::string &term =
+               product.getLhs() == op.getResult() ? letters.lhs : letters.rhs;
+           return letters.out.find(term[how.dim]) == std::string::npos &&
+                  !reader.of(product.getResult()).uses(how.axis);
+         });
+}
+
 std::optional<PartedReshard>
 sharding::partedReshard(dist::ReshardOp op, const PlacementReader &reader,
                         std::string &why) {
@@ -89,6 +105,12 @@ sharding::partedReshard(dist::ReshardOp op, const PlacementReader &reader,
   const DimPlacement &fine = (made.gathers ? from : to).dims[*dim],
                      &coarse = (made.gathers ? to : from).dims[*dim];
   std::optional<unsigned> axis = addedAxis(coarse, fine);
+  if (!axis && fine.size() > 1 && llvm::any_of(fine, [&](const Factor &factor) {
+        return llvm::any_of(factor.axes, [&](unsigned each) {
+          return reader.mesh.axes[each].getName() == kAxis;
+        });
+      }))
+    why = "its dimension is cut in stripes";
   if (!axis || (!made.gathers && settled.front() != *axis))
     return std::nullopt;
   made.axis = *axis, made.dim = *dim;
@@ -98,6 +120,10 @@ sharding::partedReshard(dist::ReshardOp op, const PlacementReader &reader,
   if (made.gathers ? !onlyProductsRead(op) : !isMadeByProduct(op, *dim)) {
     why = made.gathers ? "others than products read what is gathered"
                        : "no product makes it, or others read that, too";
+    return std::nullopt;
+  }
+  if (made.gathers && replicatesSum(op, made, reader)) {
+    why = "devices would add up the same sum in different orders";
     return std::nullopt;
   }
   if (fine[0].size % reader.mesh.size(fine[0].axes) ||

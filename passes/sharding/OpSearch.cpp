@@ -12,10 +12,10 @@ static bool samePlan(const Plan &a, const Plan &b) {
 
 OpSearch::OpSearch(ModuleOp module, const Congruence &classes, const Mesh &mesh,
                    Shardings &shardings, unsigned axis, ArrayRef<Color> tokens,
-                   LinkPrice price)
+                   LinkPrice price, bool mayUndo)
     : classes(classes), factors(classes.factors), mesh(mesh),
       shardings(shardings), axis(axis), tokens(tokens), price(price),
-      costs(mesh, price), places(classes.valueCount()),
+      mayUndo(mayUndo), costs(mesh, price), places(classes.valueCount()),
       nodeOfStep(classes.stepCount(), -1) {
   SmallVector<func::FuncOp> programs;
   for (auto function : module.getOps<func::FuncOp>())
@@ -139,11 +139,11 @@ int OpSearch::addStep(unsigned number) {
   const Plan &now = shardings.plan(number);
   std::vector<Option> options;
   if (!isFixed(step.op, now)) {
-    bool staysCut = cuts(now);
+    bool staysCut = cuts(now) && !mayUndo;
     for (const Option &option : optionsOf(number))
       if (samePlan(option.plan, now) ||
           (isEven(option.plan) && (!staysCut || cuts(option.plan)) &&
-           keepsWeights(step.op, now, option.plan)))
+           (mayUndo || keepsWeights(step.op, now, option.plan))))
         options.push_back(option);
   }
   int added = addNode(std::move(options), now);

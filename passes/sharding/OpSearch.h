@@ -16,9 +16,10 @@ public:
   /// it is there. Of what is cut along the axis there, values without a color
   /// of `tokens` stay so wherever they are used: weights and their gradients
   /// are not gathered. And who multiplies stays cut, one way or another.
+  /// `mayUndo`, for tests, lifts both.
   OpSearch(mlir::ModuleOp module, const Congruence &classes, const Mesh &mesh,
            Shardings &shardings, unsigned axis, llvm::ArrayRef<Color> tokens,
-           LinkPrice price);
+           LinkPrice price, bool mayUndo = false);
 
   /// Costs are in parts of what `shardings` cost.
   const solver::Problem &problem() const { return stated; }
@@ -105,6 +106,7 @@ private:
   unsigned axis;
   llvm::SmallVector<Color> tokens;
   LinkPrice price;
+  bool mayUndo;
   OpCosts costs;
 
   std::vector<Node> nodes;

@@ -30,7 +30,7 @@ def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
   let options = [
     Option<"mesh", "mesh", "std::string", "\"\"", "Axes and their sizes, the slowest-varying first: data=2,tensor=4">,
     Option<"zero", "zero", "int64_t", "0", "What is cut over data and context: 1 optimizer state, 2 gradients too, 3 parameters too">,
-    Option<"parts", "parts", "bool", "false", "Whether what products gather and scatter goes in parts whatever it costs, so that tokens may be cut over tensor">,
+    Option<"parts", "parts", "bool", "false", "Whether what products gather and scatter goes in parts whatever it costs, so that tokens may be cut over tensor; then the solver looks at no single ops">,
     Option<"solver", "solver", "bool", "true", "Let the solver cut single ops otherwise than colors say, where the estimate gains by it">,
     Option<"explain", "explain", "bool", "false", "Remark what the solver changed of what colors say">];
 }

@@ -165,7 +165,8 @@ public:
     solved.before = solved.after = *before;
     // So few steps that they take about as long as the search over colors.
     auto solution = solver::solve(problem.problem(), {.steps = 31});
-    if (!solution.ok())
+    solved.failed = !solution.ok();
+    if (solved.failed)
       return success();
     solved.isOptimal = solution->optimal();
     Strategy attempt = strategy;
@@ -173,7 +174,8 @@ public:
     ScopedDiagnosticHandler quiet(module->getContext(),
                                   [](Diagnostic &) { return success(); });
     FailureOr<double> after = measure(attempt, {});
-    if (failed(after) || *after >= *before * kWorthwhile)
+    solved.failed = failed(after);
+    if (solved.failed || !(*after < *before * kWorthwhile))
       return success();
     solved.changed = problem.changes(solution->choice);
     solved.after = *after;

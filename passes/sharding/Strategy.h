@@ -12,6 +12,7 @@ struct SolverEffect {
   /// Of a step by the estimate, in seconds.
   double before = 0, after = 0;
   bool isOptimal = false; ///< of the problem; proven
+  bool failed = false;    ///< no choice, or one that cannot be built
 };
 
 struct SearchOptions {

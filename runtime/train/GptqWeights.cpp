@@ -17,8 +17,8 @@ readAll(const SafetensorsModel::Location &location) {
   return values;
 }
 
-/// Of symmetric weights all zero points are the middle. The first version of
-/// the format stores 1 less.
+/// Of symmetric weights, which config.json says that they are, all zero points
+/// are the middle. The first version of the format stores 1 less.
 static Status checkZeros(const SafetensorsModel::Location &zeros, int bits) {
   auto words = readAll<uint32_t>(zeros);
   if (!words.ok())

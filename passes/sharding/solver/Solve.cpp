@@ -179,7 +179,9 @@ StatusOr<Solution> solve(const Problem &problem, const Options &options,
     return unlimited.status();
   const bool limited = problem.usageLimit >= 0;
   const Options part = limited ? forRelaxation(options) : options;
-  Team relaxed(problem, unlimited.take(), part, {}, {});
+  const Progress silent;
+  Team relaxed(problem, unlimited.take(), part, limited ? silent : progress,
+               {});
   relaxed.run();
   Solution solution;
   auto finish = [&](Team &team) {
@@ -195,6 +197,11 @@ StatusOr<Solution> solve(const Problem &problem, const Options &options,
   if (!relaxed.choice.empty() && evaluate(problem, relaxed.choice).feasible &&
       (!limited || relaxed.cost - relaxed.lowerBound < 0.5))
     return finish(relaxed);
+  if (!limited && isForbidden(relaxed.lowerBound))
+    return Status::error("every choice has something that is not allowed");
+  if (!limited)
+    return Status::error(
+        "no choice that is allowed was found; allow more time");
   StatusOr<ReductionGraph> graph = reduce(problem, /*limited=*/true, stop);
   if (!graph.ok())
     return graph.status();

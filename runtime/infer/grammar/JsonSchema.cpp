@@ -19,10 +19,11 @@ static size_t sizeOf(const JsonValue &value, size_t &bytes) {
   return size;
 }
 
-static Status checkSize(const JsonValue &schema) {
+/// `size` and `bytes` are those of schemas before it, of the same grammar.
+static Status checkSize(const JsonValue &schema, size_t &size, size_t &bytes) {
   // Names are looked for one after another.
   constexpr size_t kMaxValues = 20'000;
-  size_t bytes = 0, size = sizeOf(schema, bytes);
+  size += sizeOf(schema, bytes);
   if (size > kMaxValues || bytes > Grammar::kMaxNodes)
     return Status::error("#: the schema is too large: {} values with {} bytes "
                          "of text, at most {} with {}",
@@ -41,7 +42,8 @@ static uint32_t addBeginning(Grammar &grammar) {
 }
 
 StatusOr<Grammar> grammarOfJsonSchema(const JsonValue &schema) {
-  TESSERA_RETURN_IF_ERROR(checkSize(schema));
+  size_t size = 0, bytes = 0;
+  TESSERA_RETURN_IF_ERROR(checkSize(schema, size, bytes));
   Grammar grammar;
   auto end = SchemaReader(schema, grammar).addTo(addBeginning(grammar));
   if (!end.ok())
@@ -85,8 +87,9 @@ StatusOr<Grammar> grammarOfFrames(std::span<const SchemaFrame> frames,
                        : grammar.addText(start, around.before);
   first = grammar.addText(first, around.opening);
   uint32_t last = grammar.addNode();
+  size_t size = 0, bytes = 0;
   for (const SchemaFrame &frame : frames) {
-    TESSERA_RETURN_IF_ERROR(checkSize(*frame.schema));
+    TESSERA_RETURN_IF_ERROR(checkSize(*frame.schema, size, bytes));
     auto end = SchemaReader(*frame.schema, grammar)
                    .addTo(grammar.addText(first, frame.before));
     if (!end.ok())

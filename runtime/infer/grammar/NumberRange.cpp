@@ -199,8 +199,11 @@ StatusOr<uint32_t> addNumberWithin(Grammar &grammar, JsonText &json,
       *magnitude = *read;
       wholeDigits = std::max(wholeDigits, std::to_string(read->whole).size());
     }
-  auto places = std::max(
-      {kDigits - wholeDigits, least.fraction.size(), most.fraction.size()});
+  const size_t places = kDigits - wholeDigits;
+  if (std::max(least.fraction.size(), most.fraction.size()) > places)
+    return Status::error("the bounds {} and {} have more than {} digits "
+                         "together",
+                         range.least->value, range.most->value, kDigits);
   uint32_t to = grammar.addNode();
   RangeWriter writer(grammar, json, to, places);
   bool leastIsNegative = !range.least || range.least->value < 0,

@@ -236,8 +236,6 @@ StatusOr<uint32_t> StringPattern::add(uint32_t from, std::string_view pattern) {
   std::span<const Node> branches(&*root, 1);
   if (root->kind == Kind::Alternate)
     branches = root->children;
-  steps = 0;
-  problem = Status::success();
   uint32_t open = grammar.addText(from, "\""), close = grammar.addNode();
   for (const Node &branch : branches) {
     uint32_t begin = grammar.addNode();

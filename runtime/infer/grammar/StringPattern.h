@@ -35,7 +35,7 @@ private:
   Grammar &grammar;
   JsonText &json;
   std::map<std::vector<tokenizer::CodePointSet::Range>, uint32_t> rules;
-  size_t steps = 0; ///< of one pattern
+  size_t steps = 0; ///< of all patterns
   Status problem;
 };
 

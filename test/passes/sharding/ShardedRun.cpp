@@ -6,7 +6,6 @@
 #include "passes/sharding/Sharding.h"
 #include "passes/sharding/WriteShardings.h"
 
-#include <numeric>
 
 using namespace mlir;
 using namespace tessera::interpreter;
@@ -78,11 +77,8 @@ static bool assignAtRandom(ModuleOp module, int64_t data, int64_t tensor,
   if (failed(shardings.build(module)))
     return false;
   if (opByOp && tensor > 1) {
-    // As if everything were of tokens: then nothing has to stay cut.
-    std::vector<sharding::Color> all(1000);
-    std::iota(all.begin(), all.end(), 0);
-    sharding::OpSearch problem(module, classes, mesh, shardings, /*axis=*/1,
-                               all, {});
+    sharding::OpSearch problem(module, classes, mesh, shardings, /*axis=*/1, {},
+                               {}, /*mayUndo=*/true);
     std::mt19937_64 engine(seed + 1);
     std::vector<int> choice;
     for (const solver::Node &node : problem.problem().nodes)

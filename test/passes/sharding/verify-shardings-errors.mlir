@@ -364,6 +364,47 @@ func.func @f(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"
 // -----
 
 dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
+func.func @f(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) {
+  // expected-error @+1 {{cannot go in parts: others than products read what is gathered}}
+  %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.in_parts} : tensor<4x3xf32>
+  %y = graph.neg %all : tensor<4x3xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
+func.func @f(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}, %w: tensor<8x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) {
+  %sum = graph.einsum "tn,nk->tk" %x, %w {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"tensor"}>]} : (tensor<4x8xf32>, tensor<8x3xf32>) -> tensor<4x3xf32>
+  %all = dist.reshard %sum to <@mesh, [{}, {}]> : tensor<4x3xf32>
+  // expected-error @+1 {{cannot go in parts: no product makes it, or others read that, too}}
+  %own = dist.reshard %sum to <@mesh, [{"tensor"}, {}]> {dist.in_parts} : tensor<4x3xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"tensor" = 4 memory>]
+func.func @f(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}, %dy: tensor<8x16xf32>) {
+  // expected-error @+1 {{cannot go in parts: devices would add up the same sum in different orders}}
+  %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.in_parts} : tensor<8x6xf32>
+  %dw = graph.einsum "tk,tn->kn" %all, %dy : (tensor<8x6xf32>, tensor<8x16xf32>) -> tensor<6x16xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>, #dist.axis<"context" = 2 memory>]
+func.func @f(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{4:"tensor", 2:"context"}, {}]>}, %w: tensor<6x16xf32>) {
+  // expected-error @+1 {{cannot go in parts: its dimension is cut in stripes}}
+  %all = dist.reshard %x to <@mesh, [{4, 2:"context"}, {}]> {dist.in_parts} : tensor<8x6xf32>
+  %y = graph.einsum "tk,kn->tn" %all, %w {dist.shardings = [#dist.sharding<@mesh, [{4, 2:"context"}, {}]>]} : (tensor<8x6xf32>, tensor<6x16xf32>) -> tensor<8x16xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
 // expected-error @+1 {{'dist.in_parts' is a mark of a dist.reshard}}
 func.func @f() attributes {dist.in_parts} {
   return

@@ -60,6 +60,20 @@ static const std::multimap<uint32_t, uint32_t> &caseClasses() {
 CodePointSet CodePointSet::ignoringCase() const {
   std::vector<Range> all = sorted;
   const auto &classes = caseClasses();
+  // Of few characters each is looked up; of many all classes are.
+  constexpr size_t kFew = 64;
+  size_t count = 0;
+  for (auto [first, last] : sorted)
+    count += count > kFew ? 0 : last - first + 1;
+  if (count <= kFew) {
+    for (auto [first, last] : sorted)
+      for (uint32_t c = first; c <= last && c < invalidByte; ++c) {
+        auto [group, end] = classes.equal_range(lowerCase(upperCase(c)));
+        for (; group != end; ++group)
+          all.emplace_back(group->second, group->second);
+      }
+    return CodePointSet(std::move(all));
+  }
   for (auto group = classes.begin(); group != classes.end();) {
     auto end = classes.upper_bound(group->first);
     bool any = std::any_of(group, end, [&](const auto &member) {

@@ -121,7 +121,10 @@ bool Parser::countedRange(uint32_t &least, uint32_t &most) {
     if (!hasMost)
       most = RegexNode::unbounded;
   }
-  if (!ok || (!hasLeast && (!hasMost || most == least)) || !take("}")) {
+  bool isRange = hasLeast || (hasMost && most != least);
+  if (isEcma && !hasLeast)
+    fail("a brace that counts nothing");
+  if (!ok || !isRange || !take("}")) {
     at = start;
     return false;
   }
@@ -229,6 +232,8 @@ RegexNode Parser::atom() {
     begin.kind = Kind::Begin;
     return begin;
   }
+  if (isEcma && c == '{')
+    fail("a brace that counts nothing");
   if (c == '^' || c == '*' || c == '+' || c == '?') {
     fail(c == '^' ? "the anchor ^" : "a quantifier that has nothing to repeat");
     return {};
@@ -404,17 +409,19 @@ uint32_t Parser::escapedCharacter(char letter) {
   case 'f':
     return '\f';
   case 'a':
-    return '\a';
   case 'e':
-    return 0x1B;
+    if (isEcma)
+      break;
+    return letter == 'a' ? '\a' : 0x1B;
   case 'x':
   case 'u':
     return hexadecimal();
   default:
-    if (std::isalnum(static_cast<uint8_t>(letter)))
-      fail(fmt::format("the escape \\{}", letter));
-    return static_cast<uint8_t>(letter);
+    break;
   }
+  if (std::isalnum(static_cast<uint8_t>(letter)))
+    fail(fmt::format("the escape \\{}", letter));
+  return static_cast<uint8_t>(letter);
 }
 
 /// The character at `at`, which it passes.
@@ -435,7 +442,7 @@ RegexNode Parser::escape() {
   if (static_cast<uint8_t>(letter) >= 0x80)
     return setNode(CodePointSet::of(character()));
   ++at;
-  if (letter == 'z') {
+  if (letter == 'z' && !isEcma) {
     RegexNode end;
     end.kind = Kind::FollowedBy;
     end.orEnd = true;
@@ -449,6 +456,8 @@ RegexNode Parser::escape() {
 RegexNode Parser::characterClass() {
   ++at;
   bool negative = take("^");
+  if (isEcma && sees("]"))
+    fail("a class of nothing");
   CodePointSet set;
   for (bool first = true; !done() && (first || pattern[at] != ']');
        first = false) {

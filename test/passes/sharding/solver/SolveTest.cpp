@@ -35,6 +35,22 @@ INSTANTIATE_TEST_SUITE_P(
                     TestShape{.nodes = 7, .edges = 0.7, .forbidden = 0.3},
                     TestShape{.nodes = 7, .edges = 0.8, .limited = false}));
 
+TEST(Solve, WithoutALimitSpeaksOfNone) {
+  Problem problem;
+  for (int i = 0; i < 2; ++i)
+    problem.nodes.push_back({0, 1, {5, 7}, {0, 0}});
+  problem.edges.push_back({0, 1, {kInfinite, 3, 4, kInfinite}});
+  std::vector<Cost> told;
+  StatusOr<Solution> solution =
+      solve(problem, {}, [&](Cost cost) { told.push_back(cost); });
+  ASSERT_TRUE(solution.ok());
+  EXPECT_EQ(solution->cost, 15);
+  EXPECT_EQ(told, std::vector<Cost>{15});
+  problem.edges[0].costs.assign(4, kInfinite);
+  EXPECT_FALSE(solve(problem).ok());
+  EXPECT_EQ(solve(problem).message().find("-1"), std::string::npos);
+}
+
 /// Layers of eight nodes that are joined at random, also to the last layer.
 /// What costs less uses more, and on average 800 of 700 would be in use.
 Problem layers(int count) {

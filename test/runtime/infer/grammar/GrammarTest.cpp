@@ -62,6 +62,10 @@ TEST(JsonSchema, KeepsOrRefusesWhatIsAskedFor) {
   EXPECT_EQ(
       problem(R"({"type": "number", "minimum": 1, "exclusiveMaximum": 1})"),
       "#: no number is within the bounds");
+  EXPECT_EQ(
+      problem(R"({"minimum": 1e-14, "exclusiveMaximum": 99999999999999})"),
+      "#: the bounds 1e-14 and 99999999999999 have more than 15 digits "
+      "together");
   EXPECT_EQ(problem(R"({"type": "number", "maximum": 0.12345678901234567})"),
             "#: the bound 0.12345678901234566 has more than 15 digits");
   EXPECT_EQ(problem(R"({"properties": {"a": true}, "required": "a"})"),
@@ -166,6 +170,30 @@ TEST(JsonSchema, SaysWhatItDoesNotServeOfPatterns) {
             "it is too large: more than 131072 states");
   EXPECT_NE(problem(R"({"pattern": "(a"})").find("a group without its )"),
             std::string::npos);
+}
+
+// What costs nothing in states costs time.
+TEST(JsonSchema, AllPatternsTogetherAreBounded) {
+  std::string nothing = "()", properties;
+  for (int i = 0; i < 4; ++i)
+    nothing += nothing;
+  for (int i = 0; i < 1000; ++i)
+    properties +=
+        fmt::format(R"({}"{}": {{"pattern": "(({}){{1000}}){{20}}"}})",
+                    i > 0 ? ", " : "", i, nothing);
+  EXPECT_NE(problem("{\"properties\": {" + properties + "}}")
+                .find("repeats too often"),
+            std::string::npos);
+  std::string folded =
+      "{\"pattern\": \"(?i:" + std::string(4000, 'a') + "){0}\"}";
+  EXPECT_EQ(problem("{\"prefixItems\": [" + folded + "," + folded + "]}"), "");
+}
+
+TEST(JsonSchema, PatternsAreEcmas) {
+  for (const char *pattern :
+       {"a{,3}", "a{", "{1}", "[]", "[^]", "a\\\\z", "\\\\e", "\\\\a"})
+    EXPECT_NE(problem(fmt::format(R"({{"pattern": "{}"}})", pattern)), "")
+        << pattern;
 }
 
 TEST(JsonSchema, FormatsAreKeptIfTheyAreKnown) {

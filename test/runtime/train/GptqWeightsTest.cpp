@@ -1,0 +1,173 @@
+// Matrices as GPTQ's tools store them, written here from the format's
+// definition, and where their integers and scales come to lie.
+#include "runtime/train/GptqWeights.h"
+#include "runtime/support/Floats.h"
+#include "runtime/train/ImportWeights.h"
+#include "test/runtime/train/FakeModel.h"
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+using namespace tessera;
+using namespace tessera::testing;
+
+namespace {
+
+/// A model of one quantized matrix, whose state is kept as it is written.
+class OneMatrix : public FakeModel {
+public:
+  explicit OneMatrix(const QuantizedLayout &layout) {
+    auto add = [&](const char *name, bool isScales, SafetensorsType type,
+                   uint64_t middle, uint64_t bytes) {
+      auto strips = static_cast<uint64_t>(layout.strips());
+      parts.push_back({name,
+                       type,
+                       {strips, middle, 16},
+                       StateRole::parameter,
+                       strips * middle * 16 * bytes,
+                       QuantizedPart{"x.weight", isScales, layout, false}});
+      held[name].resize(parts.back().size);
+    };
+    add("x.values", false, SafetensorsType::i32, layout.words(), 4);
+    add("x.scales", true, SafetensorsType::f16, layout.groups(), 2);
+  }
+  const std::vector<StateTensor> &state() const override { return parts; }
+  Status writeState(const StateTensor &tensor, uint64_t offset,
+                    std::span<const std::byte> bytes) override {
+    std::ranges::copy(bytes, held[tensor.name].begin() + int64_t(offset));
+    return Status::success();
+  }
+  template <typename T> T at(const char *name, int64_t index) {
+    T value;
+    std::memcpy(&value, held[name].data() + index * int64_t(sizeof(T)),
+                sizeof(T));
+    return value;
+  }
+
+private:
+  std::vector<StateTensor> parts;
+  std::map<std::string, std::vector<std::byte>> held;
+};
+
+/// q and scales of a matrix [rows, columns], and its tensors as files have
+/// them.
+struct Matrix {
+  QuantizedLayout layout;
+  std::vector<uint32_t> words, zeros;
+  std::vector<uint16_t> scales;
+  std::vector<int32_t> groups;
+  uint64_t wordRows;
+
+  explicit Matrix(const QuantizedLayout &layout) : layout(layout) {
+    int64_t perWord = layout.perWord(), rows = layout.rows;
+    wordRows = uint64_t(layout.columns / perWord);
+    words.resize(wordRows * uint64_t(rows));
+    for (int64_t k = 0; k < layout.columns; ++k) {
+      groups.push_back(int32_t(k / layout.group));
+      for (int64_t n = 0; n < rows; ++n)
+        words[size_t(k / perWord * rows + n)] |= stored(n, k)
+                                                 << (k % perWord * layout.bits);
+    }
+    for (int64_t i = 0; i < layout.groups() * rows; ++i)
+      scales.push_back(floatToF16(float(i + 1) / 64));
+    zeros.assign(size_t(layout.groups() * ((rows + perWord - 1) / perWord)),
+                 layout.bits == 4 ? 0x77777777u : 0x7F7F7F7Fu);
+  }
+  /// As files have it: with the middle added.
+  uint32_t stored(int64_t n, int64_t k) const {
+    return uint32_t(n * 7 + k * 5 + k / 32) % (layout.bits == 4 ? 16 : 256);
+  }
+
+  void write(const std::string &path) const {
+    auto rows = uint64_t(layout.rows), parts = uint64_t(layout.groups());
+    std::vector<SafetensorsTensor> tensors;
+    auto add = [&](const char *name, SafetensorsType type,
+                   std::vector<uint64_t> shape, const auto &values) {
+      auto bytes = std::as_bytes(std::span(values));
+      tensors.push_back(
+          {name, type, std::move(shape), bytes.size(),
+           [bytes](SafetensorsSink &sink) { return sink.write(bytes); }});
+    };
+    add("x.qweight", SafetensorsType::i32, {wordRows, rows}, words);
+    add("x.scales", SafetensorsType::f16, {parts, rows}, scales);
+    add("x.qzeros", SafetensorsType::i32, {parts, zeros.size() / parts}, zeros);
+    add("x.g_idx", SafetensorsType::i32, {groups.size()}, groups);
+    class File : public SafetensorsSink {
+    public:
+      explicit File(const std::string &path) : file(path, std::ios::binary) {}
+      Status write(std::span<const std::byte> bytes) override {
+        file.write(reinterpret_cast<const char *>(bytes.data()),
+                   std::streamsize(bytes.size()));
+        return Status::success();
+      }
+      std::ofstream file;
+    } file(path);
+    ASSERT_TRUE(writeSafetensors(file, tensors, {}).ok());
+  }
+
+  std::string problem() const {
+    ScratchDirectory folder;
+    write(folder / "model.safetensors");
+    OneMatrix model(layout);
+    auto report = importWeights(folder / "model.safetensors", model);
+    return report.ok() ? "" : report.message();
+  }
+};
+
+QuantizedLayout layoutOf(int64_t bits) { return {24, 64, bits, 32}; }
+
+} // namespace
+
+TEST(Gptq, BringsEachIntegerToItsLane) {
+  for (int64_t bits : {4, 8}) {
+    const QuantizedLayout layout = layoutOf(bits);
+    Matrix matrix(layout);
+    ScratchDirectory folder;
+    matrix.write(folder / "model.safetensors");
+    OneMatrix model(layout);
+    auto report = importWeights(folder / "model.safetensors", model);
+    ASSERT_TRUE(report.ok()) << report.message();
+    EXPECT_TRUE(report->unexpected.empty());
+    const uint32_t mask = (1u << bits) - 1;
+    for (int64_t n = 0; n < layout.strips() * 16; ++n)
+      for (int64_t k = 0; k < layout.columns; ++k) {
+        int64_t word = (n / 16 * layout.words() + k / layout.perWord()) * 16;
+        uint32_t kept = model.at<uint32_t>("x.values", word + n % 16) >>
+                            (k % layout.perWord() * bits) &
+                        mask;
+        // Of 8 bits a signed integer, of 4 one with 8 added; 0 beside the rows.
+        uint32_t zero = bits == 4 ? 8 : 128;
+        uint32_t q = n < layout.rows ? matrix.stored(n, k) : zero;
+        ASSERT_EQ(kept, bits == 4 ? q : (q - zero) & mask) << n << " " << k;
+        int64_t group = k / layout.group;
+        uint16_t scale = n < layout.rows
+                             ? matrix.scales[size_t(group * layout.rows + n)]
+                             : 0;
+        ASSERT_EQ(model.at<uint16_t>("x.scales",
+                                     (n / 16 * layout.groups() + group) * 16 +
+                                         n % 16),
+                  scale);
+      }
+  }
+}
+
+TEST(Gptq, SaysWhatItDoesNotRead) {
+  auto has = [](const std::string &text, const char *part) {
+    return text.find(part) != std::string::npos;
+  };
+  Matrix zeros(layoutOf(4)), order(layoutOf(4)), shape(layoutOf(4)),
+      scale(layoutOf(4));
+  EXPECT_EQ(zeros.problem(), "");
+  zeros.zeros.assign(zeros.zeros.size(), 0x88888888u);
+  EXPECT_EQ(zeros.problem(), "") << "the second version of the format";
+  zeros.zeros[0] = 0x78888888u;
+  EXPECT_TRUE(has(zeros.problem(), "zero points other than the middle"));
+  std::swap(order.groups.front(), order.groups.back());
+  EXPECT_TRUE(has(order.problem(), "columns in another order"));
+  shape.wordRows /= 2;
+  shape.words.resize(shape.words.size() / 2);
+  EXPECT_TRUE(has(shape.problem(), "it would be [8, 24]"));
+  scale.scales[3] = 0x7C00; // infinite
+  EXPECT_TRUE(has(scale.problem(), "has the scale inf"));
+}
