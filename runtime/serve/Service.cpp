@@ -149,11 +149,16 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
     return sendError(reply, *error);
   if (auto error = goOn(request, store))
     return sendError(reply, *error);
+  if (auto error = checkRoom(request, store))
+    return sendError(reply, *error);
   if (auto error = prepareTools(request))
     return sendError(reply, *error);
   std::vector<EngineRequest> requests;
   if (auto error = makeRequests(request, requests))
     return sendError(reply, *error);
+  // It may run for long, and nobody reads these again.
+  request.messages = {};
+  request.prompts = {};
   std::vector<int32_t> stopTokens;
   std::vector<std::string> stops = stopsOf(request, stopTokens);
   AnswerHead head{newAnswerId(endpoint), name(), std::time(nullptr)};

@@ -44,17 +44,65 @@ TEST(AnswerStore, TheLatestStay) {
   EXPECT_EQ(store.bytes(), 0u);
 }
 
+KeptAnswer running(const std::string &id, size_t size = 10) {
+  KeptAnswer answer = chat(id, size);
+  answer.running = std::make_shared<Idle>();
+  return answer;
+}
+
 TEST(AnswerStore, WhatRunsStays) {
   AnswerStore store({.count = 1, .bytes = 1 << 20});
-  KeptAnswer running = chat("a");
-  running.running = std::make_shared<Idle>();
-  store.put(std::move(running));
+  store.put(running("a"));
   store.put(chat("b"));
-  EXPECT_EQ(idsOf(store), (std::vector<std::string>{"a"}));
+  EXPECT_EQ(idsOf(store), (std::vector<std::string>{"a", "b"}));
+  store.put(chat("c"));
+  EXPECT_EQ(idsOf(store), (std::vector<std::string>{"a", "c"}));
   store.find("a")->running.reset();
   store.weigh("a");
-  store.put(chat("c"));
-  EXPECT_EQ(idsOf(store), (std::vector<std::string>{"c"}));
+  EXPECT_EQ(idsOf(store), (std::vector<std::string>{"a"}));
+  store.put(chat("d"));
+  EXPECT_EQ(idsOf(store), (std::vector<std::string>{"d"}));
+}
+
+TEST(AnswerStore, WhatRunsPushesOutNothing) {
+  AnswerStore store({.count = 50, .bytes = 10'000});
+  store.put(chat("a", 5000));
+  size_t before = store.bytes();
+  for (const char *id : {"b", "c", "d"})
+    store.put(running(id, 9000));
+  EXPECT_EQ(store.count(), 4u);
+  EXPECT_EQ(store.evicted(), 0u);
+  EXPECT_GT(store.runningBytes(), 27'000u);
+  EXPECT_EQ(store.bytes(), before + store.runningBytes());
+  store.find("b")->running.reset();
+  store.weigh("b"); // from here on it is one of the finished
+  EXPECT_EQ(idsOf(store), (std::vector<std::string>{"b", "c", "d"}));
+  store.erase("c");
+  store.erase("d");
+  EXPECT_EQ(store.runningBytes(), 0u);
+}
+
+TEST(AnswerStore, WhatRunsHasARoomOfItsOwn) {
+  ApiRequest request;
+  request.endpoint = Endpoint::responses;
+  request.messages = {{"user", std::string(40'000, 'x')}};
+  request.items = {{"", std::string(40'000, 'x')}};
+  AnswerStore store({.count = 50, .bytes = 100'000});
+  EXPECT_FALSE(checkRoom(request, store)); // it is waited for
+  request.background = true;
+  EXPECT_FALSE(checkRoom(request, store));
+  store.put(chat("a", 90'000)); // what is finished has another
+  EXPECT_FALSE(checkRoom(request, store));
+  store.put(running("b", 20'000));
+  auto full = checkRoom(request, store);
+  ASSERT_TRUE(full);
+  EXPECT_EQ(full->status, 429);
+  store.erase("b");
+  EXPECT_FALSE(checkRoom(request, store));
+  request.messages.push_back({"user", std::string(40'000, 'x')});
+  auto large = checkRoom(request, store);
+  ASSERT_TRUE(large);
+  EXPECT_EQ(large->status, 400); // to wait would not help
 }
 
 // Against a list that is sorted by hand.

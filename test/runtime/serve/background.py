@@ -202,6 +202,28 @@ def calls():
                 expect((wrong, status, error["error"]["param"]), (wrong, 400, param))
 
 
+def room():
+    """What runs pushes out nothing, and is bounded by itself."""
+    with Server([CHECK, "--slow", "20000", "--stored-bytes", "500000"]) as server:
+        kept = made(server.post(RESPONSES, input="a", max_output_tokens=1))
+        # Much to keep of what is a short prompt.
+        parts = [{"type": "input_text", "text": ""}] * 3000
+        fields = {"background": True, "input": [{"role": "user", "content": parts}], "max_output_tokens": 500, "ignore_eos": True}
+        running = []
+        while (answer := server.post(RESPONSES, **fields))[0] == 200 and len(running) < 20:
+            running.append(answer[1]["id"])
+        expect((answer[0], answer[1]["error"]["code"], 2 <= len(running) < 6), (429, "background_full", True))
+        get(server, f"{RESPONSES}/{kept['id']}")
+        expect(server.metric("stored_answer_evictions"), 0)
+        made(server.post(RESPONSES, input="a", max_output_tokens=1))  # which is waited for
+        get(server, f"{RESPONSES}/{running[0]}/cancel", method="POST")
+        running.append(made(server.post(RESPONSES, **fields))["id"])
+        for each in running:
+            get(server, f"{RESPONSES}/{each}", method="DELETE")
+        fields["input"] = [{"role": "user", "content": parts * 6}]
+        expect(server.post(RESPONSES, **fields)[0], 400)  # it would never fit
+
+
 def held_back():
     """A stream whose text is held back, or is waited for, says that it is there."""
     with Server([CHECK, "--slow", "300000"]) as server:
@@ -221,7 +243,7 @@ def main():
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)
         expect(server.process.poll(), None)
-    for check in (slow_background, calls, held_back):
+    for check in (slow_background, room, calls, held_back):
         check()
         print(f"ok: {check.__name__}", flush=True)
 
