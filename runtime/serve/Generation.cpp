@@ -61,7 +61,7 @@ void Service::Generation::startBackground() {
 void Service::Generation::follow(std::shared_ptr<HttpReply> to, int64_t after) {
   ++service.answers[200];
   followers->add(std::move(to), after,
-                 eventsOf(*answer->record(), request.obfuscate));
+                 eventsOf(*answer->record(), request.obfuscate, after));
 }
 
 void Service::Generation::cancel() {

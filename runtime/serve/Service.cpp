@@ -58,11 +58,11 @@ void Service::sendEvents(KeptAnswer &kept, const StoredQuery &query,
   int64_t after = query.startingAfter.value_or(-1);
   if (auto running = kept.running)
     return running->follow(reply, after);
-  std::vector<ServerEvent> events = eventsOf(*kept.response, query.obfuscate);
+  std::vector<ServerEvent> events =
+      eventsOf(*kept.response, query.obfuscate, after);
   ++answers[200];
   reply->begin();
-  reply->end(std::span(events).subspan(
-      std::min(std::size_t(after + 1), events.size())));
+  reply->end(events);
 }
 
 void Service::askStored(const RouteMatch &match, const HttpRequest &request,

@@ -116,6 +116,19 @@ TEST(ApiRequest, FunctionsAnswerTheirLatestCall) {
             (std::vector<std::string>{"000000000", "000000002", "000000003"}));
 }
 
+TEST(ApiRequest, ToolsAreBounded) {
+  auto isRead = [](size_t bytes) {
+    return std::holds_alternative<ApiRequest>(parseApiRequest(
+        R"({"model":"m","messages":[{"role":"user","content":"a"}],
+            "tools":[{"type":"function","function":{"name":"f",
+            "description":")" +
+            std::string(bytes, 'x') + R"("}}]})",
+        Endpoint::chat));
+  };
+  EXPECT_TRUE(isRead(1'000'000));
+  EXPECT_FALSE(isRead(1'100'000));
+}
+
 // A message costs the same, however many stand between it and the call.
 TEST(ApiRequest, ManyFunctionMessagesAreReadInTime) {
   auto timeOf = [](const std::string &message) {

@@ -165,7 +165,7 @@ private:
 
 std::vector<std::string> toldAgain(const ResponseRecord &record) {
   std::vector<std::string> data;
-  for (const ServerEvent &each : eventsOf(record, /*obfuscate=*/false))
+  for (const ServerEvent &each : eventsOf(record, /*obfuscate=*/false, -1))
     data.push_back(each.data);
   return data;
 }
@@ -189,7 +189,7 @@ TEST(ResponseRecord, EventsAreToldAgain) {
     SplitMix64 random(seed);
     ResponseRecord record;
     record.id = "resp_1";
-    record.constants = R"({"id":"resp_1","output":[]})";
+    record.constants = R"({"id":"resp_1"})";
     record.background = seed % 2 == 0;
     ResponseWriter writer(record, /*obfuscate=*/false);
     auto live = std::make_shared<Listener>(),
@@ -211,7 +211,7 @@ TEST(ResponseRecord, EventsAreToldAgain) {
       if (!isFollowed && random() % 4 == 0) {
         isFollowed = true;
         after = int64_t(random() % (live->said.size() + 3)) - 1;
-        followers->add(late, after, eventsOf(record, false));
+        followers->add(late, after, eventsOf(record, false, after));
       }
     }
     record.status = ResponseStatus(2 + seed % 4);
@@ -228,6 +228,52 @@ TEST(ResponseRecord, EventsAreToldAgain) {
     for (size_t i = 0; i < live->said.size(); ++i)
       EXPECT_EQ(nlohmann::json::parse(live->said[i])["sequence_number"], i);
   }
+}
+
+// What is not asked for is counted and not made, however long it would be.
+TEST(ResponseRecord, EventsBeforeTheFirstAreOnlyCounted) {
+  ResponseRecord record;
+  record.id = "resp_1";
+  record.constants = R"({"id":"resp_1"})";
+  ResponseWriter writer(record, /*obfuscate=*/false);
+  writer.begin(nullptr);
+  size_t calls = 0;
+  SplitMix64 random(5);
+  for (int i = 0; i < 30; ++i) {
+    Delta delta = randomDelta(random, calls);
+    delta.calls.clear();
+    writer.piece(nullptr, delta);
+  }
+  record.status = ResponseStatus::completed;
+  writer.end(nullptr);
+  auto all = eventsOf(record, false, -1);
+  for (int64_t after : {0, 1, 5, int(all.size()) - 2, 1 << 30}) {
+    auto some = eventsOf(record, false, after);
+    size_t had = std::min(size_t(after + 1), all.size());
+    ASSERT_EQ(some.size(), all.size() - had);
+    for (size_t i = 0; i < some.size(); ++i)
+      EXPECT_EQ(some[i].data, all[had + i].data);
+  }
+  // Nor is it read: this is no JSON.
+  record.constants = std::string(1 << 20, '?');
+  EXPECT_TRUE(eventsOf(record, false, 1 << 30).empty());
+}
+
+TEST(ResponseRecord, ItsJson) {
+  ResponseRecord record;
+  record.constants = R"({"id":"resp_1","tools":[]})";
+  auto json = nlohmann::json::parse(responseJson(record));
+  EXPECT_EQ(json, nlohmann::json::parse(
+                      R"({"id":"resp_1","tools":[],"status":"in_progress",
+                          "error":null,"incomplete_details":null,"output":[],
+                          "usage":null})"));
+  record.constants = "{}";
+  record.status = ResponseStatus::failed;
+  record.error = "\"a\"";
+  record.usage = Usage{1, 0, 2};
+  json = nlohmann::json::parse(responseJson(record));
+  EXPECT_EQ(json["error"]["message"], record.error);
+  EXPECT_EQ(json["usage"]["total_tokens"], 3);
 }
 
 // One who leaves ends nothing for the others.
