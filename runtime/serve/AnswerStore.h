@@ -17,8 +17,10 @@ class RunningResponse {
 public:
   virtual ~RunningResponse() = default;
   virtual void cancel() = 0;
-  /// Events with numbers above `after`, to the last.
-  virtual void follow(std::shared_ptr<HttpReply> reply, int64_t after) = 0;
+  /// Events with numbers above `after`, to the last. `obfuscate`: pieces are
+  /// padded.
+  virtual void follow(std::shared_ptr<HttpReply> reply, int64_t after,
+                      bool obfuscate) = 0;
 };
 
 struct KeptAnswer {

@@ -34,7 +34,8 @@ public:
   void start(std::vector<uint64_t> ids);
   void take(Delta delta);
   void cancel() override;
-  void follow(std::shared_ptr<HttpReply> to, int64_t after) override;
+  void follow(std::shared_ptr<HttpReply> to, int64_t after,
+              bool obfuscate) override;
 
 private:
   void startBackground();

@@ -77,7 +77,8 @@ class ResponseAnswer final : public Answer {
 public:
   ResponseAnswer(const ApiRequest &request, const AnswerHead &head)
       : made(std::make_shared<ResponseRecord>()),
-        writer(*made, request.obfuscate) {
+        // Of one in the background each who follows it says (Followers).
+        writer(*made, request.obfuscate || request.background) {
     made->id = head.id;
     made->constants = constantsOf(request, head);
     made->background = request.background;

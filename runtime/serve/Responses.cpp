@@ -358,12 +358,20 @@ std::vector<ServerEvent> eventsOf(const ResponseRecord &record, bool obfuscate,
 
 //===--- followers --------------------------------------------------------===//
 
+/// A padding is an event's last member, and no text has such quotes in it.
+static std::string unpadded(std::string_view data) {
+  std::size_t at = data.rfind(R"(,"obfuscation":")");
+  return at == data.npos ? std::string(data)
+                         : std::string(data.substr(0, at)) + "}";
+}
+
 void Followers::event(std::string_view data, std::string_view name) {
   int64_t number = next++;
+  std::string plain = unpadded(data);
   // A reader that is too slow is lost in event(), and leaves the list.
   for (const Follower &each : std::vector<Follower>(followers))
     if (number > each.after)
-      each.reply->event(data, name);
+      each.reply->event(each.obfuscate ? data : plain, name);
 }
 
 void Followers::end(std::span<const ServerEvent> last) {
@@ -375,14 +383,14 @@ void Followers::end(std::span<const ServerEvent> last) {
 }
 
 void Followers::add(std::shared_ptr<HttpReply> reply, int64_t after,
-                    std::span<const ServerEvent> past) {
+                    bool obfuscate, std::span<const ServerEvent> past) {
   reply->onGone = [weak = weak_from_this(), leaving = reply.get()] {
     if (auto self = weak.lock())
       std::erase_if(self->followers, [&](const Follower &each) {
         return each.reply.get() == leaving;
       });
   };
-  followers.push_back({reply, after});
+  followers.push_back({reply, after, obfuscate});
   reply->begin(past);
 }
 

@@ -38,7 +38,8 @@ enum class ResponseStatus : uint8_t {
 
 struct ResponseRecord {
   std::string id;
-  std::string constants; ///< JSON object of the members that never change
+  std::string constants =
+      "{}"; ///< JSON object of the members that never change
   bool background = false;
   ResponseStatus status = ResponseStatus::inProgress;
   std::string error; ///< why it failed
@@ -102,7 +103,8 @@ std::vector<ServerEvent> eventsOf(const ResponseRecord &record, bool obfuscate,
                                   int64_t after);
 
 /// Whoever listens to a response that is made in the background: they may come
-/// late and leave early.
+/// late and leave early. Pieces come padded, and lose that for those who did
+/// not ask for it.
 class Followers final : public HttpReply,
                         public std::enable_shared_from_this<Followers> {
 public:
@@ -111,14 +113,16 @@ public:
   void begin(std::span<const ServerEvent>) override {}
   void event(std::string_view data, std::string_view name) override;
   void end(std::span<const ServerEvent> last) override;
-  /// Events with numbers above `after` are sent; `past` are those so far.
-  void add(std::shared_ptr<HttpReply> reply, int64_t after,
+  /// Events with numbers above `after` are sent; `past` are those of them so
+  /// far.
+  void add(std::shared_ptr<HttpReply> reply, int64_t after, bool obfuscate,
            std::span<const ServerEvent> past);
 
 private:
   struct Follower {
     std::shared_ptr<HttpReply> reply;
     int64_t after;
+    bool obfuscate;
   };
   std::vector<Follower> followers;
   int64_t next = 0; ///< event's number

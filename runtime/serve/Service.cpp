@@ -57,7 +57,7 @@ void Service::sendEvents(KeptAnswer &kept, const StoredQuery &query,
                          const Reply &reply) {
   int64_t after = query.startingAfter.value_or(-1);
   if (auto running = kept.running)
-    return running->follow(reply, after);
+    return running->follow(reply, after, query.obfuscate);
   std::vector<ServerEvent> events =
       eventsOf(*kept.response, query.obfuscate, after);
   ++answers[200];

@@ -22,7 +22,7 @@ std::vector<std::string> idsOf(const AnswerStore &store) {
 class Idle final : public RunningResponse {
 public:
   void cancel() override {}
-  void follow(std::shared_ptr<HttpReply>, int64_t) override {}
+  void follow(std::shared_ptr<HttpReply>, int64_t, bool) override {}
 };
 
 TEST(AnswerStore, TheLatestStay) {
@@ -195,7 +195,7 @@ TEST(ResponseRecord, EventsAreToldAgain) {
     auto live = std::make_shared<Listener>(),
          late = std::make_shared<Listener>();
     auto followers = std::make_shared<Followers>();
-    followers->add(live, -1, {});
+    followers->add(live, -1, false, {});
     writer.begin(followers.get());
     int64_t after = -1;
     bool isFollowed = false;
@@ -211,7 +211,7 @@ TEST(ResponseRecord, EventsAreToldAgain) {
       if (!isFollowed && random() % 4 == 0) {
         isFollowed = true;
         after = int64_t(random() % (live->said.size() + 3)) - 1;
-        followers->add(late, after, eventsOf(record, false, after));
+        followers->add(late, after, false, eventsOf(record, false, after));
       }
     }
     record.status = ResponseStatus(2 + seed % 4);
@@ -280,8 +280,8 @@ TEST(ResponseRecord, ItsJson) {
 TEST(ResponseRecord, FollowersLeave) {
   auto followers = std::make_shared<Followers>();
   auto one = std::make_shared<Listener>(), other = std::make_shared<Listener>();
-  followers->add(one, -1, {});
-  followers->add(other, 0, {});
+  followers->add(one, -1, false, {});
+  followers->add(other, 0, false, {});
   followers->event("0", "");
   one->onGone();
   followers->event("1", "");
@@ -290,6 +290,40 @@ TEST(ResponseRecord, FollowersLeave) {
   EXPECT_EQ(other->said, std::vector<std::string>{"1"});
   EXPECT_FALSE(one->isOver);
   EXPECT_TRUE(other->isOver);
+}
+
+// Each has the padding that they asked for.
+TEST(ResponseRecord, FollowersArePaddedOneByOne) {
+  auto followers = std::make_shared<Followers>();
+  auto plain = std::make_shared<Listener>(),
+       padded = std::make_shared<Listener>();
+  followers->add(plain, -1, false, {});
+  followers->add(padded, -1, true, {});
+  ResponseRecord record;
+  record.id = "resp_1";
+  ResponseWriter writer(record, /*obfuscate=*/true);
+  writer.begin(followers.get());
+  for (const char *text : {"a", R"(,"obfuscation":"x"})", "long as it is"}) {
+    Delta delta;
+    delta.text = text;
+    writer.piece(followers.get(), delta);
+  }
+  EXPECT_EQ(plain->said, toldAgain(record));
+  ASSERT_EQ(padded->said.size(), plain->said.size());
+  int pieces = 0;
+  for (size_t i = 0; i < plain->said.size(); ++i) {
+    auto event = nlohmann::json::parse(padded->said[i]);
+    if (event.contains("delta")) {
+      ++pieces;
+      EXPECT_EQ((event["delta"].get<std::string>().size() +
+                 event["obfuscation"].get<std::string>().size()) %
+                    16,
+                0u);
+      event.erase("obfuscation");
+    }
+    EXPECT_EQ(event, nlohmann::json::parse(plain->said[i]));
+  }
+  EXPECT_EQ(pieces, 3);
 }
 
 StoredQuery read(RouteId route, std::string_view query) {

@@ -81,6 +81,13 @@ def slow_background():
         for i in range(1, 6):
             expect(results[i], whole[i:])
 
+        # Each follower says whether it is padded, whatever the request said.
+        for asked in (True, False):
+            one = made(server.post(RESPONSES, **(fields | {"max_output_tokens": 30, "stream_options": {"include_obfuscation": asked}})))
+            for wanted in (not asked, asked):  # while it is made, and after that
+                told = events_of(server, f"{RESPONSES}/{one['id']}?stream=true&include_obfuscation={str(wanted).lower()}")
+                expect({"obfuscation" in data for _, data in told if "delta" in data}, {wanted})
+
         def end(how):
             """What a follower sees when it ends before its time."""
             one = made(server.post(RESPONSES, **fields))
