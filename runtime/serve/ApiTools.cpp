@@ -178,8 +178,6 @@ Problem readFunctions(const Field &field, const JsonValue &value,
   if (Problem found = readList(field, value, readOlderTool, request))
     return found;
   request.usesFunctions = !request.tools.empty();
-  if (request.usesFunctions)
-    request.parallelCalls = false; // an answer has room for one
   return std::nullopt;
 }
 

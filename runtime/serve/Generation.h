@@ -22,8 +22,8 @@ public:
       std::vector<std::string> names;
       for (const Tool &tool : this->request.tools)
         names.push_back(tool.name);
-      readers.assign(choices,
-                     ToolCallReader(*service.chat.toolFormat(), names));
+      readers.assign(choices, ToolCallReader(*service.chat.toolFormat(), names,
+                                             this->request.usesFunctions));
     }
     // What the answer needs of them stands in it.
     this->request.tools = {};
