@@ -12,6 +12,7 @@ from serving import Server, events_of, expect, get, made
 CHECK = os.path.abspath(sys.argv[1])
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 USER = [{"role": "user", "content": "hello"}]
+TERMINAL = ("response.completed", "response.incomplete", "response.failed")
 # Of a model that was taught to call tools; calls and their outputs stand in its prompt.
 TEMPLATE = """{% for tool in tools or [] %}{{ tool | tojson }} <tool_call></tool_call>{% endfor %}
 {%- for message in messages %}[{{ message.role }}]{{ message.content }}
@@ -124,13 +125,29 @@ def many_at_once(server):
     """Made, asked for, followed and forgotten by many at once."""
     wrong = []
 
+    def follow(made_id):
+        """To its end, unless it was forgotten before."""
+        try:
+            connection = server.connection()
+            connection.request("GET", f"{RESPONSES}/{made_id}?stream=true")
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            connection.close()
+            if answer.status != 404:
+                names = [line[7:] for line in text.split("\n") if line.startswith("event: ")]
+                expect((answer.status, names[-1:] and names[-1] in TERMINAL), (200, True))
+        except BaseException as error:  # noqa: BLE001 - told below
+            wrong.append(error)
+
     def run(i):
+        followers = []
         try:
             for j in range(6):
                 kind = {"background": True} if (i + j) % 2 else {}
                 one = made(server.post(RESPONSES, input=f"{i} {j}", seed=j, max_output_tokens=40, **kind))
                 if (i + j) % 3 == 0:
-                    threading.Thread(target=lambda: server.call("GET", f"{RESPONSES}/{one['id']}?stream=true")).start()
+                    followers.append(threading.Thread(target=follow, args=(one["id"],)))
+                    followers[-1].start()
                 if (i + j) % 4 == 0:
                     get(server, f"{RESPONSES}/{one['id']}", method="DELETE")
                     get(server, f"{RESPONSES}/{one['id']}", 404)
@@ -140,6 +157,8 @@ def many_at_once(server):
                     expect(wait(server, one["id"])["status"] in ("completed", "incomplete"), True)
         except BaseException as error:  # noqa: BLE001 - told below
             wrong.append(error)
+        for follower in followers:
+            follower.join()
 
     threads = [threading.Thread(target=run, args=(i,)) for i in range(16)]
     for thread in threads:
