@@ -65,19 +65,31 @@ void Service::sendEvents(KeptAnswer &kept, const StoredQuery &query,
   reply->end(events);
 }
 
+bool Service::isTooMuch(RouteId route, const std::string &id,
+                        const HttpRequest &request) {
+  // What is asked for again and again and never read.
+  if (!server->isPiledUp(keyOf(request), stores.size()))
+    return false;
+  if (route == RouteId::deleteResponse || route == RouteId::deleteChat)
+    return false;
+  if (route != RouteId::cancelResponse)
+    return true;
+  const KeptAnswer *kept = storeOf(request).find(id);
+  return !kept || !kept->running; // once
+}
+
 void Service::askStored(const RouteMatch &match, const HttpRequest &request,
                         const Reply &reply) {
-  // What is asked for again and again and never read.
-  if (server->isPiledUp())
+  RouteId route = match.route->id;
+  std::string id = percentDecoded(match.rest);
+  if (isTooMuch(route, id, request))
     return sendError(reply, {429, "too much that was sent is not read", "",
                              "unread_answers"});
-  RouteId route = match.route->id;
   auto query = parseQuery(route, request.query);
   if (const auto *error = std::get_if<ApiError>(&query))
     return sendError(reply, *error);
   const auto &asked = std::get<StoredQuery>(query);
   AnswerStore &store = storeOf(request);
-  std::string id = percentDecoded(match.rest);
   if (asked.stream) {
     KeptAnswer *kept = store.find(id);
     return kept && kept->response ? sendEvents(*kept, asked, reply)
