@@ -20,14 +20,30 @@ std::size_t KeptAnswer::bytes() const {
 void AnswerStore::put(KeptAnswer answer) {
   erase(answer.id);
   std::size_t bytes = answer.bytes();
-  if (bytes > limits.bytes && !answer.running)
+  bool runs = answer.running != nullptr;
+  if (bytes > limits.bytes && !runs)
     return;
   uint64_t number = ++last;
   used.push_front(number);
   numbers[answer.id] = number;
-  entries.emplace(number, Entry{std::move(answer), bytes, used.begin()});
-  held += bytes;
+  auto at =
+      entries
+          .emplace(number, Entry{std::move(answer), bytes, used.begin(), runs})
+          .first;
+  add(at->second);
   makeRoom();
+}
+
+void AnswerStore::add(const Entry &entry) {
+  Sum &sum = sumOf(entry);
+  ++sum.count;
+  sum.bytes += entry.bytes;
+}
+
+void AnswerStore::subtract(const Entry &entry) {
+  Sum &sum = sumOf(entry);
+  --sum.count;
+  sum.bytes -= entry.bytes;
 }
 
 KeptAnswer *AnswerStore::find(const std::string &id) {
@@ -49,20 +65,21 @@ void AnswerStore::weigh(const std::string &id) {
   if (at == numbers.end())
     return;
   Entry &entry = entries.at(at->second);
-  held -= entry.bytes;
+  subtract(entry);
   entry.bytes = entry.answer.bytes();
-  held += entry.bytes;
-  if (entry.bytes > limits.bytes && !entry.answer.running)
+  entry.runs = entry.answer.running != nullptr;
+  add(entry);
+  if (entry.bytes > limits.bytes && !entry.runs)
     remove(entries.find(at->second));
   makeRoom();
 }
 
 void AnswerStore::makeRoom() {
   for (auto next = used.end(); next != used.begin();) {
-    if (entries.size() <= limits.count && held <= limits.bytes)
+    if (finished.count <= limits.count && finished.bytes <= limits.bytes)
       return;
     auto at = entries.find(*std::prev(next));
-    if (at->second.answer.running) {
+    if (at->second.runs) {
       --next;
       continue;
     }
@@ -72,7 +89,7 @@ void AnswerStore::makeRoom() {
 }
 
 void AnswerStore::remove(Entries::iterator at) {
-  held -= at->second.bytes;
+  subtract(at->second);
   used.erase(at->second.use);
   numbers.erase(at->second.answer.id);
   entries.erase(at);

@@ -17,8 +17,10 @@ class RunningResponse {
 public:
   virtual ~RunningResponse() = default;
   virtual void cancel() = 0;
-  /// Events with numbers above `after`, to the last.
-  virtual void follow(std::shared_ptr<HttpReply> reply, int64_t after) = 0;
+  /// Events with numbers above `after`, to the last. `obfuscate`: pieces are
+  /// padded.
+  virtual void follow(std::shared_ptr<HttpReply> reply, int64_t after,
+                      bool obfuscate) = 0;
 };
 
 struct KeptAnswer {
@@ -36,7 +38,8 @@ struct StoreLimits {
   std::size_t bytes = std::size_t(64) << 20;
 };
 
-/// For one thread.
+/// For one thread. What is finished and what still runs are weighed apart: what
+/// runs pushes out nothing, and whoever puts it asks first whether it fits.
 class AnswerStore {
 public:
   explicit AnswerStore(StoreLimits limits) : limits(limits) {}
@@ -57,7 +60,10 @@ public:
       visit(entry.answer);
   }
   std::size_t count() const { return entries.size(); }
-  std::size_t bytes() const { return held; }
+  std::size_t bytes() const { return finished.bytes + running.bytes; }
+  /// Of what runs, which has as much room as what is finished.
+  std::size_t runningBytes() const { return running.bytes; }
+  std::size_t room() const { return limits.bytes; }
   uint64_t evicted() const { return gone; }
   bool keepsAny() const { return limits.count != 0; }
 
@@ -66,8 +72,15 @@ private:
     KeptAnswer answer;
     std::size_t bytes;
     std::list<uint64_t>::iterator use;
+    bool runs; ///< when it was weighed
+  };
+  struct Sum {
+    std::size_t count = 0, bytes = 0;
   };
   using Entries = std::map<uint64_t, Entry>;
+  Sum &sumOf(const Entry &entry) { return entry.runs ? running : finished; }
+  void add(const Entry &entry);
+  void subtract(const Entry &entry);
   void makeRoom();
   void remove(Entries::iterator at);
 
@@ -75,7 +88,7 @@ private:
   Entries entries; ///< by their number
   std::unordered_map<std::string, uint64_t> numbers;
   std::list<uint64_t> used; ///< the latest first
-  std::size_t held = 0;
+  Sum finished, running;
   uint64_t last = 0, gone = 0;
 };
 

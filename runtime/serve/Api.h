@@ -101,7 +101,9 @@ struct ApiRequest {
   std::string previousId;       ///< of the response that it goes on from
   bool dropsOldest = false;     ///< messages that do not fit
   bool obfuscate = false;       ///< pieces of a stream hide their lengths
-  bool usesFunctions = false;   ///< tools by their older names
+  /// Tools by their older names: an answer has room for one call, and what
+  /// follows it is not read.
+  bool usesFunctions = false;
 };
 
 inline constexpr int64_t kMaxChoices = 128; ///< prompts times n

@@ -152,6 +152,8 @@ Problem readCall(std::string_view name, const JsonValue &id,
                  const JsonValue &called, std::size_t &left,
                  std::vector<ToolCall> &to);
 inline constexpr std::size_t kMaxCallValues = 10'000;
+/// Of a request's tools: they stand in every answer as well.
+inline constexpr std::size_t kMaxToolBytes = std::size_t(1) << 20;
 /// An assistant's message's.
 Problem readCalls(std::string_view name, const JsonValue &value,
                   std::vector<ToolCall> &to);

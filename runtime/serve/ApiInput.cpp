@@ -3,6 +3,7 @@
 #include "runtime/support/Text.h"
 
 #include <algorithm>
+#include <map>
 #include <ranges>
 
 #include <nlohmann/json.hpp>
@@ -80,25 +81,27 @@ Problem checkMembers(std::string_view name, const JsonValue &message,
   return std::nullopt;
 }
 
+/// The messages that made the latest call of each function, by its name.
+using OlderCalls = std::map<std::string, size_t, std::less<>>;
+
 /// What stood for `tool_calls` before there were tools: one call, which has no
-/// id, and behind it a message with its function's name.
+/// id, and behind it a message with its function's name. `at`: the message's
+/// number.
 Problem readOlderCall(std::string_view name, const JsonValue &message,
-                      std::span<const ChatMessage> before, ChatMessage &read) {
+                      size_t at, OlderCalls &calls, ChatMessage &read) {
   static constexpr std::string_view known[] = {"name", "arguments"};
   // Nine digits, as the templates of Mistral's models want ids.
-  auto idOf = [](size_t at) { return fmt::format("{:09}", at); };
+  auto idOf = [](size_t number) { return fmt::format("{:09}", number); };
   if (read.role == "function") {
     std::string_view called;
     message["name"].get(called);
-    for (size_t at = before.size(); at-- > 0;)
-      if (before[at].calls.size() == 1 && before[at].calls[0].name == called &&
-          before[at].calls[0].id == idOf(at)) {
-        read.role = "tool";
-        read.callId = idOf(at);
-        return std::nullopt;
-      }
-    return problem(name, "a message of the role function must have the name of "
-                         "a function_call before it");
+    auto call = calls.find(called);
+    if (call == calls.end())
+      return problem(name, "a message of the role function must have the name "
+                           "of a function_call before it");
+    read.role = "tool";
+    read.callId = idOf(call->second);
+    return std::nullopt;
   }
   const JsonValue &call = message["function_call"];
   if (call.isNull())
@@ -110,9 +113,12 @@ Problem readOlderCall(std::string_view name, const JsonValue &message,
     if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
       return problem(name, "the field {} of function_call is not served",
                      quote(member.name));
-  auto id = JsonValue::parse('"' + idOf(before.size()) + '"', "id");
+  auto id = JsonValue::parse('"' + idOf(at) + '"', "id");
   size_t left = kMaxCallValues;
-  return readCall(name, *id, call, left, read.calls);
+  if (Problem found = readCall(name, *id, call, left, read.calls))
+    return found;
+  calls[read.calls.front().name] = at;
+  return std::nullopt;
 }
 
 /// Whose call, or which calls.
@@ -135,9 +141,8 @@ Problem readToolParts(std::string_view name, const JsonValue &message,
 /// Of the members `known`, with contents of the `types`.
 Problem readMessage(std::string_view name, const JsonValue &message,
                     std::span<const std::string_view> known,
-                    std::span<const std::string_view> types,
+                    std::span<const std::string_view> types, OlderCalls &calls,
                     std::vector<ChatMessage> &to) {
-  std::span<const ChatMessage> before(to);
   ChatMessage read;
   bool hasTools = std::ranges::count(known, "tool_calls") != 0;
   if (Problem found = readRole(name, message, hasTools, read.role))
@@ -146,7 +151,7 @@ Problem readMessage(std::string_view name, const JsonValue &message,
     return found;
   if (Problem found = readToolParts(name, message, read))
     return found;
-  if (Problem found = readOlderCall(name, message, before, read))
+  if (Problem found = readOlderCall(name, message, to.size(), calls, read))
     return found;
   read.hasContent = read.calls.empty() || !message["content"].isNull();
   if (read.hasContent)
@@ -245,9 +250,10 @@ Problem readMessages(const Field &field, const JsonValue &value,
   if (value.elements().empty())
     return problem(field.name,
                    "messages must be a list of at least one message");
+  OlderCalls calls;
   for (const JsonValue &each : value.elements()) {
-    if (Problem found =
-            readMessage(field.name, each, known, types, request.messages))
+    if (Problem found = readMessage(field.name, each, known, types, calls,
+                                    request.messages))
       return found;
     if (request.store)
       request.items.push_back(keptMessage(each, request.messages.back()));
@@ -322,7 +328,9 @@ Problem readMessageItem(std::string_view name, const JsonValue &item,
   static constexpr std::string_view types[] = {"input_text", "output_text"};
   static constexpr std::string_view known[] = {"type", "role", "content", "id",
                                                "status"};
-  if (Problem found = readMessage(name, item, known, types, request.messages))
+  OlderCalls none; // items have other types for calls
+  if (Problem found =
+          readMessage(name, item, known, types, none, request.messages))
     return found;
   std::string_view role;
   item["role"].get(role);

@@ -129,10 +129,15 @@ Problem readList(const Field &field, const JsonValue &value, ToolReader read,
     return problem(field.name,
                    "{} must have at most {} values, and {} members an object",
                    field.name, kMaxToolValues, kMaxMembers);
+  size_t bytes = 0;
   for (const JsonValue &each : value.elements()) {
     Tool tool;
     if (Problem found = read(field.name, each, tool))
       return found;
+    bytes += tool.json.size();
+    if (bytes > kMaxToolBytes)
+      return problem(field.name, "{} must have at most {} bytes", field.name,
+                     kMaxToolBytes);
     if (std::ranges::count(request.tools, tool.name, &Tool::name) != 0)
       return problem(field.name, "there are two tools with the name {}",
                      tool.name);
@@ -173,8 +178,6 @@ Problem readFunctions(const Field &field, const JsonValue &value,
   if (Problem found = readList(field, value, readOlderTool, request))
     return found;
   request.usesFunctions = !request.tools.empty();
-  if (request.usesFunctions)
-    request.parallelCalls = false; // an answer has room for one
   return std::nullopt;
 }
 

@@ -36,6 +36,9 @@ public:
   void markReady();
 
   std::string refuse(const HttpRequest &head) override;
+  std::size_t groupOf(const HttpRequest &head) const override {
+    return keyOf(head);
+  }
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
   std::string describe(int status, std::string_view message) override;
 

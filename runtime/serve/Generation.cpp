@@ -53,15 +53,16 @@ void Service::Generation::startBackground() {
              answer->record(),
              shared_from_this()});
   if (request.stream)
-    return follow(std::move(client), -1);
+    return follow(std::move(client), -1, request.obfuscate);
   ++service.answers[200];
   client->send(200, "application/json", responseJson(*answer->record()));
 }
 
-void Service::Generation::follow(std::shared_ptr<HttpReply> to, int64_t after) {
+void Service::Generation::follow(std::shared_ptr<HttpReply> to, int64_t after,
+                                 bool obfuscate) {
   ++service.answers[200];
-  followers->add(std::move(to), after,
-                 eventsOf(*answer->record(), request.obfuscate));
+  followers->add(std::move(to), after, obfuscate,
+                 eventsOf(*answer->record(), obfuscate, after));
 }
 
 void Service::Generation::cancel() {

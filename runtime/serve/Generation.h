@@ -18,18 +18,24 @@ public:
         id(head.id),
         answer(makeAnswer(this->request, std::move(head), service.tokenizer)),
         reply(std::move(reply)), choices(choices) {
-    if (!this->request.mayCall())
-      return;
-    std::vector<std::string> names;
-    for (const Tool &tool : this->request.tools)
-      names.push_back(tool.name);
-    readers.assign(choices, ToolCallReader(*service.chat.toolFormat(), names));
+    if (this->request.mayCall()) {
+      std::vector<std::string> names;
+      for (const Tool &tool : this->request.tools)
+        names.push_back(tool.name);
+      readers.assign(choices, ToolCallReader(*service.chat.toolFormat(), names,
+                                             this->request.usesFunctions));
+    }
+    // What the answer needs of them stands in it.
+    this->request.tools = {};
+    this->request.form.reset();
+    this->request.instructions.reset();
   }
   /// The engine has them: their numbers, for cancelling.
   void start(std::vector<uint64_t> ids);
   void take(Delta delta);
   void cancel() override;
-  void follow(std::shared_ptr<HttpReply> to, int64_t after) override;
+  void follow(std::shared_ptr<HttpReply> to, int64_t after,
+              bool obfuscate) override;
 
 private:
   void startBackground();

@@ -123,7 +123,7 @@ HttpConnection::HttpConnection(net::ip::tcp::socket socket, HttpShared &shared)
 
 HttpConnection::~HttpConnection() {
   --shared.open;
-  shared.unsent -= unsentBytes;
+  shared.unsent[group] -= unsentBytes;
   if (shared.onClosed)
     shared.onClosed();
 }
@@ -168,6 +168,7 @@ void HttpConnection::readBody() {
                         "WWW-Authenticate: Basic realm=\"the API key is "
                         "the password\"\r\n");
   }
+  group = shared.handler.groupOf(head); // all before it has been sent
   stream.expires_after(shared.limits.requestTime);
   // Clients that ask first whether they may send a body are told to.
   if (boost::beast::iequals(message[http::field::expect], "100-continue")) {
@@ -238,7 +239,7 @@ void HttpConnection::write(std::string bytes, bool isLast, bool isFree) {
     return;
   lastQueued |= isLast;
   unsentBytes += bytes.size();
-  shared.unsent += bytes.size();
+  shared.unsent[group] += bytes.size();
   if (isFree)
     freeBytes += bytes.size();
   unsent.push_back(std::move(bytes));
@@ -270,7 +271,7 @@ void HttpConnection::writeNext() {
                        return self->drop();
                      self->stream.expires_never();
                      self->unsentBytes -= count;
-                     self->shared.unsent -= count;
+                     self->shared.unsent[self->group] -= count;
                      self->unsentAt += count;
                      if (self->unsentAt == self->unsent.front().size()) {
                        self->unsent.pop_front();

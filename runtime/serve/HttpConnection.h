@@ -11,6 +11,7 @@
 #include <boost/beast/http/string_body.hpp>
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -20,8 +21,8 @@ namespace tessera::serve {
 struct HttpShared {
   HttpLimits limits;
   HttpHandler &handler;
-  std::size_t open = 0;           ///< connections
-  std::size_t unsent = 0;         ///< bytes of all of them
+  std::size_t open = 0;                      ///< connections
+  std::map<std::size_t, std::size_t> unsent; ///< bytes, by their group
   bool closing = false;           ///< each answer is its connection's last
   std::function<void()> onClosed; ///< after a connection has gone
 };
@@ -40,6 +41,7 @@ private:
   using Parser =
       boost::beast::http::request_parser<boost::beast::http::string_body>;
   using Error = boost::beast::error_code;
+  static constexpr std::size_t kNoGroup = ~std::size_t(0);
 
   void readHead();
   void readBody();
@@ -63,6 +65,7 @@ private:
   std::deque<std::string> unsent;
   std::size_t unsentAt = 0; ///< how far the first of them is written
   std::size_t unsentBytes = 0, freeBytes = 0, discarded = 0;
+  std::size_t group = kNoGroup; ///< that its unsent bytes count in
   bool writing = false, answering = false, lastQueued = false;
   bool keepAlive = false, gone = false;
   unsigned version = 11;

@@ -19,7 +19,7 @@ namespace {
 class BeastServer final : public HttpServer {
 public:
   BeastServer(const HttpLimits &limits, HttpHandler &handler)
-      : shared{limits, handler, 0, 0, false, nullptr}, acceptor(context),
+      : shared{limits, handler, 0, {}, false, nullptr}, acceptor(context),
         signals(context) {
     shared.onClosed = [this] {
       if (ending && shared.open == 0)
@@ -83,8 +83,10 @@ public:
     return shared.limits.pingTime;
   }
 
-  bool isPiledUp() const override {
-    return shared.unsent > shared.limits.unreadBytes;
+  bool isPiledUp(std::size_t group, std::size_t groups) const override {
+    auto at = shared.unsent.find(group);
+    return at != shared.unsent.end() &&
+           at->second > shared.limits.unreadBytes / groups;
   }
 
   void refuseNew() override {

@@ -19,7 +19,7 @@ struct HttpLimits {
   std::size_t connections = 512;     ///< more are answered 503 and closed
   std::size_t unsentBytes = 1 << 20; ///< of a stream whose reader is too slow
   /// Of all connections, before answers that can be asked for again are
-  /// refused.
+  /// refused; each group of them (HttpHandler) has an equal share.
   std::size_t unreadBytes = std::size_t(256) << 20;
   std::chrono::milliseconds requestTime{30000}; ///< to send one
   std::chrono::milliseconds idleTime{60000};    ///< between two requests
@@ -63,6 +63,8 @@ public:
   virtual ~HttpHandler() = default;
   /// Before the body is read: empty to go on, or the JSON body of a 401.
   virtual std::string refuse(const HttpRequest &head) = 0;
+  /// A request that was not refused: with whose its unread answer is counted.
+  virtual std::size_t groupOf(const HttpRequest &) const { return 0; }
   virtual void handle(HttpRequest request,
                       std::shared_ptr<HttpReply> reply) = 0;
   /// The JSON body for an error of HTTP itself.
@@ -90,8 +92,9 @@ public:
                      std::function<void()> task) = 0;
   /// After how long a stream that says nothing has a comment.
   virtual std::chrono::milliseconds pingTime() const = 0;
-  /// In run()'s thread: whether readers leave too much unread.
-  virtual bool isPiledUp() const = 0;
+  /// In run()'s thread: whether readers of that group, of so many, leave too
+  /// much unread.
+  virtual bool isPiledUp(std::size_t group, std::size_t groups) const = 0;
   /// In run()'s thread: no new connections, none is kept after its answer.
   virtual void refuseNew() = 0;
   /// In run()'s thread: run() returns when the last answer is written, or after

@@ -54,14 +54,10 @@ std::string constantsOf(const ApiRequest &request, const AnswerHead &head) {
   Json response = {{"id", head.id},
                    {"object", "response"},
                    {"created_at", head.created},
-                   {"status", nullptr},
                    {"background", request.background},
-                   {"error", nullptr},
-                   {"incomplete_details", nullptr},
                    {"instructions", orNull(request.instructions)},
                    {"max_output_tokens", orNull(request.maxTokens)},
                    {"model", head.model},
-                   {"output", Json::array()},
                    {"parallel_tool_calls", request.parallelCalls},
                    {"previous_response_id", std::move(previous)},
                    {"store", request.store},
@@ -71,7 +67,6 @@ std::string constantsOf(const ApiRequest &request, const AnswerHead &head) {
                    {"tools", toolsJson(request)},
                    {"top_p", shortest(request.sampling.topP)},
                    {"truncation", request.dropsOldest ? "auto" : "disabled"},
-                   {"usage", nullptr},
                    {"metadata", Json::parse(metadataJson(request.metadata))}};
   if (request.asksTier)
     response["service_tier"] = "default";
@@ -82,7 +77,8 @@ class ResponseAnswer final : public Answer {
 public:
   ResponseAnswer(const ApiRequest &request, const AnswerHead &head)
       : made(std::make_shared<ResponseRecord>()),
-        writer(*made, request.obfuscate) {
+        // Of one in the background each who follows it says (Followers).
+        writer(*made, request.obfuscate || request.background) {
     made->id = head.id;
     made->constants = constantsOf(request, head);
     made->background = request.background;

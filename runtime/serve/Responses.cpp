@@ -63,27 +63,6 @@ Json jsonOfItem(const OutputItem &item, bool isWhole = true) {
           {"content", std::move(content)}};
 }
 
-Json jsonOfResponse(const ResponseRecord &record) {
-  Json response = Json::parse(record.constants);
-  response["status"] = nameOf(record.status);
-  if (record.status == ResponseStatus::failed)
-    response["error"] = {{"code", "server_error"}, {"message", record.error}};
-  if (record.status == ResponseStatus::incomplete)
-    response["incomplete_details"] = {{"reason", "max_output_tokens"}};
-  if (!record.isFinished())
-    return response;
-  for (const OutputItem &item : record.output)
-    response["output"].push_back(jsonOfItem(item));
-  if (const auto &usage = record.usage)
-    response["usage"] = {
-        {"input_tokens", usage->prompt},
-        {"input_tokens_details", {{"cached_tokens", usage->cached}}},
-        {"output_tokens", usage->generated},
-        {"output_tokens_details", {{"reasoning_tokens", 0}}},
-        {"total_tokens", usage->prompt + usage->generated}};
-  return response;
-}
-
 /// Keeps what it is told.
 class Collector final : public HttpReply {
 public:
@@ -101,8 +80,32 @@ public:
 
 } // namespace
 
+// By hand: what never changes may be long, and is many times as long while it
+// is read.
 std::string responseJson(const ResponseRecord &record) {
-  return print(jsonOfResponse(record));
+  std::string_view head = record.constants;
+  head.remove_suffix(1); // its brace
+  Json error, incomplete, usage;
+  if (record.status == ResponseStatus::failed)
+    error = {{"code", "server_error"}, {"message", record.error}};
+  if (record.status == ResponseStatus::incomplete)
+    incomplete = {{"reason", "max_output_tokens"}};
+  if (record.isFinished() && record.usage)
+    usage = {
+        {"input_tokens", record.usage->prompt},
+        {"input_tokens_details", {{"cached_tokens", record.usage->cached}}},
+        {"output_tokens", record.usage->generated},
+        {"output_tokens_details", {{"reasoning_tokens", 0}}},
+        {"total_tokens", record.usage->prompt + record.usage->generated}};
+  std::string output;
+  if (record.isFinished())
+    for (const OutputItem &item : record.output)
+      output += (output.empty() ? "" : ",") + itemJson(item);
+  return fmt::format(
+      R"({}{}"status":"{}","error":{},"incomplete_details":{},"output":[{}],)"
+      R"("usage":{}}})",
+      head, head.size() > 1 ? "," : "", nameOf(record.status), print(error),
+      print(incomplete), output, print(usage));
 }
 
 std::string itemJson(const OutputItem &item) { return print(jsonOfItem(item)); }
@@ -135,17 +138,26 @@ ServerEvent ResponseWriter::event(std::string_view type, std::string members) {
                       sequence++, members.substr(1))};
 }
 
+template <typename Print>
 void ResponseWriter::send(HttpReply *reply, std::string_view type,
-                          std::string data) {
-  ServerEvent made = event(type, std::move(data));
-  if (reply)
-    reply->event(made.data, made.name);
+                          const Print &members) {
+  if (!reply || !isWanted()) {
+    ++sequence;
+    return;
+  }
+  ServerEvent made = event(type, members());
+  reply->event(made.data, made.name);
+}
+
+/// Of an event about the whole response.
+std::string ResponseWriter::whole() const {
+  return fmt::format(R"({{"response":{}}})", responseJson(record));
 }
 
 void ResponseWriter::begin(HttpReply *reply) {
   record.status =
       record.background ? ResponseStatus::queued : ResponseStatus::inProgress;
-  std::string response = print({{"response", jsonOfResponse(record)}});
+  auto response = [&] { return whole(); };
   send(reply, "response.created", response);
   send(reply, record.background ? "response.queued" : "response.in_progress",
        response);
@@ -160,55 +172,66 @@ std::string ResponseWriter::idOf(std::string_view prefix) const {
 void ResponseWriter::open(HttpReply *reply, OutputItem item) {
   if (record.status == ResponseStatus::queued) {
     record.status = ResponseStatus::inProgress;
-    send(reply, "response.in_progress",
-         print({{"response", jsonOfResponse(record)}}));
+    send(reply, "response.in_progress", [&] { return whole(); });
   }
   close(reply);
   isOpen = true;
-  send(reply, "response.output_item.added",
-       print({{"output_index", record.output.size()},
-              {"item", jsonOfItem(item, /*isWhole=*/false)}}));
+  send(reply, "response.output_item.added", [&] {
+    return print({{"output_index", record.output.size()},
+                  {"item", jsonOfItem(item, /*isWhole=*/false)}});
+  });
   if (!item.isCall)
-    send(reply, "response.content_part.added",
-         print({{"item_id", item.id},
-                {"output_index", record.output.size()},
-                {"content_index", 0},
-                {"part", part("")}}));
+    send(reply, "response.content_part.added", [&] {
+      return print({{"item_id", item.id},
+                    {"output_index", record.output.size()},
+                    {"content_index", 0},
+                    {"part", part("")}});
+    });
   record.output.push_back(std::move(item));
 }
 
-std::vector<ServerEvent> ResponseWriter::closing() {
+/// Without a reply, only counts them.
+std::vector<ServerEvent> ResponseWriter::closing(bool isTold) {
   std::vector<ServerEvent> events;
   if (!std::exchange(isOpen, false))
     return events;
   const OutputItem &item = record.output.back();
-  Json placed = {{"item_id", item.id},
-                 {"output_index", record.output.size() - 1}};
-  auto add = [&](std::string_view type, Json members) {
-    Json all = placed;
+  auto add = [&](std::string_view type, const auto &members) {
+    if (isTold && isWanted())
+      events.push_back(event(type, print(members())));
+    else
+      ++sequence;
+  };
+  auto placed = [&](const Json &members) {
+    Json all = {{"item_id", item.id},
+                {"output_index", record.output.size() - 1}};
     all.update(members);
-    events.push_back(event(type, print(all)));
+    return all;
   };
   if (item.isCall) {
-    add("response.function_call_arguments.done",
-        {{"name", item.name}, {"arguments", item.text}});
+    add("response.function_call_arguments.done", [&] {
+      return placed({{"name", item.name}, {"arguments", item.text}});
+    });
   } else {
-    add("response.output_text.done", {{"content_index", 0},
-                                      {"text", item.text},
-                                      {"logprobs", Json::array()}});
-    add("response.content_part.done",
-        {{"content_index", 0}, {"part", part(item.text)}});
+    add("response.output_text.done", [&] {
+      return placed({{"content_index", 0},
+                     {"text", item.text},
+                     {"logprobs", Json::array()}});
+    });
+    add("response.content_part.done", [&] {
+      return placed({{"content_index", 0}, {"part", part(item.text)}});
+    });
   }
-  events.push_back(event("response.output_item.done",
-                         print({{"output_index", record.output.size() - 1},
-                                {"item", jsonOfItem(item)}})));
+  add("response.output_item.done", [&] {
+    return Json{{"output_index", record.output.size() - 1},
+                {"item", jsonOfItem(item)}};
+  });
   return events;
 }
 
 void ResponseWriter::close(HttpReply *reply) {
-  for (const ServerEvent &each : closing())
-    if (reply)
-      reply->event(each.data, each.name);
+  for (const ServerEvent &each : closing(reply != nullptr))
+    reply->event(each.data, each.name);
 }
 
 void ResponseWriter::openMessage(HttpReply *reply) {
@@ -232,19 +255,16 @@ void ResponseWriter::grow(HttpReply *reply, std::string_view type,
   OutputItem &item = record.output.back();
   item.text += piece;
   item.ends.push_back(uint32_t(item.text.size()));
-  if (!reply) {
-    ++sequence;
-    return;
-  }
   // By hand: there is one for every token.
-  send(reply, type,
-       fmt::format(R"({{"item_id":"{}","output_index":{}{},"delta":{}{}{}}})",
-                   item.id, record.output.size() - 1,
-                   item.isCall ? "" : R"(,"content_index":0)", print(piece),
-                   item.isCall ? "" : R"(,"logprobs":[])",
-                   obfuscate ? fmt::format(R"(,"obfuscation":"{}")",
-                                           paddingFor(piece.size()))
-                             : ""));
+  send(reply, type, [&] {
+    return fmt::format(
+        R"({{"item_id":"{}","output_index":{}{},"delta":{}{}{}}})", item.id,
+        record.output.size() - 1, item.isCall ? "" : R"(,"content_index":0)",
+        print(piece), item.isCall ? "" : R"(,"logprobs":[])",
+        obfuscate
+            ? fmt::format(R"(,"obfuscation":"{}")", paddingFor(piece.size()))
+            : "");
+  });
 }
 
 void ResponseWriter::text(HttpReply *reply, std::string_view piece) {
@@ -294,24 +314,27 @@ void ResponseWriter::end(HttpReply *reply) {
     record.output.back().isCut = true;
   std::vector<ServerEvent> last;
   if (isGood)
-    last = closing();
+    last = closing(reply != nullptr);
   std::string_view type =
       status == ResponseStatus::completed    ? "response.completed"
       : status == ResponseStatus::incomplete ? "response.incomplete"
                                              : "response.failed";
-  last.push_back(event(type, print({{"response", jsonOfResponse(record)}})));
+  if (reply && isWanted())
+    last.push_back(event(type, whole()));
+  else
+    ++sequence;
   if (reply)
     reply->end(last);
 }
 
-std::vector<ServerEvent> eventsOf(const ResponseRecord &record,
-                                  bool obfuscate) {
+std::vector<ServerEvent> eventsOf(const ResponseRecord &record, bool obfuscate,
+                                  int64_t after) {
   ResponseRecord copy;
   copy.id = record.id;
   copy.constants = record.constants;
   copy.background = record.background;
   Collector to;
-  ResponseWriter writer(copy, obfuscate);
+  ResponseWriter writer(copy, obfuscate, after);
   writer.begin(&to);
   for (const OutputItem &item : record.output) {
     if (item.isCall)
@@ -335,12 +358,20 @@ std::vector<ServerEvent> eventsOf(const ResponseRecord &record,
 
 //===--- followers --------------------------------------------------------===//
 
+/// A padding is an event's last member, and no text has such quotes in it.
+static std::string unpadded(std::string_view data) {
+  std::size_t at = data.rfind(R"(,"obfuscation":")");
+  return at == data.npos ? std::string(data)
+                         : std::string(data.substr(0, at)) + "}";
+}
+
 void Followers::event(std::string_view data, std::string_view name) {
   int64_t number = next++;
+  std::string plain = unpadded(data);
   // A reader that is too slow is lost in event(), and leaves the list.
   for (const Follower &each : std::vector<Follower>(followers))
     if (number > each.after)
-      each.reply->event(data, name);
+      each.reply->event(each.obfuscate ? data : plain, name);
 }
 
 void Followers::end(std::span<const ServerEvent> last) {
@@ -352,17 +383,15 @@ void Followers::end(std::span<const ServerEvent> last) {
 }
 
 void Followers::add(std::shared_ptr<HttpReply> reply, int64_t after,
-                    std::span<const ServerEvent> past) {
-  next = int64_t(past.size());
-  auto had = std::min(std::size_t(after + 1), past.size());
+                    bool obfuscate, std::span<const ServerEvent> past) {
   reply->onGone = [weak = weak_from_this(), leaving = reply.get()] {
     if (auto self = weak.lock())
       std::erase_if(self->followers, [&](const Follower &each) {
         return each.reply.get() == leaving;
       });
   };
-  followers.push_back({reply, after});
-  reply->begin(past.subspan(had));
+  followers.push_back({reply, after, obfuscate});
+  reply->begin(past);
 }
 
 } // namespace tessera::serve

@@ -38,7 +38,8 @@ enum class ResponseStatus : uint8_t {
 
 struct ResponseRecord {
   std::string id;
-  std::string constants; ///< JSON with the members that never change
+  std::string constants =
+      "{}"; ///< JSON object of the members that never change
   bool background = false;
   ResponseStatus status = ResponseStatus::inProgress;
   std::string error; ///< why it failed
@@ -63,9 +64,10 @@ std::string paddingFor(std::size_t length);
 class ResponseWriter {
 public:
   /// The record must outlive it, and has no output yet. `obfuscate`: events
-  /// with pieces are padded to few lengths.
-  ResponseWriter(ResponseRecord &record, bool obfuscate)
-      : record(record), obfuscate(obfuscate) {}
+  /// with pieces are padded to few lengths. Events with numbers up to `after`
+  /// are counted and not made.
+  ResponseWriter(ResponseRecord &record, bool obfuscate, int64_t after = -1)
+      : record(record), after(after), obfuscate(obfuscate) {}
   // Without a reply nothing is sent.
   void begin(HttpReply *reply);
   void piece(HttpReply *reply, const Delta &delta);
@@ -77,25 +79,32 @@ public:
   void arguments(HttpReply *reply, std::string_view piece);
 
 private:
-  void send(HttpReply *reply, std::string_view type, std::string data);
+  bool isWanted() const { return sequence > after; } ///< the next event
+  /// `members` prints them, if the event is made.
+  template <typename Print>
+  void send(HttpReply *reply, std::string_view type, const Print &members);
+  std::string whole() const;
   ServerEvent event(std::string_view type, std::string members);
   void openMessage(HttpReply *reply);
   void open(HttpReply *reply, OutputItem item);
-  std::vector<ServerEvent> closing();
+  std::vector<ServerEvent> closing(bool isTold);
   void close(HttpReply *reply);
   void grow(HttpReply *reply, std::string_view type, std::string_view piece);
   std::string idOf(std::string_view prefix) const;
 
   ResponseRecord &record;
+  const int64_t after;
   bool obfuscate, isOpen = false;
   int64_t sequence = 0;
 };
 
-/// The events so far, numbered as they were.
-std::vector<ServerEvent> eventsOf(const ResponseRecord &record, bool obfuscate);
+/// The events so far with numbers above `after`, numbered as they were.
+std::vector<ServerEvent> eventsOf(const ResponseRecord &record, bool obfuscate,
+                                  int64_t after);
 
 /// Whoever listens to a response that is made in the background: they may come
-/// late and leave early.
+/// late and leave early. Pieces come padded, and lose that for those who did
+/// not ask for it.
 class Followers final : public HttpReply,
                         public std::enable_shared_from_this<Followers> {
 public:
@@ -104,14 +113,16 @@ public:
   void begin(std::span<const ServerEvent>) override {}
   void event(std::string_view data, std::string_view name) override;
   void end(std::span<const ServerEvent> last) override;
-  /// Events with numbers above `after` are sent; `past` are those so far.
-  void add(std::shared_ptr<HttpReply> reply, int64_t after,
+  /// Events with numbers above `after` are sent; `past` are those of them so
+  /// far.
+  void add(std::shared_ptr<HttpReply> reply, int64_t after, bool obfuscate,
            std::span<const ServerEvent> past);
 
 private:
   struct Follower {
     std::shared_ptr<HttpReply> reply;
     int64_t after;
+    bool obfuscate;
   };
   std::vector<Follower> followers;
   int64_t next = 0; ///< event's number

@@ -57,27 +57,39 @@ void Service::sendEvents(KeptAnswer &kept, const StoredQuery &query,
                          const Reply &reply) {
   int64_t after = query.startingAfter.value_or(-1);
   if (auto running = kept.running)
-    return running->follow(reply, after);
-  std::vector<ServerEvent> events = eventsOf(*kept.response, query.obfuscate);
+    return running->follow(reply, after, query.obfuscate);
+  std::vector<ServerEvent> events =
+      eventsOf(*kept.response, query.obfuscate, after);
   ++answers[200];
   reply->begin();
-  reply->end(std::span(events).subspan(
-      std::min(std::size_t(after + 1), events.size())));
+  reply->end(events);
+}
+
+bool Service::isTooMuch(RouteId route, const std::string &id,
+                        const HttpRequest &request) {
+  // What is asked for again and again and never read.
+  if (!server->isPiledUp(keyOf(request), stores.size()))
+    return false;
+  if (route == RouteId::deleteResponse || route == RouteId::deleteChat)
+    return false;
+  if (route != RouteId::cancelResponse)
+    return true;
+  const KeptAnswer *kept = storeOf(request).find(id);
+  return !kept || !kept->running; // once
 }
 
 void Service::askStored(const RouteMatch &match, const HttpRequest &request,
                         const Reply &reply) {
-  // What is asked for again and again and never read.
-  if (server->isPiledUp())
+  RouteId route = match.route->id;
+  std::string id = percentDecoded(match.rest);
+  if (isTooMuch(route, id, request))
     return sendError(reply, {429, "too much that was sent is not read", "",
                              "unread_answers"});
-  RouteId route = match.route->id;
   auto query = parseQuery(route, request.query);
   if (const auto *error = std::get_if<ApiError>(&query))
     return sendError(reply, *error);
   const auto &asked = std::get<StoredQuery>(query);
   AnswerStore &store = storeOf(request);
-  std::string id = percentDecoded(match.rest);
   if (asked.stream) {
     KeptAnswer *kept = store.find(id);
     return kept && kept->response ? sendEvents(*kept, asked, reply)
@@ -149,11 +161,16 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
     return sendError(reply, *error);
   if (auto error = goOn(request, store))
     return sendError(reply, *error);
+  if (auto error = checkRoom(request, store))
+    return sendError(reply, *error);
   if (auto error = prepareTools(request))
     return sendError(reply, *error);
   std::vector<EngineRequest> requests;
   if (auto error = makeRequests(request, requests))
     return sendError(reply, *error);
+  // It may run for long, and nobody reads these again.
+  request.messages = {};
+  request.prompts = {};
   std::vector<int32_t> stopTokens;
   std::vector<std::string> stops = stopsOf(request, stopTokens);
   AnswerHead head{newAnswerId(endpoint), name(), std::time(nullptr)};

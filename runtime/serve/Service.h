@@ -39,6 +39,9 @@ private:
   std::vector<int32_t> callTags() const;
   int64_t context() const override { return engine.shape().context; }
   AnswerStore &storeOf(const HttpRequest &request);
+  /// What adds to an answer that is not read, unless it makes room.
+  bool isTooMuch(RouteId route, const std::string &id,
+                 const HttpRequest &request);
   void sendEvents(KeptAnswer &kept, const StoredQuery &query,
                   const Reply &reply);
   /// What the server does not keep cannot be stored.

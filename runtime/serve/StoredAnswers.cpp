@@ -213,6 +213,42 @@ Problem goOn(ApiRequest &request, AnswerStore &store) {
   return std::nullopt;
 }
 
+/// What a request takes until it is finished, roughly and rather too much.
+static std::size_t bytesOf(const ApiRequest &request) {
+  std::size_t sum = 4096 + request.instructions.value_or("").size();
+  for (const InputItem &item : request.items)
+    sum += 128 + item.json.size();
+  for (const ChatMessage &message : request.messages) {
+    sum += sizeof(message) + message.content.size() + message.callId.size();
+    for (const ToolCall &call : message.calls)
+      sum += sizeof(call) + call.name.size() + call.arguments.size();
+  }
+  for (const Tool &tool : request.tools)
+    sum += sizeof(tool) + 2 * tool.json.size();
+  for (const auto &[name, text] : request.metadata)
+    sum += name.size() + text.size();
+  return sum;
+}
+
+Problem checkRoom(const ApiRequest &request, const AnswerStore &store) {
+  if (!request.background)
+    return std::nullopt;
+  std::size_t bytes = bytesOf(request);
+  if (bytes > store.room())
+    return problem("background",
+                   "a response of {} bytes is larger than all of the room for "
+                   "those that are made in the background (--stored-bytes)",
+                   bytes);
+  if (bytes <= store.room() - std::min(store.room(), store.runningBytes()))
+    return std::nullopt;
+  return ApiError{429,
+                  fmt::format("{} bytes of responses are made in the "
+                              "background, of at most {} (--stored-bytes); "
+                              "wait for one, or cancel it",
+                              store.runningBytes(), store.room()),
+                  "background", "background_full"};
+}
+
 void numberItems(ApiRequest &request, std::string_view id) {
   bool isChat = request.endpoint == Endpoint::chat;
   std::string_view own = id.substr(isChat ? 0 : id.find('_') + 1);

@@ -25,6 +25,9 @@ inline constexpr std::size_t kMaxTalkBytes = std::size_t(4) << 20;
 /// Puts what `previousId` names before the request's own messages and items.
 Problem goOn(ApiRequest &request, AnswerStore &store);
 
+/// Whether what is to run in the background fits beside what runs already.
+Problem checkRoom(const ApiRequest &request, const AnswerStore &store);
+
 /// Gives ids to items that have none.
 void numberItems(ApiRequest &request, std::string_view id);
 

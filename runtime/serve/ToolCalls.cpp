@@ -45,12 +45,15 @@ static bool isSpace(char byte) { return kSpaces.find(byte) != kSpaces.npos; }
 ToolPieces ToolCallReader::push(std::string_view text) {
   ToolPieces out;
   for (char byte : text)
-    take(byte, out);
+    if (!isOver)
+      take(byte, out);
   return out;
 }
 
 ToolPieces ToolCallReader::finish() {
   ToolPieces out;
+  if (isOver)
+    return out;
   // Spaces behind calls are no part of an answer.
   bool isBlank = held.find_first_not_of(kSpaces) == held.npos;
   if (place == Place::content && (count == 0 || hasContent || !isBlank))
@@ -275,6 +278,7 @@ void ToolCallReader::endCall(ToolPieces &out) {
     sendCall("{}", out);
   callName.clear();
   isSent = false;
+  isOver = onlyOne;
   place = format->close.empty() ? Place::between : Place::behind;
   held.clear();
   hasContent = false;

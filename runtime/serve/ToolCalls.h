@@ -40,10 +40,12 @@ struct ToolPieces {
 class ToolCallReader {
 public:
   /// The format must outlive it. A call of anything but `names` is content;
-  /// none: any name will do.
+  /// none: any name will do. `onlyOne`: of what stands behind the first call
+  /// nothing is told.
   explicit ToolCallReader(const ToolFormat &format,
-                          std::vector<std::string> names = {})
-      : format(&format), names(std::move(names)) {}
+                          std::vector<std::string> names = {},
+                          bool onlyOne = false)
+      : format(&format), names(std::move(names)), onlyOne(onlyOne) {}
   ToolPieces push(std::string_view text);
   /// What was held back because a call could have begun there.
   ToolPieces finish();
@@ -68,6 +70,7 @@ private:
 
   const ToolFormat *format;
   std::vector<std::string> names;
+  bool onlyOne = false, isOver = false;
   Place place = Place::content;
   bool hasContent = false; ///< something but spaces came since a call
   std::string held;        ///< spaces, and what may be the beginning of a tag

@@ -32,7 +32,8 @@ const JsonValue &argumentsOf(const Tool &tool, ToolUse use) {
 
 grammar::FramesAround aroundOf(const ApiRequest &request,
                                const ToolFormat &format) {
-  bool several = request.parallelCalls && request.onlyTool.empty();
+  bool several = request.parallelCalls && request.onlyTool.empty() &&
+                 !request.usesFunctions;
   grammar::FramesAround around;
   around.isOptional = request.toolUse == ToolUse::automatic;
   // Whatever stands behind the tag is read as calls, and so the text that may
@@ -64,7 +65,8 @@ grammar::SchemaFrame frameOf(const Tool &tool, ToolUse use,
 
 bool needsToolForm(const ApiRequest &request) {
   return request.mayCall() &&
-         (request.toolUse == ToolUse::required || !request.parallelCalls ||
+         (request.toolUse == ToolUse::required ||
+          (!request.parallelCalls && !request.usesFunctions) ||
           std::ranges::any_of(request.tools, &Tool::strict));
 }
 

@@ -146,7 +146,8 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
   command
       .add_option("--stored-bytes", settings.serve.service.store.bytes,
                   "memory for them; those that nobody asked for longest make "
-                  "room")
+                  "room. Responses that are made in the background have as "
+                  "much beside it, until they are done")
       ->check(CLI::Range(std::size_t(1) << 16, std::size_t(1) << 40))
       ->capture_default_str();
   command

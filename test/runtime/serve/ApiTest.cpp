@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 namespace tessera::serve {
 namespace {
 
@@ -85,6 +87,63 @@ TEST(ApiRequest, ReadsAResponsesInput) {
   EXPECT_EQ(request.maxTokens, 3);
   EXPECT_EQ(request.metadata,
             (std::vector<std::pair<std::string, std::string>>{{"k", "v"}}));
+}
+
+std::string chatBody(const std::string &messages) {
+  return R"({"model":"m","messages":[)" + messages + "]}";
+}
+
+std::string calling(const std::string &name) {
+  return R"({"role":"assistant","content":null,"function_call":{"name":")" +
+         name + R"(","arguments":"{}"}},)";
+}
+
+TEST(ApiRequest, FunctionsAnswerTheirLatestCall) {
+  auto told = [](const std::string &name) {
+    return R"({"role":"function","name":")" + name + R"(","content":"x"},)";
+  };
+  auto parsed = parseApiRequest(
+      chatBody(calling("f") + told("f") + calling("g") + calling("f") +
+               told("g") + told("f") + R"({"role":"user","content":"a"})"),
+      Endpoint::chat);
+  ASSERT_TRUE(std::holds_alternative<ApiRequest>(parsed))
+      << std::get<ApiError>(parsed).message;
+  std::vector<std::string> ids;
+  for (const ChatMessage &each : std::get<ApiRequest>(parsed).messages)
+    if (each.role == "tool")
+      ids.push_back(each.callId);
+  EXPECT_EQ(ids,
+            (std::vector<std::string>{"000000000", "000000002", "000000003"}));
+}
+
+TEST(ApiRequest, ToolsAreBounded) {
+  auto isRead = [](size_t bytes) {
+    return std::holds_alternative<ApiRequest>(parseApiRequest(
+        R"({"model":"m","messages":[{"role":"user","content":"a"}],
+            "tools":[{"type":"function","function":{"name":"f",
+            "description":")" +
+            std::string(bytes, 'x') + R"("}}]})",
+        Endpoint::chat));
+  };
+  EXPECT_TRUE(isRead(1'000'000));
+  EXPECT_FALSE(isRead(1'100'000));
+}
+
+// A message costs the same, however many stand between it and the call.
+TEST(ApiRequest, ManyFunctionMessagesAreReadInTime) {
+  auto timeOf = [](const std::string &message) {
+    std::string messages = calling("f");
+    for (int i = 0; i < 30'000; ++i)
+      messages += message + ",";
+    std::string body = chatBody(messages + message);
+    std::clock_t begin = std::clock();
+    EXPECT_TRUE(std::holds_alternative<ApiRequest>(
+        parseApiRequest(body, Endpoint::chat)));
+    return double(std::clock() - begin);
+  };
+  double plain = timeOf(R"({"role":"user","name":"f","content":"x"})");
+  EXPECT_LT(timeOf(R"({"role":"function","name":"f","content":"x"})"),
+            8 * plain + CLOCKS_PER_SEC / 10);
 }
 
 } // namespace

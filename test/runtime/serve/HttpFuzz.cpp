@@ -54,7 +54,7 @@ static std::string exchange(const uint8_t *data, size_t size) {
   std::string answers;
   {
     boost::asio::io_context context;
-    HttpShared shared{limits, handler, 0, 0, false, nullptr};
+    HttpShared shared{limits, handler, 0, {}, false, nullptr};
     std::make_shared<HttpConnection>(
         boost::asio::ip::tcp::socket(context, boost::asio::ip::tcp::v4(),
                                      ends[0]),
@@ -66,6 +66,8 @@ static std::string exchange(const uint8_t *data, size_t size) {
            (count = ::recv(ends[1], buffer, sizeof buffer, MSG_DONTWAIT)) > 0;)
         answers.append(buffer, size_t(count));
     require(shared.open == 0); // or it waits for what never comes
+    for (const auto &[group, bytes] : shared.unsent)
+      require(bytes == 0);
   }
   ::close(ends[1]);
   return answers;

@@ -22,7 +22,7 @@ std::vector<std::string> idsOf(const AnswerStore &store) {
 class Idle final : public RunningResponse {
 public:
   void cancel() override {}
-  void follow(std::shared_ptr<HttpReply>, int64_t) override {}
+  void follow(std::shared_ptr<HttpReply>, int64_t, bool) override {}
 };
 
 TEST(AnswerStore, TheLatestStay) {
@@ -44,17 +44,65 @@ TEST(AnswerStore, TheLatestStay) {
   EXPECT_EQ(store.bytes(), 0u);
 }
 
+KeptAnswer running(const std::string &id, size_t size = 10) {
+  KeptAnswer answer = chat(id, size);
+  answer.running = std::make_shared<Idle>();
+  return answer;
+}
+
 TEST(AnswerStore, WhatRunsStays) {
   AnswerStore store({.count = 1, .bytes = 1 << 20});
-  KeptAnswer running = chat("a");
-  running.running = std::make_shared<Idle>();
-  store.put(std::move(running));
+  store.put(running("a"));
   store.put(chat("b"));
-  EXPECT_EQ(idsOf(store), (std::vector<std::string>{"a"}));
+  EXPECT_EQ(idsOf(store), (std::vector<std::string>{"a", "b"}));
+  store.put(chat("c"));
+  EXPECT_EQ(idsOf(store), (std::vector<std::string>{"a", "c"}));
   store.find("a")->running.reset();
   store.weigh("a");
-  store.put(chat("c"));
-  EXPECT_EQ(idsOf(store), (std::vector<std::string>{"c"}));
+  EXPECT_EQ(idsOf(store), (std::vector<std::string>{"a"}));
+  store.put(chat("d"));
+  EXPECT_EQ(idsOf(store), (std::vector<std::string>{"d"}));
+}
+
+TEST(AnswerStore, WhatRunsPushesOutNothing) {
+  AnswerStore store({.count = 50, .bytes = 10'000});
+  store.put(chat("a", 5000));
+  size_t before = store.bytes();
+  for (const char *id : {"b", "c", "d"})
+    store.put(running(id, 9000));
+  EXPECT_EQ(store.count(), 4u);
+  EXPECT_EQ(store.evicted(), 0u);
+  EXPECT_GT(store.runningBytes(), 27'000u);
+  EXPECT_EQ(store.bytes(), before + store.runningBytes());
+  store.find("b")->running.reset();
+  store.weigh("b"); // from here on it is one of the finished
+  EXPECT_EQ(idsOf(store), (std::vector<std::string>{"b", "c", "d"}));
+  store.erase("c");
+  store.erase("d");
+  EXPECT_EQ(store.runningBytes(), 0u);
+}
+
+TEST(AnswerStore, WhatRunsHasARoomOfItsOwn) {
+  ApiRequest request;
+  request.endpoint = Endpoint::responses;
+  request.messages = {{"user", std::string(40'000, 'x')}};
+  request.items = {{"", std::string(40'000, 'x')}};
+  AnswerStore store({.count = 50, .bytes = 100'000});
+  EXPECT_FALSE(checkRoom(request, store)); // it is waited for
+  request.background = true;
+  EXPECT_FALSE(checkRoom(request, store));
+  store.put(chat("a", 90'000)); // what is finished has another
+  EXPECT_FALSE(checkRoom(request, store));
+  store.put(running("b", 20'000));
+  auto full = checkRoom(request, store);
+  ASSERT_TRUE(full);
+  EXPECT_EQ(full->status, 429);
+  store.erase("b");
+  EXPECT_FALSE(checkRoom(request, store));
+  request.messages.push_back({"user", std::string(40'000, 'x')});
+  auto large = checkRoom(request, store);
+  ASSERT_TRUE(large);
+  EXPECT_EQ(large->status, 400); // to wait would not help
 }
 
 // Against a list that is sorted by hand.
@@ -117,7 +165,7 @@ private:
 
 std::vector<std::string> toldAgain(const ResponseRecord &record) {
   std::vector<std::string> data;
-  for (const ServerEvent &each : eventsOf(record, /*obfuscate=*/false))
+  for (const ServerEvent &each : eventsOf(record, /*obfuscate=*/false, -1))
     data.push_back(each.data);
   return data;
 }
@@ -141,13 +189,13 @@ TEST(ResponseRecord, EventsAreToldAgain) {
     SplitMix64 random(seed);
     ResponseRecord record;
     record.id = "resp_1";
-    record.constants = R"({"id":"resp_1","output":[]})";
+    record.constants = R"({"id":"resp_1"})";
     record.background = seed % 2 == 0;
     ResponseWriter writer(record, /*obfuscate=*/false);
     auto live = std::make_shared<Listener>(),
          late = std::make_shared<Listener>();
     auto followers = std::make_shared<Followers>();
-    followers->add(live, -1, {});
+    followers->add(live, -1, false, {});
     writer.begin(followers.get());
     int64_t after = -1;
     bool isFollowed = false;
@@ -163,7 +211,7 @@ TEST(ResponseRecord, EventsAreToldAgain) {
       if (!isFollowed && random() % 4 == 0) {
         isFollowed = true;
         after = int64_t(random() % (live->said.size() + 3)) - 1;
-        followers->add(late, after, eventsOf(record, false));
+        followers->add(late, after, false, eventsOf(record, false, after));
       }
     }
     record.status = ResponseStatus(2 + seed % 4);
@@ -182,12 +230,58 @@ TEST(ResponseRecord, EventsAreToldAgain) {
   }
 }
 
+// What is not asked for is counted and not made, however long it would be.
+TEST(ResponseRecord, EventsBeforeTheFirstAreOnlyCounted) {
+  ResponseRecord record;
+  record.id = "resp_1";
+  record.constants = R"({"id":"resp_1"})";
+  ResponseWriter writer(record, /*obfuscate=*/false);
+  writer.begin(nullptr);
+  size_t calls = 0;
+  SplitMix64 random(5);
+  for (int i = 0; i < 30; ++i) {
+    Delta delta = randomDelta(random, calls);
+    delta.calls.clear();
+    writer.piece(nullptr, delta);
+  }
+  record.status = ResponseStatus::completed;
+  writer.end(nullptr);
+  auto all = eventsOf(record, false, -1);
+  for (int64_t after : {0, 1, 5, int(all.size()) - 2, 1 << 30}) {
+    auto some = eventsOf(record, false, after);
+    size_t had = std::min(size_t(after + 1), all.size());
+    ASSERT_EQ(some.size(), all.size() - had);
+    for (size_t i = 0; i < some.size(); ++i)
+      EXPECT_EQ(some[i].data, all[had + i].data);
+  }
+  // Nor is it read: this is no JSON.
+  record.constants = std::string(1 << 20, '?');
+  EXPECT_TRUE(eventsOf(record, false, 1 << 30).empty());
+}
+
+TEST(ResponseRecord, ItsJson) {
+  ResponseRecord record;
+  record.constants = R"({"id":"resp_1","tools":[]})";
+  auto json = nlohmann::json::parse(responseJson(record));
+  EXPECT_EQ(json, nlohmann::json::parse(
+                      R"({"id":"resp_1","tools":[],"status":"in_progress",
+                          "error":null,"incomplete_details":null,"output":[],
+                          "usage":null})"));
+  record.constants = "{}";
+  record.status = ResponseStatus::failed;
+  record.error = "\"a\"";
+  record.usage = Usage{1, 0, 2};
+  json = nlohmann::json::parse(responseJson(record));
+  EXPECT_EQ(json["error"]["message"], record.error);
+  EXPECT_EQ(json["usage"]["total_tokens"], 3);
+}
+
 // One who leaves ends nothing for the others.
 TEST(ResponseRecord, FollowersLeave) {
   auto followers = std::make_shared<Followers>();
   auto one = std::make_shared<Listener>(), other = std::make_shared<Listener>();
-  followers->add(one, -1, {});
-  followers->add(other, 0, {});
+  followers->add(one, -1, false, {});
+  followers->add(other, 0, false, {});
   followers->event("0", "");
   one->onGone();
   followers->event("1", "");
@@ -196,6 +290,40 @@ TEST(ResponseRecord, FollowersLeave) {
   EXPECT_EQ(other->said, std::vector<std::string>{"1"});
   EXPECT_FALSE(one->isOver);
   EXPECT_TRUE(other->isOver);
+}
+
+// Each has the padding that they asked for.
+TEST(ResponseRecord, FollowersArePaddedOneByOne) {
+  auto followers = std::make_shared<Followers>();
+  auto plain = std::make_shared<Listener>(),
+       padded = std::make_shared<Listener>();
+  followers->add(plain, -1, false, {});
+  followers->add(padded, -1, true, {});
+  ResponseRecord record;
+  record.id = "resp_1";
+  ResponseWriter writer(record, /*obfuscate=*/true);
+  writer.begin(followers.get());
+  for (const char *text : {"a", R"(,"obfuscation":"x"})", "long as it is"}) {
+    Delta delta;
+    delta.text = text;
+    writer.piece(followers.get(), delta);
+  }
+  EXPECT_EQ(plain->said, toldAgain(record));
+  ASSERT_EQ(padded->said.size(), plain->said.size());
+  int pieces = 0;
+  for (size_t i = 0; i < plain->said.size(); ++i) {
+    auto event = nlohmann::json::parse(padded->said[i]);
+    if (event.contains("delta")) {
+      ++pieces;
+      EXPECT_EQ((event["delta"].get<std::string>().size() +
+                 event["obfuscation"].get<std::string>().size()) %
+                    16,
+                0u);
+      event.erase("obfuscation");
+    }
+    EXPECT_EQ(event, nlohmann::json::parse(plain->said[i]));
+  }
+  EXPECT_EQ(pieces, 3);
 }
 
 StoredQuery read(RouteId route, std::string_view query) {

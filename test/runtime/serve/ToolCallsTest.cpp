@@ -66,6 +66,56 @@ TEST(ToolCalls, FormatsAreThoseOfTemplates) {
     EXPECT_EQ(toolFormatOf(none), nullptr) << none;
 }
 
+// As `functions` want it.
+TEST(ToolCalls, OnlyOne) {
+  struct Case {
+    const ToolFormat &format;
+    std::string_view text;
+    Read wanted;
+  };
+  for (const auto &[format, text, wanted] : std::initializer_list<Case>{
+           {hermes(),
+            R"(a <tool_call>{"name": "f", "arguments": {"a": 1}}
+</tool_call><tool_call>{"name": "g", "arguments": {}}</tool_call> b)",
+            {"a", {{"f", R"({"a": 1})"}}}},
+           {mistral(),
+            R"([TOOL_CALLS] [{"name": "f", "arguments": {}}, )"
+            R"({"name": "g", "arguments": {}}])",
+            {"", {{"f", "{}"}}}},
+           {llama(),
+            R"({"name": "f", "parameters": {"a": 1}}; {"name": "g",)"
+            R"("parameters": {}})",
+            {"", {{"f", R"({"a": 1})"}}}},
+           {llama(), "no call", {"no call", {}}}}) {
+    ToolCallReader whole(format, {}, /*onlyOne=*/true), bytes = whole;
+    Read atOnce, slowly;
+    add(whole.push(text), atOnce);
+    add(whole.finish(), atOnce);
+    for (char each : text)
+      add(bytes.push(std::string_view(&each, 1)), slowly);
+    add(bytes.finish(), slowly);
+    for (const Read &read : {atOnce, slowly}) {
+      EXPECT_EQ(read.content, wanted.content);
+      EXPECT_EQ(read.calls, wanted.calls);
+    }
+  }
+}
+
+TEST(ToolCalls, FunctionsNeedNoForm) {
+  auto needsForm = [](const std::string &more) {
+    auto parsed = parseApiRequest(
+        R"({"model":"m","messages":[{"role":"user","content":"a"}],
+            "functions":[{"name":"f"}])" +
+            more + "}",
+        Endpoint::chat);
+    EXPECT_TRUE(std::holds_alternative<ApiRequest>(parsed));
+    return needsToolForm(std::get<ApiRequest>(parsed));
+  };
+  EXPECT_FALSE(needsForm(""));
+  EXPECT_FALSE(needsForm(R"(,"parallel_tool_calls":false)"));
+  EXPECT_TRUE(needsForm(R"(,"function_call":{"name":"f"})"));
+}
+
 TEST(ToolCalls, Hermes) {
   expect(hermes(), "plain text < 3 {}", {"plain text < 3 {}", {}});
   expect(hermes(),

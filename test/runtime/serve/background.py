@@ -12,6 +12,7 @@ from serving import Server, events_of, expect, get, made
 CHECK = os.path.abspath(sys.argv[1])
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 USER = [{"role": "user", "content": "hello"}]
+TERMINAL = ("response.completed", "response.incomplete", "response.failed")
 # Of a model that was taught to call tools; calls and their outputs stand in its prompt.
 TEMPLATE = """{% for tool in tools or [] %}{{ tool | tojson }} <tool_call></tool_call>{% endfor %}
 {%- for message in messages %}[{{ message.role }}]{{ message.content }}
@@ -81,6 +82,13 @@ def slow_background():
         for i in range(1, 6):
             expect(results[i], whole[i:])
 
+        # Each follower says whether it is padded, whatever the request said.
+        for asked in (True, False):
+            one = made(server.post(RESPONSES, **(fields | {"max_output_tokens": 30, "stream_options": {"include_obfuscation": asked}})))
+            for wanted in (not asked, asked):  # while it is made, and after that
+                told = events_of(server, f"{RESPONSES}/{one['id']}?stream=true&include_obfuscation={str(wanted).lower()}")
+                expect({"obfuscation" in data for _, data in told if "delta" in data}, {wanted})
+
         def end(how):
             """What a follower sees when it ends before its time."""
             one = made(server.post(RESPONSES, **fields))
@@ -117,13 +125,29 @@ def many_at_once(server):
     """Made, asked for, followed and forgotten by many at once."""
     wrong = []
 
+    def follow(made_id):
+        """To its end, unless it was forgotten before."""
+        try:
+            connection = server.connection()
+            connection.request("GET", f"{RESPONSES}/{made_id}?stream=true")
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            connection.close()
+            if answer.status != 404:
+                names = [line[7:] for line in text.split("\n") if line.startswith("event: ")]
+                expect((answer.status, names[-1:] and names[-1] in TERMINAL), (200, True))
+        except BaseException as error:  # noqa: BLE001 - told below
+            wrong.append(error)
+
     def run(i):
+        followers = []
         try:
             for j in range(6):
                 kind = {"background": True} if (i + j) % 2 else {}
                 one = made(server.post(RESPONSES, input=f"{i} {j}", seed=j, max_output_tokens=40, **kind))
                 if (i + j) % 3 == 0:
-                    threading.Thread(target=lambda: server.call("GET", f"{RESPONSES}/{one['id']}?stream=true")).start()
+                    followers.append(threading.Thread(target=follow, args=(one["id"],)))
+                    followers[-1].start()
                 if (i + j) % 4 == 0:
                     get(server, f"{RESPONSES}/{one['id']}", method="DELETE")
                     get(server, f"{RESPONSES}/{one['id']}", 404)
@@ -133,6 +157,8 @@ def many_at_once(server):
                     expect(wait(server, one["id"])["status"] in ("completed", "incomplete"), True)
         except BaseException as error:  # noqa: BLE001 - told below
             wrong.append(error)
+        for follower in followers:
+            follower.join()
 
     threads = [threading.Thread(target=run, args=(i,)) for i in range(16)]
     for thread in threads:
@@ -202,6 +228,28 @@ def calls():
                 expect((wrong, status, error["error"]["param"]), (wrong, 400, param))
 
 
+def room():
+    """What runs pushes out nothing, and is bounded by itself."""
+    with Server([CHECK, "--slow", "20000", "--stored-bytes", "500000"]) as server:
+        kept = made(server.post(RESPONSES, input="a", max_output_tokens=1))
+        # Much to keep of what is a short prompt.
+        parts = [{"type": "input_text", "text": ""}] * 3000
+        fields = {"background": True, "input": [{"role": "user", "content": parts}], "max_output_tokens": 500, "ignore_eos": True}
+        running = []
+        while (answer := server.post(RESPONSES, **fields))[0] == 200 and len(running) < 20:
+            running.append(answer[1]["id"])
+        expect((answer[0], answer[1]["error"]["code"], 2 <= len(running) < 6), (429, "background_full", True))
+        get(server, f"{RESPONSES}/{kept['id']}")
+        expect(server.metric("stored_answer_evictions"), 0)
+        made(server.post(RESPONSES, input="a", max_output_tokens=1))  # which is waited for
+        get(server, f"{RESPONSES}/{running[0]}/cancel", method="POST")
+        running.append(made(server.post(RESPONSES, **fields))["id"])
+        for each in running:
+            get(server, f"{RESPONSES}/{each}", method="DELETE")
+        fields["input"] = [{"role": "user", "content": parts * 6}]
+        expect(server.post(RESPONSES, **fields)[0], 400)  # it would never fit
+
+
 def held_back():
     """A stream whose text is held back, or is waited for, says that it is there."""
     with Server([CHECK, "--slow", "300000"]) as server:
@@ -221,7 +269,7 @@ def main():
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)
         expect(server.process.poll(), None)
-    for check in (slow_background, calls, held_back):
+    for check in (slow_background, room, calls, held_back):
         check()
         print(f"ok: {check.__name__}", flush=True)
 

@@ -239,28 +239,41 @@ def limits():
 
 def unread():
     """Whoever asks for much and reads nothing is told to read, and holds nobody else's answers up."""
-    with Server([CHECK, "--unread", "1000000"]) as server:
+    with Server([CHECK, "--unread", "2000000", "--key", "first", "--key", "second", "--slow", "20000"]) as server:
+        headers = {"Authorization": "Bearer first"}
+        other = {"Authorization": "Bearer second"}
+
+        def ask(method, path, body=None, key=headers):
+            return server.call(method, path, body and {"model": "fake", **body}, key)
+
+        theirs = ask("POST", RESPONSES, {"input": "a", "max_output_tokens": 1}, other)[2]["id"]
         # Much of nothing, which is told in more words, and more than the system's buffers take (4 MiB as a rule).
         parts = [{"type": "input_text", "text": ""}] * 110_000
-        one = made(server.post(RESPONSES, input=[{"role": "assistant", "content": parts}], max_output_tokens=1))
+        one = ask("POST", RESPONSES, {"input": [{"role": "assistant", "content": parts}], "max_output_tokens": 1})[2]
+        running = ask("POST", RESPONSES, {"input": "a", "background": True, "max_output_tokens": 1000, "ignore_eos": True})[2]["id"]
         path = f"{RESPONSES}/{one['id']}/input_items"
         peers = []
         for _ in range(20):
             peer = socket.socket()
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             peer.connect(("127.0.0.1", server.port))
-            peer.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            peer.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer first\r\n\r\n".encode())
             peers.append(peer)
         statuses = []
         while 429 not in statuses and len(statuses) < 200:
-            statuses.append(server.call("GET", path)[0])
-        expect(get(server, path, 429)["error"]["code"], "unread_answers")
-        made(server.post(RESPONSES, input="a", max_output_tokens=2))
+            statuses.append(ask("GET", path)[0])
+        expect(get(server, path, 429, headers=headers)["error"]["code"], "unread_answers")
+        short = ask("POST", RESPONSES, {"input": "a", "max_output_tokens": 2})[2]["id"]
+        # Nor is another key held up, or whoever makes room.
+        expect(ask("GET", f"{RESPONSES}/{theirs}", key=other)[0], 200)
+        for method, end, status in (("GET", "", 429), ("POST", "/cancel", 429), ("DELETE", "", 200)):
+            expect((method, end, ask(method, f"{RESPONSES}/{short}{end}")[0]), (method, end, status))
+        expect(ask("POST", f"{RESPONSES}/{running}/cancel")[2]["status"], "cancelled")
         for peer in peers:
             peer.close()
-        while server.call("GET", path)[0] == 429:
+        while ask("GET", path)[0] == 429:
             time.sleep(0.05)
-        expect(len(get(server, path)["data"][0]["content"]), len(parts))
+        expect(len(get(server, path, headers=headers)["data"][0]["content"]), len(parts))
 
 
 def main():
