@@ -358,8 +358,11 @@ std::vector<ServerEvent> eventsOf(const ResponseRecord &record, bool obfuscate,
 
 //===--- followers --------------------------------------------------------===//
 
-/// A padding is an event's last member, and no text has such quotes in it.
-static std::string unpadded(std::string_view data) {
+/// A padding is the last member of an event with a piece, and no text has such
+/// quotes in it.
+static std::string unpadded(std::string_view data, std::string_view name) {
+  if (!name.ends_with(".delta"))
+    return std::string(data);
   std::size_t at = data.rfind(R"(,"obfuscation":")");
   return at == data.npos ? std::string(data)
                          : std::string(data.substr(0, at)) + "}";
@@ -367,7 +370,9 @@ static std::string unpadded(std::string_view data) {
 
 void Followers::event(std::string_view data, std::string_view name) {
   int64_t number = next++;
-  std::string plain = unpadded(data);
+  if (followers.empty())
+    return;
+  std::string plain = unpadded(data, name);
   // A reader that is too slow is lost in event(), and leaves the list.
   for (const Follower &each : std::vector<Follower>(followers))
     if (number > each.after)

@@ -38,8 +38,7 @@ enum class ResponseStatus : uint8_t {
 
 struct ResponseRecord {
   std::string id;
-  std::string constants =
-      "{}"; ///< JSON object of the members that never change
+  std::string constants = "{}"; ///< JSON with what never changes
   bool background = false;
   ResponseStatus status = ResponseStatus::inProgress;
   std::string error; ///< why it failed
