@@ -132,7 +132,8 @@ std::string paddingFor(std::size_t length) {
 //===--- events -----------------------------------------------------------===//
 
 /// Events count themselves. `members`: JSON of an object.
-ServerEvent ResponseWriter::event(std::string_view type, std::string members) {
+ServerEvent ResponseWriter::event(std::string_view type,
+                                  std::string_view members) {
   return {std::string(type),
           fmt::format(R"({{"type":"{}","sequence_number":{},{})", type,
                       sequence++, members.substr(1))};
@@ -387,7 +388,7 @@ void Followers::end(std::span<const ServerEvent> last) {
   }
 }
 
-void Followers::add(std::shared_ptr<HttpReply> reply, int64_t after,
+void Followers::add(const std::shared_ptr<HttpReply> &reply, int64_t after,
                     bool obfuscate, std::span<const ServerEvent> past) {
   reply->onGone = [weak = weak_from_this(), leaving = reply.get()] {
     if (auto self = weak.lock())
