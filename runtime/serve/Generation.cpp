@@ -61,7 +61,7 @@ void Service::Generation::startBackground() {
 void Service::Generation::follow(std::shared_ptr<HttpReply> to, int64_t after,
                                  bool obfuscate) {
   ++service.answers[200];
-  followers->add(std::move(to), after, obfuscate,
+  followers->add(to, after, obfuscate,
                  eventsOf(*answer->record(), obfuscate, after));
 }
 

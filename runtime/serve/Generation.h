@@ -20,6 +20,7 @@ public:
         reply(std::move(reply)), choices(choices) {
     if (this->request.mayCall()) {
       std::vector<std::string> names;
+      names.reserve(this->request.tools.size());
       for (const Tool &tool : this->request.tools)
         names.push_back(tool.name);
       readers.assign(choices, ToolCallReader(*service.chat.toolFormat(), names,

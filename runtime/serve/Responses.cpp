@@ -132,7 +132,8 @@ std::string paddingFor(std::size_t length) {
 //===--- events -----------------------------------------------------------===//
 
 /// Events count themselves. `members`: JSON of an object.
-ServerEvent ResponseWriter::event(std::string_view type, std::string members) {
+ServerEvent ResponseWriter::event(std::string_view type,
+                                  std::string_view members) {
   return {std::string(type),
           fmt::format(R"({{"type":"{}","sequence_number":{},{})", type,
                       sequence++, members.substr(1))};
@@ -358,8 +359,11 @@ std::vector<ServerEvent> eventsOf(const ResponseRecord &record, bool obfuscate,
 
 //===--- followers --------------------------------------------------------===//
 
-/// A padding is an event's last member, and no text has such quotes in it.
-static std::string unpadded(std::string_view data) {
+/// A padding is the last member of an event with a piece, and no text has such
+/// quotes in it.
+static std::string unpadded(std::string_view data, std::string_view name) {
+  if (!name.ends_with(".delta"))
+    return std::string(data);
   std::size_t at = data.rfind(R"(,"obfuscation":")");
   return at == data.npos ? std::string(data)
                          : std::string(data.substr(0, at)) + "}";
@@ -367,7 +371,9 @@ static std::string unpadded(std::string_view data) {
 
 void Followers::event(std::string_view data, std::string_view name) {
   int64_t number = next++;
-  std::string plain = unpadded(data);
+  if (followers.empty())
+    return;
+  std::string plain = unpadded(data, name);
   // A reader that is too slow is lost in event(), and leaves the list.
   for (const Follower &each : std::vector<Follower>(followers))
     if (number > each.after)
@@ -382,7 +388,7 @@ void Followers::end(std::span<const ServerEvent> last) {
   }
 }
 
-void Followers::add(std::shared_ptr<HttpReply> reply, int64_t after,
+void Followers::add(const std::shared_ptr<HttpReply> &reply, int64_t after,
                     bool obfuscate, std::span<const ServerEvent> past) {
   reply->onGone = [weak = weak_from_this(), leaving = reply.get()] {
     if (auto self = weak.lock())

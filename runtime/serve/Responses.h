@@ -38,8 +38,7 @@ enum class ResponseStatus : uint8_t {
 
 struct ResponseRecord {
   std::string id;
-  std::string constants =
-      "{}"; ///< JSON object of the members that never change
+  std::string constants = "{}"; ///< JSON with what never changes
   bool background = false;
   ResponseStatus status = ResponseStatus::inProgress;
   std::string error; ///< why it failed
@@ -84,7 +83,7 @@ private:
   template <typename Print>
   void send(HttpReply *reply, std::string_view type, const Print &members);
   std::string whole() const;
-  ServerEvent event(std::string_view type, std::string members);
+  ServerEvent event(std::string_view type, std::string_view members);
   void openMessage(HttpReply *reply);
   void open(HttpReply *reply, OutputItem item);
   std::vector<ServerEvent> closing(bool isTold);
@@ -115,8 +114,8 @@ public:
   void end(std::span<const ServerEvent> last) override;
   /// Events with numbers above `after` are sent; `past` are those of them so
   /// far.
-  void add(std::shared_ptr<HttpReply> reply, int64_t after, bool obfuscate,
-           std::span<const ServerEvent> past);
+  void add(const std::shared_ptr<HttpReply> &reply, int64_t after,
+           bool obfuscate, std::span<const ServerEvent> past);
 
 private:
   struct Follower {

@@ -65,6 +65,7 @@ Answered pageOf(std::vector<Listed> all, const StoredQuery &query,
 Answered listItems(const KeptAnswer &kept, const StoredQuery &query,
                    bool ascending) {
   std::vector<Listed> all;
+  all.reserve(kept.input.size());
   for (const InputItem &item : kept.input)
     all.push_back({item.id, [&item] { return itemJsonOf(item); }});
   return pageOf(std::move(all), query, ascending);

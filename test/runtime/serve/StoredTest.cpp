@@ -301,6 +301,7 @@ TEST(ResponseRecord, FollowersArePaddedOneByOne) {
   followers->add(padded, -1, true, {});
   ResponseRecord record;
   record.id = "resp_1";
+  record.constants = R"({"tools":[{"a":1,"obfuscation":"of its own"}]})";
   ResponseWriter writer(record, /*obfuscate=*/true);
   writer.begin(followers.get());
   for (const char *text : {"a", R"(,"obfuscation":"x"})", "long as it is"}) {

@@ -302,7 +302,7 @@ def refused_fields(server):
         (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "http://x"}]}]}, "messages"),
         (CHAT, {"messages": USER, "tools": [{}]}, "tools"),
         (CHAT, {"messages": USER, "response_format": {"type": "xml"}}, "response_format"),
-        (CHAT, {"messages": USER, "response_format": {"type": "json_schema", "json_schema": {"schema": {"pattern": "a"}}}}, "response_format"),
+        (CHAT, {"messages": USER, "response_format": {"type": "json_schema", "json_schema": {"schema": {"pattern": "(?=a)"}}}}, "response_format"),
         (CHAT, {"messages": USER, "top_logprobs": 2}, "top_logprobs"),
         (COMPLETIONS, {"prompt": ["a"] * 128, "max_tokens": 200, "logprobs": 20}, "logprobs"),
         (CHAT, {"messages": USER, "stream_options": {"include_usage": True}}, "stream_options"),

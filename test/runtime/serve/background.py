@@ -228,6 +228,20 @@ def calls():
                 expect((wrong, status, error["error"]["param"]), (wrong, 400, param))
 
 
+def llama():
+    """A template whose calls are held to no form: functions are served there, too."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+        file.write("{# ipython #}" + TEMPLATE.replace("<tool_call></tool_call>", '{"parameters": x}'))
+        file.flush()
+        with Server([CHECK, "--template", file.name]) as server:
+            asked = {"messages": USER, "max_tokens": 4, "ignore_eos": True}
+            function = {"name": "look", "parameters": LOOK}
+            for more in ({}, {"function_call": "auto"}, {"parallel_tool_calls": False}, {"stream": False, "function_call": {"name": "look"}}):
+                made(server.post(CHAT, functions=[function], **asked, **more))
+            status, error = server.post(CHAT, tools=[{"type": "function", "function": function}], parallel_tool_calls=False, **asked)
+            expect((status, "parallel_tool_calls" in error["error"]["message"]), (400, True))
+
+
 def room():
     """What runs pushes out nothing, and is bounded by itself."""
     with Server([CHECK, "--slow", "20000", "--stored-bytes", "500000"]) as server:
@@ -269,7 +283,7 @@ def main():
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)
         expect(server.process.poll(), None)
-    for check in (slow_background, room, calls, held_back):
+    for check in (slow_background, room, calls, llama, held_back):
         check()
         print(f"ok: {check.__name__}", flush=True)
 

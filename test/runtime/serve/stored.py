@@ -250,7 +250,7 @@ def unread():
         # Much of nothing, which is told in more words, and more than the system's buffers take (4 MiB as a rule).
         parts = [{"type": "input_text", "text": ""}] * 110_000
         one = ask("POST", RESPONSES, {"input": [{"role": "assistant", "content": parts}], "max_output_tokens": 1})[2]
-        running = ask("POST", RESPONSES, {"input": "a", "background": True, "max_output_tokens": 1000, "ignore_eos": True})[2]["id"]
+        running = ask("POST", RESPONSES, {"input": "a", "background": True, "max_output_tokens": 900, "ignore_eos": True})[2]["id"]
         path = f"{RESPONSES}/{one['id']}/input_items"
         peers = []
         for _ in range(20):
