@@ -2,6 +2,7 @@
 // end it is known which keys nobody asked for.
 #pragma once
 #include "runtime/data/gguf/Gguf.h"
+#include "runtime/support/Text.h"
 
 #include <set>
 #include <string>
@@ -35,7 +36,7 @@ public:
   void fail(std::string_view key, fmt::format_string<Args...> format,
             Args &&...args) {
     if (first.ok())
-      first = Status::error("{}: key '{}': {}", file.where(), key,
+      first = Status::error("{}: key {}: {}", file.where(), quote(key),
                             fmt::format(format, std::forward<Args>(args)...));
   }
   /// An error if a key with this beginning was not asked for.
