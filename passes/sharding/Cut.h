@@ -1,0 +1,26 @@
+// How one op is cut, while that is decided. Internal to PlanOp and PlanRows.
+#pragma once
+#include "passes/sharding/Shardings.h"
+
+namespace tessera::sharding {
+
+struct Shardings::Cut {
+  Factors::Computation computation;
+  llvm::SmallVector<DimPlacement> letters; ///< a factor for each atom
+  /// Axes along which operands stay partial, and the set of operands that do.
+  llvm::SmallVector<unsigned, 2> parts;
+  std::optional<unsigned> linear;
+  llvm::SmallVector<unsigned, 2> own; ///< axes along which rows are own
+};
+
+/// Where the axis cuts the value, as (dimension, factor).
+inline std::optional<std::pair<unsigned, unsigned>>
+findCut(const Placement &placement, unsigned axis) {
+  for (auto [i, dim] : llvm::enumerate(placement.dims))
+    for (auto [k, factor] : llvm::enumerate(dim))
+      if (llvm::is_contained(factor.axes, axis))
+        return std::pair(i, k);
+  return std::nullopt;
+}
+
+} // namespace tessera::sharding

@@ -1,0 +1,137 @@
+// Ops of rows that are a device's own, in an order of its own: experts'.
+#include "dialects/graph/GraphExchangeOps.h"
+#include "passes/sharding/Cut.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::sharding;
+using graph::tensorType;
+
+bool Shardings::takesOwnRows(OpOperand &operand, const OpRule &rule) const {
+  if (rule.isPointwise)
+    return !isSplat(operand.get());
+  return llvm::is_contained(rule.ownOperands, operand.getOperandNumber());
+}
+
+LogicalResult Shardings::checkOwnRows(Operation *op, const OpRule &rule) const {
+  for (OpOperand &operand : op->getOpOperands())
+    if (!asUsed(operand.get()).own.empty() && !takesOwnRows(operand, rule))
+      return op->emitOpError("has no rule for rows that are numbered by "
+                             "device, as operand ")
+             << operand.getOperandNumber() << " has them";
+  return success();
+}
+
+// Cuts groups: the factor of the color, or the first that is large enough.
+bool Shardings::cutGroups(Cut &cut, unsigned axis,
+                          std::optional<Color> color) const {
+  unsigned groups = *cut.computation.rule.groups;
+  for (auto [factor, atom] :
+       llvm::zip(cut.letters[groups], cut.computation.letters[groups]))
+    if ((!color || atom.color == *color) && fits(factor, axis)) {
+      factor.axes.push_back(axis);
+      return true;
+    }
+  return false;
+}
+
+// An op of own rows is cut as they are: with their tokens, or by their groups.
+bool Shardings::followRows(Operation *op, unsigned axis, Cut &cut) const {
+  const OpRule &rule = cut.computation.rule;
+  bool follows = false;
+  for (OpOperand &operand : op->getOpOperands()) {
+    const Placement &place = asUsed(operand.get());
+    if (!takesOwnRows(operand, rule) || !llvm::is_contained(place.own, axis))
+      continue;
+    if (!std::exchange(follows, true))
+      cut.own.push_back(axis);
+    auto rows = findCut(place, axis);
+    if (!rows)
+      continue;
+    const OpRule::Dims &dims = rule.operands[operand.getOperandNumber()];
+    if (Factor *factor = factorOf(cut, dims[rows->first], rows->second))
+      factor->axes.push_back(axis);
+    return true;
+  }
+  if (follows && rule.groups)
+    (void)cutGroups(cut, axis, std::nullopt);
+  return follows;
+}
+
+bool Shardings::cutTokens(Operation *op, unsigned axis, Color color,
+                          Cut &cut) const {
+  for (auto [name, letter] : llvm::enumerate(cut.computation.rule.letters))
+    for (auto [k, factor, atom] :
+         llvm::enumerate(cut.letters[name], cut.computation.letters[name]))
+      if (letter.kind == LetterKind::own &&
+          name != cut.computation.rule.groups && atom.color == color &&
+          fits(factor, axis) && keepsIntegers(op, cut, name, k, axis)) {
+        factor.axes.push_back(axis);
+        return true;
+      }
+  return false;
+}
+
+// Rows that will be sent are those of the device's tokens. Every device must
+// have as many groups, and no other axis may cut those.
+bool Shardings::numberToSend(Operation *op, unsigned axis, Cut &cut) const {
+  const DimPlacement &groups = cut.letters[*cut.computation.rule.groups];
+  return llvm::is_contained(strategy->exchanged, axis) &&
+         llvm::any_of(op->getUsers(), llvm::IsaPred<graph::SendRowsOp>) &&
+         groups.size() == 1 && !groups[0].isCut() &&
+         groups[0].size % mesh.size(axis) == 0 &&
+         llvm::any_of(strategy->colors[axis], [&](Color color) {
+           return cutTokens(op, axis, color, cut);
+         });
+}
+
+// Of what a group_rows gives, also where the rows are by then with their
+// groups.
+static SmallVector<Operation *> usersOfRows(Operation *op) {
+  SmallVector<Operation *> users(op->getUsers());
+  for (Operation *user : op->getUsers())
+    if (isa<graph::SendRowsOp>(user))
+      llvm::append_range(users, user->getUsers());
+  return users;
+}
+
+// The most important color among those of the groups, of the tokens, and of
+// what is multiplied with rows: then rows are whole.
+void Shardings::numberRows(Operation *op, unsigned axis, Cut &cut) const {
+  auto hasColor = [](ArrayRef<Factors::Atom> atoms, Color color) {
+    return llvm::any_of(
+        atoms, [&](Factors::Atom atom) { return atom.color == color; });
+  };
+  auto multipliesBy = [&](Operation *user, Color color) {
+    Factors::Computation product = factors.of(user);
+    return product.rule.groups &&
+           llvm::any_of(llvm::zip(product.rule.letters, product.letters),
+                        [&](const auto &pair) {
+                          const auto &[letter, atoms] = pair;
+                          return letter.kind != LetterKind::own &&
+                                 letter.kind != LetterKind::whole &&
+                                 hasColor(atoms, color);
+                        });
+  };
+  if (numberToSend(op, axis, cut)) {
+    cut.own.push_back(axis);
+    return;
+  }
+  // An axis along which rows are sent numbers no tokens that stay, and leaves
+  // no groups to others.
+  auto isSent = [&](unsigned one) {
+    return llvm::is_contained(strategy->exchanged, one);
+  };
+  bool sends = llvm::any_of(cut.own, isSent);
+  SmallVector<Operation *> users = usersOfRows(op);
+  for (Color color : strategy->colors[axis]) {
+    if ((!sends && cutGroups(cut, axis, color)) ||
+        (!isSent(axis) && cutTokens(op, axis, color, cut))) {
+      cut.own.push_back(axis);
+      return;
+    }
+    for (Operation *user : users)
+      if (factors.computes(user) && multipliesBy(user, color))
+        return;
+  }
+}
