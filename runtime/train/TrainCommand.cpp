@@ -203,6 +203,33 @@ Status describeDevice(SessionModel &model, int ranks, TrainOptions &options) {
 }
 
 // Ranks of one machine share its processors.
+Status trainInWorld(const std::string &path, const comm::Launch &launch,
+                    comm::World &world, TrainOptions options) {
+  // What MPI or sockets take is there by now.
+  if (StatusOr<ProcessMemory> memory = readProcessMemory(); memory.ok())
+    options.baseBytes = memory->residentBytes;
+  hal::MeshContext mesh;
+  mesh.rank = static_cast<std::uint32_t>(launch.rank);
+  mesh.world = &world;
+  mesh.firstChannel = 1;        // MeshModel has the channel of all ranks
+  if (options.device == "cuda") // each of a machine's ranks has one of its GPUs
+    options.device = fmt::format("cuda:{}", launch.localRank);
+  auto share = openModel(path, options, mesh);
+  if (!share.ok())
+    return share.status();
+  options.program = path;
+  if (launch.rank == 0)
+    TESSERA_RETURN_IF_ERROR(describeDevice(**share, launch.size, options));
+  auto model = MeshModel::create(share.take(), world);
+  if (!model.ok())
+    return model.status();
+  StatusOr<TrainSummary> summary =
+      runTrainingOnRanks(**model, launch, std::move(options));
+  if (!summary.ok())
+    return summary.status();
+  return world.leave();
+}
+
 Status trainOnRanks(const std::string &path, const comm::Launch &launch,
                     TrainOptions options) {
   if (!options.profile.empty())
@@ -218,29 +245,11 @@ Status trainOnRanks(const std::string &path, const comm::Launch &launch,
   auto world = comm::World::join(launch, worldOptions);
   if (!world.ok())
     return world.status();
-  // What MPI or sockets take is there by now.
-  if (StatusOr<ProcessMemory> memory = readProcessMemory(); memory.ok())
-    options.baseBytes = memory->residentBytes;
-  hal::MeshContext mesh;
-  mesh.rank = static_cast<std::uint32_t>(launch.rank);
-  mesh.world = world->get();
-  mesh.firstChannel = 1;        // MeshModel has the channel of all ranks
-  if (options.device == "cuda") // each of a machine's ranks has one of its GPUs
-    options.device = fmt::format("cuda:{}", launch.localRank);
-  auto share = openModel(path, options, mesh);
-  if (!share.ok())
-    return share.status();
-  options.program = path;
-  if (launch.rank == 0)
-    TESSERA_RETURN_IF_ERROR(describeDevice(**share, launch.size, options));
-  auto model = MeshModel::create(share.take(), **world);
-  if (!model.ok())
-    return model.status();
-  StatusOr<TrainSummary> summary =
-      runTrainingOnRanks(**model, launch, std::move(options));
-  if (!summary.ok())
-    return summary.status();
-  return (*world)->leave();
+  Status status = trainInWorld(path, launch, **world, std::move(options));
+  // A world that nobody left takes the process with it.
+  if (!status.ok())
+    fmt::print(stderr, "error: rank {}: {}\n", launch.rank, status.message());
+  return status;
 }
 
 Status train(const std::string &path, TrainOptions options) {

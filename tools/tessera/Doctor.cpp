@@ -92,8 +92,8 @@ static void reportMemory() {
 static void reportOptional() {
   bool mpi = canLoad({"libmpi.so.40", "libmpi.so.12", "libmpi.so"});
   say("MPI", mpi ? "found" : "not found",
-      mpi ? "not used yet: this version trains on one machine"
-          : "not needed: this version trains on one machine");
+      mpi ? "programs for --mesh run under mpirun"
+          : "only programs for --mesh need it, or TCP (docs/distributed.md)");
   bool cuda = canLoad({"libcuda.so.1"});
   say("CUDA", cuda ? "driver found" : "no driver",
       cuda ? "programs for --target cuda:… run on it, --device cuda:0"

@@ -168,6 +168,13 @@ def main():
     require(code == 0, "undisturbed: exit code 0", errors)
     expected = losses(whole)
 
+    # What is wrong is said, not only that a rank ended.
+    again = faults.arguments(whole)
+    process = faults.launcher.start((4, four, *again))
+    code, errors = end(process, "a directory that holds a run")
+    require(code != 0 and re.search("error: rank [0-3]: .*--resume", errors),
+            "a directory that holds a run: refused with the reason", errors)
+
     killed, code, errors = faults.disturbed("killed", four, signal.SIGKILL, 9)
     require(code != 0 and (faults.launcher.mpich or "rank 2" in errors),
             f"killed: {'all end' if faults.launcher.mpich else 'named'}", errors)
