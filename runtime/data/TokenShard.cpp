@@ -3,6 +3,7 @@
 #include "runtime/support/Hash.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -108,6 +109,7 @@ StatusOr<TokenShard> TokenShard::fromFile(MappedFile file,
   StatusOr<ShardHeader> head = parseShardHeader(file.bytes(), path);
   if (!head.ok())
     return head.status();
+  file.release(0, shardHeaderSize);
   TokenShard shard;
   shard.file = std::move(file);
   shard.head = *head;
@@ -141,15 +143,25 @@ Status TokenShard::read(uint64_t begin, std::span<int32_t> out) const {
   if (begin > size() || out.size() > size() - begin)
     return Status::error("{}: tokens {} to {} were asked for, but it holds {}",
                          name, begin, begin + out.size(), size());
-  const size_t offset = shardHeaderSize + begin * head.tokenBytes;
-  const std::byte *from = file.bytes().data() + offset;
-  Status status = head.tokenBytes == 2
-                      ? copyTokens<uint16_t>(from, out, begin, *this)
-                      : copyTokens<uint32_t>(from, out, begin, *this);
-  // Samples are all over the file and not read again soon: without this, a
-  // long run would slowly count the whole corpus as its own memory.
-  file.release(offset, out.size() * head.tokenBytes);
-  return status;
+  // Samples are all over the file and not read again soon: mapped, a long run
+  // would slowly count the whole corpus as its own memory.
+  std::array<std::byte, 1 << 14> piece;
+  const size_t width = head.tokenBytes, most = piece.size() / width;
+  for (size_t done = 0; done < out.size();) {
+    const size_t count = std::min(most, out.size() - done);
+    auto bytes = std::span(piece).first(count * width);
+    if (Status status =
+            file.copy(shardHeaderSize + (begin + done) * width, bytes);
+        !status.ok())
+      return Status::error("{}: {}", name, status.message());
+    auto part = out.subspan(done, count);
+    TESSERA_RETURN_IF_ERROR(
+        width == 2
+            ? copyTokens<uint16_t>(piece.data(), part, begin + done, *this)
+            : copyTokens<uint32_t>(piece.data(), part, begin + done, *this));
+    done += count;
+  }
+  return Status::success();
 }
 
 Status TokenShard::verify() const {

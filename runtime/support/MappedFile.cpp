@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 namespace tessera {
 
@@ -31,21 +32,27 @@ StatusOr<MappedFile> MappedFile::open(const std::string &path) {
                              std::strerror(errno));
     } else {
       file.length = length;
+      file.descriptor = std::exchange(descriptor, -1);
       file.memory = std::shared_ptr<const std::byte>(
           static_cast<const std::byte *>(memory),
-          [memory, length](const std::byte *) { ::munmap(memory, length); });
+          [memory, length, open = file.descriptor](const std::byte *) {
+            ::munmap(memory, length);
+            ::close(open);
+          });
     }
   }
-  ::close(descriptor);
+  if (descriptor >= 0)
+    ::close(descriptor);
   if (!status.ok())
     return status;
   return file;
 }
 
 void MappedFile::release(size_t offset, size_t count) const {
-  // A fault maps its neighbours of the same 64 KiB along (Linux's
-  // fault_around_bytes), so they go along.
-  constexpr size_t window = size_t(1) << 16;
+  // A fault maps its neighbours along: those of the same 64 KiB (Linux's
+  // fault_around_bytes), since Linux 6.18 those of the same folio, which are up
+  // to 2 MiB. So they go along.
+  constexpr size_t window = size_t(1) << 21;
   size_t begin = std::min(offset / window * window, length);
   size_t end =
       std::min((offset + count + window - 1) / window * window, length);
@@ -53,6 +60,22 @@ void MappedFile::release(size_t offset, size_t count) const {
   if (begin < end)
     (void)::madvise(const_cast<std::byte *>(memory.get()) + begin, end - begin,
                     MADV_DONTNEED);
+}
+
+Status MappedFile::copy(size_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    ssize_t count =
+        ::pread(descriptor, out.data(), out.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      return Status::error("cannot read: {}", std::strerror(errno));
+    if (count == 0)
+      return Status::error("the file has become shorter while it was read");
+    offset += static_cast<size_t>(count);
+    out = out.subspan(static_cast<size_t>(count));
+  }
+  return Status::success();
 }
 
 } // namespace tessera

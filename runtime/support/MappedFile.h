@@ -11,8 +11,8 @@
 namespace tessera {
 
 /// A read-only private mapping of a regular file; an empty file maps to an
-/// empty span. Copies share the mapping and the last one unmaps it. The file
-/// must not shrink while it is mapped.
+/// empty span. Copies share the mapping, and the file, which the last one
+/// closes. The file must not shrink while it is mapped.
 class MappedFile {
 public:
   static StatusOr<MappedFile> open(const std::string &path);
@@ -24,9 +24,13 @@ public:
   /// resident memory. They stay in the system's page cache: reading them again
   /// costs a page fault and is otherwise as before.
   void release(size_t offset, size_t count) const;
+  /// Copies bytes from `offset` on, without a page of the mapping: none becomes
+  /// resident. They must be there.
+  Status copy(size_t offset, std::span<std::byte> out) const;
 
 private:
   std::shared_ptr<const std::byte> memory;
+  int descriptor = -1; ///< open as long as `memory` is
   size_t length = 0;
 };
 
