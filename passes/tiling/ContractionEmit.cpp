@@ -16,9 +16,9 @@ ContractionEmitter::ContractionEmitter(const ContractionPlan &plan,
                                        const TileTarget &target,
                                        OpBuilder &builder)
     : plan(plan), cluster(cluster), kernel(kernel), results(results),
-      target(target), b(builder),
-      loc(kernel.getLoc()), epilogueTarget{plan.expression.pieces.front(),
-                                           SmallVector<Value>(arguments), loc} {
+      target(target), b(builder), loc(kernel.getLoc()),
+      epilogueTarget{plan.expression.pieces.front(),
+                     SmallVector<Value>(arguments), loc} {
   chooseTypes();
   chooseTiles();
   if (!plan.quant || !plan.quant->integers)
@@ -114,8 +114,7 @@ void ContractionEmitter::forEachPart(
     if (whole % step)
       body(parts, whole % step);
   } else if (whole % step) {
-    ifElse(
-        isLast, [&] { rest(last); }, [&] { rest(whole); });
+    ifElse(isLast, [&] { rest(last); }, [&] { rest(whole); });
   } else {
     ifElse(isLast, [&] { rest(last); });
   }

@@ -197,9 +197,10 @@ StatusOr<Solution> solve(const Problem &problem, const Options &options,
   if (!relaxed.choice.empty() && evaluate(problem, relaxed.choice).feasible &&
       (!limited || relaxed.cost - relaxed.lowerBound < 0.5))
     return finish(relaxed);
-  if (!limited && isForbidden(relaxed.lowerBound))
+  const bool none = !limited && isForbidden(relaxed.cost);
+  if (none && isForbidden(relaxed.lowerBound))
     return Status::error("every choice has something that is not allowed");
-  if (!limited)
+  if (none)
     return Status::error(
         "no choice that is allowed was found; allow more time");
   StatusOr<ReductionGraph> graph = reduce(problem, /*limited=*/true, stop);

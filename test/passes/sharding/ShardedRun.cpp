@@ -6,7 +6,6 @@
 #include "passes/sharding/Sharding.h"
 #include "passes/sharding/WriteShardings.h"
 
-
 using namespace mlir;
 using namespace tessera::interpreter;
 
