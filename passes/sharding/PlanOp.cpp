@@ -87,10 +87,8 @@ std::optional<Cutting> Shardings::exceptionOf(Operation *op,
                                               unsigned axis) const {
   if (trial && trial->first == axis)
     return trial->second;
-  const auto &exceptions = strategy->exceptions;
-  if (!exceptions || exceptions->axis != axis)
-    return std::nullopt;
-  return exceptions->ofStep[classes.stepOf(op)];
+  const Exceptions *own = exceptionsAlong(axis);
+  return own ? own->ofStep[classes.stepOf(op)] : std::nullopt;
 }
 
 void Shardings::chooseCuts(Operation *op, Cut &cut) const {

@@ -44,10 +44,8 @@ std::optional<Cutting> Shardings::exceptionOf(Value value,
                                               unsigned axis) const {
   if (trial && trial->first == axis)
     return trial->second;
-  const auto &exceptions = strategy->exceptions;
-  if (!exceptions || exceptions->axis != axis)
-    return std::nullopt;
-  return exceptions->ofValue[classes.of(value)];
+  const Exceptions *own = exceptionsAlong(axis);
+  return own ? own->ofValue[classes.of(value)] : std::nullopt;
 }
 
 Placement Shardings::byColors(Value value) const {

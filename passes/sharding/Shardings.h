@@ -134,6 +134,11 @@ private:
   Placement ofPort(mlir::Value value, mlir::DictionaryAttr attrs);
   bool cutByZero(graph::Role role) const;
   bool fits(const Factor &factor, unsigned axis) const;
+  /// Null where single ops follow colors along the axis.
+  const Exceptions *exceptionsAlong(unsigned axis) const {
+    const auto &all = strategy->exceptions;
+    return all && all->axis == axis ? &*all : nullptr;
+  }
   std::optional<Cutting> exceptionOf(mlir::Operation *op, unsigned axis) const;
   std::optional<Cutting> exceptionOf(mlir::Value value, unsigned axis) const;
   Placement suiting(mlir::OpOperand &operand, const Factors::Computation &of,

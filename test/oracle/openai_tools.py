@@ -135,13 +135,13 @@ def calls(client, name):
 
 def refused(client, name):
     create, tools = client.chat.completions.create, tools_of(name)[1]
-    pattern = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"uniqueItems": True}}}}}
+    unserved = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"uniqueItems": True}}}}}
     exact = [{"type": "function", "function": tools[0]["function"] | {"strict": True}}]
     ask = {"model": "fake", "messages": [USER]}
     for part, fields in (
         ("tool_choice needs tools", {"tool_choice": "required"}),
         ("no tool with the name 'other'", {"tools": tools, "tool_choice": {"type": "function", "function": {"name": "other"}}}),
-        ('the parameters of f: #/properties/a: the keyword "uniqueItems" is not served', {"tools": [pattern], "tool_choice": "required"}),
+        ('the parameters of f: #/properties/a: the keyword "uniqueItems" is not served', {"tools": [unserved], "tool_choice": "required"}),
         ("leave out response_format or tools", {"tools": tools, "response_format": {"type": "json_object"}}),
         ("two tools with the name clock", {"tools": [tools[1], tools[1]]}),
         ("must have a name of up to 64", {"tools": [{"type": "function", "function": {"name": "a b"}}]}),

@@ -9,9 +9,23 @@ import subprocess
 import sys
 
 size, command = int(sys.argv[1]), sys.argv[2:]
-with socket.socket() as probe:
-    probe.bind(("127.0.0.1", 0))
-    port = probe.getsockname()[1]
+
+
+def free_port():
+    """Below those that the system gives away, or another test's connection takes
+    it before rank 0 listens."""
+    for i in range(12000):
+        port = 20000 + (os.getpid() * 7 + i) % 12000
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    sys.exit("run_ranks: no port is free")
+
+
+port = free_port()
 ranks = [
     subprocess.Popen(command, env=os.environ | {
         "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
