@@ -211,3 +211,30 @@ bool tessera::loadsAreFlat(ClusterOp cluster, const ExprPiece &piece,
            return !node.rowStride && (dense || scalar);
          });
 }
+
+// An earlier launch of the kernel on the same input.
+static tile::LaunchOp sameLaunch(tile::LaunchOp launch) {
+  for (Operation *user : launch.getInputs()[0].getUsers())
+    if (auto other = dyn_cast<tile::LaunchOp>(user);
+        other && other != launch && other.getKernel() == launch.getKernel() &&
+        other->getBlock() == launch->getBlock() &&
+        other->isBeforeInBlock(launch))
+      return other;
+  return {};
+}
+
+llvm::Expected<Value> tessera::launchOnce(TilingContext &context,
+                                          ClusterOp cluster,
+                                          const LaunchSpec &spec, Value input,
+                                          Type result) {
+  llvm::Expected<SmallVector<Value>> made =
+      context.launch(cluster, spec, input, TypeRange(result));
+  if (!made)
+    return made.takeError();
+  auto launch = cast<tile::LaunchOp>(made->front().getDefiningOp());
+  tile::LaunchOp same = sameLaunch(launch);
+  if (!same)
+    return made->front();
+  launch.erase();
+  return same.getOutputs()[0];
+}

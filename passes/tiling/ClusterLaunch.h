@@ -58,6 +58,13 @@ launchResults(TilingContext &context, graph::ClusterOp cluster,
               const LaunchSpec &spec, llvm::ArrayRef<mlir::Value> inputs,
               mlir::TypeRange results, llvm::ArrayRef<unsigned> bufferOfResult);
 
+/// Launches what makes one value of another, unless an earlier launch has made
+/// the same.
+llvm::Expected<mlir::Value> launchOnce(TilingContext &context,
+                                       graph::ClusterOp cluster,
+                                       const LaunchSpec &spec,
+                                       mlir::Value input, mlir::Type result);
+
 /// How many parts of `size` cover `count`.
 inline int64_t partsOf(int64_t count, int64_t size) {
   return (count + size - 1) / size;

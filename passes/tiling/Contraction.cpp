@@ -49,6 +49,9 @@ tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
       planContraction(cluster, context.target());
   if (!plan)
     return plan.takeError();
+  if (context.hasMatrixTiles())
+    if ((plan->packed = packedRows(*plan)))
+      chooseGrid(*plan);
   Block &body = cluster.getBody().front();
   SmallVector<Value> operands{body.getArgument(plan->rhs.argument)};
   bool integers = plan->quant && plan->quant->integers;
@@ -67,6 +70,12 @@ tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
   forbidReuse(launch.spec, *plan, cluster.getInputs().size());
   if (integers) {
     llvm::Expected<Value> rows = launchIntegerRows(*plan, cluster, context);
+    if (!rows)
+      return rows.takeError();
+    launch.addInput(*rows);
+  }
+  if (plan->packed) {
+    llvm::Expected<Value> rows = launchPackedRows(*plan, cluster, context);
     if (!rows)
       return rows.takeError();
     launch.addInput(*rows);

@@ -77,6 +77,15 @@ struct IntegerRows {
   }
 };
 
+/// Rows of lhs in chunks of the sum, for products with strips in matrix
+/// registers: [chunks, rows, depth], padded.
+struct PackedRows {
+  int64_t rows, terms;
+  int64_t depth; ///< terms of a chunk; the last may have fewer
+  int64_t chunks() const { return (terms + depth - 1) / depth; }
+  View view() const;
+};
+
 /// The product of a cluster: `rows` × `columns` for each index of `outer`,
 /// summed over `sum` and `outerSums`. What the plan says does not depend on the
 /// target. Rows come from lhs and columns from rhs; the einsum's operands are
@@ -94,6 +103,9 @@ struct ContractionPlan {
   /// Where they are dimensions of the results, they are dims[0].
   std::optional<ContractionGroups> groups;
   std::optional<ContractionQuant> quant;
+  /// The rows once more, which a launch before copies and matrix registers
+  /// read; then the kernel's first buffer has them.
+  std::optional<PackedRows> packed;
 
   // The grid: tiles of blockRows × blockColumns, rows fastest (on a GPU in
   // groups of some), then columns, then the outer dimensions. blockColumns is a
@@ -170,6 +182,15 @@ int64_t integerColumns(const QuantizedLayout &layout);
 llvm::Expected<mlir::Value> launchIntegerRows(const ContractionPlan &plan,
                                               graph::ClusterOp cluster,
                                               TilingContext &context);
+
+/// How rows are packed where there are many and columns are strips; nullopt
+/// where they are not.
+std::optional<PackedRows> packedRows(const ContractionPlan &plan);
+/// The rows as `plan.packed` says, by a launch before the cluster or by an
+/// earlier one of the same.
+llvm::Expected<mlir::Value> launchPackedRows(const ContractionPlan &plan,
+                                             graph::ClusterOp cluster,
+                                             TilingContext &context);
 
 /// Fills the kernel's body for a target. `arguments` and `results` are the
 /// buffers of the cluster's arguments (null where it has none) and results.

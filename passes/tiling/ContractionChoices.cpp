@@ -32,6 +32,8 @@ void ContractionEmitter::chooseTypes() {
           !repeats(plan.sum.size, plan.sum.lhs) &&
           !repeats(plan.sum.size, plan.sum.rhs);
   pairs |= matrices;
+  if (matrices && plan.packed)
+    packed = emitView(b, loc, kernel.getBuffers()[0], plan.packed->view());
   compute = pairs ? Type(b.getBF16Type()) : accumulate;
 }
 
@@ -86,6 +88,8 @@ void ContractionEmitter::chooseChunks() {
   if (perStep)
     limit = std::max<int64_t>(
         (matrices ? kMatrixBytes : target.sharedBytes) / perStep, 64);
+  if (packed)
+    limit = plan.packed->depth;
   chunksOfSum = partsOf(k, limit);
   chunk = chunksOfSum == 1 ? k
                            : llvm::alignTo(partsOf(k, chunksOfSum),

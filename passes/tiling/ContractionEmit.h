@@ -238,6 +238,7 @@ private:
   mlir::Value isLastOfSum; ///< the ragged chunk; null where none is
   ContractionSide lhs, rhs;
   mlir::Value partials; ///< sums between chunks; null for one chunk
+  mlir::Value packed;   ///< [chunks, rows, depth]: lhs for matrix registers
   mlir::Value tileSums; ///< of one tile, where one chunk is in matrix registers
 
   // Of quantized weights; null otherwise.

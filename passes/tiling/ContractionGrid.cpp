@@ -25,6 +25,11 @@ constexpr Costs kMatrices{116, 82, 82, 85, 340, 1024 * 1024 / 2, 32};
 // The same with weights in strips, which are not staged: a group of rows
 // brings them from the last cache, or from memory.
 constexpr Costs kStrips{40, 82, 82, 0, 540, 1024 * 1024 / 2, 32};
+// And with packed rows: both operands come from the last cache, and partial
+// sums have their share of the second.
+constexpr Costs kPacked{40, 16, 16, 0, 340, 1024 * 1024 / 2, 32};
+// Of those: rows and columns whose sums, and whose rows' chunk, it holds.
+constexpr int64_t kPackedRows = 512, kPackedColumns = 256;
 } // namespace
 // A block's dispatch, in cycles.
 static constexpr double kDispatch = 4000;
@@ -112,6 +117,7 @@ void tessera::chooseGrid(ContractionPlan &plan) {
             plan.lhs.memory.isF32() && plan.lhs.element.isF32() &&
                 plan.sum.lhs == 1,
             !plan.fitsMatrices() ? kVectors
+            : plan.packed        ? kPacked
             : plan.isStrips()    ? kStrips
                                  : kMatrices};
   for (const ContractionDim &dim : plan.outerSums)
@@ -125,7 +131,7 @@ void tessera::chooseGrid(ContractionPlan &plan) {
     int64_t rows = partsOf(m, parts);
     if (parts > 1)
       rows = llvm::alignTo(rows, kRowStep);
-    if (rows > kMaxRows)
+    if (rows > (plan.packed ? kPackedRows : kMaxRows))
       continue;
     for (int64_t columns = kColumnStep;; columns += kColumnStep) {
       columns = std::min(columns, n);
@@ -134,7 +140,7 @@ void tessera::chooseGrid(ContractionPlan &plan) {
         plan.blockRows = rows;
         plan.blockColumns = columns;
       }
-      if (columns >= std::min(n, kMaxColumns))
+      if (columns >= std::min(n, plan.packed ? kPackedColumns : kMaxColumns))
         break;
     }
   }

@@ -15,7 +15,7 @@ using namespace tessera;
 static constexpr int64_t kTile = 32, kTerms = 32, kUnit = 16;
 // Rows of lhs that are staged at a time; beside weights in strips, of which
 // there are no staged copies, more.
-static constexpr int64_t kGroupRows = 128, kGroupRowsOfStrips = 256;
+static constexpr int64_t kGroupRows = 128, kGroupRowsOfStrips = 512;
 // Rows that the epilogue has in a turn of its loop.
 static constexpr int64_t kEpilogueRows = 4;
 // Elements between two staged rows, so that they do not fall into one set of
@@ -37,7 +37,7 @@ void ContractionEmitter::chooseMatrixStaging() {
   if (plan.isStrips()) {
     bool asItLies = plan.streamsStrips() && plan.sum.lhs == 1 &&
                     plan.sum.size % kTerms == 0;
-    lhs.staged = !asItLies;
+    lhs.staged = !asItLies && !packed;
     return;
   }
   turned = plan.streams() && plan.sum.size % kTerms == 0;
@@ -71,11 +71,11 @@ void ContractionEmitter::allocateMatrices() {
   if (rhs.staged)
     rhs.shared = allocate({panels, depth, kTile}, compute, tile::Layout::pairs);
   if (chunks > 1)
-    partials = allocate(
-        {int64_t(llvm::alignTo(plan.blockRows, kTile)), panels * kTile},
-        accumulate, tile::Layout::rows);
+    partials =
+        allocate({panels, int64_t(llvm::alignTo(plan.blockRows, kTile)), kTile},
+                 accumulate, tile::Layout::rows);
   else
-    tileSums = allocate({kTile, kTile}, accumulate, tile::Layout::rows);
+    tileSums = allocate({1, kTile, kTile}, accumulate, tile::Layout::rows);
 }
 
 // Zeros behind the last terms of all, up to a whole block of them.
@@ -151,17 +151,20 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
 // many as there are.
 void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
                                            ValueRange at) {
-  bool isStaged = lhs.staged;
+  bool isStaged = lhs.staged || packed;
   int64_t rows = isStaged ? llvm::alignTo(place.rows, kUnit) : place.rows;
   SmallVector<int64_t> shape{rows,
                              int64_t(llvm::alignTo(place.columns, kUnit))};
   SmallVector<Value> left{index(0), place.row, index(0)},
       right{place.panel, index(0), index(0)};
-  if (!isStaged)
+  if (packed)
+    left = {chunkIndex, add(rowStart, rowOf(place)), index(0)};
+  else if (!isStaged)
     left = indicesOf(lhs, add(rowStart, rowOf(place)), sumStart);
   if (rhs.strips)
     right = {stripOf(mul(place.panel, width)), sumStart, index(0)};
-  b.create<tile::MmaStagedOp>(loc, isStaged ? lhs.shared : lhs.memory, left,
+  Value rowsOf = packed ? packed : isStaged ? lhs.shared : lhs.memory;
+  b.create<tile::MmaStagedOp>(loc, rowsOf, left,
                               rhs.strips ? rhs.strips : rhs.shared, right, sums,
                               at, keepsSums(), matrixDepth(), shape,
                               /*far=*/plan.streamsStrips());
@@ -181,10 +184,10 @@ Value ContractionEmitter::matrixDepth() {
 }
 
 void ContractionEmitter::emitMatrixTile(const Place &place) {
-  SmallVector<Value> at{index(0), index(0)};
+  SmallVector<Value> at(3, index(0));
   Value sums = partials ? partials : tileSums;
   if (partials)
-    at = {rowOf(place), mul(place.panel, width)};
+    at = {place.panel, rowOf(place), index(0)};
   emitMatrixProduct(place, sums, at);
   auto finish = [&] {
     forEachPart(
@@ -192,8 +195,8 @@ void ContractionEmitter::emitMatrixTile(const Place &place) {
           Value row = mul(i, kEpilogueRows);
           auto type = VectorType::get({rows, place.columns}, accumulate);
           Value sum = b.create<tile::LoadOp>(
-              loc, type, sums, ValueRange{add(at[0], row), at[1]}, ValueRange(),
-              ArrayRef<int64_t>{0, 1});
+              loc, type, sums, ValueRange{at[0], add(at[1], row), at[2]},
+              ValueRange(), ArrayRef<int64_t>{1, 2});
           emitEpilogue({rows, place.columns, add(place.row, row), place.panel},
                        sum);
         });

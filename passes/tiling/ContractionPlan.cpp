@@ -93,6 +93,8 @@ std::string ContractionPlan::key() const {
                           quant->layout.bits, quant->layout.group,
                           int64_t(quant->streams), int64_t(quant->integers)})
       add(value);
+  if (packed)
+    add(packed->depth);
   return text + '\n' + expression.key();
 }
 

@@ -313,17 +313,6 @@ void IntegerRowsEmitter::emit() {
   emitGroup(index(whole), rest);
 }
 
-// An earlier launch of the kernel on the same rows.
-static tile::LaunchOp sameLaunch(tile::LaunchOp launch) {
-  for (Operation *user : launch.getInputs()[0].getUsers())
-    if (auto other = dyn_cast<tile::LaunchOp>(user);
-        other && other != launch && other.getKernel() == launch.getKernel() &&
-        other->getBlock() == launch->getBlock() &&
-        other->isBeforeInBlock(launch))
-      return other;
-  return {};
-}
-
 llvm::Expected<Value> tessera::launchIntegerRows(const ContractionPlan &plan,
                                                  graph::ClusterOp cluster,
                                                  TilingContext &context) {
@@ -355,14 +344,5 @@ llvm::Expected<Value> tessera::launchIntegerRows(const ContractionPlan &plan,
     IntegerRowsEmitter(plan, kernel, b).emit();
     return llvm::Error::success();
   };
-  llvm::Expected<SmallVector<Value>> made =
-      context.launch(cluster, spec, input, TypeRange(type));
-  if (!made)
-    return made.takeError();
-  auto launch = cast<tile::LaunchOp>(made->front().getDefiningOp());
-  tile::LaunchOp same = sameLaunch(launch);
-  if (!same)
-    return made->front();
-  launch.erase();
-  return same.getOutputs()[0];
+  return launchOnce(context, cluster, spec, input, type);
 }

@@ -65,6 +65,8 @@ public:
          mlir::TypeRange outputs);
   /// Whether the targets are GPUs; they are all of one kind.
   bool isGpu() const { return !targets.empty() && targets.front().gpu; }
+  /// Whether a target's registers hold matrices.
+  bool hasMatrixTiles() const;
   bool wantsAllVariants() const { return allVariants; }
   /// The only target of a GPU, the first of CPUs.
   const TileTarget &target() const { return targets.front(); }

@@ -11,6 +11,11 @@ TilingContext::TilingContext(ModuleOp module, ArrayRef<TileTarget> targets,
                              bool allVariants)
     : module(module), targets(targets), allVariants(allVariants) {}
 
+bool TilingContext::hasMatrixTiles() const {
+  return llvm::any_of(
+      targets, [](const TileTarget &target) { return target.matrixTiles; });
+}
+
 ModuleOp TilingContext::kernelModule(const TileTarget &target) {
   for (auto nested : module.getOps<ModuleOp>())
     if (auto name = nested->getAttrOfType<StringAttr>(kTargetAttr))

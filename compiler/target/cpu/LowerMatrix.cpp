@@ -140,26 +140,31 @@ void KernelLowering::prefetchStrips(const Matrix &rhs, int64_t columns) {
 }
 
 // While rows pass by a panel of strips, each tile of rows brings its share of
-// the panel behind into the second cache.
+// the panel behind into the second cache: of the `tiles` that there are as many
+// lines as cover it.
 void KernelLowering::prefetchBehind(const Matrix &rhs, int64_t columns,
-                                    ValueRange lhsIndices) {
+                                    Value firstRow, int64_t tiles) {
   Type i64 = b.getI64Type();
   auto number = [&](int64_t value) {
     return p.constant(b.getI64IntegerAttr(value));
   };
-  // Of 16 lines a strip, eight tiles of rows have four each.
-  constexpr int64_t kLines = 4, kTileRows = 2 * kRows;
-  Value row =
-      b.create<arith::IndexCastOp>(loc, i64, lhsIndices[lhsIndices.size() - 2]);
-  Value tile = b.create<arith::DivUIOp>(loc, row, number(kTileRows));
-  Value strip = b.create<arith::RemUIOp>(loc, tile, number(columns)),
-        part = b.create<arith::DivUIOp>(loc, tile, number(columns));
+  constexpr int64_t kTileRows = 2 * kRows;
+  int64_t lines = std::min<int64_t>(
+      llvm::PowerOf2Ceil(llvm::divideCeil(columns * kRows, tiles)), kRows);
+  Value row = b.create<arith::IndexCastOp>(loc, i64, firstRow);
+  Value first = b.create<arith::MulIOp>(
+      loc, b.create<arith::DivUIOp>(loc, row, number(kTileRows)),
+      number(lines));
+  // Tiles behind the last line begin anew.
+  first = b.create<arith::RemUIOp>(loc, first, number(columns * kRows));
+  Value strip = b.create<arith::DivUIOp>(loc, first, number(kRows)),
+        line = b.create<arith::RemUIOp>(loc, first, number(kRows));
   Value bytes = b.create<arith::AddIOp>(
       loc, b.create<arith::MulIOp>(loc, strip, number(rhs.columnBytes)),
-      b.create<arith::MulIOp>(loc, part, number(kLines * kRowBytes)));
+      b.create<arith::MulIOp>(loc, line, number(kRowBytes)));
   Value start = b.create<LLVM::GEPOp>(loc, rhs.start.getType(), b.getI8Type(),
                                       rhs.start, ArrayRef<LLVM::GEPArg>{bytes});
-  for (int64_t line = 0; line < kLines; ++line)
+  for (int64_t line = 0; line < lines; ++line)
     b.create<LLVM::Prefetch>(loc,
                              step(start, b.getI8Type(),
                                   columns * rhs.columnBytes + line * kRowBytes),
@@ -188,6 +193,8 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
   const Memory &columnsOf = memories[op.getRhs()];
   bool isStrips = columnsOf.pairs && columnsOf.shape.size() > 2 &&
                   columnsOf.shape.back() == kRows;
+  const Memory &rowsOf = memories[op.getLhs()];
+  int64_t rowsOfLhs = rowsOf.shape[rowsOf.shape.size() - 2];
   if (isStrips)
     rhs.columnBytes = 2 * columnsOf.strides[columnsOf.strides.size() - 3];
   bool isOther =
@@ -217,15 +224,16 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
     if (op.getFar() && isStrips)
       prefetchStrips(right, columns);
     if (!op.getFar() && isStrips)
-      prefetchBehind(right, columns, scalarsOf(op.getLhsIndices()));
-    // Of strips and rows that meet them nothing stays in the first cache: both
-    // pass by, and without a place to be found there they come faster.
-    StringRef loadLeft = isStrips && !op.getFar() ? "llvm.x86.tileloaddt164"
-                                                  : "llvm.x86.tileloadd64";
-    // Panels that pass by, so that rows of lhs stay in the first cache: the
-    // hint is worth a tenth. Beside lhs that is far away it is rhs that stays.
-    moveMatrix(op.getFar() ? "llvm.x86.tileloadd64" : "llvm.x86.tileloaddt164",
-               right, kRight, 1, columns, 0);
+      prefetchBehind(right, columns, scalarsOf(op.getLhsIndices()).end()[-2],
+                     llvm::divideCeil(rowsOfLhs, 2 * kRows));
+    // One operand stays in the first cache while the other passes by, which the
+    // hint says: it is worth a tenth and more. Panels of strips stay while rows
+    // pass, and so does rhs beside lhs that is far away; else rows stay.
+    bool keepsRight = op.getFar() || isStrips;
+    StringRef stays = "llvm.x86.tileloadd64",
+              passes = "llvm.x86.tileloaddt164";
+    StringRef loadLeft = keepsRight && !op.getFar() ? passes : stays;
+    moveMatrix(keepsRight ? stays : passes, right, kRight, 1, columns, 0);
     for (int64_t i = 0; i < rows; ++i) {
       Matrix part{step(left.start, b.getI8Type(), i * kRows * left.rowBytes),
                   left.rowBytes};

@@ -170,8 +170,8 @@ private:
   /// Whether the registers have been shaped anew, and have to be again.
   bool setMatrixShape(const MatrixShape &shape, bool isExact);
   void prefetchStrips(const Matrix &rhs, int64_t columns);
-  void prefetchBehind(const Matrix &rhs, int64_t columns,
-                      mlir::ValueRange lhsIndices);
+  void prefetchBehind(const Matrix &rhs, int64_t columns, mlir::Value firstRow,
+                      int64_t tiles);
   void moveMatrix(llvm::StringRef intrinsic, const Matrix &matrix,
                   int64_t first, int64_t rows, int64_t columns, int64_t pitch);
   void prefetchMatrix(const Matrix &lhs, int64_t rows, mlir::Value k,

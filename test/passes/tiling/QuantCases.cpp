@@ -115,7 +115,9 @@ std::vector<KernelCase> stripCases() {
                           {"StripsMany", 45, 128, 128, 16, 32},
                           {"StripsManyRagged", 37, 70, 105, 16, 32},
                           {"StripsManyRows", 300, 52, 64, 16, 32},
-                          {"StripsManyDeep", 290, 52, 5230, 16, 32}};
+                          {"StripsManyDeep", 290, 52, 5230, 16, 32},
+                          {"StripsPacked", 100, 300, 1120, 16, 32},
+                          {"StripsPackedRows", 600, 70, 640, 16, 32}};
   for (const Shape &shape : strips)
     cases.push_back(make(shape, "bf16", false, shape.rows % 2));
   cases.push_back(make(strips[1], "bf16", true, false));
