@@ -13,7 +13,7 @@
 // CHECK:     tile.kernel @many(
 // CHECK-DAG: %[[X:.*]] = tile.alloc : memref<1x64x96xbf16, #tile.shared>
 // CHECK-DAG: %[[W:.*]] = tile.alloc : memref<2x64x32xbf16, #tile.shared<pairs>>
-// CHECK-DAG: %[[S:.*]] = tile.alloc : memref<32x32xf32, #tile.shared>
+// CHECK-DAG: %[[S:.*]] = tile.alloc : memref<1x32x32xf32, #tile.shared>
 // CHECK:     tile.store %{{.*}}, %[[W]]{{.*}} : vector<2x32xbf16>
 // CHECK:     tile.store %{{.*}}, %[[X]]{{.*}} : vector<1x24xbf16>
 // CHECK:     tile.mma_staged %[[X]]{{.*}}, %[[W]]{{.*}} onto %[[S]]{{.*}} shape [32, 32]

@@ -13,8 +13,8 @@
 // CHECK:     tile.kernel @packed_rows(
 // CHECK-DAG: %[[TO:.*]] = memref.reinterpret_cast %{{.*}} sizes: [2, 96, 480]
 // CHECK:     scf.for
-// CHECK:       %[[RUN:.*]] = tile.load {{.*}}, vector<128xbf16>
-// CHECK:       tile.store %[[RUN]], %[[TO]]
+// CHECK:       %[[PART:.*]] = tile.load {{.*}}, vector<128xbf16>
+// CHECK:       tile.store %[[PART]], %[[TO]]
 // CHECK:     tile.kernel @many(%{{.*}}: index, %[[ROWS:.*]]: memref<92160xbf16>,
 // CHECK-DAG: %[[X:.*]] = memref.reinterpret_cast %[[ROWS]]
 // CHECK-DAG: %[[SUMS:.*]] = tile.alloc : memref<1x64x32xf32, #tile.shared>
