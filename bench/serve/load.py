@@ -153,7 +153,7 @@ def hostile(server, draw):
         "NUL": (lambda: post(prompt="\0" * 50), {200, 400, 429}),
         "NaN": (lambda: body('{"model": "m", "prompt": "a", "temperature": NaN}'), {400}),
         "n": (lambda: post(n=draw.choice([0, -1, 10**18, 1.5, "1"])), {400}),
-        "max_tokens": (lambda: post(max_tokens=draw.choice([0, -1, 10**18, 1e300])), {400}),
+        "max_tokens": (lambda: post(max_tokens=draw.choice([-1, 0.5, 10**18, 1e300])), {400}),
         "logprobs": (lambda: post(logprobs=draw.choice([-1, 21, 10**9])), {400}),
         "stop": (lambda: post(stop=draw.choice([[""], ["x"] * 99, "y" * 100_000])), {400}),
         "logit_bias": (lambda: post(logit_bias={str(i): 1 for i in range(2000)}), {400}),

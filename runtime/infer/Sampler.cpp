@@ -182,7 +182,10 @@ TokenLogprobs logprobsOf(std::span<const float> logits, int32_t chosen,
     sum += std::exp(double(logit) - best);
   double log = best + std::log(sum);
   TokenLogprobs result;
-  result.chosen = float(double(logits[chosen]) - log);
+  // A prompt may have tokens that are never chosen.
+  result.chosen = std::size_t(chosen) < logits.size()
+                      ? float(double(logits[chosen]) - log)
+                      : -std::numeric_limits<float>::infinity();
   for (int64_t i = 0; i < top; ++i)
     result.top.emplace_back(order[i].second,
                             float(double(order[i].first) - log));

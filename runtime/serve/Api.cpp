@@ -1,20 +1,27 @@
 #include "runtime/serve/Api.h"
 #include "runtime/serve/ApiFields.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 namespace tessera::serve {
 
 static Problem checkTogether(const ApiRequest &request) {
   std::string_view input = inputField(request.endpoint);
-  if (request.model.empty())
+  // OpenAI has these optional of responses: a prompt that it keeps says them.
+  bool mayLack = request.endpoint == Endpoint::responses;
+  if (request.model.empty() && !mayLack)
     return problem("model", "model is missing");
-  if (request.prompts.empty() && request.messages.empty())
+  if (request.prompts.empty() && request.messages.empty() && !mayLack)
     return problem(input, "{} is missing", input);
   if (int64_t(request.prompts.size()) * request.n > kMaxChoices)
     return problem("n", "prompts times n must be at most {}", kMaxChoices);
-  if (request.includeUsage && !request.stream)
-    return problem("stream_options", "stream_options need stream: true");
+  auto isText = [](const PromptInput &prompt) {
+    return std::holds_alternative<std::string>(prompt);
+  };
+  if (!request.suffix.empty() && !std::ranges::all_of(request.prompts, isText))
+    return problem("suffix", "a suffix needs prompts that are texts");
   if (request.tools.empty() && request.toolUse == ToolUse::required)
     return request.usesFunctions
                ? problem("function_call", "function_call needs functions")

@@ -74,9 +74,10 @@ using PromptInput = std::variant<std::string, std::vector<int32_t>>;
 /// been checked as far as that is possible without a model.
 struct ApiRequest {
   Endpoint endpoint = Endpoint::completions;
-  std::string model;
-  std::vector<PromptInput> prompts;  ///< of completions
-  std::vector<ChatMessage> messages; ///< of chats and responses
+  std::string model; ///< of responses it may be empty: the one that is served
+  std::vector<PromptInput> prompts; ///< of completions
+  /// Of chats and responses; of responses there may be none: the model begins.
+  std::vector<ChatMessage> messages;
   SamplingOptions sampling;
   std::optional<uint64_t> seed;     ///< nothing: drawn by the server
   std::optional<int64_t> maxTokens; ///< nothing: the endpoint's default
@@ -101,6 +102,8 @@ struct ApiRequest {
   std::string previousId;       ///< of the response that it goes on from
   bool dropsOldest = false;     ///< messages that do not fit
   bool obfuscate = false;       ///< pieces of a stream hide their lengths
+  bool echo = false;            ///< completions begin with their prompts
+  std::string suffix;           ///< that a completion leads to; empty: any
   /// Tools by their older names: an answer has room for one call, and what
   /// follows it is not read.
   bool usesFunctions = false;

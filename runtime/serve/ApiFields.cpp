@@ -27,11 +27,12 @@ constexpr std::string_view kText = R"({"type": "string"})",
                            kWhole = R"({"type": "integer"})",
                            kNumber = R"({"type": "number"})",
                            kBoolean = R"({"type": "boolean"})",
-                           kFalse = R"({"const": false})",
                            kNothing = R"({"enum": ["", [], {}]})",
                            kNever = R"({"type": "null"})";
 constexpr std::string_view kOfOthers = "not OpenAI's, as other servers have it",
-                           kNoReasoning = "the model does not reason aside";
+                           kNoReasoning = "the model does not reason aside",
+                           kNoTokens =
+                               "0: the prompt is read, and nothing generated";
 
 constexpr std::string_view kFormSchema = R"({"anyOf": [
   {"type": "object", "required": ["type"], "properties":
@@ -103,19 +104,21 @@ constexpr Field kFields[] = {
     {"input", kResponses, readInput,
      R"({"anyOf": [{"type": "string"},
          {"$ref": "#/components/schemas/InputMessages"}]})",
-     0, 0, "what a user says, or messages"},
+     0, 0, "what a user says, or messages; without it the model goes on"},
     {"instructions", kResponses, readInstructions, kText, 0, 0,
      "a system message before all others"},
-    {"max_tokens", kBoth, readMaxTokens, kWhole, 1, kMost},
-    {"max_completion_tokens", kChat, readMaxTokens, kWhole, 1, kMost},
-    {"max_output_tokens", kResponses, readMaxTokens, kWhole, 1, kMost},
+    {"max_tokens", kBoth, readMaxTokens, kWhole, 0, kMost, kNoTokens},
+    {"max_completion_tokens", kChat, readMaxTokens, kWhole, 0, kMost,
+     kNoTokens},
+    {"max_output_tokens", kResponses, readMaxTokens, kWhole, 0, kMost,
+     kNoTokens},
     {"temperature", kAll, readOf<&SamplingOptions::temperature>, kNumber, 0, 2,
      "0: the likeliest token"},
     // Below this nothing but the likeliest token is left, as with it.
     {"top_p", kAll, readOf<&SamplingOptions::topP>, kNumber, 1e-6, 1},
     {"n", kBoth, readOf<&ApiRequest::n>, kWhole, 1, kMaxChoices},
-    {"best_of", kCompletions, readBestOf, kWhole, 1, kMaxChoices,
-     "the value of n"},
+    {"best_of", kCompletions, readBestOf, kWhole, 0, kMaxChoices,
+     "0, or the value of n"},
     {"stop", kAll, readStop,
      R"({"anyOf": [{"type": "string", "minLength": 1, "maxLength": 1024},
          {"type": "array", "maxItems": 16, "items":
@@ -136,9 +139,9 @@ constexpr Field kFields[] = {
      kNumber, -2, 2},
     {"logit_bias", kBoth, readBias,
      R"({"type": "object", "maxProperties": 1024,
-         "propertyNames": {"pattern": "^[0-9]{1,9}$"},
-         "additionalProperties":
-           {"type": "number", "minimum": -100, "maximum": 100}})",
+         "patternProperties": {"^[0-9]{1,9}$":
+           {"type": "number", "minimum": -100, "maximum": 100}},
+         "additionalProperties": {"const": 0}})",
      -100, 100},
     {"logprobs", kCompletions, readCompletionLogprobs, kWhole, 0, 20},
     {"logprobs", kChat, readChatLogprobs, kBoolean},
@@ -174,12 +177,12 @@ constexpr Field kFields[] = {
     {"truncation", kResponses, readTruncation,
      R"({"enum": ["auto", "disabled"]})", 0, 0,
      "auto: the oldest messages that do not fit are left out"},
-    {"echo", kCompletions, readFalse, kFalse, 0, 0,
-     "an answer begins behind the prompt"},
+    {"echo", kCompletions, readOf<&ApiRequest::echo>, kBoolean, 0, 0,
+     "the prompt stands before what follows it; with logprobs, also its own"},
     {"background", kResponses, readOf<&ApiRequest::background>, kBoolean, 0, 0,
      "the response is answered at once and asked for later; needs store"},
-    {"suffix", kCompletions, readEmpty, kNothing, 0, 0,
-     "the model continues texts and fills no gaps"},
+    {"suffix", kCompletions, readSuffix, kText, 0, 0,
+     "what stands behind the gap that is filled, if the model knows of gaps"},
     {"tools", kChat, readTools, kToolsSchema, 0, 0,
      "functions that the model may call, if its template knows of tools"},
     {"tool_choice", kChat, readToolChoice, kToolChoiceSchema},
@@ -226,7 +229,8 @@ constexpr Field kFields[] = {
            {"type": "object", "required": ["type", "text"], "properties": {
              "type": {"const": "text"}, "text": {"type": "string"}}}}]}}})",
      0, 0, "a hint that would make the same answer faster, and is not used"},
-    {"audio", kChat, refuseAny, kNever, 0, 0, "the model makes no sounds"},
+    {"audio", kChat, readAudio, R"({"type": "object"})", 0, 0,
+     "how sounds are to be, of which there are none: modalities are text"},
     {"web_search_options", kChat, refuseAny, kNever, 0, 0,
      "the server asks nobody"},
     {"previous_response_id", kResponses, readPrevious,

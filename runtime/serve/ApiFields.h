@@ -97,6 +97,8 @@ Problem readText(std::string_view name, const JsonValue &value,
 // How to answer (ApiOptions.cpp).
 Problem readModel(const Field &field, const JsonValue &value,
                   ApiRequest &request);
+Problem readSuffix(const Field &field, const JsonValue &value,
+                   ApiRequest &request);
 Problem readInstructions(const Field &field, const JsonValue &value,
                          ApiRequest &request);
 Problem readStop(const Field &field, const JsonValue &value,
@@ -169,14 +171,14 @@ Problem ignoreText(const Field &field, const JsonValue &value,
                    ApiRequest &request);
 Problem ignoreWhole(const Field &field, const JsonValue &value,
                     ApiRequest &request);
-Problem readFalse(const Field &field, const JsonValue &value,
-                  ApiRequest &request);
 Problem readEmpty(const Field &field, const JsonValue &value,
                   ApiRequest &request);
 Problem readZero(const Field &field, const JsonValue &value,
                  ApiRequest &request);
 Problem readBestOf(const Field &field, const JsonValue &value,
                    ApiRequest &request);
+Problem readAudio(const Field &field, const JsonValue &value,
+                  ApiRequest &request);
 Problem readModalities(const Field &field, const JsonValue &value,
                        ApiRequest &request);
 Problem readTruncation(const Field &field, const JsonValue &value,

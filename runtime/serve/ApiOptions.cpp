@@ -58,7 +58,16 @@ Problem readText(std::string_view name, const JsonValue &value,
 
 Problem readModel(const Field &field, const JsonValue &value,
                   ApiRequest &request) {
-  return readText(field.name, value, request.model);
+  if (Problem found = readText(field.name, value, request.model))
+    return found;
+  if (request.model.empty())
+    return problem(field.name, "model must be a name, and not empty");
+  return std::nullopt;
+}
+
+Problem readSuffix(const Field &field, const JsonValue &value,
+                   ApiRequest &request) {
+  return readText(field.name, value, request.suffix);
 }
 
 Problem readInstructions(const Field &field, const JsonValue &value,
@@ -92,14 +101,16 @@ Problem readBias(const Field &field, const JsonValue &value,
     return problem(field.name,
                    "logit_bias must map at most 1024 tokens to numbers");
   for (const JsonValue::Member &member : value.members()) {
+    float bias = 0;
+    if (Problem found = readNumber(field, member.value, bias))
+      return found;
+    if (bias == 0) // which asks for nothing, whatever the name
+      continue;
     int32_t token = -1;
     const char *end = member.name.data() + member.name.size();
     auto [stop, code] = std::from_chars(member.name.data(), end, token);
     if (code != std::errc() || stop != end || token < 0)
       return problem(field.name, "{} is no token", quote(member.name));
-    float bias = 0;
-    if (Problem found = readNumber(field, member.value, bias))
-      return found;
     request.sampling.bias.emplace_back(token, bias);
   }
   return std::nullopt;

@@ -18,13 +18,6 @@ Problem ignoreWhole(const Field &field, const JsonValue &value, ApiRequest &) {
   return readWhole(field, value, ignored);
 }
 
-Problem readFalse(const Field &field, const JsonValue &value, ApiRequest &) {
-  bool wanted = true;
-  if (value.get(wanted) && !wanted)
-    return std::nullopt;
-  return problem(field.name, "{} is not served: {}", field.name, field.about);
-}
-
 /// "", [] or {}.
 Problem readEmpty(const Field &field, const JsonValue &value, ApiRequest &) {
   std::string_view text;
@@ -45,11 +38,18 @@ Problem readZero(const Field &field, const JsonValue &value, ApiRequest &) {
 /// Read after `n`.
 Problem readBestOf(const Field &field, const JsonValue &value,
                    ApiRequest &request) {
-  int64_t best = 0;
-  if (!getWhole(value, best) || best != request.n)
+  int64_t best = -1;
+  if (!getWhole(value, best) || (best != 0 && best != request.n))
     return problem(field.name,
-                   "best_of is not served; leave it out, or give it the "
+                   "best_of is not served; leave it out, or give it 0 or the "
                    "value of n");
+  return std::nullopt;
+}
+
+/// How sounds are to be, which modalities ask for, and they can not.
+Problem readAudio(const Field &field, const JsonValue &value, ApiRequest &) {
+  if (!value.isObject())
+    return problem(field.name, "audio must be an object");
   return std::nullopt;
 }
 

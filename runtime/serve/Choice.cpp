@@ -56,16 +56,61 @@ std::string Choice::textOf(int32_t token) {
   return tokenizer.token(uint32_t(token)).bytes;
 }
 
+void Choice::note(const TokenEvent &event, std::string_view decoded,
+                  bool hasScore) {
+  int64_t added = charactersOf(decoded);
+  // What more comes than the token has was held back of those before it; a
+  // special token is not decoded, and holds nothing back.
+  bool isSpecial = tokenizer.token(uint32_t(event.token)).special;
+  int64_t before = isSpecial ? 0 : added - ownLength(event);
+  if (logprobs)
+    pending.push_back(
+        {event, characters + std::max<int64_t>(0, before), hasScore});
+  characters += added;
+}
+
+//===--- the prompt again -------------------------------------------------===//
+
+std::string Choice::echoed(const TokenEvent &event, bool hasScore) {
+  const tokenizer::TokenText &token = tokenizer.token(uint32_t(event.token));
+  std::string text = token.special && echo.showsSpecial
+                         ? token.bytes
+                         : decoder.push(uint32_t(event.token));
+  note(event, text, hasScore);
+  ++nextEcho;
+  return text;
+}
+
+/// Those that nobody scored. Stops are not looked for in them.
+void Choice::echoUpTo(std::size_t end) {
+  std::string text;
+  while (nextEcho < end) {
+    TokenEvent event;
+    event.token = echo.tokens[nextEcho];
+    text += echoed(event, /*hasScore=*/false);
+  }
+  if (!text.empty())
+    take({number, std::move(text), std::exchange(pending, {}), std::nullopt});
+}
+
+void Choice::scored(std::size_t place, const TokenEvent &event) {
+  std::size_t own = place - echo.begin;
+  if (place < echo.begin || own >= echo.tokens.size())
+    return; // it frames the text, or is what a suffix adds
+  echoUpTo(own);
+  std::string text = echoed(event, /*hasScore=*/true);
+  if (!text.empty())
+    take({number, std::move(text), std::exchange(pending, {}), std::nullopt});
+}
+
+//===--- what follows it --------------------------------------------------===//
+
 bool Choice::token(const TokenEvent &event) {
+  echoUpTo(echo.tokens.size());
   std::string decoded;
   if (!event.isStop)
     decoded = textOf(event.token);
-  int64_t added = charactersOf(decoded);
-  // What more comes than the token has was held back of those before it.
-  if (logprobs)
-    pending.push_back(
-        {event, characters + std::max<int64_t>(0, added - ownLength(event))});
-  characters += added;
+  note(event, decoded, /*hasScore=*/true);
   if (event.isStop)
     return false;
   std::string text = matcher.push(decoded);
@@ -75,6 +120,7 @@ bool Choice::token(const TokenEvent &event) {
 }
 
 void Choice::finished(const EngineResult &result) {
+  echoUpTo(echo.tokens.size());
   std::string text = matcher.push(decoder.finish());
   text += matcher.finish();
   take({number, std::move(text), std::exchange(pending, {}), result});

@@ -33,6 +33,16 @@ private:
 struct ChoiceToken {
   TokenEvent event;
   int64_t offset = 0; ///< characters of the choice before it
+  bool hasScore =
+      true; ///< false: nothing stands before it that says how likely
+};
+
+/// What of the prompt a choice begins with.
+struct Echo {
+  std::vector<int32_t> tokens;
+  std::size_t begin = 0; ///< the place of the first in the prompt
+  /// The text had those of special tokens, and has them again.
+  bool showsSpecial = false;
 };
 
 /// What is new of a choice.
@@ -55,16 +65,20 @@ public:
   /// choice has, unlike that of others.
   Choice(const tokenizer::Tokenizer &tokenizer, std::vector<std::string> stops,
          std::size_t number, bool logprobs, std::vector<int32_t> shown,
-         std::function<void(Delta)> take)
+         std::function<void(Delta)> take, Echo echo = {})
       : tokenizer(tokenizer), decoder(tokenizer, /*skipSpecial=*/true),
         matcher(std::move(stops)), number(number), logprobs(logprobs),
-        shown(std::move(shown)), take(std::move(take)) {}
+        shown(std::move(shown)), take(std::move(take)), echo(std::move(echo)) {}
+  void scored(std::size_t place, const TokenEvent &event) override;
   bool token(const TokenEvent &event) override;
   void finished(const EngineResult &result) override;
 
 private:
   int64_t ownLength(const TokenEvent &event) const;
   std::string textOf(int32_t token);
+  void note(const TokenEvent &event, std::string_view decoded, bool hasScore);
+  std::string echoed(const TokenEvent &event, bool hasScore);
+  void echoUpTo(std::size_t end);
 
   const tokenizer::Tokenizer &tokenizer;
   tokenizer::StreamDecoder decoder;
@@ -75,6 +89,8 @@ private:
   std::function<void(Delta)> take;
   std::vector<ChoiceToken> pending; ///< whose text is not certain yet
   int64_t characters = 0;           ///< of all tokens' text
+  Echo echo;
+  std::size_t nextEcho = 0; ///< of its tokens
 };
 
 } // namespace tessera::serve

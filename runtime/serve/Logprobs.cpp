@@ -63,14 +63,15 @@ std::string likeliest(const TokenEvent &event,
 
 void LogprobText::add(Endpoint endpoint, std::span<const ChoiceToken> tokens,
                       const tokenizer::Tokenizer &tokenizer) {
-  for (const auto &[event, offset] : tokens) {
+  for (const auto &[event, offset, hasScore] : tokens) {
     if (endpoint == Endpoint::chat) {
       append(lists[0], chatElement(event, tokenizer));
       continue;
     }
     append(lists[0], textOf(event.token, tokenizer));
-    append(lists[1], nlohmann::json(event.logprobs.chosen).dump());
-    append(lists[2], likeliest(event, tokenizer));
+    append(lists[1],
+           hasScore ? nlohmann::json(event.logprobs.chosen).dump() : "null");
+    append(lists[2], hasScore ? likeliest(event, tokenizer) : "null");
     append(lists[3], fmt::to_string(offset));
   }
 }

@@ -2,6 +2,8 @@
 #include "runtime/serve/Embeddings.h"
 #include "runtime/serve/StoredQuery.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 namespace tessera::serve {
@@ -21,8 +23,15 @@ Json boundOf(const FieldOf<Request> &field, double bound) {
   return isWhole && bound < 0x1p63 ? Json(int64_t(bound)) : Json(bound);
 }
 
+std::vector<std::string_view> requiredOf(Endpoint endpoint) {
+  if (endpoint == Endpoint::responses)
+    return {};
+  return {"model", inputField(endpoint)};
+}
+
 template <typename Request>
-Json schemaOf(const FieldOf<Request> &field, Endpoint endpoint) {
+Json schemaOf(const FieldOf<Request> &field, Endpoint endpoint,
+              std::span<const std::string> models) {
   Json schema = Json::parse(field.schema);
   // Bounds of what stands inside of the value are in the schema itself.
   bool isNumber = schema.value("type", "") == "integer" ||
@@ -31,9 +40,11 @@ Json schemaOf(const FieldOf<Request> &field, Endpoint endpoint) {
     schema["minimum"] = boundOf(field, field.least);
     schema["maximum"] = boundOf(field, field.most);
   }
-  // A null is a field that is not there, except of the two that must be.
-  if (!schema.empty() && field.name != "model" &&
-      field.name != inputField(endpoint))
+  // A null is a field that is not there, except of those that must be.
+  bool isNeeded = std::ranges::count(requiredOf(endpoint), field.name) != 0;
+  if (field.name == "model")
+    schema["enum"] = models;
+  if (!schema.empty() && !isNeeded)
     schema = {{"anyOf", Json::array({schema, {{"type", "null"}}})}};
   if (!field.about.empty())
     schema["description"] = field.about;
@@ -41,22 +52,22 @@ Json schemaOf(const FieldOf<Request> &field, Endpoint endpoint) {
 }
 
 template <typename Request>
-Json propertiesOf(std::span<const FieldOf<Request>> fields, Endpoint endpoint) {
+Json propertiesOf(std::span<const FieldOf<Request>> fields, Endpoint endpoint,
+                  std::span<const std::string> models) {
   Json properties = Json::object();
   for (const FieldOf<Request> &field : fields)
     if ((field.endpoints & maskOf(endpoint)) != 0)
-      properties[std::string(field.name)] = schemaOf(field, endpoint);
+      properties[std::string(field.name)] = schemaOf(field, endpoint, models);
   return properties;
 }
 
 Json requestSchema(Endpoint endpoint, std::span<const std::string> models) {
   Json properties = endpoint == Endpoint::embeddings
-                        ? propertiesOf(embeddingsFields(), endpoint)
-                        : propertiesOf(apiFields(), endpoint);
-  properties["model"]["enum"] = models;
+                        ? propertiesOf(embeddingsFields(), endpoint, models)
+                        : propertiesOf(apiFields(), endpoint, models);
   return {{"type", "object"},
           {"additionalProperties", false},
-          {"required", {"model", inputField(endpoint)}},
+          {"required", requiredOf(endpoint)},
           {"properties", std::move(properties)}};
 }
 

@@ -1,4 +1,5 @@
 #include "runtime/serve/Service.h"
+#include "runtime/serve/FillIn.h"
 #include "runtime/serve/Generation.h"
 
 #include <algorithm>
@@ -112,6 +113,10 @@ std::vector<std::string> Service::stopsOf(const ApiRequest &request,
   tokens = options.endTokens;
   if (auto end = tokenizer.documentEnd(); end && tokens.empty())
     tokens.push_back(int32_t(*end));
+  // A gap that is filled ends where the model would begin another.
+  if (auto fill = fillInTokens(tokenizer); fill && !request.suffix.empty())
+    for (std::string_view each : {fill->open, fill->gap, fill->close})
+      tokens.push_back(int32_t(*tokenizer.addedToken(each)));
   if (request.endpoint != Endpoint::completions)
     addChatStops(chat, tokenizer, tokens, stops);
   return stops;
@@ -154,7 +159,7 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   if (const auto *error = std::get_if<ApiError>(&parsed))
     return sendError(reply, *error);
   auto &request = std::get<ApiRequest>(parsed);
-  if (!isServed(request.model))
+  if (!request.model.empty() && !isServed(request.model))
     return sendError(reply, otherModel());
   AnswerStore &store = storeOf(http);
   if (auto error = checkStore(request, store))
@@ -166,7 +171,8 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   if (auto error = prepareTools(request))
     return sendError(reply, *error);
   std::vector<EngineRequest> requests;
-  if (auto error = makeRequests(request, requests))
+  std::vector<Echo> echoes;
+  if (auto error = makeRequests(request, requests, echoes))
     return sendError(reply, *error);
   // It may run for long, and nobody reads these again.
   request.messages = {};
@@ -188,11 +194,13 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].stopTokens = stopTokens;
     requests[i].sink = std::make_shared<Choice>(
-        tokenizer, stops, i, logprobs, shown, [this, generation](Delta delta) {
+        tokenizer, stops, i, logprobs, shown,
+        [this, generation](Delta delta) {
           server->post([generation, delta = std::move(delta)]() mutable {
             generation->take(std::move(delta));
           });
-        });
+        },
+        std::move(echoes[i]));
   }
   using Outcome = Submission::Outcome;
   Submission submission = engine.submit(std::move(requests));

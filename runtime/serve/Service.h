@@ -4,6 +4,7 @@
 #include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/infer/engine/Engine.h"
 #include "runtime/serve/Chat.h"
+#include "runtime/serve/Choice.h"
 #include "runtime/serve/CommonService.h"
 #include "runtime/serve/Forms.h"
 #include "runtime/serve/StoredAnswers.h"
@@ -48,12 +49,21 @@ private:
   std::optional<ApiError> checkStore(ApiRequest &request,
                                      const AnswerStore &store) const;
   StatusOr<std::vector<int32_t>> chatPrompt(const ApiRequest &request);
+  /// A prompt's tokens, and what of them a completion may begin with.
+  struct Prompt {
+    std::vector<int32_t> tokens;
+    Echo echo;
+  };
   std::optional<ApiError> makePrompts(const ApiRequest &request,
-                                      std::vector<std::vector<int32_t>> &to);
+                                      std::vector<Prompt> &to);
   std::optional<ApiError> makeTokens(const PromptInput &prompt,
-                                     std::vector<int32_t> &to);
+                                     const ApiRequest &request, Prompt &to);
+  Echo echoOf(const std::string &text, std::span<const int32_t> tokens,
+              const ApiRequest &request);
+  /// `echoes`: of each request what it begins with.
   std::optional<ApiError> makeRequests(const ApiRequest &request,
-                                       std::vector<EngineRequest> &to);
+                                       std::vector<EngineRequest> &to,
+                                       std::vector<Echo> &echoes);
   /// Stops of the chat's template and of the client, and tokens that end.
   std::vector<std::string> stopsOf(const ApiRequest &request,
                                    std::vector<int32_t> &tokens) const;

@@ -1,4 +1,5 @@
 // From requests to prompts: texts and messages become tokens that fit.
+#include "runtime/serve/FillIn.h"
 #include "runtime/serve/Logprobs.h"
 #include "runtime/serve/Service.h"
 
@@ -9,18 +10,49 @@
 
 namespace tessera::serve {
 
+/// What stands in the text itself, not what frames it or fills its gap.
+Echo Service::echoOf(const std::string &text, std::span<const int32_t> tokens,
+                     const ApiRequest &request) {
+  Echo echo;
+  echo.showsSpecial = true;
+  auto own = encoder.encode(text);
+  auto begin = tokens.begin();
+  if (!request.suffix.empty())
+    begin = std::ranges::find(
+        tokens, int32_t(*tokenizer.addedToken(fillInTokens(tokenizer)->open)));
+  auto found =
+      std::search(begin, tokens.end(), own.begin(), own.end(),
+                  [](int32_t a, uint32_t b) { return a == int32_t(b); });
+  echo.begin = std::size_t(found - tokens.begin());
+  echo.tokens.assign(found, std::min(found + long(own.size()), tokens.end()));
+  return echo;
+}
+
 std::optional<ApiError> Service::makeTokens(const PromptInput &prompt,
-                                            std::vector<int32_t> &to) {
+                                            const ApiRequest &request,
+                                            Prompt &to) {
+  auto fill = fillInTokens(tokenizer);
+  if (!request.suffix.empty() && !fill)
+    return ApiError{400,
+                    "suffix is not served: the model's tokenizer has no tokens "
+                    "around gaps; leave it out",
+                    "suffix", "not_supported"};
   if (const auto *tokens = std::get_if<std::vector<int32_t>>(&prompt)) {
-    to = *tokens;
+    to.tokens = *tokens;
+    if (request.echo)
+      to.echo.tokens = *tokens;
   } else {
-    for (uint32_t id : encoder.encodeFramed(std::get<std::string>(prompt)))
-      to.push_back(int32_t(id));
+    const auto &text = std::get<std::string>(prompt);
+    std::vector<uint32_t> ids = encoder.encodeFramed(
+        request.suffix.empty() ? text : fill->prompt(text, request.suffix));
+    to.tokens.assign(ids.begin(), ids.end());
+    if (request.echo)
+      to.echo = echoOf(text, to.tokens, request);
   }
   // An empty prompt starts a document.
-  if (to.empty() && tokenizer.documentEnd())
-    to.push_back(int32_t(*tokenizer.documentEnd()));
-  if (to.empty())
+  if (to.tokens.empty() && tokenizer.documentEnd())
+    to.tokens.push_back(int32_t(*tokenizer.documentEnd()));
+  if (to.tokens.empty())
     return ApiError{400,
                     "the prompt is empty, and the tokenizer has no token that "
                     "starts a text",
@@ -74,11 +106,10 @@ StatusOr<std::vector<int32_t>> Service::chatPrompt(const ApiRequest &request) {
   return tokens;
 }
 
-std::optional<ApiError>
-Service::makePrompts(const ApiRequest &request,
-                     std::vector<std::vector<int32_t>> &to) {
+std::optional<ApiError> Service::makePrompts(const ApiRequest &request,
+                                             std::vector<Prompt> &to) {
   for (const PromptInput &prompt : request.prompts)
-    if (auto found = makeTokens(prompt, to.emplace_back()))
+    if (auto found = makeTokens(prompt, request, to.emplace_back()))
       return found;
   if (request.endpoint == Endpoint::completions)
     return std::nullopt;
@@ -86,7 +117,7 @@ Service::makePrompts(const ApiRequest &request,
   if (!tokens.ok())
     return ApiError{400, tokens.message(),
                     std::string(inputField(request.endpoint)), "invalid_value"};
-  to.push_back(tokens.take());
+  to.push_back({tokens.take(), {}});
   return std::nullopt;
 }
 
@@ -98,7 +129,8 @@ checkLogprobs(const ApiRequest &request,
     return std::nullopt;
   int64_t tokens = 0;
   for (const EngineRequest &each : requests)
-    tokens += each.maxTokens;
+    tokens +=
+        each.maxTokens + (each.scoresPrompt ? int64_t(each.prompt.size()) : 0);
   if (tokens <= kMaxLogprobs / (1 + *request.logprobs))
     return std::nullopt;
   return ApiError{400,
@@ -111,26 +143,27 @@ checkLogprobs(const ApiRequest &request,
 }
 
 std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
-                                              std::vector<EngineRequest> &to) {
+                                              std::vector<EngineRequest> &to,
+                                              std::vector<Echo> &echoes) {
   for (const auto &[token, bias] : request.sampling.bias)
     if (uint32_t(token) >= tokenizer.vocabSize())
       return ApiError{400,
                       fmt::format("token {} is outside the vocabulary of {}",
                                   token, tokenizer.vocabSize()),
                       "logit_bias", "invalid_value"};
-  std::vector<std::vector<int32_t>> prompts;
+  std::vector<Prompt> prompts;
   if (auto found = makePrompts(request, prompts))
     return found;
   std::random_device device;
   uint64_t seed = request.seed.value_or(uint64_t(device()) << 32 | device());
-  for (const std::vector<int32_t> &prompt : prompts) {
+  for (const auto &[prompt, echo] : prompts) {
     // OpenAI's default for completions is 16; a chat's answer may fill the
     // context.
     int64_t room = engine.shape().context - int64_t(prompt.size());
-    if (room < 1)
+    if (room < std::min<int64_t>(1, request.maxTokens.value_or(1)))
       return ApiError{400,
                       fmt::format("the prompt has {} tokens, and the context "
-                                  "of {} has room for none behind it",
+                                  "of {} has no room for it and one more",
                                   prompt.size(), engine.shape().context),
                       std::string(inputField(request.endpoint)),
                       "invalid_value"};
@@ -143,6 +176,8 @@ std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
       each.maxTokens = request.maxTokens.value_or(
           std::max<int64_t>(1, std::min(usual, room)));
       each.logprobs = request.logprobs;
+      each.scoresPrompt = request.echo && request.logprobs;
+      echoes.push_back(echo);
       each.deadline = EngineClock::now() + options.requestTime;
     }
   }

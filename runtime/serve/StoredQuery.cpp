@@ -93,8 +93,8 @@ constexpr std::string_view kWhole = R"({"type": "integer"})",
                            kText = R"({"type": "string"})";
 
 constexpr QueryField kFields[] = {
-    {"limit", kPages, readLimit, kWhole, 0, 100, "how many; default: 20"},
-    {"limit", kItems, readLimit, kWhole, 1, 100, "how many; default: 20"},
+    {"limit", kPages | kItems, readLimit, kWhole, 0, 100,
+     "how many; default: 20"},
     {"order", kPages | kItems, readOrder, R"({"enum": ["asc", "desc"]})", 0, 0,
      "by time; default: asc of chats and their messages, desc of input items"},
     {"after", kPages | kItems, readAfter, kText, 0, 0,

@@ -42,15 +42,21 @@ public:
   virtual ~RequestSink() = default;
   /// False: enough, the request ends with `stop`.
   virtual bool token(const TokenEvent &event) = 0;
+  /// Before any token(), if the request scores its prompt: each of its tokens
+  /// but the first, which nothing stands before, with its place.
+  virtual void scored(std::size_t /*place*/, const TokenEvent & /*event*/) {}
   virtual void finished(const EngineResult &result) = 0;
 };
 
 struct EngineRequest {
   std::vector<int32_t> prompt; ///< at least one token, inside the vocabulary
   SamplingOptions sampling;
-  int64_t maxTokens = 16; ///< at least 1
+  /// 0: the prompt is read, into the cache for those that begin alike, and
+  /// nothing is generated.
+  int64_t maxTokens = 16;
   std::vector<int32_t> stopTokens;
   std::optional<int64_t> logprobs;   ///< the number of likeliest tokens
+  bool scoresPrompt = false;         ///< with logprobs, also of the prompt
   std::shared_ptr<TokenGuide> guide; ///< of the text's form; its own
   std::optional<EngineClock::time_point> deadline;
   std::shared_ptr<RequestSink> sink;

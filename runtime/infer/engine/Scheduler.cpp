@@ -37,6 +37,14 @@ struct Scheduler::Text {
 
   /// Tokens that are not in the cache yet; at least the last one.
   int64_t unread() const { return int64_t(tokens.size()) - computed; }
+  bool generates() const { return request.maxTokens > 0; }
+  /// Of those, what is to be read before the text goes on: the last token only
+  /// for what follows it.
+  int64_t toRead() const { return unread() - int64_t(!generates()); }
+  /// Tokens of the prompt whose logprobs nobody has yet.
+  bool scores() const {
+    return request.scoresPrompt && scored < result.promptTokens;
+  }
 
   /// The next token, which then is part of the text.
   StatusOr<int32_t> draw(std::span<const float> logits);
@@ -56,6 +64,7 @@ struct Scheduler::Text {
   std::vector<int32_t> tokens;      ///< the prompt's and the generated
   PageList list;
   int64_t computed = 0; ///< tokens in the cache
+  int64_t scored = 1;   ///< the next of the prompt; the first has no logprob
   EngineResult result;
   bool finished = false;
   EngineClock::time_point arrived;
@@ -103,13 +112,16 @@ Status Scheduler::check(const EngineRequest &request,
                            "of {}",
                            token, shape.vocab);
   auto prompt = int64_t(request.prompt.size());
-  if (request.maxTokens < 1)
-    return Status::error("at least one token must be asked for, got: {}",
+  if (request.maxTokens < 0)
+    return Status::error("no fewer than 0 tokens can be asked for, got: {}",
                          request.maxTokens);
-  if (prompt >= shape.context || request.maxTokens > shape.context - prompt)
+  if (prompt > shape.context || request.maxTokens > shape.context - prompt)
     return Status::error("the prompt has {} tokens and {} are asked for, "
                          "together they must be at most the context of {}",
                          prompt, request.maxTokens, shape.context);
+  if (request.scoresPrompt && !request.logprobs)
+    return Status::error("a prompt is scored by logprobs, which are not asked "
+                         "for");
   int64_t pages = (prompt + request.maxTokens + shape.page - 1) / shape.page;
   if (pages > shape.pages)
     return Status::error("{} tokens need {} pages of {} tokens, the cache has "
@@ -192,8 +204,9 @@ void Scheduler::expire(EngineClock::time_point now) {
 
 bool Scheduler::givePages(Text &text) {
   std::span<const int32_t> tokens = text.tokens;
-  // The last token is always read, for its logits.
-  int64_t found = pool.takePrefix(tokens.first(tokens.size() - 1), text.list);
+  // The last token is always read, for its logits, and so is what is scored.
+  int64_t known = (text.scores() ? text.scored : int64_t(tokens.size())) - 1;
+  int64_t found = pool.takePrefix(tokens.first(std::size_t(known)), text.list);
   // A page for each of the others, or they would be preempted at once.
   if (!pool.grow(text.list, int64_t(tokens.size())) ||
       (!running.empty() && pool.available() < int64_t(running.size()))) {
@@ -219,6 +232,11 @@ void Scheduler::admit(EngineClock::time_point now) {
       counters.promptTokens += text.result.promptTokens;
       counters.prefixQueries += text.result.promptTokens;
       counters.prefixHits += text.computed;
+    }
+    if (text.toRead() == 0) { // others have read its prompt
+      finish(text, FinishReason::length);
+      waiting.pop_front();
+      continue;
     }
     // A text that was preempted is older than some that run.
     auto place = std::ranges::upper_bound(
@@ -257,7 +275,15 @@ Status Scheduler::readChunk() {
   if (found == running.end())
     return Status::success();
   Text &text = **found;
-  int64_t count = std::min(text.unread(), model.shape().chunk);
+  TESSERA_RETURN_IF_ERROR(text.scores() ? score(text) : prefill(text));
+  if (!text.generates() && text.toRead() == 0)
+    finish(text, FinishReason::length);
+  sweep();
+  return Status::success();
+}
+
+Status Scheduler::prefill(Text &text) {
+  int64_t count = std::min(text.toRead(), model.shape().chunk);
   bool last = count == text.unread();
   TESSERA_RETURN_IF_ERROR(model.prefill(
       {text.list.pages, text.computed},
@@ -267,7 +293,34 @@ Status Scheduler::readChunk() {
   pool.publish(text.list, std::span(text.tokens).first(text.computed));
   if (last)
     choose(text, model.logits(0));
-  sweep();
+  return Status::success();
+}
+
+Status Scheduler::score(Text &text) {
+  int64_t begin = text.computed;
+  int64_t count = std::min(text.toRead(), model.shape().buckets.back());
+  bool last = count == text.unread();
+  std::vector<CachedText> places;
+  for (int64_t i = 0; i < count; ++i)
+    places.push_back({text.list.pages, begin + i});
+  TESSERA_RETURN_IF_ERROR(
+      model.decode(places, std::span(text.tokens).subspan(begin, count)));
+  text.computed += count;
+  counters.lastComputed = EngineClock::now();
+  pool.publish(text.list, std::span(text.tokens).first(text.computed));
+  for (int64_t row = 0; row < count && text.scores(); ++row) {
+    int64_t place = begin + row + 1; // of what comes behind the row's token
+    if (place != text.scored)
+      continue; // told before it was preempted
+    TokenEvent event;
+    event.token = text.tokens[std::size_t(place)];
+    event.logprobs = logprobsOf(model.logits(row).first(options.choices),
+                                event.token, *text.request.logprobs);
+    text.request.sink->scored(std::size_t(place), event);
+    ++text.scored;
+  }
+  if (last)
+    choose(text, model.logits(count - 1));
   return Status::success();
 }
 

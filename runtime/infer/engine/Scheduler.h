@@ -12,7 +12,9 @@
 // A text whose next tokens are guessed has a row of the batch for each of them.
 // A guess holds if it is the token that is chosen before it (Leviathan et al.
 // 2023, with the text's own past as the draft), so what comes out is not only
-// as likely as token by token, it is the same.
+// as likely as token by token, it is the same. A prompt whose own tokens are
+// asked for their logprobs is read in the same rows, as guesses that all hold:
+// a chunk has logits behind its last token alone.
 #pragma once
 #include "runtime/infer/PagedModel.h"
 #include "runtime/infer/engine/EngineMetrics.h"
@@ -70,6 +72,8 @@ private:
   void admit(EngineClock::time_point now);
   bool givePages(Text &text);
   Status readChunk();
+  Status prefill(Text &text);
+  Status score(Text &text);
   Status decode();
   std::vector<Text *> decodable();
   void addGuesses(std::span<Text *const> texts);

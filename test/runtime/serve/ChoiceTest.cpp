@@ -96,6 +96,62 @@ TEST(Choice, HasTheTextOfNoSpecialTokenButThoseThatAreShown) {
   }
 }
 
+// The prompt again, special tokens of its text included, is one text with what
+// follows; stops are looked for in that alone.
+TEST(Choice, BeginsWithThePromptThatItEchoes) {
+  auto letters = lettersAndTags();
+  ASSERT_TRUE(letters.ok()) << letters.message();
+  for (bool logprobs : {false, true}) {
+    std::string text;
+    std::vector<ChoiceToken> tokens;
+    Echo echo{{0, 2, 1}, /*begin=*/1, /*showsSpecial=*/true};
+    Choice choice(
+        *letters, {"b"}, 0, logprobs, {},
+        [&](const Delta &delta) {
+          text += delta.text;
+          tokens.insert(tokens.end(), delta.tokens.begin(), delta.tokens.end());
+        },
+        echo);
+    TokenEvent event;
+    if (logprobs) // one that frames the text, its own, and a suffix's
+      for (int32_t token : {0, 0, 2, 1, 0})
+        if (event.token = token; ++event.logprobs.chosen > 1)
+          choice.scored(std::size_t(event.logprobs.chosen) - 1, event);
+    event.token = 0;
+    EXPECT_TRUE(choice.token(event));
+    event.token = 1;
+    EXPECT_FALSE(choice.token(event));
+    choice.finished({});
+    EXPECT_EQ(text, "a<tool_call>ba");
+    if (!logprobs)
+      continue;
+    std::vector<int64_t> offsets;
+    for (const ChoiceToken &each : tokens) {
+      EXPECT_TRUE(each.hasScore);
+      offsets.push_back(each.offset);
+    }
+    EXPECT_EQ(offsets, (std::vector<int64_t>{0, 1, 12, 13, 14}));
+  }
+}
+
+TEST(Choice, TheFirstTokenOfAllHasNoLogprob) {
+  auto letters = lettersAndTags();
+  ASSERT_TRUE(letters.ok()) << letters.message();
+  std::vector<bool> scores;
+  Choice choice(
+      *letters, {}, 0, /*logprobs=*/true, {},
+      [&](const Delta &delta) {
+        for (const ChoiceToken &each : delta.tokens)
+          scores.push_back(each.hasScore);
+      },
+      Echo{{0, 1, 0}});
+  TokenEvent event;
+  choice.scored(1, event);
+  choice.scored(2, event);
+  choice.finished({});
+  EXPECT_EQ(scores, (std::vector<bool>{false, true, true}));
+}
+
 TEST(Secrets, AreEqualOrNot) {
   EXPECT_TRUE(equalSecrets("key", "key"));
   for (const char *other : {"", "ke", "kez", "keykey", "Key"})

@@ -19,12 +19,16 @@ static void require(bool truth) {
 }
 
 static void checkRequest(const ApiRequest &request) {
-  require(!request.model.empty());
-  require(request.prompts.empty() != request.messages.empty());
+  // A response may say neither the model nor what to answer.
+  if (request.endpoint != Endpoint::responses) {
+    require(!request.model.empty());
+    require(request.prompts.empty() != request.messages.empty());
+  }
+  require(request.prompts.empty() || request.messages.empty());
   require(request.n >= 1 && request.n <= kMaxChoices);
   require(int64_t(request.prompts.size()) <= kMaxChoices);
   require(int64_t(request.stop.size()) <= kMaxStops);
-  require(!request.maxTokens || *request.maxTokens >= 1);
+  require(!request.maxTokens || *request.maxTokens >= 0);
   require(!request.logprobs ||
           (*request.logprobs >= 0 && *request.logprobs <= 20));
   require(checkSampling(request.sampling).ok());

@@ -361,7 +361,7 @@ TEST(StoredQuery, OthersAreRefused) {
            {RouteId::listChats, "limit=+1"},
            {RouteId::listChats, "limit= 1"},
            {RouteId::listChats, "limit="},
-           {RouteId::inputItems, "limit=0"},
+           {RouteId::inputItems, "limit=-1"},
            {RouteId::listChats, "order[]x=asc"},
            {RouteId::listChats, "metadata[]=x"},
            {RouteId::listChats, "metadata]a[=x"},

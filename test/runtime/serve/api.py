@@ -153,6 +153,95 @@ def offsets(server):
     expect([offset for part in parts for offset in part], logprobs["text_offset"])
 
 
+def no_tokens(server):
+    """0 tokens: the prompt is read, and the answer is empty and ends at its length."""
+    for path, fields in ((COMPLETIONS, {"prompt": "abc", "max_tokens": 0}), (CHAT, {"messages": USER, "max_completion_tokens": 0}),
+                         (CHAT, {"messages": USER, "max_tokens": 0, "n": 3, "logprobs": True})):
+        status, whole = server.post(path, **fields)
+        expect(status, 200)
+        for choice in whole["choices"]:
+            expect((choice["message"]["content"] if path == CHAT else choice["text"], choice["finish_reason"]), ("", "length"))
+        expect(len(whole["choices"]), fields.get("n", 1))
+        assert whole["usage"]["prompt_tokens"] > 2 and whole["usage"]["completion_tokens"] == 0, whole
+        events = server.stream(path, **fields)
+        expect({e["choices"][0]["index"]: e["choices"][0]["finish_reason"] for e in events},
+               {i: "length" for i in range(fields.get("n", 1))})
+    status, whole = server.post(RESPONSES, input="hello", max_output_tokens=0)
+    expect((status, whole["status"], whole["incomplete_details"]), (200, "incomplete", {"reason": "max_output_tokens"}))
+    expect((whole["output"][0]["content"][0]["text"], whole["usage"]["output_tokens"]), ("", 0))
+    expect(server.typed_stream(RESPONSES, input="hello", max_output_tokens=0)[-1][0], "response.incomplete")
+    # It may fill the context, and the next that begins so finds it read.
+    full = [65] * 1024
+    expect(server.post(COMPLETIONS, prompt=full, max_tokens=0)[0], 200)
+    expect(server.post(COMPLETIONS, prompt=full, max_tokens=0)[1]["usage"]["prompt_tokens_details"]["cached_tokens"], 1008)
+    expect(server.post(COMPLETIONS, prompt=full, max_tokens=1)[0], 400)
+    expect(server.post(COMPLETIONS, prompt=[65] * 1025, max_tokens=0)[0], 400)
+
+
+def echoes(server):
+    """The prompt again, and what it is worth: as likely as if it had been generated."""
+    fields = {"seed": 5, "max_tokens": 40, "ignore_eos": True, "logprobs": 2}
+    _, plain = server.post(COMPLETIONS, prompt="abc", **fields)
+    status, whole = server.post(COMPLETIONS, prompt="abc", echo=True, **fields)
+    expect(status, 200)
+    [one], [bare] = whole["choices"], plain["choices"]
+    expect(one["text"], "abc" + bare["text"])
+    expect(one["logprobs"]["tokens"], ["a", "b", "c", *bare["logprobs"]["tokens"]])
+    expect(one["logprobs"]["token_logprobs"][3:], bare["logprobs"]["token_logprobs"])
+    expect(one["logprobs"]["text_offset"], [0, 1, 2, *(3 + at for at in bare["logprobs"]["text_offset"])])
+    expect((one["logprobs"]["token_logprobs"][0], one["logprobs"]["top_logprobs"][0]), (None, None))
+    expect(whole["usage"], plain["usage"])
+    # As tokens: what was generated, scored as a prompt.
+    bytes_of = [server.post(COMPLETIONS, prompt=[[i] for i in range(begin, begin + 128)], max_tokens=0, echo=True)[1]["choices"]
+                for begin in (0, 128)]
+    ids = {choice["text"]: i for i, choice in enumerate(bytes_of[0] + bytes_of[1])}
+    text = "aabbcabcabc" * 9
+    _, scored = server.post(COMPLETIONS, prompt=[ids[c] for c in text], echo=True, max_tokens=0, logprobs=1)
+    expect(scored["choices"][0]["text"], text)
+    marks = scored["choices"][0]["logprobs"]["token_logprobs"]
+    for at in (1, 17, 64, 98):
+        _, drawn = server.post(COMPLETIONS, prompt=text[:at], max_tokens=1, logprobs=0, logit_bias={str(ids[text[at]]): 100}, temperature=0)
+        expect(drawn["choices"][0]["logprobs"]["token_logprobs"], [marks[at]])
+    # Whole, and as a stream; several; stops are not looked for in the prompt.
+    for more in ({}, {"n": 2, "logprobs": None}, {"stop": "b"}, {"prompt": ["xy\u00e9", "", "<|endoftext|>b"]}):
+        asked = {"prompt": "ab" * 30, "echo": True} | fields | more
+        _, whole = server.post(COMPLETIONS, **asked)
+        texts = [""] * len(whole["choices"])
+        marks = [[] for _ in texts]
+        for event in server.stream(COMPLETIONS, **asked):
+            for choice in event["choices"]:
+                texts[choice["index"]] += choice["text"]
+                marks[choice["index"]] += (choice["logprobs"] or {"token_logprobs": []})["token_logprobs"]
+        expect(texts, [choice["text"] for choice in whole["choices"]])
+        prompts = asked["prompt"] if isinstance(asked["prompt"], list) else [asked["prompt"]] * len(texts)
+        for prompt, text in zip(prompts, texts, strict=True):
+            assert text.startswith(prompt), (prompt, text)
+        if asked["logprobs"] is not None:
+            expect(marks, [choice["logprobs"]["token_logprobs"] for choice in whole["choices"]])
+    server.wait_until_idle()
+    expect(server.metric("kv_pages_used"), 0)
+
+
+def speaks_first(server):
+    """A response that is asked for nothing: the model begins, as its template has it."""
+    status, _, made = server.call("POST", RESPONSES, {"seed": 4, "max_output_tokens": 20})
+    expect((status, made["model"]), (200, server.model))
+    _, wanted = server.post(COMPLETIONS, prompt="<|im_start|>assistant\n", seed=4, max_tokens=20, stop="<|im_end|>")
+    expect(made["output"][0]["content"][0]["text"], wanted["choices"][0]["text"])
+    expect(server.call("GET", f"{RESPONSES}/{made['id']}/input_items")[2]["data"], [])
+    page = server.call("GET", f"{RESPONSES}/{made['id']}/input_items?limit=0")[2]
+    expect((page["data"], page["has_more"]), ([], False))
+    # It goes on from what it has said, and from instructions alone.
+    _, _, more = server.call("POST", RESPONSES, {"previous_response_id": made["id"], "max_output_tokens": 2})
+    assert more["usage"]["input_tokens"] > made["usage"]["input_tokens"], more
+    _, _, told = server.call("POST", RESPONSES, {"instructions": "be kind", "max_output_tokens": 2})
+    page = server.call("GET", f"{RESPONSES}/{server.post(RESPONSES, input='a', max_output_tokens=1)[1]['id']}/input_items?limit=0")[2]
+    expect((page["data"], page["has_more"], told["status"]), ([], True, "incomplete"))
+    expect(server.call("POST", RESPONSES, {"model": "other"})[0], 404)
+    expect(server.call("POST", RESPONSES, {"model": ""})[2]["error"]["param"], "model")
+    expect(server.call("POST", CHAT, {"messages": USER})[2]["error"]["param"], "model")
+
+
 def responses(server):
     fields = {"input": "hello", "seed": 9, "max_output_tokens": 30, "instructions": "be kind", "metadata": {"a": "b"}}
     status, whole = server.post(RESPONSES, **fields)
@@ -194,13 +283,13 @@ def responses(server):
     for name, value in {
         "conversation": "c", "tools": [{"type": "web_search"}], "store": "yes",
         "background": 1, "text": {"format": {"type": "xml"}}, "truncation": "x", "include": ["x"],
-        "reasoning": {"effort": "low"}, "top_logprobs": 1, "prompt": {"id": "x"}, "max_output_tokens": 0,
+        "reasoning": {"effort": "low"}, "top_logprobs": 1, "prompt": {"id": "x"}, "max_output_tokens": -1,
         "instructions": 3, "messages": chat, "metadata": {"a": 1}, "stream_options": {"include_usage": True},
         "input": [{"type": "item_reference", "id": "x"}],
     }.items():
         status, answer = server.post(RESPONSES, **{"input": "a", name: value})
         expect((name, status, answer["error"]["param"]), (name, 400, name))
-    expect(server.post(RESPONSES)[1]["error"]["param"], "input")
+    expect(server.post(RESPONSES, input=[])[1]["error"]["param"], "input")
 
 
 def forms(server):
@@ -291,9 +380,14 @@ def refused_fields(server):
         (COMPLETIONS, {"prompt": [257]}, "prompt"),
         (COMPLETIONS, {"prompt": [-1]}, "prompt"),
         (COMPLETIONS, {"prompt": "a" * 3000}, "prompt"),
-        (COMPLETIONS, {"prompt": "a", "echo": True}, "echo"),
+        (COMPLETIONS, {"prompt": "a", "echo": 1}, "echo"),
+        (COMPLETIONS, {"prompt": "a" * 1000, "n": 128, "echo": True, "max_tokens": 0, "logprobs": 5}, "logprobs"),
         (COMPLETIONS, {"prompt": "a", "best_of": 2}, "best_of"),
-        (COMPLETIONS, {"prompt": "a", "suffix": "b"}, "suffix"),
+        (COMPLETIONS, {"prompt": "a", "suffix": "b"}, "suffix"),  # of a tokenizer that knows no gaps
+        (COMPLETIONS, {"prompt": [65], "suffix": "b"}, "suffix"),
+        (CHAT, {"messages": USER, "audio": "loud"}, "audio"),
+        (CHAT, {"messages": USER, "modalities": ["text", "audio"], "audio": {"voice": "ash", "format": "wav"}}, "modalities"),
+        (CHAT, {"messages": USER, "web_search_options": {}}, "web_search_options"),
         (COMPLETIONS, {"prompt": "a", "logprobs": 21}, "logprobs"),
         (COMPLETIONS, {"prompt": "a", "messages": USER}, "messages"),
         (COMPLETIONS, {"prompt": "a", "temprature": 1}, "temprature"),
@@ -305,11 +399,11 @@ def refused_fields(server):
         (CHAT, {"messages": USER, "response_format": {"type": "json_schema", "json_schema": {"schema": {"pattern": "(?=a)"}}}}, "response_format"),
         (CHAT, {"messages": USER, "top_logprobs": 2}, "top_logprobs"),
         (COMPLETIONS, {"prompt": ["a"] * 128, "max_tokens": 200, "logprobs": 20}, "logprobs"),
-        (CHAT, {"messages": USER, "stream_options": {"include_usage": True}}, "stream_options"),
+        (CHAT, {"messages": USER, "stream_options": {"include_use": True}}, "stream_options"),
     ]
     for name, values in {
         "n": [0, -1, 1.5, 129, 2**70, "2"],
-        "max_tokens": [0, -1, 2**40, 1e300],
+        "max_tokens": [-1, 0.5, 2**40, 1e300],
         "temperature": [-1, 2.1, "1", True],
         "top_p": [0, -1, 1.1],
         "min_p": [-0.1, 2],
@@ -333,6 +427,9 @@ def refused_fields(server):
         assert "service_tier" not in server.post(path, **field)[1]
         expect(server.post(path, **field, service_tier="priority")[1]["service_tier"], "default")
     expect(server.post(COMPLETIONS, prompt="a", temperature=1e-40, max_tokens=2, n=None, user="me", suffix="")[0], 200)
+    # What asks for nothing is no mistake.
+    expect(server.post(COMPLETIONS, prompt="a", max_tokens=2, best_of=0, logit_bias={"x": 0}, stream_options={"include_usage": True})[0], 200)
+    expect(server.post(CHAT, messages=USER, max_tokens=2, modalities=["text"], audio={"voice": "ash", "format": "wav"})[0], 200)
 
 
 def hostile_bytes(server):
@@ -526,7 +623,7 @@ def busy_and_end():
 
 def main():
     with Server([CHECK]) as server:
-        for check in (routes, completions, streams, offsets, responses, forms, metrics, page, refused_fields, hostile_bytes, mixed_load, many_connections):
+        for check in (routes, completions, streams, offsets, no_tokens, echoes, speaks_first, responses, forms, metrics, page, refused_fields, hostile_bytes, mixed_load, many_connections):
             check(server)
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)

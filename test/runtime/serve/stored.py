@@ -66,7 +66,7 @@ def pages(server):
             break
         after = f"&after={page['last_id']}"
     expect(seen, listed["data"][::-1])
-    for wrong, param in (("limit=0", "limit"), ("limit=101", "limit"), ("limit=x", "limit"), ("limit=99999999999999999999", "limit"),
+    for wrong, param in (("limit=-1", "limit"), ("limit=101", "limit"), ("limit=x", "limit"), ("limit=99999999999999999999", "limit"),
                          ("order=up", "order"), ("after=msg_1", "after"), ("colour=red", "colour"), ("include[]=x", "include"),
                          ("limit", "limit"), ("=", None)):
         expect(get(server, f"{path}?{wrong}", 400)["error"]["param"], param)

@@ -73,6 +73,34 @@ protected:
   uint64_t preemptions = 0, hits = 0, accepted = 0;
 };
 
+// A prompt is scored in other programs' rows than those that read it.
+TEST_P(CompiledEngineTest, ScoresAPromptAsWhatIsGenerated) {
+  auto run = [&](EngineRequest next) {
+    Scheduler scheduler(*model, {});
+    auto sink = std::make_shared<Collected>();
+    next.sink = sink;
+    scheduler.add(1, next, EngineClock::now());
+    while (!scheduler.idle())
+      EXPECT_TRUE(scheduler.step().ok());
+    return sink;
+  };
+  EngineRequest next = request(3);
+  auto generated = run(next);
+  size_t prompt = next.prompt.size();
+  next.prompt.insert(next.prompt.end(), generated->tokens.begin(),
+                     generated->tokens.end());
+  next.scoresPrompt = true;
+  next.maxTokens = 0;
+  auto scored = run(next);
+  ASSERT_EQ(scored->scores.size(), next.prompt.size() - 1);
+  for (size_t i = 0; i < generated->tokens.size(); ++i) {
+    const TokenEvent &again = scored->scores[prompt - 1 + i];
+    EXPECT_EQ(again.token, generated->tokens[i]);
+    EXPECT_EQ(again.logprobs.chosen, generated->events[i].logprobs.chosen);
+    EXPECT_EQ(again.logprobs.top, generated->events[i].logprobs.top);
+  }
+}
+
 TEST_P(CompiledEngineTest, NeighboursChangeNoBit) {
   auto solo = run(1);
   auto together = run(12);

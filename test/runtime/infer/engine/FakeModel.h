@@ -84,6 +84,10 @@ private:
 class Collected final : public RequestSink {
 public:
   explicit Collected(int64_t enough = INT64_MAX) : enough(enough) {}
+  void scored(std::size_t place, const TokenEvent &event) override {
+    places.push_back(place);
+    scores.push_back(event);
+  }
   bool token(const TokenEvent &event) override {
     events.push_back(event);
     tokens.push_back(event.token);
@@ -97,6 +101,8 @@ public:
 
   std::vector<int32_t> tokens;
   std::vector<TokenEvent> events;
+  std::vector<std::size_t> places; ///< of what was scored
+  std::vector<TokenEvent> scores;
   EngineResult result;
   int ends = 0;
   std::atomic<bool> done = false; ///< for other threads

@@ -40,7 +40,7 @@ EngineRequest randomRequest(Random &random) {
   for (int64_t i = 0; i < length; ++i)
     request.prompt.push_back(
         int32_t(i < 9 ? (family * 7 + i * 5) % 61 : random(61)));
-  request.maxTokens = 1 + random(40 - length);
+  request.maxTokens = random(41 - length);
   SamplingOptions &sampling = request.sampling;
   sampling.temperature = float(random(3)) * 0.7f;
   sampling.topK = random(2) * 9;
@@ -55,6 +55,7 @@ EngineRequest randomRequest(Random &random) {
     sampling.bias = {{int32_t(random(61)), 1e6f}};
   if (random(2))
     request.logprobs = random(4);
+  request.scoresPrompt = request.logprobs && random(2);
   return request;
 }
 
@@ -87,9 +88,20 @@ std::vector<Planned> randomPlan(Random &random) {
   return plan;
 }
 
+void expectScoresAsAlone(const Collected &sink, const Collected &solo) {
+  ASSERT_LE(sink.scores.size(), solo.scores.size());
+  for (size_t i = 0; i < sink.scores.size(); ++i) {
+    EXPECT_EQ(sink.places[i], i + 1); // each once, in order
+    EXPECT_EQ(sink.scores[i].token, solo.scores[i].token);
+    EXPECT_EQ(sink.scores[i].logprobs.chosen, solo.scores[i].logprobs.chosen);
+    EXPECT_EQ(sink.scores[i].logprobs.top, solo.scores[i].logprobs.top);
+  }
+}
+
 void expectAsAlone(const Planned &each) {
   std::shared_ptr<Collected> solo = alone(each.request);
   EXPECT_EQ(each.sink->ends, 1);
+  expectScoresAsAlone(*each.sink, *solo);
   if (each.sink->result.reason == FinishReason::cancelled) {
     EXPECT_GE(each.cancelled, 0);
     ASSERT_LE(each.sink->tokens.size(), solo->tokens.size());
@@ -98,6 +110,8 @@ void expectAsAlone(const Planned &each) {
     return;
   }
   EXPECT_EQ(each.sink->tokens, solo->tokens);
+  EXPECT_EQ(each.sink->scores.size(),
+            each.request.scoresPrompt ? each.request.prompt.size() - 1 : 0);
   EXPECT_EQ(each.sink->result.reason, solo->result.reason);
   EXPECT_EQ(each.sink->result.generatedTokens,
             int64_t(each.sink->tokens.size()));
@@ -175,6 +189,60 @@ TEST(Scheduler, GuessesSaveSteps) {
   EXPECT_LT(iterations(3), 15u);
 }
 
+// A token of the prompt is as likely as if it had been generated there.
+TEST(Scheduler, ScoresAPromptAsWhatIsGenerated) {
+  EngineRequest request;
+  request.prompt = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3};
+  request.logprobs = 3;
+  request.scoresPrompt = true;
+  for (int64_t tokens : {0, 1, 5}) {
+    request.maxTokens = tokens;
+    auto whole = alone(request);
+    EXPECT_EQ(whole->result.reason, FinishReason::length);
+    EXPECT_EQ(int64_t(whole->tokens.size()), tokens);
+    ASSERT_EQ(whole->scores.size(), request.prompt.size() - 1);
+    for (size_t place = 1; place < request.prompt.size(); ++place) {
+      EngineRequest part;
+      part.prompt.assign(request.prompt.begin(),
+                         request.prompt.begin() + long(place));
+      part.maxTokens = 1;
+      part.logprobs = 3;
+      part.sampling.bias = {{request.prompt[place], 1e6f}};
+      auto drawn = alone(part);
+      const TokenEvent &scored = whole->scores[place - 1];
+      EXPECT_EQ(drawn->tokens.at(0), scored.token);
+      EXPECT_EQ(drawn->events.at(0).logprobs.chosen, scored.logprobs.chosen);
+      EXPECT_EQ(drawn->events.at(0).logprobs.top, scored.logprobs.top);
+    }
+  }
+}
+
+TEST(Scheduler, ReadsAPromptOfWhichNothingFollows) {
+  FakeModel model(shapeOf(20));
+  Scheduler scheduler(model, {});
+  auto cachedOf = [&](std::vector<int32_t> prompt) {
+    auto sink = std::make_shared<Collected>();
+    EngineRequest request;
+    request.prompt = std::move(prompt);
+    request.maxTokens = 0;
+    request.sink = sink;
+    EXPECT_TRUE(Scheduler::check(request, model.shape()).ok());
+    scheduler.add(1, request, EngineClock::now());
+    while (!scheduler.idle())
+      EXPECT_TRUE(scheduler.step().ok());
+    EXPECT_EQ(sink->ends, 1);
+    EXPECT_TRUE(sink->tokens.empty());
+    EXPECT_EQ(sink->result.reason, FinishReason::length);
+    return sink->result.cachedTokens;
+  };
+  std::vector<int32_t> context(40), page(5);
+  EXPECT_EQ(cachedOf(context), 0);
+  EXPECT_EQ(cachedOf(context), 36); // whole pages before the last token
+  EXPECT_EQ(cachedOf(page), 4);     // of which nothing is left to read
+  EXPECT_EQ(cachedOf({7}), 0);
+  EXPECT_EQ(scheduler.metrics().pagesUsed, 0);
+}
+
 TEST(Scheduler, FirstComeFirstServed) {
   FakeModel model(shapeOf(12));
   Scheduler scheduler(model, {.maxBatch = 1});
@@ -248,14 +316,18 @@ TEST(Scheduler, RefusesWhatCanNeverRun) {
   EXPECT_EQ(message(), "token 61 of the prompt is outside the vocabulary of "
                        "61");
   request.prompt = {1};
-  request.maxTokens = 0;
-  EXPECT_EQ(message(), "at least one token must be asked for, got: 0");
+  request.maxTokens = -1;
+  EXPECT_EQ(message(), "no fewer than 0 tokens can be asked for, got: -1");
   request.maxTokens = INT64_MAX;
   EXPECT_NE(message().find("at most the context of 40"), std::string::npos);
   request.maxTokens = 12;
   EXPECT_EQ(message(), "13 tokens need 4 pages of 4 tokens, the cache has 3");
   request.maxTokens = 11;
   EXPECT_EQ(message(), "");
+  request.scoresPrompt = true;
+  EXPECT_EQ(message(), "a prompt is scored by logprobs, which are not asked "
+                       "for");
+  request.scoresPrompt = false;
   request.sampling.minP = 2;
   EXPECT_NE(message().find("min-p"), std::string::npos);
 }
