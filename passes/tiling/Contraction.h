@@ -135,7 +135,8 @@ struct ContractionPlan {
   bool isStrips() const { return quant && quant->isStrips(); }
   bool streamsStrips() const { return isStrips() && quant->streams; }
   /// Whether registers that hold matrices can multiply it, however many rows
-  /// there are: bf16 on both sides, all of it in memory.
+  /// there are: bf16 on both sides, all of it in memory or, of quantized
+  /// weights, widened to it as many rows have them staged.
   bool fitsMatrices() const;
   /// Tells plans apart beyond their expressions.
   std::string key() const;

@@ -129,7 +129,10 @@ private:
   // Few rows as integers (ContractionIntegers.cpp).
   mlir::Value packedRow();
   mlir::Value loadPacked(mlir::Value at, int64_t row, int64_t rows);
-  void prefetchWords(mlir::Value strip, mlir::Value word);
+  /// Of `memory` [strips, middle, 16], what comes after place `at` of a strip,
+  /// where one such place stands for `bytes` of words.
+  void prefetchAhead(mlir::Value memory, mlir::Value strip, mlir::Value at,
+                     int64_t bytes);
   mlir::Value emitIntegerGroup(mlir::Value strip, mlir::Value group,
                                int64_t row, int64_t rows, int64_t size,
                                mlir::Value sum);

@@ -12,6 +12,9 @@ using namespace tessera;
 static constexpr int64_t kStrip = QuantizedLayout::kStrip,
                          kBlock = QuantizedLayout::kBlock,
                          kWords = IntegerRows::kWords;
+// What memory is asked for ahead, in bytes of words: far ahead into the second
+// cache, nearer into the first. Neither is enough alone.
+static constexpr int64_t kFar = 8192, kNear = 4096, kLine = 4 * kStrip;
 
 // Columns of a block that does nothing but read weights: so few that threads
 // end together, so many that asking for a block costs nothing.
@@ -38,14 +41,13 @@ Value ContractionEmitter::loadPacked(Value at, int64_t row, int64_t rows) {
                                 ValueRange(), ArrayRef<int64_t>{0});
 }
 
-// What memory is asked for ahead, in bytes: far ahead into the second cache,
-// nearer into the first. Neither is enough alone.
-void ContractionEmitter::prefetchWords(Value strip, Value word) {
-  constexpr int64_t kFar = 8192, kNear = 2048, kLine = 4 * kStrip;
+void ContractionEmitter::prefetchAhead(Value memory, Value strip, Value at,
+                                       int64_t bytes) {
   for (auto [ahead, hint] : {std::pair(kFar, 2), std::pair(kNear, 3)})
     b.create<memref::PrefetchOp>(
-        loc, words,
-        ValueRange{strip, add(word, index(ahead / kLine)), index(0)},
+        loc, memory,
+        ValueRange{strip, add(at, index(std::max<int64_t>(ahead / bytes, 1))),
+                   index(0)},
         /*isWrite=*/false, /*localityHint=*/hint, /*isDataCache=*/true);
 }
 
@@ -73,7 +75,7 @@ void ContractionEmitter::emitIntegerBlock(Value strip, Value block, int64_t row,
   int64_t count = kBlock / layout.perWord();
   for (int64_t i = 0; i < count; ++i) {
     Value at = add(mul(block, count), index(i));
-    prefetchWords(strip, at);
+    prefetchAhead(words, strip, at, kLine);
     Value word = b.create<tile::LoadOp>(loc, wordType, words,
                                         ValueRange{strip, at, index(0)},
                                         ValueRange(), ArrayRef<int64_t>{1, 2});
@@ -99,6 +101,9 @@ Value ContractionEmitter::emitIntegerGroup(Value strip, Value group,
     return b.create<tile::BroadcastOp>(loc, to, x, ArrayRef<int64_t>{0});
   };
   IntegerRows packed = integerRows(plan);
+  // Beside the words they are a stream of their own, which nobody else asks
+  // for.
+  prefetchAhead(scales, strip, group, layout.group / layout.perWord() * kLine);
   Value upper = b.create<arith::ConstantOp>(loc, b.getZeroAttr(integers));
   Value lower =
       spread(loadPacked(add(index(packed.sums()), group), row, rows), integers);

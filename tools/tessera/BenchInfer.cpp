@@ -273,12 +273,7 @@ static Status benchModel(InferSettings &settings) {
     return compute.status();
   InferModel model = describe(spec, session);
   settings.bench.vectorBits = model.target == "cpu:avx2" ? 256 : 512;
-  // Quantized weights are widened for prompts, whatever the target.
-  bool isQuantized =
-      std::ranges::any_of((*opened)->state(), [](const StateTensor &tensor) {
-        return tensor.quantized && tensor.quantized->isScales;
-      });
-  if (*compute == recipe::Precision::Bf16 && !isQuantized)
+  if (*compute == recipe::Precision::Bf16)
     settings.bench.peakType = model.target == "cpu:amx" ? PeakType::bf16Matrix
                               : model.target == "cpu:avx512bf16"
                                   ? PeakType::bf16

@@ -1,5 +1,7 @@
 // Few rows of bf16 times quantized weights, which are products of integers:
 // against loops that do the same arithmetic from its definition, to the bit.
+// Many rows, which meet widened weights: each the same whatever others there
+// are.
 #include "compiler/target/cpu/CpuTarget.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -161,14 +163,43 @@ TEST_P(IntegerProductsTest, WhatIsNoNumberSpoilsItsRowAlone) {
   }
 }
 
+class WidenedProductsTest : public IntegerProductsTest {};
+
+// More rows have other blocks, and other chunks of the sum.
+TEST_P(WidenedProductsTest, AreTheSameInEveryBatch) {
+  QuantizedLayout layout{83, 5230, bits(), 64};
+  Tensors inputs = draw(layout, 300);
+  Tensor all = run(layout, inputs, target());
+  for (int64_t rows : {17, 40}) {
+    Tensor &x = inputs[0];
+    x.shape[1] = rows;
+    x.data.resize(rows * layout.columns);
+    Tensor result = run(layout, inputs, target());
+    for (size_t i = 0; i < result.data.size(); ++i)
+      ASSERT_EQ(result.data[i], all.data[i])
+          << "element " << i << " of " << rows << " rows";
+    inputs = draw(layout, 300);
+  }
+}
+
+static std::string
+nameOf(const ::testing::TestParamInfo<std::tuple<int64_t, std::string>> &info) {
+  return fmt::format("{}Bits_{}", std::get<0>(info.param),
+                     std::get<1>(info.param).substr(4));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Targets, WidenedProductsTest,
+    ::testing::Combine(::testing::Values(8, 4),
+                       ::testing::Values("cpu:amx", "cpu:avx2", "cpu:avx512",
+                                         "cpu:avx512bf16")),
+    nameOf);
+
 INSTANTIATE_TEST_SUITE_P(
     Targets, IntegerProductsTest,
     ::testing::Combine(::testing::Values(8, 4),
                        ::testing::Values("cpu:avx2", "cpu:avx512",
                                          "cpu:avx512bf16")),
-    [](const auto &info) {
-      return fmt::format("{}Bits_{}", std::get<0>(info.param),
-                         std::get<1>(info.param).substr(4));
-    });
+    nameOf);
 
 } // namespace

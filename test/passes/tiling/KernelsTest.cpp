@@ -277,16 +277,12 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values("cpu:amx")),
     nameOf);
 
-INSTANTIATE_TEST_SUITE_P(Strips, KernelsTest,
-                         ::testing::Combine(::testing::ValuesIn(stripCases()),
-                                            ::testing::Values("cpu:amx")),
-                         nameOf);
-INSTANTIATE_TEST_SUITE_P(Quantized, KernelsTest,
-                         ::testing::Combine(::testing::ValuesIn(quantCases()),
-                                            ::testing::Values("cpu:avx512bf16",
-                                                              "cpu:avx512",
-                                                              "cpu:avx2")),
-                         nameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Quantized, KernelsTest,
+    ::testing::Combine(::testing::ValuesIn(quantCases()),
+                       ::testing::Values("cpu:amx", "cpu:avx512bf16",
+                                         "cpu:avx512", "cpu:avx2")),
+    nameOf);
 
 INSTANTIATE_TEST_SUITE_P(Cuda, VariantsTest,
                          ::testing::Combine(::testing::ValuesIn(variantCases()),

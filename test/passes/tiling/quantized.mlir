@@ -1,0 +1,49 @@
+// RUN: tessera-opt %s --tile-clusters=targets=cpu:avx512 --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --tile-clusters=targets=cpu:amx --canonicalize --cse | FileCheck %s --check-prefix=MATRIX
+
+// Few rows read words and scales as two streams. Both are asked for ahead, as far and as near as each other: 32 groups
+// of scales stand for 128 lines of words, 16 groups for 64.
+
+// CHECK:     tile.kernel @few(
+// CHECK-DAG: %[[W:.*]] = memref.reinterpret_cast %{{.*}} : memref<524288xi32>
+// CHECK-DAG: %[[S:.*]] = memref.reinterpret_cast %{{.*}} : memref<131072xf16>
+// CHECK:     scf.for
+// CHECK:     scf.for %[[G:.*]] = %c0
+// CHECK:     %[[FAR:.*]] = arith.addi %[[G]], %c32
+// CHECK:     memref.prefetch %[[S]][%{{.*}}, %[[FAR]], %c0], read, locality<2>
+// CHECK:     %[[NEAR:.*]] = arith.addi %[[G]], %c16
+// CHECK:     memref.prefetch %[[S]][%{{.*}}, %[[NEAR]], %c0], read, locality<3>
+// CHECK:     %[[K:.*]] = arith.muli %[[G]], %c4
+// CHECK:     %[[FAR:.*]] = arith.addi %[[K]], %c128
+// CHECK:     memref.prefetch %[[W]][%{{.*}}, %[[FAR]], %c0], read, locality<2>
+// CHECK:     %[[NEAR:.*]] = arith.addi %[[K]], %c64
+// CHECK:     memref.prefetch %[[W]][%{{.*}}, %[[NEAR]], %c0], read, locality<3>
+// CHECK:     tile.mma
+func.func @few(%x: tensor<1x2048xbf16>, %q: tensor<128x256x16xi32>, %s: tensor<128x64x16xf16>) -> tensor<1x2048xf32> {
+  %r = graph.cluster contraction "few"(%x, %q, %s) : (tensor<1x2048xbf16>, tensor<128x256x16xi32>, tensor<128x64x16xf16>) -> tensor<1x2048xf32> {
+  ^bb0(%a: tensor<1x2048xbf16>, %b: tensor<128x256x16xi32>, %c: tensor<128x64x16xf16>):
+    %d = graph.dequantize %b, %c bits 4 group 32 : tensor<128x256x16xi32>, tensor<128x64x16xf16> -> tensor<2048x2048xbf16>
+    %e = graph.einsum "mk,nk->mn" %a, %d : (tensor<1x2048xbf16>, tensor<2048x2048xbf16>) -> tensor<1x2048xf32>
+    graph.yield %e : tensor<1x2048xf32>
+  }
+  return %r : tensor<1x2048xf32>
+}
+
+// Many rows meet columns that a block widens once, into panels of pairs, which matrix registers multiply.
+
+// MATRIX:     tile.kernel @many(
+// MATRIX-DAG: %[[X:.*]] = tile.alloc : memref<1x64x96xbf16, #tile.shared>
+// MATRIX-DAG: %[[P:.*]] = tile.alloc : memref<2x64x32xbf16, #tile.shared<pairs>>
+// MATRIX:     arith.sitofp
+// MATRIX:     arith.truncf
+// MATRIX:     tile.store %{{.*}}, %[[P]]{{.*}} : vector<8x16xbf16>
+// MATRIX:     tile.mma_staged %[[X]]{{.*}}, %[[P]]{{.*}} shape [32, 32]
+func.func @many(%x: tensor<40x64xbf16>, %q: tensor<4x8x16xi32>, %s: tensor<4x2x16xf16>) -> tensor<40x50xf32> {
+  %r = graph.cluster contraction "many"(%x, %q, %s) : (tensor<40x64xbf16>, tensor<4x8x16xi32>, tensor<4x2x16xf16>) -> tensor<40x50xf32> {
+  ^bb0(%a: tensor<40x64xbf16>, %b: tensor<4x8x16xi32>, %c: tensor<4x2x16xf16>):
+    %d = graph.dequantize %b, %c bits 4 group 32 : tensor<4x8x16xi32>, tensor<4x2x16xf16> -> tensor<50x64xbf16>
+    %e = graph.einsum "mk,nk->mn" %a, %d : (tensor<40x64xbf16>, tensor<50x64xbf16>) -> tensor<40x50xf32>
+    graph.yield %e : tensor<40x50xf32>
+  }
+  return %r : tensor<40x50xf32>
+}
