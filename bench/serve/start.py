@@ -6,11 +6,13 @@
 COMMAND starts the server, such as `build/bin/tessera serve DIR --port 0`. What a
 first start leaves (compiled programs, pages of the file in memory) is what the
 others are to find, so it is shown and does not count; the median and the worst of
-the others do."""
+the others do. Beside the seconds stand those of processors that the server had by
+then, in user mode and in the kernel, which say more where other programs run."""
 
 import argparse
 import http.client
 import json
+import os
 import re
 import signal
 import statistics
@@ -22,8 +24,16 @@ ADDRESS = re.compile(r"ready: .* on http://([^:/]+):(\d+)")
 PHASES = re.compile(r"ready in .*")
 
 
+def processor_seconds(pid):
+    """In user mode and in the kernel, of all threads (proc(5): fields 14 and 15)."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return [int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in fields[11:13]]
+
+
 def start(command):
-    """Seconds until /health answers 200, and what the server says of its phases."""
+    """Seconds until /health answers 200, processors' seconds, and what the server
+    says of its phases."""
     begin = time.monotonic()
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     phases, lines = "", []
@@ -40,10 +50,11 @@ def start(command):
         connection.request("GET", "/health")
         status = connection.getresponse().status
         seconds = time.monotonic() - begin
+        processors = processor_seconds(server.pid)
         connection.close()
         if status != 200:
             sys.exit(f"/health answers {status}")
-        return seconds, phases
+        return seconds, processors, phases
     finally:
         server.send_signal(signal.SIGTERM)
         server.stderr.read()
@@ -58,16 +69,18 @@ def main():
     arguments = parser.parse_args()
     if arguments.runs < 1:
         parser.error("--runs must be at least 1")
-    first = start(arguments.command)
-    print(f"first: {first[0]:.2f} s  {first[1]}", flush=True)
-    times = []
-    for _ in range(arguments.runs):
-        seconds, phases = start(arguments.command)
+    times, processors = [], []
+    for run in range(arguments.runs + 1):
+        seconds, used, phases = start(arguments.command)
+        print(f"{'first:' if run == 0 else '':6} {seconds:.2f} s, of processors {used[0]:.2f} + {used[1]:.2f}  "
+              f"{phases}", flush=True)
         times.append(seconds)
-        print(f"       {seconds:.2f} s  {phases}", flush=True)
-    report = {"command": arguments.command, "first_s": first[0], "times_s": times,
-              "median_s": statistics.median(times), "worst_s": max(times)}
-    print(f"median {report['median_s']:.2f} s, worst {report['worst_s']:.2f} s of {len(times)}")
+        processors.append(used)
+    first, counted = times[0], times[1:]
+    report = {"command": arguments.command, "first_s": first, "times_s": counted,
+              "user_s": [user for user, _ in processors[1:]], "kernel_s": [kernel for _, kernel in processors[1:]],
+              "median_s": statistics.median(counted), "worst_s": max(counted)}
+    print(f"median {report['median_s']:.2f} s, worst {report['worst_s']:.2f} s of {len(counted)}")
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=2)

@@ -2,8 +2,12 @@
 #include "runtime/serve/Ending.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <future>
+#include <sys/resource.h>
+#include <thread>
+#include <unistd.h>
 
 namespace tessera::serve {
 namespace {
@@ -39,6 +43,22 @@ Status tryOnce(Engine &engine) {
   return Status::success();
 }
 
+/// Less urgent than what answers requests; signals are for the other threads.
+std::jthread inBackground(const std::function<void(std::stop_token)> &work) {
+  if (!work)
+    return {};
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::jthread thread([work](std::stop_token stop) {
+    constexpr int kLeast = 19;
+    (void)::setpriority(PRIO_PROCESS, id_t(::gettid()), kLeast);
+    work(std::move(stop));
+  });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
 } // namespace
 
 Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
@@ -68,6 +88,7 @@ Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
                options.service.models.front().c_str(), options.host.c_str(),
                unsigned((*server)->port()), (long long)shape.context,
                (long long)(shape.pages * shape.page));
+  const std::jthread background = inBackground(options.whenReady);
   {
     Ending<Engine> ending(engine, **server,
                           std::chrono::seconds(options.drainSeconds));

@@ -4,6 +4,9 @@
 #include "runtime/serve/Service.h"
 #include "runtime/support/StartPhases.h"
 
+#include <functional>
+#include <stop_token>
+
 namespace tessera::serve {
 
 struct ServeOptions {
@@ -15,6 +18,9 @@ struct ServeOptions {
   int64_t requestSeconds = 600; ///< until a request is given up
   int64_t drainSeconds = 30;    ///< that requests have to finish at the end
   StartPhases phases;           ///< up to here; the line "ready in" tells them
+  /// What has time until the server is ready, then on a thread of its own; must
+  /// return soon after it is asked to stop. May be empty.
+  std::function<void(std::stop_token)> whenReady;
 };
 
 /// Prints "ready" with the address to stderr when a token went round; returns

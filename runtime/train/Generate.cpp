@@ -313,12 +313,35 @@ StatusOr<GenerateResult> generateFromRun(const std::string &path,
   return result;
 }
 
+/// Whether the weights were kept, and are in the model now.
+static bool loadKept(const std::string &directory, WeightsCache &cache,
+                     TrainModel &model) {
+  auto kept = KeptWeights::of(cache.folder, directory, model);
+  if (!kept)
+    return false;
+  std::string note;
+  if (cache.reads && kept->load(cache.writes, note))
+    return true;
+  if (!note.empty())
+    cache.note(note);
+  if (cache.writes) {
+    if (!cache.reads)
+      kept->remove();
+    cache.unkept = std::move(kept);
+  }
+  return false;
+}
+
 StatusOr<std::unique_ptr<SessionModel>>
 openModelDirectory(const std::string &directory,
                    const GenerateOptions &options) {
   auto model = openForGeneration(options.program, options);
   if (!model.ok())
     return model;
+  if (options.weights && loadKept(directory, *options.weights, **model)) {
+    endPhase(options, "weights");
+    return model;
+  }
   StatusOr<ImportReport> report = importWeights(directory, **model);
   if (!report.ok())
     return report.status();

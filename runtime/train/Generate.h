@@ -6,6 +6,7 @@
 #include "runtime/infer/Decoder.h"
 #include "runtime/infer/Sampler.h"
 #include "runtime/support/StartPhases.h"
+#include "runtime/train/KeptWeights.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/SessionModel.h"
 
@@ -16,13 +17,24 @@
 
 namespace tessera {
 
+/// Where the weights of a model directory are from one start to the next.
+struct WeightsCache {
+  std::string folder; ///< the user's caches; empty: nowhere
+  bool reads = false, writes = false;
+  std::function<void(std::string_view)> note; ///< a line for people
+  /// Set where the weights were read and may be kept: KeptWeights::store, when
+  /// there is time for it.
+  std::optional<KeptWeights> unkept = {};
+};
+
 struct GenerateOptions {
   /// An artifact of the run's model that was compiled with --mode infer; empty:
   /// the run's own program.
   std::string program;
   /// Is told when memory is there and when weights are; may be null.
   StartPhases *phases = nullptr;
-  std::string prompt; ///< special tokens in it are recognized
+  WeightsCache *weights = nullptr; ///< of a model directory; may be null
+  std::string prompt;              ///< special tokens in it are recognized
   uint64_t maxTokens = 64;
   SamplingOptions sampling;
   bool ignoreEnd = false; ///< go on after a token that ends a text

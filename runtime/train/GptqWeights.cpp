@@ -1,4 +1,5 @@
 #include "runtime/train/GptqWeights.h"
+#include "runtime/train/MakeStrips.h"
 #include "runtime/train/PackedFields.h"
 
 #include <algorithm>
@@ -88,25 +89,25 @@ Status loadGptq(TrainModel &model, const StateTensor &values,
   auto factorsOfAll = readScales(matrix.scale, rows * groups);
   if (!factorsOfAll.ok())
     return factorsOfAll.status();
-  std::vector<uint32_t> packed(layout.words() * kStrip);
-  std::vector<uint16_t> factors(groups * kStrip);
-  for (int64_t strip = 0; strip < layout.strips(); ++strip) {
-    int64_t first = strip * kStrip, count = std::min(kStrip, rows - first);
-    std::ranges::fill(packed, layout.bits == 4 ? 0x88888888u : 0u);
-    std::ranges::fill(factors, uint16_t(0));
-    for (int64_t word = 0; word < words; ++word)
-      for (int64_t row = 0; row < count; ++row)
-        packed[word * kStrip + row] =
-            (*all)[word * rows + first + row] ^ packedBias(layout);
-    for (int64_t group = 0; group < groups; ++group)
-      std::copy_n(factorsOfAll->begin() + group * rows + first, count,
-                  factors.begin() + group * kStrip);
-    TESSERA_RETURN_IF_ERROR(model.writeState(values, strip * packed.size() * 4,
-                                             std::as_bytes(std::span(packed))));
-    TESSERA_RETURN_IF_ERROR(model.writeState(
-        scales, strip * factors.size() * 2, std::as_bytes(std::span(factors))));
-  }
-  return Status::success();
+  return makeStrips(
+      model, values, &scales,
+      [&](int64_t strip, std::span<uint32_t> packed,
+          std::span<uint16_t> factors, unsigned) -> Status {
+        const int64_t first = strip * kStrip,
+                      count = std::min(kStrip, rows - first);
+        if (count < kStrip) {
+          std::ranges::fill(packed, layout.bits == 4 ? 0x88888888u : 0u);
+          std::ranges::fill(factors, uint16_t(0));
+        }
+        for (int64_t word = 0; word < words; ++word)
+          for (int64_t row = 0; row < count; ++row)
+            packed[word * kStrip + row] =
+                (*all)[word * rows + first + row] ^ packedBias(layout);
+        for (int64_t group = 0; group < groups; ++group)
+          std::copy_n(factorsOfAll->begin() + group * rows + first, count,
+                      factors.begin() + group * kStrip);
+        return Status::success();
+      });
 }
 
 } // namespace tessera

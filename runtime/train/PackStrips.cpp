@@ -1,6 +1,7 @@
 #include "runtime/train/PackStrips.h"
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/train/CopyTensor.h"
+#include "runtime/train/MakeStrips.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,8 +10,6 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kStrip = QuantizedLayout::kStrip;
-/// Strips of a model that is not in memory, at once.
-constexpr int64_t kStripsAtOnce = 64;
 
 /// Packs one matrix.
 class Packer {
@@ -25,39 +24,20 @@ public:
       whole.resize(layout.rows * layout.columns);
       TESSERA_RETURN_IF_ERROR(read(0, whole));
     }
-    auto here = model.stateInMemory(values);
-    if (!here.empty())
-      return pack(0, layout.strips(),
-                  reinterpret_cast<uint32_t *>(here.data()));
-    std::vector<uint32_t> words;
-    for (int64_t first = 0; first < layout.strips(); first += kStripsAtOnce) {
-      const int64_t count = std::min(kStripsAtOnce, layout.strips() - first);
-      words.resize(count * wordsOfStrip());
-      TESSERA_RETURN_IF_ERROR(pack(first, count, words.data()));
-      TESSERA_RETURN_IF_ERROR(
-          model.writeState(values, first * wordsOfStrip() * sizeof(uint32_t),
-                           std::as_bytes(std::span(words))));
-    }
-    return Status::success();
+    return makeStrips(model, values, nullptr,
+                      [this](int64_t strip, std::span<uint32_t> words,
+                             std::span<uint16_t>, unsigned thread) -> Status {
+                        const int64_t row = strip * kStrip;
+                        std::vector<uint16_t> &rows = rowsOf[thread];
+                        rows.resize(std::min(kStrip, layout.rows - row) *
+                                    layout.columns);
+                        TESSERA_RETURN_IF_ERROR(readRows(row, rows));
+                        packStrip(layout, rows, words);
+                        return Status::success();
+                      });
   }
 
 private:
-  int64_t wordsOfStrip() const { return layout.words() * kStrip; }
-
-  /// Strips [first, first + count) to where they begin.
-  Status pack(int64_t first, int64_t count, uint32_t *words) {
-    return inParallel(
-        uint32_t(count), [&](uint32_t strip, unsigned thread) -> Status {
-          const int64_t row = (first + strip) * kStrip;
-          std::vector<uint16_t> &rows = rowsOf[thread];
-          rows.resize(std::min(kStrip, layout.rows - row) * layout.columns);
-          TESSERA_RETURN_IF_ERROR(readRows(row, rows));
-          packStrip(layout, rows,
-                    std::span(words + strip * wordsOfStrip(), wordsOfStrip()));
-          return Status::success();
-        });
-  }
-
   Status readRows(int64_t row, std::vector<uint16_t> &to) const {
     if (!part.transposed)
       return read(row * layout.columns, to);

@@ -4,6 +4,7 @@
 #include "runtime/support/Text.h"
 #include "runtime/train/CopyTensor.h"
 #include "runtime/train/GptqWeights.h"
+#include "runtime/train/MakeStrips.h"
 #include "runtime/train/PackedFields.h"
 
 #include <algorithm>
@@ -133,32 +134,31 @@ Status loadPacked(TrainModel &model, const StateTensor &values,
   const QuantizedLayout &layout = values.quantized->layout;
   const Strips strips{layout};
   const int64_t words = strips.wordsInFile(), groups = layout.groups();
-  std::vector<uint32_t> rows, packed(layout.words() * kStrip);
-  std::vector<uint16_t> factors(groups * kStrip);
-  for (int64_t strip = 0; strip < layout.strips(); ++strip) {
-    int64_t first = strip * kStrip, count = strips.rowsOf(strip);
-    rows.resize(count * words);
-    TESSERA_RETURN_IF_ERROR(
-        matrix.packed.file->read(*matrix.packed.entry, first * words * 4,
-                                 std::as_writable_bytes(std::span(rows))));
-    auto halves = readScales(matrix.scale, count * groups, first * groups);
-    if (!halves.ok())
-      return halves.status();
-    std::ranges::fill(packed, layout.bits == 4 ? 0x88888888u : 0u);
-    std::ranges::fill(factors, uint16_t(0));
-    for (int64_t row = 0; row < count; ++row) {
-      for (int64_t word = 0; word < words; ++word)
-        packed[word * kStrip + row] =
-            rows[row * words + word] ^ packedBias(layout);
-      for (int64_t group = 0; group < groups; ++group)
-        factors[group * kStrip + row] = (*halves)[row * groups + group];
-    }
-    TESSERA_RETURN_IF_ERROR(model.writeState(values, strip * packed.size() * 4,
-                                             std::as_bytes(std::span(packed))));
-    TESSERA_RETURN_IF_ERROR(model.writeState(
-        scales, strip * factors.size() * 2, std::as_bytes(std::span(factors))));
-  }
-  return Status::success();
+  return makeStrips(
+      model, values, &scales,
+      [&](int64_t strip, std::span<uint32_t> packed,
+          std::span<uint16_t> factors, unsigned) -> Status {
+        const int64_t first = strip * kStrip, count = strips.rowsOf(strip);
+        std::vector<uint32_t> rows(count * words);
+        TESSERA_RETURN_IF_ERROR(
+            matrix.packed.file->read(*matrix.packed.entry, first * words * 4,
+                                     std::as_writable_bytes(std::span(rows))));
+        auto halves = readScales(matrix.scale, count * groups, first * groups);
+        if (!halves.ok())
+          return halves.status();
+        if (count < kStrip) {
+          std::ranges::fill(packed, layout.bits == 4 ? 0x88888888u : 0u);
+          std::ranges::fill(factors, uint16_t(0));
+        }
+        for (int64_t word = 0; word < words; ++word)
+          for (int64_t row = 0; row < count; ++row)
+            packed[word * kStrip + row] =
+                rows[row * words + word] ^ packedBias(layout);
+        for (int64_t group = 0; group < groups; ++group)
+          for (int64_t row = 0; row < count; ++row)
+            factors[group * kStrip + row] = (*halves)[row * groups + group];
+        return Status::success();
+      });
 }
 
 //===--- writing ----------------------------------------------------------===//

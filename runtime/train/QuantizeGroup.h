@@ -1,18 +1,31 @@
-// The arithmetic of quantization, in vectors: one group of weights.
+// The arithmetic of quantization, in vectors: groups of weights.
 #pragma once
+#include "runtime/support/CpuFeatures.h"
+
 #include <cstdint>
 #include <span>
 
 namespace tessera {
 
-/// Weights of one group as integers `q` of 8 or 4 bits, and the bits of their
-/// scale as f16, as quantizeStrip (QuantizeTensor.h) says. There are as many
-/// weights as q, a multiple of 8; all of them are finite, and zeros at the end
-/// change nothing. The same on every processor.
-uint16_t quantizeGroup(int64_t bits, std::span<const float> weights,
-                       std::span<int8_t> q);
-/// What quantizeGroup is on a processor without AVX2.
-uint16_t quantizeGroupAnywhere(int64_t bits, std::span<const float> weights,
-                               std::span<int8_t> q);
+/// Groups that are quantized at once, at most.
+constexpr std::size_t kMostGroups = 16;
+
+/// Weights of as many groups as `scales`, one behind another, as integers `q`
+/// of 8 or 4 bits, and the bits of their scales as f16, as quantizeStrip
+/// (QuantizeTensor.h) says. `group` is a multiple of 32, and so is the last
+/// one, which may be shorter; zeros at its end change nothing. False if a
+/// weight is not finite or beyond largestWeight.
+using QuantizeGroups = bool (*)(int64_t bits, std::size_t group,
+                                std::span<const float> weights,
+                                std::span<int8_t> q,
+                                std::span<uint16_t> scales);
+
+/// What the largest scale reaches.
+constexpr float largestWeight(int64_t bits) {
+  return 65504.0f * (bits == 4 ? 8 : 127);
+}
+
+/// The fastest that the processor has; all give the same.
+QuantizeGroups quantizeGroupsFor(const CpuFeatures &cpu);
 
 } // namespace tessera

@@ -1,6 +1,7 @@
 #include "runtime/train/QuantizeTensor.h"
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/train/CopyTensor.h"
+#include "runtime/train/MakeStrips.h"
 #include "runtime/train/QuantizeGroup.h"
 
 #include <algorithm>
@@ -11,9 +12,12 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kStrip = QuantizedLayout::kStrip;
-/// Weights that are read at once.
-constexpr int64_t kPieceWeights = int64_t(1) << 22;
-constexpr float kLargestF16 = 65504;
+/// Of a row, so that what a strip makes of them stays in the first cache.
+constexpr int64_t kColumnsAtOnce = 512;
+
+constexpr int64_t roundedUp(int64_t count, int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
 
 /// Eight integers of 4 bits with 8 added, the first lowest.
 uint32_t packed4(const int8_t *q) {
@@ -42,30 +46,41 @@ void pack(const QuantizedLayout &layout, std::span<const int8_t> q,
 
 } // namespace
 
-void quantizeStrip(const QuantizedLayout &layout,
-                   std::span<const float> weights, std::span<uint32_t> values,
+bool quantizeStrip(const QuantizedLayout &layout, SafetensorsType type,
+                   std::span<const std::byte> rows, std::span<uint32_t> values,
                    std::span<uint16_t> scales) {
-  constexpr int64_t kLanes = 8; // of quantizeGroup
-  std::ranges::fill(values, layout.bits == 4 ? 0x88888888u : 0u);
-  std::ranges::fill(scales, uint16_t(0));
-  std::vector<float> padded; // the last group
-  std::vector<int8_t> integers(layout.group);
-  const int64_t rows = int64_t(weights.size()) / layout.columns;
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t group = 0; group < layout.groups(); ++group) {
-      const int64_t begin = group * layout.group;
-      int64_t count = std::min(layout.group, layout.columns - begin);
-      auto these = weights.subspan(row * layout.columns + begin, count);
-      if (count % kLanes != 0) {
-        count = (count + kLanes - 1) / kLanes * kLanes;
-        padded.assign(these.begin(), these.end());
-        padded.resize(count);
-        these = padded;
-      }
-      const auto q = std::span(integers).first(count);
-      scales[group * kStrip + row] = quantizeGroup(layout.bits, these, q);
-      pack(layout, q, begin, values.data() + row);
+  static const QuantizeGroups quantizeGroups =
+      quantizeGroupsFor(CpuFeatures::detect());
+  const int64_t size = safetensorsBits(type) / 8,
+                count = int64_t(rows.size()) / size / layout.columns,
+                most = std::clamp<int64_t>(kColumnsAtOnce / layout.group, 1,
+                                           kMostGroups) *
+                       layout.group;
+  if (count < kStrip) {
+    std::ranges::fill(values, layout.bits == 4 ? 0x88888888u : 0u);
+    std::ranges::fill(scales, uint16_t(0));
+  }
+  std::vector<float> weights(most);
+  std::vector<int8_t> q(most);
+  uint16_t factors[kMostGroups];
+  for (int64_t first = 0; first < layout.columns; first += most) {
+    const int64_t columns = std::min(most, layout.columns - first),
+                  padded = roundedUp(columns, QuantizedLayout::kBlock),
+                  groups = roundedUp(padded, layout.group) / layout.group;
+    std::fill(weights.begin() + columns, weights.begin() + padded, 0.0f);
+    for (int64_t row = 0; row < count; ++row) {
+      toFloats(type, rows.data() + (row * layout.columns + first) * size,
+               columns, weights.data());
+      if (!quantizeGroups(layout.bits, layout.group,
+                          std::span(weights).first(padded), q,
+                          std::span(factors).first(groups)))
+        return false;
+      for (int64_t i = 0; i < groups; ++i)
+        scales[(first / layout.group + i) * kStrip + row] = factors[i];
+      pack(layout, std::span(q).first(padded), first, values.data() + row);
     }
+  }
+  return true;
 }
 
 Status checkQuantizable(const QuantizedPart &part, const SafetensorsFile &file,
@@ -95,92 +110,56 @@ public:
             const StateTensor &scales, const SafetensorsFile &file,
             const SafetensorsEntry &entry)
       : model(model), values(values), scales(scales), file(file), entry(entry),
-        part(*values.quantized), layout(part.layout) {}
+        part(*values.quantized), layout(part.layout),
+        type(part.transposed ? SafetensorsType::f32 : entry.type) {}
 
   Status run() {
-    if (part.transposed)
-      TESSERA_RETURN_IF_ERROR(read(0, layout.rows * layout.columns, whole));
-    auto valuesHere = model.stateInMemory(values);
-    auto scalesHere = model.stateInMemory(scales);
-    return valuesHere.empty() || scalesHere.empty()
-               ? runByBuffer()
-               : quantize(0, layout.strips(),
-                          reinterpret_cast<uint32_t *>(valuesHere.data()),
-                          reinterpret_cast<uint16_t *>(scalesHere.data()));
+    if (part.transposed) {
+      std::vector<std::byte> bytes(entry.end - entry.begin);
+      TESSERA_RETURN_IF_ERROR(file.read(entry, 0, bytes));
+      whole.resize(layout.rows * layout.columns);
+      toFloats(entry.type, bytes.data(), whole.size(), whole.data());
+    }
+    return makeStrips(model, values, &scales,
+                      [this](int64_t strip, std::span<uint32_t> words,
+                             std::span<uint16_t> factors,
+                             unsigned thread) -> Status {
+                        std::vector<std::byte> &rows = rowsOf[thread];
+                        TESSERA_RETURN_IF_ERROR(readRows(strip * kStrip, rows));
+                        return quantizeStrip(layout, type, rows, words, factors)
+                                   ? Status::success()
+                                   : outOfReach(strip * kStrip, rows);
+                      });
   }
 
 private:
-  int64_t wordsOfStrip() const { return layout.words() * kStrip; }
-  int64_t scalesOfStrip() const { return layout.groups() * kStrip; }
-
-  /// A few strips at a time.
-  Status runByBuffer() {
-    std::vector<uint32_t> packed;
-    std::vector<uint16_t> factors;
-    const int64_t most =
-        std::max<int64_t>(1, kPieceWeights / (kStrip * layout.columns));
-    for (int64_t first = 0; first < layout.strips(); first += most) {
-      const int64_t count = std::min(most, layout.strips() - first);
-      packed.resize(count * wordsOfStrip());
-      factors.resize(count * scalesOfStrip());
-      TESSERA_RETURN_IF_ERROR(
-          quantize(first, count, packed.data(), factors.data()));
-      TESSERA_RETURN_IF_ERROR(
-          model.writeState(values, first * wordsOfStrip() * 4,
-                           std::as_bytes(std::span(packed))));
-      TESSERA_RETURN_IF_ERROR(
-          model.writeState(scales, first * scalesOfStrip() * 2,
-                           std::as_bytes(std::span(factors))));
-    }
-    return Status::success();
-  }
-
-  /// Strips [first, first + count) to where they begin.
-  Status quantize(int64_t first, int64_t count, uint32_t *packed,
-                  uint16_t *factors) {
-    return inParallel(
-        uint32_t(count), [&](uint32_t strip, unsigned thread) -> Status {
-          const int64_t row = (first + strip) * kStrip;
-          std::vector<float> &weights = rowsOf[thread];
-          TESSERA_RETURN_IF_ERROR(
-              readRows(row, std::min(kStrip, layout.rows - row), weights));
-          quantizeStrip(
-              layout, weights,
-              std::span(packed + strip * wordsOfStrip(), wordsOfStrip()),
-              std::span(factors + strip * scalesOfStrip(), scalesOfStrip()));
-          return Status::success();
-        });
-  }
-
-  Status readRows(int64_t row, int64_t rows, std::vector<float> &to) const {
-    const int64_t columns = layout.columns;
+  /// Those of a strip, of `type`.
+  Status readRows(int64_t row, std::vector<std::byte> &to) const {
+    const int64_t rows = std::min(kStrip, layout.rows - row),
+                  columns = layout.columns, size = safetensorsBits(type) / 8;
+    to.resize(rows * columns * size);
     if (!part.transposed)
-      return read(row * columns, rows * columns, to);
-    to.resize(rows * columns);
+      return file.read(entry, row * columns * size, to);
+    auto *floats = reinterpret_cast<float *>(to.data());
     for (int64_t n = 0; n < rows; ++n)
       for (int64_t k = 0; k < columns; ++k)
-        to[n * columns + k] = whole[k * layout.rows + row + n];
+        floats[n * columns + k] = whole[k * layout.rows + row + n];
     return Status::success();
   }
 
-  /// Elements [first, first + count), if scales reach them.
-  Status read(int64_t first, int64_t count, std::vector<float> &to) const {
-    const auto size = safetensorsBits(entry.type) / 8;
-    std::vector<std::byte> bytes(count * size);
-    TESSERA_RETURN_IF_ERROR(file.read(entry, first * size, bytes));
-    to.resize(count);
-    toFloats(entry.type, bytes.data(), count, to.data());
-    const float most = kLargestF16 * (layout.bits == 4 ? 8 : 127);
-    bool within = true; // without a way out, for vectors
-    for (float weight : to)
-      within &= std::fabs(weight) <= most;
-    for (int64_t i = 0; !within && i < count; ++i)
-      if (!(std::fabs(to[i]) <= most))
-        return Status::error("'{}' in '{}' has the weight {} at {}, which {} "
-                             "bits with an f16 scale do not reach",
-                             entry.name, file.path(), to[i], first + i,
-                             layout.bits);
-    return Status::success();
+  /// Names the first of the weights that no scale reaches.
+  Status outOfReach(int64_t row, std::span<const std::byte> rows) const {
+    std::vector<float> weights(rows.size() / (safetensorsBits(type) / 8));
+    toFloats(type, rows.data(), weights.size(), weights.data());
+    const auto found = std::ranges::find_if_not(weights, [&](float weight) {
+      return std::fabs(weight) <= largestWeight(layout.bits);
+    });
+    int64_t at = row * layout.columns + (found - weights.begin());
+    if (part.transposed)
+      at = at % layout.columns * layout.rows + at / layout.columns;
+    return Status::error("'{}' in '{}' has the weight {} at {}, which {} bits "
+                         "with an f16 scale do not reach",
+                         entry.name, file.path(), *found, at, layout.bits);
   }
 
   TrainModel &model;
@@ -189,8 +168,9 @@ private:
   const SafetensorsEntry &entry;
   const QuantizedPart &part;
   const QuantizedLayout &layout;
-  std::vector<float> whole; // of a transposed matrix
-  std::vector<std::vector<float>> rowsOf{hal::availableProcessors()};
+  const SafetensorsType type; // of rows
+  std::vector<float> whole;   // of a transposed matrix
+  std::vector<std::vector<std::byte>> rowsOf{hal::availableProcessors()};
 };
 
 } // namespace

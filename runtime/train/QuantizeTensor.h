@@ -7,8 +7,10 @@
 
 namespace tessera {
 
-/// One strip: at most 16 rows of `layout.columns` weights, row-major, as
-/// `layout.words()` × 16 values and `layout.groups()` × 16 scales.
+/// One strip: at most 16 rows of `layout.columns` weights of a float type,
+/// row-major, as `layout.words()` × 16 values and `layout.groups()` × 16
+/// scales. False, with strips half made, if there is a weight that is not
+/// finite or beyond largestWeight (QuantizeGroup.h).
 ///
 /// A group's scale is, as f16, max |w| / 127 for 8 bits, rounded up where f16
 /// is subnormal. For 4 bits it is w /
@@ -17,8 +19,8 @@ namespace tessera {
 /// the side of w has eight steps and the other seven, and finer steps may be
 /// worth clipping w. Weights times the scale's reciprocal are then rounded to
 /// the nearest, half to even, and clamped to ±127, or [-8, 7].
-void quantizeStrip(const QuantizedLayout &layout,
-                   std::span<const float> weights, std::span<uint32_t> values,
+bool quantizeStrip(const QuantizedLayout &layout, SafetensorsType type,
+                   std::span<const std::byte> rows, std::span<uint32_t> values,
                    std::span<uint16_t> scales);
 
 /// Whether the file's matrix has the layout's shape and a float type.

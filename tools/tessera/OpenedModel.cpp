@@ -1,7 +1,9 @@
 #include "tools/tessera/OpenedModel.h"
+#include "compiler/cache/UserCache.h"
 #include "compiler/target/cuda/Cubin.h"
 #include "models/HfConfig.h"
 #include "runtime/serve/ModelChat.h"
+#include "runtime/support/CacheFolder.h"
 #include "tools/tessera/EncoderProgram.h"
 #include <filesystem>
 #include <fmt/format.h>
@@ -110,7 +112,7 @@ static void endPhase(StartPhases *phases, const char *name) {
 
 Status OpenedModel::open(bool mayScore, const TextSink &note) {
   TESSERA_RETURN_IF_ERROR(statusOf(program.create()));
-  return isRun ? openRun(mayScore, note) : openDirectory();
+  return isRun ? openRun(mayScore, note) : openDirectory(note);
 }
 
 Status OpenedModel::openRun(bool mayScore, const TextSink &note) {
@@ -135,13 +137,20 @@ Status OpenedModel::openRun(bool mayScore, const TextSink &note) {
   return Status::success();
 }
 
-Status OpenedModel::openDirectory() {
+Status OpenedModel::openDirectory(const TextSink &note) {
   DecoderSettings settings = choice.decoder;
   settings.strips = true;
   TESSERA_RETURN_IF_ERROR(statusOf(compileModelDecoder(
       folder, spec, settings, choice.recipe, choice.set, program.name())));
   endPhase(choice.phases, "programs");
-  auto opened = openModelDirectory(folder, options());
+  const auto mode = parseCacheMode(choice.decoder.cache);
+  weights.folder = userCacheFolder();
+  weights.reads = mode && readsCache(*mode);
+  weights.writes = mode && writesCache(*mode);
+  weights.note = note;
+  GenerateOptions kept = options();
+  kept.weights = &weights;
+  auto opened = openModelDirectory(folder, kept);
   if (opened.ok())
     model = opened.take();
   return opened.status();

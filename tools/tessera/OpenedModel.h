@@ -52,13 +52,14 @@ public:
   /// Tokens that end a text, the tokenizer's own where the model names none.
   std::vector<int32_t> ends() const;
   std::unique_ptr<SessionModel> model;
-  bool decodes = true; ///< by a program that keeps keys and values
+  bool decodes = true;  ///< by a program that keeps keys and values
+  WeightsCache weights; ///< of a directory
 
 private:
   Status readRun();
   Status readDirectory();
   Status openRun(bool mayScore, const TextSink &note);
-  Status openDirectory();
+  Status openDirectory(const TextSink &note);
   GenerateOptions options() const;
 
   ModelChoice choice;

@@ -102,6 +102,14 @@ static Status serveModel(ServeSettings &settings) {
   auto programs = DecodePrograms::create(opened.model->get());
   if (!programs.ok())
     return programs.status();
+  if (opened.weights.unkept)
+    settings.serve.whenReady = [&kept = *opened.weights.unkept](auto stop) {
+      Status status = kept.store(std::move(stop));
+      note(status.ok() ? fmt::format("weights are kept in {} for the next "
+                                     "start",
+                                     kept.path())
+                       : "weights are not kept: " + status.message());
+    };
   return serve::serve(**programs, *opened.tokenizer, opened.chat(),
                       settings.serve);
 }

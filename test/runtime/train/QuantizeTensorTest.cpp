@@ -18,7 +18,8 @@ struct Strip {
 
   Strip(const QuantizedLayout &layout, std::span<const float> weights)
       : values(layout.words() * 16), scales(layout.groups() * 16), of(layout) {
-    quantizeStrip(layout, weights, values, scales);
+    EXPECT_TRUE(quantizeStrip(layout, SafetensorsType::f32,
+                              std::as_bytes(weights), values, scales));
   }
   int64_t q(int64_t row, int64_t k) const {
     uint32_t word = values[k / of.perWord() * 16 + row];
@@ -118,7 +119,7 @@ private:
 TEST(QuantizeStrip, IsWhatPlainLoopsGive) {
   for (int64_t bits : {4, 8})
     for (int64_t group : {32, 96})
-      for (int64_t columns : {32, 64, 71, 100, 192}) {
+      for (int64_t columns : {32, 64, 71, 100, 192, 1100}) {
         QuantizedLayout layout{16, columns, bits, group};
         std::vector<float> weights = randomWeights(16 * columns);
         for (int64_t k = 0; k < columns; ++k) {
@@ -141,17 +142,85 @@ TEST(QuantizeStrip, IsWhatPlainLoopsGive) {
       }
 }
 
-TEST(QuantizeGroup, IsTheSameOnEveryProcessor) {
-  std::vector<float> weights = randomWeights(64 * 32);
-  std::vector<int8_t> q(32), others(32);
+namespace {
+
+/// What a processor makes of groups.
+struct Quantized {
+  std::vector<int8_t> q;
+  std::vector<uint16_t> scales;
+  bool reached;
+
+  Quantized(const CpuFeatures &cpu, int64_t bits, size_t group,
+            std::span<const float> weights)
+      : q(weights.size()), scales((weights.size() + group - 1) / group),
+        reached(quantizeGroupsFor(cpu)(bits, group, weights, q, scales)) {}
+};
+
+const CpuFeatures kThis = CpuFeatures::detect();
+const CpuFeatures kProcessors[] = {kThis, kThis.without("avx512f"),
+                                   CpuFeatures::of({})};
+
+} // namespace
+
+// Several groups, of which the last may be shorter; scales down to where f16 is
+// subnormal and 0.
+TEST(QuantizeGroups, AreTheSameOnEveryProcessor) {
   for (int64_t bits : {4, 8})
-    for (size_t group = 0; group < 64; ++group) {
-      auto these = std::span(weights).subspan(group * 32, 32);
-      for (float &weight : these)
-        weight *= std::exp2(-float(group) / 2); // to where f16 is subnormal
-      ASSERT_EQ(quantizeGroup(bits, these, q),
-                quantizeGroupAnywhere(bits, these, others));
-      ASSERT_EQ(q, others) << bits << " " << group;
+    for (size_t group : {32, 64, 96})
+      for (size_t count : {size_t(32), 4 * group, 4 * group + 32})
+        for (int exponent = 0; exponent < 40; ++exponent) {
+          std::vector<float> weights = randomWeights(count);
+          for (float &weight : weights)
+            weight *= std::exp2(-float(exponent));
+          const Quantized plain(kProcessors[2], bits, group, weights);
+          EXPECT_TRUE(plain.reached);
+          for (const CpuFeatures &cpu : kProcessors) {
+            const Quantized fast(cpu, bits, group, weights);
+            ASSERT_EQ(fast.reached, plain.reached);
+            ASSERT_EQ(fast.scales, plain.scales) << bits << " " << exponent;
+            ASSERT_EQ(fast.q, plain.q) << bits << " " << exponent;
+          }
+        }
+}
+
+TEST(QuantizeGroups, HaveNoScaleBeyondItsReach) {
+  for (const CpuFeatures &cpu : kProcessors)
+    for (int64_t bits : {4, 8})
+      for (size_t at : {0, 17, 63}) {
+        std::vector<float> weights = randomWeights(64);
+        const float most = largestWeight(bits);
+        for (float weight : {most, -most}) {
+          weights[at] = weight;
+          EXPECT_TRUE(Quantized(cpu, bits, 32, weights).reached);
+        }
+        for (float weight :
+             {std::nextafter(most, INFINITY), -INFINITY, INFINITY, NAN, -NAN}) {
+          weights[at] = weight;
+          EXPECT_FALSE(Quantized(cpu, bits, 32, weights).reached)
+              << bits << " " << at << " " << weight;
+        }
+      }
+}
+
+// As floats and as bf16 the same, in more columns than go at once.
+TEST(QuantizeStrip, TakesEveryFloatType) {
+  for (int64_t bits : {4, 8})
+    for (int64_t group : {32, 96}) {
+      QuantizedLayout layout{13, 1100, bits, group};
+      std::vector<float> weights = randomWeights(13 * 1100);
+      std::vector<uint16_t> halves(weights.size());
+      for (size_t i = 0; i < weights.size(); ++i) {
+        halves[i] = floatToBf16(weights[i]);
+        weights[i] = bf16ToFloat(halves[i]);
+      }
+      Strip strip(layout, weights);
+      std::vector<uint32_t> values(strip.values.size());
+      std::vector<uint16_t> scales(strip.scales.size());
+      EXPECT_TRUE(quantizeStrip(layout, SafetensorsType::bf16,
+                                std::as_bytes(std::span(halves)), values,
+                                scales));
+      EXPECT_EQ(values, strip.values);
+      EXPECT_EQ(scales, strip.scales);
     }
 }
 

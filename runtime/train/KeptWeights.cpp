@@ -1,0 +1,187 @@
+#include "runtime/train/KeptWeights.h"
+#include "runtime/support/Hash.h"
+#include "runtime/train/WeightsImage.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <set>
+#include <sys/stat.h>
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::size_t kHugePage = std::size_t(2) << 20;
+constexpr std::string_view kEnding = ".weights";
+
+/// From the first parameter to the last, if nothing else is between them.
+std::span<std::byte> parametersOf(TrainModel &model) {
+  std::byte *begin = nullptr, *end = nullptr;
+  for (const StateTensor &tensor : model.state()) {
+    if (tensor.role != StateRole::parameter)
+      continue;
+    auto here = model.stateInMemory(tensor);
+    if (here.empty())
+      return {};
+    begin = begin ? std::min(begin, here.data()) : here.data();
+    end = std::max(end, here.data() + here.size());
+  }
+  for (const StateTensor &tensor : model.state()) {
+    if (tensor.role == StateRole::parameter)
+      continue;
+    auto here = model.stateInMemory(tensor);
+    if (here.data() < end && here.data() + here.size() > begin)
+      return {};
+  }
+  if (reinterpret_cast<uintptr_t>(begin) % kHugePage != 0)
+    return {};
+  return {begin, end};
+}
+
+std::string identityOf(const std::string &path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0)
+    return "";
+  return fmt::format("{} bytes, inode {} of {}, {}.{:09} {}.{:09}",
+                     info.st_size, info.st_ino, info.st_dev,
+                     info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
+                     info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
+}
+
+/// A line for each of the checkpoint's files, whose headers' hashes stand for
+/// names, types and places of their tensors; empty if there is none.
+std::string describeFiles(const std::string &checkpoint) {
+  auto source = SafetensorsModel::open(checkpoint);
+  if (!source.ok())
+    return "";
+  std::set<const SafetensorsFile *> files;
+  std::string text;
+  for (const auto &[name, location] : source->tensors()) {
+    const SafetensorsEntry &entry = *location.entry;
+    text += fmt::format("{} {} [{}] {} {}\n", name, int(entry.type),
+                        fmt::join(entry.shape, ","), entry.begin, entry.end);
+    files.insert(location.file);
+  }
+  text =
+      fmt::format("tensors {:016x}\n", hash64(std::as_bytes(std::span(text))));
+  std::set<std::string> lines;
+  for (const SafetensorsFile *file : files) {
+    std::error_code error;
+    const auto whole = fs::canonical(file->path(), error);
+    if (error)
+      return "";
+    lines.insert(
+        fmt::format("{}: {}\n", whole.string(), identityOf(whole.string())));
+  }
+  for (const std::string &line : lines)
+    text += line;
+  return text;
+}
+
+/// A line for each parameter: what it is, and where.
+std::string describeParameters(TrainModel &model, const std::byte *begin) {
+  std::string text;
+  for (const StateTensor &tensor : model.state()) {
+    if (tensor.role != StateRole::parameter)
+      continue;
+    text += fmt::format("{} {} [{}] at {}", tensor.name, int(tensor.type),
+                        fmt::join(tensor.shape, ","),
+                        model.stateInMemory(tensor).data() - begin);
+    if (tensor.quantized) {
+      const QuantizedPart &part = *tensor.quantized;
+      text += fmt::format(" of {}: {} {} {} {} {} {}", part.source,
+                          part.isScales, part.layout.rows, part.layout.columns,
+                          part.layout.bits, part.layout.group, part.transposed);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+} // namespace
+
+std::optional<KeptWeights> KeptWeights::of(const std::string &folder,
+                                           const std::string &checkpoint,
+                                           TrainModel &model) {
+  KeptWeights kept;
+  kept.memory = parametersOf(model);
+  const std::string files = describeFiles(checkpoint),
+                    program = identityOf("/proc/self/exe");
+  if (folder.empty() || kept.memory.empty() || files.empty() || program.empty())
+    return std::nullopt;
+  kept.key = fmt::format("{}program: {}\n{}", files, program,
+                         describeParameters(model, kept.memory.data()));
+  kept.folder = folder + "/weights";
+  kept.file = fmt::format("{}/{:016x}{}", kept.folder,
+                          hash64(std::as_bytes(std::span(kept.key))), kEnding);
+  return kept;
+}
+
+bool KeptWeights::load(bool mayWrite, std::string &note) const {
+  Status status = loadImage(file, key, memory);
+  if (status.ok()) {
+    if (mayWrite) // when it was used last; of a folder that is not ours, never
+      (void)::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);
+    return true;
+  }
+  if (status.message().empty())
+    return false;
+  note = fmt::format("weights are read anew: {}", status.message());
+  if (mayWrite)
+    remove();
+  return false;
+}
+
+void KeptWeights::remove() const {
+  std::error_code ignored;
+  fs::remove(file, ignored);
+}
+
+Status KeptWeights::makeRoom() const {
+  struct File {
+    fs::file_time_type used;
+    uint64_t bytes;
+    fs::path path;
+  };
+  std::vector<File> files;
+  uint64_t all = bytes();
+  std::error_code error;
+  for (const auto &entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() != kEnding)
+      continue;
+    std::error_code gone;
+    File each{entry.last_write_time(gone), entry.file_size(gone), entry.path()};
+    if (gone)
+      continue;
+    all += each.bytes;
+    files.push_back(std::move(each));
+  }
+  std::ranges::sort(files, {}, &File::used);
+  for (const File &each : files) {
+    if (all <= kMostBytes)
+      break;
+    if (fs::remove(each.path, error))
+      all -= each.bytes;
+  }
+  const auto space = fs::space(folder, error);
+  if (all > kMostBytes || error || space.available / 2 < bytes())
+    return Status::error("'{}' has no room for {} bytes: at most {}, and half "
+                         "of what the disk has left",
+                         folder, bytes(), kMostBytes);
+  return Status::success();
+}
+
+Status KeptWeights::store(std::stop_token stop) const {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    return Status::error("'{}' cannot be made: {}", folder, error.message());
+  TESSERA_RETURN_IF_ERROR(makeRoom());
+  return storeImage(file, key, memory, std::move(stop));
+}
+
+} // namespace tessera

@@ -1,0 +1,60 @@
+#include "runtime/train/MakeStrips.h"
+#include "runtime/train/CopyTensor.h"
+
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+/// Words that are buffered at once: more than most strips have.
+constexpr int64_t kBufferedWords = int64_t(1) << 20;
+
+struct Maker {
+  int64_t words, scales; // of a strip
+  const MakeStrip &make;
+
+  /// Strips [first, first + count) to where they begin.
+  Status run(int64_t first, int64_t count, uint32_t *toWords,
+             uint16_t *toScales) const {
+    return inParallel(uint32_t(count), [&](uint32_t i, unsigned thread) {
+      return make(first + i, std::span(toWords + i * words, words),
+                  std::span(toScales + i * scales, scales), thread);
+    });
+  }
+};
+
+} // namespace
+
+Status makeStrips(TrainModel &model, const StateTensor &values,
+                  const StateTensor *scales, const MakeStrip &make) {
+  const QuantizedLayout &layout = values.quantized->layout;
+  const Maker maker{layout.words() * QuantizedLayout::kStrip,
+                    scales ? layout.groups() * QuantizedLayout::kStrip : 0,
+                    make};
+  auto words = model.stateInMemory(values);
+  auto factors = scales ? model.stateInMemory(*scales) : std::span<std::byte>();
+  if (!words.empty() && (!scales || !factors.empty()))
+    return maker.run(0, layout.strips(),
+                     reinterpret_cast<uint32_t *>(words.data()),
+                     reinterpret_cast<uint16_t *>(factors.data()));
+  const int64_t most = std::max<int64_t>(1, kBufferedWords / maker.words);
+  std::vector<uint32_t> someWords;
+  std::vector<uint16_t> someScales;
+  for (int64_t first = 0; first < layout.strips(); first += most) {
+    const int64_t count = std::min(most, layout.strips() - first);
+    someWords.resize(count * maker.words);
+    someScales.resize(count * maker.scales);
+    TESSERA_RETURN_IF_ERROR(
+        maker.run(first, count, someWords.data(), someScales.data()));
+    TESSERA_RETURN_IF_ERROR(
+        model.writeState(values, first * maker.words * sizeof(uint32_t),
+                         std::as_bytes(std::span(someWords))));
+    if (scales)
+      TESSERA_RETURN_IF_ERROR(
+          model.writeState(*scales, first * maker.scales * sizeof(uint16_t),
+                           std::as_bytes(std::span(someScales))));
+  }
+  return Status::success();
+}
+
+} // namespace tessera
