@@ -27,6 +27,8 @@ struct Range {
   float least, most;
 };
 constexpr Range kRange8{-127, 127}, kRange4{-8, 7};
+/// With zero points, -128 is of use.
+constexpr Range kWhole8{-128, 127};
 
 TESSERA_INLINE void load(Floats &to, const float *from) {
   std::memcpy(&to, from, sizeof to);
@@ -39,17 +41,23 @@ TESSERA_INLINE void fill(Floats &to, float x) {
 /// To the nearest integers, half to even, of less than 2^22; clamped. The
 /// inverse of a scale of 0 is 0, and with it all weights.
 template <typename Processor>
-TESSERA_INLINE void quantize(Floats &x, const Floats &inverse, Range range) {
+TESSERA_INLINE void quantize(Floats &x, const Floats &inverse,
+                             const Floats &least, const Floats &most) {
   constexpr float kShift = 12582912; // 1.5 × 2^23: no fraction is left
   x = (x * inverse + kShift) - kShift;
-  Floats least, most;
-  fill(least, range.least);
-  fill(most, range.most);
   Processor::clamp(x, least, most);
 }
 
-/// The first weight that is largest by magnitude.
-TESSERA_INLINE float largestOf(std::span<const float> weights) {
+template <typename Processor>
+TESSERA_INLINE void quantize(Floats &x, const Floats &inverse, Range range) {
+  Floats least, most;
+  fill(least, range.least);
+  fill(most, range.most);
+  quantize<Processor>(x, inverse, least, most);
+}
+
+/// The least and the largest of the weights and 0.
+TESSERA_INLINE Range endsOf(std::span<const float> weights) {
   Floats least{}, most{};
   for (std::size_t i = 0; i < weights.size(); i += kLanes) {
     Floats w;
@@ -62,6 +70,12 @@ TESSERA_INLINE float largestOf(std::span<const float> weights) {
     low = std::min(low, least[lane]);
     high = std::max(high, most[lane]);
   }
+  return {low, high};
+}
+
+/// The first weight that is largest by magnitude.
+TESSERA_INLINE float largestOf(std::span<const float> weights) {
+  const auto [low, high] = endsOf(weights);
   if (high != -low)
     return high > -low ? high : low;
   for (float weight : weights)
@@ -84,15 +98,20 @@ struct AnyProcessor {
   }
 };
 
-/// The largest weight / 127. Of subnormal scales f16 has but a few digits: up,
-/// so that no weight clips and no scale of weights is 0.
-float scaleOf8Bits(float largest) {
-  const float wanted = largest / kRange8.most;
+/// As f16, for a scale at which no weight shall clip. Of subnormal scales f16
+/// has but a few digits: up, so that none clips and no scale of weights is 0.
+float roundedUp(float wanted) {
   uint16_t half = floatToF16(wanted);
   if (half < 0x400 && f16ToFloat(half) < wanted)
     ++half;
   return f16ToFloat(half);
 }
+
+/// Of candidates for a scale of 4 bits: less than the largest weight clips it,
+/// for finer steps of the others.
+const Floats kShares{1 - 0.05f * 0, 1 - 0.05f * 1, 1 - 0.05f * 2,
+                     1 - 0.05f * 3, 1 - 0.05f * 4, 1 - 0.05f * 5,
+                     1 - 0.05f * 6, 1 - 0.05f * 7};
 
 /// Of both signs: the side with the largest weight has eight steps, the other
 /// seven. Less than the largest clips it, for finer steps of the others. A lane
@@ -100,10 +119,7 @@ float scaleOf8Bits(float largest) {
 template <typename Processor>
 TESSERA_INLINE float scaleOf4Bits(std::span<const float> weights,
                                   float largest) {
-  const Floats shares{1 - 0.05f * 0, 1 - 0.05f * 1, 1 - 0.05f * 2,
-                      1 - 0.05f * 3, 1 - 0.05f * 4, 1 - 0.05f * 5,
-                      1 - 0.05f * 6, 1 - 0.05f * 7};
-  Floats scales = largest / -8 * shares;
+  Floats scales = largest / -8 * kShares;
   Processor::round(scales);
   const Floats inverses = scales == 0 ? Floats{} : 1 / scales;
   Floats errors[2]{}; // Σ (w - scale × q)², q as it will be
@@ -128,7 +144,7 @@ template <typename Processor>
 TESSERA_INLINE uint16_t body(int64_t bits, std::span<const float> weights,
                              std::span<int8_t> q) {
   const float largest = largestOf(weights);
-  const float scale = bits == 8 ? scaleOf8Bits(std::fabs(largest))
+  const float scale = bits == 8 ? roundedUp(std::fabs(largest) / kRange8.most)
                                 : scaleOf4Bits<Processor>(weights, largest);
   const Range range = bits == 8 ? kRange8 : kRange4;
   Floats inverse;
@@ -142,6 +158,74 @@ TESSERA_INLINE uint16_t body(int64_t bits, std::span<const float> weights,
     std::memcpy(q.data() + i, &bytes, sizeof bytes);
   }
   return floatToF16(scale);
+}
+
+/// Scales of a group, and what `least` stands for, as an integer: with them
+/// weights become integers from `lowest` on. A lane is a candidate.
+struct Candidates {
+  Floats scales, inverses, lowest;
+};
+
+template <typename Processor>
+TESSERA_INLINE void findCandidates(Candidates &to, int64_t bits, Range ends) {
+  const float steps = bits == 8 ? 255 : 15;
+  const float widest = (ends.most - ends.least) / steps;
+  if (bits == 8) {
+    fill(to.scales, roundedUp(widest));
+    fill(to.lowest, ends.least);
+  } else {
+    to.scales = widest * kShares;
+    Processor::round(to.scales);
+    to.lowest = ends.least * kShares;
+  }
+  to.inverses = to.scales == 0 ? Floats{} : 1 / to.scales;
+  quantize<Processor>(to.lowest, to.inverses, {-steps, 0});
+}
+
+/// The candidate with the least squared error.
+template <typename Processor>
+TESSERA_INLINE std::size_t bestOf(const Candidates &from, float steps,
+                                  std::span<const float> weights) {
+  const Floats highest = from.lowest + steps;
+  Floats errors{};
+  for (float weight : weights) {
+    Floats w, q;
+    fill(w, weight);
+    q = w;
+    quantize<Processor>(q, from.inverses, from.lowest, highest);
+    const Floats difference = w - q * from.scales;
+    errors += difference * difference;
+  }
+  std::size_t best = 0;
+  for (std::size_t lane = 1; lane < kLanes; ++lane)
+    if (errors[lane] < errors[best])
+      best = lane;
+  return best;
+}
+
+template <typename Processor>
+TESSERA_INLINE ScaleAndZero bodyWithZero(int64_t bits,
+                                         std::span<const float> weights,
+                                         std::span<int8_t> q) {
+  const Range range = bits == 8 ? kWhole8 : kRange4;
+  const float steps = range.most - range.least;
+  Candidates candidates;
+  findCandidates<Processor>(candidates, bits, endsOf(weights));
+  const std::size_t best =
+      bits == 8 ? 0 : bestOf<Processor>(candidates, steps, weights);
+  const float lowest = candidates.lowest[best], zero = range.least - lowest;
+  Floats inverse;
+  fill(inverse, candidates.inverses[best]);
+  for (std::size_t i = 0; i < weights.size(); i += kLanes) {
+    Floats w;
+    load(w, weights.data() + i);
+    quantize<Processor>(w, inverse, {lowest, lowest + steps});
+    w += zero;
+    const Bytes bytes =
+        __builtin_convertvector(__builtin_convertvector(w, Words), Bytes);
+    std::memcpy(q.data() + i, &bytes, sizeof bytes);
+  }
+  return {floatToF16(candidates.scales[best]), floatToF16(zero)};
 }
 
 #if defined(__x86_64__)
@@ -161,9 +245,24 @@ struct Avx2 {
 withAvx2(int64_t bits, std::span<const float> weights, std::span<int8_t> q) {
   return body<Avx2>(bits, weights, q);
 }
+
+[[gnu::target("avx2,f16c")]] ScaleAndZero
+zeroWithAvx2(int64_t bits, std::span<const float> weights,
+             std::span<int8_t> q) {
+  return bodyWithZero<Avx2>(bits, weights, q);
+}
 #else
 constexpr auto withAvx2 = quantizeGroupAnywhere;
+constexpr auto zeroWithAvx2 = quantizeGroupWithZeroAnywhere;
 #endif
+
+bool hasAvx2() {
+  static const bool has = [] {
+    const CpuFeatures cpu = CpuFeatures::detect();
+    return cpu.has("avx2") && cpu.has("f16c");
+  }();
+  return has;
+}
 
 } // namespace
 
@@ -174,12 +273,20 @@ uint16_t quantizeGroupAnywhere(int64_t bits, std::span<const float> weights,
 
 uint16_t quantizeGroup(int64_t bits, std::span<const float> weights,
                        std::span<int8_t> q) {
-  static const auto chosen = [] {
-    const CpuFeatures cpu = CpuFeatures::detect();
-    return cpu.has("avx2") && cpu.has("f16c") ? withAvx2
-                                              : quantizeGroupAnywhere;
-  }();
-  return chosen(bits, weights, q);
+  return hasAvx2() ? withAvx2(bits, weights, q)
+                   : quantizeGroupAnywhere(bits, weights, q);
+}
+
+ScaleAndZero quantizeGroupWithZeroAnywhere(int64_t bits,
+                                           std::span<const float> weights,
+                                           std::span<int8_t> q) {
+  return bodyWithZero<AnyProcessor>(bits, weights, q);
+}
+
+ScaleAndZero quantizeGroupWithZero(int64_t bits, std::span<const float> weights,
+                                   std::span<int8_t> q) {
+  return hasAvx2() ? zeroWithAvx2(bits, weights, q)
+                   : quantizeGroupWithZeroAnywhere(bits, weights, q);
 }
 
 } // namespace tessera

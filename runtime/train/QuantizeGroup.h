@@ -15,4 +15,16 @@ uint16_t quantizeGroup(int64_t bits, std::span<const float> weights,
 uint16_t quantizeGroupAnywhere(int64_t bits, std::span<const float> weights,
                                std::span<int8_t> q);
 
+/// The bits of both as f16.
+struct ScaleAndZero {
+  uint16_t scale, zero;
+  bool operator==(const ScaleAndZero &) const = default;
+};
+/// The same with a zero point: weights are scale × (q - zero).
+ScaleAndZero quantizeGroupWithZero(int64_t bits, std::span<const float> weights,
+                                   std::span<int8_t> q);
+ScaleAndZero quantizeGroupWithZeroAnywhere(int64_t bits,
+                                           std::span<const float> weights,
+                                           std::span<int8_t> q);
+
 } // namespace tessera

@@ -63,7 +63,14 @@ void quantizeStrip(const QuantizedLayout &layout,
         these = padded;
       }
       const auto q = std::span(integers).first(count);
-      scales[group * kStrip + row] = quantizeGroup(layout.bits, these, q);
+      uint16_t *scale = &scales[layout.scalesAt(group) * kStrip + row];
+      if (layout.zeros) {
+        const ScaleAndZero both = quantizeGroupWithZero(layout.bits, these, q);
+        scale[0] = both.scale;
+        scale[kStrip] = both.zero;
+      } else {
+        *scale = quantizeGroup(layout.bits, these, q);
+      }
       pack(layout, q, begin, values.data() + row);
     }
 }
@@ -111,7 +118,7 @@ public:
 
 private:
   int64_t wordsOfStrip() const { return layout.words() * kStrip; }
-  int64_t scalesOfStrip() const { return layout.groups() * kStrip; }
+  int64_t scalesOfStrip() const { return layout.scaleRows() * kStrip; }
 
   /// A few strips at a time.
   Status runByBuffer() {
@@ -170,7 +177,10 @@ private:
     TESSERA_RETURN_IF_ERROR(file.read(entry, first * size, bytes));
     to.resize(count);
     toFloats(entry.type, bytes.data(), count, to.data());
-    const float most = kLargestF16 * (layout.bits == 4 ? 8 : 127);
+    // With zero points both signs share the steps.
+    const float most = kLargestF16 * (layout.bits == 8 ? 127
+                                      : layout.zeros   ? 7.5f
+                                                       : 8);
     bool within = true; // without a way out, for vectors
     for (float weight : to)
       within &= std::fabs(weight) <= most;

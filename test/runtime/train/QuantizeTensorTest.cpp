@@ -17,7 +17,8 @@ struct Strip {
   std::vector<uint16_t> scales;
 
   Strip(const QuantizedLayout &layout, std::span<const float> weights)
-      : values(layout.words() * 16), scales(layout.groups() * 16), of(layout) {
+      : values(layout.words() * 16), scales(layout.scaleRows() * 16),
+        of(layout) {
     quantizeStrip(layout, weights, values, scales);
   }
   int64_t q(int64_t row, int64_t k) const {
@@ -27,7 +28,12 @@ struct Strip {
                         : int64_t(int8_t(word >> from));
   }
   float scale(int64_t row, int64_t k) const {
-    return f16ToFloat(scales[k / of.group * 16 + row]);
+    return f16ToFloat(scales[of.scalesAt(k / of.group) * 16 + row]);
+  }
+  int64_t zero(int64_t row, int64_t k) const {
+    return of.zeros ? int64_t(f16ToFloat(
+                          scales[(of.scalesAt(k / of.group) + 1) * 16 + row]))
+                    : 0;
   }
 
   QuantizedLayout of;
@@ -153,6 +159,46 @@ TEST(QuantizeGroup, IsTheSameOnEveryProcessor) {
                 quantizeGroupAnywhere(bits, these, others));
       ASSERT_EQ(q, others) << bits << " " << group;
     }
+}
+
+TEST(QuantizeGroup, WithZeroIsTheSameOnEveryProcessor) {
+  std::vector<float> weights = randomWeights(64 * 32);
+  std::vector<int8_t> q(32), others(32);
+  for (int64_t bits : {4, 8})
+    for (size_t group = 0; group < 64; ++group) {
+      auto these = std::span(weights).subspan(group * 32, 32);
+      for (float &weight : these)
+        weight = (weight + 0.05f) * std::exp2(-float(group) / 2);
+      ASSERT_EQ(quantizeGroupWithZero(bits, these, q),
+                quantizeGroupWithZeroAnywhere(bits, these, others));
+      ASSERT_EQ(q, others) << bits << " " << group;
+    }
+}
+
+TEST(QuantizeStrip, TakesFinerStepsWithZeroPoints) {
+  for (int64_t bits : {4, 8}) {
+    QuantizedLayout plain{16, 75, bits, 32}, layout = plain;
+    layout.zeros = true;
+    std::vector<float> weights = randomWeights(16 * 75);
+    for (float &weight : weights) // mostly of one sign
+      weight = std::fabs(weight) - 0.01f;
+    Strip strip(layout, weights), without(plain, weights);
+    double squares = 0, others = 0;
+    for (int64_t row = 0; row < 16; ++row)
+      for (int64_t k = 0; k < 75; ++k) {
+        float scale = strip.scale(row, k), weight = weights[row * 75 + k];
+        int64_t zero = strip.zero(row, k);
+        EXPECT_LE(zero, bits == 4 ? 7 : 127);
+        EXPECT_GE(zero, bits == 4 ? -8 : -128);
+        double error = weight - double(strip.q(row, k) - zero) * scale;
+        if (bits == 8)
+          EXPECT_LE(std::fabs(error), scale * 1.01) << row << " " << k;
+        squares += error * error;
+        error = weight - double(without.q(row, k)) * without.scale(row, k);
+        others += error * error;
+      }
+    EXPECT_LT(squares, others * 0.6) << bits;
+  }
 }
 
 TEST(QuantizeStrip, HasZerosWhereNothingIs) {
