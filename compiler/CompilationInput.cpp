@@ -97,11 +97,16 @@ static bool isGiven(const CompileRequest &request, llvm::StringRef key) {
 // by --set may not contradict the file.
 llvm::Error Compilation::takeStoredWeights() {
   if (!config.stored) {
-    if (recipe.inference.quant == models::Quant::None &&
-        isGiven(request, "inference.group"))
+    if (recipe.inference.quant != models::Quant::None)
+      return llvm::Error::success();
+    if (isGiven(request, "inference.group"))
       return complain("inference.group: the weights are not quantized, so they "
                       "have no groups; give --quant int8 or int4, too, or "
                       "leave --quant-group out");
+    if (isGiven(request, "inference.zeros"))
+      return complain("inference.zeros: the weights are not quantized, so they "
+                      "have no zero points; give --quant int8 or int4, too, or "
+                      "leave --quant-zeros out");
     return llvm::Error::success();
   }
   if (mode != models::Mode::Infer)
@@ -119,13 +124,20 @@ llvm::Error Compilation::takeStoredWeights() {
   bool otherGroup = inference.group != config.stored->group &&
                     (inference.group != defaults.group ||
                      isGiven(request, "inference.group"));
-  if (otherKind || otherGroup)
+  recipe::ZeroPoints zeros = config.stored->zeros ? recipe::ZeroPoints::Groups
+                                                  : recipe::ZeroPoints::None;
+  bool otherZeros =
+      inference.zeros != zeros && (inference.zeros != defaults.zeros ||
+                                   isGiven(request, "inference.zeros"));
+  if (otherKind || otherGroup || otherZeros)
     return complain("inference.quant: the weights are stored as " +
                     std::string(models::name(quant)) + " in groups of " +
                     std::to_string(config.stored->group) +
-                    "; leave --quant and --quant-group out");
+                    (config.stored->zeros ? " with zero points" : "") +
+                    "; leave --quant, --quant-group and --quant-zeros out");
   inference.quant = quant;
   inference.group = config.stored->group;
+  inference.zeros = zeros;
   return llvm::Error::success();
 }
 

@@ -83,11 +83,12 @@ static void programs(OpPassManager &pipeline, const PhaseOptions &options) {
   const models::Recipe::Inference &inference = options.recipe.inference;
   if (inference.quant != models::Quant::None)
     pipeline.addPass(createQuantizeWeights(
-        {inference.quant == models::Quant::Int4 ? 4 : 8, inference.group}));
+        {inference.quant == models::Quant::Int4 ? 4 : 8, inference.group,
+         inference.zeros == recipe::ZeroPoints::Groups}));
   else if (inference.layout == recipe::WeightLayout::Strips &&
            options.recipe.compute == models::Precision::Bf16)
     pipeline.addPass(
-        createQuantizeWeights({/*bits=*/16, QuantizedLayout::kBlock}));
+        createQuantizeWeights({/*bits=*/16, QuantizedLayout::kBlock, false}));
   pipeline.addPass(mlir::createCanonicalizerPass());
   verifyPrograms(pipeline, options);
 }

@@ -22,8 +22,9 @@ StatusOr<ModelSpec> parseHfConfig(std::string_view text,
 /// How a checkpoint has the matrices of its linear layers, where they are
 /// integers with scales (runtime/train/PackedWeights.h).
 struct StoredWeights {
-  int64_t bits = 0;  ///< 4 or 8
-  int64_t group = 0; ///< 32, 64 or 128 columns
+  int64_t bits = 0;   ///< 4 or 8
+  int64_t group = 0;  ///< 32, 64 or 128 columns
+  bool zeros = false; ///< groups have zero points
 };
 
 /// A model as found on disk.

@@ -35,7 +35,7 @@ static void readGroup(ConfigFields &fields, const Json &group,
     stored.bits = values.size("num_bits", 8);
     stored.group = values.size("group_size", 1 << 16);
     values.requireNeutral("type", "int", "integers only");
-    values.requireNeutral("symmetric", true, "without zero points only");
+    stored.zeros = !values.flag("symmetric", true);
     values.requireNeutral("strategy", "group", "groups of columns only");
     values.requireNeutral("dynamic", false, "weights that are stored");
     values.requireNeutral("actorder", nullptr, "columns in their own order");
@@ -57,12 +57,16 @@ static void readGptq(ConfigFields &fields, StoredWeights &stored) {
   stored.bits = fields.size("bits", 8);
   stored.group = fields.size("group_size", 1 << 16);
   checkSizes(fields, stored, "bits");
-  fields.requireNeutral("sym", true, "without zero points only");
+  stored.zeros = !fields.flag("sym", true);
   fields.requireNeutral("desc_act", false, "columns in their own order");
   fields.requireNeutral("lm_head", false, "heads in full precision");
   if (std::string format = fields.text("checkpoint_format", "gptq");
       format != "gptq" && format != "gptq_v2")
     fields.fail("checkpoint_format", "must be gptq or gptq_v2");
+  else if (stored.zeros && format != "gptq")
+    fields.fail("checkpoint_format",
+                "must be gptq where sym is false: in gptq_v2 zero points are "
+                "others");
   constexpr std::array<std::string_view, 22> made = {
       "damp_percent",
       "damp_auto_increment",
@@ -90,6 +94,30 @@ static void readGptq(ConfigFields &fields, StoredWeights &stored) {
   fields.finish(", so it may change what the weights are");
 }
 
+// What AutoAWQ writes for products with matrices ("gemm"); those for one row
+// ("gemv") lie in another order.
+static void readAwq(ConfigFields &fields, StoredWeights &stored) {
+  stored.bits = fields.size("bits", 8);
+  stored.group = fields.size("group_size", 1 << 16);
+  stored.zeros = true;
+  checkSizes(fields, stored, "bits");
+  if (stored.bits != 4)
+    fields.fail("bits", "must be 4");
+  fields.requireNeutral("zero_point", true, "with zero points only");
+  if (std::string version = fields.text("version", "gemm");
+      version != "gemm" && version != "GEMM")
+    fields.fail("version", "must be gemm; other orders are not read");
+  if (fields.text("backend", "autoawq") != "autoawq")
+    fields.fail("backend", "must be autoawq; other orders are not read");
+  auto kept = fields.texts("modules_to_not_convert");
+  if (!kept.empty() && kept != std::vector<std::string>{"lm_head"})
+    fields.fail("modules_to_not_convert", "must be [\"lm_head\"], or nothing");
+  constexpr std::array<std::string_view, 4> runs = {
+      "do_fuse", "fuse_max_seq_len", "modules_to_fuse", "exllama_config"};
+  fields.ignore(runs);
+  fields.finish(", so it may change what the weights are");
+}
+
 std::optional<StoredWeights> readStoredWeights(ConfigFields &outer) {
   const Json *section = outer.section("quantization_config");
   if (!section)
@@ -97,15 +125,15 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer) {
   ConfigFields fields(*section, outer.file(), "quantization_config.");
   StoredWeights stored;
   const std::string method = fields.text("quant_method", "");
-  if (method == "gptq") {
-    readGptq(fields, stored);
+  if (method == "gptq" || method == "awq") {
+    method == "gptq" ? readGptq(fields, stored) : readAwq(fields, stored);
     outer.adopt(fields.status());
     return stored;
   }
   if (method != "compressed-tensors")
     fields.fail("quant_method",
-                "must be compressed-tensors or gptq; other formats are not "
-                "read, give the model in full precision");
+                "must be compressed-tensors, gptq or awq; other formats are "
+                "not read, give the model in full precision");
   if (fields.text("format", "") != "pack-quantized")
     fields.fail("format", "must be pack-quantized");
   fields.requireNeutral("kv_cache_scheme", nullptr, "weights only");
@@ -125,11 +153,12 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer) {
     fields.fail("config_groups", "must have one group, group_0");
   if (fields.ok())
     readGroup(fields, (*groups)["group_0"], stored);
-  // A head that is not tied is then among the matrices of 4 bits.
-  if (stored.bits == 4 && ignored.empty() &&
+  // A head that is not tied is then among the matrices of 4 bits, or with zero
+  // points.
+  if ((stored.bits == 4 || stored.zeros) && ignored.empty() &&
       !outer.flag("tie_word_embeddings", false))
-    fields.fail("ignore", "lm_head must be in it: heads are read in 8 bits or "
-                          "unpacked, not in 4");
+    fields.fail("ignore", "lm_head must be in it: heads are read in 8 bits "
+                          "without zero points, or unpacked");
   fields.finish(", so it may change what the weights are");
   outer.adopt(fields.status());
   return stored;

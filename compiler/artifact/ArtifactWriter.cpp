@@ -26,6 +26,7 @@ static std::unique_ptr<fb::QuantizedT> quantizedOf(plan::StateOp state) {
   result->rows = origin->layout.rows;
   result->columns = origin->layout.columns;
   result->transposed = origin->transposed;
+  result->zeros = origin->layout.zeros;
   return result;
 }
 

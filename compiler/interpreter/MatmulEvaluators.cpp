@@ -124,10 +124,13 @@ static Result evaluateDequantize(DequantizeOp op, Operands in) {
         continue;
       }
       double word = in[0]->at({n / strip, k / layout.perWord(), n % strip});
-      double scale = in[1]->at({n / strip, k / layout.group, n % strip});
+      int64_t scales = layout.scalesAt(k / layout.group);
+      double scale = in[1]->at({n / strip, scales, n % strip});
+      double zero =
+          layout.zeros ? in[1]->at({n / strip, scales + 1, n % strip}) : 0;
       int64_t q = quantizedAt(
           layout, static_cast<uint32_t>(static_cast<int64_t>(word)), k);
-      to = scale * static_cast<double>(q);
+      to = scale * (static_cast<double>(q) - zero);
     }
   return result;
 }

@@ -27,7 +27,7 @@ RankedTensorType
 tessera::graph::quantizedScalesType(MLIRContext *context,
                                     const QuantizedLayout &layout) {
   return RankedTensorType::get(
-      {layout.strips(), layout.groups(), QuantizedLayout::kStrip},
+      {layout.strips(), layout.scaleRows(), QuantizedLayout::kStrip},
       Float16Type::get(context));
 }
 
@@ -47,6 +47,8 @@ DictionaryAttr QuantizedOrigin::write(MLIRContext *context) const {
   fields.set("bits", b.getI64IntegerAttr(layout.bits));
   fields.set("group", b.getI64IntegerAttr(layout.group));
   fields.set("shape", b.getDenseI64ArrayAttr({layout.rows, layout.columns}));
+  if (layout.zeros)
+    fields.set("zeros", b.getUnitAttr());
   if (transposed)
     fields.set("transposed", b.getUnitAttr());
   return fields.getDictionary(context);
@@ -66,11 +68,13 @@ std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
     return std::nullopt;
   QuantizedOrigin origin{source.str(),
                          part.getValue() == "scales",
-                         {shape[0], shape[1], bits.getInt(), group.getInt()},
+                         {shape[0], shape[1], bits.getInt(), group.getInt(),
+                          fields.contains("zeros")},
                          fields.contains("transposed")};
   bool knows = origin.isScales || part.getValue() == "values";
   bool fits = (origin.layout.bits == 4 || origin.layout.bits == 8 ||
-               (origin.layout.bits == 16 && !origin.isScales)) &&
+               (origin.layout.bits == 16 && !origin.isScales &&
+                !origin.layout.zeros)) &&
               origin.layout.group >= QuantizedLayout::kBlock &&
               origin.layout.group % QuantizedLayout::kBlock == 0;
   return knows && fits ? std::optional(std::move(origin)) : std::nullopt;
@@ -79,7 +83,8 @@ std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
 QuantizedLayout DequantizeOp::getLayout() {
   ArrayRef<int64_t> shape = tensorType(getResult()).getShape();
   return {shape[getTransposed()], shape[!getTransposed()],
-          static_cast<int64_t>(getBits()), static_cast<int64_t>(getGroup())};
+          static_cast<int64_t>(getBits()), static_cast<int64_t>(getGroup()),
+          getZeros()};
 }
 
 LogicalResult DequantizeOp::verify() {
@@ -103,6 +108,8 @@ LogicalResult DequantizeOp::verify() {
   if (layout.hasScales() != bool(getScales()))
     return emitOpError(layout.hasScales() ? "lacks scales"
                                           : "has scales beside bf16");
+  if (!layout.hasScales() && layout.zeros)
+    return emitOpError("has zero points beside bf16");
   if (!layout.hasScales())
     return success();
   return expectShape(*this, "scales", tensorType(getScales()),

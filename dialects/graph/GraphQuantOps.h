@@ -10,7 +10,7 @@ namespace tessera::graph {
 
 /// On a parameter that holds values or scales, or bf16 in strips, a
 /// QuantizedOrigin: {source, part = "values" or "scales", bits, group, shape =
-/// [rows, columns], transposed where it is so}. No @init gives such a
+/// [rows, columns], zeros and transposed where it is so}. No @init gives such a
 /// parameter.
 inline constexpr llvm::StringLiteral kQuantizedAttr = "graph.quantized";
 

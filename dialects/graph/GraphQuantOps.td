@@ -10,7 +10,8 @@ def Graph_DequantizeOp : Graph_Op<"dequantize",
   let summary = "the matrix that quantized weights stand for";
   let description = [{
     `values` and `scales` lie as runtime/support/QuantizedLayout.h says: weight (n, k) of a matrix [n, k] is
-    scale(n, k / group) × q(n, k), with q of `bits` = 8 or 4 bits; or, of `bits` = 16, the bf16 (n, k) that `values`
+    scale(n, k / group) × q(n, k), with q of `bits` = 8 or 4 bits; with `zeros` scale × (q - zero(n, k / group)), where
+    `scales` holds a group's zero points behind its scales; or, of `bits` = 16, the bf16 (n, k) that `values`
     has in strips, without scales. The result is that matrix, [n, k], or [k, n]
     where it is `transposed`, rounded to the result's element type at most.
 
@@ -22,10 +23,10 @@ def Graph_DequantizeOp : Graph_Op<"dequantize",
     ```
   }];
   let arguments = (ins StaticShapeTensorOf<[I32, BF16]>:$values, Optional<StaticShapeTensorOf<[F16]>>:$scales,
-                       I64Attr:$bits, I64Attr:$group, UnitAttr:$transposed);
+                       I64Attr:$bits, I64Attr:$group, UnitAttr:$zeros, UnitAttr:$transposed);
   let results = (outs Graph_FloatTensor:$result);
   let assemblyFormat = [{
-    $values (`,` $scales^)? `bits` $bits `group` $group (`transposed` $transposed^)? attr-dict
+    $values (`,` $scales^)? `bits` $bits `group` $group (`zeros` $zeros^)? (`transposed` $transposed^)? attr-dict
     `:` type($values) (`,` type($scales)^)? `->` type($result)
   }];
   let hasVerifier = 1;

@@ -70,7 +70,7 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
   let description = [{
     For inference. A parameter of rank 2 that einsums multiply becomes two, `NAME.values` and `NAME.scales`, and a
     `graph.dequantize` at the function's start. Blocks go on taking the matrix. What blocks
-    multiply has `bits`; what stands outside of them, the head, has 8. A table from which rows are picked stays as it is for
+    multiply has `bits`, and with `zeros` zero points; what stands outside of them, the head, has 8 and none. A table from which rows are picked stays as it is for
     that, whatever else is done with it. Matrices of fewer than 16 rows or 32 columns stay, and so does what `graph.wide` says. @init
     gives none of what was quantized: it comes out of a checkpoint.
 
@@ -93,7 +93,8 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
   let options = [
     Option<"bits", "bits", "int64_t", "8", "Of a weight in a block: 8 or 4; 16: all are bf16 in strips">,
-    Option<"group", "group", "int64_t", "32", "Columns that share a scale: a multiple of 32">];
+    Option<"group", "group", "int64_t", "32", "Columns that share a scale: a multiple of 32">,
+    Option<"zeros", "zeros", "bool", "false", "Of a weight in a block: each scale has a zero point">];
 }
 
 def WidenPrograms : Pass<"widen-programs", "::mlir::ModuleOp"> {

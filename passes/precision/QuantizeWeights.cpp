@@ -144,9 +144,9 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
   bool isBf16 = bits == 16;
   if (isBf16 && !type.getElementType().isBF16())
     return false;
-  QuantizedLayout layout{type.getDimSize(transposed),
-                         type.getDimSize(!transposed),
-                         inBlocks || isBf16 ? bits : 8, group};
+  QuantizedLayout layout{
+      type.getDimSize(transposed), type.getDimSize(!transposed),
+      inBlocks || isBf16 ? bits : 8, group, inBlocks && zeros};
   if (layout.rows < kLeastRows || layout.columns < kLeastColumns)
     return false;
   MLIRContext *context = &getContext();
@@ -173,9 +173,9 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
             isBf16 ? Value()
                    : insert(true, graph::quantizedScalesType(context, layout));
   OpBuilder b = OpBuilder::atBlockBegin(&function.front());
-  Value matrix =
-      b.create<graph::DequantizeOp>(NameLoc::get(name), type, values, scales,
-                                    layout.bits, layout.group, transposed);
+  Value matrix = b.create<graph::DequantizeOp>(
+      NameLoc::get(name), type, values, scales, layout.bits, layout.group,
+      layout.zeros, transposed);
   for (OpOperand *use : products)
     use->set(matrix);
   if (!weight.use_empty())

@@ -61,7 +61,8 @@ struct ContractionQuant {
 ///
 ///   words   [blocks, 2, 8]  of 32 columns upper bytes, then lower ones
 ///   sums    [groups]        of a group's integers, times minus what its
-///                           weights are multiplied with too much
+///                           weights are multiplied with too much, or, where
+///                           zero points say how much that is, times -1
 ///   scales  [groups]        powers of two, the bits of f32
 struct IntegerRows {
   static constexpr int64_t kWords = QuantizedLayout::kBlock / 4;
@@ -74,6 +75,10 @@ struct IntegerRows {
   /// Bytes are multiplied without signs: with so much added.
   static int64_t offset(const QuantizedLayout &layout) {
     return layout.bits == 8 ? 128 : layout.offset();
+  }
+  /// Minus what sums are times.
+  static int64_t factor(const QuantizedLayout &layout) {
+    return layout.zeros ? 1 : offset(layout);
   }
 };
 

@@ -138,6 +138,7 @@ private:
                                mlir::Value sum);
   void emitIntegerBlock(mlir::Value strip, mlir::Value block, int64_t row,
                         int64_t rows, mlir::Value &upper, mlir::Value &lower);
+  mlir::Value takeZeros(mlir::Value sums, mlir::Value strip, mlir::Value group);
   void stageQuantColumns();
   void stageQuantBlock(mlir::Value strip, mlir::Value panel, int64_t column,
                        mlir::Value block);
@@ -149,6 +150,8 @@ private:
   mlir::Value loadStrip(mlir::Value column, mlir::Value k, int64_t columns,
                         int64_t steps);
   mlir::Value loadScale(mlir::Value strip, mlir::Value group);
+  mlir::Value loadZero(mlir::Value strip, mlir::Value group);
+  mlir::Value loadScales(mlir::Value strip, mlir::Value at);
 
   // Matrix registers (ContractionMatrix.cpp).
   void chooseMatrixTiles();

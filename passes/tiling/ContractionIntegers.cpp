@@ -90,6 +90,22 @@ void ContractionEmitter::emitIntegerBlock(Value strip, Value block, int64_t row,
   }
 }
 
+// Minus a group's `sums` of rows times what its weights are too large by: zero
+// points, and what was added to have bytes without signs. It may pass through
+// more than 32 bits hold, as long as the whole does not.
+Value ContractionEmitter::takeZeros(Value sums, Value strip, Value group) {
+  auto type = cast<VectorType>(sums.getType());
+  auto lanes = VectorType::get({kStrip}, b.getI32Type());
+  Value zeros = b.create<arith::FPToSIOp>(loc, lanes, loadZero(strip, group));
+  Value offset = b.create<arith::ConstantOp>(
+      loc, DenseElementsAttr::get(
+               lanes, int32_t(IntegerRows::offset(plan.quant->layout))));
+  zeros = b.create<arith::AddIOp>(loc, zeros, offset);
+  return b.create<arith::MulIOp>(
+      loc, sums,
+      b.create<tile::BroadcastOp>(loc, type, zeros, ArrayRef<int64_t>{1}));
+}
+
 // `sum` and what a group of `size` columns adds to it.
 Value ContractionEmitter::emitIntegerGroup(Value strip, Value group,
                                            int64_t row, int64_t rows,
@@ -107,6 +123,8 @@ Value ContractionEmitter::emitIntegerGroup(Value strip, Value group,
   Value upper = b.create<arith::ConstantOp>(loc, b.getZeroAttr(integers));
   Value lower =
       spread(loadPacked(add(index(packed.sums()), group), row, rows), integers);
+  if (layout.zeros)
+    lower = takeZeros(lower, strip, group);
   Value first = mul(group, layout.group / kBlock);
   if (int64_t blocks = partsOf(size, kBlock); blocks == 1) {
     emitIntegerBlock(strip, first, row, rows, upper, lower);

@@ -89,9 +89,10 @@ std::string ContractionPlan::key() const {
           int64_t(groups->ofSum), groups->matrix})
       add(value);
   if (quant)
-    for (int64_t value : {int64_t(quant->scales.value_or(0)),
-                          quant->layout.bits, quant->layout.group,
-                          int64_t(quant->streams), int64_t(quant->integers)})
+    for (int64_t value :
+         {int64_t(quant->scales.value_or(0)), quant->layout.bits,
+          quant->layout.group, int64_t(quant->layout.zeros),
+          int64_t(quant->streams), int64_t(quant->integers)})
       add(value);
   if (packed)
     add(packed->depth);

@@ -7,8 +7,8 @@
 // into sign; 4 bits are masked where they stand, 16^i times too large, which
 // lhs makes up for: it is staged divided by as much, exactly. What was added to
 // keep them unsigned is taken from a group's sum at once, by the sum of lhs
-// over the group. A sum has four chains whatever the number of rows is, so that
-// a row's bits do not depend on how many there are.
+// over the group, and zero points with it. A sum has four chains whatever the
+// number of rows is, so that a row's bits do not depend on how many there are.
 //
 // Many rows are bound by multiplications: a block widens its columns once, into
 // the panels that other contractions stage.
@@ -84,7 +84,7 @@ void ContractionEmitter::makeQuant(ArrayRef<Value> arguments) {
                      {middle * kStrip, kStrip, 1}});
   };
   words = view(plan.rhs.argument, layout.words());
-  scales = view(*plan.quant->scales, layout.groups());
+  scales = view(*plan.quant->scales, layout.scaleRows());
 }
 
 // The strip in which a column of the block begins one.
@@ -99,9 +99,18 @@ Value ContractionEmitter::stripOf(Value column) {
 
 // f32 [16].
 Value ContractionEmitter::loadScale(Value strip, Value group) {
+  return loadScales(strip, mul(group, plan.quant->layout.scalesAt(1)));
+}
+
+// f32 [16], all of them integers.
+Value ContractionEmitter::loadZero(Value strip, Value group) {
+  return loadScales(strip, add(mul(group, 2), index(1)));
+}
+
+Value ContractionEmitter::loadScales(Value strip, Value at) {
   auto narrow = VectorType::get({kStrip}, b.getF16Type());
   Value loaded = b.create<tile::LoadOp>(loc, narrow, scales,
-                                        ValueRange{strip, group, index(0)},
+                                        ValueRange{strip, at, index(0)},
                                         ValueRange(), ArrayRef<int64_t>{2});
   return b.create<arith::ExtFOp>(loc, narrow.clone(b.getF32Type()), loaded);
 }
@@ -125,7 +134,7 @@ void ContractionEmitter::emitStreamed() {
     firstPacked = packedRow();
   } else {
     streamed = allocate({rows, layout.blocks() * kBlock});
-    if (layout.offset())
+    if (layout.offset() || layout.zeros)
       negatedSums = allocate({rows, layout.groups()});
     forEach(rows, [&](Value row) { stageStreamedRow(row); });
   }
@@ -294,6 +303,11 @@ Value ContractionEmitter::emitStripGroup(Value strip, Value group, int64_t row,
                                         ValueRange(), ArrayRef<int64_t>{0, 1});
     Value offset = b.create<arith::ConstantOp>(
         loc, DenseElementsAttr::get(right, float(layout.offset())));
+    if (layout.zeros)
+      offset = b.create<arith::AddFOp>(
+          loc, offset,
+          b.create<tile::BroadcastOp>(loc, right, loadZero(strip, group),
+                                      ArrayRef<int64_t>{1}));
     ofGroup = b.create<tile::MmaOp>(loc, sums, offset, ofGroup);
   }
   Value scale = b.create<tile::BroadcastOp>(loc, type, loadScale(strip, group),
@@ -368,14 +382,15 @@ void ContractionEmitter::stageQuantColumns() {
   });
 }
 
-// A block of the chunk and the strip at `column` of a panel: scale × q.
+// A block of the chunk and the strip at `column` of a panel: scale × q, or
+// scale × (q - zero).
 void ContractionEmitter::stageQuantBlock(Value strip, Value panel,
                                          int64_t column, Value block) {
   const QuantizedLayout &layout = plan.quant->layout;
   int64_t perWord = layout.perWord(), count = kBlock / perWord;
   Value k = add(sumStart, mul(block, kBlock));
-  Value scale = loadScale(
-      strip, b.createOrFold<arith::DivUIOp>(loc, k, index(layout.group)));
+  Value group = b.createOrFold<arith::DivUIOp>(loc, k, index(layout.group));
+  Value scale = loadScale(strip, group);
   Value first = b.createOrFold<arith::DivUIOp>(loc, k, index(perWord));
   auto type = VectorType::get({perWord, kStrip}, b.getI32Type());
   VectorType wide = type.clone(b.getF32Type());
@@ -386,8 +401,11 @@ void ContractionEmitter::stageQuantBlock(Value strip, Value panel,
     return b.create<arith::ConstantOp>(
         loc, DenseElementsAttr::get(type, ArrayRef(values)));
   };
-  Value spread =
-      b.create<tile::BroadcastOp>(loc, wide, scale, ArrayRef<int64_t>{1});
+  auto spreadOf = [&](Value x) -> Value {
+    return b.create<tile::BroadcastOp>(loc, wide, x, ArrayRef<int64_t>{1});
+  };
+  Value spread = spreadOf(scale);
+  Value zeros = layout.zeros ? spreadOf(loadZero(strip, group)) : Value();
   forEach(count, [&](Value i) {
     Value loaded = b.create<tile::LoadOp>(
         loc, VectorType::get({kStrip}, b.getI32Type()), words,
@@ -409,6 +427,8 @@ void ContractionEmitter::stageQuantBlock(Value strip, Value panel,
                                       perRow([](int64_t) { return 24; }));
     }
     Value value = b.create<arith::SIToFPOp>(loc, wide, word);
+    if (zeros)
+      value = b.create<arith::SubFOp>(loc, value, zeros);
     value = b.create<arith::MulFOp>(loc, value, spread);
     if (compute != b.getF32Type())
       value = b.create<arith::TruncFOp>(loc, type.clone(compute), value);

@@ -30,10 +30,12 @@ static constexpr uint32_t kRounderBits = 0x4B400000u;
 //===--- the plan ---------------------------------------------------------===//
 
 bool tessera::multipliesIntegers(const ContractionPlan &plan) {
-  // A group's sum has to fit 32 bits: 2^14 × 2^7 × columns.
-  constexpr int64_t kMostColumns = 1023;
+  // A group's sum has to fit 32 bits: 2^14 × 2^7 × columns, and with zero
+  // points twice as much.
+  const QuantizedLayout &layout = plan.quant->layout;
+  const int64_t mostColumns = layout.zeros ? 511 : 1023;
   return plan.quant->streams && plan.lhs.element.isBF16() &&
-         plan.quant->layout.group <= kMostColumns;
+         layout.group <= mostColumns;
 }
 
 IntegerRows tessera::integerRows(const ContractionPlan &plan) {
@@ -269,7 +271,7 @@ void IntegerRowsEmitter::emitGroup(Value group, int64_t size) {
                                loc, so, emitBlock(first, count, inverse));
                          });
   sum = b.create<arith::MulIOp>(
-      loc, sum, like(sum, static_cast<uint32_t>(-IntegerRows::offset(layout))));
+      loc, sum, like(sum, static_cast<uint32_t>(-IntegerRows::factor(layout))));
   b.create<memref::StoreOp>(loc, sum, packed,
                             ValueRange{row, add(index(to.sums()), group)});
   b.create<memref::StoreOp>(loc, scale, packed,
@@ -330,7 +332,8 @@ llvm::Expected<Value> tessera::launchIntegerRows(const ContractionPlan &plan,
   spec.blocks = rows.rows *
                 partsOf(rows.groups, IntegerRowsEmitter::groupsAtOnce(layout));
   llvm::raw_string_ostream key(spec.key);
-  key << plan.lhs.offset << ' ' << layout.bits << ' ' << layout.group;
+  key << plan.lhs.offset << ' ' << layout.bits << ' ' << layout.group << ' '
+      << layout.zeros;
   auto addDim = [&](const ContractionDim &dim) {
     key << ' ' << dim.size << ':' << dim.lhs;
   };

@@ -76,13 +76,15 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
                         "{} bits in groups of {} for a matrix of {} × {}",
                         from.bits(), from.group(), from.rows(), from.columns());
   const QuantizedLayout layout{from.rows(), from.columns(), from.bits(),
-                               from.group()};
+                               from.group(), from.zeros()};
   const bool isScales = from.part() == QuantizedPart::scales;
   if (isScales && !layout.hasScales())
     return checker.fail(&tensor, "scales of weights that have none");
+  if (layout.zeros && !layout.hasScales())
+    return checker.fail(&tensor, "zero points of weights that have no scales");
   const bool isBf16 = !layout.hasScales();
   const std::int64_t wanted[] = {layout.strips(),
-                                 isScales ? layout.groups()
+                                 isScales ? layout.scaleRows()
                                           : layout.words() *
                                                 (isBf16 ? layout.perWord() : 1),
                                  QuantizedLayout::kStrip};

@@ -20,6 +20,8 @@ enum class BalanceScope { Sequence, Microbatch, Global };
 enum class DropPolicy { Position, Probability };
 enum class RowDispatch { Auto, Gather, Exchange };
 enum class Quant { None, Int8, Int4 };
+/// Which weights have zero points beside their scales.
+enum class ZeroPoints { None, Groups };
 enum class WeightLayout { Rows, Strips };
 /// How the vectors of a text's tokens become one: their mean, that of the first
 /// token, the largest of each element, their sum over the root of their number.
@@ -37,6 +39,7 @@ std::string_view name(BalanceScope scope);
 std::string_view name(DropPolicy policy);
 std::string_view name(RowDispatch dispatch);
 std::string_view name(Quant quant);
+std::string_view name(ZeroPoints zeros);
 std::string_view name(WeightLayout layout);
 std::string_view name(Pooling pooling);
 std::string_view name(Normalize normalize);
@@ -117,6 +120,9 @@ struct Recipe {
     /// What matrices of linear layers are kept as; of int4 the head is int8.
     Quant quant = Quant::None;
     int64_t group = 32; ///< their columns with one scale: 32, 64 or 128
+    /// Groups: their integers are counted from a zero point of the group, which
+    /// suits weights of mostly one sign. Never of the head.
+    ZeroPoints zeros = ZeroPoints::None;
     /// How matrices of bf16 lie for CPUs, where they are not quantized: as
     /// rows, or in strips of 16 rows (QuantizedLayout.h), which products read
     /// as they are.

@@ -7,12 +7,15 @@ namespace tessera {
 
 /// A matrix [rows, columns] whose products sum over `columns` (a linear layer's
 /// weight [out, in]). Weight (n, k) is scale(n, k / group) × q(n, k), q a
-/// signed integer of 8 bits, or one of 4 bits that is kept with 8 added.
+/// signed integer of 8 bits, or one of 4 bits that is kept with 8 added. With
+/// zero points it is scale(n, k / group) × (q(n, k) - zero(n, k / group)),
+/// where zero is an integer that q can be, or one more.
 ///
 ///   values  u32 [strips, words, 16]   lane n % 16 of a word holds the q of k
 ///   ..
 ///                                     k + 32 / bits - 1, the first lowest
-///   scales  f16 [strips, groups, 16]
+///   scales  f16 [strips, groups, 16], or [strips, 2 × groups, 16], where 16
+///                                     zero points follow 16 scales
 ///
 /// 16 bits are bf16 as they were, without scales: two in a word, of which the
 /// values are so many elements, bf16 [strips, columns, 16] in the order
@@ -28,11 +31,16 @@ struct QuantizedLayout {
   int64_t rows = 0, columns = 0;
   int64_t bits = 8;   ///< 16, 8 or 4
   int64_t group = 32; ///< columns with one scale: a multiple of kBlock
+  bool zeros = false; ///< groups have zero points; not of 16 bits
 
   int64_t strips() const { return parts(rows, kStrip); }
   int64_t blocks() const { return parts(columns, kBlock); }
   int64_t groups() const { return parts(columns, group); }
   bool hasScales() const { return bits != 16; }
+  /// What the scales have for each strip, times 16.
+  int64_t scaleRows() const { return groups() * scalesAt(1); }
+  /// Where a group's scales are among those; its zero points are behind them.
+  int64_t scalesAt(int64_t group) const { return zeros ? 2 * group : group; }
   int64_t perWord() const { return 32 / bits; }
   int64_t words() const { return blocks() * (kBlock / perWord()); }
   /// What is added to a q where it is kept.

@@ -8,16 +8,6 @@ namespace tessera {
 
 static constexpr int64_t kStrip = QuantizedLayout::kStrip;
 
-template <typename T>
-static StatusOr<std::vector<T>>
-readAll(const SafetensorsModel::Location &location) {
-  const SafetensorsEntry &entry = *location.entry;
-  std::vector<T> values((entry.end - entry.begin) / sizeof(T));
-  TESSERA_RETURN_IF_ERROR(
-      location.file->read(entry, 0, std::as_writable_bytes(std::span(values))));
-  return values;
-}
-
 /// Of symmetric weights, which config.json says that they are, all zero points
 /// are the middle. The first version of the format stores 1 less.
 static Status checkZeros(const SafetensorsModel::Location &zeros, int bits) {
@@ -64,17 +54,19 @@ StatusOr<std::optional<PackedMatrix>> findGptq(const QuantizedPart &part,
   TESSERA_RETURN_IF_ERROR(
       checkPacked(*packed, {uint64_t(layout.columns) / perWord, rows}, layout));
   TESSERA_RETURN_IF_ERROR(checkScales(*scale, {groups, rows}, layout));
-  if (auto zeros = find(stem + "qzeros")) {
+  PackedMatrix matrix{*packed, *scale, PackedFormat::gptq,
+                      find(stem + "qzeros")};
+  if (matrix.zeros || layout.zeros)
     TESSERA_RETURN_IF_ERROR(
-        checkPacked(*zeros, {groups, (rows + perWord - 1) / perWord}, layout));
-    TESSERA_RETURN_IF_ERROR(checkZeros(*zeros, layout.bits));
-  }
+        checkZeroPoints(matrix, {groups, uint64_t(rowWords(layout))}, layout));
+  if (matrix.zeros && !layout.zeros)
+    TESSERA_RETURN_IF_ERROR(checkZeros(*matrix.zeros, layout.bits));
   if (auto order = find(stem + "g_idx")) {
     TESSERA_RETURN_IF_ERROR(
         checkPacked(*order, {uint64_t(layout.columns)}, layout));
     TESSERA_RETURN_IF_ERROR(checkOrder(*order, layout));
   }
-  return std::optional(PackedMatrix{*packed, *scale, PackedFormat::gptq});
+  return std::optional(matrix);
 }
 
 Status loadGptq(TrainModel &model, const StateTensor &values,
@@ -89,12 +81,20 @@ Status loadGptq(TrainModel &model, const StateTensor &values,
   auto factorsOfAll = readScales(matrix.scale, rows * groups);
   if (!factorsOfAll.ok())
     return factorsOfAll.status();
+  // Words were packed before 1 was taken from each of them, so that it is given
+  // back with all carries.
+  auto zeros =
+      readZeros(matrix, layout, {.ofGroup = rowWords(layout), .ofWord = 1},
+                layout.bits == 4 ? 0x11111111u : 0x01010101u);
+  if (!zeros.ok())
+    return zeros.status();
   return makeStrips(
       model, values, &scales,
       [&](int64_t strip, std::span<uint32_t> packed,
           std::span<uint16_t> factors, unsigned) -> Status {
         const int64_t first = strip * kStrip,
                       count = std::min(kStrip, rows - first);
+        StripScales to{layout, factors};
         if (count < kStrip) {
           std::ranges::fill(packed, layout.bits == 4 ? 0x88888888u : 0u);
           std::ranges::fill(factors, uint16_t(0));
@@ -104,8 +104,9 @@ Status loadGptq(TrainModel &model, const StateTensor &values,
             packed[word * kStrip + row] =
                 (*all)[word * rows + first + row] ^ packedBias(layout);
         for (int64_t group = 0; group < groups; ++group)
-          std::copy_n(factorsOfAll->begin() + group * rows + first, count,
-                      factors.begin() + group * kStrip);
+          for (int64_t row = 0; row < count; ++row)
+            to.put(row, group, (*factorsOfAll)[group * rows + first + row],
+                   *zeros, first);
         return Status::success();
       });
 }

@@ -3,18 +3,21 @@
 //
 //   X.qweight  I32 [in × bits / 32, out]     q, of a column the first lowest
 //   X.scales   F16 or BF16 [in / group, out]
-//   X.qzeros   I32 [in / group, out × bits / 32]  the zero point, or 1 less
+//   X.qzeros   I32 [in / group, out × bits / 32]  the zero point, or (in the
+//                                                 first version) 1 less
 //   X.g_idx    I32 [in]                      which group a column is in
 //
-// Read where zero points are the middle, as `"sym": true` has them, and groups
-// are columns one behind another, as `"desc_act": false` has them.
+// Read where groups are columns one behind another, as `"desc_act": false` has
+// them. Where the layout has no zero points (`"sym": true`) they are the
+// middle; where it has, they are of the first version.
 #pragma once
 #include "runtime/train/PackedWeights.h"
 
 namespace tessera {
 
 /// As findPacked and loadPacked (PackedWeights.h), of such matrices. Errors
-/// beside theirs: other zero points, groups in another order.
+/// beside theirs: zero points that the layout does not have, groups in another
+/// order.
 StatusOr<std::optional<PackedMatrix>> findGptq(const QuantizedPart &part,
                                                const FindTensor &find);
 Status loadGptq(TrainModel &model, const StateTensor &values,

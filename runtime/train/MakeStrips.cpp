@@ -29,7 +29,7 @@ Status makeStrips(TrainModel &model, const StateTensor &values,
                   const StateTensor *scales, const MakeStrip &make) {
   const QuantizedLayout &layout = values.quantized->layout;
   const Maker maker{layout.words() * QuantizedLayout::kStrip,
-                    scales ? layout.groups() * QuantizedLayout::kStrip : 0,
+                    scales ? layout.scaleRows() * QuantizedLayout::kStrip : 0,
                     make};
   auto words = model.stateInMemory(values);
   auto factors = scales ? model.stateInMemory(*scales) : std::span<std::byte>();

@@ -9,8 +9,8 @@
 namespace tessera {
 
 /// Fills one strip: `layout.words()` × 16 words and, where there are scales,
-/// `layout.groups()` × 16 of them. What is there before is not said. Called by
-/// several threads, each with its own number, which is less than
+/// `layout.scaleRows()` × 16 of them. What is there before is not said. Called
+/// by several threads, each with its own number, which is less than
 /// hal::availableProcessors().
 using MakeStrip =
     std::function<Status(int64_t strip, std::span<uint32_t> words,

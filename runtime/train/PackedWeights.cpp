@@ -2,13 +2,13 @@
 #include "runtime/data/NewDirectory.h"
 #include "runtime/support/Floats.h"
 #include "runtime/support/Text.h"
+#include "runtime/train/AwqWeights.h"
 #include "runtime/train/CopyTensor.h"
 #include "runtime/train/GptqWeights.h"
 #include "runtime/train/MakeStrips.h"
 #include "runtime/train/PackedFields.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -21,74 +21,7 @@ constexpr int64_t kMostConfigBytes = 1 << 20;
 constexpr std::size_t kMostFileBytes = std::size_t(512) << 20;
 constexpr std::string_view kWeight = "weight";
 
-Status checkShape(const SafetensorsModel::Location &at,
-                  std::initializer_list<uint64_t> wanted,
-                  const QuantizedLayout &layout) {
-  if (std::ranges::equal(at.entry->shape, wanted))
-    return Status::success();
-  return Status::error(
-      "'{}' in '{}' has the shape [{}], of {} bits in groups of {} it would be "
-      "[{}]; give the --quant and --quant-group of its quantization_config",
-      at.entry->name, at.file->path(), fmt::join(at.entry->shape, ", "),
-      layout.bits, layout.group, fmt::join(wanted, ", "));
-}
-
 } // namespace
-
-//===--- checks -----------------------------------------------------------===//
-
-Status checkWholeGroups(const std::string &name,
-                        const QuantizedLayout &layout) {
-  if (layout.columns % layout.group == 0)
-    return Status::success();
-  return Status::error("'{}' has {} columns, no multiple of the group of {}; "
-                       "choose another --quant-group",
-                       name, layout.columns, layout.group);
-}
-
-static Status checkType(const SafetensorsModel::Location &at, bool isRight) {
-  if (isRight)
-    return Status::success();
-  return Status::error("'{}' in '{}' is {}; packed weights are I32 with floats "
-                       "as scales",
-                       at.entry->name, at.file->path(),
-                       safetensorsName(at.entry->type));
-}
-
-Status checkPacked(const SafetensorsModel::Location &at,
-                   std::initializer_list<uint64_t> shape,
-                   const QuantizedLayout &layout) {
-  TESSERA_RETURN_IF_ERROR(checkShape(at, shape, layout));
-  return checkType(at, at.entry->type == SafetensorsType::i32);
-}
-
-Status checkScales(const SafetensorsModel::Location &at,
-                   std::initializer_list<uint64_t> shape,
-                   const QuantizedLayout &layout) {
-  TESSERA_RETURN_IF_ERROR(checkShape(at, shape, layout));
-  return checkType(at, converts(at.entry->type, SafetensorsType::f32));
-}
-
-StatusOr<std::vector<uint16_t>> readScales(const SafetensorsModel::Location &at,
-                                           int64_t count, int64_t first) {
-  const auto type = at.entry->type;
-  const int64_t size = safetensorsBits(type) / 8;
-  std::vector<std::byte> bytes(count * size);
-  TESSERA_RETURN_IF_ERROR(at.file->read(*at.entry, first * size, bytes));
-  std::vector<float> wide(count);
-  toFloats(type, bytes.data(), count, wide.data());
-  std::vector<uint16_t> halves(count);
-  for (int64_t i = 0; i < count; ++i) {
-    halves[i] = floatToF16(wide[i]);
-    // Of the smallest scales f16 has multiples of 2^-24.
-    if (!(std::fabs(f16ToFloat(halves[i]) - wide[i]) <=
-          std::max(std::fabs(wide[i]) * 0x1p-10f, 0x1p-25f)))
-      return Status::error("'{}' in '{}' has the scale {}, which f16 does not "
-                           "hold",
-                           at.entry->name, at.file->path(), wide[i]);
-  }
-  return halves;
-}
 
 //===--- reading ----------------------------------------------------------===//
 
@@ -98,8 +31,10 @@ StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
     return std::optional<PackedMatrix>();
   auto packed = find(part.source + "_packed");
   auto scale = find(part.source + "_scale");
-  if (!packed || !scale)
-    return findGptq(part, find);
+  if (!packed || !scale) {
+    auto awq = findAwq(part, find);
+    return !awq.ok() || awq->has_value() ? awq : findGptq(part, find);
+  }
   find(part.source + "_shape"); // says what the others say
   const QuantizedLayout &layout = part.layout;
   TESSERA_RETURN_IF_ERROR(checkWholeGroups(part.source, layout));
@@ -109,7 +44,14 @@ StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
       layout));
   TESSERA_RETURN_IF_ERROR(checkScales(
       *scale, {uint64_t(layout.rows), uint64_t(layout.groups())}, layout));
-  return std::optional(PackedMatrix{*packed, *scale});
+  PackedMatrix matrix{*packed, *scale};
+  if (layout.zeros) {
+    matrix.zeros = find(part.source + "_zero_point");
+    TESSERA_RETURN_IF_ERROR(checkZeroPoints(
+        matrix, {uint64_t(rowWords(layout)), uint64_t(layout.groups())},
+        layout));
+  }
+  return std::optional(matrix);
 }
 
 namespace {
@@ -131,9 +73,14 @@ Status loadPacked(TrainModel &model, const StateTensor &values,
                   const StateTensor &scales, const PackedMatrix &matrix) {
   if (matrix.format == PackedFormat::gptq)
     return loadGptq(model, values, scales, matrix);
+  if (matrix.format == PackedFormat::awq)
+    return loadAwq(model, values, scales, matrix);
   const QuantizedLayout &layout = values.quantized->layout;
   const Strips strips{layout};
   const int64_t words = strips.wordsInFile(), groups = layout.groups();
+  auto zeros = readZeros(matrix, layout, {.ofGroup = 1, .ofWord = groups});
+  if (!zeros.ok())
+    return zeros.status();
   return makeStrips(
       model, values, &scales,
       [&](int64_t strip, std::span<uint32_t> packed,
@@ -146,6 +93,7 @@ Status loadPacked(TrainModel &model, const StateTensor &values,
         auto halves = readScales(matrix.scale, count * groups, first * groups);
         if (!halves.ok())
           return halves.status();
+        StripScales to{layout, factors};
         if (count < kStrip) {
           std::ranges::fill(packed, layout.bits == 4 ? 0x88888888u : 0u);
           std::ranges::fill(factors, uint16_t(0));
@@ -156,7 +104,7 @@ Status loadPacked(TrainModel &model, const StateTensor &values,
                 rows[row * words + word] ^ packedBias(layout);
         for (int64_t group = 0; group < groups; ++group)
           for (int64_t row = 0; row < count; ++row)
-            factors[group * kStrip + row] = (*halves)[row * groups + group];
+            to.put(row, group, (*halves)[row * groups + group], *zeros, first);
         return Status::success();
       });
 }
@@ -164,6 +112,15 @@ Status loadPacked(TrainModel &model, const StateTensor &values,
 //===--- writing ----------------------------------------------------------===//
 
 namespace {
+
+/// The zero points of some rows as files have them.
+uint32_t wordOfZeros(const QuantizedLayout &layout, const uint16_t *zeros) {
+  uint32_t word = 0;
+  for (int64_t i = 0; i < layout.perWord(); ++i)
+    word |= uint32_t(int32_t(f16ToFloat(zeros[i])) + (1 << (layout.bits - 1)))
+            << (i * layout.bits);
+  return word;
+}
 
 class Writer {
 public:
@@ -215,8 +172,17 @@ public:
                        rows * uint64_t(of.groups()) * 2,
                        [this, scales, strips, &of](SafetensorsSink &sink) {
                          return emit<uint16_t>(sink, *scales, strips,
-                                               of.groups(), of.groups(), 0);
+                                               of.scaleRows(), of.groups(), 0,
+                                               of.scalesAt(1));
                        }});
+    if (of.zeros)
+      tensors.push_back({from.entry->name + "_zero_point",
+                         SafetensorsType::i32,
+                         {uint64_t(rowWords(of)), uint64_t(of.groups())},
+                         uint64_t(rowWords(of)) * uint64_t(of.groups()) * 4,
+                         [this, scales, strips](SafetensorsSink &sink) {
+                           return emitZeros(sink, *scales, strips);
+                         }});
     tensors.push_back({from.entry->name + "_shape",
                        SafetensorsType::i64,
                        {2},
@@ -245,7 +211,7 @@ public:
   nlohmann::json config() const {
     nlohmann::json weights = {
         {"num_bits", layout.bits},    {"type", "int"},
-        {"symmetric", true},          {"strategy", "group"},
+        {"symmetric", !layout.zeros}, {"strategy", "group"},
         {"group_size", layout.group}, {"dynamic", false}};
     return {{"quant_method", "compressed-tensors"},
             {"format", "pack-quantized"},
@@ -286,10 +252,11 @@ private:
                        }});
   }
 
-  /// [strips, `words`, 16] as rows of `kept` words.
+  /// [strips, `words`, 16] as rows of `kept` words, each `step`-th of them.
   template <typename Word>
   Status emit(SafetensorsSink &sink, const StateTensor &tensor,
-              const Strips &strips, int64_t words, int64_t kept, Word flipped) {
+              const Strips &strips, int64_t words, int64_t kept, Word flipped,
+              int64_t step = 1) {
     std::vector<Word> strip(words * kStrip), row(kept);
     for (int64_t i = 0; i < strips.layout.strips(); ++i) {
       TESSERA_RETURN_IF_ERROR(
@@ -297,8 +264,28 @@ private:
                           std::as_writable_bytes(std::span(strip))));
       for (int64_t n = 0; n < strips.rowsOf(i); ++n) {
         for (int64_t word = 0; word < kept; ++word)
-          row[word] = strip[word * kStrip + n] ^ flipped;
+          row[word] = strip[word * step * kStrip + n] ^ flipped;
         TESSERA_RETURN_IF_ERROR(sink.write(std::as_bytes(std::span(row))));
+      }
+    }
+    return Status::success();
+  }
+
+  /// Those of 32 / bits rows in a word.
+  Status emitZeros(SafetensorsSink &sink, const StateTensor &scales,
+                   const Strips &strips) {
+    const QuantizedLayout &of = strips.layout;
+    std::vector<uint16_t> strip(of.scaleRows() * kStrip);
+    std::vector<uint32_t> words(of.groups());
+    for (int64_t i = 0; i < of.strips(); ++i) {
+      TESSERA_RETURN_IF_ERROR(
+          model.readState(scales, i * strip.size() * 2,
+                          std::as_writable_bytes(std::span(strip))));
+      for (int64_t row = 0; row < strips.rowsOf(i); row += of.perWord()) {
+        for (int64_t group = 0; group < of.groups(); ++group)
+          words[group] =
+              wordOfZeros(of, &strip[(of.scalesAt(group) + 1) * kStrip + row]);
+        TESSERA_RETURN_IF_ERROR(sink.write(std::as_bytes(std::span(words))));
       }
     }
     return Status::success();

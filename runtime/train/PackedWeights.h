@@ -5,6 +5,8 @@
 //   X.weight_packed  I32 [out, in × bits / 32]  q + 2^(bits - 1), first lowest
 //   X.weight_scale   F16 or BF16 [out, in / group]
 //   X.weight_shape   I64 [2]
+//   X.weight_zero_point  I32 [out × bits / 32, in / group], as q, where
+//                                 weights are not symmetric
 //
 // and in config.json a quantization_config that says bits and group.
 #pragma once
@@ -21,13 +23,15 @@ using FindTensor = std::function<std::optional<SafetensorsModel::Location>(
     const std::string &name)>;
 
 /// Which tensors, and in which order they are: as above, or as GptqWeights.h
-/// says.
-enum class PackedFormat : uint8_t { compressedTensors, gptq };
+/// and AwqWeights.h say.
+enum class PackedFormat : uint8_t { compressedTensors, gptq, awq };
 
 /// The tensors of a packed matrix.
 struct PackedMatrix {
   SafetensorsModel::Location packed, scale;
   PackedFormat format = PackedFormat::compressedTensors;
+  /// Where the part's layout has zero points.
+  std::optional<SafetensorsModel::Location> zeros = {};
 };
 
 /// Those of `part`, if the checkpoint has its matrix packed. Errors: another

@@ -27,6 +27,8 @@ struct Range {
   float least, most;
 };
 constexpr Range kRange8{-127, 127}, kRange4{-8, 7};
+/// With zero points, -128 is of use.
+constexpr Range kWhole8{-128, 127};
 /// 1.5 × 2^23: a sum with it has no fraction, so it rounds to the nearest
 /// integer, half to even, what is less than 2^22.
 constexpr float kShift = 12582912;
@@ -44,12 +46,18 @@ TESSERA_INLINE void fill(Floats &to, float x) {
 /// Integers, clamped. The inverse of a scale of 0 is 0, and with it all
 /// weights.
 template <typename Processor>
-TESSERA_INLINE void quantize(Floats &x, const Floats &inverse, Range range) {
+TESSERA_INLINE void quantize(Floats &x, const Floats &inverse,
+                             const Floats &least, const Floats &most) {
   x = (x * inverse + kShift) - kShift;
+  Processor::clamp(x, least, most);
+}
+
+template <typename Processor>
+TESSERA_INLINE void quantize(Floats &x, const Floats &inverse, Range range) {
   Floats least, most;
   fill(least, range.least);
   fill(most, range.most);
-  Processor::clamp(x, least, most);
+  quantize<Processor>(x, inverse, least, most);
 }
 
 TESSERA_INLINE int32_t greatest(const Words &x) {
@@ -91,16 +99,20 @@ TESSERA_INLINE float firstOf(std::span<const float> weights, float magnitude) {
   return 0;
 }
 
-/// The largest weight / 127. Of subnormal scales f16 has but a few digits: up,
-/// so that no weight clips and no scale of weights is 0.
-template <typename Processor>
-TESSERA_INLINE uint16_t scaleOf8Bits(float largest) {
-  const float wanted = largest / kRange8.most;
+/// As f16, for a scale at which no weight shall clip. Of subnormal scales f16
+/// has but a few digits: up, so that none clips and no scale of weights is 0.
+template <typename Processor> TESSERA_INLINE uint16_t roundedUp(float wanted) {
   uint16_t half = Processor::toHalf(wanted);
   if (half < 0x400 && Processor::toFloat(half) < wanted)
     ++half;
   return half;
 }
+
+/// Of candidates for a scale of 4 bits: less than the largest weight clips it,
+/// for finer steps of the others.
+const Floats kShares{1 - 0.05f * 0, 1 - 0.05f * 1, 1 - 0.05f * 2,
+                     1 - 0.05f * 3, 1 - 0.05f * 4, 1 - 0.05f * 5,
+                     1 - 0.05f * 6, 1 - 0.05f * 7};
 
 /// The groups of a run.
 struct Groups {
@@ -121,14 +133,11 @@ template <typename Processor>
 TESSERA_INLINE void scalesOf4Bits(const Groups &groups,
                                   std::span<const float> largest,
                                   std::span<uint16_t> scales) {
-  const Floats shares{1 - 0.05f * 0, 1 - 0.05f * 1, 1 - 0.05f * 2,
-                      1 - 0.05f * 3, 1 - 0.05f * 4, 1 - 0.05f * 5,
-                      1 - 0.05f * 6, 1 - 0.05f * 7};
   Floats finite;
   fill(finite, std::numeric_limits<float>::max());
   Floats candidates[kMostGroups], inverses[kMostGroups], errors[kMostGroups];
   for (std::size_t i = 0; i < scales.size(); ++i) {
-    candidates[i] = firstOf<Processor>(groups[i], largest[i]) / -8 * shares;
+    candidates[i] = firstOf<Processor>(groups[i], largest[i]) / -8 * kShares;
     Processor::round(candidates[i]);
     inverses[i] = 1 / candidates[i];
     Processor::clamp(inverses[i], -finite,
@@ -158,24 +167,118 @@ TESSERA_INLINE void round(std::span<const float> weights, float scale,
   }
 }
 
+/// The least and the largest of the weights and 0.
+TESSERA_INLINE Range endsOf(std::span<const float> weights) {
+  Floats least{}, most{};
+  for (std::size_t i = 0; i < weights.size(); i += kLanes) {
+    Floats w;
+    load(w, weights.data() + i);
+    least = w < least ? w : least;
+    most = w > most ? w : most;
+  }
+  float low = 0, high = 0;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    low = std::min(low, least[lane]);
+    high = std::max(high, most[lane]);
+  }
+  return {low, high};
+}
+
+/// Scales of a group, and what `least` stands for, as an integer: with them
+/// weights become integers from `lowest` on. A lane is a candidate.
+struct Candidates {
+  Floats scales, inverses, lowest;
+};
+
+template <typename Processor>
+TESSERA_INLINE void findCandidates(Candidates &to, int64_t bits, Range ends) {
+  const float steps = bits == 8 ? 255 : 15;
+  const float widest = (ends.most - ends.least) / steps;
+  if (bits == 8) {
+    fill(to.scales, Processor::toFloat(roundedUp<Processor>(widest)));
+    fill(to.lowest, ends.least);
+  } else {
+    to.scales = widest * kShares;
+    Processor::round(to.scales);
+    to.lowest = ends.least * kShares;
+  }
+  to.inverses = to.scales == 0 ? Floats{} : 1 / to.scales;
+  quantize<Processor>(to.lowest, to.inverses, {-steps, 0});
+}
+
+/// The candidate with the least squared error.
+template <typename Processor>
+TESSERA_INLINE std::size_t bestOf(const Candidates &from, float steps,
+                                  std::span<const float> weights) {
+  const Floats highest = from.lowest + steps;
+  Floats errors{};
+  for (float weight : weights) {
+    Floats w, q;
+    fill(w, weight);
+    q = w;
+    quantize<Processor>(q, from.inverses, from.lowest, highest);
+    const Floats difference = w - q * from.scales;
+    errors += difference * difference;
+  }
+  std::size_t best = 0;
+  for (std::size_t lane = 1; lane < kLanes; ++lane)
+    if (errors[lane] < errors[best])
+      best = lane;
+  return best;
+}
+
+/// Weights are scale × (q - zero); both are the bits of f16.
+template <typename Processor>
+TESSERA_INLINE void quantizeWithZero(int64_t bits,
+                                     std::span<const float> weights, int8_t *q,
+                                     uint16_t &scale, uint16_t &zero) {
+  const Range range = bits == 8 ? kWhole8 : kRange4;
+  const float steps = range.most - range.least;
+  Candidates candidates;
+  findCandidates<Processor>(candidates, bits, endsOf(weights));
+  const std::size_t best =
+      bits == 8 ? 0 : bestOf<Processor>(candidates, steps, weights);
+  const float lowest = candidates.lowest[best], shift = range.least - lowest;
+  Floats inverse;
+  fill(inverse, candidates.inverses[best]);
+  for (std::size_t i = 0; i < weights.size(); i += kLanes) {
+    Floats w;
+    load(w, weights.data() + i);
+    quantize<Processor>(w, inverse, {lowest, lowest + steps});
+    w += shift;
+    const Bytes bytes =
+        __builtin_convertvector(__builtin_convertvector(w, Words), Bytes);
+    std::memcpy(q + i, &bytes, sizeof bytes);
+  }
+  scale = Processor::toHalf(candidates.scales[best]);
+  zero = Processor::toHalf(shift);
+}
+
 template <typename Processor>
 TESSERA_INLINE bool body(int64_t bits, std::size_t group,
                          std::span<const float> weights, std::span<int8_t> q,
-                         std::span<uint16_t> scales) {
+                         std::span<uint16_t> scales,
+                         std::span<uint16_t> zeros) {
   const Groups groups{weights, group};
   float largest[kMostGroups];
   bool reached = true;
   for (std::size_t i = 0; i < scales.size(); ++i) {
     largest[i] = std::bit_cast<float>(largestBits(groups[i]));
-    reached &= largest[i] <= largestWeight(bits);
+    reached &= largest[i] <= largestWeight(bits, !zeros.empty());
   }
   if (!reached)
     return false;
+  if (!zeros.empty()) {
+    for (std::size_t i = 0; i < scales.size(); ++i)
+      quantizeWithZero<Processor>(bits, groups[i], q.data() + i * group,
+                                  scales[i], zeros[i]);
+    return true;
+  }
   if (bits == 4)
     scalesOf4Bits<Processor>(groups, largest, scales);
   else
     for (std::size_t i = 0; i < scales.size(); ++i)
-      scales[i] = scaleOf8Bits<Processor>(largest[i]);
+      scales[i] = roundedUp<Processor>(largest[i] / kRange8.most);
   for (std::size_t i = 0; i < scales.size(); ++i)
     round<Processor>(groups[i], Processor::toFloat(scales[i]),
                      bits == 8 ? kRange8 : kRange4, q.data() + i * group);
@@ -298,13 +401,15 @@ struct Avx512 : Avx2 {
 [[gnu::target("avx2,f16c")]] bool withAvx2(int64_t bits, std::size_t group,
                                            std::span<const float> weights,
                                            std::span<int8_t> q,
-                                           std::span<uint16_t> scales) {
-  return body<Avx2>(bits, group, weights, q, scales);
+                                           std::span<uint16_t> scales,
+                                           std::span<uint16_t> zeros) {
+  return body<Avx2>(bits, group, weights, q, scales, zeros);
 }
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,f16c")]] bool
 withAvx512(int64_t bits, std::size_t group, std::span<const float> weights,
-           std::span<int8_t> q, std::span<uint16_t> scales) {
-  return body<Avx512>(bits, group, weights, q, scales);
+           std::span<int8_t> q, std::span<uint16_t> scales,
+           std::span<uint16_t> zeros) {
+  return body<Avx512>(bits, group, weights, q, scales, zeros);
 }
 #endif
 

@@ -12,17 +12,18 @@ constexpr std::size_t kMostGroups = 16;
 
 /// Weights of as many groups as `scales`, one behind another, as integers `q`
 /// of 8 or 4 bits, and the bits of their scales as f16, as quantizeStrip
-/// (QuantizeTensor.h) says. `group` is a multiple of 32, and so is the last
-/// one, which may be shorter; zeros at its end change nothing. False if a
-/// weight is not finite or beyond largestWeight.
+/// (QuantizeTensor.h) says, and where `zeros` has as many, of their zero
+/// points. `group` is a multiple of 32, and so is the last one, which may be
+/// shorter; zeros at its end change nothing. False if a weight is not finite or
+/// beyond largestWeight.
 using QuantizeGroups = bool (*)(int64_t bits, std::size_t group,
                                 std::span<const float> weights,
-                                std::span<int8_t> q,
-                                std::span<uint16_t> scales);
+                                std::span<int8_t> q, std::span<uint16_t> scales,
+                                std::span<uint16_t> zeros);
 
-/// What the largest scale reaches.
-constexpr float largestWeight(int64_t bits) {
-  return 65504.0f * (bits == 4 ? 8 : 127);
+/// What the largest scale reaches. With zero points both signs share the steps.
+constexpr float largestWeight(int64_t bits, bool zeros) {
+  return 65504.0f * (bits == 8 ? 127 : zeros ? 7.5f : 8);
 }
 
 /// The fastest that the processor has; all give the same.

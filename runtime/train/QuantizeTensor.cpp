@@ -62,7 +62,7 @@ bool quantizeStrip(const QuantizedLayout &layout, SafetensorsType type,
   }
   std::vector<float> weights(most);
   std::vector<int8_t> q(most);
-  uint16_t factors[kMostGroups];
+  uint16_t factors[kMostGroups], zeros[kMostGroups];
   for (int64_t first = 0; first < layout.columns; first += most) {
     const int64_t columns = std::min(most, layout.columns - first),
                   padded = roundedUp(columns, QuantizedLayout::kBlock),
@@ -73,10 +73,16 @@ bool quantizeStrip(const QuantizedLayout &layout, SafetensorsType type,
                columns, weights.data());
       if (!quantizeGroups(layout.bits, layout.group,
                           std::span(weights).first(padded), q,
-                          std::span(factors).first(groups)))
+                          std::span(factors).first(groups),
+                          std::span(zeros).first(layout.zeros ? groups : 0)))
         return false;
-      for (int64_t i = 0; i < groups; ++i)
-        scales[(first / layout.group + i) * kStrip + row] = factors[i];
+      for (int64_t i = 0; i < groups; ++i) {
+        uint16_t *to =
+            &scales[layout.scalesAt(first / layout.group + i) * kStrip + row];
+        to[0] = factors[i];
+        if (layout.zeros)
+          to[kStrip] = zeros[i];
+      }
       pack(layout, std::span(q).first(padded), first, values.data() + row);
     }
   }
@@ -152,7 +158,7 @@ private:
     std::vector<float> weights(rows.size() / (safetensorsBits(type) / 8));
     toFloats(type, rows.data(), weights.size(), weights.data());
     const auto found = std::ranges::find_if_not(weights, [&](float weight) {
-      return std::fabs(weight) <= largestWeight(layout.bits);
+      return std::fabs(weight) <= largestWeight(layout.bits, layout.zeros);
     });
     int64_t at = row * layout.columns + (found - weights.begin());
     if (part.transposed)

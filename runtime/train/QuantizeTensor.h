@@ -8,7 +8,7 @@
 namespace tessera {
 
 /// One strip: at most 16 rows of `layout.columns` weights of a float type,
-/// row-major, as `layout.words()` × 16 values and `layout.groups()` × 16
+/// row-major, as `layout.words()` × 16 values and `layout.scaleRows()` × 16
 /// scales. False, with strips half made, if there is a weight that is not
 /// finite or beyond largestWeight (QuantizeGroup.h).
 ///
@@ -19,6 +19,12 @@ namespace tessera {
 /// the side of w has eight steps and the other seven, and finer steps may be
 /// worth clipping w. Weights times the scale's reciprocal are then rounded to
 /// the nearest, half to even, and clamped to ±127, or [-8, 7].
+///
+/// With zero points, and l and h the least and the largest of the weights and
+/// 0: the scale is (h - l) / 255 for 8 bits; for 4 bits (h - l) / 15 × (1 - i /
+/// 20), i chosen in the same way. Weights times the reciprocal are rounded and
+/// clamped to steps from l (or l × (1 - i / 20)) on, rounded, too; the zero
+/// point is what makes that -128, or -8.
 bool quantizeStrip(const QuantizedLayout &layout, SafetensorsType type,
                    std::span<const std::byte> rows, std::span<uint32_t> values,
                    std::span<uint16_t> scales);

@@ -32,11 +32,11 @@ quantizedPartOf(const artifact::Tensor &tensor) {
   const artifact::Quantized *from = tensor.quantized();
   if (!from)
     return std::nullopt;
-  return QuantizedPart{
-      from->source()->str(),
-      from->part() == artifact::QuantizedPart::scales,
-      {from->rows(), from->columns(), from->bits(), from->group()},
-      from->transposed()};
+  return QuantizedPart{from->source()->str(),
+                       from->part() == artifact::QuantizedPart::scales,
+                       {from->rows(), from->columns(), from->bits(),
+                        from->group(), from->zeros()},
+                       from->transposed()};
 }
 
 StateRole stateRoleOf(artifact::Role role) {

@@ -31,6 +31,16 @@ nlohmann::json stored(const nlohmann::json &weights,
   return config;
 }
 
+/// What AutoAWQ writes, but for what is changed in it.
+nlohmann::json awq(const nlohmann::json &changes) {
+  nlohmann::json config = {
+      {"quant_method", "awq"}, {"bits", 4},
+      {"group_size", 128},     {"zero_point", true},
+      {"version", "gemm"},     {"modules_to_not_convert", nullptr}};
+  config.update(changes);
+  return config;
+}
+
 using nlohmann::json;
 
 struct Case {
@@ -231,9 +241,43 @@ TEST(HfConfigErrors, ValuesThatChangeTheModel) {
        {{"rms_norm_eps", "1e-5"}},
        "key 'rms_norm_eps': must be a number, got '1e-5'"},
       {"llama",
-       {{"quantization_config", {{"quant_method", "awq"}}}},
-       "key 'quantization_config.quant_method': must be compressed-tensors or "
-       "gptq; other formats are not read, give the model in full precision"},
+       {{"quantization_config", {{"quant_method", "hqq"}}}},
+       "key 'quantization_config.quant_method': must be compressed-tensors, "
+       "gptq or awq; other formats are not read, give the model in full "
+       "precision"},
+      {"llama",
+       {{"quantization_config", awq({{"bits", 8}})}},
+       "key 'quantization_config.bits': must be 4"},
+      {"llama",
+       {{"quantization_config", awq({{"group_size", -1}})}},
+       "key 'quantization_config.group_size': must be between 1 and 65536, got "
+       "-1"},
+      {"llama",
+       {{"quantization_config", awq({{"zero_point", false}})}},
+       "key 'quantization_config.zero_point': false is not supported: with "
+       "zero points only"},
+      {"llama",
+       {{"quantization_config", awq({{"version", "gemv"}})}},
+       "key 'quantization_config.version': must be gemm; other orders are not "
+       "read"},
+      {"llama",
+       {{"quantization_config", awq({{"backend", "llm-awq"}})}},
+       "key 'quantization_config.backend': must be autoawq; other orders are "
+       "not read"},
+      {"llama",
+       {{"quantization_config",
+         awq({{"modules_to_not_convert", {"lm_head", "gate"}}})}},
+       "key 'quantization_config.modules_to_not_convert': must be "
+       "[\"lm_head\"], or nothing"},
+      {"llama",
+       {{"quantization_config",
+         {{"quant_method", "gptq"},
+          {"bits", 4},
+          {"group_size", 128},
+          {"sym", false},
+          {"checkpoint_format", "gptq_v2"}}}},
+       "key 'quantization_config.checkpoint_format': must be gptq where sym is "
+       "false: in gptq_v2 zero points are others"},
       {"llama",
        {{"quantization_config",
          {{"quant_method", "gptq"}, {"bits", 3}, {"group_size", 128}}}},
@@ -259,9 +303,9 @@ TEST(HfConfigErrors, ValuesThatChangeTheModel) {
        "key 'quantization_config.config_groups.group_0.weights.group_size': "
        "must be 32, 64 or 128"},
       {"llama",
-       {{"quantization_config", stored({{"symmetric", false}})}},
+       {{"quantization_config", stored({{"symmetric", 0}})}},
        "key 'quantization_config.config_groups.group_0.weights.symmetric': "
-       "false is not supported: without zero points only"},
+       "must be true or false, got 0"},
       {"llama",
        {{"quantization_config", stored({}, {{"format", "int-quantized"}})}},
        "key 'quantization_config.format': must be pack-quantized"},
@@ -273,7 +317,13 @@ TEST(HfConfigErrors, ValuesThatChangeTheModel) {
        {{"tie_word_embeddings", false},
         {"quantization_config", stored({}, {{"ignore", json::array()}})}},
        "key 'quantization_config.ignore': lm_head must be in it: heads are "
-       "read in 8 bits or unpacked, not in 4"},
+       "read in 8 bits without zero points, or unpacked"},
+      {"llama",
+       {{"tie_word_embeddings", false},
+        {"quantization_config", stored({{"num_bits", 8}, {"symmetric", false}},
+                                       {{"ignore", json::array()}})}},
+       "key 'quantization_config.ignore': lm_head must be in it: heads are "
+       "read in 8 bits without zero points, or unpacked"},
       {"llama",
        {{"quantization_config",
          stored({}, {{"config_groups", nlohmann::json::object()}})}},

@@ -133,10 +133,12 @@ def main():
     parser.add_argument("--dtype", action="append", choices=["fp32", "bf16"])
     parser.add_argument("--quant", choices=["int8", "int4"])
     parser.add_argument("--group", type=int, default=32)
+    parser.add_argument("--zeros", action="store_true")
     parser.add_argument("--strips", action="store_true")
     options = parser.parse_args()
     quant = options.quant and quantization.Quantization(options.quant,
-                                                        options.group)
+                                                        options.group,
+                                                        options.zeros)
     torch.set_num_threads(1)
     targets = processor_targets()
     print(f"# torch {torch.__version__}, transformers "

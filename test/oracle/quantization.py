@@ -42,20 +42,47 @@ def dequantize_groups(weights, bits):
     return best
 
 
-def dequantize(matrix, bits, group):
+def dequantize_groups_with_zero(weights, bits):
+    """The same as scale × (integer - zero point)."""
+    wide, steps = weights.to(torch.float64), 2 ** bits - 1
+    low, high = (torch.clamp(end, **{side: 0}) for end, side in
+                 ((weights.amin(-1), "max"), (weights.amax(-1), "min")))
+    best, least = torch.zeros_like(wide), None
+    for i in range(8 if bits == 4 else 1):
+        factor = 1 - torch.tensor(0.05, dtype=torch.float32) * i
+        scale = as_f16((high - low) / steps * factor)
+        lowest = rounded((low * factor)[..., None], scale, -steps, 0)
+        inverse = torch.where(scale == 0, torch.zeros(()),
+                              1 / scale.to(torch.float32))
+        steps_up = torch.round(weights * inverse[..., None])
+        steps_up = torch.minimum(torch.maximum(steps_up, lowest),
+                                 lowest + steps)
+        value = steps_up.to(torch.float64) * scale[..., None]
+        error = ((wide - value) ** 2).sum(-1, keepdim=True)
+        if least is None:
+            best, least = value, error
+            continue
+        best = torch.where(error < least, value, best)
+        least = torch.minimum(error, least)
+    return best
+
+
+def dequantize(matrix, bits, group, zeros=False):
     """[out, in] of f32 as the f64 that its integers stand for."""
     rows, columns = matrix.shape
-    parts = [dequantize_groups(part[:, None, :], bits).reshape(rows, -1)
+    each = dequantize_groups_with_zero if zeros else dequantize_groups
+    parts = [each(part[:, None, :], bits).reshape(rows, -1)
              for part in matrix.split(group, dim=1)]
     assert sum(part.shape[1] for part in parts) == columns
     return torch.cat(parts, dim=1)
 
 
 class Quantization:
-    def __init__(self, kind, group):
+    def __init__(self, kind, group, zeros=False):
         self.bits = 4 if kind == "int4" else 8
-        self.group = group
+        self.group, self.zeros = group, zeros
         self.flags = ["--quant", kind, "--quant-group", str(group)]
+        self.flags += ["--quant-zeros"] if zeros else []
 
     def apply(self, twin):
         """Quantizes the three models of a Twins, whose weights are alike; heads
@@ -72,7 +99,8 @@ class Quantization:
             matrix = weight.data.T if turned else weight.data
             if matrix.shape[0] < LEAST_ROWS or matrix.shape[1] < LEAST_COLUMNS:
                 continue
-            value = dequantize(matrix, 8 if is_head else self.bits, self.group)
+            value = dequantize(matrix, 8 if is_head else self.bits, self.group,
+                               self.zeros and not is_head)
             weights[name] = value.T.contiguous() if turned else value
         for model in (twin.fp32, twin.bf16, twin.fp64):
             modules = dict(model.named_modules())

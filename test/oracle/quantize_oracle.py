@@ -22,6 +22,7 @@ except ImportError as error:
     print(f"SKIP: {error}; scripts/install-deps.sh --oracles installs it")
     sys.exit(0)
 
+import generate_oracle
 import hf_models
 import quantization
 from hf_models import FAMILIES, Twins
@@ -66,16 +67,29 @@ def perplexity(model, tokens):
     return math.exp(sums / count), count
 
 
-def unpacked(packed, scale, bits):
-    """The format's own words: unsigned, the first value lowest."""
+def integers(packed, bits):
+    """The format's own words [n, m]: unsigned, the first value lowest."""
     places = torch.arange(0, 32, bits)
     values = (packed.to(torch.int64)[..., None] >> places) & (2 ** bits - 1)
-    values = values.reshape(packed.shape[0], -1) - 2 ** (bits - 1)
+    return values.reshape(packed.shape[0], -1)
+
+
+def unpacked(packed, scale, bits, zeros):
+    """`zeros` [rows, groups] are unsigned, as the integers are."""
+    values = integers(packed, bits)
     groups = values.reshape(scale.shape[0], scale.shape[1], -1)
-    return (groups * scale.double()[..., None]).reshape(values.shape)
+    return ((groups - zeros[..., None]) * scale.double()[..., None]).reshape(
+        values.shape)
 
 
-def check_written(twin, out, bits):
+def zero_points(packed, rows, groups, bits):
+    """[rows, groups]: the middle where there are none, which are symmetric."""
+    if packed is None:
+        return torch.full((rows, groups), 2 ** (bits - 1))
+    return integers(packed.T, bits).T[:rows]
+
+
+def check_written(twin, out, bits, zeros):
     stored = safetensors.torch.load_file(out / "model.safetensors")
     original = dict(twin.fp32.named_parameters())
     same = matrices = 0
@@ -84,22 +98,28 @@ def check_written(twin, out, bits):
             same += torch.equal(stored.pop(name), parameter.data)
             continue
         rows, columns = stored.pop(name + "_shape").tolist()
+        assert (name + "_zero_point" in stored) == zeros
+        points = zero_points(stored.pop(name + "_zero_point", None), rows,
+                             columns // GROUP, bits)
         value = unpacked(stored.pop(name + "_packed"),
-                         stored.pop(name + "_scale"), bits)
+                         stored.pop(name + "_scale"), bits, points)
         matrices += (value.shape == (rows, columns) and torch.equal(
-            value, quantization.dequantize(parameter.data, bits, GROUP)))
+            value, quantization.dequantize(parameter.data, bits, GROUP, zeros)))
     check(not stored and matrices == 14 and same == len(original) - 14,
           f"{bits} bits: {matrices} matrices are what their integers stand "
           f"for, {same} tensors are as they were")
     config = json.loads((out / "config.json").read_text())
     weights = config["quantization_config"]["config_groups"]["group_0"][
         "weights"]
-    check(weights["num_bits"] == bits and weights["group_size"] == GROUP,
+    check(weights["num_bits"] == bits and weights["group_size"] == GROUP
+          and weights["symmetric"] is not zeros,
           f"{bits} bits: config.json says so")
 
 
-def compare(binaries, folder, kind):
+def compare(binaries, folder, kind, zeros=False):
     bits = {"int8": 8, "int4": 4}[kind]
+    quant = quantization.Quantization(kind, GROUP, zeros)
+    kind += "-zeros" if zeros else ""
     source, out = folder / f"model-{kind}", folder / f"written-{kind}"
     twin = Twins(FAMILY, seed=5)
     twin.save(source)
@@ -109,7 +129,7 @@ def compare(binaries, folder, kind):
                                           generator=generator).tolist()))
     (folder / "text.txt").write_text(text)
     tokens = tokenizer.encode(text).ids
-    done = tessera(binaries, "quantize", source, "-o", out, "--quant", kind,
+    done = tessera(binaries, "quantize", source, "-o", out, *quant.flags,
                    "--text", folder / "text.txt", "--window", WINDOW,
                    "--cache", "off")
     print(done.stdout, done.stderr, sep="")
@@ -117,30 +137,33 @@ def compare(binaries, folder, kind):
                re.findall(r"perplexity (\d+\.\d+)", done.stdout)]
     check(done.returncode == 0 and len(printed) == 2, f"{kind}: runs")
     before, count = perplexity(twin.fp64, tokens)
-    quantization.Quantization(kind, GROUP).apply(twin)
+    quant.apply(twin)
     after, _ = perplexity(twin.fp64, tokens)
     for ours, theirs, what in zip(printed, (before, after),
                                   ("as it is", kind)):
         check(abs(ours / theirs - 1) < 1e-5,
               f"perplexity {what}: {ours} and {theirs:.4f}")
     check(f"over {count} tokens" in done.stdout, f"{kind}: {count} tokens")
-    check_written(Twins(FAMILY, seed=5), out, bits)
+    check_written(Twins(FAMILY, seed=5), out, bits, zeros)
 
     def generate(place, *more):
         return tessera(binaries, "generate", place, "--prompt", text[:20],
                        "--max-tokens", 40, "--temperature", 0, "--ignore-end",
                        "--quiet", "--cache", "off", *more)
-    direct = generate(source, "--quant", kind)
+    direct = generate(source, *quant.flags)
     stored = generate(out)
     check(direct.returncode == stored.returncode == 0
           and direct.stdout == stored.stdout != "",
           f"{kind}: what was written generates the same {direct.stderr}"
           f"{stored.stderr}")
-    gptq = folder / f"gptq-{kind}"
-    write_gptq(out, gptq, bits)
-    other = generate(gptq)
-    check(other.returncode == 0 and other.stdout == stored.stdout,
-          f"{kind}: the same as GPTQ has it {other.stderr}")
+    others = [("GPTQ", write_gptq(out, folder / f"gptq-{kind}", bits,
+                                  config={"sym": not zeros}))]
+    if zeros and bits == 4:
+        others.append(("AWQ", write_awq(out, folder / f"awq-{kind}")))
+    for name, place in others:
+        other = generate(place)
+        check(other.returncode == 0 and other.stdout == stored.stdout,
+              f"{kind}: the same as {name} has it {other.stderr}")
     return source, out
 
 
@@ -152,29 +175,87 @@ def packed_words(values, bits):
     return torch.where(words >= 2 ** 31, words - 2 ** 32, words).to(torch.int32)
 
 
-def write_gptq(source, out, bits, zero_less=1, **changes):
-    """The same matrices as AutoGPTQ stores them: transposed, with zero points
-    and the group of each column."""
+def new_directory(source, out):
+    """With what stands beside the weights."""
     out.mkdir()
     for name in ("tokenizer.json", "generation_config.json"):
         if (source / name).exists():
             (out / name).write_bytes((source / name).read_bytes())
-    tensors, middle = {}, 2 ** (bits - 1)
-    for name, tensor in safetensors.torch.load_file(source / "model.safetensors").items():
+
+
+def repacked(source, bits, matrix):
+    """The tensors of `source`, but for its matrices, of which `matrix` gives
+    them."""
+    stored = safetensors.torch.load_file(source / "model.safetensors")
+    tensors = {}
+    for name, tensor in stored.items():
         stem, _, end = name.rpartition("_")
-        if end == "scale":
-            tensors[stem[:-6] + "scales"] = tensor.T.contiguous()
-            zeros = torch.full(tensor.shape, middle - zero_less)
-            tensors[stem[:-6] + "qzeros"] = packed_words(zeros, bits).T.contiguous()
-        elif end == "packed":
-            places = torch.arange(0, 32, bits)
-            values = (tensor.to(torch.int64)[..., None] >> places) & (2 ** bits - 1)
-            columns = values.reshape(tensor.shape[0], -1).T
-            tensors[stem[:-6] + "qweight"] = packed_words(columns, bits).contiguous()
-            tensors[stem[:-6] + "g_idx"] = (
-                torch.arange(len(columns)) // GROUP).to(torch.int32)
-        elif end != "shape":
+        if end == "packed":
+            scale = stored[stem + "_scale"]
+            zeros = zero_points(stored.get(stem + "_zero_point"), *scale.shape,
+                                bits)
+            tensors.update(matrix(stem.removesuffix("weight"),
+                                  integers(tensor, bits), zeros, scale))
+        elif end not in ("shape", "scale") and not stem.endswith("zero"):
             tensors[name] = tensor
+    return tensors
+
+
+AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]
+
+
+def awq_words(values):
+    """[n, m] as [n, m / 8]: AutoAWQ's WQLinear_GEMM.from_linear, loop by
+    loop."""
+    words = torch.zeros(values.shape[0], values.shape[1] // 8,
+                        dtype=torch.int64)
+    for column in range(words.shape[1]):
+        for i, place in enumerate(AWQ_ORDER):
+            words[:, column] |= values[:, column * 8 + place].to(
+                torch.int64) << (i * 4)
+    return torch.where(words >= 2 ** 31, words - 2 ** 32,
+                       words).to(torch.int32)
+
+
+def awq_matrix(stem, values, zeros, scale):
+    return {stem + "qweight": awq_words(values.T),
+            stem + "qzeros": awq_words(zeros.T),
+            stem + "scales": scale.T.contiguous().to(torch.float16)}
+
+
+def save_awq(source, out, tensors, **changes):
+    new_directory(source, out)
+    safetensors.torch.save_file(tensors, out / "model.safetensors")
+    config = json.loads((source / "config.json").read_text())
+    config["quantization_config"] = {
+        "quant_method": "awq", "bits": 4, "group_size": GROUP,
+        "zero_point": True, "version": "gemm", "modules_to_not_convert": None,
+        **changes}
+    (out / "config.json").write_text(json.dumps(config))
+    return out
+
+
+def write_awq(source, out):
+    """The same matrices as AutoAWQ stores them."""
+    return save_awq(source, out, repacked(source, 4, awq_matrix))
+
+
+def write_gptq(source, out, bits, zero_less=1, **changes):
+    """The same matrices as AutoGPTQ stores them: transposed, with zero points
+    and the group of each column. 1 is taken from words of zero points, as
+    GPTQModel does it, which differs where one is 0."""
+    ones = sum(1 << place for place in range(0, 32, bits))
+
+    def matrix(stem, values, zeros, scale):
+        words = packed_words(zeros, bits).to(torch.int64) - zero_less * ones
+        words = (words + 2 ** 31) % 2 ** 32 - 2 ** 31
+        return {stem + "scales": scale.T.contiguous(),
+                stem + "qzeros": words.to(torch.int32).T.contiguous(),
+                stem + "qweight": packed_words(values.T, bits).contiguous(),
+                stem + "g_idx": (torch.arange(values.shape[1]) // GROUP).to(
+                    torch.int32)}
+    new_directory(source, out)
+    tensors = repacked(source, bits, matrix)
     for name, change in changes.get("tensors", {}).items():
         for each in [key for key in tensors if key.endswith(name)]:
             tensors[each] = change(tensors[each])
@@ -188,6 +269,57 @@ def write_gptq(source, out, bits, zero_less=1, **changes):
     return out
 
 
+def check_awq(binaries, folder, source):
+    """Any integers, zero points and scales, against transformers in f64 with what
+    they stand for."""
+    generator = torch.Generator().manual_seed(8)
+    twin, out = Twins(FAMILY, seed=7), folder / "awq-any"
+    tensors = {}
+    for name, parameter in twin.fp32.named_parameters():
+        if not name.endswith("_proj.weight"):
+            tensors[name] = parameter.data.to(torch.float16)
+            value = tensors[name].float()
+            if name == "lm_head.weight":
+                value = quantization.dequantize(value, 8, GROUP)
+        else:
+            rows, columns = parameter.shape
+            groups = columns // GROUP
+            values = torch.randint(0, 16, (rows, columns), generator=generator)
+            zeros = torch.randint(0, 16, (rows, groups), generator=generator)
+            scale = (torch.rand(rows, groups, generator=generator) * 0.02
+                     + 0.002).to(torch.float16)
+            tensors.update(awq_matrix(name.removesuffix("weight"), values,
+                                      zeros, scale))
+            value = ((values.reshape(rows, groups, -1) - zeros[..., None])
+                     * scale.double()[..., None]).reshape(rows, columns)
+        own = dict(twin.fp64.named_parameters())[name]
+        own.data = value.to(own.dtype, copy=True)
+    save_awq(source, out, tensors)
+    texts = generate_oracle.prompts(FAMILY)
+    for dtype, bound in (("fp32", 1e-5), ("bf16", 0.02)):
+        tokens, logits, _ = generate_oracle.generate(
+            binaries, out, "cpu", dtype, texts, FAMILIES[FAMILY]["vocab_size"],
+            None, "rows", chunk=24)
+        exact = generate_oracle.following(twin.fp64, texts, tokens)
+        error = ((logits - exact).square().mean().sqrt() / exact.std()).item()
+        check(error < bound, f"AWQ in {dtype}: logits are off by {error:.2g} of "
+              "their spread")
+        if dtype == "fp32":
+            check(torch.equal(exact.argmax(-1), tokens.long()),
+                  f"AWQ in fp32: {tokens.numel()} greedy tokens are theirs")
+    for what, words, changes in [
+            ("gemv", "quantization_config.version", {"version": "gemv"}),
+            ("symmetric", "quantization_config.zero_point",
+             {"zero_point": False})]:
+        wrong = save_awq(source, folder / f"awq-{what}", tensors, **changes)
+        refused(tessera(binaries, "generate", wrong, "--prompt", "a"), words)
+    without = save_awq(source, folder / "awq-without", {
+        name: tensor for name, tensor in tensors.items()
+        if not name.endswith("qzeros")})
+    refused(tessera(binaries, "generate", without, "--prompt", "a"),
+            "has no zero points beside it")
+
+
 def refused(result, words):
     line = result.stderr.strip()
     check(result.returncode == 1 and words in line, f"refused: {line}")
@@ -198,9 +330,14 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     source, _ = compare(binaries, folder, "int8")
+    compare(binaries, folder, "int8", zeros=True)
+    _, zeros = compare(binaries, folder, "int4", zeros=True)
     source, out = compare(binaries, folder, "int4")
     refused(tessera(binaries, "generate", out, "--quant", "int8", "--cache",
                     "off"), "stored as int4 in groups of 32")
+    refused(tessera(binaries, "generate", zeros, "--quant", "int8", "--cache",
+                    "off"), "stored as int4 in groups of 32 with zero points")
+    check_awq(binaries, folder, source)
     refused(tessera(binaries, "quantize", out, "--quant", "int4", "-o",
                     folder / "again"), "quantized already")
     refused(tessera(binaries, "quantize", source, "--quant", "int4"),
@@ -217,8 +354,8 @@ def main():
              dict(tensors={"g_idx": lambda groups: groups.flip(0)})),
             ("act", "quantization_config.desc_act",
              dict(config={"desc_act": True})),
-            ("asymmetric", "quantization_config.sym",
-             dict(config={"sym": False}))]:
+            ("second", "quantization_config.checkpoint_format",
+             dict(config={"sym": False, "checkpoint_format": "gptq_v2"}))]:
         wrong = write_gptq(out, folder / f"gptq-{what}", 4, **changes)
         refused(tessera(binaries, "generate", wrong, "--prompt", "a"), words)
     second = write_gptq(out, folder / "gptq-v2", 4, zero_less=0,

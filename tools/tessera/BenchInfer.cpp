@@ -131,15 +131,19 @@ static Status drawQuantized(SessionModel &model, int64_t seed) {
       continue;
     const bool wide = tensor.quantized->layout.bits == 8,
                isBf16 = !tensor.quantized->layout.hasScales();
-    const uint64_t scales = wide ? 0x0c00'0c00'0c00'0c00   // 2^-12 as f16
-                                 : 0x1c00'1c00'1c00'1c00;  // 2^-8
+    const uint64_t scales = wide ? 0x0c00'0c00'0c00'0c00  // 2^-12 as f16
+                                 : 0x1c00'1c00'1c00'1c00; // 2^-8
+    const uint64_t minusOne = 0xbc00'bc00'bc00'bc00;      // a zero point as f16
     const uint64_t odd = wide ? 0x0101'0101'0101'0101 : 0; // never -128
     for (uint64_t at = 0; at < tensor.size; at += kPiece) {
-      for (uint64_t &word : words) // bf16 of magnitudes from 2^-7 to 2^-6
-        word = tensor.quantized->isScales ? scales
-               : isBf16
-                   ? (draw() & 0x807f'807f'807f'807f) | 0x3c00'3c00'3c00'3c00
-                   : draw() | odd;
+      for (size_t i = 0; i < words.size(); ++i) {
+        const bool isZeros = tensor.quantized->layout.zeros && i / 4 % 2;
+        // bf16 of magnitudes from 2^-7 to 2^-6
+        words[i] =
+            tensor.quantized->isScales ? isZeros ? minusOne : scales
+            : isBf16 ? (draw() & 0x807f'807f'807f'807f) | 0x3c00'3c00'3c00'3c00
+                     : draw() | odd;
+      }
       TESSERA_RETURN_IF_ERROR(
           model.writeState(tensor, at,
                            std::as_bytes(std::span(words))

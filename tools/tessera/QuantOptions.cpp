@@ -20,4 +20,7 @@ void tessera::addQuantOptions(CLI::App &command,
       "weights of a row that share a scale (default: 32)")
       ->check(CLI::IsMember({"32", "64", "128"}))
       ->type_name("N");
+  command.add_flag_callback(
+      "--quant-zeros", [&set] { set.push_back("inference.zeros=groups"); },
+      "such weights share a zero point, too (not of the head)");
 }

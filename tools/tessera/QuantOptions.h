@@ -9,9 +9,9 @@ class App;
 
 namespace tessera {
 
-/// Adds --quant and --quant-group, which are inference.quant and
-/// inference.group of the recipe, to a command that has --set; `set` gains
-/// "inference.quant=int4" and must outlive the command.
+/// Adds --quant, --quant-group and --quant-zeros, which are inference.quant,
+/// inference.group and inference.zeros of the recipe, to a command that has
+/// --set; `set` gains "inference.quant=int4" and must outlive the command.
 void addQuantOptions(CLI::App &command, std::vector<std::string> &set);
 
 } // namespace tessera

@@ -437,6 +437,23 @@ TEST(Interpreter, Dequantizes) {
       (Values{2, 254, -2, -256}));
 }
 
+// A group's zero points are behind its scales.
+TEST(Interpreter, DequantizesWithZeroPoints) {
+  Tensor nibbles({1, 8, 16}), scales({1, 4, 16}, 1);
+  nibbles.at({0, 4, 3}) = int32_t(0xf0123478);
+  scales.at({0, 2, 3}) = 0.5;
+  scales.at({0, 3, 3}) = -7;
+  Values y = run("func.func @f(%q: tensor<1x8x16xi32>, %s: tensor<1x4x16xf16>) "
+                 "-> tensor<16x64xf32> { %y = graph.dequantize %q, %s bits 4 "
+                 "group 32 zeros : tensor<1x8x16xi32>, tensor<1x4x16xf16> -> "
+                 "tensor<16x64xf32> return %y : tensor<16x64xf32> }",
+                 {nibbles, scales});
+  ASSERT_EQ(y.size(), 1024u);
+  EXPECT_EQ(y[3 * 64], -9); // of 0 with 8 added, and a zero point of 1
+  EXPECT_EQ((Values{y[3 * 64 + 32], y[3 * 64 + 33], y[3 * 64 + 39]}),
+            (Values{3.5, 3, 7}));
+}
+
 // Every op of the dialect is executed by something.
 TEST(Interpreter, CoversTheDialect) {
   // What has neither a formula nor a decomposition; each is in a test above.

@@ -69,3 +69,26 @@ func.func @f(%q: tensor<4x128x16xi32>) {
   %0 = graph.dequantize %q bits 16 group 32 : tensor<4x128x16xi32> -> tensor<64x128xbf16>
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
+  // expected-error @+1 {{'graph.dequantize' op expects scales}}
+  %0 = graph.dequantize %q, %s bits 4 group 32 zeros : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<64x128xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x128x16xbf16>) {
+  // expected-error @+1 {{'graph.dequantize' op has zero points beside bf16}}
+  %0 = graph.dequantize %q bits 16 group 32 zeros : tensor<4x128x16xbf16> -> tensor<64x128xbf16>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expects {source, part = "values" or "scales", bits, group, shape} in 'graph.quantized'}}
+func.func @f(%q: tensor<4x128x16xbf16> {graph.quantized = {source = "w", part = "values", bits = 16, group = 32, shape = array<i64: 64, 128>, zeros}}) {
+  return
+}

@@ -30,12 +30,13 @@ std::string programOf(const QuantizedLayout &layout, int64_t rows) {
   return fmt::format(
       R"(
 func.func @main(%x: tensor<1x{0}x{1}xbf16>, %q: {2}, %s: {3}) -> tensor<1x{0}x{4}xf32> {{
-  %w = graph.dequantize %q, %s bits {5} group {6} : {2}, {3} -> tensor<{4}x{1}xbf16>
+  %w = graph.dequantize %q, %s bits {5} group {6} {7} : {2}, {3} -> tensor<{4}x{1}xbf16>
   %p = graph.einsum "btk,nk->btn" %x, %w : (tensor<1x{0}x{1}xbf16>, tensor<{4}x{1}xbf16>) -> tensor<1x{0}x{4}xf32>
   return %p : tensor<1x{0}x{4}xf32>
 }})",
       rows, layout.columns, strips(layout.words(), "i32"),
-      strips(layout.groups(), "f16"), layout.rows, layout.bits, layout.group);
+      strips(layout.scaleRows(), "f16"), layout.rows, layout.bits, layout.group,
+      layout.zeros ? "zeros" : "");
 }
 
 Tensor run(const QuantizedLayout &layout, const Tensors &inputs,
@@ -61,7 +62,7 @@ Tensors draw(const QuantizedLayout &layout, int64_t rows) {
   std::normal_distribution<float> normal;
   Tensors inputs{Tensor({1, rows, layout.columns}),
                  Tensor({layout.strips(), layout.words(), 16}),
-                 Tensor({layout.strips(), layout.groups(), 16})};
+                 Tensor({layout.strips(), layout.scaleRows(), 16})};
   for (size_t i = 0; i < inputs[0].data.size(); ++i) {
     int64_t group = int64_t(i) % layout.columns / layout.group;
     float x = normal(engine) * std::ldexp(1.0f, int(engine() % 12));
@@ -75,6 +76,10 @@ Tensors draw(const QuantizedLayout &layout, int64_t rows) {
     word = static_cast<int32_t>(engine());
   for (double &scale : inputs[2].data)
     scale = (1 + double(engine() % 63)) / 1024 * (engine() % 2 ? 1 : -1);
+  for (size_t i = 0; layout.zeros && i < inputs[2].data.size(); ++i)
+    if (i / 16 % 2) // the ends, too
+      inputs[2].data[i] = layout.bits == 4 ? double(engine() % 17) - 8
+                                           : double(engine() % 257) - 128;
   return inputs;
 }
 
@@ -102,30 +107,33 @@ float reference(const QuantizedLayout &layout, const Tensors &inputs,
       largest = std::max(largest, std::abs(x(k)));
     int exponent = largest > 0 ? std::ilogb(largest) : -1000;
     double scale = std::ldexp(1.0, std::max(exponent, 14 - 127) - 13);
+    int64_t at =
+        (n / 16 * layout.scaleRows() + layout.scalesAt(group)) * 16 + n % 16;
+    auto zero = layout.zeros ? int64_t(inputs[2].data[at + 16]) : 0;
     int64_t products = 0;
     for (int64_t k = begin; k < end; ++k)
       products += int64_t(std::nearbyint(x(k) / scale)) *
-                  weight(layout, inputs[1], n, k);
-    double weightScale =
-        inputs[2].data[(n / 16 * layout.groups() + group) * 16 + n % 16];
+                  (weight(layout, inputs[1], n, k) - zero);
+    double weightScale = inputs[2].data[at];
     sum = std::fma(float(products) * float(scale), float(weightScale), sum);
   }
   return sum;
 }
 
 class IntegerProductsTest
-    : public ::testing::TestWithParam<std::tuple<int64_t, std::string>> {
+    : public ::testing::TestWithParam<std::tuple<int64_t, bool, std::string>> {
 protected:
   void SetUp() override {
     if (std::string missing = cpu::missingFeatures(target()); !missing.empty())
       GTEST_SKIP() << "this processor lacks" << missing;
   }
   int64_t bits() const { return std::get<0>(GetParam()); }
-  std::string target() const { return std::get<1>(GetParam()); }
+  bool zeros() const { return std::get<1>(GetParam()); }
+  std::string target() const { return std::get<2>(GetParam()); }
 };
 
 TEST_P(IntegerProductsTest, AreExactInEveryBatch) {
-  QuantizedLayout layout{83, 333, bits(), 64};
+  QuantizedLayout layout{83, 333, bits(), 64, zeros()};
   for (int64_t rows : {1, 5, 16}) {
     Tensors inputs = draw(layout, rows);
     Tensor result = run(layout, inputs, target());
@@ -138,7 +146,7 @@ TEST_P(IntegerProductsTest, AreExactInEveryBatch) {
 }
 
 TEST_P(IntegerProductsTest, AreExactOverManyColumns) {
-  QuantizedLayout layout{40, 4128, bits(), 128};
+  QuantizedLayout layout{40, 4128, bits(), 128, zeros()};
   Tensors inputs = draw(layout, 2);
   Tensor result = run(layout, inputs, target());
   for (int64_t i = 0; i < 2 * layout.rows; ++i)
@@ -147,7 +155,7 @@ TEST_P(IntegerProductsTest, AreExactOverManyColumns) {
 }
 
 TEST_P(IntegerProductsTest, WhatIsNoNumberSpoilsItsRowAlone) {
-  QuantizedLayout layout{32, 96, bits(), 32};
+  QuantizedLayout layout{32, 96, bits(), 32, zeros()};
   for (double bad : {double(NAN), double(INFINITY), -double(INFINITY)}) {
     Tensors inputs = draw(layout, 3);
     inputs[0].data[layout.columns + 40] = bad;
@@ -167,7 +175,7 @@ class WidenedProductsTest : public IntegerProductsTest {};
 
 // More rows have other blocks, and other chunks of the sum.
 TEST_P(WidenedProductsTest, AreTheSameInEveryBatch) {
-  QuantizedLayout layout{83, 5230, bits(), 64};
+  QuantizedLayout layout{83, 5230, bits(), 64, zeros()};
   Tensors inputs = draw(layout, 300);
   Tensor all = run(layout, inputs, target());
   for (int64_t rows : {17, 40}) {
@@ -182,22 +190,24 @@ TEST_P(WidenedProductsTest, AreTheSameInEveryBatch) {
   }
 }
 
-static std::string
-nameOf(const ::testing::TestParamInfo<std::tuple<int64_t, std::string>> &info) {
-  return fmt::format("{}Bits_{}", std::get<0>(info.param),
-                     std::get<1>(info.param).substr(4));
+using Param = std::tuple<int64_t, bool, std::string>;
+
+static std::string nameOf(const ::testing::TestParamInfo<Param> &info) {
+  auto [bits, zeros, target] = info.param;
+  return fmt::format("{}Bits{}_{}", bits, zeros ? "Zeros" : "",
+                     target.substr(4));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Targets, WidenedProductsTest,
-    ::testing::Combine(::testing::Values(8, 4),
+    ::testing::Combine(::testing::Values(8, 4), ::testing::Bool(),
                        ::testing::Values("cpu:amx", "cpu:avx2", "cpu:avx512",
                                          "cpu:avx512bf16")),
     nameOf);
 
 INSTANTIATE_TEST_SUITE_P(
     Targets, IntegerProductsTest,
-    ::testing::Combine(::testing::Values(8, 4),
+    ::testing::Combine(::testing::Values(8, 4), ::testing::Bool(),
                        ::testing::Values("cpu:avx2", "cpu:avx512",
                                          "cpu:avx512bf16")),
     nameOf);

@@ -11,6 +11,7 @@ namespace {
 struct Shape {
   const char *name;
   int64_t rows, n, k, bits, group;
+  bool zeros = false;
 };
 
 int64_t middleOf(const QuantizedLayout &layout) {
@@ -24,13 +25,14 @@ std::string shapes(const QuantizedLayout &layout, int64_t middle) {
 
 KernelCase make(const Shape &shape, const char *element, bool transposed,
                 bool epilogue) {
-  QuantizedLayout layout{shape.n, shape.k, shape.bits, shape.group};
+  QuantizedLayout layout{shape.n, shape.k, shape.bits, shape.group,
+                         shape.zeros};
   std::string x = fmt::format("tensor<1x{}x{}x{}>", shape.rows, shape.k,
                               element),
               q = fmt::format("tensor<{}x{}>", shapes(layout, middleOf(layout)),
                               shape.bits == 16 ? "bf16" : "i32"),
               s = fmt::format("tensor<{}xf16>",
-                              shapes(layout, layout.groups())),
+                              shapes(layout, layout.scaleRows())),
               w = fmt::format("tensor<{}x{}x{}>",
                               transposed ? shape.k : shape.n,
                               transposed ? shape.n : shape.k, element),
@@ -39,13 +41,13 @@ KernelCase make(const Shape &shape, const char *element, bool transposed,
   std::string text = fmt::format(
       R"(
 func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
-  %w = graph.dequantize %q{10} bits {5} group {6} {7} : {1}{11} -> {8}
+  %w = graph.dequantize %q{10} bits {5} group {6} {12} {7} : {1}{11} -> {8}
   %p = graph.einsum "{9}" %x, %w : ({0}, {8}) -> {4}
 )",
       x, q, s, shape.n, y, shape.bits, shape.group,
       transposed ? "transposed" : "", w,
       transposed ? "btk,kn->btn" : "btk,nk->btn", isStrips ? "" : ", %s",
-      isStrips ? "" : ", " + s);
+      isStrips ? "" : ", " + s, shape.zeros ? "zeros" : "");
   if (epilogue)
     text += fmt::format("  %c = graph.broadcast %b dims [2] : tensor<{0}xf32> "
                         "-> {1}\n  %d = graph.add %p, %c : {1}\n  %e = "
@@ -63,13 +65,17 @@ func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
                   text, -1, 1, tolerance};
   if (isStrips)
     return made;
-  made.prepare = [](std::vector<interpreter::Tensor> &inputs) {
+  made.prepare = [layout](std::vector<interpreter::Tensor> &inputs) {
     std::mt19937_64 engine(7);
     // Any bits are values; scales as f16 has them.
     for (double &word : inputs[1].data)
       word = static_cast<int32_t>(engine());
     for (double &scale : inputs[2].data)
       scale = (1 + double(engine() % 63)) / 1024 * (engine() % 2 ? 1 : -1);
+    for (size_t i = 0; layout.zeros && i < inputs[2].data.size(); ++i)
+      if (i / 16 % 2)
+        inputs[2].data[i] = layout.bits == 4 ? double(engine() % 17) - 8
+                                             : double(engine() % 257) - 128;
   };
   return made;
 }
@@ -95,6 +101,17 @@ std::vector<KernelCase> all() {
     for (const Shape &shape : many)
       cases.push_back(make(shape, element, false, shape.rows % 2));
   }
+  const Shape zeros[] = {{"Int8OneZeros", 1, 75, 104, 8, 64, true},
+                         {"Int8FiveRowsZeros", 5, 300, 96, 8, 32, true},
+                         {"Int4OneRaggedZeros", 1, 75, 105, 4, 64, true},
+                         {"Int4SixteenRowsZeros", 16, 280, 200, 4, 128, true},
+                         {"Int8ManyRaggedZeros", 37, 70, 105, 8, 64, true},
+                         {"Int4ManyRaggedZeros", 29, 83, 77, 4, 32, true},
+                         {"Int4ManyDeepZeros", 24, 52, 8229, 4, 128, true}};
+  for (const char *element : {"f32", "bf16"})
+    for (const Shape &shape : zeros)
+      cases.push_back(make(shape, element, false, shape.rows % 2));
+  cases.push_back(make(zeros[5], "bf16", true, false));
   for (KernelCase &made : stripCases())
     cases.push_back(std::move(made));
   cases.push_back(make(few[4], "f32", true, true));

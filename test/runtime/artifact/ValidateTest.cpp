@@ -122,6 +122,13 @@ const Hostile kHostile[] = {
     {"QuantizedGroup",
      [](ArtifactT &a) { quantize(share(a).state[0]).group = 33; },
      "4 bits in groups of 33 for a matrix of 16 × 32"},
+    {"QuantizedZeros",
+     [](ArtifactT &a) {
+       QuantizedT &of = quantize(share(a).state[0]);
+       of.bits = 16;
+       of.zeros = true;
+     },
+     "state tensor 'w': zero points of weights that have no scales"},
     {"QuantizedRows",
      [](ArtifactT &a) { quantize(share(a).state[0]).rows = kHuge; },
      "4 bits in groups of 32 for a matrix of"},

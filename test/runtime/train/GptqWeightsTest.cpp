@@ -30,7 +30,7 @@ public:
       held[name].resize(parts.back().size);
     };
     add("x.values", false, SafetensorsType::i32, layout.words(), 4);
-    add("x.scales", true, SafetensorsType::f16, layout.groups(), 2);
+    add("x.scales", true, SafetensorsType::f16, layout.scaleRows(), 2);
   }
   const std::vector<StateTensor> &state() const override { return parts; }
   Status writeState(const StateTensor &tensor, uint64_t offset,
@@ -148,6 +148,42 @@ TEST(Gptq, BringsEachIntegerToItsLane) {
                                      (n / 16 * layout.groups() + group) * 16 +
                                          n % 16),
                   scale);
+      }
+  }
+}
+
+TEST(Gptq, BringsZeroPointsBesideScales) {
+  for (int64_t bits : {4, 8}) {
+    QuantizedLayout layout = layoutOf(bits);
+    layout.zeros = true;
+    Matrix matrix(layout);
+    // Of row n and group g; the first version has 1 less in each place.
+    auto zero = [&](int64_t n, int64_t g) {
+      return uint32_t(1 + n * 5 + g * 3) % (1u << bits);
+    };
+    const int64_t perWord = layout.perWord(), width = layout.rows / perWord;
+    for (int64_t g = 0; g < layout.groups(); ++g)
+      for (int64_t n = 0; n < layout.rows; n += perWord) {
+        uint32_t word = 0;
+        for (int64_t i = 0; i < perWord; ++i)
+          word |= zero(n + i, g) << (i * bits);
+        matrix.zeros[size_t(g * width + n / perWord)] =
+            word - (bits == 4 ? 0x11111111u : 0x01010101u);
+      }
+    ScratchDirectory folder;
+    matrix.write(folder / "model.safetensors");
+    OneMatrix model(layout);
+    auto report = importWeights(folder / "model.safetensors", model);
+    ASSERT_TRUE(report.ok()) << report.message();
+    for (int64_t n = 0; n < layout.strips() * 16; ++n)
+      for (int64_t g = 0; g < layout.groups(); ++g) {
+        bool isThere = n < layout.rows;
+        int64_t at = (n / 16 * layout.scaleRows() + 2 * g) * 16 + n % 16;
+        ASSERT_EQ(model.at<uint16_t>("x.scales", at),
+                  isThere ? matrix.scales[size_t(g * layout.rows + n)] : 0);
+        ASSERT_EQ(f16ToFloat(model.at<uint16_t>("x.scales", at + 16)),
+                  isThere ? float(zero(n, g)) - float(1 << (bits - 1)) : 0)
+            << n << " " << g;
       }
   }
 }

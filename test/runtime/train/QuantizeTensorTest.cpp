@@ -17,7 +17,8 @@ struct Strip {
   std::vector<uint16_t> scales;
 
   Strip(const QuantizedLayout &layout, std::span<const float> weights)
-      : values(layout.words() * 16), scales(layout.groups() * 16), of(layout) {
+      : values(layout.words() * 16), scales(layout.scaleRows() * 16),
+        of(layout) {
     EXPECT_TRUE(quantizeStrip(layout, SafetensorsType::f32,
                               std::as_bytes(weights), values, scales));
   }
@@ -28,7 +29,12 @@ struct Strip {
                         : int64_t(int8_t(word >> from));
   }
   float scale(int64_t row, int64_t k) const {
-    return f16ToFloat(scales[k / of.group * 16 + row]);
+    return f16ToFloat(scales[of.scalesAt(k / of.group) * 16 + row]);
+  }
+  int64_t zero(int64_t row, int64_t k) const {
+    return of.zeros ? int64_t(f16ToFloat(
+                          scales[(of.scalesAt(k / of.group) + 1) * 16 + row]))
+                    : 0;
   }
 
   QuantizedLayout of;
@@ -147,13 +153,15 @@ namespace {
 /// What a processor makes of groups.
 struct Quantized {
   std::vector<int8_t> q;
-  std::vector<uint16_t> scales;
+  std::vector<uint16_t> scales, zeros;
   bool reached;
 
   Quantized(const CpuFeatures &cpu, int64_t bits, size_t group,
-            std::span<const float> weights)
+            std::span<const float> weights, bool withZeros = false)
       : q(weights.size()), scales((weights.size() + group - 1) / group),
-        reached(quantizeGroupsFor(cpu)(bits, group, weights, q, scales)) {}
+        zeros(withZeros ? scales.size() : 0),
+        reached(
+            quantizeGroupsFor(cpu)(bits, group, weights, q, scales, zeros)) {}
 };
 
 const CpuFeatures kThis = CpuFeatures::detect();
@@ -172,13 +180,16 @@ TEST(QuantizeGroups, AreTheSameOnEveryProcessor) {
           std::vector<float> weights = randomWeights(count);
           for (float &weight : weights)
             weight *= std::exp2(-float(exponent));
-          const Quantized plain(kProcessors[2], bits, group, weights);
-          EXPECT_TRUE(plain.reached);
-          for (const CpuFeatures &cpu : kProcessors) {
-            const Quantized fast(cpu, bits, group, weights);
-            ASSERT_EQ(fast.reached, plain.reached);
-            ASSERT_EQ(fast.scales, plain.scales) << bits << " " << exponent;
-            ASSERT_EQ(fast.q, plain.q) << bits << " " << exponent;
+          for (bool zeros : {false, true}) {
+            const Quantized plain(kProcessors[2], bits, group, weights, zeros);
+            EXPECT_TRUE(plain.reached);
+            for (const CpuFeatures &cpu : kProcessors) {
+              const Quantized fast(cpu, bits, group, weights, zeros);
+              ASSERT_EQ(fast.reached, plain.reached);
+              ASSERT_EQ(fast.scales, plain.scales) << bits << " " << exponent;
+              ASSERT_EQ(fast.zeros, plain.zeros) << bits << " " << exponent;
+              ASSERT_EQ(fast.q, plain.q) << bits << " " << exponent;
+            }
           }
         }
 }
@@ -188,7 +199,7 @@ TEST(QuantizeGroups, HaveNoScaleBeyondItsReach) {
     for (int64_t bits : {4, 8})
       for (size_t at : {0, 17, 63}) {
         std::vector<float> weights = randomWeights(64);
-        const float most = largestWeight(bits);
+        const float most = largestWeight(bits, false);
         for (float weight : {most, -most}) {
           weights[at] = weight;
           EXPECT_TRUE(Quantized(cpu, bits, 32, weights).reached);
@@ -222,6 +233,32 @@ TEST(QuantizeStrip, TakesEveryFloatType) {
       EXPECT_EQ(values, strip.values);
       EXPECT_EQ(scales, strip.scales);
     }
+}
+
+TEST(QuantizeStrip, TakesFinerStepsWithZeroPoints) {
+  for (int64_t bits : {4, 8}) {
+    QuantizedLayout plain{16, 75, bits, 32}, layout = plain;
+    layout.zeros = true;
+    std::vector<float> weights = randomWeights(16 * 75);
+    for (float &weight : weights) // mostly of one sign
+      weight = std::fabs(weight) - 0.01f;
+    Strip strip(layout, weights), without(plain, weights);
+    double squares = 0, others = 0;
+    for (int64_t row = 0; row < 16; ++row)
+      for (int64_t k = 0; k < 75; ++k) {
+        float scale = strip.scale(row, k), weight = weights[row * 75 + k];
+        int64_t zero = strip.zero(row, k);
+        EXPECT_LE(zero, bits == 4 ? 7 : 127);
+        EXPECT_GE(zero, bits == 4 ? -8 : -128);
+        double error = weight - double(strip.q(row, k) - zero) * scale;
+        if (bits == 8)
+          EXPECT_LE(std::fabs(error), scale * 1.01) << row << " " << k;
+        squares += error * error;
+        error = weight - double(without.q(row, k)) * without.scale(row, k);
+        others += error * error;
+      }
+    EXPECT_LT(squares, others * 0.6) << bits;
+  }
 }
 
 TEST(QuantizeStrip, HasZerosWhereNothingIs) {
