@@ -52,7 +52,7 @@ def friendly(server, number):
         elif i % 8 == 2 and server.has_chat:
             asked.append((RESPONSES, {**fields, "max_output_tokens": tokens, "input": text}))
         else:
-            extra = [{}, {"n": 2}, {"logprobs": 2}, {"stop": ["e", "\n"]}, {"top_p": 0.5, "top_k": 20}][i % 5]
+            extra = [{}, {"n": 2}, {"logprobs": 2}, {"stop": ["e", "\n"]}, {"top_p": 0.5, "top_k": 20}, {"echo": True, "logprobs": 1}][i % 6]
             asked.append((COMPLETIONS, {**fields, **extra, "max_tokens": tokens, "prompt": text}))
     return asked
 

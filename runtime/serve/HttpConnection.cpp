@@ -132,6 +132,8 @@ HttpConnection::~HttpConnection() {
 
 void HttpConnection::readHead() {
   answering = lastQueued = false;
+  if (!gone)
+    idle = std::chrono::steady_clock::now();
   parser.emplace();
   parser->header_limit(std::uint32_t(shared.limits.headerBytes));
   parser->body_limit(shared.limits.bodyBytes);
@@ -140,6 +142,7 @@ void HttpConnection::readHead() {
   http::async_read_header(
       stream, buffer, *parser,
       [self = shared_from_this()](Error error, std::size_t) {
+        self->idle.reset();
         if (error)
           return self->fail(error);
         self->readBody();
@@ -316,6 +319,7 @@ void HttpConnection::closeIfIdle() {
 void HttpConnection::drop() {
   if (std::exchange(gone, true))
     return;
+  idle.reset();
   Error ignored; // there is nothing more to do about it
   stream.socket().close(ignored);
   if (auto answer = reply.lock())

@@ -10,6 +10,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include <chrono>
 #include <deque>
 #include <map>
 #include <optional>
@@ -35,6 +36,10 @@ public:
   void start() { readHead(); }
   /// Closes it unless an answer is on its way.
   void closeIfIdle();
+  /// Since when it waits for the head of a request; nothing: it has one.
+  std::optional<std::chrono::steady_clock::time_point> idleSince() const {
+    return idle;
+  }
 
 private:
   class Reply;
@@ -68,6 +73,7 @@ private:
   std::size_t group = kNoGroup; ///< that its unsent bytes count in
   bool writing = false, answering = false, lastQueued = false;
   bool keepAlive = false, gone = false;
+  std::optional<std::chrono::steady_clock::time_point> idle;
   unsigned version = 11;
 };
 

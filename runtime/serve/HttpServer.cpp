@@ -8,6 +8,8 @@
 #include <csignal>
 #include <list>
 
+#include <sys/resource.h>
+
 namespace tessera::serve {
 
 namespace net = boost::asio;
@@ -15,6 +17,22 @@ using Tcp = net::ip::tcp;
 using Error = boost::system::error_code;
 
 namespace {
+
+/// For so many connections, and for what else a process opens.
+Status allowFiles(std::size_t connections) {
+  const rlim_t needed = connections + 64;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
+    return Status::success();
+  if (limit.rlim_max >= needed) {
+    limit.rlim_cur = needed;
+    if (::setrlimit(RLIMIT_NOFILE, &limit) == 0)
+      return Status::success();
+  }
+  return Status::error("--max-connections {} needs {} open files, and the "
+                       "system allows {}; ask for fewer, or raise ulimit -n",
+                       connections, needed, limit.rlim_max);
+}
 
 class BeastServer final : public HttpServer {
 public:
@@ -124,8 +142,9 @@ private:
   }
 
   void take(Tcp::socket socket) {
-    connections.remove_if([](const auto &each) { return each.expired(); });
-    if (shared.open >= shared.limits.connections) {
+    if (connections.size() > 2 * shared.open + 16)
+      connections.remove_if([](const auto &each) { return each.expired(); });
+    if (shared.open >= shared.limits.connections && !makeRoom()) {
       static constexpr std::string_view busy =
           "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
           "Connection: close\r\nContent-Length: 0\r\n\r\n";
@@ -144,6 +163,18 @@ private:
     connection->start();
   }
 
+  /// Whoever only holds connections keeps nobody out.
+  bool makeRoom() {
+    std::shared_ptr<HttpConnection> longest;
+    for (const auto &each : connections)
+      if (auto one = each.lock(); one && one->idleSince())
+        if (!longest || *one->idleSince() < *longest->idleSince())
+          longest = std::move(one);
+    if (longest)
+      longest->closeIfIdle();
+    return longest != nullptr;
+  }
+
   HttpShared shared; ///< outlives the context, whose handlers hold connections
   net::io_context context{1};
   Tcp::acceptor acceptor;
@@ -157,6 +188,7 @@ private:
 StatusOr<std::unique_ptr<HttpServer>>
 HttpServer::listen(const std::string &host, uint16_t port,
                    const HttpLimits &limits, HttpHandler &handler) {
+  TESSERA_RETURN_IF_ERROR(allowFiles(limits.connections));
   auto server = std::make_unique<BeastServer>(limits, handler);
   TESSERA_RETURN_IF_ERROR(server->bind(host, port));
   return std::unique_ptr<HttpServer>(std::move(server));

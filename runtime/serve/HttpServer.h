@@ -16,7 +16,9 @@ namespace tessera::serve {
 struct HttpLimits {
   std::size_t headerBytes = 16 << 10; ///< of the request line and all headers
   std::size_t bodyBytes = 4 << 20;
-  std::size_t connections = 512;     ///< more are answered 503 and closed
+  /// With more the one that has waited longest for a request is closed; where
+  /// all have one, the new one is answered 503.
+  std::size_t connections = 512;
   std::size_t unsentBytes = 1 << 20; ///< of a stream whose reader is too slow
   /// Of all connections, before answers that can be asked for again are
   /// refused; each group of them (HttpHandler) has an equal share.
@@ -74,7 +76,8 @@ public:
 /// One thread runs it; it calls the handler.
 class HttpServer {
 public:
-  /// Binds. The handler must outlive the server.
+  /// Binds, and lets the process open as many files as that takes. The handler
+  /// must outlive the server.
   static StatusOr<std::unique_ptr<HttpServer>> listen(const std::string &host,
                                                       uint16_t port,
                                                       const HttpLimits &limits,

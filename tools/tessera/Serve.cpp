@@ -146,6 +146,12 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   command
+      .add_option("--max-connections", settings.serve.http.connections,
+                  "of clients; with more, one that waits for its next request "
+                  "is closed")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command
       .add_option("--stored-answers", settings.serve.service.store.count,
                   "responses, and chats with store: true, that are kept in "
                   "memory to be asked for again; 0: none")

@@ -3,7 +3,8 @@
 // another. With --embeds 1 it is an encoder, whose vectors are sums.
 //   serve-check [--slow MICROSECONDS] [--slow-read MICROSECONDS]
 //     [--patience MILLISECONDS] [--health MILLISECONDS] [--requests N]
-//     [--port PORT] [--speculate N] [--key KEY]... [--name NAME]...
+//     [--connections N] [--port PORT] [--speculate N] [--key KEY]... [--name
+//     NAME]...
 //     [--stored N] [--stored-bytes N] [--unread N] [--embeds 0|1] [--template
 //     FILE]
 // listens on 127.0.0.1, on a free port if none is given, and says so as
@@ -111,6 +112,8 @@ void read(std::string_view name, const char *value, Settings &to) {
     to.serve.http.requestTime = milliseconds(number(value));
   else if (name == "--port")
     to.serve.port = uint16_t(number(value));
+  else if (name == "--connections")
+    to.serve.http.connections = std::size_t(number(value));
   else if (name == "--requests")
     to.serve.engine.maxRequests = number(value);
   else if (name == "--speculate")

@@ -488,11 +488,31 @@ def mixed_load(server):
 
 
 def many_connections(server):
-    """Idle ones beyond the limit are turned away and the others cost nothing."""
+    """Whoever has waited longest makes room; where all have begun a request, who comes is turned away."""
     idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(600)]
-    idle[-1].settimeout(10)
-    assert idle[-1].recv(100).startswith(b"HTTP/1.1 503")
+    expect(server.call("GET", "/version")[0], 200)
     for peer in idle:
+        peer.settimeout(10)
+    expect(idle[0].recv(100), b"")
+    idle[-1].sendall(b"GET /version HTTP/1.1\r\n\r\n")
+    assert idle[-1].recv(100).startswith(b"HTTP/1.1 200")
+    begun = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(600)]
+    for peer in begun[:-1]:
+        try:
+            peer.sendall(f"POST {CHAT} HTTP/1.1\r\nContent-Length: 10\r\n\r\n".encode())
+        except OSError:
+            pass  # closed before
+    time.sleep(0.5)
+    late = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(600)]
+    late[-1].settimeout(10)
+    for peer in late:
+        try:
+            peer.sendall(f"POST {CHAT} HTTP/1.1\r\nContent-Length: 10\r\n\r\n".encode())
+        except OSError:
+            pass
+    time.sleep(0.5)
+    assert server.raw(b"GET /version HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 503")
+    for peer in idle + begun + late:
         peer.close()
     # They are noticed one by one.
     status = 503

@@ -44,6 +44,7 @@ def fields(feature, endpoint):
         "logit_bias": {"logit_bias": {"65": 5, "66": -100}},
         "stop": {"stop": ["\x01", "zz"]},
         "logprobs": {"logprobs": 2} if endpoint == "completions" else {"logprobs": True, "top_logprobs": 2},
+        "echo": {"echo": True},
         "ignore_eos": {"ignore_eos": True},
         "stored": {"store": True},
         "tools": {"tools": [TOOL], "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 400},
@@ -129,6 +130,8 @@ def check(choices, pair, asked):
             assert text.startswith("look") == ("tools" in pair), (pair, text)
             value = json.loads(text.removeprefix("look"))
             assert 0 <= value["a"] <= 99 and isinstance(value["b"], bool), (pair, text)
+    if "echo" in pair:
+        assert all(text.startswith(asked["prompt"]) for text in texts), (pair, texts)
     if "logit_bias" in pair:
         assert not any("B" in text for text in texts), (pair, texts)
     if "stop" in pair:
@@ -151,7 +154,7 @@ def endpoint_of(pair, cells):
     for name in pair:
         if name in PATHS:
             return name
-    return next(e for e in ("chat", "completions") if all(cells[e, name] == "T" for name in pair))
+    return next((e for e in ("chat", "completions") if all(cells[e, name] == "T" for name in pair)), "completions")
 
 
 def main():
