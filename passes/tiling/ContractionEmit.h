@@ -130,9 +130,9 @@ private:
   mlir::Value packedRow();
   mlir::Value loadPacked(mlir::Value at, int64_t row, int64_t rows);
   /// Of `memory` [strips, middle, 16], what comes after place `at` of a strip,
-  /// where one such place stands for `bytes` of words.
+  /// where one such place stands for so many lines of words.
   void prefetchAhead(mlir::Value memory, mlir::Value strip, mlir::Value at,
-                     int64_t bytes);
+                     int64_t lines);
   mlir::Value emitIntegerGroup(mlir::Value strip, mlir::Value group,
                                int64_t row, int64_t rows, int64_t size,
                                mlir::Value sum);

@@ -41,13 +41,16 @@ Value ContractionEmitter::loadPacked(Value at, int64_t row, int64_t rows) {
                                 ValueRange(), ArrayRef<int64_t>{0});
 }
 
+// Of a strip's tiles of rows the first asks; the others find it near.
 void ContractionEmitter::prefetchAhead(Value memory, Value strip, Value at,
-                                       int64_t bytes) {
+                                       int64_t lines) {
   for (auto [ahead, hint] : {std::pair(kFar, 2), std::pair(kNear, 3)})
     b.create<memref::PrefetchOp>(
         loc, memory,
-        ValueRange{strip, add(at, index(std::max<int64_t>(ahead / bytes, 1))),
-                   index(0)},
+        ValueRange{
+            strip,
+            add(at, index(std::max<int64_t>(ahead / (lines * kLine), 1))),
+            index(0)},
         /*isWrite=*/false, /*localityHint=*/hint, /*isDataCache=*/true);
 }
 
@@ -75,7 +78,8 @@ void ContractionEmitter::emitIntegerBlock(Value strip, Value block, int64_t row,
   int64_t count = kBlock / layout.perWord();
   for (int64_t i = 0; i < count; ++i) {
     Value at = add(mul(block, count), index(i));
-    prefetchAhead(words, strip, at, kLine);
+    if (row == 0)
+      prefetchAhead(words, strip, at, 1);
     Value word = b.create<tile::LoadOp>(loc, wordType, words,
                                         ValueRange{strip, at, index(0)},
                                         ValueRange(), ArrayRef<int64_t>{1, 2});
@@ -117,9 +121,9 @@ Value ContractionEmitter::emitIntegerGroup(Value strip, Value group,
     return b.create<tile::BroadcastOp>(loc, to, x, ArrayRef<int64_t>{0});
   };
   IntegerRows packed = integerRows(plan);
-  // Beside the words they are a stream of their own, which nobody else asks
-  // for.
-  prefetchAhead(scales, strip, group, layout.group / layout.perWord() * kLine);
+  // Beside the words they are a stream of their own.
+  if (row == 0)
+    prefetchAhead(scales, strip, group, layout.group / layout.perWord());
   Value upper = b.create<arith::ConstantOp>(loc, b.getZeroAttr(integers));
   Value lower =
       spread(loadPacked(add(index(packed.sums()), group), row, rows), integers);

@@ -277,6 +277,8 @@ Value ContractionEmitter::emitStripGroup(Value strip, Value group, int64_t row,
   auto type = cast<VectorType>(sum.getType());
   Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
   SmallVector<Value> chains(kChains, zeros);
+  if (row == 0)
+    prefetchAhead(scales, strip, group, layout.group / layout.perWord());
   Value first = mul(group, layout.group / kBlock);
   int64_t blocks = partsOf(size, kBlock);
   if (blocks == 1) {
@@ -324,10 +326,12 @@ void ContractionEmitter::emitStripBlock(Value strip, Value block, int64_t row,
   auto left = VectorType::get({rows, 1}, b.getF32Type());
   auto wordType = VectorType::get({1, kStrip}, b.getI32Type());
   for (int64_t i = 0; i < count; ++i) {
-    Value word = b.create<tile::LoadOp>(
-        loc, wordType, words,
-        ValueRange{strip, add(mul(block, count), index(i)), index(0)},
-        ValueRange(), ArrayRef<int64_t>{1, 2});
+    Value at = add(mul(block, count), index(i));
+    if (row == 0)
+      prefetchAhead(words, strip, at, 1);
+    Value word = b.create<tile::LoadOp>(loc, wordType, words,
+                                        ValueRange{strip, at, index(0)},
+                                        ValueRange(), ArrayRef<int64_t>{1, 2});
     for (int64_t place = 0; place < perWord; ++place) {
       Value k = add(mul(block, kBlock), index(i * perWord + place));
       Value x =
