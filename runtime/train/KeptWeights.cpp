@@ -141,7 +141,7 @@ void KeptWeights::remove() const {
   fs::remove(file, ignored);
 }
 
-Status KeptWeights::makeRoom() const {
+Status KeptWeights::makeRoom(uint64_t most) const {
   struct File {
     fs::file_time_type used;
     uint64_t bytes;
@@ -162,25 +162,25 @@ Status KeptWeights::makeRoom() const {
   }
   std::ranges::sort(files, {}, &File::used);
   for (const File &each : files) {
-    if (all <= kMostBytes)
+    if (all <= most)
       break;
     if (fs::remove(each.path, error))
       all -= each.bytes;
   }
   const auto space = fs::space(folder, error);
-  if (all > kMostBytes || error || space.available / 2 < bytes())
+  if (all > most || error || space.available / 2 < bytes())
     return Status::error("'{}' has no room for {} bytes: at most {}, and half "
                          "of what the disk has left",
-                         folder, bytes(), kMostBytes);
+                         folder, bytes(), most);
   return Status::success();
 }
 
-Status KeptWeights::store(std::stop_token stop) const {
+Status KeptWeights::store(std::stop_token stop, uint64_t most) const {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
     return Status::error("'{}' cannot be made: {}", folder, error.message());
-  TESSERA_RETURN_IF_ERROR(makeRoom());
+  TESSERA_RETURN_IF_ERROR(makeRoom(most));
   return storeImage(file, key, memory, std::move(stop));
 }
 

@@ -15,7 +15,7 @@ namespace tessera {
 /// file: whatever is another makes another key.
 class KeptWeights {
 public:
-  /// All that the folder has is at most so large.
+  /// What the folder has is at most so large.
   static constexpr uint64_t kMostBytes = uint64_t(32) << 30;
 
   /// Nothing where weights cannot be kept: the state is not in this process's
@@ -30,7 +30,7 @@ public:
   /// removed if `mayWrite`, and `note` says so.
   bool load(bool mayWrite, std::string &note) const;
   /// Keeps the model's weights; files that were used longest ago make room.
-  Status store(std::stop_token stop) const;
+  Status store(std::stop_token stop, uint64_t most = kMostBytes) const;
   /// Forgets them.
   void remove() const;
 
@@ -38,7 +38,7 @@ public:
   uint64_t bytes() const { return memory.size(); }
 
 private:
-  Status makeRoom() const;
+  Status makeRoom(uint64_t most) const;
 
   std::string folder, file, key;
   std::span<std::byte> memory; // of all parameters

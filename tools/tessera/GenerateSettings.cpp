@@ -88,7 +88,8 @@ void GenerateSettings::addTo(CLI::App &command) {
   shared(command.add_option("--cache", cache,
                             "of compiled programs: on; off; redo: write, don't "
                             "read; readonly: read, don't write. It is in "
-                            "$XDG_CACHE_HOME/tessera"),
+                            "$XDG_CACHE_HOME/tessera. Weights that tessera "
+                            "serve kept there are read"),
          "cache")
       ->type_name("MODE");
   command.add_flag("--quiet", quiet, "no lines about settings and speed");

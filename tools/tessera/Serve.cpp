@@ -206,7 +206,8 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
   addQuantOptions(*command, settings->choice.set);
   command
       ->add_option("--cache", settings->choice.decoder.cache,
-                   "of compiled programs: on; off; redo; readonly, as of "
+                   "of compiled programs and, for CPUs, of a model "
+                   "directory's weights: on; off; redo; readonly, as of "
                    "tessera compile")
       ->type_name("MODE")
       ->capture_default_str();
