@@ -126,7 +126,10 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer) {
   StoredWeights stored;
   const std::string method = fields.text("quant_method", "");
   if (method == "gptq" || method == "awq") {
-    method == "gptq" ? readGptq(fields, stored) : readAwq(fields, stored);
+    if (method == "gptq")
+      readGptq(fields, stored);
+    else
+      readAwq(fields, stored);
     outer.adopt(fields.status());
     return stored;
   }

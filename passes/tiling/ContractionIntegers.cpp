@@ -54,6 +54,15 @@ void ContractionEmitter::prefetchAhead(Value memory, Value strip, Value at,
         /*isWrite=*/false, /*localityHint=*/hint, /*isDataCache=*/true);
 }
 
+// Lines of zero points stand among those of scales.
+void ContractionEmitter::prefetchScales(Value strip, Value group) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  int64_t each = layout.scalesAt(1);
+  for (int64_t line = 0; line < each; ++line)
+    prefetchAhead(scales, strip, add(mul(group, each), index(line)),
+                  layout.group / layout.perWord() / each);
+}
+
 // A block's words times the rows', onto the sums of upper and lower bytes.
 void ContractionEmitter::emitIntegerBlock(Value strip, Value block, int64_t row,
                                           int64_t rows, Value &upper,
@@ -123,7 +132,7 @@ Value ContractionEmitter::emitIntegerGroup(Value strip, Value group,
   IntegerRows packed = integerRows(plan);
   // Beside the words they are a stream of their own.
   if (row == 0)
-    prefetchAhead(scales, strip, group, layout.group / layout.perWord());
+    prefetchScales(strip, group);
   Value upper = b.create<arith::ConstantOp>(loc, b.getZeroAttr(integers));
   Value lower =
       spread(loadPacked(add(index(packed.sums()), group), row, rows), integers);

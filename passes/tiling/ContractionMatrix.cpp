@@ -1,6 +1,8 @@
 // Contractions of bf16 on targets whose registers hold matrices: both operands
 // are staged, tiles of 32 × 32 are multiplied by tile.mma_staged, and the
-// epilogue takes their sums from memory.
+// epilogue takes their sums from memory. Weights in strips stay where they lie
+// (ContractionStrips.cpp), and many rows that meet them have been packed by a
+// launch before (PackedRows.cpp).
 //
 // What k lacks to a whole block of terms are zeros on both sides. Rows and
 // columns that a tile has too many hold anything, and nobody reads their sums.

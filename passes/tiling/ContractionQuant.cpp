@@ -278,7 +278,7 @@ Value ContractionEmitter::emitStripGroup(Value strip, Value group, int64_t row,
   Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
   SmallVector<Value> chains(kChains, zeros);
   if (row == 0)
-    prefetchAhead(scales, strip, group, layout.group / layout.perWord());
+    prefetchScales(strip, group);
   Value first = mul(group, layout.group / kBlock);
   int64_t blocks = partsOf(size, kBlock);
   if (blocks == 1) {

@@ -6,6 +6,7 @@
 #include "runtime/serve/Chat.h"
 #include "runtime/serve/Choice.h"
 #include "runtime/serve/CommonService.h"
+#include "runtime/serve/FillIn.h"
 #include "runtime/serve/Forms.h"
 #include "runtime/serve/StoredAnswers.h"
 
@@ -58,8 +59,9 @@ private:
                                       std::vector<Prompt> &to);
   std::optional<ApiError> makeTokens(const PromptInput &prompt,
                                      const ApiRequest &request, Prompt &to);
-  Echo echoOf(const std::string &text, std::span<const int32_t> tokens,
-              const ApiRequest &request);
+  std::optional<Echo> echoOf(const std::string &text,
+                             std::span<const int32_t> tokens,
+                             const FillInTokens *fill);
   /// `echoes`: of each request what it begins with.
   std::optional<ApiError> makeRequests(const ApiRequest &request,
                                        std::vector<EngineRequest> &to,

@@ -10,28 +10,40 @@
 
 namespace tessera::serve {
 
-/// What stands in the text itself, not what frames it or fills its gap.
-Echo Service::echoOf(const std::string &text, std::span<const int32_t> tokens,
-                     const ApiRequest &request) {
+/// What stands in the text itself, not what frames it; of a text with a gap
+/// what is between the tokens `fill`. Nothing if the tokens do not show it.
+std::optional<Echo> Service::echoOf(const std::string &text,
+                                    std::span<const int32_t> tokens,
+                                    const FillInTokens *fill) {
+  auto begin = tokens.begin(), end = tokens.end();
+  if (fill) {
+    auto find = [&](std::string_view token) {
+      return std::find(begin, end, int32_t(*tokenizer.addedToken(token)));
+    };
+    begin = find(fill->open);
+    begin += begin != end;
+    end = find(fill->gap);
+  } else {
+    auto own = encoder.encode(text);
+    begin = std::search(begin, end, own.begin(), own.end(),
+                        [](int32_t a, uint32_t b) { return a == int32_t(b); });
+    if (begin == end && !own.empty())
+      return std::nullopt;
+    end = begin + long(own.size());
+  }
   Echo echo;
   echo.showsSpecial = true;
-  auto own = encoder.encode(text);
-  auto begin = tokens.begin();
-  if (!request.suffix.empty())
-    begin = std::ranges::find(
-        tokens, int32_t(*tokenizer.addedToken(fillInTokens(tokenizer)->open)));
-  auto found =
-      std::search(begin, tokens.end(), own.begin(), own.end(),
-                  [](int32_t a, uint32_t b) { return a == int32_t(b); });
-  echo.begin = std::size_t(found - tokens.begin());
-  echo.tokens.assign(found, std::min(found + long(own.size()), tokens.end()));
+  echo.begin = std::size_t(begin - tokens.begin());
+  echo.tokens.assign(begin, end);
   return echo;
 }
 
 std::optional<ApiError> Service::makeTokens(const PromptInput &prompt,
                                             const ApiRequest &request,
                                             Prompt &to) {
-  auto fill = fillInTokens(tokenizer);
+  std::optional<FillInTokens> fill;
+  if (!request.suffix.empty())
+    fill = fillInTokens(tokenizer);
   if (!request.suffix.empty() && !fill)
     return ApiError{400,
                     "suffix is not served: the model's tokenizer has no tokens "
@@ -46,8 +58,17 @@ std::optional<ApiError> Service::makeTokens(const PromptInput &prompt,
     std::vector<uint32_t> ids = encoder.encodeFramed(
         request.suffix.empty() ? text : fill->prompt(text, request.suffix));
     to.tokens.assign(ids.begin(), ids.end());
-    if (request.echo)
-      to.echo = echoOf(text, to.tokens, request);
+    if (request.echo) {
+      auto echo =
+          echoOf(text, to.tokens, request.suffix.empty() ? nullptr : &*fill);
+      if (!echo)
+        return ApiError{400,
+                        "echo is not served of this prompt: framed by the "
+                        "tokenizer its tokens are others; give the prompt as "
+                        "tokens",
+                        "echo", "not_supported"};
+      to.echo = std::move(*echo);
+    }
   }
   // An empty prompt starts a document.
   if (to.tokens.empty() && tokenizer.documentEnd())
@@ -161,12 +182,13 @@ std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
     // context.
     int64_t room = engine.shape().context - int64_t(prompt.size());
     if (room < std::min<int64_t>(1, request.maxTokens.value_or(1)))
-      return ApiError{400,
-                      fmt::format("the prompt has {} tokens, and the context "
-                                  "of {} has no room for it and one more",
-                                  prompt.size(), engine.shape().context),
-                      std::string(inputField(request.endpoint)),
-                      "invalid_value"};
+      return ApiError{
+          400,
+          fmt::format("the prompt has {} tokens, and the context "
+                      "of {} has no room for it{}",
+                      prompt.size(), engine.shape().context,
+                      request.maxTokens == 0 ? "" : " and one more"),
+          std::string(inputField(request.endpoint)), "invalid_value"};
     int64_t usual = request.endpoint == Endpoint::completions ? 16 : room;
     for (int64_t i = 0; i < request.n; ++i) {
       EngineRequest &each = to.emplace_back();

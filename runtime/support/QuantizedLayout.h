@@ -9,7 +9,7 @@ namespace tessera {
 /// weight [out, in]). Weight (n, k) is scale(n, k / group) × q(n, k), q a
 /// signed integer of 8 bits, or one of 4 bits that is kept with 8 added. With
 /// zero points it is scale(n, k / group) × (q(n, k) - zero(n, k / group)),
-/// where zero is an integer that q can be, or one more.
+/// where zero is an integer that q can be.
 ///
 ///   values  u32 [strips, words, 16]   lane n % 16 of a word holds the q of k
 ///   ..

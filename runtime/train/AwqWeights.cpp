@@ -73,10 +73,6 @@ Status loadAwq(TrainModel &model, const StateTensor &values,
         const int64_t first = strip * kStrip,
                       count = std::min(kStrip, rows - first);
         StripScales to{layout, factors};
-        if (count < kStrip) {
-          std::ranges::fill(packed, 0x88888888u);
-          std::ranges::fill(factors, uint16_t(0));
-        }
         std::array<uint32_t, kRows> words; // of eight columns, then eight rows
         for (int64_t row = 0; row < count; row += kRows)
           for (int64_t column = 0; column < layout.columns; column += kRows) {

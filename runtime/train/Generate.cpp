@@ -316,6 +316,8 @@ StatusOr<GenerateResult> generateFromRun(const std::string &path,
 /// Whether the weights were kept, and are in the model now.
 static bool loadKept(const std::string &directory, WeightsCache &cache,
                      TrainModel &model) {
+  if (!cache.reads && !cache.writes)
+    return false;
   auto kept = KeptWeights::of(cache.folder, directory, model);
   if (!kept)
     return false;
@@ -324,11 +326,8 @@ static bool loadKept(const std::string &directory, WeightsCache &cache,
     return true;
   if (!note.empty())
     cache.note(note);
-  if (cache.writes) {
-    if (!cache.reads)
-      kept->remove();
+  if (cache.writes)
     cache.unkept = std::move(kept);
-  }
   return false;
 }
 

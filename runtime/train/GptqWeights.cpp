@@ -95,10 +95,6 @@ Status loadGptq(TrainModel &model, const StateTensor &values,
         const int64_t first = strip * kStrip,
                       count = std::min(kStrip, rows - first);
         StripScales to{layout, factors};
-        if (count < kStrip) {
-          std::ranges::fill(packed, layout.bits == 4 ? 0x88888888u : 0u);
-          std::ranges::fill(factors, uint16_t(0));
-        }
         for (int64_t word = 0; word < words; ++word)
           for (int64_t row = 0; row < count; ++row)
             packed[word * kStrip + row] =

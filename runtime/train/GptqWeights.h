@@ -9,7 +9,9 @@
 //
 // Read where groups are columns one behind another, as `"desc_act": false` has
 // them. Where the layout has no zero points (`"sym": true`) they are the
-// middle; where it has, they are of the first version.
+// middle; where it has, they are of the first version, and 1 is given back to
+// whole words, with carries, as GPTQModel takes it. AutoGPTQ's kernels add it
+// to each zero point, which differs where one was 0.
 #pragma once
 #include "runtime/train/PackedWeights.h"
 

@@ -62,8 +62,9 @@ std::string describeFiles(const std::string &checkpoint) {
   std::string text;
   for (const auto &[name, location] : source->tensors()) {
     const SafetensorsEntry &entry = *location.entry;
-    text += fmt::format("{} {} [{}] {} {}\n", name, int(entry.type),
-                        fmt::join(entry.shape, ","), entry.begin, entry.end);
+    text += fmt::format("{} {} [{}] {} {} {}\n", name, int(entry.type),
+                        fmt::join(entry.shape, ","), entry.begin, entry.end,
+                        location.file->path());
     files.insert(location.file);
   }
   text =
@@ -93,9 +94,10 @@ std::string describeParameters(TrainModel &model, const std::byte *begin) {
                         model.stateInMemory(tensor).data() - begin);
     if (tensor.quantized) {
       const QuantizedPart &part = *tensor.quantized;
-      text += fmt::format(" of {}: {} {} {} {} {} {}", part.source,
+      text += fmt::format(" of {}: {} {} {} {} {} {} {}", part.source,
                           part.isScales, part.layout.rows, part.layout.columns,
-                          part.layout.bits, part.layout.group, part.transposed);
+                          part.layout.bits, part.layout.group,
+                          part.layout.zeros, part.transposed);
     }
     text += "\n";
   }
@@ -109,9 +111,11 @@ std::optional<KeptWeights> KeptWeights::of(const std::string &folder,
                                            TrainModel &model) {
   KeptWeights kept;
   kept.memory = parametersOf(model);
+  if (folder.empty() || kept.memory.empty())
+    return std::nullopt;
   const std::string files = describeFiles(checkpoint),
                     program = identityOf("/proc/self/exe");
-  if (folder.empty() || kept.memory.empty() || files.empty() || program.empty())
+  if (files.empty() || program.empty())
     return std::nullopt;
   kept.key = fmt::format("{}program: {}\n{}", files, program,
                          describeParameters(model, kept.memory.data()));
@@ -160,6 +164,12 @@ Status KeptWeights::makeRoom(uint64_t most) const {
     all += each.bytes;
     files.push_back(std::move(each));
   }
+  // What cannot be kept removes nothing.
+  const auto space = fs::space(folder, error);
+  if (bytes() > most || error || space.available / 2 < bytes())
+    return Status::error("'{}' has no room for {} bytes: at most {}, and half "
+                         "of what the disk has left",
+                         folder, bytes(), most);
   std::ranges::sort(files, {}, &File::used);
   for (const File &each : files) {
     if (all <= most)
@@ -167,10 +177,9 @@ Status KeptWeights::makeRoom(uint64_t most) const {
     if (fs::remove(each.path, error))
       all -= each.bytes;
   }
-  const auto space = fs::space(folder, error);
-  if (all > most || error || space.available / 2 < bytes())
-    return Status::error("'{}' has no room for {} bytes: at most {}, and half "
-                         "of what the disk has left",
+  if (all > most)
+    return Status::error("'{}' has no room for {} bytes: at most {}, and "
+                         "older files cannot be removed",
                          folder, bytes(), most);
   return Status::success();
 }

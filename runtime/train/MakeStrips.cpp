@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kBufferedWords = int64_t(1) << 20;
 
 struct Maker {
+  const QuantizedLayout &layout;
   int64_t words, scales; // of a strip
   const MakeStrip &make;
 
@@ -17,8 +18,13 @@ struct Maker {
   Status run(int64_t first, int64_t count, uint32_t *toWords,
              uint16_t *toScales) const {
     return inParallel(uint32_t(count), [&](uint32_t i, unsigned thread) {
-      return make(first + i, std::span(toWords + i * words, words),
-                  std::span(toScales + i * scales, scales), thread);
+      const std::span strip(toWords + i * words, words);
+      const std::span factors(toScales + i * scales, scales);
+      if ((first + i + 1) * QuantizedLayout::kStrip > layout.rows) {
+        std::ranges::fill(strip, layout.bits == 4 ? 0x88888888u : 0u);
+        std::ranges::fill(factors, uint16_t(0));
+      }
+      return make(first + i, strip, factors, thread);
     });
   }
 };
@@ -28,7 +34,7 @@ struct Maker {
 Status makeStrips(TrainModel &model, const StateTensor &values,
                   const StateTensor *scales, const MakeStrip &make) {
   const QuantizedLayout &layout = values.quantized->layout;
-  const Maker maker{layout.words() * QuantizedLayout::kStrip,
+  const Maker maker{layout, layout.words() * QuantizedLayout::kStrip,
                     scales ? layout.scaleRows() * QuantizedLayout::kStrip : 0,
                     make};
   auto words = model.stateInMemory(values);

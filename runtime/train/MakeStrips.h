@@ -9,7 +9,8 @@
 namespace tessera {
 
 /// Fills one strip: `layout.words()` × 16 words and, where there are scales,
-/// `layout.scaleRows()` × 16 of them. What is there before is not said. Called
+/// `layout.scaleRows()` × 16 of them. Of a strip that lacks rows all are q = 0
+/// with scales of 0 before; of others what is there is not said. Called
 /// by several threads, each with its own number, which is less than
 /// hal::availableProcessors().
 using MakeStrip =

@@ -24,8 +24,8 @@ Status checkScales(const SafetensorsModel::Location &at,
                    std::initializer_list<uint64_t> shape,
                    const QuantizedLayout &layout);
 
-/// `count` scales from a place in the tensor on, as f16; one that this does not
-/// hold is an error.
+/// `count` scales from a place in the tensor on, as f16; one that f16 does not
+/// come near is an error.
 StatusOr<std::vector<uint16_t>> readScales(const SafetensorsModel::Location &at,
                                            int64_t count, int64_t first = 0);
 

@@ -94,10 +94,6 @@ Status loadPacked(TrainModel &model, const StateTensor &values,
         if (!halves.ok())
           return halves.status();
         StripScales to{layout, factors};
-        if (count < kStrip) {
-          std::ranges::fill(packed, layout.bits == 4 ? 0x88888888u : 0u);
-          std::ranges::fill(factors, uint16_t(0));
-        }
         for (int64_t word = 0; word < words; ++word)
           for (int64_t row = 0; row < count; ++row)
             packed[word * kStrip + row] =

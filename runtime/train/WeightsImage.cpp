@@ -3,7 +3,6 @@
 #include "runtime/train/CopyTensor.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -183,8 +182,14 @@ Status fill(int fd, std::span<std::byte> memory,
   return inParallel(
       uint32_t(chunksOf(whole)), [&](uint32_t i, unsigned) -> Status {
         const std::size_t at = i * kImageChunk;
-        return readFrom(fd, kHugePage + at,
-                        pages.subspan(at, std::min(kImageChunk, whole - at)));
+        TESSERA_RETURN_IF_ERROR(
+            readFrom(fd, kHugePage + at,
+                     pages.subspan(at, std::min(kImageChunk, whole - at))));
+        // The last chunk ends behind the pages, with what was read above.
+        const auto chunk =
+            memory.subspan(at, std::min(kImageChunk, memory.size() - at));
+        return hash64(chunk) == hashes[i] ? Status::success()
+                                          : Status::error("is damaged");
       });
 }
 

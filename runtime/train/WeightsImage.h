@@ -3,8 +3,8 @@
 // asked of the system, of which a virtual machine may have to find the pages.
 //
 //   0      "tessera weights\n", then as u64: version, bytes of the key, of the
-//          weights, hashes; the key; XXH3-64 of every kChunk of the weights;
-//          XXH3-64 of all this
+//          weights, hashes; the key; XXH3-64 of every kImageChunk of the
+//          weights; XXH3-64 of all this
 //   2 MiB  the weights
 #pragma once
 #include "runtime/support/Status.h"

@@ -104,6 +104,7 @@ static Status serveModel(ServeSettings &settings) {
     return programs.status();
   if (opened.weights.unkept)
     settings.serve.whenReady = [&kept = *opened.weights.unkept](auto stop) {
+      kept.remove(); // with --cache redo there may be some
       Status status = kept.store(std::move(stop));
       note(status.ok() ? fmt::format("weights are kept in {} for the next "
                                      "start",

@@ -13,6 +13,9 @@ namespace tessera::cpu {
 // Rows of a register, products that one instruction adds up, bytes of a row.
 static constexpr int64_t kRows = 16, kTerms = 32, kRowBytes = 64;
 static constexpr int64_t kSums = 0, kLeft = 4, kRight = 6;
+// Tiles of rows that pass a panel of strips, at most: so many rows of packed
+// ones a block has (passes/tiling/ContractionGrid.cpp).
+static constexpr int64_t kPassing = 16;
 // How far ahead of its use memory that is far away is asked for.
 static constexpr int64_t kAheadBytes = 512;
 static constexpr int64_t kFarBytes = 8192, kNearBytes = 2048;
@@ -224,14 +227,14 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
     if (op.getFar() && isStrips)
       prefetchStrips(right, columns);
     if (!op.getFar() && isStrips)
-      prefetchBehind(right, columns, scalarsOf(op.getLhsIndices()).end()[-2],
-                     llvm::divideCeil(rowsOfLhs, 2 * kRows));
+      prefetchBehind(
+          right, columns, scalarsOf(op.getLhsIndices()).end()[-2],
+          std::min<int64_t>(llvm::divideCeil(rowsOfLhs, 2 * kRows), kPassing));
     // One operand stays in the first cache while the other passes by, which the
     // hint says: it is worth a tenth and more. Panels of strips stay while rows
     // pass, and so does rhs beside lhs that is far away; else rows stay.
     bool keepsRight = op.getFar() || isStrips;
-    StringRef stays = "llvm.x86.tileloadd64",
-              passes = "llvm.x86.tileloaddt164";
+    StringRef stays = "llvm.x86.tileloadd64", passes = "llvm.x86.tileloaddt164";
     StringRef loadLeft = keepsRight && !op.getFar() ? passes : stays;
     moveMatrix(keepsRight ? stays : passes, right, kRight, 1, columns, 0);
     for (int64_t i = 0; i < rows; ++i) {

@@ -269,16 +269,21 @@ Status Scheduler::step() {
   return Status::success();
 }
 
+// One text of each kind: scoring goes row by row, and others do not wait for
+// it.
 Status Scheduler::readChunk() {
-  auto found = std::ranges::find_if(
-      running, [](const auto &text) { return text->unread() > 1; });
-  if (found == running.end())
-    return Status::success();
-  Text &text = **found;
-  TESSERA_RETURN_IF_ERROR(text.scores() ? score(text) : prefill(text));
-  if (!text.generates() && text.toRead() == 0)
-    finish(text, FinishReason::length);
-  sweep();
+  for (bool scores : {false, true}) {
+    auto found = std::ranges::find_if(running, [&](const auto &text) {
+      return text->unread() > 1 && text->scores() == scores;
+    });
+    if (found == running.end())
+      continue;
+    Text &text = **found;
+    TESSERA_RETURN_IF_ERROR(scores ? score(text) : prefill(text));
+    if (!text.generates() && text.toRead() == 0)
+      finish(text, FinishReason::length);
+    sweep();
+  }
   return Status::success();
 }
 

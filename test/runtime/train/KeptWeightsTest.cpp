@@ -261,4 +261,6 @@ TEST(KeptWeights, ThoseUsedLongestAgoMakeRoom) {
   EXPECT_FALSE(fs::exists(start.kept(models[1])->path()));
   EXPECT_TRUE(fs::exists(start.kept(models[2])->path()));
   EXPECT_FALSE(start.kept(models[1])->store({}, kWeights / 2).ok());
+  EXPECT_TRUE(fs::exists(start.kept(models[0])->path())); // nor goes another
+  EXPECT_TRUE(fs::exists(start.kept(models[2])->path()));
 }
