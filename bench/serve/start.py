@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """How long a server takes from its start to the first answer of /health.
 
-   bench/serve/start.py [--runs 10] [--json FILE] -- COMMAND...
+   bench/serve/start.py [--runs 10] [--settle 10] [--json FILE] -- COMMAND...
 
 COMMAND starts the server, such as `build/bin/tessera serve DIR --port 0`. What a
 first start leaves (compiled programs, pages of the file in memory) is what the
-others are to find, so it is shown and does not count; the median and the worst of
-the others do. Beside the seconds stand those of processors that the server had by
+others are to find, so it is shown and does not count, and that server goes on for
+--settle seconds, in which it keeps its weights for the next ones. The median and the worst of
+the others count. Beside the seconds stand those of processors that the server had by
 then, in user mode and in the kernel, which say more where other programs run."""
 
 import argparse
@@ -31,7 +32,7 @@ def processor_seconds(pid):
     return [int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in fields[11:13]]
 
 
-def start(command):
+def start(command, settle=0.0):
     """Seconds until /health answers 200, processors' seconds, and what the server
     says of its phases."""
     begin = time.monotonic()
@@ -54,6 +55,7 @@ def start(command):
         connection.close()
         if status != 200:
             sys.exit(f"/health answers {status}")
+        time.sleep(settle)
         return seconds, processors, phases
     finally:
         server.send_signal(signal.SIGTERM)
@@ -64,6 +66,7 @@ def start(command):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--settle", type=float, default=10, metavar="SECONDS")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("command", nargs="+")
     arguments = parser.parse_args()
@@ -71,7 +74,7 @@ def main():
         parser.error("--runs must be at least 1")
     times, processors = [], []
     for run in range(arguments.runs + 1):
-        seconds, used, phases = start(arguments.command)
+        seconds, used, phases = start(arguments.command, 0 if run else arguments.settle)
         print(f"{'first:' if run == 0 else '':6} {seconds:.2f} s, of processors {used[0]:.2f} + {used[1]:.2f}  "
               f"{phases}", flush=True)
         times.append(seconds)
