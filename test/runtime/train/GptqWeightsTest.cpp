@@ -3,52 +3,12 @@
 #include "runtime/train/GptqWeights.h"
 #include "runtime/support/Floats.h"
 #include "runtime/train/ImportWeights.h"
-#include "test/runtime/train/FakeModel.h"
-
-#include <fstream>
-
-#include <gtest/gtest.h>
+#include "test/runtime/train/OneMatrix.h"
 
 using namespace tessera;
 using namespace tessera::testing;
 
 namespace {
-
-/// A model of one quantized matrix, whose state is kept as it is written.
-class OneMatrix : public FakeModel {
-public:
-  explicit OneMatrix(const QuantizedLayout &layout) {
-    auto add = [&](const char *name, bool isScales, SafetensorsType type,
-                   uint64_t middle, uint64_t bytes) {
-      auto strips = static_cast<uint64_t>(layout.strips());
-      parts.push_back({name,
-                       type,
-                       {strips, middle, 16},
-                       StateRole::parameter,
-                       strips * middle * 16 * bytes,
-                       QuantizedPart{"x.weight", isScales, layout, false}});
-      held[name].resize(parts.back().size);
-    };
-    add("x.values", false, SafetensorsType::i32, layout.words(), 4);
-    add("x.scales", true, SafetensorsType::f16, layout.scaleRows(), 2);
-  }
-  const std::vector<StateTensor> &state() const override { return parts; }
-  Status writeState(const StateTensor &tensor, uint64_t offset,
-                    std::span<const std::byte> bytes) override {
-    std::ranges::copy(bytes, held[tensor.name].begin() + int64_t(offset));
-    return Status::success();
-  }
-  template <typename T> T at(const char *name, int64_t index) {
-    T value;
-    std::memcpy(&value, held[name].data() + index * int64_t(sizeof(T)),
-                sizeof(T));
-    return value;
-  }
-
-private:
-  std::vector<StateTensor> parts;
-  std::map<std::string, std::vector<std::byte>> held;
-};
 
 /// q and scales of a matrix [rows, columns], and its tensors as files have
 /// them.
@@ -81,29 +41,13 @@ struct Matrix {
 
   void write(const std::string &path) const {
     auto rows = uint64_t(layout.rows), parts = uint64_t(layout.groups());
-    std::vector<SafetensorsTensor> tensors;
-    auto add = [&](const char *name, SafetensorsType type,
-                   std::vector<uint64_t> shape, const auto &values) {
-      auto bytes = std::as_bytes(std::span(values));
-      tensors.push_back(
-          {name, type, std::move(shape), bytes.size(),
-           [bytes](SafetensorsSink &sink) { return sink.write(bytes); }});
-    };
-    add("x.qweight", SafetensorsType::i32, {wordRows, rows}, words);
-    add("x.scales", SafetensorsType::f16, {parts, rows}, scales);
-    add("x.qzeros", SafetensorsType::i32, {parts, zeros.size() / parts}, zeros);
-    add("x.g_idx", SafetensorsType::i32, {groups.size()}, groups);
-    class File : public SafetensorsSink {
-    public:
-      explicit File(const std::string &path) : file(path, std::ios::binary) {}
-      Status write(std::span<const std::byte> bytes) override {
-        file.write(reinterpret_cast<const char *>(bytes.data()),
-                   std::streamsize(bytes.size()));
-        return Status::success();
-      }
-      std::ofstream file;
-    } file(path);
-    ASSERT_TRUE(writeSafetensors(file, tensors, {}).ok());
+    PackedFile file;
+    file.add("x.qweight", SafetensorsType::i32, {wordRows, rows}, words);
+    file.add("x.scales", SafetensorsType::f16, {parts, rows}, scales);
+    file.add("x.qzeros", SafetensorsType::i32, {parts, zeros.size() / parts},
+             zeros);
+    file.add("x.g_idx", SafetensorsType::i32, {groups.size()}, groups);
+    file.write(path);
   }
 
   std::string problem() const {

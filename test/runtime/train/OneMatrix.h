@@ -1,0 +1,83 @@
+// A model of one quantized matrix, for checkpoints that have it packed.
+#pragma once
+#include "runtime/data/Safetensors.h"
+#include "test/runtime/train/FakeModel.h"
+
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace tessera::testing {
+
+/// The matrix "x.weight", whose state is kept as it is written.
+class OneMatrix : public FakeModel {
+public:
+  explicit OneMatrix(const QuantizedLayout &layout) {
+    auto add = [&](const char *name, bool isScales, SafetensorsType type,
+                   uint64_t middle, uint64_t bytes) {
+      auto strips = static_cast<uint64_t>(layout.strips());
+      parts.push_back({name,
+                       type,
+                       {strips, middle, 16},
+                       StateRole::parameter,
+                       strips * middle * 16 * bytes,
+                       QuantizedPart{"x.weight", isScales, layout, false}});
+      held[name].resize(parts.back().size);
+    };
+    add("x.values", false, SafetensorsType::i32, layout.words(), 4);
+    add("x.scales", true, SafetensorsType::f16, layout.scaleRows(), 2);
+  }
+  const std::vector<StateTensor> &state() const override { return parts; }
+  Status writeState(const StateTensor &tensor, uint64_t offset,
+                    std::span<const std::byte> bytes) override {
+    std::ranges::copy(bytes, held[tensor.name].begin() + int64_t(offset));
+    return Status::success();
+  }
+  template <typename T> T at(const char *name, int64_t index) {
+    T value;
+    std::memcpy(&value, held[name].data() + index * int64_t(sizeof(T)),
+                sizeof(T));
+    return value;
+  }
+
+private:
+  std::vector<StateTensor> parts;
+  std::map<std::string, std::vector<std::byte>> held;
+};
+
+/// A file of tensors, written from values in memory.
+class PackedFile {
+public:
+  /// `values` must live until write().
+  template <typename Values>
+  void add(const char *name, SafetensorsType type, std::vector<uint64_t> shape,
+           const Values &values) {
+    auto bytes = std::as_bytes(std::span(values));
+    tensors.push_back(
+        {name, type, std::move(shape), bytes.size(),
+         [bytes](SafetensorsSink &sink) { return sink.write(bytes); }});
+  }
+  void write(const std::string &path) const {
+    class File : public SafetensorsSink {
+    public:
+      explicit File(const std::string &path) : file(path, std::ios::binary) {}
+      Status write(std::span<const std::byte> bytes) override {
+        file.write(reinterpret_cast<const char *>(bytes.data()),
+                   std::streamsize(bytes.size()));
+        return Status::success();
+      }
+      std::ofstream file;
+    } file(path);
+    ASSERT_TRUE(writeSafetensors(file, tensors, {}).ok());
+  }
+
+private:
+  std::vector<SafetensorsTensor> tensors;
+};
+
+} // namespace tessera::testing
