@@ -47,3 +47,25 @@ func.func @many(%x: tensor<40x64xbf16>, %q: tensor<4x8x16xi32>, %s: tensor<4x2x1
   }
   return %r : tensor<40x50xf32>
 }
+
+// Lines of zero points stand among those of scales: of each group both are asked for.
+
+// CHECK:     tile.kernel @zeros(
+// CHECK-DAG: %[[S:.*]] = memref.reinterpret_cast %{{.*}} : memref<262144xf16>
+// CHECK:     scf.for
+// CHECK:     scf.for %[[G:.*]] = %c0
+// CHECK:     %[[LINE:.*]] = arith.muli %[[G]], %c2
+// CHECK:     %[[FAR:.*]] = arith.addi %[[LINE]], %c64
+// CHECK:     memref.prefetch %[[S]][%{{.*}}, %[[FAR]], %c0], read, locality<2>
+// CHECK:     memref.prefetch %[[S]]{{.*}}, read, locality<3>
+// CHECK:     %[[FAR:.*]] = arith.addi %[[LINE]], %c65
+// CHECK:     memref.prefetch %[[S]][%{{.*}}, %[[FAR]], %c0], read, locality<2>
+func.func @zeros(%x: tensor<1x2048xbf16>, %q: tensor<128x256x16xi32>, %s: tensor<128x128x16xf16>) -> tensor<1x2048xf32> {
+  %r = graph.cluster contraction "zeros"(%x, %q, %s) : (tensor<1x2048xbf16>, tensor<128x256x16xi32>, tensor<128x128x16xf16>) -> tensor<1x2048xf32> {
+  ^bb0(%a: tensor<1x2048xbf16>, %b: tensor<128x256x16xi32>, %c: tensor<128x128x16xf16>):
+    %d = graph.dequantize %b, %c bits 4 group 32 zeros : tensor<128x256x16xi32>, tensor<128x128x16xf16> -> tensor<2048x2048xbf16>
+    %e = graph.einsum "mk,nk->mn" %a, %d : (tensor<1x2048xbf16>, tensor<2048x2048xbf16>) -> tensor<1x2048xf32>
+    graph.yield %e : tensor<1x2048xf32>
+  }
+  return %r : tensor<1x2048xf32>
+}
