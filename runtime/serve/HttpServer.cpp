@@ -62,8 +62,11 @@ public:
     if (!error)
       acceptor.listen(net::socket_base::max_listen_connections, error);
     if (error)
-      return Status::error("cannot listen on {}:{}: {}; choose another --port",
-                           host, port, error.message());
+      return Status::error("cannot listen on {}:{}: {}; choose another {}",
+                           host, port, error.message(),
+                           error == boost::system::errc::address_not_available
+                               ? "--host"
+                               : "--port");
     return Status::success();
   }
 

@@ -149,7 +149,9 @@ StatusOr<RunPath> resolveRun(const std::string &path) {
   }
   place.run = run.string();
   if (!fs::is_directory(run, code))
-    return Status::error("'{}' is not a run directory; train one with --out {}",
+    return Status::error("'{}' is not a run directory, nor a model's with "
+                         "config.json, nor in the hub's cache; correct the "
+                         "name, or train a run with --out {}",
                          place.run, place.run);
   return place;
 }

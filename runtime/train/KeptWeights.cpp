@@ -167,9 +167,12 @@ Status KeptWeights::makeRoom(uint64_t most) const {
   // What cannot be kept removes nothing.
   const auto space = fs::space(folder, error);
   if (bytes() > most || error || space.available / 2 < bytes())
-    return Status::error("'{}' has no room for {} bytes: at most {}, and half "
-                         "of what the disk has left",
-                         folder, bytes(), most);
+    return Status::error(
+        "'{}' has no room for {} MiB: there may be {} in all, and no file "
+        "takes "
+        "more than half of the {} that the disk has left; --cache readonly "
+        "keeps none",
+        folder, bytes() >> 20, most >> 20, error ? 0 : space.available >> 20);
   std::ranges::sort(files, {}, &File::used);
   for (const File &each : files) {
     if (all <= most)
@@ -178,9 +181,9 @@ Status KeptWeights::makeRoom(uint64_t most) const {
       all -= each.bytes;
   }
   if (all > most)
-    return Status::error("'{}' has no room for {} bytes: at most {}, and "
-                         "older files cannot be removed",
-                         folder, bytes(), most);
+    return Status::error("'{}' has no room for {} MiB: there may be {} in all, "
+                         "and older files cannot be removed",
+                         folder, bytes() >> 20, most >> 20);
   return Status::success();
 }
 

@@ -121,10 +121,12 @@ bool asksForNothing(const JsonValue &value, double neutral) {
 
 namespace fs = std::filesystem;
 
+// A run has a config.json, too, and so has each of its checkpoints.
 static bool isModelDirectory(const fs::path &path) {
   std::error_code code;
   return fs::exists(path / "config.json", code) &&
-         !fs::exists(path / kProgramFile, code);
+         !fs::exists(path / kProgramFile, code) &&
+         !fs::exists(path / "manifest.json", code);
 }
 
 /// Where the hub's client keeps models; empty where nothing says.

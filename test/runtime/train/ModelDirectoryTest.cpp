@@ -1,8 +1,13 @@
 #include "runtime/train/ModelDirectory.h"
+#include "test/runtime/data/TestData.h"
+
+#include <filesystem>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
 using namespace tessera;
+using tessera::testing::ScratchDirectory;
 
 namespace {
 
@@ -52,4 +57,17 @@ TEST(GenerationConfig, RefusesOtherKindsOfValues) {
   EXPECT_EQ(configError(R"({"do_sample": 1})"),
             "g.json: key 'do_sample': must be true or false");
   EXPECT_EQ(configError("[]"), "g.json: must be a JSON object");
+}
+
+// Runs and their checkpoints have a config.json for others, and are none.
+TEST(FindModelDirectory, TakesNoRunAndNoCheckpointForAModel) {
+  ScratchDirectory folder;
+  auto touch = [&](const std::string &name) { std::ofstream(folder / name); };
+  touch("config.json");
+  EXPECT_TRUE(findModelDirectory(folder.path));
+  touch("manifest.json");
+  EXPECT_FALSE(findModelDirectory(folder.path));
+  std::filesystem::remove(folder / "manifest.json");
+  touch("program.tsr");
+  EXPECT_FALSE(findModelDirectory(folder.path));
 }
