@@ -85,6 +85,8 @@ struct IntegerRows {
 /// Rows of lhs in chunks of the sum, for products with strips in matrix
 /// registers: [chunks, rows, depth], padded.
 struct PackedRows {
+  /// Rows of a tile in matrix registers, and terms that they add at once.
+  static constexpr int64_t kTile = 32, kTerms = 32;
   int64_t rows, terms;
   int64_t depth; ///< terms of a chunk; the last may have fewer
   int64_t chunks() const { return (terms + depth - 1) / depth; }

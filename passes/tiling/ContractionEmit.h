@@ -133,6 +133,8 @@ private:
   /// where one such place stands for so many lines of words.
   void prefetchAhead(mlir::Value memory, mlir::Value strip, mlir::Value at,
                      int64_t lines);
+  /// `asks`: also for those that come later.
+  mlir::Value loadWords(mlir::Value strip, mlir::Value at, bool asks);
   void prefetchScales(mlir::Value strip, mlir::Value group);
   mlir::Value emitIntegerGroup(mlir::Value strip, mlir::Value group,
                                int64_t row, int64_t rows, int64_t size,

@@ -63,6 +63,15 @@ void ContractionEmitter::prefetchScales(Value strip, Value group) {
                   layout.group / layout.perWord() / each);
 }
 
+// i32 [1, 16], of place `at` of a strip's words.
+Value ContractionEmitter::loadWords(Value strip, Value at, bool asks) {
+  if (asks)
+    prefetchAhead(words, strip, at, 1);
+  return b.create<tile::LoadOp>(
+      loc, VectorType::get({1, kStrip}, b.getI32Type()), words,
+      ValueRange{strip, at, index(0)}, ValueRange(), ArrayRef<int64_t>{1, 2});
+}
+
 // A block's words times the rows', onto the sums of upper and lower bytes.
 void ContractionEmitter::emitIntegerBlock(Value strip, Value block, int64_t row,
                                           int64_t rows, Value &upper,
@@ -86,12 +95,8 @@ void ContractionEmitter::emitIntegerBlock(Value strip, Value block, int64_t row,
   };
   int64_t count = kBlock / layout.perWord();
   for (int64_t i = 0; i < count; ++i) {
-    Value at = add(mul(block, count), index(i));
-    if (row == 0)
-      prefetchAhead(words, strip, at, 1);
-    Value word = b.create<tile::LoadOp>(loc, wordType, words,
-                                        ValueRange{strip, at, index(0)},
-                                        ValueRange(), ArrayRef<int64_t>{1, 2});
+    Value word =
+        loadWords(strip, add(mul(block, count), index(i)), /*asks=*/row == 0);
     if (layout.bits == 8) {
       multiply(b.create<arith::XOrIOp>(loc, word, number(0x80808080u)), i);
       continue;

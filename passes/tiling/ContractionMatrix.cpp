@@ -14,7 +14,8 @@ using namespace tessera;
 
 // A tile's rows and columns; terms that are added at once; what `shape` of
 // tile.mma_staged is a multiple of.
-static constexpr int64_t kTile = 32, kTerms = 32, kUnit = 16;
+static constexpr int64_t kTile = PackedRows::kTile, kTerms = PackedRows::kTerms,
+                         kUnit = 16;
 // Rows of lhs that are staged at a time; beside weights in strips, of which
 // there are no staged copies, more.
 static constexpr int64_t kGroupRows = 128, kGroupRowsOfStrips = 512;

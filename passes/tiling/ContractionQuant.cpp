@@ -324,14 +324,9 @@ void ContractionEmitter::emitStripBlock(Value strip, Value block, int64_t row,
   const QuantizedLayout &layout = plan.quant->layout;
   int64_t perWord = layout.perWord(), count = kBlock / perWord;
   auto left = VectorType::get({rows, 1}, b.getF32Type());
-  auto wordType = VectorType::get({1, kStrip}, b.getI32Type());
   for (int64_t i = 0; i < count; ++i) {
-    Value at = add(mul(block, count), index(i));
-    if (row == 0)
-      prefetchAhead(words, strip, at, 1);
-    Value word = b.create<tile::LoadOp>(loc, wordType, words,
-                                        ValueRange{strip, at, index(0)},
-                                        ValueRange(), ArrayRef<int64_t>{1, 2});
+    Value word =
+        loadWords(strip, add(mul(block, count), index(i)), /*asks=*/row == 0);
     for (int64_t place = 0; place < perWord; ++place) {
       Value k = add(mul(block, kBlock), index(i * perWord + place));
       Value x =

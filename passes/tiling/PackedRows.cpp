@@ -17,8 +17,7 @@ static constexpr int64_t kDepth = 512, kMostDepth = 640;
 // Rows that a block of the launch copies; fewer than these meet weights that
 // come from memory, and copying them again costs little.
 static constexpr int64_t kRowsAtOnce = 64, kLeastRows = 64;
-// Whole registers of rows; terms that are multiplied at once.
-static constexpr int64_t kTileRows = 32, kTerms = 32;
+static constexpr int64_t kTerms = PackedRows::kTerms;
 // Elements of a line.
 static constexpr int64_t kLine = 32;
 // Elements that are copied at once.
@@ -40,7 +39,7 @@ std::optional<PackedRows> tessera::packedRows(const ContractionPlan &plan) {
 }
 
 View PackedRows::view() const {
-  int64_t padded = llvm::alignTo(rows, kTileRows), pitch = depth + kLine;
+  int64_t padded = llvm::alignTo(rows, kTile), pitch = depth + kLine;
   return {{}, 0, {chunks(), padded, pitch}, {padded * pitch, pitch, 1}};
 }
 

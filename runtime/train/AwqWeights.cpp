@@ -72,7 +72,6 @@ Status loadAwq(TrainModel &model, const StateTensor &values,
           std::span<uint16_t> factors, unsigned) -> Status {
         const int64_t first = strip * kStrip,
                       count = std::min(kStrip, rows - first);
-        StripScales to{layout, factors};
         std::array<uint32_t, kRows> words; // of eight columns, then eight rows
         for (int64_t row = 0; row < count; row += kRows)
           for (int64_t column = 0; column < layout.columns; column += kRows) {
@@ -82,10 +81,7 @@ Status loadAwq(TrainModel &model, const StateTensor &values,
             for (int64_t i = 0; i < kRows; ++i)
               packed[column / kRows * kStrip + row + kOrder[i]] = words[i];
           }
-        for (int64_t group = 0; group < groups; ++group)
-          for (int64_t row = 0; row < count; ++row)
-            to.put(row, group, (*factorsOfAll)[group * rows + first + row],
-                   *zeros, first);
+        StripScales{layout, factors}.putAll(*factorsOfAll, *zeros, first);
         return Status::success();
       });
 }

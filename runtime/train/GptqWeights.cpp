@@ -94,15 +94,11 @@ Status loadGptq(TrainModel &model, const StateTensor &values,
           std::span<uint16_t> factors, unsigned) -> Status {
         const int64_t first = strip * kStrip,
                       count = std::min(kStrip, rows - first);
-        StripScales to{layout, factors};
         for (int64_t word = 0; word < words; ++word)
           for (int64_t row = 0; row < count; ++row)
             packed[word * kStrip + row] =
                 (*all)[word * rows + first + row] ^ packedBias(layout);
-        for (int64_t group = 0; group < groups; ++group)
-          for (int64_t row = 0; row < count; ++row)
-            to.put(row, group, (*factorsOfAll)[group * rows + first + row],
-                   *zeros, first);
+        StripScales{layout, factors}.putAll(*factorsOfAll, *zeros, first);
         return Status::success();
       });
 }

@@ -134,4 +134,14 @@ void StripScales::put(int64_t row, int64_t group, uint16_t scale,
     to[kStrip] = zeros[group * layout.rows + firstRow + row];
 }
 
+void StripScales::putAll(std::span<const uint16_t> scales,
+                         std::span<const uint16_t> zeros,
+                         int64_t firstRow) const {
+  const int64_t count = std::min(kStrip, layout.rows - firstRow);
+  for (int64_t group = 0; group < layout.groups(); ++group)
+    for (int64_t row = 0; row < count; ++row)
+      put(row, group, scales[group * layout.rows + firstRow + row], zeros,
+          firstRow);
+}
+
 } // namespace tessera

@@ -68,6 +68,9 @@ struct StripScales {
   /// Of a row of the strip; `zeros` are those of the matrix, from readZeros.
   void put(int64_t row, int64_t group, uint16_t scale,
            std::span<const uint16_t> zeros, int64_t firstRow) const;
+  /// Of all rows of the strip, from those of the matrix, [groups, rows].
+  void putAll(std::span<const uint16_t> scales, std::span<const uint16_t> zeros,
+              int64_t firstRow) const;
 };
 
 } // namespace tessera

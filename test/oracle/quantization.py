@@ -18,6 +18,20 @@ def rounded(weights, scale, least, most):
     return torch.clamp(torch.round(weights * inverse[..., None]), least, most)
 
 
+def closest(wide, candidates):
+    """Of each group the candidate with the least sum of squared errors, the
+    first of equals."""
+    best, least = None, None
+    for value in candidates:
+        error = ((wide - value) ** 2).sum(-1, keepdim=True)
+        if least is None:
+            best, least = value, error
+            continue
+        best = torch.where(error < least, value, best)
+        least = torch.minimum(error, least)
+    return best
+
+
 def dequantize_groups(weights, bits):
     """Groups [rows, groups, size] of f32 as f64 scale × integer."""
     wide = weights.to(torch.float64)
@@ -27,19 +41,13 @@ def dequantize_groups(weights, bits):
         return q.to(torch.float64) * scale[..., None]
     at = weights.abs().argmax(-1, keepdim=True)
     step = weights.gather(-1, at)[..., 0] / -8
-    best, least = torch.zeros_like(wide), None
+    candidates = []
     for i in range(8):
         factor = 1 - torch.tensor(0.05, dtype=torch.float32) * i
         scale = as_f16(step * factor)
-        value = rounded(weights, scale, -8, 7).to(torch.float64) \
-            * scale[..., None]
-        error = ((wide - value) ** 2).sum(-1, keepdim=True)
-        if least is None:
-            best, least = value, error
-            continue
-        best = torch.where(error < least, value, best)
-        least = torch.minimum(error, least)
-    return best
+        candidates.append(rounded(weights, scale, -8, 7).to(torch.float64)
+                          * scale[..., None])
+    return closest(wide, candidates)
 
 
 def dequantize_groups_with_zero(weights, bits):
@@ -47,7 +55,7 @@ def dequantize_groups_with_zero(weights, bits):
     wide, steps = weights.to(torch.float64), 2 ** bits - 1
     low, high = (torch.clamp(end, **{side: 0}) for end, side in
                  ((weights.amin(-1), "max"), (weights.amax(-1), "min")))
-    best, least = torch.zeros_like(wide), None
+    candidates = []
     for i in range(8 if bits == 4 else 1):
         factor = 1 - torch.tensor(0.05, dtype=torch.float32) * i
         scale = as_f16((high - low) / steps * factor)
@@ -57,14 +65,8 @@ def dequantize_groups_with_zero(weights, bits):
         steps_up = torch.round(weights * inverse[..., None])
         steps_up = torch.minimum(torch.maximum(steps_up, lowest),
                                  lowest + steps)
-        value = steps_up.to(torch.float64) * scale[..., None]
-        error = ((wide - value) ** 2).sum(-1, keepdim=True)
-        if least is None:
-            best, least = value, error
-            continue
-        best = torch.where(error < least, value, best)
-        least = torch.minimum(error, least)
-    return best
+        candidates.append(steps_up.to(torch.float64) * scale[..., None])
+    return closest(wide, candidates)
 
 
 def dequantize(matrix, bits, group, zeros=False):
