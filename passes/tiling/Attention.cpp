@@ -15,7 +15,9 @@ public:
   ForwardEmitter(AttentionEmitter &e, tile::KernelOp kernel,
                  const ForwardOperands &operands, unsigned inputs)
       : e(e), kernel(kernel), operands(operands), inputs(inputs),
-        softmax(e, !elementType(operands.key).isF32()) {}
+        softmax(e, elementType(operands.key).isF32()
+                       ? RunningSoftmax::Products::direct
+                       : RunningSoftmax::Products::staged) {}
 
   void emit() {
     if (operands.start.isThere)

@@ -10,7 +10,7 @@ using namespace tessera;
 // mostly multiply what nobody wants in a large tile.
 int64_t AttentionShape::queryTile() const {
   if (tokens <= 16)
-    return llvm::alignTo(tokens, 8);
+    return llvm::alignTo(tokens, leastTile);
   return std::min<int64_t>(64, llvm::alignTo(tokens, 32));
 }
 

@@ -13,9 +13,10 @@ namespace {
 class PagedEmitter {
 public:
   PagedEmitter(AttentionEmitter &e, tile::KernelOp kernel,
-               const PagedOperands &operands, const PagedShape &shape)
+               const PagedOperands &operands, const PagedShape &shape,
+               RunningSoftmax::Products products)
       : e(e), b(e.b), kernel(kernel), o(operands), shape(shape),
-        softmax(e, /*staged=*/true) {}
+        softmax(e, products) {}
 
   void emit() {
     locate();
@@ -89,8 +90,11 @@ private:
   // `valid` keys of a page, the first of which is the sequence's key `keyAt`.
   void page(Value keyAt, Value valid) {
     Value at = number(o.table, {batch, div(keyAt, shape.page)});
-    auto rowsAt = [&](const AttentionOperand &operand) -> Matrix {
-      return {view(operand), {at, e.index(0), kvHead, e.index(0)}, 1, 3};
+    // As [page, head, token, head_dim]: a head's rows are a matrix.
+    auto rowsAt = [&](AttentionOperand operand) -> Matrix {
+      std::swap(operand.view.shape[1], operand.view.shape[2]);
+      std::swap(operand.view.strides[1], operand.view.strides[2]);
+      return {view(operand), {at, kvHead, e.index(0), e.index(0)}, 2, 3};
     };
     auto [key, value] = softmax.stage(rowsAt(o.keys), rowsAt(o.values), valid);
     softmax.add(key, value, e.index(e.shape.keyTile), 0,
@@ -236,11 +240,22 @@ tessera::tilePagedAttention(graph::ClusterOp cluster, TilingContext &context) {
       attentionLaunch(cluster, tile::Skeleton::paged_attention,
                       shape.batch * shape.owners() * rows.queryTiles());
   spec.gatheredBytes = operands->cacheBytes(cluster, shape);
+  Type element =
+      graph::tensorType(cluster.getInputs()[operands->keys.argument])
+          .getElementType();
   spec.build = [=, paged = *operands](tile::KernelOp kernel,
                                       const TileTarget &target,
                                       OpBuilder &builder) -> llvm::Error {
-    AttentionEmitter emitter(builder, kernel.getLoc(), target, rows);
-    PagedEmitter(emitter, kernel, paged, shape).emit();
+    AttentionShape own = rows;
+    bool fits = shape.page == rows.keyTile &&
+                AttentionMatrices::fit(target, rows, element);
+    if (fits)
+      own.leastTile = AttentionMatrices::kLeastQueries;
+    AttentionEmitter emitter(builder, kernel.getLoc(), target, own);
+    PagedEmitter(emitter, kernel, paged, shape,
+                 fits ? RunningSoftmax::Products::matrices
+                      : RunningSoftmax::Products::staged)
+        .emit();
     return llvm::Error::success();
   };
   return context.launch(cluster, spec, cluster.getInputs(),

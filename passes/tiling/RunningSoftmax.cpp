@@ -6,15 +6,18 @@
 using namespace mlir;
 using namespace tessera;
 
-RunningSoftmax::RunningSoftmax(AttentionEmitter &e, bool staged) : e(e) {
+RunningSoftmax::RunningSoftmax(AttentionEmitter &e, Products products) : e(e) {
   int64_t tile = e.shape.queryTile(), dim = e.shape.headDim;
-  queryT = e.matrix(e.alloc({dim, tile}));
+  if (products == Products::matrices)
+    matrices.emplace(e);
+  else
+    queryT = e.matrix(e.alloc({dim, tile}));
   scores = e.matrix(e.alloc({e.shape.keyTile, tile}));
   output = e.matrix(e.alloc({tile, dim}));
   maximum = e.alloc({tile});
   sum = e.alloc({tile});
   rescale = e.alloc({tile});
-  if (staged) {
+  if (products == Products::staged) {
     keyStage = e.matrix(e.alloc({e.shape.keyTile, dim}));
     valueStage = e.matrix(e.alloc({e.shape.keyTile, dim}));
   }
@@ -23,10 +26,14 @@ RunningSoftmax::RunningSoftmax(AttentionEmitter &e, bool staged) : e(e) {
 void RunningSoftmax::start(const Matrix &query, Value queries) {
   Value zero = e.index(0);
   int64_t tile = e.shape.queryTile();
-  // Columns past the last query compute on zeros and are never stored.
-  if (e.shape.tokens % tile)
-    e.fillZero(queryT, e.index(e.shape.headDim), tile);
-  e.copyTransposed(query, queryT, queries, e.shape.tokens, e.shape.headDim);
+  if (matrices) {
+    matrices->takeQueries(query, queries);
+  } else {
+    // Columns past the last query compute on zeros and are never stored.
+    if (e.shape.tokens % tile)
+      e.fillZero(queryT, e.index(e.shape.headDim), tile);
+    e.copyTransposed(query, queryT, queries, e.shape.tokens, e.shape.headDim);
+  }
   e.storeVector(e.splat(kLeastMaximum, {tile}), maximum, zero);
   e.storeVector(e.splat(0.0, {tile}), sum, zero);
   e.fillZero(output, e.index(tile), e.shape.headDim);
@@ -34,6 +41,8 @@ void RunningSoftmax::start(const Matrix &query, Value queries) {
 
 std::pair<Matrix, Matrix>
 RunningSoftmax::stage(const Matrix &key, const Matrix &value, Value rows) {
+  if (matrices)
+    matrices->takeValues(value, rows);
   if (!keyStage.memory)
     return {key, value};
   e.copyRows(key, keyStage, rows, e.shape.headDim);
@@ -42,6 +51,8 @@ RunningSoftmax::stage(const Matrix &key, const Matrix &value, Value rows) {
 }
 
 void RunningSoftmax::clearStage() {
+  if (matrices)
+    return matrices->clearValues();
   Value rows = e.index(e.shape.keyTile);
   e.fillZero(keyStage, rows, e.shape.headDim);
   e.fillZero(valueStage, rows, e.shape.headDim);
@@ -50,12 +61,17 @@ void RunningSoftmax::clearStage() {
 void RunningSoftmax::add(const Matrix &key, const Matrix &value, Value keys,
                          int64_t total,
                          llvm::function_ref<void(const Matrix &)> mask) {
-  e.multiply(key, queryT, scores, keys, total, e.shape.queryTile(),
-             e.index(e.shape.headDim), false);
+  if (matrices)
+    matrices->multiplyKeys(key, scores);
+  else
+    e.multiply(key, queryT, scores, keys, total, e.shape.queryTile(),
+               e.index(e.shape.headDim), false);
   e.capScores(scores, keys);
   mask(scores);
   softmax(keys);
   rescaleOutput();
+  if (matrices)
+    return matrices->addValues(scores, output);
   e.multiply(scores.transposed(), value, output, e.index(e.shape.queryTile()),
              0, e.shape.headDim, keys, true);
 }

@@ -6,21 +6,26 @@
 // to be packed: K gives scalars, V and Qᵀ give vectors. Only Qᵀ is made, once a
 // block.
 #pragma once
-#include "passes/tiling/AttentionTiles.h"
+#include "passes/tiling/AttentionMatrices.h"
+#include <optional>
 
 namespace tessera {
 
 /// Emits what a block does with its queries, key tile after key tile.
 class RunningSoftmax {
 public:
-  /// `staged`: keys and values are copied, as f32, before they are used.
-  RunningSoftmax(AttentionEmitter &e, bool staged);
+  /// How products are made: of keys and values as they lie, of copies as f32,
+  /// or in matrix registers.
+  enum class Products { direct, staged, matrices };
+
+  RunningSoftmax(AttentionEmitter &e, Products products);
 
   /// Takes `queries` rows of `query`; the shape's `tokens` says how the last
   /// tile ends.
   void start(const Matrix &query, mlir::Value queries);
   /// Keys and values as the products want them: `rows` of them staged, or as
-  /// they are.
+  /// they are. Keys for matrix registers are a whole tile, of which what lies
+  /// behind `rows` may be anything that `mask` hides.
   std::pair<Matrix, Matrix> stage(const Matrix &key, const Matrix &value,
                                   mlir::Value rows);
   /// Zeros in the stage, so that tiles may be staged in part.
@@ -44,6 +49,7 @@ private:
   AttentionEmitter &e;
   Matrix queryT, scores, output, keyStage{}, valueStage{};
   mlir::Value maximum, sum, rescale; // shared, [queryTile]
+  std::optional<AttentionMatrices> matrices;
 };
 
 } // namespace tessera

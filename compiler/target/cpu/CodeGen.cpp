@@ -37,7 +37,8 @@ static Machine machineOf(const TileTarget &target) {
   if (target.lanes == 8)
     return {"x86-64-v3", "znver3", ""};
   if (target.matrixTiles)
-    return {"x86-64-v4", "znver4", "+avx512vnni,+amx-tile,+amx-bf16"};
+    return {"x86-64-v4", "znver4",
+            "+avx512vnni,+avx512bf16,+amx-tile,+amx-bf16"};
   if (target.bf16Dot)
     return {"x86-64-v4", "znver4", "+avx512vnni,+avx512bf16"};
   return {"x86-64-v4", "znver4", "+avx512vnni"};

@@ -44,12 +44,11 @@ std::vector<std::string> requiredFeatures(llvm::StringRef target) {
     features.push_back(name);
   if (target == "cpu:avx512")
     return features;
-  if (target == "cpu:amx") {
-    features.insert(features.end(), {"amx_tile", "amx_bf16"});
-    return features;
-  }
   features.push_back("avx512_bf16");
-  return target == "cpu:avx512bf16" ? features : std::vector<std::string>();
+  if (target == "cpu:avx512bf16")
+    return features;
+  features.insert(features.end(), {"amx_tile", "amx_bf16"});
+  return target == "cpu:amx" ? features : std::vector<std::string>();
 }
 
 std::string missingFeatures(llvm::StringRef target) {

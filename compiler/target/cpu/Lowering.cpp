@@ -109,6 +109,13 @@ llvm::Error KernelLowering::lowerBody(tile::KernelOp kernel,
                                       ValueRange arguments,
                                       Value scratchPointer) {
   scratch = scratchPointer;
+  // A kernel without matrix registers is that of a target without them.
+  auto holdsMatrices = [&] {
+    return kernel
+        ->walk([](tile::MmaStagedOp) { return WalkResult::interrupt(); })
+        .wasInterrupted();
+  };
+  roundsAtOnce = target.bf16Dot || (target.matrixTiles && holdsMatrices());
   for (auto [argument, value] :
        llvm::zip(kernel.getBody().getArguments(), arguments)) {
     auto type = dyn_cast<MemRefType>(argument.getType());
@@ -386,7 +393,7 @@ llvm::Error KernelLowering::lowerConversion(Operation *op) {
       } else {
         if (wide)
           piece = b.create<arith::TruncFOp>(loc, middle, piece);
-        piece = p.truncateToBf16(piece, target.bf16Dot);
+        piece = p.truncateToBf16(piece, roundsAtOnce);
       }
     }
   bind(op->getResult(0), std::move(result));

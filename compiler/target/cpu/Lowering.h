@@ -191,6 +191,7 @@ private:
   mlir::Value scratch;
   int64_t scratchUsed = 0;
   std::optional<MatrixConfiguration> configuration;
+  bool roundsAtOnce = false; ///< to bf16, by an instruction
   llvm::DenseMap<mlir::Value, Tile> tiles;
   llvm::DenseMap<mlir::Value, Memory> memories;
 };

@@ -30,9 +30,21 @@ Value Polynomials::toInteger(Value n) {
   return b.create<arith::SubIOp>(p.location(), magic, word(n, 0x4b400000));
 }
 
-Value Polynomials::scale(Value y, Value n) {
+bool Polynomials::scalesAtOnce(Value y) const {
   auto vector = dyn_cast<VectorType>(y.getType());
-  if (hasScale && vector && vector.getNumElements() == 16) {
+  return hasScale && vector && vector.getNumElements() == 16;
+}
+
+// Powers whose result is a denormal or rounds to zero cost vscalefps and
+// multiplications some hundred cycles, which masked scores would all pay. From
+// 2^-512 on the instruction has its zero at once; 2^-254 is the product of two
+// factors whose bits are zeros.
+double Polynomials::leastExponent(Value y) const {
+  return scalesAtOnce(y) ? -1024.0 : -254.0;
+}
+
+Value Polynomials::scale(Value y, Value n) {
+  if (scalesAtOnce(y)) {
     Value all = p.constant(b.getI16IntegerAttr(-1));
     Value nearest = p.constant(b.getI32IntegerAttr(4)); // rounding: as MXCSR
     return b
@@ -69,12 +81,12 @@ std::pair<Value, Value> Polynomials::reduceExp(Value x) {
 }
 
 Value Polynomials::exp(Value x) {
-  auto [n, tail] = reduceExp(clamp(x, -104.0, 89.0));
+  auto [n, tail] = reduceExp(clamp(x, leastExponent(x) * M_LN2, 89.0));
   return scale(add(tail, number(x, 1.0)), n);
 }
 
 Value Polynomials::exp2(Value x) {
-  x = clamp(x, -150.0, 129.0);
+  x = clamp(x, leastExponent(x), 129.0);
   Value n = roundEven(x);
   Value f = sub(x, n); // exact
   // 2^f = 1 + f Q(f) on |f| ≤ ½, error 2^-28.9

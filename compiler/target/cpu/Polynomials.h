@@ -32,11 +32,16 @@ private:
   mlir::Value integer(mlir::Value x);                 // same shape, as i32 bits
   mlir::Value real(mlir::Value bits);                 // same shape, as f32
   mlir::Value word(mlir::Value like, uint32_t value); // i32 constant
-  /// y × 2^n for integral n in [-300, 300], rounded once.
+  /// Whether the scaling of such a value is one instruction.
+  bool scalesAtOnce(mlir::Value y) const;
+  /// Of a power of two that is zero, and is so without delay.
+  double leastExponent(mlir::Value y) const;
+  /// y × 2^n for integral n from leastExponent on, up to 300, rounded once.
   mlir::Value scale(mlir::Value y, mlir::Value n);
   mlir::Value toInteger(mlir::Value n); // n integral
   mlir::Value sinusoid(mlir::Value x, int quadrant);
-  /// x = n ln 2 + r; gives (n, e^r - 1) for |x| ≤ 104.
+  /// x = n ln 2 + r; gives (n, e^r - 1); where 2^n is no zero,
+  /// as exact as everything here.
   std::pair<mlir::Value, mlir::Value> reduceExp(mlir::Value x);
   /// x = m 2^e with m in [sqrt ½, sqrt 2), x positive, normal or not.
   std::pair<mlir::Value, mlir::Value> mantissa(mlir::Value x);

@@ -85,17 +85,26 @@ bool holdsBf16(const artifact::DeviceCode &code) {
   return false;
 }
 
+bool needs(const artifact::CodeObject &code, std::string_view feature) {
+  for (const flatbuffers::String *needed : *code.features())
+    if (artifact::toView(needed) == feature)
+      return true;
+  return false;
+}
+
 /// Where dot products of bf16 are slow, a program of bf16 does better with the
-/// code that widens, if there is any.
+/// code that widens, if there is any, unless registers hold matrices.
 StatusOr<const artifact::CodeObject *>
 chooseFastest(const ArtifactReader &artifact, const artifact::DeviceCode &code,
               const CpuFeatures &cpu) {
-  constexpr std::string_view kDot = "avx512_bf16";
-  if (cpu.has(kDot) && holdsBf16(code) && !bf16DotPays())
+  constexpr std::string_view kDot = "avx512_bf16", kMatrices = "amx_bf16";
+  auto best = chooseCodeObject(artifact, code, cpu, "");
+  if (best.ok() && needs(**best, kDot) && !needs(**best, kMatrices) &&
+      holdsBf16(code) && !bf16DotPays())
     if (auto widening = chooseCodeObject(artifact, code, cpu.without(kDot), "");
         widening.ok())
       return widening;
-  return chooseCodeObject(artifact, code, cpu, "");
+  return best;
 }
 
 StatusOr<const artifact::DeviceCode *>
