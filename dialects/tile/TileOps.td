@@ -293,7 +293,8 @@ def Tile_MmaStagedOp : Tile_Op<"mma_staged", [AttrSizedOperandSegments]> {
   let description = [{
     `shape` = [m, n] sums at `sumIndices` become those there (zeros unless `keep`) plus the product of lhs [m, k] and
     rhs [k, n] over the `depth` first k; matrices lie along the last two dimensions. Operands are bf16, rhs in
-    layout `pairs`; sums are f32. m is at most 32, n at most 16 or 32; `depth` is a multiple of 32.
+    layout `pairs`; sums are f32. m is at most 32, n at most 16 or 32; `depth` is a multiple of 32. Where n is 32, m
+    may be any multiple of 32: rows then pass by rhs tile after tile, the next one's loads among the last one's products.
     Terms are added in blocks of 32, each in its own order, whatever m and n are and whichever operand is which: so are
     the bits of a sum. `far`: lhs has not been staged, and is asked for before it is needed.
 

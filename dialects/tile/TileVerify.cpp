@@ -274,9 +274,12 @@ LogicalResult MmaStagedOp::verify() {
                        "rows, got ")
            << lhs << ", " << rhs << " and " << sums;
   ArrayRef<int64_t> shape = getShape();
-  if (shape.size() != 2 || shape[0] < 1 || shape[0] > 32 || shape[1] < 1 ||
+  if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1 ||
       (shape[1] > 16 && shape[1] != 32))
-    return emitOpError("`shape` is 1 to 32 rows and 1 to 16 or 32 columns");
+    return emitOpError("`shape` is rows and 1 to 16 or 32 columns");
+  if (shape[0] > 32 && (shape[0] % 32 || shape[1] != 32 || getFar()))
+    return emitOpError("of more than 32 rows has a multiple of them, all 32 "
+                       "columns, and nothing that is far");
   return success();
 }
 

@@ -78,7 +78,10 @@ void ContractionEmitter::allocateMatrices() {
         allocate({panels, int64_t(llvm::alignTo(plan.blockRows, kTile)), kTile},
                  accumulate, tile::Layout::rows);
   else
-    tileSums = allocate({1, kTile, kTile}, accumulate, tile::Layout::rows);
+    tileSums = allocate(
+        {1, plan.isStrips() ? int64_t(llvm::alignTo(groupRows, kTile)) : kTile,
+         kTile},
+        accumulate, tile::Layout::rows);
 }
 
 // Zeros behind the last terms of all, up to a whole block of them.
@@ -139,9 +142,14 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
   // are staged.
   if (plan.isStrips())
     return forEachPanel([&](Value panel, int64_t columns) {
-      forEachRow([&](Value row, int64_t here) {
-        emitMatrixTile({here, columns, row, panel});
-      });
+      int64_t whole = columns == kTile ? rows / kTile * kTile : 0;
+      if (whole > 0)
+        emitMatrixTile({whole, columns, index(0), panel});
+      forEachPart({}, rows - whole, rows - whole, kTile,
+                  [&](Value i, int64_t here) {
+                    Value row = add(index(whole), mul(i, kTile));
+                    emitMatrixTile({here, columns, row, panel});
+                  });
     });
   forEachRow([&](Value row, int64_t here) {
     forEachPanel([&](Value panel, int64_t columns) {

@@ -175,6 +175,122 @@ void KernelLowering::prefetchBehind(const Matrix &rhs, int64_t columns,
                              b.getI32IntegerAttr(1));
 }
 
+// Zeros, or what `keep` says is there already.
+void KernelLowering::startSums(const Matrix &sums, int64_t rows,
+                               int64_t columns, Value keep) {
+  auto branch = b.create<scf::IfOp>(loc, keep, true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  moveMatrix("llvm.x86.tileloadd64", sums, kSums, rows, columns, 2);
+  b.setInsertionPointToStart(branch.elseBlock());
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      callIntrinsic(b, loc, "llvm.x86.tilezero",
+                    byteConstant(b, loc, kSums + 2 * i + j));
+}
+
+// Lines of the sums of the rows behind: kSumLines a block of terms.
+void KernelLowering::prefetchSums(const Matrix &sums, Value k) {
+  constexpr int64_t kSumLines = 4;
+  constexpr int64_t kRowsAtOnce = kSumLines / 2;
+  Value block = b.create<arith::DivUIOp>(loc, k, p.index(kTerms));
+  Value behind = step(sums.start, b.getI8Type(), 2 * kRows * sums.rowBytes);
+  Value at =
+      advance(behind, b.getI8Type(), block, {kRowsAtOnce * sums.rowBytes});
+  for (int64_t line = 0; line < kSumLines; ++line)
+    b.create<LLVM::Prefetch>(
+        loc,
+        step(at, b.getI8Type(),
+             line / 2 * sums.rowBytes + line % 2 * kRowBytes),
+        b.getI32IntegerAttr(0), b.getI32IntegerAttr(3), b.getI32IntegerAttr(1));
+}
+
+// The four products of a block of terms. As soon as a register has been read
+// for the last time it is filled with what the next block wants: a load from
+// the second cache then has three products' time.
+void KernelLowering::multiplyBlock(const Matrix &nextLeft,
+                                   const Matrix &nextRight) {
+  auto product = [&](int64_t i, int64_t j) {
+    callIntrinsic(b, loc, "llvm.x86.tdpbf16ps",
+                  {byteConstant(b, loc, kSums + 2 * i + j),
+                   byteConstant(b, loc, kLeft + i),
+                   byteConstant(b, loc, kRight + j)});
+  };
+  product(0, 0);
+  product(0, 1);
+  loadLeft(nextLeft, 0);
+  product(1, 0);
+  loadRight(nextRight, 0);
+  product(1, 1);
+  loadRight(nextRight, 1);
+  loadLeft(nextLeft, 1);
+}
+
+void KernelLowering::loadLeft(const Matrix &lhs, int64_t i) {
+  Matrix part{step(lhs.start, b.getI8Type(), i * kRows * lhs.rowBytes),
+              lhs.rowBytes};
+  moveMatrix("llvm.x86.tileloaddt164", part, kLeft + i, 1, 1, 0);
+}
+
+void KernelLowering::loadRight(const Matrix &rhs, int64_t j) {
+  Matrix part{step(rhs.start, b.getI8Type(), j * rhs.columnBytes),
+              rhs.rowBytes};
+  moveMatrix("llvm.x86.tileloadd64", part, kRight + j, 1, 1, 0);
+}
+
+// Tiles of rows pass by a panel of rhs, which stays in the first cache.
+void KernelLowering::lowerPanel(const Product &product, tile::MmaStagedOp op,
+                                bool isStrips) {
+  const auto &[lhs, rhs, sums] = product;
+  Type byte = b.getI8Type();
+  int64_t tiles = op.getShape()[0] / (2 * kRows);
+  Value depth = scalarOf(op.getDepth()), keep = scalarOf(op.getKeep());
+  Value firstRow = scalarsOf(op.getLhsIndices()).end()[-2];
+  Value last = b.create<arith::SubIOp>(loc, depth, p.index(kTerms));
+  auto leftAt = [&](Value tile, Value k) {
+    return Matrix{
+        advance(lhs.start, byte, {tile, k}, {2 * kRows * lhs.rowBytes, 2}),
+        lhs.rowBytes};
+  };
+  auto rightAt = [&](Value k) {
+    return Matrix{advance(rhs.start, byte, k, {rhs.rowBytes / 2}), rhs.rowBytes,
+                  rhs.columnBytes};
+  };
+  Matrix left = leftAt(p.index(0), p.index(0)), right = rightAt(p.index(0));
+  loadRight(right, 0);
+  loadLeft(left, 0);
+  loadRight(right, 1);
+  loadLeft(left, 1);
+  auto loop = b.create<scf::ForOp>(loc, p.index(0), p.index(tiles), p.index(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value tile = loop.getInductionVar();
+  Matrix here{advance(sums.start, byte, tile, {2 * kRows * sums.rowBytes}),
+              sums.rowBytes};
+  startSums(here, 2, 2, keep);
+  Value row = b.create<arith::AddIOp>(
+      loc, firstRow, b.create<arith::MulIOp>(loc, tile, p.index(2 * kRows)));
+  {
+    auto inner = b.create<scf::ForOp>(loc, p.index(0), last, p.index(kTerms));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(inner.getBody());
+    Value k = inner.getInductionVar();
+    if (isStrips)
+      prefetchBehind(rightAt(k), 2, row, std::min(tiles, kPassing));
+    prefetchSums(here, k);
+    Value next = b.create<arith::AddIOp>(loc, k, p.index(kTerms));
+    Matrix nextLeft = leftAt(tile, next), nextRight = rightAt(next);
+    multiplyBlock(nextLeft, nextRight);
+  }
+  // Behind the last tile there may be nothing: its own first block again.
+  Value following = b.create<arith::MinUIOp>(
+      loc, b.create<arith::AddIOp>(loc, tile, p.index(1)), p.index(tiles - 1));
+  Matrix nextLeft = leftAt(following, p.index(0)),
+         nextRight = rightAt(p.index(0));
+  multiplyBlock(nextLeft, nextRight);
+  moveMatrix("llvm.x86.tilestored64", here, kSums, 2, 2, 2);
+}
+
 llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
   if (!target.matrixTiles)
     return error(op, "needs a target with matrix registers");
@@ -200,19 +316,20 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
   int64_t rowsOfLhs = rowsOf.shape[rowsOf.shape.size() - 2];
   if (isStrips)
     rhs.columnBytes = 2 * columnsOf.strides[columnsOf.strides.size() - 3];
-  bool isOther =
-      setMatrixShape({count, op.getShape()[1]}, isStrips && op.getFar());
-  auto keep = b.create<scf::IfOp>(loc, scalarOf(op.getKeep()), true);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(keep.thenBlock());
-    moveMatrix("llvm.x86.tileloadd64", sums, kSums, rows, columns, 2);
-    b.setInsertionPointToStart(keep.elseBlock());
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j)
-        callIntrinsic(b, loc, "llvm.x86.tilezero",
-                      byteConstant(b, loc, kSums + 2 * i + j));
+  bool isOther = setMatrixShape({std::min(count, 2 * kRows), op.getShape()[1]},
+                                isStrips && op.getFar());
+  auto restore = [&] {
+    if (isOther)
+      configureMatrixRegisters(
+          b, loc, step(scratch, b.getI8Type(), configuration->place),
+          configuration->shape);
+  };
+  if (count > 2 * kRows) {
+    lowerPanel({lhs, rhs, sums}, op, isStrips);
+    restore();
+    return llvm::Error::success();
   }
+  startSums(sums, rows, columns, scalarOf(op.getKeep()));
   Value depth = scalarOf(op.getDepth());
   auto loop = b.create<scf::ForOp>(loc, p.index(0), depth, p.index(kTerms));
   {
@@ -249,10 +366,7 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
     }
   }
   moveMatrix("llvm.x86.tilestored64", sums, kSums, rows, columns, 2);
-  if (isOther)
-    configureMatrixRegisters(b, loc,
-                             step(scratch, b.getI8Type(), configuration->place),
-                             configuration->shape);
+  restore();
   return llvm::Error::success();
 }
 

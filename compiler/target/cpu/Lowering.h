@@ -82,6 +82,10 @@ private:
     int64_t columnBytes = 64; ///< from one register's columns to the next's
   };
 
+  struct Product {
+    Matrix lhs, rhs, sums;
+  };
+
   // Structure (Lowering.cpp).
   llvm::Error lowerBlock(mlir::Block &block);
   llvm::Error lowerOp(mlir::Operation *op);
@@ -169,6 +173,13 @@ private:
   llvm::Error lowerMmaStaged(tile::MmaStagedOp op);
   /// Whether the registers have been shaped anew, and have to be again.
   bool setMatrixShape(const MatrixShape &shape, bool isExact);
+  void lowerPanel(const Product &product, tile::MmaStagedOp op, bool isStrips);
+  void startSums(const Matrix &sums, int64_t rows, int64_t columns,
+                 mlir::Value keep);
+  void multiplyBlock(const Matrix &nextLeft, const Matrix &nextRight);
+  void loadLeft(const Matrix &lhs, int64_t i);
+  void loadRight(const Matrix &rhs, int64_t j);
+  void prefetchSums(const Matrix &sums, mlir::Value k);
   void prefetchStrips(const Matrix &rhs, int64_t columns);
   void prefetchBehind(const Matrix &rhs, int64_t columns, mlir::Value firstRow,
                       int64_t tiles);
