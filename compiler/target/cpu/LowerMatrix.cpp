@@ -143,28 +143,36 @@ void KernelLowering::prefetchStrips(const Matrix &rhs, int64_t columns) {
 }
 
 // While rows pass by a panel of strips, each tile of rows brings its share of
-// the panel behind into the second cache: of the `tiles` that there are as many
-// lines as cover it.
+// the panel behind into the second cache: so many lines a block of terms that
+// `tiles` of them bring it all, one after another as they lie, so that the
+// processor sees a stream.
 void KernelLowering::prefetchBehind(const Matrix &rhs, int64_t columns,
-                                    Value firstRow, int64_t tiles) {
+                                    Value firstRow, int64_t tiles,
+                                    const Terms &terms) {
   Type i64 = b.getI64Type();
   auto number = [&](int64_t value) {
     return p.constant(b.getI64IntegerAttr(value));
   };
-  constexpr int64_t kTileRows = 2 * kRows;
+  auto wide = [&](Value index) -> Value {
+    return b.create<arith::IndexCastOp>(loc, i64, index);
+  };
+  auto times = [&](Value x, Value y) -> Value {
+    return b.create<arith::MulIOp>(loc, x, y);
+  };
+  auto sum = [&](Value x, Value y) -> Value {
+    return b.create<arith::AddIOp>(loc, x, y);
+  };
   int64_t lines = std::min<int64_t>(
       llvm::PowerOf2Ceil(llvm::divideCeil(columns * kRows, tiles)), kRows);
-  Value row = b.create<arith::IndexCastOp>(loc, i64, firstRow);
-  Value first = b.create<arith::MulIOp>(
-      loc, b.create<arith::DivUIOp>(loc, row, number(kTileRows)),
-      number(lines));
-  // Tiles behind the last line begin anew.
-  first = b.create<arith::RemUIOp>(loc, first, number(columns * kRows));
-  Value strip = b.create<arith::DivUIOp>(loc, first, number(kRows)),
-        line = b.create<arith::RemUIOp>(loc, first, number(kRows));
-  Value bytes = b.create<arith::AddIOp>(
-      loc, b.create<arith::MulIOp>(loc, strip, number(rhs.columnBytes)),
-      b.create<arith::MulIOp>(loc, line, number(kRowBytes)));
+  Value tile = b.create<arith::DivUIOp>(loc, wide(firstRow), number(2 * kRows));
+  // Tiles behind the last share begin anew.
+  tile = b.create<arith::RemUIOp>(loc, tile, number(columns * kRows / lines));
+  Value parts = number(kRows / lines);
+  Value strip = b.create<arith::DivUIOp>(loc, tile, parts),
+        part = b.create<arith::RemUIOp>(loc, tile, parts);
+  Value done = sum(times(part, wide(terms.depth)), wide(terms.at));
+  Value bytes = sum(times(strip, number(rhs.columnBytes)),
+                    times(done, number(lines * kRowBytes / kTerms)));
   Value start = b.create<LLVM::GEPOp>(loc, rhs.start.getType(), b.getI8Type(),
                                       rhs.start, ArrayRef<LLVM::GEPArg>{bytes});
   for (int64_t line = 0; line < lines; ++line)
@@ -270,18 +278,22 @@ void KernelLowering::lowerPanel(const Product &product, tile::MmaStagedOp op,
   startSums(here, 2, 2, keep);
   Value row = b.create<arith::AddIOp>(
       loc, firstRow, b.create<arith::MulIOp>(loc, tile, p.index(2 * kRows)));
+  auto prefetch = [&](Value k) {
+    if (isStrips)
+      prefetchBehind(rhs, 2, row, std::min(tiles, kPassing), {k, depth});
+    prefetchSums(here, k);
+  };
   {
     auto inner = b.create<scf::ForOp>(loc, p.index(0), last, p.index(kTerms));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(inner.getBody());
     Value k = inner.getInductionVar();
-    if (isStrips)
-      prefetchBehind(rightAt(k), 2, row, std::min(tiles, kPassing));
-    prefetchSums(here, k);
+    prefetch(k);
     Value next = b.create<arith::AddIOp>(loc, k, p.index(kTerms));
     Matrix nextLeft = leftAt(tile, next), nextRight = rightAt(next);
     multiplyBlock(nextLeft, nextRight);
   }
+  prefetch(last);
   // Behind the last tile there may be nothing: its own first block again.
   Value following = b.create<arith::MinUIOp>(
       loc, b.create<arith::AddIOp>(loc, tile, p.index(1)), p.index(tiles - 1));
@@ -345,8 +357,9 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
       prefetchStrips(right, columns);
     if (!op.getFar() && isStrips)
       prefetchBehind(
-          right, columns, scalarsOf(op.getLhsIndices()).end()[-2],
-          std::min<int64_t>(llvm::divideCeil(rowsOfLhs, 2 * kRows), kPassing));
+          rhs, columns, scalarsOf(op.getLhsIndices()).end()[-2],
+          std::min<int64_t>(llvm::divideCeil(rowsOfLhs, 2 * kRows), kPassing),
+          {k, depth});
     // One operand stays in the first cache while the other passes by, which the
     // hint says: it is worth a tenth and more. Panels of strips stay while rows
     // pass, and so does rhs beside lhs that is far away; else rows stay.

@@ -85,6 +85,10 @@ private:
   struct Product {
     Matrix lhs, rhs, sums;
   };
+  /// Where a product is among its terms, as an index, and how many they are.
+  struct Terms {
+    mlir::Value at, depth;
+  };
 
   // Structure (Lowering.cpp).
   llvm::Error lowerBlock(mlir::Block &block);
@@ -182,7 +186,7 @@ private:
   void prefetchSums(const Matrix &sums, mlir::Value k);
   void prefetchStrips(const Matrix &rhs, int64_t columns);
   void prefetchBehind(const Matrix &rhs, int64_t columns, mlir::Value firstRow,
-                      int64_t tiles);
+                      int64_t tiles, const Terms &terms);
   void moveMatrix(llvm::StringRef intrinsic, const Matrix &matrix,
                   int64_t first, int64_t rows, int64_t columns, int64_t pitch);
   void prefetchMatrix(const Matrix &lhs, int64_t rows, mlir::Value k,

@@ -332,8 +332,18 @@ func.func @staged_layout(%x: memref<16x64xbf16>, %y: memref<64x16xbf16, #tile.sh
 
 func.func @staged_shape(%x: memref<16x64xbf16>, %y: memref<64x32xbf16, #tile.shared<pairs>>,
                         %s: memref<16x32xf32, #tile.shared<rows>>, %i: index, %b: i1) {
-  // expected-error@+1 {{`shape` is 1 to 32 rows and 1 to 16 or 32 columns}}
+  // expected-error@+1 {{`shape` is rows and 1 to 16 or 32 columns}}
   tile.mma_staged %x[%i, %i], %y[%i, %i] onto %s[%i, %i] keep %b depth %i shape [16, 24]
       : memref<16x64xbf16>, memref<64x32xbf16, #tile.shared<pairs>>, memref<16x32xf32, #tile.shared<rows>>
+  return
+}
+
+// -----
+
+func.func @staged_panel(%x: memref<64x64xbf16>, %y: memref<64x32xbf16, #tile.shared<pairs>>,
+                        %s: memref<64x32xf32, #tile.shared<rows>>, %i: index, %b: i1) {
+  // expected-error@+1 {{of more than 32 rows has a multiple of them, all 32 columns, and nothing that is far}}
+  tile.mma_staged %x[%i, %i], %y[%i, %i] onto %s[%i, %i] keep %b depth %i shape [48, 32]
+      : memref<64x64xbf16>, memref<64x32xbf16, #tile.shared<pairs>>, memref<64x32xf32, #tile.shared<rows>>
   return
 }

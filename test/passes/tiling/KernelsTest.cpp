@@ -237,6 +237,15 @@ std::vector<KernelCase> bf16ProductCases() {
   return cases;
 }
 
+// Attention whose pages matrix registers multiply.
+std::vector<KernelCase> bf16PagedCases() {
+  std::vector<KernelCase> cases;
+  for (const KernelCase &one : pagedCases())
+    if (one.text.find("bf16") != std::string::npos)
+      cases.push_back(one);
+  return cases;
+}
+
 // Attention by roles: whose choice of tiles has others.
 std::vector<KernelCase> attentionVariantCases() {
   std::vector<KernelCase> cases;
@@ -274,6 +283,12 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Matrices, KernelsTest,
     ::testing::Combine(::testing::ValuesIn(bf16ProductCases()),
+                       ::testing::Values("cpu:amx")),
+    nameOf);
+
+INSTANTIATE_TEST_SUITE_P(
+    PagedMatrices, KernelsTest,
+    ::testing::Combine(::testing::ValuesIn(bf16PagedCases()),
                        ::testing::Values("cpu:amx")),
     nameOf);
 

@@ -108,7 +108,12 @@ std::vector<KernelCase> make() {
         Shape{70, 2, 2, 24, 8, 20, 33, {90, 5}},
         Shape{33, 2, 1, 5, 16, 6, 0, {40}},
         Shape{1, 4, 2, 24, 16, 5, 20, {0, 70, -1, 37}, 1.5},
-        Shape{70, 2, 1, 16, 16, 8, 0, {50, 0}, 1.5}})
+        Shape{70, 2, 1, 16, 16, 8, 0, {50, 0}, 1.5},
+        // Pages and heads of whole matrix registers.
+        Shape{1, 40, 2, 32, 32, 20, 0, {639}},
+        Shape{1, 8, 2, 64, 64, 6, 40, {300, 5, -1, 64}},
+        Shape{33, 4, 2, 96, 32, 6, 0, {40, 0}},
+        Shape{130, 2, 1, 64, 64, 5, 70, {90, 5}, 1.5}})
     for (const char *element : {"f32", "bf16"}) {
       KernelCase test;
       test.name =

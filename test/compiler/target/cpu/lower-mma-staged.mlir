@@ -46,3 +46,40 @@ tile.kernel @staged(%block: index, %x: memref<5x64xbf16>, %again: memref<1xi1>) 
       : memref<5x64xbf16>, memref<64x32xbf16, #tile.shared<pairs>>, memref<32x32xf32, #tile.shared<rows>>
   tile.return
 }
+
+// Tiles of rows pass by a panel: the first loads stand before the loop, and each register is filled again behind its last product. No panel stands
+// behind staged ones that would be asked for.
+
+// CHECK-LABEL: func.func private @panel.block(
+// CHECK:         llvm.call_intrinsic "llvm.x86.tileloadd64"
+// CHECK:         llvm.call_intrinsic "llvm.x86.tileloaddt164"
+// CHECK:         llvm.call_intrinsic "llvm.x86.tileloadd64"
+// CHECK:         llvm.call_intrinsic "llvm.x86.tileloaddt164"
+// CHECK:         scf.for
+// CHECK:           scf.if
+// CHECK:           scf.for
+// CHECK-COUNT-4:     llvm.intr.prefetch
+// CHECK-COUNT-2:     llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+// CHECK:             llvm.call_intrinsic "llvm.x86.tileloaddt164"
+// CHECK:             llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+// CHECK:             llvm.call_intrinsic "llvm.x86.tileloadd64"
+// CHECK:             llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+// CHECK:             llvm.call_intrinsic "llvm.x86.tileloadd64"
+// CHECK:             llvm.call_intrinsic "llvm.x86.tileloaddt164"
+// CHECK:           }
+// CHECK-COUNT-4:   llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+// CHECK-COUNT-4:   llvm.call_intrinsic "llvm.x86.tilestored64"
+// CHECK-NOT:     llvm.x86.tdpbf16ps
+// CHECK-LABEL: func.func @panel(
+tile.kernel @panel(%block: index, %again: memref<1xi1>) attributes {
+    skeleton = #tile<skeleton contraction>, access = [#tile<access read>], summary = "einsum"} {
+  %c0 = arith.constant 0 : index
+  %depth = arith.constant 64 : index
+  %keep = memref.load %again[%c0] : memref<1xi1>
+  %a = tile.alloc : memref<96x96xbf16, #tile.shared<rows>>
+  %b = tile.alloc : memref<64x32xbf16, #tile.shared<pairs>>
+  %s = tile.alloc : memref<96x32xf32, #tile.shared<rows>>
+  tile.mma_staged %a[%c0, %c0], %b[%c0, %c0] onto %s[%c0, %c0] keep %keep depth %depth shape [96, 32]
+      : memref<96x96xbf16, #tile.shared<rows>>, memref<64x32xbf16, #tile.shared<pairs>>, memref<96x32xf32, #tile.shared<rows>>
+  tile.return
+}
