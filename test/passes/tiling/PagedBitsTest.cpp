@@ -1,0 +1,136 @@
+// Attention over pages: the same bits for a token whether it comes alone, with
+// others in a batch or in a chunk of a prompt.
+#include "compiler/target/cpu/CpuTarget.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "passes/fusion/Fusion.h"
+#include "passes/tiling/Passes.h"
+#include "runtime/support/Floats.h"
+#include "test/support/RunKernels.h"
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace tessera;
+using namespace tessera::testing;
+using interpreter::Tensor;
+using interpreter::Tensors;
+
+namespace {
+
+struct Sizes {
+  int64_t heads, kvHeads, headDim, page, pages, window;
+};
+
+std::string programOf(const Sizes &s, int64_t batch, int64_t tokens) {
+  std::string query = fmt::format("tensor<{}x{}x{}x{}xbf16>", batch, tokens,
+                                  s.heads, s.headDim),
+              cache = fmt::format("tensor<{}x{}x{}x{}xbf16>", s.pages, s.page,
+                                  s.kvHeads, s.headDim),
+              table = fmt::format("tensor<{}x{}xi32>", batch, s.pages),
+              counts = fmt::format("tensor<{}xi32>", batch),
+              window = s.window
+                           ? fmt::format("{{window = {} : i64}} ", s.window)
+                           : "";
+  return fmt::format(R"(
+func.func @main(%q: {0}, %k: {1}, %v: {1}, %t: {2}, %s: {3}, %l: {3}) -> {0} {{
+  %a = graph.paged_attention %q, %k, %v pages %t starts %s lengths %l scale 0.125 {4}: {0}, {1}, {2}, {3}
+  return %a : {0}
+}})",
+                     query, cache, table, counts, window);
+}
+
+Tensor run(const std::string &text, const Tensors &inputs,
+           const std::string &target) {
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &kernelContext());
+  EXPECT_TRUE(module);
+  mlir::PassManager pipeline(&kernelContext());
+  buildFusionPipeline(pipeline);
+  buildTilingPipeline(pipeline, {target});
+  EXPECT_TRUE(mlir::succeeded(pipeline.run(*module)));
+  auto program = KernelProgram::compile(*module, target);
+  EXPECT_TRUE(bool(program)) << llvm::toString(program.takeError());
+  auto results = (*program)->run("main", inputs);
+  EXPECT_TRUE(bool(results)) << llvm::toString(results.takeError());
+  return results->front();
+}
+
+void draw(Tensor &tensor, unsigned seed) {
+  std::mt19937_64 engine(seed);
+  std::normal_distribution<float> normal;
+  for (double &x : tensor.data)
+    x = bf16ToFloat(floatToBf16(2 * normal(engine)));
+}
+
+class PagedBitsTest
+    : public ::testing::TestWithParam<std::tuple<std::string, int64_t>> {
+protected:
+  void SetUp() override {
+    if (std::string missing = cpu::missingFeatures(target()); !missing.empty())
+      GTEST_SKIP() << "this processor lacks" << missing;
+  }
+  std::string target() const { return std::get<0>(GetParam()); }
+  int64_t window() const { return std::get<1>(GetParam()); }
+};
+
+/// `queries` from position `first` on, of the sequence's `all`; those of a
+/// batch are the same sequence, and each has a length of its own.
+Tensors inputsOf(const Sizes &s, const Tensor &all, const Tensor &keys,
+                 const Tensor &values, int64_t batch, int64_t first,
+                 int64_t tokens) {
+  int64_t row = s.heads * s.headDim;
+  Tensor query({batch, tokens, s.heads, s.headDim}), table({batch, s.pages}),
+      starts({batch}), lengths({batch});
+  for (int64_t i = 0; i < batch; ++i) {
+    int64_t start = first + i * tokens;
+    std::copy_n(all.data.begin() + start * row, tokens * row,
+                query.data.begin() + i * tokens * row);
+    for (int64_t page = 0; page < s.pages; ++page)
+      table.data[i * s.pages + page] = double(s.pages - 1 - page);
+    starts.data[i] = double(start);
+    lengths.data[i] = double(start + tokens);
+  }
+  return {query, keys, values, table, starts, lengths};
+}
+
+TEST_P(PagedBitsTest, AreTheSameAloneInABatchAndInAPrompt) {
+  Sizes s{4, 2, 64, 64, 3, window()};
+  int64_t total = s.page * s.pages, row = s.heads * s.headDim;
+  Tensor all({total, s.heads, s.headDim}),
+      keys({s.pages, s.page, s.kvHeads, s.headDim}), values = keys;
+  draw(all, 1);
+  draw(keys, 2);
+  draw(values, 3);
+  auto outputs = [&](int64_t batch, int64_t first, int64_t tokens) {
+    return run(programOf(s, batch, tokens),
+               inputsOf(s, all, keys, values, batch, first, tokens), target());
+  };
+  Tensor prompt = outputs(1, 0, total);
+  auto expectSame = [&](const Tensor &part, int64_t first) {
+    for (size_t i = 0; i < part.data.size(); ++i)
+      ASSERT_EQ(part.data[i], prompt.data[first * row + i])
+          << "position " << first + i / row;
+  };
+  for (int64_t first : {0, 1, 62, 63, 64, 127, 130, 191})
+    expectSame(outputs(1, first, 1), first);
+  expectSame(outputs(5, 60, 1), 60);
+  expectSame(outputs(1, 37, 100), 37);
+  expectSame(outputs(1, 90, 12), 90);
+}
+
+using Param = std::tuple<std::string, int64_t>;
+
+std::string nameOf(const ::testing::TestParamInfo<Param> &info) {
+  auto [target, window] = info.param;
+  return fmt::format("{}window{}", target.substr(4), window);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Targets, PagedBitsTest,
+    ::testing::Combine(::testing::Values("cpu:amx", "cpu:avx512bf16",
+                                         "cpu:avx512", "cpu:avx2"),
+                       ::testing::Values(0, 70)),
+    nameOf);
+
+} // namespace
