@@ -157,6 +157,7 @@ private:
   mlir::Value loadScales(mlir::Value strip, mlir::Value at);
 
   // Matrix registers (ContractionMatrix.cpp).
+  bool keepsPanels() const;
   void chooseMatrixTiles();
   void chooseMatrixStaging();
   void allocateMatrices();

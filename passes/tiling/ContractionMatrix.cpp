@@ -1,8 +1,8 @@
 // Contractions of bf16 on targets whose registers hold matrices: both operands
 // are staged, tiles of 32 × 32 are multiplied by tile.mma_staged, and the
 // epilogue takes their sums from memory. Weights in strips stay where they lie
-// (ContractionStrips.cpp), and many rows that meet them have been packed by a
-// launch before (PackedRows.cpp).
+// (ContractionStrips.cpp), and many rows that meet them, or quantized ones,
+// have been packed by a launch before (PackedRows.cpp).
 //
 // What k lacks to a whole block of terms are zeros on both sides. Rows and
 // columns that a tile has too many hold anything, and nobody reads their sums.
@@ -25,11 +25,16 @@ static constexpr int64_t kEpilogueRows = 4;
 // the cache: a line.
 static constexpr int64_t kRowPadding = 32;
 
+// Whether rows pass by a panel of columns, and not panels by rows.
+bool ContractionEmitter::keepsPanels() const {
+  return plan.isStrips() || packed;
+}
+
 void ContractionEmitter::chooseMatrixTiles() {
   width = height = kTile;
   kStep = kTerms;
-  groupRows = std::min(plan.blockRows,
-                       plan.isStrips() ? kGroupRowsOfStrips : kGroupRows);
+  groupRows =
+      std::min(plan.blockRows, keepsPanels() ? kGroupRowsOfStrips : kGroupRows);
   if (plan.streamsStrips()) // one run of memory
     width = QuantizedLayout::kStrip;
 }
@@ -46,7 +51,7 @@ void ContractionEmitter::chooseMatrixStaging() {
   turned = plan.streams() && plan.sum.size % kTerms == 0;
   lhs.sumFirst = turned;
   rhs.sumFirst = true;
-  lhs.staged = true;
+  lhs.staged = !packed;
   rhs.staged = !turned;
 }
 
@@ -79,7 +84,7 @@ void ContractionEmitter::allocateMatrices() {
                  accumulate, tile::Layout::rows);
   else
     tileSums = allocate(
-        {1, plan.isStrips() ? int64_t(llvm::alignTo(groupRows, kTile)) : kTile,
+        {1, keepsPanels() ? int64_t(llvm::alignTo(groupRows, kTile)) : kTile,
          kTile},
         accumulate, tile::Layout::rows);
 }
@@ -139,8 +144,8 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
                 [&](Value i, int64_t here) { body(mul(i, kTile), here); });
   };
   // Panels of strips come from beyond the second cache, once for all rows that
-  // are staged.
-  if (plan.isStrips())
+  // are staged; beside packed rows a panel stays in the first one.
+  if (keepsPanels())
     return forEachPanel([&](Value panel, int64_t columns) {
       int64_t whole = columns == kTile ? rows / kTile * kTile : 0;
       if (whole > 0)

@@ -1,4 +1,5 @@
-// Many rows for products with weights in strips, as matrix registers want them.
+// Many rows for products with weights in strips, of bf16 or quantized, as
+// matrix registers want them.
 //
 // A chunk of a row's terms lies in one run, rows one behind another with a line
 // between them, so that neither the rows of a register nor a chunk's fall into
@@ -26,7 +27,7 @@ static constexpr int64_t kRun = 128;
 std::optional<PackedRows> tessera::packedRows(const ContractionPlan &plan) {
   bool hasOuterRows = llvm::any_of(
       plan.outer, [&](unsigned dim) { return plan.dims[dim].lhs != 0; });
-  if (!plan.isStrips() || plan.streamsStrips() || !plan.fitsMatrices() ||
+  if (!plan.quant || plan.quant->streams || !plan.fitsMatrices() ||
       hasOuterRows || plan.sum.lhs != 1 || plan.sum.size % kTerms ||
       plan.rowDim().size < kLeastRows)
     return std::nullopt;

@@ -101,6 +101,12 @@ std::vector<KernelCase> all() {
     for (const Shape &shape : many)
       cases.push_back(make(shape, element, false, shape.rows % 2));
   }
+  // Packed rows, in several chunks of the sum; the last tile of rows ragged.
+  const Shape packed[] = {{"Int8Packed", 101, 72, 1152, 8, 64},
+                          {"Int4Packed", 200, 300, 1120, 4, 32},
+                          {"Int4PackedZeros", 77, 48, 576, 4, 64, true}};
+  for (const Shape &shape : packed)
+    cases.push_back(make(shape, "bf16", false, shape.rows % 2));
   const Shape zeros[] = {{"Int8OneZeros", 1, 75, 104, 8, 64, true},
                          {"Int8FiveRowsZeros", 5, 300, 96, 8, 32, true},
                          {"Int4OneRaggedZeros", 1, 75, 105, 4, 64, true},
