@@ -171,11 +171,13 @@ TEST_P(IntegerProductsTest, WhatIsNoNumberSpoilsItsRowAlone) {
   }
 }
 
-class WidenedProductsTest : public IntegerProductsTest {};
+class WidenedProductsTest : public IntegerProductsTest {
+protected:
+  void expectTheSame(const QuantizedLayout &layout);
+};
 
 // More rows have other blocks, and other chunks of the sum.
-TEST_P(WidenedProductsTest, AreTheSameInEveryBatch) {
-  QuantizedLayout layout{83, 5230, bits(), 64, zeros()};
+void WidenedProductsTest::expectTheSame(const QuantizedLayout &layout) {
   Tensors inputs = draw(layout, 300);
   Tensor all = run(layout, inputs, target());
   for (int64_t rows : {17, 40}) {
@@ -188,6 +190,14 @@ TEST_P(WidenedProductsTest, AreTheSameInEveryBatch) {
           << "element " << i << " of " << rows << " rows";
     inputs = draw(layout, 300);
   }
+}
+
+TEST_P(WidenedProductsTest, AreTheSameInEveryBatch) {
+  expectTheSame({83, 5230, bits(), 64, zeros()});
+}
+
+TEST_P(WidenedProductsTest, AreTheSameFromPackedRows) {
+  expectTheSame({83, 1152, bits(), 64, zeros()});
 }
 
 using Param = std::tuple<int64_t, bool, std::string>;
