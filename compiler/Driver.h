@@ -16,6 +16,8 @@ struct CompileRequest {
   std::string output;           ///< path to write
   bool executable = true; ///< append to a copy of the runtime, or a bare .tsr
   bool infer = false;     ///< programs that generate instead of ones that train
+  /// With `infer`: @calibrate (models/Build.h) in place of these.
+  bool calibrate = false;
   std::string runtime;    ///< the prebuilt runtime to copy
   std::string mesh;       ///< "data=2,tensor=2,zero=1"; empty: one device
   int64_t world = 0;      ///< what the axes multiply to; 0: whatever that is
