@@ -28,7 +28,8 @@ from quantize_oracle import GROUP, WINDOW, check, refused, tessera
 
 # Columns that are whole groups.
 FAMILIES.update({
-    "llama_groups": dict(FAMILIES["llama"], intermediate_size=160),
+    "llama_groups": dict(FAMILIES["llama"], intermediate_size=160,
+                         num_hidden_layers=6),
     "qwen2_groups": dict(FAMILIES["qwen2"], hidden_size=96,
                          num_attention_heads=6, num_key_value_heads=2,
                          intermediate_size=160),
