@@ -4,7 +4,6 @@
 
 using namespace mlir;
 using tessera::graph::Emitter;
-using tessera::graph::tensorType;
 
 namespace tessera::models {
 

@@ -53,9 +53,11 @@ private:
       ++made[input.sources[c]];
     }
     used.resize(count);
-    for (int64_t i = 0; i < count; ++i)
-      if ((used[i] = made[i] > 0))
+    for (int64_t i = 0; i < count; ++i) {
+      used[i] = made[i] > 0;
+      if (used[i])
         magnitude[i] /= made[i];
+    }
     if (!input.norm)
       return Status::success();
     auto read = readScaledRows(*input.norm, {}, 0, count);
