@@ -209,7 +209,8 @@ llvm::Error Compilation::chooseTargets() {
 llvm::Error Compilation::importModel() {
   auto start = std::chrono::steady_clock::now();
   llvm::Expected<OwningOpRef<ModuleOp>> built =
-      models::buildModel(*context, config.spec, recipe, mode);
+      models::buildModel(*context, config.spec, recipe,
+                         request.calibrate ? models::Mode::Calibrate : mode);
   if (!built)
     return built.takeError();
   Branch &branch = branches.emplace_back();
@@ -356,7 +357,9 @@ llvm::Error Compilation::verifyInput() {
 void Compilation::nameProgram(llvm::StringRef source) {
   std::string resolved = models::printRecipe(recipe),
               all = llvm::join(targets, ",");
-  const char *kind = mode == models::Mode::Infer ? "infer" : "train";
+  const char *kind = request.calibrate             ? "calibrate"
+                     : mode == models::Mode::Infer ? "infer"
+                                                   : "train";
   programHash = ArtifactCache::key({source, resolved, all, kind});
   cacheKey = ArtifactCache::key({programHash, request.rebuildCommand,
                                  request.embedSources ? "sources" : "",

@@ -16,9 +16,11 @@ struct CompileRequest {
   std::string output;           ///< path to write
   bool executable = true; ///< append to a copy of the runtime, or a bare .tsr
   bool infer = false;     ///< programs that generate instead of ones that train
-  std::string runtime;    ///< the prebuilt runtime to copy
-  std::string mesh;       ///< "data=2,tensor=2,zero=1"; empty: one device
-  int64_t world = 0;      ///< what the axes multiply to; 0: whatever that is
+  /// With `infer`: @calibrate (models/Build.h) in place of these.
+  bool calibrate = false;
+  std::string runtime; ///< the prebuilt runtime to copy
+  std::string mesh;    ///< "data=2,tensor=2,zero=1"; empty: one device
+  int64_t world = 0;   ///< what the axes multiply to; 0: whatever that is
   std::vector<std::string>
       targets;             ///< as resolveTargets takes them; empty: cpu
   bool emulate = true;     ///< code for the emulated GPU beside that for CUDA

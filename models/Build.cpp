@@ -344,6 +344,8 @@ OwningOpRef<ModuleOp> ModelBuilder::build(Mode mode) {
     if (spec.moe)
       buildFinishStep();
     buildLogits();
+  } else if (mode == Mode::Calibrate) {
+    buildCalibrate();
   } else {
     buildInference();
   }

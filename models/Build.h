@@ -12,7 +12,11 @@ namespace tessera::models {
 /// Makes `@init` and, for training, `@loss` and `@logits` with B = batch.micro
 /// and T = batch.sequence; for inference `@prefill_T` with T = inference.chunk
 /// and `@decode_B` for each bucket B up to inference.batch, or of an encoder
-/// `@embed_BxT` for each of encodeBuckets; and their blocks:
+/// `@embed_BxT` for each of encodeBuckets; to calibrate `@calibrate`, which
+/// takes tokens [1, T] with T = inference.context and gives of what each linear
+/// layer MODULE reads "MODULE.magnitude" and "MODULE.square" [channels], Σ |x|
+/// and Σ x² over the tokens (one that reads what the layer before it did has
+/// none); and their blocks:
 /// as dialects/graph/README.md describes them, all in f32. The recipe's dropout
 /// takes the place of the model's.
 ///

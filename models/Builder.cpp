@@ -36,7 +36,14 @@ static Value addBias(const Scope &scope, Emitter &e, Value x, StringRef name) {
   return e.add(x, e.broadcastLast(bias, tensorType(x).getShape()));
 }
 
+static void noteInput(const Scope &scope, Value x, StringRef name) {
+  auto reads = [&](const auto &each) { return each.second == x; };
+  if (scope.inputs && llvm::none_of(*scope.inputs, reads))
+    scope.inputs->push_back({name.str(), x});
+}
+
 Value linear(const Scope &scope, Value x, StringRef name, bool bias) {
+  noteInput(scope, x, name);
   Emitter e = scope.at(name);
   Value y = e.einsum("btk,nk->btn", x, scope.parameter(name + ".weight"));
   return bias ? addBias(scope, e, y, name) : y;

@@ -43,6 +43,10 @@ struct WholeTexts {
   int64_t page = 0;    ///< keys that attention walks over at a time
 };
 
+/// What the linear layers of a block read, each value once, by the path of the
+/// first module that does.
+using LinearInputs = llvm::SmallVector<std::pair<std::string, mlir::Value>>;
+
 /// What training wants of a layer's router. In a function that only looks at
 /// logits there is none, and nothing is dropped.
 struct RouterScope {
@@ -87,6 +91,7 @@ public:
   KvCache *cache = nullptr;
   const WholeTexts *texts = nullptr; ///< of an encoder
   RouterScope *router = nullptr;     ///< of the layer that is written
+  LinearInputs *inputs = nullptr;    ///< where they are measured
 
 private:
   RandomState random;

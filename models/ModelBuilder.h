@@ -1,6 +1,6 @@
 // Writes the functions of a model's module. Build.cpp has what training needs,
 // BuildInference.cpp what generating needs, BuildEncoder.cpp what embedding
-// needs.
+// needs, BuildCalibrate.cpp what quantizing needs.
 #pragma once
 #include "models/Build.h"
 #include "models/Builder.h"
@@ -97,6 +97,13 @@ private:
   mlir::Value cachedTrunk(Scope &scope, llvm::StringRef owner,
                           const CacheShape &shape, mlir::Value tokens,
                           llvm::MutableArrayRef<mlir::Value> caches);
+
+  // What linear layers read (BuildCalibrate.cpp).
+  void buildCalibrate();
+  mlir::func::FuncOp calibratedBlock(const LayerKind &kind, int64_t tokens,
+                                     llvm::ArrayRef<std::string> &modules);
+  /// Of the blocks, by their names.
+  llvm::StringMap<llvm::SmallVector<std::string>> measured;
 
   // Functions over whole texts (BuildEncoder.cpp).
   void buildEncoder();

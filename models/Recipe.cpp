@@ -44,7 +44,7 @@ Status checkRecipe(const Recipe &recipe, const ModelSpec &spec, Mode mode) {
     return Status::error("inference.pooling and inference.normalize are for "
                          "encoders; {} is none",
                          name(spec.family));
-  if (mode == Mode::Infer)
+  if (mode != Mode::Train)
     return checkInference(recipe, spec);
   if (recipe.batch.sequence > spec.maxPositions)
     return Status::error("batch.sequence = {} is more than the model's {} "

@@ -20,8 +20,8 @@ using recipe::Recompute;
 using recipe::ScheduleKind;
 
 /// What a module is for: training, or generating from a cache of keys and
-/// values; of an encoder, embedding.
-enum class Mode { Train, Infer };
+/// values (of an encoder, embedding), or measuring what linear layers read.
+enum class Mode { Train, Infer, Calibrate };
 
 /// What a recipe asks must be possible with the model: the sequence fits its
 /// positions; the cache has pages for one sequence. Errors name both sides.

@@ -343,7 +343,9 @@ openModelDirectory(const std::string &directory,
     endPhase(options, "weights");
     return model;
   }
-  StatusOr<ImportReport> report = importWeights(directory, **model);
+  const WeightFactors none;
+  StatusOr<ImportReport> report = importWeights(
+      directory, **model, options.factors ? *options.factors : none);
   if (!report.ok())
     return report.status();
   endPhase(options, "weights");

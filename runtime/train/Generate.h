@@ -9,6 +9,7 @@
 #include "runtime/train/KeptWeights.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/SessionModel.h"
+#include "runtime/train/WeightFactors.h"
 
 #include <functional>
 #include <memory>
@@ -34,7 +35,9 @@ struct GenerateOptions {
   /// Is told when memory is there and when weights are; may be null.
   StartPhases *phases = nullptr;
   WeightsCache *weights = nullptr; ///< of a model directory; may be null
-  std::string prompt;              ///< special tokens in it are recognized
+  /// What a model directory's weights are multiplied with; may be null.
+  const WeightFactors *factors = nullptr;
+  std::string prompt; ///< special tokens in it are recognized
   uint64_t maxTokens = 64;
   SamplingOptions sampling;
   bool ignoreEnd = false; ///< go on after a token that ends a text

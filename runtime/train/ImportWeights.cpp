@@ -71,6 +71,26 @@ std::string shortList(const std::vector<std::string> &names) {
   return text;
 }
 
+/// What was copied, once more, times its factors.
+Status copyScaled(TrainModel &model, const TensorCopy &copy,
+                  const TensorFactors &factors) {
+  auto scaled = readScaled(copy.from, factors);
+  if (!scaled.ok())
+    return scaled.status();
+  const SafetensorsType from = copy.from.entry->type, to = copy.tensor->type;
+  const std::size_t count = scaled->size() / (safetensorsBits(from) / 8);
+  std::vector<std::byte> bytes(copy.part.size);
+  if (from == to)
+    bytes = scaled.take();
+  else if (to == SafetensorsType::bf16)
+    toBf16(from, scaled->data(), count,
+           reinterpret_cast<uint16_t *>(bytes.data()));
+  else
+    toFloats(from, scaled->data(), count,
+             reinterpret_cast<float *>(bytes.data()));
+  return model.writeState(*copy.tensor, copy.part.offset, bytes);
+}
+
 const StateTensor *findScales(const TrainModel &model,
                               const std::string &source) {
   for (const StateTensor &tensor : model.state())
@@ -82,8 +102,8 @@ const StateTensor *findScales(const TrainModel &model,
 
 } // namespace
 
-StatusOr<ImportReport> importWeights(const std::string &path,
-                                     TrainModel &model) {
+StatusOr<ImportReport> importWeights(const std::string &path, TrainModel &model,
+                                     const WeightFactors &factors) {
   StatusOr<SafetensorsModel> source = SafetensorsModel::open(path);
   if (!source.ok())
     return source.status();
@@ -184,8 +204,13 @@ StatusOr<ImportReport> importWeights(const std::string &path,
             ? packStrips(model, *each.values, *each.from.file, *each.from.entry)
         : each.packed
             ? loadPacked(model, *each.values, *each.scales, *each.packed)
-            : quantizeTensor(model, *each.values, *each.scales, *each.from.file,
-                             *each.from.entry));
+            : quantizeTensor(
+                  model, *each.values, *each.scales, *each.from.file,
+                  *each.from.entry,
+                  factorsOf(factors, each.values->quantized->source)));
+  for (const TensorCopy &each : plan)
+    if (auto found = factors.find(each.part.name); found != factors.end())
+      TESSERA_RETURN_IF_ERROR(copyScaled(model, each, found->second));
   report.loaded = plan.size() + quantizations.size();
   for (const auto &[name, location] : source->tensors())
     if (!used.contains(location.entry) && !isRedundant(name) &&

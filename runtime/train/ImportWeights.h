@@ -1,6 +1,7 @@
 // Starting from weights that others trained.
 #pragma once
 #include "runtime/train/TrainModel.h"
+#include "runtime/train/WeightFactors.h"
 
 namespace tessera {
 
@@ -16,8 +17,9 @@ struct ImportReport {
 /// the model's fp32, bf16 or fp64, and to integers with scales where the model
 /// keeps quantized weights (QuantizeTensor.h). Every parameter of the model
 /// must be there with its shape: what is missing is an error that lists it, and
-/// the model is then unchanged.
-StatusOr<ImportReport> importWeights(const std::string &path,
-                                     TrainModel &model);
+/// the model is then unchanged. Tensors that `factors` names are multiplied
+/// with theirs, before they are rounded to integers.
+StatusOr<ImportReport> importWeights(const std::string &path, TrainModel &model,
+                                     const WeightFactors &factors = {});
 
 } // namespace tessera

@@ -120,7 +120,8 @@ uint32_t wordOfZeros(const QuantizedLayout &layout, const uint16_t *zeros) {
 
 class Writer {
 public:
-  Writer(TrainModel &model) : model(model) {}
+  Writer(TrainModel &model, const WeightFactors &factors)
+      : model(model), factors(factors) {}
 
   /// Heads and what is not quantized stay as they are.
   Status collect() {
@@ -233,8 +234,26 @@ private:
     return exact == matrices.end() ? nullptr : exact->second;
   }
 
+  /// Those of a tensor that is not quantized; null where there are none.
+  const TensorFactors *scaledWith(const std::string &name) const {
+    const TensorFactors *exact = factorsOf(factors, name);
+    for (const char *prefix : {"model.", "transformer."})
+      if (!exact)
+        exact = factorsOf(factors, prefix + name);
+    return exact;
+  }
+
   void copy(const SafetensorsModel::Location &from) {
     uint64_t size = from.entry->end - from.entry->begin;
+    if (const TensorFactors *own = scaledWith(from.entry->name)) {
+      tensors.push_back({from.entry->name, from.entry->type, from.entry->shape,
+                         size, [from, own](SafetensorsSink &sink) -> Status {
+                           auto bytes = readScaled(from, *own);
+                           return bytes.ok() ? sink.write(*bytes)
+                                             : bytes.status();
+                         }});
+      return;
+    }
     tensors.push_back({from.entry->name, from.entry->type, from.entry->shape,
                        size, [from, size](SafetensorsSink &sink) -> Status {
                          std::vector<std::byte> bytes;
@@ -288,6 +307,7 @@ private:
   }
 
   TrainModel &model;
+  const WeightFactors &factors;
   QuantizedLayout layout;
   std::map<std::string, const StateTensor *> matrices; ///< values, by source
   std::vector<SafetensorsTensor> tensors;
@@ -327,11 +347,11 @@ Status copyRest(const std::filesystem::path &from,
 } // namespace
 
 Status writePacked(const std::string &from, const std::string &to,
-                   TrainModel &model) {
+                   TrainModel &model, const WeightFactors &factors) {
   auto source = SafetensorsModel::open(from);
   if (!source.ok())
     return source.status();
-  Writer writer(model);
+  Writer writer(model, factors);
   TESSERA_RETURN_IF_ERROR(writer.collect());
   for (const auto &[name, location] : source->tensors())
     writer.add(location);

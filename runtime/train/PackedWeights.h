@@ -12,6 +12,7 @@
 #pragma once
 #include "runtime/data/Safetensors.h"
 #include "runtime/train/TrainModel.h"
+#include "runtime/train/WeightFactors.h"
 
 #include <functional>
 #include <map>
@@ -47,10 +48,10 @@ Status loadPacked(TrainModel &model, const StateTensor &values,
 /// Writes the Hugging Face directory `from` to `to`, a new directory that
 /// appears whole or not at all, with those matrices packed that `model` (of its
 /// program, with its weights) keeps quantized, but for heads, which are
-/// quantized again whenever they are read. Errors: a matrix that the checkpoint
-/// has as [in, out]; one whose columns are no whole groups; one that the
-/// checkpoint lacks.
+/// quantized again whenever they are read. `factors` are those with which the
+/// model's weights were read. Errors: a matrix that the checkpoint has as [in,
+/// out]; one whose columns are no whole groups; one that the checkpoint lacks.
 Status writePacked(const std::string &from, const std::string &to,
-                   TrainModel &model);
+                   TrainModel &model, const WeightFactors &factors = {});
 
 } // namespace tessera

@@ -114,10 +114,10 @@ class Quantizer {
 public:
   Quantizer(TrainModel &model, const StateTensor &values,
             const StateTensor &scales, const SafetensorsFile &file,
-            const SafetensorsEntry &entry)
+            const SafetensorsEntry &entry, const TensorFactors *factors)
       : model(model), values(values), scales(scales), file(file), entry(entry),
-        part(*values.quantized), layout(part.layout),
-        type(part.transposed ? SafetensorsType::f32 : entry.type) {}
+        factors(factors), part(*values.quantized), layout(part.layout),
+        type(part.transposed || factors ? SafetensorsType::f32 : entry.type) {}
 
   Status run() {
     if (part.transposed) {
@@ -143,6 +143,13 @@ private:
   Status readRows(int64_t row, std::vector<std::byte> &to) const {
     const int64_t rows = std::min(kStrip, layout.rows - row),
                   columns = layout.columns, size = safetensorsBits(type) / 8;
+    if (factors) {
+      auto scaled = readScaledRows({&file, &entry}, *factors, row, rows);
+      if (scaled.ok())
+        to.assign(std::as_bytes(std::span(*scaled)).begin(),
+                  std::as_bytes(std::span(*scaled)).end());
+      return scaled.status();
+    }
     to.resize(rows * columns * size);
     if (!part.transposed)
       return file.read(entry, row * columns * size, to);
@@ -172,6 +179,7 @@ private:
   const StateTensor &values, &scales;
   const SafetensorsFile &file;
   const SafetensorsEntry &entry;
+  const TensorFactors *const factors; // may be null
   const QuantizedPart &part;
   const QuantizedLayout &layout;
   const SafetensorsType type; // of rows
@@ -183,8 +191,9 @@ private:
 
 Status quantizeTensor(TrainModel &model, const StateTensor &values,
                       const StateTensor &scales, const SafetensorsFile &file,
-                      const SafetensorsEntry &entry) {
-  return Quantizer(model, values, scales, file, entry).run();
+                      const SafetensorsEntry &entry,
+                      const TensorFactors *factors) {
+  return Quantizer(model, values, scales, file, entry, factors).run();
 }
 
 } // namespace tessera

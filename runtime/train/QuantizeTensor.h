@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/data/Safetensors.h"
 #include "runtime/train/TrainModel.h"
+#include "runtime/train/WeightFactors.h"
 
 #include <span>
 
@@ -36,9 +37,11 @@ Status checkQuantizable(const QuantizedPart &part, const SafetensorsFile &file,
 /// Quantizes a matrix that checkQuantizable has passed, on all processors, a
 /// few strips at a time; a transposed one is in memory meanwhile. The numbers
 /// do not depend on how many processors there are. Weights that are not finite,
-/// or beyond the range of scales, are errors.
+/// or beyond the range of scales, are errors. Where there are `factors`, they
+/// are multiplied with them first, in f32; not of a transposed one.
 Status quantizeTensor(TrainModel &model, const StateTensor &values,
                       const StateTensor &scales, const SafetensorsFile &file,
-                      const SafetensorsEntry &entry);
+                      const SafetensorsEntry &entry,
+                      const TensorFactors *factors = nullptr);
 
 } // namespace tessera

@@ -42,6 +42,7 @@ static CompileRequest requestOf(const DecoderSettings &settings,
   request.targets = targetsOf(settings.device);
   request.emulate = llvm::StringRef(settings.device).starts_with("cuda-emu");
   request.infer = true;
+  request.calibrate = settings.calibrates;
   request.executable = false;
   request.output = output;
   request.cache = settings.cache;

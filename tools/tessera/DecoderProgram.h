@@ -31,7 +31,8 @@ struct DecoderSettings {
   /// Matrices of a directory's bf16 in strips (inference.layout), where the
   /// program is one for CPUs.
   bool strips = false;
-  std::string cache = "on";         ///< as of `tessera compile --cache`
+  bool calibrates = false;  ///< what linear layers read, instead of decoding
+  std::string cache = "on"; ///< as of `tessera compile --cache`
   std::string command = "generate"; ///< of tessera, to make it again
 };
 

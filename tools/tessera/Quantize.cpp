@@ -1,14 +1,17 @@
 // tessera quantize: a Hugging Face model with weights as integers, and what
 // that costs in perplexity.
 #include "models/HfConfig.h"
+#include "models/ScaledInputs.h"
 #include "runtime/data/NewDirectory.h"
 #include "runtime/infer/DecodePrograms.h"
 #include "runtime/infer/Perplexity.h"
+#include "runtime/recipe/Recipe.h"
 #include "runtime/support/Text.h"
 #include "runtime/train/Generate.h"
 #include "runtime/train/ModelDirectory.h"
 #include "runtime/train/PackedWeights.h"
 #include "runtime/train/RunDirectory.h"
+#include "tools/tessera/CalibrateScales.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/DecoderProgram.h"
 #include "tools/tessera/QuantOptions.h"
@@ -26,6 +29,7 @@ struct QuantizeSettings {
   std::string place;              ///< a model directory
   std::string output;             ///< one that is to be; empty: none
   std::string text;               ///< a file to foretell; empty: none
+  std::string calibrate;          ///< one to choose scales by; empty: none
   int64_t window = 512;           ///< its tokens that are read together
   std::vector<std::string> quant; ///< of the recipe
   DecoderSettings decoder{.batch = 8, .pages = {}, .command = "quantize"};
@@ -45,12 +49,13 @@ struct Outcome {
 
 } // namespace
 
-static StatusOr<Text> readText(const QuantizeSettings &settings) {
+static StatusOr<Text> readText(const QuantizeSettings &settings,
+                               const std::string &file) {
   auto tokenizer =
       tokenizer::Tokenizer::load(settings.place + "/" + kTokenizerFile);
   if (!tokenizer.ok())
     return tokenizer.status();
-  auto content = readTextFile(settings.text, kMostTextBytes);
+  auto content = readTextFile(file, kMostTextBytes);
   if (!content.ok())
     return content.status();
   std::vector<uint32_t> ids;
@@ -60,10 +65,12 @@ static StatusOr<Text> readText(const QuantizeSettings &settings) {
   return Text{{ids.begin(), ids.end()}, {starts.begin(), starts.end()}};
 }
 
-// The model in a program of its own; `finish` gets it with its weights.
+// The model in a program of its own, its weights times `factors`; `finish` gets
+// it with these.
 static StatusOr<Outcome>
 runOnce(const QuantizeSettings &settings, const models::ModelSpec &spec,
         const std::vector<std::string> &set, const std::optional<Text> &text,
+        const WeightFactors &factors,
         llvm::function_ref<Status(SessionModel &)> finish) {
   TemporaryFile program;
   llvm::Error error = program.create();
@@ -75,6 +82,7 @@ runOnce(const QuantizeSettings &settings, const models::ModelSpec &spec,
   GenerateOptions options;
   options.program = program.name();
   options.threads = settings.threads;
+  options.factors = &factors;
   auto model = openModelDirectory(settings.place, options);
   if (!model.ok())
     return model.status();
@@ -96,12 +104,92 @@ runOnce(const QuantizeSettings &settings, const models::ModelSpec &spec,
   return outcome;
 }
 
+// Scales by what the model's layers read of the text for it.
+static StatusOr<WeightFactors> calibrate(const QuantizeSettings &settings,
+                                         const models::ModelSpec &spec,
+                                         const Text &text) {
+  auto read = recipe::loadRecipe("", settings.quant);
+  if (!read.ok())
+    return read.status();
+  const recipe::Recipe::Inference &inference = read->inference;
+  const QuantizedLayout rounding{
+      .bits = inference.quant == recipe::Quant::Int4 ? 4 : 8,
+      .group = inference.group,
+      .zeros = inference.zeros == recipe::ZeroPoints::Groups};
+  auto calibration = calibrateScales(
+      settings.place, spec, settings.decoder,
+      {text.tokens, text.starts, settings.calibrate, settings.window}, rounding,
+      settings.threads);
+  if (!calibration.ok())
+    return calibration.status();
+  fmt::print("calibrated: {} tokens, errors of outputs {:.1f} % of those "
+             "without scales (mean of {} inputs)\n",
+             calibration->tokens, 100 * calibration->error,
+             calibration->inputs);
+  std::fflush(stdout);
+  return std::move(calibration->factors);
+}
+
 static void print(const char *what, const Outcome &outcome) {
   fmt::print("{}: {:.1f} MB of weights", what, outcome.weightBytes / 1e6);
   if (outcome.perplexity)
     fmt::print(", perplexity {:.4f}", outcome.perplexity->value);
   fmt::print("\n");
   std::fflush(stdout);
+}
+
+static double change(const Outcome &from, const Outcome &to) {
+  return 100 * (to.perplexity->value / from.perplexity->value - 1);
+}
+
+static Status run(const QuantizeSettings &settings,
+                  const models::ModelSpec &spec,
+                  const std::optional<Text> &text,
+                  const std::optional<Text> &sample) {
+  WeightFactors factors;
+  if (sample) {
+    auto chosen = calibrate(settings, spec, *sample);
+    if (!chosen.ok())
+      return chosen.status();
+    factors = chosen.take();
+  }
+  std::vector<std::string> set;
+  int64_t ahead = text ? int64_t(text->starts.size()) : 0;
+  set.push_back(fmt::format("inference.context={}", settings.window + ahead));
+  Outcome before, plain, after;
+  auto measure = [&](const char *what, Outcome &outcome) -> Status {
+    auto run = runOnce(settings, spec, set, text, {},
+                       [](SessionModel &) { return Status::success(); });
+    if (!run.ok())
+      return run.status();
+    outcome = run.take();
+    print(what, outcome);
+    return Status::success();
+  };
+  if (text)
+    TESSERA_RETURN_IF_ERROR(measure("as it is", before));
+  set.insert(set.end(), settings.quant.begin(), settings.quant.end());
+  if (text && sample)
+    TESSERA_RETURN_IF_ERROR(measure("quantized without scales", plain));
+  auto run =
+      runOnce(settings, spec, set, text, factors, [&](SessionModel &model) {
+        return settings.output.empty()
+                   ? Status::success()
+                   : writePacked(settings.place, settings.output, model,
+                                 factors);
+      });
+  if (!run.ok())
+    return run.status();
+  after = run.take();
+  print("quantized", after);
+  if (text)
+    fmt::print("perplexity {:+.2f} %{} over {} tokens, in windows of {}\n",
+               change(before, after),
+               sample ? fmt::format(", without scales {:+.2f} %,",
+                                    change(before, plain))
+                      : "",
+               after.perplexity->counted, settings.window);
+  return Status::success();
 }
 
 static Status quantize(QuantizeSettings &settings) {
@@ -122,41 +210,21 @@ static Status quantize(QuantizeSettings &settings) {
   if (config->stored)
     return Status::error("the weights of '{}' are quantized already",
                          settings.place);
-  std::optional<Text> text;
-  if (!settings.text.empty()) {
-    auto read = readText(settings);
+  // What is refused is so before anything takes long.
+  if (!settings.calibrate.empty())
+    if (auto inputs = models::scaledInputs(config->spec); !inputs.ok())
+      return inputs.status();
+  std::optional<Text> text, sample;
+  for (auto [file, to] :
+       {std::pair(&settings.text, &text), {&settings.calibrate, &sample}}) {
+    if (file->empty())
+      continue;
+    auto read = readText(settings, *file);
     if (!read.ok())
       return read.status();
-    text = read.take();
+    *to = read.take();
   }
-  std::vector<std::string> set;
-  int64_t ahead = text ? int64_t(text->starts.size()) : 0;
-  set.push_back(fmt::format("inference.context={}", settings.window + ahead));
-  Outcome before, after;
-  auto nothing = [](SessionModel &) { return Status::success(); };
-  if (text) {
-    auto run = runOnce(settings, config->spec, set, text, nothing);
-    if (!run.ok())
-      return run.status();
-    before = run.take();
-    print("as it is", before);
-  }
-  set.insert(set.end(), settings.quant.begin(), settings.quant.end());
-  auto run =
-      runOnce(settings, config->spec, set, text, [&](SessionModel &model) {
-        return settings.output.empty()
-                   ? Status::success()
-                   : writePacked(settings.place, settings.output, model);
-      });
-  if (!run.ok())
-    return run.status();
-  after = run.take();
-  print("quantized", after);
-  if (text)
-    fmt::print("perplexity {:+.2f} % over {} tokens, in windows of {}\n",
-               100 * (after.perplexity->value / before.perplexity->value - 1),
-               after.perplexity->counted, settings.window);
-  return Status::success();
+  return run(settings, config->spec, text, sample);
 }
 
 void tessera::addQuantizeCommand(CLI::App &app, Invocation &invocation) {
@@ -182,8 +250,13 @@ void tessera::addQuantizeCommand(CLI::App &app, Invocation &invocation) {
                    "measure the perplexity of this file, before and after")
       ->type_name("FILE");
   command
+      ->add_option("--calibrate", settings->calibrate,
+                   "choose scales of channels by what the model's layers read "
+                   "of this file (AWQ), some thousand tokens")
+      ->type_name("FILE");
+  command
       ->add_option("--window", settings->window,
-                   "tokens of it that are read together")
+                   "tokens of these files that are read together")
       ->check(CLI::Range(2, 1 << 16))
       ->capture_default_str();
   command
