@@ -87,7 +87,8 @@ TEST(CpuDevice, AnyThreadCountGivesTheSameBits) {
 TEST(CpuDevice, TakesTheFirstCodeThatFits) {
   const ArtifactT artifact = targets({
       codeObject("cuda:sm_90a", {}, "x"),
-      codeObject("cpu:amx", {"avx512f", "amx_tile", "amx_bf16"}, "x"),
+      codeObject("cpu:amx", {"avx512f", "avx512_bf16", "amx_tile", "amx_bf16"},
+                 "x"),
       codeObject("cpu:avx512bf16", {"avx512f", "avx512_bf16"}, "x"),
       codeObject("cpu:avx512", {"avx512f"}, "x"),
       codeObject("cpu:avx2", {"avx2", "fma"}, "x"),
