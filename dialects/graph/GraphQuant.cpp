@@ -87,8 +87,8 @@ std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
                 !origin.layout.zeros)) &&
               origin.layout.group >= QuantizedLayout::kBlock &&
               origin.layout.group % QuantizedLayout::kBlock == 0;
-  fits &= stack == 0 || (matrix[0] % QuantizedLayout::kStrip == 0 &&
-                         !origin.transposed);
+  fits &= stack == 0 ||
+          (matrix[0] % QuantizedLayout::kStrip == 0 && !origin.transposed);
   return knows && fits ? std::optional(std::move(origin)) : std::nullopt;
 }
 

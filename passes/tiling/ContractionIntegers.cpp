@@ -95,8 +95,7 @@ void ContractionEmitter::emitIntegerBlock(Value strip, Value block,
   };
   int64_t count = kBlock / layout.perWord();
   for (int64_t i = 0; i < count; ++i) {
-    Value word =
-        loadWords(strip, add(mul(block, count), index(i)), rows.asks);
+    Value word = loadWords(strip, add(mul(block, count), index(i)), rows.asks);
     if (layout.bits == 8) {
       multiply(b.create<arith::XOrIOp>(loc, word, number(0x80808080u)), i);
       continue;

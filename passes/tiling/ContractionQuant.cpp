@@ -175,8 +175,9 @@ void ContractionEmitter::emitStreamed() {
             if (ownedRows)
               return emitOwnedStrip(strip, slot, std::min(tall, rows));
             for (int64_t row = 0; row < rows; row += tall)
-              emitStrip(strip, slot, {index(row), std::min(tall, rows - row),
-                                      /*asks=*/row == 0});
+              emitStrip(strip, slot,
+                        {index(row), std::min(tall, rows - row),
+                         /*asks=*/row == 0});
           });
   groupStart = index(0);
   sumStart = index(0);
@@ -286,9 +287,8 @@ void ContractionEmitter::emitStrip(Value strip, Value slot,
   auto type = VectorType::get({rows.count, kStrip}, b.getF32Type());
   Value sum = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
   auto addGroup = [&](Value group, int64_t size, Value so) {
-    return plan.quant->integers
-               ? emitIntegerGroup(strip, group, rows, size, so)
-               : emitStripGroup(strip, group, rows, size, so);
+    return plan.quant->integers ? emitIntegerGroup(strip, group, rows, size, so)
+                                : emitStripGroup(strip, group, rows, size, so);
   };
   int64_t whole = layout.columns / layout.group,
           rest = layout.columns % layout.group;
@@ -365,8 +365,7 @@ void ContractionEmitter::emitStripBlock(Value strip, Value block,
   int64_t perWord = layout.perWord(), count = kBlock / perWord;
   auto left = VectorType::get({rows.count, 1}, b.getF32Type());
   for (int64_t i = 0; i < count; ++i) {
-    Value word =
-        loadWords(strip, add(mul(block, count), index(i)), rows.asks);
+    Value word = loadWords(strip, add(mul(block, count), index(i)), rows.asks);
     for (int64_t place = 0; place < perWord; ++place) {
       Value k = add(mul(block, kBlock), index(i * perWord + place));
       Value x =

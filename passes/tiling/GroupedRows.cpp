@@ -98,8 +98,7 @@ SlotRows tessera::emitSlotRows(OpBuilder &b, Location loc, Value offsets,
   if (areRows) {
     tile.start = slot;
     Value place = b.create<arith::RemUIOp>(loc, number, a.index(size));
-    Value isFirst =
-        a.compare(arith::CmpIPredicate::eq, place, a.index(0));
+    Value isFirst = a.compare(arith::CmpIPredicate::eq, place, a.index(0));
     tile.all = a.select(isFirst, emitClamp(b, loc, a.sub(end, slot), size),
                         a.index(0));
   } else {

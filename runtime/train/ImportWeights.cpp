@@ -162,9 +162,9 @@ StatusOr<ImportReport> importWeights(const std::string &path,
     }
     const std::vector<StateTensor> matrices = matricesOf(values);
     for (std::size_t i = 0; i < matrices.size(); ++i)
-      TESSERA_RETURN_IF_ERROR(findMatrix(
-          matrices[i],
-          scales.empty() ? std::nullopt : std::optional(scales[i])));
+      TESSERA_RETURN_IF_ERROR(
+          findMatrix(matrices[i],
+                     scales.empty() ? std::nullopt : std::optional(scales[i])));
     return Status::success();
   };
   for (const StateTensor &tensor : model.state()) {

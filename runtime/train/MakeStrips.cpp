@@ -54,15 +54,13 @@ Status makeStrips(TrainModel &model, const StateTensor &values,
     someScales.resize(count * maker.scales);
     TESSERA_RETURN_IF_ERROR(
         maker.run(first, count, someWords.data(), someScales.data()));
-    TESSERA_RETURN_IF_ERROR(
-        model.writeState(values,
-                         (before + first) * maker.words * sizeof(uint32_t),
-                         std::as_bytes(std::span(someWords))));
+    TESSERA_RETURN_IF_ERROR(model.writeState(
+        values, (before + first) * maker.words * sizeof(uint32_t),
+        std::as_bytes(std::span(someWords))));
     if (scales)
-      TESSERA_RETURN_IF_ERROR(
-          model.writeState(*scales,
-                           (before + first) * maker.scales * sizeof(uint16_t),
-                           std::as_bytes(std::span(someScales))));
+      TESSERA_RETURN_IF_ERROR(model.writeState(
+          *scales, (before + first) * maker.scales * sizeof(uint16_t),
+          std::as_bytes(std::span(someScales))));
   }
   return Status::success();
 }

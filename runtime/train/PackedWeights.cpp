@@ -262,10 +262,9 @@ private:
               int64_t step = 1) {
     std::vector<Word> strip(words * kStrip), row(kept);
     for (int64_t i = 0; i < strips.layout.strips(); ++i) {
-      TESSERA_RETURN_IF_ERROR(
-          model.readState(tensor,
-                          (strips.first + i) * strip.size() * sizeof(Word),
-                          std::as_writable_bytes(std::span(strip))));
+      TESSERA_RETURN_IF_ERROR(model.readState(
+          tensor, (strips.first + i) * strip.size() * sizeof(Word),
+          std::as_writable_bytes(std::span(strip))));
       for (int64_t n = 0; n < strips.rowsOf(i); ++n) {
         for (int64_t word = 0; word < kept; ++word)
           row[word] = strip[word * step * kStrip + n] ^ flipped;

@@ -124,9 +124,9 @@ func.func @main(%x: {0}, %q: {1}, %s: {2}, %r: {1}, %t: {2}, %g: {3}) -> {4} {{
   return %y : {4}
 }})",
       x, q, s, g, y, w, shape.bits, shape.group, shape.zeros ? "zeros" : "");
-  KernelCase made{fmt::format("Experts{}{}_{}", experts.name, shape.name,
-                              element),
-                  text, -1, 1, std::string(element) == "f32" ? 1e-5 : 2e-4};
+  KernelCase made{
+      fmt::format("Experts{}{}_{}", experts.name, shape.name, element), text,
+      -1, 1, std::string(element) == "f32" ? 1e-5 : 2e-4};
   made.prepare = [=](std::vector<interpreter::Tensor> &inputs) {
     drawIntegers(layout, inputs[1], inputs[2]);
     drawIntegers(layout, inputs[3], inputs[4]);

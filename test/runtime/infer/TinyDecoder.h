@@ -75,9 +75,9 @@ inline void drawQuantized(hal::Session &session) {
       state = state * 1664525 + 1013904223;
       word = isScales ? uint16_t(scale + (state >> 23)) : uint16_t(state >> 16);
     }
-    EXPECT_TRUE(session
-                    .writeState(tensor.name, std::as_bytes(std::span(words)), 0)
-                    .ok());
+    EXPECT_TRUE(
+        session.writeState(tensor.name, std::as_bytes(std::span(words)), 0)
+            .ok());
   }
 }
 
