@@ -35,9 +35,9 @@ from hf_oracle import Distance, Report
 import quantization
 from hf_tessera import ToolError, command, processor_targets
 
-# Experts of whole strips of rows, which are quantized, down to the last of its
-# own (the 40 rows of qwen2_moe's stay), and so many that a router would be
-# quantized if it were another matrix.
+# Experts whose rows are whole strips, so that all are quantized (of mixtral's 72
+# rows and qwen2_moe's 40 they are not), and so many of them that a router would
+# be, were it another matrix.
 EVERY = list(FAMILIES)
 FAMILIES["mixtral_strips"] = dict(FAMILIES["mixtral"], intermediate_size=96)
 FAMILIES["qwen2_moe_strips"] = dict(
