@@ -1,9 +1,21 @@
 // quantization_config: which stored weights are understood.
 #include "models/HfReaders.h"
 
+#include <algorithm>
 #include <array>
 
 namespace tessera::models {
+
+// Whether nothing is left out of what is quantized but the head and routers,
+// which are not quantized anyway: as modules, or as patterns of their names.
+static bool leavesOutNoMatrix(const std::vector<std::string> &modules) {
+  return std::ranges::all_of(modules, [](std::string_view name) {
+    if (name.ends_with('$'))
+      name.remove_suffix(1);
+    return name == "lm_head" || name.ends_with(".gate") ||
+           name.ends_with("shared_expert_gate");
+  });
+}
 
 static void checkSizes(ConfigFields &fields, const StoredWeights &stored,
                        std::string_view bits) {
@@ -96,7 +108,8 @@ static void readGptq(ConfigFields &fields, StoredWeights &stored) {
 
 // What AutoAWQ writes for products with matrices ("gemm"); those for one row
 // ("gemv") lie in another order.
-static void readAwq(ConfigFields &fields, StoredWeights &stored) {
+static void readAwq(ConfigFields &fields, bool isMixtral,
+                    StoredWeights &stored) {
   stored.bits = fields.size("bits", 8);
   stored.group = fields.size("group_size", 1 << 16);
   stored.zeros = true;
@@ -109,7 +122,10 @@ static void readAwq(ConfigFields &fields, StoredWeights &stored) {
     fields.fail("version", "must be gemm; other orders are not read");
   if (fields.text("backend", "autoawq") != "autoawq")
     fields.fail("backend", "must be autoawq; other orders are not read");
+  // Parts of names; of Mixtral's only those of routers have a "gate".
   auto kept = fields.texts("modules_to_not_convert");
+  if (isMixtral)
+    std::erase(kept, "gate");
   if (!kept.empty() && kept != std::vector<std::string>{"lm_head"})
     fields.fail("modules_to_not_convert", "must be [\"lm_head\"], or nothing");
   constexpr std::array<std::string_view, 4> runs = {
@@ -129,7 +145,7 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer) {
     if (method == "gptq")
       readGptq(fields, stored);
     else
-      readAwq(fields, stored);
+      readAwq(fields, outer.text("model_type", "") == "mixtral", stored);
     outer.adopt(fields.status());
     return stored;
   }
@@ -148,8 +164,8 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer) {
   fields.ignore(about);
   // Heads are kept in 8 bits, whether they are stored so or unpacked.
   auto ignored = fields.texts("ignore");
-  if (!ignored.empty() && ignored != std::vector<std::string>{"lm_head"})
-    fields.fail("ignore", "must be [\"lm_head\"], or nothing");
+  if (!leavesOutNoMatrix(ignored))
+    fields.fail("ignore", "must be [\"lm_head\"], or nothing, beside routers");
   const Json *groups = fields.section("config_groups");
   if (!groups || groups->size() != 1 || !groups->contains("group_0") ||
       !(*groups)["group_0"].is_object())
@@ -158,7 +174,8 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer) {
     readGroup(fields, (*groups)["group_0"], stored);
   // A head that is not tied is then among the matrices of 4 bits, or with zero
   // points.
-  if ((stored.bits == 4 || stored.zeros) && ignored.empty() &&
+  if ((stored.bits == 4 || stored.zeros) &&
+      std::ranges::find(ignored, "lm_head") == ignored.end() &&
       !outer.flag("tie_word_embeddings", false))
     fields.fail("ignore", "lm_head must be in it: heads are read in 8 bits "
                           "without zero points, or unpacked");

@@ -115,8 +115,9 @@ static Result evaluateDequantize(DequantizeOp op, Operands in) {
   Tensor result(resultShape(op));
   for (int64_t n = 0; n < layout.rows; ++n)
     for (int64_t k = 0; k < layout.columns; ++k) {
-      double &to =
-          result.at(op.getTransposed() ? ArrayRef{k, n} : ArrayRef{n, k});
+      double &to = // rows of a stack follow each other
+          result.data[op.getTransposed() ? k * layout.rows + n
+                                         : n * layout.columns + k];
       if (!layout.hasScales()) { // in the order [strips, columns / 2, 16, 2]
         int64_t depth = layout.words() * layout.perWord();
         to = in[0]->data[n / strip * depth * strip + k / 2 * 2 * strip +

@@ -46,7 +46,10 @@ DictionaryAttr QuantizedOrigin::write(MLIRContext *context) const {
   fields.set("part", b.getStringAttr(isScales ? "scales" : "values"));
   fields.set("bits", b.getI64IntegerAttr(layout.bits));
   fields.set("group", b.getI64IntegerAttr(layout.group));
-  fields.set("shape", b.getDenseI64ArrayAttr({layout.rows, layout.columns}));
+  SmallVector<int64_t> shape{layout.rows, layout.columns};
+  if (stack)
+    shape = {stack, layout.rows / stack, layout.columns};
+  fields.set("shape", b.getDenseI64ArrayAttr(shape));
   if (layout.zeros)
     fields.set("zeros", b.getUnitAttr());
   if (transposed)
@@ -64,32 +67,51 @@ std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
        group = fields.getAs<IntegerAttr>("group");
   auto shape = fields.getAs<DenseI64ArrayAttr>("shape");
   if (!source || source.empty() || !part || !bits || !group || !shape ||
-      shape.size() != 2 || shape[0] < 1 || shape[1] < 1)
+      (shape.size() != 2 && shape.size() != 3) ||
+      llvm::any_of(shape.asArrayRef(), [](int64_t size) { return size < 1; }))
+    return std::nullopt;
+  int64_t stack = shape.size() == 3 ? shape[0] : 0;
+  ArrayRef<int64_t> matrix = shape.asArrayRef().take_back(2);
+  int64_t rows;
+  if (llvm::MulOverflow(matrix[0], std::max<int64_t>(stack, 1), rows))
     return std::nullopt;
   QuantizedOrigin origin{source.str(),
                          part.getValue() == "scales",
-                         {shape[0], shape[1], bits.getInt(), group.getInt(),
+                         {rows, matrix[1], bits.getInt(), group.getInt(),
                           fields.contains("zeros")},
-                         fields.contains("transposed")};
+                         fields.contains("transposed"),
+                         stack};
   bool knows = origin.isScales || part.getValue() == "values";
   bool fits = (origin.layout.bits == 4 || origin.layout.bits == 8 ||
                (origin.layout.bits == 16 && !origin.isScales &&
                 !origin.layout.zeros)) &&
               origin.layout.group >= QuantizedLayout::kBlock &&
               origin.layout.group % QuantizedLayout::kBlock == 0;
+  fits &= stack == 0 ||
+          (matrix[0] % QuantizedLayout::kStrip == 0 && !origin.transposed);
   return knows && fits ? std::optional(std::move(origin)) : std::nullopt;
 }
 
 QuantizedLayout DequantizeOp::getLayout() {
   ArrayRef<int64_t> shape = tensorType(getResult()).getShape();
-  return {shape[getTransposed()], shape[!getTransposed()],
+  ArrayRef<int64_t> matrix = shape.take_back(2);
+  int64_t stack = shape.size() == 3 ? shape[0] : 1;
+  return {stack * matrix[getTransposed()], matrix[!getTransposed()],
           static_cast<int64_t>(getBits()), static_cast<int64_t>(getGroup()),
           getZeros()};
 }
 
 LogicalResult DequantizeOp::verify() {
-  if (failed(expectRank(*this, "the result", tensorType(getResult()), 2)))
-    return failure();
+  ArrayRef<int64_t> shape = tensorType(getResult()).getShape();
+  if (shape.size() != 2 && shape.size() != 3)
+    return emitOpError("has a result of rank ")
+           << shape.size() << ", expected a matrix or a stack of them";
+  if (shape.size() == 3 && getTransposed())
+    return emitOpError("has a stack of matrices that are transposed");
+  if (shape.size() == 3 && shape[1] % QuantizedLayout::kStrip)
+    return emitOpError("has a stack of matrices of ")
+           << shape[1] << " rows, expected a multiple of "
+           << QuantizedLayout::kStrip;
   if (getBits() != 4 && getBits() != 8 && getBits() != 16)
     return emitOpError("has bits ") << getBits() << ", expected 4, 8 or 16";
   if (getGroup() < 1 || getGroup() % QuantizedLayout::kBlock)

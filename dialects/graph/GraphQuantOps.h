@@ -10,8 +10,8 @@ namespace tessera::graph {
 
 /// On a parameter that holds values or scales, or bf16 in strips, a
 /// QuantizedOrigin: {source, part = "values" or "scales", bits, group, shape =
-/// [rows, columns], zeros and transposed where it is so}. No @init gives such a
-/// parameter.
+/// [rows, columns] or, of a stack, [matrices, rows, columns], zeros and
+/// transposed where it is so}. No @init gives such a parameter.
 inline constexpr llvm::StringLiteral kQuantizedAttr = "graph.quantized";
 
 /// Of which tensor of a checkpoint a parameter is a part.
@@ -20,6 +20,9 @@ struct QuantizedOrigin {
   bool isScales = false; ///< otherwise the values
   QuantizedLayout layout;
   bool transposed = false; ///< the checkpoint has [columns, rows]
+  /// Matrices of a stack, whose rows follow each other in the layout; 0: it is
+  /// one matrix, and none.
+  int64_t stack = 0;
 
   mlir::DictionaryAttr write(mlir::MLIRContext *context) const;
   static std::optional<QuantizedOrigin> read(mlir::Attribute attribute);

@@ -13,10 +13,12 @@ def Graph_DequantizeOp : Graph_Op<"dequantize",
     scale(n, k / group) × q(n, k), with q of `bits` = 8 or 4 bits; with `zeros` scale × (q - zero(n, k / group)), where
     `scales` holds a group's zero points behind its scales; or, of `bits` = 16, the bf16 (n, k) that `values`
     has in strips, without scales. The result is that matrix, [n, k], or [k, n]
-    where it is `transposed`, rounded to the result's element type at most.
+    where it is `transposed`, rounded to the result's element type at most. Or a stack of matrices, [matrices, n, k] with n a
+    multiple of 16: then strips are those of one matrix of all their rows.
 
     It never becomes a kernel: fusion repeats it in each contraction that reads it, which brings
-    integers into registers, or multiplies strips as they are. Made by `quantize-weights`; nothing but an einsum reads it.
+    integers into registers, or multiplies strips as they are. Made by `quantize-weights`; nothing but an einsum or, of a
+    stack, a `graph.grouped_matmul` reads it.
 
     ```mlir
     %w = graph.dequantize %q, %s bits 4 group 32 : tensor<48x96x16xi32>, tensor<48x24x16xf16> -> tensor<768x768xbf16>

@@ -59,7 +59,7 @@ static bool isReadAsStored(OpOperand &operand) {
     return true;
   Value value = operand.get();
   // Contractions bring integers into registers themselves.
-  if (isa<EinsumOp>(op) && value.getDefiningOp<DequantizeOp>())
+  if (isProduct(op) && value.getDefiningOp<DequantizeOp>())
     return false;
   // Contractions widen what they stage.
   while (auto convert = value.getDefiningOp<ConvertOp>()) {

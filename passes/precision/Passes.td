@@ -71,7 +71,8 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
     For inference. A parameter of rank 2 that einsums multiply becomes two, `NAME.values` and `NAME.scales`, and a
     `graph.dequantize` at the function's start. Blocks go on taking the matrix. What blocks
     multiply has `bits`, and with `zeros` zero points; what stands outside of them, the head, has 8 and none. A table from which rows are picked stays as it is for
-    that, whatever else is done with it. Matrices of fewer than 16 rows or 32 columns stay, and so does what `graph.wide` says. @init
+    that, whatever else is done with it. A stack of matrices that a `graph.grouped_matmul` multiplies, as experts have, becomes one of strips, matrix behind
+    matrix. Matrices of fewer than 16 rows or 32 columns stay, stacks of such whose rows are no multiple of 16, and so does what `graph.wide` says. @init
     gives none of what was quantized: it comes out of a checkpoint.
 
     With `bits` 16 nothing is quantized: matrices of bf16 become `NAME.values` alone, the same numbers in strips of 16

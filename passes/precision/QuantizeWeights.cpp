@@ -28,8 +28,7 @@ struct QuantizeWeights : tessera::impl::QuantizeWeightsBase<QuantizeWeights> {
     llvm::StringSet<> gone;
     for (auto function : module.getOps<func::FuncOp>())
       if (!function.isPrivate() && function.getName() != "init")
-        if (failed(quantize(function, gone)))
-          return signalPassFailure();
+        quantize(function, gone);
     if (auto init = module.lookupSymbol<func::FuncOp>("init"))
       dropResults(init, gone);
   }
@@ -37,7 +36,9 @@ struct QuantizeWeights : tessera::impl::QuantizeWeightsBase<QuantizeWeights> {
 private:
   std::optional<bool> sumsFirst(OpOperand &use);
   std::optional<bool> sumsFirst(graph::EinsumOp einsum, OpOperand &use);
-  LogicalResult quantize(func::FuncOp function, llvm::StringSet<> &gone);
+  std::optional<bool> sumsFirst(graph::GroupedMatmulOp grouped, OpOperand &use);
+  void quantize(func::FuncOp function, llvm::StringSet<> &gone);
+  bool isCandidate(func::FuncOp function, unsigned index);
   bool replace(func::FuncOp function, unsigned index,
                ArrayRef<OpOperand *> products, bool transposed);
   static void dropResults(func::FuncOp init, const llvm::StringSet<> &gone);
@@ -50,6 +51,8 @@ private:
 // summed over and one that stays.
 std::optional<bool> QuantizeWeights::sumsFirst(graph::EinsumOp einsum,
                                                OpOperand &use) {
+  if (graph::tensorType(use.get()).getRank() != 2)
+    return std::nullopt;
   auto equation = llvm::cantFail(graph::Einsum::parse(einsum.getEquation()));
   bool isLeft = use.getOperandNumber() == 0;
   StringRef term = isLeft ? equation.lhs : equation.rhs,
@@ -60,10 +63,21 @@ std::optional<bool> QuantizeWeights::sumsFirst(graph::EinsumOp einsum,
   return first;
 }
 
+// The same of each matrix of a stack, where a group of rows has one.
+std::optional<bool> QuantizeWeights::sumsFirst(graph::GroupedMatmulOp grouped,
+                                               OpOperand &use) {
+  bool isMatrix = use.getOperandNumber() == 1;
+  if (!isMatrix || grouped.isPadded() || !grouped.getTransposed())
+    return std::nullopt;
+  return false;
+}
+
 // The same of what a use comes to: in a block, all that it does.
 std::optional<bool> QuantizeWeights::sumsFirst(OpOperand &use) {
   if (auto einsum = dyn_cast<graph::EinsumOp>(use.getOwner()))
     return sumsFirst(einsum, use);
+  if (auto grouped = dyn_cast<graph::GroupedMatmulOp>(use.getOwner()))
+    return sumsFirst(grouped, use);
   auto call = dyn_cast<func::CallOp>(use.getOwner());
   if (!call)
     return std::nullopt;
@@ -79,39 +93,19 @@ std::optional<bool> QuantizeWeights::sumsFirst(OpOperand &use) {
   return all;
 }
 
-static bool isCandidate(func::FuncOp function, unsigned index) {
+// Experts' matrices are stacks. Those of bf16 have no kernel that takes strips.
+bool QuantizeWeights::isCandidate(func::FuncOp function, unsigned index) {
   auto role =
       function.getArgAttrOfType<graph::RoleAttr>(index, graph::kRoleAttr);
   auto type = dyn_cast<RankedTensorType>(function.getArgument(index).getType());
   return role && role.getValue() == graph::Role::parameter && type &&
-         isa<FloatType>(type.getElementType()) && type.getRank() == 2 &&
+         isa<FloatType>(type.getElementType()) &&
+         (type.getRank() == 2 || (type.getRank() == 3 && bits != 16)) &&
          !function.getArgAttr(index, graph::kWideAttr) &&
          !function.getArgAttr(index, graph::kFixedAttr);
 }
 
-// Experts' matrices are stacked, and their products have no kernel that takes
-// integers.
-static LogicalResult refuseExperts(func::FuncOp function) {
-  for (BlockArgument argument : function.getArguments()) {
-    unsigned index = argument.getArgNumber();
-    auto role =
-        function.getArgAttrOfType<graph::RoleAttr>(index, graph::kRoleAttr);
-    auto type = dyn_cast<RankedTensorType>(argument.getType());
-    if (role && role.getValue() == graph::Role::parameter && type &&
-        type.getRank() == 3)
-      return function.emitError()
-             << "inference.quant: experts cannot be quantized yet, and '"
-             << function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr)
-                    .getValue()
-             << "' is a stack of them; leave it at none for this model";
-  }
-  return success();
-}
-
-LogicalResult QuantizeWeights::quantize(func::FuncOp function,
-                                        llvm::StringSet<> &gone) {
-  if (bits != 16 && failed(refuseExperts(function)))
-    return failure();
+void QuantizeWeights::quantize(func::FuncOp function, llvm::StringSet<> &gone) {
   for (unsigned index = 0; index < function.getNumArguments(); ++index) {
     if (!isCandidate(function, index))
       continue;
@@ -129,7 +123,6 @@ LogicalResult QuantizeWeights::quantize(func::FuncOp function,
     if (transposed && replace(function, index, products, *transposed))
       gone.insert(name);
   }
-  return success();
 }
 
 // Two arguments and what they stand for instead of argument `index`; whether
@@ -144,11 +137,15 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
   bool isBf16 = bits == 16;
   if (isBf16 && !type.getElementType().isBF16())
     return false;
-  QuantizedLayout layout{
-      type.getDimSize(transposed), type.getDimSize(!transposed),
-      inBlocks || isBf16 ? bits : 8, group, inBlocks && zeros};
-  if (layout.rows < kLeastRows || layout.columns < kLeastColumns)
+  int64_t stack = type.getRank() == 3 ? type.getDimSize(0) : 0;
+  ArrayRef<int64_t> shape = type.getShape().take_back(2);
+  QuantizedLayout layout{shape[transposed], shape[!transposed],
+                         inBlocks || isBf16 ? bits : 8, group,
+                         inBlocks && zeros};
+  if (layout.rows < kLeastRows || layout.columns < kLeastColumns ||
+      (stack && layout.rows % QuantizedLayout::kStrip))
     return false;
+  layout.rows *= std::max<int64_t>(stack, 1);
   MLIRContext *context = &getContext();
   auto name = function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr);
   auto insert = [&](bool isScales, RankedTensorType of) {
@@ -161,8 +158,8 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
                    graph::RoleAttr::get(context, graph::Role::parameter));
     attributes.set(
         graph::kQuantizedAttr,
-        graph::QuantizedOrigin{name.str(), isScales, layout, transposed}.write(
-            context));
+        graph::QuantizedOrigin{name.str(), isScales, layout, transposed, stack}
+            .write(context));
     unsigned at = weight.getArgNumber() + 1 + isScales;
     function.insertArgument(at, of, attributes.getDictionary(context),
                             weight.getLoc());

@@ -149,12 +149,9 @@ void ContractionEmitter::emit() {
   Operation *mark = index(0).getDefiningOp();
   top = std::make_unique<EmitScope>(epilogueTarget, b);
   top->builder.setInsertionPoint(mark);
-  if (plan.quant && plan.quant->streams && !plan.isStrips())
-    emitStreamed();
-  else if (plan.groups)
-    emitOwned([&] { emitChunks(); });
-  else
-    emitChunks();
+  bool streams = plan.quant && plan.quant->streams && !plan.isStrips();
+  auto nest = [&] { streams ? emitStreamed() : emitChunks(); };
+  plan.groups ? emitOwned(nest) : nest();
 }
 
 void ContractionEmitter::emitChunks() {
@@ -198,7 +195,7 @@ void ContractionEmitter::emitIndices() {
 
 void ContractionEmitter::emitAllocations() {
   if (plan.quant && plan.quant->streams && !plan.isStrips())
-    return;
+    return allocateStreamed();
   if (matrices)
     return allocateMatrices();
   int64_t panels = partsOf(plan.blockColumns, width);

@@ -113,22 +113,31 @@ private:
   // Integers with scales (ContractionQuant.cpp).
   // Few rows: lhs is staged in f32, then sums of strip after strip, then the
   // epilogue of these. Many: panels of rhs are staged, widened.
+  /// Some rows of the block, that meet a strip at once.
+  struct StreamedRows {
+    mlir::Value first;
+    int64_t count;
+    bool asks; ///< for weights that come later
+  };
   void makeQuant(llvm::ArrayRef<mlir::Value> arguments);
+  void allocateStreamed();
   void emitStreamed();
   mlir::Value stripOf(mlir::Value column);
   void stageStreamedRow(mlir::Value row);
   mlir::Value stageStreamed(mlir::Value row, mlir::Value k, int64_t count);
   void stageStreamedGroup(mlir::Value row, mlir::Value group, int64_t size);
-  void emitStrip(mlir::Value strip, mlir::Value slot, int64_t row,
-                 int64_t rows);
-  mlir::Value emitStripGroup(mlir::Value strip, mlir::Value group, int64_t row,
-                             int64_t rows, int64_t size, mlir::Value sum);
-  void emitStripBlock(mlir::Value strip, mlir::Value block, int64_t row,
-                      int64_t rows, llvm::MutableArrayRef<mlir::Value> chains);
+  void emitOwnedStrip(mlir::Value strip, mlir::Value slot, int64_t tall);
+  void emitStrip(mlir::Value strip, mlir::Value slot, const StreamedRows &rows);
+  mlir::Value emitStripGroup(mlir::Value strip, mlir::Value group,
+                             const StreamedRows &rows, int64_t size,
+                             mlir::Value sum);
+  void emitStripBlock(mlir::Value strip, mlir::Value block,
+                      const StreamedRows &rows,
+                      llvm::MutableArrayRef<mlir::Value> chains);
   mlir::Value widenOne(mlir::Value word, int64_t place);
   // Few rows as integers (ContractionIntegers.cpp).
   mlir::Value packedRow();
-  mlir::Value loadPacked(mlir::Value at, int64_t row, int64_t rows);
+  mlir::Value loadPacked(mlir::Value at, const StreamedRows &rows);
   /// Of `memory` [strips, middle, 16], what comes after place `at` of a strip,
   /// where one such place stands for so many lines of words.
   void prefetchAhead(mlir::Value memory, mlir::Value strip, mlir::Value at,
@@ -137,10 +146,11 @@ private:
   mlir::Value loadWords(mlir::Value strip, mlir::Value at, bool asks);
   void prefetchScales(mlir::Value strip, mlir::Value group);
   mlir::Value emitIntegerGroup(mlir::Value strip, mlir::Value group,
-                               int64_t row, int64_t rows, int64_t size,
+                               const StreamedRows &rows, int64_t size,
                                mlir::Value sum);
-  void emitIntegerBlock(mlir::Value strip, mlir::Value block, int64_t row,
-                        int64_t rows, mlir::Value &upper, mlir::Value &lower);
+  void emitIntegerBlock(mlir::Value strip, mlir::Value block,
+                        const StreamedRows &rows, mlir::Value &upper,
+                        mlir::Value &lower);
   mlir::Value takeZeros(mlir::Value sums, mlir::Value strip, mlir::Value group);
   void stageQuantColumns();
   void stageQuantBlock(mlir::Value strip, mlir::Value panel, int64_t column,
@@ -258,6 +268,7 @@ private:
   mlir::Value packedRows;    ///< IntegerRows instead of both
   mlir::Value firstPacked;   ///< the block's first row of those
   mlir::Value stripSums;     ///< [rows, columns of the block]
+  mlir::Value groupStrip;    ///< the first one of the group's matrix
 
   // Where groups are rows; null otherwise.
   mlir::Value ownedRows, allRows; ///< rows of the block: the group's, to store

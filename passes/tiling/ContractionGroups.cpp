@@ -24,7 +24,10 @@ void ContractionEmitter::emitGroupIndices(Value rowBlock) {
     rowStart = tile.start;
     allRows = tile.all;
     ownedRows = tile.owned;
-    if (groups.matrix)
+    if (plan.quant)
+      groupStrip = mul(tile.group, groups.matrix / plan.quant->layout.columns /
+                                       QuantizedLayout::kStrip);
+    else if (groups.matrix)
       rhs.fixed.insert(rhs.fixed.begin(), tile.group);
     return;
   }
@@ -86,14 +89,15 @@ void ContractionEmitter::forEachPartOf(
 
 void ContractionEmitter::emitOwnedRows() {
   SmallVector<int64_t> sizes;
-  if (lhs.staged)
+  bool isStaged = lhs.staged && !stripSums; // sums are of rows that were
+  if (isStaged)
     sizes.push_back(groupRows);
   sizes.push_back(height);
   for (int64_t size = llvm::bit_floor(static_cast<uint64_t>(height)); size;
        size /= 2)
     sizes.push_back(size);
   forEachPartOf(ownedRows, sizes, [&](Value start, int64_t rows) {
-    if (lhs.staged)
+    if (isStaged)
       return emitGroup(start, rows);
     emitRow(start, rows);
   });

@@ -34,11 +34,11 @@ Value ContractionEmitter::packedRow() {
 }
 
 // i32 [rows], of place `at` of the packed rows.
-Value ContractionEmitter::loadPacked(Value at, int64_t row, int64_t rows) {
-  return b.create<tile::LoadOp>(loc, VectorType::get({rows}, b.getI32Type()),
-                                packedRows,
-                                ValueRange{add(firstPacked, index(row)), at},
-                                ValueRange(), ArrayRef<int64_t>{0});
+Value ContractionEmitter::loadPacked(Value at, const StreamedRows &rows) {
+  return b.create<tile::LoadOp>(
+      loc, VectorType::get({rows.count}, b.getI32Type()), packedRows,
+      ValueRange{add(firstPacked, rows.first), at}, ValueRange(),
+      ArrayRef<int64_t>{0});
 }
 
 // Of a strip's tiles of rows the first asks; the others find it near.
@@ -73,12 +73,12 @@ Value ContractionEmitter::loadWords(Value strip, Value at, bool asks) {
 }
 
 // A block's words times the rows', onto the sums of upper and lower bytes.
-void ContractionEmitter::emitIntegerBlock(Value strip, Value block, int64_t row,
-                                          int64_t rows, Value &upper,
-                                          Value &lower) {
+void ContractionEmitter::emitIntegerBlock(Value strip, Value block,
+                                          const StreamedRows &rows,
+                                          Value &upper, Value &lower) {
   const QuantizedLayout &layout = plan.quant->layout;
   auto wordType = VectorType::get({1, kStrip}, b.getI32Type());
-  auto left = VectorType::get({rows, 1}, b.getI32Type());
+  auto left = VectorType::get({rows.count, 1}, b.getI32Type());
   auto number = [&](uint32_t value) -> Value {
     return b.create<arith::ConstantOp>(
         loc, DenseElementsAttr::get(wordType, llvm::APInt(32, value)));
@@ -87,7 +87,7 @@ void ContractionEmitter::emitIntegerBlock(Value strip, Value block, int64_t row,
     for (auto [part, sum] : {std::pair(int64_t(0), &upper), {1, &lower}}) {
       Value x = b.create<tile::LoadOp>(
           loc, left, packedRows,
-          ValueRange{add(firstPacked, index(row)),
+          ValueRange{add(firstPacked, rows.first),
                      add(mul(block, 2 * kWords), index(part * kWords + at))},
           ValueRange(), ArrayRef<int64_t>{0, 1});
       *sum = b.create<tile::MmaOp>(loc, x, word, *sum);
@@ -95,8 +95,7 @@ void ContractionEmitter::emitIntegerBlock(Value strip, Value block, int64_t row,
   };
   int64_t count = kBlock / layout.perWord();
   for (int64_t i = 0; i < count; ++i) {
-    Value word =
-        loadWords(strip, add(mul(block, count), index(i)), /*asks=*/row == 0);
+    Value word = loadWords(strip, add(mul(block, count), index(i)), rows.asks);
     if (layout.bits == 8) {
       multiply(b.create<arith::XOrIOp>(loc, word, number(0x80808080u)), i);
       continue;
@@ -126,7 +125,7 @@ Value ContractionEmitter::takeZeros(Value sums, Value strip, Value group) {
 
 // `sum` and what a group of `size` columns adds to it.
 Value ContractionEmitter::emitIntegerGroup(Value strip, Value group,
-                                           int64_t row, int64_t rows,
+                                           const StreamedRows &rows,
                                            int64_t size, Value sum) {
   const QuantizedLayout &layout = plan.quant->layout;
   auto type = cast<VectorType>(sum.getType());
@@ -136,24 +135,23 @@ Value ContractionEmitter::emitIntegerGroup(Value strip, Value group,
   };
   IntegerRows packed = integerRows(plan);
   // Beside the words they are a stream of their own.
-  if (row == 0)
+  if (rows.asks)
     prefetchScales(strip, group);
   Value upper = b.create<arith::ConstantOp>(loc, b.getZeroAttr(integers));
   Value lower =
-      spread(loadPacked(add(index(packed.sums()), group), row, rows), integers);
+      spread(loadPacked(add(index(packed.sums()), group), rows), integers);
   if (layout.zeros)
     lower = takeZeros(lower, strip, group);
   Value first = mul(group, layout.group / kBlock);
   if (int64_t blocks = partsOf(size, kBlock); blocks == 1) {
-    emitIntegerBlock(strip, first, row, rows, upper, lower);
+    emitIntegerBlock(strip, first, rows, upper, lower);
   } else {
     auto loop = b.create<scf::ForOp>(loc, index(0), index(blocks), index(1),
                                      ValueRange{upper, lower});
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value up = loop.getRegionIterArgs()[0], low = loop.getRegionIterArgs()[1];
-    emitIntegerBlock(strip, add(first, loop.getInductionVar()), row, rows, up,
-                     low);
+    emitIntegerBlock(strip, add(first, loop.getInductionVar()), rows, up, low);
     b.create<scf::YieldOp>(loc, ValueRange{up, low});
     upper = loop.getResult(0);
     lower = loop.getResult(1);
@@ -163,9 +161,9 @@ Value ContractionEmitter::emitIntegerGroup(Value strip, Value group,
   Value whole = b.create<arith::AddIOp>(
       loc, b.create<arith::ShLIOp>(loc, upper, eight), lower);
   Value ofGroup = b.create<arith::SIToFPOp>(loc, type, whole);
-  Value bits = loadPacked(add(index(packed.scales()), group), row, rows);
+  Value bits = loadPacked(add(index(packed.scales()), group), rows);
   Value rowScale = b.create<arith::BitcastOp>(
-      loc, VectorType::get({rows}, b.getF32Type()), bits);
+      loc, VectorType::get({rows.count}, b.getF32Type()), bits);
   ofGroup = b.create<arith::MulFOp>(loc, ofGroup, spread(rowScale, type));
   Value scale = b.create<tile::BroadcastOp>(loc, type, loadScale(strip, group),
                                             ArrayRef<int64_t>{1});

@@ -128,14 +128,17 @@ static std::optional<Operand> findQuantized(Value value, StringRef letters) {
     return std::nullopt;
   Type element = tensorType(value).getElementType();
   int64_t columns = op.getLayout().columns;
+  ArrayRef<int64_t> shape = tensorType(value).getShape();
   Operand result;
   result.operand = {cast<BlockArgument>(op.getValues()).getArgNumber(), element,
                     element, 0};
   result.view.base = op.getValues();
-  result.view.shape = llvm::to_vector(tensorType(value).getShape());
+  result.view.shape = llvm::to_vector(shape);
   result.view.strides = {columns, 1};
   if (op.getTransposed())
     std::swap(result.view.strides[0], result.view.strides[1]);
+  if (shape.size() == 3) // a stack
+    result.view.strides.insert(result.view.strides.begin(), shape[1] * columns);
   result.letters = letters;
   return result;
 }

@@ -12,6 +12,11 @@
 //
 // Many rows are bound by multiplications: a block widens its columns once, into
 // the panels that other contractions stage.
+//
+// Rows of groups (experts) are multiplied as few rows are, however many a group
+// has: a block has the rows of one group, in register tiles of which each reads
+// the block's columns again, and where there is no row no weight is read. So a
+// token has the same bits alone, among others and in a prompt.
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/tiling/ClusterLaunch.h"
@@ -24,6 +29,8 @@ static constexpr int64_t kStrip = QuantizedLayout::kStrip,
                          kBlock = QuantizedLayout::kBlock;
 // Up to so many rows the weights are streamed.
 static constexpr int64_t kStreamedRows = 16;
+// Rows of a block where a group may have many.
+static constexpr int64_t kMostGroupRows = 64;
 // Partial sums of one group.
 static constexpr int64_t kChains = 4;
 // Columns of a block: enough that staging lhs costs little, few enough that
@@ -38,24 +45,32 @@ llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan) {
   auto fail = [](const llvm::Twine &what) {
     return llvm::createStringError("quantized weights: " + what);
   };
-  if (plan.groups || !plan.outerSums.empty() || plan.sum.rhs != 1 ||
-      plan.sum.size != columns)
+  if (!plan.outerSums.empty() || plan.sum.rhs != 1 || plan.sum.size != columns)
     return fail("the product sums over more than the matrix's columns");
+  if (plan.groups && (!plan.groups->hasSlots() || plan.isStrips()))
+    return fail("groups are runs of rows, and their matrices integers");
   ContractionDim row = plan.rowDim(), column = plan.columnDim();
   if (plan.sum.lhs == 0 || (row.size > 1 && row.lhs == 0))
     return fail("the left operand repeats elements");
   bool isAligned = column.rhs == columns;
   for (unsigned dim : plan.outer)
     isAligned &= plan.dims[dim].rhs / columns % kStrip == 0;
+  if (plan.groups)
+    isAligned &= plan.groups->matrix / columns % kStrip == 0;
   if (!isAligned)
     return fail("the epilogue cuts columns at no multiple of 16");
-  plan.quant->streams = row.size <= kStreamedRows;
+  plan.quant->streams = plan.groups || row.size <= kStreamedRows;
   if (!plan.quant->streams || plan.isStrips()) {
     chooseGrid(plan);
     return llvm::Error::success();
   }
   plan.blockRows = row.size;
   plan.quant->integers = multipliesIntegers(plan);
+  if (plan.groups) {
+    int64_t most = plan.quant->integers ? kMostGroupRows : kStreamedRows,
+            typical = llvm::alignTo(plan.typicalRows(), kStreamedRows);
+    plan.blockRows = std::min({row.size, typical, most});
+  }
   if (plan.quant->integers) {
     plan.blockColumns =
         std::min(column.size, integerColumns(plan.quant->layout));
@@ -91,6 +106,8 @@ void ContractionEmitter::makeQuant(ArrayRef<Value> arguments) {
 Value ContractionEmitter::stripOf(Value column) {
   Value strip = b.createOrFold<arith::DivUIOp>(loc, add(columnStart, column),
                                                index(kStrip));
+  if (groupStrip)
+    strip = add(strip, groupStrip);
   for (unsigned dim : plan.outer)
     if (int64_t rows = plan.dims[dim].rhs / plan.quant->layout.columns)
       strip = add(strip, mul(outerIndices[dim], rows / kStrip));
@@ -117,7 +134,7 @@ Value ContractionEmitter::loadScales(Value strip, Value at) {
 
 //===--- few rows ---------------------------------------------------------===//
 
-void ContractionEmitter::emitStreamed() {
+void ContractionEmitter::allocateStreamed() {
   const QuantizedLayout &layout = plan.quant->layout;
   Type f32 = b.getF32Type();
   auto allocate = [&](ArrayRef<int64_t> shape) -> Value {
@@ -127,18 +144,26 @@ void ContractionEmitter::emitStreamed() {
                  tile::SharedAttr::get(b.getContext(), tile::Layout::rows)));
   };
   int64_t rows = plan.blockRows;
-  Value sums = allocate({rows, partsOf(plan.blockColumns, kStrip) * kStrip});
+  stripSums = allocate({rows, partsOf(plan.blockColumns, kStrip) * kStrip});
+  if (plan.quant->integers)
+    return;
+  streamed = allocate({rows, layout.blocks() * kBlock});
+  if (layout.offset() || layout.zeros)
+    negatedSums = allocate({rows, layout.groups()});
+}
+
+void ContractionEmitter::emitStreamed() {
+  int64_t rows = plan.blockRows;
+  auto stage = [&](Value row) { stageStreamedRow(row); };
   if (plan.quant->integers) {
     packedRows =
         emitView(b, loc, kernel.getBuffers()[0], integerRows(plan).view());
     firstPacked = packedRow();
+  } else if (ownedRows) {
+    forEach(ownedRows, stage);
   } else {
-    streamed = allocate({rows, layout.blocks() * kBlock});
-    if (layout.offset() || layout.zeros)
-      negatedSums = allocate({rows, layout.groups()});
-    forEach(rows, [&](Value row) { stageStreamedRow(row); });
+    forEach(rows, stage);
   }
-  stripSums = sums;
   int64_t last =
       plan.columnDim().size - (plan.columnBlocks() - 1) * plan.blockColumns;
   forEach(select(isLastColumns, partsOf(last, kStrip),
@@ -147,12 +172,28 @@ void ContractionEmitter::emitStreamed() {
             Value strip = stripOf(mul(slot, kStrip));
             // Tiles of rows that leave registers for a sum's chains.
             int64_t tall = target.lanes == kStrip ? 4 : 1;
+            if (ownedRows)
+              return emitOwnedStrip(strip, slot, std::min(tall, rows));
             for (int64_t row = 0; row < rows; row += tall)
-              emitStrip(strip, slot, row, std::min(tall, rows - row));
+              emitStrip(strip, slot,
+                        {index(row), std::min(tall, rows - row),
+                         /*asks=*/row == 0});
           });
   groupStart = index(0);
   sumStart = index(0);
-  emitRowTiles();
+  ownedRows ? emitOwnedRows() : emitRowTiles();
+}
+
+// As many rows as the group has; mostly there is but one tile of them.
+void ContractionEmitter::emitOwnedStrip(Value strip, Value slot, int64_t tall) {
+  SmallVector<int64_t> sizes;
+  if (!llvm::isPowerOf2_64(tall))
+    sizes.push_back(tall);
+  for (int64_t size = llvm::bit_floor(uint64_t(tall)); size; size /= 2)
+    sizes.push_back(size);
+  forEachPartOf(ownedRows, sizes, [&](Value row, int64_t rows) {
+    emitStrip(strip, slot, {row, rows, /*asks=*/true});
+  });
 }
 
 void ContractionEmitter::stageStreamedRow(Value row) {
@@ -239,16 +280,15 @@ void ContractionEmitter::stageStreamedGroup(Value row, Value group,
                               negatedSums, ValueRange{row, group});
 }
 
-// Sums of rows [row, row + rows) with the weights of a strip, to place `slot`.
-void ContractionEmitter::emitStrip(Value strip, Value slot, int64_t row,
-                                   int64_t rows) {
+// Sums of some rows with the weights of a strip, to place `slot`.
+void ContractionEmitter::emitStrip(Value strip, Value slot,
+                                   const StreamedRows &rows) {
   const QuantizedLayout &layout = plan.quant->layout;
-  auto type = VectorType::get({rows, kStrip}, b.getF32Type());
+  auto type = VectorType::get({rows.count, kStrip}, b.getF32Type());
   Value sum = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
   auto addGroup = [&](Value group, int64_t size, Value so) {
-    return plan.quant->integers
-               ? emitIntegerGroup(strip, group, row, rows, size, so)
-               : emitStripGroup(strip, group, row, rows, size, so);
+    return plan.quant->integers ? emitIntegerGroup(strip, group, rows, size, so)
+                                : emitStripGroup(strip, group, rows, size, so);
   };
   int64_t whole = layout.columns / layout.group,
           rest = layout.columns % layout.group;
@@ -265,31 +305,31 @@ void ContractionEmitter::emitStrip(Value strip, Value slot, int64_t row,
   if (rest)
     sum = addGroup(index(whole), rest, sum);
   b.create<tile::StoreOp>(loc, sum, stripSums,
-                          ValueRange{index(row), mul(slot, kStrip)},
+                          ValueRange{rows.first, mul(slot, kStrip)},
                           ValueRange(), ArrayRef<int64_t>{0, 1});
 }
 
 // `sum` and scale × what the group's blocks give.
-Value ContractionEmitter::emitStripGroup(Value strip, Value group, int64_t row,
-                                         int64_t rows, int64_t size,
+Value ContractionEmitter::emitStripGroup(Value strip, Value group,
+                                         const StreamedRows &rows, int64_t size,
                                          Value sum) {
   const QuantizedLayout &layout = plan.quant->layout;
   auto type = cast<VectorType>(sum.getType());
   Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
   SmallVector<Value> chains(kChains, zeros);
-  if (row == 0)
+  if (rows.asks)
     prefetchScales(strip, group);
   Value first = mul(group, layout.group / kBlock);
   int64_t blocks = partsOf(size, kBlock);
   if (blocks == 1) {
-    emitStripBlock(strip, first, row, rows, chains);
+    emitStripBlock(strip, first, rows, chains);
   } else {
     auto loop =
         b.create<scf::ForOp>(loc, index(0), index(blocks), index(1), chains);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     SmallVector<Value> inner(loop.getRegionIterArgs());
-    emitStripBlock(strip, add(first, loop.getInductionVar()), row, rows, inner);
+    emitStripBlock(strip, add(first, loop.getInductionVar()), rows, inner);
     b.create<scf::YieldOp>(loc, inner);
     chains.assign(loop.getResults().begin(), loop.getResults().end());
   }
@@ -298,10 +338,10 @@ Value ContractionEmitter::emitStripGroup(Value strip, Value group, int64_t row,
   };
   Value ofGroup = plus(plus(chains[0], chains[1]), plus(chains[2], chains[3]));
   if (negatedSums) {
-    auto left = VectorType::get({rows, 1}, b.getF32Type());
+    auto left = VectorType::get({rows.count, 1}, b.getF32Type());
     auto right = VectorType::get({1, kStrip}, b.getF32Type());
     Value sums = b.create<tile::LoadOp>(loc, left, negatedSums,
-                                        ValueRange{index(row), group},
+                                        ValueRange{rows.first, group},
                                         ValueRange(), ArrayRef<int64_t>{0, 1});
     Value offset = b.create<arith::ConstantOp>(
         loc, DenseElementsAttr::get(right, float(layout.offset())));
@@ -318,19 +358,18 @@ Value ContractionEmitter::emitStripGroup(Value strip, Value group, int64_t row,
 }
 
 // A block's weights, times the elements of lhs, onto the chains in turn.
-void ContractionEmitter::emitStripBlock(Value strip, Value block, int64_t row,
-                                        int64_t rows,
+void ContractionEmitter::emitStripBlock(Value strip, Value block,
+                                        const StreamedRows &rows,
                                         MutableArrayRef<Value> chains) {
   const QuantizedLayout &layout = plan.quant->layout;
   int64_t perWord = layout.perWord(), count = kBlock / perWord;
-  auto left = VectorType::get({rows, 1}, b.getF32Type());
+  auto left = VectorType::get({rows.count, 1}, b.getF32Type());
   for (int64_t i = 0; i < count; ++i) {
-    Value word =
-        loadWords(strip, add(mul(block, count), index(i)), /*asks=*/row == 0);
+    Value word = loadWords(strip, add(mul(block, count), index(i)), rows.asks);
     for (int64_t place = 0; place < perWord; ++place) {
       Value k = add(mul(block, kBlock), index(i * perWord + place));
       Value x =
-          b.create<tile::LoadOp>(loc, left, streamed, ValueRange{index(row), k},
+          b.create<tile::LoadOp>(loc, left, streamed, ValueRange{rows.first, k},
                                  ValueRange(), ArrayRef<int64_t>{0, 1});
       Value &chain = chains[place % kChains];
       chain = b.create<tile::MmaOp>(loc, x, widenOne(word, place), chain);

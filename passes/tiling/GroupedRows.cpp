@@ -53,8 +53,9 @@ SlotRows tessera::emitSlotRows(OpBuilder &b, Location loc, Value offsets,
   auto begins = [&](Value group) {
     return emitLoadIndex(b, loc, offsets, group);
   };
+  bool areRows = slotsAreRows(rows, size, groups);
   auto firstSlot = [&](Value begin, Value group) {
-    return a.add(a.div(begin, size), group);
+    return areRows ? begin : a.add(a.div(begin, size), group);
   };
   // The last group whose first slot is not behind this one, in steps of powers
   // of two.
@@ -94,9 +95,17 @@ SlotRows tessera::emitSlotRows(OpBuilder &b, Location loc, Value offsets,
   Value end = a.select(isOwned, begins(following), a.index(rows));
   Value number = a.sub(slot, firstSlot(begin, group));
   SlotRows tile;
-  tile.start =
-      a.add(begin, b.create<arith::MulIOp>(loc, number, a.index(size)));
-  tile.all = emitClamp(b, loc, a.sub(end, tile.start), size);
+  if (areRows) {
+    tile.start = slot;
+    Value place = b.create<arith::RemUIOp>(loc, number, a.index(size));
+    Value isFirst = a.compare(arith::CmpIPredicate::eq, place, a.index(0));
+    tile.all = a.select(isFirst, emitClamp(b, loc, a.sub(end, slot), size),
+                        a.index(0));
+  } else {
+    tile.start =
+        a.add(begin, b.create<arith::MulIOp>(loc, number, a.index(size)));
+    tile.all = emitClamp(b, loc, a.sub(end, tile.start), size);
+  }
   tile.owned = a.select(isOwned, tile.all, a.index(0));
   tile.group = a.min(group, groups - 1);
   return tile;

@@ -12,8 +12,15 @@ namespace tessera {
 /// So slots ascend with groups, and a slot's group is found by bisection of the
 /// offsets; a slot that is no group's tile has no rows. Rows behind the last
 /// group are one more group.
+///
+/// Where there are fewer rows than such slots, as when few tokens meet many
+/// experts, each row has a slot instead, and a tile that of its first row: no
+/// slot is there for groups that nobody chose.
+inline bool slotsAreRows(int64_t rows, int64_t size, int64_t groups) {
+  return rows < rows / size + groups + 1;
+}
 inline int64_t slotsOf(int64_t rows, int64_t size, int64_t groups) {
-  return rows / size + groups + 1;
+  return slotsAreRows(rows, size, groups) ? rows : rows / size + groups + 1;
 }
 
 /// The tile of a slot, as index values.

@@ -77,6 +77,12 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
                         from.bits(), from.group(), from.rows(), from.columns());
   const QuantizedLayout layout{from.rows(), from.columns(), from.bits(),
                                from.group(), from.zeros()};
+  const std::int64_t stack = from.stack();
+  if (stack > 0 && (from.transposed() || from.rows() % stack != 0 ||
+                    from.rows() / stack % QuantizedLayout::kStrip != 0 ||
+                    toView(from.source()).find('*') == std::string_view::npos))
+    return checker.fail(&tensor, "a stack of {} matrices of {} rows in all",
+                        stack, from.rows());
   const bool isScales = from.part() == QuantizedPart::scales;
   if (isScales && !layout.hasScales())
     return checker.fail(&tensor, "scales of weights that have none");

@@ -112,7 +112,8 @@ StatusOr<ImportReport> importWeights(const std::string &path, TrainModel &model,
     byCoreName.emplace(coreName(name), location);
 
   struct Quantization {
-    const StateTensor *values, *scales; ///< null for bf16 in strips
+    StateTensor values;                 ///< of one matrix
+    std::optional<StateTensor> scales;  ///< none of bf16 in strips
     SafetensorsModel::Location from;    ///< to be rounded; unless
     std::optional<PackedMatrix> packed; ///< it is in integers already
   };
@@ -146,35 +147,44 @@ StatusOr<ImportReport> importWeights(const std::string &path, TrainModel &model,
     plan.push_back({&tensor, part, *location});
     return Status::success();
   };
-  auto findQuantized = [&](const StateTensor &values) -> Status {
+  auto findMatrix = [&](const StateTensor &values,
+                        std::optional<StateTensor> scales) -> Status {
     const QuantizedPart &part = *values.quantized;
-    if (!part.layout.hasScales()) {
-      auto location = locate(part.source);
-      if (!location)
+    if (scales) {
+      auto packed = findPacked(part, lookUp);
+      if (!packed.ok())
+        return packed.status();
+      if (packed->has_value()) {
+        quantizations.push_back({values, std::move(scales), {}, **packed});
         return Status::success();
-      TESSERA_RETURN_IF_ERROR(
-          checkQuantizable(part, *location->file, *location->entry));
-      quantizations.push_back({&values, nullptr, *location, {}});
-      return Status::success();
-    }
-    const StateTensor *scales = findScales(model, part.source);
-    if (!scales || !(scales->quantized->layout == part.layout))
-      return Status::error("the program has no scales for the values of '{}'; "
-                           "it was compiled by another version, run: {}",
-                           part.source, model.facts().rebuildCommand);
-    auto packed = findPacked(part, lookUp);
-    if (!packed.ok())
-      return packed.status();
-    if (packed->has_value()) {
-      quantizations.push_back({&values, scales, {}, **packed});
-      return Status::success();
+      }
     }
     auto location = locate(part.source);
     if (!location)
       return Status::success();
     TESSERA_RETURN_IF_ERROR(
         checkQuantizable(part, *location->file, *location->entry));
-    quantizations.push_back({&values, scales, *location, {}});
+    quantizations.push_back({values, std::move(scales), *location, {}});
+    return Status::success();
+  };
+  auto findQuantized = [&](const StateTensor &values) -> Status {
+    const QuantizedPart &part = *values.quantized;
+    std::vector<StateTensor> scales;
+    if (part.layout.hasScales()) {
+      const StateTensor *found = findScales(model, part.source);
+      if (!found || !(found->quantized->layout == part.layout) ||
+          found->quantized->stack != part.stack)
+        return Status::error("the program has no scales for the values of "
+                             "'{}'; it was compiled by another version, run: "
+                             "{}",
+                             part.source, model.facts().rebuildCommand);
+      scales = matricesOf(*found);
+    }
+    const std::vector<StateTensor> matrices = matricesOf(values);
+    for (std::size_t i = 0; i < matrices.size(); ++i)
+      TESSERA_RETURN_IF_ERROR(
+          findMatrix(matrices[i],
+                     scales.empty() ? std::nullopt : std::optional(scales[i])));
     return Status::success();
   };
   for (const StateTensor &tensor : model.state()) {
@@ -201,13 +211,13 @@ StatusOr<ImportReport> importWeights(const std::string &path, TrainModel &model,
   for (const Quantization &each : quantizations)
     TESSERA_RETURN_IF_ERROR(
         !each.scales
-            ? packStrips(model, *each.values, *each.from.file, *each.from.entry)
+            ? packStrips(model, each.values, *each.from.file, *each.from.entry)
         : each.packed
-            ? loadPacked(model, *each.values, *each.scales, *each.packed)
+            ? loadPacked(model, each.values, *each.scales, *each.packed)
             : quantizeTensor(
-                  model, *each.values, *each.scales, *each.from.file,
+                  model, each.values, *each.scales, *each.from.file,
                   *each.from.entry,
-                  factorsOf(factors, each.values->quantized->source)));
+                  factorsOf(factors, each.values.quantized->source)));
   for (const TensorCopy &each : plan)
     if (auto found = factors.find(each.part.name); found != factors.end())
       TESSERA_RETURN_IF_ERROR(copyScaled(model, each, found->second));

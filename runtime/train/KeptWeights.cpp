@@ -94,10 +94,10 @@ std::string describeParameters(TrainModel &model, const std::byte *begin) {
                         model.stateInMemory(tensor).data() - begin);
     if (tensor.quantized) {
       const QuantizedPart &part = *tensor.quantized;
-      text += fmt::format(" of {}: {} {} {} {} {} {} {}", part.source,
+      text += fmt::format(" of {}: {} {} {} {} {} {} {} {}", part.source,
                           part.isScales, part.layout.rows, part.layout.columns,
                           part.layout.bits, part.layout.group,
-                          part.layout.zeros, part.transposed);
+                          part.layout.zeros, part.transposed, part.stack);
     }
     text += "\n";
   }

@@ -39,10 +39,12 @@ Status makeStrips(TrainModel &model, const StateTensor &values,
                     make};
   auto words = model.stateInMemory(values);
   auto factors = scales ? model.stateInMemory(*scales) : std::span<std::byte>();
+  const int64_t before = values.quantized->firstStrip;
   if (!words.empty() && (!scales || !factors.empty()))
-    return maker.run(0, layout.strips(),
-                     reinterpret_cast<uint32_t *>(words.data()),
-                     reinterpret_cast<uint16_t *>(factors.data()));
+    return maker.run(
+        0, layout.strips(),
+        reinterpret_cast<uint32_t *>(words.data()) + before * maker.words,
+        reinterpret_cast<uint16_t *>(factors.data()) + before * maker.scales);
   const int64_t most = std::max<int64_t>(1, kBufferedWords / maker.words);
   std::vector<uint32_t> someWords;
   std::vector<uint16_t> someScales;
@@ -52,13 +54,13 @@ Status makeStrips(TrainModel &model, const StateTensor &values,
     someScales.resize(count * maker.scales);
     TESSERA_RETURN_IF_ERROR(
         maker.run(first, count, someWords.data(), someScales.data()));
-    TESSERA_RETURN_IF_ERROR(
-        model.writeState(values, first * maker.words * sizeof(uint32_t),
-                         std::as_bytes(std::span(someWords))));
+    TESSERA_RETURN_IF_ERROR(model.writeState(
+        values, (before + first) * maker.words * sizeof(uint32_t),
+        std::as_bytes(std::span(someWords))));
     if (scales)
-      TESSERA_RETURN_IF_ERROR(
-          model.writeState(*scales, first * maker.scales * sizeof(uint16_t),
-                           std::as_bytes(std::span(someScales))));
+      TESSERA_RETURN_IF_ERROR(model.writeState(
+          *scales, (before + first) * maker.scales * sizeof(uint16_t),
+          std::as_bytes(std::span(someScales))));
   }
   return Status::success();
 }

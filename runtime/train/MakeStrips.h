@@ -19,7 +19,8 @@ using MakeStrip =
 
 /// All strips of a matrix on all processors, to where they stay if the state is
 /// in memory, otherwise by way of a buffer for a few of them. `scales` is null
-/// where the layout has none.
+/// where the layout has none. Of a stack's matrix (matricesOf) `strip` counts
+/// from its own first one.
 Status makeStrips(TrainModel &model, const StateTensor &values,
                   const StateTensor *scales, const MakeStrip &make);
 

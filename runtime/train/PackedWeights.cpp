@@ -7,6 +7,7 @@
 #include "runtime/train/GptqWeights.h"
 #include "runtime/train/MakeStrips.h"
 #include "runtime/train/PackedFields.h"
+#include "runtime/train/StateParts.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -59,6 +60,7 @@ namespace {
 /// Strips of one matrix, in both directions.
 struct Strips {
   const QuantizedLayout &layout;
+  int64_t first = 0; ///< of the tensor's
 
   int64_t rowsOf(int64_t strip) const {
     return std::min(kStrip, layout.rows - strip * kStrip);
@@ -137,7 +139,8 @@ public:
                              part.source);
       TESSERA_RETURN_IF_ERROR(checkWholeGroups(part.source, part.layout));
       layout = part.layout;
-      matrices[part.source] = &tensor;
+      for (StateTensor &matrix : matricesOf(tensor))
+        matrices[matrix.quantized->source] = std::move(matrix);
     }
     if (matrices.empty())
       return Status::error("the model has no matrix of a linear layer with 16 "
@@ -147,12 +150,16 @@ public:
 
   void add(const SafetensorsModel::Location &from) {
     auto found = find(from.entry->name);
-    if (!found)
+    if (!found) {
+      if (std::string_view name = from.entry->name;
+          name.ends_with("gate.weight"))
+        leftOut.emplace_back(name.substr(0, name.rfind('.')));
       return copy(from);
+    }
     const StateTensor &values = *found;
     const QuantizedLayout &of = values.quantized->layout;
     const StateTensor *scales = model.find(withoutEnd(values.name) + "scales");
-    const Strips strips{of};
+    const Strips strips{of, values.quantized->firstStrip};
     auto rows = uint64_t(of.rows);
     tensors.push_back({from.entry->name + "_packed",
                        SafetensorsType::i32,
@@ -215,7 +222,7 @@ public:
             {"quantization_status", "compressed"},
             {"config_groups",
              {{"group_0", {{"targets", {"Linear"}}, {"weights", weights}}}}},
-            {"ignore", {"lm_head"}}};
+            {"ignore", leftOut}};
   }
 
 private:
@@ -231,7 +238,7 @@ private:
     for (const char *prefix : {"model.", "transformer."})
       if (exact == matrices.end())
         exact = matrices.find(prefix + name);
-    return exact == matrices.end() ? nullptr : exact->second;
+    return exact == matrices.end() ? nullptr : &exact->second;
   }
 
   /// Those of a tensor that is not quantized; null where there are none.
@@ -274,9 +281,9 @@ private:
               int64_t step = 1) {
     std::vector<Word> strip(words * kStrip), row(kept);
     for (int64_t i = 0; i < strips.layout.strips(); ++i) {
-      TESSERA_RETURN_IF_ERROR(
-          model.readState(tensor, i * strip.size() * sizeof(Word),
-                          std::as_writable_bytes(std::span(strip))));
+      TESSERA_RETURN_IF_ERROR(model.readState(
+          tensor, (strips.first + i) * strip.size() * sizeof(Word),
+          std::as_writable_bytes(std::span(strip))));
       for (int64_t n = 0; n < strips.rowsOf(i); ++n) {
         for (int64_t word = 0; word < kept; ++word)
           row[word] = strip[word * step * kStrip + n] ^ flipped;
@@ -294,7 +301,7 @@ private:
     std::vector<uint32_t> words(of.groups());
     for (int64_t i = 0; i < of.strips(); ++i) {
       TESSERA_RETURN_IF_ERROR(
-          model.readState(scales, i * strip.size() * 2,
+          model.readState(scales, (strips.first + i) * strip.size() * 2,
                           std::as_writable_bytes(std::span(strip))));
       for (int64_t row = 0; row < strips.rowsOf(i); row += of.perWord()) {
         for (int64_t group = 0; group < of.groups(); ++group)
@@ -309,8 +316,9 @@ private:
   TrainModel &model;
   const WeightFactors &factors;
   QuantizedLayout layout;
-  std::map<std::string, const StateTensor *> matrices; ///< values, by source
+  std::map<std::string, StateTensor> matrices; ///< values, by source
   std::vector<SafetensorsTensor> tensors;
+  std::vector<std::string> leftOut{"lm_head"}; ///< and routers
   size_t packed = 0;
 };
 

@@ -36,7 +36,8 @@ quantizedPartOf(const artifact::Tensor &tensor) {
                        from->part() == artifact::QuantizedPart::scales,
                        {from->rows(), from->columns(), from->bits(),
                         from->group(), from->zeros()},
-                       from->transposed()};
+                       from->transposed(),
+                       from->stack()};
 }
 
 StateRole stateRoleOf(artifact::Role role) {

@@ -20,4 +20,8 @@ struct StatePart {
 /// In the order of their bytes; one unless the tensor is a stack.
 std::vector<StatePart> partsOf(const StateTensor &tensor);
 
+/// Values or scales of quantized weights, as those of each matrix that files
+/// have; one unless it is a stack.
+std::vector<StateTensor> matricesOf(const StateTensor &quantized);
+
 } // namespace tessera

@@ -22,6 +22,10 @@ struct QuantizedPart {
   bool isScales;      ///< otherwise the values
   QuantizedLayout layout;
   bool transposed; ///< the checkpoint has [columns, rows]
+  /// Matrices of a stack (StateParts.h), whose rows follow each other; 0: one
+  /// matrix, whose strips are the tensor's from `firstStrip` on.
+  int64_t stack = 0;
+  int64_t firstStrip = 0;
 };
 
 struct StateTensor {

@@ -269,6 +269,19 @@ TEST(HfConfigErrors, ValuesThatChangeTheModel) {
          awq({{"modules_to_not_convert", {"lm_head", "gate"}}})}},
        "key 'quantization_config.modules_to_not_convert': must be "
        "[\"lm_head\"], or nothing"},
+      {"mixtral", // whose routers alone have such names
+       {{"quantization_config", awq({{"modules_to_not_convert", {"gate"}}})},
+        {"no_such_key", 1}},
+       "key 'no_such_key': is unknown, so it may change the model; remove it "
+       "if it does not"},
+      {"mixtral",
+       {{"quantization_config",
+         stored({}, {{"ignore",
+                      {"lm_head", "re:.*block_sparse_moe.gate$",
+                       "model.layers.0.block_sparse_moe.gate"}}})},
+        {"no_such_key", 1}},
+       "key 'no_such_key': is unknown, so it may change the model; remove it "
+       "if it does not"},
       {"llama",
        {{"quantization_config",
          {{"quant_method", "gptq"},
@@ -312,7 +325,8 @@ TEST(HfConfigErrors, ValuesThatChangeTheModel) {
       {"llama",
        {{"quantization_config",
          stored({}, {{"ignore", {"lm_head", "model.layers.0.mlp"}}})}},
-       "key 'quantization_config.ignore': must be [\"lm_head\"], or nothing"},
+       "key 'quantization_config.ignore': must be [\"lm_head\"], or nothing, "
+       "beside routers"},
       {"llama",
        {{"tie_word_embeddings", false},
         {"quantization_config", stored({}, {{"ignore", json::array()}})}},

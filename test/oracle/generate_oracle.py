@@ -35,6 +35,13 @@ from hf_oracle import Distance, Report
 import quantization
 from hf_tessera import ToolError, command, processor_targets
 
+# Experts whose rows are whole strips, so that all are quantized (of mixtral's 72
+# rows and qwen2_moe's 40 they are not), and so many of them that a router would
+# be, were it another matrix.
+EVERY = list(FAMILIES)
+FAMILIES["mixtral_strips"] = dict(FAMILIES["mixtral"], intermediate_size=96)
+FAMILIES["qwen2_moe_strips"] = dict(
+    FAMILIES["qwen2_moe"], moe_intermediate_size=48, num_experts=20)
 PROMPTS, COUNT, TOGETHER = 20, 64, 8
 CONTEXT = 128
 
@@ -144,7 +151,7 @@ def main():
     print(f"# torch {torch.__version__}, transformers "
           f"{transformers.__version__}")
     report = Report()
-    cases = [(family, dtype) for family in options.family or FAMILIES
+    cases = [(family, dtype) for family in options.family or EVERY
              for dtype in options.dtype or ["fp32"]]
     for turn, (family, dtype) in enumerate(cases):
         target = targets[turn % len(targets)]

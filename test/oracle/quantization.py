@@ -4,6 +4,7 @@ layers become scale × integer. Nothing here knows how they are packed."""
 import torch
 
 LEAST_ROWS, LEAST_COLUMNS = 16, 32
+STRIP = 16  # rows of which experts have a multiple where they are quantized
 
 
 def as_f16(scale):
@@ -79,6 +80,10 @@ def dequantize(matrix, bits, group, zeros=False):
     return torch.cat(parts, dim=1)
 
 
+def is_router(name):
+    return name.endswith(".gate")
+
+
 class Quantization:
     def __init__(self, kind, group, zeros=False):
         self.bits = 4 if kind == "int4" else 8
@@ -100,6 +105,9 @@ class Quantization:
             turned = not isinstance(module, torch.nn.Linear)
             matrix = weight.data.T if turned else weight.data
             if matrix.shape[0] < LEAST_ROWS or matrix.shape[1] < LEAST_COLUMNS:
+                continue
+            if is_router(name) or (".experts." in name
+                                   and matrix.shape[0] % STRIP):
                 continue
             value = dequantize(matrix, 8 if is_head else self.bits, self.group,
                                self.zeros and not is_head)

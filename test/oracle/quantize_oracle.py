@@ -27,9 +27,11 @@ import hf_models
 import quantization
 from hf_models import FAMILIES, Twins
 
-# As llama, but for columns that are whole groups.
+# As llama, but for columns that are whole groups; and experts in such.
 FAMILY = "llama_whole_groups"
 FAMILIES[FAMILY] = dict(FAMILIES["llama"], intermediate_size=160)
+EXPERTS = "mixtral_strips"
+MATRICES = {FAMILY: 14, EXPERTS: 2 * (4 + 3 * 5)}
 WINDOW, GROUP = 48, 32
 failed = 0
 
@@ -89,12 +91,16 @@ def zero_points(packed, rows, groups, bits):
     return integers(packed.T, bits).T[:rows]
 
 
+def is_matrix(name):
+    return name.endswith("_proj.weight") or ".experts." in name
+
+
 def check_written(twin, out, bits, zeros):
     stored = safetensors.torch.load_file(out / "model.safetensors")
     original = dict(twin.fp32.named_parameters())
     same = matrices = 0
     for name, parameter in original.items():
-        if not name.endswith("_proj.weight"):
+        if not is_matrix(name):
             same += torch.equal(stored.pop(name), parameter.data)
             continue
         rows, columns = stored.pop(name + "_shape").tolist()
@@ -105,7 +111,9 @@ def check_written(twin, out, bits, zeros):
                          stored.pop(name + "_scale"), bits, points)
         matrices += (value.shape == (rows, columns) and torch.equal(
             value, quantization.dequantize(parameter.data, bits, GROUP, zeros)))
-    check(not stored and matrices == 14 and same == len(original) - 14,
+    wanted = MATRICES[twin.family]
+    check(not stored and matrices == wanted
+          and same == len(original) - wanted,
           f"{bits} bits: {matrices} matrices are what their integers stand "
           f"for, {same} tensors are as they were")
     config = json.loads((out / "config.json").read_text())
@@ -114,14 +122,19 @@ def check_written(twin, out, bits, zeros):
     check(weights["num_bits"] == bits and weights["group_size"] == GROUP
           and weights["symmetric"] is not zeros,
           f"{bits} bits: config.json says so")
+    left = [f"model.layers.{i}.block_sparse_moe.gate" for i in range(2)]
+    ignored = config["quantization_config"]["ignore"]
+    check(ignored == ["lm_head"] + left * (twin.family == EXPERTS),
+          f"left out: {ignored}")
 
 
-def compare(binaries, folder, kind, zeros=False):
+def compare(binaries, folder, kind, zeros=False, family=FAMILY):
     bits = {"int8": 8, "int4": 4}[kind]
     quant = quantization.Quantization(kind, GROUP, zeros)
     kind += "-zeros" if zeros else ""
+    kind += f"-{family}" if family != FAMILY else ""
     source, out = folder / f"model-{kind}", folder / f"written-{kind}"
-    twin = Twins(FAMILY, seed=5)
+    twin = Twins(family, seed=5)
     twin.save(source)
     tokenizer = save_tokenizer(source)
     generator = torch.Generator().manual_seed(6)
@@ -144,7 +157,7 @@ def compare(binaries, folder, kind, zeros=False):
         check(abs(ours / theirs - 1) < 1e-5,
               f"perplexity {what}: {ours} and {theirs:.4f}")
     check(f"over {count} tokens" in done.stdout, f"{kind}: {count} tokens")
-    check_written(Twins(FAMILY, seed=5), out, bits, zeros)
+    check_written(Twins(family, seed=5), out, bits, zeros)
 
     def generate(place, *more):
         return tessera(binaries, "generate", place, "--prompt", text[:20],
@@ -332,6 +345,8 @@ def main():
     source, _ = compare(binaries, folder, "int8")
     compare(binaries, folder, "int8", zeros=True)
     _, zeros = compare(binaries, folder, "int4", zeros=True)
+    compare(binaries, folder, "int8", family=EXPERTS)
+    compare(binaries, folder, "int4", zeros=True, family=EXPERTS)
     source, out = compare(binaries, folder, "int4")
     refused(tessera(binaries, "generate", out, "--quant", "int8", "--cache",
                     "off"), "stored as int4 in groups of 32")

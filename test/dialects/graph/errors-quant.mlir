@@ -2,7 +2,7 @@
 // One case for each branch of the verifier of graph.dequantize, and of the attribute of what it takes.
 
 func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
-  // expected-error @+1 {{'graph.dequantize' op expects the result of rank 2}}
+  // expected-error @+1 {{'graph.dequantize' op has a result of rank 1, expected a matrix or a stack of them}}
   %0 = graph.dequantize %q, %s bits 4 group 32 : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<64xf32>
   return
 }
@@ -80,6 +80,22 @@ func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
 
 // -----
 
+func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
+  // expected-error @+1 {{'graph.dequantize' op has a stack of matrices that are transposed}}
+  %0 = graph.dequantize %q, %s bits 4 group 32 transposed : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<2x128x32xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
+  // expected-error @+1 {{'graph.dequantize' op has a stack of matrices of 8 rows, expected a multiple of 16}}
+  %0 = graph.dequantize %q, %s bits 4 group 32 : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<8x8x128xf32>
+  return
+}
+
+// -----
+
 func.func @f(%q: tensor<4x128x16xbf16>) {
   // expected-error @+1 {{'graph.dequantize' op has zero points beside bf16}}
   %0 = graph.dequantize %q bits 16 group 32 zeros : tensor<4x128x16xbf16> -> tensor<64x128xbf16>
@@ -90,5 +106,13 @@ func.func @f(%q: tensor<4x128x16xbf16>) {
 
 // expected-error @+1 {{expects {source, part = "values" or "scales", bits, group, shape} in 'graph.quantized'}}
 func.func @f(%q: tensor<4x128x16xbf16> {graph.quantized = {source = "w", part = "values", bits = 16, group = 32, shape = array<i64: 64, 128>, zeros}}) {
+  return
+}
+
+// -----
+
+// Matrices of a stack have whole strips.
+// expected-error @+1 {{expects {source, part = "values" or "scales", bits, group, shape} in 'graph.quantized'}}
+func.func @f(%q: tensor<4x16x16xi32> {graph.quantized = {source = "w.*", part = "values", bits = 4, group = 32, shape = array<i64: 8, 8, 128>}}) {
   return
 }

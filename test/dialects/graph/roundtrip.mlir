@@ -229,3 +229,11 @@ func.func @quantized(%q: tensor<4x16x16xi32> {graph.role = #graph<role parameter
   %y = graph.einsum "bk,kn->bn" %x, %w : (tensor<2x128xbf16>, tensor<128x64xbf16>) -> tensor<2x64xf32>
   return %y : tensor<2x64xf32>
 }
+
+// CHECK-LABEL: func @quantized_stack
+func.func @quantized_stack(%q: tensor<4x16x16xi32> {graph.role = #graph<role parameter>, graph.state = "w.*.values", graph.quantized = {source = "w.*", part = "values", bits = 4, group = 32, shape = array<i64: 2, 32, 128>}}, %s: tensor<4x4x16xf16>, %x: tensor<6x128xbf16>, %g: tensor<3xi32>) -> tensor<6x32xf32> {
+  // CHECK: graph.dequantize %{{.*}}, %{{.*}} bits 4 group 32 : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<2x32x128xbf16>
+  %w = graph.dequantize %q, %s bits 4 group 32 : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<2x32x128xbf16>
+  %y = graph.grouped_matmul %x, %w groups %g {transposed} : (tensor<6x128xbf16>, tensor<2x32x128xbf16>, tensor<3xi32>) -> tensor<6x32xf32>
+  return %y : tensor<6x32xf32>
+}

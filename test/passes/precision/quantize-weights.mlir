@@ -56,7 +56,27 @@ func.func @decode_1(
 
 // -----
 
-// expected-error @+1 {{inference.quant: experts cannot be quantized yet, and 'mlp.experts.*.up_proj.weight' is a stack of them; leave it at none for this model}}
-func.func @decode_1(%w: tensor<4x64x64xf32> {graph.role = #graph<role parameter>, graph.state = "mlp.experts.*.up_proj.weight"}) {
-  return
+// Experts are quantized as one matrix of all their rows; those of parts of strips stay.
+
+// CHECK-LABEL: func private @experts(
+// CHECK-SAME:  %{{.*}}: tensor<6x64xf32>, %{{.*}}: tensor<5xi32>, %{{.*}}: tensor<4x48x64xf32>, %{{.*}}: tensor<4x40x64xf32>)
+func.func private @experts(%x: tensor<6x64xf32>, %g: tensor<5xi32>, %u: tensor<4x48x64xf32>, %v: tensor<4x40x64xf32>) -> (tensor<6x48xf32>, tensor<6x40xf32>)
+    attributes {graph.block} {
+  %y = graph.grouped_matmul %x, %u groups %g {transposed} : (tensor<6x64xf32>, tensor<4x48x64xf32>, tensor<5xi32>) -> tensor<6x48xf32>
+  %z = graph.grouped_matmul %x, %v groups %g {transposed} : (tensor<6x64xf32>, tensor<4x40x64xf32>, tensor<5xi32>) -> tensor<6x40xf32>
+  return %y, %z : tensor<6x48xf32>, tensor<6x40xf32>
+}
+
+// CHECK-LABEL: func @decode_1
+// CHECK-SAME:  %[[Q:[^:]*]]: tensor<12x8x16xi32> {graph.quantized = {bits = 4 : i64, group = 64 : i64, part = "values", shape = array<i64: 4, 48, 64>, source = "experts.*.up.weight"}, {{[^}]*}} graph.state = "experts.*.up.weight.values"}
+// CHECK-SAME:  %[[S:[^:]*]]: tensor<12x1x16xf16> {graph.quantized = {bits = 4 : i64, group = 64 : i64, part = "scales", shape = array<i64: 4, 48, 64>, source = "experts.*.up.weight"}
+// CHECK-SAME:  %[[V:[^:]*]]: tensor<4x40x64xf32> {{{[^}]*}} graph.state = "experts.*.v.weight"}
+// CHECK:       %[[U:.*]] = graph.dequantize %[[Q]], %[[S]] bits 4 group 64 : tensor<12x8x16xi32>, tensor<12x1x16xf16> -> tensor<4x48x64xf32>
+// ZEROS:       graph.dequantize %{{.*}} bits 4 group 64 zeros : tensor<12x8x16xi32>, tensor<12x2x16xf16> -> tensor<4x48x64xf32>
+// CHECK:       call @experts(%{{.*}}, %{{.*}}, %[[U]], %[[V]])
+func.func @decode_1(
+    %u: tensor<4x48x64xf32> {graph.role = #graph<role parameter>, graph.state = "experts.*.up.weight"}, %v: tensor<4x40x64xf32> {graph.role = #graph<role parameter>, graph.state = "experts.*.v.weight"},
+    %x: tensor<6x64xf32> {graph.input = "x"}, %g: tensor<5xi32> {graph.input = "g"}) -> (tensor<6x48xf32> {graph.output = "y"}, tensor<6x40xf32> {graph.output = "z"}) {
+  %y:2 = call @experts(%x, %g, %u, %v) : (tensor<6x64xf32>, tensor<5xi32>, tensor<4x48x64xf32>, tensor<4x40x64xf32>) -> (tensor<6x48xf32>, tensor<6x40xf32>)
+  return %y#0, %y#1 : tensor<6x48xf32>, tensor<6x40xf32>
 }

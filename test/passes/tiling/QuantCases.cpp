@@ -2,6 +2,7 @@
 // widen panels; both kinds of integers, ragged in every dimension.
 #include "runtime/support/QuantizedLayout.h"
 #include "test/passes/tiling/KernelCases.h"
+#include <cmath>
 #include <fmt/format.h>
 #include <random>
 
@@ -21,6 +22,20 @@ int64_t middleOf(const QuantizedLayout &layout) {
 std::string shapes(const QuantizedLayout &layout, int64_t middle) {
   return fmt::format("{}x{}x{}", layout.strips(), middle,
                      QuantizedLayout::kStrip);
+}
+
+void drawIntegers(const QuantizedLayout &layout, interpreter::Tensor &values,
+                  interpreter::Tensor &scales) {
+  std::mt19937_64 engine(7);
+  // Any bits are values; scales as f16 has them.
+  for (double &word : values.data)
+    word = static_cast<int32_t>(engine());
+  for (double &scale : scales.data)
+    scale = (1 + double(engine() % 63)) / 1024 * (engine() % 2 ? 1 : -1);
+  for (size_t i = 0; layout.zeros && i < scales.data.size(); ++i)
+    if (i / 16 % 2)
+      scales.data[i] = layout.bits == 4 ? double(engine() % 17) - 8
+                                        : double(engine() % 257) - 128;
 }
 
 KernelCase make(const Shape &shape, const char *element, bool transposed,
@@ -66,18 +81,85 @@ func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
   if (isStrips)
     return made;
   made.prepare = [layout](std::vector<interpreter::Tensor> &inputs) {
-    std::mt19937_64 engine(7);
-    // Any bits are values; scales as f16 has them.
-    for (double &word : inputs[1].data)
-      word = static_cast<int32_t>(engine());
-    for (double &scale : inputs[2].data)
-      scale = (1 + double(engine() % 63)) / 1024 * (engine() % 2 ? 1 : -1);
-    for (size_t i = 0; layout.zeros && i < inputs[2].data.size(); ++i)
-      if (i / 16 % 2)
-        inputs[2].data[i] = layout.bits == 4 ? double(engine() % 17) - 8
-                                             : double(engine() % 257) - 128;
+    drawIntegers(layout, inputs[1], inputs[2]);
   };
   return made;
+}
+
+/// Rows of experts, by where each one's begin; those behind the last are of
+/// none, and no numbers.
+struct Experts {
+  const char *name;
+  std::vector<double> offsets;
+  int64_t rows;
+  Shape matrix; ///< of each; its rows are not meant
+};
+
+// Both products of a gated layer: the same rows, and the gate on the
+// accumulators of the second.
+KernelCase make(const Experts &experts, const char *element) {
+  const Shape &shape = experts.matrix;
+  auto count = int64_t(experts.offsets.size()) - 1;
+  QuantizedLayout layout{count * shape.n, shape.k, shape.bits, shape.group,
+                         shape.zeros};
+  std::string x = fmt::format("tensor<{}x{}x{}>", experts.rows, shape.k,
+                              element),
+              q = fmt::format("tensor<{}xi32>",
+                              shapes(layout, middleOf(layout))),
+              s = fmt::format("tensor<{}xf16>",
+                              shapes(layout, layout.scaleRows())),
+              w = fmt::format("tensor<{}x{}x{}x{}>", count, shape.n, shape.k,
+                              element),
+              g = fmt::format("tensor<{}xi32>", count + 1),
+              y = fmt::format("tensor<{}x{}xf32>", experts.rows, shape.n);
+  std::string text = fmt::format(
+      R"(
+func.func @main(%x: {0}, %q: {1}, %s: {2}, %r: {1}, %t: {2}, %g: {3}) -> {4} {{
+  %v = graph.dequantize %q, %s bits {6} group {7} {8} : {1}, {2} -> {5}
+  %w = graph.dequantize %r, %t bits {6} group {7} {8} : {1}, {2} -> {5}
+  %gate = graph.grouped_matmul %x, %v groups %g {{transposed}} : ({0}, {5}, {3}) -> {4}
+  %up = graph.grouped_matmul %x, %w groups %g {{transposed}} : ({0}, {5}, {3}) -> {4}
+  %act = graph.silu %gate : {4}
+  %y = graph.mul %act, %up : {4}
+  return %y : {4}
+}})",
+      x, q, s, g, y, w, shape.bits, shape.group, shape.zeros ? "zeros" : "");
+  KernelCase made{
+      fmt::format("Experts{}{}_{}", experts.name, shape.name, element), text,
+      -1, 1, std::string(element) == "f32" ? 1e-5 : 2e-4};
+  made.prepare = [=](std::vector<interpreter::Tensor> &inputs) {
+    drawIntegers(layout, inputs[1], inputs[2]);
+    drawIntegers(layout, inputs[3], inputs[4]);
+    inputs[5].data = experts.offsets;
+    auto owned = size_t(experts.offsets.back()) * size_t(shape.k);
+    std::fill(inputs[0].data.begin() + owned, inputs[0].data.end(), NAN);
+  };
+  return made;
+}
+
+void addExperts(std::vector<KernelCase> &cases) {
+  const Shape int8{"Int8", 0, 48, 72, 8, 32}, int4{"Int4", 0, 32, 160, 4, 64},
+      int8Zeros{"Int8Zeros", 0, 16, 105, 8, 32, true},
+      int4Zeros{"Int4Zeros", 0, 304, 96, 4, 32, true};
+  std::vector<double> many(65, 6);
+  std::fill(many.begin(), many.begin() + 9, 0);
+  std::fill(many.begin() + 9, many.begin() + 40, 1);
+  const Experts all[] = {
+      // A token of few experts, one of many, and none.
+      {"OneToken", {0, 0, 1, 1, 1, 2, 2}, 2, int8},
+      {"OneOfMany", many, 6, int4},
+      {"OneRow", {0, 0, 1, 1}, 1, int8Zeros},
+      {"None", {0, 0, 0, 0}, 5, int4},
+      // Some tokens, of which several have one expert; a prompt.
+      {"Few", {0, 3, 3, 10, 12}, 14, int4Zeros},
+      {"Few", {0, 7, 7, 13, 16}, 16, int8},
+      {"Prompt", {0, 37, 38, 38, 101, 140}, 140, int8},
+      {"Prompt", {0, 5, 90, 90, 190}, 200, int4Zeros},
+      {"Prompt", {0, 0, 0, 130, 130}, 130, int8Zeros},
+  };
+  for (const char *element : {"f32", "bf16"})
+    for (const Experts &experts : all)
+      cases.push_back(make(experts, element));
 }
 
 std::vector<KernelCase> all() {
@@ -120,6 +202,7 @@ std::vector<KernelCase> all() {
   cases.push_back(make(zeros[5], "bf16", true, false));
   for (KernelCase &made : stripCases())
     cases.push_back(std::move(made));
+  addExperts(cases);
   cases.push_back(make(few[4], "f32", true, true));
   cases.push_back(make(many[3], "bf16", true, false));
   return cases;

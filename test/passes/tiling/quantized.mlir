@@ -69,3 +69,29 @@ func.func @zeros(%x: tensor<1x2048xbf16>, %q: tensor<128x256x16xi32>, %s: tensor
   }
   return %r : tensor<1x2048xf32>
 }
+
+// Experts, two rows to eight: a slot for each row, whose group is found among the offsets. Its strips begin where its matrix
+// does, 12 for each; a block without rows reads none. One row or two meet a strip at once.
+
+// CHECK:     tile.kernel @experts(
+// CHECK-SAME: blocks = 2 : i64
+// CHECK-DAG: %[[W:.*]] = memref.reinterpret_cast %{{.*}} : memref<24576xi32>
+// CHECK:     %[[SEARCH:.*]]:2 = scf.for
+// CHECK:     %[[GROUP:.*]] = arith.minsi %{{.*}}, %c7
+// CHECK:     %[[FIRST:.*]] = arith.muli %[[GROUP]], %c12
+// CHECK:     %[[SOME:.*]] = arith.cmpi sgt
+// CHECK:     scf.if %[[SOME]] {
+// CHECK:       %[[STRIP:.*]] = arith.addi %{{.*}}, %[[FIRST]]
+// CHECK:       tile.load %[[W]][%[[STRIP]],
+// CHECK:       tile.mma {{.*}} vector<2x16xi32>
+// CHECK:       tile.load %[[W]][%[[STRIP]],
+// CHECK:       tile.mma {{.*}} vector<1x16xi32>
+func.func @experts(%x: tensor<2x64xbf16>, %q: tensor<96x16x16xi32>, %s: tensor<96x2x16xf16>, %g: tensor<9xi32>) -> tensor<2x192xf32> {
+  %r = graph.cluster grouped "experts"(%x, %q, %s, %g) : (tensor<2x64xbf16>, tensor<96x16x16xi32>, tensor<96x2x16xf16>, tensor<9xi32>) -> tensor<2x192xf32> {
+  ^bb0(%a: tensor<2x64xbf16>, %b: tensor<96x16x16xi32>, %c: tensor<96x2x16xf16>, %d: tensor<9xi32>):
+    %w = graph.dequantize %b, %c bits 8 group 32 : tensor<96x16x16xi32>, tensor<96x2x16xf16> -> tensor<8x192x64xbf16>
+    %e = graph.grouped_matmul %a, %w groups %d {transposed} : (tensor<2x64xbf16>, tensor<8x192x64xbf16>, tensor<9xi32>) -> tensor<2x192xf32>
+    graph.yield %e : tensor<2x192xf32>
+  }
+  return %r : tensor<2x192xf32>
+}

@@ -132,6 +132,20 @@ const Hostile kHostile[] = {
     {"QuantizedRows",
      [](ArtifactT &a) { quantize(share(a).state[0]).rows = kHuge; },
      "4 bits in groups of 32 for a matrix of"},
+    {"QuantizedStack",
+     [](ArtifactT &a) {
+       QuantizedT &of = quantize(share(a).state[0]);
+       of.rows = 48;
+       of.stack = 3;
+     },
+     "state tensor 'w': a stack of 3 matrices of 48 rows in all"},
+    {"QuantizedStackOfParts",
+     [](ArtifactT &a) {
+       QuantizedT &of = quantize(share(a).state[0]);
+       of.source = "m.*";
+       of.stack = 2;
+     },
+     "state tensor 'w': a stack of 2 matrices of 16 rows in all"},
     {"QuantizedShape", [](ArtifactT &a) { quantize(share(a).state[0]); },
      "state tensor 'w': the values of 16 × 32 weights have another shape"},
     {"CounterType",

@@ -1,4 +1,5 @@
-// A Llama of random weights that decodes, compiled here and now for the CPU:
+// A Llama of random weights, or a Mixtral of such whose matrices are integers,
+// that decodes, compiled here and now for the CPU:
 // vocabulary 67, context 40, 9 pages of 8 tokens, chunks of 7, batches of 1 to
 // 3.
 #pragma once
@@ -22,24 +23,62 @@ inline constexpr const char *kTinyDecoderConfig =
   "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
   "tie_word_embeddings": false})";
 
-inline void compileTinyDecoder(const std::string &path,
-                               const std::string &precision) {
+inline constexpr const char *kTinyExpertsConfig =
+    R"({"architectures": ["MixtralForCausalLM"],
+  "model_type": "mixtral", "vocab_size": 67, "hidden_size": 32,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+  "max_position_embeddings": 64, "intermediate_size": 48,
+  "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": null,
+  "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+  "tie_word_embeddings": false})";
+
+/// `precision` of compute, with "_int8" or "_int4" behind it: of experts that
+/// are quantized so.
+inline void compileTinyDecoder(const std::string &path, std::string precision) {
   CompileRequest request;
   request.spec = "config.json";
   request.configText = kTinyDecoderConfig;
+  std::string quant = "none";
+  if (size_t end = precision.find('_'); end != std::string::npos) {
+    quant = precision.substr(end + 1);
+    precision.resize(end);
+    request.configText = kTinyExpertsConfig;
+  }
   request.set = {"inference.context=40",
                  "inference.batch=3",
                  "inference.chunk=7",
                  "inference.page=8",
                  "inference.pages=9",
                  "batch.sequence=8",
-                 "precision.compute=" + precision};
+                 "precision.compute=" + precision,
+                 "inference.quant=" + quant};
   request.infer = true;
   request.executable = false;
   request.output = path;
   request.cache = "off";
   auto compiled = compile(request);
   ASSERT_TRUE(bool(compiled)) << llvm::toString(compiled.takeError());
+}
+
+/// Integers, which have no initializer.
+inline void drawQuantized(hal::Session &session) {
+  uint32_t state = 1;
+  for (const hal::TensorInfo &tensor : session.state()) {
+    const artifact::Quantized *quantized = tensor.source->quantized();
+    if (!quantized)
+      continue;
+    bool isScales = quantized->part() == artifact::QuantizedPart::scales;
+    // About 0.02 × the largest integer, and a little apart, as f16.
+    uint32_t scale = quantized->bits() == 8 ? 0x0900 : 0x1900;
+    std::vector<uint16_t> words(tensor.bytes / sizeof(uint16_t));
+    for (uint16_t &word : words) {
+      state = state * 1664525 + 1013904223;
+      word = isScales ? uint16_t(scale + (state >> 23)) : uint16_t(state >> 16);
+    }
+    EXPECT_TRUE(
+        session.writeState(tensor.name, std::as_bytes(std::span(words)), 0)
+            .ok());
+  }
 }
 
 /// With weights of one seed; nothing if that failed. Each precision is compiled
@@ -61,6 +100,7 @@ openTinyDecoder(const std::string &precision) {
   const int64_t seed[] = {5};
   EXPECT_TRUE(session->writeInput<int64_t>("init", "seed", seed).ok());
   EXPECT_TRUE(session->run("init").ok());
+  drawQuantized(*session);
   return session;
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/support/Floats.h"
 #include "runtime/train/CopyTensor.h"
 #include "test/runtime/train/FakeModel.h"
+#include "test/runtime/train/OneMatrix.h"
 
 #include <atomic>
 #include <fstream>
@@ -246,4 +247,56 @@ TEST(ImportWeights, ReadsShardedModels) {
                 .message()
                 .find("index.json"),
             std::string::npos);
+}
+
+// Experts: one matrix behind another, each as it would be alone.
+TEST(ImportWeights, QuantizesEachMatrixOfAStack) {
+  const QuantizedLayout each{32, 70, 4, 32, true};
+  QuantizedLayout all = each;
+  all.rows *= 3;
+  const std::string names[] = {"x.0.weight", "x.1.weight", "x.2.weight"};
+  std::vector<std::vector<float>> weights(3);
+  PackedFile file, partOfIt, another;
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (int64_t at = 0; at < each.rows * each.columns; ++at)
+      weights[i].push_back(float((at * 37 + int64_t(i) * 11) % 101) - 40);
+    const std::vector<uint64_t> shape{32, 70};
+    file.add(names[i].c_str(), SafetensorsType::f32, shape, weights[i]);
+    if (i != 1)
+      partOfIt.add(names[i].c_str(), SafetensorsType::f32, shape, weights[i]);
+    another.add(names[i].c_str(), SafetensorsType::f32, {70, 32}, weights[i]);
+  }
+  ScratchDirectory directory;
+  file.write(directory / "model.safetensors");
+  OneMatrix stack(all, "x.*.weight", 3);
+  auto report = importWeights(directory.path, stack);
+  ASSERT_TRUE(report.ok()) << report.message();
+  EXPECT_EQ(report->loaded, 3u);
+  EXPECT_TRUE(report->unexpected.empty());
+  for (std::size_t i = 0; i < 3; ++i) {
+    ScratchDirectory alone;
+    PackedFile single;
+    single.add("x.weight", SafetensorsType::f32, {32, 70}, weights[i]);
+    single.write(alone / "model.safetensors");
+    OneMatrix one(each);
+    ASSERT_TRUE(importWeights(alone.path, one).ok());
+    const int64_t words = each.strips() * each.words() * 16,
+                  scales = each.strips() * each.scaleRows() * 16;
+    for (int64_t at = 0; at < words; ++at)
+      ASSERT_EQ(stack.at<uint32_t>("x.values", int64_t(i) * words + at),
+                one.at<uint32_t>("x.values", at));
+    for (int64_t at = 0; at < scales; ++at)
+      ASSERT_EQ(stack.at<uint16_t>("x.scales", int64_t(i) * scales + at),
+                one.at<uint16_t>("x.scales", at));
+  }
+
+  ScratchDirectory wrong;
+  partOfIt.write(wrong / "model.safetensors");
+  EXPECT_EQ(importWeights(wrong.path, stack).message(),
+            "'" + wrong.path +
+                "' lacks 1 of the model's parameters: x.1.weight");
+  another.write(wrong / "model.safetensors");
+  EXPECT_EQ(importWeights(wrong.path, stack).message(),
+            "'x.0.weight' in '" + (wrong / "model.safetensors") +
+                "' has the shape [70, 32], the model's has [32, 70]");
 }

@@ -1,4 +1,5 @@
-// A model of one quantized matrix, for checkpoints that have it packed.
+// A model of one quantized matrix, or of one stack of such, for checkpoints
+// that have it packed.
 #pragma once
 #include "runtime/data/Safetensors.h"
 #include "test/runtime/train/FakeModel.h"
@@ -14,10 +15,12 @@
 
 namespace tessera::testing {
 
-/// The matrix "x.weight", whose state is kept as it is written.
+/// The matrix "x.weight", or `stack` of them, whose state is kept as it is
+/// written.
 class OneMatrix : public FakeModel {
 public:
-  explicit OneMatrix(const QuantizedLayout &layout) {
+  explicit OneMatrix(const QuantizedLayout &layout,
+                     const char *source = "x.weight", int64_t stack = 0) {
     auto add = [&](const char *name, bool isScales, SafetensorsType type,
                    uint64_t middle, uint64_t bytes) {
       auto strips = static_cast<uint64_t>(layout.strips());
@@ -26,7 +29,7 @@ public:
                        {strips, middle, 16},
                        StateRole::parameter,
                        strips * middle * 16 * bytes,
-                       QuantizedPart{"x.weight", isScales, layout, false}});
+                       QuantizedPart{source, isScales, layout, false, stack}});
       held[name].resize(parts.back().size);
     };
     add("x.values", false, SafetensorsType::i32, layout.words(), 4);
