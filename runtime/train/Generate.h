@@ -43,6 +43,8 @@ struct GenerateOptions {
   bool framed = false;
   /// What ends a text; none: the tokenizer's end-of-text token.
   std::vector<int32_t> endTokens;
+  /// Of the generated text, with what ends it; null: any text. Of one use.
+  std::shared_ptr<TokenGuide> guide;
   std::string device = "cpu"; ///< as hal::createDevice takes it
   unsigned threads = 0;       ///< 0: all processors
   bool profile = false;       ///< time each step of the programs

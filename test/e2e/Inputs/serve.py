@@ -1,13 +1,39 @@
 """A trained run behind HTTP: the text of `tessera generate`, alone and in a batch."""
 import concurrent.futures
+import json
 import os
 import pathlib
+import re
 import sys
 
 from harness import Prepared, SOURCE, check, refuses, run
 
 sys.path.insert(0, str(SOURCE / "test/runtime/serve"))
 from serving import Server  # noqa: E402
+
+
+def forms(made, out):
+    """What generate writes has the form that is asked for, whatever is drawn."""
+    grammar, schema = made.scratch / "list.gbnf", made.scratch / "schema.json"
+    grammar.write_text('root ::= item ("," item){0,3} "."\nitem ::= [a-z]{1,4} | "(" item? ")"\n')
+    schema.write_text('{"type": "object", "properties": {"a": {"enum": [1, "b"]}}, "required": ["a"], '
+                      '"additionalProperties": false}')
+    written = r"\(*([a-z]{1,4})?\)*(,\(*([a-z]{1,4})?\)*){0,3}\."
+    for flag, value, right in (("--regex", r"[a-f]{2,5}(, \d+){1,3};", lambda text: re.fullmatch(r"[a-f]{2,5}(, \d+){1,3};", text)),
+                               ("--grammar", grammar, lambda text: re.fullmatch(written, text)),
+                               ("--json-schema", schema, lambda text: json.loads(text)["a"] in (1, "b"))):
+        whole = 0
+        for seed in range(6):
+            text = run(made.tessera, "generate", out, "--prompt", "The", "--max-tokens", 100, "--temperature", 1.5,
+                       "--seed", seed, "--quiet", flag, value).stdout
+            answer = text.removeprefix("The").removesuffix("\n")
+            # Of the form's end only the tokens' end keeps a text.
+            whole += bool(answer.endswith((";", ".", "}")) and right(answer))
+        check(whole >= 4, f"generate {flag}: {whole} of 6 texts are whole")
+    grammar.write_text("root ::= item")
+    refuses("a wrong grammar", "list.gbnf: line 1, column 10: there is no rule 'item'")(
+        made.tessera, "generate", out, "--grammar", grammar)
+    refuses("two forms", "--grammar")(made.tessera, "generate", out, "--grammar", grammar, "--regex", "a")
 
 
 def main():
@@ -17,6 +43,7 @@ def main():
         "--steps", 20, "--set", "schedule.total=20")
     text = run(made.tessera, "generate", out, "--prompt", "The command",
                "--max-tokens", 24, "--temperature", 0, "--quiet").stdout
+    forms(made, out)
     temporary = made.scratch / "temporary"
     temporary.mkdir(exist_ok=True)
     # A cache of its own, so that there is something to compile, once.
