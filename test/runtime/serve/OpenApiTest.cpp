@@ -319,9 +319,9 @@ TEST(OpenApi, ReferencesAreThere) {
 TEST(Routes, PathsAreFound) {
   EXPECT_EQ(findRoute("GET", "/v1/models/a/b").rest, "a/b");
   EXPECT_EQ(findRoute("GET", "/v1/models/").route, nullptr);
-  EXPECT_EQ(findRoute("POST", "/health").allowed, "GET");
+  EXPECT_EQ(findRoute("POST", "/health").allowed, "GET, HEAD");
   EXPECT_EQ(findRoute("GET", "/healthy").allowed, "");
-  EXPECT_EQ(findRoute("PUT", "/v1/responses/a").allowed, "GET, DELETE");
+  EXPECT_EQ(findRoute("PUT", "/v1/responses/a").allowed, "GET, HEAD, DELETE");
   EXPECT_EQ(findRoute("GET", "/v1/responses/a").rest, "a");
   EXPECT_EQ(findRoute("GET", "/v1/responses/a/b").route, nullptr);
   EXPECT_EQ(findRoute("GET", "/v1/responses/").route, nullptr);

@@ -34,9 +34,22 @@ def routes(server):
     expect(server.call("GET", "/v1/models/other")[0], 404)
     expect(server.call("GET", "/v1/models/%66ake")[2]["id"], "fake")
     status, headers, _ = server.call("PUT", RESPONSES + "/resp_1")
-    expect((status, headers["Allow"]), (405, "GET, DELETE"))
+    expect((status, headers["Allow"]), (405, "GET, HEAD, DELETE"))
     status, headers, _ = server.call("GET", COMPLETIONS)
     expect((status, headers["Allow"]), (405, "POST"))
+    # HEAD is GET without the body, and the connection goes on.
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+        for path, code in (("/", 200), ("/v1/models", 200), ("/none", 404), (RESPONSES, 405), ("/version", 200)):
+            whole = server.call("GET", path)
+            peer.sendall(f"HEAD {path} HTTP/1.1\r\n\r\n".encode())
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                head += peer.recv(1)
+            lines = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:-2])
+            expect((int(head.split()[1]), lines["Content-Length"]), (code, whole[1]["Content-Length"]))
+        peer.sendall(b"HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n")
+        rest = b"".join(iter(lambda: peer.recv(65536), b""))
+        assert rest.startswith(b"HTTP/1.1 200") and rest.endswith(b"\r\n\r\n") and rest.count(b"\r\n\r\n") == 1, rest
     foreign = {"Sec-Fetch-Site": "cross-site"}
     expect(server.call("POST", COMPLETIONS, {"model": "fake", "prompt": "a"}, foreign)[0], 403)
     expect(server.call("GET", "/", headers=foreign)[0], 200)  # a link to the page
@@ -572,7 +585,9 @@ def many_connections(server):
         except OSError:
             pass
     time.sleep(0.5)
-    assert server.raw(b"GET /version HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 503")
+    refused = server.raw(b"GET /version HTTP/1.1\r\n\r\n")
+    assert refused.startswith(b"HTTP/1.1 503") and b"Retry-After: 1" in refused, refused
+    expect(json.loads(refused.split(b"\r\n\r\n", 1)[1])["error"]["code"], "too_many_connections")
     for peer in idle + begun + late:
         peer.close()
     # They are noticed one by one.
@@ -585,6 +600,8 @@ def many_connections(server):
         if status == 200:
             break
     expect(status, 200)
+    counted = re.search(r'http_responses\{code="503"\} (\d+)', server.call("GET", "/metrics")[2])
+    assert counted and int(counted[1]) > 0
 
 
 def basic(text):
