@@ -336,8 +336,10 @@ static bool loadKept(const std::string &directory, WeightsCache &cache,
   if (!kept)
     return false;
   std::string note;
-  if (cache.reads && kept->load(cache.writes, note))
+  if (cache.reads && kept->load(cache.writes, note)) {
+    cache.mapped = kept->path();
     return true;
+  }
   if (!note.empty())
     cache.note(note);
   if (cache.writes)

@@ -25,6 +25,7 @@ struct WeightsCache {
   /// Set where the weights were read and may be kept: KeptWeights::store, when
   /// there is time for it.
   std::optional<KeptWeights> unkept = {};
+  std::string mapped = {}; ///< set where they were kept: the file
 };
 
 struct GenerateOptions {

@@ -79,8 +79,8 @@ def main():
         check(server.metric("compilations") == compiled
               and server.metric("compilations_after_ready") == 0,
               "nothing is compiled for requests")
-        refuses("a port in use", f"cannot listen on 127.0.0.1:{server.port}")(
-            made.tessera, "serve", out, "--port", server.port)
+        refuses("a port in use", f"cannot listen on 127.0.0.1:{server.port}", env=env)(
+            made.tessera, "serve", out, "--port", server.port, "--max-batch", 4)
         server.terminate()
         check(server.process.wait(60) == 0, "SIGTERM ends it")
     with Server([str(made.tessera), "serve", str(out), "--port", "0",
@@ -89,6 +89,18 @@ def main():
         server.process.kill()
         server.process.wait()
         check(os.listdir(temporary) == [], "kill -9 leaves no file")
+    with Server([str(made.tessera), "serve", str(out), "--port", "0"], env=env | {"TESSERA_CACHE": "off"}) as server:
+        check(server.metric("compilations") > 0 and "tessera: compiling …" in "".join(server.lines),
+              "TESSERA_CACHE is read, and a compilation is announced")
+    with Server([str(made.tessera), "serve", str(out), "--port", "0", "--max-batch", "4", "--cache", "on"],
+                env=env | {"TESSERA_CACHE": "off"}) as server:
+        check(server.metric("compilations") == 0 and "compiling" not in "".join(server.lines),
+              "a flag comes before the environment")
+    (made.scratch / "file").write_text("no folder")
+    told = run(made.tessera, "generate", out, "--max-tokens", 1,
+               env=os.environ | {"XDG_CACHE_HOME": str(made.scratch / "file")}).stderr
+    check("tessera: compiling …\n" in told and "tessera: compiled programs are not kept: '" in told,
+          "a cache that cannot be written is named")
     refuses("a host that is none", "--host must be an address")(
         made.tessera, "serve", out, "--host", "nowhere", "--port", 0)
     refuses("no run", "is not a run directory")(
