@@ -109,7 +109,7 @@ static InferModel describe(const models::ModelSpec &spec,
                            const SessionModel &opened) {
   InferModel model;
   const hal::Session &session = opened.get();
-  std::map<std::string, uint64_t, std::less<>> packed, bytes;
+  std::map<std::string, uint64_t, std::less<>> bytes;
   for (const hal::TensorInfo &tensor : session.state()) {
     if (tensor.role != artifact::Role::parameter)
       continue;
@@ -120,8 +120,11 @@ static InferModel describe(const models::ModelSpec &spec,
               : keptAs(*known, tensor.type)] += tensor.bytes;
     model.bytes += tensor.bytes;
   }
-  auto most = std::ranges::max_element(
-      bytes, {}, [](const auto &each) { return each.second; });
+  // Integers are what the model is known for, however large its tables are.
+  auto rank = [](const auto &each) {
+    return std::pair(each.first.starts_with("int"), each.second);
+  };
+  auto most = std::ranges::max_element(bytes, {}, rank);
   model.name = fmt::format("{} {}", name(spec.family),
                            most == bytes.end() ? "" : most->first);
   model.parameters = models::parameterCount(spec);

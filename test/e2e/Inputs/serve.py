@@ -101,8 +101,8 @@ def main():
                env=os.environ | {"XDG_CACHE_HOME": str(made.scratch / "file")}).stderr
     check("tessera: compiling …\n" in told and "tessera: compiled programs are not kept: '" in told,
           "a cache that cannot be written is named")
-    refuses("a host that is none", "--host must be an address")(
-        made.tessera, "serve", out, "--host", "nowhere", "--port", 0)
+    refuses("a host that is none", "--host must be an address", env=env)(
+        made.tessera, "serve", out, "--host", "nowhere", "--port", 0, "--max-batch", 4)
     refuses("no run", "is not a run directory")(
         made.tessera, "serve", pathlib.Path("nowhere"))
 
