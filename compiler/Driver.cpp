@@ -284,6 +284,8 @@ llvm::Error Compilation::compile() {
     if (!served || *served)
       return served.takeError();
   }
+  if (request.note)
+    request.note("compiling …");
   if (llvm::Error error = runPhases())
     return error;
   if (!request.to.empty())
@@ -291,8 +293,12 @@ llvm::Error Compilation::compile() {
   llvm::Expected<std::string> artifact = buildArtifact();
   if (!artifact)
     return artifact.takeError();
-  if (whole)
-    cache.store(cacheKey, *artifact);
+  if (whole) {
+    std::string problem = cache.store(cacheKey, *artifact);
+    if (request.note && !problem.empty())
+      request.note("compiled programs are not kept: " + problem +
+                   "; the next start compiles again");
+  }
   summary.artifactBytes = artifact->size();
   return write(*artifact);
 }

@@ -2,6 +2,7 @@
 // compiles kernels, writes the result. `tessera compile` is a thin shell on it.
 #pragma once
 #include "llvm/Support/Error.h"
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,9 @@ struct CompileRequest {
   bool embedSources = false;  ///< keep the IR of every phase in the artifact
   bool timing = false;        ///< time of each phase to stderr
   std::string rebuildCommand; ///< what the artifact says when it is refused
+  /// Is told, in a line for people, that the cache had nothing and phases run,
+  /// and that the cache cannot keep what they made; may be empty.
+  std::function<void(std::string_view)> note;
 };
 
 struct CompileSummary {

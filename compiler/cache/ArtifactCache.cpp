@@ -57,25 +57,32 @@ std::optional<std::string> ArtifactCache::load(llvm::StringRef key) const {
   return body.str();
 }
 
-void ArtifactCache::store(llvm::StringRef key, llvm::StringRef bytes) const {
-  if (directory.empty() || !writesCache(mode))
-    return;
-  if (llvm::sys::fs::create_directories(directory))
-    return;
+std::string ArtifactCache::store(llvm::StringRef key,
+                                 llvm::StringRef bytes) const {
+  if (!writesCache(mode))
+    return {};
+  if (directory.empty())
+    return "there is no home folder for a cache";
+  auto problem = [&](const std::string &why) {
+    return "'" + directory + "': " + why;
+  };
+  if (std::error_code error = llvm::sys::fs::create_directories(directory))
+    return problem(error.message());
   auto temp = llvm::sys::fs::TempFile::create(path(key) + ".%%%%%%");
-  if (!temp) {
-    llvm::consumeError(temp.takeError());
-    return;
-  }
+  if (!temp)
+    return problem(llvm::toString(temp.takeError()));
   {
     llvm::raw_fd_ostream out(temp->FD, /*shouldClose=*/false);
     out << bytes << artifact::appendedBytes(0, bytes).substr(bytes.size());
     out.flush();
     if (out.has_error()) {
+      std::string why = out.error().message();
       out.clear_error();
       llvm::consumeError(temp->discard());
-      return;
+      return problem(why);
     }
   }
-  llvm::consumeError(temp->keep(path(key)));
+  if (llvm::Error error = temp->keep(path(key)))
+    return problem(llvm::toString(std::move(error)));
+  return {};
 }

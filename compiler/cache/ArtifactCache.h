@@ -20,8 +20,8 @@ public:
   /// look.
   std::optional<std::string> load(llvm::StringRef key) const;
   /// Stores atomically. A cache that cannot be written is no error: compiling
-  /// works without one.
-  void store(llvm::StringRef key, llvm::StringRef bytes) const;
+  /// works without one. Returns why it is not stored, unless the mode says so.
+  std::string store(llvm::StringRef key, llvm::StringRef bytes) const;
 
 private:
   std::string path(llvm::StringRef key) const;

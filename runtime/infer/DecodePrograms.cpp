@@ -151,7 +151,8 @@ Status DecodePrograms::checkText(const CachedText &text, int64_t added) const {
   int64_t tokens = text.length + added;
   if (tokens > sizes.context)
     return Status::error("a sequence of {} tokens is longer than the context "
-                         "of {}; raise inference.context when compiling",
+                         "of {}; of a model directory it is raised by --set "
+                         "inference.context=N",
                          tokens, sizes.context);
   auto held = int64_t(text.pages.size());
   if (held * sizes.page < tokens || held > tableColumns)

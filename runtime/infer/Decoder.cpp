@@ -27,7 +27,8 @@ bool Decoder::hasRoom(const Sequence &sequence, int64_t count) const {
 
 Status Decoder::noContext(int64_t tokens) const {
   return Status::error("a sequence of {} tokens is longer than the context of "
-                       "{}; raise inference.context when compiling",
+                       "{}; of a model directory it is raised by "
+                       "--set inference.context=N",
                        tokens, shape().context);
 }
 

@@ -19,6 +19,12 @@ public:
   bool contains(size_t token) const {
     return token / 64 < words.size() && (words[token / 64] >> token % 64 & 1);
   }
+  bool empty() const {
+    for (uint64_t word : words)
+      if (word)
+        return false;
+    return true;
+  }
   void clear() { words.assign(words.size(), 0); }
   /// Of one vocabulary.
   void insertAll(const TokenMask &other) {

@@ -29,12 +29,10 @@ static Problem checkTogether(const ApiRequest &request) {
   if (request.background && !request.store)
     return problem("background", "background needs store: true");
   if (request.mayCall() && request.form) {
-    const char *form =
-        request.endpoint == Endpoint::chat ? "response_format" : "text";
-    return problem(form,
+    return problem(request.formField,
                    "an answer of a form has no calls: leave out {} or tools, "
                    "or say tool_choice: none",
-                   form);
+                   request.formField);
   }
   return std::nullopt;
 }

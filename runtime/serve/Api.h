@@ -86,6 +86,7 @@ struct ApiRequest {
   std::optional<int64_t> logprobs; ///< how many likeliest tokens, 0 to 20
   /// That answers must have (Forms.h); null: any.
   std::shared_ptr<const AnswerForm> form;
+  std::string_view formField; ///< that asked for it
   bool ignoreEnd = false;
   bool stream = false, includeUsage = false;
   std::vector<Tool> tools;

@@ -50,6 +50,24 @@ constexpr std::string_view kTextSchema = R"({"type": "object",
     {"type": "object", "required": ["type", "schema"], "properties":
       {"type": {"const": "json_schema"}, "schema": {"type": "object"}}}]}}})";
 
+// A schema, or its text.
+constexpr std::string_view kSchemaSchema =
+                               R"({"anyOf": [{"type": "object"},
+  {"type": "string"}]})",
+                           kChoiceSchema = R"({"type": "array", "minItems": 1,
+  "maxItems": 20000, "items": {"type": "string"}})";
+constexpr std::string_view kStructuredSchema = R"({"type": "object",
+  "additionalProperties": {"type": "null"}, "properties": {
+    "json": {"type": ["object", "string", "null"]},
+    "json_object": {"type": ["boolean", "null"]},
+    "regex": {"type": ["string", "null"]},
+    "choice": {"type": ["array", "null"], "minItems": 1, "maxItems": 20000,
+      "items": {"type": "string"}},
+    "grammar": {"type": ["string", "null"]}}})";
+constexpr std::string_view kGuided = "an older name for structured_outputs",
+                           kOtherGuided =
+                               "another server's name for structured_outputs";
+
 constexpr std::string_view kToolsSchema = R"({"type": "array", "maxItems": 128,
   "items": {"type": "object", "required": ["type", "function"],
     "additionalProperties": false, "properties": {
@@ -173,6 +191,15 @@ constexpr Field kFields[] = {
      "a form that the answer must have"},
     {"text", kResponses, readTextFormat, kTextSchema, 0, 0,
      "with format, a form that the answer must have"},
+    {"structured_outputs", kAll, readStructuredOutputs, kStructuredSchema, 0, 0,
+     "a form that the answer must have, as vLLM names them; one of them"},
+    {"guided_json", kAll, readGuided, kSchemaSchema, 0, 0, kGuided},
+    {"guided_regex", kAll, readGuided, kText, 0, 0, kGuided},
+    {"guided_choice", kAll, readGuided, kChoiceSchema, 0, 0, kGuided},
+    {"guided_grammar", kAll, readGuided, kText, 0, 0, kGuided},
+    {"regex", kAll, readGuided, kText, 0, 0, kOtherGuided},
+    {"ebnf", kAll, readGuided, kText, 0, 0, kOtherGuided},
+    {"grammar", kAll, readGuided, kText, 0, 0, kOtherGuided},
     {"modalities", kChat, readModalities, R"({"const": ["text"]})"},
     {"truncation", kResponses, readTruncation,
      R"({"enum": ["auto", "disabled"]})", 0, 0,

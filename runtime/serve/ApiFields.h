@@ -165,6 +165,10 @@ Problem readResponseFormat(const Field &field, const JsonValue &value,
                            ApiRequest &request);
 Problem readTextFormat(const Field &field, const JsonValue &value,
                        ApiRequest &request);
+Problem readStructuredOutputs(const Field &field, const JsonValue &value,
+                              ApiRequest &request);
+Problem readGuided(const Field &field, const JsonValue &value,
+                   ApiRequest &request);
 
 // What is refused unless it changes nothing (ApiRefused.cpp).
 Problem ignoreText(const Field &field, const JsonValue &value,

@@ -69,7 +69,8 @@ void CommonService::markReady() { compiledBefore = compilationCount; }
 
 std::string CommonService::describe(int status, std::string_view message) {
   ++answers[status];
-  return ApiError{status, std::string(message), "", "bad_request"}.json();
+  const char *code = status == 503 ? "too_many_connections" : "bad_request";
+  return ApiError{status, std::string(message), "", code}.json();
 }
 
 void CommonService::sendError(const Reply &reply, const ApiError &error,
@@ -115,7 +116,9 @@ static ApiError otherKind(ModelKind kind) {
 }
 
 void CommonService::handle(HttpRequest request, Reply reply) {
-  RouteMatch match = findRoute(request.method, request.path);
+  // All but the body, which the connection leaves out.
+  bool isHead = request.method == "HEAD";
+  RouteMatch match = findRoute(isHead ? "GET" : request.method, request.path);
   if (!match.route && !match.allowed.empty())
     return sendError(
         reply, {405, "this path has another method", "", "method_not_allowed"},

@@ -1,8 +1,11 @@
 #include "runtime/serve/Forms.h"
+#include "runtime/infer/grammar/Gbnf.h"
 #include "runtime/infer/grammar/JsonSchema.h"
+#include "runtime/infer/grammar/TextForm.h"
 #include "runtime/serve/ApiFields.h"
 
 #include <algorithm>
+#include <array>
 
 #include <nlohmann/json.hpp>
 
@@ -111,13 +114,98 @@ parseAnswerForm(const JsonValue &format) {
   return std::shared_ptr<const AnswerForm>(form);
 }
 
+static StatusOr<std::shared_ptr<const AnswerForm>>
+exactForm(std::string key, StatusOr<grammar::Grammar> grammar) {
+  if (!grammar.ok())
+    return grammar.status();
+  auto form = std::make_shared<AnswerForm>();
+  form->key = std::move(key);
+  form->grammar = std::make_shared<const grammar::Grammar>(grammar.take());
+  form->isExact = true;
+  return std::shared_ptr<const AnswerForm>(form);
+}
+
+static StatusOr<std::shared_ptr<const AnswerForm>>
+parseChoice(const JsonValue &value) {
+  std::vector<std::string> texts;
+  std::string key = "choice ";
+  std::string_view text;
+  for (const JsonValue &each : value.elements()) {
+    if (!each.get(text))
+      return Status::error("a choice must be of texts");
+    texts.emplace_back(text);
+  }
+  if (!value.isArray())
+    return Status::error("a choice must be a list of texts");
+  appendKey(value, key);
+  return exactForm(std::move(key), grammar::grammarOfChoice(std::move(texts)));
+}
+
+/// What responses do not say again: they know a schema by its own field only.
+static StatusOr<std::shared_ptr<const AnswerForm>>
+schemaForm(const JsonValue &schema) {
+  if (!schema.isObject())
+    return Status::error("a schema must be an object, or its text");
+  auto grammar = grammar::grammarOfJsonSchema(schema);
+  if (!grammar.ok())
+    return Status::error("schema: {}", grammar.message());
+  auto form = std::make_shared<AnswerForm>();
+  appendKey(schema, form->key);
+  form->grammar = std::make_shared<const grammar::Grammar>(grammar.take());
+  return std::shared_ptr<const AnswerForm>(form);
+}
+
+StatusOr<std::shared_ptr<const AnswerForm>>
+parseTextForm(std::string_view kind, std::string_view text) {
+  if (kind == "json") {
+    auto schema = JsonValue::parse(text, "the schema");
+    return schema.ok() ? schemaForm(*schema) : schema.status();
+  }
+  return exactForm(fmt::format("{} {}", kind, text),
+                   kind == "regex" ? grammar::grammarOfRegex(text)
+                                   : grammar::grammarOfGbnf(text));
+}
+
+StatusOr<std::shared_ptr<const AnswerForm>>
+parseTextForm(std::string_view kind, const JsonValue &value) {
+  if (kind == "choice")
+    return parseChoice(value);
+  if (bool wanted = false; kind == "json_object") {
+    if (!value.get(wanted))
+      return Status::error("json_object must be true or false");
+    auto form = std::make_shared<AnswerForm>();
+    form->key = "object";
+    form->grammar = std::make_shared<const grammar::Grammar>(
+        grammar::grammarOfJsonObject());
+    return wanted ? std::shared_ptr<const AnswerForm>(form) : nullptr;
+  }
+  if (std::string_view text; value.get(text))
+    return parseTextForm(kind, text);
+  if (kind == "json")
+    return schemaForm(value);
+  return Status::error("a {} must be a text",
+                       kind == "regex" ? "regular expression" : "grammar");
+}
+
+/// An answer has one form; one that says nothing is none.
+static Problem takeForm(const Field &field, std::string_view name,
+                        StatusOr<std::shared_ptr<const AnswerForm>> form,
+                        ApiRequest &request) {
+  if (!form.ok())
+    return problem(field.name, "{}: {}", name, form.message());
+  if (!*form)
+    return std::nullopt;
+  if (request.form)
+    return problem(field.name, "{} and {} both ask for a form", name,
+                   request.formField);
+  request.form = form.take();
+  request.formField = field.name;
+  return std::nullopt;
+}
+
 Problem readResponseFormat(const Field &field, const JsonValue &value,
                            ApiRequest &request) {
-  auto form = parseAnswerForm(value);
-  if (!form.ok())
-    return problem(field.name, "{}: {}", field.name, form.message());
-  request.form = form.take();
-  return std::nullopt;
+  return takeForm(field, field.name, parseAnswerForm(value), request);
 }
 
 // Where the newer API has its response_format.
@@ -135,11 +223,50 @@ Problem readTextFormat(const Field &field, const JsonValue &value,
     return problem(field.name, "text must be an object");
   if (value["format"].isNull())
     return std::nullopt;
-  auto form = parseAnswerForm(value["format"]);
-  if (!form.ok())
-    return problem(field.name, "text.format: {}", form.message());
-  request.form = form.take();
+  return takeForm(field, "text.format", parseAnswerForm(value["format"]),
+                  request);
+}
+
+// vLLM's.
+Problem readStructuredOutputs(const Field &field, const JsonValue &value,
+                              ApiRequest &request) {
+  static constexpr std::array<std::string_view, 5> kKinds = {
+      "json", "regex", "choice", "grammar", "json_object"};
+  if (!value.isObject())
+    return problem(field.name, "{} must be an object", field.name);
+  for (const JsonValue::Member &member : value.members()) {
+    if (member.value.isNull())
+      continue;
+    std::string name = fmt::format("{}.{}", field.name, oneLine(member.name));
+    if (std::ranges::count(kKinds, member.name) == 0)
+      return problem(field.name, "{} is not served", name);
+    if (Problem found = takeForm(
+            field, name, parseTextForm(member.name, member.value), request))
+      return found;
+  }
   return std::nullopt;
+}
+
+// guided_regex and so on, as vLLM had it before; regex and ebnf, as SGLang has
+// it; grammar, as llama.cpp has it.
+Problem readGuided(const Field &field, const JsonValue &value,
+                   ApiRequest &request) {
+  std::string_view kind = field.name;
+  if (kind.starts_with("guided_"))
+    kind.remove_prefix(std::string_view("guided_").size());
+  return takeForm(field, field.name,
+                  parseTextForm(kind == "ebnf" ? "grammar" : kind, value),
+                  request);
+}
+
+bool AnswerForms::dropsSpace() const {
+  for (uint32_t id = 0; id < tokenizer.vocabSize(); ++id) {
+    std::string text = tokenizer::addedBytes(tokenizer, id);
+    if (text.size() > 1 && text[0] == ' ' && isUtf8(text))
+      return tokenizer::decode(tokenizer, std::span(&id, 1)).size() <
+             text.size();
+  }
+  return false;
 }
 
 std::shared_ptr<TokenGuide> AnswerForms::guide(const AnswerForm &form,
@@ -149,13 +276,17 @@ std::shared_ptr<TokenGuide> AnswerForms::guide(const AnswerForm &form,
     for (uint32_t id = 0; id < tokenizer.vocabSize(); ++id)
       texts.push_back(tokenizer::addedBytes(tokenizer, id));
     vocabulary = std::make_shared<const grammar::Vocabulary>(texts);
+    beginsWithSpace = dropsSpace();
   }
   auto found = std::ranges::find(kept, form.key, &Kept::key);
   if (found != kept.end()) {
     kept.splice(kept.begin(), kept, found);
   } else {
+    grammar::Grammar rules = *form.grammar;
+    if (form.isExact && beginsWithSpace)
+      rules.beginWithSpace();
     kept.push_front({form.key, std::make_shared<grammar::TokenGrammar>(
-                                   *form.grammar, vocabulary)});
+                                   std::move(rules), vocabulary)});
     if (kept.size() > kKeptForms)
       kept.pop_back();
   }

@@ -1,4 +1,5 @@
-// Answers that must have a form: `response_format` of chats, calls of tools.
+// Answers that must have a form: `response_format` of chats, regular
+// expressions and grammars, calls of tools.
 #pragma once
 #include "runtime/data/Json.h"
 #include "runtime/data/tokenizer/Tokenizer.h"
@@ -17,7 +18,9 @@ namespace tessera::serve {
 struct AnswerForm {
   std::shared_ptr<const grammar::Grammar> grammar;
   std::string key;  ///< equal for equal forms
-  std::string json; ///< as it was asked for
+  std::string json; ///< as `response_format` asked for it; empty: otherwise
+  /// Nothing but the form's text is allowed, no space before it either.
+  bool isExact = false;
 };
 
 /// Reads {"type": "json_object"} and {"type": "json_schema", "json_schema":
@@ -25,6 +28,16 @@ struct AnswerForm {
 /// wrong, or which keyword of a schema is not served.
 StatusOr<std::shared_ptr<const AnswerForm>>
 parseAnswerForm(const JsonValue &format);
+
+/// Reads what other servers have beside `response_format`, by its name: "json"
+/// (a schema, or its text), "json_object" (true), "regex", "choice" (texts) or
+/// "grammar" (GBNF).
+StatusOr<std::shared_ptr<const AnswerForm>>
+parseTextForm(std::string_view kind, const JsonValue &value);
+
+/// The same of "json", "regex" or "grammar" as a text.
+StatusOr<std::shared_ptr<const AnswerForm>>
+parseTextForm(std::string_view kind, std::string_view text);
 
 /// Whether the answer must keep a form to call tools as it was asked for.
 bool needsToolForm(const ApiRequest &request);
@@ -44,13 +57,16 @@ public:
                                     std::vector<int32_t> ends);
 
 private:
+  /// Whether decoding drops the space that begins a text.
+  bool dropsSpace() const;
   struct Kept {
     std::string key;
     std::shared_ptr<grammar::TokenGrammar> grammar;
   };
   const tokenizer::Tokenizer &tokenizer;
   std::shared_ptr<const grammar::Vocabulary> vocabulary; ///< on first use
-  std::list<Kept> kept;                                  ///< the latest first
+  bool beginsWithSpace = false; ///< what must decode to an exact form
+  std::list<Kept> kept;         ///< the latest first
 };
 
 } // namespace tessera::serve

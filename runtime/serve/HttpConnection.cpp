@@ -24,13 +24,15 @@ class HttpConnection::Reply final : public HttpReply,
                                     public std::enable_shared_from_this<Reply> {
 public:
   explicit Reply(std::shared_ptr<HttpConnection> to)
-      : connection(std::move(to)), ping(connection->stream.get_executor()) {}
+      : connection(std::move(to)), ping(connection->stream.get_executor()),
+        isHead(connection->head.method == "HEAD") {}
 
   void send(int status, std::string_view type, std::string body,
             std::string_view headers) override {
     std::string text = start(status, type, headers) +
-                       fmt::format("Content-Length: {}\r\n\r\n", body.size()) +
-                       body;
+                       fmt::format("Content-Length: {}\r\n\r\n", body.size());
+    if (!isHead)
+      text += body;
     finish(std::move(text));
   }
 
@@ -42,6 +44,8 @@ public:
     std::string text =
         start(200, "text/event-stream", "Cache-Control: no-store\r\n") +
         (chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
+    if (isHead)
+      return finish(std::move(text)); // and no event comes
     for (const ServerEvent &each : first)
       text += framed(eventText(each.data, each.name));
     if (connection)
@@ -112,6 +116,7 @@ private:
 
   std::shared_ptr<HttpConnection> connection;
   net::steady_timer ping;
+  const bool isHead; ///< asked for all but the body
   bool isChunked = false, wasQuiet = true;
 };
 
@@ -132,6 +137,7 @@ HttpConnection::~HttpConnection() {
 
 void HttpConnection::readHead() {
   answering = lastQueued = false;
+  head = {};
   if (!gone)
     idle = std::chrono::steady_clock::now();
   parser.emplace();

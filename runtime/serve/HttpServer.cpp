@@ -148,13 +148,7 @@ private:
     if (connections.size() > 2 * shared.open + 16)
       connections.remove_if([](const auto &each) { return each.expired(); });
     if (shared.open >= shared.limits.connections && !makeRoom()) {
-      static constexpr std::string_view busy =
-          "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
-          "Connection: close\r\nContent-Length: 0\r\n\r\n";
-      Error ignored; // a courtesy
-      socket.non_blocking(true, ignored);
-      socket.send(net::buffer(busy.data(), busy.size()), 0, ignored);
-      return;
+      return refuse(socket);
     }
     Error ignored; // slower without, that is all
     socket.set_option(Tcp::no_delay(true), ignored);
@@ -164,6 +158,25 @@ private:
         std::make_shared<HttpConnection>(std::move(socket), shared);
     connections.push_back(connection);
     connection->start();
+  }
+
+  void refuse(Tcp::socket &socket) {
+    std::string body = shared.handler.describe(
+        503, fmt::format("{} connections are open, and none waits for its next "
+                         "request",
+                         shared.open));
+    std::string busy = fmt::format(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json"
+        "\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: {}"
+        "\r\n\r\n{}",
+        body.size(), body);
+    Error ignored; // a courtesy
+    socket.non_blocking(true, ignored);
+    socket.send(net::buffer(busy), 0, ignored);
+    socket.shutdown(Tcp::socket::shutdown_send, ignored);
+    // What was sent and not read would reset the connection, answer and all.
+    std::array<char, 16 << 10> request;
+    socket.receive(net::buffer(request), 0, ignored);
   }
 
   /// Whoever only holds connections keeps nobody out.

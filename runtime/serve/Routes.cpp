@@ -87,7 +87,7 @@ RouteMatch findRoute(std::string_view method, std::string_view path) {
       return {&route, rest, {}};
     if (!match.allowed.empty())
       match.allowed += ", ";
-    match.allowed += route.method;
+    match.allowed += route.method == "GET" ? "GET, HEAD" : route.method;
   }
   return match;
 }

@@ -249,14 +249,26 @@ StatusOr<GenerateResult> generateText(const TextModel &model,
     auto logits = model.next(tokens);
     if (!logits.ok())
       return logits.status();
+    const TokenMask *allowed = nullptr;
+    if (options.guide) {
+      auto mask = options.guide->allowed();
+      if (!mask.ok())
+        return mask.status();
+      allowed = *mask;
+    }
     StatusOr<int32_t> token =
-        sampler.sample(logits->first(choices), result.tokens.size());
+        sampler.sample(logits->first(choices), result.tokens.size(), allowed);
     if (!token.ok())
       return token.status();
     sampler.saw(*token);
     tokens.push_back(*token);
     result.tokens.push_back(*token);
-    result.ended = std::ranges::count(ends, *token) && !options.ignoreEnd;
+    bool isEnd = std::ranges::count(ends, *token) > 0;
+    result.ended = isEnd && (!options.ignoreEnd || options.guide);
+    if (options.guide && !isEnd) {
+      TESSERA_RETURN_IF_ERROR(options.guide->accept(*token));
+      result.ended = options.guide->isComplete();
+    }
     if (std::string text = decoder.push(uint32_t(*token)); !text.empty())
       sink(text);
   }
@@ -324,8 +336,10 @@ static bool loadKept(const std::string &directory, WeightsCache &cache,
   if (!kept)
     return false;
   std::string note;
-  if (cache.reads && kept->load(cache.writes, note))
+  if (cache.reads && kept->load(cache.writes, note)) {
+    cache.mapped = kept->path();
     return true;
+  }
   if (!note.empty())
     cache.note(note);
   if (cache.writes)

@@ -26,6 +26,7 @@ struct WeightsCache {
   /// Set where the weights were read and may be kept: KeptWeights::store, when
   /// there is time for it.
   std::optional<KeptWeights> unkept = {};
+  std::string mapped = {}; ///< set where they were kept: the file
 };
 
 struct GenerateOptions {
@@ -46,6 +47,8 @@ struct GenerateOptions {
   bool framed = false;
   /// What ends a text; none: the tokenizer's end-of-text token.
   std::vector<int32_t> endTokens;
+  /// Of the generated text, with what ends it; null: any text. Of one use.
+  std::shared_ptr<TokenGuide> guide;
   std::string device = "cpu"; ///< as hal::createDevice takes it
   unsigned threads = 0;       ///< 0: all processors
   bool profile = false;       ///< time each step of the programs

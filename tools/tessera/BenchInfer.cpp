@@ -37,8 +37,7 @@ struct InferSettings {
 /// What lines are printed of besides the tests.
 struct InferModel {
   std::string name;
-  ElementType keptAs{}; ///< the most of its bytes
-  uint64_t bytes = 0;   ///< of all weights
+  uint64_t bytes = 0; ///< of all weights
   int64_t parameters = 0;
   std::string target;
 };
@@ -98,22 +97,36 @@ static bench::InferCost costOf(const models::ModelSpec &spec,
   return cost;
 }
 
+// Packed weights are words of integers to the program.
+static std::string keptAs(const StateTensor &tensor, ElementType type) {
+  if (!tensor.quantized)
+    return artifact::EnumNameElementType(type);
+  const auto &layout = tensor.quantized->layout;
+  return layout.hasScales() ? fmt::format("int{}", layout.bits) : "bf16";
+}
+
 static InferModel describe(const models::ModelSpec &spec,
-                           const hal::Session &session) {
+                           const SessionModel &opened) {
   InferModel model;
-  std::map<ElementType, uint64_t> bytes;
-  for (const hal::TensorInfo &tensor : session.state())
-    if (tensor.role == artifact::Role::parameter)
-      bytes[tensor.type] += tensor.bytes;
-  uint64_t most = 0;
-  for (auto [type, count] : bytes) {
-    model.bytes += count;
-    if (count > most)
-      model.keptAs = type;
-    most = std::max(most, count);
+  const hal::Session &session = opened.get();
+  std::map<std::string, uint64_t, std::less<>> bytes;
+  for (const hal::TensorInfo &tensor : session.state()) {
+    if (tensor.role != artifact::Role::parameter)
+      continue;
+    auto known =
+        std::ranges::find(opened.state(), tensor.name, &StateTensor::name);
+    bytes[known == opened.state().end()
+              ? artifact::EnumNameElementType(tensor.type)
+              : keptAs(*known, tensor.type)] += tensor.bytes;
+    model.bytes += tensor.bytes;
   }
+  // Integers are what the model is known for, however large its tables are.
+  auto rank = [](const auto &each) {
+    return std::pair(each.first.starts_with("int"), each.second);
+  };
+  auto most = std::ranges::max_element(bytes, {}, rank);
   model.name = fmt::format("{} {}", name(spec.family),
-                           artifact::EnumNameElementType(model.keptAs));
+                           most == bytes.end() ? "" : most->first);
   model.parameters = models::parameterCount(spec);
   model.target = std::string(session.target());
   return model;
@@ -275,7 +288,7 @@ static Status benchModel(InferSettings &settings) {
   auto compute = computeOf(**opened);
   if (!compute.ok())
     return compute.status();
-  InferModel model = describe(spec, session);
+  InferModel model = describe(spec, **opened);
   settings.bench.vectorBits = model.target == "cpu:avx2" ? 256 : 512;
   if (*compute == recipe::Precision::Bf16)
     settings.bench.peakType = model.target == "cpu:amx" ? PeakType::bf16Matrix

@@ -46,6 +46,7 @@ static CompileRequest requestOf(const DecoderSettings &settings,
   request.executable = false;
   request.output = output;
   request.cache = settings.cache;
+  request.note = settings.note;
   request.rebuildCommand =
       "tessera " + settings.command + " " + shellQuoted(place);
   return request;

@@ -34,6 +34,8 @@ struct DecoderSettings {
   bool calibrates = false;  ///< what linear layers read, instead of decoding
   std::string cache = "on"; ///< as of `tessera compile --cache`
   std::string command = "generate"; ///< of tessera, to make it again
+  /// A line for people, such as that a compilation begins; may be empty.
+  std::function<void(std::string_view)> note = {};
 };
 
 /// Compiles into a file of its own; the cache keeps it for the next time.

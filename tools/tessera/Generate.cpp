@@ -1,4 +1,6 @@
 // tessera generate: text from a trained run or a Hugging Face directory.
+#include "runtime/serve/Forms.h"
+#include "runtime/support/Text.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/GenerateSettings.h"
 #include "tools/tessera/OpenedModel.h"
@@ -17,6 +19,36 @@ static void print(std::string_view text) {
 static void note(std::string_view text) {
   std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(text.size()),
                text.data());
+}
+
+namespace {
+/// What the text must be; at most one is given.
+struct FormSettings {
+  std::string regex, grammar, schema; ///< an expression, and files
+};
+} // namespace
+
+// The form of --regex, --grammar or --json-schema; null: none is given.
+static StatusOr<std::shared_ptr<const serve::AnswerForm>>
+readForm(const FormSettings &settings) {
+  constexpr int64_t kMaxBytes = 4 << 20; // as of a request
+  const bool isGrammar = !settings.grammar.empty();
+  const std::string &file = isGrammar ? settings.grammar : settings.schema;
+  std::string text = settings.regex;
+  if (!file.empty()) {
+    auto read = readTextFile(file, kMaxBytes);
+    if (!read.ok())
+      return read.status();
+    text = read.take();
+  } else if (text.empty()) {
+    return std::shared_ptr<const serve::AnswerForm>();
+  }
+  const char *kind = file.empty() ? "regex" : isGrammar ? "grammar" : "json";
+  auto form = serve::parseTextForm(kind, text);
+  if (!form.ok())
+    return Status::error("{}: {}", file.empty() ? "--regex" : file,
+                         form.message());
+  return form;
 }
 
 // Prints the prompt and what the model makes of it.
@@ -44,8 +76,12 @@ static Status printGenerated(const GenerateSettings &settings,
   return Status::success();
 }
 
-static Status generate(GenerateSettings &settings) {
+static Status generate(GenerateSettings &settings,
+                       const FormSettings &formSettings) {
   GenerateOptions &options = settings.options;
+  auto form = readForm(formSettings);
+  if (!form.ok())
+    return form.status();
   TESSERA_RETURN_IF_ERROR(checkSampling(options.sampling));
   OpenedModel opened;
   TESSERA_RETURN_IF_ERROR(opened.read(settings.choice("generate")));
@@ -54,6 +90,9 @@ static Status generate(GenerateSettings &settings) {
   TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/true, note));
   options.framed = !opened.isRun;
   options.endTokens = opened.endTokens;
+  serve::AnswerForms forms(*opened.tokenizer);
+  if (*form)
+    options.guide = forms.guide(**form, opened.ends());
   return printGenerated(settings, opened);
 }
 
@@ -61,13 +100,29 @@ void tessera::addGenerateCommand(CLI::App &app, Invocation &invocation) {
   CLI::App *command = app.add_subcommand(
       "generate", "Generate text from a trained run or a Hugging Face model");
   auto settings = std::make_shared<GenerateSettings>();
+  auto form = std::make_shared<FormSettings>();
   settings->addTo(*command);
+  CLI::Option *regex = command->add_option(
+      "--regex", form->regex,
+      "all of the generated text matches this expression (docs/serving.md has "
+      "what is served)");
+  CLI::Option *grammar =
+      command
+          ->add_option("--grammar", form->grammar,
+                       "it is a text of this grammar, in GBNF")
+          ->type_name("FILE")
+          ->excludes(regex);
+  command
+      ->add_option("--json-schema", form->schema, "it is JSON of this schema")
+      ->type_name("FILE")
+      ->excludes(regex)
+      ->excludes(grammar);
   command->add_option("--prompt", settings->options.prompt,
                       "text to continue; empty starts a document");
   command->add_flag("--ignore-end", settings->options.ignoreEnd,
                     "go on after the end of the text");
-  command->callback([settings, &invocation] {
-    if (Status status = generate(*settings); !status.ok())
+  command->callback([settings, form, &invocation] {
+    if (Status status = generate(*settings, *form); !status.ok())
       invocation.fail(status.message().c_str());
   });
 }

@@ -170,6 +170,10 @@ ModelChoice GenerateSettings::choice(const std::string &command) const {
   choice.decoder.pages = 0;
   choice.decoder.cache = cache;
   choice.decoder.command = command;
+  if (!quiet)
+    choice.decoder.note = [](std::string_view line) {
+      fmt::print(stderr, "tessera: {}\n", line);
+    };
   return choice;
 }
 

@@ -14,6 +14,23 @@ void tessera::Invocation::fail(const char *message) {
   exitCode = 1;
 }
 
+// What was not expected, in the order in which it stands, with what may have
+// been meant.
+static std::string unexpected(const CLI::App &app) {
+  std::vector<std::string> words = app.remaining(), shown, names;
+  for (const CLI::Option *option : app.get_options())
+    for (const std::string &name : option->get_lnames())
+      names.push_back("--" + name);
+  std::vector<std::string_view> known(names.begin(), names.end());
+  for (const std::string &word : words)
+    shown.push_back(
+        tessera::quote(word) +
+        (word.starts_with("--")
+             ? tessera::suggestion(word.substr(0, word.find('=')), known)
+             : ""));
+  return fmt::format("not expected: {}", fmt::join(shown, ", "));
+}
+
 // CLI11 misses a subcommand before it looks at words that are none.
 static std::string explain(const CLI::App *app, const CLI::Error &error) {
   std::string typed = "tessera";
@@ -21,6 +38,9 @@ static std::string explain(const CLI::App *app, const CLI::Error &error) {
     app = app->get_subcommands().front();
     typed += " " + app->get_name();
   }
+  // Its name is the subcommand's.
+  if (error.get_exit_code() == int(CLI::ExitCodes::ExtrasError))
+    return fmt::format("{}; see {} --help", unexpected(*app), typed);
   std::vector<const CLI::App *> known =
       app->get_subcommands([](const CLI::App *) { return true; });
   if (error.get_name() != "RequiredError" || known.empty())
@@ -60,17 +80,6 @@ int main(int argc, char **argv) {
   CLI::App app{"Compiles a model spec into an executable that trains it, and "
                "what goes with that.",
                "tessera"};
-  app.footer(R"(
-From text to a model that writes some:
-  tessera data tokenizer --input corpus/train --vocab 4096 -o tokenizer.json
-  tessera data tokenize --tokenizer tokenizer.json --input corpus/train --eval-input corpus/eval -o tokens
-  tessera compile models/specs/gpt2-demo --recipe recipes/demo.yaml -o train_demo
-  ./train_demo --data tokens --out run
-  tessera generate run --prompt "The command"
-  tessera serve run --port 8000
-  tessera export run -o model
-
-SUBCOMMAND --help says more of each.)");
   app.require_subcommand(1);
   app.set_version_flag("--version", TESSERA_VERSION);
   app.failure_message([](const CLI::App *app, const CLI::Error &error) {
@@ -91,6 +100,18 @@ SUBCOMMAND --help says more of each.)");
   tessera::addExportCommand(app, invocation);
   tessera::addInspectCommand(app, invocation);
   tessera::addDoctorCommand(app, invocation);
+  // Behind the subcommands, which would have it as well.
+  app.footer(R"(
+From text to a model that writes some:
+  tessera data tokenizer --input corpus/train --vocab 4096 -o tokenizer.json
+  tessera data tokenize --tokenizer tokenizer.json --input corpus/train --eval-input corpus/eval -o tokens
+  tessera compile models/specs/gpt2-demo --recipe recipes/demo.yaml -o train_demo
+  ./train_demo --data tokens --out run
+  tessera generate run --prompt "The command"
+  tessera serve run --port 8000
+  tessera export run -o model
+
+SUBCOMMAND --help says more of each.)");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

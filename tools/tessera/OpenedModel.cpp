@@ -145,8 +145,8 @@ Status OpenedModel::openDirectory(const TextSink &note) {
   endPhase(choice.phases, "programs");
   const auto mode = parseCacheMode(choice.decoder.cache);
   weights.folder = userCacheFolder();
-  weights.reads = mode && readsCache(*mode);
-  weights.writes = mode && writesCache(*mode);
+  weights.reads = mode && readsCache(*mode) && choice.keepsWeights;
+  weights.writes = mode && writesCache(*mode) && choice.keepsWeights;
   weights.note = note;
   GenerateOptions kept = options();
   kept.weights = &weights;

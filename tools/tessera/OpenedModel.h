@@ -21,6 +21,7 @@ struct ModelChoice {
   DecoderSettings decoder;
   unsigned threads = 0;          ///< 0: all processors
   StartPhases *phases = nullptr; ///< told how far it is; may be null
+  bool keepsWeights = true;      ///< of a directory, where the cache does
 };
 
 /// For people: the hub's name as it was given, or the folder's.

@@ -183,6 +183,16 @@ static Status readStraggler(std::string_view text, std::vector<double> &ranks) {
   return Status::success();
 }
 
+// Before anything is planned.
+static Status checkTimeline(const std::string &path) {
+  if (path.empty() || path.ends_with(".json") || path.ends_with(".svg") ||
+      path.ends_with(".html"))
+    return Status::success();
+  return Status::error("--timeline {}: the name must end in .json (Chrome "
+                       "trace), .svg or .html",
+                       quote(path));
+}
+
 static Status writeTimeline(const std::string &path, const Replay &replay) {
   const auto &schedule = replay.schedule;
   const auto &run = replay.simulation;
@@ -191,12 +201,8 @@ static Status writeTimeline(const std::string &path, const Replay &replay) {
     text = pipeline::timelineTrace(schedule, run);
   else if (path.ends_with(".svg"))
     text = pipeline::timelineSvg(schedule, run);
-  else if (path.ends_with(".html"))
-    text = pipeline::timelineHtml(schedule, run);
   else
-    return Status::error("--timeline {}: the name must end in .json (Chrome "
-                         "trace), .svg or .html",
-                         quote(path));
+    text = pipeline::timelineHtml(schedule, run);
   if (llvm::Error error = writeFile(path, {llvm::StringRef(text)}))
     return Status::error("{}", llvm::toString(std::move(error)));
   return Status::success();
@@ -225,6 +231,7 @@ static Status simulatePlan(const PlanOptions &options, const Question &question,
 }
 
 static Status plan(const PlanOptions &options) {
+  TESSERA_RETURN_IF_ERROR(checkTimeline(options.timeline));
   auto question = readQuestion(options);
   if (!question.ok())
     return question.status();

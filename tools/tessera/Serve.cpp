@@ -18,6 +18,7 @@ namespace {
 struct ServeSettings {
   ModelChoice choice;
   serve::ServeOptions serve;
+  uint64_t keptGib = KeptWeights::kMostBytes >> 30;
 };
 
 } // namespace
@@ -80,6 +81,8 @@ static Status serveModel(ServeSettings &settings) {
   readKeyFromEnvironment(settings);
   settings.serve.phases.end("process");
   settings.choice.phases = &settings.serve.phases;
+  settings.choice.keepsWeights = settings.keptGib > 0;
+  settings.choice.decoder.note = note;
   if (auto directory = findModelDirectory(settings.choice.place))
     if (auto model = models::loadHfConfig(*directory);
         model.ok() && model->spec.isEncoder())
@@ -102,10 +105,13 @@ static Status serveModel(ServeSettings &settings) {
   auto programs = DecodePrograms::create(opened.model->get());
   if (!programs.ok())
     return programs.status();
+  if (!opened.weights.mapped.empty())
+    note(fmt::format("weights are mapped from {}", opened.weights.mapped));
   if (opened.weights.unkept)
-    settings.serve.whenReady = [&kept = *opened.weights.unkept](auto stop) {
+    settings.serve.whenReady = [&kept = *opened.weights.unkept,
+                                most = settings.keptGib << 30](auto stop) {
       kept.remove(); // with --cache redo there may be some
-      Status status = kept.store(std::move(stop));
+      Status status = kept.store(std::move(stop), most);
       note(status.ok() ? fmt::format("weights are kept in {} for the next "
                                      "start",
                                      kept.path())
@@ -211,6 +217,14 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
                    "directory's weights: on; off; redo; readonly, as of "
                    "tessera compile")
       ->type_name("MODE")
+      ->envname("TESSERA_CACHE")
+      ->capture_default_str();
+  command
+      ->add_option("--kept-weights", settings->keptGib,
+                   "GiB that the weights of models may take in the cache; 0: "
+                   "they are neither kept nor read from there")
+      ->check(CLI::Range(0, 1 << 20))
+      ->envname("TESSERA_KEPT_WEIGHTS")
       ->capture_default_str();
   command
       ->add_option("--max-batch", settings->choice.decoder.batch,
@@ -226,9 +240,11 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
       ->add_option("--device", settings->choice.decoder.device,
                    "where to run: cpu, cuda:0, cuda-emu")
       ->type_name("NAME")
+      ->envname("TESSERA_DEVICE")
       ->capture_default_str();
   command
       ->add_option("--threads", settings->choice.threads, "0: all processors")
+      ->envname("TESSERA_THREADS")
       ->capture_default_str();
   addServingOptions(*command, *settings);
   command->callback([=, &invocation] {

@@ -1,5 +1,8 @@
 #include "runtime/infer/grammar/Grammar.h"
 
+#include <algorithm>
+#include <numeric>
+
 namespace tessera::grammar {
 
 uint32_t Grammar::addRule() {
@@ -74,7 +77,44 @@ std::vector<bool> Grammar::rulesThatEnd(bool withBytes) const {
   return known;
 }
 
-Status Grammar::checkBeginnings() const {
+/// Rules of one circle of "begins with"; none if there is none.
+static std::vector<uint32_t>
+rulesInCycles(const std::vector<std::vector<uint32_t>> &begins) {
+  // Kahn's order exists where no rule begins with itself.
+  std::vector<size_t> users(begins.size());
+  for (const auto &each : begins)
+    for (uint32_t rule : each)
+      ++users[rule];
+  std::vector<uint32_t> todo;
+  for (uint32_t rule = 0; rule < users.size(); ++rule)
+    if (users[rule] == 0)
+      todo.push_back(rule);
+  while (!todo.empty()) {
+    uint32_t rule = todo.back();
+    todo.pop_back();
+    for (uint32_t next : begins[rule])
+      if (--users[next] == 0)
+        todo.push_back(next);
+  }
+  // What is left has a user that is left, so going back comes to a circle.
+  std::vector<uint32_t> user(begins.size(), UINT32_MAX);
+  uint32_t at = UINT32_MAX;
+  for (uint32_t rule = 0; rule < begins.size(); ++rule)
+    if (users[rule] > 0)
+      for (uint32_t next : begins[rule])
+        user[at = next] = rule;
+  if (at == UINT32_MAX)
+    return {};
+  for (size_t i = 0; i < begins.size(); ++i)
+    at = user[at];
+  std::vector<uint32_t> circle = {at};
+  for (uint32_t next = user[at]; next != at; next = user[next])
+    circle.push_back(next);
+  std::ranges::sort(circle);
+  return circle;
+}
+
+Status Grammar::checkBeginnings(const RuleName &nameOf) const {
   std::vector<bool> empty = rulesThatEnd(/*withBytes=*/false);
   // The rules with which each may begin, before any byte.
   std::vector<std::vector<uint32_t>> begins(starts.size());
@@ -99,29 +139,80 @@ Status Grammar::checkBeginnings() const {
       }
     }
   }
-  // Kahn's order exists where no rule begins with itself.
-  std::vector<size_t> users(starts.size());
-  for (const auto &each : begins)
-    for (uint32_t rule : each)
-      ++users[rule];
-  todo.clear();
-  for (uint32_t rule = 0; rule < users.size(); ++rule)
-    if (users[rule] == 0)
-      todo.push_back(rule);
-  size_t done = 0;
-  for (; !todo.empty(); ++done) {
-    uint32_t rule = todo.back();
-    todo.pop_back();
-    for (uint32_t next : begins[rule])
-      if (--users[next] == 0)
-        todo.push_back(next);
-  }
-  if (done != starts.size())
-    return Status::error("it refers to itself before any text");
-  return Status::success();
+  std::vector<uint32_t> left = rulesInCycles(begins);
+  if (left.empty())
+    return Status::success();
+  // The first of them that has a name.
+  for (uint32_t rule : left)
+    if (std::string name = nameOf ? nameOf(rule) : ""; !name.empty())
+      return Status::error("{} begins with itself, before any text; write left "
+                           "recursion as a repetition",
+                           name);
+  return Status::error("it refers to itself before any text");
 }
 
-Status Grammar::finish() {
+/// What only skips to an end, or to nothing, becomes that: then the last call
+/// of a rule is known to be the last, and lists that are written as rules that
+/// end with themselves do not nest (Matcher::follow).
+void Grammar::shortenEnds() {
+  std::vector<std::vector<uint32_t>> skippedFrom(nodes.size());
+  std::vector<uint32_t> ending, going;
+  std::vector<bool> ends(nodes.size()), goesOn(nodes.size());
+  for (uint32_t at = 0; at < nodes.size(); ++at) {
+    bool hasText = false;
+    for (const Edge &edge : nodes[at].edges)
+      if (edge.kind == Edge::Kind::skip)
+        skippedFrom[edge.target].push_back(at);
+      else
+        hasText = true;
+    if (hasText)
+      going.push_back(at);
+    if (nodes[at].isFinal)
+      ending.push_back(at);
+  }
+  auto spread = [&](std::vector<uint32_t> todo, std::vector<bool> &known) {
+    while (!todo.empty()) {
+      uint32_t at = todo.back();
+      todo.pop_back();
+      if (known[at])
+        continue;
+      known[at] = true;
+      todo.insert(todo.end(), skippedFrom[at].begin(), skippedFrom[at].end());
+    }
+  };
+  spread(std::move(ending), ends);
+  spread(std::move(going), goesOn);
+  for (uint32_t at = 0; at < nodes.size(); ++at)
+    if (!goesOn[at])
+      nodes[at] = {{}, ends[at]};
+}
+
+/// Edges to what only skips lead to where that skips to: places are counted.
+/// To be called behind shortenEnds(), which leaves no circle of such nodes.
+void Grammar::passOverSkips() {
+  std::vector<uint32_t> to(nodes.size());
+  auto skips = [&](uint32_t at) {
+    return !nodes[at].isFinal && nodes[at].edges.size() == 1 &&
+           nodes[at].edges[0].kind == Edge::Kind::skip;
+  };
+  std::iota(to.begin(), to.end(), 0);
+  std::vector<uint32_t> passed;
+  for (uint32_t first = 0; first < nodes.size(); ++first) {
+    uint32_t at = first;
+    passed.clear();
+    while (to[at] == at && skips(at)) {
+      passed.push_back(at);
+      at = nodes[at].edges[0].target;
+    }
+    for (uint32_t each : passed)
+      to[each] = to[at];
+  }
+  for (Node &node : nodes)
+    for (Edge &edge : node.edges)
+      edge.target = to[edge.target];
+}
+
+Status Grammar::finish(const RuleName &nameOf) {
   if (hasOverflowed)
     return Status::error("it is too large: more than {} states", kMaxNodes);
   std::vector<bool> finite = rulesThatEnd(/*withBytes=*/true);
@@ -131,7 +222,15 @@ Status Grammar::finish() {
     std::erase_if(node.edges, [&](const Edge &edge) {
       return edge.kind == Edge::Kind::call && !finite[edge.rule];
     });
-  return checkBeginnings();
+  shortenEnds();
+  passOverSkips();
+  return checkBeginnings(nameOf);
+}
+
+void Grammar::beginWithSpace() {
+  std::vector<Edge> &edges = nodes[starts[0]].edges;
+  if (edges.size() == 1 && edges[0].kind == Edge::Kind::skip)
+    edges[0] = {Edge::Kind::bytes, ' ', ' ', 0, edges[0].target};
 }
 
 } // namespace tessera::grammar

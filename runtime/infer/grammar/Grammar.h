@@ -4,6 +4,8 @@
 #include "runtime/support/Status.h"
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -57,12 +59,19 @@ public:
   /// To be called once, when all is there. Takes away calls of rules that have
   /// no finite text; refuses a grammar without any text, one of more than
   /// kMaxNodes nodes, and rules that begin with themselves, of which a reader
-  /// would never see the end.
-  Status finish();
+  /// would never see the end; the error begins with what is said of such a
+  /// rule, unless that is empty.
+  using RuleName = std::function<std::string(uint32_t rule)>;
+  Status finish(const RuleName &nameOf = {});
+  /// Afterwards: texts have a space before them. Rule 0 must begin with nothing
+  /// but one skip; where its only text is the empty one nothing changes.
+  void beginWithSpace();
 
 private:
   std::vector<bool> rulesThatEnd(bool withBytes) const;
-  Status checkBeginnings() const;
+  void shortenEnds();
+  void passOverSkips();
+  Status checkBeginnings(const RuleName &nameOf) const;
 
   void addEdge(uint32_t from, const Edge &edge);
 

@@ -124,6 +124,10 @@ StatusOr<const TokenMask *> GrammarGuide::allowed() {
       mask.insert(size_t(token));
     else
       mask.erase(size_t(token));
+  if (mask.empty())
+    return Status::error("no token goes on with the form here: it nests deeper "
+                         "than {}, or the model has no token for what follows",
+                         Stacks::kMaxDepth);
   return &mask;
 }
 

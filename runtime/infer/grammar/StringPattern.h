@@ -1,9 +1,7 @@
 // Strings of JSON whose values match a regular expression.
 #pragma once
-#include "runtime/data/tokenizer/regex/RegexParser.h"
 #include "runtime/infer/grammar/JsonText.h"
-
-#include <map>
+#include "runtime/infer/grammar/RegexText.h"
 
 namespace tessera::grammar {
 
@@ -11,7 +9,8 @@ namespace tessera::grammar {
 class StringPattern {
 public:
   StringPattern(Grammar &grammar, JsonText &json)
-      : grammar(grammar), json(json) {}
+      : grammar(grammar), json(json),
+        texts(grammar, RegexText::Spelling::json) {}
 
   /// The strings, with their quotes, in whose value something matches `pattern`
   /// (ECMA-262, as parseRegex reads it); where they lead. What matches is
@@ -25,18 +24,9 @@ public:
   static std::optional<std::string> ofFormat(std::string_view format);
 
 private:
-  using Node = tokenizer::RegexNode;
-
-  uint32_t addBranch(uint32_t from, const Node &branch);
-  uint32_t emit(const Node &node, uint32_t from);
-  uint32_t emitRepeat(const Node &node, uint32_t from);
-  uint32_t ruleOf(const tokenizer::CodePointSet &set);
-
   Grammar &grammar;
   JsonText &json;
-  std::map<std::vector<tokenizer::CodePointSet::Range>, uint32_t> rules;
-  size_t steps = 0; ///< of all patterns
-  Status problem;
+  RegexText texts;
 };
 
 } // namespace tessera::grammar

@@ -76,6 +76,7 @@ def keeps(starts, *flags):
           f"{flags}: keeping changes no text")
     os.utime(kept, (1, 1))
     check(starts.text(*flags) == text and kept.stat().st_mtime > 1, f"{flags}: the next start has the same text")
+    check(f"weights are mapped from {kept}" in starts.said, f"{flags}: and says where from")
     os.utime(kept, (1, 1))
     done = run(starts.made.tessera, "generate", starts.folder, "--prompt", "The command", "--temperature", 0,
                "--max-tokens", 24, "--ignore-end", "--quiet", *flags, env=starts.env)
@@ -91,10 +92,15 @@ def main():
     starts = Starts(made, folder, made.scratch / "cache")
     starts.text("--cache", "off")
     check(not starts.files(), "--cache off keeps none")
+    starts.text("--kept-weights", "0")
+    check(not starts.files() and "weights are" not in starts.said, "--kept-weights 0 keeps none")
     texts = [keeps(starts), keeps(starts, "--quant", "int8"), keeps(starts, "--quant", "int4")]
     flags = ("--quant", "int4")
     text, kept = texts[2]
 
+    starts.env["TESSERA_KEPT_WEIGHTS"] = "0"
+    check(starts.text(*flags) == text and "weights are" not in starts.said, "nor reads any, also by the environment")
+    del starts.env["TESSERA_KEPT_WEIGHTS"]
     content = bytearray(kept.read_bytes())
     content[-1] ^= 1
     kept.write_bytes(content)

@@ -1,13 +1,39 @@
 """A trained run behind HTTP: the text of `tessera generate`, alone and in a batch."""
 import concurrent.futures
+import json
 import os
 import pathlib
+import re
 import sys
 
 from harness import Prepared, SOURCE, check, refuses, run
 
 sys.path.insert(0, str(SOURCE / "test/runtime/serve"))
 from serving import Server  # noqa: E402
+
+
+def forms(made, out):
+    """What generate writes has the form that is asked for, whatever is drawn."""
+    grammar, schema = made.scratch / "list.gbnf", made.scratch / "schema.json"
+    grammar.write_text('root ::= item ("," item){0,3} "."\nitem ::= [a-z]{1,4} | "(" item? ")"\n')
+    schema.write_text('{"type": "object", "properties": {"a": {"enum": [1, "b"]}}, "required": ["a"], '
+                      '"additionalProperties": false}')
+    written = r"\(*([a-z]{1,4})?\)*(,\(*([a-z]{1,4})?\)*){0,3}\."
+    for flag, value, right in (("--regex", r"[a-f]{2,5}(, \d+){1,3};", lambda text: re.fullmatch(r"[a-f]{2,5}(, \d+){1,3};", text)),
+                               ("--grammar", grammar, lambda text: re.fullmatch(written, text)),
+                               ("--json-schema", schema, lambda text: json.loads(text)["a"] in (1, "b"))):
+        whole = 0
+        for seed in range(6):
+            text = run(made.tessera, "generate", out, "--prompt", "The", "--max-tokens", 100, "--temperature", 1.5,
+                       "--seed", seed, "--quiet", flag, value).stdout
+            answer = text.removeprefix("The").removesuffix("\n")
+            # Of the form's end only the tokens' end keeps a text.
+            whole += bool(answer.endswith((";", ".", "}")) and right(answer))
+        check(whole >= 4, f"generate {flag}: {whole} of 6 texts are whole")
+    grammar.write_text("root ::= item")
+    refuses("a wrong grammar", "list.gbnf: line 1, column 10: there is no rule 'item'")(
+        made.tessera, "generate", out, "--grammar", grammar)
+    refuses("two forms", "--grammar")(made.tessera, "generate", out, "--grammar", grammar, "--regex", "a")
 
 
 def main():
@@ -17,6 +43,7 @@ def main():
         "--steps", 20, "--set", "schedule.total=20")
     text = run(made.tessera, "generate", out, "--prompt", "The command",
                "--max-tokens", 24, "--temperature", 0, "--quiet").stdout
+    forms(made, out)
     temporary = made.scratch / "temporary"
     temporary.mkdir(exist_ok=True)
     # A cache of its own, so that there is something to compile, once.
@@ -52,8 +79,8 @@ def main():
         check(server.metric("compilations") == compiled
               and server.metric("compilations_after_ready") == 0,
               "nothing is compiled for requests")
-        refuses("a port in use", f"cannot listen on 127.0.0.1:{server.port}")(
-            made.tessera, "serve", out, "--port", server.port)
+        refuses("a port in use", f"cannot listen on 127.0.0.1:{server.port}", env=env)(
+            made.tessera, "serve", out, "--port", server.port, "--max-batch", 4)
         server.terminate()
         check(server.process.wait(60) == 0, "SIGTERM ends it")
     with Server([str(made.tessera), "serve", str(out), "--port", "0",
@@ -62,8 +89,20 @@ def main():
         server.process.kill()
         server.process.wait()
         check(os.listdir(temporary) == [], "kill -9 leaves no file")
-    refuses("a host that is none", "--host must be an address")(
-        made.tessera, "serve", out, "--host", "nowhere", "--port", 0)
+    with Server([str(made.tessera), "serve", str(out), "--port", "0"], env=env | {"TESSERA_CACHE": "off"}) as server:
+        check(server.metric("compilations") > 0 and "tessera: compiling …" in "".join(server.lines),
+              "TESSERA_CACHE is read, and a compilation is announced")
+    with Server([str(made.tessera), "serve", str(out), "--port", "0", "--max-batch", "4", "--cache", "on"],
+                env=env | {"TESSERA_CACHE": "off"}) as server:
+        check(server.metric("compilations") == 0 and "compiling" not in "".join(server.lines),
+              "a flag comes before the environment")
+    (made.scratch / "file").write_text("no folder")
+    told = run(made.tessera, "generate", out, "--max-tokens", 1,
+               env=os.environ | {"XDG_CACHE_HOME": str(made.scratch / "file")}).stderr
+    check("tessera: compiling …\n" in told and "tessera: compiled programs are not kept: '" in told,
+          "a cache that cannot be written is named")
+    refuses("a host that is none", "--host must be an address", env=env)(
+        made.tessera, "serve", out, "--host", "nowhere", "--port", 0, "--max-batch", 4)
     refuses("no run", "is not a run directory")(
         made.tessera, "serve", pathlib.Path("nowhere"))
 

@@ -34,9 +34,22 @@ def routes(server):
     expect(server.call("GET", "/v1/models/other")[0], 404)
     expect(server.call("GET", "/v1/models/%66ake")[2]["id"], "fake")
     status, headers, _ = server.call("PUT", RESPONSES + "/resp_1")
-    expect((status, headers["Allow"]), (405, "GET, DELETE"))
+    expect((status, headers["Allow"]), (405, "GET, HEAD, DELETE"))
     status, headers, _ = server.call("GET", COMPLETIONS)
     expect((status, headers["Allow"]), (405, "POST"))
+    # HEAD is GET without the body, and the connection goes on.
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+        for path, code in (("/", 200), ("/v1/models", 200), ("/none", 404), (RESPONSES, 405), ("/version", 200)):
+            whole = server.call("GET", path)
+            peer.sendall(f"HEAD {path} HTTP/1.1\r\n\r\n".encode())
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                head += peer.recv(1)
+            lines = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:-2])
+            expect((int(head.split()[1]), lines["Content-Length"]), (code, whole[1]["Content-Length"]))
+        peer.sendall(b"HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n")
+        rest = b"".join(iter(lambda: peer.recv(65536), b""))
+        assert rest.startswith(b"HTTP/1.1 200") and rest.endswith(b"\r\n\r\n") and rest.count(b"\r\n\r\n") == 1, rest
     foreign = {"Sec-Fetch-Site": "cross-site"}
     expect(server.call("POST", COMPLETIONS, {"model": "fake", "prompt": "a"}, foreign)[0], 403)
     expect(server.call("GET", "/", headers=foreign)[0], 200)  # a link to the page
@@ -324,6 +337,67 @@ def forms(server):
     assert "no finite text" in error["error"]["message"], error
 
 
+def exact_forms(server):
+    """Regular expressions, grammars and choices, by every name that they have."""
+    pattern, number = r"(yes|no){1,3}[,;]\d{2,4}\n?", re.compile(r"(yes|no){1,3}[,;][0-9]{2,4}\n?")
+    rules = 'root ::= item ("," root)?\nitem ::= "(" root? ")" | [0-9é]{1,2}\n'
+
+    def is_list(text):
+        before = None
+        while before != text:
+            before, text = text, re.sub(r"\((?:1(?:,1)*)?\)", "1", re.sub(r"[0-9é]{1,2}", "1", text) if before is None else text)
+        return re.fullmatch("1(?:,1)*", text) is not None
+
+    words = ["yes", "yesterday", "no", "日本"]
+    forms = [({"regex": pattern}, lambda text: number.fullmatch(text)), ({"grammar": rules}, is_list),
+             ({"choice": words}, lambda text: text in words),
+             ({"json": {"type": "integer", "minimum": 3}}, lambda text: int(text) >= 3),
+             ({"json": '{"enum": ["a", 1]}'}, lambda text: json.loads(text) in ("a", 1)),
+             ({"json_object": True}, lambda text: isinstance(json.loads(text), dict))]
+    tried, whole = 0, 0
+    for form, right in forms:
+        [(kind, value)] = form.items()
+        names = [{"structured_outputs": form}]
+        if kind != "json_object":
+            names.append({"guided_" + kind: value})
+        names += {"regex": [{"regex": value}], "grammar": [{"grammar": value}, {"ebnf": value}]}.get(kind, [])
+        for seed, asked in enumerate(names):
+            texts = []
+            _, body = server.post(COMPLETIONS, prompt="a", max_tokens=100, n=4, seed=seed, **asked)
+            texts += [(c["text"], c["finish_reason"]) for c in body["choices"]]
+            _, body = server.post(CHAT, messages=USER, max_tokens=100, n=4, seed=seed, **asked)
+            texts += [(c["message"]["content"], c["finish_reason"]) for c in body["choices"]]
+            _, body = server.post(RESPONSES, input="a", max_output_tokens=100, seed=seed, **asked)
+            expect(body["text"]["format"], {"type": "text"})
+            texts.append((body["output"][0]["content"][0]["text"], "stop" if body["status"] == "completed" else "length"))
+            for text, reason in texts:
+                tried += 1
+                whole += reason == "stop"
+                assert reason != "stop" or right(text), (asked, text)
+    assert whole > tried / 2, (whole, tried)
+    for asked, param, message in [
+            ({"guided_regex": "(a"}, "guided_regex", "at byte 2"), ({"regex": 1}, "regex", "must be a text"),
+            ({"structured_outputs": {"grammar": "root ::= root \"a\" |"}}, "structured_outputs", "begins with itself"),
+            ({"ebnf": "root ::= a"}, "ebnf", "line 1, column 10"), ({"grammar": "(" * 60_000}, "grammar", "line 1, column 1"),
+            ({"structured_outputs": {"choice": []}}, "structured_outputs", "1 to 20000"),
+            ({"structured_outputs": {"structural_tag": "a"}}, "structured_outputs", "structural_tag is not served"),
+            ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs", "both ask for a form"),
+            ({"structured_outputs": {"json_object": False}, "grammar": "root ::= \"a\"", "regex": "b"}, "grammar", "both ask"),
+            ({"regex": "a(?=b)"}, "regex", "lookahead"), ({"structured_outputs": []}, "structured_outputs", "must be an object")]:
+        for path in (COMPLETIONS, CHAT):
+            given = {"prompt": "a"} if path == COMPLETIONS else {"messages": USER}
+            status, error = server.post(path, **given, **asked)
+            expect((status, error["error"]["param"]), (400, param))
+            assert message in error["error"]["message"] and "\n" not in error["error"]["message"], error
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    expect(server.post(CHAT, messages=USER, regex="a", tools=tools)[1]["error"]["param"], "regex")
+    # One that is too ambiguous, or that nests too deeply, ends its own request and nothing else.
+    deep = 'root ::= (((""{1000}){1000}){1000}) "a"'
+    status, error = server.post(COMPLETIONS, prompt="a", grammar=deep)
+    assert status >= 400 and "ambiguous" in error["error"]["message"], (status, error)
+    expect(server.post(COMPLETIONS, prompt="a", regex="ab?c")[1]["choices"][0]["text"] in ("ac", "abc"), True)
+
+
 def metrics(server):
     server.wait_until_idle()
     text = server.call("GET", "/metrics")[2]
@@ -511,7 +585,9 @@ def many_connections(server):
         except OSError:
             pass
     time.sleep(0.5)
-    assert server.raw(b"GET /version HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 503")
+    refused = server.raw(b"GET /version HTTP/1.1\r\n\r\n")
+    assert refused.startswith(b"HTTP/1.1 503") and b"Retry-After: 1" in refused, refused
+    expect(json.loads(refused.split(b"\r\n\r\n", 1)[1])["error"]["code"], "too_many_connections")
     for peer in idle + begun + late:
         peer.close()
     # They are noticed one by one.
@@ -524,6 +600,8 @@ def many_connections(server):
         if status == 200:
             break
     expect(status, 200)
+    counted = re.search(r'http_responses\{code="503"\} (\d+)', server.call("GET", "/metrics")[2])
+    assert counted and int(counted[1]) > 0
 
 
 def basic(text):
@@ -643,7 +721,7 @@ def busy_and_end():
 
 def main():
     with Server([CHECK]) as server:
-        for check in (routes, completions, streams, offsets, no_tokens, echoes, speaks_first, responses, forms, metrics, page, refused_fields, hostile_bytes, mixed_load, many_connections):
+        for check in (routes, completions, streams, offsets, no_tokens, echoes, speaks_first, responses, forms, exact_forms, metrics, page, refused_fields, hostile_bytes, mixed_load, many_connections):
             check(server)
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)

@@ -34,6 +34,11 @@ def table(path):
     return names, cells
 
 
+# An answer has a form by a schema, by a regular expression or by a grammar.
+FORMS = {"form": SCHEMA, "form by regex": r"[a-f]{2,12}(,\d{1,3}){1,2}",
+         "form by grammar": 'root ::= [a-f]{2,12} numbers\nnumbers ::= "," [0-9]{1,3} numbers?'}
+
+
 def fields(feature, endpoint):
     """What asks for it."""
     named = {
@@ -52,8 +57,12 @@ def fields(feature, endpoint):
     if feature == "tools" and endpoint == "responses":
         flat = {"type": "function", **TOOL["function"]}
         return {"tools": [flat], "tool_choice": "required", "parallel_tool_calls": False, "max_output_tokens": 400}
-    if feature != "form":
+    if feature not in FORMS:
         return named.get(feature, {})
+    if feature != "form" or endpoint == "completions":
+        kind = {"form": "json", "form by regex": "regex", "form by grammar": "grammar"}[feature]
+        return {"structured_outputs": {kind: FORMS[feature]}, "max_tokens": 60} if endpoint != "responses" else {
+            "structured_outputs": {kind: FORMS[feature]}}
     if endpoint == "responses":
         return {"text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}}
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}}
@@ -127,9 +136,15 @@ def check(choices, pair, asked):
         assert bool(logprobs) == ("logprobs" in pair), (pair, logprobs)
     if ("form" in pair or "tools" in pair) and "stop" not in pair:
         for text in texts:
+            text = text.removeprefix(asked["prompt"]) if "echo" in pair else text
             assert text.startswith("look") == ("tools" in pair), (pair, text)
             value = json.loads(text.removeprefix("look"))
             assert 0 <= value["a"] <= 99 and isinstance(value["b"], bool), (pair, text)
+    if ("form by regex" in pair or "form by grammar" in pair) and "stop" not in pair:
+        for text in texts:
+            text = text.removeprefix(asked["prompt"]) if "echo" in pair else text
+            # A grammar's list has no end but that of the tokens.
+            assert re.fullmatch(r"[a-f]{2,12}(,[0-9]{1,3}){1,2}" if "form by regex" in pair else r"[a-f]{0,12}(,[0-9]{0,3})*", text), (pair, text)
     if "echo" in pair:
         assert all(text.startswith(asked["prompt"]) for text in texts), (pair, texts)
     if "logit_bias" in pair:
@@ -170,13 +185,18 @@ def main():
 
 def compare(plain, guessing, names, cells):
     tested, refused, jobs, effects = 0, 0, [], set()
+    pairs = []
     for (one, other), letter in cells.items():
         assert cells[other, one] == letter, (one, other)
         assert (letter == "-") == (one == other or (one in PATHS and other in PATHS)), (one, other)
         if letter == "-" or names.index(one) > names.index(other):
             continue
-        pair = (one, other)
-        endpoint = endpoint_of(pair, cells)
+        endpoint = endpoint_of((one, other), cells)
+        pairs.append(((one, other), letter, endpoint))
+        if "form" in (one, other):
+            pairs += [(tuple(kind if name == "form" else name for name in (one, other)), letter, endpoint)
+                      for kind in FORMS if kind != "form"]
+    for pair, letter, endpoint in pairs:
         asked = request(endpoint, pair)
         if letter == "R":
             status, body = plain.post(PATHS[endpoint], **asked)

@@ -188,8 +188,9 @@ RegexNode Parser::quantified(RegexNode node) {
     if (node.kind == Kind::FollowedBy || node.kind == Kind::Begin ||
         count == maxDepth)
       fail("a quantifier that has nothing to repeat");
-    // Engines differ in when they leave a loop that goes nowhere.
-    if (most == RegexNode::unbounded && mayBeEmpty(node))
+    // Engines differ in when they leave a loop that goes nowhere; of a whole
+    // text that makes no difference.
+    if (!isEcma && most == RegexNode::unbounded && mayBeEmpty(node))
       fail("an unbounded repetition of what may be empty");
     RegexNode repeat;
     repeat.kind = Kind::Repeat;

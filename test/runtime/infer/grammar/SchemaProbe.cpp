@@ -1,8 +1,11 @@
-// Reads lines of JSON {"schema", "texts", "samples", "seed"}; answers each with
+// Reads lines of JSON {"schema", "texts", "samples", "seed"}, or with "regex"
+// or "grammar" in place of "schema"; answers each with
 // {"error"} or {"matches": a bool for each text, "samples": random texts of the
 // schema, token by token from masks}.
+#include "runtime/infer/grammar/Gbnf.h"
 #include "runtime/infer/grammar/GrammarGuide.h"
 #include "runtime/infer/grammar/JsonSchema.h"
+#include "runtime/infer/grammar/TextForm.h"
 #include "runtime/support/SplitMix64.h"
 
 #include <iostream>
@@ -73,12 +76,20 @@ static std::string sample(const std::shared_ptr<TokenGrammar> &grammar,
   return {};
 }
 
-static Json answer(const std::string &line) {
-  Json request = Json::parse(line);
+static StatusOr<Grammar> grammarOf(const Json &request) {
+  if (request.contains("regex"))
+    return grammarOfRegex(request["regex"].get<std::string>());
+  if (request.contains("grammar"))
+    return grammarOfGbnf(request["grammar"].get<std::string>());
   auto schema = JsonValue::parse(request["schema"].dump(), "schema");
   if (!schema.ok())
-    return {{"error", schema.message()}};
-  auto grammar = grammarOfJsonSchema(*schema);
+    return schema.status();
+  return grammarOfJsonSchema(*schema);
+}
+
+static Json answer(const std::string &line) {
+  Json request = Json::parse(line);
+  auto grammar = grammarOf(request);
   if (!grammar.ok())
     return {{"error", grammar.message()}};
   Json result = {{"matches", Json::array()}, {"samples", Json::array()}};

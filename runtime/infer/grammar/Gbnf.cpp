@@ -1,0 +1,441 @@
+#include "runtime/infer/grammar/Gbnf.h"
+#include "runtime/data/tokenizer/Unicode.h"
+#include "runtime/infer/grammar/RegexText.h"
+#include "runtime/support/Text.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+namespace tessera::grammar {
+
+using tokenizer::CodePointSet;
+
+namespace {
+
+constexpr size_t kMaxDepth = 100; // of groups, each some stack
+constexpr std::string_view kNameSigns =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+
+/// Recursive descent, which adds what it reads at once; the first error ends
+/// it.
+class GbnfReader {
+public:
+  explicit GbnfReader(std::string_view text) : text(text) {}
+  StatusOr<Grammar> read();
+
+private:
+  struct Rule {
+    uint32_t number;
+    size_t seenAt; ///< where it is defined, or else first used
+    bool isDefined;
+  };
+
+  void definition();
+  uint32_t alternatives(uint32_t from);
+  uint32_t sequence(uint32_t from);
+  uint32_t element(uint32_t from);
+  uint32_t atom(uint32_t from);
+  uint32_t group(uint32_t from);
+  uint32_t literal(uint32_t from);
+  uint32_t characterClass(uint32_t from);
+  uint32_t repeated(uint32_t from, uint32_t begin, uint32_t end);
+  uint32_t counted(uint32_t from, uint32_t begin, uint32_t end);
+  uint32_t number();
+  /// The character at `at`, which it passes, or what an escape says.
+  uint32_t character();
+  uint32_t hexadecimal(size_t digits);
+  Rule &ruleOf(std::string_view name, size_t seenAt);
+  Status finish();
+
+  std::string_view nameHere() const {
+    std::string_view rest = text.substr(at);
+    return rest.substr(
+        0, std::min(rest.find_first_not_of(kNameSigns), rest.size()));
+  }
+  void skipSpace();
+  bool beginsDefinition() const;
+  bool done() const { return at >= text.size() || !problem.ok(); }
+  bool sees(std::string_view what) const {
+    return problem.ok() && text.substr(at).starts_with(what);
+  }
+  bool take(std::string_view what) {
+    bool found = sees(what);
+    at += found ? what.size() : 0;
+    return found;
+  }
+  std::string placeOf(size_t offset) const;
+  void fail(size_t offset, std::string_view what) {
+    if (problem.ok())
+      problem = Status::error("{}: {}", placeOf(offset), what);
+  }
+  void fail(std::string_view what) { fail(at, what); }
+
+  const std::string_view text;
+  size_t at = 0, depth = 0;
+  Grammar grammar;
+  RegexText sets{grammar, RegexText::Spelling::plain};
+  std::map<std::string, Rule, std::less<>> rules;
+  Status problem;
+};
+
+} // namespace
+
+//===--- words ------------------------------------------------------------===//
+
+std::string GbnfReader::placeOf(size_t offset) const {
+  std::string_view before = text.substr(0, offset);
+  size_t begin = before.rfind('\n') + 1; // 0 where there is none
+  auto isFirst = [](char byte) { return (uint8_t(byte) & 0xC0) != 0x80; };
+  return fmt::format("line {}, column {}", 1 + std::ranges::count(before, '\n'),
+                     1 + std::ranges::count_if(before.substr(begin), isFirst));
+}
+
+void GbnfReader::skipSpace() {
+  while (!done()) {
+    if (text[at] == '#')
+      at = std::min(text.find('\n', at), text.size());
+    else if (std::string_view(" \t\r\n").find(text[at]) != text.npos)
+      ++at;
+    else
+      return;
+  }
+}
+
+bool GbnfReader::beginsDefinition() const {
+  size_t end = at + nameHere().size();
+  if (end == at)
+    return false;
+  end = std::min(text.find_first_not_of(" \t", end), text.size());
+  return text.substr(end).starts_with("::=");
+}
+
+uint32_t GbnfReader::hexadecimal(size_t digits) {
+  size_t begin = at;
+  uint32_t value = 0;
+  for (; at < text.size() && at < begin + digits; ++at) {
+    auto c = uint8_t(text[at]);
+    if (!std::isxdigit(c))
+      break;
+    value = value * 16 + uint32_t(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+  }
+  if (at < begin + digits)
+    fail(begin, fmt::format("an escape of {} hexadecimal digits", digits));
+  else if (value >= tokenizer::invalidByte ||
+           (value >= 0xD800 && value < 0xE000))
+    fail(begin, "an escape that is no character");
+  return value;
+}
+
+uint32_t GbnfReader::character() {
+  if (take("\\")) {
+    if (done()) {
+      fail("a backslash and nothing after it");
+      return 0;
+    }
+    char letter = text[at++];
+    switch (letter) {
+    case 'n':
+      return '\n';
+    case 'r':
+      return '\r';
+    case 't':
+      return '\t';
+    case 'x':
+      return hexadecimal(2);
+    case 'u':
+      return hexadecimal(4);
+    case 'U':
+      return hexadecimal(8);
+    case '\\':
+    case '"':
+    case '[':
+    case ']':
+    case '-':
+    case '^':
+      return uint8_t(letter);
+    default:
+      fail(at - 1, "an escape that is not served");
+      return 0;
+    }
+  }
+  auto c = tokenizer::decodeUtf8(text.data() + at, text.data() + text.size());
+  at += c.length; // the text is UTF-8
+  return c.codePoint;
+}
+
+uint32_t GbnfReader::number() {
+  size_t begin = at;
+  uint64_t value = 0;
+  for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at)
+    value = std::min<uint64_t>(value * 10 + uint64_t(text[at] - '0'),
+                               Grammar::kMaxNodes + 1);
+  if (begin == at)
+    fail("a number is missing");
+  else if (value > Grammar::kMaxNodes)
+    fail(begin, fmt::format("more than {} repetitions", Grammar::kMaxNodes));
+  return uint32_t(value);
+}
+
+GbnfReader::Rule &GbnfReader::ruleOf(std::string_view name, size_t seenAt) {
+  auto found = rules.find(name);
+  if (found == rules.end())
+    found =
+        rules.emplace(std::string(name), Rule{grammar.addRule(), seenAt, false})
+            .first;
+  return found->second;
+}
+
+//===--- parts of a rule --------------------------------------------------===//
+
+uint32_t GbnfReader::literal(uint32_t from) {
+  size_t begin = at++;
+  while (!done() && text[at] != '"') {
+    std::string bytes;
+    uint32_t code = character();
+    if (problem.ok())
+      tokenizer::appendUtf8(code, bytes);
+    from = grammar.addText(from, bytes);
+  }
+  if (!take("\""))
+    fail(begin, "a text without its second quote");
+  return from;
+}
+
+uint32_t GbnfReader::characterClass(uint32_t from) {
+  size_t begin = at++;
+  bool negative = take("^");
+  std::vector<CodePointSet::Range> ranges;
+  while (!done() && text[at] != ']') {
+    size_t place = at;
+    uint32_t first = character(), last = first;
+    if (sees("-") && !text.substr(at).starts_with("-]")) {
+      ++at;
+      if (!done())
+        last = character();
+    }
+    if (last < first)
+      fail(place, "a descending range");
+    else
+      ranges.emplace_back(first, last);
+  }
+  if (!take("]"))
+    fail(begin, "a class without its ]");
+  else if (ranges.empty())
+    fail(begin, "a class of nothing");
+  if (!problem.ok())
+    return from;
+  CodePointSet set(std::move(ranges));
+  return sets.addSet(from, negative ? set.complement() : set);
+}
+
+uint32_t GbnfReader::group(uint32_t from) {
+  size_t begin = at++;
+  if (++depth > kMaxDepth)
+    fail(begin, "groups nested too deeply");
+  uint32_t to = alternatives(from);
+  --depth;
+  if (!take(")"))
+    fail(begin, "a group without its )");
+  return to;
+}
+
+uint32_t GbnfReader::atom(uint32_t from) {
+  switch (text[at]) {
+  case '"':
+    return literal(from);
+  case '[':
+    return characterClass(from);
+  case '(':
+    return group(from);
+  case '.':
+    ++at;
+    return sets.addSet(from, CodePointSet().complement());
+  case '*':
+  case '+':
+  case '?':
+  case '{':
+    fail("a repetition of nothing");
+    return from;
+  case '<':
+  case '!':
+    fail("tokens are not served");
+    return from;
+  default:
+    break;
+  }
+  size_t begin = at;
+  std::string_view name = nameHere();
+  if (name.empty()) {
+    fail("no text, class, group or name of a rule");
+    return from;
+  }
+  at += name.size();
+  uint32_t to = grammar.addNode();
+  grammar.addCall(from, ruleOf(name, begin).number, to);
+  return to;
+}
+
+/// {n}, {n,} or {n,m} of what leads from `begin` to `end`, which becomes a rule
+/// of its own: so copies of copies cost no more than their sum.
+uint32_t GbnfReader::counted(uint32_t from, uint32_t begin, uint32_t end) {
+  size_t place = at++;
+  skipSpace();
+  uint32_t least = number(), most = least;
+  skipSpace();
+  bool isBounded = true;
+  if (take(",")) {
+    skipSpace();
+    isBounded = !sees("}");
+    most = isBounded ? number() : least;
+    skipSpace();
+  }
+  if (!take("}"))
+    fail("a } is missing");
+  else if (most < least)
+    fail(place, "a descending range of repetitions");
+  if (!problem.ok())
+    return from;
+  uint32_t rule = grammar.addRule();
+  grammar.addSkip(grammar.startOf(rule), begin);
+  grammar.setFinal(end);
+  auto once = [&](uint32_t before) {
+    uint32_t after = grammar.addNode();
+    grammar.addCall(before, rule, after);
+    return after;
+  };
+  for (uint32_t i = 0; i < least && !grammar.isFull(); ++i)
+    from = once(from);
+  uint32_t to = grammar.addNode();
+  if (!isBounded) {
+    grammar.addSkip(from, to);
+    grammar.addCall(to, rule, to);
+    return to;
+  }
+  for (uint32_t i = least; i < most && !grammar.isFull(); ++i) {
+    grammar.addSkip(from, to);
+    from = once(from);
+  }
+  grammar.addSkip(from, to);
+  return to;
+}
+
+uint32_t GbnfReader::repeated(uint32_t from, uint32_t begin, uint32_t end) {
+  if (sees("{"))
+    return counted(from, begin, end);
+  grammar.addSkip(from, begin);
+  if (take("?")) {
+    uint32_t to = grammar.addNode();
+    grammar.addSkip(end, to);
+    grammar.addSkip(from, to);
+    return to;
+  }
+  bool mayLack = sees("*");
+  if (!take("*") && !take("+"))
+    return end;
+  uint32_t to = grammar.addNode();
+  grammar.addSkip(end, to);
+  grammar.addSkip(to, begin);
+  if (mayLack)
+    grammar.addSkip(from, to);
+  return to;
+}
+
+uint32_t GbnfReader::element(uint32_t from) {
+  uint32_t begin = grammar.addNode(), end = atom(begin);
+  // What adds nothing ends where it begins; what repeats needs two nodes.
+  if (end == begin)
+    grammar.addSkip(begin, end = grammar.addNode());
+  skipSpace();
+  return repeated(from, begin, end);
+}
+
+uint32_t GbnfReader::sequence(uint32_t from) {
+  for (skipSpace(); !done() && !sees("|") && !sees(")") && !beginsDefinition();
+       skipSpace()) {
+    if (grammar.isFull()) {
+      at = text.size();
+      return from;
+    }
+    from = element(from);
+  }
+  return from;
+}
+
+uint32_t GbnfReader::alternatives(uint32_t from) {
+  uint32_t to = grammar.addNode();
+  do {
+    uint32_t begin = grammar.addNode();
+    grammar.addSkip(from, begin);
+    grammar.addSkip(sequence(begin), to);
+  } while (take("|"));
+  return to;
+}
+
+//===--- rules ------------------------------------------------------------===//
+
+void GbnfReader::definition() {
+  if (!beginsDefinition())
+    return fail("no rule: NAME ::= …");
+  size_t begin = at;
+  std::string_view name = nameHere();
+  at = text.find("::=", at) + 3;
+  Rule &rule = ruleOf(name, begin);
+  if (rule.isDefined)
+    return fail(begin, fmt::format("a second rule {}", quote(name)));
+  rule.isDefined = true;
+  rule.seenAt = begin;
+  grammar.setFinal(alternatives(grammar.startOf(rule.number)));
+  if (sees(")"))
+    fail("a ) without its group");
+}
+
+Status GbnfReader::finish() {
+  using Named = std::pair<const std::string, Rule>;
+  std::vector<const Named *> byNumber(grammar.rules());
+  const Named *missing = nullptr;
+  for (const Named &each : rules) {
+    byNumber[each.second.number] = &each;
+    if (!each.second.isDefined &&
+        (!missing || each.second.seenAt < missing->second.seenAt))
+      missing = &each;
+  }
+  if (missing)
+    return Status::error("{}: there is no rule {}",
+                         placeOf(missing->second.seenAt),
+                         quote(missing->first));
+  return grammar.finish([&](uint32_t number) {
+    const Named *rule = byNumber[number];
+    return rule ? fmt::format("{}: the rule {}", placeOf(rule->second.seenAt),
+                              quote(rule->first))
+                : std::string();
+  });
+}
+
+StatusOr<Grammar> GbnfReader::read() {
+  if (text.size() > Grammar::kMaxNodes)
+    return Status::error("the grammar has {} bytes, at most {} are served",
+                         text.size(), Grammar::kMaxNodes);
+  if (!isUtf8(text))
+    return Status::error("the grammar is not UTF-8");
+  // The text as a whole; root may call itself.
+  uint32_t start = grammar.startOf(grammar.addRule());
+  uint32_t first = grammar.addNode(), last = grammar.addNode();
+  grammar.addSkip(start, first);
+  grammar.addCall(first, ruleOf("root", 0).number, last);
+  grammar.setFinal(last);
+  for (skipSpace(); !done(); skipSpace())
+    definition();
+  if (grammar.isFull())
+    return grammar.finish(); // which says so
+  if (!problem.ok())
+    return problem;
+  TESSERA_RETURN_IF_ERROR(finish());
+  return std::move(grammar);
+}
+
+StatusOr<Grammar> grammarOfGbnf(std::string_view text) {
+  return GbnfReader(text).read();
+}
+
+} // namespace tessera::grammar
