@@ -205,6 +205,7 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   addQuantOptions(*command, settings->choice.set);
+  addKvOption(*command, settings->choice.set);
   command
       ->add_option("--cache", settings->choice.decoder.cache,
                    "of compiled programs and, for CPUs, of a model "
