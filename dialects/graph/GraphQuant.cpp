@@ -147,13 +147,7 @@ LogicalResult QuantizeRowsOp::verify() {
 }
 
 LogicalResult DequantizeRowsOp::verify() {
-  if (failed(verifyRows(*this, getResult(), getValues(), getScales())))
-    return failure();
-  for (Operation *user : getResult().getUsers())
-    if (!isa<PagedAttentionOp>(user))
-      return emitOpError("is read by '")
-             << user->getName() << "', expected paged_attention alone";
-  return success();
+  return verifyRows(*this, getResult(), getValues(), getScales());
 }
 
 SmallVector<Value> QuantizeRowsOp::decompose(OpBuilder &builder) {

@@ -22,8 +22,9 @@ inline constexpr const char *kTinyDecoderConfig =
   "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
   "tie_word_embeddings": false})";
 
+/// `kind`: fp32 or bf16, with _int8 behind it where keys and values are so.
 inline void compileTinyDecoder(const std::string &path,
-                               const std::string &precision) {
+                               const std::string &kind) {
   CompileRequest request;
   request.spec = "config.json";
   request.configText = kTinyDecoderConfig;
@@ -33,7 +34,9 @@ inline void compileTinyDecoder(const std::string &path,
                  "inference.page=8",
                  "inference.pages=9",
                  "batch.sequence=8",
-                 "precision.compute=" + precision};
+                 "precision.compute=" + kind.substr(0, 4)};
+  if (kind.ends_with("_int8"))
+    request.set.push_back("inference.kv=int8");
   request.infer = true;
   request.executable = false;
   request.output = path;
@@ -42,15 +45,14 @@ inline void compileTinyDecoder(const std::string &path,
   ASSERT_TRUE(bool(compiled)) << llvm::toString(compiled.takeError());
 }
 
-/// With weights of one seed; nothing if that failed. Each precision is compiled
+/// With weights of one seed; nothing if that failed. Each kind is compiled
 /// once.
-inline std::unique_ptr<hal::Session>
-openTinyDecoder(const std::string &precision) {
+inline std::unique_ptr<hal::Session> openTinyDecoder(const std::string &kind) {
   static ScratchDirectory scratch;
   static std::map<std::string, std::string> paths;
-  std::string &path = paths[precision];
+  std::string &path = paths[kind];
   if (path.empty())
-    compileTinyDecoder(path = scratch / precision + ".tsr", precision);
+    compileTinyDecoder(path = scratch / kind + ".tsr", kind);
   hal::SessionOptions options;
   options.deviceOptions.threads = 1;
   auto opened = hal::Session::open(path, options);

@@ -119,7 +119,8 @@ TEST_P(CompiledEngineTest, GuessesChangeNoBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CompiledEngineTest,
-                         ::testing::Values("fp32", "bf16"),
+                         ::testing::Values("fp32", "bf16", "fp32_int8",
+                                           "bf16_int8"),
                          [](const auto &info) {
                            return std::string(info.param);
                          });
