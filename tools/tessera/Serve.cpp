@@ -102,6 +102,9 @@ static Status serveModel(ServeSettings &settings) {
   auto programs = DecodePrograms::create(opened.model->get());
   if (!programs.ok())
     return programs.status();
+  for (const hal::TensorInfo &tensor : opened.model->get().state())
+    if (tensor.role == artifact::Role::cache)
+      settings.serve.cacheBytes += tensor.bytes;
   if (opened.weights.unkept)
     settings.serve.whenReady = [&kept = *opened.weights.unkept](auto stop) {
       kept.remove(); // with --cache redo there may be some
