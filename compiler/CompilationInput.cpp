@@ -157,6 +157,14 @@ llvm::Error Compilation::checkPrecision() {
                         kind.name +
                         "; set it to none, or leave the target out");
   if (mode == models::Mode::Infer &&
+      recipe.inference.kv != models::KvKind::Auto)
+    for (const DeviceKind &kind : kindsOf(targets))
+      if (!kind.isCpu())
+        return complain("inference.kv: there are no kernels of keys and values "
+                        "as integers for " +
+                        kind.name +
+                        "; set it to auto, or leave the target out");
+  if (mode == models::Mode::Infer &&
       recipe.inference.layout == recipe::WeightLayout::Strips)
     for (const DeviceKind &kind : kindsOf(targets))
       if (!kind.isCpu())

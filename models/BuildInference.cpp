@@ -8,23 +8,30 @@ using tessera::graph::tensorType;
 
 namespace tessera::models {
 
-static std::string cacheName(StringRef what, int64_t layer) {
-  return ("cache." + what + "." + Twine(layer)).str();
+/// What one layer keeps: keys and values, behind them the scales of those of
+/// int8.
+std::vector<Port> ModelBuilder::layerCaches(const CacheShape &shape) {
+  auto type = [&](int64_t width, Type element) {
+    return tensor({shape.pages, recipe.inference.page, spec.kvHeads, width},
+                  element);
+  };
+  Type f32 = b.getF32Type(), element = hasScales() ? b.getI8Type() : f32;
+  std::vector<Port> ports;
+  for (const char *what : {"keys", "values"})
+    ports.push_back({type(spec.headDim, element), {}, what});
+  if (hasScales())
+    for (const char *what : {"key_scales", "value_scales"})
+      ports.push_back({type(1, f32), {}, what});
+  return ports;
 }
 
-RankedTensorType ModelBuilder::cacheType(const CacheShape &shape) {
-  return tensor(
-      {shape.pages, recipe.inference.page, spec.kvHeads, spec.headDim},
-      b.getF32Type());
-}
-
-/// The caches of all layers: keys, then values, of each.
+/// The caches of all layers, one layer's after another's.
 std::vector<Port> ModelBuilder::cachePorts(const CacheShape &shape) {
   std::vector<Port> ports;
   for (int64_t layer = 0; layer < spec.layers; ++layer)
-    for (const char *what : {"keys", "values"}) {
-      std::string name = cacheName(what, layer);
-      ports.push_back(port(graph::kStateAttr, name, cacheType(shape)));
+    for (const Port &each : layerCaches(shape)) {
+      std::string name = ("cache." + each.name + "." + Twine(layer)).str();
+      ports.push_back(port(graph::kStateAttr, name, each.type));
       ports.back().attributes.push_back(b.getNamedAttr(
           graph::kRoleAttr,
           graph::RoleAttr::get(b.getContext(), graph::Role::cache)));
@@ -43,6 +50,15 @@ std::vector<Port> ModelBuilder::cacheInputs(const CacheShape &shape) {
           port(graph::kInputAttr, "lengths", tensor({shape.batch}, i32))};
 }
 
+/// A cache that is told where a run's tokens stand, as cacheInputs has it.
+static KvCache at(ValueRange places, int64_t context) {
+  KvCache cache;
+  cache.slots = places[0], cache.table = places[1];
+  cache.starts = places[2], cache.lengths = places[3];
+  cache.context = context;
+  return cache;
+}
+
 /// Positions of tokens [batch, tokens] whose sequences begin at `starts`.
 static Value positionsFrom(Emitter &e, Value starts, RankedTensorType type) {
   return e.add(e.broadcast(starts, {0}, type.getShape()), e.iota(type, 1));
@@ -56,25 +72,28 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
   if (auto made = module->lookupSymbol<func::FuncOp>(name))
     return made;
   OpBuilder::InsertionGuard guard(b);
-  std::vector<Port> caches = {{cacheType(shape), {}, "keys"},
-                              {cacheType(shape), {}, "values"}},
-                    more = caches;
+  std::vector<Port> caches = layerCaches(shape), more = caches;
   for (Port &each : cacheInputs(shape))
     more.push_back({each.type, {}, each.name});
   func::FuncOp result = newBlock(
       name, kind, {shape.batch, shape.tokens, spec.hidden}, more, caches);
   auto last = result.getArguments().take_back(more.size());
-  KvCache cache{last[0], last[1], {},      last[2],
-                last[3], last[4], last[5], shape.context};
+  auto places = last.drop_front(caches.size());
+  KvCache cache = at(places, shape.context);
+  cache.keys = last[0], cache.values = last[1];
+  if (hasScales())
+    cache.keyScales = last[2], cache.valueScales = last[3];
   Scope scope(b, spec, {});
   Emitter e = scope.at("positions");
-  cache.positions =
-      positionsFrom(e, cache.starts, cast<RankedTensorType>(last[2].getType()));
+  cache.positions = positionsFrom(
+      e, cache.starts, cast<RankedTensorType>(cache.slots.getType()));
   scope.cache = &cache;
   defineLayer(scope, kind, result);
   Value y = family.layer(scope, result.getArgument(0), kind);
-  b.create<func::ReturnOp>(result.getLoc(),
-                           ValueRange{y, cache.keys, cache.values});
+  SmallVector<Value> returned = {y, cache.keys, cache.values};
+  if (hasScales())
+    returned.append({cache.keyScales, cache.valueScales});
+  b.create<func::ReturnOp>(result.getLoc(), returned);
   return result;
 }
 
@@ -83,21 +102,22 @@ Value ModelBuilder::cachedTrunk(Scope &scope, StringRef owner,
                                 const CacheShape &shape, Value tokens,
                                 MutableArrayRef<Value> caches) {
   const KvCache &cache = *scope.cache;
+  const size_t each = caches.size() / spec.layers;
   Value x = family.embed(scope, tokens);
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     std::string prefix = layerPrefix(spec, layer);
     SmallVector<Value> operands = {x};
     LayerKind kind = kindOf(layer, shape.context);
-    for (const Parameter &each : ofLayer(kind))
-      operands.push_back(scope.parameter(prefix + each.name));
-    operands.append({caches[2 * layer], caches[2 * layer + 1], cache.slots,
-                     cache.table, cache.starts, cache.lengths});
+    for (const Parameter &parameter : ofLayer(kind))
+      operands.push_back(scope.parameter(prefix + parameter.name));
+    auto own = caches.slice(each * layer, each);
+    llvm::append_range(operands, own);
+    operands.append({cache.slots, cache.table, cache.starts, cache.lengths});
     func::FuncOp callee = cachedBlock(owner, kind, shape);
     auto call = b.create<func::CallOp>(named(StringRef(prefix).drop_back()),
                                        callee, operands);
     x = call.getResult(0);
-    caches[2 * layer] = call.getResult(1);
-    caches[2 * layer + 1] = call.getResult(2);
+    llvm::copy(call.getResults().drop_front(), own.begin());
   }
   return family.finish(scope, x);
 }
@@ -127,8 +147,7 @@ void ModelBuilder::buildCached(StringRef name, const CacheShape &shape) {
   SmallVector<Value> state(
       result.getArguments().slice(all.size(), caches.size()));
   auto inputs = result.getArguments().drop_front(all.size() + caches.size());
-  KvCache cache{{},        {},        {},        inputs[1],
-                inputs[2], inputs[3], inputs[4], shape.context};
+  KvCache cache = at(inputs.drop_front(), shape.context);
   Emitter places = scope.at("positions");
   cache.positions = positionsFrom(places, cache.starts,
                                   cast<RankedTensorType>(inputs[0].getType()));

@@ -1,5 +1,6 @@
 // Sub-layers that more than one family is made of.
 #include "models/Builder.h"
+#include "dialects/graph/GraphQuantOps.h"
 
 #include <limits>
 
@@ -150,15 +151,38 @@ static Value append(Emitter &e, Value cache, Value rows, Value slots) {
   return e.reshape(e.scatterRows(rows, slots, flat), pages);
 }
 
+/// Puts rows into `cache`, rounded where it is of int8 and has `scales`, and
+/// gives what all of it stands for: a token's own rows are read back as they
+/// are kept, too.
+static Value appendRows(Emitter &e, Value &cache, Value &scales, Value rows,
+                        Value slots) {
+  if (!scales) {
+    cache = append(e, cache, rows, slots);
+    return cache;
+  }
+  OpBuilder &b = e.builder();
+  SmallVector<int64_t> shape(tensorType(rows).getShape());
+  auto values = RankedTensorType::get(shape, b.getI8Type());
+  shape.back() = 1;
+  auto rounded = b.create<graph::QuantizeRowsOp>(
+      e.location(), values, tensorType(rows).clone(shape), rows);
+  cache = append(e, cache, rounded.getValues(), slots);
+  scales = append(e, scales, rounded.getScales(), slots);
+  return b.create<graph::DequantizeRowsOp>(
+      e.location(), tensorType(cache).clone(tensorType(rows).getElementType()),
+      cache, scales);
+}
+
 static Value cachedAttention(const Scope &scope, Emitter &e, Value query,
                              Value key, Value value, const LayerKind &kind) {
   KvCache &cache = *scope.cache;
-  cache.keys = append(e, cache.keys, key, cache.slots);
-  cache.values = append(e, cache.values, value, cache.slots);
+  Value keys = appendRows(e, cache.keys, cache.keyScales, key, cache.slots);
+  Value values =
+      appendRows(e, cache.values, cache.valueScales, value, cache.slots);
   OpBuilder &b = scope.builder;
   return b.create<graph::PagedAttentionOp>(
-      e.location(), query.getType(), query, cache.keys, cache.values,
-      cache.table, cache.starts, cache.lengths, b.getF64FloatAttr(kind.scale),
+      e.location(), query.getType(), query, keys, values, cache.table,
+      cache.starts, cache.lengths, b.getF64FloatAttr(kind.scale),
       kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr(),
       capOf(scope));
 }

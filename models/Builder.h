@@ -29,9 +29,11 @@ struct RandomState {
 /// run stand. In a function without cache all of it is null.
 struct KvCache {
   mlir::Value keys, values; ///< [pages, page, kv_heads, head_dim]
-  mlir::Value positions;    ///< i32 [batch, tokens]
-  mlir::Value slots;        ///< i32 [batch, tokens]: page × slot, −1: nowhere
-  mlir::Value table;        ///< i32 [batch, pages of a sequence]
+  /// [pages, page, kv_heads, 1], where keys and values are int8.
+  mlir::Value keyScales, valueScales;
+  mlir::Value positions; ///< i32 [batch, tokens]
+  mlir::Value slots;     ///< i32 [batch, tokens]: page × slot, −1: nowhere
+  mlir::Value table;     ///< i32 [batch, pages of a sequence]
   mlir::Value starts, lengths; ///< i32 [batch], as graph.paged_attention
   int64_t context = 0;         ///< tokens of a sequence at most
 };

@@ -91,7 +91,8 @@ private:
   void buildCached(llvm::StringRef name, const CacheShape &shape);
   mlir::func::FuncOp cachedBlock(llvm::StringRef owner, const LayerKind &kind,
                                  const CacheShape &shape);
-  mlir::RankedTensorType cacheType(const CacheShape &shape);
+  bool hasScales() const { return recipe.inference.kv == KvKind::Int8; }
+  std::vector<Port> layerCaches(const CacheShape &shape);
   std::vector<Port> cachePorts(const CacheShape &shape);
   std::vector<Port> cacheInputs(const CacheShape &shape);
   mlir::Value cachedTrunk(Scope &scope, llvm::StringRef owner,

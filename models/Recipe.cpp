@@ -24,6 +24,10 @@ static Status checkInference(const Recipe &recipe, const ModelSpec &spec) {
 
 static Status checkEncoder(const Recipe &recipe, const ModelSpec &spec,
                            Mode mode) {
+  if (recipe.inference.kv != KvKind::Auto)
+    return Status::error("inference.kv: {} is an encoder, which keeps no keys "
+                         "and values",
+                         name(spec.family));
   if (mode == Mode::Train)
     return Status::error("{} is an encoder, which is not trained here; embed "
                          "texts with it: tessera embed, or compile with "

@@ -6,6 +6,7 @@
 
 namespace tessera::models {
 
+using recipe::KvKind;
 using recipe::loadRecipe;
 using recipe::name;
 using recipe::Normalize;

@@ -136,6 +136,14 @@ static Result evaluateDequantize(DequantizeOp op, Operands in) {
   return result;
 }
 
+static Result evaluateDequantizeRows(DequantizeRowsOp op, Operands in) {
+  Tensor result = *in[0];
+  int64_t width = result.shape.back();
+  for (int64_t i = 0; i < result.size(); ++i)
+    result.data[i] *= in[1]->data[i / width];
+  return result;
+}
+
 static Result evaluateScatterAdd(ScatterAddOp op, Operands in) {
   Tensor result = *in[0];
   const Tensor &ids = *in[1], &updates = *in[2];
@@ -203,6 +211,7 @@ void tessera::interpreter::addMatmulEvaluators(EvaluatorTable &table) {
   table.add(evaluateReduce);
   table.add(evaluateEmbedding);
   table.add(evaluateDequantize);
+  table.add(evaluateDequantizeRows);
   table.add(evaluateScatterAdd);
   table.add(evaluateScatterRows);
   table.add(evaluateRandom);

@@ -14,8 +14,8 @@ def Graph_ScatterRowsOp : Graph_Op<"scatter_rows", [AllTypesMatch<["base", "resu
     padding leaves a cache alone. No two ids that are not negative are equal, and none is
     `rows` or more; whoever hands out pages sees to it.
   }];
-  let arguments = (ins Graph_FloatTensor:$base, Graph_IntTensor:$ids, Graph_FloatTensor:$updates);
-  let results = (outs Graph_FloatTensor:$result);
+  let arguments = (ins Graph_NumberTensor:$base, Graph_IntTensor:$ids, Graph_NumberTensor:$updates);
+  let results = (outs Graph_NumberTensor:$result);
   let assemblyFormat = "$updates `at` $ids `into` $base attr-dict `:` type($updates) `,` type($ids) `,` type($base)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{

@@ -1,6 +1,8 @@
-// What fits together in graph.dequantize.
+// What fits together in the ops of integers with scales.
+#include "dialects/graph/Build.h"
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/GraphVerify.h"
+#include <limits>
 
 using namespace mlir;
 using namespace tessera;
@@ -142,3 +144,54 @@ LogicalResult DequantizeOp::verify() {
 // result nothing goes through memory.
 int64_t DequantizeOp::getFlops() { return 0; }
 int64_t DequantizeOp::getBytes() { return countBytes(getOperands()); }
+
+//===--- rows -------------------------------------------------------------===//
+
+// [..., 1] of [..., n].
+static SmallVector<int64_t> scalesShape(Value rows) {
+  SmallVector<int64_t> shape(tensorType(rows).getShape());
+  shape.back() = 1;
+  return shape;
+}
+
+static LogicalResult verifyRows(Operation *op, Value rows, Value values,
+                                Value scales) {
+  if (tensorType(rows).getRank() == 0)
+    return op->emitOpError("expects rows, got a scalar");
+  if (failed(expectShape(op, "values", tensorType(values),
+                         tensorType(rows).getShape())))
+    return failure();
+  return expectShape(op, "scales", tensorType(scales), scalesShape(rows));
+}
+
+LogicalResult QuantizeRowsOp::verify() {
+  return verifyRows(*this, getInput(), getValues(), getScales());
+}
+
+LogicalResult DequantizeRowsOp::verify() {
+  return verifyRows(*this, getResult(), getValues(), getScales());
+}
+
+SmallVector<Value> QuantizeRowsOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Type f32 = builder.getF32Type();
+  Value x = e.convert(getInput(), f32);
+  ArrayRef<int64_t> shape = tensorType(x).getShape();
+  Value most = e.maxLast(e.unary<AbsOp>(x));
+  // Who reads the scale sees this number, whatever type it is kept in.
+  Value scale = e.convert(e.mul(most, 1.0 / 127), builder.getBF16Type());
+  scale = e.convert(scale, f32);
+  Value divisor =
+      e.max(scale, e.splatLike(std::numeric_limits<float>::min(), scale));
+  Value inverse = e.div(e.splatLike(1.0, divisor), divisor);
+  Value q = e.mul(x, e.broadcastFirst(inverse, shape));
+  Value isNegative = e.compare(q, ComparePredicate::lt, e.splatLike(0, q));
+  q = e.add(q, e.select(isNegative, e.splatLike(-0.5, q), e.splatLike(0.5, q)));
+  scale = e.convert(scale, tensorType(getScales()).getElementType());
+  return {e.convert(q, builder.getI8Type()),
+          e.reshape(scale, scalesShape(getInput()))};
+}
+
+// Part of the attention that reads it, as above.
+int64_t DequantizeRowsOp::getFlops() { return 0; }
+int64_t DequantizeRowsOp::getBytes() { return countBytes(getOperands()); }

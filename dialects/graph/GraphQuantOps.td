@@ -1,4 +1,4 @@
-// Weights as integers with scales. Apart from GraphOps.td, whose header nearly
+// Weights, and rows of a cache, as integers with scales. Apart from GraphOps.td, whose header nearly
 // everything includes: few make or look at these.
 #ifndef TESSERA_GRAPH_QUANT_OPS
 #define TESSERA_GRAPH_QUANT_OPS
@@ -35,6 +35,38 @@ def Graph_DequantizeOp : Graph_Op<"dequantize",
   let extraClassDeclaration = [{
     ::tessera::QuantizedLayout getLayout();
   }];
+}
+
+def Graph_QuantizeRowsOp : Graph_Op<"quantize_rows", [Graph_DecomposableOp, Graph_CostedDefault]> {
+  let summary = "rows as int8, each with a scale";
+  let description = [{
+    A row is what the last dimension holds. `scales` [..., 1] has max |x| / 127 of each row, rounded to bf16 whatever its
+    type, and `values` x / scale rounded to the nearest integer, halves away from zero: at most 127 in size. A row of
+    zeros has the scale 0. Each row is rounded by itself, so that it is the same among any others.
+  }];
+  let arguments = (ins Graph_FloatTensor:$input);
+  let results = (outs StaticShapeTensorOf<[I8]>:$values, Graph_FloatTensor:$scales);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($values) `,` type($scales)";
+  let hasVerifier = 1;
+}
+
+def Graph_DequantizeRowsOp : Graph_Op<"dequantize_rows",
+    [DeclareOpInterfaceMethods<Graph_Costed, ["getFlops", "getBytes"]>]> {
+  let summary = "the rows that quantize_rows had: values × scales";
+  let description = [{
+    `scales` is as `values`, of 1 in the last dimension. The result is rounded to its element type at most.
+
+    It never becomes a kernel: fusion repeats it in the paged attention that reads it, which widens the rows that it
+    sees. Nothing else reads it.
+
+    ```mlir
+    %k = graph.dequantize_rows %q, %s : tensor<9x64x8x128xi8>, tensor<9x64x8x1xbf16> -> tensor<9x64x8x128xbf16>
+    ```
+  }];
+  let arguments = (ins StaticShapeTensorOf<[I8]>:$values, Graph_FloatTensor:$scales);
+  let results = (outs Graph_FloatTensor:$result);
+  let assemblyFormat = "$values `,` $scales attr-dict `:` type($values) `,` type($scales) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 #endif

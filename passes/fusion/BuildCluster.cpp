@@ -58,8 +58,10 @@ static bool isReadAsStored(OpOperand &operand) {
   if (isProduct(op) && operand.getOperandNumber() == 2) // where groups begin
     return true;
   Value value = operand.get();
-  // Contractions bring integers into registers themselves.
-  if (isProduct(op) && value.getDefiningOp<DequantizeOp>())
+  // Contractions bring integers into registers themselves, attention into its
+  // tiles.
+  if ((isProduct(op) && value.getDefiningOp<DequantizeOp>()) ||
+      (isAttention && value.getDefiningOp<DequantizeRowsOp>()))
     return false;
   // Contractions widen what they stage.
   while (auto convert = value.getDefiningOp<ConvertOp>()) {

@@ -56,7 +56,7 @@ bool tessera::isFree(Operation *op) {
   if (isAddress(op))
     return false;
   return isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, IotaOp, RandomOp,
-             DequantizeOp>(op) ||
+             DequantizeOp, DequantizeRowsOp>(op) ||
          widensFloat(op) ||
          (isa<ConvertOp>(op) && op->getOperand(0).getDefiningOp<IotaOp>());
 }

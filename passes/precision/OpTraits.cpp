@@ -2,6 +2,7 @@
 #include "passes/precision/OpTraits.h"
 #include "dialects/graph/Build.h"
 #include "dialects/graph/GraphExchangeOps.h"
+#include "dialects/graph/GraphQuantOps.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -104,6 +105,9 @@ static OpClass computeClass(Operation *op) {
   if (isa<graph::Elementwise>(op))
     return OpClass::elementwise;
   if (isa<graph::GroupedMatmulOp, graph::GroupedOuterOp>(op))
+    return OpClass::contraction;
+  // What a cache's integers stand for is as what else is read beside it.
+  if (isa<graph::DequantizeRowsOp>(op))
     return OpClass::contraction;
   if (isa<graph::DispatchRowsOp, graph::CombineRowsOp, graph::SendRowsOp,
           graph::ReturnRowsOp>(op))

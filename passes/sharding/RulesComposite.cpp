@@ -1,4 +1,5 @@
 // Composites: cut along everything but what their rows or windows need whole.
+#include "dialects/graph/GraphQuantOps.h"
 #include "passes/sharding/RuleTable.h"
 
 using namespace mlir;
@@ -14,6 +15,29 @@ static OpRule rowRule(Operation *op) {
   for (unsigned i = 1; i < op->getNumOperands(); ++i)
     rule.operands.push_back({dims.back()});
   rule.results = {dims};
+  return rule;
+}
+
+// [..., n] and the scales [..., 1] of its rows, which are whole.
+static std::pair<OpRule::Dims, OpRule::Dims> rowsAndScales(OpRule &rule,
+                                                           Value rows) {
+  OpRule::Dims dims = rule.lettersOf(rows), scales = dims;
+  rule.letters.back().kind = LetterKind::whole;
+  scales.back().clear();
+  return {dims, scales};
+}
+
+static OpRule quantizeRowsRule(graph::QuantizeRowsOp op) {
+  OpRule rule;
+  auto [rows, scales] = rowsAndScales(rule, op.getInput());
+  rule.operands = {rows}, rule.results = {rows, scales};
+  return rule;
+}
+
+static OpRule dequantizeRowsRule(graph::DequantizeRowsOp op) {
+  OpRule rule;
+  auto [rows, scales] = rowsAndScales(rule, op.getResult());
+  rule.operands = {rows, scales}, rule.results = {rows};
   return rule;
 }
 
@@ -128,6 +152,8 @@ void sharding::addCompositeRules(RuleTable &table) {
   table.add<graph::SoftmaxOp>(rowRule);
   table.add<graph::LayerNormOp>(rowRule);
   table.add<graph::RmsNormOp>(rowRule);
+  table.add<graph::QuantizeRowsOp>(quantizeRowsRule);
+  table.add<graph::DequantizeRowsOp>(dequantizeRowsRule);
   table.add<graph::RopeOp>(ropeRule);
   table.add<graph::DropoutOp>(dropoutRule);
   table.add<graph::AttentionOp>(attentionRule);

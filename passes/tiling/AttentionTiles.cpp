@@ -71,8 +71,18 @@ Value AttentionEmitter::toF32(Value tile) {
   auto type = cast<VectorType>(tile.getType());
   if (type.getElementType().isF32())
     return tile;
-  return b.create<arith::ExtFOp>(
-      loc, VectorType::get(type.getShape(), b.getF32Type()), tile);
+  auto wide = VectorType::get(type.getShape(), b.getF32Type());
+  if (isa<IntegerType>(type.getElementType()))
+    return b.create<arith::SIToFPOp>(loc, wide, tile);
+  return b.create<arith::ExtFOp>(loc, wide, tile);
+}
+
+// Column 0 of a row, as f32.
+Value AttentionEmitter::loadNumber(const Matrix &m, Value row) {
+  Value number = b.create<memref::LoadOp>(loc, m.memory, at(m, row, index(0)));
+  if (number.getType().isF32())
+    return number;
+  return b.create<arith::ExtFOp>(loc, b.getF32Type(), number);
 }
 
 static Type elementOf(Value memory) {
@@ -212,10 +222,17 @@ void AttentionEmitter::fillZero(const Matrix &m, Value rows, int64_t cols) {
 }
 
 void AttentionEmitter::copyRows(const Matrix &from, const Matrix &to,
-                                Value rows, int64_t cols) {
+                                Value rows, int64_t cols,
+                                const Matrix *scales) {
   forRange(index(0), rows, 1, [&](Value row) {
+    Value scale;
+    if (scales)
+      scale = loadNumber(*scales, row);
     forColumns(cols, 4 * target.lanes, [&](int64_t col, int64_t width) {
-      storeRow(loadRow(from, row, col, width), to, row, col);
+      Value run = loadRow(from, row, col, width);
+      if (scale)
+        run = b.create<arith::MulFOp>(loc, run, spread(scale, {width}));
+      storeRow(run, to, row, col);
     });
   });
 }

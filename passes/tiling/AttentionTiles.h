@@ -100,9 +100,10 @@ public:
                 mlir::Value depth, bool accumulate);
   /// Every element of `m`, [rows × cols] with static columns, to zero.
   void fillZero(const Matrix &m, mlir::Value rows, int64_t cols);
-  /// Copies rows, converting to f32 (or from it, into bf16 memory).
+  /// Copies rows, converting to f32 (or from it, into bf16 memory); row r times
+  /// the number r of the column `scales`, if any.
   void copyRows(const Matrix &from, const Matrix &to, mlir::Value rows,
-                int64_t cols);
+                int64_t cols, const Matrix *scales = nullptr);
   /// to[c][r] = from[r][c] for r < rows, as `multiply` has them.
   void copyTransposed(const Matrix &from, const Matrix &to, mlir::Value rows,
                       int64_t total, int64_t cols);
@@ -126,6 +127,7 @@ public:
 private:
   mlir::Value positionOf(mlir::Value query);
   mlir::Value toF32(mlir::Value tile);
+  mlir::Value loadNumber(const Matrix &m, mlir::Value row);
   llvm::SmallVector<mlir::Value> at(const Matrix &m, mlir::Value row,
                                     mlir::Value col);
 };

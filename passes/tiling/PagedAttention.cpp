@@ -2,6 +2,7 @@
 // that share keys and walks over the pages that they see; a page is a tile of
 // keys, copied first: what lies behind a sequence's end may be anything.
 #include "passes/tiling/PagedAttention.h"
+#include "dialects/graph/GraphQuantOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/tiling/RunningSoftmax.h"
 
@@ -96,7 +97,14 @@ private:
       std::swap(operand.view.strides[1], operand.view.strides[2]);
       return {view(operand), {at, kvHead, e.index(0), e.index(0)}, 2, 3};
     };
-    auto [key, value] = softmax.stage(rowsAt(o.keys), rowsAt(o.values), valid);
+    std::optional<Matrix> scales[2];
+    for (auto [operand, to] : {std::pair(&o.keyScales, &scales[0]),
+                               std::pair(&o.valueScales, &scales[1])})
+      if (*operand)
+        *to = rowsAt(**operand);
+    auto [key, value] = softmax.stage(rowsAt(o.keys), rowsAt(o.values), valid,
+                                      scales[0] ? &*scales[0] : nullptr,
+                                      scales[1] ? &*scales[1] : nullptr);
     softmax.add(key, value, e.index(e.shape.keyTile), 0,
                 [&](const Matrix &scores) { mask(scores, keyAt, valid); });
   }
@@ -179,9 +187,14 @@ int64_t PagedOperands::cacheBytes(graph::ClusterOp cluster,
   int64_t context = shape.page * shape.pages;
   if (shape.window > 0)
     context = std::min(context, shape.window + shape.tokens);
-  int64_t bits = graph::tensorType(cluster.getInputs()[keys.argument])
-                     .getElementTypeBitWidth();
-  return 2 * shape.batch * context * shape.kvHeads * shape.headDim * bits / 8;
+  auto bitsOf = [&](const AttentionOperand &operand) -> int64_t {
+    return graph::tensorType(cluster.getInputs()[operand.argument])
+        .getElementTypeBitWidth();
+  };
+  int64_t bits = bitsOf(keys) * shape.headDim;
+  if (keyScales)
+    bits += bitsOf(*keyScales);
+  return 2 * shape.batch * context * shape.kvHeads * bits / 8;
 }
 
 static PagedShape shapeOf(graph::PagedAttentionOp op) {
@@ -205,10 +218,18 @@ static llvm::Expected<PagedOperands> operandsOf(graph::PagedAttentionOp op) {
   AttentionOperand *places[] = {&result.query, &result.keys,   &result.values,
                                 &result.table, &result.starts, &result.lengths};
   for (auto [value, place] : llvm::zip_equal(op->getOperands(), places)) {
-    llvm::Expected<AttentionOperand> found = attentionOperand(op, value);
+    auto rows = value.getDefiningOp<graph::DequantizeRowsOp>();
+    llvm::Expected<AttentionOperand> found =
+        attentionOperand(op, rows ? Value(rows.getValues()) : value);
     if (!found)
       return found.takeError();
     *place = *found;
+    if (!rows)
+      continue;
+    found = attentionOperand(op, rows.getScales());
+    if (!found)
+      return found.takeError();
+    (place == &result.keys ? result.keyScales : result.valueScales) = *found;
   }
   return result;
 }
@@ -226,6 +247,10 @@ tessera::tilePagedAttention(graph::ClusterOp cluster, TilingContext &context) {
   if (!operands)
     return operands.takeError();
   PagedShape shape = shapeOf(op);
+  if (context.isGpu() && operands->keyScales)
+    return llvm::createStringError(
+        llvm::inconvertibleErrorCode(),
+        "there are no kernels of keys and values as integers for GPUs");
   if (context.isGpu())
     return tileGpuPagedAttention(cluster, *operands, shape, context);
   // Tiles of keys are whole register tiles, however long a page is.

@@ -24,6 +24,8 @@ struct PagedShape {
 /// Where a paged attention's operands are, as views of a cluster's arguments.
 struct PagedOperands {
   AttentionOperand query, keys, values, table, starts, lengths;
+  /// Of the rows of keys and values that are int8 (graph.dequantize_rows).
+  std::optional<AttentionOperand> keyScales, valueScales;
   /// The result as it lies in the cluster's only result.
   View output() const;
   /// Bytes of keys and values that the sequences see at most.

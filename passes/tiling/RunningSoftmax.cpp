@@ -39,14 +39,16 @@ void RunningSoftmax::start(const Matrix &query, Value queries) {
   e.fillZero(output, e.index(tile), e.shape.headDim);
 }
 
-std::pair<Matrix, Matrix>
-RunningSoftmax::stage(const Matrix &key, const Matrix &value, Value rows) {
+std::pair<Matrix, Matrix> RunningSoftmax::stage(const Matrix &key,
+                                                const Matrix &value, Value rows,
+                                                const Matrix *keyScales,
+                                                const Matrix *valueScales) {
   if (matrices)
     matrices->takeValues(value, rows);
   if (!keyStage.memory)
     return {key, value};
-  e.copyRows(key, keyStage, rows, e.shape.headDim);
-  e.copyRows(value, valueStage, rows, e.shape.headDim);
+  e.copyRows(key, keyStage, rows, e.shape.headDim, keyScales);
+  e.copyRows(value, valueStage, rows, e.shape.headDim, valueScales);
   return {keyStage, valueStage};
 }
 

@@ -23,11 +23,14 @@ public:
   /// Takes `queries` rows of `query`; the shape's `tokens` says how the last
   /// tile ends.
   void start(const Matrix &query, mlir::Value queries);
-  /// Keys and values as the products want them: `rows` of them staged, or as
-  /// they are. Keys for matrix registers are a whole tile, of which what lies
-  /// behind `rows` may be anything that `mask` hides.
+  /// Keys and values as the products want them: `rows` of them staged, those of
+  /// int8 times the scales of their rows, or as they are. Keys for matrix
+  /// registers are a whole tile, of which what lies behind `rows` may be
+  /// anything that `mask` hides.
   std::pair<Matrix, Matrix> stage(const Matrix &key, const Matrix &value,
-                                  mlir::Value rows);
+                                  mlir::Value rows,
+                                  const Matrix *keyScales = nullptr,
+                                  const Matrix *valueScales = nullptr);
   /// Zeros in the stage, so that tiles may be staged in part.
   void clearStage();
   /// Sees `keys` more keys, whole register tiles or the last of `total`; `mask`

@@ -20,6 +20,7 @@ enum class BalanceScope { Sequence, Microbatch, Global };
 enum class DropPolicy { Position, Probability };
 enum class RowDispatch { Auto, Gather, Exchange };
 enum class Quant { None, Int8, Int4 };
+enum class KvKind { Auto, Int8 };
 /// Which weights have zero points beside their scales.
 enum class ZeroPoints { None, Groups };
 enum class WeightLayout { Rows, Strips };
@@ -39,6 +40,7 @@ std::string_view name(BalanceScope scope);
 std::string_view name(DropPolicy policy);
 std::string_view name(RowDispatch dispatch);
 std::string_view name(Quant quant);
+std::string_view name(KvKind kind);
 std::string_view name(ZeroPoints zeros);
 std::string_view name(WeightLayout layout);
 std::string_view name(Pooling pooling);
@@ -117,6 +119,9 @@ struct Recipe {
     int64_t chunk = 256;    ///< tokens of a prompt that are read at once
     int64_t page = 64;      ///< tokens of a page of keys
     int64_t pages = 0;      ///< of the cache; 0: enough for a full batch
+    /// What a cache's keys and values are kept as. Auto: as they are computed;
+    /// int8: with a scale for each token and head, of keys and of values.
+    KvKind kv = KvKind::Auto;
     /// What matrices of linear layers are kept as; of int4 the head is int8.
     Quant quant = Quant::None;
     int64_t group = 32; ///< their columns with one scale: 32, 64 or 128

@@ -25,6 +25,7 @@ constexpr std::array<std::string_view, 2> drops = {"position", "probability"};
 constexpr std::array<std::string_view, 3> dispatches = {"auto", "gather",
                                                         "exchange"};
 constexpr std::array<std::string_view, 3> quants = {"none", "int8", "int4"};
+constexpr std::array<std::string_view, 2> kvKinds = {"auto", "int8"};
 constexpr std::array<std::string_view, 2> zeroPoints = {"none", "groups"};
 constexpr std::array<std::string_view, 2> layouts = {"rows", "strips"};
 constexpr std::array<std::string_view, 5> poolings = {"model", "mean", "cls",
@@ -139,6 +140,7 @@ std::string_view name(Recompute recompute) {
 std::string_view name(BalanceScope scope) { return scopes[size_t(scope)]; }
 std::string_view name(DropPolicy policy) { return drops[size_t(policy)]; }
 std::string_view name(Quant quant) { return quants[size_t(quant)]; }
+std::string_view name(KvKind kind) { return kvKinds[size_t(kind)]; }
 std::string_view name(ZeroPoints zeros) { return zeroPoints[size_t(zeros)]; }
 std::string_view name(WeightLayout layout) { return layouts[size_t(layout)]; }
 std::string_view name(RowDispatch dispatch) {
@@ -181,6 +183,7 @@ std::vector<Field> schema(Recipe &r) {
       {"inference.chunk", Integer{&r.inference.chunk, 2, 1 << 16}},
       {"inference.page", Integer{&r.inference.page, 1, 1 << 12}},
       {"inference.pages", Integer{&r.inference.pages, 0, 1 << 26}},
+      {"inference.kv", choice(r.inference.kv, kvKinds)},
       {"inference.quant", choice(r.inference.quant, quants)},
       {"inference.group", Integer{&r.inference.group, 32, 128}},
       {"inference.zeros", choice(r.inference.zeros, zeroPoints)},

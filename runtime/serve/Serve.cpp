@@ -84,10 +84,11 @@ Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
   const DecoderShape &shape = model.shape();
   std::fprintf(stderr,
                "tessera: ready: %s on http://%s:%u, context %lld, %lld tokens "
-               "of cache\n",
+               "of cache in %.1f MiB\n",
                options.service.models.front().c_str(), options.host.c_str(),
                unsigned((*server)->port()), (long long)shape.context,
-               (long long)(shape.pages * shape.page));
+               (long long)(shape.pages * shape.page),
+               double(options.cacheBytes) / (1 << 20));
   const std::jthread background = inBackground(options.whenReady);
   {
     Ending<Engine> ending(engine, **server,

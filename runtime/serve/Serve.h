@@ -17,6 +17,7 @@ struct ServeOptions {
   HttpLimits http;
   int64_t requestSeconds = 600; ///< until a request is given up
   int64_t drainSeconds = 30;    ///< that requests have to finish at the end
+  uint64_t cacheBytes = 0;      ///< of keys and values; the line "ready" has it
   StartPhases phases;           ///< up to here; the line "ready in" tells them
   /// What has time until the server is ready, then on a thread of its own; must
   /// return soon after it is asked to stop. May be empty.

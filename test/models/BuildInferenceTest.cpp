@@ -46,9 +46,16 @@ protected:
     ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
     std::mt19937_64 random(11);
     weights = randomWeights(spec, random);
-    Tensor empty({pages, page, spec.kvHeads, spec.headDim});
+    Tensor empty({pages, page, spec.kvHeads, spec.headDim}),
+        scales({pages, page, spec.kvHeads, 1});
     std::fill(empty.data.begin(), empty.data.end(), std::nan(""));
-    caches.assign(size_t(2 * spec.layers), empty);
+    std::fill(scales.data.begin(), scales.data.end(), std::nan(""));
+    bool rounds = recipe.inference.kv == KvKind::Int8;
+    caches.clear();
+    for (int64_t layer = 0; layer < spec.layers; ++layer) {
+      caches.insert(caches.end(), 2, empty);
+      caches.insert(caches.end(), rounds ? 2 : 0, scales);
+    }
     std::uniform_int_distribution<int> token(0, int(spec.vocab) - 1);
     for (Text *text : {&first, &second}) {
       text->length = 0;
@@ -99,6 +106,7 @@ protected:
 
   void expectLogits(const Tensor &logits, int64_t row, const Text &text) {
     ReferenceModel reference(spec, weights);
+    reference.roundsKeysAndValues = recipe.inference.kv == KvKind::Int8;
     auto expected = reference.logits(text.tokens)[size_t(text.length - 1)];
     for (int64_t v = 0; v < spec.vocab; ++v)
       ASSERT_NEAR(logits.at({row, v}), expected[size_t(v)], tolerance)
@@ -164,6 +172,24 @@ TEST_F(BuildInference, Phi3TurnsAPartOfEachHead) {
 TEST_F(BuildInference, Experts) {
   expectReference(mustRead("mixtral"));
   expectReference(mustRead("dots1"));
+}
+
+TEST_F(BuildInference, KeysAndValuesAsInt8) {
+  recipe.inference.kv = KvKind::Int8;
+  expectReference(mustRead("llama"));
+  expectReference(mustRead("gpt2"));
+  expectReference(mustRead("mistral", {{"sliding_window", 6}}));
+  const char *what[] = {"keys", "values", "key_scales", "value_scales"};
+  auto decode = module->lookupSymbol<mlir::func::FuncOp>("decode_1");
+  for (unsigned i = 0; i < caches.size(); ++i) {
+    auto name =
+        decode.getResultAttrOfType<mlir::StringAttr>(i, graph::kStateAttr);
+    ASSERT_TRUE(name);
+    EXPECT_EQ(name.str(), std::string("cache.") + what[i % 4] + "." +
+                              std::to_string(i / 4));
+    auto type = mlir::cast<mlir::RankedTensorType>(decode.getResultTypes()[i]);
+    EXPECT_EQ(type.getElementType().isInteger(8), i % 4 < 2);
+  }
 }
 
 TEST_F(BuildInference, HasAProgramForEachBucket) {

@@ -170,6 +170,18 @@ private:
     return turned;
   }
 
+  /// What a cache of int8 keeps of a head's key or value.
+  Row kept(Row head) const {
+    if (!roundsKeysAndValues)
+      return head;
+    double most = 0;
+    for (double each : head)
+      most = std::max(most, std::abs(each));
+    for (double &each : head)
+      each = std::round(each * 127 / most) * (most / 127);
+    return head;
+  }
+
   Rows attend(const Rows &x, int64_t layer, const std::string &prefix) const {
     const int64_t tokens = int64_t(x.size());
     const int64_t group = spec.heads / spec.kvHeads;
@@ -203,14 +215,14 @@ private:
         for (int64_t s = 0; s <= t; ++s) {
           if (spec.window(layer) > 0 && t - s >= spec.window(layer))
             continue;
-          Row k = prepared(headOf(key[size_t(s)], h / group), layer, s, tokens,
-                           prefix + "self_attn.k_norm");
+          Row k = kept(prepared(headOf(key[size_t(s)], h / group), layer, s,
+                                tokens, prefix + "self_attn.k_norm"));
           double score = 0;
           for (size_t d = 0; d < q.size(); ++d)
             score += q[d] * k[d];
           double p = std::exp(
               capped(score * spec.attentionScale(layer), spec.scoreCap));
-          Row v = headOf(value[size_t(s)], h / group);
+          Row v = kept(headOf(value[size_t(s)], h / group));
           for (size_t d = 0; d < v.size(); ++d)
             out[d] += p * v[d];
           sum += p;
@@ -272,6 +284,7 @@ public:
     Row weights;
     std::vector<bool> dropped;
   };
+  bool roundsKeysAndValues = false;
   /// Tokens of a sequence that an expert takes; 0: all. Those beyond are the
   /// last ones, or those of the least weight.
   int64_t room = 0;

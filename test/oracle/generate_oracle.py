@@ -2,7 +2,7 @@
 """Compares what is generated from Hugging Face directories with `transformers`.
 
     generate_oracle.py BIN FOLDER [--family NAME]... [--dtype fp32|bf16]...
-                       [--quant int8|int4 [--group N]] [--strips]
+                       [--quant int8|int4 [--group N]] [--strips] [--kv]
 
 For each family a small model with random weights is saved, compiled by the path
 of `tessera generate` (programs that decode over a cache), and writes COUNT
@@ -16,7 +16,11 @@ choose among tokens that are nearly alike, only logits are judged. With
 reference computes with what quantization.py, which shares nothing with it,
 says that these stand for. With --strips tokens and logits of bf16 weights that
 lie in strips are compared with those of rows, bit by bit, and with nothing
-else. Where
+else. With --kv keys and values are kept as int8, and the reference's cache
+gives back what such a token of a head stands for. What is nearly between two
+integers falls to either side with the last bit of its sum, so that in fp32 logits are
+judged by how near they are beside what rounding does to the reference, and nearly all
+tokens have to be equal. Where
 transformers is not installed, prints so and exits 0.
 """
 import argparse
@@ -54,8 +58,24 @@ def prompts(family):
             for i in range(PROMPTS)]
 
 
+class RoundingCache(transformers.DynamicCache):
+    """Keys and values of a token and head as integers with a scale in bf16."""
+
+    def update(self, keys, values, *more):
+        return super().update(self.rounded(keys), self.rounded(values), *more)
+
+    @staticmethod
+    def rounded(x):
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        scale = wide.abs().amax(-1, keepdim=True) / 127
+        scale = scale.to(torch.bfloat16).to(wide.dtype)
+        q = wide / scale
+        q = torch.trunc(q + torch.copysign(torch.tensor(0.5).to(q), q))
+        return (q * scale).to(x.dtype)
+
+
 def generate(binaries, folder, target, dtype, texts, vocab, quant, layout,
-             chunk):
+             chunk, kv="auto"):
     """Tokens [PROMPTS, COUNT] and logits [PROMPTS, COUNT, vocab] of each prompt
     alone, tokens [TOGETHER, COUNT] of the first ones together."""
     program, output = folder / "program.bin", folder / "output.bin"
@@ -65,7 +85,7 @@ def generate(binaries, folder, target, dtype, texts, vocab, quant, layout,
              f"--set=inference.context={CONTEXT}",
              f"--set=inference.chunk={chunk}",
              f"--set=inference.layout={layout}",
-             *(quant.flags if quant else []),
+             *(quant.flags if quant else []), "--kv", kv,
              "--set=inference.page=8", f"--set=inference.batch={TOGETHER}",
              "-o", program])
     lines = "\n".join(" ".join(map(str, text)) for text in texts) + "\n"
@@ -79,14 +99,16 @@ def generate(binaries, folder, target, dtype, texts, vocab, quant, layout,
             data[PROMPTS * COUNT * (1 + vocab):].reshape(TOGETHER, COUNT))
 
 
-def following(model, texts, tokens):
+def following(model, texts, tokens, rounds=False):
     """The model's logits [PROMPTS, COUNT, vocab] after each text and all but
     the last of its tokens. What fills a row is behind all that is looked at."""
     rows = [torch.tensor(text + each[:-1].tolist())
             for text, each in zip(texts, tokens)]
     whole = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     with torch.no_grad():
-        logits = run(model, whole)
+        # Who wants a cache gets one of another class in its place.
+        logits = run(model, whole, **{"past_key_values": RoundingCache(),
+                                      "use_cache": False} if rounds else {})
     return torch.stack([row[len(text) - 1:][:COUNT]
                         for row, text in zip(logits, texts)])
 
@@ -102,12 +124,46 @@ def compare_tokens(report, family, alone, together, other):
                 f"{same} of {every}", same == every)
 
 
-def compare(binaries, folder, report, family, dtype, target, quant, strips):
+def compare_kv(binaries, folder, report, family, dtype, target, twin, texts):
+    alone, logits, together = generate(
+        binaries, folder, target, dtype, texts, FAMILIES[family]["vocab_size"],
+        None, "rows", 16, "int8")
+    same = int((together == alone[:TOGETHER]).sum())
+    every = TOGETHER * COUNT
+    report.fact(family, dtype, f"{TOGETHER} together as alone",
+                f"{same} of {every}", same == every)
+    reference = following(twin.fp64, texts, alone, rounds=True)
+    other = following(getattr(twin, dtype), texts, alone, rounds=True)
+    ours, theirs, moved = Distance(), Distance(), Distance()
+    ours.add(logits, reference)
+    theirs.add(other, reference)
+    moved.add(following(twin.fp64, texts, alone), reference)
+    if dtype == "bf16":
+        for norm, value in ours.norms().items():
+            report.line(family, dtype, f"logits while decoding, {norm}", value,
+                        theirs.norms()[norm])
+        return
+    same = int((reference.argmax(-1) == alone).sum())
+    every = PROMPTS * COUNT
+    report.fact(family, dtype, "greedy tokens equal", f"{same} of {every}",
+                same >= 0.99 * every)
+    part = ours.norms()["l2"] / moved.norms()["l2"]
+    torchs = theirs.norms()["l2"] / moved.norms()["l2"]
+    report.fact(family, dtype, "logits' distance, as a part of the rounding's",
+                f"{part:.3f} (torch {torchs:.3f}, rounding "
+                f"{moved.norms()['l2']:.2e})", part < 0.2)
+
+
+def compare(binaries, folder, report, family, dtype, target, quant, strips,
+            kv):
     twin = Twins(family, seed=4)
     twin.save(folder)
     if quant:
         quant.apply(twin)
     texts = prompts(family)
+    if kv:
+        return compare_kv(binaries, folder, report, family, dtype, target, twin,
+                          texts)
     made = lambda layout: generate(binaries, folder, target, dtype, texts,
                                    FAMILIES[family]["vocab_size"], quant, layout,
                                    # More rows than are streamed, too.
@@ -142,6 +198,7 @@ def main():
     parser.add_argument("--group", type=int, default=32)
     parser.add_argument("--zeros", action="store_true")
     parser.add_argument("--strips", action="store_true")
+    parser.add_argument("--kv", action="store_true")
     options = parser.parse_args()
     quant = options.quant and quantization.Quantization(options.quant,
                                                         options.group,
@@ -158,7 +215,7 @@ def main():
         print(f"# {family} {dtype} on {target}", flush=True)
         try:
             compare(options.binaries, options.folder / family, report, family,
-                    dtype, target, quant, options.strips)
+                    dtype, target, quant, options.strips, options.kv)
         except ToolError as error:
             report.fact(family, dtype, "failed", error, False)
     print(f"{report.lines} comparisons, {report.failures} failed")

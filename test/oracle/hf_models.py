@@ -250,12 +250,12 @@ class Twins:
                                     metadata={"format": "pt"})
 
 
-def run(model, tokens):
+def run(model, tokens, **more):
     """Logits of the model in its own arithmetic."""
     if next(model.parameters()).dtype is torch.float64:
         with Float64():
-            return model(tokens).logits
-    return model(tokens).logits
+            return model(tokens, **more).logits
+    return model(tokens, **more).logits
 
 
 def loss_sum(model, tokens, targets):

@@ -58,11 +58,14 @@ def save_tokenizer(folder):
     return tokenizer
 
 
-def perplexity(model, tokens):
+def perplexity(model, tokens, rounds=False):
+    """`rounds`: with keys and values as int8."""
     sums, count = 0.0, 0
     for window in torch.tensor(tokens).split(WINDOW):
         with torch.no_grad():
-            logits = hf_models.run(model, window[None])[0].double()
+            more = {"past_key_values": generate_oracle.RoundingCache(),
+                    "use_cache": False} if rounds else {}
+            logits = hf_models.run(model, window[None], **more)[0].double()
         sums += torch.nn.functional.cross_entropy(
             logits[:-1], window[1:], reduction="sum").item()
         count += len(window) - 1
@@ -157,6 +160,16 @@ def compare(binaries, folder, kind, zeros=False, family=FAMILY):
         check(abs(ours / theirs - 1) < 1e-5,
               f"perplexity {what}: {ours} and {theirs:.4f}")
     check(f"over {count} tokens" in done.stdout, f"{kind}: {count} tokens")
+    if kind == "int8":
+        done = tessera(binaries, "quantize", source, "--quant", "none", "--kv",
+                       "int8", "--text", folder / "text.txt", "--window",
+                       WINDOW, "--cache", "off")
+        print(done.stdout, done.stderr, sep="")
+        printed = re.findall(r"perplexity (\d+\.\d+)", done.stdout)
+        theirs, _ = perplexity(Twins(family, seed=5).fp64, tokens, rounds=True)
+        # A last bit decides to which side a half falls.
+        check(len(printed) == 2 and abs(float(printed[1]) / theirs - 1) < 1e-4,
+              f"perplexity with --kv int8: {printed} and {theirs:.4f}")
     check_written(Twins(family, seed=5), out, bits, zeros)
 
     def generate(place, *more):

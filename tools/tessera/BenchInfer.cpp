@@ -360,6 +360,7 @@ void tessera::addBenchInfer(CLI::App &bench, Invocation &invocation) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   addQuantOptions(*command, settings->set);
+  addKvOption(*command, settings->set);
   command
       ->add_option("--cache", settings->cache,
                    "of compiled programs: on; off; redo; readonly, as of "

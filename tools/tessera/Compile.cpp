@@ -142,6 +142,7 @@ static void addOptions(CLI::App &command, CompileRequest &request,
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   addQuantOptions(command, request.set);
+  addKvOption(command, request.set);
   command
       .add_option("--mesh", request.mesh,
                   "train on several devices: data=2,tensor=2,zero=1 has two "

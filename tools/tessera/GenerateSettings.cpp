@@ -85,6 +85,7 @@ void GenerateSettings::addTo(CLI::App &command) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   addQuantOptions(command, set);
+  addKvOption(command, set);
   shared(command.add_option("--cache", cache,
                             "of compiled programs: on; off; redo: write, don't "
                             "read; readonly: read, don't write. It is in "

@@ -24,3 +24,16 @@ void tessera::addQuantOptions(CLI::App &command,
       "--quant-zeros", [&set] { set.push_back("inference.zeros=groups"); },
       "such weights share a zero point, too (not of the head)");
 }
+
+void tessera::addKvOption(CLI::App &command, std::vector<std::string> &set) {
+  command
+      .add_option_function<std::string>(
+          "--kv",
+          [&set](const std::string &kind) {
+            set.push_back("inference.kv=" + kind);
+          },
+          "keep the cache's keys and values as int8, with a scale for each "
+          "token and head; auto: as computed")
+      ->check(CLI::IsMember({"auto", "int8"}))
+      ->type_name("KIND");
+}

@@ -1,4 +1,5 @@
-// How weights are kept, as the commands that compile programs ask for it.
+// How weights, keys and values are kept, as the commands that compile programs
+// ask for it.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,5 +14,8 @@ namespace tessera {
 /// inference.group and inference.zeros of the recipe, to a command that has
 /// --set; `set` gains "inference.quant=int4" and must outlive the command.
 void addQuantOptions(CLI::App &command, std::vector<std::string> &set);
+
+/// Adds --kv, which is inference.kv of the recipe, in the same way.
+void addKvOption(CLI::App &command, std::vector<std::string> &set);
 
 } // namespace tessera

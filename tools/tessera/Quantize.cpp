@@ -16,6 +16,7 @@
 #include "tools/tessera/DecoderProgram.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fmt/format.h>
 #include <memory>
 
@@ -193,8 +194,15 @@ static Status run(const QuantizeSettings &settings,
 }
 
 static Status quantize(QuantizeSettings &settings) {
-  if (settings.quant.front() == "inference.quant=none")
+  auto asks = [&](const char *assignment) {
+    return std::ranges::find(settings.quant, assignment) !=
+           settings.quant.end();
+  };
+  const bool onlyCache = asks("inference.quant=none");
+  if (onlyCache && !asks("inference.kv=int8"))
     return Status::error("--quant none changes nothing; give int8 or int4");
+  if (onlyCache && !settings.output.empty())
+    return Status::error("--quant none changes no weights; leave -o out");
   if (settings.output.empty() && settings.text.empty())
     return Status::error("nothing to do: give -o DIR2, --text FILE or both");
   if (!settings.output.empty())
@@ -244,6 +252,7 @@ void tessera::addQuantizeCommand(CLI::App &app, Invocation &invocation) {
           "format of compressed-tensors, which generate and serve take")
       ->type_name("DIR2");
   addQuantOptions(*command, settings->quant);
+  addKvOption(*command, settings->quant);
   command->get_option("--quant")->required();
   command
       ->add_option("--text", settings->text,

@@ -107,6 +107,9 @@ static Status serveModel(ServeSettings &settings) {
     return programs.status();
   if (!opened.weights.mapped.empty())
     note(fmt::format("weights are mapped from {}", opened.weights.mapped));
+  for (const hal::TensorInfo &tensor : opened.model->get().state())
+    if (tensor.role == artifact::Role::cache)
+      settings.serve.cacheBytes += tensor.bytes;
   if (opened.weights.unkept)
     settings.serve.whenReady = [&kept = *opened.weights.unkept,
                                 most = settings.keptGib << 30](auto stop) {
@@ -211,6 +214,7 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   addQuantOptions(*command, settings->choice.set);
+  addKvOption(*command, settings->choice.set);
   command
       ->add_option("--cache", settings->choice.decoder.cache,
                    "of compiled programs and, for CPUs, of a model "

@@ -37,6 +37,21 @@ TEST(GraphDecomposition, Softmax) {
                                  0, 0.5, 0, 0.5, 0}));
 }
 
+TEST(GraphDecomposition, QuantizeRows) {
+  // Halves, either sign, a row of zeros, and one whose scale is no number.
+  Tensor x({4, 4}, {127, 2.5, -2.5, 0.49, 1, -2, 0.01, -0.003, 0, 0, 0, 0,
+                    1e-43, 0, 0, -1e-44});
+  std::vector<Tensor> y =
+      evaluate("func.func @f(%x: tensor<4x4xf32>) -> (tensor<4x4xi8>, "
+               "tensor<4x1xf32>) { %v, %s = graph.quantize_rows %x : "
+               "tensor<4x4xf32> -> tensor<4x4xi8>, tensor<4x1xf32> return %v, "
+               "%s : tensor<4x4xi8>, tensor<4x1xf32> }",
+               {x});
+  expectClose(y.at(0), Tensor({4, 4}, {127, 3, -3, 0, 64, -127, 1, 0, 0, 0, 0,
+                                       0, 0, 0, 0, 0}));
+  expectClose(y.at(1), Tensor({4, 1}, {1, 2. / 127, 0, 1e-43 / 127}), 1e-6);
+}
+
 TEST(GraphDecomposition, Norms) {
   constexpr double eps = 0.25;
   Tensor x = draw({3, 5}, 1), w = draw({5}, 2), b = draw({5}, 3), layer({3, 5}),
@@ -334,6 +349,10 @@ TEST(GraphDecomposition, VerifiesInEveryFloatType) {
       {"rms_norm", "func.func @f(%x: tensor<3x4x$T>, %w: tensor<4x$T>) -> "
                    "tensor<3x4x$T> { %y = graph.rms_norm %x, %w eps 0.1 : "
                    "tensor<3x4x$T>, tensor<4x$T> return %y : tensor<3x4x$T> }"},
+      {"quantize_rows",
+       "func.func @f(%x: tensor<3x4x$T>) -> tensor<3x1x$T> { %y, %s = "
+       "graph.quantize_rows %x : tensor<3x4x$T> -> tensor<3x4xi8>, "
+       "tensor<3x1x$T> return %s : tensor<3x1x$T> }"},
       {"rope", "func.func @f(%x: tensor<1x3x2x4x$T>) -> tensor<1x3x2x4x$T> { "
                "%y = graph.rope %x {frequencies = array<f64: 1.0, 0.1>} : "
                "tensor<1x3x2x4x$T> return %y : tensor<1x3x2x4x$T> }"},

@@ -1,5 +1,5 @@
 // RUN: tessera-opt %s --split-input-file --verify-diagnostics
-// One case for each branch of the verifier of graph.dequantize, and of the attribute of what it takes.
+// One case for each branch of the verifiers of graph.dequantize and of rows, and of the attribute of what it takes.
 
 func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
   // expected-error @+1 {{'graph.dequantize' op has a result of rank 1, expected a matrix or a stack of them}}
@@ -114,5 +114,29 @@ func.func @f(%q: tensor<4x128x16xbf16> {graph.quantized = {source = "w", part = 
 // Matrices of a stack have whole strips.
 // expected-error @+1 {{expects {source, part = "values" or "scales", bits, group, shape} in 'graph.quantized'}}
 func.func @f(%q: tensor<4x16x16xi32> {graph.quantized = {source = "w.*", part = "values", bits = 4, group = 32, shape = array<i64: 8, 8, 128>}}) {
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<f32>) {
+  // expected-error @+1 {{'graph.quantize_rows' op expects rows, got a scalar}}
+  %0, %1 = graph.quantize_rows %x : tensor<f32> -> tensor<i8>, tensor<f32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'graph.quantize_rows' op expects values of shape [4, 8], got [4, 7]}}
+  %0, %1 = graph.quantize_rows %x : tensor<4x8xf32> -> tensor<4x7xi8>, tensor<4x1xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x8xi8>, %s: tensor<4x8xf32>) {
+  // expected-error @+1 {{'graph.dequantize_rows' op expects scales of shape [4, 1], got [4, 8]}}
+  %0 = graph.dequantize_rows %q, %s : tensor<4x8xi8>, tensor<4x8xf32> -> tensor<4x8xf32>
   return
 }

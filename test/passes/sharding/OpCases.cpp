@@ -387,6 +387,16 @@ std::multimap<std::string, OpCase> routing() {
                  "dequantize %a0, %a1 bits 4 group 32 : T<2x16x16xi32>, "
                  "T<2x4x16xf16> -> T<32x128xf32>",
                  {"32x128xf32"})}},
+      {"quantize_rows",
+       {function({"4x6x8xf32"},
+                 "quantize_rows %a0 : T<4x6x8xf32> -> T<4x6x8xi8>, "
+                 "T<4x6x1xf32>",
+                 {"4x6x8xi8", "4x6x1xf32"})}},
+      {"dequantize_rows",
+       {function({"4x6x8xi8", "4x6x1xf32"},
+                 "dequantize_rows %a0, %a1 : T<4x6x8xi8>, T<4x6x1xf32> -> "
+                 "T<4x6x8xf32>",
+                 {"4x6x8xf32"})}},
       {"paged_attention", paged}};
 }
 

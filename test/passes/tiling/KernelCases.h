@@ -30,6 +30,7 @@ const std::vector<KernelCase> &groupedCases();
 const std::vector<KernelCase> &routingCases();
 /// Of CPUs alone.
 const std::vector<KernelCase> &quantCases();
+const std::vector<KernelCase> &pagedInt8Cases();
 /// Of these, bf16 in strips.
 std::vector<KernelCase> stripCases();
 /// Of the sizes of models: to be compiled, not run.

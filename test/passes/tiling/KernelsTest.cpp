@@ -293,6 +293,13 @@ INSTANTIATE_TEST_SUITE_P(
     nameOf);
 
 INSTANTIATE_TEST_SUITE_P(
+    PagedInt8, KernelsTest,
+    ::testing::Combine(::testing::ValuesIn(pagedInt8Cases()),
+                       ::testing::Values("cpu:amx", "cpu:avx512bf16",
+                                         "cpu:avx512", "cpu:avx2")),
+    nameOf);
+
+INSTANTIATE_TEST_SUITE_P(
     Quantized, KernelsTest,
     ::testing::Combine(::testing::ValuesIn(quantCases()),
                        ::testing::Values("cpu:amx", "cpu:avx512bf16",

@@ -18,7 +18,8 @@ struct Shape {
   double cap = 0;          ///< of scores; 0: none
 };
 
-std::string text(const Shape &s, const char *element) {
+/// With `int8`, keys and values are so, and their scales arguments.
+std::string text(const Shape &s, const char *element, bool int8 = false) {
   int batch = s.starts.size();
   std::string query = fmt::format("tensor<{}x{}x{}x{}x{}>", batch, s.tokens,
                                   s.heads, s.headDim, element),
@@ -33,6 +34,21 @@ std::string text(const Shape &s, const char *element) {
     bounds.push_back(fmt::format("cap = {:.1f} : f64", s.cap));
   std::string window =
       bounds.empty() ? "" : fmt::format("{{{}}} ", fmt::join(bounds, ", "));
+  if (int8) {
+    auto kept = [&](int width, const char *type) {
+      return fmt::format("tensor<{}x{}x{}x{}x{}>", batch * s.pages + 1, s.page,
+                         s.kvHeads, width, type);
+    };
+    return fmt::format(R"(
+func.func @main(%q: {0}, %i: {5}, %j: {5}, %t: {2}, %s: {3}, %l: {3}, %x: {6}, %y: {6}) -> {0} {{
+  %k = graph.dequantize_rows %i, %x : {5}, {6} -> {1}
+  %v = graph.dequantize_rows %j, %y : {5}, {6} -> {1}
+  %a = graph.paged_attention %q, %k, %v pages %t starts %s lengths %l scale 0.2 {4}: {0}, {1}, {2}, {3}
+  return %a : {0}
+}})",
+                       query, cache, table, counts, window,
+                       kept(s.headDim, "i8"), kept(1, element));
+  }
   return fmt::format(R"(
 func.func @main(%q: {0}, %k: {1}, %v: {1}, %t: {2}, %s: {3}, %l: {3}) -> {0} {{
   %a = graph.paged_attention %q, %k, %v pages %t starts %s lengths %l scale 0.2 {4}: {0}, {1}, {2}, {3}
@@ -42,7 +58,7 @@ func.func @main(%q: {0}, %k: {1}, %v: {1}, %t: {2}, %s: {3}, %l: {3}) -> {0} {{
 }
 
 /// Gives each sequence pages from the last one down, every second first, and
-/// poisons the rows that nobody sees.
+/// poisons the rows that nobody sees, of int8 by their scales.
 void prepare(const Shape &s, std::vector<Tensor> &inputs) {
   int batch = s.starts.size(), pages = batch * s.pages + 1;
   std::vector<bool> seen(pages * s.page);
@@ -65,12 +81,50 @@ void prepare(const Shape &s, std::vector<Tensor> &inputs) {
       }
     }
   }
-  int width = s.kvHeads * s.headDim;
-  for (int tensor : {1, 2})
+  bool int8 = inputs.size() > 6;
+  int width = s.kvHeads * (int8 ? 1 : s.headDim);
+  const int first = int8 ? 6 : 1;
+  for (int tensor : {first, first + 1})
     for (size_t row = 0; row < seen.size(); ++row)
       for (int i = 0; i < width; ++i)
         if (!seen[row])
           inputs[tensor].data[row * width + i] = std::nan("");
+}
+
+// Integers of all sizes, whose rows stand for numbers as of the other cases.
+void prepareInt8(const Shape &s, std::vector<Tensor> &inputs) {
+  for (int tensor : {1, 2})
+    for (int64_t i = 0; i < inputs[tensor].size(); ++i)
+      inputs[tensor].data[i] = (i * 73 + tensor * 11) % 255 - 127;
+  for (int tensor : {6, 7})
+    for (double &scale : inputs[tensor].data)
+      scale = (std::abs(scale) + 1) / 128;
+  prepare(s, inputs);
+}
+
+// Rows with signs, of zeros, of numbers so small that their scale is none, and
+// halves.
+KernelCase quantizeRows(const char *element, int width) {
+  KernelCase result;
+  result.name = fmt::format("QuantizeRows{}_{}", width, element);
+  result.text = fmt::format(R"(
+func.func @main(%x: tensor<3x7x{0}x{1}>) -> (tensor<3x7x{0}xi8>, tensor<3x7x1x{1}>) {{
+  %v, %s = graph.quantize_rows %x : tensor<3x7x{0}x{1}> -> tensor<3x7x{0}xi8>, tensor<3x7x1x{1}>
+  return %v, %s : tensor<3x7x{0}xi8>, tensor<3x7x1x{1}>
+}})",
+                            width, element);
+  result.low = -3;
+  result.high = 3;
+  // The interpreter rounds no scales, so that some are a step apart.
+  result.tolerance = 1. / 120;
+  result.prepare = [width](std::vector<Tensor> &inputs) {
+    for (int i = 0; i < width; ++i) {
+      inputs[0].data[i] = 0;
+      inputs[0].data[width + i] *= 0x1p-140;
+      inputs[0].data[2 * width + i] = i ? i % 11 - 5.5 : 127;
+    }
+  };
+  return result;
 }
 
 // Rows replaced in a cache; the update is computed on the way.
@@ -80,11 +134,11 @@ KernelCase scatterRows(const char *element, int width) {
   result.name = fmt::format("ScatterRows{}_{}", width, element);
   result.text = fmt::format(R"(
 func.func @main(%b: tensor<37{0}, %i: tensor<2x5xi32>, %u: tensor<2x5{0}) -> tensor<37{0} {{
-  %n = graph.neg %u : tensor<2x5{0}
+  %n = graph.{1} : tensor<2x5{0}
   %r = graph.scatter_rows %n at %i into %b : tensor<2x5{0}, tensor<2x5xi32>, tensor<37{0}
   return %r : tensor<37{0}
 }})",
-                            row);
+                            row, element[0] == 'i' ? "add %u, %u" : "neg %u");
   result.low = -2;
   result.high = 2;
   result.tolerance = 0;
@@ -154,7 +208,42 @@ std::vector<KernelCase> makeLarge() {
   return cases;
 }
 
+// Keys and values of int8: of CPUs alone.
+std::vector<KernelCase> makeInt8() {
+  std::vector<KernelCase> cases;
+  for (const Shape &s : {Shape{1, 4, 2, 16, 16, 5, 0, {0, 70, -1, 37}},
+                         Shape{1, 3, 3, 20, 8, 9, 0, {71, 3}},
+                         Shape{1, 2, 1, 128, 128, 5, 40, {630, 127}},
+                         Shape{70, 2, 1, 64, 64, 4, 0, {100, 0}},
+                         Shape{33, 2, 1, 5, 16, 6, 33, {40}, 1.5}})
+    for (const char *element : {"f32", "bf16"}) {
+      KernelCase test;
+      test.name = fmt::format("PagedInt8{}x{}x{}over{}x{}page{}window{}_{}",
+                              s.starts.size(), s.tokens, s.heads, s.kvHeads,
+                              s.headDim, s.page, s.window, element);
+      test.text = text(s, element, true);
+      test.low = -2;
+      test.high = 2;
+      test.tolerance = element[0] == 'f' ? 1e-5 : 2e-2;
+      test.prepare = [s](std::vector<Tensor> &inputs) {
+        prepareInt8(s, inputs);
+      };
+      cases.push_back(test);
+    }
+  for (const char *element : {"f32", "bf16"})
+    for (int width : {64, 21})
+      cases.push_back(quantizeRows(element, width));
+  for (int width : {64, 21})
+    cases.push_back(scatterRows("i8", width));
+  return cases;
+}
+
 } // namespace
+
+const std::vector<KernelCase> &pagedInt8Cases() {
+  static const std::vector<KernelCase> cases = makeInt8();
+  return cases;
+}
 
 const std::vector<KernelCase> &pagedCases() {
   static const std::vector<KernelCase> cases = make();

@@ -48,7 +48,8 @@ protected:
       apart = std::max<double>(apart, std::abs(actual[i] - expected[i]));
     }
     EXPECT_GT(largest, 0);
-    EXPECT_LE(apart, largest * (GetParam()[0] == 'f' ? 1e-5 : 3e-2));
+    EXPECT_LE(apart,
+              largest * (GetParam() == std::string("fp32") ? 1e-5 : 3e-2));
   }
 
   std::unique_ptr<hal::Session> session;
@@ -82,6 +83,18 @@ TEST_P(DecoderTest, KnowsWhatItWasMadeFor) {
   EXPECT_EQ(shape.chunk, 7);
   EXPECT_EQ(shape.vocab, 67);
   EXPECT_EQ(shape.buckets, (std::vector<int64_t>{1, 2, 3}));
+}
+
+// Bytes of what a token and a head of 8 numbers keep.
+TEST_P(DecoderTest, CachesHaveTheirBytes) {
+  const std::map<std::string, uint64_t> bytes = {
+      {"fp32", 32}, {"bf16", 16}, {"fp32_kv", 8 + 4}, {"bf16_kv", 8 + 2}};
+  uint64_t sum = 0;
+  for (const hal::TensorInfo &tensor : session->state())
+    if (tensor.role == artifact::Role::cache)
+      sum += tensor.bytes;
+  const uint64_t rows = 2 * 2 * 2 * 9 * 8; // of layers, heads, slots
+  EXPECT_EQ(sum, rows * bytes.at(GetParam()));
 }
 
 TEST_P(DecoderTest, TokenByTokenIsAtOnce) {
@@ -220,7 +233,8 @@ TEST_P(DecoderTest, WhatDoesNotFitIsRefusedAndNothingIsLost) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, DecoderTest,
-                         ::testing::Values("fp32", "bf16"),
+                         ::testing::Values("fp32", "bf16", "fp32_kv",
+                                           "bf16_kv"),
                          [](const auto &info) {
                            return std::string(info.param);
                          });

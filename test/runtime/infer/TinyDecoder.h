@@ -32,18 +32,19 @@ inline constexpr const char *kTinyExpertsConfig =
   "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
   "tie_word_embeddings": false})";
 
-/// `precision` of compute, with "_int8" or "_int4" behind it: of experts that
-/// are quantized so.
-inline void compileTinyDecoder(const std::string &path, std::string precision) {
+/// `kind` is the precision of compute. "_int8" or "_int4" behind it: of experts
+/// that are quantized so; "_kv": with keys and values of int8.
+inline void compileTinyDecoder(const std::string &path,
+                               const std::string &kind) {
   CompileRequest request;
   request.spec = "config.json";
   request.configText = kTinyDecoderConfig;
-  std::string quant = "none";
-  if (size_t end = precision.find('_'); end != std::string::npos) {
-    quant = precision.substr(end + 1);
-    precision.resize(end);
+  size_t end = kind.find('_');
+  std::string precision = kind.substr(0, end),
+              what = end == std::string::npos ? "" : kind.substr(end + 1);
+  bool quantizes = what.starts_with("int");
+  if (quantizes)
     request.configText = kTinyExpertsConfig;
-  }
   request.set = {"inference.context=40",
                  "inference.batch=3",
                  "inference.chunk=7",
@@ -51,7 +52,9 @@ inline void compileTinyDecoder(const std::string &path, std::string precision) {
                  "inference.pages=9",
                  "batch.sequence=8",
                  "precision.compute=" + precision,
-                 "inference.quant=" + quant};
+                 "inference.quant=" + (quantizes ? what : "none"),
+                 std::string("inference.kv=") +
+                     (what == "kv" ? "int8" : "auto")};
   request.infer = true;
   request.executable = false;
   request.output = path;
@@ -81,15 +84,14 @@ inline void drawQuantized(hal::Session &session) {
   }
 }
 
-/// With weights of one seed; nothing if that failed. Each precision is compiled
+/// With weights of one seed; nothing if that failed. Each kind is compiled
 /// once.
-inline std::unique_ptr<hal::Session>
-openTinyDecoder(const std::string &precision) {
+inline std::unique_ptr<hal::Session> openTinyDecoder(const std::string &kind) {
   static ScratchDirectory scratch;
   static std::map<std::string, std::string> paths;
-  std::string &path = paths[precision];
+  std::string &path = paths[kind];
   if (path.empty())
-    compileTinyDecoder(path = scratch / precision + ".tsr", precision);
+    compileTinyDecoder(path = scratch / kind + ".tsr", kind);
   hal::SessionOptions options;
   options.deviceOptions.threads = 1;
   auto opened = hal::Session::open(path, options);

@@ -120,7 +120,8 @@ TEST_P(CompiledEngineTest, GuessesChangeNoBit) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CompiledEngineTest,
                          ::testing::Values("fp32", "bf16", "fp32_int8",
-                                           "bf16_int8", "bf16_int4"),
+                                           "bf16_int8", "bf16_int4", "fp32_kv",
+                                           "bf16_kv"),
                          [](const auto &info) {
                            return std::string(info.param);
                          });
