@@ -9,11 +9,11 @@ every way (Earley would be faster): texts that match must be allowed, of these t
 put in exactly those that match, and every text that is drawn token by token from the masks must match.
 Where regex is not installed, prints so and exits 0.
 """
-import argparse
 import json
 import random
-import subprocess
 import sys
+
+from grammar_probe import Probe
 
 try:
     import regex
@@ -183,23 +183,8 @@ def mistaken(text, draw):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("probe")
-    parser.add_argument("--cases", type=int, default=400)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    process = subprocess.Popen([options.probe], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    counts = dict(regexes=0, grammars=0, refused=0, yes=0, no=0, samples=0, failures=0)
-
-    def ask(**request):
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.flush()
-        return json.loads(process.stdout.readline())
-
-    def fail(*what):
-        counts["failures"] += 1
-        if counts["failures"] <= 10:
-            print("FAIL", *what)
+    probe = Probe(regexes=0, grammars=0, refused=0, yes=0, no=0, samples=0)
+    options, counts, ask, fail = probe.options, probe.counts, probe.ask, probe.fail
 
     def compare(form, right, texts, draw, seed):
         """right(text): whether it is one; `form` is how the probe is asked."""
@@ -253,10 +238,8 @@ def main():
         counts["grammars"] += 1
         drawn = [text for text in answer if len(text) < 60 and not text.startswith("error: ")]
         compare({"grammar": written}, grammar.matches, drawn, draw, case)
-    process.stdin.close()
-    print("{regexes} regular expressions, {grammars} grammars ({refused} refused): {yes} texts that match, {no} that do "
-          "not, {samples} drawn; {failures} differ".format(**counts))
-    sys.exit(1 if counts["failures"] else 0)
+    probe.finish("{regexes} regular expressions, {grammars} grammars ({refused} refused): {yes} texts that match, {no} that do "
+                 "not, {samples} drawn; {failures} differ")
 
 
 main()

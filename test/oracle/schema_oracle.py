@@ -8,11 +8,11 @@ in several ways, must be allowed; of these texts with a mistake put in, those th
 allowed must satisfy the schema; and so must every text that is drawn token by token
 from the masks. Where jsonschema is not installed, prints so and exits 0.
 """
-import argparse
 import json
 import random
-import subprocess
 import sys
+
+from grammar_probe import Probe
 
 try:
     import jsonschema
@@ -236,23 +236,8 @@ def satisfies(text, validator):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("probe")
-    parser.add_argument("--cases", type=int, default=400)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    process = subprocess.Popen([options.probe], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    counts = dict(schemas=0, refused=0, values=0, mistakes=0, caught=0, samples=0, failures=0)
-
-    def ask(**request):
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.flush()
-        return json.loads(process.stdout.readline())
-
-    def fail(*what):
-        counts["failures"] += 1
-        if counts["failures"] <= 10:
-            print("FAIL", *what)
+    probe = Probe(schemas=0, refused=0, values=0, mistakes=0, caught=0, samples=0)
+    options, counts, ask, fail = probe.options, probe.counts, probe.ask, probe.fail
 
     for case in range(options.cases):
         schemas = Schemas(options.seed * 1_000_003 + case)
@@ -301,10 +286,8 @@ def main():
                 counts["samples"] += 1
                 if not satisfies(text, validator):
                     fail("drawn", json.dumps(schema), repr(text))
-    process.stdin.close()
-    print("schemas: {schemas} of which {values} values, {mistakes} mistakes ({caught} caught), {samples} "
-          "drawn texts; {refused} refused; {failures} differ".format(**counts))
-    sys.exit(1 if counts["failures"] else 0)
+    probe.finish("schemas: {schemas} of which {values} values, {mistakes} mistakes ({caught} caught), {samples} "
+                 "drawn texts; {refused} refused; {failures} differ")
 
 
 main()

@@ -4,6 +4,10 @@
 #include "dialects/graph/GraphOps.h"
 #include "dialects/tile/TileOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "passes/fusion/Fusion.h"
+#include "passes/tiling/Passes.h"
 #include "passes/tiling/Tiling.h"
 #include "test/support/KernelCode.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -310,6 +314,26 @@ llvm::Expected<Tensors> KernelProgram::run(llvm::StringRef name,
     results.push_back(
         execution[value]->values(graph::tensorType(value).getShape()));
   return results;
+}
+
+llvm::Expected<Tensor> runMain(const std::string &text,
+                               const std::string &target,
+                               llvm::ArrayRef<Tensor> inputs) {
+  auto module = parseSourceString<ModuleOp>(text, &kernelContext());
+  if (!module)
+    return llvm::createStringError("no module");
+  PassManager pipeline(&kernelContext());
+  buildFusionPipeline(pipeline);
+  buildTilingPipeline(pipeline, {target});
+  if (failed(pipeline.run(*module)))
+    return llvm::createStringError("no kernels");
+  auto program = KernelProgram::compile(*module, target);
+  if (!program)
+    return program.takeError();
+  auto results = (*program)->run("main", inputs);
+  if (!results)
+    return results.takeError();
+  return results->front();
 }
 
 } // namespace tessera::testing

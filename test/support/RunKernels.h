@@ -55,4 +55,10 @@ private:
   std::unique_ptr<Code> code;
 };
 
+/// @main's only result after fusion and tiling for `target`, of a module's
+/// text. Errors: as compile and run have them; passes print theirs.
+llvm::Expected<interpreter::Tensor>
+runMain(const std::string &text, const std::string &target,
+        llvm::ArrayRef<interpreter::Tensor> inputs);
+
 } // namespace tessera::testing

@@ -3,11 +3,6 @@
 // Many rows, which meet widened weights: each the same whatever others there
 // are.
 #include "compiler/target/cpu/CpuTarget.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
-#include "passes/fusion/Fusion.h"
-#include "passes/tiling/Passes.h"
 #include "runtime/support/Floats.h"
 #include "runtime/support/QuantizedLayout.h"
 #include "test/support/RunKernels.h"
@@ -41,18 +36,8 @@ func.func @main(%x: tensor<1x{0}x{1}xbf16>, %q: {2}, %s: {3}) -> tensor<1x{0}x{4
 
 Tensor run(const QuantizedLayout &layout, const Tensors &inputs,
            const std::string &target) {
-  auto module = mlir::parseSourceString<mlir::ModuleOp>(
-      programOf(layout, inputs[0].shape[1]), &kernelContext());
-  EXPECT_TRUE(module);
-  mlir::PassManager pipeline(&kernelContext());
-  buildFusionPipeline(pipeline);
-  buildTilingPipeline(pipeline, {target});
-  EXPECT_TRUE(mlir::succeeded(pipeline.run(*module)));
-  auto program = KernelProgram::compile(*module, target);
-  EXPECT_TRUE(bool(program)) << llvm::toString(program.takeError());
-  auto results = (*program)->run("main", inputs);
-  EXPECT_TRUE(bool(results)) << llvm::toString(results.takeError());
-  return results->front();
+  return llvm::cantFail(
+      runMain(programOf(layout, inputs[0].shape[1]), target, inputs));
 }
 
 /// Magnitudes over many octaves, as activations with outliers have them; a

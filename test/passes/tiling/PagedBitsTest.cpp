@@ -1,11 +1,6 @@
 // Attention over pages: the same bits for a token whether it comes alone, with
 // others in a batch or in a chunk of a prompt.
 #include "compiler/target/cpu/CpuTarget.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
-#include "passes/fusion/Fusion.h"
-#include "passes/tiling/Passes.h"
 #include "runtime/support/Floats.h"
 #include "test/support/RunKernels.h"
 #include <fmt/format.h>
@@ -39,21 +34,6 @@ func.func @main(%q: {0}, %k: {1}, %v: {1}, %t: {2}, %s: {3}, %l: {3}) -> {0} {{
   return %a : {0}
 }})",
                      query, cache, table, counts, window);
-}
-
-Tensor run(const std::string &text, const Tensors &inputs,
-           const std::string &target) {
-  auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &kernelContext());
-  EXPECT_TRUE(module);
-  mlir::PassManager pipeline(&kernelContext());
-  buildFusionPipeline(pipeline);
-  buildTilingPipeline(pipeline, {target});
-  EXPECT_TRUE(mlir::succeeded(pipeline.run(*module)));
-  auto program = KernelProgram::compile(*module, target);
-  EXPECT_TRUE(bool(program)) << llvm::toString(program.takeError());
-  auto results = (*program)->run("main", inputs);
-  EXPECT_TRUE(bool(results)) << llvm::toString(results.takeError());
-  return results->front();
 }
 
 void draw(Tensor &tensor, unsigned seed) {
@@ -103,8 +83,9 @@ TEST_P(PagedBitsTest, AreTheSameAloneInABatchAndInAPrompt) {
   draw(keys, 2);
   draw(values, 3);
   auto outputs = [&](int64_t batch, int64_t first, int64_t tokens) {
-    return run(programOf(s, batch, tokens),
-               inputsOf(s, all, keys, values, batch, first, tokens), target());
+    return llvm::cantFail(
+        runMain(programOf(s, batch, tokens), target(),
+                inputsOf(s, all, keys, values, batch, first, tokens)));
   };
   Tensor prompt = outputs(1, 0, total);
   auto expectSame = [&](const Tensor &part, int64_t first) {

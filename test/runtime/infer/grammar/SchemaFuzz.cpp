@@ -1,25 +1,14 @@
 // Any schema is read in bounded time and memory, and what its masks allow can
 // be taken.
-#include "runtime/infer/grammar/GrammarGuide.h"
 #include "runtime/infer/grammar/JsonSchema.h"
-
-#include <cstdlib>
+#include "test/runtime/infer/grammar/WalkForm.h"
 
 using namespace tessera;
 using namespace tessera::grammar;
 
-static std::shared_ptr<const Vocabulary> vocabulary() {
-  std::vector<std::string> texts;
-  for (int byte = 0; byte < 256; ++byte)
-    texts.emplace_back(1, char(byte));
-  for (const char *each :
-       {"{\"", "\":", "\",\"", "[[", "]]", "}}", "true", "12"})
-    texts.emplace_back(each);
-  return std::make_shared<Vocabulary>(texts);
-}
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static const std::shared_ptr<const Vocabulary> tokens = vocabulary();
+  static const auto tokens =
+      bytesAnd({"{\"", "\":", "\",\"", "[[", "]]", "}}", "true", "12"});
   std::string_view text(reinterpret_cast<const char *>(data), size);
   auto schema = JsonValue::parse(text, "schema");
   if (!schema.ok())
@@ -27,18 +16,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   auto grammar = grammarOfJsonSchema(*schema);
   if (!grammar.ok())
     return 0;
-  GrammarGuide guide(std::make_shared<TokenGrammar>(grammar.take(), tokens),
-                     {});
-  for (size_t step = 0; step < 24 && !guide.isComplete(); ++step) {
-    auto mask = guide.allowed();
-    if (!mask.ok())
-      return 0; // too ambiguous
-    // Some token that is allowed, by the input.
-    size_t token = size ? data[step % size] : 0;
-    for (size_t i = 0; i < tokens->size() && !(*mask)->contains(token); ++i)
-      token = (token + 1) % tokens->size();
-    if (!(*mask)->contains(token) || !guide.accept(int32_t(token)).ok())
-      std::abort(); // a text that cannot go on
-  }
+  walk(grammar.take(), tokens, data, size);
   return 0;
 }
