@@ -264,11 +264,10 @@ void KernelLowering::lowerPanel(const Product &product, tile::MmaStagedOp op,
     return Matrix{advance(rhs.start, byte, k, {rhs.rowBytes / 2}), rhs.rowBytes,
                   rhs.columnBytes};
   };
-  Matrix left = leftAt(p.index(0), p.index(0)), right = rightAt(p.index(0));
-  loadRight(right, 0);
-  loadLeft(left, 0);
-  loadRight(right, 1);
-  loadLeft(left, 1);
+  for (int64_t i : {0, 1}) {
+    loadRight(rightAt(p.index(0)), i);
+    loadLeft(leftAt(p.index(0), p.index(0)), i);
+  }
   auto loop = b.create<scf::ForOp>(loc, p.index(0), p.index(tiles), p.index(1));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
@@ -290,16 +289,13 @@ void KernelLowering::lowerPanel(const Product &product, tile::MmaStagedOp op,
     Value k = inner.getInductionVar();
     prefetch(k);
     Value next = b.create<arith::AddIOp>(loc, k, p.index(kTerms));
-    Matrix nextLeft = leftAt(tile, next), nextRight = rightAt(next);
-    multiplyBlock(nextLeft, nextRight);
+    multiplyBlock(leftAt(tile, next), rightAt(next));
   }
   prefetch(last);
   // Behind the last tile there may be nothing: its own first block again.
   Value following = b.create<arith::MinUIOp>(
       loc, b.create<arith::AddIOp>(loc, tile, p.index(1)), p.index(tiles - 1));
-  Matrix nextLeft = leftAt(following, p.index(0)),
-         nextRight = rightAt(p.index(0));
-  multiplyBlock(nextLeft, nextRight);
+  multiplyBlock(leftAt(following, p.index(0)), rightAt(p.index(0)));
   moveMatrix("llvm.x86.tilestored64", here, kSums, 2, 2, 2);
 }
 
