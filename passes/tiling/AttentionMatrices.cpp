@@ -33,8 +33,7 @@ Value AttentionMatrices::alloc(ArrayRef<int64_t> sizes, tile::Layout layout) {
 
 void AttentionMatrices::clear(const Matrix &pairs, int64_t rows, int64_t cols) {
   auto type = VectorType::get({2, cols}, e.b.getBF16Type());
-  Value zeros =
-      e.b.create<arith::ConstantOp>(e.loc, e.b.getZeroAttr(type));
+  Value zeros = e.b.create<arith::ConstantOp>(e.loc, e.b.getZeroAttr(type));
   e.forRange(e.index(0), e.index(rows), 2, [&](Value row) {
     e.b.create<tile::StoreOp>(e.loc, zeros, pairs.memory,
                               ValueRange{row, e.index(0)}, ValueRange(),
@@ -48,11 +47,11 @@ void AttentionMatrices::copyToPairs(const Matrix &from, Value row, int64_t rows,
   SmallVector<Value> source(from.origin), target(2, e.index(0));
   source[from.rowDim] = e.add(source[from.rowDim], row);
   target[rowDim] = row;
-  e.b.create<tile::CopyOp>(
-      e.loc, from.memory, source, to.memory, target, ValueRange(),
-      ArrayRef<int64_t>{rows, e.shape.headDim},
-      ArrayRef<int64_t>{from.rowDim, from.colDim},
-      ArrayRef<int64_t>{rowDim, 1 - rowDim});
+  e.b.create<tile::CopyOp>(e.loc, from.memory, source, to.memory, target,
+                           ValueRange(),
+                           ArrayRef<int64_t>{rows, e.shape.headDim},
+                           ArrayRef<int64_t>{from.rowDim, from.colDim},
+                           ArrayRef<int64_t>{rowDim, 1 - rowDim});
 }
 
 void AttentionMatrices::takeQueries(const Matrix &query, Value count) {
@@ -112,8 +111,7 @@ void AttentionMatrices::roundWeights(const Matrix &weights) {
     e.forRange(e.index(0), e.index(e.shape.queryTile()), kUnit,
                [&](Value query) {
                  Value block = e.load(weights, key, query, kUnit, kUnit);
-                 block =
-                     e.b.create<tile::TransposeOp>(e.loc, blockType, block);
+                 block = e.b.create<tile::TransposeOp>(e.loc, blockType, block);
                  e.store(block, turned, query, key);
                });
   });

@@ -29,10 +29,10 @@ struct AttentionShape {
   int64_t keys; ///< of a sequence, as `tokens` are its queries
   double scale;
   bool causal;
-  int64_t window;       ///< 0: none
-  bool hasStart;        ///< queries start at a position that kernels are told
-  int64_t keyTile = 64; ///< keys that are multiplied at once
-  double cap = 0;       ///< of scaled scores, as graph.attention; 0: none
+  int64_t window;        ///< 0: none
+  bool hasStart;         ///< queries start at a position that kernels are told
+  int64_t keyTile = 64;  ///< keys that are multiplied at once
+  double cap = 0;        ///< of scaled scores, as graph.attention; 0: none
   int64_t leastTile = 8; ///< queries of a tile, at least: 8 or 16
   /// Queries of a tile: 64, less for short sequences.
   int64_t queryTile() const;

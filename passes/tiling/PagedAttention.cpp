@@ -265,9 +265,8 @@ tessera::tilePagedAttention(graph::ClusterOp cluster, TilingContext &context) {
       attentionLaunch(cluster, tile::Skeleton::paged_attention,
                       shape.batch * shape.owners() * rows.queryTiles());
   spec.gatheredBytes = operands->cacheBytes(cluster, shape);
-  Type element =
-      graph::tensorType(cluster.getInputs()[operands->keys.argument])
-          .getElementType();
+  Type element = graph::tensorType(cluster.getInputs()[operands->keys.argument])
+                     .getElementType();
   spec.build = [=, paged = *operands](tile::KernelOp kernel,
                                       const TileTarget &target,
                                       OpBuilder &builder) -> llvm::Error {
