@@ -11,17 +11,23 @@ static constexpr int64_t kUnit = 16, kTile = 32, kTerms = 32;
 static constexpr int64_t kRowPadding = 32;
 
 bool AttentionMatrices::fit(const TileTarget &target,
-                            const AttentionShape &shape, Type element) {
-  return target.matrixTiles && element.isBF16() &&
-         shape.headDim % kTerms == 0 && shape.keyTile % kTerms == 0;
+                            const AttentionShape &shape, Type query, Type key) {
+  return target.matrixTiles && query.isBF16() &&
+         (key.isBF16() || key.isInteger(8)) && shape.headDim % kTerms == 0 &&
+         shape.keyTile % kTerms == 0;
 }
 
-AttentionMatrices::AttentionMatrices(AttentionEmitter &e) : e(e) {
+AttentionMatrices::AttentionMatrices(AttentionEmitter &e, bool scaled) : e(e) {
   int64_t tile = e.shape.queryTile(), dim = e.shape.headDim,
-          keys = e.shape.keyTile;
+          count = e.shape.keyTile;
   queries = e.matrix(alloc({dim, tile}, tile::Layout::pairs));
-  values = e.matrix(alloc({keys, dim}, tile::Layout::pairs));
-  turned = e.matrix(alloc({tile, keys + kRowPadding}, tile::Layout::rows));
+  values = e.matrix(alloc({count, dim}, tile::Layout::pairs));
+  turned = e.matrix(alloc({tile, count + kRowPadding}, tile::Layout::rows));
+  if (!scaled)
+    return;
+  keys = e.matrix(alloc({count, dim + kRowPadding}, tile::Layout::rows));
+  keyScales = e.matrix(e.alloc({count, 1}));
+  valueScales = e.matrix(e.alloc({count, 1}));
 }
 
 Value AttentionMatrices::alloc(ArrayRef<int64_t> sizes, tile::Layout layout) {
@@ -62,19 +68,49 @@ void AttentionMatrices::takeQueries(const Matrix &query, Value count) {
   });
 }
 
+// A weight of a key that is not there is zero, and so must not meet what is no
+// number.
 void AttentionMatrices::clearValues() {
   clear(values, e.shape.keyTile, e.shape.headDim);
+  if (valueScales)
+    e.fillZero(*valueScales, e.index(e.shape.keyTile), 1);
+}
+
+// One or two rows as they stand in pairs; an odd one beside zeros.
+void AttentionMatrices::roundPairs(const Matrix &from, Value row,
+                                   int64_t rows) {
+  e.forColumns(e.shape.headDim, 4 * e.target.lanes,
+               [&](int64_t col, int64_t width) {
+                 Value wide = e.load(from, row, e.index(col), rows, width);
+                 e.store(wide, values, row, e.index(col));
+               });
+}
+
+void AttentionMatrices::forPairs(
+    Value rows, llvm::function_ref<void(Value, int64_t)> body) {
+  Value pairs = e.b.create<arith::DivUIOp>(e.loc, rows, e.index(2));
+  Value even = e.mul(pairs, 2);
+  e.forRange(e.index(0), even, 2, [&](Value row) { body(row, 2); });
+  Value isOdd =
+      e.b.create<arith::CmpIOp>(e.loc, arith::CmpIPredicate::ne, even, rows);
+  e.ifTrue(isOdd, [&] { body(even, 1); });
 }
 
 void AttentionMatrices::takeValues(const Matrix &value, Value rows) {
-  Value odd = e.b.create<arith::RemUIOp>(e.loc, rows, e.index(2));
-  Value even = e.sub(rows, odd);
-  e.forRange(e.index(0), even, 2, [&](Value row) {
-    copyToPairs(value, row, 2, values, /*rowDim=*/0);
+  forPairs(rows, [&](Value row, int64_t count) {
+    copyToPairs(value, row, count, values, /*rowDim=*/0);
   });
-  Value isOdd = e.b.create<arith::CmpIOp>(e.loc, arith::CmpIPredicate::ne, odd,
-                                          e.index(0));
-  e.ifTrue(isOdd, [&] { copyToPairs(value, even, 1, values, /*rowDim=*/0); });
+}
+
+Matrix AttentionMatrices::takeIntegers(const Matrix &key, const Matrix &value,
+                                       Value rows, const Matrix &ofKeys,
+                                       const Matrix &ofValues) {
+  e.copyRows(key, *keys, rows, e.shape.headDim);
+  e.copyRows(ofKeys, *keyScales, rows, 1);
+  forPairs(rows,
+           [&](Value row, int64_t count) { roundPairs(value, row, count); });
+  e.copyRows(ofValues, *valueScales, rows, 1);
+  return *keys;
 }
 
 void AttentionMatrices::multiply(const Matrix &a, const Matrix &b,
@@ -101,8 +137,27 @@ void AttentionMatrices::multiply(const Matrix &a, const Matrix &b,
 }
 
 void AttentionMatrices::multiplyKeys(const Matrix &key, const Matrix &scores) {
-  multiply(key, queries, scores, e.shape.keyTile, e.shape.queryTile(),
-           e.shape.headDim, /*accumulate=*/false);
+  int64_t tile = e.shape.queryTile();
+  multiply(key, queries, scores, e.shape.keyTile, tile, e.shape.headDim,
+           /*accumulate=*/false);
+  if (!keyScales)
+    return;
+  e.forRange(e.index(0), e.index(e.shape.keyTile), 1, [&](Value row) {
+    Value scale = e.spread(e.loadNumber(*keyScales, row), {tile});
+    Value scaled = e.b.create<arith::MulFOp>(
+        e.loc, e.loadRow(scores, row, 0, tile), scale);
+    e.storeRow(scaled, scores, row, 0);
+  });
+}
+
+Value AttentionMatrices::scaleWeights(Value block, Value key) {
+  auto type = VectorType::get({kUnit}, e.b.getF32Type());
+  Value scales = e.b.create<tile::LoadOp>(e.loc, type, valueScales->memory,
+                                          ValueRange{key, e.index(0)},
+                                          ValueRange(), ArrayRef<int64_t>{0});
+  Value spread = e.b.create<tile::BroadcastOp>(e.loc, block.getType(), scales,
+                                               ArrayRef<int64_t>{0});
+  return e.b.create<arith::MulFOp>(e.loc, block, spread);
 }
 
 void AttentionMatrices::roundWeights(const Matrix &weights) {
@@ -111,6 +166,8 @@ void AttentionMatrices::roundWeights(const Matrix &weights) {
     e.forRange(e.index(0), e.index(e.shape.queryTile()), kUnit,
                [&](Value query) {
                  Value block = e.load(weights, key, query, kUnit, kUnit);
+                 if (valueScales)
+                   block = scaleWeights(block, key);
                  block = e.b.create<tile::TransposeOp>(e.loc, blockType, block);
                  e.store(block, turned, query, key);
                });

@@ -74,6 +74,8 @@ public:
   /// A run of `cols` elements of one row, as a rank-1 tile.
   mlir::Value loadRow(const Matrix &m, mlir::Value row, int64_t col,
                       int64_t cols);
+  /// Column 0 of a row, as a scalar.
+  mlir::Value loadNumber(const Matrix &m, mlir::Value row);
   void storeRow(mlir::Value tile, const Matrix &m, mlir::Value row,
                 int64_t col);
   mlir::Value loadVector(mlir::Value memory, mlir::Value at, int64_t size,
@@ -127,7 +129,6 @@ public:
 private:
   mlir::Value positionOf(mlir::Value query);
   mlir::Value toF32(mlir::Value tile);
-  mlir::Value loadNumber(const Matrix &m, mlir::Value row);
   llvm::SmallVector<mlir::Value> at(const Matrix &m, mlir::Value row,
                                     mlir::Value col);
 };

@@ -265,20 +265,25 @@ tessera::tilePagedAttention(graph::ClusterOp cluster, TilingContext &context) {
       attentionLaunch(cluster, tile::Skeleton::paged_attention,
                       shape.batch * shape.owners() * rows.queryTiles());
   spec.gatheredBytes = operands->cacheBytes(cluster, shape);
-  Type element = graph::tensorType(cluster.getInputs()[operands->keys.argument])
-                     .getElementType();
+  auto elementOf = [&](const AttentionOperand &operand) {
+    return graph::tensorType(cluster.getInputs()[operand.argument])
+        .getElementType();
+  };
+  Type query = elementOf(operands->query), key = elementOf(operands->keys);
   spec.build = [=, paged = *operands](tile::KernelOp kernel,
                                       const TileTarget &target,
                                       OpBuilder &builder) -> llvm::Error {
     AttentionShape own = rows;
+    using Products = RunningSoftmax::Products;
     bool fits = shape.page == rows.keyTile &&
-                AttentionMatrices::fit(target, rows, element);
+                AttentionMatrices::fit(target, rows, query, key);
     if (fits)
       own.leastTile = AttentionMatrices::kLeastQueries;
     AttentionEmitter emitter(builder, kernel.getLoc(), target, own);
     PagedEmitter(emitter, kernel, paged, shape,
-                 fits ? RunningSoftmax::Products::matrices
-                      : RunningSoftmax::Products::staged)
+                 !fits              ? Products::staged
+                 : key.isInteger(8) ? Products::scaledMatrices
+                                    : Products::matrices)
         .emit();
     return llvm::Error::success();
   };

@@ -8,8 +8,8 @@ using namespace tessera;
 
 RunningSoftmax::RunningSoftmax(AttentionEmitter &e, Products products) : e(e) {
   int64_t tile = e.shape.queryTile(), dim = e.shape.headDim;
-  if (products == Products::matrices)
-    matrices.emplace(e);
+  if (products == Products::matrices || products == Products::scaledMatrices)
+    matrices.emplace(e, products == Products::scaledMatrices);
   else
     queryT = e.matrix(e.alloc({dim, tile}));
   scores = e.matrix(e.alloc({e.shape.keyTile, tile}));
@@ -43,6 +43,9 @@ std::pair<Matrix, Matrix> RunningSoftmax::stage(const Matrix &key,
                                                 const Matrix &value, Value rows,
                                                 const Matrix *keyScales,
                                                 const Matrix *valueScales) {
+  if (matrices && keyScales)
+    return {matrices->takeIntegers(key, value, rows, *keyScales, *valueScales),
+            value};
   if (matrices)
     matrices->takeValues(value, rows);
   if (!keyStage.memory)

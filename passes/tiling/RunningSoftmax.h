@@ -15,8 +15,8 @@ namespace tessera {
 class RunningSoftmax {
 public:
   /// How products are made: of keys and values as they lie, of copies as f32,
-  /// or in matrix registers.
-  enum class Products { direct, staged, matrices };
+  /// or in matrix registers, there also of integers with scales.
+  enum class Products { direct, staged, matrices, scaledMatrices };
 
   RunningSoftmax(AttentionEmitter &e, Products products);
 

@@ -3,6 +3,7 @@
 #include "compiler/target/cpu/CpuTarget.h"
 #include "runtime/support/Floats.h"
 #include "test/support/RunKernels.h"
+#include <cmath>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <random>
@@ -18,22 +19,37 @@ struct Sizes {
   int64_t heads, kvHeads, headDim, page, pages, window;
 };
 
-std::string programOf(const Sizes &s, int64_t batch, int64_t tokens) {
+/// With `int8`, keys and values are so, and their scales arguments.
+std::string programOf(const Sizes &s, bool int8, int64_t batch,
+                      int64_t tokens) {
+  auto kept = [&](int64_t width, const char *type) {
+    return fmt::format("tensor<{}x{}x{}x{}x{}>", s.pages, s.page, s.kvHeads,
+                       width, type);
+  };
   std::string query = fmt::format("tensor<{}x{}x{}x{}xbf16>", batch, tokens,
                                   s.heads, s.headDim),
-              cache = fmt::format("tensor<{}x{}x{}x{}xbf16>", s.pages, s.page,
-                                  s.kvHeads, s.headDim),
+              cache = kept(s.headDim, "bf16"),
               table = fmt::format("tensor<{}x{}xi32>", batch, s.pages),
               counts = fmt::format("tensor<{}xi32>", batch),
               window = s.window
                            ? fmt::format("{{window = {} : i64}} ", s.window)
-                           : "";
+                           : "",
+              arguments = fmt::format("%k: {0}, %v: {0}", cache), widened;
+  if (int8) {
+    arguments = fmt::format("%i: {0}, %j: {0}, %x: {1}, %y: {1}",
+                            kept(s.headDim, "i8"), kept(1, "bf16"));
+    for (const char *names : {"kix", "vjy"})
+      widened += fmt::format(
+          "  %{} = graph.dequantize_rows %{}, %{} : {}, {} -> {}\n", names[0],
+          names[1], names[2], kept(s.headDim, "i8"), kept(1, "bf16"), cache);
+  }
   return fmt::format(R"(
-func.func @main(%q: {0}, %k: {1}, %v: {1}, %t: {2}, %s: {3}, %l: {3}) -> {0} {{
+func.func @main(%q: {0}, %t: {2}, %s: {3}, %l: {3}, {5}) -> {0} {{
+{6}
   %a = graph.paged_attention %q, %k, %v pages %t starts %s lengths %l scale 0.125 {4}: {0}, {1}, {2}, {3}
   return %a : {0}
 }})",
-                     query, cache, table, counts, window);
+                     query, cache, table, counts, window, arguments, widened);
 }
 
 void draw(Tensor &tensor, unsigned seed) {
@@ -44,7 +60,7 @@ void draw(Tensor &tensor, unsigned seed) {
 }
 
 class PagedBitsTest
-    : public ::testing::TestWithParam<std::tuple<std::string, int64_t>> {
+    : public ::testing::TestWithParam<std::tuple<std::string, int64_t, bool>> {
 protected:
   void SetUp() override {
     if (std::string missing = cpu::missingFeatures(target()); !missing.empty())
@@ -52,13 +68,14 @@ protected:
   }
   std::string target() const { return std::get<0>(GetParam()); }
   int64_t window() const { return std::get<1>(GetParam()); }
+  bool int8() const { return std::get<2>(GetParam()); }
+  Tensors drawCache(const Sizes &s) const;
 };
 
 /// `queries` from position `first` on, of the sequence's `all`; those of a
 /// batch are the same sequence, and each has a length of its own.
-Tensors inputsOf(const Sizes &s, const Tensor &all, const Tensor &keys,
-                 const Tensor &values, int64_t batch, int64_t first,
-                 int64_t tokens) {
+Tensors inputsOf(const Sizes &s, const Tensor &all, const Tensors &cache,
+                 int64_t batch, int64_t first, int64_t tokens) {
   int64_t row = s.heads * s.headDim;
   Tensor query({batch, tokens, s.heads, s.headDim}), table({batch, s.pages}),
       starts({batch}), lengths({batch});
@@ -71,21 +88,40 @@ Tensors inputsOf(const Sizes &s, const Tensor &all, const Tensor &keys,
     starts.data[i] = double(start);
     lengths.data[i] = double(start + tokens);
   }
-  return {query, keys, values, table, starts, lengths};
+  Tensors inputs{query, table, starts, lengths};
+  inputs.insert(inputs.end(), cache.begin(), cache.end());
+  return inputs;
+}
+
+// Keys and values; of integers then their scales.
+Tensors PagedBitsTest::drawCache(const Sizes &s) const {
+  Tensors cache(2, Tensor({s.pages, s.page, s.kvHeads, s.headDim}));
+  draw(cache[0], 2);
+  draw(cache[1], 3);
+  if (!int8())
+    return cache;
+  for (Tensor &integers : cache)
+    for (double &x : integers.data)
+      x = std::clamp(std::nearbyint(x * 30), -127.0, 127.0);
+  cache.resize(4, Tensor({s.pages, s.page, s.kvHeads, 1}));
+  for (Tensor *scales : {&cache[2], &cache[3]}) {
+    draw(*scales, 4);
+    for (double &x : scales->data)
+      x = bf16ToFloat(floatToBf16(float(std::abs(x) + 1) / 64));
+  }
+  return cache;
 }
 
 TEST_P(PagedBitsTest, AreTheSameAloneInABatchAndInAPrompt) {
   Sizes s{4, 2, 64, 64, 3, window()};
   int64_t total = s.page * s.pages, row = s.heads * s.headDim;
-  Tensor all({total, s.heads, s.headDim}),
-      keys({s.pages, s.page, s.kvHeads, s.headDim}), values = keys;
+  Tensor all({total, s.heads, s.headDim});
   draw(all, 1);
-  draw(keys, 2);
-  draw(values, 3);
+  Tensors cache = drawCache(s);
   auto outputs = [&](int64_t batch, int64_t first, int64_t tokens) {
     return llvm::cantFail(
-        runMain(programOf(s, batch, tokens), target(),
-                inputsOf(s, all, keys, values, batch, first, tokens)));
+        runMain(programOf(s, int8(), batch, tokens), target(),
+                inputsOf(s, all, cache, batch, first, tokens)));
   };
   Tensor prompt = outputs(1, 0, total);
   auto expectSame = [&](const Tensor &part, int64_t first) {
@@ -100,18 +136,19 @@ TEST_P(PagedBitsTest, AreTheSameAloneInABatchAndInAPrompt) {
   expectSame(outputs(1, 90, 12), 90);
 }
 
-using Param = std::tuple<std::string, int64_t>;
+using Param = std::tuple<std::string, int64_t, bool>;
 
 std::string nameOf(const ::testing::TestParamInfo<Param> &info) {
-  auto [target, window] = info.param;
-  return fmt::format("{}window{}", target.substr(4), window);
+  auto [target, window, int8] = info.param;
+  return fmt::format("{}window{}{}", target.substr(4), window,
+                     int8 ? "int8" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Targets, PagedBitsTest,
     ::testing::Combine(::testing::Values("cpu:amx", "cpu:avx512bf16",
                                          "cpu:avx512", "cpu:avx2"),
-                       ::testing::Values(0, 70)),
+                       ::testing::Values(0, 70), ::testing::Bool()),
     nameOf);
 
 } // namespace

@@ -59,7 +59,7 @@ func.func @main(%q: {0}, %k: {1}, %v: {1}, %t: {2}, %s: {3}, %l: {3}) -> {0} {{
 
 /// Gives each sequence pages from the last one down, every second first, and
 /// poisons the rows that nobody sees, of int8 by their scales.
-void prepare(const Shape &s, std::vector<Tensor> &inputs) {
+std::vector<bool> prepare(const Shape &s, std::vector<Tensor> &inputs) {
   int batch = s.starts.size(), pages = batch * s.pages + 1;
   std::vector<bool> seen(pages * s.page);
   for (int b = 0; b < batch; ++b) {
@@ -89,6 +89,7 @@ void prepare(const Shape &s, std::vector<Tensor> &inputs) {
       for (int i = 0; i < width; ++i)
         if (!seen[row])
           inputs[tensor].data[row * width + i] = std::nan("");
+  return seen;
 }
 
 // Integers of all sizes, whose rows stand for numbers as of the other cases.
@@ -99,7 +100,11 @@ void prepareInt8(const Shape &s, std::vector<Tensor> &inputs) {
   for (int tensor : {6, 7})
     for (double &scale : inputs[tensor].data)
       scale = (std::abs(scale) + 1) / 128;
-  prepare(s, inputs);
+  std::vector<bool> seen = prepare(s, inputs);
+  for (int tensor : {6, 7})
+    for (size_t i = 0; i < inputs[tensor].data.size(); ++i)
+      if (!seen[i / s.kvHeads])
+        inputs[tensor].data[i] = std::nan("");
 }
 
 // Rows with signs, of zeros, of numbers so small that their scale is none, and
@@ -215,6 +220,8 @@ std::vector<KernelCase> makeInt8() {
                          Shape{1, 3, 3, 20, 8, 9, 0, {71, 3}},
                          Shape{1, 2, 1, 128, 128, 5, 40, {630, 127}},
                          Shape{70, 2, 1, 64, 64, 4, 0, {100, 0}},
+                         Shape{1, 8, 2, 64, 64, 6, 40, {300, 5, -1, 64}},
+                         Shape{33, 4, 2, 96, 32, 6, 0, {40, 0}, 1.5},
                          Shape{33, 2, 1, 5, 16, 6, 33, {40}, 1.5}})
     for (const char *element : {"f32", "bf16"}) {
       KernelCase test;
