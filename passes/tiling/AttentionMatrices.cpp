@@ -76,30 +76,15 @@ void AttentionMatrices::clearValues() {
     e.fillZero(*valueScales, e.index(e.shape.keyTile), 1);
 }
 
-// One or two rows as they stand in pairs; an odd one beside zeros.
-void AttentionMatrices::roundPairs(const Matrix &from, Value row,
-                                   int64_t rows) {
-  e.forColumns(e.shape.headDim, 4 * e.target.lanes,
-               [&](int64_t col, int64_t width) {
-                 Value wide = e.load(from, row, e.index(col), rows, width);
-                 e.store(wide, values, row, e.index(col));
-               });
-}
-
-void AttentionMatrices::forPairs(
-    Value rows, llvm::function_ref<void(Value, int64_t)> body) {
-  Value pairs = e.b.create<arith::DivUIOp>(e.loc, rows, e.index(2));
-  Value even = e.mul(pairs, 2);
-  e.forRange(e.index(0), even, 2, [&](Value row) { body(row, 2); });
-  Value isOdd =
-      e.b.create<arith::CmpIOp>(e.loc, arith::CmpIPredicate::ne, even, rows);
-  e.ifTrue(isOdd, [&] { body(even, 1); });
-}
-
 void AttentionMatrices::takeValues(const Matrix &value, Value rows) {
-  forPairs(rows, [&](Value row, int64_t count) {
-    copyToPairs(value, row, count, values, /*rowDim=*/0);
+  Value odd = e.b.create<arith::RemUIOp>(e.loc, rows, e.index(2));
+  Value even = e.sub(rows, odd);
+  e.forRange(e.index(0), even, 2, [&](Value row) {
+    copyToPairs(value, row, 2, values, /*rowDim=*/0);
   });
+  Value isOdd = e.b.create<arith::CmpIOp>(e.loc, arith::CmpIPredicate::ne, odd,
+                                          e.index(0));
+  e.ifTrue(isOdd, [&] { copyToPairs(value, even, 1, values, /*rowDim=*/0); });
 }
 
 Matrix AttentionMatrices::takeIntegers(const Matrix &key, const Matrix &value,
@@ -107,8 +92,14 @@ Matrix AttentionMatrices::takeIntegers(const Matrix &key, const Matrix &value,
                                        const Matrix &ofValues) {
   e.copyRows(key, *keys, rows, e.shape.headDim);
   e.copyRows(ofKeys, *keyScales, rows, 1);
-  forPairs(rows,
-           [&](Value row, int64_t count) { roundPairs(value, row, count); });
+  // Behind an odd row stands some integer, whose scale is none.
+  e.forRange(e.index(0), rows, 2, [&](Value row) {
+    e.forColumns(e.shape.headDim, 4 * e.target.lanes,
+                 [&](int64_t col, int64_t width) {
+                   e.store(e.load(value, row, e.index(col), 2, width), values,
+                           row, e.index(col));
+                 });
+  });
   e.copyRows(ofValues, *valueScales, rows, 1);
   return *keys;
 }

@@ -47,9 +47,6 @@ private:
   void copyToPairs(const Matrix &from, mlir::Value row, int64_t rows,
                    const Matrix &to, unsigned rowDim);
   mlir::Value scaleWeights(mlir::Value block, mlir::Value key);
-  void forPairs(mlir::Value rows,
-                llvm::function_ref<void(mlir::Value, int64_t)> body);
-  void roundPairs(const Matrix &from, mlir::Value row, int64_t rows);
   void roundWeights(const Matrix &weights);
   void multiply(const Matrix &a, const Matrix &b, const Matrix &c, int64_t rows,
                 int64_t cols, int64_t depth, bool accumulate);

@@ -59,7 +59,7 @@ func.func @main(%q: {0}, %k: {1}, %v: {1}, %t: {2}, %s: {3}, %l: {3}) -> {0} {{
 
 /// Gives each sequence pages from the last one down, every second first, and
 /// poisons the rows that nobody sees, of int8 by their scales.
-std::vector<bool> prepare(const Shape &s, std::vector<Tensor> &inputs) {
+void prepare(const Shape &s, std::vector<Tensor> &inputs) {
   int batch = s.starts.size(), pages = batch * s.pages + 1;
   std::vector<bool> seen(pages * s.page);
   for (int b = 0; b < batch; ++b) {
@@ -89,7 +89,6 @@ std::vector<bool> prepare(const Shape &s, std::vector<Tensor> &inputs) {
       for (int i = 0; i < width; ++i)
         if (!seen[row])
           inputs[tensor].data[row * width + i] = std::nan("");
-  return seen;
 }
 
 // Integers of all sizes, whose rows stand for numbers as of the other cases.
@@ -100,11 +99,7 @@ void prepareInt8(const Shape &s, std::vector<Tensor> &inputs) {
   for (int tensor : {6, 7})
     for (double &scale : inputs[tensor].data)
       scale = (std::abs(scale) + 1) / 128;
-  std::vector<bool> seen = prepare(s, inputs);
-  for (int tensor : {6, 7})
-    for (size_t i = 0; i < inputs[tensor].data.size(); ++i)
-      if (!seen[i / s.kvHeads])
-        inputs[tensor].data[i] = std::nan("");
+  prepare(s, inputs);
 }
 
 // Rows with signs, of zeros, of numbers so small that their scale is none, and
