@@ -87,6 +87,7 @@ struct ApiRequest {
   /// That answers must have (Forms.h); null: any.
   std::shared_ptr<const AnswerForm> form;
   std::string_view formField; ///< that asked for it
+  std::string formName;       ///< the same with what stands in it: a.b
   bool ignoreEnd = false;
   bool stream = false, includeUsage = false;
   std::vector<Tool> tools;

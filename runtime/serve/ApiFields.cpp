@@ -63,7 +63,10 @@ constexpr std::string_view kStructuredSchema = R"({"type": "object",
     "regex": {"type": ["string", "null"]},
     "choice": {"type": ["array", "null"], "minItems": 1, "maxItems": 20000,
       "items": {"type": "string"}},
-    "grammar": {"type": ["string", "null"]}}})";
+    "grammar": {"type": ["string", "null"]},
+    "disable_fallback": {"enum": [false, null]},
+    "disable_any_whitespace": {"enum": [false, null]},
+    "disable_additional_properties": {"enum": [false, null]}}})";
 constexpr std::string_view kGuided = "an older name for structured_outputs",
                            kOtherGuided =
                                "another server's name for structured_outputs";

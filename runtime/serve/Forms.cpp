@@ -80,6 +80,26 @@ nlohmann::ordered_json copied(const JsonValue &value) {
 
 std::string jsonOf(const JsonValue &value) { return copied(value).dump(); }
 
+/// Any object.
+static std::shared_ptr<AnswerForm> objectForm() {
+  auto form = std::make_shared<AnswerForm>();
+  form->key = "object";
+  form->grammar =
+      std::make_shared<const grammar::Grammar>(grammar::grammarOfJsonObject());
+  return form;
+}
+
+static StatusOr<std::shared_ptr<AnswerForm>>
+schemaForm(const JsonValue &schema) {
+  auto grammar = grammar::grammarOfJsonSchema(schema);
+  if (!grammar.ok())
+    return Status::error("schema: {}", grammar.message());
+  auto form = std::make_shared<AnswerForm>();
+  appendKey(schema, form->key);
+  form->grammar = std::make_shared<const grammar::Grammar>(grammar.take());
+  return form;
+}
+
 StatusOr<std::shared_ptr<const AnswerForm>>
 parseAnswerForm(const JsonValue &format) {
   std::string_view type;
@@ -87,12 +107,9 @@ parseAnswerForm(const JsonValue &format) {
     return Status::error("type must be text, json_object or json_schema");
   if (type == "text")
     return std::shared_ptr<const AnswerForm>();
-  auto form = std::make_shared<AnswerForm>();
   if (type == "json_object") {
+    std::shared_ptr<AnswerForm> form = objectForm();
     form->json = R"({"type":"json_object"})";
-    form->key = "object";
-    form->grammar = std::make_shared<const grammar::Grammar>(
-        grammar::grammarOfJsonObject());
     return std::shared_ptr<const AnswerForm>(form);
   }
   if (type != "json_schema")
@@ -105,13 +122,11 @@ parseAnswerForm(const JsonValue &format) {
   const JsonValue &schema = holder["schema"];
   if (!schema.isObject())
     return Status::error("json_schema must have an object schema");
-  auto grammar = grammar::grammarOfJsonSchema(schema);
-  if (!grammar.ok())
-    return Status::error("schema: {}", grammar.message());
-  appendKey(schema, form->key);
-  form->json = jsonOf(format);
-  form->grammar = std::make_shared<const grammar::Grammar>(grammar.take());
-  return std::shared_ptr<const AnswerForm>(form);
+  auto form = schemaForm(schema);
+  if (!form.ok())
+    return form.status();
+  (*form)->json = jsonOf(format);
+  return std::shared_ptr<const AnswerForm>(form.take());
 }
 
 static StatusOr<std::shared_ptr<const AnswerForm>>
@@ -130,36 +145,33 @@ parseChoice(const JsonValue &value) {
   std::vector<std::string> texts;
   std::string key = "choice ";
   std::string_view text;
+  if (!value.isArray())
+    return Status::error("a choice must be a list of texts");
   for (const JsonValue &each : value.elements()) {
     if (!each.get(text))
       return Status::error("a choice must be of texts");
     texts.emplace_back(text);
   }
-  if (!value.isArray())
-    return Status::error("a choice must be a list of texts");
   appendKey(value, key);
   return exactForm(std::move(key), grammar::grammarOfChoice(std::move(texts)));
 }
 
 /// What responses do not say again: they know a schema by its own field only.
 static StatusOr<std::shared_ptr<const AnswerForm>>
-schemaForm(const JsonValue &schema) {
+bareSchemaForm(const JsonValue &schema) {
   if (!schema.isObject())
     return Status::error("a schema must be an object, or its text");
-  auto grammar = grammar::grammarOfJsonSchema(schema);
-  if (!grammar.ok())
-    return Status::error("schema: {}", grammar.message());
-  auto form = std::make_shared<AnswerForm>();
-  appendKey(schema, form->key);
-  form->grammar = std::make_shared<const grammar::Grammar>(grammar.take());
-  return std::shared_ptr<const AnswerForm>(form);
+  auto form = schemaForm(schema);
+  if (!form.ok())
+    return form.status();
+  return std::shared_ptr<const AnswerForm>(form.take());
 }
 
 StatusOr<std::shared_ptr<const AnswerForm>>
 parseTextForm(std::string_view kind, std::string_view text) {
   if (kind == "json") {
     auto schema = JsonValue::parse(text, "the schema");
-    return schema.ok() ? schemaForm(*schema) : schema.status();
+    return schema.ok() ? bareSchemaForm(*schema) : schema.status();
   }
   return exactForm(fmt::format("{} {}", kind, text),
                    kind == "regex" ? grammar::grammarOfRegex(text)
@@ -173,16 +185,12 @@ parseTextForm(std::string_view kind, const JsonValue &value) {
   if (bool wanted = false; kind == "json_object") {
     if (!value.get(wanted))
       return Status::error("json_object must be true or false");
-    auto form = std::make_shared<AnswerForm>();
-    form->key = "object";
-    form->grammar = std::make_shared<const grammar::Grammar>(
-        grammar::grammarOfJsonObject());
-    return wanted ? std::shared_ptr<const AnswerForm>(form) : nullptr;
+    return std::shared_ptr<const AnswerForm>(wanted ? objectForm() : nullptr);
   }
   if (std::string_view text; value.get(text))
     return parseTextForm(kind, text);
   if (kind == "json")
-    return schemaForm(value);
+    return bareSchemaForm(value);
   return Status::error("a {} must be a text",
                        kind == "regex" ? "regular expression" : "grammar");
 }
@@ -196,10 +204,11 @@ static Problem takeForm(const Field &field, std::string_view name,
   if (!*form)
     return std::nullopt;
   if (request.form)
-    return problem(field.name, "{} and {} both ask for a form", name,
-                   request.formField);
+    return problem(field.name, "{} and {} both ask for a form",
+                   request.formName, name);
   request.form = form.take();
   request.formField = field.name;
+  request.formName = name;
   return std::nullopt;
 }
 
@@ -232,12 +241,21 @@ Problem readStructuredOutputs(const Field &field, const JsonValue &value,
                               ApiRequest &request) {
   static constexpr std::array<std::string_view, 5> kKinds = {
       "json", "regex", "choice", "grammar", "json_object"};
+  // What clients write out though it changes nothing.
+  static constexpr std::array<std::string_view, 3> kSwitches = {
+      "disable_fallback", "disable_any_whitespace",
+      "disable_additional_properties"};
   if (!value.isObject())
     return problem(field.name, "{} must be an object", field.name);
   for (const JsonValue::Member &member : value.members()) {
     if (member.value.isNull())
       continue;
     std::string name = fmt::format("{}.{}", field.name, oneLine(member.name));
+    if (std::ranges::count(kSwitches, member.name) > 0) {
+      if (bool on = true; !member.value.get(on) || on)
+        return problem(field.name, "{} is served as false only", name);
+      continue;
+    }
     if (std::ranges::count(kKinds, member.name) == 0)
       return problem(field.name, "{} is not served", name);
     if (Problem found = takeForm(

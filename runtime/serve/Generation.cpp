@@ -193,6 +193,14 @@ void Service::Generation::fail(const EngineResult &result) {
     error = {504, "the request took too long and was given up", "", "timeout"};
   else if (result.reason == FinishReason::cancelled)
     error = {503, "the server is shutting down", "", "shutting_down"};
+  else if (result.reason == FinishReason::form) {
+    bool isTools = request.formName.empty();
+    error = {400,
+             fmt::format("{}: {}", isTools ? "tools" : request.formName,
+                         result.message),
+             isTools ? "tools" : std::string(request.formField),
+             "invalid_value"};
+  }
   log(error.status);
   if (request.background) {
     answer->fail(*reply, choices, error);

@@ -111,6 +111,7 @@ public:
     if (!made->isFinished()) // or it was cancelled
       made->status = ResponseStatus::failed;
     made->error = error.message;
+    made->isAtFault = error.status == 0 || error.status >= 500;
     writer.end(&reply);
   }
 

@@ -87,7 +87,8 @@ std::string responseJson(const ResponseRecord &record) {
   head.remove_suffix(1); // its brace
   Json error, incomplete, usage;
   if (record.status == ResponseStatus::failed)
-    error = {{"code", "server_error"}, {"message", record.error}};
+    error = {{"code", record.isAtFault ? "server_error" : "invalid_prompt"},
+             {"message", record.error}};
   if (record.status == ResponseStatus::incomplete)
     incomplete = {{"reason", "max_output_tokens"}};
   if (record.isFinished() && record.usage)

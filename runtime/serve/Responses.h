@@ -41,7 +41,8 @@ struct ResponseRecord {
   std::string constants = "{}"; ///< JSON with what never changes
   bool background = false;
   ResponseStatus status = ResponseStatus::inProgress;
-  std::string error; ///< why it failed
+  std::string error;     ///< why it failed
+  bool isAtFault = true; ///< the server, not the request
   std::vector<OutputItem> output;
   std::optional<Usage> usage;
 

@@ -245,6 +245,7 @@ StatusOr<GenerateResult> generateText(const TextModel &model,
   auto choices =
       std::size_t(std::min<int64_t>(model.vocab, tokenizer.vocabSize()));
   auto begin = Clock::now();
+  result.ended = options.guide && options.guide->isComplete();
   while (result.tokens.size() < options.maxTokens && !result.ended) {
     auto logits = model.next(tokens);
     if (!logits.ok())

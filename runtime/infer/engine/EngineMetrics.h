@@ -44,7 +44,7 @@ struct EngineMetrics {
   /// When the model last computed a chunk of a prompt or a token.
   std::optional<std::chrono::steady_clock::time_point> lastComputed;
   /// By FinishReason.
-  std::vector<uint64_t> finished = std::vector<uint64_t>(5);
+  std::vector<uint64_t> finished = std::vector<uint64_t>(6);
   Histogram firstToken{tokenSeconds()}, interToken{tokenSeconds()};
   Histogram endToEnd{requestSeconds()}, queue{requestSeconds()};
   Histogram prefill{requestSeconds()}, decode{requestSeconds()};

@@ -19,6 +19,7 @@ enum class FinishReason : uint8_t {
   cancelled, ///< by cancel(), or by drain's end
   deadline,
   error, ///< of the device or of the weights; `message` says which
+  form,  ///< of the request, which cannot be followed; `message` says why
 };
 std::string_view name(FinishReason reason);
 

@@ -17,6 +17,8 @@ std::string_view name(FinishReason reason) {
     return "deadline";
   case FinishReason::error:
     return "error";
+  case FinishReason::form:
+    return "form";
   }
   return "error";
 }
@@ -46,8 +48,9 @@ struct Scheduler::Text {
     return request.scoresPrompt && scored < result.promptTokens;
   }
 
-  /// The next token, which then is part of the text.
-  StatusOr<int32_t> draw(std::span<const float> logits);
+  /// The next token, which then is part of the text. `failure` is what an error
+  /// is of.
+  StatusOr<int32_t> draw(std::span<const float> logits, FinishReason &failure);
   /// Nothing more may follow.
   bool hasItsForm() const {
     return request.guide && request.guide->isComplete();
@@ -71,7 +74,9 @@ struct Scheduler::Text {
   std::optional<EngineClock::time_point> started, first, last;
 };
 
-StatusOr<int32_t> Scheduler::Text::draw(std::span<const float> logits) {
+StatusOr<int32_t> Scheduler::Text::draw(std::span<const float> logits,
+                                        FinishReason &failure) {
+  failure = FinishReason::form;
   const TokenMask *allowed = nullptr;
   if (request.guide) {
     auto mask = request.guide->allowed();
@@ -81,8 +86,10 @@ StatusOr<int32_t> Scheduler::Text::draw(std::span<const float> logits) {
   }
   StatusOr<int32_t> token =
       sampler.sample(logits, uint64_t(result.generatedTokens), allowed);
-  if (!token.ok())
+  if (!token.ok()) {
+    failure = FinishReason::error;
     return token;
+  }
   if (request.guide && !stopsAt(*token))
     TESSERA_RETURN_IF_ERROR(request.guide->accept(*token));
   tokens.push_back(*token);
@@ -406,10 +413,13 @@ Status Scheduler::decode() {
 
 // The one place that turns logits into tokens.
 void Scheduler::choose(Text &text, std::span<const float> logits) {
+  if (text.hasItsForm()) // which is no text at all
+    return finish(text, FinishReason::stop);
   logits = logits.first(options.choices);
-  StatusOr<int32_t> token = text.draw(logits);
+  FinishReason failure;
+  StatusOr<int32_t> token = text.draw(logits, failure);
   if (!token.ok())
-    return finish(text, FinishReason::error, token.message());
+    return finish(text, failure, token.message());
   auto now = EngineClock::now();
   if (!text.first) {
     text.first = now;

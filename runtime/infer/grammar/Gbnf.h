@@ -17,11 +17,12 @@ namespace tessera::grammar {
 /// over lines until the next begins, as in xgrammar; llama.cpp wants a | or
 /// parentheses there.
 ///
-/// An error begins with its place, "line 2, column 7: …". Refused are names
+/// An error begins with its place, "line 2, column 7: …", unless it is of the
+/// text as a whole: too large, or no UTF-8. Refused are names
 /// without a rule, two rules of one name, rules that begin with themselves,
-/// tokens (<…>), and more than 131,072 bytes or states. Rules that end with
-/// themselves are lists of any length; nested otherwise they are followed to
-/// Stacks::kMaxDepth.
+/// a root without a finite text, tokens (<…>), and more than 131,072 bytes or
+/// states. Rules that end with themselves are lists of any length; nested
+/// otherwise they are followed to Stacks::kMaxDepth.
 StatusOr<Grammar> grammarOfGbnf(std::string_view text);
 
 } // namespace tessera::grammar

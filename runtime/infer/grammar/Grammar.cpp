@@ -11,17 +11,19 @@ uint32_t Grammar::addRule() {
 }
 
 uint32_t Grammar::addNode() {
-  if (nodes.size() == kMaxNodes) {
-    hasOverflowed = true;
+  hasOverflowed |= nodes.size() == kMaxNodes;
+  if (hasOverflowed)
     return 0;
-  }
   nodes.emplace_back();
   return uint32_t(nodes.size() - 1);
 }
 
 void Grammar::addEdge(uint32_t from, const Edge &edge) {
-  if (!hasOverflowed)
-    nodes[from].edges.push_back(edge);
+  hasOverflowed |= edges == kMaxEdges;
+  if (hasOverflowed)
+    return;
+  nodes[from].edges.push_back(edge);
+  ++edges;
 }
 
 void Grammar::addSkip(uint32_t from, uint32_t to) {
@@ -213,11 +215,21 @@ void Grammar::passOverSkips() {
 }
 
 Status Grammar::finish(const RuleName &nameOf) {
+  if (hasOverflowed && edges == kMaxEdges)
+    return Status::error("it is too large: more than {} steps between states",
+                         kMaxEdges);
   if (hasOverflowed)
     return Status::error("it is too large: more than {} states", kMaxNodes);
   std::vector<bool> finite = rulesThatEnd(/*withBytes=*/true);
-  if (!finite[0])
+  if (!finite[0]) {
+    // Of what has names the reason can be told.
+    if (nameOf)
+      TESSERA_RETURN_IF_ERROR(checkBeginnings(nameOf));
+    for (uint32_t rule = 0; nameOf && rule < starts.size(); ++rule)
+      if (std::string name = finite[rule] ? "" : nameOf(rule); !name.empty())
+        return Status::error("{} has no finite text", name);
     return Status::error("no finite text satisfies it");
+  }
   for (Node &node : nodes)
     std::erase_if(node.edges, [&](const Edge &edge) {
       return edge.kind == Edge::Kind::call && !finite[edge.rule];

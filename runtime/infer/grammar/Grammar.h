@@ -31,11 +31,12 @@ class Grammar {
 public:
   /// Beyond this a grammar is refused: it bounds the memory and the time of
   /// everything that is made of it.
-  static constexpr size_t kMaxNodes = size_t(1) << 17;
+  static constexpr size_t kMaxNodes = size_t(1) << 17,
+                          kMaxEdges = 4 * kMaxNodes;
 
-  /// A rule that has no text yet. Once there are kMaxNodes nodes nothing is
-  /// added any more: numbers are then those of old ones, until finish() says
-  /// so.
+  /// A rule that has no text yet. Once there are kMaxNodes nodes or kMaxEdges
+  /// edges nothing is added any more: numbers are then those of old ones, until
+  /// finish() says so.
   uint32_t addRule();
   uint32_t addNode();
   bool isFull() const { return hasOverflowed; }
@@ -57,10 +58,10 @@ public:
   size_t rules() const { return starts.size(); }
 
   /// To be called once, when all is there. Takes away calls of rules that have
-  /// no finite text; refuses a grammar without any text, one of more than
-  /// kMaxNodes nodes, and rules that begin with themselves, of which a reader
-  /// would never see the end; the error begins with what is said of such a
-  /// rule, unless that is empty.
+  /// no finite text; refuses a grammar without any text, one of more
+  /// nodes or edges than that, and rules that begin with themselves, of which a
+  /// reader would never see the end; the error begins with what is said of such
+  /// a rule, unless that is empty.
   using RuleName = std::function<std::string(uint32_t rule)>;
   Status finish(const RuleName &nameOf = {});
   /// Afterwards: texts have a space before them. Rule 0 must begin with nothing
@@ -77,6 +78,7 @@ private:
 
   std::vector<Node> nodes;
   std::vector<uint32_t> starts; ///< of rules
+  size_t edges = 0;             ///< of all nodes, as they were added
   bool hasOverflowed = false;
 };
 

@@ -49,7 +49,9 @@ public:
                std::vector<int32_t> ends);
   StatusOr<const TokenMask *> allowed() override;
   Status accept(int32_t token) override;
-  bool isComplete() const override { return reached.places.empty(); }
+  bool isComplete() const override {
+    return reached.ends && reached.places.empty();
+  }
 
 private:
   void allowFrom(uint32_t trieNode, uint32_t state);

@@ -102,8 +102,26 @@ static void addEscaped(Grammar &grammar, uint32_t code, uint32_t from,
   grammar.addSkip(grammar.addText(from, text.substr(1, text.size() - 2)), to);
 }
 
-static bool needsEscape(uint32_t code) {
-  return code < ' ' || code == '"' || code == '\\';
+/// The first code point that JSON escapes, `code` or behind it.
+static uint32_t nextEscaped(uint32_t code) {
+  if (code < ' ')
+    return code;
+  return code <= '"' ? '"' : code <= '\\' ? '\\' : UINT32_MAX;
+}
+
+/// From `first` to `last`, in ranges between what needs an escape.
+static void addJsonAscii(Grammar &grammar, Utf8Ranges &utf8, uint32_t first,
+                         uint32_t last, uint32_t from, uint32_t to) {
+  while (first <= last) {
+    uint32_t next = nextEscaped(first);
+    if (next == first) {
+      addEscaped(grammar, first++, from, to);
+      continue;
+    }
+    uint32_t end = std::min(last, next - 1);
+    utf8.add(first, end, 1);
+    first = end + 1;
+  }
 }
 
 void RegexText::addRanges(uint32_t from, const CodePointSet &set, uint32_t to) {
@@ -122,27 +140,37 @@ void RegexText::addRanges(uint32_t from, const CodePointSet &set, uint32_t to) {
     for (const Span &span : kSpans) {
       uint32_t begin = std::max(first, span.first),
                end = std::min(last, span.last);
-      bool mayNeedEscape = span.length == 1 && spelling == Spelling::json;
-      for (; mayNeedEscape && begin <= end; ++begin)
-        if (needsEscape(begin))
-          addEscaped(grammar, begin, from, to);
-        else
-          utf8.add(begin, begin, 1);
-      if (begin <= end)
+      if (begin > end)
+        continue;
+      if (span.length == 1 && spelling == Spelling::json)
+        addJsonAscii(grammar, utf8, begin, end, from, to);
+      else
         utf8.add(begin, end, span.length);
     }
 }
 
+/// Whether an edge for each range is all that the set is: what is more is a
+/// rule, which costs its edges once however often the set stands in a pattern.
+bool RegexText::isSmall(const CodePointSet &set) const {
+  constexpr size_t kMaxInline = 4;
+  const auto &ranges = set.ranges();
+  if (spelling == Spelling::json &&
+      std::ranges::any_of(ranges, [](const CodePointSet::Range &range) {
+        return nextEscaped(range.first) <= range.second;
+      }))
+    return false;
+  return ranges.empty() ||
+         (ranges.size() <= kMaxInline && ranges.back().second < 0x80) ||
+         (ranges.size() == 1 && ranges[0].first == ranges[0].second);
+}
+
 uint32_t RegexText::addSet(uint32_t from, const CodePointSet &set) {
   uint32_t to = grammar.addNode();
-  const auto &ranges = set.ranges();
-  bool isSmall = ranges.empty() || ranges.back().second < 0x80 ||
-                 (ranges.size() == 1 && ranges[0].first == ranges[0].second);
-  if (isSmall) {
+  if (isSmall(set)) {
     addRanges(from, set, to);
     return to;
   }
-  auto [found, isNew] = rules.try_emplace(ranges, 0);
+  auto [found, isNew] = rules.try_emplace(set.ranges(), 0);
   if (isNew) {
     uint32_t rule = found->second = grammar.addRule(), end = grammar.addNode();
     grammar.setFinal(end);

@@ -36,6 +36,7 @@ private:
                      const std::function<uint32_t(uint32_t)> &around);
   uint32_t emit(const Node &node, uint32_t from);
   uint32_t emitRepeat(const Node &node, uint32_t from);
+  bool isSmall(const tokenizer::CodePointSet &set) const;
   void addRanges(uint32_t from, const tokenizer::CodePointSet &set,
                  uint32_t to);
 

@@ -381,7 +381,11 @@ def exact_forms(server):
             ({"ebnf": "root ::= a"}, "ebnf", "line 1, column 10"), ({"grammar": "(" * 60_000}, "grammar", "line 1, column 1"),
             ({"structured_outputs": {"choice": []}}, "structured_outputs", "1 to 20000"),
             ({"structured_outputs": {"structural_tag": "a"}}, "structured_outputs", "structural_tag is not served"),
-            ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs", "both ask for a form"),
+            ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs",
+             "structured_outputs.regex and structured_outputs.choice both ask for a form"),
+            ({"structured_outputs": {"regex": "a", "disable_any_whitespace": True}}, "structured_outputs",
+             "disable_any_whitespace is served as false only"),
+            ({"structured_outputs": {"choice": 1}}, "structured_outputs", "must be a list"),
             ({"structured_outputs": {"json_object": False}, "grammar": "root ::= \"a\"", "regex": "b"}, "grammar", "both ask"),
             ({"regex": "a(?=b)"}, "regex", "lookahead"), ({"structured_outputs": []}, "structured_outputs", "must be an object")]:
         for path in (COMPLETIONS, CHAT):
@@ -391,11 +395,25 @@ def exact_forms(server):
             assert message in error["error"]["message"] and "\n" not in error["error"]["message"], error
     tools = [{"type": "function", "function": {"name": "f"}}]
     expect(server.post(CHAT, messages=USER, regex="a", tools=tools)[1]["error"]["param"], "regex")
-    # One that is too ambiguous, or that nests too deeply, ends its own request and nothing else.
-    deep = 'root ::= (((""{1000}){1000}){1000}) "a"'
-    status, error = server.post(COMPLETIONS, prompt="a", grammar=deep)
-    assert status >= 400 and "ambiguous" in error["error"]["message"], (status, error)
-    expect(server.post(COMPLETIONS, prompt="a", regex="ab?c")[1]["choices"][0]["text"] in ("ac", "abc"), True)
+    # One that is too ambiguous ends its own request and nothing else, and is no failure of the server.
+    failed, deep = server.metric('request_success{finished_reason="error"}'), 'root ::= (((""{1000}){1000}){1000}) "a"'
+    for asked, param, named in [({"grammar": deep}, "grammar", "grammar"),
+                                ({"structured_outputs": {"grammar": deep}}, "structured_outputs", "structured_outputs.grammar"),
+                                ({"ebnf": 'root ::= (""{100000}){1000} "a"'}, "ebnf", "ebnf")]:
+        status, error = server.post(COMPLETIONS, prompt="a", **asked)
+        expect((status, error["error"]["param"], error["error"]["type"]), (400, param, "invalid_request_error"))
+        assert error["error"]["message"].startswith(named + ": "), error
+    expect(server.metric('request_success{finished_reason="error"}'), failed)
+    expect(server.metric('request_success{finished_reason="form"}') >= 3, True)
+    off = {"disable_any_whitespace": False, "disable_fallback": False, "disable_additional_properties": None}
+    expect(server.post(COMPLETIONS, prompt="a", structured_outputs={"regex": "ab?c", **off})[1]["choices"][0]["text"] in ("ac", "abc"),
+           True)
+    # Whole before its first token.
+    for asked in ({"regex": ""}, {"structured_outputs": {"choice": [""]}}):
+        [choice] = server.post(COMPLETIONS, prompt="a", **asked)[1]["choices"]
+        expect((choice["text"], choice["finish_reason"]), ("", "stop"))
+        [choice] = server.post(CHAT, messages=USER, **asked)[1]["choices"]
+        expect((choice["message"]["content"], choice["finish_reason"]), ("", "stop"))
 
 
 def metrics(server):

@@ -153,6 +153,29 @@ TEST(Generate, StopsAtTheEndOfText) {
   EXPECT_EQ(result->tokens.size(), options.maxTokens);
 }
 
+// Of a text that is whole before its first token.
+class WholeGuide final : public TokenGuide {
+public:
+  StatusOr<const TokenMask *> allowed() override {
+    return Status::error("nothing may come");
+  }
+  Status accept(int32_t) override { return Status::success(); }
+  bool isComplete() const override { return true; }
+};
+
+TEST(Generate, AFormThatIsWholeEndsTheText) {
+  auto tokenizer = bytes();
+  FakeModel model(kBigramVocab);
+  GenerateOptions options;
+  options.prompt = "a";
+  options.guide = std::make_shared<WholeGuide>();
+  auto result = generateText(scoringModel(model), *tokenizer, options,
+                             [](std::string_view) {});
+  ASSERT_TRUE(result.ok()) << result.message();
+  EXPECT_TRUE(result->ended);
+  EXPECT_TRUE(result->tokens.empty());
+}
+
 TEST(Generate, AnEmptyPromptStartsADocument) {
   auto tokenizer = bytes();
   FakeModel model(kBigramVocab);

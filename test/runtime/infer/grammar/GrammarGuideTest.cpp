@@ -2,7 +2,9 @@
 // random texts.
 #include "runtime/infer/grammar/GrammarGuide.h"
 #include "runtime/infer/engine/Scheduler.h"
+#include "runtime/infer/grammar/Gbnf.h"
 #include "runtime/infer/grammar/JsonSchema.h"
+#include "runtime/infer/grammar/TextForm.h"
 #include "runtime/support/SplitMix64.h"
 #include "test/runtime/infer/engine/FakeModel.h"
 
@@ -173,6 +175,54 @@ TEST(GrammarGuide, GuidesAnEngine) {
       EXPECT_LE(value->elements().size(), 3u);
     }
   }
+}
+
+// What an engine makes of a form; of a model without a token that ends texts.
+EngineResult resultOf(StatusOr<Grammar> form) {
+  EXPECT_TRUE(form.ok()) << form.message();
+  std::vector<std::string> texts = pieces();
+  DecoderShape shape;
+  shape.context = 40;
+  shape.page = 8;
+  shape.pages = 20;
+  shape.chunk = 6;
+  shape.vocab = int64_t(texts.size());
+  shape.buckets = {1, 4};
+  testing::FakeModel model(shape);
+  Scheduler scheduler(model, {});
+  auto sink = std::make_shared<testing::Collected>();
+  EngineRequest request;
+  request.prompt = {1, 2, 3};
+  request.guide = std::make_shared<GrammarGuide>(
+      std::make_shared<TokenGrammar>(form.take(),
+                                     std::make_shared<const Vocabulary>(texts)),
+      std::vector<int32_t>{});
+  request.sink = sink;
+  scheduler.add(1, request, EngineClock::now());
+  while (!scheduler.idle())
+    EXPECT_TRUE(scheduler.step().ok());
+  EXPECT_EQ(sink->tokens.size(), size_t(sink->result.generatedTokens));
+  return sink->result;
+}
+
+TEST(GrammarGuide, EndsAnEnginesTextWhereTheFormDoes) {
+  for (auto form : {grammarOfRegex(""), grammarOfChoice({""})}) {
+    EngineResult result = resultOf(std::move(form));
+    EXPECT_EQ(name(result.reason), "stop") << result.message;
+    EXPECT_EQ(result.generatedTokens, 0);
+  }
+  EngineResult result = resultOf(grammarOfRegex("aa"));
+  EXPECT_EQ(name(result.reason), "stop") << result.message;
+  EXPECT_GE(result.generatedTokens, 1);
+}
+
+// The request is to blame, not the device.
+TEST(GrammarGuide, FailsWhereTheFormCannotBeFollowed) {
+  EngineResult result =
+      resultOf(grammarOfGbnf("root ::= ((\"\"{1000}){1000}){1000} \"a\""));
+  EXPECT_EQ(name(result.reason), "form");
+  EXPECT_NE(result.message.find("too ambiguous"), std::string::npos);
+  EXPECT_EQ(name(resultOf(grammarOfRegex("é")).reason), "form");
 }
 
 } // namespace

@@ -142,6 +142,27 @@ TEST(JsonSchema, PatternsAreOfValuesNotOfTheirSpelling) {
     EXPECT_FALSE(matches(*grammar, text)) << text;
 }
 
+// Escapes cost states once, however often the set stands in the pattern, and
+// what needs none is a range.
+TEST(JsonSchema, PatternsOfEscapesAreSmall) {
+  auto any = read(R"({"type": "string", "pattern": "^[\\x00-\\x7f]{1000}$"})");
+  ASSERT_TRUE(any.ok()) << any.message();
+  const std::string plain(999, 'a');
+  EXPECT_TRUE(matches(*any, '"' + plain + R"(\n")"));
+  EXPECT_TRUE(matches(*any, '"' + plain + R"(\"")"));
+  EXPECT_TRUE(matches(*any, '"' + plain + R"(~")"));
+  EXPECT_FALSE(matches(*any, '"' + plain + "\n\""));
+  EXPECT_FALSE(matches(*any, '"' + plain + "\""));
+  EXPECT_LT(any->size(), 1500u);
+
+  auto words = read(R"({"type": "string", "pattern": "^\\w{1000}$"})");
+  ASSERT_TRUE(words.ok()) << words.message();
+  size_t edges = 0;
+  for (uint32_t i = 0; i < words->size(); ++i)
+    edges += words->node(i).edges.size();
+  EXPECT_LT(edges, 4500u);
+}
+
 TEST(JsonSchema, PatternsMatchAnywhereButForAnchors) {
   for (auto [pattern, yes, no] : {std::tuple("b+", R"("abbc")", R"("ac")"),
                                   {"^b|c$", R"("ac")", R"("ab")"},

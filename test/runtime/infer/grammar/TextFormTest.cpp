@@ -103,6 +103,35 @@ TEST(RegexForm, IsBoundedInStatesAndTime) {
             std::string::npos);
 }
 
+size_t edgesOf(const Grammar &grammar) {
+  size_t edges = 0;
+  for (uint32_t i = 0; i < grammar.size(); ++i)
+    edges += grammar.node(i).edges.size();
+  return edges;
+}
+
+// However often a set of many ranges stands there, its edges are there once.
+TEST(RegexForm, IsBoundedInEdges) {
+  std::string odd;
+  for (int code = 1; code < 0x80; code += 2)
+    odd += fmt::format("\\x{:02x}", code);
+  auto many = grammarOfRegex("([" + odd + "]{1000}){130}");
+  ASSERT_TRUE(many.ok()) << many.message();
+  EXPECT_LT(edgesOf(*many), 2 * many->size());
+  auto few = grammarOfRegex("[" + odd + "]{2}");
+  ASSERT_TRUE(few.ok());
+  EXPECT_TRUE(matches(*few, "\x01\x7F"));
+  EXPECT_FALSE(matches(*few, "\x01\x02"));
+
+  Grammar grammar;
+  uint32_t start = grammar.startOf(grammar.addRule());
+  for (size_t i = 0; i <= Grammar::kMaxEdges; ++i)
+    grammar.addBytes(start, 'a', 'b', start);
+  EXPECT_TRUE(grammar.isFull());
+  EXPECT_EQ(grammar.finish().message(),
+            "it is too large: more than 524288 steps between states");
+}
+
 //===--- choices ----------------------------------------------------------===//
 
 TEST(ChoiceForm, IsOneOfItsTexts) {
@@ -223,7 +252,14 @@ TEST(Gbnf, SaysWhereItIsWrong) {
       {"root ::= a{2}\na ::= (b | \"x\")*\nb ::= \"\" (a{0,3} \"y\")",
        "line 2, column 1: the rule 'a' begins with itself, before any text; "
        "write left recursion as a repetition"},
-      {"root ::= \"a\" root", "no finite text satisfies it"},
+      {"root ::= \"a\" root",
+       "line 1, column 1: the rule 'root' has no finite text"},
+      {"root ::= \"a\" x\n\nx ::= x \"b\"",
+       "line 3, column 1: the rule 'x' begins with itself, before any text; "
+       "write left recursion as a repetition"},
+      {"root ::= root \"a\"",
+       "line 1, column 1: the rule 'root' begins with itself, before any text; "
+       "write left recursion as a repetition"},
       {"root ::= \"a\"{131072}", "it is too large: more than 131072 states"},
       {"root ::= (\"a\"{131072} (", "it is too large: more than 131072 states"},
       {"root ::= \"\xFF\"", "the grammar is not UTF-8"},
