@@ -287,12 +287,14 @@ static Status quantize(QuantizeSettings &settings) {
     auto read = readText(settings, *file);
     if (!read.ok())
       return read.status();
-    TESSERA_RETURN_IF_ERROR(checkWindow(settings, config->spec, *read));
     *to = read.take();
   }
   if (sample)
     TESSERA_RETURN_IF_ERROR(checkLength(
         {sample->tokens, sample->starts, settings.calibrate, settings.window}));
+  for (const std::optional<Text> *each : {&text, &sample})
+    if (*each)
+      TESSERA_RETURN_IF_ERROR(checkWindow(settings, config->spec, **each));
   return run(settings, config->spec, *rounding, text, sample);
 }
 
