@@ -284,7 +284,7 @@ static StatusOr<LoadedConfig> parseConfig(std::string_view text,
   else
     readLlama(fields, info->llama, spec);
   readCommon(fields, spec);
-  std::optional<StoredWeights> stored = readStoredWeights(fields);
+  std::optional<StoredWeights> stored = readStoredWeights(fields, spec);
   fields.finish(", so it may change the model; remove it if it does not");
   if (!fields.ok())
     return fields.status();

@@ -52,7 +52,8 @@ struct LlamaTraits {
 };
 
 /// quantization_config, if there is one; errors go to `fields`.
-std::optional<StoredWeights> readStoredWeights(ConfigFields &fields);
+std::optional<StoredWeights> readStoredWeights(ConfigFields &fields,
+                                               const ModelSpec &spec);
 
 /// Reads a member of the Llama family into `spec`; errors go to `fields`.
 void readLlama(ConfigFields &fields, const LlamaTraits &traits,

@@ -6,14 +6,17 @@
 
 namespace tessera::models {
 
-// Whether nothing is left out of what is quantized but the head and routers,
-// which are not quantized anyway: as modules, or as patterns of their names.
-static bool leavesOutNoMatrix(const std::vector<std::string> &modules) {
-  return std::ranges::all_of(modules, [](std::string_view name) {
+// Whether nothing is left out of what is quantized but the head and, of models
+// with experts, routers, which are not quantized anyway: as modules, or as
+// patterns of their names.
+static bool leavesOutNoMatrix(const std::vector<std::string> &modules,
+                              bool hasExperts) {
+  return std::ranges::all_of(modules, [&](std::string_view name) {
     if (name.ends_with('$'))
       name.remove_suffix(1);
-    return name == "lm_head" || name.ends_with(".gate") ||
-           name.ends_with("shared_expert_gate");
+    return name == "lm_head" ||
+           (hasExperts &&
+            (name.ends_with(".gate") || name.ends_with("shared_expert_gate")));
   });
 }
 
@@ -134,7 +137,8 @@ static void readAwq(ConfigFields &fields, bool isMixtral,
   fields.finish(", so it may change what the weights are");
 }
 
-std::optional<StoredWeights> readStoredWeights(ConfigFields &outer) {
+std::optional<StoredWeights> readStoredWeights(ConfigFields &outer,
+                                               const ModelSpec &spec) {
   const Json *section = outer.section("quantization_config");
   if (!section)
     return std::nullopt;
@@ -164,8 +168,11 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer) {
   fields.ignore(about);
   // Heads are kept in 8 bits, whether they are stored so or unpacked.
   auto ignored = fields.texts("ignore");
-  if (!leavesOutNoMatrix(ignored))
-    fields.fail("ignore", "must be [\"lm_head\"], or nothing, beside routers");
+  if (!leavesOutNoMatrix(ignored, spec.moe.has_value()))
+    fields.fail("ignore", spec.moe
+                              ? "must be [\"lm_head\"], or nothing, beside "
+                                "routers"
+                              : "must be [\"lm_head\"], or nothing");
   const Json *groups = fields.section("config_groups");
   if (!groups || groups->size() != 1 || !groups->contains("group_0") ||
       !(*groups)["group_0"].is_object())

@@ -45,6 +45,8 @@ public:
   virtual StatusOr<const TokenMask *> allowed() = 0;
   /// One of them came.
   virtual Status accept(int32_t token) = 0;
+  /// The text may end here.
+  virtual bool mayEnd() const = 0;
   /// Nothing but the end may follow.
   virtual bool isComplete() const = 0;
 };

@@ -134,7 +134,12 @@ private:
         }));
     for (int64_t at = 0; at < int64_t(partial.size()); ++at)
       errors[at % kExponents] += partial[at];
-    return Status::success();
+    // What cannot be rounded even without scales has no error.
+    return std::isfinite(errors[0])
+               ? Status::success()
+               : Status::error("'{}' in '{}' has weights that are not finite, "
+                               "or too large for scales of f16",
+                               reader.entry->name, reader.file->path());
   }
 
   /// Σ E[x²] / s² (s w - Q(s w))² over one row.

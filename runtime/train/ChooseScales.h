@@ -43,7 +43,8 @@ struct ChosenScales {
 /// comes to where rounding errors of different channels are independent of each
 /// other and have no mean. `rounding` says bits, group and zero points; `count`
 /// elements come before. Matrices that are too small to be quantized have no
-/// error. The result does not depend on how many processors there are.
+/// error. The result does not depend on how many processors there are. Weights
+/// that cannot be rounded, as they are not finite, are errors.
 StatusOr<ChosenScales> chooseScales(const ScaledInput &input,
                                     const InputStatistics &statistics,
                                     const QuantizedLayout &rounding,

@@ -351,6 +351,10 @@ static bool loadKept(const std::string &directory, WeightsCache &cache,
 StatusOr<std::unique_ptr<SessionModel>>
 openModelDirectory(const std::string &directory,
                    const GenerateOptions &options) {
+  if (options.weights && options.factors)
+    return Status::error("weights that are multiplied with factors are "
+                         "nobody else's: they are neither kept nor taken from "
+                         "what is kept");
   auto model = openForGeneration(options.program, options);
   if (!model.ok())
     return model;

@@ -36,7 +36,8 @@ struct GenerateOptions {
   /// Is told when memory is there and when weights are; may be null.
   StartPhases *phases = nullptr;
   WeightsCache *weights = nullptr; ///< of a model directory; may be null
-  /// What a model directory's weights are multiplied with; may be null.
+  /// What a model directory's weights are multiplied with; may be null, and
+  /// must be where `weights` is given: kept weights are everybody's.
   const WeightFactors *factors = nullptr;
   std::string prompt; ///< special tokens in it are recognized
   uint64_t maxTokens = 64;

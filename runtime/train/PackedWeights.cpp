@@ -109,6 +109,15 @@ Status loadPacked(TrainModel &model, const StateTensor &values,
 
 //===--- writing ----------------------------------------------------------===//
 
+Status checkPackable(const std::string &name, const QuantizedLayout &layout,
+                     bool transposed) {
+  if (transposed || !name.ends_with(kWeight))
+    return Status::error("'{}' is kept as [in, out], which compressed-tensors "
+                         "does not have; use --quant where the model is loaded",
+                         name);
+  return checkWholeGroups(name, layout);
+}
+
 namespace {
 
 /// The zero points of some rows as files have them.
@@ -132,12 +141,8 @@ public:
           isHead(tensor.quantized->source))
         continue;
       const QuantizedPart &part = *tensor.quantized;
-      if (part.transposed || !part.source.ends_with(kWeight))
-        return Status::error("'{}' is kept as [in, out], which "
-                             "compressed-tensors does not have; use --quant "
-                             "where the model is loaded",
-                             part.source);
-      TESSERA_RETURN_IF_ERROR(checkWholeGroups(part.source, part.layout));
+      TESSERA_RETURN_IF_ERROR(
+          checkPackable(part.source, part.layout, part.transposed));
       layout = part.layout;
       for (StateTensor &matrix : matricesOf(tensor))
         matrices[matrix.quantized->source] = std::move(matrix);

@@ -45,6 +45,11 @@ StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
 Status loadPacked(TrainModel &model, const StateTensor &values,
                   const StateTensor &scales, const PackedMatrix &matrix);
 
+/// Whether writePacked takes a matrix of this name and layout: columns in whole
+/// groups, and not kept as [in, out] by the checkpoint (`transposed`).
+Status checkPackable(const std::string &name, const QuantizedLayout &layout,
+                     bool transposed);
+
 /// Writes the Hugging Face directory `from` to `to`, a new directory that
 /// appears whole or not at all, with those matrices packed that `model` (of its
 /// program, with its weights) keeps quantized, but for heads, which are

@@ -325,6 +325,14 @@ TEST(HfConfigErrors, ValuesThatChangeTheModel) {
       {"llama",
        {{"quantization_config",
          stored({}, {{"ignore", {"lm_head", "model.layers.0.mlp"}}})}},
+       "key 'quantization_config.ignore': must be [\"lm_head\"], or nothing"},
+      {"llama", // has no routers
+       {{"quantization_config",
+         stored({}, {{"ignore", {"lm_head", "model.layers.0.mlp.gate"}}})}},
+       "key 'quantization_config.ignore': must be [\"lm_head\"], or nothing"},
+      {"mixtral",
+       {{"quantization_config",
+         stored({}, {{"ignore", {"lm_head", "re:.*self_attn"}}})}},
        "key 'quantization_config.ignore': must be [\"lm_head\"], or nothing, "
        "beside routers"},
       {"llama",

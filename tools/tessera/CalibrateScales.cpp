@@ -137,6 +137,16 @@ static void fold(const models::InputOfLinears &input, float offset,
   }
 }
 
+Status tessera::checkLength(const CalibrationText &text) {
+  const auto tokens = int64_t(text.tokens.size()),
+             least = std::max(kLeastTokens, text.window);
+  if (tokens >= least)
+    return Status::success();
+  return Status::error("--calibrate {}: has {} tokens, and at least {} are "
+                       "needed; give a longer text",
+                       text.file, tokens, least);
+}
+
 StatusOr<Calibration> tessera::calibrateScales(const std::string &directory,
                                                const models::ModelSpec &spec,
                                                const DecoderSettings &settings,
@@ -146,16 +156,12 @@ StatusOr<Calibration> tessera::calibrateScales(const std::string &directory,
   auto inputs = models::scaledInputs(spec);
   if (!inputs.ok())
     return inputs.status();
-  const auto tokens = int64_t(text.tokens.size()),
-             least = std::max(kLeastTokens, text.window);
-  if (tokens < least)
-    return Status::error("--calibrate {}: has {} tokens, and at least {} are "
-                         "needed; give a longer text",
-                         text.file, tokens, least);
+  TESSERA_RETURN_IF_ERROR(checkLength(text));
   auto file = SafetensorsModel::open(directory);
   if (!file.ok())
     return file.status();
-  const int64_t windows = std::min(kMostWindows, tokens / text.window);
+  const int64_t windows =
+      std::min(kMostWindows, int64_t(text.tokens.size()) / text.window);
   auto sums = measure(directory, spec, settings, text, windows, threads);
   if (!sums.ok())
     return sums.status();

@@ -25,9 +25,12 @@ struct Calibration {
   double error = 0;
 };
 
+/// An error for a text of fewer than 1024 tokens, or than a window.
+Status checkLength(const CalibrationText &text);
+
 /// Reads whole windows of the text, of a long one 128 that are spread over it.
-/// Progress goes to stderr. Errors: scaledInputs' (models/ScaledInputs.h); a
-/// text of fewer than 1024 tokens, or than a window.
+/// Progress goes to stderr. Errors: scaledInputs' (models/ScaledInputs.h);
+/// checkLength's; weights and activations that are not finite.
 StatusOr<Calibration>
 calibrateScales(const std::string &directory, const models::ModelSpec &spec,
                 const DecoderSettings &settings, const CalibrationText &text,

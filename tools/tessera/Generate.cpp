@@ -22,32 +22,37 @@ static void note(std::string_view text) {
 }
 
 namespace {
-/// What the text must be; at most one is given.
+/// What the text must be; at most one is given. An empty expression is one,
+/// too: of the empty text.
 struct FormSettings {
   std::string regex, grammar, schema; ///< an expression, and files
+  CLI::Option *hasRegex = nullptr, *hasGrammar = nullptr, *hasSchema = nullptr;
 };
 } // namespace
 
 // The form of --regex, --grammar or --json-schema; null: none is given.
 static StatusOr<std::shared_ptr<const serve::AnswerForm>>
 readForm(const FormSettings &settings) {
-  constexpr int64_t kMaxBytes = 4 << 20; // as of a request
-  const bool isGrammar = !settings.grammar.empty();
+  constexpr int64_t kMaxBytes = 4 << 20; // of the file
+  const bool isRegex = settings.hasRegex->count() > 0,
+             isGrammar = settings.hasGrammar->count() > 0;
+  if (!isRegex && !isGrammar && settings.hasSchema->count() == 0)
+    return std::shared_ptr<const serve::AnswerForm>();
   const std::string &file = isGrammar ? settings.grammar : settings.schema;
   std::string text = settings.regex;
-  if (!file.empty()) {
+  if (!isRegex) {
+    if (file.empty())
+      return Status::error("{}: '' is no file",
+                           isGrammar ? "--grammar" : "--json-schema");
     auto read = readTextFile(file, kMaxBytes);
     if (!read.ok())
       return read.status();
     text = read.take();
-  } else if (text.empty()) {
-    return std::shared_ptr<const serve::AnswerForm>();
   }
-  const char *kind = file.empty() ? "regex" : isGrammar ? "grammar" : "json";
+  const char *kind = isRegex ? "regex" : isGrammar ? "grammar" : "json";
   auto form = serve::parseTextForm(kind, text);
   if (!form.ok())
-    return Status::error("{}: {}", file.empty() ? "--regex" : file,
-                         form.message());
+    return Status::error("{}: {}", isRegex ? "--regex" : file, form.message());
   return form;
 }
 
@@ -69,6 +74,11 @@ static Status printGenerated(const GenerateSettings &settings,
     printText("\n");
   if (!result.ok())
     return result.status();
+  if (const auto &guide = settings.options.guide;
+      guide && !result->ended && !guide->mayEnd())
+    note(fmt::format("the text is cut off at --max-tokens {}, before its form "
+                     "is complete; raise it",
+                     settings.options.maxTokens));
   if (!settings.quiet)
     std::fprintf(stderr, "%s: %zu tokens in %.2f s (%.1f tokens/s)\n",
                  opened.source.c_str(), result->tokens.size(), result->seconds,
@@ -102,21 +112,21 @@ void tessera::addGenerateCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<GenerateSettings>();
   auto form = std::make_shared<FormSettings>();
   settings->addTo(*command);
-  CLI::Option *regex = command->add_option(
+  form->hasRegex = command->add_option(
       "--regex", form->regex,
       "all of the generated text matches this expression (docs/serving.md has "
-      "what is served)");
-  CLI::Option *grammar =
-      command
-          ->add_option("--grammar", form->grammar,
-                       "it is a text of this grammar, in GBNF")
-          ->type_name("FILE")
-          ->excludes(regex);
-  command
-      ->add_option("--json-schema", form->schema, "it is JSON of this schema")
-      ->type_name("FILE")
-      ->excludes(regex)
-      ->excludes(grammar);
+      "what is served), unless --max-tokens cuts it off");
+  form->hasGrammar = command
+                         ->add_option("--grammar", form->grammar,
+                                      "it is a text of this grammar, in GBNF")
+                         ->type_name("FILE")
+                         ->excludes(form->hasRegex);
+  form->hasSchema = command
+                        ->add_option("--json-schema", form->schema,
+                                     "it is JSON of this schema")
+                        ->type_name("FILE")
+                        ->excludes(form->hasRegex)
+                        ->excludes(form->hasGrammar);
   command->add_option("--prompt", settings->options.prompt,
                       "text to continue; empty starts a document");
   command->add_flag("--ignore-end", settings->options.ignoreEnd,

@@ -35,6 +35,10 @@ struct QuantizeSettings {
   std::vector<std::string> quant; ///< of the recipe
   DecoderSettings decoder{.batch = 8, .pages = {}, .command = "quantize"};
   unsigned threads = 0;
+
+  bool asks(std::string_view assignment) const {
+    return std::ranges::find(quant, assignment) != quant.end();
+  }
 };
 
 /// What perplexity is measured of.
@@ -64,6 +68,50 @@ static StatusOr<Text> readText(const QuantizeSettings &settings,
   encoder.encode(*content, tokenizer::SpecialText::Plain, ids);
   std::vector<uint32_t> starts = encoder.encodeFramed("");
   return Text{{ids.begin(), ids.end()}, {starts.begin(), starts.end()}};
+}
+
+static StatusOr<QuantizedLayout>
+readRounding(const QuantizeSettings &settings) {
+  auto read = recipe::loadRecipe("", settings.quant);
+  if (!read.ok())
+    return read.status();
+  const recipe::Recipe::Inference &inference = read->inference;
+  return QuantizedLayout{.bits = inference.quant == recipe::Quant::Int4 ? 4 : 8,
+                         .group = inference.group,
+                         .zeros =
+                             inference.zeros == recipe::ZeroPoints::Groups};
+}
+
+// Whether the model's matrices can be written, by their shapes alone.
+static Status checkWritable(const models::ModelSpec &spec,
+                            QuantizedLayout layout) {
+  for (const models::Parameter &each : models::parameters(spec)) {
+    const std::size_t rank = each.shape.size();
+    if (each.layer < 0 || rank < 2 || each.wide || each.fixed)
+      continue;
+    layout.rows = each.shape[rank - 2];
+    layout.columns = each.shape[rank - 1];
+    const bool transposed = spec.family == models::Family::Gpt2,
+               isStack = rank == 3;
+    if (transposed)
+      std::swap(layout.rows, layout.columns);
+    if (layout.rows < QuantizedLayout::kStrip ||
+        layout.columns < QuantizedLayout::kBlock ||
+        (isStack && layout.rows % QuantizedLayout::kStrip != 0))
+      continue; // stays as it is
+    TESSERA_RETURN_IF_ERROR(checkPackable(each.name, layout, transposed));
+  }
+  return Status::success();
+}
+
+// The texts' windows, which are read behind what begins a text.
+static Status checkWindow(const QuantizeSettings &settings,
+                          const models::ModelSpec &spec, const Text &text) {
+  if (settings.window + int64_t(text.starts.size()) <= spec.maxPositions)
+    return Status::success();
+  return Status::error("windows of {} tokens behind {} do not fit the model's "
+                       "{} positions; lower --window",
+                       settings.window, text.starts.size(), spec.maxPositions);
 }
 
 // The model in a program of its own, its weights times `factors`; `finish` gets
@@ -108,15 +156,8 @@ runOnce(const QuantizeSettings &settings, const models::ModelSpec &spec,
 // Scales by what the model's layers read of the text for it.
 static StatusOr<WeightFactors> calibrate(const QuantizeSettings &settings,
                                          const models::ModelSpec &spec,
+                                         const QuantizedLayout &rounding,
                                          const Text &text) {
-  auto read = recipe::loadRecipe("", settings.quant);
-  if (!read.ok())
-    return read.status();
-  const recipe::Recipe::Inference &inference = read->inference;
-  const QuantizedLayout rounding{
-      .bits = inference.quant == recipe::Quant::Int4 ? 4 : 8,
-      .group = inference.group,
-      .zeros = inference.zeros == recipe::ZeroPoints::Groups};
   auto calibration = calibrateScales(
       settings.place, spec, settings.decoder,
       {text.tokens, text.starts, settings.calibrate, settings.window}, rounding,
@@ -145,11 +186,12 @@ static double change(const Outcome &from, const Outcome &to) {
 
 static Status run(const QuantizeSettings &settings,
                   const models::ModelSpec &spec,
+                  const QuantizedLayout &rounding,
                   const std::optional<Text> &text,
                   const std::optional<Text> &sample) {
   WeightFactors factors;
   if (sample) {
-    auto chosen = calibrate(settings, spec, *sample);
+    auto chosen = calibrate(settings, spec, rounding, *sample);
     if (!chosen.ok())
       return chosen.status();
     factors = chosen.take();
@@ -182,7 +224,9 @@ static Status run(const QuantizeSettings &settings,
   if (!run.ok())
     return run.status();
   after = run.take();
-  print("quantized", after);
+  print(settings.asks("inference.quant=none") ? "keys and values as int8"
+                                              : "quantized",
+        after);
   if (text)
     fmt::print("perplexity {:+.2f} %{} over {} tokens, in windows of {}\n",
                change(before, after),
@@ -193,20 +237,29 @@ static Status run(const QuantizeSettings &settings,
   return Status::success();
 }
 
-static Status quantize(QuantizeSettings &settings) {
-  auto asks = [&](const char *assignment) {
-    return std::ranges::find(settings.quant, assignment) !=
-           settings.quant.end();
-  };
-  const bool onlyCache = asks("inference.quant=none");
-  if (onlyCache && !asks("inference.kv=int8"))
+// What is asked for, without a look at the model.
+static Status checkAsked(const QuantizeSettings &settings) {
+  const bool onlyCache = settings.asks("inference.quant=none"),
+             isCache = settings.asks("inference.kv=int8");
+  if (onlyCache && !isCache)
     return Status::error("--quant none changes nothing; give int8 or int4");
   if (onlyCache && !settings.output.empty())
     return Status::error("--quant none changes no weights; leave -o out");
+  if (onlyCache && !settings.calibrate.empty())
+    return Status::error("--quant none rounds no weights, for which scales "
+                         "would be; leave --calibrate out");
+  if (isCache && settings.text.empty())
+    return Status::error("--kv concerns only what is measured, and is not "
+                         "written; give --text FILE, or leave --kv out");
   if (settings.output.empty() && settings.text.empty())
     return Status::error("nothing to do: give -o DIR2, --text FILE or both");
-  if (!settings.output.empty())
-    TESSERA_RETURN_IF_ERROR(checkNewDirectory(settings.output));
+  return settings.output.empty() ? Status::success()
+                                 : checkNewDirectory(settings.output);
+}
+
+// What is refused is so before anything takes long.
+static Status quantize(QuantizeSettings &settings) {
+  TESSERA_RETURN_IF_ERROR(checkAsked(settings));
   auto directory = findModelDirectory(settings.place);
   if (!directory)
     return Status::error("'{}' is no model directory: it has no config.json",
@@ -218,10 +271,14 @@ static Status quantize(QuantizeSettings &settings) {
   if (config->stored)
     return Status::error("the weights of '{}' are quantized already",
                          settings.place);
-  // What is refused is so before anything takes long.
   if (!settings.calibrate.empty())
     if (auto inputs = models::scaledInputs(config->spec); !inputs.ok())
       return inputs.status();
+  auto rounding = readRounding(settings);
+  if (!rounding.ok())
+    return rounding.status();
+  if (!settings.output.empty())
+    TESSERA_RETURN_IF_ERROR(checkWritable(config->spec, *rounding));
   std::optional<Text> text, sample;
   for (auto [file, to] :
        {std::pair(&settings.text, &text), {&settings.calibrate, &sample}}) {
@@ -232,7 +289,13 @@ static Status quantize(QuantizeSettings &settings) {
       return read.status();
     *to = read.take();
   }
-  return run(settings, config->spec, text, sample);
+  if (sample)
+    TESSERA_RETURN_IF_ERROR(checkLength(
+        {sample->tokens, sample->starts, settings.calibrate, settings.window}));
+  for (const std::optional<Text> *each : {&text, &sample})
+    if (*each)
+      TESSERA_RETURN_IF_ERROR(checkWindow(settings, config->spec, **each));
+  return run(settings, config->spec, *rounding, text, sample);
 }
 
 void tessera::addQuantizeCommand(CLI::App &app, Invocation &invocation) {
@@ -253,6 +316,9 @@ void tessera::addQuantizeCommand(CLI::App &app, Invocation &invocation) {
       ->type_name("DIR2");
   addQuantOptions(*command, settings->quant);
   addKvOption(*command, settings->quant);
+  command->get_option("--kv")->description(
+      "measure --text with the cache's keys and values as int8, with a scale "
+      "for each token and head; changes nothing of what -o writes");
   command->get_option("--quant")->required();
   command
       ->add_option("--text", settings->text,

@@ -49,6 +49,7 @@ public:
                std::vector<int32_t> ends);
   StatusOr<const TokenMask *> allowed() override;
   Status accept(int32_t token) override;
+  bool mayEnd() const override { return reached.ends; }
   bool isComplete() const override {
     return reached.ends && reached.places.empty();
   }

@@ -30,6 +30,16 @@ def forms(made, out):
             # Of the form's end only the tokens' end keeps a text.
             whole += bool(answer.endswith((";", ".", "}")) and right(answer))
         check(whole >= 4, f"generate {flag}: {whole} of 6 texts are whole")
+    def written_of(expression, tokens):
+        done = run(made.tessera, "generate", out, "--prompt", "The", "--max-tokens", tokens, "--temperature", 1.5, "--quiet",
+                   "--regex", expression)
+        return done.stdout, done.stderr
+    text, said = written_of("a{3}b{50}", 1)
+    check("--max-tokens 1, before its form is complete; raise it" in said, f"a form that is cut off: {said}")
+    text, said = written_of("a*", 1)
+    check("complete" not in said, f"what is cut off is a text of the form: {said}")
+    text, said = written_of("", 4)
+    check(text == "The\n", f"the empty form is the empty text: {text}")
     grammar.write_text("root ::= item")
     refuses("a wrong grammar", "list.gbnf: line 1, column 10: there is no rule 'item'")(
         made.tessera, "generate", out, "--grammar", grammar)

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <random>
 
 using namespace tessera;
@@ -40,6 +41,9 @@ protected:
     norm[7] = 0; // has no scale
     PackedFile file;
     file.add("matrix", SafetensorsType::f32, {kRows, kChannels}, matrix);
+    std::vector<float> infinite = matrix;
+    infinite[3 * kChannels + 1] = std::numeric_limits<float>::infinity();
+    file.add("infinite", SafetensorsType::f32, {kRows, kChannels}, infinite);
     file.add("small", SafetensorsType::f32, {8, kChannels}, small);
     file.add("norm", SafetensorsType::bf16, {kChannels}, norm);
     file.write(folder / "model.safetensors");
@@ -140,6 +144,15 @@ TEST_F(ChooseScales, LeavesSmallMatricesOut) {
   ChosenScales both = choose();
   EXPECT_EQ(one.error, both.error);
   EXPECT_EQ(one.scales, both.scales);
+}
+
+TEST_F(ChooseScales, NamesAMatrixThatIsNotFinite) {
+  input.readers = {at("matrix"), at("infinite")};
+  auto chosen = chooseScales(input, statistics, kRounding, kChannels);
+  ASSERT_FALSE(chosen.ok());
+  EXPECT_NE(chosen.message().find("'infinite' in '"), std::string::npos)
+      << chosen.message();
+  EXPECT_NE(chosen.message().find("not finite"), std::string::npos);
 }
 
 TEST_F(ChooseScales, FactorsAreOfRowsAndColumns) {

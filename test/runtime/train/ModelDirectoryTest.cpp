@@ -1,4 +1,5 @@
 #include "runtime/train/ModelDirectory.h"
+#include "runtime/train/Generate.h"
 #include "test/runtime/data/TestData.h"
 
 #include <filesystem>
@@ -70,4 +71,21 @@ TEST(FindModelDirectory, TakesNoRunAndNoCheckpointForAModel) {
   std::filesystem::remove(folder / "manifest.json");
   touch("program.tsr");
   EXPECT_FALSE(findModelDirectory(folder.path));
+}
+
+// Others of the same model would map weights that were scaled, or those that
+// were not would be scaled no more.
+TEST(ModelDirectory, KeepsNoWeightsThatHaveFactors) {
+  GenerateOptions options;
+  WeightsCache cache;
+  const WeightFactors factors;
+  options.program = "absent.tsr";
+  options.weights = &cache;
+  EXPECT_NE(openModelDirectory("absent", options).message().find("absent.tsr"),
+            std::string::npos);
+  options.factors = &factors;
+  auto opened = openModelDirectory("absent", options);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.message().find("factors"), std::string::npos)
+      << opened.message();
 }
