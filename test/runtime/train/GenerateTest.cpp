@@ -160,6 +160,7 @@ public:
     return Status::error("nothing may come");
   }
   Status accept(int32_t) override { return Status::success(); }
+  bool mayEnd() const override { return true; }
   bool isComplete() const override { return true; }
 };
 
