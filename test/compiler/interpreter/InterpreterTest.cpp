@@ -454,14 +454,40 @@ TEST(Interpreter, DequantizesWithZeroPoints) {
             (Values{3.5, 3, 7}));
 }
 
+TEST(Interpreter, DequantizesRows) {
+  Values y = run("func.func @f(%q: tensor<2x3xi8>, %s: tensor<2x1xf32>) -> "
+                 "tensor<2x3xf32> { %y = graph.dequantize_rows %q, %s : "
+                 "tensor<2x3xi8>, tensor<2x1xf32> -> tensor<2x3xf32> return %y "
+                 ": tensor<2x3xf32> }",
+                 {Tensor({2, 3}, Values{-127, 0, 5, 1, -2, 100}),
+                  Tensor({2, 1}, Values{0.5, 2})});
+  EXPECT_EQ(y, (Values{-63.5, 0, 2.5, 2, -4, 200}));
+}
+
 // Every op of the dialect is executed by something.
 TEST(Interpreter, CoversTheDialect) {
   // What has neither a formula nor a decomposition; each is in a test above.
-  const std::set<std::string> own{
-      "constant",   "iota",   "reshape",   "transpose",     "broadcast",
-      "slice",      "pad",    "concat",    "dynamic_slice", "dynamic_update",
-      "einsum",     "reduce", "embedding", "scatter_add",   "scatter_rows",
-      "dequantize", "random", "loop",      "cluster",       "yield"};
+  const std::set<std::string> own{"constant",
+                                  "iota",
+                                  "reshape",
+                                  "transpose",
+                                  "broadcast",
+                                  "slice",
+                                  "pad",
+                                  "concat",
+                                  "dynamic_slice",
+                                  "dynamic_update",
+                                  "einsum",
+                                  "reduce",
+                                  "embedding",
+                                  "scatter_add",
+                                  "scatter_rows",
+                                  "dequantize",
+                                  "dequantize_rows",
+                                  "random",
+                                  "loop",
+                                  "cluster",
+                                  "yield"};
   for (RegisteredOperationName name : context().getRegisteredOperations())
     if (name.getDialectNamespace() == "graph" &&
         !name.hasInterface<Elementwise>() && !name.hasInterface<Decomposable>())
