@@ -148,29 +148,24 @@ llvm::Error Compilation::checkPrecision() {
       recipe.inference.quant != models::Quant::None)
     return complain("inference.quant: programs that train are not quantized; "
                     "add --mode infer, or set it to none");
-  if (mode == models::Mode::Infer &&
-      recipe.inference.quant != models::Quant::None)
+  const auto &inference = recipe.inference;
+  struct CpuOnly {
+    bool isAsked;
+    const char *key, *what, *instead;
+  };
+  const CpuOnly settings[] = {{inference.quant != models::Quant::None, "quant",
+                               "quantized weights", "none"},
+                              {inference.kv != models::KvKind::Auto, "kv",
+                               "keys and values as integers", "auto"},
+                              {inference.layout == recipe::WeightLayout::Strips,
+                               "layout", "strips", "rows"}};
+  for (const CpuOnly &each : settings)
     for (const DeviceKind &kind : kindsOf(targets))
-      if (!kind.isCpu())
-        return complain("inference.quant: there are no kernels of quantized "
-                        "weights for " +
-                        kind.name +
-                        "; set it to none, or leave the target out");
-  if (mode == models::Mode::Infer &&
-      recipe.inference.kv != models::KvKind::Auto)
-    for (const DeviceKind &kind : kindsOf(targets))
-      if (!kind.isCpu())
-        return complain("inference.kv: there are no kernels of keys and values "
-                        "as integers for " +
-                        kind.name +
-                        "; set it to auto, or leave the target out");
-  if (mode == models::Mode::Infer &&
-      recipe.inference.layout == recipe::WeightLayout::Strips)
-    for (const DeviceKind &kind : kindsOf(targets))
-      if (!kind.isCpu())
-        return complain(
-            "inference.layout: there are no kernels of strips for " +
-            kind.name + "; set it to rows, or leave the target out");
+      if (mode == models::Mode::Infer && each.isAsked && !kind.isCpu())
+        return complain(llvm::Twine("inference.") + each.key +
+                        ": there are no kernels of " + each.what + " for " +
+                        kind.name + "; set it to " + each.instead +
+                        ", or leave the target out");
   if (recipe.compute != models::Precision::Fp64)
     return llvm::Error::success();
   if (mode == models::Mode::Infer)

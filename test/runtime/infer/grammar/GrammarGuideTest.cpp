@@ -136,17 +136,22 @@ TEST(GrammarGuide, StaysInsideTheBoundOfNesting) {
   EXPECT_TRUE((*mask)->contains(1));
 }
 
+// Of a model of so many tokens, with pages for `pages` × 8 of them.
+DecoderShape shapeOf(int64_t context, int64_t pages, size_t vocab) {
+  DecoderShape shape;
+  shape.context = context;
+  shape.page = 8;
+  shape.pages = pages;
+  shape.chunk = 6;
+  shape.vocab = int64_t(vocab);
+  shape.buckets = {1, 4};
+  return shape;
+}
+
 // An engine whose model knows nothing of JSON writes what the schema says.
 TEST(GrammarGuide, GuidesAnEngine) {
   std::vector<std::string> texts = pieces();
-  DecoderShape shape;
-  shape.context = 400;
-  shape.page = 8;
-  shape.pages = 200;
-  shape.chunk = 6;
-  shape.vocab = int64_t(texts.size()) + 3; // padded
-  shape.buckets = {1, 4};
-  testing::FakeModel model(shape);
+  testing::FakeModel model(shapeOf(400, 200, texts.size() + 3)); // padded
   auto vocabulary = std::make_shared<const Vocabulary>(texts);
   auto grammar = grammarOf(kSchemas[4], vocabulary);
   auto end = int32_t(texts.size() - 1);
@@ -181,14 +186,7 @@ TEST(GrammarGuide, GuidesAnEngine) {
 EngineResult resultOf(StatusOr<Grammar> form) {
   EXPECT_TRUE(form.ok()) << form.message();
   std::vector<std::string> texts = pieces();
-  DecoderShape shape;
-  shape.context = 40;
-  shape.page = 8;
-  shape.pages = 20;
-  shape.chunk = 6;
-  shape.vocab = int64_t(texts.size());
-  shape.buckets = {1, 4};
-  testing::FakeModel model(shape);
+  testing::FakeModel model(shapeOf(40, 20, texts.size()));
   Scheduler scheduler(model, {});
   auto sink = std::make_shared<testing::Collected>();
   EngineRequest request;
