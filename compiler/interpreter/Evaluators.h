@@ -37,6 +37,7 @@ private:
 // One function a family.
 void addShapeEvaluators(EvaluatorTable &table);
 void addMatmulEvaluators(EvaluatorTable &table);
+void addSamplingEvaluators(EvaluatorTable &table);
 
 /// Error that names the op and where it came from.
 llvm::Error fail(mlir::Operation *op, const llvm::Twine &message);

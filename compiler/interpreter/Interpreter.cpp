@@ -27,6 +27,7 @@ static const EvaluatorTable &evaluators() {
     EvaluatorTable table;
     addShapeEvaluators(table);
     addMatmulEvaluators(table);
+    addSamplingEvaluators(table);
     return table;
   }();
   return table;

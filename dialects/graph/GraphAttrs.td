@@ -51,7 +51,8 @@ def Graph_ClusterKind : Graph_Enum<"ClusterKind", "the skeleton that a cluster's
   I32EnumAttrCase<"scatter", 7>,        // rows added by index
   I32EnumAttrCase<"reduce_all", 8>,     // a whole tensor to one number, in fixed blocks
   I32EnumAttrCase<"paged_attention", 9>,
-  I32EnumAttrCase<"grouped", 10>]>;     // a matrix product for each group of rows, with its epilogue
+  I32EnumAttrCase<"grouped", 10>,       // a matrix product for each group of rows, with its epilogue
+  I32EnumAttrCase<"sample", 11>]>;      // tokens drawn by their logits
 def Graph_ClusterKindAttr : Graph_EnumAttr<Graph_ClusterKind, "cluster_kind">;
 
 #endif

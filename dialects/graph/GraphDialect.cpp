@@ -1,5 +1,6 @@
 #include "dialects/graph/GraphExchangeOps.h"
 #include "dialects/graph/GraphQuantOps.h"
+#include "dialects/graph/GraphSamplingOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Builders.h"
@@ -45,6 +46,10 @@ void GraphDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/graph/GraphQuantOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/graph/GraphSamplingOps.cpp.inc"
       >();
   addInterfaces<GraphInliner>();
 }

@@ -46,7 +46,8 @@ def Tile_Skeleton : Tile_Enum<"Skeleton", "the plan that a kernel was built from
   I32EnumAttrCase<"contraction", 3>, I32EnumAttrCase<"attention", 4>,
   I32EnumAttrCase<"attention_grad", 5>, I32EnumAttrCase<"gather", 6>,
   I32EnumAttrCase<"scatter", 7>, I32EnumAttrCase<"reduce_all", 8>,
-  I32EnumAttrCase<"paged_attention", 9>, I32EnumAttrCase<"grouped", 10>]>;
+  I32EnumAttrCase<"paged_attention", 9>, I32EnumAttrCase<"grouped", 10>,
+  I32EnumAttrCase<"sample", 11>]>;
 def Tile_SkeletonAttr : EnumAttr<Tile_Dialect, Tile_Skeleton, "skeleton">;
 
 def Tile_Turn : Tile_Enum<"Turn", "what a warpgroup does with its turn", [

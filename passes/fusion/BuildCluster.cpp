@@ -1,5 +1,6 @@
 // From a group of ops to a graph.cluster.
 #include "dialects/graph/GraphQuantOps.h"
+#include "dialects/graph/GraphSamplingOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/fusion/ClusterExpression.h"
 #include "passes/fusion/Fusion.h"
@@ -50,6 +51,8 @@ private:
 // reads tile by tile; a gathered table is whole.
 static bool isReadAsStored(OpOperand &operand) {
   Operation *op = operand.getOwner();
+  if (isa<SampleOp>(op))
+    return true;
   bool isAttention = isa<AttentionOp, AttentionGradOp, PagedAttentionOp>(op);
   if (isAttention && tensorType(operand.get()).getRank() == 0) // start
     return true;
@@ -243,7 +246,7 @@ static bool isComputable(ClusterOp cluster) {
   ExpressionOptions options;
   ClusterKind kind = cluster.getKind();
   if (kind == ClusterKind::attention || kind == ClusterKind::attention_grad ||
-      kind == ClusterKind::paged_attention)
+      kind == ClusterKind::paged_attention || kind == ClusterKind::sample)
     return true;
   bool accumulates =
       kind == ClusterKind::contraction || kind == ClusterKind::grouped;

@@ -29,6 +29,10 @@ struct TileTarget {
   bool matrixTiles = false;
 };
 
+/// On a GPU's kernel without warps: the threads of a block, where they are not
+/// the target's `lanes`.
+inline constexpr llvm::StringLiteral kThreadsAttr = "tile.threads";
+
 /// Targets by name; nullopt where the name is unknown.
 std::optional<TileTarget> lookupTileTarget(llvm::StringRef name);
 /// All CPU targets, best first: "cpu:amx", "cpu:avx512bf16", "cpu:avx512",

@@ -38,6 +38,8 @@ static Skeleton skeletonFor(ClusterKind kind) {
     return tileScatter;
   case ClusterKind::reduce_all:
     return tileReduceAll;
+  case ClusterKind::sample:
+    return tileSample;
   }
   llvm_unreachable("all kinds are handled");
 }

@@ -135,6 +135,8 @@ llvm::Expected<llvm::SmallVector<mlir::Value>>
 tileAttentionGrad(graph::ClusterOp, TilingContext &);
 llvm::Expected<llvm::SmallVector<mlir::Value>>
 tilePagedAttention(graph::ClusterOp, TilingContext &);
+llvm::Expected<llvm::SmallVector<mlir::Value>> tileSample(graph::ClusterOp,
+                                                          TilingContext &);
 
 /// The view as a memref of the kernel: memref.reinterpret_cast of the buffer.
 mlir::Value emitView(mlir::OpBuilder &builder, mlir::Location loc,

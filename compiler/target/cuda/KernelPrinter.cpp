@@ -265,6 +265,8 @@ llvm::Error KernelPrinter::print() {
   shape = {kernel.getSymName().str(), target.lanes, kScratchBytes, {}, ""};
   if (std::optional<ArrayRef<int64_t>> warps = kernel.getWarps())
     shape.threads = 32 * (*warps)[0] * (*warps)[1];
+  else if (auto threads = kernel->getAttrOfType<IntegerAttr>(kThreadsAttr))
+    shape.threads = threads.getInt();
   findSlices();
   findMaps();
   kernel.walk([&](tile::MmaOp op) { hasWarpgroups |= isOfWarpgroups(op); });

@@ -120,7 +120,8 @@ llvm::Error KernelPrinter::printFor(scf::ForOp loop) {
                                  : scalar(init).text) +
          ";");
     carried.push_back(name);
-    values[argument] = values[result] = {name};
+    for (Value each : {Value(argument), Value(result)}) // entries may move
+      values[each] = {name};
   }
   std::string i = fresh("i");
   values[loop.getInductionVar()] = {i};

@@ -464,30 +464,43 @@ TEST(Interpreter, DequantizesRows) {
   EXPECT_EQ(y, (Values{-63.5, 0, 2.5, 2, -4, 200}));
 }
 
+// What is drawn of which logits is tested with the Sampler; here that each row
+// has its own operands, and that bits and changes are those of their tokens.
+TEST(Interpreter, DrawsTokens) {
+  Values drawn =
+      run(R"(
+func.func @main(%l: tensor<4x40xf32>, %a: tensor<4x2xi32>, %t: tensor<4x2xi32>,
+                %c: tensor<4x2x4xf32>, %o: tensor<4x2xf32>, %n: tensor<4x4xi32>) -> tensor<4xi32> {
+  %r = graph.sample %l allowed %a change %t by %c options %o limits %n
+    : tensor<4x40xf32>, tensor<4x2xi32>, tensor<4x2xi32>, tensor<4x2x4xf32>, tensor<4x2xf32>, tensor<4x4xi32> -> tensor<4xi32>
+  return %r : tensor<4xi32>
+})",
+          [] {
+            Tensor logits({4, 40}), changes({4, 2, 4}, 1);
+            for (int row = 0; row < 4; ++row)
+              for (int i = 0; i < 40; ++i)
+                logits.data[40 * row + i] = i;
+            // Row 1: token 37 = 18 × 2 + 1 alone. Row 2: token 5
+            // becomes (5 + 95) / 2 - 1. Row 3: none.
+            Tensor allowed({4, 2}, Values{-1, -1, 0, 1 << 18, -1, -1, 0, 0});
+            Tensor changed({4, 2}, Values{-1, 5, -1, 0, 5, -1, -1, -1});
+            changes.data[16] = 95, changes.data[17] = 2;
+            return Tensors{logits,  allowed,        changed,
+                           changes, Tensor({4, 2}), Tensor({4, 4})};
+          }());
+  EXPECT_EQ(drawn, (Values{39, 37, 5, -2}));
+}
+
 // Every op of the dialect is executed by something.
 TEST(Interpreter, CoversTheDialect) {
   // What has neither a formula nor a decomposition; each is in a test above.
-  const std::set<std::string> own{"constant",
-                                  "iota",
-                                  "reshape",
-                                  "transpose",
-                                  "broadcast",
-                                  "slice",
-                                  "pad",
-                                  "concat",
-                                  "dynamic_slice",
-                                  "dynamic_update",
-                                  "einsum",
-                                  "reduce",
-                                  "embedding",
-                                  "scatter_add",
-                                  "scatter_rows",
-                                  "dequantize",
-                                  "dequantize_rows",
-                                  "random",
-                                  "loop",
-                                  "cluster",
-                                  "yield"};
+  const std::set<std::string> own{
+      "constant",        "iota",           "reshape",      "transpose",
+      "broadcast",       "slice",          "pad",          "concat",
+      "dynamic_slice",   "dynamic_update", "einsum",       "reduce",
+      "embedding",       "scatter_add",    "scatter_rows", "dequantize",
+      "dequantize_rows", "random",         "sample",       "loop",
+      "cluster",         "yield"};
   for (RegisteredOperationName name : context().getRegisteredOperations())
     if (name.getDialectNamespace() == "graph" &&
         !name.hasInterface<Elementwise>() && !name.hasInterface<Decomposable>())

@@ -241,3 +241,10 @@ func.func @quantized_stack(%q: tensor<4x16x16xi32> {graph.role = #graph<role par
   %y = graph.grouped_matmul %x, %w groups %g {transposed} : (tensor<6x128xbf16>, tensor<2x32x128xbf16>, tensor<3xi32>) -> tensor<6x32xf32>
   return %y : tensor<6x32xf32>
 }
+
+// CHECK-LABEL: func.func @sample
+func.func @sample(%l: tensor<2x96xf32>, %a: tensor<2x3xi32>, %t: tensor<2x8xi32>, %c: tensor<2x8x4xf32>, %o: tensor<2x2xf32>, %n: tensor<2x4xi32>) -> tensor<2xi32> {
+  // CHECK: graph.sample %{{.*}} allowed %{{.*}} change %{{.*}} by %{{.*}} options %{{.*}} limits %{{.*}} : tensor<2x96xf32>, tensor<2x3xi32>, tensor<2x8xi32>, tensor<2x8x4xf32>, tensor<2x2xf32>, tensor<2x4xi32> -> tensor<2xi32>
+  %r = graph.sample %l allowed %a change %t by %c options %o limits %n : tensor<2x96xf32>, tensor<2x3xi32>, tensor<2x8xi32>, tensor<2x8x4xf32>, tensor<2x2xf32>, tensor<2x4xi32> -> tensor<2xi32>
+  return %r : tensor<2xi32>
+}

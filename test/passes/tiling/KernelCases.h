@@ -28,6 +28,7 @@ const std::vector<KernelCase> &contractionCases();
 const std::vector<KernelCase> &pagedCases();
 const std::vector<KernelCase> &groupedCases();
 const std::vector<KernelCase> &routingCases();
+const std::vector<KernelCase> &sampleCases();
 /// Of CPUs alone.
 const std::vector<KernelCase> &quantCases();
 const std::vector<KernelCase> &pagedInt8Cases();

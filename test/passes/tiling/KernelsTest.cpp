@@ -211,8 +211,9 @@ std::string nameOf(const ::testing::TestParamInfo<Parameter> &info) {
 // Cases of all kinds.
 std::vector<KernelCase> allCases() {
   std::vector<KernelCase> cases = kernelCases();
-  for (const auto *more : {&contractionCases(), &attentionCases(),
-                           &pagedCases(), &groupedCases(), &routingCases()})
+  for (const auto *more :
+       {&contractionCases(), &attentionCases(), &pagedCases(), &groupedCases(),
+        &routingCases(), &sampleCases()})
     cases.insert(cases.end(), more->begin(), more->end());
   return cases;
 }

@@ -1,0 +1,50 @@
+// What fits together in graph.sample, and what it costs.
+#include "dialects/graph/GraphSamplingOps.h"
+#include "dialects/graph/GraphVerify.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace tessera::graph;
+using namespace tessera::graph::detail;
+
+#define GET_OP_CLASSES
+#include "dialects/graph/GraphSamplingOps.cpp.inc"
+
+LogicalResult SampleOp::verify() {
+  RankedTensorType logits = tensorType(getLogits()),
+                   allowed = tensorType(getAllowed()),
+                   changed = tensorType(getChanged());
+  if (failed(expectRank(*this, "logits", logits, 2)) ||
+      failed(expectRank(*this, "allowed", allowed, 2)) ||
+      failed(expectRank(*this, "changed", changed, 2)))
+    return failure();
+  int64_t batch = logits.getDimSize(0), vocab = logits.getDimSize(1);
+  if (vocab < 1 || vocab > INT32_MAX)
+    return emitOpError("expects 1 to 2^31 - 1 logits a row, got ") << vocab;
+  int64_t words = allowed.getDimSize(1), entries = changed.getDimSize(1);
+  if (words < static_cast<int64_t>(llvm::divideCeil(vocab, 32)))
+    return emitOpError("expects allowed to have a bit for each of ")
+           << vocab << " tokens, got " << words << " words of 32 bits";
+  struct {
+    const char *name;
+    Value value;
+    SmallVector<int64_t> shape;
+  } const expected[] = {{"allowed", getAllowed(), {batch, words}},
+                        {"changed", getChanged(), {batch, entries}},
+                        {"changes", getChanges(), {batch, entries, 4}},
+                        {"options", getOptions(), {batch, 2}},
+                        {"limits", getLimits(), {batch, 4}},
+                        {"result", getResult(), {batch}}};
+  for (const auto &each : expected)
+    if (failed(
+            expectShape(*this, each.name, tensorType(each.value), each.shape)))
+      return failure();
+  return success();
+}
+
+// The likeliest token alone: a comparison a logit. What more is done is asked
+// for by data.
+int64_t SampleOp::getFlops() { return countElements(getLogits()); }
+int64_t SampleOp::getBytes() {
+  return countBytes(getOperands()) + countBytes(getResult());
+}
