@@ -1,5 +1,6 @@
 // Functions that go on from what a cache of keys and values holds: a chunk of a
 // prompt, and one token for each sequence of a batch.
+#include "dialects/graph/GraphSamplingOps.h"
 #include "models/ModelBuilder.h"
 
 using namespace mlir;
@@ -48,6 +49,25 @@ std::vector<Port> ModelBuilder::cacheInputs(const CacheShape &shape) {
           port(graph::kInputAttr, "table", tensor({shape.batch, pages}, i32)),
           port(graph::kInputAttr, "starts", tensor({shape.batch}, i32)),
           port(graph::kInputAttr, "lengths", tensor({shape.batch}, i32))};
+}
+
+/// Logits of a row that a request may change: by a bias, or for having been
+/// there. Who changes more has the logits come to the host.
+static constexpr int64_t kMostChanges = 1024;
+
+/// What says which token is chosen of each row's logits, as graph.sample.
+std::vector<Port> ModelBuilder::choiceInputs(int64_t batch) {
+  Type i32 = b.getI32Type(), f32 = b.getF32Type();
+  // Whole vectors of words.
+  int64_t words = llvm::alignTo(llvm::divideCeil(spec.vocab, 32), 16);
+  int64_t changes = std::min(spec.vocab, kMostChanges);
+  auto input = [&](const char *name, SmallVector<int64_t> shape, Type element) {
+    return port(graph::kInputAttr, name, tensor(shape, element));
+  };
+  return {input("allowed", {batch, words}, i32),
+          input("changed", {batch, changes}, i32),
+          input("changes", {batch, changes, 4}, f32),
+          input("options", {batch, 2}, f32), input("limits", {batch, 4}, i32)};
 }
 
 /// A cache that is told where a run's tokens stand, as cacheInputs has it.
@@ -124,7 +144,7 @@ Value ModelBuilder::cachedTrunk(Scope &scope, StringRef owner,
 
 /// tokens i32 [batch, tokens] and where they stand → logits f32 [batch, vocab]
 /// of one token of each sequence: row `last` of all tokens, if there are
-/// several.
+/// several; and the token i32 [batch] that is chosen by them.
 void ModelBuilder::buildCached(StringRef name, const CacheShape &shape) {
   Type i32 = b.getI32Type();
   std::vector<Port> arguments = parameterPorts(), caches = cachePorts(shape);
@@ -136,9 +156,13 @@ void ModelBuilder::buildCached(StringRef name, const CacheShape &shape) {
   if (chooses)
     arguments.push_back(
         port(graph::kInputAttr, "last", tensor({shape.batch}, i32)));
+  size_t choiceAt = arguments.size();
+  llvm::append_range(arguments, choiceInputs(shape.batch));
   std::vector<Port> results = caches;
   results.push_back(port(graph::kOutputAttr, "logits",
                          tensor({shape.batch, spec.vocab}, b.getF32Type())));
+  results.push_back(
+      port(graph::kOutputAttr, "token", tensor({shape.batch}, i32)));
   func::FuncOp result = function(name, arguments, results);
 
   Scope scope(b, spec, {});
@@ -146,7 +170,8 @@ void ModelBuilder::buildCached(StringRef name, const CacheShape &shape) {
     scope.define(each.name, result.getArgument(i));
   SmallVector<Value> state(
       result.getArguments().slice(all.size(), caches.size()));
-  auto inputs = result.getArguments().drop_front(all.size() + caches.size());
+  auto inputs = result.getArguments().take_front(choiceAt).drop_front(
+      all.size() + caches.size());
   KvCache cache = at(inputs.drop_front(), shape.context);
   Emitter places = scope.at("positions");
   cache.positions = positionsFrom(places, cache.starts,
@@ -158,8 +183,13 @@ void ModelBuilder::buildCached(StringRef name, const CacheShape &shape) {
   if (chooses)
     x = e.embedding(x, inputs.back());
   SmallVector<Value> returned(state);
-  returned.push_back(
-      e.softCap(e.einsum("bk,vk->bv", x, head(scope)), spec.logitCap));
+  Value logits =
+      e.softCap(e.einsum("bk,vk->bv", x, head(scope)), spec.logitCap);
+  SmallVector<Value> choice = {logits};
+  llvm::append_range(choice, result.getArguments().drop_front(choiceAt));
+  returned.push_back(logits);
+  returned.push_back(b.create<graph::SampleOp>(
+      scope.at("sample").location(), tensor({shape.batch}, i32), choice));
   b.create<func::ReturnOp>(result.getLoc(), returned);
 }
 

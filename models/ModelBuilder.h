@@ -95,6 +95,7 @@ private:
   std::vector<Port> layerCaches(const CacheShape &shape);
   std::vector<Port> cachePorts(const CacheShape &shape);
   std::vector<Port> cacheInputs(const CacheShape &shape);
+  std::vector<Port> choiceInputs(int64_t batch);
   mlir::Value cachedTrunk(Scope &scope, llvm::StringRef owner,
                           const CacheShape &shape, mlir::Value tokens,
                           llvm::MutableArrayRef<mlir::Value> caches);

@@ -31,6 +31,19 @@ Status notForInference(const hal::Session &session, std::string_view what) {
       what, session.artifact().rebuild_command()->string_view());
 }
 
+/// The bits of what the wish allows of `vocab` tokens; all are set before.
+void writeAllowed(const TokenWish &wish, int64_t vocab,
+                  std::span<int32_t> words) {
+  std::span runs(reinterpret_cast<uint32_t *>(words.data()), words.size());
+  if (wish.allowed)
+    return wish.allowed->writeRuns(runs);
+  if (wish.choices == vocab)
+    return; // they are all set
+  TokenMask first{size_t(wish.choices)};
+  first.insertFirst(size_t(wish.choices));
+  first.writeRuns(runs);
+}
+
 } // namespace
 
 StatusOr<std::unique_ptr<DecodePrograms>>
@@ -44,6 +57,7 @@ DecodePrograms::create(hal::Session &session) {
     each->reserve(most);
   programs->table.reserve(programs->tableColumns * sizes.buckets.back());
   programs->scores.resize(sizes.vocab * sizes.buckets.back());
+  programs->chosen.resize(sizes.buckets.back());
   return programs;
 }
 
@@ -65,13 +79,21 @@ Status DecodePrograms::readShape() {
     if (tensor.name == "logits" && tensor.shape.size() == 2)
       sizes.vocab = tensor.shape[1];
   for (const hal::TensorInfo &tensor : session.inputs(prefillProgram))
-    if (tensor.name == "table" && tensor.shape.size() == 2)
-      tableColumns = tensor.shape[1];
+    if (tensor.shape.size() == 2) {
+      if (tensor.name == "table")
+        tableColumns = tensor.shape[1];
+      else if (tensor.name == "allowed")
+        allowedWords = tensor.shape[1];
+      else if (tensor.name == "changed")
+        sizes.changes = tensor.shape[1];
+    }
   // The table's bytes and the logits' are in the artifact's arena, proven by
   // its reader; what is multiplied here stays far below 2^63.
   if (sizes.vocab < 1 || sizes.vocab > INT32_MAX || tableColumns < 1 ||
       tableColumns > INT32_MAX)
     return notForInference(session, "it has no table or no logits");
+  if (sizes.changes < 0 || allowedWords < (sizes.vocab + 31) / 32)
+    return notForInference(session, "it does not choose tokens");
   TESSERA_RETURN_IF_ERROR(checkPorts(prefillProgram, 1, sizes.chunk));
   for (int64_t batch : sizes.buckets)
     TESSERA_RETURN_IF_ERROR(
@@ -110,31 +132,44 @@ Status DecodePrograms::checkPorts(const std::string &program, int64_t batch,
                                   int64_t tokens) {
   struct Port {
     std::string_view name;
+    ElementType type;
     std::vector<int64_t> shape;
   };
-  std::vector<Port> wanted = {{"tokens", {batch, tokens}},
-                              {"slots", {batch, tokens}},
-                              {"table", {batch, tableColumns}},
-                              {"starts", {batch}},
-                              {"lengths", {batch}}};
+  constexpr auto i32 = ElementType::i32, f32 = ElementType::f32;
+  std::vector<Port> wanted = {{"tokens", i32, {batch, tokens}},
+                              {"slots", i32, {batch, tokens}},
+                              {"table", i32, {batch, tableColumns}},
+                              {"starts", i32, {batch}},
+                              {"lengths", i32, {batch}},
+                              {"allowed", i32, {batch, allowedWords}},
+                              {"changed", i32, {batch, sizes.changes}},
+                              {"changes", f32, {batch, sizes.changes, 4}},
+                              {"options", f32, {batch, 2}},
+                              {"limits", i32, {batch, 4}}};
   if (tokens > 1)
-    wanted.push_back({"last", {batch}});
+    wanted.push_back({"last", i32, {batch}});
   for (const Port &port : wanted) {
     auto inputs = session.inputs(program);
     auto found =
         std::find_if(inputs.begin(), inputs.end(),
                      [&](const auto &each) { return each.name == port.name; });
-    if (found == inputs.end() || found->type != ElementType::i32 ||
+    if (found == inputs.end() || found->type != port.type ||
         !std::ranges::equal(found->shape, port.shape))
       return notForInference(
           session, fmt::format("the input {} of {} is not as expected",
                                port.name, program));
   }
-  for (const hal::TensorInfo &output : session.outputs(program))
-    if (output.name == "logits" && output.type == ElementType::f32 &&
-        std::ranges::equal(output.shape, std::array{batch, sizes.vocab}))
-      return Status::success();
-  return notForInference(session, program + " gives no logits");
+  const Port results[] = {{"logits", f32, {batch, sizes.vocab}},
+                          {"token", i32, {batch}}};
+  for (const Port &port : results)
+    if (std::ranges::none_of(
+            session.outputs(program), [&](const hal::TensorInfo &each) {
+              return each.name == port.name && each.type == port.type &&
+                     std::ranges::equal(each.shape, port.shape);
+            }))
+      return notForInference(session,
+                             fmt::format("{} gives no {}", program, port.name));
+  return Status::success();
 }
 
 //===--- running ----------------------------------------------------------===//
@@ -185,14 +220,84 @@ Status DecodePrograms::writePlaces(const std::string &program,
   return session.writeInput<int32_t>(program, "lengths", lengths);
 }
 
+Status DecodePrograms::checkWishes(std::span<const TokenWish> wishes,
+                                   int64_t rows) const {
+  if (!wishes.empty() && int64_t(wishes.size()) != rows)
+    return Status::error("{} wishes for {} rows", wishes.size(), rows);
+  for (const TokenWish &wish : wishes)
+    if (int64_t(wish.changes.size()) > sizes.changes || wish.choices < 1 ||
+        wish.choices > sizes.vocab)
+      return Status::error(
+          "a wish changes {} logits and has {} choices; {} and "
+          "{} are the most",
+          wish.changes.size(), wish.choices, sizes.changes, sizes.vocab);
+  return Status::success();
+}
+
+Status DecodePrograms::writeWishes(const std::string &program,
+                                   std::span<const TokenWish> wishes,
+                                   int64_t bucket) {
+  allowed.assign(bucket * allowedWords, -1);
+  changed.assign(bucket * sizes.changes, -1);
+  changes.resize(4 * changed.size());
+  options.assign(2 * bucket, 0);
+  limits.assign(4 * bucket, 0);
+  for (size_t row = 0; row < wishes.size(); ++row) {
+    const TokenWish &wish = wishes[row];
+    writeAllowed(wish, sizes.vocab,
+                 std::span(allowed).subspan(row * size_t(allowedWords),
+                                            size_t(allowedWords)));
+    size_t at = row * size_t(sizes.changes);
+    for (const auto &[token, change] : wish.changes) {
+      changed[at] = token;
+      const float values[] = {change.added, change.above, change.below,
+                              change.subtracted};
+      std::ranges::copy(values, changes.begin() + long(4 * at++));
+    }
+    const TokenChoice &choice = wish.choice;
+    options[2 * row] = choice.temperature, options[2 * row + 1] = choice.minP;
+    const uint32_t words[] = {choice.topK, choice.topP, uint32_t(choice.random),
+                              uint32_t(choice.random >> 32)};
+    std::ranges::copy(words, limits.begin() + long(4 * row));
+  }
+  using Words = std::span<const int32_t>;
+  using Numbers = std::span<const float>;
+  TESSERA_RETURN_IF_ERROR(
+      session.writeInput(program, "allowed", Words(allowed)));
+  TESSERA_RETURN_IF_ERROR(
+      session.writeInput(program, "changed", Words(changed)));
+  TESSERA_RETURN_IF_ERROR(
+      session.writeInput(program, "changes", Numbers(changes)));
+  TESSERA_RETURN_IF_ERROR(
+      session.writeInput(program, "options", Numbers(options)));
+  return session.writeInput(program, "limits", Words(limits));
+}
+
+Status DecodePrograms::runFor(const std::string &program, int64_t bucket,
+                              const Wanted &wanted) {
+  TESSERA_RETURN_IF_ERROR(writeWishes(program, wanted.wishes, bucket));
+  TESSERA_RETURN_IF_ERROR(session.run(program));
+  if (!wanted.wishes.empty())
+    TESSERA_RETURN_IF_ERROR(session.readOutput(
+        program, "token",
+        std::as_writable_bytes(std::span(chosen).first(size_t(bucket)))));
+  if (!wanted.logits)
+    return Status::success();
+  return session.readOutput(program, "logits",
+                            std::as_writable_bytes(std::span(scores).first(
+                                size_t(bucket * sizes.vocab))));
+}
+
 Status DecodePrograms::prefill(const CachedText &text,
-                               std::span<const int32_t> tokens, bool wanted) {
+                               std::span<const int32_t> tokens,
+                               const Wanted &wanted) {
   auto count = int64_t(tokens.size());
   if (count < 1 || count > sizes.chunk)
     return Status::error("{} tokens to read; 1 to {} are read at once", count,
                          sizes.chunk);
   TESSERA_RETURN_IF_ERROR(checkTokens(tokens));
   TESSERA_RETURN_IF_ERROR(checkText(text, count));
+  TESSERA_RETURN_IF_ERROR(checkWishes(wanted.wishes, 1));
   ids.assign(tokens.begin(), tokens.end());
   ids.resize(sizes.chunk, 0);
   slots.assign(sizes.chunk, -1);
@@ -203,16 +308,12 @@ Status DecodePrograms::prefill(const CachedText &text,
   int32_t last[] = {int32_t(count - 1)};
   TESSERA_RETURN_IF_ERROR(
       session.writeInput<int32_t>(prefillProgram, "last", last));
-  TESSERA_RETURN_IF_ERROR(session.run(prefillProgram));
-  if (!wanted)
-    return Status::success();
-  return session.readOutput(
-      prefillProgram, "logits",
-      std::as_writable_bytes(std::span(scores).first(sizes.vocab)));
+  return runFor(prefillProgram, 1, wanted);
 }
 
 Status DecodePrograms::decode(std::span<const CachedText> texts,
-                              std::span<const int32_t> tokens) {
+                              std::span<const int32_t> tokens,
+                              const Wanted &wanted) {
   auto count = int64_t(texts.size());
   if (count == 0 || count > sizes.buckets.back() ||
       tokens.size() != texts.size())
@@ -221,6 +322,7 @@ Status DecodePrograms::decode(std::span<const CachedText> texts,
   TESSERA_RETURN_IF_ERROR(checkTokens(tokens));
   for (const CachedText &text : texts)
     TESSERA_RETURN_IF_ERROR(checkText(text, 1));
+  TESSERA_RETURN_IF_ERROR(checkWishes(wanted.wishes, count));
   int64_t bucket =
       *std::lower_bound(sizes.buckets.begin(), sizes.buckets.end(), count);
   std::string program = fmt::format("decode_{}", bucket);
@@ -230,10 +332,7 @@ Status DecodePrograms::decode(std::span<const CachedText> texts,
   for (int64_t i = 0; i < count; ++i)
     slots[i] = slotOf(texts[i], texts[i].length);
   TESSERA_RETURN_IF_ERROR(writePlaces(program, texts, bucket, 1));
-  TESSERA_RETURN_IF_ERROR(session.run(program));
-  return session.readOutput(
-      program, "logits",
-      std::as_writable_bytes(std::span(scores).first(bucket * sizes.vocab)));
+  return runFor(program, bucket, wanted);
 }
 
 } // namespace tessera

@@ -19,12 +19,13 @@ public:
 
   const DecoderShape &shape() const override { return sizes; }
   Status prefill(const CachedText &text, std::span<const int32_t> tokens,
-                 bool wanted) override;
+                 const Wanted &wanted) override;
   Status decode(std::span<const CachedText> texts,
-                std::span<const int32_t> tokens) override;
-  std::span<const float> logits(int64_t i) const override {
-    return std::span(scores).subspan(i * sizes.vocab, sizes.vocab);
+                std::span<const int32_t> tokens, const Wanted &wanted) override;
+  std::span<const float> logits(int64_t row) const override {
+    return std::span(scores).subspan(row * sizes.vocab, sizes.vocab);
   }
+  int32_t token(int64_t row) const override { return chosen[size_t(row)]; }
 
 private:
   explicit DecodePrograms(hal::Session &session) : session(session) {}
@@ -39,13 +40,23 @@ private:
   Status writePlaces(const std::string &program,
                      std::span<const CachedText> texts, int64_t bucket,
                      int64_t added);
+  Status checkWishes(std::span<const TokenWish> wishes, int64_t rows) const;
+  /// What is to be chosen in each of `bucket` rows: anything where nothing is
+  /// wished for.
+  Status writeWishes(const std::string &program,
+                     std::span<const TokenWish> wishes, int64_t bucket);
+  Status runFor(const std::string &program, int64_t bucket,
+                const Wanted &wanted);
 
   hal::Session &session;
   DecoderShape sizes;
-  int64_t tableColumns = 0;
+  int64_t tableColumns = 0, allowedWords = 0;
   std::string prefillProgram;
   std::vector<float> scores; ///< [sequences, vocab]
   std::vector<int32_t> ids, slots, table, starts, lengths;
+  /// A row of each: as graph.sample has them, and its result.
+  std::vector<int32_t> allowed, changed, limits, chosen;
+  std::vector<float> changes, options;
 };
 
 } // namespace tessera

@@ -84,7 +84,8 @@ void Decoder::release(Sequence &sequence) {
   sequence.tokens = 0;
 }
 
-Status Decoder::read(Sequence &sequence, std::span<const int32_t> tokens) {
+Status Decoder::read(Sequence &sequence, std::span<const int32_t> tokens,
+                     const Wanted &wanted) {
   if (tokens.empty())
     return Status::error("there is no token to read");
   for (int32_t token : tokens)
@@ -96,7 +97,7 @@ Status Decoder::read(Sequence &sequence, std::span<const int32_t> tokens) {
     auto count = std::min<size_t>(tokens.size(), shape().chunk);
     TESSERA_RETURN_IF_ERROR(programs->prefill(
         {sequence.pages, sequence.tokens}, tokens.first(count),
-        /*wanted=*/count == tokens.size()));
+        count == tokens.size() ? wanted : Wanted{.logits = false}));
     sequence.tokens += int64_t(count);
     tokens = tokens.subspan(count);
   }
@@ -104,13 +105,13 @@ Status Decoder::read(Sequence &sequence, std::span<const int32_t> tokens) {
 }
 
 Status Decoder::step(std::span<Sequence *const> sequences,
-                     std::span<const int32_t> tokens) {
+                     std::span<const int32_t> tokens, const Wanted &wanted) {
   if (int64_t(sequences.size()) <= shape().buckets.back())
     TESSERA_RETURN_IF_ERROR(reserveAll(sequences));
   std::vector<CachedText> texts;
   for (const Sequence *each : sequences)
     texts.push_back({each->pages, each->tokens});
-  TESSERA_RETURN_IF_ERROR(programs->decode(texts, tokens));
+  TESSERA_RETURN_IF_ERROR(programs->decode(texts, tokens, wanted));
   for (Sequence *each : sequences)
     ++each->tokens;
   return Status::success();

@@ -42,16 +42,20 @@ public:
   /// Whether the context and the pages that are left hold `count` more tokens.
   bool hasRoom(const Sequence &sequence, int64_t count) const;
 
-  /// Appends at least one token; logits(0) are then those after the last one.
+  /// Appends at least one token; row 0 is then what follows the last one.
   /// Ids must be inside the vocabulary. What does not fit changes nothing; an
   /// error of the device may leave the sequence in part, to be released.
-  Status read(Sequence &sequence, std::span<const int32_t> tokens);
+  Status read(Sequence &sequence, std::span<const int32_t> tokens,
+              const Wanted &wanted = {});
   /// Appends token i to sequence i, all of them different sequences, at most
-  /// as many as the largest bucket; logits(i) are then those after it.
+  /// as many as the largest bucket; row i is then what follows it.
   Status step(std::span<Sequence *const> sequences,
-              std::span<const int32_t> tokens);
-  /// [vocab]; valid until the next read or step.
-  std::span<const float> logits(int64_t i) const { return programs->logits(i); }
+              std::span<const int32_t> tokens, const Wanted &wanted = {});
+  /// As those of a PagedModel; valid until the next read or step.
+  std::span<const float> logits(int64_t row) const {
+    return programs->logits(row);
+  }
+  int32_t token(int64_t row) const { return programs->token(row); }
   /// Forgets all but the first `length` tokens and gives back the pages that
   /// only others had.
   void truncate(Sequence &sequence, int64_t length);

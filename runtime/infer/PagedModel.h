@@ -2,7 +2,9 @@
 // (Kwon et al. 2023). Whoever calls owns the pages and says where each text
 // stands; DecodePrograms is the compiled model behind it.
 #pragma once
+#include "runtime/infer/TokenGuide.h"
 #include "runtime/support/Status.h"
+#include "runtime/support/TokenChoice.h"
 
 #include <cstdint>
 #include <span>
@@ -18,6 +20,29 @@ struct DecoderShape {
   int64_t chunk = 0;   ///< tokens of a prompt that are read at once
   int64_t vocab = 0;
   std::vector<int64_t> buckets; ///< numbers of sequences of decode programs
+  /// Logits that a wish may change; -1: tokens are not chosen where the logits
+  /// are, so that wishes are not heard.
+  int64_t changes = -1;
+};
+
+struct ChangedLogit {
+  int32_t token = 0;
+  LogitChange change;
+};
+
+/// A token that is to be chosen where its logits are, so that they need not be
+/// read.
+struct TokenWish {
+  TokenChoice choice = {};
+  std::span<const ChangedLogit> changes = {}; ///< no token twice
+  const TokenMask *allowed = nullptr;         ///< null: the first `choices`
+  int64_t choices = 0;
+};
+
+/// What a call is to leave behind.
+struct Wanted {
+  bool logits = true;
+  std::span<const TokenWish> wishes = {}; ///< none, or one for each row
 };
 
 /// A text's place in the cache: token i stands in pages[i / page]. There are
@@ -32,18 +57,22 @@ class PagedModel {
 public:
   virtual ~PagedModel() = default;
   virtual const DecoderShape &shape() const = 0;
-  /// Appends 1 to shape().chunk tokens; if `wanted`, logits(0) are then those
-  /// after the last of them. Ids must be inside the vocabulary.
+  /// Appends 1 to shape().chunk tokens; row 0 is then what follows the last of
+  /// them. Ids must be inside the vocabulary.
   virtual Status prefill(const CachedText &text,
-                         std::span<const int32_t> tokens, bool wanted) = 0;
-  /// Appends token i to text i, at most as many as the largest bucket;
-  /// logits(i) are then those after it. Texts that follow one another may be
+                         std::span<const int32_t> tokens,
+                         const Wanted &wanted) = 0;
+  /// Appends token i to text i, at most as many as the largest bucket; row i is
+  /// then what follows it. Texts that follow one another may be
   /// one text that grows, each with a length of one more and all with the same
   /// pages; otherwise none shares a page that is written.
   virtual Status decode(std::span<const CachedText> texts,
-                        std::span<const int32_t> tokens) = 0;
-  /// [vocab]; valid until the next call.
-  virtual std::span<const float> logits(int64_t i) const = 0;
+                        std::span<const int32_t> tokens,
+                        const Wanted &wanted) = 0;
+  /// [vocab], where they were wanted; valid until the next call.
+  virtual std::span<const float> logits(int64_t row) const = 0;
+  /// What was wished for: a token, or what TokenChoice.h has in its place.
+  virtual int32_t token(int64_t row) const = 0;
 };
 
 } // namespace tessera

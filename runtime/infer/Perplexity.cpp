@@ -45,7 +45,8 @@ public:
       fed.clear();
       for (size_t i = 0; i < open; ++i)
         fed.push_back(tokenAt(i, at));
-      TESSERA_RETURN_IF_ERROR(model.decode(std::span(texts).first(open), fed));
+      TESSERA_RETURN_IF_ERROR(
+          model.decode(std::span(texts).first(open), fed, {}));
       for (size_t i = 0; i < open; ++i) {
         ++texts[i].length;
         if (at + 1 < ahead)

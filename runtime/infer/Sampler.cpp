@@ -13,24 +13,15 @@ bool likelier(const std::pair<float, int32_t> &a,
   return a.first != b.first ? a.first > b.first : a.second < b.second;
 }
 
-/// The index of the largest logit.
-StatusOr<std::size_t> bestOf(std::span<const float> logits) {
-  float best = -std::numeric_limits<float>::infinity();
-  std::size_t bestIndex = 0;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
+/// Why no token can be chosen of these.
+Status noChoice(std::span<const float> logits) {
+  for (std::size_t i = 0; i < logits.size(); ++i)
     if (std::isnan(logits[i]))
       return Status::error("the logit of token {} is nan; the weights are "
                            "damaged or training diverged",
                            i);
-    if (logits[i] > best) {
-      best = logits[i];
-      bestIndex = i;
-    }
-  }
-  if (std::isinf(best))
-    return Status::error("no token has a finite logit; the weights are damaged "
-                         "or training diverged");
-  return bestIndex;
+  return Status::error("no token has a finite logit; the weights are damaged "
+                       "or training diverged");
 }
 
 } // namespace
@@ -68,104 +59,93 @@ void Sampler::sawPrompt(std::span<const int32_t> tokens) {
 }
 
 void Sampler::saw(int32_t token) {
-  if (options.repetitionPenalty != 1 || options.presencePenalty != 0 ||
-      options.frequencyPenalty != 0)
+  if (remembers())
     ++seen[token];
+}
+
+// Of each token once, what its bias and its having been there make of its
+// logit.
+void Sampler::findChanges() {
+  changes.clear();
+  for (const auto &[token, count] : seen)
+    changes.push_back(
+        {token,
+         {.above = options.repetitionPenalty,
+          .below = 1 / options.repetitionPenalty,
+          .subtracted = options.frequencyPenalty * float(count) +
+                        (count > 0 ? options.presencePenalty : 0)}});
+  std::ranges::sort(changes, {}, &ChangedLogit::token);
+  auto known = changes.size();
+  for (const auto &[token, bias] : options.bias) {
+    auto first = changes.begin(), end = first + long(known);
+    auto found = std::lower_bound(
+        first, end, token,
+        [](const ChangedLogit &each, int32_t id) { return each.token < id; });
+    if (found == end || found->token != token)
+      found = std::ranges::find(changes.begin() + long(known), changes.end(),
+                                token, &ChangedLogit::token);
+    if (found == changes.end())
+      found = changes.insert(found, {token, {}});
+    found->change.added += bias;
+  }
+}
+
+TokenChoice Sampler::choiceOf(uint64_t draw) const {
+  PhiloxCounter words =
+      philox4x32({uint32_t(draw), uint32_t(draw >> 32), 0, 0},
+                 {uint32_t(options.seed), uint32_t(options.seed >> 32)});
+  constexpr double whole = 0x1p32;
+  TokenChoice choice;
+  choice.temperature = options.temperature;
+  choice.minP = options.minP;
+  choice.topK = uint32_t(std::min<int64_t>(options.topK, UINT32_MAX));
+  if (options.topP < 1)
+    choice.topP = uint32_t(std::max(double(options.topP) * whole, 1.0));
+  choice.random = uint64_t(words[0]) << 32 | words[1];
+  return choice;
 }
 
 std::span<const float> Sampler::adjust(std::span<const float> logits,
                                        const TokenMask *allowed) {
-  if (options.bias.empty() && seen.empty() && !allowed)
+  findChanges();
+  if (changes.empty() && !allowed)
     return logits;
   adjusted.assign(logits.begin(), logits.end());
+  for (const auto &[token, change] : changes)
+    if (std::size_t(token) < adjusted.size())
+      adjusted[token] = change.of(adjusted[token]);
   for (std::size_t i = 0; allowed && i < adjusted.size(); ++i)
     if (!allowed->contains(i))
       adjusted[i] = -std::numeric_limits<float>::infinity();
-  for (const auto &[token, bias] : options.bias)
-    if (std::size_t(token) < adjusted.size())
-      adjusted[token] += bias;
-  for (const auto &[token, count] : seen) {
-    if (std::size_t(token) >= adjusted.size())
-      continue;
-    float &logit = adjusted[token];
-    logit = logit > 0 ? logit / options.repetitionPenalty
-                      : logit * options.repetitionPenalty;
-    logit -= options.frequencyPenalty * float(count);
-    if (count > 0)
-      logit -= options.presencePenalty;
-  }
   return adjusted;
-}
-
-double Sampler::weigh(std::span<const float> logits, float best) {
-  // Weights relative to the best: exp((l - best) / temperature), in double so
-  // that a tiny temperature gives zero and never NaN.
-  candidates.clear();
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    auto weight =
-        float(std::exp((double(logits[i]) - best) / options.temperature));
-    if (weight >= options.minP)
-      candidates.emplace_back(weight, int32_t(i));
-  }
-  if (options.topK > 0 && std::size_t(options.topK) < candidates.size()) {
-    std::nth_element(candidates.begin(),
-                     candidates.begin() + long(options.topK), candidates.end(),
-                     likelier);
-    candidates.resize(std::size_t(options.topK));
-    // What nth_element leaves is in no order that a library promises.
-    std::sort(candidates.begin(), candidates.end(), likelier);
-  }
-  double total = 0;
-  for (const auto &[weight, index] : candidates)
-    total += weight;
-  return total;
-}
-
-// Sorts no more than it must: of a large vocabulary a few tokens have most of
-// the probability.
-double Sampler::keepTopP(double total) {
-  double bound = total * double(options.topP), sum = 0;
-  std::size_t kept = 0, sorted = 0;
-  while (kept < candidates.size() && sum < bound) {
-    if (kept == sorted) {
-      sorted = std::min(candidates.size(), std::max<std::size_t>(64, 4 * kept));
-      std::partial_sort(candidates.begin() + long(kept),
-                        candidates.begin() + long(sorted), candidates.end(),
-                        likelier);
-    }
-    sum += candidates[kept++].first;
-  }
-  candidates.resize(kept);
-  return sum;
 }
 
 StatusOr<int32_t> Sampler::sample(std::span<const float> logits, uint64_t draw,
                                   const TokenMask *allowed) {
   logits = adjust(logits, allowed);
-  StatusOr<std::size_t> best = bestOf(logits);
-  if (!best.ok())
-    return best.status();
-  if (options.temperature == 0)
-    return int32_t(*best);
-  double total = weigh(logits, logits[*best]);
-  if (options.topP < 1)
-    total = keepTopP(total);
+  int32_t token = chooseToken(logits, choiceOf(draw));
+  if (token < 0)
+    return noChoice(logits);
+  return token;
+}
 
-  PhiloxCounter words =
-      philox4x32({uint32_t(draw), uint32_t(draw >> 32), 0, 0},
-                 {uint32_t(options.seed), uint32_t(options.seed >> 32)});
-  // 53 random bits, so that tokens of probability 2^-24 and less are reached.
-  uint64_t bits = (uint64_t(words[0]) << 32 | words[1]) >> 11;
-  double place = double(bits) * 0x1p-53 * total;
-  for (const auto &[weight, index] : candidates) {
-    place -= weight;
-    if (place < 0)
-      return index;
-  }
-  // Rounding may leave a rest; the last candidate of weight is next to it.
-  while (candidates.size() > 1 && candidates.back().first == 0)
-    candidates.pop_back();
-  return candidates.back().second;
+std::optional<TokenWish> Sampler::wish(int64_t mostChanges, int64_t choices,
+                                       uint64_t draw,
+                                       const TokenMask *allowed) {
+  findChanges();
+  std::erase_if(
+      changes, [&](const ChangedLogit &each) { return each.token >= choices; });
+  if (int64_t(changes.size()) > mostChanges)
+    return std::nullopt;
+  return TokenWish{choiceOf(draw), changes, allowed, choices};
+}
+
+StatusOr<int32_t> tokenOfWish(int32_t token) {
+  if (token >= 0)
+    return token;
+  return Status::error("{}; the weights are damaged or training diverged",
+                       token == kNotANumber ? "a logit is nan"
+                                            : "no token has a finite logit");
 }
 
 TokenLogprobs logprobsOf(std::span<const float> logits, int32_t chosen,

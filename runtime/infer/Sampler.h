@@ -1,9 +1,10 @@
 // The next token from its logits.
 #pragma once
-#include "runtime/infer/TokenGuide.h"
+#include "runtime/infer/PagedModel.h"
 #include "runtime/support/Status.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -29,10 +30,11 @@ struct SamplingOptions {
 /// "must be …" if a value is out of its range.
 Status checkSampling(const SamplingOptions &options);
 
-/// Chooses the tokens of one text. In this order: what is allowed, bias,
-/// penalties, temperature, top-k, min-p, top-p among what is left. Draw n is a
-/// pure function of (logits, options, tokens seen, n): Philox with the seed as
-/// key and n as counter. Keeps its working memory between calls.
+/// Chooses the tokens of one text, or says how a model is to. In this order:
+/// what is allowed, bias, penalties, temperature, min-p, top-k, top-p among
+/// what is left. Draw n is a pure function of (logits, options, tokens seen,
+/// n): Philox with the seed as key and n as counter; TokenChoice.h says which.
+/// Keeps its working memory between calls.
 class Sampler {
 public:
   explicit Sampler(SamplingOptions options) : options(std::move(options)) {}
@@ -43,21 +45,32 @@ public:
   /// minus infinity, are an error. With `allowed` it is one of those.
   StatusOr<int32_t> sample(std::span<const float> logits, uint64_t draw,
                            const TokenMask *allowed = nullptr);
+  /// What makes a model draw the same token among the first `choices`, if
+  /// wishes may have so many changes; valid until the next call.
+  std::optional<TokenWish> wish(int64_t mostChanges, int64_t choices,
+                                uint64_t draw,
+                                const TokenMask *allowed = nullptr);
+  /// Whether a token depends on those before it by more than the logits.
+  bool remembers() const {
+    return options.repetitionPenalty != 1 || options.presencePenalty != 0 ||
+           options.frequencyPenalty != 0;
+  }
 
 private:
+  TokenChoice choiceOf(uint64_t draw) const;
+  void findChanges();
   std::span<const float> adjust(std::span<const float> logits,
                                 const TokenMask *allowed);
-  /// The candidates' weights in all, of those that min-p and top-k leave.
-  double weigh(std::span<const float> logits, float best);
-  double keepTopP(double total);
 
   SamplingOptions options;
   /// How often each token was generated; 0: it stands in the prompt only.
   std::unordered_map<int32_t, int64_t> seen;
+  std::vector<ChangedLogit> changes;
   std::vector<float> adjusted;
-  /// (weight, index)
-  std::vector<std::pair<float, int32_t>> candidates;
 };
+
+/// The token that a model gave for a wish; an error where it gave none.
+StatusOr<int32_t> tokenOfWish(int32_t token);
 
 /// Natural logarithms of probabilities at temperature 1, before any penalty.
 struct TokenLogprobs {

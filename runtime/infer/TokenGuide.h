@@ -2,7 +2,9 @@
 #pragma once
 #include "runtime/support/Status.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace tessera {
@@ -25,7 +27,22 @@ public:
         return false;
     return true;
   }
+  void insertFirst(size_t count) {
+    for (size_t token = 0; token < count; ++token)
+      insert(token);
+  }
   void clear() { words.assign(words.size(), 0); }
+  /// Bit r of word w becomes that of token r × (number of words) + w, as
+  /// graph.sample has them. The words have a bit for every token.
+  void writeRuns(std::span<uint32_t> runs) const {
+    std::ranges::fill(runs, 0);
+    for (size_t run = 0; run < 32; ++run) {
+      size_t first = std::min(run * runs.size(), 64 * words.size());
+      size_t count = std::min(runs.size(), 64 * words.size() - first);
+      for (size_t w = 0; w < count; ++w)
+        runs[w] |= uint32_t(contains(first + w)) << run;
+    }
+  }
   /// Of one vocabulary.
   void insertAll(const TokenMask &other) {
     for (size_t i = 0; i < words.size(); ++i)

@@ -189,23 +189,34 @@ public:
   DecodedText &operator=(const DecodedText &) = delete;
 
   StatusOr<std::span<const float>> next(std::span<const int32_t> text) {
+    TESSERA_RETURN_IF_ERROR(goOn(text, {}));
+    return decoder.logits(0);
+  }
+  StatusOr<int32_t> choose(std::span<const int32_t> text,
+                           const TokenWish &wish) {
+    TESSERA_RETURN_IF_ERROR(
+        goOn(text, {.logits = false, .wishes = {&wish, 1}}));
+    return tokenOfWish(decoder.token(0));
+  }
+
+private:
+  Status goOn(std::span<const int32_t> text, const Wanted &wanted) {
     std::span<const int32_t> added = text.subspan(seen);
     if (!decoder.hasRoom(sequence, int64_t(added.size()))) {
       decoder.release(sequence);
       auto half = std::max<int64_t>(decoder.shape().context / 2, 1);
       added = text.last(std::min(text.size(), size_t(half)));
     }
-    TESSERA_RETURN_IF_ERROR(advance(added));
+    TESSERA_RETURN_IF_ERROR(advance(added, wanted));
     seen = text.size();
-    return decoder.logits(0);
+    return Status::success();
   }
 
-private:
-  Status advance(std::span<const int32_t> added) {
+  Status advance(std::span<const int32_t> added, const Wanted &wanted) {
     if (added.size() != 1 || sequence.length() == 0)
-      return decoder.read(sequence, added);
+      return decoder.read(sequence, added, wanted);
     Sequence *one[] = {&sequence};
-    return decoder.step(one, added);
+    return decoder.step(one, added, wanted);
   }
 
   Decoder &decoder;
@@ -217,9 +228,26 @@ private:
 
 TextModel decodingModel(Decoder &decoder) {
   auto text = std::make_shared<DecodedText>(decoder);
-  return {decoder.shape().vocab, [text](std::span<const int32_t> tokens) {
-            return text->next(tokens);
-          }};
+  return {
+      decoder.shape().vocab,
+      [text](std::span<const int32_t> tokens) { return text->next(tokens); },
+      decoder.shape().changes,
+      [text](std::span<const int32_t> tokens, const TokenWish &wish) {
+        return text->choose(tokens, wish);
+      }};
+}
+
+/// The token after `text`, chosen by the model where it can.
+static StatusOr<int32_t> nextToken(const TextModel &model,
+                                   std::span<const int32_t> text,
+                                   Sampler &sampler, std::size_t choices,
+                                   uint64_t draw, const TokenMask *allowed) {
+  if (auto wish = sampler.wish(model.changes, int64_t(choices), draw, allowed))
+    return model.choose(text, *wish);
+  auto logits = model.next(text);
+  if (!logits.ok())
+    return logits.status();
+  return sampler.sample(logits->first(choices), draw, allowed);
 }
 
 StatusOr<GenerateResult> generateText(const TextModel &model,
@@ -247,9 +275,6 @@ StatusOr<GenerateResult> generateText(const TextModel &model,
   auto begin = Clock::now();
   result.ended = options.guide && options.guide->isComplete();
   while (result.tokens.size() < options.maxTokens && !result.ended) {
-    auto logits = model.next(tokens);
-    if (!logits.ok())
-      return logits.status();
     const TokenMask *allowed = nullptr;
     if (options.guide) {
       auto mask = options.guide->allowed();
@@ -257,8 +282,8 @@ StatusOr<GenerateResult> generateText(const TextModel &model,
         return mask.status();
       allowed = *mask;
     }
-    StatusOr<int32_t> token =
-        sampler.sample(logits->first(choices), result.tokens.size(), allowed);
+    StatusOr<int32_t> token = nextToken(model, tokens, sampler, choices,
+                                        result.tokens.size(), allowed);
     if (!token.ok())
       return token.status();
     sampler.saw(*token);

@@ -73,6 +73,12 @@ struct TextModel {
   /// call to call the text only grows.
   std::function<StatusOr<std::span<const float>>(std::span<const int32_t> text)>
       next;
+  /// The token that a wish of so many changes at most names, instead of logits;
+  /// -1 where only those are told.
+  int64_t changes = -1;
+  std::function<StatusOr<int32_t>(std::span<const int32_t> text,
+                                  const TokenWish &wish)>
+      choose = {};
 };
 
 /// By the model's logits program: of a longer text its last T tokens are seen.

@@ -13,14 +13,14 @@ void ChatSession::reset(const std::string &system) {
 // Templates may write earlier turns anew: what is the same so far is kept, the
 // last token is read again for its logits.
 Status ChatSession::readPrompt(std::span<const int32_t> prompt,
-                               Answer &answer) {
+                               const Wanted &wanted, Answer &answer) {
   auto [mine, theirs] = std::ranges::mismatch(cached, prompt);
   auto kept = std::min(size_t(mine - cached.begin()), prompt.size() - 1);
   decoder.truncate(sequence, int64_t(kept));
   cached.resize(kept);
   answer.kept = int64_t(kept);
   answer.read = int64_t(prompt.size() - kept);
-  Status status = decoder.read(sequence, prompt.subspan(kept));
+  Status status = decoder.read(sequence, prompt.subspan(kept), wanted);
   if (!status.ok()) {
     decoder.release(sequence); // it may be there in part
     cached.clear();
@@ -28,6 +28,22 @@ Status ChatSession::readPrompt(std::span<const int32_t> prompt,
   }
   cached.assign(prompt.begin(), prompt.end());
   return status;
+}
+
+int64_t ChatSession::choices() const {
+  return std::min<int64_t>(decoder.shape().vocab, tokenizer.vocabSize());
+}
+
+StatusOr<int32_t>
+ChatSession::draw(Sampler &sampler,
+                  const std::function<Status(const Wanted &)> &run) {
+  uint64_t number = draws++;
+  if (auto wish = sampler.wish(decoder.shape().changes, choices(), number)) {
+    TESSERA_RETURN_IF_ERROR(run({.logits = false, .wishes = {&*wish, 1}}));
+    return tokenOfWish(decoder.token(0));
+  }
+  TESSERA_RETURN_IF_ERROR(run({}));
+  return sampler.sample(decoder.logits(0).first(size_t(choices())), number);
 }
 
 Status ChatSession::generate(std::span<const int32_t> prompt,
@@ -42,15 +58,22 @@ Status ChatSession::generate(std::span<const int32_t> prompt,
   serve::StopMatcher matcher(texts);
   Sampler sampler(limits.sampling);
   sampler.sawPrompt(prompt);
-  auto choices =
-      size_t(std::min<int64_t>(decoder.shape().vocab, tokenizer.vocabSize()));
   auto add = [&](const std::string &text) {
     if (!text.empty())
       show(text);
     answer.text += text;
   };
+  // The first token follows the prompt, each other one the one before.
+  std::optional<int32_t> last;
   while (uint64_t(answer.generated) < limits.maxTokens && !matcher.found()) {
-    auto token = sampler.sample(decoder.logits(0).first(choices), draws++);
+    auto token = draw(sampler, [&](const Wanted &wanted) {
+      if (!last)
+        return readPrompt(prompt, wanted, answer);
+      Sequence *one[] = {&sequence};
+      TESSERA_RETURN_IF_ERROR(decoder.step(one, {&*last, 1}, wanted));
+      cached.push_back(*last);
+      return Status::success();
+    });
     if (!token.ok())
       return token.status();
     sampler.saw(*token);
@@ -61,9 +84,7 @@ Status ChatSession::generate(std::span<const int32_t> prompt,
     add(matcher.push(stream.push(uint32_t(*token))));
     if (stop() || (answer.full = !decoder.hasRoom(sequence, 1)))
       break;
-    Sequence *one[] = {&sequence};
-    TESSERA_RETURN_IF_ERROR(decoder.step(one, {&*token, 1}));
-    cached.push_back(*token);
+    last = *token;
   }
   answer.ended |= matcher.found();
   if (!matcher.found())
@@ -81,8 +102,6 @@ ChatSession::say(const std::string &message, const AnswerLimits &limits,
   Answer answer;
   if (status.ok() && prompt->empty())
     status = Status::error("the model's template makes nothing of the chat");
-  if (status.ok())
-    status = readPrompt(*prompt, answer);
   if (status.ok())
     status = generate(*prompt, limits, show, stop, answer);
   if (!status.ok()) {

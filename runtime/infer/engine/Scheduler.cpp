@@ -48,9 +48,16 @@ struct Scheduler::Text {
     return request.scoresPrompt && scored < result.promptTokens;
   }
 
-  /// The next token, which then is part of the text. `failure` is what an error
-  /// is of.
-  StatusOr<int32_t> draw(std::span<const float> logits, FinishReason &failure);
+  /// The tokens that may come next, null for all of them.
+  StatusOr<const TokenMask *> allowed();
+  /// Adds a wish for each of its next rows; false if one of them cannot be
+  /// told before the rows are computed.
+  bool addWishes(int64_t changes, int64_t choices,
+                 std::vector<TokenWish> &wishes);
+  /// The next token, which then is part of the text: what `model` has been
+  /// asked for in this row, or by its logits. `failure` is what an error is of.
+  StatusOr<int32_t> draw(const PagedModel &model, int64_t row, int64_t choices,
+                         FinishReason &failure);
   /// Nothing more may follow.
   bool hasItsForm() const {
     return request.guide && request.guide->isComplete();
@@ -64,6 +71,7 @@ struct Scheduler::Text {
   Sampler sampler;
   NgramDraft draft;
   std::span<const int32_t> guesses; ///< of this iteration
+  bool isWished = false;            ///< so are its tokens
   std::vector<int32_t> tokens;      ///< the prompt's and the generated
   PageList list;
   int64_t computed = 0; ///< tokens in the cache
@@ -74,18 +82,47 @@ struct Scheduler::Text {
   std::optional<EngineClock::time_point> started, first, last;
 };
 
-StatusOr<int32_t> Scheduler::Text::draw(std::span<const float> logits,
+StatusOr<const TokenMask *> Scheduler::Text::allowed() {
+  if (!request.guide)
+    return nullptr;
+  return request.guide->allowed();
+}
+
+// A guess is a token that has not been chosen yet: what comes behind it may
+// depend on it through its logits alone.
+bool Scheduler::Text::addWishes(int64_t changes, int64_t choices,
+                                std::vector<TokenWish> &wishes) {
+  if (!guesses.empty() && (request.guide || sampler.remembers()))
+    return false;
+  if (hasItsForm()) // nothing will be chosen
+    return false;
+  auto mask = allowed();
+  if (!mask.ok()) // draw() comes to the same end
+    return false;
+  for (size_t row = 0; row <= guesses.size(); ++row) {
+    auto wish = sampler.wish(changes, choices,
+                             uint64_t(result.generatedTokens) + row, *mask);
+    if (!wish)
+      return false;
+    wishes.push_back(*wish);
+  }
+  return true;
+}
+
+StatusOr<int32_t> Scheduler::Text::draw(const PagedModel &model, int64_t row,
+                                        int64_t choices,
                                         FinishReason &failure) {
   failure = FinishReason::form;
-  const TokenMask *allowed = nullptr;
-  if (request.guide) {
-    auto mask = request.guide->allowed();
+  StatusOr<int32_t> token = 0;
+  if (isWished) {
+    token = tokenOfWish(model.token(row));
+  } else {
+    auto mask = allowed();
     if (!mask.ok())
       return mask.status();
-    allowed = *mask;
+    token = sampler.sample(model.logits(row).first(size_t(choices)),
+                           uint64_t(result.generatedTokens), *mask);
   }
-  StatusOr<int32_t> token =
-      sampler.sample(logits, uint64_t(result.generatedTokens), allowed);
   if (!token.ok()) {
     failure = FinishReason::error;
     return token;
@@ -297,14 +334,17 @@ Status Scheduler::readChunk() {
 Status Scheduler::prefill(Text &text) {
   int64_t count = std::min(text.toRead(), model.shape().chunk);
   bool last = count == text.unread();
-  TESSERA_RETURN_IF_ERROR(model.prefill(
-      {text.list.pages, text.computed},
-      std::span(text.tokens).subspan(text.computed, count), last));
+  Text *one[] = {&text};
+  text.guesses = {};
+  TESSERA_RETURN_IF_ERROR(
+      model.prefill({text.list.pages, text.computed},
+                    std::span(text.tokens).subspan(text.computed, count),
+                    last ? wantedOf(one) : Wanted{.logits = false}));
   text.computed += count;
   counters.lastComputed = EngineClock::now();
   pool.publish(text.list, std::span(text.tokens).first(text.computed));
   if (last)
-    choose(text, model.logits(0));
+    choose(text, 0);
   return Status::success();
 }
 
@@ -316,7 +356,8 @@ Status Scheduler::score(Text &text) {
   for (int64_t i = 0; i < count; ++i)
     places.push_back({text.list.pages, begin + i});
   TESSERA_RETURN_IF_ERROR(
-      model.decode(places, std::span(text.tokens).subspan(begin, count)));
+      model.decode(places, std::span(text.tokens).subspan(begin, count), {}));
+  text.isWished = false;
   text.computed += count;
   counters.lastComputed = EngineClock::now();
   pool.publish(text.list, std::span(text.tokens).first(text.computed));
@@ -332,7 +373,7 @@ Status Scheduler::score(Text &text) {
     ++text.scored;
   }
   if (last)
-    choose(text, model.logits(count - 1));
+    choose(text, count - 1);
   return Status::success();
 }
 
@@ -374,8 +415,27 @@ void Scheduler::addGuesses(std::span<Text *const> texts) {
 bool Scheduler::takeRow(Text &text, int64_t row) {
   ++text.computed;
   pool.publish(text.list, text.tokens);
-  choose(text, model.logits(row));
+  choose(text, row);
   return !text.finished;
+}
+
+// What cannot be wished for is drawn by logits: those of all texts are read
+// then, since an output is read as a whole.
+Wanted Scheduler::wantedOf(std::span<Text *const> texts) {
+  wishes.clear();
+  bool isAny = false, needsLogits = false;
+  for (Text *text : texts) {
+    size_t before = wishes.size();
+    text->isWished =
+        text->addWishes(model.shape().changes, options.choices, wishes);
+    isAny |= text->isWished;
+    needsLogits |= !text->isWished || text->request.logprobs.has_value();
+    wishes.resize(before + text->guesses.size() + 1,
+                  TokenWish{.choices = options.choices});
+  }
+  return {.logits = needsLogits,
+          .wishes = isAny ? std::span<const TokenWish>(wishes)
+                          : std::span<const TokenWish>()};
 }
 
 Status Scheduler::decode() {
@@ -393,7 +453,7 @@ Status Scheduler::decode() {
       tokens.push_back(guess);
     }
   }
-  TESSERA_RETURN_IF_ERROR(model.decode(places, tokens));
+  TESSERA_RETURN_IF_ERROR(model.decode(places, tokens, wantedOf(texts)));
   counters.lastComputed = EngineClock::now();
   int64_t row = 0;
   for (Text *text : texts) {
@@ -411,13 +471,12 @@ Status Scheduler::decode() {
   return Status::success();
 }
 
-// The one place that turns logits into tokens.
-void Scheduler::choose(Text &text, std::span<const float> logits) {
+// The one place where a text gets a token.
+void Scheduler::choose(Text &text, int64_t row) {
   if (text.hasItsForm()) // which is no text at all
     return finish(text, FinishReason::stop);
-  logits = logits.first(options.choices);
   FinishReason failure;
-  StatusOr<int32_t> token = text.draw(logits, failure);
+  StatusOr<int32_t> token = text.draw(model, row, options.choices, failure);
   if (!token.ok())
     return finish(text, failure, token.message());
   auto now = EngineClock::now();
@@ -435,7 +494,9 @@ void Scheduler::choose(Text &text, std::span<const float> logits) {
   event.token = *token;
   event.isStop = text.stopsAt(*token);
   if (text.request.logprobs)
-    event.logprobs = logprobsOf(logits, *token, *text.request.logprobs);
+    event.logprobs =
+        logprobsOf(model.logits(row).first(size_t(options.choices)), *token,
+                   *text.request.logprobs);
   bool more = text.request.sink->token(event);
   if (!more || event.isStop || text.hasItsForm())
     return finish(text, FinishReason::stop);

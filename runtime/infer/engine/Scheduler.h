@@ -79,14 +79,18 @@ private:
   void addGuesses(std::span<Text *const> texts);
   bool takeRow(Text &text, int64_t row);
   void preemptYoungest();
-  /// Chooses a token after `logits`; the text may then be finished.
-  void choose(Text &text, std::span<const float> logits);
+  /// What a model is asked for of the rows of these texts, a text's guesses'
+  /// behind its own. Valid until the next call.
+  Wanted wantedOf(std::span<Text *const> texts);
+  /// Chooses the token behind row `row`; the text may then be finished.
+  void choose(Text &text, int64_t row);
   void finish(Text &text, FinishReason reason, const std::string &message = {});
   void sweep();
 
   PagedModel &model;
   SchedulerOptions options;
   PagePool pool;
+  std::vector<TokenWish> wishes;             ///< of an iteration
   TextList running;                          ///< oldest first
   std::deque<std::unique_ptr<Text>> waiting; ///< oldest first
   EngineMetrics counters;

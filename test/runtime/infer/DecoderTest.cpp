@@ -2,11 +2,13 @@
 // cache, in chunks, token by token, alone or beside others, in new pages or in
 // those of a text that ended, it has the same logits.
 #include "runtime/infer/Decoder.h"
+#include "runtime/infer/Sampler.h"
 #include "runtime/train/Generate.h"
 #include "test/runtime/infer/TinyDecoder.h"
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -230,6 +232,79 @@ TEST_P(DecoderTest, WhatDoesNotFitIsRefusedAndNothingIsLost) {
   EXPECT_FALSE(decoder->read(second, unknown).ok());
   EXPECT_FALSE(decoder->read(second, {}).ok());
   EXPECT_TRUE(decoder->read(second, text(32, 1)).ok());
+}
+
+// What a program chooses is what the host draws of its logits, whatever a text
+// asks for and whoever is beside it; and what is not allowed never comes.
+TEST_P(DecoderTest, ChoosesAsTheHostDoes) {
+  const std::vector<SamplingOptions> all = {
+      {.temperature = 0},
+      {.temperature = 1, .seed = 3},
+      {.temperature = 0.7f, .topK = 7, .topP = 0.9f, .seed = 1},
+      {.temperature = 2, .minP = 0.1f, .repetitionPenalty = 1.4f},
+      {.temperature = 1.2f,
+       .presencePenalty = 0.7f,
+       .frequencyPenalty = 0.3f,
+       .bias = {{4, 2.5f}, {60, -3.0f}, {5, 1.0f}},
+       .seed = 9}};
+  TokenMask mask(67);
+  for (size_t token = 1; token < 67; token += 3)
+    mask.insert(token);
+  ASSERT_EQ(decoder->shape().changes, 67);
+  std::vector<Sequence> sequences(3);
+  std::vector<std::vector<int32_t>> texts = {text(16, 1), text(9, 2),
+                                             text(3, 3)};
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(decoder->read(sequences[i], texts[i]).ok());
+  std::set<int32_t> seen;
+  for (uint64_t turn = 0; turn < 8; ++turn) {
+    std::vector<Sampler> samplers;
+    std::vector<TokenWish> wishes;
+    std::vector<const TokenMask *> masks;
+    for (size_t i = 0; i < 3; ++i) {
+      samplers.emplace_back(all[(turn + i) % all.size()]);
+      samplers.back().sawPrompt(texts[i]);
+      for (int32_t token : std::span(texts[i]).subspan(2))
+        samplers.back().saw(token);
+      masks.push_back((turn + i) % 4 == 0 ? &mask : nullptr);
+    }
+    // One wish leaves out the last tokens of the vocabulary.
+    const int64_t choices[] = {67, 67, 50};
+    for (size_t i = 0; i < 3; ++i)
+      wishes.push_back(
+          *samplers[i].wish(67, masks[i] ? 67 : choices[i], turn, masks[i]));
+    Sequence *batch[] = {&sequences[0], &sequences[1], &sequences[2]};
+    const int32_t next[] = {texts[0].back(), texts[1].back(), texts[2].back()};
+    const Wanted wanted{.logits = true, .wishes = wishes};
+    ASSERT_TRUE(decoder->step(batch, next, wanted).ok());
+    for (size_t i = 0; i < 3; ++i) {
+      auto logits =
+          decoder->logits(int64_t(i)).first(size_t(masks[i] ? 67 : choices[i]));
+      auto expected = samplers[i].sample(logits, turn, masks[i]);
+      ASSERT_TRUE(expected.ok()) << expected.message();
+      EXPECT_EQ(decoder->token(int64_t(i)), *expected)
+          << "turn " << turn << ", text " << i;
+      if (masks[i])
+        EXPECT_TRUE(mask.contains(size_t(decoder->token(int64_t(i)))));
+      texts[i].push_back(decoder->token(int64_t(i)));
+      seen.insert(texts[i].back());
+    }
+  }
+  EXPECT_GT(seen.size(), 5u);
+  // A prompt's last token, and wishes that no program was made for.
+  Sampler sampler(all[1]);
+  Sequence another;
+  std::vector<ChangedLogit> many(68);
+  TokenWish wish = *sampler.wish(67, 67, 5);
+  decoder->release(sequences[2]);
+  ASSERT_TRUE(decoder->read(another, text(17, 6), {.wishes = {&wish, 1}}).ok());
+  EXPECT_EQ(decoder->token(0), *sampler.sample(decoder->logits(0), 5));
+  wish.changes = many;
+  const int32_t one[] = {1};
+  EXPECT_NE(decoder->read(another, one, {.wishes = {&wish, 1}})
+                .message()
+                .find("a wish changes 68 logits"),
+            std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, DecoderTest,

@@ -22,11 +22,12 @@ public:
              .buckets = {1, 2, 3}};
   }
   const DecoderShape &shape() const override { return sizes; }
-  Status prefill(const CachedText &, std::span<const int32_t>, bool) override {
+  Status prefill(const CachedText &, std::span<const int32_t>,
+                 const Wanted &) override {
     return Status::error("not used");
   }
   Status decode(std::span<const CachedText> texts,
-                std::span<const int32_t> tokens) override {
+                std::span<const int32_t> tokens, const Wanted &) override {
     most = std::max(most, texts.size());
     rows.assign(texts.size(), std::vector<float>(10));
     for (size_t i = 0; i < texts.size(); ++i) {
@@ -39,6 +40,7 @@ public:
     }
     return Status::success();
   }
+  int32_t token(int64_t) const override { return kNoToken; }
   std::span<const float> logits(int64_t i) const override { return rows[i]; }
 
   DecoderShape sizes;

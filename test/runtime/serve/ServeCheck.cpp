@@ -31,18 +31,20 @@ public:
       : model(model), step(step), read(read) {}
   const DecoderShape &shape() const override { return model.shape(); }
   Status prefill(const CachedText &text, std::span<const int32_t> tokens,
-                 bool wanted) override {
+                 const Wanted &wanted) override {
     std::this_thread::sleep_for(read);
     return model.prefill(text, tokens, wanted);
   }
   Status decode(std::span<const CachedText> texts,
-                std::span<const int32_t> tokens) override {
+                std::span<const int32_t> tokens,
+                const Wanted &wanted) override {
     std::this_thread::sleep_for(step);
-    return model.decode(texts, tokens);
+    return model.decode(texts, tokens, wanted);
   }
   std::span<const float> logits(int64_t i) const override {
     return model.logits(i);
   }
+  int32_t token(int64_t i) const override { return model.token(i); }
 
 private:
   PagedModel &model;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 
 namespace tessera::testing {
 
@@ -21,7 +22,7 @@ public:
   const DecoderShape &shape() const override { return sizes; }
 
   Status prefill(const CachedText &text, std::span<const int32_t> tokens,
-                 bool wanted) override {
+                 const Wanted &wanted) override {
     if (broken)
       return Status::error("the device is gone");
     if (tokens.empty() || int64_t(tokens.size()) > sizes.chunk)
@@ -31,13 +32,13 @@ public:
       write(at, token);
       ++at.length;
     }
-    if (wanted)
-      score(at, 0);
-    return Status::success();
+    score(at, 0);
+    return answer(wanted, 1);
   }
 
   Status decode(std::span<const CachedText> texts,
-                std::span<const int32_t> tokens) override {
+                std::span<const int32_t> tokens,
+                const Wanted &wanted) override {
     if (broken)
       return Status::error("the device is gone");
     if (texts.empty() || int64_t(texts.size()) > sizes.buckets.back())
@@ -47,14 +48,16 @@ public:
     for (size_t i = 0; i < texts.size(); ++i)
       score({texts[i].pages, texts[i].length + 1}, int64_t(i));
     mostTogether = std::max(mostTogether, texts.size());
-    return Status::success();
+    return answer(wanted, texts.size());
   }
 
   std::span<const float> logits(int64_t i) const override {
     return std::span(scores).subspan(i * sizes.vocab, sizes.vocab);
   }
+  int32_t token(int64_t i) const override { return chosen.at(size_t(i)); }
 
   size_t mostTogether = 0;
+  int64_t answered = 0; ///< calls without logits
   std::atomic<bool> broken = false;
 
 private:
@@ -75,7 +78,31 @@ private:
           float(mix64(sum + uint64_t(i)) >> 40) * 0x1p-22f;
   }
 
+  /// Chooses what is wished for; logits that nobody wants are lost.
+  Status answer(const Wanted &wanted, size_t rows) {
+    if (!wanted.wishes.empty() && wanted.wishes.size() != rows)
+      return Status::error("{} wishes for {} rows", wanted.wishes.size(), rows);
+    chosen.clear();
+    for (const TokenWish &wish : wanted.wishes) {
+      if (int64_t(wish.changes.size()) > sizes.changes)
+        return Status::error("{} changes", wish.changes.size());
+      auto row = logits(int64_t(chosen.size())).first(size_t(wish.choices));
+      std::vector<float> adjusted(row.begin(), row.end());
+      for (const auto &[token, change] : wish.changes)
+        adjusted.at(size_t(token)) = change.of(adjusted[size_t(token)]);
+      for (size_t i = 0; wish.allowed && i < adjusted.size(); ++i)
+        if (!wish.allowed->contains(i))
+          adjusted[i] = -std::numeric_limits<float>::infinity();
+      chosen.push_back(chooseToken(adjusted, wish.choice));
+    }
+    answered += !wanted.logits;
+    if (!wanted.logits)
+      std::ranges::fill(scores, std::numeric_limits<float>::quiet_NaN());
+    return Status::success();
+  }
+
   DecoderShape sizes;
+  std::vector<int32_t> chosen;
   std::vector<uint64_t> cache;
   std::vector<float> scores;
 };

@@ -4,6 +4,8 @@
 #include "runtime/infer/engine/Scheduler.h"
 #include "test/runtime/infer/engine/FakeModel.h"
 
+#include <array>
+
 #include <gtest/gtest.h>
 
 namespace tessera {
@@ -124,11 +126,15 @@ void expectAsAlone(const Planned &each) {
 
 TEST(Scheduler, GivesEachWhatItGivesAlone) {
   uint64_t preemptions = 0, hits = 0, batched = 0, guessed = 0, accepted = 0;
+  int64_t unread = 0; // calls whose logits stayed where they were
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
     // From no more pages than one text needs to enough for all.
-    FakeModel model(shapeOf(10 + random(20)));
+    // Tokens are drawn by the model, or by logits where it is told less.
+    DecoderShape shape = shapeOf(10 + random(20));
+    shape.changes = std::array{-1, 0, 3, 61}[seed / 4 % 4];
+    FakeModel model(shape);
     SchedulerOptions options = {.maxBatch = random(5)};
     options.guesses = int64_t(seed) % 4;
     Scheduler scheduler(model, options);
@@ -154,6 +160,7 @@ TEST(Scheduler, GivesEachWhatItGivesAlone) {
     preemptions += metrics.preemptions;
     hits += metrics.prefixHits;
     batched += model.mostTogether > 2;
+    unread += model.answered;
     guessed += metrics.guessedTokens;
     accepted += metrics.acceptedTokens;
     if (::testing::Test::HasFailure())
@@ -163,6 +170,7 @@ TEST(Scheduler, GivesEachWhatItGivesAlone) {
   EXPECT_GT(preemptions, 500u);
   EXPECT_GT(hits, 1000u);
   EXPECT_GT(batched, 500u);
+  EXPECT_GT(unread, 10000);
   EXPECT_GT(guessed, accepted);
   EXPECT_GT(accepted, 100u);
 }
