@@ -29,6 +29,12 @@ constexpr int64_t kFullChip = 160;
 constexpr int64_t kChunkBytes = 64;
 constexpr int64_t kMaxStages = 4;
 
+const BlockTile &tileOf(const ContractionPlan &plan) {
+  return *llvm::find_if(kTiles, [&](const BlockTile &tile) {
+    return tile.rows == plan.blockRows && tile.columns == plan.blockColumns;
+  });
+}
+
 class GpuContraction : GpuProduct {
 public:
   using GpuProduct::GpuProduct;
@@ -87,10 +93,9 @@ void GpuContraction::emit(const TileTarget &target) {
   element = operandType(plan.lhs.memory, plan.rhs.memory);
   chooseChunks(kChunkBytes * 8 / element.getIntOrFloatBitWidth());
   stages = std::clamp<int64_t>(steps + 1, 2, kMaxStages);
-  for (const BlockTile &tile : kTiles)
-    if (tile.rows == plan.blockRows && tile.columns == plan.blockColumns)
-      kernel.setWarps(target.warpgroups && element.isBF16() ? tile.warpgroups
-                                                            : tile.warps);
+  const BlockTile &tile = tileOf(plan);
+  kernel.setWarps(target.warpgroups && element.isBF16() ? tile.warpgroups
+                                                        : tile.warps);
   locate(kernel.getBlockNumber());
   makeSides(stages);
   // What the epilogue needs outside of all tiles goes before the loop.
@@ -102,6 +107,11 @@ void GpuContraction::emit(const TileTarget &target) {
 }
 
 //===--- entry ------------------------------------------------------------===//
+
+// Two tf32 of each element of rows: too many registers for the large tile.
+static bool isQuantizedFloat(const ContractionPlan &plan) {
+  return plan.quant && plan.lhs.memory.isF32();
+}
 
 void tessera::chooseGpuGrid(ContractionPlan &plan, const TileTarget &target) {
   int64_t m = plan.typicalRows(), n = plan.columnDim().size,
@@ -117,7 +127,8 @@ void tessera::chooseGpuGrid(ContractionPlan &plan, const TileTarget &target) {
     return take(kTiles[2]);
   if (canPipeline(plan, target))
     return choosePipelinedGrid(plan);
-  bool large = m > 64 && n > 64 && blocks(kTiles[0]) >= kFullChip;
+  bool large = m > 64 && n > 64 && blocks(kTiles[0]) >= kFullChip &&
+               !isQuantizedFloat(plan);
   take(large ? kTiles[0] : kTiles[1]);
 }
 
@@ -128,7 +139,8 @@ std::vector<ContractionPlan> tessera::otherGpuGrids(const ContractionPlan &plan,
   int64_t products = m * n * plan.terms();
   for (unsigned dim : plan.outer)
     products *= plan.dims[dim].size;
-  if (plan.groups || m <= 16 || (!all && products < kLeastProducts))
+  if (plan.groups || m <= 16 || isQuantizedFloat(plan) ||
+      (!all && products < kLeastProducts))
     return {};
   if (canPipeline(plan, target))
     return otherPipelinedGrids(plan, all);
@@ -154,10 +166,15 @@ tessera::emitGpuContraction(const ContractionPlan &plan, ClusterOp cluster,
           "tensor cores multiply bf16 and f32 here, not " +
           std::string(operand->memory.isF64() ? "f64" : "such elements") +
           "; compile for cpu");
-  if (plan.blockRows > kTiles[2].rows && canPipeline(plan, target))
+  if (plan.quant) {
+    kernel.setWarps(tileOf(plan).warps);
+    emitQuantizedProduct(plan, cluster, kernel, arguments, results, target,
+                         builder);
+  } else if (plan.blockRows > kTiles[2].rows && canPipeline(plan, target)) {
     emitPipelinedProduct(plan, cluster, kernel, arguments, results, builder);
-  else
+  } else {
     GpuContraction(plan, cluster, kernel, arguments, results, builder)
         .emit(target);
+  }
   return llvm::Error::success();
 }

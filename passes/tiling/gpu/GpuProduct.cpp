@@ -44,8 +44,10 @@ ProductSide GpuProduct::makeSide(const ContractionOperand &operand,
     view.shape.push_back(1), view.strides.push_back(1);
   side.memory = emitView(b, e.loc, buffer, view);
   side.tile = isLeft ? plan.blockRows : plan.blockColumns;
-  // Rows of shared memory run along what is contiguous in global memory.
-  side.sumInRows = strideOf(tile) == 1 && strideOf(plan.sum) != 1;
+  // Rows of shared memory run along what is contiguous in global memory; beside
+  // quantized weights, along the sum.
+  side.sumInRows =
+      strideOf(tile) == 1 && strideOf(plan.sum) != 1 && !plan.quant;
   side.staged = side.sumInRows
                     ? Staged::make(e, stages, chunk, side.tile, element)
                     : Staged::make(e, stages, side.tile, chunk, element);

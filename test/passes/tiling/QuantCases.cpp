@@ -236,4 +236,18 @@ const std::vector<KernelCase> &quantCases() {
   return cases;
 }
 
+// Integers are multiplied as they are, however many rows there are.
+std::vector<KernelCase> gpuQuantCases() {
+  std::vector<KernelCase> cases;
+  // Enough tiles for the large one.
+  cases.push_back(
+      make({"Int4Large", 1280, 2048, 64, 4, 32, true}, "bf16", false, false));
+  for (const KernelCase &one : quantCases())
+    if (!one.name.starts_with("Strips"))
+      cases.push_back(one);
+  for (KernelCase &one : cases)
+    one.tolerance = 1e-5;
+  return cases;
+}
+
 } // namespace tessera::testing

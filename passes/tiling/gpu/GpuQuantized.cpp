@@ -1,0 +1,168 @@
+// Contractions on a GPU whose columns are integers with scales. A block's
+// threads are alike, as in GpuContraction.cpp, and so is its ring of stages: of
+// rows as they are, and of columns the words and scales as they lie in memory,
+// by asynchronous copies. Nothing is unpacked before it is in registers.
+#include "dialects/tile/TileQuantOps.h"
+#include "passes/tiling/gpu/GpuContraction.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+using namespace tessera::gpu;
+
+static constexpr int64_t kStrip = QuantizedLayout::kStrip,
+                         kBlock = QuantizedLayout::kBlock;
+static constexpr int64_t kMaxStages = 4;
+// Rows of the smallest tile: weights are most of what it reads.
+static constexpr int64_t kFewRows = 16;
+
+namespace {
+
+class GpuQuantized : GpuProduct {
+public:
+  using GpuProduct::GpuProduct;
+  void emit(const TileTarget &target);
+
+private:
+  const QuantizedLayout &layout() const { return plan.quant->layout; }
+  int64_t chooseTerms() const;
+  int64_t chooseStages(const TileTarget &target) const;
+  void makeColumns();
+  void locateStrips();
+  Source partOf(Value memory, Value first, int64_t part, int64_t whole);
+  void stageStep(Value step);
+  Value multiply();
+
+  int64_t stages;
+  int64_t strips;            ///< of the block's columns
+  int64_t ofWords, ofScales; ///< elements of a strip in a stage
+  Value words, scales;       ///< [strips, elements of a strip]
+  Staged stagedWords, stagedScales;
+  Value firstStrip, stripLimit; ///< the limit may be null
+};
+
+} // namespace
+
+//===--- stages -----------------------------------------------------------===//
+
+// Terms of a chunk: whole groups, or in one group. Where there are few rows
+// copies of small chunks would not keep memory busy.
+int64_t GpuQuantized::chooseTerms() const {
+  if (plan.blockRows > kFewRows || !plan.lhs.memory.isBF16())
+    return kBlock;
+  for (int64_t terms : {4 * kBlock, 2 * kBlock})
+    if (terms <= layout().blocks() * kBlock &&
+        (terms % layout().group == 0 || layout().group % terms == 0))
+      return terms;
+  return kBlock;
+}
+
+int64_t GpuQuantized::chooseStages(const TileTarget &target) const {
+  int64_t bytes = plan.blockRows * chunk * element.getIntOrFloatBitWidth() / 8 +
+                  strips * (ofWords * 4 + ofScales * 2);
+  return std::clamp<int64_t>(std::min(target.sharedBytes / bytes, steps + 1), 2,
+                             kMaxStages);
+}
+
+void GpuQuantized::makeColumns() {
+  auto view = [&](unsigned argument, int64_t elements) {
+    return emitView(b, e.loc, epilogue.arguments[argument],
+                    {{}, 0, {layout().strips(), elements}, {elements, 1}});
+  };
+  words = view(plan.rhs.argument, layout().words() * kStrip);
+  scales = view(*plan.quant->scales, layout().scaleRows() * kStrip);
+  stagedWords = Staged::make(e, stages, strips, ofWords, b.getI32Type());
+  stagedScales = Staged::make(e, stages, strips, ofScales, b.getF16Type());
+}
+
+// Where the columns' strips begin.
+void GpuQuantized::locateStrips() {
+  firstStrip = e.div(columnStart, kStrip);
+  auto stripsOf = [&](int64_t stride) {
+    return stride / layout().columns / kStrip;
+  };
+  if (matrix)
+    firstStrip =
+        e.add(firstStrip, e.mul(matrix, stripsOf(plan.groups->matrix)));
+  for (unsigned dim : plan.outer)
+    if (int64_t each = stripsOf(plan.dims[dim].rhs))
+      firstStrip = e.add(firstStrip, e.mul(outerIndices[dim], each));
+  if (columnLimit)
+    stripLimit = e.div(e.add(columnLimit, kStrip - 1), kStrip);
+}
+
+// `part` elements of each strip from `first` on, of which there are `whole`.
+Source GpuQuantized::partOf(Value memory, Value first, int64_t part,
+                            int64_t whole) {
+  Value limit = whole % part ? e.sub(e.index(whole), first) : Value();
+  return {memory, {firstStrip, first}, 0, 1, stripLimit, limit};
+}
+
+void GpuQuantized::stageStep(Value step) {
+  Value stage = e.rem(step, stages);
+  lhs.staged.copy(e, stage, chunkOf(lhs, step));
+  stagedWords.copy(
+      e, stage,
+      partOf(words, e.mul(step, ofWords), ofWords, layout().words() * kStrip));
+  Value group = e.mul(step, chunk / layout().group);
+  if (chunk < layout().group)
+    group = e.div(step, layout().group / chunk);
+  stagedScales.copy(e, stage,
+                    partOf(scales, e.mul(group, layout().scalesAt(1) * kStrip),
+                           ofScales, layout().scaleRows() * kStrip));
+}
+
+//===--- the loop ---------------------------------------------------------===//
+
+Value GpuQuantized::multiply() {
+  for (int64_t step = 0; step < stages - 1; ++step) {
+    if (step < steps)
+      stageStep(e.index(step));
+    b.create<tile::CommitOp>(e.loc);
+  }
+  auto type =
+      VectorType::get({plan.blockRows, plan.blockColumns}, b.getF32Type());
+  Value zeros = b.create<arith::ConstantOp>(e.loc, b.getZeroAttr(type));
+  auto sums = e.forRange(
+      e.index(0), e.index(steps), 1, zeros,
+      [&](Value step, ValueRange sum) -> SmallVector<Value> {
+        // The stage to multiply has landed, and nobody reads the one to fill.
+        b.create<tile::WaitOp>(e.loc, stages - 2);
+        Value next = e.add(step, stages - 1);
+        e.ifTrue(e.compare(arith::CmpIPredicate::slt, next, e.index(steps)),
+                 [&] { stageStep(next); });
+        b.create<tile::CommitOp>(e.loc);
+        Value stage = e.rem(step, stages);
+        return {b.create<tile::MmaQuantizedOp>(
+            e.loc, type, operand(lhs, stage), stagedWords.load(e, stage),
+            stagedScales.load(e, stage), sum[0], layout().bits, layout().group,
+            layout().zeros)};
+      });
+  return sums[0];
+}
+
+void GpuQuantized::emit(const TileTarget &target) {
+  element = plan.lhs.memory;
+  chooseChunks(chooseTerms());
+  strips = plan.blockColumns / kStrip;
+  ofWords = chunk / layout().perWord() * kStrip;
+  ofScales = std::max<int64_t>(chunk / layout().group, 1) *
+             layout().scalesAt(1) * kStrip;
+  stages = chooseStages(target);
+  locate(kernel.getBlockNumber());
+  locateStrips();
+  lhs = makeSide(plan.lhs, epilogue.arguments[plan.lhs.argument], stages, true);
+  makeColumns();
+  // What the epilogue needs outside of all tiles goes before the loop.
+  Operation *mark = e.index(0).getDefiningOp();
+  EmitScope top(epilogue, b);
+  top.builder.setInsertionPoint(mark);
+  emitTile([&] { return multiply(); }, top);
+}
+
+void gpu::emitQuantizedProduct(const ContractionPlan &plan, ClusterOp cluster,
+                               tile::KernelOp kernel, ArrayRef<Value> arguments,
+                               ArrayRef<Value> results,
+                               const TileTarget &target, OpBuilder &builder) {
+  GpuQuantized(plan, cluster, kernel, arguments, results, builder).emit(target);
+}

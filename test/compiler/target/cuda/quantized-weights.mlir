@@ -1,0 +1,23 @@
+// A product with weights as integers: one call of the device library for each stage, and words and scales by cp.async.
+// REQUIRES: compiler
+// RUN: tessera compile --from partition %s --mode artifact --target cuda:sm_80 --cache off -o %t.tsr
+// RUN: tessera inspect %t.tsr --show=linear | FileCheck %s
+// CHECK:      TESSERA_KERNEL(linear, 128, 4, 0) {
+// CHECK:        using Tile16x64 = Fragments<16, 64, 1, 4>;
+// CHECK:        const SharedTiles<int32_t, 4, 4, 256> [[WORDS:.*]]{sharedMemory()
+// CHECK:        const SharedTiles<f16, 4, 4, 64> [[SCALES:.*]]{sharedMemory()
+// CHECK-COUNT-3: stagePacked<kThreads>(
+// CHECK:        waitCopies<2>();
+// CHECK:        multiplyQuantized<4, 32, false>(staged[{{.*}}], [[WORDS]][{{.*}}], [[SCALES]][{{.*}}], {{.*}});
+module attributes {
+  tessera.phase = "partition",
+  tessera.config = "{\"model_type\": \"none\", \"vocab_size\": 64}",
+  tessera.recipe = "precision: {compute: bf16}\n"
+} {
+func.func @product(%x: tensor<2x512xbf16> {graph.input = "x"}, %q: tensor<4x64x16xi32> {graph.input = "q"},
+                   %s: tensor<4x16x16xf16> {graph.input = "s"}) -> (tensor<2x64xf32> {graph.output = "y"}) {
+  %w = graph.dequantize %q, %s bits 4 group 32 : tensor<4x64x16xi32>, tensor<4x16x16xf16> -> tensor<64x512xbf16>
+  %y = graph.einsum "mk,nk->mn" %x, %w : (tensor<2x512xbf16>, tensor<64x512xbf16>) -> tensor<2x64xf32>
+  return %y : tensor<2x64xf32>
+}
+}

@@ -1,0 +1,49 @@
+// RUN: tessera-opt %s --tile-clusters=targets=cuda:sm_80 --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --tile-clusters=targets=cuda:sm_90a --canonicalize --cse | FileCheck %s
+
+// Integers and scales are staged as they lie in memory, four groups a stage, beside the rows that meet them. What is not
+// there is zeros: rows of the product, and strips of the last block's columns.
+
+// CHECK-LABEL: tile.kernel @few(
+// CHECK-SAME:    warps = array<i64: 1, 4>
+// CHECK-DAG:     %[[X:.*]] = tile.alloc : memref<4x16x128xbf16, #tile.shared<swizzled>>
+// CHECK-DAG:     %[[W:.*]] = tile.alloc : memref<4x4x256xi32, #tile.shared<swizzled>>
+// CHECK-DAG:     %[[S:.*]] = tile.alloc : memref<4x4x128xf16, #tile.shared<swizzled>>
+// CHECK-DAG:     %[[WORDS:.*]] = memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [19, 4096], strides: [4096, 1] : memref<77824xi32>
+// CHECK-DAG:     %[[SCALES:.*]] = memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [19, 2048], strides: [2048, 1] : memref<38912xf16>
+// CHECK:         scf.for
+// CHECK:           tile.wait 2
+// CHECK:           scf.if
+// CHECK:             tile.copy %{{.*}} to %[[X]]{{.*}} shape [16, 128] bound %c5, %c128
+// CHECK:             tile.copy %[[WORDS]]{{.*}} to %[[W]]{{.*}} shape [4, 256] bound %{{.*}}, %c256
+// CHECK:             tile.copy %[[SCALES]]{{.*}} to %[[S]]{{.*}} shape [4, 128] bound %{{.*}}, %c128
+// CHECK:           tile.commit
+// CHECK:           tile.mma_quantized %{{.*}} bits 4 group 32 zeros : vector<16x128xbf16>, vector<4x256xi32>, vector<4x128xf16>, vector<16x64xf32>
+func.func @few(%x: tensor<5x2048xbf16>, %q: tensor<19x256x16xi32>, %s: tensor<19x128x16xf16>) -> tensor<5x300xf32> {
+  %r = graph.cluster contraction "few"(%x, %q, %s) : (tensor<5x2048xbf16>, tensor<19x256x16xi32>, tensor<19x128x16xf16>) -> tensor<5x300xf32> {
+  ^bb0(%a: tensor<5x2048xbf16>, %b: tensor<19x256x16xi32>, %c: tensor<19x128x16xf16>):
+    %d = graph.dequantize %b, %c bits 4 group 32 zeros : tensor<19x256x16xi32>, tensor<19x128x16xf16> -> tensor<300x2048xbf16>
+    %e = graph.einsum "mk,nk->mn" %a, %d : (tensor<5x2048xbf16>, tensor<300x2048xbf16>) -> tensor<5x300xf32>
+    graph.yield %e : tensor<5x300xf32>
+  }
+  return %r : tensor<5x300xf32>
+}
+
+// Many rows: a stage has 32 terms, all of one group.
+
+// CHECK-LABEL: tile.kernel @many(
+// CHECK-SAME:    warps = array<i64: 2, 2>
+// CHECK-DAG:     %[[X:.*]] = tile.alloc : memref<4x64x32xbf16, #tile.shared<swizzled>>
+// CHECK-DAG:     %[[W:.*]] = tile.alloc : memref<4x4x128xi32, #tile.shared<swizzled>>
+// CHECK-DAG:     %[[S:.*]] = tile.alloc : memref<4x4x16xf16, #tile.shared<swizzled>>
+// CHECK:         scf.for
+// CHECK:           tile.mma_quantized %{{.*}} bits 8 group 128 : vector<64x32xbf16>, vector<4x128xi32>, vector<4x16xf16>, vector<64x64xf32>
+func.func @many(%x: tensor<64x512xbf16>, %q: tensor<8x128x16xi32>, %s: tensor<8x4x16xf16>) -> tensor<64x128xf32> {
+  %r = graph.cluster contraction "many"(%x, %q, %s) : (tensor<64x512xbf16>, tensor<8x128x16xi32>, tensor<8x4x16xf16>) -> tensor<64x128xf32> {
+  ^bb0(%a: tensor<64x512xbf16>, %b: tensor<8x128x16xi32>, %c: tensor<8x4x16xf16>):
+    %d = graph.dequantize %b, %c bits 8 group 128 : tensor<8x128x16xi32>, tensor<8x4x16xf16> -> tensor<128x512xbf16>
+    %e = graph.einsum "mk,nk->mn" %a, %d : (tensor<64x512xbf16>, tensor<128x512xbf16>) -> tensor<64x128xf32>
+    graph.yield %e : tensor<64x128xf32>
+  }
+  return %r : tensor<64x128xf32>
+}
