@@ -22,7 +22,8 @@ struct BlockTile {
 // are few.
 constexpr BlockTile kTiles[] = {{128, 128, {2, 4}, {8, 1}},
                                 {64, 64, {2, 2}, {4, 1}},
-                                {16, 64, {1, 4}, {1, 4}}};
+                                {16, 64, {1, 4}, {1, 4}},
+                                {16, 32, {1, 2}, {1, 2}}};
 // Blocks below which a chip of about 100 multiprocessors is not full.
 constexpr int64_t kFullChip = 160;
 // Bytes of a chunk of the sum: one half of a swizzled row of 128.
@@ -123,8 +124,12 @@ void tessera::chooseGpuGrid(ContractionPlan &plan, const TileTarget &target) {
   auto blocks = [&](const BlockTile &tile) {
     return outer * partsOf(m, tile.rows) * partsOf(n, tile.columns);
   };
-  if (m <= 16)
-    return take(kTiles[2]);
+  if (m <= 16) {
+    // Of quantized weights few rows are little beside the columns of a narrow
+    // tile.
+    bool narrow = plan.quant && m <= 4 && blocks(kTiles[2]) < kFullChip;
+    return take(kTiles[narrow ? 3 : 2]);
+  }
   if (canPipeline(plan, target))
     return choosePipelinedGrid(plan);
   bool large = m > 64 && n > 64 && blocks(kTiles[0]) >= kFullChip &&

@@ -12,9 +12,9 @@ using namespace tessera::gpu;
 
 static constexpr int64_t kStrip = QuantizedLayout::kStrip,
                          kBlock = QuantizedLayout::kBlock;
-static constexpr int64_t kMaxStages = 4;
-// Rows of the smallest tile: weights are most of what it reads.
-static constexpr int64_t kFewRows = 16;
+// Rows of the smallest tiles: weights are most of what they read, so that more
+// stages are on their way.
+static constexpr int64_t kFewRows = 16, kMaxStages = 4, kMaxStagesOfFew = 8;
 
 namespace {
 
@@ -60,8 +60,9 @@ int64_t GpuQuantized::chooseTerms() const {
 int64_t GpuQuantized::chooseStages(const TileTarget &target) const {
   int64_t bytes = plan.blockRows * chunk * element.getIntOrFloatBitWidth() / 8 +
                   strips * (ofWords * 4 + ofScales * 2);
+  int64_t most = plan.blockRows > kFewRows ? kMaxStages : kMaxStagesOfFew;
   return std::clamp<int64_t>(std::min(target.sharedBytes / bytes, steps + 1), 2,
-                             kMaxStages);
+                             most);
 }
 
 void GpuQuantized::makeColumns() {

@@ -1,18 +1,18 @@
 // RUN: tessera-opt %s --tile-clusters=targets=cuda:sm_80 --canonicalize --cse | FileCheck %s
 // RUN: tessera-opt %s --tile-clusters=targets=cuda:sm_90a --canonicalize --cse | FileCheck %s
 
-// Integers and scales are staged as they lie in memory, four groups a stage, beside the rows that meet them. What is not
-// there is zeros: rows of the product, and strips of the last block's columns.
+// Integers and scales are staged as they lie in memory, four groups a stage, beside the rows that meet them; up to
+// eight stages, as there are few rows. What is not there is zeros: rows of the product, and strips of the last block's columns.
 
 // CHECK-LABEL: tile.kernel @few(
 // CHECK-SAME:    warps = array<i64: 1, 4>
-// CHECK-DAG:     %[[X:.*]] = tile.alloc : memref<4x16x128xbf16, #tile.shared<swizzled>>
-// CHECK-DAG:     %[[W:.*]] = tile.alloc : memref<4x4x256xi32, #tile.shared<swizzled>>
-// CHECK-DAG:     %[[S:.*]] = tile.alloc : memref<4x4x128xf16, #tile.shared<swizzled>>
+// CHECK-DAG:     %[[X:.*]] = tile.alloc : memref<8x16x128xbf16, #tile.shared<swizzled>>
+// CHECK-DAG:     %[[W:.*]] = tile.alloc : memref<8x4x256xi32, #tile.shared<swizzled>>
+// CHECK-DAG:     %[[S:.*]] = tile.alloc : memref<8x4x128xf16, #tile.shared<swizzled>>
 // CHECK-DAG:     %[[WORDS:.*]] = memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [19, 4096], strides: [4096, 1] : memref<77824xi32>
 // CHECK-DAG:     %[[SCALES:.*]] = memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [19, 2048], strides: [2048, 1] : memref<38912xf16>
 // CHECK:         scf.for
-// CHECK:           tile.wait 2
+// CHECK:           tile.wait 6
 // CHECK:           scf.if
 // CHECK:             tile.copy %{{.*}} to %[[X]]{{.*}} shape [16, 128] bound %c5, %c128
 // CHECK:             tile.copy %[[WORDS]]{{.*}} to %[[W]]{{.*}} shape [4, 256] bound %{{.*}}, %c256
@@ -46,4 +46,19 @@ func.func @many(%x: tensor<64x512xbf16>, %q: tensor<8x128x16xi32>, %s: tensor<8x
     graph.yield %e : tensor<64x128xf32>
   }
   return %r : tensor<64x128xf32>
+}
+
+// Few rows and few columns: narrow tiles, of which there are more.
+
+// CHECK-LABEL: tile.kernel @narrow(
+// CHECK-SAME:    warps = array<i64: 1, 2>
+// CHECK:         tile.mma_quantized %{{.*}} bits 8 group 64 : vector<16x128xbf16>, vector<2x512xi32>, vector<2x32xf16>, vector<16x32xf32>
+func.func @narrow(%x: tensor<1x512xbf16>, %q: tensor<8x128x16xi32>, %s: tensor<8x8x16xf16>) -> tensor<1x128xf32> {
+  %r = graph.cluster contraction "narrow"(%x, %q, %s) : (tensor<1x512xbf16>, tensor<8x128x16xi32>, tensor<8x8x16xf16>) -> tensor<1x128xf32> {
+  ^bb0(%a: tensor<1x512xbf16>, %b: tensor<8x128x16xi32>, %c: tensor<8x8x16xf16>):
+    %d = graph.dequantize %b, %c bits 8 group 64 : tensor<8x128x16xi32>, tensor<8x8x16xf16> -> tensor<128x512xbf16>
+    %e = graph.einsum "mk,nk->mn" %a, %d : (tensor<1x512xbf16>, tensor<128x512xbf16>) -> tensor<1x128xf32>
+    graph.yield %e : tensor<1x128xf32>
+  }
+  return %r : tensor<1x128xf32>
 }

@@ -2,12 +2,12 @@
 // REQUIRES: compiler
 // RUN: tessera compile --from partition %s --mode artifact --target cuda:sm_80 --cache off -o %t.tsr
 // RUN: tessera inspect %t.tsr --show=linear | FileCheck %s
-// CHECK:      TESSERA_KERNEL(linear, 128, 4, 0) {
-// CHECK:        using Tile16x64 = Fragments<16, 64, 1, 4>;
-// CHECK:        const SharedTiles<int32_t, 4, 4, 256> [[WORDS:.*]]{sharedMemory()
-// CHECK:        const SharedTiles<f16, 4, 4, 64> [[SCALES:.*]]{sharedMemory()
+// CHECK:      TESSERA_KERNEL(linear, 64, 4, 0) {
+// CHECK:        using Tile16x32 = Fragments<16, 32, 1, 2>;
+// CHECK:        const SharedTiles<int32_t, 5, 2, 256> [[WORDS:.*]]{sharedMemory()
+// CHECK:        const SharedTiles<f16, 5, 2, 64> [[SCALES:.*]]{sharedMemory()
 // CHECK-COUNT-3: stagePacked<kThreads>(
-// CHECK:        waitCopies<2>();
+// CHECK:        waitCopies<3>();
 // CHECK:        multiplyQuantized<4, 32, false>(staged[{{.*}}], [[WORDS]][{{.*}}], [[SCALES]][{{.*}}], {{.*}});
 module attributes {
   tessera.phase = "partition",
