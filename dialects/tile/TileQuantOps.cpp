@@ -25,10 +25,14 @@ LogicalResult MmaQuantizedOp::verify() {
   if (terms % group && group % terms)
     return emitOpError("terms are whole groups or lie in one, got ")
            << terms << " of groups of " << group;
+  int64_t splits = getSplits();
+  if (splits < 1 || terms % (splits * kBlock))
+    return emitOpError("`splits` are parts of whole ")
+           << kBlock << " terms, got " << splits << " of " << terms;
   int64_t strips = sums[1] / kStrip,
           ofScales = std::max<int64_t>(terms / group, 1) * kStrip *
                      (getZeros() ? 2 : 1);
-  if (sums[0] != lhs[0] || sums[1] % kStrip ||
+  if (sums[0] != lhs[0] * splits || sums[1] % kStrip ||
       words != ArrayRef<int64_t>{strips, terms * bits / 32 * kStrip} ||
       scales != ArrayRef<int64_t>{strips, ofScales})
     return emitOpError("tile shapes do not fit: ")

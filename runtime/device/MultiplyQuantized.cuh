@@ -45,6 +45,16 @@ TESSERA_DEVICE uint32_t fmaPairs(uint32_t x, uint32_t factor, uint32_t y) {
 #endif
 }
 
+/// The lower halves of x and y as a pair, or the upper ones.
+template <bool Upper>
+TESSERA_DEVICE uint32_t pairHalves(uint32_t x, uint32_t y) {
+#if defined(__CUDACC__)
+  return __byte_perm(x, y, Upper ? 0x7632 : 0x5410);
+#else
+  return Upper ? x >> 16 | (y & 0xffff0000) : (x & 0xffff) | y << 16;
+#endif
+}
+
 /// The words of one thread for one column and block.
 template <int Bits> struct QuantWords {
   static constexpr int kCount = Bits / 4; ///< terms 8q to 8q + 7
@@ -145,17 +155,13 @@ struct QuantLeft<SharedTile<bf16, M, K>, Bits, Layout> {
   /// Pairs of terms that words have 16 bits apart.
   static TESSERA_DEVICE void pair(FragmentA (&to)[2], const Eight &terms,
                                   int rowHalf) {
-    auto lower = [](uint32_t x, uint32_t y) { return (x & 0xffff) | y << 16; };
-    auto upper = [](uint32_t x, uint32_t y) {
-      return x >> 16 | (y & 0xffff0000);
-    };
     const uint32_t *x = terms.at;
     TESSERA_UNROLL
     for (int step = 0; step < 2; ++step) {
       uint32_t first = x[Bits == 8 ? 2 * step : step],
                second = x[Bits == 8 ? 2 * step + 1 : step + 2];
-      to[step].at[rowHalf] = lower(first, second);
-      to[step].at[rowHalf + 2] = upper(first, second);
+      to[step].at[rowHalf] = pairHalves<false>(first, second);
+      to[step].at[rowHalf + 2] = pairHalves<true>(first, second);
     }
   }
 
@@ -249,25 +255,39 @@ struct QuantLeft<SharedTile<float, M, K>, Bits, Layout> {
 
 //===--- products ---------------------------------------------------------===//
 
+/// Which rows of lhs a warp has: those of its sums or, where warps of other
+/// rows have other terms, the first ones.
+template <typename Layout, int Splits> struct QuantRows {
+  static constexpr int kDown = Layout::kDown;
+  static_assert(Splits == 1 || kDown == 1, "a warp has one part of the terms");
+  static TESSERA_DEVICE int firstRow(int i) {
+    return Splits == 1 ? Layout::firstRow(i) : 0;
+  }
+};
+
 /// sum + a × weights. A row of `words` has a strip's words of all columns of a,
 /// 16 in each; one of `scales` those of their groups, with `Zeros` 16 zero
-/// points behind each 16 scales.
-template <int Bits, int Group, bool Zeros, typename Layout, typename A,
-          typename Words, typename Scales>
+/// points behind each 16 scales. With `Splits` rows 16 s to 16 s + 15 are sums
+/// over part s of the columns of a, which has 16 rows.
+template <int Bits, int Group, bool Zeros, int Splits, typename Layout,
+          typename A, typename Words, typename Scales>
 TESSERA_DEVICE Tile<float, Layout>
 multiplyQuantized(const A &a, const Words &words, const Scales &scales,
                   Tile<float, Layout> sum) {
-  using Left = QuantLeft<A, Bits, Layout>;
-  constexpr int kStep = Left::kBlocks * kQuantBlock;
-  static_assert(Left::kColumns % kStep == 0 && Layout::kAcross % 2 == 0,
+  using Left = QuantLeft<A, Bits, QuantRows<Layout, Splits>>;
+  constexpr int kPart = Left::kColumns / Splits;
+  constexpr int kBlocks = Left::kBlocks, kStep = kBlocks * kQuantBlock;
+  static_assert(kPart % kStep == 0 && Layout::kAcross % 2 == 0,
                 "whole blocks and strips");
   int g = lane() / 4, q = lane() % 4;
-  TESSERA_UNROLL_BY(1)
-  for (int k = 0; k < Left::kColumns; k += kStep) {
+  int begin = Splits == 1 ? 0 : warp() / Layout::kWarpsN * kPart;
+  TESSERA_UNROLL_BY(Layout::kDown == 1 ? 2 : 1)
+  for (int part = 0; part < kPart; part += kStep) {
+    int k = begin + part;
     Left left;
     left.load(a, k);
     TESSERA_UNROLL
-    for (int block = 0; block < Left::kBlocks; ++block) {
+    for (int block = 0; block < kBlocks; ++block) {
       int term = k + block * kQuantBlock,
           group = term / Group * (Zeros ? 2 : 1) * kQuantStrip;
       TESSERA_UNROLL

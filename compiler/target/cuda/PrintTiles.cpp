@@ -245,16 +245,22 @@ llvm::Error KernelPrinter::printMma(tile::MmaOp op) {
 llvm::Error KernelPrinter::printMmaQuantized(tile::MmaQuantizedOp op) {
   if (llvm::Error error = checkFragments(op))
     return error;
+  int64_t splits = op.getSplits();
+  if (splits > 1 &&
+      (splits != (*kernel.getWarps())[0] ||
+       cast<VectorType>(op.getType()).getDimSize(0) != 16 * splits))
+    return unsupported(op, "needs 16 rows and a row of warps for each split");
   for (Value operand : {op.getLhs(), op.getWords(), op.getScales()})
     if (auto load = operand.getDefiningOp<tile::LoadOp>();
         !load || load.getAlong()[0] != 1)
       return unsupported(op, "takes stages of swizzled memory as they lie");
   define(op.getResult(), "product",
-         llvm::formatv("multiplyQuantized<{0}, {1}, {2}>({3}, {4}, {5}, {6})",
-                       op.getBits(), op.getGroup(),
-                       op.getZeros() ? "true" : "false", tile(op.getLhs()),
-                       tile(op.getWords(), ""), tile(op.getScales(), ""),
-                       tile(op.getAccumulator(), layoutOf(op.getResult())))
+         llvm::formatv(
+             "multiplyQuantized<{0}, {1}, {2}, {3}>({4}, {5}, {6}, {7})",
+             op.getBits(), op.getGroup(), op.getZeros() ? "true" : "false",
+             splits, tile(op.getLhs(), ""), tile(op.getWords(), ""),
+             tile(op.getScales(), ""),
+             tile(op.getAccumulator(), layoutOf(op.getResult())))
              .str());
   return llvm::Error::success();
 }

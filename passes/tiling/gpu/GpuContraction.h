@@ -62,6 +62,9 @@ protected:
   TileBuilder e;
   EmitTarget epilogue;
 
+  /// Of the product's tile in registers: the block's, or more of which only the
+  /// first ones mean something.
+  int64_t tileRows = plan.blockRows;
   mlir::Type element; ///< of staged operands
   int64_t chunk, chunksOfSum, steps;
   ProductSide lhs, rhs;

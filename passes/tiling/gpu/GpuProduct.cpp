@@ -202,7 +202,7 @@ void GpuProduct::emitEpilogue(Value sum, EmitScope &top) {
   };
   if (!plan.row || !plan.column) {
     if (!sum)
-      sum = e.splat(0, {plan.blockRows, plan.blockColumns});
+      sum = e.splat(0, {tileRows, plan.blockColumns});
     if (!plan.row)
       sum = sums(sum, 0);
     if (!plan.column)
@@ -210,7 +210,7 @@ void GpuProduct::emitEpilogue(Value sum, EmitScope &top) {
     if (!plan.row && !plan.column)
       sum = b.create<vector::ExtractElementOp>(e.loc, sum);
     Value zero = e.index(0);
-    return emitPart(sum, {plan.blockRows, plan.blockColumns}, zero, zero, top);
+    return emitPart(sum, {tileRows, plan.blockColumns}, zero, zero, top);
   }
   auto shape = partShape();
   auto loop = [&](int64_t count, llvm::function_ref<void(Value)> body) {
@@ -225,7 +225,7 @@ void GpuProduct::emitEpilogue(Value sum, EmitScope &top) {
       std::prev(b.getInsertionPoint())
           ->setAttr(tile::TileDialect::kUnrollAttr, b.getUnitAttr());
   };
-  loop(plan.blockRows / shape.first, [&](Value i) {
+  loop(tileRows / shape.first, [&](Value i) {
     loop(plan.blockColumns / shape.second, [&](Value j) {
       auto type = VectorType::get({shape.first, shape.second}, b.getF32Type());
       Value part = sum ? Value(b.create<tile::SliceOp>(e.loc, type, sum, i, j))

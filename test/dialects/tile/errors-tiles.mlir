@@ -389,3 +389,11 @@ func.func @quantized_words(%x: vector<16x32xbf16>, %w: vector<4x64xi32>, %s: vec
   %0 = tile.mma_quantized %x, %w, %s, %sum bits 8 group 32 : vector<16x32xbf16>, vector<4x64xi32>, vector<4x16xf16>, vector<16x64xf32>
   return
 }
+
+// -----
+
+func.func @quantized_splits(%x: vector<16x96xbf16>, %w: vector<4x192xi32>, %s: vector<4x48xf16>, %sum: vector<32x64xf32>) {
+  // expected-error@+1 {{`splits` are parts of whole 32 terms, got 2 of 96}}
+  %0 = tile.mma_quantized %x, %w, %s, %sum bits 4 group 32 splits 2 : vector<16x96xbf16>, vector<4x192xi32>, vector<4x48xf16>, vector<32x64xf32>
+  return
+}

@@ -236,7 +236,8 @@ std::vector<KernelCase> someQuantCases() {
          {"Int4Large_bf16", "Int8One_bf16", "Int8FiveRowsZeros_bf16_gelu",
           "Int4SixteenRowsZeros_bf16", "Int4SixteenRows_f32_gelu",
           "Int8ManyRaggedZeros_bf16_gelu", "Int4ManyRagged_f32_gelu",
-          "ExpertsPromptInt8Zeros_bf16"})
+          "ExpertsPromptInt8Zeros_bf16", "Int4OneDeepZeros_bf16",
+          "Int8SixteenRowsDeepZeros_bf16_gelu", "ExpertsOneRowInt4Deep_bf16"})
       if (one.name == name)
         cases.push_back(std::move(one));
   return cases;
