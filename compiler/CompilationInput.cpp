@@ -153,9 +153,7 @@ llvm::Error Compilation::checkPrecision() {
     bool isAsked;
     const char *key, *what, *instead;
   };
-  const CpuOnly settings[] = {{inference.quant != models::Quant::None, "quant",
-                               "quantized weights", "none"},
-                              {inference.kv != models::KvKind::Auto, "kv",
+  const CpuOnly settings[] = {{inference.kv != models::KvKind::Auto, "kv",
                                "keys and values as integers", "auto"},
                               {inference.layout == recipe::WeightLayout::Strips,
                                "layout", "strips", "rows"}};

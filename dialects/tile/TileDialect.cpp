@@ -1,4 +1,4 @@
-#include "dialects/tile/TileOps.h"
+#include "dialects/tile/TileQuantOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -29,5 +29,9 @@ void TileDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/tile/TileOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/tile/TileQuantOps.cpp.inc"
       >();
 }

@@ -44,9 +44,9 @@ struct ContractionGroups {
 struct ContractionQuant {
   QuantizedLayout layout;
   std::optional<unsigned> scales; ///< argument of the cluster
-  /// Few rows: integers are widened in registers, each time that a register
-  /// tile of rows wants them. Otherwise a block widens its columns once, as it
-  /// stages them.
+  /// On CPUs, few rows: integers are widened in registers, each time that a
+  /// register tile of rows wants them. Otherwise a block widens its columns
+  /// once, as it stages them.
   bool streams = false;
   /// Then: rows are multiplied as integers, which a launch before makes of them
   /// (IntegerRows); the kernel's first buffer has those.
@@ -178,7 +178,7 @@ std::vector<ContractionPlan> otherGpuGrids(const ContractionPlan &plan,
 
 /// The grid of a product with quantized weights. Fails where columns of the
 /// results do not lie as strips do.
-llvm::Error chooseQuantGrid(ContractionPlan &plan);
+llvm::Error chooseQuantGrid(ContractionPlan &plan, const TileTarget &target);
 
 /// Whether the product of a grid with few rows is one of integers.
 bool multipliesIntegers(const ContractionPlan &plan);

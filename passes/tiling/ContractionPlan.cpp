@@ -333,11 +333,11 @@ describeQuant(const Product &product, const TileTarget &target) {
   if (product.left.getDefiningOp<DequantizeOp>())
     return llvm::createStringError(
         "quantized weights are the columns of a product, never its rows");
-  if (target.gpu)
-    return llvm::createStringError("there are no kernels of quantized weights "
-                                   "for GPUs; compile for cpu");
   auto op = product.right.getDefiningOp<DequantizeOp>();
   ContractionQuant quant{op.getLayout(), {}};
+  if (target.gpu && quant.isStrips())
+    return llvm::createStringError(
+        "there are no kernels of strips for GPUs; compile for cpu");
   if (Value scales = op.getScales())
     quant.scales = cast<BlockArgument>(scales).getArgNumber();
   return quant;
@@ -412,7 +412,7 @@ tessera::planContraction(ClusterOp cluster, const TileTarget &target) {
     if (run.dim.size > 1 && main != i)
       plan.outerSums.push_back(run.dim);
   if (plan.quant) {
-    if (llvm::Error error = chooseQuantGrid(plan))
+    if (llvm::Error error = chooseQuantGrid(plan, target))
       return std::move(error);
     return plan;
   }

@@ -40,7 +40,8 @@ static constexpr int64_t kLeastColumns = 64, kMostColumns = 256,
 
 //===--- the grid ---------------------------------------------------------===//
 
-llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan) {
+llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan,
+                                     const TileTarget &target) {
   int64_t columns = plan.quant->layout.columns;
   auto fail = [](const llvm::Twine &what) {
     return llvm::createStringError("quantized weights: " + what);
@@ -59,6 +60,10 @@ llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan) {
     isAligned &= plan.groups->matrix / columns % kStrip == 0;
   if (!isAligned)
     return fail("the epilogue cuts columns at no multiple of 16");
+  if (target.gpu) {
+    chooseGpuGrid(plan, target);
+    return llvm::Error::success();
+  }
   plan.quant->streams = plan.groups || row.size <= kStreamedRows;
   if (!plan.quant->streams || plan.isStrips()) {
     chooseGrid(plan);

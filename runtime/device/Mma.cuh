@@ -99,17 +99,6 @@ void accumulate(FragmentC &c, Product product) {
   }
 }
 
-inline float halfToFloat(uint16_t bits) {
-  uint32_t sign = uint32_t(bits & 0x8000) << 16, exponent = bits >> 10 & 31,
-           mantissa = bits & 0x3ff;
-  if (exponent == 31)
-    return bitsToFloat(sign | 0x7f800000 | mantissa << 13);
-  if (exponent)
-    return bitsToFloat(sign | (exponent + 112) << 23 | mantissa << 13);
-  float tiny = std::ldexp(static_cast<float>(mantissa), -24);
-  return sign ? -tiny : tiny;
-}
-
 /// c += A × B for 16-bit operands, each turned into a float by `widen`.
 template <typename Widen>
 void multiply16(FragmentC &c, const FragmentA &a, const FragmentB &b,

@@ -1,5 +1,6 @@
-// bf16 as kernels hold it, and conversions between the types of elements. f16
-// is not among them yet: no model here computes in it.
+// bf16 as kernels hold it, and conversions between the types of elements. Of
+// f16, which scales of quantized weights have, there is but its value as a
+// float: no model here computes in it.
 #pragma once
 #include "runtime/device/Platform.cuh"
 
@@ -7,6 +8,9 @@ namespace tessera::device {
 
 /// Sixteen bits of a float, as they lie in memory.
 struct bf16 {
+  uint16_t bits;
+};
+struct f16 {
   uint16_t bits;
 };
 
@@ -32,6 +36,29 @@ TESSERA_DEVICE uint32_t floatToBits(float value) {
 
 TESSERA_DEVICE float toFloat(bf16 value) {
   return bitsToFloat(static_cast<uint32_t>(value.bits) << 16);
+}
+
+#if !defined(__CUDACC__)
+inline float halfToFloat(uint16_t bits) {
+  uint32_t sign = uint32_t(bits & 0x8000) << 16, exponent = bits >> 10 & 31,
+           mantissa = bits & 0x3ff;
+  if (exponent == 31)
+    return bitsToFloat(sign | 0x7f800000 | mantissa << 13);
+  if (exponent)
+    return bitsToFloat(sign | (exponent + 112) << 23 | mantissa << 13);
+  float tiny = std::ldexp(static_cast<float>(mantissa), -24);
+  return sign ? -tiny : tiny;
+}
+#endif
+
+TESSERA_DEVICE float toFloat(f16 value) {
+#if defined(__CUDACC__)
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+#else
+  return halfToFloat(value.bits);
+#endif
 }
 
 /// To the nearest, ties to even; NaN stays NaN.

@@ -11,6 +11,9 @@
 namespace mlir::vector {
 class InterleaveOp;
 } // namespace mlir::vector
+namespace tessera::tile {
+class MmaQuantizedOp;
+} // namespace tessera::tile
 
 namespace tessera::cuda {
 
@@ -95,7 +98,9 @@ private:
   llvm::Error printReduce(tile::ReduceOp op);
   llvm::Error printIota(tile::IotaOp op);
   llvm::Error printCopy(tile::CopyOp op);
+  llvm::Error checkFragments(mlir::Operation *op);
   llvm::Error printMma(tile::MmaOp op);
+  llvm::Error printMmaQuantized(tile::MmaQuantizedOp op);
   bool isOfWarpgroups(tile::MmaOp op);
 
   // Roles (PrintRoles.cpp).

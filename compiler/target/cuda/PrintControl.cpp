@@ -1,5 +1,6 @@
 // Blocks of ops, loops and branches.
 #include "compiler/target/cuda/KernelPrinter.h"
+#include "dialects/tile/TileQuantOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -34,6 +35,7 @@ llvm::Error KernelPrinter::printOp(Operation *op) {
       // Tiles.
       .Case([&](tile::IotaOp o) { return printIota(o); })
       .Case([&](tile::MmaOp o) { return printMma(o); })
+      .Case([&](tile::MmaQuantizedOp o) { return printMmaQuantized(o); })
       .Case([&](tile::ReduceOp o) { return printReduce(o); })
       .Case([&](tile::SliceOp o) { return printSlice(o); })
       .Case([&](vector::InterleaveOp o) { return printInterleave(o); })

@@ -4,6 +4,7 @@
 // are slices: one value a row or one a column. Which of the two follows from
 // the reductions that make slices and the broadcasts that take them.
 #include "compiler/target/cuda/KernelPrinter.h"
+#include "dialects/tile/TileQuantOps.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <numeric>
 
@@ -123,7 +124,7 @@ bool KernelPrinter::bindOperand(tile::LoadOp op) {
         getConstantIntValue(op.getIndices()[i + 1]) != 0)
       return false;
   for (Operation *user : op.getResult().getUsers())
-    if (!isa<tile::MmaOp, tile::MmaAsyncOp>(user))
+    if (!isa<tile::MmaOp, tile::MmaAsyncOp, tile::MmaQuantizedOp>(user))
       return false;
   std::string stage = memories[op.getMemory()].base + "[" +
                       scalar(op.getIndices()[0]).text + "]";
@@ -220,17 +221,47 @@ bool KernelPrinter::isOfWarpgroups(tile::MmaOp op) {
          cast<VectorType>(op.getLhs().getType()).getElementType().isBF16();
 }
 
-llvm::Error KernelPrinter::printMma(tile::MmaOp op) {
-  auto type = cast<VectorType>(op.getResult().getType());
+llvm::Error KernelPrinter::checkFragments(Operation *op) {
+  auto type = cast<VectorType>(op->getResult(0).getType());
   std::optional<ArrayRef<int64_t>> warps = kernel.getWarps();
   if (!warps || type.getDimSize(0) % (16 * (*warps)[0]) ||
       type.getDimSize(1) % (16 * (*warps)[1]))
     return unsupported(op, "needs whole fragments of 16 × 16 for every warp");
+  return llvm::Error::success();
+}
+
+llvm::Error KernelPrinter::printMma(tile::MmaOp op) {
+  if (llvm::Error error = checkFragments(op))
+    return error;
   std::string layout = layoutOf(op.getResult());
   define(op.getResult(), "product",
          (isOfWarpgroups(op) ? "multiplyWarpgroups(" : "multiply(") +
              tile(op.getLhs()) + ", " + tile(op.getRhs()) + ", " +
              tile(op.getAccumulator(), layout) + ")");
+  return llvm::Error::success();
+}
+
+// By mma.sync on all targets.
+llvm::Error KernelPrinter::printMmaQuantized(tile::MmaQuantizedOp op) {
+  if (llvm::Error error = checkFragments(op))
+    return error;
+  int64_t splits = op.getSplits();
+  if (splits > 1 &&
+      (splits != (*kernel.getWarps())[0] ||
+       cast<VectorType>(op.getType()).getDimSize(0) != 16 * splits))
+    return unsupported(op, "needs 16 rows and a row of warps for each split");
+  for (Value operand : {op.getLhs(), op.getWords(), op.getScales()})
+    if (auto load = operand.getDefiningOp<tile::LoadOp>();
+        !load || load.getAlong()[0] != 1)
+      return unsupported(op, "takes stages of swizzled memory as they lie");
+  define(op.getResult(), "product",
+         llvm::formatv(
+             "multiplyQuantized<{0}, {1}, {2}, {3}>({4}, {5}, {6}, {7})",
+             op.getBits(), op.getGroup(), op.getZeros() ? "true" : "false",
+             splits, tile(op.getLhs(), ""), tile(op.getWords(), ""),
+             tile(op.getScales(), ""),
+             tile(op.getAccumulator(), layoutOf(op.getResult())))
+             .str());
   return llvm::Error::success();
 }
 

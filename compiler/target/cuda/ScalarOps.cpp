@@ -21,6 +21,8 @@ llvm::StringRef typeName(Type element) {
     return "double";
   if (element.isBF16())
     return "bf16";
+  if (element.isF16())
+    return "f16";
   if (element.isIndex() || element.isInteger(64))
     return "int64_t";
   if (element.isInteger(32))

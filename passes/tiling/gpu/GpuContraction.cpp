@@ -22,12 +22,19 @@ struct BlockTile {
 // are few.
 constexpr BlockTile kTiles[] = {{128, 128, {2, 4}, {8, 1}},
                                 {64, 64, {2, 2}, {4, 1}},
-                                {16, 64, {1, 4}, {1, 4}}};
+                                {16, 64, {1, 4}, {1, 4}},
+                                {16, 32, {1, 2}, {1, 2}}};
 // Blocks below which a chip of about 100 multiprocessors is not full.
 constexpr int64_t kFullChip = 160;
 // Bytes of a chunk of the sum: one half of a swizzled row of 128.
 constexpr int64_t kChunkBytes = 64;
 constexpr int64_t kMaxStages = 4;
+
+const BlockTile &tileOf(const ContractionPlan &plan) {
+  return *llvm::find_if(kTiles, [&](const BlockTile &tile) {
+    return tile.rows == plan.blockRows && tile.columns == plan.blockColumns;
+  });
+}
 
 class GpuContraction : GpuProduct {
 public:
@@ -87,10 +94,9 @@ void GpuContraction::emit(const TileTarget &target) {
   element = operandType(plan.lhs.memory, plan.rhs.memory);
   chooseChunks(kChunkBytes * 8 / element.getIntOrFloatBitWidth());
   stages = std::clamp<int64_t>(steps + 1, 2, kMaxStages);
-  for (const BlockTile &tile : kTiles)
-    if (tile.rows == plan.blockRows && tile.columns == plan.blockColumns)
-      kernel.setWarps(target.warpgroups && element.isBF16() ? tile.warpgroups
-                                                            : tile.warps);
+  const BlockTile &tile = tileOf(plan);
+  kernel.setWarps(target.warpgroups && element.isBF16() ? tile.warpgroups
+                                                        : tile.warps);
   locate(kernel.getBlockNumber());
   makeSides(stages);
   // What the epilogue needs outside of all tiles goes before the loop.
@@ -103,6 +109,11 @@ void GpuContraction::emit(const TileTarget &target) {
 
 //===--- entry ------------------------------------------------------------===//
 
+// Two tf32 of each element of rows: too many registers for the large tile.
+static bool isQuantizedFloat(const ContractionPlan &plan) {
+  return plan.quant && plan.lhs.memory.isF32();
+}
+
 void tessera::chooseGpuGrid(ContractionPlan &plan, const TileTarget &target) {
   int64_t m = plan.typicalRows(), n = plan.columnDim().size,
           outer = plan.outerCount();
@@ -113,11 +124,16 @@ void tessera::chooseGpuGrid(ContractionPlan &plan, const TileTarget &target) {
   auto blocks = [&](const BlockTile &tile) {
     return outer * partsOf(m, tile.rows) * partsOf(n, tile.columns);
   };
-  if (m <= 16)
-    return take(kTiles[2]);
+  if (m <= 16) {
+    // Of quantized weights few rows are little beside the columns of a narrow
+    // tile.
+    bool narrow = plan.quant && m <= 4 && blocks(kTiles[2]) < kFullChip;
+    return take(kTiles[narrow ? 3 : 2]);
+  }
   if (canPipeline(plan, target))
     return choosePipelinedGrid(plan);
-  bool large = m > 64 && n > 64 && blocks(kTiles[0]) >= kFullChip;
+  bool large = m > 64 && n > 64 && blocks(kTiles[0]) >= kFullChip &&
+               !isQuantizedFloat(plan);
   take(large ? kTiles[0] : kTiles[1]);
 }
 
@@ -128,7 +144,8 @@ std::vector<ContractionPlan> tessera::otherGpuGrids(const ContractionPlan &plan,
   int64_t products = m * n * plan.terms();
   for (unsigned dim : plan.outer)
     products *= plan.dims[dim].size;
-  if (plan.groups || m <= 16 || (!all && products < kLeastProducts))
+  if (plan.groups || m <= 16 || isQuantizedFloat(plan) ||
+      (!all && products < kLeastProducts))
     return {};
   if (canPipeline(plan, target))
     return otherPipelinedGrids(plan, all);
@@ -154,10 +171,15 @@ tessera::emitGpuContraction(const ContractionPlan &plan, ClusterOp cluster,
           "tensor cores multiply bf16 and f32 here, not " +
           std::string(operand->memory.isF64() ? "f64" : "such elements") +
           "; compile for cpu");
-  if (plan.blockRows > kTiles[2].rows && canPipeline(plan, target))
+  if (plan.quant) {
+    kernel.setWarps(tileOf(plan).warps);
+    emitQuantizedProduct(plan, cluster, kernel, arguments, results, target,
+                         builder);
+  } else if (plan.blockRows > kTiles[2].rows && canPipeline(plan, target)) {
     emitPipelinedProduct(plan, cluster, kernel, arguments, results, builder);
-  else
+  } else {
     GpuContraction(plan, cluster, kernel, arguments, results, builder)
         .emit(target);
+  }
   return llvm::Error::success();
 }

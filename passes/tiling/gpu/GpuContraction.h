@@ -1,7 +1,8 @@
-// What the two ways to multiply on a GPU share: a block's place in the product,
+// What the ways to multiply on a GPU share: a block's place in the product,
 // its operands as views, and the epilogue. In one all threads copy chunks of
-// the operands and multiply them in turn (GpuContraction.cpp); in the other
-// they have roles (GpuPipeline.cpp).
+// the operands and multiply them in turn (GpuContraction.cpp), in another so
+// with weights that are integers (GpuQuantized.cpp); in the third they have
+// roles (GpuPipeline.cpp).
 #pragma once
 #include "passes/tiling/ClusterLaunch.h"
 #include "passes/tiling/Contraction.h"
@@ -35,7 +36,10 @@ protected:
   void chooseChunks(int64_t size);
   /// Chunks of the sum of the tile: `steps`, or fewer where groups say so.
   mlir::Value stepCount() { return ownedSteps ? ownedSteps : e.index(steps); }
-  /// Both operands, staged `stages` times.
+  /// An operand, staged `stages` times.
+  ProductSide makeSide(const ContractionOperand &operand, mlir::Value buffer,
+                       int64_t stages, bool isLeft);
+  /// Both operands.
   void makeSides(int64_t stages);
   /// Where chunk `step` of an operand lies; without bounds.
   Source chunkOf(const ProductSide &side, mlir::Value step);
@@ -58,16 +62,19 @@ protected:
   TileBuilder e;
   EmitTarget epilogue;
 
+  /// Of the product's tile in registers: the block's, or more of which only the
+  /// first ones mean something.
+  int64_t tileRows = plan.blockRows;
   mlir::Type element; ///< of staged operands
   int64_t chunk, chunksOfSum, steps;
   ProductSide lhs, rhs;
   mlir::Value rowStart, columnStart, rowLimit,
       columnLimit;     // limits may be null
   mlir::Value isOwned; ///< whether a group has rows in the tile; may be null
+  llvm::SmallVector<mlir::Value> outerIndices; ///< null but for plan.outer
+  mlir::Value matrix; ///< of packed groups: the tile's one's number in rhs
 
 private:
-  ProductSide makeSide(const ContractionOperand &operand, mlir::Value buffer,
-                       int64_t stages, bool isLeft);
   std::pair<int64_t, int64_t> partShape();
   void emitPart(mlir::Value sum, std::pair<int64_t, int64_t> shape,
                 mlir::Value row, mlir::Value column, EmitScope &top);
@@ -76,10 +83,7 @@ private:
   void locateGroup(mlir::Value rowBlock);
   mlir::Value withoutStrangers(mlir::Value sum, mlir::Value row);
 
-  llvm::SmallVector<mlir::Value> outerIndices;
-
   // Of the tile's group, as far as it matters; null otherwise.
-  mlir::Value matrix;     ///< number of its matrix in rhs
   mlir::Value ownedRows;  ///< rows of the tile that are not padding
   mlir::Value isUsed;     ///< whether it has rows
   mlir::Value ownedSteps; ///< chunks of the sum
@@ -100,5 +104,12 @@ void emitPipelinedProduct(const ContractionPlan &plan, graph::ClusterOp cluster,
                           llvm::ArrayRef<mlir::Value> arguments,
                           llvm::ArrayRef<mlir::Value> results,
                           mlir::OpBuilder &builder);
+
+/// The kernel of a product with quantized weights.
+void emitQuantizedProduct(const ContractionPlan &plan, graph::ClusterOp cluster,
+                          tile::KernelOp kernel,
+                          llvm::ArrayRef<mlir::Value> arguments,
+                          llvm::ArrayRef<mlir::Value> results,
+                          const TileTarget &target, mlir::OpBuilder &builder);
 
 } // namespace tessera::gpu

@@ -169,8 +169,8 @@ static bool hasBoxes(const ContractionPlan &plan, bool isLeft) {
 bool gpu::canPipeline(const ContractionPlan &plan, const TileTarget &target) {
   // A box would bring rows of the next group to the sum.
   bool sumsOfGroups = plan.groups && plan.groups->ofSum;
-  return target.warpgroups && !sumsOfGroups && plan.row && plan.column &&
-         hasBoxes(plan, true) && hasBoxes(plan, false);
+  return target.warpgroups && !plan.quant && !sumsOfGroups && plan.row &&
+         plan.column && hasBoxes(plan, true) && hasBoxes(plan, false);
 }
 
 // Tiles (of kTiles) by the time in which they make the product, in rounds of

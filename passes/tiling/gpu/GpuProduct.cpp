@@ -44,8 +44,10 @@ ProductSide GpuProduct::makeSide(const ContractionOperand &operand,
     view.shape.push_back(1), view.strides.push_back(1);
   side.memory = emitView(b, e.loc, buffer, view);
   side.tile = isLeft ? plan.blockRows : plan.blockColumns;
-  // Rows of shared memory run along what is contiguous in global memory.
-  side.sumInRows = strideOf(tile) == 1 && strideOf(plan.sum) != 1;
+  // Rows of shared memory run along what is contiguous in global memory; beside
+  // quantized weights, along the sum.
+  side.sumInRows =
+      strideOf(tile) == 1 && strideOf(plan.sum) != 1 && !plan.quant;
   side.staged = side.sumInRows
                     ? Staged::make(e, stages, chunk, side.tile, element)
                     : Staged::make(e, stages, side.tile, chunk, element);
@@ -200,7 +202,7 @@ void GpuProduct::emitEpilogue(Value sum, EmitScope &top) {
   };
   if (!plan.row || !plan.column) {
     if (!sum)
-      sum = e.splat(0, {plan.blockRows, plan.blockColumns});
+      sum = e.splat(0, {tileRows, plan.blockColumns});
     if (!plan.row)
       sum = sums(sum, 0);
     if (!plan.column)
@@ -208,7 +210,7 @@ void GpuProduct::emitEpilogue(Value sum, EmitScope &top) {
     if (!plan.row && !plan.column)
       sum = b.create<vector::ExtractElementOp>(e.loc, sum);
     Value zero = e.index(0);
-    return emitPart(sum, {plan.blockRows, plan.blockColumns}, zero, zero, top);
+    return emitPart(sum, {tileRows, plan.blockColumns}, zero, zero, top);
   }
   auto shape = partShape();
   auto loop = [&](int64_t count, llvm::function_ref<void(Value)> body) {
@@ -223,7 +225,7 @@ void GpuProduct::emitEpilogue(Value sum, EmitScope &top) {
       std::prev(b.getInsertionPoint())
           ->setAttr(tile::TileDialect::kUnrollAttr, b.getUnitAttr());
   };
-  loop(plan.blockRows / shape.first, [&](Value i) {
+  loop(tileRows / shape.first, [&](Value i) {
     loop(plan.blockColumns / shape.second, [&](Value j) {
       auto type = VectorType::get({shape.first, shape.second}, b.getF32Type());
       Value part = sum ? Value(b.create<tile::SliceOp>(e.loc, type, sum, i, j))

@@ -119,7 +119,7 @@ float readElement(MatrixElement element, const std::byte *bytes) {
   std::memcpy(&bits, bytes, bytesOf(element));
   switch (element) {
   case MatrixElement::bf16:
-    return device::toFloat({static_cast<std::uint16_t>(bits)});
+    return device::toFloat(device::bf16{static_cast<std::uint16_t>(bits)});
   case MatrixElement::f16:
     return device::halfToFloat(static_cast<std::uint16_t>(bits));
   case MatrixElement::tf32:

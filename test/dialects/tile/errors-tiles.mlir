@@ -347,3 +347,53 @@ func.func @staged_panel(%x: memref<64x64xbf16>, %y: memref<64x32xbf16, #tile.sha
       : memref<64x64xbf16>, memref<64x32xbf16, #tile.shared<pairs>>, memref<64x32xf32, #tile.shared<rows>>
   return
 }
+
+// -----
+
+//===--- tile.mma_quantized -----------------------------------------------===//
+
+func.func @quantized_bits(%x: vector<16x32xbf16>, %w: vector<4x64xi32>, %s: vector<4x16xf16>, %sum: vector<16x64xf32>) {
+  // expected-error@+1 {{`bits` are 4 or 8, got 5}}
+  %0 = tile.mma_quantized %x, %w, %s, %sum bits 5 group 32 : vector<16x32xbf16>, vector<4x64xi32>, vector<4x16xf16>, vector<16x64xf32>
+  return
+}
+
+// -----
+
+func.func @quantized_terms(%x: vector<16x48xbf16>, %w: vector<4x96xi32>, %s: vector<4x16xf16>, %sum: vector<16x64xf32>) {
+  // expected-error@+1 {{terms and groups are multiples of 32, got 48 and 32}}
+  %0 = tile.mma_quantized %x, %w, %s, %sum bits 4 group 32 : vector<16x48xbf16>, vector<4x96xi32>, vector<4x16xf16>, vector<16x64xf32>
+  return
+}
+
+// -----
+
+func.func @quantized_groups(%x: vector<16x96xbf16>, %w: vector<4x192xi32>, %s: vector<4x16xf16>, %sum: vector<16x64xf32>) {
+  // expected-error@+1 {{terms are whole groups or lie in one, got 96 of groups of 64}}
+  %0 = tile.mma_quantized %x, %w, %s, %sum bits 4 group 64 : vector<16x96xbf16>, vector<4x192xi32>, vector<4x16xf16>, vector<16x64xf32>
+  return
+}
+
+// -----
+
+func.func @quantized_zeros(%x: vector<16x32xbf16>, %w: vector<4x64xi32>, %s: vector<4x16xf16>, %sum: vector<16x64xf32>) {
+  // expected-error@+1 {{tile shapes do not fit}}
+  %0 = tile.mma_quantized %x, %w, %s, %sum bits 4 group 32 zeros : vector<16x32xbf16>, vector<4x64xi32>, vector<4x16xf16>, vector<16x64xf32>
+  return
+}
+
+// -----
+
+func.func @quantized_words(%x: vector<16x32xbf16>, %w: vector<4x64xi32>, %s: vector<4x16xf16>, %sum: vector<16x64xf32>) {
+  // expected-error@+1 {{tile shapes do not fit}}
+  %0 = tile.mma_quantized %x, %w, %s, %sum bits 8 group 32 : vector<16x32xbf16>, vector<4x64xi32>, vector<4x16xf16>, vector<16x64xf32>
+  return
+}
+
+// -----
+
+func.func @quantized_splits(%x: vector<16x96xbf16>, %w: vector<4x192xi32>, %s: vector<4x48xf16>, %sum: vector<32x64xf32>) {
+  // expected-error@+1 {{`splits` are parts of whole 32 terms, got 2 of 96}}
+  %0 = tile.mma_quantized %x, %w, %s, %sum bits 4 group 32 splits 2 : vector<16x96xbf16>, vector<4x192xi32>, vector<4x48xf16>, vector<32x64xf32>
+  return
+}

@@ -1,7 +1,7 @@
 // Few rows of bf16 times quantized weights, which are products of integers:
 // against loops that do the same arithmetic from its definition, to the bit.
-// Many rows, which meet widened weights: each the same whatever others there
-// are.
+// Many rows, which meet widened weights, and all on GPUs: each the same
+// whatever others there are.
 #include "compiler/target/cpu/CpuTarget.h"
 #include "runtime/support/Floats.h"
 #include "runtime/support/QuantizedLayout.h"
@@ -185,13 +185,40 @@ TEST_P(WidenedProductsTest, AreTheSameFromPackedRows) {
   expectTheSame({83, 1152, bits(), 64, zeros()});
 }
 
+// On a GPU up to 16 rows have one order of the sums, and more another.
+class GpuProductsTest : public IntegerProductsTest {
+  void SetUp() override {}
+};
+
+TEST_P(GpuProductsTest, AreTheSameInEveryBatch) {
+  QuantizedLayout layout{83, 333, bits(), 64, zeros()};
+  Tensor all;
+  for (int64_t rows : {150, 70, 16, 3, 1}) {
+    Tensors inputs = draw(layout, 150);
+    inputs[0].shape[1] = rows;
+    inputs[0].data.resize(rows * layout.columns);
+    Tensor result = run(layout, inputs, target());
+    if (rows == 150 || rows == 16)
+      all = result;
+    for (size_t i = 0; i < result.data.size(); ++i)
+      ASSERT_EQ(result.data[i], all.data[i])
+          << "element " << i << " of " << rows << " rows";
+  }
+}
+
 using Param = std::tuple<int64_t, bool, std::string>;
 
 static std::string nameOf(const ::testing::TestParamInfo<Param> &info) {
   auto [bits, zeros, target] = info.param;
   return fmt::format("{}Bits{}_{}", bits, zeros ? "Zeros" : "",
-                     target.substr(4));
+                     target.substr(target.find(':') + 1));
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Targets, GpuProductsTest,
+    ::testing::Combine(::testing::Values(8, 4), ::testing::Bool(),
+                       ::testing::Values("cuda:sm_80", "cuda:sm_90a")),
+    nameOf);
 
 INSTANTIATE_TEST_SUITE_P(
     Targets, WidenedProductsTest,

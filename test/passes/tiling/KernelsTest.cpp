@@ -229,6 +229,21 @@ std::vector<KernelCase> variantCases() {
   return cases;
 }
 
+// Of products with quantized weights, one of each kind.
+std::vector<KernelCase> someQuantCases() {
+  std::vector<KernelCase> cases;
+  for (KernelCase &one : gpuQuantCases())
+    for (const char *name :
+         {"Int4Large_bf16", "Int8One_bf16", "Int8FiveRowsZeros_bf16_gelu",
+          "Int4SixteenRowsZeros_bf16", "Int4SixteenRows_f32_gelu",
+          "Int8ManyRaggedZeros_bf16_gelu", "Int4ManyRagged_f32_gelu",
+          "ExpertsPromptInt8Zeros_bf16", "Int4OneDeepZeros_bf16",
+          "Int8SixteenRowsDeepZeros_bf16_gelu", "ExpertsOneRowInt4Deep_bf16"})
+      if (one.name == name)
+        cases.push_back(std::move(one));
+  return cases;
+}
+
 // What matrix registers multiply.
 std::vector<KernelCase> bf16ProductCases() {
   std::vector<KernelCase> cases;
@@ -275,6 +290,9 @@ INSTANTIATE_TEST_SUITE_P(
     LargePaged, CubinTest,
     ::testing::Combine(::testing::ValuesIn(largePagedCases()), gpus), nameOf);
 INSTANTIATE_TEST_SUITE_P(
+    Quantized, CubinTest,
+    ::testing::Combine(::testing::ValuesIn(someQuantCases()), gpus), nameOf);
+INSTANTIATE_TEST_SUITE_P(
     All, KernelsTest,
     ::testing::Combine(::testing::ValuesIn(allCases()),
                        ::testing::Values("cpu:avx512bf16", "cpu:avx2",
@@ -305,6 +323,17 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::ValuesIn(quantCases()),
                        ::testing::Values("cpu:amx", "cpu:avx512bf16",
                                          "cpu:avx512", "cpu:avx2")),
+    nameOf);
+
+INSTANTIATE_TEST_SUITE_P(
+    QuantizedEmulated, KernelsTest,
+    ::testing::Combine(::testing::ValuesIn(gpuQuantCases()),
+                       ::testing::Values("cuda:sm_80")),
+    nameOf);
+INSTANTIATE_TEST_SUITE_P(
+    QuantizedHopper, KernelsTest,
+    ::testing::Combine(::testing::ValuesIn(someQuantCases()),
+                       ::testing::Values("cuda:sm_90a")),
     nameOf);
 
 INSTANTIATE_TEST_SUITE_P(Cuda, VariantsTest,

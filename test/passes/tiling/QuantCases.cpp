@@ -162,6 +162,12 @@ void addExperts(std::vector<KernelCase> &cases) {
       cases.push_back(make(experts, element));
 }
 
+// Tokens of an expert's that rows of warps share.
+KernelCase deepExperts() {
+  return make({"OneRow", {0, 0, 3, 4, 4}, 5, {"Int4Deep", 0, 96, 640, 4, 64}},
+              "bf16");
+}
+
 std::vector<KernelCase> all() {
   std::vector<KernelCase> cases;
   const Shape few[] = {{"Int8One", 1, 64, 64, 8, 32},
@@ -233,6 +239,29 @@ std::vector<KernelCase> stripCases() {
 
 const std::vector<KernelCase> &quantCases() {
   static const std::vector<KernelCase> cases = all();
+  return cases;
+}
+
+// Integers are multiplied as they are, however many rows there are.
+std::vector<KernelCase> gpuQuantCases() {
+  std::vector<KernelCase> cases;
+  // Enough tiles for the large one.
+  cases.push_back(
+      make({"Int4Large", 1280, 2048, 64, 4, 32, true}, "bf16", false, false));
+  // Several chunks of the sum, which rows of warps share; the last one ragged.
+  const Shape deep[] = {
+      {"Int4OneDeepZeros", 1, 75, 1120, 4, 64, true},
+      {"Int8ThreeRowsDeep", 3, 70, 2085, 8, 32},
+      {"Int8SixteenRowsDeepZeros", 16, 280, 1152, 8, 128, true},
+      {"Int4SixteenRowsDeep", 16, 40, 777, 4, 256}};
+  for (const Shape &shape : deep)
+    cases.push_back(make(shape, "bf16", false, shape.rows > 3));
+  cases.push_back(deepExperts());
+  for (const KernelCase &one : quantCases())
+    if (!one.name.starts_with("Strips"))
+      cases.push_back(one);
+  for (KernelCase &one : cases)
+    one.tolerance = 1e-5;
   return cases;
 }
 

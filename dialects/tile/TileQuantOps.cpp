@@ -1,0 +1,42 @@
+#include "dialects/tile/TileQuantOps.h"
+#include "runtime/support/QuantizedLayout.h"
+
+using namespace mlir;
+using namespace tessera::tile;
+
+#define GET_OP_CLASSES
+#include "dialects/tile/TileQuantOps.cpp.inc"
+
+LogicalResult MmaQuantizedOp::verify() {
+  constexpr int64_t kStrip = QuantizedLayout::kStrip,
+                    kBlock = QuantizedLayout::kBlock;
+  auto shapeOf = [](Value value) {
+    return cast<VectorType>(value.getType()).getShape();
+  };
+  ArrayRef<int64_t> lhs = shapeOf(getLhs()), words = shapeOf(getWords()),
+                    scales = shapeOf(getScales()),
+                    sums = shapeOf(getAccumulator());
+  int64_t bits = getBits(), group = getGroup(), terms = lhs[1];
+  if (bits != 4 && bits != 8)
+    return emitOpError("`bits` are 4 or 8, got ") << bits;
+  if (group < kBlock || group % kBlock || terms % kBlock)
+    return emitOpError("terms and groups are multiples of ")
+           << kBlock << ", got " << terms << " and " << group;
+  if (terms % group && group % terms)
+    return emitOpError("terms are whole groups or lie in one, got ")
+           << terms << " of groups of " << group;
+  int64_t splits = getSplits();
+  if (splits < 1 || terms % (splits * kBlock))
+    return emitOpError("`splits` are parts of whole ")
+           << kBlock << " terms, got " << splits << " of " << terms;
+  int64_t strips = sums[1] / kStrip,
+          ofScales = std::max<int64_t>(terms / group, 1) * kStrip *
+                     (getZeros() ? 2 : 1);
+  if (sums[0] != lhs[0] * splits || sums[1] % kStrip ||
+      words != ArrayRef<int64_t>{strips, terms * bits / 32 * kStrip} ||
+      scales != ArrayRef<int64_t>{strips, ofScales})
+    return emitOpError("tile shapes do not fit: ")
+           << getLhs().getType() << " × " << getWords().getType() << " with "
+           << getScales().getType() << " into " << getAccumulator().getType();
+  return success();
+}

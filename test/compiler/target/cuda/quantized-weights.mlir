@@ -1,0 +1,30 @@
+// A product with weights as integers: one call of the device library for each stage, and words and scales by cp.async.
+// REQUIRES: compiler
+// RUN: tessera compile --from partition %s --mode artifact --target cuda:sm_80 --cache off -o %t.tsr
+// RUN: tessera inspect %t.tsr --show=linear | FileCheck %s
+// CHECK:      TESSERA_KERNEL(linear, 256, 4, 0) {
+// CHECK:        using Tile64x32 = Fragments<64, 32, 4, 2>;
+// CHECK:        float *[[PARTS:.*]] = reinterpret_cast<float *>(sharedMemory()
+// CHECK:        const SharedTiles<bf16, 3, 16, 256> [[ROWS:.*]]{sharedMemory()
+// CHECK:        const SharedTiles<int32_t, 3, 2, 512> [[WORDS:.*]]{sharedMemory()
+// CHECK:        const SharedTiles<f16, 3, 2, 128> [[SCALES:.*]]{sharedMemory()
+// CHECK:        stagePacked<kThreads>(rowsOf<2>([[ROWS]][0], 0), x_, 512);
+// CHECK:        stagePacked<kThreads>([[WORDS]][0], q_
+// CHECK:        stagePacked<kThreads>([[SCALES]][0], s_
+// CHECK:        waitCopies<1>();
+// CHECK:        multiplyQuantized<4, 32, false, 4>([[ROWS]][{{.*}}], [[WORDS]][{{.*}}], [[SCALES]][{{.*}}], {{.*}});
+// CHECK:        store({{.*}}, [[PARTS]], 32, 1);
+// CHECK:        sync();
+// CHECK-COUNT-4: load<Tile64x32>([[PARTS]]
+module attributes {
+  tessera.phase = "partition",
+  tessera.config = "{\"model_type\": \"none\", \"vocab_size\": 64}",
+  tessera.recipe = "precision: {compute: bf16}\n"
+} {
+func.func @product(%x: tensor<2x512xbf16> {graph.input = "x"}, %q: tensor<4x64x16xi32> {graph.input = "q"},
+                   %s: tensor<4x16x16xf16> {graph.input = "s"}) -> (tensor<2x64xf32> {graph.output = "y"}) {
+  %w = graph.dequantize %q, %s bits 4 group 32 : tensor<4x64x16xi32>, tensor<4x16x16xf16> -> tensor<64x512xbf16>
+  %y = graph.einsum "mk,nk->mn" %x, %w : (tensor<2x512xbf16>, tensor<64x512xbf16>) -> tensor<2x64xf32>
+  return %y : tensor<2x64xf32>
+}
+}
