@@ -141,8 +141,7 @@ llvm::Error Compilation::takeStoredWeights() {
   return llvm::Error::success();
 }
 
-// The kernels of GPUs multiply by tensor cores, and those of a cache's pages
-// know fp32 and bf16.
+// What there are kernels of for CPUs alone.
 llvm::Error Compilation::checkPrecision() {
   if (mode == models::Mode::Train &&
       recipe.inference.quant != models::Quant::None)
@@ -155,8 +154,6 @@ llvm::Error Compilation::checkPrecision() {
   };
   const CpuOnly settings[] = {{inference.quant != models::Quant::None, "quant",
                                "quantized weights", "none"},
-                              {inference.kv != models::KvKind::Auto, "kv",
-                               "keys and values as integers", "auto"},
                               {inference.layout == recipe::WeightLayout::Strips,
                                "layout", "strips", "rows"}};
   for (const CpuOnly &each : settings)

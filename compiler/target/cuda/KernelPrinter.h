@@ -95,6 +95,8 @@ private:
   llvm::Error printReduce(tile::ReduceOp op);
   llvm::Error printIota(tile::IotaOp op);
   llvm::Error printCopy(tile::CopyOp op);
+  llvm::Error printCopyOfRow(tile::CopyOp op);
+  llvm::Error printWidening(tile::CopyOp op);
   llvm::Error printMma(tile::MmaOp op);
   bool isOfWarpgroups(tile::MmaOp op);
 

@@ -140,8 +140,8 @@ using Param = std::tuple<std::string, int64_t, bool>;
 
 std::string nameOf(const ::testing::TestParamInfo<Param> &info) {
   auto [target, window, int8] = info.param;
-  return fmt::format("{}window{}{}", target.substr(4), window,
-                     int8 ? "int8" : "");
+  return fmt::format("{}window{}{}", target.substr(target.find(':') + 1),
+                     window, int8 ? "int8" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -150,5 +150,12 @@ INSTANTIATE_TEST_SUITE_P(
                                          "cpu:avx512", "cpu:avx2"),
                        ::testing::Values(0, 70), ::testing::Bool()),
     nameOf);
+
+INSTANTIATE_TEST_SUITE_P(Emulated, PagedBitsTest,
+                         ::testing::Values(Param{"cuda:sm_80", 0, false},
+                                           Param{"cuda:sm_80", 70, true},
+                                           Param{"cuda:sm_90a", 70, false},
+                                           Param{"cuda:sm_90a", 0, true}),
+                         nameOf);
 
 } // namespace

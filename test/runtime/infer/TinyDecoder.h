@@ -1,7 +1,7 @@
-// A Llama of random weights, or a Mixtral of such whose matrices are integers,
-// that decodes, compiled here and now for the CPU:
-// vocabulary 67, context 40, 9 pages of 8 tokens, chunks of 7, batches of 1 to
-// 3.
+// A Llama of random weights, or a Mixtral of such whose matrices may be
+// integers, that decodes, compiled here and now for the CPU or the emulated
+// GPU: vocabulary 67, context 40, 9 pages of 8 tokens, chunks of 7, batches of
+// 1 to 3.
 #pragma once
 #include "compiler/Driver.h"
 #include "runtime/hal/Session.h"
@@ -33,17 +33,23 @@ inline constexpr const char *kTinyExpertsConfig =
   "tie_word_embeddings": false})";
 
 /// `kind` is the precision of compute. "_int8" or "_int4" behind it: of experts
-/// that are quantized so; "_kv": with keys and values of int8.
+/// that are quantized so; "_experts": of experts as they are; "_kv": with keys
+/// and values of int8. "@sm_80" at its end: for the emulated GPU.
 inline void compileTinyDecoder(const std::string &path,
                                const std::string &kind) {
   CompileRequest request;
   request.spec = "config.json";
   request.configText = kTinyDecoderConfig;
-  size_t end = kind.find('_');
-  std::string precision = kind.substr(0, end),
-              what = end == std::string::npos ? "" : kind.substr(end + 1);
+  std::string model = kind.substr(0, kind.find('@'));
+  size_t end = model.find('_');
+  std::string precision = model.substr(0, end),
+              what = end == std::string::npos ? "" : model.substr(end + 1);
   bool quantizes = what.starts_with("int");
-  if (quantizes)
+  if (model != kind) {
+    request.targets = {"cuda:" + kind.substr(kind.find('@') + 1)};
+    setenv("CUDACXX", "", 1); // no code for a GPU that is not here
+  }
+  if (quantizes || what == "experts")
     request.configText = kTinyExpertsConfig;
   request.set = {"inference.context=40",
                  "inference.batch=3",
@@ -94,6 +100,8 @@ inline std::unique_ptr<hal::Session> openTinyDecoder(const std::string &kind) {
     compileTinyDecoder(path = scratch / kind + ".tsr", kind);
   hal::SessionOptions options;
   options.deviceOptions.threads = 1;
+  if (size_t at = kind.find('@'); at != std::string::npos)
+    options.device = "cuda-emu:" + kind.substr(at + 1);
   auto opened = hal::Session::open(path, options);
   EXPECT_TRUE(opened.ok()) << opened.message();
   if (!opened.ok())
