@@ -120,7 +120,8 @@ llvm::Error KernelPrinter::printFor(scf::ForOp loop) {
                                  : scalar(init).text) +
          ";");
     carried.push_back(name);
-    values[argument] = values[result] = {name};
+    values[argument] = {name};
+    values[result] = {name};
   }
   std::string i = fresh("i");
   values[loop.getInductionVar()] = {i};

@@ -17,6 +17,10 @@ struct PagedTiles {
   int64_t queryTiles(const PagedShape &shape) const {
     return llvm::divideCeil(shape.rows(), queries);
   }
+  /// Keys that both tiles and pages begin at multiples of.
+  int64_t unit(const PagedShape &shape) const {
+    return std::max(shape.page, keys);
+  }
   /// Rows of a tile of keys that lie in one page.
   int64_t pieceRows(const PagedShape &shape) const {
     return std::min(shape.page, keys);

@@ -10,7 +10,6 @@
 #include "passes/tiling/gpu/GpuTiles.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <limits>
-#include <numeric>
 
 using namespace mlir;
 using namespace tessera;
@@ -19,6 +18,8 @@ using namespace tessera::gpu;
 // Keys that one block walks over at least, and splits of a context at most: the
 // second launch reads the sums of all.
 static constexpr int64_t kLeastSplit = 256, kMostSplits = 32;
+// Queries of a block.
+static constexpr int64_t kMostQueries = 64;
 // Of a key's scale in shared memory.
 static constexpr int64_t kScaleBytes = 4;
 
@@ -105,8 +106,9 @@ private:
     return {memory, {batch, zero, head, zero}, 2, 3, rest, columns};
   }
 
-  // [begin, end) of the keys: those that a query of the block sees, from the
-  // start of a page on, and of these the block's part.
+  // [begin, end) of the keys: those that a query of the block sees, and of
+  // these the block's part. Tiles begin where they do for any other query, so
+  // that sums have one order whatever is in a block.
   void findKeys() {
     begin = e.index(0);
     end = e.add(position, shape.isDecode() ? 1 : tiles.queries);
@@ -114,7 +116,9 @@ private:
     if (shape.window > 0) {
       Value key =
           atLeast(e.sub(position, e.index(shape.window - 1)), e.index(0));
-      begin = e.sub(key, e.rem(key, shape.page));
+      begin = e.sub(key, e.rem(key, tiles.unit(shape)));
+      if (tiles.keys > shape.page)
+        firstPage = e.sub(key, e.rem(key, shape.page));
     }
     if (tiles.splits == 1)
       return;
@@ -134,12 +138,17 @@ private:
     Value last = e.sub(end, e.index(1));
     for (int64_t row = 0; row < tiles.keys; row += tiles.pieceRows(shape)) {
       Value from = e.add(key, row);
-      Value inside = e.min(from, last);
+      Value inside = e.min(from, last), count = e.sub(end, from);
+      if (firstPage) { // what is before it may be no page
+        Value isThere = e.compare(arith::CmpIPredicate::sge, from, firstPage);
+        inside = atLeast(inside, firstPage);
+        count = b.create<arith::SelectOp>(e.loc, isThere, count, e.index(0));
+      }
       Value page = number(o.table, {batch, e.div(inside, shape.page)});
       bool isPart = shape.page > tiles.pieceRows(shape);
       pieces.push_back({row, page,
                         isPart ? e.rem(inside, shape.page) : e.index(0),
-                        atLeast(e.sub(end, from), e.index(0))});
+                        atLeast(count, e.index(0))});
     }
     return pieces;
   }
@@ -295,13 +304,17 @@ private:
   Value first;      ///< row of the block
   Value position;   ///< of its query
   Value begin, end; ///< keys
+  /// Key 0 of the first page that is seen; null where tiles begin with pages.
+  Value firstPage;
 };
 
 } // namespace
 
 //===--- sizes ------------------------------------------------------------===//
 
-// Tiles of keys are whole pages or equal parts of one. The largest that fit.
+// Tiles of keys are whole pages or equal parts of one. The largest that fit
+// beside any tile of queries: programs for prompts and for single tokens have
+// the same.
 static std::optional<PagedTiles> chooseTiles(const PagedShape &shape,
                                              Type element, bool areIntegers,
                                              int64_t sharedBytes) {
@@ -314,7 +327,8 @@ static std::optional<PagedTiles> chooseTiles(const PagedShape &shape,
   if (tiles.dim > (element.isBF16() ? 256 : 128))
     return std::nullopt;
   tiles.queries = std::min<int64_t>(
-      64, 16 * llvm::bit_ceil(uint64_t(llvm::divideCeil(shape.rows(), 16))));
+      kMostQueries,
+      16 * llvm::bit_ceil(uint64_t(llvm::divideCeil(shape.rows(), 16))));
   int64_t row = tiles.dim * element.getIntOrFloatBitWidth() / 8;
   // Of a key and its value: two stages, or two of bytes and one of floats.
   int64_t perKey =
@@ -323,15 +337,14 @@ static std::optional<PagedTiles> chooseTiles(const PagedShape &shape,
                                   : (shape.headDim < 128 ? 32 : 16);
   for (tiles.keys = most; tiles.keys >= 16; tiles.keys -= 16)
     if ((tiles.keys % shape.page == 0 || shape.page % tiles.keys == 0) &&
-        tiles.queries * row + tiles.keys * perKey <= sharedBytes)
+        kMostQueries * row + tiles.keys * perKey <= sharedBytes)
       break;
   if (tiles.keys < 16)
     return std::nullopt;
   int64_t context = shape.page * shape.pages;
-  int64_t unit = std::lcm(tiles.keys, shape.page);
   tiles.splitKeys = llvm::alignTo(
       std::max<int64_t>(kLeastSplit, llvm::divideCeil(context, kMostSplits)),
-      unit);
+      tiles.unit(shape));
   tiles.splits =
       shape.isDecode() ? llvm::divideCeil(context, tiles.splitKeys) : 1;
   return tiles;
