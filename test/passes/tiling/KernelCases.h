@@ -28,9 +28,9 @@ const std::vector<KernelCase> &contractionCases();
 const std::vector<KernelCase> &pagedCases();
 const std::vector<KernelCase> &groupedCases();
 const std::vector<KernelCase> &routingCases();
+const std::vector<KernelCase> &pagedInt8Cases();
 /// Of CPUs alone.
 const std::vector<KernelCase> &quantCases();
-const std::vector<KernelCase> &pagedInt8Cases();
 /// Of these, bf16 in strips.
 std::vector<KernelCase> stripCases();
 /// Of the sizes of models: to be compiled, not run.
