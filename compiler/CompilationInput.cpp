@@ -141,29 +141,18 @@ llvm::Error Compilation::takeStoredWeights() {
   return llvm::Error::success();
 }
 
-// The kernels of GPUs multiply by tensor cores, and those of a cache's pages
-// know fp32 and bf16.
+// What there are kernels of for CPUs alone.
 llvm::Error Compilation::checkPrecision() {
   if (mode == models::Mode::Train &&
       recipe.inference.quant != models::Quant::None)
     return complain("inference.quant: programs that train are not quantized; "
                     "add --mode infer, or set it to none");
-  const auto &inference = recipe.inference;
-  struct CpuOnly {
-    bool isAsked;
-    const char *key, *what, *instead;
-  };
-  const CpuOnly settings[] = {{inference.kv != models::KvKind::Auto, "kv",
-                               "keys and values as integers", "auto"},
-                              {inference.layout == recipe::WeightLayout::Strips,
-                               "layout", "strips", "rows"}};
-  for (const CpuOnly &each : settings)
-    for (const DeviceKind &kind : kindsOf(targets))
-      if (mode == models::Mode::Infer && each.isAsked && !kind.isCpu())
-        return complain(llvm::Twine("inference.") + each.key +
-                        ": there are no kernels of " + each.what + " for " +
-                        kind.name + "; set it to " + each.instead +
-                        ", or leave the target out");
+  for (const DeviceKind &kind : kindsOf(targets))
+    if (mode == models::Mode::Infer && !kind.isCpu() &&
+        recipe.inference.layout == recipe::WeightLayout::Strips)
+      return complain("inference.layout: there are no kernels of strips for " +
+                      kind.name +
+                      "; set it to rows, or leave the target out");
   if (recipe.compute != models::Precision::Fp64)
     return llvm::Error::success();
   if (mode == models::Mode::Infer)

@@ -142,14 +142,15 @@ def Tile_AllocOp : Tile_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
 }
 
 def Tile_CopyOp : Tile_Op<"copy", [AttrSizedOperandSegments]> {
-  let summary = "a staged copy from global to shared memory, asynchronous where the target can";
+  let summary = "a staged copy to shared memory, asynchronous where the target can";
   let description = [{
     Copies a box of `shape` from `source` at `sourceIndices` to `target` at `targetIndices`; box
     dimension d runs along `sourceAlong[d]`, or repeats where that is -1, and along
     `targetAlong[d]`. The bytes are there after a
     `tile.wait` that covers the group closed by the next `tile.commit`. `bounds`, none or one a
     box dimension, are the elements that are there from the source's start on; beyond them the
-    target gets zeros. Floats may become wider on the way.
+    target gets zeros. Floats may become wider on the way, and int8 floats; where they do, the
+    source may be shared memory, too.
   }];
   let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$sourceIndices,
                        Arg<AnyMemRef, "", [MemWrite]>:$target, Variadic<Index>:$targetIndices,

@@ -194,7 +194,8 @@ LogicalResult AllocOp::verify() {
 LogicalResult CopyOp::verify() {
   MemRefType source = getSource().getType(), target = getTarget().getType();
   Type from = source.getElementType(), to = target.getElementType();
-  bool widens = isa<FloatType>(from) && isa<FloatType>(to) &&
+  bool widens = (isa<FloatType>(from) || from.isInteger(8)) &&
+                isa<FloatType>(to) &&
                 from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
   if (from != to && !widens)
     return emitOpError("element types differ: ") << source << " and " << target;
@@ -202,9 +203,10 @@ LogicalResult CopyOp::verify() {
   if (bounds && bounds != getShape().size())
     return emitOpError("needs no bounds or one for each of ")
            << getShape().size() << " dimensions, got " << bounds;
-  if (source.getMemorySpace() ||
+  if ((source.getMemorySpace() && !widens) ||
       !isa_and_nonnull<SharedAttr>(target.getMemorySpace()))
-    return emitOpError("copies from global to #tile.shared memory");
+    return emitOpError("copies from global to #tile.shared memory, or widens "
+                       "what lies in #tile.shared memory");
   if (failed(verifyBox(*this, source, getSourceIndices().size(),
                        getSourceAlong(), getShape(), bounds,
                        /*mayRepeat=*/true)))

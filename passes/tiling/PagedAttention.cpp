@@ -247,10 +247,6 @@ tessera::tilePagedAttention(graph::ClusterOp cluster, TilingContext &context) {
   if (!operands)
     return operands.takeError();
   PagedShape shape = shapeOf(op);
-  if (context.isGpu() && operands->keyScales)
-    return llvm::createStringError(
-        llvm::inconvertibleErrorCode(),
-        "there are no kernels of keys and values as integers for GPUs");
   if (context.isGpu())
     return tileGpuPagedAttention(cluster, *operands, shape, context);
   // Tiles of keys are whole register tiles, however long a page is.

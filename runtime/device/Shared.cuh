@@ -126,4 +126,90 @@ TESSERA_DEVICE void stage(To to, const From *from, int64_t rowStride,
   }
 }
 
+/// Fills Count elements of shared memory with those at from, from + stride, …,
+/// and with zeros from number `bound` on, which are not touched. They are there
+/// after a barrier.
+template <int Threads, int Count, typename To, typename From>
+TESSERA_DEVICE void stageRow(To *to, const From *from, int64_t stride,
+                             int64_t bound = Count) {
+  TESSERA_UNROLL
+  for (int first = 0; first < Count; first += Threads) {
+    int i = first + thread();
+    if (Count % Threads && i >= Count)
+      break;
+    From value{};
+    if (i < bound) {
+      checkRead(from + i * stride, 1);
+      value = from[i * stride];
+    }
+    checkWrite(to + i, 1);
+    to[i] = Convert<To>::from(value);
+  }
+}
+
+//===--- integers to floats -----------------------------------------------===//
+
+/// Four integers, the lowest byte first, as the words of so many floats; exact.
+TESSERA_DEVICE Packet<uint32_t, 2> widenBytes(uint32_t bytes, bf16) {
+#if defined(__CUDACC__)
+  // From 128 to 256 the last place of bf16 is 1: x is 128 with the low seven
+  // bits, less 128 or, of a negative number, 256.
+  Packet<uint32_t, 2> pairs{
+      {__byte_perm(bytes, 0, 0x4140), __byte_perm(bytes, 0, 0x4342)}};
+  TESSERA_UNROLL
+  for (uint32_t &pair : pairs.at)
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+        : "=r"(pair)
+        : "r"((pair & 0x007f007fu) | 0x43004300u), "r"(0x3f803f80u),
+          "r"((pair & 0x00800080u) | 0xc300c300u));
+  return pairs;
+#else
+  auto number = [&](int i) {
+    return static_cast<float>(static_cast<int8_t>(bytes >> 8 * i));
+  };
+  return {{toBf16Pair(number(0), number(1)), toBf16Pair(number(2), number(3))}};
+#endif
+}
+TESSERA_DEVICE Packet<uint32_t, 4> widenBytes(uint32_t bytes, float) {
+  Packet<uint32_t, 4> result;
+  TESSERA_UNROLL
+  for (int i = 0; i < 4; ++i)
+    result.at[i] =
+        floatToBits(static_cast<float>(static_cast<int8_t>(bytes >> 8 * i)));
+  return result;
+}
+
+/// A tile of integers that has landed in shared memory, as floats in another
+/// one. They are there after a barrier.
+template <int Threads, typename T, int Rows, int Columns>
+TESSERA_DEVICE void widen(SharedTile<T, Rows, Columns> to,
+                          SharedTile<int8_t, Rows, Columns> from) {
+  constexpr int kChunks = Columns / 16, kAll = Rows * kChunks,
+                kPerChunk = 16 / static_cast<int>(sizeof(T));
+  using Bytes = Packet<uint32_t, 4>;
+  using Chunk = Packet<T, kPerChunk>;
+  TESSERA_UNROLL_BY(4)
+  for (int first = 0; first < kAll; first += Threads) {
+    int i = first + thread();
+    if (kAll % Threads && i >= kAll)
+      break;
+    int row = i / kChunks, column = i % kChunks * 16;
+    auto *bytes = reinterpret_cast<const Bytes *>(from.at(row, column));
+    checkShared(bytes, 1);
+    Packet<uint32_t, static_cast<int>(sizeof(T))> words[4];
+    TESSERA_UNROLL
+    for (int word = 0; word < 4; ++word)
+      words[word] = widenBytes(bytes->at[word], T{});
+    TESSERA_UNROLL
+    for (int chunk = 0; chunk < static_cast<int>(sizeof(T)); ++chunk) {
+      auto *place =
+          reinterpret_cast<Chunk *>(to.at(row, column + chunk * kPerChunk));
+      Chunk wide;
+      memcpy(&wide, reinterpret_cast<unsigned char *>(words) + 16 * chunk, 16);
+      checkWrite(place, 1);
+      *place = wide;
+    }
+  }
+}
+
 } // namespace tessera::device

@@ -99,6 +99,8 @@ private:
   llvm::Error printIota(tile::IotaOp op);
   llvm::Error printCopy(tile::CopyOp op);
   llvm::Error checkFragments(mlir::Operation *op);
+  llvm::Error printCopyOfRow(tile::CopyOp op);
+  llvm::Error printWidening(tile::CopyOp op);
   llvm::Error printMma(tile::MmaOp op);
   llvm::Error printMmaQuantized(tile::MmaQuantizedOp op);
   bool isOfWarpgroups(tile::MmaOp op);

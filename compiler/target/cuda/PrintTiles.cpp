@@ -170,12 +170,57 @@ int64_t KernelPrinter::alignmentOf(MemRefType type, ValueRange indices) {
   return alignment; // 0: the buffer's first element
 }
 
+// Elements of a dimension into a row of shared memory that lies as it is.
+llvm::Error KernelPrinter::printCopyOfRow(tile::CopyOp op) {
+  MemRefType to = op.getTarget().getType();
+  int64_t last = to.getRank() - 1;
+  if (op.getShape().size() != 1 || op.getSource().getType().getMemorySpace() ||
+      op.getTargetAlong()[0] != last || op.getSourceAlong()[0] < 0)
+    return unsupported(op, "must fill swizzled memory, or a part of a row");
+  const Memory &source = memories[op.getSource()];
+  std::string place = address(source, op.getSourceIndices()) + ", " +
+                      source.strides[op.getSourceAlong()[0]].text;
+  for (Value bound : op.getBounds())
+    place += ", " + scalar(bound).text;
+  line("stageRow<kThreads, " + llvm::Twine(op.getShape()[0]) + ">(" +
+       address(memories[op.getTarget()], op.getTargetIndices()) + ", " + place +
+       ");");
+  return llvm::Error::success();
+}
+
+// All of a stage of integers, as floats in another one.
+llvm::Error KernelPrinter::printWidening(tile::CopyOp op) {
+  MemRefType from = op.getSource().getType(), to = op.getTarget().getType();
+  const Memory &source = memories[op.getSource()],
+               &target = memories[op.getTarget()];
+  auto isWhole = [&](OperandRange indices, ArrayRef<int64_t> along) {
+    return along == ArrayRef<int64_t>{1, 2} &&
+           getConstantIntValue(indices[1]) == 0 &&
+           getConstantIntValue(indices[2]) == 0;
+  };
+  if (!source.swizzled || !target.swizzled || !op.getBounds().empty() ||
+      op.getShape() != from.getShape().drop_front() ||
+      op.getShape() != to.getShape().drop_front() ||
+      !from.getElementType().isInteger(8) ||
+      !isWhole(op.getSourceIndices(), op.getSourceAlong()) ||
+      !isWhole(op.getTargetIndices(), op.getTargetAlong()))
+    return unsupported(op, "within shared memory widens a whole stage of int8");
+  line("widen<kThreads>(" + target.base + "[" +
+       scalar(op.getTargetIndices()[0]).text + "], " + source.base + "[" +
+       scalar(op.getSourceIndices()[0]).text + "]);");
+  return llvm::Error::success();
+}
+
 llvm::Error KernelPrinter::printCopy(tile::CopyOp op) {
+  if (!memories[op.getTarget()].swizzled)
+    return printCopyOfRow(op);
+  if (op.getSource().getType().getMemorySpace())
+    return printWidening(op);
   auto from = op.getSource().getType(), to = op.getTarget().getType();
   Memory &source = memories[op.getSource()], &target = memories[op.getTarget()];
   ArrayRef<int64_t> along = op.getSourceAlong(), shape = op.getShape();
   std::optional<int64_t> row = getConstantIntValue(op.getTargetIndices()[1]);
-  if (!target.swizzled || shape[1] != to.getDimSize(2) || !row ||
+  if (shape.size() != 2 || shape[1] != to.getDimSize(2) || !row ||
       op.getTargetAlong() != ArrayRef<int64_t>{1, 2} ||
       getConstantIntValue(op.getTargetIndices()[2]) != 0)
     return unsupported(op, "must fill whole rows of one stage of swizzled "

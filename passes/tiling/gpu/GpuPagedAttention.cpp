@@ -10,7 +10,6 @@
 #include "passes/tiling/gpu/GpuTiles.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <limits>
-#include <numeric>
 
 using namespace mlir;
 using namespace tessera;
@@ -19,6 +18,10 @@ using namespace tessera::gpu;
 // Keys that one block walks over at least, and splits of a context at most: the
 // second launch reads the sums of all.
 static constexpr int64_t kLeastSplit = 256, kMostSplits = 32;
+// Queries of a block.
+static constexpr int64_t kMostQueries = 64;
+// Of a key's scale in shared memory.
+static constexpr int64_t kScaleBytes = 4;
 
 namespace {
 
@@ -39,9 +42,9 @@ public:
   void emit(unsigned inputs) {
     kernel.setWarps(ArrayRef<int64_t>{tiles.queries / 16, 1});
     locate();
-    Staged query = makeStages(1, tiles.queries);
-    keys = makeStages(2, tiles.keys);
-    values = makeStages(2, tiles.keys);
+    Staged query = Staged::make(e, 1, tiles.queries, tiles.dim, tiles.element);
+    keys = PagedStages::make(e, tiles);
+    values = PagedStages::make(e, tiles);
     query.copy(e, e.index(0), rowsOf(view(o.query)));
     findKeys();
     e.ifTrue(e.compare(arith::CmpIPredicate::slt, begin, end),
@@ -61,9 +64,6 @@ public:
   }
 
 private:
-  Staged makeStages(int64_t stages, int64_t rows) {
-    return Staged::make(e, stages, rows, tiles.dim, tiles.element);
-  }
   Value view(const AttentionOperand &operand) {
     return emitView(b, e.loc, kernel.getBuffers()[operand.argument],
                     operand.view);
@@ -106,8 +106,9 @@ private:
     return {memory, {batch, zero, head, zero}, 2, 3, rest, columns};
   }
 
-  // [begin, end) of the keys: those that a query of the block sees, from the
-  // start of a page on, and of these the block's part.
+  // [begin, end) of the keys: those that a query of the block sees, and of
+  // these the block's part. Tiles begin where they do for any other query, so
+  // that sums have one order whatever is in a block.
   void findKeys() {
     begin = e.index(0);
     end = e.add(position, shape.isDecode() ? 1 : tiles.queries);
@@ -115,7 +116,9 @@ private:
     if (shape.window > 0) {
       Value key =
           atLeast(e.sub(position, e.index(shape.window - 1)), e.index(0));
-      begin = e.sub(key, e.rem(key, shape.page));
+      begin = e.sub(key, e.rem(key, tiles.unit(shape)));
+      if (tiles.keys > shape.page)
+        firstPage = e.sub(key, e.rem(key, shape.page));
     }
     if (tiles.splits == 1)
       return;
@@ -124,28 +127,53 @@ private:
     end = e.min(end, e.add(own, tiles.splitKeys));
   }
 
+  /// Rows of a tile that a page, or a part of one, has.
+  struct Piece {
+    int64_t row;
+    Value page, start; ///< where they begin in the cache
+    Value there;       ///< of them, before the last key's end
+  };
+  SmallVector<Piece> piecesOf(Value key) {
+    SmallVector<Piece> pieces;
+    Value last = e.sub(end, e.index(1));
+    for (int64_t row = 0; row < tiles.keys; row += tiles.pieceRows(shape)) {
+      Value from = e.add(key, row);
+      Value inside = e.min(from, last), count = e.sub(end, from);
+      if (firstPage) { // what is before it may be no page
+        Value isThere = e.compare(arith::CmpIPredicate::sge, from, firstPage);
+        inside = atLeast(inside, firstPage);
+        count = b.create<arith::SelectOp>(e.loc, isThere, count, e.index(0));
+      }
+      Value page = number(o.table, {batch, e.div(inside, shape.page)});
+      bool isPart = shape.page > tiles.pieceRows(shape);
+      pieces.push_back({row, page,
+                        isPart ? e.rem(inside, shape.page) : e.index(0),
+                        atLeast(count, e.index(0))});
+    }
+    return pieces;
+  }
+
   // Starts the copies of a tile of keys and values, page after page. Behind the
-  // last key come zeros, wherever the table leads.
+  // last key come zeros, wherever the table leads. Scales come last: they go
+  // through registers, which threads wait for.
   void stage(Value key) {
     Value place = stageOf(key);
-    int64_t rows = std::min(shape.page, tiles.keys);
-    Value last = e.sub(end, e.index(1));
-    for (int64_t row = 0; row < tiles.keys; row += rows) {
-      Value from = e.add(key, row);
-      Value inside = e.min(from, last);
-      Value page = number(o.table, {batch, e.div(inside, shape.page)});
-      Value start = shape.page > rows ? e.rem(inside, shape.page) : e.index(0);
-      Value there = atLeast(e.sub(end, from), e.index(0));
-      for (auto [operand, staged] :
-           {std::pair(&o.keys, &keys), std::pair(&o.values, &values)}) {
-        Source source{view(*operand),
-                      {page, start, kvHead, e.index(0)},
-                      1,
-                      3,
-                      there,
-                      e.index(shape.headDim)};
-        staged->copyRows(e, place, row, rows, source);
-      }
+    int64_t rows = tiles.pieceRows(shape);
+    SmallVector<Piece> pieces = piecesOf(key);
+    auto sourceOf = [&](const AttentionOperand &from, const Piece &piece) {
+      SmallVector<Value> at = {piece.page, piece.start, kvHead, e.index(0)};
+      return Source{view(from), at, 1, 3, piece.there, e.index(shape.headDim)};
+    };
+    for (const Piece &piece : pieces) {
+      keys.copyRows(e, place, piece.row, rows, sourceOf(o.keys, piece));
+      values.copyRows(e, place, piece.row, rows, sourceOf(o.values, piece));
+    }
+    if (!tiles.areIntegers)
+      return;
+    for (const Piece &piece : pieces) {
+      keys.copyScales(e, place, piece.row, rows, sourceOf(*o.keyScales, piece));
+      values.copyScales(e, place, piece.row, rows,
+                        sourceOf(*o.valueScales, piece));
     }
   }
 
@@ -164,14 +192,21 @@ private:
              [&] { stage(next); });
     b.create<tile::CommitOp>(e.loc);
     Value place = stageOf(key);
+    if (tiles.areIntegers) {
+      keys.widen(e, place);
+      values.widen(e, place);
+      b.create<tile::WaitOp>(e.loc, 1); // the next tile's copies may go on
+    }
     Value scores =
         multiply(query.load(e, e.index(0)), keys.loadTransposed(e, place),
                  e.splat(0, {tiles.queries, tiles.keys}));
+    scores = keys.scale(e, scores, place);
     scores = mask(capScores(e, scores, shape.scale, shape.cap), key);
 
     Softmax now = softmaxOf(e, scores, shape.scale, state[0], state[1]);
+    Value weights = values.scale(e, now.weights, place);
     Value output =
-        multiply(e.toElement(now.weights, tiles.element), values.load(e, place),
+        multiply(e.toElement(weights, tiles.element), values.load(e, place),
                  scaleRows(e, state[2], now.rescale));
     return {now.maximum, now.sum, output};
   }
@@ -264,41 +299,52 @@ private:
   const PagedOperands &o;
   const PagedShape &shape;
   const PagedTiles &tiles;
-  Staged keys, values;
+  PagedStages keys, values;
   Value split, owner, batch, kvHead;
   Value first;      ///< row of the block
   Value position;   ///< of its query
   Value begin, end; ///< keys
+  /// Key 0 of the first page that is seen; null where tiles begin with pages.
+  Value firstPage;
 };
 
 } // namespace
 
 //===--- sizes ------------------------------------------------------------===//
 
-// Tiles of keys are whole pages or equal parts of one. The largest that fit.
-static std::optional<PagedTiles>
-chooseTiles(const PagedShape &shape, Type element, int64_t sharedBytes) {
+// Tiles of keys are whole pages or equal parts of one. The largest that fit
+// beside any tile of queries: programs for prompts and for single tokens have
+// the same.
+static std::optional<PagedTiles> chooseTiles(const PagedShape &shape,
+                                             Type element, bool areIntegers,
+                                             int64_t sharedBytes) {
   PagedTiles tiles;
   tiles.element = element;
+  tiles.areIntegers = areIntegers;
   tiles.dim = paddedColumns(shape.headDim);
+  if (areIntegers) // whole 32 bytes
+    tiles.dim = llvm::alignTo(tiles.dim, 32);
   if (tiles.dim > (element.isBF16() ? 256 : 128))
     return std::nullopt;
   tiles.queries = std::min<int64_t>(
-      64, 16 * llvm::bit_ceil(uint64_t(llvm::divideCeil(shape.rows(), 16))));
+      kMostQueries,
+      16 * llvm::bit_ceil(uint64_t(llvm::divideCeil(shape.rows(), 16))));
   int64_t row = tiles.dim * element.getIntOrFloatBitWidth() / 8;
+  // Of a key and its value: two stages, or two of bytes and one of floats.
+  int64_t perKey =
+      areIntegers ? 2 * row + 4 * (tiles.dim + kScaleBytes) : 4 * row;
   int64_t most = element.isBF16() ? (shape.headDim <= 128 ? 64 : 32)
                                   : (shape.headDim < 128 ? 32 : 16);
   for (tiles.keys = most; tiles.keys >= 16; tiles.keys -= 16)
     if ((tiles.keys % shape.page == 0 || shape.page % tiles.keys == 0) &&
-        (tiles.queries + 4 * tiles.keys) * row <= sharedBytes)
+        kMostQueries * row + tiles.keys * perKey <= sharedBytes)
       break;
   if (tiles.keys < 16)
     return std::nullopt;
   int64_t context = shape.page * shape.pages;
-  int64_t unit = std::lcm(tiles.keys, shape.page);
   tiles.splitKeys = llvm::alignTo(
       std::max<int64_t>(kLeastSplit, llvm::divideCeil(context, kMostSplits)),
-      unit);
+      tiles.unit(shape));
   tiles.splits =
       shape.isDecode() ? llvm::divideCeil(context, tiles.splitKeys) : 1;
   return tiles;
@@ -322,10 +368,12 @@ llvm::Expected<SmallVector<Value>> tessera::tileGpuPagedAttention(
     return graph::tensorType(cluster.getInputs()[operand.argument])
         .getElementType();
   };
-  Type element =
-      operandType(elementOf(operands.query), elementOf(operands.keys));
+  // int8 is exact in any float.
+  Type query = elementOf(operands.query), key = elementOf(operands.keys);
+  bool areIntegers = key.isInteger(8);
+  Type element = areIntegers ? query : operandType(query, key);
   std::optional<PagedTiles> chosen =
-      chooseTiles(shape, element, context.target().sharedBytes);
+      chooseTiles(shape, element, areIntegers, context.target().sharedBytes);
   if (!chosen)
     return llvm::createStringError(
         llvm::inconvertibleErrorCode(),

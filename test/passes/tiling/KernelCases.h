@@ -29,12 +29,11 @@ const std::vector<KernelCase> &pagedCases();
 const std::vector<KernelCase> &groupedCases();
 const std::vector<KernelCase> &routingCases();
 const std::vector<KernelCase> &sampleCases();
+const std::vector<KernelCase> &pagedInt8Cases();
 /// Strips among them, of CPUs alone.
 const std::vector<KernelCase> &quantCases();
 /// What of those GPUs multiply, and as closely as they do.
 std::vector<KernelCase> gpuQuantCases();
-/// Of CPUs alone.
-const std::vector<KernelCase> &pagedInt8Cases();
 /// Of these, bf16 in strips.
 std::vector<KernelCase> stripCases();
 /// Of the sizes of models: to be compiled, not run.

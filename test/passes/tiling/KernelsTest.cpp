@@ -315,8 +315,12 @@ INSTANTIATE_TEST_SUITE_P(
     PagedInt8, KernelsTest,
     ::testing::Combine(::testing::ValuesIn(pagedInt8Cases()),
                        ::testing::Values("cpu:amx", "cpu:avx512bf16",
-                                         "cpu:avx512", "cpu:avx2")),
+                                         "cpu:avx512", "cpu:avx2", "cuda:sm_80",
+                                         "cuda:sm_90a")),
     nameOf);
+INSTANTIATE_TEST_SUITE_P(
+    PagedInt8, CubinTest,
+    ::testing::Combine(::testing::ValuesIn(pagedInt8Cases()), gpus), nameOf);
 
 INSTANTIATE_TEST_SUITE_P(
     Quantized, KernelsTest,

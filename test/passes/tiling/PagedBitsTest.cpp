@@ -59,8 +59,10 @@ void draw(Tensor &tensor, unsigned seed) {
     x = bf16ToFloat(floatToBf16(2 * normal(engine)));
 }
 
-class PagedBitsTest
-    : public ::testing::TestWithParam<std::tuple<std::string, int64_t, bool>> {
+/// Target, window, whether keys and values are int8, and a page's tokens.
+using Param = std::tuple<std::string, int64_t, bool, int64_t>;
+
+class PagedBitsTest : public ::testing::TestWithParam<Param> {
 protected:
   void SetUp() override {
     if (std::string missing = cpu::missingFeatures(target()); !missing.empty())
@@ -69,6 +71,7 @@ protected:
   std::string target() const { return std::get<0>(GetParam()); }
   int64_t window() const { return std::get<1>(GetParam()); }
   bool int8() const { return std::get<2>(GetParam()); }
+  int64_t page() const { return std::get<3>(GetParam()); }
   Tensors drawCache(const Sizes &s) const;
 };
 
@@ -113,7 +116,7 @@ Tensors PagedBitsTest::drawCache(const Sizes &s) const {
 }
 
 TEST_P(PagedBitsTest, AreTheSameAloneInABatchAndInAPrompt) {
-  Sizes s{4, 2, 64, 64, 3, window()};
+  Sizes s{4, 2, 64, page(), 192 / page(), window()};
   int64_t total = s.page * s.pages, row = s.heads * s.headDim;
   Tensor all({total, s.heads, s.headDim});
   draw(all, 1);
@@ -136,19 +139,56 @@ TEST_P(PagedBitsTest, AreTheSameAloneInABatchAndInAPrompt) {
   expectSame(outputs(1, 90, 12), 90);
 }
 
-using Param = std::tuple<std::string, int64_t, bool>;
+class LongBitsTest : public PagedBitsTest {};
+
+// On a GPU a long context is divided among blocks when it is read for one token
+// at a time: by its length alone, whoever is beside the token.
+TEST_P(LongBitsTest, AreTheSameAloneAndInABatch) {
+  Sizes s{4, 2, 64, page(), 576 / page(), window()};
+  Tensor all({s.page * s.pages, s.heads, s.headDim});
+  draw(all, 1);
+  Tensors cache = drawCache(s);
+  auto outputs = [&](int64_t batch, int64_t first) {
+    return llvm::cantFail(runMain(programOf(s, int8(), batch, 1), target(),
+                                  inputsOf(s, all, cache, batch, first, 1)));
+  };
+  for (int64_t first : {254, 510}) {
+    Tensor together = outputs(4, first);
+    for (int64_t i = 0; i < 4; ++i) {
+      Tensor alone = outputs(1, first + i);
+      for (size_t at = 0; at < alone.data.size(); ++at)
+        ASSERT_EQ(together.data[i * alone.data.size() + at], alone.data[at])
+            << "position " << first + i;
+    }
+  }
+}
 
 std::string nameOf(const ::testing::TestParamInfo<Param> &info) {
-  auto [target, window, int8] = info.param;
-  return fmt::format("{}window{}{}", target.substr(4), window,
-                     int8 ? "int8" : "");
+  auto [target, window, int8, page] = info.param;
+  return fmt::format("{}window{}page{}{}", target.substr(target.find(':') + 1),
+                     window, page, int8 ? "int8" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Targets, PagedBitsTest,
     ::testing::Combine(::testing::Values("cpu:amx", "cpu:avx512bf16",
                                          "cpu:avx512", "cpu:avx2"),
-                       ::testing::Values(0, 70), ::testing::Bool()),
+                       ::testing::Values(0, 70), ::testing::Bool(),
+                       ::testing::Values(64)),
     nameOf);
+
+// A tile of keys is a page, or several.
+INSTANTIATE_TEST_SUITE_P(Emulated, PagedBitsTest,
+                         ::testing::Values(Param{"cuda:sm_80", 0, false, 64},
+                                           Param{"cuda:sm_80", 70, true, 64},
+                                           Param{"cuda:sm_80", 41, false, 16},
+                                           Param{"cuda:sm_90a", 70, false, 64},
+                                           Param{"cuda:sm_90a", 0, true, 64}),
+                         nameOf);
+
+INSTANTIATE_TEST_SUITE_P(Emulated, LongBitsTest,
+                         ::testing::Values(Param{"cuda:sm_80", 0, false, 64},
+                                           Param{"cuda:sm_90a", 0, true, 64}),
+                         nameOf);
 
 } // namespace

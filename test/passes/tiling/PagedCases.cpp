@@ -208,7 +208,7 @@ std::vector<KernelCase> makeLarge() {
   return cases;
 }
 
-// Keys and values of int8: of CPUs alone.
+// Keys and values of int8.
 std::vector<KernelCase> makeInt8() {
   std::vector<KernelCase> cases;
   for (const Shape &s : {Shape{1, 4, 2, 16, 16, 5, 0, {0, 70, -1, 37}},

@@ -1,7 +1,7 @@
-// A Llama of random weights, or a Mixtral of such whose matrices are integers,
-// that decodes, compiled here and now for the CPU:
-// vocabulary 67, context 40, 9 pages of 8 tokens, chunks of 7, batches of 1 to
-// 3.
+// A Llama of random weights, or a mixture of experts of such whose matrices may
+// be integers, that decodes, or a BERT that embeds, compiled here and now for
+// the CPU or the emulated GPU: vocabulary 67, context 40, 9 pages of 8 tokens,
+// chunks of 7, batches of 1 to 3.
 #pragma once
 #include "compiler/Driver.h"
 #include "runtime/hal/Session.h"
@@ -32,19 +32,44 @@ inline constexpr const char *kTinyExpertsConfig =
   "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
   "tie_word_embeddings": false})";
 
+/// Experts that are beside one that all tokens have.
+inline constexpr const char *kTinySharedConfig =
+    R"({"architectures": ["Qwen2MoeForCausalLM"],
+  "model_type": "qwen2_moe", "vocab_size": 67, "hidden_size": 32,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+  "max_position_embeddings": 64, "intermediate_size": 48,
+  "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40,
+  "num_experts": 6, "num_experts_per_tok": 2, "norm_topk_prob": false,
+  "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+  "tie_word_embeddings": false})";
+
+inline constexpr const char *kTinyEncoderConfig =
+    R"({"architectures": ["BertModel"], "model_type": "bert",
+  "vocab_size": 67, "hidden_size": 48, "intermediate_size": 80,
+  "num_hidden_layers": 2, "num_attention_heads": 3, "type_vocab_size": 2,
+  "max_position_embeddings": 64, "layer_norm_eps": 1e-12})";
+
 /// `kind` is the precision of compute. "_int8" or "_int4" behind it: of experts
-/// that are quantized so; "_kv": with keys and values of int8.
+/// that are quantized so; "_experts" or "_shared": of experts as they are;
+/// "_encoder": of a BERT; "_kv": with keys and values of int8. "@sm_80" at its
+/// end: for the emulated GPU.
 inline void compileTinyDecoder(const std::string &path,
                                const std::string &kind) {
   CompileRequest request;
   request.spec = "config.json";
-  request.configText = kTinyDecoderConfig;
-  size_t end = kind.find('_');
-  std::string precision = kind.substr(0, end),
-              what = end == std::string::npos ? "" : kind.substr(end + 1);
+  std::string model = kind.substr(0, kind.find('@'));
+  size_t end = model.find('_');
+  std::string precision = model.substr(0, end),
+              what = end == std::string::npos ? "" : model.substr(end + 1);
   bool quantizes = what.starts_with("int");
-  if (quantizes)
-    request.configText = kTinyExpertsConfig;
+  if (model != kind) {
+    request.targets = {"cuda:" + kind.substr(kind.find('@') + 1)};
+    setenv("CUDACXX", "", 1); // no code for a GPU that is not here
+  }
+  request.configText = quantizes || what == "experts" ? kTinyExpertsConfig
+                       : what == "shared"             ? kTinySharedConfig
+                       : what == "encoder"            ? kTinyEncoderConfig
+                                                      : kTinyDecoderConfig;
   request.set = {"inference.context=40",
                  "inference.batch=3",
                  "inference.chunk=7",
@@ -94,6 +119,8 @@ inline std::unique_ptr<hal::Session> openTinyDecoder(const std::string &kind) {
     compileTinyDecoder(path = scratch / kind + ".tsr", kind);
   hal::SessionOptions options;
   options.deviceOptions.threads = 1;
+  if (size_t at = kind.find('@'); at != std::string::npos)
+    options.device = "cuda-emu:" + kind.substr(at + 1);
   auto opened = hal::Session::open(path, options);
   EXPECT_TRUE(opened.ok()) << opened.message();
   if (!opened.ok())

@@ -1,11 +1,13 @@
-// The scheduler over compiled programs on a CPU. Their kernels add up a row's
-// products in the same order whatever the batch, the chunk and the place in
-// them, so a request has the same bits alone, in a batch, after a preemption
-// and on pages that another request filled.
+// The scheduler over compiled programs on a CPU and on the emulated GPU. Their
+// kernels add up a row's products in the same order whatever the batch, the
+// chunk and the place in them, so a request has the same bits alone, in a
+// batch, after a preemption and on pages that another request filled.
 #include "runtime/infer/DecodePrograms.h"
 #include "runtime/infer/engine/Scheduler.h"
 #include "test/runtime/infer/TinyDecoder.h"
 #include "test/runtime/infer/engine/FakeModel.h"
+
+#include <algorithm>
 
 namespace tessera {
 namespace {
@@ -121,9 +123,11 @@ TEST_P(CompiledEngineTest, GuessesChangeNoBit) {
 INSTANTIATE_TEST_SUITE_P(Precisions, CompiledEngineTest,
                          ::testing::Values("fp32", "bf16", "fp32_int8",
                                            "bf16_int8", "bf16_int4", "fp32_kv",
-                                           "bf16_kv"),
+                                           "bf16_kv", "bf16_kv@sm_80"),
                          [](const auto &info) {
-                           return std::string(info.param);
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '@', '_');
+                           return name;
                          });
 
 } // namespace
