@@ -268,7 +268,7 @@ llvm::Error Compilation::compile() {
   if (!mode)
     return complain("unknown cache mode '" + request.cache +
                     "'; modes are on, off, redo, readonly");
-  cacheMode = *mode;
+  cacheMode = request.cacheBytes > 0 ? *mode : CacheMode::off;
   if (llvm::Error error = resolvePhases())
     return error;
   if (llvm::Error error = chooseTargets())
@@ -294,7 +294,7 @@ llvm::Error Compilation::compile() {
   if (!artifact)
     return artifact.takeError();
   if (whole) {
-    std::string problem = cache.store(cacheKey, *artifact);
+    std::string problem = cache.store(cacheKey, *artifact, request.cacheBytes);
     if (request.note && !problem.empty())
       request.note("compiled programs are not kept: " + problem +
                    "; the next start compiles again");

@@ -46,6 +46,7 @@ void tessera::addExportCommand(CLI::App &app, Invocation &invocation) {
   command
       ->add_option("--dtype", settings->dtype,
                    "of the weights; default: as the run keeps them")
+      ->type_name("TYPE")
       ->transform(weightTypes());
   command->callback([=, &invocation] {
     if (Status status = exportPlace(*settings); !status.ok())

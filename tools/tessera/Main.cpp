@@ -1,8 +1,10 @@
 // tessera: the one command a user types.
 #include "runtime/support/Text.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/Environment.h"
 #include "llvm/Support/raw_ostream.h"
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -32,7 +34,8 @@ static std::string unexpected(const CLI::App &app) {
 }
 
 // CLI11 misses a subcommand before it looks at words that are none.
-static std::string explain(const CLI::App *app, const CLI::Error &error) {
+static std::string explain(const CLI::App *app, const CLI::Error &error,
+                           tessera::Words words) {
   std::string typed = "tessera";
   while (!app->get_subcommands().empty()) {
     app = app->get_subcommands().front();
@@ -44,17 +47,19 @@ static std::string explain(const CLI::App *app, const CLI::Error &error) {
   std::vector<const CLI::App *> known =
       app->get_subcommands([](const CLI::App *) { return true; });
   if (error.get_name() != "RequiredError" || known.empty())
-    return fmt::format("{}; see tessera --help", error.what());
+    return fmt::format("{}{}; see {} --help",
+                       tessera::environmentOf(*app, error, words), error.what(),
+                       typed);
   std::vector<std::string_view> names;
   for (const CLI::App *subcommand : known)
     names.push_back(subcommand->get_name());
-  std::vector<std::string> words = app->remaining();
-  if (words.empty())
+  std::vector<std::string> left = app->remaining();
+  if (left.empty())
     return fmt::format("a subcommand is required: {}; see {} --help",
                        tessera::choices(names), typed);
-  bool isOption = words.front().starts_with('-');
+  bool isOption = left.front().starts_with('-');
   return fmt::format("{} is no {}: {}; see {} --help",
-                     tessera::quote(words.front()),
+                     tessera::quote(left.front()),
                      isOption ? "option here, a subcommand is required"
                               : "subcommand, choose one",
                      tessera::choices(names), typed);
@@ -82,11 +87,12 @@ int main(int argc, char **argv) {
                "tessera"};
   app.require_subcommand(1);
   app.set_version_flag("--version", TESSERA_VERSION);
-  app.failure_message([](const CLI::App *app, const CLI::Error &error) {
-    return "tessera: " + explain(app, error) + "\n";
+  tessera::Invocation invocation;
+  invocation.words.assign(argv + std::min(argc, 1), argv + argc);
+  app.failure_message([&](const CLI::App *app, const CLI::Error &error) {
+    return "tessera: " + explain(app, error, invocation.words) + "\n";
   });
 
-  tessera::Invocation invocation;
   tessera::addCompileCommand(app, invocation);
   tessera::addGenerateCommand(app, invocation);
   tessera::addQuantizeCommand(app, invocation);
@@ -112,6 +118,7 @@ From text to a model that writes some:
   tessera export run -o model
 
 SUBCOMMAND --help says more of each.)");
+  tessera::forgetOtherEnvironments(app, invocation.words);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
