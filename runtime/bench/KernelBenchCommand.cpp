@@ -159,13 +159,17 @@ Status runBench(const CommandLine &line) {
 } // namespace
 
 int benchKernelsMain(int argc, const char *const *argv,
-                     const std::string &artifact) {
+                     const std::string &artifact, const std::string &command) {
+  // As whatever it is part of says what goes wrong.
+  const std::string prefix =
+      command.empty() ? "error" : command.substr(0, command.find(' '));
   CommandLine line;
   line.artifact = artifact;
   CLI::App app("Times every kernel of a program by itself, against what the "
                "device's memory and arithmetic allow.");
-  app.failure_message([](const CLI::App *, const CLI::Error &error) {
-    return fmt::format("error: {}; see --help\n", error.what());
+  app.failure_message([&](const CLI::App *, const CLI::Error &error) {
+    return fmt::format("{}: {}; see {}--help\n", prefix, error.what(),
+                       command.empty() ? "" : command + " ");
   });
   addOptions(app, line, !artifact.empty());
   try {
@@ -179,7 +183,7 @@ int benchKernelsMain(int argc, const char *const *argv,
   line.bench.flushBytes = line.flushMebibytes << 20;
   const Status status = runBench(line);
   if (!status.ok())
-    fmt::print(stderr, "error: {}\n", status.message());
+    fmt::print(stderr, "{}: {}\n", prefix, status.message());
   return status.ok() ? 0 : 1;
 }
 
