@@ -271,6 +271,9 @@ llvm::Error Compilation::compile() {
   cacheMode = request.cacheBytes > 0 ? *mode : CacheMode::off;
   if (llvm::Error error = resolvePhases())
     return error;
+  if (!request.output.empty())
+    if (llvm::Error error = checkWritable(request.output))
+      return error;
   if (llvm::Error error = chooseTargets())
     return error;
   if (llvm::Error error =

@@ -1,5 +1,6 @@
 // The command line of the kernel benchmark, and what it prints.
 #include "runtime/bench/KernelBench.h"
+#include "runtime/support/CommandLine.h"
 
 #include <cstdio>
 #include <fstream>
@@ -167,8 +168,9 @@ int benchKernelsMain(int argc, const char *const *argv,
   line.artifact = artifact;
   CLI::App app("Times every kernel of a program by itself, against what the "
                "device's memory and arithmetic allow.");
-  app.failure_message([&](const CLI::App *, const CLI::Error &error) {
-    return fmt::format("{}: {}; see {}--help\n", prefix, error.what(),
+  app.failure_message([&](const CLI::App *app, const CLI::Error &error) {
+    return fmt::format("{}: {}; see {}--help\n", prefix,
+                       commandLineError(*app, error),
                        command.empty() ? "" : command + " ");
   });
   addOptions(app, line, !artifact.empty());

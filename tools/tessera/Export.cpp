@@ -4,6 +4,7 @@
 #include "tools/tessera/WeightType.h"
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 using namespace tessera;
@@ -19,6 +20,9 @@ static Status exportPlace(const ExportSettings &settings) {
   StatusOr<RunPath> place = resolveRun(settings.place);
   if (!place.ok())
     return place.status();
+  if (!std::filesystem::exists(place->program()))
+    return Status::error("'{}' is no run: it has no {}", place->run,
+                         kProgramFile);
   auto name = exportRun(
       *place, settings.output, settings.dtype, [](std::string_view line) {
         std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(line.size()),

@@ -1,5 +1,5 @@
 // tessera: the one command a user types.
-#include "runtime/support/Text.h"
+#include "runtime/support/CommandLine.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/Environment.h"
 #include "llvm/Support/raw_ostream.h"
@@ -16,23 +16,6 @@ void tessera::Invocation::fail(const char *message) {
   exitCode = 1;
 }
 
-// What was not expected, in the order in which it stands, with what may have
-// been meant.
-static std::string unexpected(const CLI::App &app) {
-  std::vector<std::string> words = app.remaining(), shown, names;
-  for (const CLI::Option *option : app.get_options())
-    for (const std::string &name : option->get_lnames())
-      names.push_back("--" + name);
-  std::vector<std::string_view> known(names.begin(), names.end());
-  for (const std::string &word : words)
-    shown.push_back(
-        tessera::quote(word) +
-        (word.starts_with("--")
-             ? tessera::suggestion(word.substr(0, word.find('=')), known)
-             : ""));
-  return fmt::format("not expected: {}", fmt::join(shown, ", "));
-}
-
 // CLI11 misses a subcommand before it looks at words that are none.
 static std::string explain(const CLI::App *app, const CLI::Error &error,
                            tessera::Words words) {
@@ -41,9 +24,9 @@ static std::string explain(const CLI::App *app, const CLI::Error &error,
     app = app->get_subcommands().front();
     typed += " " + app->get_name();
   }
-  // Its name is the subcommand's.
   if (error.get_exit_code() == int(CLI::ExitCodes::ExtrasError))
-    return fmt::format("{}; see {} --help", unexpected(*app), typed);
+    return fmt::format("{}; see {} --help",
+                       tessera::commandLineError(*app, error), typed);
   std::vector<const CLI::App *> known =
       app->get_subcommands([](const CLI::App *) { return true; });
   if (error.get_name() != "RequiredError" || known.empty())
