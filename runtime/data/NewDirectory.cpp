@@ -47,7 +47,10 @@ std::string partialOf(const fs::path &place) {
 //===--- signals ----------------------------------------------------------===//
 
 constexpr std::array kEndings = {SIGINT, SIGTERM, SIGHUP};
-std::array<char, PATH_MAX> unfinished; ///< for the handler
+// For the handler.
+std::array<char, PATH_MAX> unfinished;
+std::array<struct sigaction, kEndings.size()> before;
+volatile std::sig_atomic_t interrupted = 0;
 
 /// Of a folder that has only files. Nothing in here allocates or locks: it is
 /// called by a signal's handler.
@@ -67,31 +70,38 @@ void removeUnfinished() {
         at += entry->d_reclen;
       }
     if (::rmdir(unfinished.data()) == 0 || errno == ENOENT)
-      return;
+      break;
   }
+  ::close(folder);
 }
 
-void endBy(int signal) {
+void onSignal(int signal) {
+  const int error = errno;
+  interrupted = 1;
   removeUnfinished();
-  ::signal(signal, SIG_DFL);
-  ::raise(signal); // which ends the process when the handler returns
+  for (std::size_t i = 0; i < kEndings.size(); ++i)
+    if (kEndings[i] == signal)
+      ::sigaction(signal, &before[i], nullptr);
+  ::raise(signal); // for whoever had it before, when this handler returns
+  errno = error;
 }
 
-/// As long as it lives a signal that ends the process removes the folder first.
-/// Signals that somebody handles or ignores stay as they are.
+/// As long as it lives a signal removes the folder before it does what it would
+/// have done: it ends the process, or is handled by others. One that is ignored
+/// stays so.
 class RemovedBySignals {
 public:
   explicit RemovedBySignals(const std::string &folder) {
+    interrupted = 0;
     if (folder.size() >= unfinished.size())
       return;
     std::memcpy(unfinished.data(), folder.c_str(), folder.size() + 1);
     for (std::size_t i = 0; i < kEndings.size(); ++i) {
-      struct sigaction now = {};
-      if (::sigaction(kEndings[i], nullptr, &now) != 0 ||
-          now.sa_handler != SIG_DFL)
+      if (::sigaction(kEndings[i], nullptr, &before[i]) != 0 ||
+          before[i].sa_handler == SIG_IGN)
         continue;
       struct sigaction ours = {};
-      ours.sa_handler = endBy;
+      ours.sa_handler = onSignal;
       sigfillset(&ours.sa_mask);
       taken[i] = ::sigaction(kEndings[i], &ours, nullptr) == 0;
     }
@@ -99,7 +109,7 @@ public:
   ~RemovedBySignals() {
     for (std::size_t i = 0; i < kEndings.size(); ++i)
       if (taken[i])
-        ::signal(kEndings[i], SIG_DFL);
+        ::sigaction(kEndings[i], &before[i], nullptr);
   }
   RemovedBySignals(const RemovedBySignals &) = delete;
   RemovedBySignals &operator=(const RemovedBySignals &) = delete;
@@ -141,6 +151,9 @@ makeNewDirectory(const std::string &directory,
   Status status = files.makeDirectory(partial);
   if (status.ok())
     status = fill(partial);
+  if (interrupted) // and whoever handled the signal goes on
+    status =
+        Status::error("'{}' is not made: a signal came meanwhile", directory);
   if (status.ok())
     status = files.syncDirectory(partial);
   if (status.ok())

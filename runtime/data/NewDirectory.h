@@ -14,8 +14,9 @@ Status checkNewDirectory(const std::string &directory);
 
 /// Makes `directory`, which must not be there: `fill` writes files into the
 /// folder that it is given, which then takes the name; it makes no folders in
-/// it. After an error, or a signal that ends the process (SIGINT, SIGTERM,
-/// SIGHUP), nothing is left. One at a time in a process.
+/// it. After an error, or SIGINT, SIGTERM or SIGHUP, nothing is left; where
+/// such a signal is handled and the process goes on, that is an error, too. One
+/// at a time in a process.
 Status
 makeNewDirectory(const std::string &directory,
                  const std::function<Status(const std::string &folder)> &fill);
