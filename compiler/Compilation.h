@@ -77,6 +77,7 @@ private:
   llvm::Error importModel();
   llvm::Error parseInput();
   llvm::Error checkMode() const;
+  void limitContext();
   llvm::Error takeStoredWeights();
   llvm::Error checkPrecision();
   llvm::Error verifyInput();

@@ -9,6 +9,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "models/Build.h"
 #include "models/SentenceModel.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include <functional>
@@ -81,7 +82,7 @@ llvm::Error Compilation::readInputs() {
     return error;
   // The runtime reads it from the artifact's recipe.
   if (mode == models::Mode::Infer)
-    recipe.inference.context = models::inferenceContext(config.spec, recipe);
+    limitContext();
   return llvm::Error::success();
 }
 
@@ -90,6 +91,20 @@ static bool isGiven(const CompileRequest &request, llvm::StringRef key) {
   return llvm::any_of(request.set, [&](llvm::StringRef assignment) {
     return assignment.split('=').first.trim() == key;
   });
+}
+
+// What a recipe leaves at its default is for any model.
+void Compilation::limitContext() {
+  const models::Recipe::Inference defaults;
+  const int64_t asked = recipe.inference.context,
+                most = models::inferenceContext(config.spec, recipe);
+  if (most < asked && request.warning &&
+      (asked != defaults.context || isGiven(request, "inference.context")))
+    request.warning(llvm::formatv("inference.context: {0} tokens are more than "
+                                  "the {1} of the model; the context is {1}",
+                                  asked, most)
+                        .str());
+  recipe.inference.context = most;
 }
 
 // Integers are kept as they are stored, and of no use for training. What a

@@ -268,9 +268,12 @@ llvm::Error Compilation::compile() {
   if (!mode)
     return complain("unknown cache mode '" + request.cache +
                     "'; modes are on, off, redo, readonly");
-  cacheMode = *mode;
+  cacheMode = request.cacheBytes > 0 ? *mode : CacheMode::off;
   if (llvm::Error error = resolvePhases())
     return error;
+  if (!request.output.empty())
+    if (llvm::Error error = checkWritable(request.output))
+      return error;
   if (llvm::Error error = chooseTargets())
     return error;
   if (llvm::Error error =
@@ -294,7 +297,7 @@ llvm::Error Compilation::compile() {
   if (!artifact)
     return artifact.takeError();
   if (whole) {
-    std::string problem = cache.store(cacheKey, *artifact);
+    std::string problem = cache.store(cacheKey, *artifact, request.cacheBytes);
     if (request.note && !problem.empty())
       request.note("compiled programs are not kept: " + problem +
                    "; the next start compiles again");

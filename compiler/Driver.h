@@ -2,6 +2,7 @@
 // compiles kernels, writes the result. `tessera compile` is a thin shell on it.
 #pragma once
 #include "llvm/Support/Error.h"
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -30,13 +31,19 @@ struct CompileRequest {
   std::string from;        ///< continue after this phase with `input`
   std::string to;    ///< stop after this phase and write its IR to `output`
   std::string input; ///< .mlir, with `from`
-  std::string cache = "on";   ///< on | off | redo | readonly
+  std::string cache = "on"; ///< on | off | redo | readonly
+  /// That programs and kernels may take there; those that were used longest ago
+  /// make room. 0: as `off`.
+  uint64_t cacheBytes = kMostCacheBytes;
+  static constexpr uint64_t kMostCacheBytes = uint64_t(8) << 30;
   bool embedSources = false;  ///< keep the IR of every phase in the artifact
   bool timing = false;        ///< time of each phase to stderr
   std::string rebuildCommand; ///< what the artifact says when it is refused
   /// Is told, in a line for people, that the cache had nothing and phases run,
   /// and that the cache cannot keep what they made; may be empty.
   std::function<void(std::string_view)> note;
+  /// The same for what is not as it was asked for.
+  std::function<void(std::string_view)> warning;
 };
 
 struct CompileSummary {

@@ -42,6 +42,20 @@ static llvm::Error writeDirectly(llvm::StringRef path,
   return llvm::Error::success();
 }
 
+llvm::Error tessera::checkWritable(llvm::StringRef path) {
+  if (path == "-")
+    return llvm::Error::success();
+  if (fs::is_directory(path))
+    return failure(path, "is a directory; name the file to write");
+  if (!isNamedFile(path))
+    return llvm::Error::success();
+  auto temp = fs::TempFile::create(path + ".%%%%%%");
+  if (!temp)
+    return failure(path,
+                   "cannot write here: " + llvm::toString(temp.takeError()));
+  return temp->discard();
+}
+
 llvm::Error tessera::writeFile(llvm::StringRef path,
                                llvm::ArrayRef<llvm::StringRef> pieces,
                                bool executable) {

@@ -13,4 +13,8 @@ llvm::Error writeFile(llvm::StringRef path,
                       llvm::ArrayRef<llvm::StringRef> pieces,
                       bool executable = false);
 
+/// The error that writeFile() would end with if nothing can be written to
+/// `path`, for those that work long before they write.
+llvm::Error checkWritable(llvm::StringRef path);
+
 } // namespace tessera

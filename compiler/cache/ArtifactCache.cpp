@@ -15,7 +15,7 @@ ArtifactCache::ArtifactCache(CacheMode mode)
 
 std::string ArtifactCache::path(llvm::StringRef key) const {
   llvm::SmallString<128> path(directory);
-  llvm::sys::path::append(path, key + ".tsr");
+  llvm::sys::path::append(path, key + kArtifactEnding);
   return path.str().str();
 }
 
@@ -54,11 +54,13 @@ std::optional<std::string> ArtifactCache::load(llvm::StringRef key) const {
       footer.bytes != body.size() ||
       footer.hash != XXH3_64bits(body.data(), body.size()))
     return std::nullopt;
+  if (writesCache(mode))
+    markUsed(path(key));
   return body.str();
 }
 
-std::string ArtifactCache::store(llvm::StringRef key,
-                                 llvm::StringRef bytes) const {
+std::string ArtifactCache::store(llvm::StringRef key, llvm::StringRef bytes,
+                                 uint64_t most) const {
   if (!writesCache(mode))
     return {};
   if (directory.empty())
@@ -84,5 +86,6 @@ std::string ArtifactCache::store(llvm::StringRef key,
   }
   if (llvm::Error error = temp->keep(path(key)))
     return problem(llvm::toString(std::move(error)));
+  makeRoom(compiledFiles(directory), most);
   return {};
 }

@@ -19,9 +19,11 @@ public:
   /// The stored bytes; nullopt where there are none or the mode forbids to
   /// look.
   std::optional<std::string> load(llvm::StringRef key) const;
-  /// Stores atomically. A cache that cannot be written is no error: compiling
+  /// Stores atomically, and makes room: artifacts and kernels have at most
+  /// `most` bytes then. A cache that cannot be written is no error: compiling
   /// works without one. Returns why it is not stored, unless the mode says so.
-  std::string store(llvm::StringRef key, llvm::StringRef bytes) const;
+  std::string store(llvm::StringRef key, llvm::StringRef bytes,
+                    uint64_t most) const;
 
 private:
   std::string path(llvm::StringRef key) const;

@@ -31,6 +31,8 @@ public:
     StringRef content = (*file)->getBuffer().drop_front(kHashBytes);
     if (hashOf(content) != (*file)->getBuffer().take_front(kHashBytes))
       return std::nullopt;
+    if (writesCache(mode))
+      markUsed(pathOf(key));
     return content.str();
   }
 
@@ -61,7 +63,7 @@ private:
   }
   std::string pathOf(StringRef key) const {
     SmallString<128> path(directory);
-    sys::path::append(path, key + ".o");
+    sys::path::append(path, key + kKernelEnding);
     return std::string(path);
   }
 
@@ -81,7 +83,7 @@ std::unique_ptr<KernelCache> openUserKernelCache(CacheMode mode) {
   if (base.empty() || mode == CacheMode::off)
     return nullptr;
   SmallString<128> path(base);
-  sys::path::append(path, "kernels");
+  sys::path::append(path, kKernelFolder);
   return openKernelCache(path, mode);
 }
 

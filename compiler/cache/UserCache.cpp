@@ -14,6 +14,14 @@ std::optional<CacheMode> tessera::parseCacheMode(llvm::StringRef text) {
       .Default(std::nullopt);
 }
 
+std::vector<CachedFile> tessera::compiledFiles(const std::string &folder) {
+  std::vector<CachedFile> files = cachedFiles(folder, kArtifactEnding);
+  std::vector<CachedFile> kernels =
+      cachedFiles(folder + "/" + kKernelFolder.str(), kKernelEnding);
+  files.insert(files.end(), kernels.begin(), kernels.end());
+  return files;
+}
+
 std::uint64_t tessera::hashOfThisProgram() {
   static const std::uint64_t hash = [] {
     auto self = llvm::MemoryBuffer::getFile("/proc/self/exe");

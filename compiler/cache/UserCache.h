@@ -1,6 +1,7 @@
 // What the two caches share: when they are used, and the part of every key that
 // stands for the compiler itself.
 #pragma once
+#include "runtime/support/CacheFolder.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <optional>
@@ -21,6 +22,13 @@ inline bool readsCache(CacheMode mode) {
 inline bool writesCache(CacheMode mode) {
   return mode == CacheMode::on || mode == CacheMode::redo;
 }
+
+/// In the user's cache: KEY.tsr, and kernels/KEY.o.
+constexpr llvm::StringLiteral kArtifactEnding = ".tsr",
+                              kKernelFolder = "kernels", kKernelEnding = ".o";
+
+/// All of both kinds in this folder.
+std::vector<CachedFile> compiledFiles(const std::string &folder);
 
 /// A hash of the running program's own file, so that a rebuilt compiler never
 /// reads what another one wrote.

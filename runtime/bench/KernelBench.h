@@ -58,8 +58,11 @@ std::string kernelBenchTable(const KernelBenchResult &result);
 std::string kernelBenchJson(const KernelBenchResult &result);
 
 /// The command line after "bench kernels": ARTIFACT, unless `artifact` is not
-/// empty, and options. Returns the exit code, as trainMain does.
+/// empty, and options. `command`: what the user typed up to there, which errors
+/// begin with and point to; empty: as of a training executable. Returns the
+/// exit code, as trainMain does.
 int benchKernelsMain(int argc, const char *const *argv,
-                     const std::string &artifact);
+                     const std::string &artifact,
+                     const std::string &command = "");
 
 } // namespace tessera::bench

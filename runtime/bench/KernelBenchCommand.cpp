@@ -1,5 +1,6 @@
 // The command line of the kernel benchmark, and what it prints.
 #include "runtime/bench/KernelBench.h"
+#include "runtime/support/CommandLine.h"
 
 #include <cstdio>
 #include <fstream>
@@ -159,13 +160,18 @@ Status runBench(const CommandLine &line) {
 } // namespace
 
 int benchKernelsMain(int argc, const char *const *argv,
-                     const std::string &artifact) {
+                     const std::string &artifact, const std::string &command) {
+  // As whatever it is part of says what goes wrong.
+  const std::string prefix =
+      command.empty() ? "error" : command.substr(0, command.find(' '));
   CommandLine line;
   line.artifact = artifact;
   CLI::App app("Times every kernel of a program by itself, against what the "
                "device's memory and arithmetic allow.");
-  app.failure_message([](const CLI::App *, const CLI::Error &error) {
-    return fmt::format("error: {}; see --help\n", error.what());
+  app.failure_message([&](const CLI::App *app, const CLI::Error &error) {
+    return fmt::format("{}: {}; see {}--help\n", prefix,
+                       commandLineError(*app, error),
+                       command.empty() ? "" : command + " ");
   });
   addOptions(app, line, !artifact.empty());
   try {
@@ -179,7 +185,7 @@ int benchKernelsMain(int argc, const char *const *argv,
   line.bench.flushBytes = line.flushMebibytes << 20;
   const Status status = runBench(line);
   if (!status.ok())
-    fmt::print(stderr, "error: {}\n", status.message());
+    fmt::print(stderr, "{}: {}\n", prefix, status.message());
   return status.ok() ? 0 : 1;
 }
 

@@ -1,7 +1,14 @@
 #include "runtime/data/NewDirectory.h"
 
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstring>
 #include <filesystem>
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace tessera {
@@ -24,15 +31,113 @@ fs::path placeOf(const std::string &directory) {
   fs::path place = fs::path(directory).lexically_normal();
   return place.has_filename() ? place : place.parent_path(); // "out/" is "out"
 }
+
+fs::path folderAbove(const fs::path &place) {
+  return place.has_parent_path() ? place.parent_path() : ".";
+}
+
+/// What is written is here until it is whole. No other process has this name:
+/// what stands under it is from one that ended with our number.
+std::string partialOf(const fs::path &place) {
+  return (folderAbove(place) /
+          fmt::format(".tmp-{}-{}", place.filename().string(), ::getpid()))
+      .string();
+}
+
+//===--- signals ----------------------------------------------------------===//
+
+constexpr std::array kEndings = {SIGINT, SIGTERM, SIGHUP};
+// For the handler.
+std::array<char, PATH_MAX> unfinished;
+std::array<struct sigaction, kEndings.size()> before;
+volatile std::sig_atomic_t interrupted = 0;
+
+/// Of a folder that has only files. Nothing in here allocates or locks: it is
+/// called by a signal's handler.
+void removeUnfinished() {
+  int folder = ::open(unfinished.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0)
+    return;
+  alignas(dirent64) std::array<char, 4096> entries;
+  constexpr int kTries = 100; // another thread may begin one more file
+  for (int i = 0; i < kTries; ++i) {
+    ::lseek(folder, 0, SEEK_SET);
+    for (ssize_t bytes = 0;
+         (bytes = ::getdents64(folder, entries.data(), entries.size())) > 0;)
+      for (ssize_t at = 0; at < bytes;) {
+        auto *entry = reinterpret_cast<dirent64 *>(entries.data() + at);
+        ::unlinkat(folder, entry->d_name, 0); // "." and ".." are refused
+        at += entry->d_reclen;
+      }
+    if (::rmdir(unfinished.data()) == 0 || errno == ENOENT)
+      break;
+  }
+  ::close(folder);
+}
+
+void onSignal(int signal) {
+  const int error = errno;
+  interrupted = 1;
+  removeUnfinished();
+  for (std::size_t i = 0; i < kEndings.size(); ++i)
+    if (kEndings[i] == signal)
+      ::sigaction(signal, &before[i], nullptr);
+  ::raise(signal); // for whoever had it before, when this handler returns
+  errno = error;
+}
+
+/// As long as it lives a signal removes the folder before it does what it would
+/// have done: it ends the process, or is handled by others. One that is ignored
+/// stays so.
+class RemovedBySignals {
+public:
+  explicit RemovedBySignals(const std::string &folder) {
+    interrupted = 0;
+    if (folder.size() >= unfinished.size())
+      return;
+    std::memcpy(unfinished.data(), folder.c_str(), folder.size() + 1);
+    for (std::size_t i = 0; i < kEndings.size(); ++i) {
+      if (::sigaction(kEndings[i], nullptr, &before[i]) != 0 ||
+          before[i].sa_handler == SIG_IGN)
+        continue;
+      struct sigaction ours = {};
+      ours.sa_handler = onSignal;
+      sigfillset(&ours.sa_mask);
+      taken[i] = ::sigaction(kEndings[i], &ours, nullptr) == 0;
+    }
+  }
+  ~RemovedBySignals() {
+    for (std::size_t i = 0; i < kEndings.size(); ++i)
+      if (taken[i])
+        ::sigaction(kEndings[i], &before[i], nullptr);
+  }
+  RemovedBySignals(const RemovedBySignals &) = delete;
+  RemovedBySignals &operator=(const RemovedBySignals &) = delete;
+
+private:
+  std::array<bool, kEndings.size()> taken{};
+};
 } // namespace
 
 Status checkNewDirectory(const std::string &directory) {
   fs::path place = placeOf(directory);
   std::error_code code;
-  if (fs::exists(place, code) || place.empty())
+  if (place.empty() || fs::exists(fs::symlink_status(place, code)))
     return Status::error("'{}' is there already; choose another directory",
                          directory);
-  return Status::success();
+  const fs::path above = folderAbove(place);
+  if (!fs::is_directory(above, code))
+    return Status::error("'{}' cannot be made: there is no directory '{}'; "
+                         "make that first, or choose another",
+                         directory, above.string());
+  // Only making one tells whether one can be made.
+  const std::string partial = partialOf(place);
+  TESSERA_RETURN_IF_ERROR(systemFiles().removeTree(partial));
+  if (!fs::create_directory(partial, code))
+    return Status::error("'{}' cannot be made in '{}': {}; choose another "
+                         "directory",
+                         directory, above.string(), code.message());
+  return systemFiles().removeTree(partial);
 }
 
 Status
@@ -41,15 +146,14 @@ makeNewDirectory(const std::string &directory,
   FileOperations &files = systemFiles();
   TESSERA_RETURN_IF_ERROR(checkNewDirectory(directory));
   fs::path place = placeOf(directory);
-  fs::path above = place.has_parent_path() ? place.parent_path() : ".";
-  std::string partial =
-      (above / fmt::format(".tmp-{}-{}", place.filename().string(), ::getpid()))
-          .string();
-  // No other process has this name: it is from one that ended with our number.
-  TESSERA_RETURN_IF_ERROR(files.removeTree(partial));
+  const std::string partial = partialOf(place);
+  const RemovedBySignals guard(partial);
   Status status = files.makeDirectory(partial);
   if (status.ok())
     status = fill(partial);
+  if (interrupted) // and whoever handled the signal goes on
+    status =
+        Status::error("'{}' is not made: a signal came meanwhile", directory);
   if (status.ok())
     status = files.syncDirectory(partial);
   if (status.ok())
@@ -58,7 +162,7 @@ makeNewDirectory(const std::string &directory,
     (void)files.removeTree(partial); // the error that counts is the first one
     return status;
   }
-  return files.syncDirectory(above.string());
+  return files.syncDirectory(folderAbove(place).string());
 }
 
 Status writeNewFile(const std::string &path, std::string_view text) {

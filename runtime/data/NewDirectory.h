@@ -8,13 +8,15 @@
 
 namespace tessera {
 
-/// An error if `directory` is there already: for commands that work long before
-/// they make it.
+/// An error if `directory` is there already, or cannot be made where it is to
+/// be: for commands that work long before they make it.
 Status checkNewDirectory(const std::string &directory);
 
 /// Makes `directory`, which must not be there: `fill` writes files into the
-/// folder that it is given, which then takes the name. After an error nothing
-/// is left.
+/// folder that it is given, which then takes the name; it makes no folders in
+/// it. After an error, or SIGINT, SIGTERM or SIGHUP, nothing is left; where
+/// such a signal is handled and the process goes on, that is an error, too. One
+/// at a time in a process.
 Status
 makeNewDirectory(const std::string &directory,
                  const std::function<Status(const std::string &folder)> &fill);

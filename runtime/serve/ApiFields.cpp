@@ -59,14 +59,24 @@ constexpr std::string_view kSchemaSchema =
 constexpr std::string_view kStructuredSchema = R"({"type": "object",
   "additionalProperties": {"type": "null"}, "properties": {
     "json": {"type": ["object", "string", "null"]},
-    "json_object": {"type": ["boolean", "null"]},
+    "json_object": {"enum": [true, null]},
     "regex": {"type": ["string", "null"]},
     "choice": {"type": ["array", "null"], "minItems": 1, "maxItems": 20000,
       "items": {"type": "string"}},
     "grammar": {"type": ["string", "null"]},
     "disable_fallback": {"enum": [false, null]},
     "disable_any_whitespace": {"enum": [false, null]},
-    "disable_additional_properties": {"enum": [false, null]}}})";
+    "disable_additional_properties": {"enum": [false, null]}}, "anyOf": [
+    {"type": "object", "required": ["json"],
+      "properties": {"json": {"type": ["object", "string"]}}},
+    {"type": "object", "required": ["json_object"],
+      "properties": {"json_object": {"const": true}}},
+    {"type": "object", "required": ["regex"],
+      "properties": {"regex": {"type": "string"}}},
+    {"type": "object", "required": ["choice"],
+      "properties": {"choice": {"type": "array", "items": {}}}},
+    {"type": "object", "required": ["grammar"],
+      "properties": {"grammar": {"type": "string"}}}]})";
 constexpr std::string_view kGuided = "an older name for structured_outputs",
                            kOtherGuided =
                                "another server's name for structured_outputs";

@@ -102,6 +102,10 @@ ApiError CommonService::otherModel() const {
           "model", "model_not_found"};
 }
 
+ApiError CommonService::shuttingDown() {
+  return {503, "the server is shutting down", "", "shutting_down"};
+}
+
 //===--- routes -----------------------------------------------------------===//
 
 /// What a model answers for an endpoint of the other kind.
@@ -154,7 +158,7 @@ void CommonService::get(const RouteMatch &match, const Reply &reply) {
                            : sendError(reply, otherModel());
   }
   case RouteId::health:
-    return checkHealth(reply);
+    return isEnding ? sendError(reply, shuttingDown()) : checkHealth(reply);
   case RouteId::metrics:
     return sendText(reply, match.route->type,
                     engineMetrics() + answerMetrics(answers) +

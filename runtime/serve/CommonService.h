@@ -34,6 +34,8 @@ public:
   void attach(HttpServer &to) { server = &to; }
   /// From here on nothing should be compiled; /metrics says so.
   void markReady();
+  /// In the server's thread: /health says from here on that the server ends.
+  virtual void markEnding() { isEnding = true; }
 
   std::string refuse(const HttpRequest &head) override;
   std::size_t groupOf(const HttpRequest &head) const override {
@@ -60,6 +62,7 @@ protected:
                  std::string headers = {});
   bool isServed(std::string_view model) const;
   ApiError otherModel() const; ///< where it is not
+  static ApiError shuttingDown();
   const std::string &name() const { return options.models.front(); }
   /// The number of the key that a request gives; 0 if none is needed.
   std::size_t keyOf(const HttpRequest &request) const;
@@ -76,6 +79,7 @@ private:
   std::string modelJson(const std::string &name) const;
 
   uint64_t compiledBefore = 0;
+  bool isEnding = false;
 };
 
 /// Compares in a time that depends on the lengths alone.

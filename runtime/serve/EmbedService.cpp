@@ -278,8 +278,7 @@ Status serveEmbeddings(VectorModel &model,
   options.service.requestTime = std::chrono::seconds(options.requestSeconds);
   EmbedEngine engine(model, options.engine);
   EmbedService service(engine, tokenizer, std::move(facts), options.service);
-  auto server =
-      HttpServer::listen(options.host, options.port, options.http, service);
+  auto server = HttpServer::listen(*options.address, options.http, service);
   if (!server.ok())
     return server.status();
   service.attach(**server);
@@ -299,7 +298,10 @@ Status serveEmbeddings(VectorModel &model,
     Ending<EmbedEngine> ending(engine, **server,
                                std::chrono::seconds(options.drainSeconds));
     (*server)->post([&] { ending.watchEngine(); });
-    (*server)->run([&] { ending.begin(); });
+    (*server)->run([&] {
+      service.markEnding();
+      ending.begin();
+    });
     // However it ended, nothing may be posted from here on.
     engine.drain(Clock::now());
   }

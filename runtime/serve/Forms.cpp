@@ -183,9 +183,9 @@ parseTextForm(std::string_view kind, const JsonValue &value) {
   if (kind == "choice")
     return parseChoice(value);
   if (bool wanted = false; kind == "json_object") {
-    if (!value.get(wanted))
-      return Status::error("json_object must be true or false");
-    return std::shared_ptr<const AnswerForm>(wanted ? objectForm() : nullptr);
+    if (!value.get(wanted) || !wanted)
+      return Status::error("json_object must be true, or left out");
+    return std::shared_ptr<const AnswerForm>(objectForm());
   }
   if (std::string_view text; value.get(text))
     return parseTextForm(kind, text);
@@ -247,6 +247,7 @@ Problem readStructuredOutputs(const Field &field, const JsonValue &value,
       "disable_additional_properties"};
   if (!value.isObject())
     return problem(field.name, "{} must be an object", field.name);
+  bool isGiven = false;
   for (const JsonValue::Member &member : value.members()) {
     if (member.value.isNull())
       continue;
@@ -261,7 +262,13 @@ Problem readStructuredOutputs(const Field &field, const JsonValue &value,
     if (Problem found = takeForm(
             field, name, parseTextForm(member.name, member.value), request))
       return found;
+    isGiven = true;
   }
+  if (!isGiven)
+    return problem(field.name,
+                   "{} must have one of {}; leave it out for any "
+                   "text",
+                   field.name, fmt::join(kKinds, ", "));
   return std::nullopt;
 }
 

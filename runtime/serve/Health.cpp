@@ -59,6 +59,11 @@ void Health::ask(HttpServer &server,
     look(server);
 }
 
+void Health::end() {
+  for (Waiting &each : std::exchange(waiting, {}))
+    each.tell(std::string(kEnding));
+}
+
 void Health::look(HttpServer &server) {
   auto cause = engine.deathCause();
   bool works = !cause && worksNow();

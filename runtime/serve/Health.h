@@ -25,6 +25,9 @@ public:
   /// Calls `tell` with an empty text if the model computed lately, or does so
   /// while one can wait; else with what is wrong.
   void ask(HttpServer &server, std::function<void(const std::string &)> tell);
+  /// Tells all who wait kEnding: no token is computed for them any more.
+  void end();
+  static constexpr std::string_view kEnding = "the server is shutting down";
 
 private:
   struct Waiting {

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <list>
 
-#include <sys/resource.h>
+#include <unistd.h>
 
 namespace tessera::serve {
 
@@ -17,22 +17,6 @@ using Tcp = net::ip::tcp;
 using Error = boost::system::error_code;
 
 namespace {
-
-/// For so many connections, and for what else a process opens.
-Status allowFiles(std::size_t connections) {
-  const rlim_t needed = connections + 64;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
-    return Status::success();
-  if (limit.rlim_max >= needed) {
-    limit.rlim_cur = needed;
-    if (::setrlimit(RLIMIT_NOFILE, &limit) == 0)
-      return Status::success();
-  }
-  return Status::error("--max-connections {} needs {} open files, and the "
-                       "system allows {}; ask for fewer, or raise ulimit -n",
-                       connections, needed, limit.rlim_max);
-}
 
 class BeastServer final : public HttpServer {
 public:
@@ -46,28 +30,16 @@ public:
   }
   ~BeastServer() override { shared.onClosed = nullptr; }
 
-  Status bind(const std::string &host, uint16_t port) {
+  Status listen(HttpAddress &address) {
+    auto socket = address.listen();
+    if (!socket.ok())
+      return socket.status();
     Error error;
-    auto address = net::ip::make_address(host, error);
-    if (error)
-      return Status::error("--host must be an address such as 127.0.0.1, got: "
-                           "'{}'",
-                           host);
-    Tcp::endpoint endpoint(address, port);
-    acceptor.open(endpoint.protocol(), error);
+    acceptor.assign(address.isIpv6() ? Tcp::v6() : Tcp::v4(), *socket, error);
     if (!error)
-      acceptor.set_option(net::socket_base::reuse_address(true), error);
-    if (!error)
-      acceptor.bind(endpoint, error);
-    if (!error)
-      acceptor.listen(net::socket_base::max_listen_connections, error);
-    if (error)
-      return Status::error("cannot listen on {}:{}: {}; choose another {}",
-                           host, port, error.message(),
-                           error == boost::system::errc::address_not_available
-                               ? "--host"
-                               : "--port");
-    return Status::success();
+      return Status::success();
+    ::close(*socket);
+    return Status::error("the address cannot be used: {}", error.message());
   }
 
   uint16_t port() const override {
@@ -202,11 +174,10 @@ private:
 } // namespace
 
 StatusOr<std::unique_ptr<HttpServer>>
-HttpServer::listen(const std::string &host, uint16_t port,
-                   const HttpLimits &limits, HttpHandler &handler) {
-  TESSERA_RETURN_IF_ERROR(allowFiles(limits.connections));
+HttpServer::listen(HttpAddress &address, const HttpLimits &limits,
+                   HttpHandler &handler) {
   auto server = std::make_unique<BeastServer>(limits, handler);
-  TESSERA_RETURN_IF_ERROR(server->bind(host, port));
+  TESSERA_RETURN_IF_ERROR(server->listen(address));
   return std::unique_ptr<HttpServer>(std::move(server));
 }
 

@@ -1,6 +1,7 @@
 // HTTP/1.1 with limits everywhere: a peer may be slow, wrong or hostile and
 // costs no more than its connection. It knows nothing of what is served.
 #pragma once
+#include "runtime/serve/HttpAddress.h"
 #include "runtime/support/Status.h"
 
 #include <chrono>
@@ -76,12 +77,9 @@ public:
 /// One thread runs it; it calls the handler.
 class HttpServer {
 public:
-  /// Binds, and lets the process open as many files as that takes. The handler
-  /// must outlive the server.
-  static StatusOr<std::unique_ptr<HttpServer>> listen(const std::string &host,
-                                                      uint16_t port,
-                                                      const HttpLimits &limits,
-                                                      HttpHandler &handler);
+  /// At an address that was taken for it. The handler must outlive the server.
+  static StatusOr<std::unique_ptr<HttpServer>>
+  listen(HttpAddress &address, const HttpLimits &limits, HttpHandler &handler);
   virtual ~HttpServer() = default;
   /// What was bound, also if 0 was asked for.
   virtual uint16_t port() const = 0;

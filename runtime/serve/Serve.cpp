@@ -61,6 +61,13 @@ std::jthread inBackground(const std::function<void(std::stop_token)> &work) {
 
 } // namespace
 
+Status ServeOptions::takeAddress() {
+  auto taken = HttpAddress::take(host, port, http.connections);
+  if (taken.ok())
+    address = taken.take();
+  return taken.status();
+}
+
 Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
              const ChatRenderer &chat, ServeOptions options) {
   // What is padded behind the tokenizer's vocabulary has no text.
@@ -71,8 +78,7 @@ Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
   options.service.requestTime = std::chrono::seconds(options.requestSeconds);
   Engine engine(model, options.engine);
   Service service(engine, tokenizer, chat, options.service);
-  auto server =
-      HttpServer::listen(options.host, options.port, options.http, service);
+  auto server = HttpServer::listen(*options.address, options.http, service);
   if (!server.ok())
     return server.status();
   service.attach(**server);
@@ -94,7 +100,10 @@ Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
     Ending<Engine> ending(engine, **server,
                           std::chrono::seconds(options.drainSeconds));
     (*server)->post([&] { ending.watchEngine(); });
-    (*server)->run([&] { ending.begin(); });
+    (*server)->run([&] {
+      service.markEnding();
+      ending.begin();
+    });
     // However it ended, nothing may be posted from here on.
     engine.drain(EngineClock::now());
     service.forget();

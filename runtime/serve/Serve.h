@@ -5,6 +5,7 @@
 #include "runtime/support/StartPhases.h"
 
 #include <functional>
+#include <memory>
 #include <stop_token>
 
 namespace tessera::serve {
@@ -12,6 +13,9 @@ namespace tessera::serve {
 struct ServeOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8000; ///< 0: one that is free
+  /// Both of these, which takeAddress() takes before anything that takes time.
+  std::shared_ptr<HttpAddress> address;
+  Status takeAddress();
   EngineOptions engine;
   ServiceOptions service;
   HttpLimits http;
@@ -24,9 +28,9 @@ struct ServeOptions {
   std::function<void(std::stop_token)> whenReady;
 };
 
-/// Prints "ready" with the address to stderr when a token went round; returns
-/// after SIGINT or SIGTERM and the last answer, or with the error that ended
-/// the engine. The arguments must outlive the call.
+/// Prints "ready" with the address, which must be taken, to stderr when a token
+/// went round; returns after SIGINT or SIGTERM and the last answer, or with the
+/// error that ended the engine. The arguments must outlive the call.
 Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
              const ChatRenderer &chat, ServeOptions options);
 

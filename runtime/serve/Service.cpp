@@ -24,8 +24,15 @@ Service::Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
     stores.emplace_back(share);
 }
 
+void Service::markEnding() {
+  CommonService::markEnding();
+  health.end();
+}
+
 void Service::checkHealth(const Reply &reply) {
   health.ask(*server, [this, reply](const std::string &problem) {
+    if (problem == Health::kEnding)
+      return sendError(reply, shuttingDown());
     if (!problem.empty())
       return sendError(reply, {503, problem, "", "unhealthy"});
     sendJson(reply, R"({"status":"ok"})");

@@ -25,6 +25,7 @@ public:
   /// Forgets what is stored and what runs in the background, before the server
   /// goes.
   void forget() { stores.clear(); }
+  void markEnding() override;
 
 private:
   class Generation;

@@ -1,6 +1,10 @@
 // Where the user's caches are.
 #pragma once
+#include <cstdint>
+#include <filesystem>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace tessera {
 
@@ -8,5 +12,26 @@ namespace tessera {
 /// unset or, as its specification wants, not absolute; empty where $HOME is
 /// neither. Nothing is created.
 std::string userCacheFolder();
+
+/// A file that a cache may forget.
+struct CachedFile {
+  std::string path;
+  uint64_t bytes = 0;
+  std::filesystem::file_time_type used; ///< when it was written, or read last
+};
+
+/// The files of `folder` whose names end so; none where there is no folder.
+std::vector<CachedFile> cachedFiles(const std::string &folder,
+                                    std::string_view ending);
+
+/// Of all of them together.
+uint64_t bytesOf(const std::vector<CachedFile> &files);
+
+/// Removes files, those first that were used longest ago, until the others have
+/// at most so many bytes; returns how many these have.
+uint64_t makeRoom(std::vector<CachedFile> files, uint64_t most);
+
+/// Says that the file is used now.
+void markUsed(const std::string &path);
 
 } // namespace tessera

@@ -295,6 +295,9 @@ StatusOr<GenerateResult> generateText(const TextModel &model,
       TESSERA_RETURN_IF_ERROR(options.guide->accept(*token));
       result.ended = options.guide->isComplete();
     }
+    // What ends a text is none of it, whether tokenizer.json calls it special.
+    if (isEnd && result.ended)
+      break;
     if (std::string text = decoder.push(uint32_t(*token)); !text.empty())
       sink(text);
   }

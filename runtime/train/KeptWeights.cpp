@@ -1,4 +1,5 @@
 #include "runtime/train/KeptWeights.h"
+#include "runtime/support/CacheFolder.h"
 #include "runtime/support/Hash.h"
 #include "runtime/train/WeightsImage.h"
 
@@ -128,8 +129,8 @@ std::optional<KeptWeights> KeptWeights::of(const std::string &folder,
 bool KeptWeights::load(bool mayWrite, std::string &note) const {
   Status status = loadImage(file, key, memory);
   if (status.ok()) {
-    if (mayWrite) // when it was used last; of a folder that is not ours, never
-      (void)::utimensat(AT_FDCWD, file.c_str(), nullptr, 0);
+    if (mayWrite) // of a folder that is not ours, never
+      markUsed(file);
     return true;
   }
   if (status.message().empty())
@@ -146,24 +147,7 @@ void KeptWeights::remove() const {
 }
 
 Status KeptWeights::makeRoom(uint64_t most) const {
-  struct File {
-    fs::file_time_type used;
-    uint64_t bytes;
-    fs::path path;
-  };
-  std::vector<File> files;
-  uint64_t all = bytes();
   std::error_code error;
-  for (const auto &entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() != kEnding)
-      continue;
-    std::error_code gone;
-    File each{entry.last_write_time(gone), entry.file_size(gone), entry.path()};
-    if (gone)
-      continue;
-    all += each.bytes;
-    files.push_back(std::move(each));
-  }
   // What cannot be kept removes nothing.
   const auto space = fs::space(folder, error);
   if (bytes() > most || error || space.available / 2 < bytes())
@@ -173,14 +157,8 @@ Status KeptWeights::makeRoom(uint64_t most) const {
         "more than half of the {} that the disk has left; --cache readonly "
         "keeps none",
         folder, bytes() >> 20, most >> 20, error ? 0 : space.available >> 20);
-  std::ranges::sort(files, {}, &File::used);
-  for (const File &each : files) {
-    if (all <= most)
-      break;
-    if (fs::remove(each.path, error))
-      all -= each.bytes;
-  }
-  if (all > most)
+  const uint64_t left = most - bytes();
+  if (tessera::makeRoom(cachedFiles(folder, kEnding), left) > left)
     return Status::error("'{}' has no room for {} MiB: there may be {} in all, "
                          "and older files cannot be removed",
                          folder, bytes() >> 20, most >> 20);

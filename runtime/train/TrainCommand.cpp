@@ -1,5 +1,6 @@
 #include "runtime/train/TrainCommand.h"
 #include "runtime/artifact/ElementTypes.h"
+#include "runtime/support/CommandLine.h"
 #include "runtime/support/PeakFlops.h"
 #include "runtime/support/ProcessMemory.h"
 #include "runtime/support/StopSignals.h"
@@ -283,8 +284,9 @@ Status train(const std::string &path, TrainOptions options) {
 TrainCommandLine parseTrainCommand(int argc, const char *const *argv) {
   TrainCommandLine parsed;
   CLI::App app("Trains the model that is compiled into this program.");
-  app.failure_message([](const CLI::App *, const CLI::Error &error) {
-    return fmt::format("error: {}; see --help\n", error.what());
+  app.failure_message([](const CLI::App *app, const CLI::Error &error) {
+    return fmt::format("error: {}; see --help\n",
+                       commandLineError(*app, error));
   });
   addOptions(app, parsed.options);
   try {

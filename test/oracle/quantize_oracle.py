@@ -171,6 +171,11 @@ def compare(binaries, folder, kind, zeros=False, family=FAMILY):
         check(len(printed) == 2 and abs(float(printed[1]) / theirs - 1) < 1e-4,
               f"perplexity with --kv int8: {printed} and {theirs:.4f}")
     check_written(Twins(family, seed=5), out, bits, zeros)
+    done = tessera(binaries, "quantize", out, "--quant", "none", "--text",
+                   folder / "text.txt", "--window", WINDOW, "--cache", "off")
+    again = re.findall(r"perplexity (\d+\.\d+)", done.stdout)
+    check(len(again) == 1 and abs(float(again[0]) / after - 1) < 1e-4,
+          f"{kind}: what was written has the perplexity {again} {done.stderr}")
 
     def generate(place, *more):
         return tessera(binaries, "generate", place, "--prompt", text[:20],

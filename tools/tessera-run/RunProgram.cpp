@@ -1,4 +1,5 @@
 #include "tools/tessera-run/RunProgram.h"
+#include "runtime/support/CommandLine.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/ImportWeights.h"
 #include "runtime/train/RunRecipe.h"
@@ -377,8 +378,9 @@ int runProgramMain(int argc, const char *const *argv,
   RunProgramOptions options;
   options.artifact = artifactPath;
   CLI::App app("Runs one program of an artifact on tensors from files.");
-  app.failure_message([](const CLI::App *, const CLI::Error &error) {
-    return fmt::format("error: {}; see --help\n", error.what());
+  app.failure_message([](const CLI::App *app, const CLI::Error &error) {
+    return fmt::format("error: {}; see --help\n",
+                       commandLineError(*app, error));
   });
   addOptions(app, options);
   try {

@@ -149,8 +149,9 @@ static void addKernels(CLI::App &bench, Invocation &invocation) {
     std::vector<const char *> argv = {"tessera bench kernels"};
     for (const std::string &word : words)
       argv.push_back(word.c_str());
-    invocation.exitCode = bench::benchKernelsMain(static_cast<int>(argv.size()),
-                                                  argv.data(), /*artifact=*/"");
+    invocation.exitCode =
+        bench::benchKernelsMain(static_cast<int>(argv.size()), argv.data(),
+                                /*artifact=*/"", argv.front());
   });
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/recipe/Recipe.h"
 #include "runtime/train/ModelDirectory.h"
+#include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/DecoderProgram.h"
 #include "tools/tessera/QuantOptions.h"
@@ -25,6 +26,7 @@ struct InferSettings {
   std::string recipe;           ///< of its programs
   std::vector<std::string> set; ///< on top of it
   std::string cache = "on";
+  uint64_t cacheGib = kCacheGib;
   std::string target;   ///< "cpu:avx512"; empty: what the runtime chooses
   bool random = false;  ///< weights drawn by the model's own initializer
   int64_t seed = 1337;  ///< of those
@@ -40,6 +42,7 @@ struct InferModel {
   uint64_t bytes = 0; ///< of all weights
   int64_t parameters = 0;
   std::string target;
+  std::string kept; ///< the type of keys and values in the cache
 };
 
 /// Tables of which a token reads one row.
@@ -111,6 +114,10 @@ static InferModel describe(const models::ModelSpec &spec,
   const hal::Session &session = opened.get();
   std::map<std::string, uint64_t, std::less<>> bytes;
   for (const hal::TensorInfo &tensor : session.state()) {
+    if (tensor.role == artifact::Role::cache && model.kept.empty())
+      model.kept = tensor.type == ElementType::i8
+                       ? "int8"
+                       : artifact::EnumNameElementType(tensor.type);
     if (tensor.role != artifact::Role::parameter)
       continue;
     auto known =
@@ -213,7 +220,8 @@ static void printTable(const InferSettings &settings, const InferModel &model,
                             : fmt::format("{:.1f} GB/s read", test.limit / 1e9);
     fmt::print("| {} | {:.2f} GiB | {:.2f} B | {} | {} | {} | {:.2f} ± {:.2f} "
                "| {:.1f} % of {} |\n",
-               model.name, double(model.bytes) / double(1 << 30),
+               model.name + (model.kept == "int8" ? ", kv int8" : ""),
+               double(model.bytes) / double(1 << 30),
                double(model.parameters) / 1e9, model.target, settings.threads,
                test.name, bench::meanOf(test.rates),
                bench::deviationOf(test.rates), 100 * test.ofLimit, limit);
@@ -229,6 +237,8 @@ static void printJson(const InferSettings &settings, const InferModel &model,
         {"model", model.name},
         {"model_size", model.bytes},
         {"model_n_params", model.parameters},
+        {"type_k", model.kept}, // as llama-bench names them
+        {"type_v", model.kept},
         {"backend", model.target},
         {"n_threads", settings.threads},
         {"n_prompt", isPrompt ? settings.bench.prompt : 0},
@@ -273,6 +283,7 @@ static Status benchModel(InferSettings &settings) {
   set.insert(set.end(), settings.set.begin(), settings.set.end());
   DecoderSettings decoding;
   decoding.cache = settings.cache;
+  decoding.cacheBytes = settings.cacheGib << 30;
   decoding.command = "bench infer";
   decoding.strips = true;
   if (llvm::Error error = compileModelDecoder(
@@ -361,12 +372,7 @@ void tessera::addBenchInfer(CLI::App &bench, Invocation &invocation) {
       ->allow_extra_args(false);
   addQuantOptions(*command, settings->set);
   addKvOption(*command, settings->set);
-  command
-      ->add_option("--cache", settings->cache,
-                   "of compiled programs: on; off; redo; readonly, as of "
-                   "tessera compile")
-      ->type_name("MODE")
-      ->capture_default_str();
+  addCacheOptions(*command, settings->cache, settings->cacheGib);
   command->add_flag("--json", settings->json, "one JSON object a line");
   command->add_flag("--profile", settings->profile,
                     "and a table of where the programs' time went, all "

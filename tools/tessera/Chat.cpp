@@ -131,7 +131,7 @@ Status Terminal::answer(const std::string &message) {
 Status Terminal::set(std::string_view words) {
   size_t space = words.find(' ');
   if (words.empty()) {
-    note(command.settings.describe());
+    std::fputs(command.settings.list().c_str(), stderr);
     return Status::success();
   }
   if (space == words.npos)
@@ -214,7 +214,9 @@ static Status chat(ChatCommand &command) {
                          "chat_template.jinja or a \"chat_template\" in its "
                          "tokenizer_config.json; tessera generate writes text",
                          opened.folder);
-  if (!opened.isRun)
+  if (opened.isRun)
+    settings.take({});
+  else
     TESSERA_RETURN_IF_ERROR(settings.takeAndSay(opened.config, note));
   TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/false, note));
   auto decoder = Decoder::create(opened.model->get());
@@ -233,7 +235,7 @@ void tessera::addChatCommand(CLI::App &app, Invocation &invocation) {
       "Talk to a Hugging Face model or a trained run, a line a message");
   auto command = std::make_shared<ChatCommand>();
   command->settings.options.maxTokens = 2048;
-  command->settings.addTo(*subcommand);
+  command->settings.addTo(*subcommand, invocation.words);
   subcommand->add_option("--system", command->system,
                          "text of the system, before all others");
   subcommand->footer(std::string("While it runs:\n") + help);

@@ -3,6 +3,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -13,6 +14,7 @@ namespace tessera {
 /// Global state of one invocation: what main() returns.
 struct Invocation {
   int exitCode = 0;
+  std::vector<std::string> words; ///< what was typed, without "tessera"
   /// Prints "tessera: MESSAGE" to stderr and makes the exit code 1.
   void fail(const char *message);
 };

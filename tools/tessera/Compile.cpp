@@ -3,9 +3,11 @@
 #include "compiler/Driver.h"
 #include "compiler/Phases.h"
 #include "tools/tessera/AutoMesh.h"
+#include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
@@ -118,7 +120,8 @@ static void addIrOptions(CLI::App &command, CompileRequest &request) {
 }
 
 static void addOptions(CLI::App &command, CompileRequest &request,
-                       std::string &mode, MeshDevices &devices) {
+                       std::string &mode, uint64_t &cacheGib,
+                       MeshDevices &devices) {
   command
       .add_option("SPEC", request.spec,
                   "directory with a Hugging Face config.json, or the file")
@@ -177,13 +180,7 @@ static void addOptions(CLI::App &command, CompileRequest &request,
       "--no-emulate", [&] { request.emulate = false; },
       "for CUDA targets, leave out the kernels for --device cuda-emu, which "
       "executes them on the host");
-  command
-      .add_option(
-          "--cache", request.cache,
-          "on; off; redo: write, don't read; readonly: read, don't write. It "
-          "is in $XDG_CACHE_HOME/tessera")
-      ->type_name("MODE")
-      ->capture_default_str();
+  addCacheOptions(command, request.cache, cacheGib);
   command.add_flag("--timing", request.timing,
                    "print the time of each phase and kernel to stderr");
   addIrOptions(command, request);
@@ -194,12 +191,17 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
   auto mode = std::make_shared<std::string>("train");
   CLI::App *command = app.add_subcommand(
       "compile", "Compile a model spec into an executable that trains it");
+  auto cacheGib = std::make_shared<uint64_t>(kCacheGib);
   auto devices = std::make_shared<MeshDevices>();
-  addOptions(*command, *request, *mode, *devices);
+  addOptions(*command, *request, *mode, *cacheGib, *devices);
   command->footer("\nPHASE is one of " + phaseNames() + ".");
   command->callback([=, &invocation] {
     request->executable = *mode == "train";
     request->infer = *mode == "infer";
+    request->cacheBytes = *cacheGib << 30;
+    request->warning = [](std::string_view line) {
+      fmt::print(stderr, "tessera: {}\n", line);
+    };
     request->runtime = besideThisProgram("tessera-run");
     if (request->spec.empty())
       return invocation.fail(
@@ -211,6 +213,11 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
     request->rebuildCommand = rebuildCommand(*request);
     if (request->output.empty() && request->to.empty())
       return invocation.fail("compile needs -o FILE");
+    if (!request->infer &&
+        std::ranges::count(request->set, "inference.kv=int8"))
+      request->warning("--kv int8 changes nothing of the training; tessera "
+                       "generate, chat and serve of its runs keep keys and "
+                       "values so");
     runCompile(*request, invocation);
   });
 }

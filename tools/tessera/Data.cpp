@@ -39,7 +39,22 @@ static SplitPattern patternNamed(const std::string &name) {
   return name == "qwen2" ? SplitPattern::Qwen2 : SplitPattern::Gpt2;
 }
 
+// Before hours of text are counted.
+static Status checkPlace(const std::filesystem::path &file) {
+  std::error_code code;
+  if (!file.has_filename() || std::filesystem::is_directory(file, code))
+    return Status::error("{}: is a directory; name the file to write",
+                         file.string());
+  if (file.has_parent_path() &&
+      !std::filesystem::is_directory(file.parent_path(), code))
+    return Status::error("{}: there is no directory '{}'; make it first, or "
+                         "choose another",
+                         file.string(), file.parent_path().string());
+  return Status::success();
+}
+
 static Status trainTokenizer(TrainArguments &arguments) {
+  TESSERA_RETURN_IF_ERROR(checkPlace(arguments.out));
   arguments.training.pattern = patternNamed(arguments.pattern);
   auto start = std::chrono::steady_clock::now();
   WordCounter counter(arguments.training.pattern,
@@ -97,7 +112,9 @@ static void addTokenizerCommand(CLI::App &data, Invocation &invocation) {
                    "whose way to cut text before merging")
       ->check(CLI::IsMember({"gpt2", "llama3", "qwen2"}))
       ->capture_default_str();
-  command->add_option("--threads", arguments->threads)->capture_default_str();
+  command
+      ->add_option("--threads", arguments->threads, "that read and count words")
+      ->capture_default_str();
   command->add_option("-o,--out", arguments->out, "the tokenizer.json to write")
       ->required();
   command->callback([arguments, &invocation] {
@@ -132,7 +149,9 @@ static void addTokenizeCommand(CLI::App &data, Invocation &invocation) {
   command
       ->add_option("--shard-tokens", options->shardTokens, "tokens in a shard")
       ->capture_default_str();
-  command->add_option("--threads", options->threads)->capture_default_str();
+  command
+      ->add_option("--threads", options->threads, "that turn text into tokens")
+      ->capture_default_str();
   command->add_flag("--force", options->replace,
                     "replace the tokens that the folder holds");
   command->add_option("-o,--out", options->out, "the folder to write")

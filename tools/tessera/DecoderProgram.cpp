@@ -46,7 +46,8 @@ static CompileRequest requestOf(const DecoderSettings &settings,
   request.executable = false;
   request.output = output;
   request.cache = settings.cache;
-  request.note = settings.note;
+  request.cacheBytes = settings.cacheBytes;
+  request.note = request.warning = settings.note;
   request.rebuildCommand =
       "tessera " + settings.command + " " + shellQuoted(place);
   return request;
@@ -73,6 +74,11 @@ llvm::Error tessera::compileDecoder(const RunPath &place,
                                    "not quantized; set it to none");
   // Of places behind the trained ones the model knows nothing.
   int64_t context = std::min(inference.context, recipe->batch.sequence);
+  if (context < inference.context && settings.note &&
+      inference.context != recipe::Recipe::Inference().context)
+    settings.note(fmt::format("inference.context: {} tokens are more than the "
+                              "{} that were trained; the context is {}",
+                              inference.context, context, context));
   // Programs that generate know no fp64; weights are rounded as they are read.
   recipe::Precision compute = recipe->compute == recipe::Precision::Fp64
                                   ? recipe::Precision::Fp32

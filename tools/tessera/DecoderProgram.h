@@ -3,6 +3,7 @@
 #pragma once
 #include "models/ModelSpec.h"
 #include "runtime/train/Generate.h"
+#include "tools/tessera/CacheOptions.h"
 #include "llvm/Support/Error.h"
 
 namespace tessera {
@@ -33,7 +34,8 @@ struct DecoderSettings {
   bool strips = false;
   bool calibrates = false;  ///< what linear layers read, instead of decoding
   std::string cache = "on"; ///< as of `tessera compile --cache`
-  std::string command = "generate"; ///< of tessera, to make it again
+  uint64_t cacheBytes = kCacheGib << 30; ///< that it may take
+  std::string command = "generate";      ///< of tessera, to make it again
   /// A line for people, such as that a compilation begins; may be empty.
   std::function<void(std::string_view)> note = {};
 };

@@ -1,4 +1,5 @@
 // tessera doctor: what this machine has, with one line of advice each.
+#include "compiler/cache/UserCache.h"
 #include "compiler/target/cuda/Cubin.h"
 #include "runtime/support/CpuFeatures.h"
 #include "runtime/support/PeakFlops.h"
@@ -89,6 +90,19 @@ static void reportMemory() {
            : "set /sys/kernel/mm/transparent_hugepage/enabled to madvise");
 }
 
+static void reportCache() {
+  const std::string folder = userCacheFolder();
+  auto gib = [](uint64_t bytes) { return double(bytes) / (1 << 30); };
+  if (folder.empty())
+    return say("cache", "none: neither XDG_CACHE_HOME nor HOME names a folder",
+               "every start compiles; set one of them");
+  say("cache",
+      fmt::format("{}: {:.2f} GiB of programs, {:.2f} GiB of weights", folder,
+                  gib(bytesOf(compiledFiles(folder))),
+                  gib(bytesOf(cachedFiles(folder + "/weights", ".weights")))),
+      "bounded by --cache-size and --kept-weights; may be removed at any time");
+}
+
 static void reportOptional() {
   bool mpi = canLoad({"libmpi.so.40", "libmpi.so.12", "libmpi.so"});
   say("MPI", mpi ? "found" : "not found",
@@ -111,6 +125,7 @@ void tessera::addDoctorCommand(CLI::App &app, Invocation &) {
   command->callback([] {
     reportProcessor();
     reportMemory();
+    reportCache();
     reportOptional();
   });
 }

@@ -2,6 +2,7 @@
 #include "models/HfConfig.h"
 #include "runtime/support/Text.h"
 #include "runtime/train/ModelDirectory.h"
+#include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/EncoderProgram.h"
 #include <CLI/CLI.hpp>
@@ -23,6 +24,7 @@ struct EmbedSettings {
   std::vector<std::string> set;
   DecoderSettings program{.batch = 8, .pages = {}, .command = "embed"};
   unsigned threads = 0;
+  uint64_t cacheGib = kCacheGib;
   std::optional<int64_t> dimensions;
   bool truncate = false, quiet = false;
 };
@@ -155,18 +157,15 @@ static void addProgramOptions(CLI::App &command, EmbedSettings &settings) {
       .add_option("--batch", settings.program.batch, "texts that run together")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command
-      .add_option("--cache", settings.program.cache,
-                  "of compiled programs: on; off; redo; readonly, as of "
-                  "tessera compile")
-      ->type_name("MODE")
-      ->capture_default_str();
+  addCacheOptions(command, settings.program.cache, settings.cacheGib);
   command
       .add_option("--device", settings.program.device,
                   "where to run: cpu, cuda:0, cuda-emu")
       ->type_name("NAME")
+      ->envname("TESSERA_DEVICE")
       ->capture_default_str();
   command.add_option("--threads", settings.threads, "0: all processors")
+      ->envname("TESSERA_THREADS")
       ->capture_default_str();
 }
 
@@ -193,6 +192,7 @@ void tessera::addEmbedCommand(CLI::App &app, Invocation &invocation) {
   command->add_flag("--quiet", settings->quiet,
                     "no lines about settings and speed");
   command->callback([settings, &invocation] {
+    settings->program.cacheBytes = settings->cacheGib << 30;
     if (Status status = embedTexts(*settings); !status.ok())
       invocation.fail(status.message().c_str());
   });

@@ -4,6 +4,7 @@
 #include "tools/tessera/WeightType.h"
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 using namespace tessera;
@@ -19,6 +20,9 @@ static Status exportPlace(const ExportSettings &settings) {
   StatusOr<RunPath> place = resolveRun(settings.place);
   if (!place.ok())
     return place.status();
+  if (!std::filesystem::exists(place->program()))
+    return Status::error("'{}' is no run: it has no {}", place->run,
+                         kProgramFile);
   auto name = exportRun(
       *place, settings.output, settings.dtype, [](std::string_view line) {
         std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(line.size()),
@@ -46,6 +50,7 @@ void tessera::addExportCommand(CLI::App &app, Invocation &invocation) {
   command
       ->add_option("--dtype", settings->dtype,
                    "of the weights; default: as the run keeps them")
+      ->type_name("TYPE")
       ->transform(weightTypes());
   command->callback([=, &invocation] {
     if (Status status = exportPlace(*settings); !status.ok())

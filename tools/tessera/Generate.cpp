@@ -111,7 +111,7 @@ void tessera::addGenerateCommand(CLI::App &app, Invocation &invocation) {
       "generate", "Generate text from a trained run or a Hugging Face model");
   auto settings = std::make_shared<GenerateSettings>();
   auto form = std::make_shared<FormSettings>();
-  settings->addTo(*command);
+  settings->addTo(*command, invocation.words);
   form->hasRegex = command->add_option(
       "--regex", form->regex,
       "all of the generated text matches this expression (docs/serving.md has "

@@ -1,5 +1,6 @@
 #include "tools/tessera/GenerateSettings.h"
 #include "runtime/support/Text.h"
+#include "tools/tessera/Environment.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -41,6 +42,7 @@ void GenerateSettings::addSampling(CLI::App &command) {
   SamplingOptions &sampling = options.sampling;
   auto add = [&](const char *name, auto &value, const char *help) {
     sampled.emplace_back(name);
+    values[name] = [&value] { return fmt::format("{}", value); };
     return shared(command.add_option(std::string("--") + name, value, help),
                   name);
   };
@@ -60,7 +62,9 @@ void GenerateSettings::addSampling(CLI::App &command) {
   add("seed", sampling.seed, "of the draws")->check(wholeNumber(0));
 }
 
-void GenerateSettings::addTo(CLI::App &command) {
+void GenerateSettings::addTo(CLI::App &command,
+                             const std::vector<std::string> &words) {
+  typed = &words;
   command
       .add_option("RUN|DIR", place,
                   "run directory, one checkpoint of it (RUN/step-000100), or a "
@@ -86,27 +90,26 @@ void GenerateSettings::addTo(CLI::App &command) {
       ->allow_extra_args(false);
   addQuantOptions(command, set);
   addKvOption(command, set);
-  shared(command.add_option("--cache", cache,
-                            "of compiled programs: on; off; redo: write, don't "
-                            "read; readonly: read, don't write. It is in "
-                            "$XDG_CACHE_HOME/tessera. Weights that tessera "
-                            "serve kept there are read"),
-         "cache")
-      ->type_name("MODE");
+  addCacheOptions(command, cache, cacheGib,
+                  "of compiled programs, and of weights that tessera serve "
+                  "kept");
+  addKeptWeightsOption(command, keptGib,
+                       "0: weights that tessera serve kept are not read; more "
+                       "is a bound for serve");
   command.add_flag("--quiet", quiet, "no lines about settings and speed");
 }
 
 template <typename T>
 void GenerateSettings::takeOne(const std::string &name,
                                const std::optional<T> &from, T &to) {
-  const char *source = "given";
-  if (known.at(name)->count() == 0) {
-    if (!from)
-      return;
+  const CLI::Option &option = *known.at(name);
+  if (option.count() > 0) {
+    sources[name] =
+        isFromEnvironment(option, *typed) ? option.get_envname() : "given";
+  } else if (from) {
     to = *from;
-    source = "generation_config.json";
+    sources[name] = "generation_config.json";
   }
-  applied[name] = fmt::format("{} ({})", to, source);
 }
 
 void GenerateSettings::take(const GenerationConfig &config) {
@@ -160,7 +163,9 @@ Status GenerateSettings::change(const std::string &name,
   if (!status.ok()) {
     options.sampling = before;
     options.maxTokens = tokens;
+    return status;
   }
+  sources[name] = "/set";
   return status;
 }
 
@@ -170,6 +175,8 @@ ModelChoice GenerateSettings::choice(const std::string &command) const {
   choice.decoder.batch = 1;
   choice.decoder.pages = 0;
   choice.decoder.cache = cache;
+  choice.decoder.cacheBytes = cacheGib << 30;
+  choice.keepsWeights = keptGib > 0;
   choice.decoder.command = command;
   if (!quiet)
     choice.decoder.note = [](std::string_view line) {
@@ -180,8 +187,18 @@ ModelChoice GenerateSettings::choice(const std::string &command) const {
 
 std::string GenerateSettings::describe() const {
   std::string line;
-  for (const auto &[name, value] : applied)
-    line += fmt::format("{} {}, ", name, value);
+  for (const auto &[name, source] : sources)
+    line += fmt::format("{} {} ({}), ", name, values.at(name)(), source);
   return line + (line.empty() ? "all settings by default"
                               : "other settings by default");
+}
+
+std::string GenerateSettings::list() const {
+  std::string lines;
+  for (const std::string &name : sampled) {
+    auto source = sources.find(name);
+    lines += fmt::format("{:<20}{:<8} ({})\n", name, values.at(name)(),
+                         source == sources.end() ? "default" : source->second);
+  }
+  return lines;
 }

@@ -5,8 +5,10 @@
 #pragma once
 #include "runtime/train/Generate.h"
 #include "runtime/train/ModelDirectory.h"
+#include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/OpenedModel.h"
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -21,12 +23,14 @@ namespace tessera {
 class GenerateSettings {
 public:
   /// Adds the options to the command that reads into this object, which must
-  /// stay where it is.
-  void addTo(CLI::App &command);
+  /// stay where it is; so must `words`, which are typed.
+  void addTo(CLI::App &command, const std::vector<std::string> &words);
 
   /// Takes what nobody has said from a model directory, checks all of it and
   /// says what was applied.
   Status takeAndSay(const GenerationConfig &config, const TextSink &note);
+  /// Takes the same and says nothing; of a run there is none.
+  void take(const GenerationConfig &config);
   /// Changes a setting by the name of its option, "top-k"; the error says what
   /// is wrong with the value.
   Status change(const std::string &name, const std::string &value);
@@ -37,16 +41,19 @@ public:
   /// "temperature 0.6 (generation_config.json), top-k 5 (given), other settings
   /// by default".
   std::string describe() const;
+  /// A line for each setting, with its value and who gave it.
+  std::string list() const;
 
   std::string place; ///< a run or a model directory
   GenerateOptions options;
   std::string recipe;           ///< of a model directory's programs
   std::vector<std::string> set; ///< on top of it, "inference.context=512"
   std::string cache = "on";
+  uint64_t cacheGib = kCacheGib;
+  uint64_t keptGib = kKeptGib; ///< 0: weights that serve kept are not read
   bool quiet = false;
 
 private:
-  void take(const GenerationConfig &config);
   void addSampling(CLI::App &command);
   /// Lets TESSERA_NAME give the option, too.
   CLI::Option *shared(CLI::Option *option, const std::string &name);
@@ -55,7 +62,9 @@ private:
 
   std::map<std::string, CLI::Option *> known; ///< shared options by name
   std::vector<std::string> sampled; ///< those of them that say how is drawn
-  std::map<std::string, std::string> applied; ///< what is no default: "0.6 (…)"
+  std::map<std::string, std::function<std::string()>> values; ///< of sampled
+  std::map<std::string, std::string> sources; ///< of what is no default
+  const std::vector<std::string> *typed = nullptr;
 };
 
 } // namespace tessera

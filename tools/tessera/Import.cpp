@@ -29,6 +29,7 @@ void tessera::addImportCommand(CLI::App &app, Invocation &invocation) {
   command
       ->add_option("--dtype", settings->dtype,
                    "of the weights; quantized ones are unpacked")
+      ->type_name("TYPE")
       ->transform(weightTypes())
       ->default_str("bf16");
   command->callback([=, &invocation] {

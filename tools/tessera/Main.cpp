@@ -1,8 +1,10 @@
 // tessera: the one command a user types.
-#include "runtime/support/Text.h"
+#include "runtime/support/CommandLine.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/Environment.h"
 #include "llvm/Support/raw_ostream.h"
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -14,47 +16,33 @@ void tessera::Invocation::fail(const char *message) {
   exitCode = 1;
 }
 
-// What was not expected, in the order in which it stands, with what may have
-// been meant.
-static std::string unexpected(const CLI::App &app) {
-  std::vector<std::string> words = app.remaining(), shown, names;
-  for (const CLI::Option *option : app.get_options())
-    for (const std::string &name : option->get_lnames())
-      names.push_back("--" + name);
-  std::vector<std::string_view> known(names.begin(), names.end());
-  for (const std::string &word : words)
-    shown.push_back(
-        tessera::quote(word) +
-        (word.starts_with("--")
-             ? tessera::suggestion(word.substr(0, word.find('=')), known)
-             : ""));
-  return fmt::format("not expected: {}", fmt::join(shown, ", "));
-}
-
 // CLI11 misses a subcommand before it looks at words that are none.
-static std::string explain(const CLI::App *app, const CLI::Error &error) {
+static std::string explain(const CLI::App *app, const CLI::Error &error,
+                           tessera::Words words) {
   std::string typed = "tessera";
   while (!app->get_subcommands().empty()) {
     app = app->get_subcommands().front();
     typed += " " + app->get_name();
   }
-  // Its name is the subcommand's.
   if (error.get_exit_code() == int(CLI::ExitCodes::ExtrasError))
-    return fmt::format("{}; see {} --help", unexpected(*app), typed);
+    return fmt::format("{}; see {} --help",
+                       tessera::commandLineError(*app, error), typed);
   std::vector<const CLI::App *> known =
       app->get_subcommands([](const CLI::App *) { return true; });
   if (error.get_name() != "RequiredError" || known.empty())
-    return fmt::format("{}; see tessera --help", error.what());
+    return fmt::format("{}{}; see {} --help",
+                       tessera::environmentOf(*app, error, words), error.what(),
+                       typed);
   std::vector<std::string_view> names;
   for (const CLI::App *subcommand : known)
     names.push_back(subcommand->get_name());
-  std::vector<std::string> words = app->remaining();
-  if (words.empty())
+  std::vector<std::string> left = app->remaining();
+  if (left.empty())
     return fmt::format("a subcommand is required: {}; see {} --help",
                        tessera::choices(names), typed);
-  bool isOption = words.front().starts_with('-');
+  bool isOption = left.front().starts_with('-');
   return fmt::format("{} is no {}: {}; see {} --help",
-                     tessera::quote(words.front()),
+                     tessera::quote(left.front()),
                      isOption ? "option here, a subcommand is required"
                               : "subcommand, choose one",
                      tessera::choices(names), typed);
@@ -82,11 +70,12 @@ int main(int argc, char **argv) {
                "tessera"};
   app.require_subcommand(1);
   app.set_version_flag("--version", TESSERA_VERSION);
-  app.failure_message([](const CLI::App *app, const CLI::Error &error) {
-    return "tessera: " + explain(app, error) + "\n";
+  tessera::Invocation invocation;
+  invocation.words.assign(argv + std::min(argc, 1), argv + argc);
+  app.failure_message([&](const CLI::App *app, const CLI::Error &error) {
+    return "tessera: " + explain(app, error, invocation.words) + "\n";
   });
 
-  tessera::Invocation invocation;
   tessera::addCompileCommand(app, invocation);
   tessera::addGenerateCommand(app, invocation);
   tessera::addQuantizeCommand(app, invocation);
@@ -112,6 +101,7 @@ From text to a model that writes some:
   tessera export run -o model
 
 SUBCOMMAND --help says more of each.)");
+  tessera::forgetOtherEnvironments(app, invocation.words);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

@@ -45,6 +45,10 @@ Status OpenedModel::readRun() {
   if (!place.ok())
     return place.status();
   run = place.take();
+  if (!std::filesystem::exists(run.program()))
+    return Status::error("'{}' is neither a run, it has no {}, nor a model's "
+                         "directory, it has no config.json",
+                         run.run, kProgramFile);
   folder = run.run;
   name = lastName(folder);
   if (!choice.recipe.empty() || !choice.set.empty())

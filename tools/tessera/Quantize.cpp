@@ -11,6 +11,7 @@
 #include "runtime/train/ModelDirectory.h"
 #include "runtime/train/PackedWeights.h"
 #include "runtime/train/RunDirectory.h"
+#include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/CalibrateScales.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/DecoderProgram.h"
@@ -35,9 +36,14 @@ struct QuantizeSettings {
   std::vector<std::string> quant; ///< of the recipe
   DecoderSettings decoder{.batch = 8, .pages = {}, .command = "quantize"};
   unsigned threads = 0;
+  uint64_t cacheGib = kCacheGib;
 
   bool asks(std::string_view assignment) const {
     return std::ranges::find(quant, assignment) != quant.end();
+  }
+  /// The weights as they are, and nothing else.
+  bool onlyMeasures() const {
+    return asks("inference.quant=none") && !asks("inference.kv=int8");
   }
 };
 
@@ -54,18 +60,27 @@ struct Outcome {
 
 } // namespace
 
-static StatusOr<Text> readText(const QuantizeSettings &settings,
-                               const std::string &file) {
+// Before the model is looked at, whose tokenizer would make tokens of anything.
+static StatusOr<std::string> readContent(const std::string &file) {
+  auto content = readTextFile(file, kMostTextBytes);
+  if (!content.ok())
+    return content;
+  if (content->empty())
+    return Status::error("{}: is empty; give a file with a text", file);
+  if (!isUtf8(*content) || content->find('\0') != std::string::npos)
+    return Status::error("{}: is no text in UTF-8; give one", file);
+  return content;
+}
+
+static StatusOr<Text> tokenize(const QuantizeSettings &settings,
+                               const std::string &content) {
   auto tokenizer =
       tokenizer::Tokenizer::load(settings.place + "/" + kTokenizerFile);
   if (!tokenizer.ok())
     return tokenizer.status();
-  auto content = readTextFile(file, kMostTextBytes);
-  if (!content.ok())
-    return content.status();
   std::vector<uint32_t> ids;
   tokenizer::Encoder encoder(*tokenizer);
-  encoder.encode(*content, tokenizer::SpecialText::Plain, ids);
+  encoder.encode(content, tokenizer::SpecialText::Plain, ids);
   std::vector<uint32_t> starts = encoder.encodeFramed("");
   return Text{{ids.begin(), ids.end()}, {starts.begin(), starts.end()}};
 }
@@ -211,7 +226,14 @@ static Status run(const QuantizeSettings &settings,
   };
   if (text)
     TESSERA_RETURN_IF_ERROR(measure("as it is", before));
-  set.insert(set.end(), settings.quant.begin(), settings.quant.end());
+  if (settings.onlyMeasures()) {
+    fmt::print("over {} tokens, in windows of {}\n", before.perplexity->counted,
+               settings.window);
+    return Status::success();
+  }
+  for (const std::string &each : settings.quant)
+    if (each != "inference.quant=none") // which stored integers are not
+      set.push_back(each);
   if (text && sample)
     TESSERA_RETURN_IF_ERROR(measure("quantized without scales", plain));
   auto run =
@@ -239,15 +261,23 @@ static Status run(const QuantizeSettings &settings,
 
 // What is asked for, without a look at the model.
 static Status checkAsked(const QuantizeSettings &settings) {
-  const bool onlyCache = settings.asks("inference.quant=none"),
+  const bool isNone = settings.asks("inference.quant=none"),
              isCache = settings.asks("inference.kv=int8");
-  if (onlyCache && !isCache)
-    return Status::error("--quant none changes nothing; give int8 or int4");
-  if (onlyCache && !settings.output.empty())
+  if (isNone && !settings.output.empty())
     return Status::error("--quant none changes no weights; leave -o out");
-  if (onlyCache && !settings.calibrate.empty())
+  if (isNone && !settings.calibrate.empty())
     return Status::error("--quant none rounds no weights, for which scales "
                          "would be; leave --calibrate out");
+  if (isNone && std::ranges::any_of(settings.quant, [](const auto &each) {
+        return each.starts_with("inference.group=") ||
+               each.starts_with("inference.zeros=");
+      }))
+    return Status::error("--quant none rounds no weights; leave --quant-group "
+                         "and --quant-zeros out");
+  if (isNone && settings.text.empty())
+    return Status::error("--quant none only measures the weights as they are, "
+                         "with --kv int8 also the cache as integers; give "
+                         "--text FILE, or --quant int8 or int4");
   if (isCache && settings.text.empty())
     return Status::error("--kv concerns only what is measured, and is not "
                          "written; give --text FILE, or leave --kv out");
@@ -260,6 +290,16 @@ static Status checkAsked(const QuantizeSettings &settings) {
 // What is refused is so before anything takes long.
 static Status quantize(QuantizeSettings &settings) {
   TESSERA_RETURN_IF_ERROR(checkAsked(settings));
+  std::string contents[2];
+  for (auto [file, to] : {std::pair(&settings.text, &contents[0]),
+                          {&settings.calibrate, &contents[1]}}) {
+    if (file->empty())
+      continue;
+    auto read = readContent(*file);
+    if (!read.ok())
+      return read.status();
+    *to = read.take();
+  }
   auto directory = findModelDirectory(settings.place);
   if (!directory)
     return Status::error("'{}' is no model directory: it has no config.json",
@@ -268,8 +308,10 @@ static Status quantize(QuantizeSettings &settings) {
   auto config = models::loadHfConfig(settings.place);
   if (!config.ok())
     return config.status();
-  if (config->stored)
-    return Status::error("the weights of '{}' are quantized already",
+  if (config->stored && !settings.asks("inference.quant=none"))
+    return Status::error("the weights of '{}' are quantized already; measure "
+                         "them by --quant none --text FILE, or quantize the "
+                         "model that they were made of",
                          settings.place);
   if (!settings.calibrate.empty())
     if (auto inputs = models::scaledInputs(config->spec); !inputs.ok())
@@ -280,15 +322,19 @@ static Status quantize(QuantizeSettings &settings) {
   if (!settings.output.empty())
     TESSERA_RETURN_IF_ERROR(checkWritable(config->spec, *rounding));
   std::optional<Text> text, sample;
-  for (auto [file, to] :
-       {std::pair(&settings.text, &text), {&settings.calibrate, &sample}}) {
-    if (file->empty())
+  for (auto [content, to] :
+       {std::pair(&contents[0], &text), {&contents[1], &sample}}) {
+    if (content->empty())
       continue;
-    auto read = readText(settings, *file);
+    auto read = tokenize(settings, *content);
     if (!read.ok())
       return read.status();
     *to = read.take();
   }
+  if (text && text->tokens.size() < 2)
+    return Status::error("{}: is one token, which has none to foretell; give a "
+                         "longer text",
+                         settings.text);
   if (sample)
     TESSERA_RETURN_IF_ERROR(checkLength(
         {sample->tokens, sample->starts, settings.calibrate, settings.window}));
@@ -296,6 +342,10 @@ static Status quantize(QuantizeSettings &settings) {
     if (*each)
       TESSERA_RETURN_IF_ERROR(checkWindow(settings, config->spec, **each));
   return run(settings, config->spec, *rounding, text, sample);
+}
+
+static std::string isNamed(const std::string &place) {
+  return place.empty() ? "'' is no name" : "";
 }
 
 void tessera::addQuantizeCommand(CLI::App &app, Invocation &invocation) {
@@ -313,36 +363,40 @@ void tessera::addQuantizeCommand(CLI::App &app, Invocation &invocation) {
           "-o,--output", settings->output,
           "a new directory for config.json and safetensors in the "
           "format of compressed-tensors, which generate and serve take")
-      ->type_name("DIR2");
+      ->type_name("DIR2")
+      ->check(isNamed);
   addQuantOptions(*command, settings->quant);
   addKvOption(*command, settings->quant);
   command->get_option("--kv")->description(
       "measure --text with the cache's keys and values as int8, with a scale "
       "for each token and head; changes nothing of what -o writes");
-  command->get_option("--quant")->required();
+  command->get_option("--quant")
+      ->description("round the matrices of linear layers to int8 or int4 with "
+                    "scales (of int4 the head is int8); none: measure --text "
+                    "with the weights as they are")
+      ->required();
   command
       ->add_option("--text", settings->text,
                    "measure the perplexity of this file, before and after")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(isNamed);
   command
       ->add_option("--calibrate", settings->calibrate,
                    "choose scales of channels by what the model's layers read "
                    "of this file (AWQ), some thousand tokens")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(isNamed);
   command
       ->add_option("--window", settings->window,
                    "tokens of these files that are read together")
       ->check(CLI::Range(2, 1 << 16))
       ->capture_default_str();
-  command
-      ->add_option("--cache", settings->decoder.cache,
-                   "of compiled programs: on; off; redo; readonly, as of "
-                   "tessera compile")
-      ->type_name("MODE")
-      ->capture_default_str();
+  addCacheOptions(*command, settings->decoder.cache, settings->cacheGib);
   command->add_option("--threads", settings->threads, "0: all processors")
+      ->envname("TESSERA_THREADS")
       ->capture_default_str();
   command->callback([=, &invocation] {
+    settings->decoder.cacheBytes = settings->cacheGib << 30;
     if (Status status = quantize(*settings); !status.ok())
       invocation.fail(status.message().c_str());
   });

@@ -2,6 +2,7 @@
 #include "runtime/serve/Serve.h"
 #include "models/HfConfig.h"
 #include "runtime/infer/DecodePrograms.h"
+#include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/EncoderProgram.h"
 #include "tools/tessera/OpenedModel.h"
@@ -18,7 +19,7 @@ namespace {
 struct ServeSettings {
   ModelChoice choice;
   serve::ServeOptions serve;
-  uint64_t keptGib = KeptWeights::kMostBytes >> 30;
+  uint64_t cacheGib = kCacheGib, keptGib = kKeptGib;
 };
 
 } // namespace
@@ -79,9 +80,11 @@ static Status serveEncoder(ServeSettings &settings,
 
 static Status serveModel(ServeSettings &settings) {
   readKeyFromEnvironment(settings);
+  TESSERA_RETURN_IF_ERROR(settings.serve.takeAddress());
   settings.serve.phases.end("process");
   settings.choice.phases = &settings.serve.phases;
   settings.choice.keepsWeights = settings.keptGib > 0;
+  settings.choice.decoder.cacheBytes = settings.cacheGib << 30;
   settings.choice.decoder.note = note;
   if (auto directory = findModelDirectory(settings.choice.place))
     if (auto model = models::loadHfConfig(*directory);
@@ -215,21 +218,12 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
       ->allow_extra_args(false);
   addQuantOptions(*command, settings->choice.set);
   addKvOption(*command, settings->choice.set);
-  command
-      ->add_option("--cache", settings->choice.decoder.cache,
-                   "of compiled programs and, for CPUs, of a model "
-                   "directory's weights: on; off; redo; readonly, as of "
-                   "tessera compile")
-      ->type_name("MODE")
-      ->envname("TESSERA_CACHE")
-      ->capture_default_str();
-  command
-      ->add_option("--kept-weights", settings->keptGib,
-                   "GiB that the weights of models may take in the cache; 0: "
-                   "they are neither kept nor read from there")
-      ->check(CLI::Range(0, 1 << 20))
-      ->envname("TESSERA_KEPT_WEIGHTS")
-      ->capture_default_str();
+  addCacheOptions(*command, settings->choice.decoder.cache, settings->cacheGib,
+                  "of compiled programs and, for CPUs, of a model directory's "
+                  "weights");
+  addKeptWeightsOption(*command, settings->keptGib,
+                       "GiB that the weights of models may take in the cache; "
+                       "0: they are neither kept nor read from there");
   command
       ->add_option("--max-batch", settings->choice.decoder.batch,
                    "sequences that decode together, or texts that are embedded "

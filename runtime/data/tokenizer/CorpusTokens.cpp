@@ -196,6 +196,9 @@ StatusOr<CorpusResult> tokenizeCorpus(const CorpusOptions &options) {
   if (!separator.ok())
     return separator.status();
 
+  // Before tokens that are there make room.
+  TESSERA_RETURN_IF_ERROR(checkInputs(options.trainInputs));
+  TESSERA_RETURN_IF_ERROR(checkInputs(options.evalInputs));
   std::string train = options.out + "/train", eval = options.out + "/eval";
   TESSERA_RETURN_IF_ERROR(prepareSplit(train, options.replace));
   // An eval split of other tokens must not stand beside the new train split.

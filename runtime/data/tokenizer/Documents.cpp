@@ -3,7 +3,11 @@
 #include "runtime/support/MappedFile.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+
+#include <unistd.h>
 
 namespace tessera::tokenizer {
 
@@ -66,8 +70,20 @@ listFolder(const std::string &folder) {
   return paths;
 }
 
+Status checkInputs(const std::vector<std::string> &inputs) {
+  for (const std::string &input : inputs) {
+    std::error_code code;
+    if (fs::is_directory(input, code))
+      TESSERA_RETURN_IF_ERROR(listFolder(input).status());
+    else if (::access(input.c_str(), R_OK) != 0)
+      return Status::error("{}: cannot open: {}", input, std::strerror(errno));
+  }
+  return Status::success();
+}
+
 Status forEachDocument(const std::vector<std::string> &inputs,
                        const DocumentSink &sink) {
+  TESSERA_RETURN_IF_ERROR(checkInputs(inputs));
   uint64_t documents = 0;
   DocumentSink counting = [&](std::string document) {
     ++documents;

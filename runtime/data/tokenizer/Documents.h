@@ -15,8 +15,13 @@ namespace tessera::tokenizer {
 
 using DocumentSink = std::function<Status(std::string document)>;
 
+/// An error if one of them is not there: for those that work long before they
+/// come to it, or remove something.
+Status checkInputs(const std::vector<std::string> &inputs);
+
 /// Hands every document of `inputs` to `sink`, in order; stops at the first
-/// error of either. Refuses inputs that hold no document at all.
+/// error of either. Refuses inputs that hold no document at all, and before the
+/// first document those that are not there.
 Status forEachDocument(const std::vector<std::string> &inputs,
                        const DocumentSink &sink);
 

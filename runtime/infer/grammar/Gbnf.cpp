@@ -155,7 +155,7 @@ uint32_t GbnfReader::character() {
     case '^':
       return uint8_t(letter);
     default:
-      fail(at - 1, "an escape that is not served");
+      fail(at - 1, "an escape that GBNF does not have");
       return 0;
     }
   }

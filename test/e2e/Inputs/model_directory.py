@@ -236,7 +236,7 @@ def main():
                  "passed over: num_beams"):
         check(part in done.stderr, f"the settings say '{part}'")
     done = generate(whole, "--top-k", 2, TESSERA_TOP_K="3", TESSERA_SEED="9")
-    check("top-k 2 (given)" in done.stderr and "seed 9 (given)" in done.stderr,
+    check("top-k 2 (given)" in done.stderr and "seed 9 (TESSERA_SEED)" in done.stderr,
           "flag before environment")
     # A token that ends a text, from either file.
     for file, more in (("generation_config.json", {}),

@@ -118,10 +118,13 @@ const Json *patternOf(const Json &patterns, const std::string &name) {
 /// says of each must be the same. A few types are all that schemas have here.
 bool matches(const Json &schema, const Json &value, Endpoint endpoint) {
   if (schema.contains("anyOf")) {
-    for (const Json &each : schema["anyOf"])
-      if (matches(each, value, endpoint))
-        return true;
-    return false;
+    Json others = schema; // all of which must hold, too
+    others.erase("anyOf");
+    return std::any_of(schema["anyOf"].begin(), schema["anyOf"].end(),
+                       [&](const Json &each) {
+                         return matches(each, value, endpoint);
+                       }) &&
+           matches(others, value, endpoint);
   }
   if (schema.contains("const"))
     return schema["const"] == value;
@@ -223,7 +226,10 @@ TEST(OpenApi, AFieldIsReadAsItIsDescribed) {
       [{"role": "assistant", "function_call": {"name": "f",
         "arguments": "{}"}}, {"role": "function", "name": "f",
         "content": "x"}],
-      [{"role": "function", "content": "x"}]])");
+      [{"role": "function", "content": "x"}], {"regex": "x"},
+      {"regex": null}, {"json_object": true}, {"json_object": false},
+      {"choice": ["x"], "disable_fallback": false}, {"disable_fallback": false},
+      {"grammar": null, "json": {"type": "string"}}])");
   int read = 0, refused = 0;
   for (Endpoint endpoint : kEndpoints)
     for (const auto &[name, schema] : bodyOf(endpoint)["properties"].items())

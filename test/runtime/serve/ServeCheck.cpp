@@ -181,8 +181,10 @@ int main(int argc, char **argv) {
   auto tokenizer = byteTokenizer();
   if (!tokenizer.ok())
     return 1;
-  Status status = settings.embeds ? serveVectors(*tokenizer, settings)
-                                  : serveTexts(*tokenizer, settings);
+  Status status = settings.serve.takeAddress();
+  if (status.ok())
+    status = settings.embeds ? serveVectors(*tokenizer, settings)
+                             : serveTexts(*tokenizer, settings);
   if (!status.ok())
     std::fprintf(stderr, "serve-check: %s\n", status.message().c_str());
   return status.ok() ? 0 : 1;

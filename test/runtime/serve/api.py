@@ -376,7 +376,7 @@ def exact_forms(server):
                 assert reason != "stop" or right(text), (asked, text)
     assert whole > tried / 2, (whole, tried)
     for asked, param, message in [
-            ({"guided_regex": "(a"}, "guided_regex", "at byte 2"), ({"regex": 1}, "regex", "must be a text"),
+            ({"guided_regex": "b(a"}, "guided_regex", "is wrong at byte 1: a group without its )"), ({"regex": 1}, "regex", "must be a text"),
             ({"structured_outputs": {"grammar": "root ::= root \"a\" |"}}, "structured_outputs", "begins with itself"),
             ({"ebnf": "root ::= a"}, "ebnf", "line 1, column 10"), ({"grammar": "(" * 60_000}, "grammar", "line 1, column 1"),
             ({"structured_outputs": {"choice": []}}, "structured_outputs", "1 to 20000"),
@@ -386,7 +386,10 @@ def exact_forms(server):
             ({"structured_outputs": {"regex": "a", "disable_any_whitespace": True}}, "structured_outputs",
              "disable_any_whitespace is served as false only"),
             ({"structured_outputs": {"choice": 1}}, "structured_outputs", "must be a list"),
-            ({"structured_outputs": {"json_object": False}, "grammar": "root ::= \"a\"", "regex": "b"}, "grammar", "both ask"),
+            ({"structured_outputs": {"json_object": False}}, "structured_outputs", "json_object must be true, or left out"),
+            ({"structured_outputs": {}}, "structured_outputs", "must have one of json, regex, choice, grammar, json_object"),
+            ({"structured_outputs": {"regex": None, "disable_fallback": False}}, "structured_outputs", "must have one of"),
+            ({"grammar": "root ::= \"a\"", "regex": "b"}, "grammar", "both ask"),
             ({"regex": "a(?=b)"}, "regex", "lookahead"), ({"structured_outputs": []}, "structured_outputs", "must be an object")]:
         for path in (COMPLETIONS, CHAT):
             given = {"prompt": "a"} if path == COMPLETIONS else {"messages": USER}
@@ -679,6 +682,19 @@ def health():
         expect((status, headers["Retry-After"], body["error"]["code"]), (503, "1", "unhealthy"))
         stuck.join()
         expect(server.call("GET", "/health")[0], 200)
+    # Who waits for a token when the server is told to end hears that at once, and not when the model has made one.
+    with Server([CHECK, "--slow-read", "2000000", "--slow", "2000000", "--health", "1500"]) as server:
+        time.sleep(1.7)  # the token from the start is no longer recent
+        connection = server.connection()
+        connection.request("GET", "/version")
+        connection.getresponse().read()
+        connection.request("GET", "/health")
+        for _ in range(3):  # behind which the server has read it
+            server.call("GET", "/version")
+        server.terminate()
+        answer = connection.getresponse()
+        expect((answer.status, json.loads(answer.read())["error"]["code"]), (503, "shutting_down"))
+        expect(server.process.wait(30), 0)
 
 
 def killed():

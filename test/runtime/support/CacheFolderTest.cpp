@@ -1,6 +1,9 @@
 #include "runtime/support/CacheFolder.h"
 
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 
 #include <gtest/gtest.h>
@@ -46,4 +49,33 @@ TEST(CacheFolder, IsWhereTheEnvironmentSays) {
     home.set(none);
     EXPECT_EQ(userCacheFolder(), "");
   }
+}
+
+TEST(CacheFolder, WhatWasUsedLongestAgoMakesRoom) {
+  namespace fs = std::filesystem;
+  std::string folder = (fs::temp_directory_path() / "tessera-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  EXPECT_TRUE(cachedFiles(folder + "/absent", ".tsr").empty());
+  auto add = [&](const std::string &name, int hoursAgo) {
+    std::ofstream(folder + "/" + name) << std::string(100, 'x');
+    fs::last_write_time(folder + "/" + name, fs::file_time_type::clock::now() -
+                                                 std::chrono::hours(hoursAgo));
+  };
+  auto has = [&](const std::string &name) {
+    return fs::exists(folder + "/" + name);
+  };
+  add("oldest.tsr", 3);
+  add("older.tsr", 2);
+  add("new.tsr", 1);
+  add("other.weights", 9);
+  markUsed(folder + "/oldest.tsr");
+  auto files = cachedFiles(folder, ".tsr");
+  EXPECT_EQ(bytesOf(files), 300u);
+  EXPECT_EQ(makeRoom(files, 300), 300u);
+  EXPECT_EQ(makeRoom(files, 299), 200u);
+  EXPECT_TRUE(has("oldest.tsr") && !has("older.tsr") && has("new.tsr"));
+  // One that is gone is no less room.
+  EXPECT_EQ(makeRoom(files, 100), 100u);
+  EXPECT_TRUE(has("oldest.tsr") && !has("new.tsr") && has("other.weights"));
+  fs::remove_all(folder);
 }

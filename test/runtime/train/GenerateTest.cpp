@@ -153,6 +153,31 @@ TEST(Generate, StopsAtTheEndOfText) {
   EXPECT_EQ(result->tokens.size(), options.maxTokens);
 }
 
+// tokenizer.json need not call special what a model says ends its texts.
+TEST(Generate, DoesNotShowWhatEndsTheText) {
+  auto tokenizer = bytes();
+  ASSERT_TRUE(tokenizer.ok());
+  FakeModel model(kBigramVocab);
+  tokenizer::Encoder encoder(*tokenizer);
+  GenerateOptions options;
+  options.prompt = "a";
+  options.endTokens = {int32_t(encoder.encode("d").front())};
+  options.sampling.temperature = 0;
+  std::string text;
+  auto add = [&](std::string_view piece) { text += piece; };
+  auto result = generateText(scoringModel(model), *tokenizer, options, add);
+  ASSERT_TRUE(result.ok()) << result.message();
+  EXPECT_TRUE(result->ended);
+  EXPECT_EQ(result->tokens.size(), 3u) << "it counts among the tokens";
+  EXPECT_EQ(text, "bc");
+  text.clear();
+  options.ignoreEnd = true;
+  options.maxTokens = 4;
+  result = generateText(scoringModel(model), *tokenizer, options, add);
+  ASSERT_TRUE(result.ok()) << result.message();
+  EXPECT_EQ(text, "bcde") << "which ended nothing";
+}
+
 // Of a text that is whole before its first token.
 class WholeGuide final : public TokenGuide {
 public:

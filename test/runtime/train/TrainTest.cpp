@@ -1,6 +1,7 @@
 #include "runtime/train/Train.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/RunDirectory.h"
+#include "runtime/train/TrainCommand.h"
 #include "test/runtime/train/FakeModel.h"
 #include "test/runtime/train/FaultyFiles.h"
 
@@ -255,4 +256,12 @@ TEST_F(TrainTest, CompiledInKeysAreRefusedWithTheCommand) {
   EXPECT_TRUE(contains(train(with),
                        "'batch.micro' is compiled into this program; change it "
                        "in the recipe and run: tessera compile"));
+}
+
+TEST(TrainCommand, SaysWhatWasNotExpectedAndMayHaveBeenMeant) {
+  const char *words[] = {"train_x", "--stepps", "3"};
+  TrainCommandLine parsed = parseTrainCommand(3, words);
+  EXPECT_EQ(parsed.exitCode, 2);
+  EXPECT_EQ(parsed.message, "error: not expected: '--stepps', did you mean "
+                            "'--steps'?, '3'; see --help\n");
 }

@@ -22,7 +22,7 @@ public:
   StatusOr<RegexNode> parse() {
     RegexNode root = alternatives();
     if (problem.ok() && at < pattern.size())
-      fail("an unmatched )");
+      wrong("a ) without its group");
     if (!problem.ok())
       return problem;
     return root;
@@ -65,12 +65,21 @@ private:
     at += text.size();
     return true;
   }
+  /// What is right, and not served.
   void fail(std::string_view what) {
     if (problem.ok())
       problem = Status::error("the regular expression {} has {} at byte {}, "
                               "which is not supported",
                               quote(pattern), what, at);
   }
+  /// What is a mistake in this syntax.
+  void wrong(std::string_view what, size_t where) {
+    if (problem.ok())
+      problem = Status::error("the regular expression {} is wrong at byte {}: "
+                              "{}",
+                              quote(pattern), where, what);
+  }
+  void wrong(std::string_view what) { wrong(what, at); }
 
   std::string_view pattern;
   bool isEcma;
@@ -108,10 +117,10 @@ bool Parser::countedRange(uint32_t &least, uint32_t &most) {
   size_t start = at;
   auto number = [&](uint32_t &value) {
     size_t begin = at;
-    for (value = 0; at < pattern.size() && pattern[at] >= '0' &&
-                    pattern[at] <= '9' && value <= maxRepeat;
-         ++at)
-      value = value * 10 + static_cast<uint32_t>(pattern[at] - '0');
+    for (value = 0;
+         at < pattern.size() && pattern[at] >= '0' && pattern[at] <= '9'; ++at)
+      value = std::min(value * 10 + static_cast<uint32_t>(pattern[at] - '0'),
+                       maxRepeat + 1);
     return at != begin;
   };
   bool ok = take("{"), hasLeast = number(least), hasMost = true;
@@ -122,8 +131,8 @@ bool Parser::countedRange(uint32_t &least, uint32_t &most) {
       most = RegexNode::unbounded;
   }
   bool isRange = hasLeast || (hasMost && most != least);
-  if (isEcma && !hasLeast)
-    fail("a brace that counts nothing");
+  if (isEcma && (!hasLeast || !sees("}")))
+    wrong("a { that counts nothing; write \\{ for the character", start);
   if (!ok || !isRange || !take("}")) {
     at = start;
     return false;
@@ -131,7 +140,7 @@ bool Parser::countedRange(uint32_t &least, uint32_t &most) {
   if (least > maxRepeat || (most != RegexNode::unbounded && most > maxRepeat))
     fail("more than 1000 repetitions");
   else if (most < least)
-    fail("a descending range of repetitions");
+    wrong("a descending range of repetitions", start);
   return true;
 }
 
@@ -173,6 +182,7 @@ static bool mayBeEmpty(const RegexNode &node) {
 
 RegexNode Parser::quantified(RegexNode node) {
   for (size_t count = 0; !done(); ++count) {
+    const size_t place = at;
     uint32_t least = 0, most = 0;
     bool counted = false;
     if (take("*"))
@@ -185,9 +195,13 @@ RegexNode Parser::quantified(RegexNode node) {
       counted = true;
     else
       return node;
-    if (node.kind == Kind::FollowedBy || node.kind == Kind::Begin ||
-        count == maxDepth)
-      fail("a quantifier that has nothing to repeat");
+    if (isEcma && count > 0)
+      wrong("a quantifier of a quantifier; put what it repeats into (?:…)",
+            place);
+    if (node.kind == Kind::FollowedBy || node.kind == Kind::Begin)
+      wrong("a quantifier that has nothing to repeat", place);
+    if (count == maxDepth)
+      fail("too many quantifiers one after another");
     // Engines differ in when they leave a loop that goes nowhere; of a whole
     // text that makes no difference.
     if (!isEcma && most == RegexNode::unbounded && mayBeEmpty(node))
@@ -197,11 +211,11 @@ RegexNode Parser::quantified(RegexNode node) {
     repeat.least = least;
     repeat.most = most;
     repeat.lazy = take("?");
-    if (counted && repeat.lazy && least == most)
+    if (!isEcma && counted && repeat.lazy && least == most)
       fail("a lazy {n}");
     // Where one character repeats, to give nothing back means that no such
     // character follows, or that as many as may were taken.
-    bool possessive = !counted && !repeat.lazy && take("+");
+    bool possessive = !isEcma && !counted && !repeat.lazy && take("+");
     if (possessive && node.kind != Kind::Set)
       fail("a possessive quantifier after more than one character");
     CodePointSet set = node.set;
@@ -234,11 +248,13 @@ RegexNode Parser::atom() {
     return begin;
   }
   if (isEcma && c == '{')
-    fail("a brace that counts nothing");
-  if (c == '^' || c == '*' || c == '+' || c == '?') {
-    fail(c == '^' ? "the anchor ^" : "a quantifier that has nothing to repeat");
+    wrong("a { that counts nothing; write \\{ for the character");
+  if (c == '^')
+    fail("the anchor ^");
+  if (c == '*' || c == '+' || c == '?')
+    wrong("a quantifier that has nothing to repeat");
+  if (!problem.ok())
     return {};
-  }
   if (take("$")) {
     RegexNode end;
     end.kind = Kind::FollowedBy;
@@ -253,7 +269,7 @@ RegexNode Parser::atom() {
 }
 
 RegexNode Parser::group() {
-  ++at;
+  const size_t begin = at++;
   bool outer = ignoreCase;
   RegexNode node;
   if (take("?=")) {
@@ -271,7 +287,7 @@ RegexNode Parser::group() {
   }
   ignoreCase = outer;
   if (!take(")"))
-    fail("a group without its )");
+    wrong("a group without its )", begin);
   return node;
 }
 
@@ -314,7 +330,7 @@ RegexNode Parser::lookahead(bool negative) {
 std::optional<CodePointSet> Parser::property(bool negative) {
   size_t end = pattern.find('}', at);
   if (!take("{") || end == pattern.npos) {
-    fail("a property without its braces");
+    wrong("a property without its braces");
     return std::nullopt;
   }
   if (take("^"))
@@ -393,7 +409,7 @@ uint32_t Parser::hexadecimal() {
   }
   bool surrogate = value >= 0xD800 && value < 0xE000;
   if (count == 0 || (braces && !take("}")) || value >= invalidByte || surrogate)
-    fail("a hexadecimal escape that is no character");
+    wrong("a hexadecimal escape that is no character");
   return value;
 }
 
@@ -429,14 +445,14 @@ uint32_t Parser::escapedCharacter(char letter) {
 uint32_t Parser::character() {
   Utf8Char c = decodeUtf8(pattern.data() + at, pattern.data() + pattern.size());
   if (c.codePoint == invalidCodePoint)
-    fail("a byte that is not UTF-8");
+    wrong("a byte that is not UTF-8");
   at += c.length;
   return c.codePoint;
 }
 
 RegexNode Parser::escape() {
   if (++at == pattern.size()) {
-    fail("a backslash and nothing after it");
+    wrong("a backslash and nothing after it", at - 1);
     return {};
   }
   char letter = pattern[at];
@@ -455,7 +471,7 @@ RegexNode Parser::escape() {
 }
 
 RegexNode Parser::characterClass() {
-  ++at;
+  const size_t begin = at++;
   bool negative = take("^");
   if (isEcma && sees("]"))
     fail("a class of nothing");
@@ -470,7 +486,7 @@ RegexNode Parser::characterClass() {
         return std::nullopt;
       }
       if (done() || static_cast<uint8_t>(pattern[at]) >= 0x80) {
-        fail("a backslash and nothing to escape");
+        wrong("a backslash and nothing to escape", at - 1);
         return std::nullopt;
       }
       char letter = pattern[at++];
@@ -487,14 +503,14 @@ RegexNode Parser::characterClass() {
     high = low;
     bool range = sees("-") && at + 1 < pattern.size() && pattern[at + 1] != ']';
     if (range && (++at, element(high)))
-      fail("a range that ends in a set");
+      wrong("a range that ends in a set");
     if (high < low)
-      fail("a descending range");
+      wrong("a descending range");
     else if (problem.ok())
       set.add(CodePointSet({{low, high}}));
   }
   if (!take("]"))
-    fail("a class without its ]");
+    wrong("a class without its ]", begin);
   if (ignoreCase)
     set = set.ignoringCase();
   RegexNode node;

@@ -163,8 +163,14 @@ TEST_F(Corpus, TokensAreReplacedOnlyWhenAsked) {
   ASSERT_TRUE(tokenizeCorpus(options).ok());
   EXPECT_FALSE(fs::exists(path("tokens/eval/index.json")))
       << "an eval split of other tokens";
-  // A run that fails leaves nothing that looks whole.
-  options.trainInputs = {path("absent")};
+  // A misspelt name costs nothing.
+  options.trainInputs.push_back(path("absent"));
+  EXPECT_EQ(tokenizeCorpus(options).message(),
+            path("absent") + ": cannot open: No such file or directory");
+  EXPECT_TRUE(TokenSplit::open(path("tokens/train")).ok());
+  // A run that fails later leaves nothing that looks whole.
+  write("broken.jsonl", "no object");
+  options.trainInputs = {path("broken.jsonl")};
   EXPECT_FALSE(tokenizeCorpus(options).ok());
   EXPECT_FALSE(TokenSplit::open(path("tokens/train")).ok());
 }

@@ -70,8 +70,22 @@ TEST(RegexForm, SaysWhatItDoesNotServe) {
             "an end of it");
   EXPECT_EQ(problem(R"(a\b)"), "the regular expression 'a\\b' has the escape "
                                "\\b at byte 3, which is not supported");
-  EXPECT_EQ(problem("(a"), "the regular expression '(a' has a group without "
-                           "its ) at byte 2, which is not supported");
+  EXPECT_EQ(problem("b(a"), "the regular expression 'b(a' is wrong at byte 1: "
+                            "a group without its )");
+  EXPECT_EQ(problem("[a"), "the regular expression '[a' is wrong at byte 0: a "
+                           "class without its ]");
+  EXPECT_EQ(problem("a|*"), "the regular expression 'a|*' is wrong at byte 2: "
+                            "a quantifier that has nothing to repeat");
+  EXPECT_EQ(problem("a{3"), "the regular expression 'a{3' is wrong at byte 1: "
+                            "a { that counts nothing; write \\{ for the "
+                            "character");
+  // ECMA-262 has neither these nor possessive ones.
+  for (const char *each :
+       {"a**", "a*+", "a++", "a?+", "a+{2}", "a{2}*", "a*??", "(?:a)+*"})
+    EXPECT_NE(problem(each).find("a quantifier of a quantifier"),
+              std::string::npos)
+        << each;
+  EXPECT_EQ(problem("(?:a*)*a*?a{2}?a??"), "") << "which are right";
   for (const char *each : {"a)",        "[a",
                            "a{3",       "{3}",
                            "*",         "a**+",
@@ -237,7 +251,8 @@ TEST(Gbnf, SaysWhereItIsWrong) {
       {"root ::= !<[1]>", "line 1, column 10: tokens are not served"},
       {"root ::= /a/", "line 1, column 10: no text, class, group or name of a "
                        "rule"},
-      {R"(root ::= "\q")", "line 1, column 12: an escape that is not served"},
+      {R"(root ::= "\q")",
+       "line 1, column 12: an escape that GBNF does not have"},
       {R"(root ::= "\x4")", "line 1, column 13: an escape of 2 hexadecimal "
                             "digits"},
       {R"(root ::= "\ud800")", "line 1, column 13: an escape that is no "

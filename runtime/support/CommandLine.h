@@ -1,0 +1,36 @@
+// What is wrong with a command line, for whoever typed it. Of no library: those
+// that include it have CLI11.
+#pragma once
+#include "runtime/support/Text.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+/// What CLI11 says; words that were not expected in the order in which they
+/// stand, with what may have been meant. `app` is that whose words they are.
+inline std::string commandLineError(const CLI::App &app,
+                                    const CLI::Error &error) {
+  // A subcommand's error has its name in place of one of its own.
+  if (error.get_exit_code() != int(CLI::ExitCodes::ExtrasError))
+    return error.what();
+  std::vector<std::string> names, shown;
+  for (const CLI::Option *option : app.get_options())
+    for (const std::string &name : option->get_lnames())
+      names.push_back("--" + name);
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  for (const std::string &word : app.remaining())
+    shown.push_back(quote(word) +
+                    (word.starts_with("--")
+                         ? suggestion(word.substr(0, word.find('=')), known)
+                         : ""));
+  return fmt::format("not expected: {}", fmt::join(shown, ", "));
+}
+
+} // namespace tessera

@@ -1,0 +1,99 @@
+#include "runtime/data/NewDirectory.h"
+#include "test/runtime/data/TestData.h"
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace tessera;
+using namespace tessera::testing;
+namespace fs = std::filesystem;
+
+namespace {
+/// How a process ends that makes `directory` and meets a signal meanwhile.
+int endOfProcess(const std::string &directory, int signal, void (*before)(int),
+                 int caught) {
+  pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(signal, before);
+    Status status = makeNewDirectory(directory, [&](const std::string &folder) {
+      for (int i = 0; i < 300; ++i) // more than one call lists
+        std::ofstream(folder + "/file-" + std::to_string(i)) << "some bytes";
+      ::raise(signal);
+      return Status::success();
+    });
+    ::_exit(status.ok() ? caught : 99);
+  }
+  int ended = 0;
+  ::waitpid(child, &ended, 0);
+  return ended;
+}
+} // namespace
+
+TEST(NewDirectory, IsThereWholeOrNotAtAll) {
+  ScratchDirectory scratch;
+  const std::string place = scratch / "made/";
+  auto fill = [](const std::string &folder) {
+    return writeNewFile(folder + "/file", "text");
+  };
+  ASSERT_TRUE(makeNewDirectory(place, fill).ok());
+  EXPECT_TRUE(fs::exists(scratch / "made/file"));
+  EXPECT_EQ(makeNewDirectory(place, fill).message(),
+            "'" + place + "' is there already; choose another directory");
+  auto failing = [](const std::string &) { return Status::error("no"); };
+  EXPECT_EQ(makeNewDirectory(scratch / "other", failing).message(), "no");
+  EXPECT_EQ(std::distance(fs::directory_iterator(scratch.path), {}), 1);
+}
+
+TEST(NewDirectory, SaysBeforehandThatItCannotBeMade) {
+  ScratchDirectory scratch;
+  std::ofstream(scratch / "file") << "text";
+  for (const char *above : {"absent", "file"})
+    EXPECT_EQ(checkNewDirectory(scratch / above + "/made").message(),
+              "'" + (scratch / above) +
+                  "/made' cannot be made: there is no "
+                  "directory '" +
+                  (scratch / above) + "'; make that first, or choose another");
+  // Where not even root makes one.
+  std::string message = checkNewDirectory("/proc/made").message();
+  EXPECT_TRUE(message.starts_with("'/proc/made' cannot be made in '/proc': "))
+      << message;
+  fs::create_symlink("nowhere", scratch / "link");
+  EXPECT_FALSE(checkNewDirectory(scratch / "link").ok());
+  EXPECT_TRUE(checkNewDirectory(scratch / "made").ok());
+  EXPECT_EQ(std::distance(fs::directory_iterator(scratch.path), {}), 2);
+}
+
+TEST(NewDirectory, LeavesNothingWhenASignalEndsTheProcess) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    ScratchDirectory scratch;
+    int ended = endOfProcess(scratch / "made", signal, SIG_DFL, 0);
+    EXPECT_TRUE(WIFSIGNALED(ended));
+    EXPECT_EQ(WTERMSIG(ended), signal);
+    EXPECT_TRUE(fs::is_empty(scratch.path));
+  }
+}
+
+// Those of nohup.
+TEST(NewDirectory, IsMadeWhereSignalsAreIgnored) {
+  ScratchDirectory scratch;
+  int ended = endOfProcess(scratch / "made", SIGHUP, SIG_IGN, 7);
+  EXPECT_EQ(WEXITSTATUS(ended), 7);
+  EXPECT_TRUE(fs::exists(scratch / "made/file-299"));
+}
+
+// Such as LLVM's, who removes files of its own and lets the process end.
+TEST(NewDirectory, LeavesNothingWhereOthersHandleSignals) {
+  ScratchDirectory scratch;
+  int ended =
+      endOfProcess(scratch / "made", SIGINT, [](int) { ::_exit(8); }, 0);
+  EXPECT_EQ(WEXITSTATUS(ended), 8);
+  EXPECT_TRUE(fs::is_empty(scratch.path));
+  ended = endOfProcess(scratch / "made", SIGINT, [](int) {}, 0);
+  EXPECT_EQ(WEXITSTATUS(ended), 99) << "an error";
+  EXPECT_TRUE(fs::is_empty(scratch.path));
+}
