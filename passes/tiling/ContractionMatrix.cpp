@@ -27,14 +27,15 @@ static constexpr int64_t kRowPadding = 32;
 
 // Whether rows pass by a panel of columns, and not panels by rows.
 bool ContractionEmitter::keepsPanels() const {
-  return plan.isStrips() || packed;
+  return plan.isStrips() || packed || plan.groups;
 }
 
 void ContractionEmitter::chooseMatrixTiles() {
   width = height = kTile;
   kStep = kTerms;
   groupRows =
-      std::min(plan.blockRows, keepsPanels() ? kGroupRowsOfStrips : kGroupRows);
+      std::min(plan.blockRows,
+               plan.isStrips() || packed ? kGroupRowsOfStrips : kGroupRows);
   if (plan.streamsStrips()) // one run of memory
     width = QuantizedLayout::kStrip;
 }
@@ -43,7 +44,7 @@ void ContractionEmitter::chooseMatrixTiles() {
 // copied nor turned.
 void ContractionEmitter::chooseMatrixStaging() {
   if (plan.isStrips()) {
-    bool asItLies = plan.streamsStrips() && plan.sum.lhs == 1 &&
+    bool asItLies = plan.streamsStrips() && !plan.groups && plan.sum.lhs == 1 &&
                     plan.sum.size % kTerms == 0;
     lhs.staged = !asItLies && !packed;
     return;
@@ -124,7 +125,7 @@ void ContractionEmitter::padColumns() {
   });
 }
 
-void ContractionEmitter::padRows(int64_t rows) {
+void ContractionEmitter::padRows(Value rows) {
   padSums([&](int64_t last) {
     int64_t end = llvm::alignTo(last, kTerms);
     forEach(rows, [&](Value row) {
@@ -137,7 +138,7 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
   groupStart = start;
   if (lhs.staged) {
     stageRows(start, rows);
-    padRows(rows);
+    padRows(index(rows));
   }
   auto forEachRow = [&](llvm::function_ref<void(Value, int64_t)> body) {
     forEachPart({}, rows, rows, kTile,
@@ -180,10 +181,12 @@ void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
   if (rhs.strips)
     right = {stripOf(mul(place.panel, width)), sumStart, index(0)};
   Value rowsOf = packed ? packed : isStaged ? lhs.shared : lhs.memory;
+  // A group's few rows are the only ones that pass by.
+  bool few = plan.groups && rhs.strips && rows <= kTile;
   b.create<tile::MmaStagedOp>(loc, rowsOf, left,
                               rhs.strips ? rhs.strips : rhs.shared, right, sums,
                               at, keepsSums(), matrixDepth(), shape,
-                              /*far=*/plan.streamsStrips());
+                              /*far=*/plan.streamsStrips() || few);
 }
 
 Value ContractionEmitter::keepsSums() {
@@ -205,19 +208,23 @@ void ContractionEmitter::emitMatrixTile(const Place &place) {
   if (partials)
     at = {place.panel, rowOf(place), index(0)};
   emitMatrixProduct(place, sums, at);
-  auto finish = [&] {
-    forEachPart(
-        {}, place.rows, place.rows, kEpilogueRows, [&](Value i, int64_t rows) {
-          Value row = mul(i, kEpilogueRows);
-          auto type = VectorType::get({rows, place.columns}, accumulate);
-          Value sum = b.create<tile::LoadOp>(
-              loc, type, sums, ValueRange{at[0], add(at[1], row), at[2]},
-              ValueRange(), ArrayRef<int64_t>{1, 2});
-          emitEpilogue({rows, place.columns, add(place.row, row), place.panel},
-                       sum);
-        });
-  };
-  emitAfterLast(finish);
+  emitAfterLast([&] {
+    forEachPart({}, place.rows, place.rows, kEpilogueRows,
+                [&](Value i, int64_t rows) {
+                  emitMatrixSums(place, sums, at, mul(i, kEpilogueRows), rows);
+                });
+  });
+}
+
+// The epilogue of `rows` rows of a tile, from `row` of it on.
+void ContractionEmitter::emitMatrixSums(const Place &place, Value sums,
+                                        ArrayRef<Value> at, Value row,
+                                        int64_t rows) {
+  auto type = VectorType::get({rows, place.columns}, accumulate);
+  Value sum = b.create<tile::LoadOp>(loc, type, sums,
+                                     ValueRange{at[0], add(at[1], row), at[2]},
+                                     ValueRange(), ArrayRef<int64_t>{1, 2});
+  emitEpilogue({rows, place.columns, add(place.row, row), place.panel}, sum);
 }
 
 void ContractionEmitter::emitAfterLast(llvm::function_ref<void()> finish) {

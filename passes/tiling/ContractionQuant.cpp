@@ -47,8 +47,8 @@ llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan) {
   };
   if (!plan.outerSums.empty() || plan.sum.rhs != 1 || plan.sum.size != columns)
     return fail("the product sums over more than the matrix's columns");
-  if (plan.groups && (!plan.groups->hasSlots() || plan.isStrips()))
-    return fail("groups are runs of rows, and their matrices integers");
+  if (plan.groups && !plan.groups->hasSlots())
+    return fail("groups are runs of rows");
   ContractionDim row = plan.rowDim(), column = plan.columnDim();
   if (plan.sum.lhs == 0 || (row.size > 1 && row.lhs == 0))
     return fail("the left operand repeats elements");
@@ -59,7 +59,8 @@ llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan) {
     isAligned &= plan.groups->matrix / columns % kStrip == 0;
   if (!isAligned)
     return fail("the epilogue cuts columns at no multiple of 16");
-  plan.quant->streams = plan.groups || row.size <= kStreamedRows;
+  plan.quant->streams =
+      (plan.groups && !plan.isStrips()) || plan.typicalRows() <= kStreamedRows;
   if (!plan.quant->streams || plan.isStrips()) {
     chooseGrid(plan);
     return llvm::Error::success();
