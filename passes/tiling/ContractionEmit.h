@@ -188,8 +188,9 @@ private:
   void padRows(mlir::Value rows);
   void emitMatrixGroup(mlir::Value start, int64_t rows);
   void emitMatrixTile(const Place &place);
+  /// `isFar`: weights come from memory, for these rows alone.
   void emitMatrixProduct(const Place &place, mlir::Value sums,
-                         mlir::ValueRange at);
+                         mlir::ValueRange at, bool isFar);
   void emitMatrixSums(const Place &place, mlir::Value sums,
                       llvm::ArrayRef<mlir::Value> at, mlir::Value row,
                       int64_t rows);

@@ -161,8 +161,15 @@ void ContractionEmitter::emitOwnedPanel(Value panel, int64_t columns,
   if (partials)
     at = {panel, groupStart, index(0)};
   forEachMatrixTile(rows, columns, [&](Value row, int64_t count) {
-    emitMatrixProduct({count, columns, row, panel}, sums,
-                      ValueRange{at[0], add(at[1], row), at[2]});
+    auto product = [&](bool isFar) {
+      emitMatrixProduct({count, columns, row, panel}, sums,
+                        ValueRange{at[0], add(at[1], row), at[2]}, isFar);
+    };
+    bool isOneTile = count <= PackedRows::kTile;
+    if (!rhs.strips || !isOneTile || plan.streamsStrips())
+      return product(isOneTile && rhs.strips);
+    // Those behind others find the panel in a cache.
+    ifElse(isEqual(row, 0), [&] { product(true); }, [&] { product(false); });
   });
   emitAfterLast([&] {
     forEachPartOf(rows, {4, 2, 1}, [&](Value row, int64_t count) {
@@ -171,33 +178,34 @@ void ContractionEmitter::emitOwnedPanel(Value panel, int64_t columns,
   });
 }
 
-// Many tiles at once where columns fill two registers, then what is left in
-// two registers, or one.
+// Many tiles at once where columns fill two registers; what is left in one
+// register where that is enough, and as if it were a whole tile elsewhere.
 void ContractionEmitter::forEachMatrixTile(
     Value count, int64_t columns,
     llvm::function_ref<void(Value, int64_t)> body) {
-  constexpr int64_t kTile = PackedRows::kTile;
-  Value whole = mul(b.create<arith::DivUIOp>(loc, count, index(kTile)), kTile);
-  SmallVector<int64_t> sizes;
-  if (columns == kTile)
-    for (int64_t size = llvm::bit_floor(uint64_t(groupRows)); size > kTile;
-         size /= 2)
-      sizes.push_back(size);
-  sizes.push_back(kTile);
-  if (groupRows >= kTile)
+  constexpr int64_t kTile = PackedRows::kTile, kRegister = kTile / 2;
+  Value whole = index(0);
+  if (groupRows > kRegister) {
+    whole = b.create<arith::DivUIOp>(loc, add(count, index(kRegister - 1)),
+                                     index(kTile));
+    whole = mul(whole, kTile);
+    SmallVector<int64_t> sizes;
+    if (columns == kTile)
+      for (int64_t size = llvm::PowerOf2Ceil(groupRows); size > kTile;
+           size /= 2) {
+        sizes.push_back(size);
+        if (size * 3 / 4 % kTile == 0)
+          sizes.push_back(size * 3 / 4);
+      }
+    llvm::erase_if(sizes, [&](int64_t size) {
+      return size > int64_t(llvm::alignTo(groupRows, kTile));
+    });
+    sizes.push_back(kTile);
     forEachPartOf(whole, sizes, body);
-  Value left = b.create<arith::SubIOp>(loc, count, whole);
-  auto isMore = [&](int64_t than) -> Value {
-    return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::sgt, left,
-                                   index(than));
-  };
-  ifElse(isMore(0), [&] {
-    if (groupRows <= kTile / 2)
-      return body(whole, kTile / 2);
-    ifElse(
-        isMore(kTile / 2), [&] { body(whole, kTile); },
-        [&] { body(whole, kTile / 2); });
-  });
+  }
+  Value isLeft =
+      b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, whole, count);
+  ifElse(isLeft, [&] { body(whole, kRegister); });
 }
 
 //===--- sums -------------------------------------------------------------===//

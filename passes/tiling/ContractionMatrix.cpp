@@ -167,7 +167,7 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
 // Rows that are staged are whole registers; those that stand as they lie are as
 // many as there are.
 void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
-                                           ValueRange at) {
+                                           ValueRange at, bool isFar) {
   bool isStaged = lhs.staged || packed;
   int64_t rows = isStaged ? llvm::alignTo(place.rows, kUnit) : place.rows;
   SmallVector<int64_t> shape{rows,
@@ -181,12 +181,9 @@ void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
   if (rhs.strips)
     right = {stripOf(mul(place.panel, width)), sumStart, index(0)};
   Value rowsOf = packed ? packed : isStaged ? lhs.shared : lhs.memory;
-  // A group's few rows are the only ones that pass by.
-  bool few = plan.groups && rhs.strips && rows <= kTile;
   b.create<tile::MmaStagedOp>(loc, rowsOf, left,
                               rhs.strips ? rhs.strips : rhs.shared, right, sums,
-                              at, keepsSums(), matrixDepth(), shape,
-                              /*far=*/plan.streamsStrips() || few);
+                              at, keepsSums(), matrixDepth(), shape, isFar);
 }
 
 Value ContractionEmitter::keepsSums() {
@@ -207,7 +204,7 @@ void ContractionEmitter::emitMatrixTile(const Place &place) {
   Value sums = partials ? partials : tileSums;
   if (partials)
     at = {place.panel, rowOf(place), index(0)};
-  emitMatrixProduct(place, sums, at);
+  emitMatrixProduct(place, sums, at, plan.streamsStrips());
   emitAfterLast([&] {
     forEachPart({}, place.rows, place.rows, kEpilogueRows,
                 [&](Value i, int64_t rows) {
