@@ -76,7 +76,7 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
     gives none of what was quantized: it comes out of a checkpoint.
 
     With `bits` 16 nothing is quantized: matrices of bf16 become `NAME.values` alone, the same numbers in strips of 16
-    rows, which a CPU's products read as one run. Stacks of experts stay as they are.
+    rows, which a CPU's products read as one run; stacks are those of one matrix of all their rows.
 
     Before:
     ```mlir

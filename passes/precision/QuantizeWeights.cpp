@@ -93,14 +93,14 @@ std::optional<bool> QuantizeWeights::sumsFirst(OpOperand &use) {
   return all;
 }
 
-// Experts' matrices are stacks. Those of bf16 have no kernel that takes strips.
+// Experts' matrices are stacks.
 bool QuantizeWeights::isCandidate(func::FuncOp function, unsigned index) {
   auto role =
       function.getArgAttrOfType<graph::RoleAttr>(index, graph::kRoleAttr);
   auto type = dyn_cast<RankedTensorType>(function.getArgument(index).getType());
   return role && role.getValue() == graph::Role::parameter && type &&
          isa<FloatType>(type.getElementType()) &&
-         (type.getRank() == 2 || (type.getRank() == 3 && bits != 16)) &&
+         (type.getRank() == 2 || type.getRank() == 3) &&
          !function.getArgAttr(index, graph::kWideAttr) &&
          !function.getArgAttr(index, graph::kFixedAttr);
 }

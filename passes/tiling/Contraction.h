@@ -89,6 +89,8 @@ struct PackedRows {
   static constexpr int64_t kTile = 32, kTerms = 32;
   int64_t rows, terms;
   int64_t depth; ///< terms of a chunk; the last may have fewer
+  /// Tiles begin where groups do: there is a whole one behind the last row.
+  bool ofGroups = false;
   int64_t chunks() const { return (terms + depth - 1) / depth; }
   View view() const;
 };
@@ -143,7 +145,8 @@ struct ContractionPlan {
   bool streamsStrips() const { return isStrips() && quant->streams; }
   /// Whether registers that hold matrices can multiply it, however many rows
   /// there are: bf16 on both sides, all of it in memory or, of quantized
-  /// weights, widened to it as many rows have them staged.
+  /// weights, widened to it as many rows have them staged. Of groups, those
+  /// whose rows are rows of the product.
   bool fitsMatrices() const;
   /// Tells plans apart beyond their expressions.
   std::string key() const;

@@ -100,6 +100,14 @@ private:
   void emitOwned(llvm::function_ref<void()> nest);
   /// The rows of the block that are its group's, in register tiles.
   void emitOwnedRows();
+  /// The same in matrix registers.
+  void emitOwnedMatrices();
+  void stageOwnedRows(mlir::Value rows);
+  void emitOwnedPanel(mlir::Value panel, int64_t columns, mlir::Value rows);
+  /// body(row, rows) over tiles that matrix registers take, of which the last
+  /// may have more than `count` rows are.
+  void forEachMatrixTile(mlir::Value count, int64_t columns,
+                         llvm::function_ref<void(mlir::Value, int64_t)> body);
   /// The epilogue of zeros for rows [begin, end) of the block.
   void emitZeroRows(mlir::Value begin, mlir::Value end);
   /// Where the chunk begins, and how many terms it has.
@@ -177,11 +185,15 @@ private:
                   std::pair<mlir::Value, mlir::Value> start, int64_t rows,
                   int64_t columns);
   void padColumns();
-  void padRows(int64_t rows);
+  void padRows(mlir::Value rows);
   void emitMatrixGroup(mlir::Value start, int64_t rows);
   void emitMatrixTile(const Place &place);
+  /// `isFar`: weights come from memory, for these rows alone.
   void emitMatrixProduct(const Place &place, mlir::Value sums,
-                         mlir::ValueRange at);
+                         mlir::ValueRange at, bool isFar);
+  void emitMatrixSums(const Place &place, mlir::Value sums,
+                      llvm::ArrayRef<mlir::Value> at, mlir::Value row,
+                      int64_t rows);
   void emitTurnedTiles();
   mlir::Value keepsSums();   ///< whether the chunk adds to sums of earlier ones
   mlir::Value matrixDepth(); ///< terms of the chunk, with the zeros behind them

@@ -30,6 +30,9 @@ constexpr Costs kStrips{40, 82, 82, 0, 540, 1024 * 1024 / 2, 32};
 constexpr Costs kPacked{40, 16, 16, 0, 340, 1024 * 1024 / 2, 32};
 // Of those: rows and columns whose sums, and whose rows' chunk, it holds.
 constexpr int64_t kPackedRows = 512, kPackedColumns = 256;
+// Rows of a block where groups have few: one that has more reads its weights
+// again.
+constexpr int64_t kStreamedGroupRows = 32;
 } // namespace
 // A block's dispatch, in cycles.
 static constexpr double kDispatch = 4000;
@@ -96,14 +99,26 @@ double Grid::loss(int64_t rows, int64_t columns) const {
 
 // Blocks of a few hundred kilobytes: tens of microseconds each, and enough of
 // them that nobody waits long for the last one.
+// Several groups have rows, mostly.
 static void chooseStreamGrid(ContractionPlan &plan) {
-  constexpr int64_t kBlockBytes = 256 << 10, kBlocks = 16;
+  constexpr int64_t kBlockBytes = 256 << 10, kBlocks = 16, kBlocksOfGroup = 8;
   int64_t n = plan.columnDim().size;
   int64_t bytes = plan.terms() * plan.rhs.memory.getIntOrFloatBitWidth() / 8;
-  int64_t columns = std::min(kBlockBytes / bytes, partsOf(n, kBlocks));
-  plan.blockRows = plan.rowDim().size;
+  int64_t columns = std::min(
+      kBlockBytes / bytes, partsOf(n, plan.groups ? kBlocksOfGroup : kBlocks));
+  plan.blockRows = plan.groups
+                       ? std::min(plan.rowDim().size, kStreamedGroupRows)
+                       : plan.rowDim().size;
   plan.blockColumns = std::min<int64_t>(
       llvm::alignTo(std::max<int64_t>(columns, 1), kColumnStep), n);
+}
+
+// Some groups have more rows than others, and a block with the few that one has
+// too many would bring its weights for those alone.
+static int64_t rowsOfUnequalGroups(const ContractionPlan &plan) {
+  int64_t rows = llvm::alignTo(2 * plan.typicalRows(), PackedRows::kTile);
+  return std::max(plan.blockRows,
+                  std::min({rows, plan.rowDim().size, kPackedRows}));
 }
 
 void tessera::chooseGrid(ContractionPlan &plan) {
@@ -144,4 +159,6 @@ void tessera::chooseGrid(ContractionPlan &plan) {
         break;
     }
   }
+  if (plan.packed && plan.groups)
+    plan.blockRows = rowsOfUnequalGroups(plan);
 }

@@ -88,6 +88,8 @@ void ContractionEmitter::forEachPartOf(
 }
 
 void ContractionEmitter::emitOwnedRows() {
+  if (matrices)
+    return emitOwnedMatrices();
   SmallVector<int64_t> sizes;
   bool isStaged = lhs.staged && !stripSums; // sums are of rows that were
   if (isStaged)
@@ -113,6 +115,97 @@ void ContractionEmitter::emitZeroRows(Value begin, Value end) {
     Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
     emitEpilogue({1, columns, loop.getInductionVar(), panel}, zeros);
   });
+}
+
+//===--- matrix registers -------------------------------------------------===//
+
+// Rows pass by a panel of columns; where they are packed, no copies are made.
+void ContractionEmitter::emitOwnedMatrices() {
+  Value turns = b.create<arith::DivUIOp>(
+      loc, add(ownedRows, index(groupRows - 1)), index(groupRows));
+  forEach(turns, [&](Value turn) {
+    groupStart = mul(turn, groupRows);
+    Value rows = b.create<arith::MinSIOp>(
+        loc, b.create<arith::SubIOp>(loc, ownedRows, groupStart),
+        index(groupRows));
+    if (lhs.staged)
+      stageOwnedRows(rows);
+    forEachPanel([&](Value panel, int64_t columns) {
+      emitOwnedPanel(panel, columns, rows);
+    });
+  });
+}
+
+void ContractionEmitter::stageOwnedRows(Value rows) {
+  forEach(rows, [&](Value row) {
+    Value from = add(add(rowStart, groupStart), row);
+    forEachStep(chunk, [&](Value k, int64_t depth) {
+      b.create<tile::CopyOp>(
+          loc, lhs.memory, indicesOf(lhs, from, add(sumStart, k)), lhs.shared,
+          ValueRange{index(0), row, k}, ValueRange(),
+          ArrayRef<int64_t>{1, depth}, alongOf(lhs, lhs.sumFirst),
+          ArrayRef<int64_t>{1, 2});
+    });
+  });
+  b.create<tile::CommitOp>(loc);
+  b.create<tile::WaitOp>(loc, 0);
+  padRows(rows);
+}
+
+// Rows of a tile that are not the group's give sums that nobody reads.
+void ContractionEmitter::emitOwnedPanel(Value panel, int64_t columns,
+                                        Value rows) {
+  Value sums = partials ? partials : tileSums;
+  Place all{0, columns, index(0), panel};
+  SmallVector<Value> at(3, index(0));
+  if (partials)
+    at = {panel, groupStart, index(0)};
+  forEachMatrixTile(rows, columns, [&](Value row, int64_t count) {
+    auto product = [&](bool isFar) {
+      emitMatrixProduct({count, columns, row, panel}, sums,
+                        ValueRange{at[0], add(at[1], row), at[2]}, isFar);
+    };
+    bool isOneTile = count <= PackedRows::kTile;
+    if (!rhs.strips || !isOneTile || plan.streamsStrips())
+      return product(isOneTile && rhs.strips);
+    // Those behind others find the panel in a cache.
+    ifElse(isEqual(row, 0), [&] { product(true); }, [&] { product(false); });
+  });
+  emitAfterLast([&] {
+    forEachPartOf(rows, {4, 2, 1}, [&](Value row, int64_t count) {
+      emitMatrixSums(all, sums, at, row, count);
+    });
+  });
+}
+
+// Many tiles at once where columns fill two registers; what is left in one
+// register where that is enough, and as if it were a whole tile elsewhere.
+void ContractionEmitter::forEachMatrixTile(
+    Value count, int64_t columns,
+    llvm::function_ref<void(Value, int64_t)> body) {
+  constexpr int64_t kTile = PackedRows::kTile, kRegister = kTile / 2;
+  Value whole = index(0);
+  if (groupRows > kRegister) {
+    whole = b.create<arith::DivUIOp>(loc, add(count, index(kRegister - 1)),
+                                     index(kTile));
+    whole = mul(whole, kTile);
+    SmallVector<int64_t> sizes;
+    if (columns == kTile)
+      for (int64_t size = llvm::PowerOf2Ceil(groupRows); size > kTile;
+           size /= 2) {
+        sizes.push_back(size);
+        if (size * 3 / 4 % kTile == 0)
+          sizes.push_back(size * 3 / 4);
+      }
+    llvm::erase_if(sizes, [&](int64_t size) {
+      return size > int64_t(llvm::alignTo(groupRows, kTile));
+    });
+    sizes.push_back(kTile);
+    forEachPartOf(whole, sizes, body);
+  }
+  Value isLeft =
+      b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, whole, count);
+  ifElse(isLeft, [&] { body(whole, kRegister); });
 }
 
 //===--- sums -------------------------------------------------------------===//

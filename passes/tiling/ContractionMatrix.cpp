@@ -27,14 +27,15 @@ static constexpr int64_t kRowPadding = 32;
 
 // Whether rows pass by a panel of columns, and not panels by rows.
 bool ContractionEmitter::keepsPanels() const {
-  return plan.isStrips() || packed;
+  return plan.isStrips() || packed || plan.groups;
 }
 
 void ContractionEmitter::chooseMatrixTiles() {
   width = height = kTile;
   kStep = kTerms;
   groupRows =
-      std::min(plan.blockRows, keepsPanels() ? kGroupRowsOfStrips : kGroupRows);
+      std::min(plan.blockRows,
+               plan.isStrips() || packed ? kGroupRowsOfStrips : kGroupRows);
   if (plan.streamsStrips()) // one run of memory
     width = QuantizedLayout::kStrip;
 }
@@ -43,7 +44,7 @@ void ContractionEmitter::chooseMatrixTiles() {
 // copied nor turned.
 void ContractionEmitter::chooseMatrixStaging() {
   if (plan.isStrips()) {
-    bool asItLies = plan.streamsStrips() && plan.sum.lhs == 1 &&
+    bool asItLies = plan.streamsStrips() && !plan.groups && plan.sum.lhs == 1 &&
                     plan.sum.size % kTerms == 0;
     lhs.staged = !asItLies && !packed;
     return;
@@ -124,7 +125,7 @@ void ContractionEmitter::padColumns() {
   });
 }
 
-void ContractionEmitter::padRows(int64_t rows) {
+void ContractionEmitter::padRows(Value rows) {
   padSums([&](int64_t last) {
     int64_t end = llvm::alignTo(last, kTerms);
     forEach(rows, [&](Value row) {
@@ -137,7 +138,7 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
   groupStart = start;
   if (lhs.staged) {
     stageRows(start, rows);
-    padRows(rows);
+    padRows(index(rows));
   }
   auto forEachRow = [&](llvm::function_ref<void(Value, int64_t)> body) {
     forEachPart({}, rows, rows, kTile,
@@ -166,7 +167,7 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
 // Rows that are staged are whole registers; those that stand as they lie are as
 // many as there are.
 void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
-                                           ValueRange at) {
+                                           ValueRange at, bool isFar) {
   bool isStaged = lhs.staged || packed;
   int64_t rows = isStaged ? llvm::alignTo(place.rows, kUnit) : place.rows;
   SmallVector<int64_t> shape{rows,
@@ -182,8 +183,7 @@ void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
   Value rowsOf = packed ? packed : isStaged ? lhs.shared : lhs.memory;
   b.create<tile::MmaStagedOp>(loc, rowsOf, left,
                               rhs.strips ? rhs.strips : rhs.shared, right, sums,
-                              at, keepsSums(), matrixDepth(), shape,
-                              /*far=*/plan.streamsStrips());
+                              at, keepsSums(), matrixDepth(), shape, isFar);
 }
 
 Value ContractionEmitter::keepsSums() {
@@ -204,20 +204,24 @@ void ContractionEmitter::emitMatrixTile(const Place &place) {
   Value sums = partials ? partials : tileSums;
   if (partials)
     at = {place.panel, rowOf(place), index(0)};
-  emitMatrixProduct(place, sums, at);
-  auto finish = [&] {
-    forEachPart(
-        {}, place.rows, place.rows, kEpilogueRows, [&](Value i, int64_t rows) {
-          Value row = mul(i, kEpilogueRows);
-          auto type = VectorType::get({rows, place.columns}, accumulate);
-          Value sum = b.create<tile::LoadOp>(
-              loc, type, sums, ValueRange{at[0], add(at[1], row), at[2]},
-              ValueRange(), ArrayRef<int64_t>{1, 2});
-          emitEpilogue({rows, place.columns, add(place.row, row), place.panel},
-                       sum);
-        });
-  };
-  emitAfterLast(finish);
+  emitMatrixProduct(place, sums, at, plan.streamsStrips());
+  emitAfterLast([&] {
+    forEachPart({}, place.rows, place.rows, kEpilogueRows,
+                [&](Value i, int64_t rows) {
+                  emitMatrixSums(place, sums, at, mul(i, kEpilogueRows), rows);
+                });
+  });
+}
+
+// The epilogue of `rows` rows of a tile, from `row` of it on.
+void ContractionEmitter::emitMatrixSums(const Place &place, Value sums,
+                                        ArrayRef<Value> at, Value row,
+                                        int64_t rows) {
+  auto type = VectorType::get({rows, place.columns}, accumulate);
+  Value sum = b.create<tile::LoadOp>(loc, type, sums,
+                                     ValueRange{at[0], add(at[1], row), at[2]},
+                                     ValueRange(), ArrayRef<int64_t>{1, 2});
+  emitEpilogue({rows, place.columns, add(place.row, row), place.panel}, sum);
 }
 
 void ContractionEmitter::emitAfterLast(llvm::function_ref<void()> finish) {

@@ -51,8 +51,9 @@ bool ContractionPlan::fitsMatrices() const {
   auto isBf16 = [](const ContractionOperand &operand) {
     return operand.memory.isBF16() && operand.element.isBF16();
   };
-  return !groups && (!quant || isStrips() || !quant->streams) && isBf16(lhs) &&
-         isBf16(rhs) && !repeats(rowDim().size, rowDim().lhs) &&
+  bool sumsGroups = groups && groups->ofSum;
+  return !sumsGroups && (!quant || isStrips() || !quant->streams) &&
+         isBf16(lhs) && isBf16(rhs) && !repeats(rowDim().size, rowDim().lhs) &&
          !repeats(columnDim().size, columnDim().rhs) &&
          !repeats(sum.size, sum.lhs) && !repeats(sum.size, sum.rhs);
 }

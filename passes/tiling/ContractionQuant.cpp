@@ -13,10 +13,11 @@
 // Many rows are bound by multiplications: a block widens its columns once, into
 // the panels that other contractions stage.
 //
-// Rows of groups (experts) are multiplied as few rows are, however many a group
-// has: a block has the rows of one group, in register tiles of which each reads
-// the block's columns again, and where there is no row no weight is read. So a
-// token has the same bits alone, among others and in a prompt.
+// Rows of groups (experts) are few or many by what groups have on average,
+// which the program says, so that a token's bits do not depend on who else has
+// its expert. Few: a block has the rows of one group, in register tiles of
+// which each reads the block's columns again. Where there is no row no weight
+// is read.
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/tiling/ClusterLaunch.h"
@@ -29,7 +30,7 @@ static constexpr int64_t kStrip = QuantizedLayout::kStrip,
                          kBlock = QuantizedLayout::kBlock;
 // Up to so many rows the weights are streamed.
 static constexpr int64_t kStreamedRows = 16;
-// Rows of a block where a group may have many.
+// Rows of a block where a group may have more than others.
 static constexpr int64_t kMostGroupRows = 64;
 // Partial sums of one group.
 static constexpr int64_t kChains = 4;
@@ -48,8 +49,8 @@ llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan,
   };
   if (!plan.outerSums.empty() || plan.sum.rhs != 1 || plan.sum.size != columns)
     return fail("the product sums over more than the matrix's columns");
-  if (plan.groups && (!plan.groups->hasSlots() || plan.isStrips()))
-    return fail("groups are runs of rows, and their matrices integers");
+  if (plan.groups && !plan.groups->hasSlots())
+    return fail("groups are runs of rows");
   ContractionDim row = plan.rowDim(), column = plan.columnDim();
   if (plan.sum.lhs == 0 || (row.size > 1 && row.lhs == 0))
     return fail("the left operand repeats elements");
@@ -64,7 +65,7 @@ llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan,
     chooseGpuGrid(plan, target);
     return llvm::Error::success();
   }
-  plan.quant->streams = plan.groups || row.size <= kStreamedRows;
+  plan.quant->streams = plan.typicalRows() <= kStreamedRows;
   if (!plan.quant->streams || plan.isStrips()) {
     chooseGrid(plan);
     return llvm::Error::success();

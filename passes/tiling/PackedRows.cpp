@@ -36,11 +36,12 @@ std::optional<PackedRows> tessera::packedRows(const ContractionPlan &plan) {
       terms <= kMostDepth
           ? terms
           : llvm::alignTo(partsOf(terms, partsOf(terms, kDepth)), kTerms);
-  return PackedRows{plan.rowDim().size, terms, depth};
+  return PackedRows{plan.rowDim().size, terms, depth, plan.groups.has_value()};
 }
 
 View PackedRows::view() const {
-  int64_t padded = llvm::alignTo(rows, kTile), pitch = depth + kLine;
+  int64_t padded = llvm::alignTo(rows, kTile) + (ofGroups ? kTile : 0),
+          pitch = depth + kLine;
   return {{}, 0, {chunks(), padded, pitch}, {padded * pitch, pitch, 1}};
 }
 
@@ -132,7 +133,7 @@ llvm::Expected<Value> tessera::launchPackedRows(const ContractionPlan &plan,
   spec.blocks = rows.chunks() * partsOf(rows.rows, kRowsAtOnce);
   llvm::raw_string_ostream(spec.key)
       << plan.lhs.offset << ' ' << plan.rowDim().lhs << ' ' << rows.rows << ' '
-      << rows.terms << ' ' << rows.depth;
+      << rows.terms << ' ' << rows.depth << ' ' << rows.ofGroups;
   spec.build = [&](tile::KernelOp kernel, const TileTarget &target,
                    OpBuilder &b) -> llvm::Error {
     if (target.matrixTiles)

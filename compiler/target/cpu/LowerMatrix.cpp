@@ -128,12 +128,14 @@ void KernelLowering::prefetchMatrix(const Matrix &lhs, int64_t rows, Value k,
 }
 
 // Lines of rhs that come some turns later, far ahead into the second cache and
-// nearer into the first. What does not exist is not brought.
+// nearer into the first. A strip is one run; of a panel of two of them only a
+// chunk is read, and far ahead is the panel behind. What does not exist is not
+// brought.
 void KernelLowering::prefetchStrips(const Matrix &rhs, int64_t columns) {
+  int64_t far = columns > 1 ? columns * rhs.columnBytes : kFarBytes;
   for (int64_t j = 0; j < columns; ++j)
     for (int64_t row = 0; row < kRows; ++row)
-      for (auto [ahead, hint] :
-           {std::pair(kFarBytes, 2), std::pair(kNearBytes, 3)})
+      for (auto [ahead, hint] : {std::pair(far, 2), std::pair(kNearBytes, 3)})
         b.create<LLVM::Prefetch>(
             loc,
             step(rhs.start, b.getI8Type(),

@@ -247,9 +247,10 @@ std::vector<KernelCase> someQuantCases() {
 // What matrix registers multiply.
 std::vector<KernelCase> bf16ProductCases() {
   std::vector<KernelCase> cases;
-  for (const KernelCase &one : contractionCases())
-    if (one.text.find("bf16") != std::string::npos)
-      cases.push_back(one);
+  for (const auto *some : {&contractionCases(), &groupedCases()})
+    for (const KernelCase &one : *some)
+      if (one.text.find("bf16") != std::string::npos)
+        cases.push_back(one);
   return cases;
 }
 
