@@ -63,7 +63,9 @@ public:
         const InferBenchOptions &options)
       : decoder(decoder), cost(cost), options(options),
         tokens(someTokens(std::max(options.prompt, options.generate),
-                          decoder.shape().vocab)) {}
+                          decoder.shape().vocab)) {
+    likeliest.choices = decoder.shape().vocab;
+  }
 
   StatusOr<InferBenchResult> run();
 
@@ -84,11 +86,14 @@ private:
                                 limitBusy);
   }
   double peak();
+  /// A token is chosen, as when text is generated, though another one follows.
+  Wanted wanted() const { return {.logits = false, .wishes = {&likeliest, 1}}; }
 
   Decoder &decoder;
   const InferCost &cost;
   const InferBenchOptions &options;
   std::vector<int32_t> tokens;
+  TokenWish likeliest;
   InferBenchResult result;
 };
 
@@ -102,8 +107,8 @@ double Bench::peak() {
 StatusOr<Elapsed> Bench::readPrompt() {
   Sequence text;
   const Stopwatch watch;
-  Status status =
-      decoder.read(text, std::span(tokens).first(std::size_t(options.prompt)));
+  Status status = decoder.read(
+      text, std::span(tokens).first(std::size_t(options.prompt)), wanted());
   const Elapsed time = watch.elapsed();
   decoder.release(text);
   if (!status.ok())
@@ -137,8 +142,8 @@ Status Bench::measurePrompt(InferTest &test) {
 Status Bench::decode(Sequence &text, int64_t at, int64_t end) {
   Sequence *const one[] = {&text};
   for (; at < end; ++at)
-    TESSERA_RETURN_IF_ERROR(
-        decoder.step(one, std::span(tokens).subspan(std::size_t(at), 1)));
+    TESSERA_RETURN_IF_ERROR(decoder.step(
+        one, std::span(tokens).subspan(std::size_t(at), 1), wanted()));
   return Status::success();
 }
 

@@ -469,7 +469,7 @@ TEST(Interpreter, DequantizesRows) {
 TEST(Interpreter, DrawsTokens) {
   Values drawn =
       run(R"(
-func.func @main(%l: tensor<4x40xf32>, %a: tensor<4x2xi32>, %t: tensor<4x2xi32>,
+func.func @f(%l: tensor<4x40xf32>, %a: tensor<4x2xi32>, %t: tensor<4x2xi32>,
                 %c: tensor<4x2x4xf32>, %o: tensor<4x2xf32>, %n: tensor<4x4xi32>) -> tensor<4xi32> {
   %r = graph.sample %l allowed %a change %t by %c options %o limits %n
     : tensor<4x40xf32>, tensor<4x2xi32>, tensor<4x2xi32>, tensor<4x2x4xf32>, tensor<4x2xf32>, tensor<4x4xi32> -> tensor<4xi32>
