@@ -180,7 +180,3 @@ TESSERA_DEVICE void fenceAsync() {
 }
 
 } // namespace tessera::device
-
-/// The number of threads of a TESSERA_KERNEL whose blocks have a multiprocessor
-/// to themselves: its registers are divided among them.
-#define TESSERA_ALONE(threads) threads, 1

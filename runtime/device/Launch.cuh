@@ -57,3 +57,7 @@ template <int Buffers, int Sizes> struct Launch {
   }                                                                            \
   static void kernel_##name(const Launch<buffers, sizes> &launch)
 #endif
+
+/// The number of threads of a TESSERA_KERNEL whose blocks have a multiprocessor
+/// to themselves: its registers are divided among them.
+#define TESSERA_ALONE(threads) threads, 1

@@ -1,4 +1,5 @@
 #include "compiler/target/cuda/KernelPrinter.h"
+#include "dialects/tile/TileQuantOps.h"
 #include "passes/tiling/Tiling.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/raw_ostream.h"
@@ -220,6 +221,17 @@ llvm::Error KernelPrinter::printBuffer(unsigned i, const std::string &name) {
   return llvm::Error::success();
 }
 
+// Whose stages take nearly all shared memory, so that two blocks would hardly
+// be together: registers need not be few for it.
+static bool splitsTerms(tile::KernelOp kernel) {
+  return kernel
+      ->walk([](tile::MmaQuantizedOp op) {
+        return op.getSplits() > 1 ? WalkResult::interrupt()
+                                  : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 llvm::Error KernelPrinter::printHeader() {
   size_t buffers = kernel.getBuffers().size();
   text += "// " + kernel.getSummary().str() + "\n";
@@ -229,7 +241,7 @@ llvm::Error KernelPrinter::printHeader() {
     text += "//   " + variables[i] + ": " + describeBuffer(i) + "\n";
   }
   std::string threads = std::to_string(shape.threads);
-  if (roles && roles.getRegisters())
+  if ((roles && roles.getRegisters()) || splitsTerms(kernel))
     threads = "TESSERA_ALONE(" + threads + ")";
   text += "TESSERA_KERNEL(" + kernel.getSymName().str() + ", " + threads +
           ", " + std::to_string(buffers + shape.maps.size()) + ", " +

@@ -130,11 +130,13 @@ void GpuQuantized::stageStep(Value step) {
 //===--- the loop ---------------------------------------------------------===//
 
 Value GpuQuantized::multiply() {
-  for (int64_t step = 0; step < stages - 1; ++step) {
-    if (step < steps)
-      stageStep(e.index(step));
-    b.create<tile::CommitOp>(e.loc);
-  }
+  // There are as many steps, or more.
+  e.forRange(e.index(0), e.index(stages - 1), 1, {},
+             [&](Value step, ValueRange) -> SmallVector<Value> {
+               stageStep(step);
+               b.create<tile::CommitOp>(e.loc);
+               return {};
+             });
   auto type = VectorType::get({tileRows, plan.blockColumns}, b.getF32Type());
   Value zeros = b.create<arith::ConstantOp>(e.loc, b.getZeroAttr(type));
   auto sums = e.forRange(

@@ -40,5 +40,6 @@ std::vector<KernelCase> stripCases();
 const std::vector<KernelCase> &largeAttentionCases();
 const std::vector<KernelCase> &largePagedCases();
 const std::vector<KernelCase> &largeGroupedCases();
+std::vector<KernelCase> largeQuantCases();
 
 } // namespace tessera::testing

@@ -285,6 +285,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::ValuesIn(largeAttentionCases()), gpus),
     nameOf);
 INSTANTIATE_TEST_SUITE_P(
+    LargeQuantized, CubinTest,
+    ::testing::Combine(::testing::ValuesIn(largeQuantCases()), gpus), nameOf);
+INSTANTIATE_TEST_SUITE_P(
     LargeGrouped, CubinTest,
     ::testing::Combine(::testing::ValuesIn(largeGroupedCases()), gpus), nameOf);
 INSTANTIATE_TEST_SUITE_P(

@@ -297,6 +297,19 @@ const std::vector<KernelCase> &quantCases() {
   return cases;
 }
 
+std::vector<KernelCase> largeQuantCases() {
+  const Shape shapes[] = {{"Int8OneOfModel", 1, 1024, 4096, 8, 32, true},
+                          {"Int4OneOfModel", 1, 4096, 4096, 4, 128},
+                          {"Int8EightOfModel", 8, 4096, 4096, 8, 32, true},
+                          {"Int4EightOfModel", 8, 4096, 4096, 4, 128, true},
+                          {"Int8ManyOfModel", 512, 4096, 4096, 8, 32, true},
+                          {"Int4ManyOfModel", 512, 4096, 4096, 4, 128, true}};
+  std::vector<KernelCase> cases;
+  for (const Shape &shape : shapes)
+    cases.push_back(make(shape, "bf16", false, true));
+  return cases;
+}
+
 // Integers are multiplied as they are, however many rows there are.
 std::vector<KernelCase> gpuQuantCases() {
   std::vector<KernelCase> cases;

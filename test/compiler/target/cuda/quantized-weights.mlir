@@ -2,15 +2,15 @@
 // REQUIRES: compiler
 // RUN: tessera compile --from partition %s --mode artifact --target cuda:sm_80 --cache off -o %t.tsr
 // RUN: tessera inspect %t.tsr --show=linear | FileCheck %s
-// CHECK:      TESSERA_KERNEL(linear, 256, 4, 0) {
+// CHECK:      TESSERA_KERNEL(linear, TESSERA_ALONE(256), 4, 0) {
 // CHECK:        using Tile64x32 = Fragments<64, 32, 4, 2>;
 // CHECK:        float *[[PARTS:.*]] = reinterpret_cast<float *>(sharedMemory()
 // CHECK:        const SharedTiles<bf16, 3, 16, 256> [[ROWS:.*]]{sharedMemory()
 // CHECK:        const SharedTiles<int32_t, 3, 2, 512> [[WORDS:.*]]{sharedMemory()
 // CHECK:        const SharedTiles<f16, 3, 2, 128> [[SCALES:.*]]{sharedMemory()
-// CHECK:        stagePacked<kThreads>(rowsOf<2>([[ROWS]][0], 0), x_, 512);
-// CHECK:        stagePacked<kThreads>([[WORDS]][0], q_
-// CHECK:        stagePacked<kThreads>([[SCALES]][0], s_
+// CHECK:        stagePacked<kThreads>(rowsOf<2>([[ROWS]][{{.*}}], 0), x_ + {{.*}}, 512);
+// CHECK:        stagePacked<kThreads>([[WORDS]][{{.*}}], q_
+// CHECK:        stagePacked<kThreads>([[SCALES]][{{.*}}], s_
 // CHECK:        waitCopies<1>();
 // CHECK:        multiplyQuantized<4, 32, false, 4>([[ROWS]][{{.*}}], [[WORDS]][{{.*}}], [[SCALES]][{{.*}}], {{.*}});
 // CHECK:        store({{.*}}, [[PARTS]], 32, 1);
