@@ -92,14 +92,14 @@ static void reportMemory() {
 
 static void reportCache() {
   const std::string folder = userCacheFolder();
-  auto gib = [](uint64_t bytes) { return double(bytes) / (1 << 30); };
+  auto mib = [](uint64_t bytes) { return double(bytes) / (1 << 20); };
   if (folder.empty())
     return say("cache", "none: neither XDG_CACHE_HOME nor HOME names a folder",
                "every start compiles; set one of them");
   say("cache",
-      fmt::format("{}: {:.2f} GiB of programs, {:.2f} GiB of weights", folder,
-                  gib(bytesOf(compiledFiles(folder))),
-                  gib(bytesOf(cachedFiles(folder + "/weights", ".weights")))),
+      fmt::format("{}: {:.1f} MiB of programs, {:.1f} MiB of weights", folder,
+                  mib(bytesOf(compiledFiles(folder))),
+                  mib(bytesOf(cachedFiles(folder + "/weights", ".weights")))),
       "bounded by --cache-size and --kept-weights; may be removed at any time");
 }
 
