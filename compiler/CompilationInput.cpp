@@ -166,8 +166,7 @@ llvm::Error Compilation::checkPrecision() {
     if (mode == models::Mode::Infer && !kind.isCpu() &&
         recipe.inference.layout == recipe::WeightLayout::Strips)
       return complain("inference.layout: there are no kernels of strips for " +
-                      kind.name +
-                      "; set it to rows, or leave the target out");
+                      kind.name + "; set it to rows, or leave the target out");
   if (recipe.compute != models::Precision::Fp64)
     return llvm::Error::success();
   if (mode == models::Mode::Infer)
