@@ -177,6 +177,8 @@ llvm::Expected<std::string> Compilation::buildArtifact() {
       return std::move(error);
   }
   report("kernels", start);
+  if (writesCache(cacheMode)) // programs are kept later, and not always
+    ArtifactCache(cacheMode).trim(request.cacheBytes);
   start = std::chrono::steady_clock::now();
   ArtifactInfo info;
   info.compilerVersion = TESSERA_VERSION;

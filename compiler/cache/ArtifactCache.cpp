@@ -68,6 +68,10 @@ std::string ArtifactCache::store(llvm::StringRef key, llvm::StringRef bytes,
   auto problem = [&](const std::string &why) {
     return "'" + directory + "': " + why;
   };
+  // What cannot be kept removes nothing.
+  if (bytes.size() > most)
+    return problem("a program of " + std::to_string(bytes.size() >> 20) +
+                   " MiB is larger than the cache may be (--cache-size)");
   if (std::error_code error = llvm::sys::fs::create_directories(directory))
     return problem(error.message());
   auto temp = llvm::sys::fs::TempFile::create(path(key) + ".%%%%%%");
@@ -86,6 +90,11 @@ std::string ArtifactCache::store(llvm::StringRef key, llvm::StringRef bytes,
   }
   if (llvm::Error error = temp->keep(path(key)))
     return problem(llvm::toString(std::move(error)));
-  makeRoom(compiledFiles(directory), most);
+  trim(most);
   return {};
+}
+
+void ArtifactCache::trim(uint64_t most) const {
+  if (!directory.empty())
+    makeRoom(compiledFiles(directory), most);
 }

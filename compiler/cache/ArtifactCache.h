@@ -25,6 +25,10 @@ public:
   std::string store(llvm::StringRef key, llvm::StringRef bytes,
                     uint64_t most) const;
 
+  /// Removes artifacts and kernels, those used longest ago first, until they
+  /// have at most `most` bytes.
+  void trim(uint64_t most) const;
+
 private:
   std::string path(llvm::StringRef key) const;
   CacheMode mode;

@@ -30,10 +30,10 @@ struct Row {
 static std::vector<float> adjusted(const Row &logits, const Row &allowed,
                                    const Row &changed, const Row &changes) {
   std::vector<float> result(logits.data, logits.data + logits.size);
-  for (int64_t i = 0; i < changed.size && changed.data[i] >= 0; ++i) {
+  for (int64_t i = 0; i < changed.size; ++i) {
     const double *each = changes.data + 4 * i;
     auto token = static_cast<int64_t>(changed.data[i]);
-    if (token >= logits.size)
+    if (token < 0 || token >= logits.size)
       continue;
     result[token] =
         LogitChange{static_cast<float>(each[0]), static_cast<float>(each[1]),

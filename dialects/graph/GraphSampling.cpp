@@ -1,9 +1,11 @@
 // What fits together in graph.sample, and what it costs.
 #include "dialects/graph/GraphSamplingOps.h"
 #include "dialects/graph/GraphVerify.h"
+#include "runtime/support/TokenChoice.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
+using tessera::kMostChoices;
 using namespace tessera::graph;
 using namespace tessera::graph::detail;
 
@@ -19,9 +21,13 @@ LogicalResult SampleOp::verify() {
       failed(expectRank(*this, "changed", changed, 2)))
     return failure();
   int64_t batch = logits.getDimSize(0), vocab = logits.getDimSize(1);
-  if (vocab < 1 || vocab > INT32_MAX)
-    return emitOpError("expects 1 to 2^31 - 1 logits a row, got ") << vocab;
+  // Weights are at most 2^40, and their sum is a number of 64 bits with a sign.
+  if (vocab < 1 || vocab > kMostChoices)
+    return emitOpError("expects 1 to ")
+           << kMostChoices << " logits a row, got " << vocab;
   int64_t words = allowed.getDimSize(1), entries = changed.getDimSize(1);
+  if (entries < 1)
+    return emitOpError("expects room for a changed logit");
   if (words < static_cast<int64_t>(llvm::divideCeil(vocab, 32)))
     return emitOpError("expects allowed to have a bit for each of ")
            << vocab << " tokens, got " << words << " words of 32 bits";

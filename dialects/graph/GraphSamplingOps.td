@@ -12,8 +12,8 @@ def Graph_SampleOp : Graph_Op<"sample", [DeclareOpInterfaceMethods<Graph_Costed,
 
     1. Token t is left out unless bit t / W of word t mod W of row b of `allowed` [batch, W] is set; W is at least
        vocab / 32.
-    2. The logits of the tokens in row b of `changed` [batch, entries], up to the first negative one, become
-       (l + c0) / (l + c0 > 0 ? c1 : c2) - c3, c being their `changes` [batch, entries, 4]. No token stands there twice.
+    2. The logits of the tokens in row b of `changed` [batch, entries] become (l + c0) / (l + c0 > 0 ? c1 : c2) - c3, c
+       being their `changes` [batch, entries, 4]. No token stands there twice; what is outside of [0, vocab) is none.
     3. `options` [batch, 2] are a temperature, 0 for the likeliest token, and min_p. `limits` [batch, 4] are top_k and
        top_p in units of 2^-32, each 0 where it does not limit, and 64 random bits, the lower ones first, that say
        which of the tokens that are left is drawn.

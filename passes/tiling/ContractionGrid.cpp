@@ -99,8 +99,8 @@ double Grid::loss(int64_t rows, int64_t columns) const {
 
 // Blocks of a few hundred kilobytes: tens of microseconds each, and enough of
 // them that nobody waits long for the last one.
-// Several groups have rows, mostly.
 static void chooseStreamGrid(ContractionPlan &plan) {
+  // Several groups have rows, mostly: each needs fewer blocks.
   constexpr int64_t kBlockBytes = 256 << 10, kBlocks = 16, kBlocksOfGroup = 8;
   int64_t n = plan.columnDim().size;
   int64_t bytes = plan.terms() * plan.rhs.memory.getIntOrFloatBitWidth() / 8;

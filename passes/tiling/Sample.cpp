@@ -85,7 +85,6 @@ static void emitChanges(OpBuilder &b, tile::KernelOp kernel,
   e.forRange(first, end, e.index(1), {}, [&](Value i, ValueRange) -> Values {
     Value entry = e.add(e.mul(batch, e.index(shape.entries)), i);
     Value token = e.load(kernel.getBuffers()[2], entry);
-    // Below 0 nothing follows; what is no token is none here, too.
     Value isToken = e.compare(Compare::ult, token, e.i32(shape.vocab));
     e.ifTrue(isToken,
              [&] { emitChange(e, kernel, shape, batch, entry, token); });

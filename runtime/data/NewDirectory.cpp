@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <random>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -36,11 +37,12 @@ fs::path folderAbove(const fs::path &place) {
   return place.has_parent_path() ? place.parent_path() : ".";
 }
 
-/// What is written is here until it is whole. No other process has this name:
-/// what stands under it is from one that ended with our number.
+/// What is written is here until it is whole. Numbers of processes repeat where
+/// containers share a volume: no one else draws these digits, too.
 std::string partialOf(const fs::path &place) {
-  return (folderAbove(place) /
-          fmt::format(".tmp-{}-{}", place.filename().string(), ::getpid()))
+  return (folderAbove(place) / fmt::format(".tmp-{}-{}-{:08x}",
+                                           place.filename().string(),
+                                           ::getpid(), std::random_device()()))
       .string();
 }
 
@@ -132,7 +134,7 @@ Status checkNewDirectory(const std::string &directory) {
                          directory, above.string());
   // Only making one tells whether one can be made.
   const std::string partial = partialOf(place);
-  TESSERA_RETURN_IF_ERROR(systemFiles().removeTree(partial));
+  const RemovedBySignals guard(partial);
   if (!fs::create_directory(partial, code))
     return Status::error("'{}' cannot be made in '{}': {}; choose another "
                          "directory",

@@ -38,10 +38,14 @@ void writeAllowed(const TokenWish &wish, int64_t vocab,
   if (wish.allowed)
     return wish.allowed->writeRuns(runs);
   if (wish.choices == vocab)
-    return; // they are all set
-  TokenMask first{size_t(wish.choices)};
-  first.insertFirst(size_t(wish.choices));
-  first.writeRuns(runs);
+    return;
+  // Run r has tokens from r × (number of words) on.
+  for (size_t run = 0; run < 32; ++run) {
+    size_t first = std::min(run * runs.size(), size_t(wish.choices));
+    size_t count = std::min(runs.size(), size_t(wish.choices) - first);
+    for (uint32_t &word : runs.subspan(count))
+      word &= ~(uint32_t(1) << run);
+  }
 }
 
 } // namespace
@@ -92,7 +96,8 @@ Status DecodePrograms::readShape() {
   if (sizes.vocab < 1 || sizes.vocab > INT32_MAX || tableColumns < 1 ||
       tableColumns > INT32_MAX)
     return notForInference(session, "it has no table or no logits");
-  if (sizes.changes < 0 || allowedWords < (sizes.vocab + 31) / 32)
+  if (sizes.changes < 1 || sizes.vocab > kMostChoices ||
+      allowedWords < (sizes.vocab + 31) / 32)
     return notForInference(session, "it does not choose tokens");
   TESSERA_RETURN_IF_ERROR(checkPorts(prefillProgram, 1, sizes.chunk));
   for (int64_t batch : sizes.buckets)
@@ -225,8 +230,12 @@ Status DecodePrograms::checkWishes(std::span<const TokenWish> wishes,
   if (!wishes.empty() && int64_t(wishes.size()) != rows)
     return Status::error("{} wishes for {} rows", wishes.size(), rows);
   for (const TokenWish &wish : wishes)
-    if (int64_t(wish.changes.size()) > sizes.changes || wish.choices < 1 ||
-        wish.choices > sizes.vocab)
+    if (!(wish.choice.temperature >= 0 && wish.choice.minP >= 0 &&
+          wish.choice.minP <= 1))
+      return Status::error("a wish has the temperature {} and the min-p {}",
+                           wish.choice.temperature, wish.choice.minP);
+    else if (int64_t(wish.changes.size()) > sizes.changes || wish.choices < 1 ||
+             wish.choices > sizes.vocab)
       return Status::error(
           "a wish changes {} logits and has {} choices; {} and "
           "{} are the most",

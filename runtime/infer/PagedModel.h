@@ -34,8 +34,9 @@ struct ChangedLogit {
 /// read.
 struct TokenWish {
   TokenChoice choice = {};
-  std::span<const ChangedLogit> changes = {}; ///< no token twice
-  const TokenMask *allowed = nullptr;         ///< null: the first `choices`
+  /// No token twice; of those that are no choice nothing comes.
+  std::span<const ChangedLogit> changes = {};
+  const TokenMask *allowed = nullptr; ///< null: the first `choices`
   int64_t choices = 0;
 };
 

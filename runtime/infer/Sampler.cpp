@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <utility>
 
 namespace tessera {
 namespace {
@@ -52,42 +54,46 @@ Status checkSampling(const SamplingOptions &options) {
   return Status::success();
 }
 
+Sampler::Sampler(SamplingOptions given) : options(std::move(given)) {
+  std::map<int32_t, float> sums; // a token may stand there twice
+  for (const auto &[token, bias] : options.bias)
+    sums[token] += bias;
+  for (const auto &[token, bias] : sums)
+    biases.push_back({token, {.added = bias}});
+}
+
 void Sampler::sawPrompt(std::span<const int32_t> tokens) {
+  isStale = true;
   if (options.repetitionPenalty != 1)
     for (int32_t token : tokens)
       seen.try_emplace(token, 0);
 }
 
 void Sampler::saw(int32_t token) {
-  if (remembers())
-    ++seen[token];
+  if (!remembers())
+    return;
+  isStale = true;
+  ++seen[token];
 }
 
 // Of each token once, what its bias and its having been there make of its
 // logit.
-void Sampler::findChanges() {
-  changes.clear();
-  for (const auto &[token, count] : seen)
-    changes.push_back(
-        {token,
-         {.above = options.repetitionPenalty,
-          .below = 1 / options.repetitionPenalty,
-          .subtracted = options.frequencyPenalty * float(count) +
-                        (count > 0 ? options.presencePenalty : 0)}});
-  std::ranges::sort(changes, {}, &ChangedLogit::token);
-  auto known = changes.size();
-  for (const auto &[token, bias] : options.bias) {
-    auto first = changes.begin(), end = first + long(known);
-    auto found = std::lower_bound(
-        first, end, token,
-        [](const ChangedLogit &each, int32_t id) { return each.token < id; });
+std::span<const ChangedLogit> Sampler::findChanges() {
+  if (!std::exchange(isStale, false))
+    return changes;
+  changes = biases;
+  for (const auto &[token, count] : seen) {
+    auto end = changes.begin() + long(biases.size());
+    auto found = std::ranges::lower_bound(changes.begin(), end, token, {},
+                                          &ChangedLogit::token);
     if (found == end || found->token != token)
-      found = std::ranges::find(changes.begin() + long(known), changes.end(),
-                                token, &ChangedLogit::token);
-    if (found == changes.end())
-      found = changes.insert(found, {token, {}});
-    found->change.added += bias;
+      found = changes.insert(changes.end(), {token, {}});
+    found->change.above = options.repetitionPenalty;
+    found->change.below = 1 / options.repetitionPenalty;
+    found->change.subtracted = options.frequencyPenalty * float(count) +
+                               (count > 0 ? options.presencePenalty : 0);
   }
+  return changes;
 }
 
 TokenChoice Sampler::choiceOf(uint64_t draw) const {
@@ -107,11 +113,11 @@ TokenChoice Sampler::choiceOf(uint64_t draw) const {
 
 std::span<const float> Sampler::adjust(std::span<const float> logits,
                                        const TokenMask *allowed) {
-  findChanges();
-  if (changes.empty() && !allowed)
+  auto changed = findChanges();
+  if (changed.empty() && !allowed)
     return logits;
   adjusted.assign(logits.begin(), logits.end());
-  for (const auto &[token, change] : changes)
+  for (const auto &[token, change] : changed)
     if (std::size_t(token) < adjusted.size())
       adjusted[token] = change.of(adjusted[token]);
   for (std::size_t i = 0; allowed && i < adjusted.size(); ++i)
@@ -132,12 +138,12 @@ StatusOr<int32_t> Sampler::sample(std::span<const float> logits, uint64_t draw,
 std::optional<TokenWish> Sampler::wish(int64_t mostChanges, int64_t choices,
                                        uint64_t draw,
                                        const TokenMask *allowed) {
-  findChanges();
-  std::erase_if(
-      changes, [&](const ChangedLogit &each) { return each.token >= choices; });
-  if (int64_t(changes.size()) > mostChanges)
+  if (int64_t(std::max(seen.size(), biases.size())) > mostChanges)
     return std::nullopt;
-  return TokenWish{choiceOf(draw), changes, allowed, choices};
+  auto changed = findChanges();
+  if (int64_t(changed.size()) > mostChanges)
+    return std::nullopt;
+  return TokenWish{choiceOf(draw), changed, allowed, choices};
 }
 
 StatusOr<int32_t> tokenOfWish(int32_t token) {

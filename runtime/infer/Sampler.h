@@ -37,7 +37,7 @@ Status checkSampling(const SamplingOptions &options);
 /// Keeps its working memory between calls.
 class Sampler {
 public:
-  explicit Sampler(SamplingOptions options) : options(std::move(options)) {}
+  explicit Sampler(SamplingOptions options);
   /// The text begins with these tokens. Penalties look at what was seen.
   void sawPrompt(std::span<const int32_t> tokens);
   void saw(int32_t token);
@@ -46,7 +46,7 @@ public:
   StatusOr<int32_t> sample(std::span<const float> logits, uint64_t draw,
                            const TokenMask *allowed = nullptr);
   /// What makes a model draw the same token among the first `choices`, if
-  /// wishes may have so many changes; valid until the next call.
+  /// wishes may have so many changes; valid until the sampler sees a token.
   std::optional<TokenWish> wish(int64_t mostChanges, int64_t choices,
                                 uint64_t draw,
                                 const TokenMask *allowed = nullptr);
@@ -58,14 +58,16 @@ public:
 
 private:
   TokenChoice choiceOf(uint64_t draw) const;
-  void findChanges();
+  std::span<const ChangedLogit> findChanges();
   std::span<const float> adjust(std::span<const float> logits,
                                 const TokenMask *allowed);
 
   SamplingOptions options;
   /// How often each token was generated; 0: it stands in the prompt only.
   std::unordered_map<int32_t, int64_t> seen;
-  std::vector<ChangedLogit> changes;
+  std::vector<ChangedLogit> biases;  ///< by token, none twice
+  std::vector<ChangedLogit> changes; ///< those, and of what was seen
+  bool isStale = true;               ///< what was seen is not in them yet
   std::vector<float> adjusted;
 };
 

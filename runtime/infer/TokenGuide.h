@@ -27,10 +27,6 @@ public:
         return false;
     return true;
   }
-  void insertFirst(size_t count) {
-    for (size_t token = 0; token < count; ++token)
-      insert(token);
-  }
   void clear() { words.assign(words.size(), 0); }
   /// Bit r of word w becomes that of token r × (number of words) + w, as
   /// graph.sample has them. The words have a bit for every token.
@@ -39,8 +35,10 @@ public:
     for (size_t run = 0; run < 32; ++run) {
       size_t first = std::min(run * runs.size(), 64 * words.size());
       size_t count = std::min(runs.size(), 64 * words.size() - first);
-      for (size_t w = 0; w < count; ++w)
-        runs[w] |= uint32_t(contains(first + w)) << run;
+      for (size_t w = 0; w < count; ++w) {
+        size_t token = first + w;
+        runs[w] |= uint32_t(words[token / 64] >> token % 64 & 1) << run;
+      }
     }
   }
   /// Of one vocabulary.

@@ -18,16 +18,26 @@ std::string userCacheFolder() {
   return home.empty() ? "" : home + "/.cache/tessera";
 }
 
+// Names that a cache gives: what else lies in its folder is somebody's.
+static bool isKey(std::string_view name, std::string_view ending) {
+  if (!name.ends_with(ending))
+    return false;
+  name.remove_suffix(ending.size());
+  return !name.empty() &&
+         name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 std::vector<CachedFile> cachedFiles(const std::string &folder,
                                     std::string_view ending) {
   std::vector<CachedFile> files;
   std::error_code error;
-  for (const auto &entry : std::filesystem::directory_iterator(folder, error)) {
-    if (!entry.path().native().ends_with(ending))
+  std::filesystem::directory_iterator entry(folder, error), end;
+  for (; !error && entry != end; entry.increment(error)) {
+    if (!isKey(entry->path().filename().native(), ending))
       continue;
     std::error_code gone; // others use the folder, too
-    CachedFile each{entry.path().string(), entry.file_size(gone),
-                    entry.last_write_time(gone)};
+    CachedFile each{entry->path().string(), entry->file_size(gone),
+                    entry->last_write_time(gone)};
     if (!gone)
       files.push_back(std::move(each));
   }

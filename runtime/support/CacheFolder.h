@@ -1,4 +1,5 @@
-// Where the user's caches are.
+// Where the user's caches are, and which of their files go when there are too
+// many.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -20,7 +21,8 @@ struct CachedFile {
   std::filesystem::file_time_type used; ///< when it was written, or read last
 };
 
-/// The files of `folder` whose names end so; none where there is no folder.
+/// The files of `folder` whose names are a key in hexadecimal digits and then
+/// this; none where there is no folder.
 std::vector<CachedFile> cachedFiles(const std::string &folder,
                                     std::string_view ending);
 

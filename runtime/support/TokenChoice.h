@@ -34,6 +34,9 @@ struct LogitChange {
   }
 };
 
+/// Logits of a row, so that the sum of their weights is below 2^63.
+inline constexpr int64_t kMostChoices = (int64_t(1) << 23) - 1;
+
 /// In the place of a token.
 inline constexpr int32_t kNotANumber = -1, ///< one of the logits is none
     kNoToken = -2; ///< the largest logit is infinite: none is left, as a rule

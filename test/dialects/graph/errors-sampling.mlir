@@ -26,7 +26,7 @@ func.func @f(%l: tensor<2x96xf32>, %a: tensor<2x3xi32>, %t: tensor<16xi32>, %c: 
 // -----
 
 func.func @f(%l: tensor<2x0xf32>, %a: tensor<2x3xi32>, %t: tensor<2x8xi32>, %c: tensor<2x8x4xf32>, %o: tensor<2x2xf32>, %n: tensor<2x4xi32>) {
-  // expected-error @+1 {{'graph.sample' op expects 1 to 2^31 - 1 logits a row, got 0}}
+  // expected-error @+1 {{'graph.sample' op expects 1 to 8388607 logits a row, got 0}}
   %0 = graph.sample %l allowed %a change %t by %c options %o limits %n : tensor<2x0xf32>, tensor<2x3xi32>, tensor<2x8xi32>, tensor<2x8x4xf32>, tensor<2x2xf32>, tensor<2x4xi32> -> tensor<2xi32>
   return
 }
@@ -84,5 +84,21 @@ func.func @f(%l: tensor<2x96xf32>, %a: tensor<2x3xi32>, %t: tensor<2x8xi32>, %c:
 func.func @f(%l: tensor<2x96xf32>, %a: tensor<2x3xi32>, %t: tensor<2x8xi32>, %c: tensor<2x8x4xf32>, %o: tensor<2x2xf32>, %n: tensor<2x4xi32>) {
   // expected-error @+1 {{'graph.sample' op expects result}}
   %0 = graph.sample %l allowed %a change %t by %c options %o limits %n : tensor<2x96xf32>, tensor<2x3xi32>, tensor<2x8xi32>, tensor<2x8x4xf32>, tensor<2x2xf32>, tensor<2x4xi32> -> tensor<3xi32>
+  return
+}
+
+// -----
+
+func.func @f(%l: tensor<2x96xf32>, %a: tensor<2x3xi32>, %t: tensor<2x0xi32>, %c: tensor<2x0x4xf32>, %o: tensor<2x2xf32>, %n: tensor<2x4xi32>) {
+  // expected-error @+1 {{'graph.sample' op expects room for a changed logit}}
+  %0 = graph.sample %l allowed %a change %t by %c options %o limits %n : tensor<2x96xf32>, tensor<2x3xi32>, tensor<2x0xi32>, tensor<2x0x4xf32>, tensor<2x2xf32>, tensor<2x4xi32> -> tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @f(%l: tensor<2x8388608xf32>, %a: tensor<2x3xi32>, %t: tensor<2x8xi32>, %c: tensor<2x8x4xf32>, %o: tensor<2x2xf32>, %n: tensor<2x4xi32>) {
+  // expected-error @+1 {{'graph.sample' op expects 1 to 8388607 logits a row, got 8388608}}
+  %0 = graph.sample %l allowed %a change %t by %c options %o limits %n : tensor<2x8388608xf32>, tensor<2x3xi32>, tensor<2x8xi32>, tensor<2x8x4xf32>, tensor<2x2xf32>, tensor<2x4xi32> -> tensor<2xi32>
   return
 }

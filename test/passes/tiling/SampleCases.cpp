@@ -104,7 +104,11 @@ KernelCase changing() {
                     b == 4 ? (w == 3 ? word(1u << 8) : 0)
                            : word(b % 2 ? 0x5555aaaa : 0xffffffff);
               for (int i = 0; i < 4 * b; ++i) {
-                inputs[2].data[b * s.entries + i] = (i * 37 + b) % s.vocab;
+                // Some places have no token.
+                inputs[2].data[b * s.entries + i] =
+                    i == 5   ? -1
+                    : i == 9 ? s.vocab
+                             : (i * 37 + b) % s.vocab;
                 double *change = &inputs[3].data[4 * (b * s.entries + i)];
                 change[0] = i % 3 == 0 ? 6.5 : 0;
                 change[1] = 1.25, change[2] = 1 / 1.25f;

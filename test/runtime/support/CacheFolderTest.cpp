@@ -64,18 +64,21 @@ TEST(CacheFolder, WhatWasUsedLongestAgoMakesRoom) {
   auto has = [&](const std::string &name) {
     return fs::exists(folder + "/" + name);
   };
-  add("oldest.tsr", 3);
-  add("older.tsr", 2);
-  add("new.tsr", 1);
-  add("other.weights", 9);
-  markUsed(folder + "/oldest.tsr");
+  add("0c3.tsr", 3);
+  add("0c2.tsr", 2);
+  add("0c1.tsr", 1);
+  add("0c9.weights", 9);
+  add("mine.tsr", 9); // no cache names a file so
+  add("0c8.tsr.4fa0b1", 9);
+  markUsed(folder + "/0c3.tsr");
   auto files = cachedFiles(folder, ".tsr");
   EXPECT_EQ(bytesOf(files), 300u);
   EXPECT_EQ(makeRoom(files, 300), 300u);
   EXPECT_EQ(makeRoom(files, 299), 200u);
-  EXPECT_TRUE(has("oldest.tsr") && !has("older.tsr") && has("new.tsr"));
+  EXPECT_TRUE(has("0c3.tsr") && !has("0c2.tsr") && has("0c1.tsr"));
   // One that is gone is no less room.
   EXPECT_EQ(makeRoom(files, 100), 100u);
-  EXPECT_TRUE(has("oldest.tsr") && !has("new.tsr") && has("other.weights"));
+  EXPECT_TRUE(has("0c3.tsr") && !has("0c1.tsr") && has("0c9.weights"));
+  EXPECT_TRUE(has("mine.tsr") && has("0c8.tsr.4fa0b1"));
   fs::remove_all(folder);
 }

@@ -89,7 +89,8 @@ private:
       auto row = logits(int64_t(chosen.size())).first(size_t(wish.choices));
       std::vector<float> adjusted(row.begin(), row.end());
       for (const auto &[token, change] : wish.changes)
-        adjusted.at(size_t(token)) = change.of(adjusted[size_t(token)]);
+        if (size_t(token) < adjusted.size())
+          adjusted[size_t(token)] = change.of(adjusted[size_t(token)]);
       for (size_t i = 0; wish.allowed && i < adjusted.size(); ++i)
         if (!wish.allowed->contains(i))
           adjusted[i] = -std::numeric_limits<float>::infinity();
