@@ -12,8 +12,8 @@
 
 // Bit r of word w is token 128 r + w: a tile of words and one of logits lie side by side.
 // CHECK-LABEL: tile.kernel @sample_allowed
-// CHECK:       %[[RUN:.*]] = arith.remui %{{.*}}, %c32
-// CHECK:       %[[FIRST:.*]] = arith.muli %[[RUN]], %c128
+// CHECK:       %[[PART:.*]] = arith.remui %{{.*}}, %c32
+// CHECK:       %[[FIRST:.*]] = arith.muli %[[PART]], %c128
 // CHECK:       tile.load
 // CHECK:       tile.load
 // CHECK:       arith.shrui

@@ -147,8 +147,11 @@ def check(choices, pair, asked):
             assert re.fullmatch(r"[a-f]{2,12}(,[0-9]{1,3}){1,2}" if "form by regex" in pair else r"[a-f]{0,12}(,[0-9]{0,3})*", text), (pair, text)
     if "echo" in pair:
         assert all(text.startswith(asked["prompt"]) for text in texts), (pair, texts)
-    if "logit_bias" in pair:
-        assert not any("B" in text for text in texts), (pair, texts)
+    # Token 66 is "b", which a form may leave no choice but to take.
+    if "logit_bias" in pair and not {*FORMS, "tools"} & set(pair):
+        for text in texts:
+            text = text.removeprefix(asked["prompt"]) if "echo" in pair else text
+            assert "b" not in text and "a" in text, (pair, text)
     if "stop" in pair:
         assert not any("\x01" in text or "zz" in text for text in texts), (pair, texts)
 
