@@ -1,6 +1,7 @@
 // Routing of experts, and caches. Experts and pages are numbered through the
 // whole tensor, so what numbers refer to is whole; rows of tokens are not.
 #include "dialects/graph/GraphExchangeOps.h"
+#include "dialects/graph/GraphSamplingOps.h"
 #include "passes/sharding/RuleTable.h"
 
 using namespace mlir;
@@ -227,6 +228,22 @@ static OpRule pagedAttentionRule(graph::PagedAttentionOp op) {
   return rule;
 }
 
+// logits [batch, vocab] and what says which token of a row is chosen → token
+// [batch]. A row is chosen of as a whole.
+static OpRule sampleRule(graph::SampleOp op) {
+  OpRule rule;
+  unsigned batch = rule.letter(graph::tensorType(op.getLogits()).getDimSize(0),
+                               LetterKind::free);
+  for (Value operand : op->getOperands()) {
+    OpRule::Dims dims{{batch}};
+    for (int64_t size : graph::tensorType(operand).getShape().drop_front())
+      dims.push_back({rule.letter(size, LetterKind::whole)});
+    rule.operands.push_back(dims);
+  }
+  rule.results = {{{batch}}};
+  return rule;
+}
+
 void sharding::addRoutingRules(RuleTable &table) {
   table.add<graph::TopKOp>(topKRule);
   table.add<graph::PickOp>(pickRule);
@@ -239,4 +256,5 @@ void sharding::addRoutingRules(RuleTable &table) {
   table.add<graph::ReturnRowsOp>(returnRowsRule);
   table.add<graph::ScatterRowsOp>(scatterRowsRule);
   table.add<graph::PagedAttentionOp>(pagedAttentionRule);
+  table.add<graph::SampleOp>(sampleRule);
 }

@@ -348,6 +348,13 @@ std::multimap<std::string, OpCase> routing() {
                             q + ">, T<" + k + ">, T<3x2xi32>, T<3xi32>",
                         {q})};
   paged.indices = {{0, 1, 4, 2, 3, 0}, {1, 0, 0}, {3, 2, 0}};
+  OpCase sampled{function(
+      {"4x9xf32", "4x1xi32", "4x1xi32", "4x1x4xf32", "4x2xf32", "4x4xi32"},
+      "sample %a0 allowed %a1 change %a2 by %a3 options %a4 limits %a5 : "
+      "T<4x9xf32>, T<4x1xi32>, T<4x1xi32>, T<4x1x4xf32>, T<4x2xf32>, "
+      "T<4x4xi32> -> T<4xi32>",
+      {"4xi32"})};
+  sampled.indices = {{-1, 5, 511, -1}, {3, -1, 0, 8}};
   return {
       {"top_k",
        {function({"3x4x5xf64"}, "top_k %a0 : (T<3x4x5xf64>) -> T<3x4x2xi32>",
@@ -397,6 +404,7 @@ std::multimap<std::string, OpCase> routing() {
                  "dequantize_rows %a0, %a1 : T<4x6x8xi8>, T<4x6x1xf32> -> "
                  "T<4x6x8xf32>",
                  {"4x6x8xf32"})}},
+      {"sample", sampled},
       {"paged_attention", paged}};
 }
 

@@ -5,6 +5,7 @@
 #include "compiler/Phases.h"
 #include "compiler/interpreter/Interpreter.h"
 #include "dialects/graph/GraphOps.h"
+#include "dialects/graph/GraphSamplingOps.h"
 #include "dialects/tile/TileOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -107,11 +108,15 @@ mlir::OwningOpRef<mlir::ModuleOp> clustersOf(mlir::ModuleOp programs) {
   return module;
 }
 
-// Indices of replaced rows are told apart, or negative.
-bool replacesRows(mlir::func::FuncOp function) {
-  bool found = false;
-  function.walk([&](graph::ScatterRowsOp) { found = true; });
-  return found;
+// Indices of what is replaced, rows or logits, are told apart, or negative.
+bool hasOwnIndices(mlir::func::FuncOp function) {
+  return function
+      .walk([&](mlir::Operation *op) {
+        return llvm::isa<graph::ScatterRowsOp, graph::SampleOp>(op)
+                   ? mlir::WalkResult::interrupt()
+                   : mlir::WalkResult::advance();
+      })
+      .wasInterrupted();
 }
 
 // Positive, so that roots and logarithms have values; indices that every table
@@ -126,7 +131,7 @@ Tensors inputsOf(mlir::func::FuncOp function) {
     double next = 0;
     for (double &value : tensor.data) {
       value = uniform(engine);
-      if (tensorType.getElementType().isInteger(32) && replacesRows(function))
+      if (tensorType.getElementType().isInteger(32) && hasOwnIndices(function))
         value = value < 0.2 ? -1 : ++next;
       else if (tensorType.getElementType().isInteger(1))
         value = value < 0.5;
