@@ -1,5 +1,6 @@
 #include "compiler/Files.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace tessera;
@@ -49,6 +50,10 @@ llvm::Error tessera::checkWritable(llvm::StringRef path) {
     return failure(path, "is a directory; name the file to write");
   if (!isNamedFile(path))
     return llvm::Error::success();
+  llvm::StringRef folder = llvm::sys::path::parent_path(path);
+  if (!folder.empty() && !fs::is_directory(folder))
+    return failure(path, "there is no directory '" + folder +
+                             "'; make it first, or choose another");
   auto temp = fs::TempFile::create(path + ".%%%%%%");
   if (!temp)
     return failure(path,

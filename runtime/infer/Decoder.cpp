@@ -117,4 +117,18 @@ Status Decoder::step(std::span<Sequence *const> sequences,
   return Status::success();
 }
 
+StatusOr<int32_t> drawNext(const Decoder &decoder, Sampler &sampler,
+                           int64_t choices, uint64_t draw,
+                           const TokenMask *allowed,
+                           const std::function<Status(const Wanted &)> &run) {
+  auto wish = sampler.wish(decoder.shape().changes, choices, draw, allowed);
+  if (!wish) {
+    TESSERA_RETURN_IF_ERROR(run({}));
+    return sampler.sample(decoder.logits(0).first(size_t(choices)), draw,
+                          allowed);
+  }
+  TESSERA_RETURN_IF_ERROR(run({.logits = false, .wishes = {&*wish, 1}}));
+  return tokenOfWish(decoder.token(0));
+}
+
 } // namespace tessera

@@ -3,8 +3,10 @@
 // that was compiled with --mode infer, and the pages that they write.
 #pragma once
 #include "runtime/infer/DecodePrograms.h"
+#include "runtime/infer/Sampler.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -71,5 +73,13 @@ private:
   std::unique_ptr<DecodePrograms> programs;
   std::vector<int32_t> unused; ///< pages, the next one last
 };
+
+/// Draw number `draw` of the sampler among the first `choices` tokens, of those
+/// that are `allowed` (null: all): `run` leaves row 0 of the decoder as it is
+/// asked to, which chooses where it can.
+StatusOr<int32_t> drawNext(const Decoder &decoder, Sampler &sampler,
+                           int64_t choices, uint64_t draw,
+                           const TokenMask *allowed,
+                           const std::function<Status(const Wanted &)> &run);
 
 } // namespace tessera

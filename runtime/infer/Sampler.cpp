@@ -62,6 +62,17 @@ Sampler::Sampler(SamplingOptions given) : options(std::move(given)) {
     biases.push_back({token, {.added = bias}});
 }
 
+void adjustLogits(std::span<float> logits,
+                  std::span<const ChangedLogit> changes,
+                  const TokenMask *allowed) {
+  for (const auto &[token, change] : changes)
+    if (std::size_t(token) < logits.size())
+      logits[token] = change.of(logits[token]);
+  for (std::size_t i = 0; allowed && i < logits.size(); ++i)
+    if (!allowed->contains(i))
+      logits[i] = -std::numeric_limits<float>::infinity();
+}
+
 void Sampler::sawPrompt(std::span<const int32_t> tokens) {
   isStale = true;
   if (options.repetitionPenalty != 1)
@@ -117,12 +128,7 @@ std::span<const float> Sampler::adjust(std::span<const float> logits,
   if (changed.empty() && !allowed)
     return logits;
   adjusted.assign(logits.begin(), logits.end());
-  for (const auto &[token, change] : changed)
-    if (std::size_t(token) < adjusted.size())
-      adjusted[token] = change.of(adjusted[token]);
-  for (std::size_t i = 0; allowed && i < adjusted.size(); ++i)
-    if (!allowed->contains(i))
-      adjusted[i] = -std::numeric_limits<float>::infinity();
+  adjustLogits(adjusted, changed, allowed);
   return adjusted;
 }
 

@@ -71,6 +71,12 @@ private:
   std::vector<float> adjusted;
 };
 
+/// Logits as they are chosen by: changed, and minus infinity of what is not
+/// allowed (null: all are).
+void adjustLogits(std::span<float> logits,
+                  std::span<const ChangedLogit> changes,
+                  const TokenMask *allowed);
+
 /// The token that a model gave for a wish; an error where it gave none.
 StatusOr<int32_t> tokenOfWish(int32_t token);
 

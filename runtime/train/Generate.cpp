@@ -192,11 +192,11 @@ public:
     TESSERA_RETURN_IF_ERROR(goOn(text, {}));
     return decoder.logits(0);
   }
-  StatusOr<int32_t> choose(std::span<const int32_t> text,
-                           const TokenWish &wish) {
-    TESSERA_RETURN_IF_ERROR(
-        goOn(text, {.logits = false, .wishes = {&wish, 1}}));
-    return tokenOfWish(decoder.token(0));
+  StatusOr<int32_t> choose(std::span<const int32_t> text, Sampler &sampler,
+                           int64_t choices, uint64_t draw,
+                           const TokenMask *allowed) {
+    return drawNext(decoder, sampler, choices, draw, allowed,
+                    [&](const Wanted &wanted) { return goOn(text, wanted); });
   }
 
 private:
@@ -231,23 +231,23 @@ TextModel decodingModel(Decoder &decoder) {
   return {
       decoder.shape().vocab,
       [text](std::span<const int32_t> tokens) { return text->next(tokens); },
-      decoder.shape().changes,
-      [text](std::span<const int32_t> tokens, const TokenWish &wish) {
-        return text->choose(tokens, wish);
+      [text](std::span<const int32_t> tokens, Sampler &sampler, int64_t choices,
+             uint64_t draw, const TokenMask *allowed) {
+        return text->choose(tokens, sampler, choices, draw, allowed);
       }};
 }
 
 /// The token after `text`, chosen by the model where it can.
 static StatusOr<int32_t> nextToken(const TextModel &model,
                                    std::span<const int32_t> text,
-                                   Sampler &sampler, std::size_t choices,
+                                   Sampler &sampler, int64_t choices,
                                    uint64_t draw, const TokenMask *allowed) {
-  if (auto wish = sampler.wish(model.changes, int64_t(choices), draw, allowed))
-    return model.choose(text, *wish);
+  if (model.choose)
+    return model.choose(text, sampler, choices, draw, allowed);
   auto logits = model.next(text);
   if (!logits.ok())
     return logits.status();
-  return sampler.sample(logits->first(choices), draw, allowed);
+  return sampler.sample(logits->first(size_t(choices)), draw, allowed);
 }
 
 StatusOr<GenerateResult> generateText(const TextModel &model,
@@ -270,8 +270,7 @@ StatusOr<GenerateResult> generateText(const TextModel &model,
       end && ends.empty())
     ends.push_back(int32_t(*end));
   // A vocabulary padded beyond the tokenizer's has tokens without text.
-  auto choices =
-      std::size_t(std::min<int64_t>(model.vocab, tokenizer.vocabSize()));
+  auto choices = std::min<int64_t>(model.vocab, tokenizer.vocabSize());
   auto begin = Clock::now();
   result.ended = options.guide && options.guide->isComplete();
   while (result.tokens.size() < options.maxTokens && !result.ended) {

@@ -73,11 +73,11 @@ struct TextModel {
   /// call to call the text only grows.
   std::function<StatusOr<std::span<const float>>(std::span<const int32_t> text)>
       next;
-  /// The token that a wish of so many changes at most names, instead of logits;
-  /// -1 where only those are told.
-  int64_t changes = -1;
+  /// That token itself, as drawNext draws it; empty where logits are all that
+  /// the model tells.
   std::function<StatusOr<int32_t>(std::span<const int32_t> text,
-                                  const TokenWish &wish)>
+                                  Sampler &sampler, int64_t choices,
+                                  uint64_t draw, const TokenMask *allowed)>
       choose = {};
 };
 

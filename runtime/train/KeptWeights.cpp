@@ -17,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::size_t kHugePage = std::size_t(2) << 20;
 constexpr std::string_view kEnding = ".weights";
+constexpr const char *kFolder = "/weights"; // of the cache
 
 /// From the first parameter to the last, if nothing else is between them.
 std::span<std::byte> parametersOf(TrainModel &model) {
@@ -119,7 +120,7 @@ std::optional<KeptWeights> KeptWeights::of(const std::string &folder,
     return std::nullopt;
   kept.key = fmt::format("{}program: {}\n{}", files, program,
                          describeParameters(model, kept.memory.data()));
-  kept.folder = folder + "/weights";
+  kept.folder = folder + kFolder;
   kept.file = fmt::format("{}/{:016x}{}", kept.folder,
                           hash64(std::as_bytes(std::span(kept.key))), kEnding);
   return kept;
@@ -143,6 +144,10 @@ bool KeptWeights::load(bool mayWrite, std::string &note) const {
 void KeptWeights::remove() const {
   std::error_code ignored;
   fs::remove(file, ignored);
+}
+
+std::vector<CachedFile> KeptWeights::files(const std::string &cache) {
+  return cachedFiles(cache + kFolder, kEnding);
 }
 
 Status KeptWeights::makeRoom(uint64_t most) const {

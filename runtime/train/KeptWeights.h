@@ -1,5 +1,6 @@
 // Which file of the user's cache has the weights that a start makes.
 #pragma once
+#include "runtime/support/CacheFolder.h"
 #include "runtime/train/TrainModel.h"
 
 #include <optional>
@@ -17,6 +18,8 @@ class KeptWeights {
 public:
   /// What the folder has is at most so large.
   static constexpr uint64_t kMostBytes = uint64_t(32) << 30;
+  /// All that is kept in this user's cache.
+  static std::vector<CachedFile> files(const std::string &cache);
 
   /// Nothing where weights cannot be kept: the state is not in this process's
   /// memory, or has other tensors between the parameters, or there is no

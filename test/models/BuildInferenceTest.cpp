@@ -120,6 +120,7 @@ protected:
     for (int64_t row = 0; row < tokens.size(); ++row) {
       auto first = logits.data.begin() + row * logits.shape[1];
       auto best = std::max_element(first, first + logits.shape[1]);
+      ASSERT_GE(tokens.data[row], 0); // as where there is none
       // Where two are as near as floats, either may be it.
       EXPECT_NEAR(first[int64_t(tokens.data[row])], *best, 1e-6);
     }

@@ -30,22 +30,6 @@ Status ChatSession::readPrompt(std::span<const int32_t> prompt,
   return status;
 }
 
-int64_t ChatSession::choices() const {
-  return std::min<int64_t>(decoder.shape().vocab, tokenizer.vocabSize());
-}
-
-StatusOr<int32_t>
-ChatSession::draw(Sampler &sampler,
-                  const std::function<Status(const Wanted &)> &run) {
-  uint64_t number = draws++;
-  if (auto wish = sampler.wish(decoder.shape().changes, choices(), number)) {
-    TESSERA_RETURN_IF_ERROR(run({.logits = false, .wishes = {&*wish, 1}}));
-    return tokenOfWish(decoder.token(0));
-  }
-  TESSERA_RETURN_IF_ERROR(run({}));
-  return sampler.sample(decoder.logits(0).first(size_t(choices())), number);
-}
-
 Status ChatSession::generate(std::span<const int32_t> prompt,
                              const AnswerLimits &limits,
                              const std::function<void(std::string_view)> &show,
@@ -58,6 +42,8 @@ Status ChatSession::generate(std::span<const int32_t> prompt,
   serve::StopMatcher matcher(texts);
   Sampler sampler(limits.sampling);
   sampler.sawPrompt(prompt);
+  auto choices =
+      std::min<int64_t>(decoder.shape().vocab, tokenizer.vocabSize());
   auto add = [&](const std::string &text) {
     if (!text.empty())
       show(text);
@@ -66,14 +52,15 @@ Status ChatSession::generate(std::span<const int32_t> prompt,
   // The first token follows the prompt, each other one the one before.
   std::optional<int32_t> last;
   while (uint64_t(answer.generated) < limits.maxTokens && !matcher.found()) {
-    auto token = draw(sampler, [&](const Wanted &wanted) {
+    auto run = [&](const Wanted &wanted) {
       if (!last)
         return readPrompt(prompt, wanted, answer);
       Sequence *one[] = {&sequence};
       TESSERA_RETURN_IF_ERROR(decoder.step(one, {&*last, 1}, wanted));
       cached.push_back(*last);
       return Status::success();
-    });
+    };
+    auto token = drawNext(decoder, sampler, choices, draws++, nullptr, run);
     if (!token.ok())
       return token.status();
     sampler.saw(*token);

@@ -54,11 +54,6 @@ private:
   Status generate(std::span<const int32_t> prompt, const AnswerLimits &limits,
                   const std::function<void(std::string_view)> &show,
                   const std::function<bool()> &stop, Answer &answer);
-  int64_t choices() const;
-  /// Calls `run` with what makes the decoder name the next token, and takes
-  /// that.
-  StatusOr<int32_t> draw(Sampler &sampler,
-                         const std::function<Status(const Wanted &)> &run);
 
   Decoder &decoder;
   const tokenizer::Tokenizer &tokenizer;

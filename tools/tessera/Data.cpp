@@ -1,4 +1,5 @@
 // tessera data: tokenizers and token shards.
+#include "compiler/Files.h"
 #include "runtime/data/FileOperations.h"
 #include "runtime/data/tokenizer/BpeTrainer.h"
 #include "runtime/data/tokenizer/CorpusTokens.h"
@@ -39,22 +40,10 @@ static SplitPattern patternNamed(const std::string &name) {
   return name == "qwen2" ? SplitPattern::Qwen2 : SplitPattern::Gpt2;
 }
 
-// Before hours of text are counted.
-static Status checkPlace(const std::filesystem::path &file) {
-  std::error_code code;
-  if (!file.has_filename() || std::filesystem::is_directory(file, code))
-    return Status::error("{}: is a directory; name the file to write",
-                         file.string());
-  if (file.has_parent_path() &&
-      !std::filesystem::is_directory(file.parent_path(), code))
-    return Status::error("{}: there is no directory '{}'; make it first, or "
-                         "choose another",
-                         file.string(), file.parent_path().string());
-  return Status::success();
-}
-
 static Status trainTokenizer(TrainArguments &arguments) {
-  TESSERA_RETURN_IF_ERROR(checkPlace(arguments.out));
+  // Before hours of text are counted.
+  if (llvm::Error error = checkWritable(arguments.out))
+    return Status::error("{}", llvm::toString(std::move(error)));
   arguments.training.pattern = patternNamed(arguments.pattern);
   auto start = std::chrono::steady_clock::now();
   WordCounter counter(arguments.training.pattern,

@@ -3,6 +3,7 @@
 #include "compiler/target/cuda/Cubin.h"
 #include "runtime/support/CpuFeatures.h"
 #include "runtime/support/PeakFlops.h"
+#include "runtime/train/KeptWeights.h"
 #include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
 #include <dlfcn.h>
@@ -99,7 +100,7 @@ static void reportCache() {
   say("cache",
       fmt::format("{}: {:.1f} MiB of programs, {:.1f} MiB of weights", folder,
                   mib(bytesOf(compiledFiles(folder))),
-                  mib(bytesOf(cachedFiles(folder + "/weights", ".weights")))),
+                  mib(bytesOf(KeptWeights::files(folder)))),
       "bounded by --cache-size and --kept-weights; may be removed at any time");
 }
 

@@ -5,6 +5,7 @@
 // the reductions that make slices and the broadcasts that take them.
 #include "compiler/target/cuda/KernelPrinter.h"
 #include "dialects/tile/TileQuantOps.h"
+#include "runtime/support/QuantizedLayout.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <numeric>
 
@@ -295,6 +296,13 @@ llvm::Error KernelPrinter::printMmaQuantized(tile::MmaQuantizedOp op) {
       (splits != (*kernel.getWarps())[0] ||
        cast<VectorType>(op.getType()).getDimSize(0) != 16 * splits))
     return unsupported(op, "needs 16 rows and a row of warps for each split");
+  // Panels of 128 bytes are read two blocks at a time.
+  auto rows = cast<VectorType>(op.getLhs().getType());
+  constexpr int64_t kPair = 2 * QuantizedLayout::kBlock;
+  if (rows.getElementType().isBF16() && rows.getDimSize(1) % kPair == 0 &&
+      rows.getDimSize(1) / splits % kPair)
+    return unsupported(op,
+                       "needs parts of whole 64 terms where rows have them");
   for (Value operand : {op.getLhs(), op.getWords(), op.getScales()})
     if (auto load = operand.getDefiningOp<tile::LoadOp>();
         !load || load.getAlong()[0] != 1)

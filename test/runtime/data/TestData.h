@@ -1,33 +1,14 @@
-// Scratch directories and small token splits for tests.
+// Small token splits for tests, and where to write them.
 #pragma once
 #include "runtime/data/TokenSplit.h"
+#include "test/support/ScratchDirectory.h"
 
 #include <cassert>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 namespace tessera::testing {
-
-/// A directory that goes away with the test.
-class ScratchDirectory {
-public:
-  ScratchDirectory() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "tessera-XXXXXX").string();
-    path = ::mkdtemp(pattern.data());
-  }
-  ~ScratchDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  ScratchDirectory(const ScratchDirectory &) = delete;
-  std::string operator/(const std::string &name) const {
-    return path + "/" + name;
-  }
-  std::string path;
-};
 
 /// Writes a split of shards of the given lengths; token i of the stream is
 /// (i * 5 + i / 7) % vocab.

@@ -1,4 +1,5 @@
 #include "runtime/support/CacheFolder.h"
+#include "test/support/ScratchDirectory.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -53,8 +54,8 @@ TEST(CacheFolder, IsWhereTheEnvironmentSays) {
 
 TEST(CacheFolder, WhatWasUsedLongestAgoMakesRoom) {
   namespace fs = std::filesystem;
-  std::string folder = (fs::temp_directory_path() / "tessera-XXXXXX").string();
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const tessera::testing::ScratchDirectory scratch;
+  const std::string &folder = scratch.path;
   EXPECT_TRUE(cachedFiles(folder + "/absent", ".tsr").empty());
   auto add = [&](const std::string &name, int hoursAgo) {
     std::ofstream(folder + "/" + name) << std::string(100, 'x');
@@ -80,5 +81,4 @@ TEST(CacheFolder, WhatWasUsedLongestAgoMakesRoom) {
   EXPECT_EQ(makeRoom(files, 100), 100u);
   EXPECT_TRUE(has("0c3.tsr") && !has("0c1.tsr") && has("0c9.weights"));
   EXPECT_TRUE(has("mine.tsr") && has("0c8.tsr.4fa0b1"));
-  fs::remove_all(folder);
 }

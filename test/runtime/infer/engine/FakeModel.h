@@ -4,6 +4,7 @@
 // token that follows.
 #pragma once
 #include "runtime/infer/PagedModel.h"
+#include "runtime/infer/Sampler.h"
 #include "runtime/infer/engine/Request.h"
 #include "runtime/support/SplitMix64.h"
 
@@ -88,12 +89,7 @@ private:
         return Status::error("{} changes", wish.changes.size());
       auto row = logits(int64_t(chosen.size())).first(size_t(wish.choices));
       std::vector<float> adjusted(row.begin(), row.end());
-      for (const auto &[token, change] : wish.changes)
-        if (size_t(token) < adjusted.size())
-          adjusted[size_t(token)] = change.of(adjusted[size_t(token)]);
-      for (size_t i = 0; wish.allowed && i < adjusted.size(); ++i)
-        if (!wish.allowed->contains(i))
-          adjusted[i] = -std::numeric_limits<float>::infinity();
+      adjustLogits(adjusted, wish.changes, wish.allowed);
       chosen.push_back(chooseToken(adjusted, wish.choice));
     }
     answered += !wanted.logits;
