@@ -74,7 +74,7 @@ std::string ArtifactCache::store(llvm::StringRef key, llvm::StringRef bytes,
                    " MiB is larger than the cache may be (--cache-size)");
   if (std::error_code error = llvm::sys::fs::create_directories(directory))
     return problem(error.message());
-  auto temp = llvm::sys::fs::TempFile::create(path(key) + ".%%%%%%");
+  auto temp = llvm::sys::fs::TempFile::create(path(key) + kAside);
   if (!temp)
     return problem(llvm::toString(temp.takeError()));
   {
@@ -95,6 +95,9 @@ std::string ArtifactCache::store(llvm::StringRef key, llvm::StringRef bytes,
 }
 
 void ArtifactCache::trim(uint64_t most) const {
-  if (!directory.empty())
-    makeRoom(compiledFiles(directory), most);
+  if (directory.empty())
+    return;
+  removeLeftovers(directory, kArtifactEnding);
+  removeLeftovers(directory + "/" + kKernelFolder.str(), kKernelEnding);
+  makeRoom(compiledFiles(directory), most);
 }

@@ -26,7 +26,7 @@ public:
                     uint64_t most) const;
 
   /// Removes artifacts and kernels, those used longest ago first, until they
-  /// have at most `most` bytes.
+  /// have at most `most` bytes; and of both what was never finished.
   void trim(uint64_t most) const;
 
 private:

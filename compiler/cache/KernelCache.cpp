@@ -39,7 +39,7 @@ public:
   void insert(StringRef key, StringRef bytes) override {
     if (!writesCache(mode) || sys::fs::create_directories(directory))
       return;
-    auto file = sys::fs::TempFile::create(pathOf(key) + ".%%%%%%%%");
+    auto file = sys::fs::TempFile::create(pathOf(key) + kAside);
     if (!file)
       return consumeError(file.takeError());
     {

@@ -27,6 +27,10 @@ inline bool writesCache(CacheMode mode) {
 constexpr llvm::StringLiteral kArtifactEnding = ".tsr",
                               kKernelFolder = "kernels", kKernelEnding = ".o";
 
+/// Files are written under their names and this, and then renamed.
+constexpr llvm::StringLiteral kAside = ".%%%%%%";
+static_assert(kAside.size() == 1 + kAsideDigits);
+
 /// All of both kinds in this folder.
 std::vector<CachedFile> compiledFiles(const std::string &folder);
 

@@ -1,6 +1,7 @@
 #include "runtime/support/CacheFolder.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -19,21 +20,33 @@ std::string userCacheFolder() {
 }
 
 // Names that a cache gives: what else lies in its folder is somebody's.
-static bool isKey(std::string_view name, std::string_view ending) {
-  if (!name.ends_with(ending))
-    return false;
-  name.remove_suffix(ending.size());
-  return !name.empty() &&
-         name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+static bool isHexadecimal(std::string_view text) {
+  return !text.empty() &&
+         text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-std::vector<CachedFile> cachedFiles(const std::string &folder,
-                                    std::string_view ending) {
+static bool isKey(std::string_view name, std::string_view ending) {
+  return name.ends_with(ending) &&
+         isHexadecimal(name.substr(0, name.size() - ending.size()));
+}
+
+static bool isAside(std::string_view name, std::string_view ending) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == name.npos)
+    return false;
+  const std::string_view digits = name.substr(dot + 1);
+  return digits.size() == kAsideDigits && isHexadecimal(digits) &&
+         isKey(name.substr(0, dot), ending);
+}
+
+/// The files of `folder` whose names the caller wants.
+template <typename Wants>
+static std::vector<CachedFile> filesOf(const std::string &folder, Wants wants) {
   std::vector<CachedFile> files;
   std::error_code error;
   std::filesystem::directory_iterator entry(folder, error), end;
   for (; !error && entry != end; entry.increment(error)) {
-    if (!isKey(entry->path().filename().native(), ending))
+    if (!wants(entry->path().filename().native()))
       continue;
     std::error_code gone; // others use the folder, too
     CachedFile each{entry->path().string(), entry->file_size(gone),
@@ -42,6 +55,23 @@ std::vector<CachedFile> cachedFiles(const std::string &folder,
       files.push_back(std::move(each));
   }
   return files;
+}
+
+std::vector<CachedFile> cachedFiles(const std::string &folder,
+                                    std::string_view ending) {
+  return filesOf(folder,
+                 [&](std::string_view name) { return isKey(name, ending); });
+}
+
+void removeLeftovers(const std::string &folder, std::string_view ending) {
+  using Clock = std::filesystem::file_time_type::clock;
+  // No file takes its writer that long.
+  const auto old = Clock::now() - std::chrono::hours(1);
+  for (const CachedFile &each : filesOf(folder, [&](std::string_view name) {
+         return isAside(name, ending);
+       }))
+    if (std::error_code ignored; each.used < old)
+      std::filesystem::remove(each.path, ignored);
 }
 
 uint64_t bytesOf(const std::vector<CachedFile> &files) {

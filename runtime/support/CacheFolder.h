@@ -1,6 +1,7 @@
 // Where the user's caches are, and which of their files go when there are too
 // many.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -25,6 +26,14 @@ struct CachedFile {
 /// this; none where there is no folder.
 std::vector<CachedFile> cachedFiles(const std::string &folder,
                                     std::string_view ending);
+
+/// What is not whole yet has the name that it is to have, a dot and so many
+/// random hexadecimal digits.
+constexpr std::size_t kAsideDigits = 6;
+
+/// Removes what writers have left that were killed: files of `folder` with such
+/// names to which nothing was written for an hour.
+void removeLeftovers(const std::string &folder, std::string_view ending);
 
 /// Of all of them together.
 uint64_t bytesOf(const std::vector<CachedFile> &files);

@@ -10,8 +10,15 @@
 #include <gtest/gtest.h>
 
 using namespace tessera;
+namespace fs = std::filesystem;
 
 namespace {
+
+/// A file of 100 bytes that was written so long ago.
+void write(const std::string &path, std::chrono::minutes ago) {
+  std::ofstream(path) << std::string(100, 'x');
+  fs::last_write_time(path, fs::file_time_type::clock::now() - ago);
+}
 
 /// An environment variable that is put back at the end of the test.
 class Variable {
@@ -53,14 +60,11 @@ TEST(CacheFolder, IsWhereTheEnvironmentSays) {
 }
 
 TEST(CacheFolder, WhatWasUsedLongestAgoMakesRoom) {
-  namespace fs = std::filesystem;
   const tessera::testing::ScratchDirectory scratch;
   const std::string &folder = scratch.path;
   EXPECT_TRUE(cachedFiles(folder + "/absent", ".tsr").empty());
   auto add = [&](const std::string &name, int hoursAgo) {
-    std::ofstream(folder + "/" + name) << std::string(100, 'x');
-    fs::last_write_time(folder + "/" + name, fs::file_time_type::clock::now() -
-                                                 std::chrono::hours(hoursAgo));
+    write(folder + "/" + name, std::chrono::hours(hoursAgo));
   };
   auto has = [&](const std::string &name) {
     return fs::exists(folder + "/" + name);
@@ -81,4 +85,34 @@ TEST(CacheFolder, WhatWasUsedLongestAgoMakesRoom) {
   EXPECT_EQ(makeRoom(files, 100), 100u);
   EXPECT_TRUE(has("0c3.tsr") && !has("0c1.tsr") && has("0c9.weights"));
   EXPECT_TRUE(has("mine.tsr") && has("0c8.tsr.4fa0b1"));
+}
+
+TEST(CacheFolder, WhatKilledWritersLeftIsRemoved) {
+  using std::chrono::minutes;
+  const tessera::testing::ScratchDirectory scratch;
+  const std::vector<std::string> leftovers = {"0c8.tsr.4fa0b1", "e.tsr.000000"},
+                                 others = {"0c8.tsr",
+                                           "0c8.tsr.4fa0b",   // five digits
+                                           "0c8.tsr.4fa0b12", // seven
+                                           "0c8.tsr.4FA0B1",
+                                           "0c8.tsr.backup",
+                                           "mine.tsr.4fa0b1",
+                                           ".tsr.4fa0b1",
+                                           "0c8.weights.4fa0b1",
+                                           "0c8.4fa0b1",
+                                           "4fa0b1"};
+  for (const std::string &name : leftovers)
+    write(scratch / name, minutes(61));
+  for (const std::string &name : others)
+    write(scratch / name, minutes(24 * 60));
+  write(scratch / "0c7.tsr.4fa0b1", minutes(59)); // somebody still writes it
+  fs::create_directory(scratch / "0c9.tsr.4fa0b1");
+  removeLeftovers(scratch / "absent", ".tsr");
+  removeLeftovers(scratch.path, ".tsr");
+  for (const std::string &name : leftovers)
+    EXPECT_FALSE(fs::exists(scratch / name)) << name;
+  for (const std::string &name : others)
+    EXPECT_TRUE(fs::exists(scratch / name)) << name;
+  EXPECT_TRUE(fs::exists(scratch / "0c7.tsr.4fa0b1"));
+  EXPECT_TRUE(fs::exists(scratch / "0c9.tsr.4fa0b1"));
 }
