@@ -1,12 +1,14 @@
 #include "runtime/data/NewDirectory.h"
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <thread>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -28,6 +30,9 @@ private:
   DurableFile &file;
 };
 
+constexpr std::string_view kPartial = ".tmp-", kDoomed = ".del-";
+static_assert(kPartial.size() == kDoomed.size());
+
 fs::path placeOf(const std::string &directory) {
   fs::path place = fs::path(directory).lexically_normal();
   return place.has_filename() ? place : place.parent_path(); // "out/" is "out"
@@ -40,7 +45,7 @@ fs::path folderAbove(const fs::path &place) {
 /// What is written is here until it is whole. Numbers of processes repeat where
 /// containers share a volume: no one else draws these digits, too.
 std::string partialOf(const fs::path &place) {
-  return (folderAbove(place) / fmt::format(".tmp-{}-{}-{:08x}",
+  return (folderAbove(place) / fmt::format("{}{}-{}-{:08x}", kPartial,
                                            place.filename().string(),
                                            ::getpid(), std::random_device()()))
       .string();
@@ -50,14 +55,26 @@ std::string partialOf(const fs::path &place) {
 
 constexpr std::array kEndings = {SIGINT, SIGTERM, SIGHUP};
 // For the handler.
-std::array<char, PATH_MAX> unfinished;
+std::array<char, PATH_MAX> unfinished, doomed;
 std::array<struct sigaction, kEndings.size()> before;
-volatile std::sig_atomic_t interrupted = 0;
+std::atomic<bool> interrupted = false;
+std::atomic<int> handlers = 0; ///< that are removing
+static_assert(std::atomic<int>::is_always_lock_free);
+
+/// Where a signal's handler moves what it removes: as long as the other name.
+std::string doomedOf(const std::string &partial) {
+  std::string path = partial;
+  path.replace(path.find_last_of('/') + 1, kPartial.size(), kDoomed);
+  return path;
+}
 
 /// Of a folder that has only files. Nothing in here allocates or locks: it is
-/// called by a signal's handler.
+/// called by a signal's handler, on whichever thread, while another may be
+/// about to give the folder its name. Who renames it first has it.
 void removeUnfinished() {
-  int folder = ::open(unfinished.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (::rename(unfinished.data(), doomed.data()) != 0)
+    return;
+  int folder = ::open(doomed.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0)
     return;
   alignas(dirent64) std::array<char, 4096> entries;
@@ -71,7 +88,7 @@ void removeUnfinished() {
         ::unlinkat(folder, entry->d_name, 0); // "." and ".." are refused
         at += entry->d_reclen;
       }
-    if (::rmdir(unfinished.data()) == 0 || errno == ENOENT)
+    if (::rmdir(doomed.data()) == 0 || errno == ENOENT)
       break;
   }
   ::close(folder);
@@ -79,11 +96,13 @@ void removeUnfinished() {
 
 void onSignal(int signal) {
   const int error = errno;
-  interrupted = 1;
+  ++handlers;
+  interrupted = true;
   removeUnfinished();
   for (std::size_t i = 0; i < kEndings.size(); ++i)
     if (kEndings[i] == signal)
       ::sigaction(signal, &before[i], nullptr);
+  --handlers;
   ::raise(signal); // for whoever had it before, when this handler returns
   errno = error;
 }
@@ -94,10 +113,11 @@ void onSignal(int signal) {
 class RemovedBySignals {
 public:
   explicit RemovedBySignals(const std::string &folder) {
-    interrupted = 0;
+    interrupted = false;
     if (folder.size() >= unfinished.size())
       return;
     std::memcpy(unfinished.data(), folder.c_str(), folder.size() + 1);
+    std::memcpy(doomed.data(), doomedOf(folder).c_str(), folder.size() + 1);
     for (std::size_t i = 0; i < kEndings.size(); ++i) {
       if (::sigaction(kEndings[i], nullptr, &before[i]) != 0 ||
           before[i].sa_handler == SIG_IGN)
@@ -109,6 +129,8 @@ public:
     }
   }
   ~RemovedBySignals() {
+    while (handlers > 0) // on other threads, and nothing is to be left
+      std::this_thread::yield();
     for (std::size_t i = 0; i < kEndings.size(); ++i)
       if (taken[i])
         ::sigaction(kEndings[i], &before[i], nullptr);
@@ -153,15 +175,18 @@ makeNewDirectory(const std::string &directory,
   Status status = files.makeDirectory(partial);
   if (status.ok())
     status = fill(partial);
-  if (interrupted) // and whoever handled the signal goes on
-    status =
-        Status::error("'{}' is not made: a signal came meanwhile", directory);
   if (status.ok())
     status = files.syncDirectory(partial);
-  if (status.ok())
+  bool isNamed = false;
+  if (status.ok() && !interrupted) {
     status = files.rename(partial, place.string());
-  if (!status.ok()) {
+    isNamed = status.ok();
+  }
+  if (!isNamed) {
     (void)files.removeTree(partial); // the error that counts is the first one
+    if (interrupted)                 // and whoever handled the signal goes on
+      return Status::error("'{}' is not made: a signal came meanwhile",
+                           directory);
     return status;
   }
   return files.syncDirectory(folderAbove(place).string());

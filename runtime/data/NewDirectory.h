@@ -14,9 +14,10 @@ Status checkNewDirectory(const std::string &directory);
 
 /// Makes `directory`, which must not be there: `fill` writes files into the
 /// folder that it is given, which then takes the name; it makes no folders in
-/// it. After an error, or SIGINT, SIGTERM or SIGHUP, nothing is left; where
-/// such a signal is handled and the process goes on, that is an error, too. One
-/// at a time in a process.
+/// it. After an error, or a SIGINT, SIGTERM or SIGHUP on whichever thread,
+/// nothing is left, unless the directory has its name already: then it is
+/// whole. Where others handle such a signal and the process goes on, what was
+/// not named is an error. One at a time in a process.
 Status
 makeNewDirectory(const std::string &directory,
                  const std::function<Status(const std::string &folder)> &fill);

@@ -1,9 +1,12 @@
 #include "runtime/data/NewDirectory.h"
 #include "test/runtime/data/TestData.h"
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -84,6 +87,38 @@ TEST(NewDirectory, IsMadeWhereSignalsAreIgnored) {
   int ended = endOfProcess(scratch / "made", SIGHUP, SIG_IGN, 7);
   EXPECT_EQ(WEXITSTATUS(ended), 7);
   EXPECT_TRUE(fs::exists(scratch / "made/file-299"));
+}
+
+// A handler on another thread, while the directory is given its name: whoever
+// comes first has it, and nothing is half done.
+TEST(NewDirectory, IsWholeOrNotAtAllWhicheverThreadMeetsASignal) {
+  ScratchDirectory scratch;
+  const std::string place = scratch / "made";
+  constexpr int kFiles = 40;
+  auto before = ::signal(SIGINT, [](int) {});
+  for (int i = 0; i < 80; ++i) {
+    std::atomic<bool> isFull = false;
+    std::thread other([&] {
+      while (!isFull)
+        std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::microseconds(4 * i));
+      ::raise(SIGINT); // to this thread
+    });
+    Status status = makeNewDirectory(place, [&](const std::string &folder) {
+      for (int file = 0; file < kFiles; ++file)
+        std::ofstream(folder + "/file-" + std::to_string(file)) << "bytes";
+      isFull = true;
+      return Status::success();
+    });
+    // What is left when the call returns, whatever the other thread does.
+    const auto left = std::distance(fs::directory_iterator(scratch.path), {});
+    other.join();
+    ASSERT_EQ(left, status.ok() ? 1 : 0) << status.message();
+    if (status.ok())
+      ASSERT_EQ(std::distance(fs::directory_iterator(place), {}), kFiles);
+    fs::remove_all(place);
+  }
+  ::signal(SIGINT, before);
 }
 
 // Such as LLVM's, who removes files of its own and lets the process end.
