@@ -62,8 +62,10 @@ std::string CommonService::refuse(const HttpRequest &head) {
 
 //===--- answers ----------------------------------------------------------===//
 
-CommonService::CommonService(ModelKind kind, ServiceOptions options)
-    : kind(kind), options(std::move(options)), started(std::time(nullptr)) {}
+CommonService::CommonService(ModelKind kind, const EngineState &engine,
+                             HealthProbe probe, ServiceOptions options)
+    : kind(kind), options(std::move(options)), started(std::time(nullptr)),
+      health(engine, std::move(probe), this->options.health) {}
 
 void CommonService::markReady() { compiledBefore = compilationCount; }
 
@@ -104,6 +106,21 @@ ApiError CommonService::otherModel() const {
 
 ApiError CommonService::shuttingDown() {
   return {503, "the server is shutting down", "", "shutting_down"};
+}
+
+void CommonService::markEnding() {
+  isEnding = true;
+  health.end();
+}
+
+void CommonService::checkHealth(const Reply &reply) {
+  health.ask(*server, [this, reply](const std::string &problem) {
+    if (problem == Health::kEnding)
+      return sendError(reply, shuttingDown());
+    if (!problem.empty())
+      return sendError(reply, {503, problem, "", "unhealthy"});
+    sendJson(reply, R"({"status":"ok"})");
+  });
 }
 
 //===--- routes -----------------------------------------------------------===//

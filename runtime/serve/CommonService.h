@@ -29,13 +29,16 @@ struct ServiceOptions {
 
 class CommonService : public HttpHandler {
 public:
-  CommonService(ModelKind kind, ServiceOptions options);
+  /// Whether it is healthy, `engine` and what `probe` sends it say.
+  CommonService(ModelKind kind, const EngineState &engine, HealthProbe probe,
+                ServiceOptions options);
   /// Before the server runs; the server must outlive the last request.
   void attach(HttpServer &to) { server = &to; }
   /// From here on nothing should be compiled; /metrics says so.
   void markReady();
-  /// In the server's thread: /health says from here on that the server ends.
-  virtual void markEnding() { isEnding = true; }
+  /// In the server's thread: /health says from here on that the server ends,
+  /// to those who wait for it, too.
+  void markEnding();
 
   std::string refuse(const HttpRequest &head) override;
   std::size_t groupOf(const HttpRequest &head) const override {
@@ -52,7 +55,6 @@ protected:
   /// About an answer that may be stored.
   virtual void askStored(const RouteMatch &match, const HttpRequest &request,
                          const Reply &reply);
-  virtual void checkHealth(const Reply &reply) = 0;
   virtual std::string engineMetrics() const = 0;
   virtual int64_t context() const = 0; ///< tokens
 
@@ -76,10 +78,12 @@ protected:
 private:
   void get(const RouteMatch &match, const Reply &reply);
   void listModels(const Reply &reply);
+  void checkHealth(const Reply &reply);
   std::string modelJson(const std::string &name) const;
 
   uint64_t compiledBefore = 0;
   bool isEnding = false;
+  Health health;
 };
 
 /// Compares in a time that depends on the lengths alone.

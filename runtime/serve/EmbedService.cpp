@@ -82,17 +82,28 @@ namespace {
 
 using Clock = EngineClock;
 
+/// A text of one token, which shows whether the engine works.
+EmbedRequest probeRequest(std::function<void(EmbedResult)> done) {
+  return {{{0}}, std::nullopt, std::move(done)};
+}
+
+HealthProbe probeOf(EmbedEngine &engine) {
+  return [&engine](Clock::time_point deadline, std::function<void()> done) {
+    EmbedRequest request =
+        probeRequest([done = std::move(done)](const EmbedResult &) { done(); });
+    request.deadline = deadline;
+    return engine.submit(std::move(request)).outcome ==
+           Submission::Outcome::accepted;
+  };
+}
+
 class EmbedService final : public CommonService {
 public:
   EmbedService(EmbedEngine &engine, const tokenizer::Tokenizer &tokenizer,
                EmbedFacts facts, ServiceOptions options)
-      : CommonService(ModelKind::embeds, std::move(options)), engine(engine),
-        embedder(tokenizer, engine.shape(), std::move(facts)) {}
-
-  /// A text of one token, which shows whether the engine works.
-  static EmbedRequest probe(std::function<void(EmbedResult)> done) {
-    return {{{0}}, std::nullopt, std::move(done)};
-  }
+      : CommonService(ModelKind::embeds, engine, probeOf(engine),
+                      std::move(options)),
+        engine(engine), embedder(tokenizer, engine.shape(), std::move(facts)) {}
 
 private:
   /// A request on its way.
@@ -104,7 +115,6 @@ private:
   };
   void post(const HttpRequest &request, Endpoint endpoint,
             const Reply &reply) override;
-  void checkHealth(const Reply &reply) override;
   std::string engineMetrics() const override {
     return engine.metrics().print();
   }
@@ -119,37 +129,6 @@ private:
   EmbedEngine &engine;
   TextEmbedder embedder;
 };
-
-// Healthy is an engine that computed within the last seconds, or does so while
-// one can wait.
-void EmbedService::checkHealth(const Reply &reply) {
-  auto answered = std::make_shared<bool>(false);
-  auto answer = [this, reply, answered](bool healthy) {
-    if (std::exchange(*answered, true))
-      return;
-    if (healthy)
-      return sendJson(reply, R"({"status":"ok"})");
-    sendError(reply,
-              {503, engine.deathCause().value_or("no vector came in time"), "",
-               "unhealthy"});
-  };
-  if (engine.deathCause())
-    return answer(false);
-  if (Clock::now() - engine.lastBatch() < options.health.recent)
-    return answer(true);
-  auto asked = Clock::now();
-  Submission submission =
-      engine.submit(probe([this, answer](const EmbedResult &result) {
-        server->post([answer, isWell = result.reason == FinishReason::stop] {
-          answer(isWell);
-        });
-      }));
-  if (submission.outcome == Submission::Outcome::closed)
-    return answer(false);
-  // Behind a full queue, or a long one, a batch of others says the same.
-  server->after(options.health.patience,
-                [this, answer, asked] { answer(engine.lastBatch() >= asked); });
-}
 
 //===--- embeddings -------------------------------------------------------===//
 
@@ -258,7 +237,7 @@ void EmbedService::log(int status, const Call &call, int64_t tokens) {
 /// Ready is an engine from which a vector came.
 Status tryOnce(EmbedEngine &engine) {
   std::promise<EmbedResult> came;
-  Submission submission = engine.submit(EmbedService::probe(
+  Submission submission = engine.submit(probeRequest(
       [&](EmbedResult result) { came.set_value(std::move(result)); }));
   if (submission.outcome != Submission::Outcome::accepted)
     return Status::error("the engine does not start: {}", submission.message);

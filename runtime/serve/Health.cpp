@@ -1,32 +1,10 @@
 #include "runtime/serve/Health.h"
 
-#include <atomic>
 #include <utility>
 
 namespace tessera::serve {
 
 static constexpr std::chrono::milliseconds kBetweenLooks{50};
-
-EngineRequest probeRequest(std::shared_ptr<RequestSink> sink) {
-  EngineRequest request;
-  request.prompt = {0};
-  request.maxTokens = 1;
-  request.sampling.temperature = 0;
-  request.sink = std::move(sink);
-  return request;
-}
-
-namespace {
-
-/// Only waits for its end; that a token came is seen in the engine's metrics.
-class Probe final : public RequestSink {
-public:
-  bool token(const TokenEvent &) override { return true; }
-  void finished(const EngineResult &) override { done = true; }
-  std::atomic<bool> done = false;
-};
-
-} // namespace
 
 bool Health::worksNow() const {
   auto last = engine.lastComputed();
@@ -34,17 +12,12 @@ bool Health::worksNow() const {
 }
 
 void Health::probe() {
-  if (probing && !static_cast<const Probe &>(*probing).done)
+  if ((done && !*done) || engine.isBusy())
     return;
-  probing.reset();
-  if (engine.isBusy())
-    return;
-  probing = std::make_shared<Probe>();
-  EngineRequest request = probeRequest(probing);
-  request.deadline = EngineClock::now() + times.patience;
-  if (engine.submit({std::move(request)}).outcome !=
-      Submission::Outcome::accepted)
-    probing.reset(); // drains or died, or requests came meanwhile
+  auto ended = std::make_shared<std::atomic<bool>>(false);
+  done = ended;
+  if (!send(EngineClock::now() + times.patience, [ended] { *ended = true; }))
+    done.reset(); // drains or died, or requests came meanwhile
 }
 
 void Health::ask(HttpServer &server,

@@ -9,11 +9,47 @@
 
 namespace tessera::serve {
 
+EngineRequest probeRequest(std::shared_ptr<RequestSink> sink) {
+  EngineRequest request;
+  request.prompt = {0};
+  request.maxTokens = 1;
+  request.sampling.temperature = 0;
+  request.sink = std::move(sink);
+  return request;
+}
+
+namespace {
+
+/// Only waits for its end; that a token came is seen in the engine's metrics.
+class Probe final : public RequestSink {
+public:
+  explicit Probe(std::function<void()> done) : done(std::move(done)) {}
+  bool token(const TokenEvent &) override { return true; }
+  void finished(const EngineResult &) override { done(); }
+
+private:
+  std::function<void()> done;
+};
+
+} // namespace
+
+static HealthProbe probeOf(Engine &engine) {
+  return
+      [&engine](EngineClock::time_point deadline, std::function<void()> done) {
+        EngineRequest request =
+            probeRequest(std::make_shared<Probe>(std::move(done)));
+        request.deadline = deadline;
+        return engine.submit({std::move(request)}).outcome ==
+               Submission::Outcome::accepted;
+      };
+}
+
 Service::Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
                  const ChatRenderer &chat, ServiceOptions options)
-    : CommonService(ModelKind::generates, std::move(options)), engine(engine),
-      tokenizer(tokenizer), chat(chat), encoder(tokenizer), forms(tokenizer),
-      health(engine, this->options.health) {
+    : CommonService(ModelKind::generates, engine, probeOf(engine),
+                    std::move(options)),
+      engine(engine), tokenizer(tokenizer), chat(chat), encoder(tokenizer),
+      forms(tokenizer) {
   // Each key has its share, so that none can have another's answers forgotten.
   const std::size_t keys =
       std::max<std::size_t>(1, this->options.apiKeys.size());
@@ -22,21 +58,6 @@ Service::Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
   share.bytes /= keys;
   for (std::size_t i = 0; i < keys; ++i)
     stores.emplace_back(share);
-}
-
-void Service::markEnding() {
-  CommonService::markEnding();
-  health.end();
-}
-
-void Service::checkHealth(const Reply &reply) {
-  health.ask(*server, [this, reply](const std::string &problem) {
-    if (problem == Health::kEnding)
-      return sendError(reply, shuttingDown());
-    if (!problem.empty())
-      return sendError(reply, {503, problem, "", "unhealthy"});
-    sendJson(reply, R"({"status":"ok"})");
-  });
 }
 
 std::string Service::engineMetrics() const {

@@ -17,6 +17,9 @@
 
 namespace tessera::serve {
 
+/// A request of one token, to see whether one goes round.
+EngineRequest probeRequest(std::shared_ptr<RequestSink> sink);
+
 class Service final : public CommonService {
 public:
   /// All of them must outlive the service.
@@ -25,7 +28,6 @@ public:
   /// Forgets what is stored and what runs in the background, before the server
   /// goes.
   void forget() { stores.clear(); }
-  void markEnding() override;
 
 private:
   class Generation;
@@ -33,7 +35,6 @@ private:
             const Reply &reply) override;
   void askStored(const RouteMatch &match, const HttpRequest &request,
                  const Reply &reply) override;
-  void checkHealth(const Reply &reply) override;
   std::string engineMetrics() const override;
   /// Whether the model's template has the request's tools; the form that calls
   /// must have.
@@ -77,7 +78,6 @@ private:
   tokenizer::Encoder encoder;
   AnswerForms forms;
   std::deque<AnswerStore> stores; ///< of each key
-  Health health;
 };
 
 } // namespace tessera::serve

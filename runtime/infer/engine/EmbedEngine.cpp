@@ -100,7 +100,12 @@ EngineMetrics EmbedEngine::metrics() const {
   return copy;
 }
 
-EngineClock::time_point EmbedEngine::lastBatch() const {
+bool EmbedEngine::isBusy() const {
+  std::lock_guard lock(mutex);
+  return !open.empty();
+}
+
+std::optional<EngineClock::time_point> EmbedEngine::lastComputed() const {
   std::lock_guard lock(mutex);
   return computed;
 }

@@ -26,13 +26,13 @@ struct EmbedRequest {
   std::function<void(EmbedResult)> done;
 };
 
-class EmbedEngine {
+class EmbedEngine : public EngineState {
 public:
   /// Starts the thread. The model must outlive the engine and is its own. Of
   /// the options those of requests and tokens matter.
   EmbedEngine(VectorModel &model, const EngineOptions &options);
   /// Cancels what is left.
-  ~EmbedEngine();
+  ~EmbedEngine() override;
   EmbedEngine(const EmbedEngine &) = delete;
   EmbedEngine &operator=(const EmbedEngine &) = delete;
 
@@ -45,10 +45,10 @@ public:
 
   /// Of what counts pages and generated tokens there is nothing.
   EngineMetrics metrics() const;
-  /// When the newest batch was computed; long ago if none was.
-  EngineClock::time_point lastBatch() const;
-  /// The error of the device that ended the engine.
-  std::optional<std::string> deathCause() const;
+  bool isBusy() const override;
+  /// A batch.
+  std::optional<EngineClock::time_point> lastComputed() const override;
+  std::optional<std::string> deathCause() const override;
   const VectorShape &shape() const { return model.shape(); }
 
 private:
@@ -83,7 +83,7 @@ private:
   uint64_t nextId = 1, nextOrder = 1;
   bool draining = false, cancelling = false, ended = false;
   std::optional<std::string> death;
-  EngineClock::time_point computed{};
+  std::optional<EngineClock::time_point> computed;
   EngineMetrics counters;
 
   std::once_flag joined;

@@ -1,5 +1,6 @@
 // A scheduler on a thread of its own, which any thread may ask.
 #pragma once
+#include "runtime/infer/engine/EngineState.h"
 #include "runtime/infer/engine/Scheduler.h"
 
 #include <condition_variable>
@@ -32,12 +33,12 @@ struct Submission {
   std::vector<uint64_t> ids; ///< for cancel(), one a request
 };
 
-class Engine {
+class Engine : public EngineState {
 public:
   /// Starts the thread. The model must outlive the engine and is its own.
   Engine(PagedModel &model, const EngineOptions &options);
   /// Cancels what is left.
-  ~Engine();
+  ~Engine() override;
   Engine(const Engine &) = delete;
   Engine &operator=(const Engine &) = delete;
 
@@ -52,12 +53,10 @@ public:
   void drain(EngineClock::time_point deadline);
 
   EngineMetrics metrics() const;
-  /// Whether requests are unfinished.
-  bool isBusy() const;
-  /// When the model last computed a chunk of a prompt or a token.
-  std::optional<EngineClock::time_point> lastComputed() const;
-  /// The error of the device that ended the engine.
-  std::optional<std::string> deathCause() const;
+  bool isBusy() const override;
+  /// A chunk of a prompt or a token.
+  std::optional<EngineClock::time_point> lastComputed() const override;
+  std::optional<std::string> deathCause() const override;
   const DecoderShape &shape() const { return model.shape(); }
 
 private:

@@ -54,10 +54,12 @@ private:
 /// Of a text the sum of its tokens, and the same weighted by their places.
 class SumModel final : public VectorModel {
 public:
-  explicit SumModel(VectorShape shape) : sizes(std::move(shape)) {}
+  SumModel(VectorShape shape, std::chrono::microseconds batch)
+      : sizes(std::move(shape)), batch(batch) {}
   const VectorShape &shape() const override { return sizes; }
   Status embed(std::span<const TokenSpan> texts,
                std::span<float> vectors) override {
+    std::this_thread::sleep_for(batch);
     for (size_t i = 0; i < texts.size(); ++i) {
       float *vector = &vectors[2 * i];
       vector[0] = vector[1] = 0;
@@ -71,6 +73,7 @@ public:
 
 private:
   VectorShape sizes;
+  std::chrono::microseconds batch;
 };
 
 constexpr uint32_t kVocab = 257; // every byte, and the end of a text
@@ -160,7 +163,8 @@ Status serveTexts(const tokenizer::Tokenizer &tokenizer,
 
 Status serveVectors(const tokenizer::Tokenizer &tokenizer,
                     const Settings &settings) {
-  SumModel model({/*context=*/64, /*width=*/2, kVocab, /*batch=*/4, {32, 64}});
+  SumModel model({/*context=*/64, /*width=*/2, kVocab, /*batch=*/4, {32, 64}},
+                 settings.slow);
   serve::EmbedFacts facts;
   facts.cutsAnywhere = true;
   return serve::serveEmbeddings(model, tokenizer, facts, settings.serve);

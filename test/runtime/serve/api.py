@@ -682,19 +682,20 @@ def health():
         expect((status, headers["Retry-After"], body["error"]["code"]), (503, "1", "unhealthy"))
         stuck.join()
         expect(server.call("GET", "/health")[0], 200)
-    # Who waits for a token when the server is told to end hears that at once, and not when the model has made one.
-    with Server([CHECK, "--slow-read", "2000000", "--slow", "2000000", "--health", "1500"]) as server:
-        time.sleep(1.7)  # the token from the start is no longer recent
-        connection = server.connection()
-        connection.request("GET", "/version")
-        connection.getresponse().read()
-        connection.request("GET", "/health")
-        for _ in range(3):  # behind which the server has read it
-            server.call("GET", "/version")
-        server.terminate()
-        answer = connection.getresponse()
-        expect((answer.status, json.loads(answer.read())["error"]["code"]), (503, "shutting_down"))
-        expect(server.process.wait(30), 0)
+    # Who waits when the server is told to end hears that at once, and not when the model has computed something.
+    for kind in ([], ["--embeds", "1"]):
+        with Server([CHECK, *kind, "--slow-read", "2000000", "--slow", "2000000", "--health", "1500"]) as server:
+            time.sleep(1.7)  # the token from the start is no longer recent
+            connection = server.connection()
+            connection.request("GET", "/version")
+            connection.getresponse().read()
+            connection.request("GET", "/health")
+            for _ in range(3):  # behind which the server has read it
+                server.call("GET", "/version")
+            server.terminate()
+            answer = connection.getresponse()
+            expect((answer.status, json.loads(answer.read())["error"]["code"]), (503, "shutting_down"))
+            expect(server.process.wait(30), 0)
 
 
 def killed():
