@@ -1,9 +1,11 @@
 // tessera import: a GGUF file as a Hugging Face directory.
 #include "models/gguf/GgufImport.h"
+#include "runtime/train/ModelDirectory.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/WeightType.h"
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 using namespace tessera;
@@ -14,6 +16,21 @@ struct ImportSettings {
   SafetensorsType dtype = SafetensorsType::bf16;
 };
 } // namespace
+
+// Who gives what generate, chat and serve read needs no import.
+static Status checkIsFile(const std::string &place) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  if (!fs::is_regular_file(place, code) && findModelDirectory(place))
+    return Status::error("'{}' is a Hugging Face model, which is used as it "
+                         "is: tessera generate {}; import is for GGUF files",
+                         place, place);
+  if (fs::is_directory(place, code))
+    return Status::error("'{}' is a directory; import reads one GGUF file, "
+                         "such as {}",
+                         place, (fs::path(place) / "model.gguf").string());
+  return Status::success(); // what else is wrong, the reader says
+}
 
 void tessera::addImportCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<ImportSettings>();
@@ -33,6 +50,8 @@ void tessera::addImportCommand(CLI::App &app, Invocation &invocation) {
       ->transform(weightTypes())
       ->default_str("bf16");
   command->callback([=, &invocation] {
+    if (Status status = checkIsFile(settings->file); !status.ok())
+      return invocation.fail(status.message().c_str());
     auto line =
         models::importGguf(settings->file, settings->output, settings->dtype);
     if (!line.ok())
