@@ -28,6 +28,8 @@
 
 namespace tessera {
 
+struct ScheduledText;
+
 struct SchedulerOptions {
   /// Texts that have pages at a time; 0: the largest bucket, which is the most.
   int64_t maxBatch = 0;
@@ -65,7 +67,7 @@ public:
   const EngineMetrics &metrics();
 
 private:
-  struct Text;
+  using Text = ScheduledText;
   using TextList = std::vector<std::unique_ptr<Text>>;
 
   void expire(EngineClock::time_point now);
