@@ -1,6 +1,4 @@
 #include "runtime/data/tokenizer/regex/RegexParser.h"
-#include "runtime/data/tokenizer/Unicode.h"
-#include "runtime/support/Text.h"
 
 #include <algorithm>
 #include <optional>
@@ -14,10 +12,10 @@ constexpr uint32_t maxRepeat = 1000;
 constexpr size_t maxDepth = 50;
 
 /// Recursive descent; the first error ends it.
-class Parser {
+class Parser : RegexWords {
 public:
   Parser(std::string_view pattern, RegexSyntax syntax)
-      : pattern(pattern), isEcma(syntax == RegexSyntax::ecma) {}
+      : RegexWords(pattern, syntax) {}
 
   StatusOr<RegexNode> parse() {
     RegexNode root = alternatives();
@@ -38,16 +36,6 @@ private:
   RegexNode lookahead(bool negative);
   RegexNode escape();
   RegexNode characterClass();
-  /// The set of \s, \p{…} and their like after the backslash.
-  std::optional<CodePointSet> namedSet(char letter);
-  CodePointSet lineEnds() const;
-  CodePointSet spaces() const;
-  CodePointSet digits() const;
-  CodePointSet wordCharacters() const;
-  std::optional<CodePointSet> property(bool negative);
-  uint32_t escapedCharacter(char letter);
-  uint32_t hexadecimal();
-  uint32_t character();
 
   RegexNode setNode(CodePointSet set) {
     RegexNode node;
@@ -55,37 +43,9 @@ private:
     node.set = ignoreCase ? set.ignoringCase() : std::move(set);
     return node;
   }
-  bool done() const { return at >= pattern.size() || !problem.ok(); }
-  bool sees(std::string_view text) const {
-    return problem.ok() && pattern.substr(at).starts_with(text);
-  }
-  bool take(std::string_view text) {
-    if (!sees(text))
-      return false;
-    at += text.size();
-    return true;
-  }
-  /// What is right, and not served.
-  void fail(std::string_view what) {
-    if (problem.ok())
-      problem = Status::error("the regular expression {} has {} at byte {}, "
-                              "which is not supported",
-                              quote(pattern), what, at);
-  }
-  /// What is a mistake in this syntax.
-  void wrong(std::string_view what, size_t where) {
-    if (problem.ok())
-      problem = Status::error("the regular expression {} is wrong at byte {}: "
-                              "{}",
-                              quote(pattern), where, what);
-  }
-  void wrong(std::string_view what) { wrong(what, at); }
 
-  std::string_view pattern;
-  bool isEcma;
-  size_t at = 0, depth = 0;
+  size_t depth = 0; ///< of groups
   bool ignoreCase = false;
-  Status problem;
 };
 } // namespace
 
@@ -142,42 +102,6 @@ bool Parser::countedRange(uint32_t &least, uint32_t &most) {
   else if (most < least)
     wrong("a descending range of repetitions", start);
   return true;
-}
-
-static RegexNode sequenceOf(RegexNode first, RegexNode second) {
-  RegexNode node;
-  node.kind = Kind::Concat;
-  node.children.push_back(std::move(first));
-  node.children.push_back(std::move(second));
-  return node;
-}
-
-static RegexNode notFollowedBy(const CodePointSet &set) {
-  RegexNode node;
-  node.kind = Kind::FollowedBy;
-  node.set = set.complement();
-  node.orEnd = true;
-  return node;
-}
-
-/// Whether `node` matches the empty text.
-static bool mayBeEmpty(const RegexNode &node) {
-  auto empty = [](const RegexNode &child) { return mayBeEmpty(child); };
-  switch (node.kind) {
-  case Kind::Empty:
-  case Kind::FollowedBy:
-  case Kind::Begin:
-    return true;
-  case Kind::Set:
-    return false;
-  case Kind::Concat:
-    return std::all_of(node.children.begin(), node.children.end(), empty);
-  case Kind::Alternate:
-    return std::any_of(node.children.begin(), node.children.end(), empty);
-  case Kind::Repeat:
-    return node.least == 0 || mayBeEmpty(node.children[0]);
-  }
-  return false;
 }
 
 RegexNode Parser::quantified(RegexNode node) {
@@ -291,29 +215,6 @@ RegexNode Parser::group() {
   return node;
 }
 
-/// Adds what may stand at the next place; false where more than one character
-/// would have to be looked at.
-static bool collectNext(const RegexNode &node, CodePointSet &set, bool &end) {
-  switch (node.kind) {
-  case Kind::Set:
-    set.add(node.set);
-    return true;
-  case Kind::FollowedBy:
-    set.add(node.set);
-    end |= node.orEnd;
-    return true;
-  case Kind::Alternate:
-    for (const RegexNode &child : node.children)
-      if (!collectNext(child, set, end))
-        return false;
-    return true;
-  case Kind::Concat:
-    return node.children.size() == 1 && collectNext(node.children[0], set, end);
-  default:
-    return false;
-  }
-}
-
 RegexNode Parser::lookahead(bool negative) {
   RegexNode inside = alternatives();
   RegexNode node;
@@ -325,129 +226,6 @@ RegexNode Parser::lookahead(bool negative) {
     node.orEnd = !node.orEnd;
   }
   return node;
-}
-
-std::optional<CodePointSet> Parser::property(bool negative) {
-  size_t end = pattern.find('}', at);
-  if (!take("{") || end == pattern.npos) {
-    wrong("a property without its braces");
-    return std::nullopt;
-  }
-  if (take("^"))
-    negative = !negative;
-  std::string_view name = pattern.substr(at, end - at);
-  std::optional<CodePointSet> set = propertySet(name);
-  if (!set)
-    fail(fmt::format("the property {}", quote(name)));
-  at = end + 1;
-  return set && negative ? set->complement() : set;
-}
-
-CodePointSet Parser::lineEnds() const {
-  return isEcma ? CodePointSet({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}})
-                : CodePointSet::of('\n');
-}
-
-CodePointSet Parser::spaces() const {
-  if (!isEcma)
-    return spaceSet();
-  // Without U+FEFF, which most other engines do not take for a space.
-  return CodePointSet({{'\t', '\r'},
-                       {' ', ' '},
-                       {0xA0, 0xA0},
-                       {0x1680, 0x1680},
-                       {0x2000, 0x200A},
-                       {0x2028, 0x2029},
-                       {0x202F, 0x202F},
-                       {0x205F, 0x205F},
-                       {0x3000, 0x3000}});
-}
-
-CodePointSet Parser::digits() const {
-  return isEcma ? CodePointSet({{'0', '9'}}) : digitSet();
-}
-
-CodePointSet Parser::wordCharacters() const {
-  return isEcma ? CodePointSet({{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}})
-                : wordSet();
-}
-
-std::optional<CodePointSet> Parser::namedSet(char letter) {
-  switch (letter) {
-  case 's':
-    return spaces();
-  case 'S':
-    return spaces().complement();
-  case 'd':
-    return digits();
-  case 'D':
-    return digits().complement();
-  case 'w':
-    return wordCharacters();
-  case 'W':
-    return wordCharacters().complement();
-  case 'p':
-    return property(false);
-  case 'P':
-    return property(true);
-  default:
-    return std::nullopt;
-  }
-}
-
-uint32_t Parser::hexadecimal() {
-  bool braces = take("{");
-  size_t digits = braces ? 6 : pattern[at - 1] == 'u' ? 4 : 2;
-  uint32_t value = 0;
-  size_t count = 0;
-  for (; count < digits && at < pattern.size(); ++count, ++at) {
-    auto c = static_cast<uint8_t>(pattern[at]);
-    if (!std::isxdigit(c))
-      break;
-    value = value * 16 +
-            static_cast<uint32_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
-  }
-  bool surrogate = value >= 0xD800 && value < 0xE000;
-  if (count == 0 || (braces && !take("}")) || value >= invalidByte || surrogate)
-    wrong("a hexadecimal escape that is no character");
-  return value;
-}
-
-uint32_t Parser::escapedCharacter(char letter) {
-  switch (letter) {
-  case 'n':
-    return '\n';
-  case 'r':
-    return '\r';
-  case 't':
-    return '\t';
-  case 'v':
-    return '\v';
-  case 'f':
-    return '\f';
-  case 'a':
-  case 'e':
-    if (isEcma)
-      break;
-    return letter == 'a' ? '\a' : 0x1B;
-  case 'x':
-  case 'u':
-    return hexadecimal();
-  default:
-    break;
-  }
-  if (std::isalnum(static_cast<uint8_t>(letter)))
-    fail(fmt::format("the escape \\{}", letter));
-  return static_cast<uint8_t>(letter);
-}
-
-/// The character at `at`, which it passes.
-uint32_t Parser::character() {
-  Utf8Char c = decodeUtf8(pattern.data() + at, pattern.data() + pattern.size());
-  if (c.codePoint == invalidCodePoint)
-    wrong("a byte that is not UTF-8");
-  at += c.length;
-  return c.codePoint;
 }
 
 RegexNode Parser::escape() {
