@@ -3,9 +3,8 @@
 // row, draws (SampleChoice.cpp).
 #pragma once
 #include "dialects/tile/TileOps.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/tiling/KernelOps.h"
 #include "passes/tiling/Targets.h"
 
 namespace tessera {
@@ -18,14 +17,14 @@ struct SampleShape {
 
 /// Emits scalars and tiles of one dimension; a scalar that meets a tile is
 /// repeated.
-struct SampleOps {
+struct SampleOps : KernelOps {
   using Compare = mlir::arith::CmpIPredicate;
-  mlir::OpBuilder &b;
-  mlir::Location loc;
+  SampleOps(mlir::OpBuilder &b, mlir::Location loc, int64_t lanes)
+      : KernelOps(b, loc), lanes(lanes) {}
+
   int64_t lanes;      ///< elements of a tile
   int64_t atOnce = 4; ///< tiles that are asked for before they are used
 
-  mlir::Value index(int64_t value) const;
   mlir::Value i32(int64_t value) const;
   mlir::Value i64(int64_t value) const;
   mlir::Value f32(float value) const;
@@ -64,16 +63,6 @@ struct SampleOps {
                        mlir::Value bound) const;
   void storeTile(mlir::Value tile, mlir::Value memory, mlir::Value at,
                  mlir::Value bound) const;
-
-  using Values = llvm::SmallVector<mlir::Value>;
-  mlir::ValueRange forRange(
-      mlir::Value begin, mlir::Value end, mlir::Value step,
-      mlir::ValueRange init,
-      llvm::function_ref<Values(mlir::Value, mlir::ValueRange)> body) const;
-  Values ifElse(mlir::Value condition, mlir::TypeRange results,
-                llvm::function_ref<Values()> yes,
-                llvm::function_ref<Values()> no) const;
-  void ifTrue(mlir::Value condition, llvm::function_ref<void()> body) const;
 
   /// A tile of elements [at, at + lanes), of which those from `bound` on are
   /// not there; null where all are.

@@ -6,9 +6,6 @@ using namespace tessera;
 
 //===--- numbers ----------------------------------------------------------===//
 
-Value SampleOps::index(int64_t value) const {
-  return b.create<arith::ConstantIndexOp>(loc, value);
-}
 Value SampleOps::i32(int64_t value) const {
   return b.create<arith::ConstantOp>(
       loc, b.getI32IntegerAttr(static_cast<int32_t>(value)));
@@ -102,38 +99,7 @@ void SampleOps::storeTile(Value tile, Value memory, Value at,
                           ArrayRef<int64_t>{0});
 }
 
-//===--- control ----------------------------------------------------------===//
-
-ValueRange
-SampleOps::forRange(Value begin, Value end, Value step, ValueRange init,
-                    llvm::function_ref<Values(Value, ValueRange)> body) const {
-  auto loop = b.create<scf::ForOp>(loc, begin, end, step, init);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Values next = body(loop.getInductionVar(), loop.getRegionIterArgs());
-  if (!init.empty()) // otherwise the builder has made the terminator
-    b.create<scf::YieldOp>(loc, next);
-  return loop.getResults();
-}
-
-SampleOps::Values SampleOps::ifElse(Value condition, TypeRange results,
-                                    llvm::function_ref<Values()> yes,
-                                    llvm::function_ref<Values()> no) const {
-  auto branch = b.create<scf::IfOp>(loc, results, condition, true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  b.create<scf::YieldOp>(loc, yes());
-  b.setInsertionPointToStart(branch.elseBlock());
-  b.create<scf::YieldOp>(loc, no());
-  return llvm::to_vector_of<Value>(branch.getResults());
-}
-
-void SampleOps::ifTrue(Value condition, llvm::function_ref<void()> body) const {
-  auto branch = b.create<scf::IfOp>(loc, condition, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(branch.thenBlock()->getTerminator());
-  body();
-}
+//===--- rows -------------------------------------------------------------===//
 
 Value SampleOps::isThere(const Place &place) const {
   if (!place.bound)

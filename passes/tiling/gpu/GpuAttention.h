@@ -83,7 +83,10 @@ private:
   std::pair<mlir::Value, mlir::Value> atLeastOne(mlir::Value begin,
                                                  mlir::Value end, int64_t rows,
                                                  int64_t tile) const;
+  /// Whether a tile holds anything to mask; null where none does.
   mlir::Value isCrossed(mlir::Value query, mlir::Value key) const;
+  mlir::Value maskTile(mlir::Value scores, mlir::Value query, mlir::Value key,
+                       bool keysInRows, double masked) const;
   /// count − row where the last tile is ragged, otherwise null.
   mlir::Value rest(mlir::Value row, int64_t count, int64_t tile) const;
 };

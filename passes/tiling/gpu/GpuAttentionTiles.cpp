@@ -155,10 +155,18 @@ Value GpuAttention::mask(Value scores, Value query, Value key, bool keysInRows,
   Value crossed = isCrossed(query, key);
   if (!crossed)
     return scores;
+  using Values = KernelOps::Values;
+  return e.ifElse(
+      crossed, scores.getType(),
+      [&]() -> Values {
+        return {maskTile(scores, query, key, keysInRows, masked)};
+      },
+      [&]() -> Values { return {scores}; })[0];
+}
+
+Value GpuAttention::maskTile(Value scores, Value query, Value key,
+                             bool keysInRows, double masked) const {
   OpBuilder &b = e.b;
-  auto branch = b.create<scf::IfOp>(e.loc, scores.getType(), crossed, true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
   ArrayRef<int64_t> tile = cast<VectorType>(scores.getType()).getShape();
   Value keys = e.iota(key, tile, keysInRows ? 0 : 1),
         queries = e.iota(positionOf(query), tile, keysInRows ? 1 : 0);
@@ -178,12 +186,8 @@ Value GpuAttention::mask(Value scores, Value query, Value key, bool keysInRows,
   if (shape.keys % sizes.keys)
     require(arith::CmpIPredicate::slt, keys,
             e.spreadIndex(e.index(shape.keys), tile));
-  Value chosen =
-      b.create<arith::SelectOp>(e.loc, visible, scores, e.splat(masked, tile));
-  b.create<scf::YieldOp>(e.loc, chosen);
-  b.setInsertionPointToStart(branch.elseBlock());
-  b.create<scf::YieldOp>(e.loc, scores);
-  return branch.getResult(0);
+  return b.create<arith::SelectOp>(e.loc, visible, scores,
+                                   e.splat(masked, tile));
 }
 
 //===--- sizes ------------------------------------------------------------===//

@@ -27,6 +27,11 @@ struct PagedTiles {
   }
 };
 
+/// Null where a block's shared memory holds no tile of such heads and pages.
+std::optional<PagedTiles> choosePagedTiles(const PagedShape &shape,
+                                           mlir::Type element, bool areIntegers,
+                                           int64_t sharedBytes);
+
 /// Tiles of keys, or of values. What is copied into one of the two stages while
 /// the other one is used has landed after a tile.wait.
 class PagedStages {

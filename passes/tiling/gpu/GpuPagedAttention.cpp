@@ -15,13 +15,7 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::gpu;
 
-// Keys that one block walks over at least, and splits of a context at most: the
-// second launch reads the sums of all.
-static constexpr int64_t kLeastSplit = 256, kMostSplits = 32;
-// Queries of a block.
-static constexpr int64_t kMostQueries = 64;
-// Of a key's scale in shared memory.
-static constexpr int64_t kScaleBytes = 4;
+using Values = KernelOps::Values;
 
 namespace {
 
@@ -224,9 +218,14 @@ private:
           e.loc, crossed,
           e.compare(P::sge, e.sub(last, key), e.index(shape.window)));
     }
-    auto branch = b.create<scf::IfOp>(e.loc, scores.getType(), crossed, true);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(branch.thenBlock());
+    return e.ifElse(
+        crossed, scores.getType(),
+        [&]() -> Values { return {maskTile(scores, key)}; },
+        [&]() -> Values { return {scores}; })[0];
+  }
+
+  Value maskTile(Value scores, Value key) {
+    using P = arith::CmpIPredicate;
     ArrayRef<int64_t> tile = cast<VectorType>(scores.getType()).getShape();
     Value here = e.iota(key, tile, 1);
     Value positions = shape.isDecode() ? e.spreadIndex(position, tile)
@@ -239,12 +238,8 @@ private:
           e.loc, visible,
           e.compare(P::slt, b.create<arith::SubIOp>(e.loc, positions, here),
                     e.spreadIndex(e.index(shape.window), tile)));
-    Value kept = b.create<arith::SelectOp>(e.loc, visible, scores,
-                                           e.splat(kMaskedScore, tile));
-    b.create<scf::YieldOp>(e.loc, kept);
-    b.setInsertionPointToStart(branch.elseBlock());
-    b.create<scf::YieldOp>(e.loc, scores);
-    return branch.getResult(0);
+    return b.create<arith::SelectOp>(e.loc, visible, scores,
+                                     e.splat(kMaskedScore, tile));
   }
 
   void store(Value tile, const Source &to) {
@@ -310,46 +305,6 @@ private:
 
 } // namespace
 
-//===--- sizes ------------------------------------------------------------===//
-
-// Tiles of keys are whole pages or equal parts of one. The largest that fit
-// beside any tile of queries: programs for prompts and for single tokens have
-// the same.
-static std::optional<PagedTiles> chooseTiles(const PagedShape &shape,
-                                             Type element, bool areIntegers,
-                                             int64_t sharedBytes) {
-  PagedTiles tiles;
-  tiles.element = element;
-  tiles.areIntegers = areIntegers;
-  tiles.dim = paddedColumns(shape.headDim);
-  if (areIntegers) // whole 32 bytes
-    tiles.dim = llvm::alignTo(tiles.dim, 32);
-  if (tiles.dim > (element.isBF16() ? 256 : 128))
-    return std::nullopt;
-  tiles.queries = std::min<int64_t>(
-      kMostQueries,
-      16 * llvm::bit_ceil(uint64_t(llvm::divideCeil(shape.rows(), 16))));
-  int64_t row = tiles.dim * element.getIntOrFloatBitWidth() / 8;
-  // Of a key and its value: two stages, or two of bytes and one of floats.
-  int64_t perKey =
-      areIntegers ? 2 * row + 4 * (tiles.dim + kScaleBytes) : 4 * row;
-  int64_t most = element.isBF16() ? (shape.headDim <= 128 ? 64 : 32)
-                                  : (shape.headDim < 128 ? 32 : 16);
-  for (tiles.keys = most; tiles.keys >= 16; tiles.keys -= 16)
-    if ((tiles.keys % shape.page == 0 || shape.page % tiles.keys == 0) &&
-        kMostQueries * row + tiles.keys * perKey <= sharedBytes)
-      break;
-  if (tiles.keys < 16)
-    return std::nullopt;
-  int64_t context = shape.page * shape.pages;
-  tiles.splitKeys = llvm::alignTo(
-      std::max<int64_t>(kLeastSplit, llvm::divideCeil(context, kMostSplits)),
-      tiles.unit(shape));
-  tiles.splits =
-      shape.isDecode() ? llvm::divideCeil(context, tiles.splitKeys) : 1;
-  return tiles;
-}
-
 //===--- launches ---------------------------------------------------------===//
 
 static SmallVector<Type> partialTypes(const PagedShape &shape,
@@ -372,8 +327,8 @@ llvm::Expected<SmallVector<Value>> tessera::tileGpuPagedAttention(
   Type query = elementOf(operands.query), key = elementOf(operands.keys);
   bool areIntegers = key.isInteger(8);
   Type element = areIntegers ? query : operandType(query, key);
-  std::optional<PagedTiles> chosen =
-      chooseTiles(shape, element, areIntegers, context.target().sharedBytes);
+  std::optional<PagedTiles> chosen = choosePagedTiles(
+      shape, element, areIntegers, context.target().sharedBytes);
   if (!chosen)
     return llvm::createStringError(
         llvm::inconvertibleErrorCode(),

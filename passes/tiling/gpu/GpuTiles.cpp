@@ -9,9 +9,6 @@ using namespace tessera::gpu;
 
 //===--- indices and tiles ------------------------------------------------===//
 
-Value TileBuilder::index(int64_t value) const {
-  return b.create<arith::ConstantIndexOp>(loc, value);
-}
 Value TileBuilder::add(Value x, Value y) const {
   return b.createOrFold<arith::AddIOp>(loc, x, y);
 }
@@ -93,29 +90,6 @@ SmallVector<Value> TileBuilder::unravel(Value rest,
       rest = div(rest, count);
   }
   return places;
-}
-
-//===--- control ----------------------------------------------------------===//
-
-void TileBuilder::ifTrue(Value condition,
-                         llvm::function_ref<void()> body) const {
-  auto branch = b.create<scf::IfOp>(loc, condition, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(branch.thenBlock()->getTerminator());
-  body();
-}
-
-ValueRange TileBuilder::forRange(
-    Value begin, Value end, int64_t step, ValueRange init,
-    llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) const {
-  auto loop = b.create<scf::ForOp>(loc, begin, end, index(step), init);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  SmallVector<Value> next =
-      body(loop.getInductionVar(), loop.getRegionIterArgs());
-  if (!init.empty()) // otherwise the builder has made the terminator
-    b.create<scf::YieldOp>(loc, next);
-  return loop.getResults();
 }
 
 //===--- softmax ----------------------------------------------------------===//

@@ -1,8 +1,7 @@
 // What the skeletons for GPUs share: indices, operands staged in shared memory,
 // and loops over their stages.
 #pragma once
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/tiling/KernelOps.h"
 #include "passes/tiling/Tiling.h"
 
 namespace tessera::gpu {
@@ -17,11 +16,9 @@ inline constexpr int64_t kBoxAlignment = 8;
 inline constexpr int64_t kLeastProducts = 1 << 27;
 
 /// Emits index arithmetic and tile ops; folds constants as it goes.
-struct TileBuilder {
-  mlir::OpBuilder &b;
-  mlir::Location loc;
+struct TileBuilder : KernelOps {
+  using KernelOps::KernelOps;
 
-  mlir::Value index(int64_t value) const;
   mlir::Value add(mlir::Value x, mlir::Value y) const;
   mlir::Value add(mlir::Value x, int64_t y) const { return add(x, index(y)); }
   mlir::Value sub(mlir::Value x, mlir::Value y) const;
@@ -48,15 +45,6 @@ struct TileBuilder {
   /// The remainders and quotient of `rest` by counts, the first fastest.
   llvm::SmallVector<mlir::Value> unravel(mlir::Value rest,
                                          llvm::ArrayRef<int64_t> counts) const;
-
-  void ifTrue(mlir::Value condition, llvm::function_ref<void()> body) const;
-  /// body(i, carried) → the new carried values.
-  mlir::ValueRange
-  forRange(mlir::Value begin, mlir::Value end, int64_t step,
-           mlir::ValueRange init,
-           llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
-                                                             mlir::ValueRange)>
-               body) const;
 };
 
 /// What is known of each row of scores behind some columns, and what those of
