@@ -35,16 +35,8 @@ std::optional<unsigned> BodyReader::make(Value value, const Linear &at) {
     return add(
         {ExprNode::load, element, nullptr, {}, argument.getArgNumber(), at});
   Operation *op = value.getDefiningOp();
-  if (isa<Elementwise>(op)) {
-    ExprNode node(ExprNode::elementwise, element, op);
-    for (Value operand : op->getOperands()) {
-      std::optional<unsigned> index = build(operand, at);
-      if (!index)
-        return {};
-      node.operands.push_back(*index);
-    }
-    return add(std::move(node));
-  }
+  if (isa<Elementwise>(op))
+    return makeElementwise(op, at);
   return llvm::TypeSwitch<Operation *, std::optional<unsigned>>(op)
       .Case([&](ConstantOp constant) -> std::optional<unsigned> {
         if (!cast<DenseElementsAttr>(constant.getValue()).isSplat())
@@ -83,6 +75,18 @@ std::optional<unsigned> BodyReader::make(Value value, const Linear &at) {
       .Case<ReduceOp, EmbeddingOp, ConcatOp, PadOp, RandomOp>(
           [&](auto concrete) { return visit(concrete, at); })
       .Default([](Operation *) -> std::optional<unsigned> { return {}; });
+}
+
+std::optional<unsigned> BodyReader::makeElementwise(Operation *op,
+                                                    const Linear &at) {
+  ExprNode node(ExprNode::elementwise, elementOf(op->getResult(0)), op);
+  for (Value operand : op->getOperands()) {
+    std::optional<unsigned> index = build(operand, at);
+    if (!index)
+      return {};
+    node.operands.push_back(*index);
+  }
+  return add(std::move(node));
 }
 
 std::optional<unsigned> BodyReader::view(

@@ -22,6 +22,8 @@ public:
 
 private:
   std::optional<unsigned> make(mlir::Value value, const Linear &at);
+  std::optional<unsigned> makeElementwise(mlir::Operation *op,
+                                          const Linear &at);
   std::optional<unsigned> visit(graph::ReduceOp op, const Linear &at);
   std::optional<unsigned> visit(graph::EmbeddingOp op, const Linear &at);
   std::optional<unsigned> visit(graph::ConcatOp op, const Linear &at);

@@ -91,12 +91,16 @@ private:
   void addReturn(unsigned number, Wishes &wishes);
   void addUses(unsigned number, llvm::ArrayRef<Place> wanted, Wishes &wishes);
   void addSettling(unsigned number);
+  struct SharedMoves;
+  SharedMoves sharedMoves(const Place &from, llvm::ArrayRef<Wish> wishes) const;
   void addShared(const Place &from, llvm::ArrayRef<Wish> wishes);
   bool canMove(const Wish &wish, const Placement &from,
                const Placement &to) const;
   double ofMove(const Wish &wish, const Placement &from,
                 const Placement &to) const;
   void addMove(const Place &from, const Wish &wish);
+  void addTo(int node, int other, size_t count, size_t others,
+             llvm::function_ref<double(size_t, size_t)> of);
   void state();
 
   const Congruence &classes;

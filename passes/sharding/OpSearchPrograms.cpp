@@ -236,59 +236,76 @@ void OpSearch::addMove(const Place &from, const Wish &wish) {
       cost += ofMove(wish, *now, *then);
     return;
   }
-  bool forward = from.node < to.node;
-  size_t rows = from.places.size(), columns = to.places.size();
-  auto &matrix = edges[std::minmax(from.node, to.node)];
-  matrix.resize(rows * columns);
-  for (size_t i = 0; i < rows; ++i)
-    for (size_t j = 0; j < columns; ++j)
-      matrix[forward ? i * columns + j : j * rows + i] +=
-          ofMove(wish, *from.places[i], *to.places[j]);
+  addTo(from.node, to.node, from.places.size(), to.places.size(),
+        [&](size_t i, size_t j) {
+          return ofMove(wish, *from.places[i], *to.places[j]);
+        });
+}
+
+// Costs of pairs of options: `count` of the one node, `others` of the other.
+void OpSearch::addTo(int node, int other, size_t count, size_t others,
+                     llvm::function_ref<double(size_t, size_t)> of) {
+  const bool forward = node < other;
+  auto &matrix = edges[std::minmax(node, other)];
+  matrix.resize(count * others);
+  for (size_t i = 0; i < count; ++i)
+    for (size_t j = 0; j < others; ++j)
+      matrix[forward ? i * others + j : j * count + i] += of(i, j);
+}
+
+/// A value that several want: where it may be, where they want it (and, behind
+/// that, where it may stay), and the seconds of one move.
+struct OpSearch::SharedMoves {
+  llvm::SetVector<const Placement *> origins, all;
+  size_t wanted = 0;
+  std::vector<double> seconds; ///< [origins][all]
+
+  double of(size_t origin, const Placement *to) const {
+    auto place = size_t(llvm::find(all, to) - all.begin());
+    return seconds[origin * all.size() + place];
+  }
+};
+
+OpSearch::SharedMoves OpSearch::sharedMoves(const Place &from,
+                                            ArrayRef<Wish> wishes) const {
+  SharedMoves moves;
+  moves.origins.insert(from.places.begin(), from.places.end());
+  for (const Wish &wish : wishes)
+    moves.all.insert(wish.where.places.begin(), wish.where.places.end());
+  moves.wanted = moves.all.size();
+  moves.all.insert(moves.origins.begin(), moves.origins.end());
+  Wish once{wishes[0].value, {}, 1};
+  for (const Placement *origin : moves.origins)
+    for (const Placement *place : moves.all)
+      moves.seconds.push_back(ofMove(once, *origin, *place));
+  return moves;
 }
 
 // What several want at one place moves there once: a node of its own chooses
 // that place, beside where the value is. Who wants it elsewhere moves it by
 // itself.
 void OpSearch::addShared(const Place &from, ArrayRef<Wish> wishes) {
-  llvm::SetVector<const Placement *> origins(from.places.begin(),
-                                             from.places.end()),
-      all;
+  const SharedMoves moves = sharedMoves(from, wishes);
   double most = 0;
-  for (const Wish &wish : wishes) {
-    all.insert(wish.where.places.begin(), wish.where.places.end());
+  for (const Wish &wish : wishes)
     most = std::max(most, wish.times);
-  }
-  size_t wanted = all.size();
-  all.insert(origins.begin(), origins.end());
-  // Seconds of one move, [origins][all].
-  Wish once{wishes[0].value, {}, 1};
-  std::vector<double> moves;
-  for (const Placement *origin : origins)
-    for (const Placement *place : all)
-      moves.push_back(ofMove(once, *origin, *place));
-  auto indexIn = [](const auto &set, const Placement *placement) {
-    return static_cast<size_t>(llvm::find(set, placement) - set.begin());
-  };
-  auto move = [&](size_t origin, const Placement *to) {
-    return moves[origin * all.size() + indexIn(all, to)];
-  };
   // Options are pairs of an origin and a shared place.
   std::vector<Option> options;
   std::vector<size_t> originOf;
   int incumbent = 0;
   double least = HUGE_VAL;
-  for (auto [i, origin] : llvm::enumerate(origins))
-    for (auto [j, place] : llvm::enumerate(all)) {
-      if (moves[i * all.size() + j] == HUGE_VAL ||
-          (j >= wanted && place != origin))
+  for (auto [i, origin] : llvm::enumerate(moves.origins))
+    for (auto [j, place] : llvm::enumerate(moves.all)) {
+      if (moves.seconds[i * moves.all.size() + j] == HUGE_VAL ||
+          (j >= moves.wanted && place != origin))
         continue;
       double seconds = origin == from.places[nodes[from.node].incumbent]
-                           ? most * move(i, place)
+                           ? most * moves.of(i, place)
                            : HUGE_VAL;
       for (const Wish &wish : wishes) {
         const Placement *to =
             wish.where.places[nodes[wish.where.node].incumbent];
-        seconds += to == place ? 0 : wish.times * move(i, to);
+        seconds += to == place ? 0 : wish.times * moves.of(i, to);
       }
       if (seconds < least)
         least = seconds, incumbent = options.size();
@@ -297,25 +314,22 @@ void OpSearch::addShared(const Place &from, ArrayRef<Wish> wishes) {
     }
   Plan now = options[incumbent].plan;
   int shared = addNode(std::move(options), now);
-  auto addEdge = [&](const Place &other,
-                     llvm::function_ref<double(size_t, const Placement *)> of) {
-    size_t rows = originOf.size(), columns = other.places.size();
-    bool forward = shared < other.node;
-    auto &matrix = edges[std::minmax(shared, other.node)];
-    matrix.resize(rows * columns);
-    for (size_t i = 0; i < rows; ++i)
-      for (size_t j = 0; j < columns; ++j)
-        matrix[forward ? i * columns + j : j * rows + i] +=
-            of(i, other.places[j]);
+  auto planOf = [&](size_t option) -> const Plan & {
+    return nodes[shared].options[option].plan;
   };
-  addEdge(from, [&](size_t option, const Placement *is) {
-    const Plan &plan = nodes[shared].options[option].plan;
-    return plan.wanted[0] != is ? HUGE_VAL
-                                : most * move(originOf[option], plan.made[0]);
-  });
+  addTo(shared, from.node, originOf.size(), from.places.size(),
+        [&](size_t option, size_t is) {
+          const Plan &plan = planOf(option);
+          return plan.wanted[0] != from.places[is]
+                     ? HUGE_VAL
+                     : most * moves.of(originOf[option], plan.made[0]);
+        });
   for (const Wish &wish : wishes)
-    addEdge(wish.where, [&](size_t option, const Placement *to) {
-      const Plan &plan = nodes[shared].options[option].plan;
-      return plan.made[0] == to ? 0 : wish.times * move(originOf[option], to);
-    });
+    addTo(shared, wish.where.node, originOf.size(), wish.where.places.size(),
+          [&](size_t option, size_t to) {
+            const Placement *place = wish.where.places[to];
+            return planOf(option).made[0] == place
+                       ? 0
+                       : wish.times * moves.of(originOf[option], place);
+          });
 }

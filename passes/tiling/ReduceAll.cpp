@@ -137,11 +137,16 @@ void Partial::build(tile::KernelOp kernel, const ClusterLaunch &launch,
 
 //===--- the last block ---------------------------------------------------===//
 
-// One block over all partial results of one reduction.
+// One block over all partial results of one reduction, unless there is just one
+// and it is held as the result is.
 static llvm::Expected<Value> reducePartials(ReduceOp op, Operation *at,
                                             Value partials,
                                             TilingContext &context) {
   RankedTensorType type = tensorType(op.getResult());
+  if (partials.getType() == RankedTensorType::get({1}, type.getElementType()))
+    return OpBuilder(at)
+        .create<ReshapeOp>(at->getLoc(), type, partials)
+        .getResult();
   Type held = heldElement(type.getElementType());
   LaunchSpec spec;
   spec.name = ("partial_" + stringifyReduceKind(op.getKind())).str();
@@ -227,15 +232,6 @@ tessera::tileReduceAll(ClusterOp cluster, TilingContext &context) {
     return partials.takeError();
   SmallVector<Value> results;
   for (auto [op, value] : llvm::zip_equal(reductions, *partials)) {
-    if (blocks == 1 &&
-        value.getType() ==
-            RankedTensorType::get(
-                {1}, tensorType(op.getResult()).getElementType())) {
-      OpBuilder builder(cluster);
-      results.push_back(builder.create<ReshapeOp>(
-          cluster.getLoc(), op.getResult().getType(), value));
-      continue;
-    }
     llvm::Expected<Value> sum = reducePartials(op, cluster, value, context);
     if (!sum)
       return sum.takeError();
