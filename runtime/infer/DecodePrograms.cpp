@@ -206,6 +206,24 @@ int32_t DecodePrograms::slotOf(const CachedText &text, int64_t position) const {
                  position % sizes.page);
 }
 
+// Programs read their inputs and leave them as they are. A GPU is waited for at
+// every write.
+Status DecodePrograms::writeBytes(const std::string &program,
+                                  std::string_view name,
+                                  std::span<const std::byte> bytes) {
+  auto &ofProgram = held[program];
+  auto found = ofProgram.find(name);
+  if (found == ofProgram.end())
+    found = ofProgram.emplace(name, std::vector<std::byte>()).first;
+  std::vector<std::byte> &before = found->second;
+  if (std::ranges::equal(before, bytes))
+    return Status::success();
+  before.clear(); // after an error nobody knows what is there
+  TESSERA_RETURN_IF_ERROR(session.writeInput(program, name, bytes));
+  before.assign(bytes.begin(), bytes.end());
+  return Status::success();
+}
+
 Status DecodePrograms::writePlaces(const std::string &program,
                                    std::span<const CachedText> texts,
                                    int64_t bucket, int64_t added) {
@@ -217,12 +235,11 @@ Status DecodePrograms::writePlaces(const std::string &program,
     starts[i] = int32_t(texts[i].length);
     lengths[i] = int32_t(texts[i].length + added);
   }
-  TESSERA_RETURN_IF_ERROR(session.writeInput<int32_t>(program, "tokens", ids));
-  TESSERA_RETURN_IF_ERROR(session.writeInput<int32_t>(program, "slots", slots));
-  TESSERA_RETURN_IF_ERROR(session.writeInput<int32_t>(program, "table", table));
-  TESSERA_RETURN_IF_ERROR(
-      session.writeInput<int32_t>(program, "starts", starts));
-  return session.writeInput<int32_t>(program, "lengths", lengths);
+  TESSERA_RETURN_IF_ERROR(write<int32_t>(program, "tokens", ids));
+  TESSERA_RETURN_IF_ERROR(write<int32_t>(program, "slots", slots));
+  TESSERA_RETURN_IF_ERROR(write<int32_t>(program, "table", table));
+  TESSERA_RETURN_IF_ERROR(write<int32_t>(program, "starts", starts));
+  return write<int32_t>(program, "lengths", lengths);
 }
 
 Status DecodePrograms::checkWishes(std::span<const TokenWish> wishes,
@@ -269,17 +286,11 @@ Status DecodePrograms::writeWishes(const std::string &program,
                               uint32_t(choice.random >> 32)};
     std::ranges::copy(words, limits.begin() + long(4 * row));
   }
-  using Words = std::span<const int32_t>;
-  using Numbers = std::span<const float>;
-  TESSERA_RETURN_IF_ERROR(
-      session.writeInput(program, "allowed", Words(allowed)));
-  TESSERA_RETURN_IF_ERROR(
-      session.writeInput(program, "changed", Words(changed)));
-  TESSERA_RETURN_IF_ERROR(
-      session.writeInput(program, "changes", Numbers(changes)));
-  TESSERA_RETURN_IF_ERROR(
-      session.writeInput(program, "options", Numbers(options)));
-  return session.writeInput(program, "limits", Words(limits));
+  TESSERA_RETURN_IF_ERROR(write<int32_t>(program, "allowed", allowed));
+  TESSERA_RETURN_IF_ERROR(write<int32_t>(program, "changed", changed));
+  TESSERA_RETURN_IF_ERROR(write<float>(program, "changes", changes));
+  TESSERA_RETURN_IF_ERROR(write<float>(program, "options", options));
+  return write<int32_t>(program, "limits", limits);
 }
 
 Status DecodePrograms::runFor(const std::string &program, int64_t bucket,
@@ -315,8 +326,7 @@ Status DecodePrograms::prefill(const CachedText &text,
   TESSERA_RETURN_IF_ERROR(
       writePlaces(prefillProgram, std::span(&text, 1), 1, count));
   int32_t last[] = {int32_t(count - 1)};
-  TESSERA_RETURN_IF_ERROR(
-      session.writeInput<int32_t>(prefillProgram, "last", last));
+  TESSERA_RETURN_IF_ERROR(write<int32_t>(prefillProgram, "last", last));
   return runFor(prefillProgram, 1, wanted);
 }
 

@@ -4,6 +4,8 @@
 #include "runtime/hal/Session.h"
 #include "runtime/infer/PagedModel.h"
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -12,8 +14,9 @@ namespace tessera {
 class DecodePrograms final : public PagedModel {
 public:
   /// Proves that the session's programs have the inputs, outputs and caches
-  /// that decoding needs. The session must outlive this; whoever opened it has
-  /// filled its weights before the first token is read.
+  /// that decoding needs. The session must outlive this, and nobody else writes
+  /// inputs of these programs; whoever opened it has filled its weights before
+  /// the first token is read.
   static StatusOr<std::unique_ptr<DecodePrograms>>
   create(hal::Session &session);
 
@@ -40,6 +43,14 @@ private:
   Status writePlaces(const std::string &program,
                      std::span<const CachedText> texts, int64_t bucket,
                      int64_t added);
+  /// An input, unless it holds the values already.
+  template <typename T>
+  Status write(const std::string &program, std::string_view name,
+               std::span<const T> values) {
+    return writeBytes(program, name, std::as_bytes(values));
+  }
+  Status writeBytes(const std::string &program, std::string_view name,
+                    std::span<const std::byte> bytes);
   Status checkWishes(std::span<const TokenWish> wishes, int64_t rows) const;
   /// What is to be chosen in each of `bucket` rows: anything where nothing is
   /// wished for.
@@ -52,6 +63,10 @@ private:
   DecoderShape sizes;
   int64_t tableColumns = 0, allowedWords = 0;
   std::string prefillProgram;
+  /// What programs' inputs hold, by their names.
+  std::map<std::string,
+           std::map<std::string, std::vector<std::byte>, std::less<>>>
+      held;
   std::vector<float> scores; ///< [sequences, vocab]
   std::vector<int32_t> ids, slots, table, starts, lengths;
   /// A row of each: as graph.sample has them, and its result.

@@ -17,19 +17,10 @@ namespace {
 
 class DecoderTest : public ::testing::TestWithParam<const char *> {
 protected:
-  void SetUp() override {
-    session = testing::openTinyDecoder(GetParam());
-    ASSERT_TRUE(session);
-    auto made = Decoder::create(*session);
-    ASSERT_TRUE(made.ok()) << made.message();
-    decoder = made.take();
-  }
+  void SetUp() override { testing::openTiny(GetParam(), session, decoder); }
 
   static std::vector<int32_t> text(int count, int seed) {
-    std::vector<int32_t> tokens;
-    for (int i = 0; i < count; ++i)
-      tokens.push_back((i * 31 + seed * 17 + i * i) % 67);
-    return tokens;
+    return testing::tinyText(count, seed);
   }
 
   /// Logits after `tokens`, read at once into an empty sequence.
@@ -232,6 +223,29 @@ TEST_P(DecoderTest, WhatDoesNotFitIsRefusedAndNothingIsLost) {
   EXPECT_FALSE(decoder->read(second, unknown).ok());
   EXPECT_FALSE(decoder->read(second, {}).ok());
   EXPECT_TRUE(decoder->read(second, text(32, 1)).ok());
+}
+
+// What an input holds already is not written again: here somebody else forbids
+// all tokens meanwhile, which nobody hears of before other tokens are allowed.
+TEST_P(DecoderTest, WritesInputsThatChange) {
+  Sequence sequence;
+  ASSERT_TRUE(decoder->read(sequence, text(5, 1)).ok());
+  auto choose = [&](int64_t choices) {
+    Sequence *one[] = {&sequence};
+    const int32_t token[] = {3};
+    const TokenWish wish[] = {{.choices = choices}};
+    EXPECT_TRUE(
+        decoder->step(one, token, {.logits = false, .wishes = wish}).ok());
+    return decoder->token(0);
+  };
+  EXPECT_GE(choose(67), 0);
+  auto allowed = std::ranges::find(session->inputs("decode_1"), "allowed",
+                                   &hal::TensorInfo::name);
+  const std::vector<std::byte> none(allowed->bytes);
+  ASSERT_TRUE(session->writeInput("decode_1", "allowed", none).ok());
+  EXPECT_EQ(choose(67), kNoToken);
+  const int32_t token = choose(5);
+  EXPECT_TRUE(token >= 0 && token < 5) << token;
 }
 
 // What a program chooses is what the host draws of its logits, whatever a text

@@ -43,12 +43,7 @@ std::string onCpu(const std::string &kind) {
   return kind.substr(0, kind.find('@'));
 }
 
-std::vector<int32_t> text(int count, int seed) {
-  std::vector<int32_t> tokens;
-  for (int i = 0; i < count; ++i)
-    tokens.push_back((i * 31 + seed * 17 + i * i) % 67);
-  return tokens;
-}
+using testing::tinyText;
 
 /// A session and what decodes in it.
 struct Model {
@@ -56,11 +51,7 @@ struct Model {
   std::unique_ptr<Decoder> decoder;
 
   void open(const std::string &kind) {
-    session = testing::openTinyDecoder(kind);
-    ASSERT_TRUE(session);
-    auto made = Decoder::create(*session);
-    ASSERT_TRUE(made.ok()) << made.message();
-    decoder = made.take();
+    testing::openTiny(kind, session, decoder);
   }
   Numbers logits(int64_t i) const {
     std::span<const float> row = decoder->logits(i);
@@ -94,7 +85,7 @@ TEST_P(EmulatedDecoderTest, LogitsAreThoseOfTheCpu) {
   cpu.open(onCpu(GetParam()));
   copyWeights(*cpu.session, *gpu.session);
   // Two chunks of a prompt and some of the next one, then token by token.
-  std::vector<int32_t> tokens = text(24, 1);
+  std::vector<int32_t> tokens = tinyText(24, 1);
   std::vector<Numbers> expected = cpu.tokenByToken(tokens, 17),
                        actual = gpu.tokenByToken(tokens, 17);
   for (size_t i = 0; i < expected.size(); ++i)
@@ -102,7 +93,7 @@ TEST_P(EmulatedDecoderTest, LogitsAreThoseOfTheCpu) {
 }
 
 TEST_P(EmulatedDecoderTest, BitsAreTheSameAloneInABatchAndInAPrompt) {
-  std::vector<int32_t> tokens = text(24, 1);
+  std::vector<int32_t> tokens = tinyText(24, 1);
   std::vector<Numbers> alone = gpu.tokenByToken(tokens, 9);
   for (size_t end : {size_t(9), size_t(12), size_t(21), size_t(24)})
     EXPECT_EQ(gpu.tokenByToken(std::span(tokens).first(end), end)[0],
@@ -116,7 +107,8 @@ TEST_P(EmulatedDecoderTest, BitsAreTheSameAloneInABatchAndInAPrompt) {
     std::vector<int32_t> next;
     for (size_t i = 0; i < others; ++i) {
       ASSERT_TRUE(
-          gpu.decoder->read(beside[i], text(5 + 14 * int(i), 3 + int(i))).ok());
+          gpu.decoder->read(beside[i], tinyText(5 + 14 * int(i), 3 + int(i)))
+              .ok());
       batch.push_back(&beside[i]);
       next.push_back(int32_t(40 + i));
     }
@@ -137,11 +129,7 @@ protected:
     std::unique_ptr<EmbedPrograms> programs;
 
     void open(const std::string &kind) {
-      session = testing::openTinyDecoder(kind);
-      ASSERT_TRUE(session);
-      auto made = EmbedPrograms::create(*session, 67);
-      ASSERT_TRUE(made.ok()) << made.message();
-      programs = made.take();
+      testing::openTiny(kind, session, programs, 67);
     }
     std::vector<Numbers> embed(const std::vector<std::vector<int32_t>> &texts) {
       std::vector<TokenSpan> spans(texts.begin(), texts.end());
@@ -162,8 +150,8 @@ TEST_P(EmulatedEncoderTest, VectorsAreThoseOfTheCpuAndOfATextAlone) {
   gpu.open(GetParam());
   copyWeights(*cpu.session, *gpu.session);
   // Three in one program, one in the next, and the first one alone.
-  std::vector<std::vector<int32_t>> texts = {text(9, 1), text(32, 2),
-                                             text(1, 3), text(38, 4)};
+  std::vector<std::vector<int32_t>> texts = {tinyText(9, 1), tinyText(32, 2),
+                                             tinyText(1, 3), tinyText(38, 4)};
   std::vector<Numbers> expected = cpu.embed(texts), actual = gpu.embed(texts);
   for (size_t i = 0; i < texts.size(); ++i) {
     expectClose(actual[i], expected[i], GetParam());

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -131,6 +132,26 @@ inline std::unique_ptr<hal::Session> openTinyDecoder(const std::string &kind) {
   EXPECT_TRUE(session->run("init").ok());
   drawQuantized(*session);
   return session;
+}
+
+/// The same, and what runs its programs: a Decoder, DecodePrograms, or
+/// EmbedPrograms with its vocabulary.
+template <typename Programs, typename... Facts>
+void openTiny(const std::string &kind, std::unique_ptr<hal::Session> &session,
+              std::unique_ptr<Programs> &programs, Facts... facts) {
+  session = openTinyDecoder(kind);
+  ASSERT_TRUE(session);
+  auto made = Programs::create(*session, facts...);
+  ASSERT_TRUE(made.ok()) << made.message();
+  programs = made.take();
+}
+
+/// Tokens that repeat no pattern.
+inline std::vector<int32_t> tinyText(int count, int seed) {
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < count; ++i)
+    tokens.push_back((i * 31 + seed * 17 + i * i) % 67);
+  return tokens;
 }
 
 } // namespace tessera::testing

@@ -16,13 +16,7 @@ using testing::Collected;
 
 class CompiledEngineTest : public ::testing::TestWithParam<const char *> {
 protected:
-  void SetUp() override {
-    session = testing::openTinyDecoder(GetParam());
-    ASSERT_TRUE(session);
-    auto made = DecodePrograms::create(*session);
-    ASSERT_TRUE(made.ok()) << made.message();
-    model = made.take();
-  }
+  void SetUp() override { testing::openTiny(GetParam(), session, model); }
 
   static EngineRequest request(int i) {
     EngineRequest request;
