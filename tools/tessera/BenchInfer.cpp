@@ -259,22 +259,10 @@ static void printJson(const InferSettings &settings, const InferModel &model,
 
 //===--- the command ------------------------------------------------------===//
 
-static Status benchModel(InferSettings &settings) {
-  if (settings.bench.prompt == 0 && settings.bench.generate == 0)
-    return Status::error("--pp 0 and --tg 0 leave nothing to measure");
-  if (auto directory = findModelDirectory(settings.place))
-    settings.place = *directory;
-  StatusOr<models::LoadedConfig> config = models::loadHfConfig(settings.place);
-  if (!config.ok())
-    return config.status();
-  const models::ModelSpec &spec = config->spec;
-  if (settings.threads == 0)
-    settings.threads = hal::availableProcessors();
-  settings.bench.threads = settings.threads;
-  TemporaryFile program;
-  if (llvm::Error error = program.create())
-    return Status::error("{}", llvm::toString(std::move(error)));
-  // As many tokens at once as llama-bench takes, and room for both tests.
+// As many tokens at once as llama-bench takes, and room for both tests.
+static Status compilePrograms(const InferSettings &settings,
+                              const models::ModelSpec &spec,
+                              const TemporaryFile &program) {
   std::vector<std::string> set{
       "inference.chunk=512",
       fmt::format("inference.context={}",
@@ -289,6 +277,48 @@ static Status benchModel(InferSettings &settings) {
   if (llvm::Error error = compileModelDecoder(
           settings.place, spec, decoding, settings.recipe, set, program.name()))
     return Status::error("{}", llvm::toString(std::move(error)));
+  return Status::success();
+}
+
+/// Against which peak the products of prompts are measured.
+static Status choosePeak(const SessionModel &opened, const InferModel &model,
+                         bench::InferBenchOptions &bench) {
+  auto compute = computeOf(opened);
+  if (!compute.ok())
+    return compute.status();
+  bench.vectorBits = model.target == "cpu:avx2" ? 256 : 512;
+  if (*compute == recipe::Precision::Bf16)
+    bench.peakType = model.target == "cpu:amx"          ? PeakType::bf16Matrix
+                     : model.target == "cpu:avx512bf16" ? PeakType::bf16
+                                                        : PeakType::fp32;
+  return Status::success();
+}
+
+static void print(const InferSettings &settings, const InferModel &model,
+                  const bench::InferBenchResult &result,
+                  const hal::Session &session) {
+  settings.json ? printJson(settings, model, result)
+                : printTable(settings, model, result);
+  for (const hal::Profile *profile : session.profiles())
+    if (profile->nanoseconds() > 0)
+      fmt::print(stderr, "{}\n", profile->table());
+}
+
+static Status benchModel(InferSettings &settings) {
+  if (settings.bench.prompt == 0 && settings.bench.generate == 0)
+    return Status::error("--pp 0 and --tg 0 leave nothing to measure");
+  if (auto directory = findModelDirectory(settings.place))
+    settings.place = *directory;
+  StatusOr<models::LoadedConfig> config = models::loadHfConfig(settings.place);
+  if (!config.ok())
+    return config.status();
+  if (settings.threads == 0)
+    settings.threads = hal::availableProcessors();
+  settings.bench.threads = settings.threads;
+  TemporaryFile program;
+  if (llvm::Error error = program.create())
+    return Status::error("{}", llvm::toString(std::move(error)));
+  TESSERA_RETURN_IF_ERROR(compilePrograms(settings, config->spec, program));
   auto opened = openWeights(settings, program.name());
   if (!opened.ok())
     return opened.status();
@@ -296,36 +326,21 @@ static Status benchModel(InferSettings &settings) {
   auto decoder = Decoder::create(session);
   if (!decoder.ok())
     return decoder.status();
-  auto compute = computeOf(**opened);
-  if (!compute.ok())
-    return compute.status();
-  InferModel model = describe(spec, **opened);
-  settings.bench.vectorBits = model.target == "cpu:avx2" ? 256 : 512;
-  if (*compute == recipe::Precision::Bf16)
-    settings.bench.peakType = model.target == "cpu:amx" ? PeakType::bf16Matrix
-                              : model.target == "cpu:avx512bf16"
-                                  ? PeakType::bf16
-                                  : PeakType::fp32;
-  auto result = bench::benchInfer(
-      **decoder,
-      costOf(spec, **opened, (*decoder)->shape(), settings.bench.prompt),
-      settings.bench);
+  const InferModel model = describe(config->spec, **opened);
+  TESSERA_RETURN_IF_ERROR(choosePeak(**opened, model, settings.bench));
+  auto result =
+      bench::benchInfer(**decoder,
+                        costOf(config->spec, **opened, (*decoder)->shape(),
+                               settings.bench.prompt),
+                        settings.bench);
   if (!result.ok())
     return result.status();
-  settings.json ? printJson(settings, model, *result)
-                : printTable(settings, model, *result);
-  for (const hal::Profile *profile : session.profiles())
-    if (profile->nanoseconds() > 0)
-      fmt::print(stderr, "{}\n", profile->table());
+  print(settings, model, *result, session);
   return Status::success();
 }
 
-void tessera::addBenchInfer(CLI::App &bench, Invocation &invocation) {
-  auto settings = std::make_shared<InferSettings>();
-  CLI::App *command = bench.add_subcommand(
-      "infer", "Reading prompts and decoding on this machine's processors, as "
-               "llama-bench shows it, against the peak of its cores and the "
-               "bandwidth of its memory");
+static void addMeasureOptions(CLI::App *command,
+                              const std::shared_ptr<InferSettings> &settings) {
   command
       ->add_option("DIR", settings->place,
                    "Hugging Face model: its directory, or its name where the "
@@ -356,6 +371,10 @@ void tessera::addBenchInfer(CLI::App &bench, Invocation &invocation) {
           "cpu:amx, cpu:avx512bf16, cpu:avx512 or cpu:avx2 (default: the best "
           "that runs here)")
       ->type_name("NAME");
+}
+
+static void addProgramOptions(CLI::App *command,
+                              const std::shared_ptr<InferSettings> &settings) {
   command->add_flag("--random", settings->random,
                     "weights as the model's own initializer draws them");
   command->add_option("--seed", settings->seed, "of random weights")
@@ -373,6 +392,16 @@ void tessera::addBenchInfer(CLI::App &bench, Invocation &invocation) {
   addQuantOptions(*command, settings->set);
   addKvOption(*command, settings->set);
   addCacheOptions(*command, settings->cache, settings->cacheGib);
+}
+
+void tessera::addBenchInfer(CLI::App &bench, Invocation &invocation) {
+  auto settings = std::make_shared<InferSettings>();
+  CLI::App *command = bench.add_subcommand(
+      "infer", "Reading prompts and decoding on this machine's processors, as "
+               "llama-bench shows it, against the peak of its cores and the "
+               "bandwidth of its memory");
+  addMeasureOptions(command, settings);
+  addProgramOptions(command, settings);
   command->add_flag("--json", settings->json, "one JSON object a line");
   command->add_flag("--profile", settings->profile,
                     "and a table of where the programs' time went, all "
