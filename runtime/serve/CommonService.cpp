@@ -62,7 +62,7 @@ std::string CommonService::refuse(const HttpRequest &head) {
 
 //===--- answers ----------------------------------------------------------===//
 
-CommonService::CommonService(ModelKind kind, const EngineState &engine,
+CommonService::CommonService(ModelKind kind, const EngineThread &engine,
                              HealthProbe probe, ServiceOptions options)
     : kind(kind), options(std::move(options)), started(std::time(nullptr)),
       health(engine, std::move(probe), this->options.health) {}

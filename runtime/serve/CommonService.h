@@ -30,7 +30,7 @@ struct ServiceOptions {
 class CommonService : public HttpHandler {
 public:
   /// Whether it is healthy, `engine` and what `probe` sends it say.
-  CommonService(ModelKind kind, const EngineState &engine, HealthProbe probe,
+  CommonService(ModelKind kind, const EngineThread &engine, HealthProbe probe,
                 ServiceOptions options);
   /// Before the server runs; the server must outlive the last request.
   void attach(HttpServer &to) { server = &to; }

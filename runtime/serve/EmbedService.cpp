@@ -1,5 +1,5 @@
 #include "runtime/serve/EmbedService.h"
-#include "runtime/serve/Ending.h"
+#include "runtime/serve/Running.h"
 
 #include <algorithm>
 #include <cmath>
@@ -262,31 +262,13 @@ Status serveEmbeddings(VectorModel &model,
     return server.status();
   service.attach(**server);
   TESSERA_RETURN_IF_ERROR(tryOnce(engine));
-  service.markReady();
-  options.phases.end("first vector");
-  std::fprintf(stderr, "tessera: ready in %s\n",
-               options.phases.describe().c_str());
   const VectorShape &shape = model.shape();
-  std::fprintf(stderr,
-               "tessera: ready: %s on http://%s:%u, vectors of %lld, texts of "
-               "up to %lld tokens\n",
-               options.service.models.front().c_str(), options.host.c_str(),
-               unsigned((*server)->port()), (long long)shape.width,
-               (long long)shape.context);
-  {
-    Ending<EmbedEngine> ending(engine, **server,
-                               std::chrono::seconds(options.drainSeconds));
-    (*server)->post([&] { ending.watchEngine(); });
-    (*server)->run([&] {
-      service.markEnding();
-      ending.begin();
-    });
-    // However it ended, nothing may be posted from here on.
-    engine.drain(Clock::now());
-  }
-  if (auto cause = engine.deathCause())
-    return Status::error("the engine has stopped: {}", *cause);
-  return Status::success();
+  options.phases.end("first vector");
+  sayReady(options, (*server)->port(),
+           fmt::format("vectors of {}, texts of up to {} tokens", shape.width,
+                       shape.context));
+  return runUntilEnd(**server, service, engine,
+                     std::chrono::seconds(options.drainSeconds));
 }
 
 } // namespace tessera::serve

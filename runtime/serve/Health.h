@@ -1,6 +1,6 @@
 // Whether the engine does what it is for: a model that computed lately.
 #pragma once
-#include "runtime/infer/engine/EngineState.h"
+#include "runtime/infer/engine/EngineThread.h"
 #include "runtime/serve/HttpServer.h"
 
 #include <atomic>
@@ -24,7 +24,7 @@ struct HealthTimes {
 /// the engine, and none while requests are: what they get says the same.
 class Health {
 public:
-  Health(const EngineState &engine, HealthProbe send, HealthTimes times)
+  Health(const EngineThread &engine, HealthProbe send, HealthTimes times)
       : engine(engine), send(std::move(send)), times(times) {}
   /// Calls `tell` with an empty text if the model computed lately, or does so
   /// while one can wait; else with what is wrong.
@@ -42,7 +42,7 @@ private:
   void probe();
   void look(HttpServer &server);
 
-  const EngineState &engine;
+  const EngineThread &engine;
   const HealthProbe send;
   const HealthTimes times;
   std::vector<Waiting> waiting;

@@ -1,5 +1,5 @@
 #include "runtime/serve/Serve.h"
-#include "runtime/serve/Ending.h"
+#include "runtime/serve/Running.h"
 
 #include <algorithm>
 #include <csignal>
@@ -83,34 +83,17 @@ Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
     return server.status();
   service.attach(**server);
   TESSERA_RETURN_IF_ERROR(tryOnce(engine));
-  service.markReady();
-  options.phases.end("first token");
-  std::fprintf(stderr, "tessera: ready in %s\n",
-               options.phases.describe().c_str());
   const DecoderShape &shape = model.shape();
-  std::fprintf(stderr,
-               "tessera: ready: %s on http://%s:%u, context %lld, %lld tokens "
-               "of cache in %.1f MiB\n",
-               options.service.models.front().c_str(), options.host.c_str(),
-               unsigned((*server)->port()), (long long)shape.context,
-               (long long)(shape.pages * shape.page),
-               double(options.cacheBytes) / (1 << 20));
+  options.phases.end("first token");
+  sayReady(options, (*server)->port(),
+           fmt::format("context {}, {} tokens of cache in {:.1f} MiB",
+                       shape.context, shape.pages * shape.page,
+                       double(options.cacheBytes) / (1 << 20)));
   const std::jthread background = inBackground(options.whenReady);
-  {
-    Ending<Engine> ending(engine, **server,
-                          std::chrono::seconds(options.drainSeconds));
-    (*server)->post([&] { ending.watchEngine(); });
-    (*server)->run([&] {
-      service.markEnding();
-      ending.begin();
-    });
-    // However it ended, nothing may be posted from here on.
-    engine.drain(EngineClock::now());
-    service.forget();
-  }
-  if (auto cause = engine.deathCause())
-    return Status::error("the engine has stopped: {}", *cause);
-  return Status::success();
+  Status status = runUntilEnd(**server, service, engine,
+                              std::chrono::seconds(options.drainSeconds));
+  service.forget();
+  return status;
 }
 
 } // namespace tessera::serve

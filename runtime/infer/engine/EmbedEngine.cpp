@@ -19,7 +19,9 @@ static double seconds(EngineClock::duration time) {
 }
 
 EmbedEngine::EmbedEngine(VectorModel &model, const EngineOptions &options)
-    : model(model), options(options), thread([this] { loop(); }) {}
+    : model(model), options(options) {
+  start([this] { loop(); });
+}
 
 EmbedEngine::~EmbedEngine() { drain(EngineClock::now()); }
 
@@ -78,20 +80,6 @@ void EmbedEngine::cancel(uint64_t id) {
   }
 }
 
-void EmbedEngine::drain(EngineClock::time_point deadline) {
-  {
-    std::unique_lock lock(mutex);
-    draining = true;
-    wake.notify_one();
-    quiet.wait_until(lock, deadline, [&] { return ended; });
-    cancelling = true;
-    wake.notify_one();
-    quiet.wait(lock, [&] { return ended; });
-  }
-  // Several threads may drain.
-  std::call_once(joined, [&] { thread.join(); });
-}
-
 EngineMetrics EmbedEngine::metrics() const {
   std::lock_guard lock(mutex);
   EngineMetrics copy = counters;
@@ -108,11 +96,6 @@ bool EmbedEngine::isBusy() const {
 std::optional<EngineClock::time_point> EmbedEngine::lastComputed() const {
   std::lock_guard lock(mutex);
   return computed;
-}
-
-std::optional<std::string> EmbedEngine::deathCause() const {
-  std::lock_guard lock(mutex);
-  return death;
 }
 
 //===--- with the lock held -----------------------------------------------===//
@@ -241,9 +224,6 @@ void EmbedEngine::loop() {
     if (deathCause())
       break;
   }
-  std::lock_guard lock(mutex);
-  ended = true;
-  quiet.notify_all();
 }
 
 } // namespace tessera

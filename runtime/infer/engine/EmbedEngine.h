@@ -26,29 +26,22 @@ struct EmbedRequest {
   std::function<void(EmbedResult)> done;
 };
 
-class EmbedEngine : public EngineState {
+class EmbedEngine : public EngineThread {
 public:
   /// Starts the thread. The model must outlive the engine and is its own. Of
   /// the options those of requests and tokens matter.
   EmbedEngine(VectorModel &model, const EngineOptions &options);
   /// Cancels what is left.
   ~EmbedEngine() override;
-  EmbedEngine(const EmbedEngine &) = delete;
-  EmbedEngine &operator=(const EmbedEngine &) = delete;
 
   Submission submit(EmbedRequest request);
   /// The request's `done` hears of it unless it has been called meanwhile.
   void cancel(uint64_t id);
-  /// Takes no more requests, and returns when all have finished; at `deadline`
-  /// those that are left are cancelled. Then the thread ends.
-  void drain(EngineClock::time_point deadline);
-
   /// Of what counts pages and generated tokens there is nothing.
   EngineMetrics metrics() const;
   bool isBusy() const override;
   /// A batch.
   std::optional<EngineClock::time_point> lastComputed() const override;
-  std::optional<std::string> deathCause() const override;
   const VectorShape &shape() const { return model.shape(); }
 
 private:
@@ -74,20 +67,14 @@ private:
   VectorModel &model;
   const EngineOptions options;
 
-  mutable std::mutex mutex; ///< guards what follows
-  std::condition_variable wake, quiet;
+  // The mutex guards what follows.
   std::map<uint64_t, std::shared_ptr<Work>> open; ///< unfinished, by id
   std::map<int64_t, std::deque<Item>> queues;     ///< by shape().lengths
   std::vector<std::shared_ptr<Work>> closed;      ///< `done` is to be called
   int64_t heldTokens = 0;                         ///< of the open
   uint64_t nextId = 1, nextOrder = 1;
-  bool draining = false, cancelling = false, ended = false;
-  std::optional<std::string> death;
   std::optional<EngineClock::time_point> computed;
   EngineMetrics counters;
-
-  std::once_flag joined;
-  std::thread thread;
 };
 
 } // namespace tessera

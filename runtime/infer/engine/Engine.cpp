@@ -10,7 +10,9 @@ static int64_t tokensOf(const EngineRequest &request) {
 
 Engine::Engine(PagedModel &model, const EngineOptions &options)
     : model(model), options(options), scheduler(model, options.scheduler),
-      seen(scheduler.metrics()), thread([this] { loop(); }) {}
+      seen(scheduler.metrics()) {
+  start([this] { loop(); });
+}
 
 Engine::~Engine() { drain(EngineClock::now()); }
 
@@ -66,19 +68,6 @@ void Engine::cancel(uint64_t id) {
   wake.notify_one();
 }
 
-void Engine::drain(EngineClock::time_point deadline) {
-  {
-    std::unique_lock lock(mutex);
-    draining = true;
-    wake.notify_one();
-    quiet.wait_until(lock, deadline, [&] { return ended; });
-    cancelling = true;
-    wake.notify_one();
-    quiet.wait(lock, [&] { return ended; });
-  }
-  std::call_once(joined, [&] { thread.join(); });
-}
-
 EngineMetrics Engine::metrics() const {
   std::lock_guard lock(mutex);
   EngineMetrics copy = seen;
@@ -94,11 +83,6 @@ bool Engine::isBusy() const {
 std::optional<EngineClock::time_point> Engine::lastComputed() const {
   std::lock_guard lock(mutex);
   return seen.lastComputed;
-}
-
-std::optional<std::string> Engine::deathCause() const {
-  std::lock_guard lock(mutex);
-  return death;
 }
 
 //===--- the engine's thread ----------------------------------------------===//
@@ -156,8 +140,6 @@ void Engine::loop() {
   }
   std::lock_guard lock(mutex);
   seen = scheduler.metrics();
-  ended = true;
-  quiet.notify_all();
 }
 
 } // namespace tessera

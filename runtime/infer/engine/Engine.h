@@ -1,13 +1,10 @@
 // A scheduler on a thread of its own, which any thread may ask.
 #pragma once
-#include "runtime/infer/engine/EngineState.h"
+#include "runtime/infer/engine/EngineThread.h"
 #include "runtime/infer/engine/Scheduler.h"
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace tessera {
@@ -33,30 +30,22 @@ struct Submission {
   std::vector<uint64_t> ids; ///< for cancel(), one a request
 };
 
-class Engine : public EngineState {
+class Engine : public EngineThread {
 public:
   /// Starts the thread. The model must outlive the engine and is its own.
   Engine(PagedModel &model, const EngineOptions &options);
   /// Cancels what is left.
   ~Engine() override;
-  Engine(const Engine &) = delete;
-  Engine &operator=(const Engine &) = delete;
 
   /// All of the requests, or none.
   Submission submit(std::vector<EngineRequest> requests);
   /// The request's sink hears of it unless it has finished meanwhile.
   void cancel(uint64_t id);
 
-  /// Takes no more requests, and returns when all have finished; at `deadline`
-  /// those that are left are cancelled. Then the thread ends. Several threads
-  /// may call it; each returns when all is over.
-  void drain(EngineClock::time_point deadline);
-
   EngineMetrics metrics() const;
   bool isBusy() const override;
   /// A chunk of a prompt or a token.
   std::optional<EngineClock::time_point> lastComputed() const override;
-  std::optional<std::string> deathCause() const override;
   const DecoderShape &shape() const { return model.shape(); }
 
 private:
@@ -75,18 +64,12 @@ private:
   const EngineOptions options;
   Scheduler scheduler; ///< the thread's
 
-  mutable std::mutex mutex; ///< guards what follows
-  std::condition_variable wake, quiet;
+  // The mutex guards what follows.
   std::vector<Command> inbox;
   int64_t queuedTokens = 0;                 ///< of the inbox
   int64_t heldRequests = 0, heldTokens = 0; ///< the scheduler's
   uint64_t nextId = 1;
-  bool draining = false, cancelling = false, ended = false;
-  std::optional<std::string> death;
   EngineMetrics seen;
-
-  std::once_flag joined;
-  std::thread thread;
 };
 
 } // namespace tessera

@@ -1,0 +1,70 @@
+#include "runtime/serve/Running.h"
+
+#include <cstdio>
+#include <thread>
+
+namespace tessera::serve {
+namespace {
+
+/// Ends the server when requests have had their time, or the engine has died.
+class Ending {
+public:
+  Ending(EngineThread &engine, HttpServer &server, std::chrono::seconds time)
+      : engine(engine), server(server), time(time) {}
+  ~Ending() {
+    if (drainer.joinable())
+      drainer.join();
+  }
+  /// In the server's thread, as all that follows.
+  void begin() {
+    if (drainer.joinable())
+      return;
+    server.refuseNew();
+    drainer = std::thread([this] {
+      engine.drain(EngineClock::now() + time);
+      server.post([this] { server.close(std::chrono::seconds(5)); });
+    });
+  }
+  void watchEngine() {
+    if (engine.deathCause())
+      return begin();
+    server.after(std::chrono::milliseconds(500), [this] { watchEngine(); });
+  }
+
+private:
+  EngineThread &engine;
+  HttpServer &server;
+  std::chrono::seconds time;
+  std::thread drainer;
+};
+
+} // namespace
+
+void sayReady(const ServeOptions &options, uint16_t port,
+              const std::string &what) {
+  std::fprintf(stderr, "tessera: ready in %s\n",
+               options.phases.describe().c_str());
+  std::fprintf(stderr, "tessera: ready: %s on http://%s:%u, %s\n",
+               options.service.models.front().c_str(), options.host.c_str(),
+               unsigned(port), what.c_str());
+}
+
+Status runUntilEnd(HttpServer &server, CommonService &service,
+                   EngineThread &engine, std::chrono::seconds time) {
+  service.markReady();
+  {
+    Ending ending(engine, server, time);
+    server.post([&] { ending.watchEngine(); });
+    server.run([&] {
+      service.markEnding();
+      ending.begin();
+    });
+    // However it ended, nothing may be posted from here on.
+    engine.drain(EngineClock::now());
+  }
+  if (auto cause = engine.deathCause())
+    return Status::error("the engine has stopped: {}", *cause);
+  return Status::success();
+}
+
+} // namespace tessera::serve
