@@ -2,13 +2,10 @@
 #include <cmath>
 #include <functional>
 #include <set>
-#include <sstream>
-
-#include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/yaml.h>
 
 #include "compiler/planner/Cluster.h"
 #include "compiler/planner/Quantity.h"
+#include "runtime/recipe/YamlDocument.h"
 #include "runtime/support/Text.h"
 
 namespace tessera::planner {
@@ -250,44 +247,19 @@ private:
   bool located = false;
 };
 
-/// Remembers where documents begin; YAML::Load is silent about what follows the
-/// first, and YAML::LoadAll does not end on every text.
-class DocumentCounter final : public YAML::EventHandler {
-public:
-  YAML::Mark mark;
-  void OnDocumentStart(const YAML::Mark &at) override { mark = at; }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark &, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark &, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark &, const std::string &, YAML::anchor_t,
-                const std::string &) override {}
-  void OnSequenceStart(const YAML::Mark &, const std::string &, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark &, const std::string &, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {}
-  void OnMapEnd() override {}
-};
-
 } // namespace
 
 StatusOr<Cluster> parseCluster(std::string_view text, const std::string &file) {
   if (text.size() > size_t(maxFileBytes))
     return Status::error("{}: is larger than {} bytes", file, maxFileBytes);
-  try {
-    std::istringstream stream{std::string(text)};
-    YAML::Parser parser(stream);
-    DocumentCounter counter;
-    if (parser.HandleNextDocument(counter) &&
-        parser.HandleNextDocument(counter))
-      throw YAML::ParserException(counter.mark,
-                                  "something follows the document");
-    return Reader(file).read(YAML::Load(std::string(text)));
-  } catch (const YAML::Exception &problem) {
-    return Status::error("{}:{}:{}: is not valid YAML: {}", file,
-                         problem.mark.line + 1, problem.mark.column + 1,
-                         oneLine(problem.msg));
-  }
+  StatusOr<Cluster> cluster = Cluster();
+  Status status = recipe::readYaml(text, file, [&](const YAML::Node &document) {
+    cluster = Reader(file).read(document);
+    return cluster.status();
+  });
+  if (!status.ok())
+    return status;
+  return cluster;
 }
 
 StatusOr<Cluster> loadCluster(const std::string &path) {

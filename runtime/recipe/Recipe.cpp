@@ -2,11 +2,9 @@
 #include "runtime/recipe/Recipe.h"
 
 #include <set>
-#include <sstream>
-
-#include <yaml-cpp/eventhandler.h>
 
 #include "runtime/recipe/RecipeSchema.h"
+#include "runtime/recipe/YamlDocument.h"
 #include "runtime/support/Text.h"
 
 namespace tessera::recipe {
@@ -92,50 +90,16 @@ private:
   std::string file;
 };
 
-/// Remembers where the last document began.
-class DocumentStart final : public YAML::EventHandler {
-public:
-  YAML::Mark mark;
-  void OnDocumentStart(const YAML::Mark &at) override { mark = at; }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark &, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark &, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark &, const std::string &, YAML::anchor_t,
-                const std::string &) override {}
-  void OnSequenceStart(const YAML::Mark &, const std::string &, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark &, const std::string &, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {}
-  void OnMapEnd() override {}
-};
-
-/// The one document of `text`. YAML::Load is silent about what follows it, and
-/// YAML::LoadAll never ends on some texts (",@"), making documents of nothing.
-YAML::Node loadOne(const std::string &text) {
-  std::istringstream stream(text);
-  YAML::Parser parser(stream);
-  DocumentStart start;
-  if (parser.HandleNextDocument(start) && parser.HandleNextDocument(start))
-    throw YAML::ParserException(start.mark, "something follows the document");
-  return YAML::Load(text);
-}
-
 Status parseDocument(std::string_view text, const std::string &file,
                      Recipe &recipe) {
-  try {
-    YAML::Node document = loadOne(std::string(text));
+  return readYaml(text, file, [&](const YAML::Node &document) -> Status {
     if (document.IsNull())
       return Status::success();
     if (!document.IsMap())
       return Status::error("{}: is {}, expected sections such as optimizer:",
                            file, shown(document));
     return Reader(recipe, file).section(document, "");
-  } catch (const YAML::Exception &problem) {
-    return Status::error("{}:{}:{}: is not valid YAML: {}", file,
-                         problem.mark.line + 1, problem.mark.column + 1,
-                         oneLine(problem.msg));
-  }
+  });
 }
 
 } // namespace
