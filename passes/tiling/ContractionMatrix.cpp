@@ -219,6 +219,33 @@ void ContractionEmitter::emitMatrixTile(const Place &place) {
   });
 }
 
+// Of what an epilogue reads and writes of memory, rows are far apart, and the
+// processor sees no stream: those of the next tile are asked for. The first
+// cache belongs to the products. What does not exist is not brought.
+static void prefetchNextTile(OpBuilder b, scf::ForOp turns) {
+  constexpr int kSecondCache = 2;
+  Location loc = turns.getLoc();
+  b.setInsertionPoint(turns.getBody()->getTerminator());
+  auto prefetch = [&](Value memory, ValueRange indices,
+                      ArrayRef<int64_t> along) {
+    if (cast<MemRefType>(memory.getType()).getMemorySpace() ||
+        along.size() != 2)
+      return;
+    SmallVector<Value> at(indices);
+    for (int64_t i = 0; i < kRowsBeside; ++i) {
+      at[along[0]] = b.createOrFold<arith::AddIOp>(
+          loc, indices[along[0]], emitIndex(b, loc, kTile + i));
+      b.create<memref::PrefetchOp>(loc, memory, at, /*isWrite=*/false,
+                                   kSecondCache, /*isDataCache=*/true);
+    }
+  };
+  for (Operation &op : llvm::make_early_inc_range(*turns.getBody()))
+    if (auto load = dyn_cast<tile::LoadOp>(op))
+      prefetch(load.getMemory(), load.getIndices(), load.getAlong());
+    else if (auto store = dyn_cast<tile::StoreOp>(op))
+      prefetch(store.getMemory(), store.getIndices(), store.getAlong());
+}
+
 // Many tiles of rows at once. The epilogue of one may run beside the products
 // of the next, whose instructions are few and long.
 void ContractionEmitter::emitManyTiles(const Place &place, Value sums,
@@ -236,6 +263,7 @@ void ContractionEmitter::emitManyTiles(const Place &place, Value sums,
     b.setInsertionPointToStart(loop.getBody());
     emitMatrixSums(place, sums, at, mul(loop.getInductionVar(), kRowsBeside),
                    kRowsBeside);
+    prefetchNextTile(b, loop);
   };
   if (partials)
     ifElse(isEqual(chunkIndex, chunks - 1), finish, products);
