@@ -191,6 +191,8 @@ private:
   /// `isFar`: weights come from memory, for these rows alone.
   void emitMatrixProduct(const Place &place, mlir::Value sums,
                          mlir::ValueRange at, bool isFar);
+  void emitManyTiles(const Place &place, mlir::Value sums,
+                     llvm::ArrayRef<mlir::Value> at);
   void emitMatrixSums(const Place &place, mlir::Value sums,
                       llvm::ArrayRef<mlir::Value> at, mlir::Value row,
                       int64_t rows);
@@ -269,8 +271,9 @@ private:
   mlir::Value groupStart;                ///< of the group, within the block
   mlir::Value isLastOfSum; ///< the ragged chunk; null where none is
   ContractionSide lhs, rhs;
-  mlir::Value partials; ///< sums between chunks; null for one chunk
-  mlir::Value packed;   ///< [chunks, rows, depth]: lhs for matrix registers
+  bool inLastChunk = false; ///< what is emitted is for the last of many chunks
+  mlir::Value partials;     ///< sums between chunks; null for one chunk
+  mlir::Value packed;       ///< [chunks, rows, depth]: lhs for matrix registers
   mlir::Value tileSums; ///< of one tile, where one chunk is in matrix registers
 
   // Of quantized weights; null otherwise.

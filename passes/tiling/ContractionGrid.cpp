@@ -29,7 +29,7 @@ constexpr Costs kStrips{40, 82, 82, 0, 540, 1024 * 1024 / 2, 32};
 // sums have their share of the second.
 constexpr Costs kPacked{40, 16, 16, 0, 340, 1024 * 1024 / 2, 32};
 // Of those: rows and columns whose sums, and whose rows' chunk, it holds.
-constexpr int64_t kPackedRows = 512, kPackedColumns = 256;
+constexpr int64_t kPackedRows = 512, kPackedColumns = 512;
 // Rows of a block where groups have few: one that has more reads its weights
 // again.
 constexpr int64_t kStreamedGroupRows = 32;

@@ -6,6 +6,7 @@
 //
 // What k lacks to a whole block of terms are zeros on both sides. Rows and
 // columns that a tile has too many hold anything, and nobody reads their sums.
+#include "dialects/tile/Beside.h"
 #include "passes/tiling/ClusterLaunch.h"
 #include "passes/tiling/ContractionEmit.h"
 
@@ -19,8 +20,9 @@ static constexpr int64_t kTile = PackedRows::kTile, kTerms = PackedRows::kTerms,
 // Rows of lhs that are staged at a time; beside weights in strips, of which
 // there are no staged copies, more.
 static constexpr int64_t kGroupRows = 128, kGroupRowsOfStrips = 512;
-// Rows that the epilogue has in a turn of its loop.
-static constexpr int64_t kEpilogueRows = 4;
+// Rows that the epilogue has in a turn of its loop; beside products, as much as
+// is done in the time of one block of terms.
+static constexpr int64_t kEpilogueRows = 4, kRowsBeside = 2;
 // Elements between two staged rows, so that they do not fall into one set of
 // the cache: a line.
 static constexpr int64_t kRowPadding = 32;
@@ -187,14 +189,16 @@ void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
 }
 
 Value ContractionEmitter::keepsSums() {
-  if (!partials)
-    return b.create<arith::ConstantOp>(loc, b.getBoolAttr(false));
+  if (!partials || inLastChunk)
+    return b.create<arith::ConstantOp>(loc, b.getBoolAttr(inLastChunk));
   return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ne, chunkIndex,
                                  index(0));
 }
 
 Value ContractionEmitter::matrixDepth() {
   int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
+  if (inLastChunk)
+    return index(llvm::alignTo(last, kTerms));
   return select(isLastOfSum, llvm::alignTo(last, kTerms),
                 llvm::alignTo(chunk, kTerms));
 }
@@ -204,6 +208,8 @@ void ContractionEmitter::emitMatrixTile(const Place &place) {
   Value sums = partials ? partials : tileSums;
   if (partials)
     at = {place.panel, rowOf(place), index(0)};
+  if (place.rows > kTile)
+    return emitManyTiles(place, sums, at);
   emitMatrixProduct(place, sums, at, plan.streamsStrips());
   emitAfterLast([&] {
     forEachPart({}, place.rows, place.rows, kEpilogueRows,
@@ -211,6 +217,58 @@ void ContractionEmitter::emitMatrixTile(const Place &place) {
                   emitMatrixSums(place, sums, at, mul(i, kEpilogueRows), rows);
                 });
   });
+}
+
+// Of what an epilogue reads and writes of memory, rows are far apart, and the
+// processor sees no stream: those of the next tile are asked for. The first
+// cache belongs to the products. What does not exist is not brought.
+static void prefetchNextTile(OpBuilder b, scf::ForOp turns) {
+  constexpr int kSecondCache = 2;
+  Location loc = turns.getLoc();
+  b.setInsertionPoint(turns.getBody()->getTerminator());
+  auto prefetch = [&](Value memory, ValueRange indices,
+                      ArrayRef<int64_t> along) {
+    if (cast<MemRefType>(memory.getType()).getMemorySpace() ||
+        along.size() != 2)
+      return;
+    SmallVector<Value> at(indices);
+    for (int64_t i = 0; i < kRowsBeside; ++i) {
+      at[along[0]] = b.createOrFold<arith::AddIOp>(
+          loc, indices[along[0]], emitIndex(b, loc, kTile + i));
+      b.create<memref::PrefetchOp>(loc, memory, at, /*isWrite=*/false,
+                                   kSecondCache, /*isDataCache=*/true);
+    }
+  };
+  for (Operation &op : llvm::make_early_inc_range(*turns.getBody()))
+    if (auto load = dyn_cast<tile::LoadOp>(op))
+      prefetch(load.getMemory(), load.getIndices(), load.getAlong());
+    else if (auto store = dyn_cast<tile::StoreOp>(op))
+      prefetch(store.getMemory(), store.getIndices(), store.getAlong());
+}
+
+// Many tiles of rows at once. The epilogue of one may run beside the products
+// of the next, whose instructions are few and long.
+void ContractionEmitter::emitManyTiles(const Place &place, Value sums,
+                                       ArrayRef<Value> at) {
+  auto products = [&] { emitMatrixProduct(place, sums, at, /*isFar=*/false); };
+  auto finish = [&] {
+    Value turns = index(place.rows / kRowsBeside), zero = index(0),
+          one = index(1);
+    inLastChunk = bool(partials);
+    products();
+    inLastChunk = false;
+    auto loop = b.create<scf::ForOp>(loc, zero, turns, one);
+    loop->setAttr(tile::kBesideAttr, b.getUnitAttr());
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    emitMatrixSums(place, sums, at, mul(loop.getInductionVar(), kRowsBeside),
+                   kRowsBeside);
+    prefetchNextTile(b, loop);
+  };
+  if (partials)
+    ifElse(isEqual(chunkIndex, chunks - 1), finish, products);
+  else
+    finish();
 }
 
 // The epilogue of `rows` rows of a tile, from `row` of it on.

@@ -4,7 +4,10 @@
 // columns of rhs. They are named by number, and nothing but this file uses
 // them, so that LLVM has none to assign.
 #include "compiler/target/cpu/Lowering.h"
+#include "dialects/tile/Beside.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
 
@@ -249,8 +252,9 @@ void KernelLowering::loadRight(const Matrix &rhs, int64_t j) {
 }
 
 // Tiles of rows pass by a panel of rhs, which stays in the first cache.
-void KernelLowering::lowerPanel(const Product &product, tile::MmaStagedOp op,
-                                bool isStrips) {
+llvm::Error KernelLowering::lowerPanel(const Product &product,
+                                       tile::MmaStagedOp op, bool isStrips,
+                                       const std::optional<Beside> &beside) {
   const auto &[lhs, rhs, sums] = product;
   Type byte = b.getI8Type();
   int64_t tiles = op.getShape()[0] / (2 * kRows);
@@ -274,6 +278,9 @@ void KernelLowering::lowerPanel(const Product &product, tile::MmaStagedOp op,
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value tile = loop.getInductionVar();
+  Value before = b.create<arith::SubIOp>(loc, tile, p.index(1)),
+        hasBefore = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ugt,
+                                            tile, p.index(0));
   Matrix here{advance(sums.start, byte, tile, {2 * kRows * sums.rowBytes}),
               sums.rowBytes};
   startSums(here, 2, 2, keep);
@@ -289,9 +296,29 @@ void KernelLowering::lowerPanel(const Product &product, tile::MmaStagedOp op,
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(inner.getBody());
     Value k = inner.getInductionVar();
+    if (beside) {
+      Value turn = b.create<arith::DivUIOp>(loc, k, p.index(kTerms));
+      Value isTurn = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ult,
+                                             turn, p.index(beside->turns));
+      isTurn = b.create<arith::AndIOp>(loc, isTurn, hasBefore);
+      auto branch = b.create<scf::IfOp>(loc, isTurn, false);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(branch.thenBlock());
+      if (llvm::Error error = lowerTurn(*beside, before, turn))
+        return error;
+    }
     prefetch(k);
     Value next = b.create<arith::AddIOp>(loc, k, p.index(kTerms));
     multiplyBlock(leftAt(tile, next), rightAt(next));
+  }
+  if (beside) {
+    auto branch = b.create<scf::IfOp>(loc, hasBefore, false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    Value blocks = b.create<arith::DivUIOp>(loc, last, p.index(kTerms));
+    if (llvm::Error error =
+            lowerTurns(*beside, before, blocks, p.index(beside->turns)))
+      return error;
   }
   prefetch(last);
   // Behind the last tile there may be nothing: its own first block again.
@@ -299,9 +326,62 @@ void KernelLowering::lowerPanel(const Product &product, tile::MmaStagedOp op,
       loc, b.create<arith::AddIOp>(loc, tile, p.index(1)), p.index(tiles - 1));
   multiplyBlock(leftAt(following, p.index(0)), rightAt(p.index(0)));
   moveMatrix("llvm.x86.tilestored64", here, kSums, 2, 2, 2);
+  b.setInsertionPointAfter(loop);
+  if (!beside)
+    return llvm::Error::success();
+  return lowerTurns(*beside, p.index(tiles - 1), p.index(0),
+                    p.index(beside->turns));
 }
 
-llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
+//===--- work beside products ---------------------------------------------===//
+
+llvm::Error KernelLowering::lowerTurn(const Beside &beside, Value tile,
+                                      Value turn) {
+  Value first = b.create<arith::MulIOp>(loc, tile, p.index(beside.turns));
+  Value number = b.create<arith::AddIOp>(loc, first, turn);
+  scf::ForOp loop = beside.loop;
+  bind(loop.getInductionVar(), {{}, {number}, Form::vectors});
+  return lowerBlock(*loop.getBody());
+}
+
+llvm::Error KernelLowering::lowerTurns(const Beside &beside, Value tile,
+                                       Value begin, Value end) {
+  auto loop = b.create<scf::ForOp>(loc, begin, end, p.index(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  return lowerTurn(beside, tile, loop.getInductionVar());
+}
+
+// Indices and constants that stand between the two go before both.
+llvm::Expected<bool> KernelLowering::lowerWithLoop(tile::MmaStagedOp op) {
+  int64_t rows = op.getShape()[0];
+  Operation *next = op->getNextNode();
+  while (next && next->getNumRegions() == 0 && isMemoryEffectFree(next) &&
+         !next->hasTrait<OpTrait::IsTerminator>())
+    next = next->getNextNode();
+  auto loop = dyn_cast_or_null<scf::ForOp>(next);
+  if (rows <= 2 * kRows || !loop || !loop->hasAttr(tile::kBesideAttr) ||
+      loop.getNumResults())
+    return false;
+  auto begin = getConstantIntValue(loop.getLowerBound()),
+       end = getConstantIntValue(loop.getUpperBound()),
+       step = getConstantIntValue(loop.getStep());
+  int64_t tiles = rows / (2 * kRows);
+  if (begin != 0 || step != 1 || !end || *end % tiles)
+    return false;
+  for (Operation *at = op->getNextNode(); at != loop; at = at->getNextNode()) {
+    if (llvm::Error error = lowerOp(at))
+      return std::move(error);
+    done.insert(at);
+  }
+  done.insert(loop);
+  if (llvm::Error error = lowerMmaStaged(op, Beside{loop, *end / tiles}))
+    return std::move(error);
+  return true;
+}
+
+llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
+                                           std::optional<Beside> beside) {
   if (!target.matrixTiles)
     return error(op, "needs a target with matrix registers");
   auto matrixOf = [&](Value value, ValueRange indices, int64_t bytes) {
@@ -335,9 +415,9 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op) {
           configuration->shape);
   };
   if (count > 2 * kRows) {
-    lowerPanel({lhs, rhs, sums}, op, isStrips);
+    llvm::Error error = lowerPanel({lhs, rhs, sums}, op, isStrips, beside);
     restore();
-    return llvm::Error::success();
+    return error;
   }
   startSums(sums, rows, columns, scalarOf(op.getKeep()));
   Value depth = scalarOf(op.getDepth());

@@ -135,6 +135,8 @@ llvm::Error KernelLowering::lowerBlock(Block &block) {
   for (Operation &op : block) {
     if (op.hasTrait<OpTrait::IsTerminator>())
       break; // the parent's business
+    if (done.erase(&op))
+      continue;
     loc = op.getLoc();
     p.setLocation(loc);
     if (llvm::Error error = lowerOp(&op))
@@ -152,7 +154,12 @@ llvm::Error KernelLowering::lowerOp(Operation *op) {
       .Case([&](tile::AllocOp o) { return lowerAlloc(o); })
       .Case([&](tile::CopyOp o) { return lowerCopy(o); })
       .Case([&](tile::MmaOp o) { return lowerMma(o); })
-      .Case([&](tile::MmaStagedOp o) { return lowerMmaStaged(o); })
+      .Case([&](tile::MmaStagedOp o) -> llvm::Error {
+        llvm::Expected<bool> isDone = lowerWithLoop(o);
+        if (!isDone)
+          return isDone.takeError();
+        return *isDone ? llvm::Error::success() : lowerMmaStaged(o);
+      })
       .Case([&](tile::ReduceOp o) { return lowerReduce(o); })
       .Case([&](tile::BroadcastOp o) { return lowerBroadcast(o); })
       .Case([&](tile::IotaOp o) { return lowerIota(o); })

@@ -85,6 +85,12 @@ private:
   struct Product {
     Matrix lhs, rhs, sums;
   };
+  /// Turns of a loop that are done beside products, so many for each tile of
+  /// rows, one a block of terms.
+  struct Beside {
+    mlir::scf::ForOp loop;
+    int64_t turns;
+  };
   /// Where a product is among its terms, as an index, and how many they are.
   struct Terms {
     mlir::Value at, depth;
@@ -174,10 +180,18 @@ private:
   mlir::Value rightRow(const Tile &rhs, int64_t k, int64_t chunk, bool isBf16);
 
   // Matrix registers (LowerMatrix.cpp).
-  llvm::Error lowerMmaStaged(tile::MmaStagedOp op);
+  llvm::Error lowerMmaStaged(tile::MmaStagedOp op,
+                             std::optional<Beside> beside = std::nullopt);
+  /// The product and the loop behind it as one, where the loop allows that.
+  llvm::Expected<bool> lowerWithLoop(tile::MmaStagedOp op);
+  llvm::Error lowerTurns(const Beside &beside, mlir::Value tile,
+                         mlir::Value begin, mlir::Value end);
+  llvm::Error lowerTurn(const Beside &beside, mlir::Value tile,
+                        mlir::Value turn);
   /// Whether the registers have been shaped anew, and have to be again.
   bool setMatrixShape(const MatrixShape &shape, bool isExact);
-  void lowerPanel(const Product &product, tile::MmaStagedOp op, bool isStrips);
+  llvm::Error lowerPanel(const Product &product, tile::MmaStagedOp op,
+                         bool isStrips, const std::optional<Beside> &beside);
   void startSums(const Matrix &sums, int64_t rows, int64_t columns,
                  mlir::Value keep);
   void multiplyBlock(const Matrix &nextLeft, const Matrix &nextRight);
@@ -207,6 +221,8 @@ private:
   int64_t scratchUsed = 0;
   std::optional<MatrixConfiguration> configuration;
   bool roundsAtOnce = false; ///< to bf16, by an instruction
+  /// What has been lowered already, beside what stood before it.
+  llvm::SmallPtrSet<mlir::Operation *, 8> done;
   llvm::DenseMap<mlir::Value, Tile> tiles;
   llvm::DenseMap<mlir::Value, Memory> memories;
 };

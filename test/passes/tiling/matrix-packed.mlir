@@ -7,7 +7,7 @@
 // CHECK-NOT:   @packed_rows
 // CHECK-COUNT-2: tile.launch @many(%[[P]],
 
-// A panel of weights meets all rows of a chunk.
+// A panel of weights meets all rows of a chunk. In the last one the epilogue of rows may go beside the products of rows behind them.
 
 // CHECK:     module @cpu_amx
 // CHECK:     tile.kernel @packed_rows(
@@ -18,6 +18,10 @@
 // CHECK:     tile.kernel @many(%{{.*}}: index, %[[ROWS:.*]]: memref<92160xbf16>,
 // CHECK-DAG: %[[X:.*]] = memref.reinterpret_cast %[[ROWS]]
 // CHECK-DAG: %[[SUMS:.*]] = tile.alloc : memref<1x64x32xf32, #tile.shared>
+// CHECK:     tile.mma_staged %[[X]]{{.*}} onto %[[SUMS]]{{.*}} keep %true depth %c448 shape [64,
+// CHECK:     tile.store {{.*}} : vector<2x32xf32>
+// CHECK:     } {tile.beside}
+// CHECK:     tile.mma_staged %[[X]]{{.*}} onto %[[SUMS]]{{.*}} shape [64,
 // CHECK:     tile.mma_staged %[[X]]{{.*}} onto %[[SUMS]]{{.*}} shape [32,
 
 // Other targets read the rows where they lie.

@@ -83,3 +83,43 @@ tile.kernel @panel(%block: index, %again: memref<1xi1>) attributes {
       : memref<96x96xbf16, #tile.shared<rows>>, memref<64x32xbf16, #tile.shared<pairs>>, memref<96x32xf32, #tile.shared<rows>>
   tile.return
 }
+
+// A loop beside a product: its turns are done among the products of the tile of rows behind, one a block of terms, and those of the last tile behind them all.
+
+// CHECK-LABEL: func.func private @beside.block(
+// CHECK:         scf.for %[[TILE:.*]] =
+// CHECK:           %[[HAS:.*]] = arith.cmpi ugt, %[[TILE]]
+// CHECK:           scf.for
+// CHECK:             arith.andi %{{.*}}, %[[HAS]]
+// CHECK:             scf.if
+// CHECK:               llvm.load {{.*}} : !llvm.ptr -> vector<16xf32>
+// CHECK:             llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+// CHECK:           scf.if %[[HAS]]
+// CHECK:             scf.for
+// CHECK:               llvm.load {{.*}} : !llvm.ptr -> vector<16xf32>
+// CHECK-COUNT-4:   llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+// CHECK-COUNT-4:   llvm.call_intrinsic "llvm.x86.tilestored64"
+// CHECK:         scf.for
+// CHECK:           llvm.load {{.*}} : !llvm.ptr -> vector<16xf32>
+// CHECK-NOT:     llvm.load {{.*}} : !llvm.ptr -> vector<16xf32>
+// CHECK-LABEL: func.func @beside(
+tile.kernel @beside(%block: index, %to: memref<96x32xf32>) attributes {
+    skeleton = #tile<skeleton contraction>, access = [#tile<access write>], summary = "einsum"} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %turns = arith.constant 48 : index
+  %depth = arith.constant 64 : index
+  %keep = arith.constant false
+  %a = tile.alloc : memref<96x96xbf16, #tile.shared<rows>>
+  %b = tile.alloc : memref<64x32xbf16, #tile.shared<pairs>>
+  %s = tile.alloc : memref<96x32xf32, #tile.shared<rows>>
+  tile.mma_staged %a[%c0, %c0], %b[%c0, %c0] onto %s[%c0, %c0] keep %keep depth %depth shape [96, 32]
+      : memref<96x96xbf16, #tile.shared<rows>>, memref<64x32xbf16, #tile.shared<pairs>>, memref<96x32xf32, #tile.shared<rows>>
+  scf.for %i = %c0 to %turns step %c1 {
+    %row = arith.muli %i, %c2 : index
+    %sums = tile.load %s[%row, %c0] along [0, 1] : memref<96x32xf32, #tile.shared<rows>>, vector<1x16xf32>
+    tile.store %sums, %to[%row, %c0] along [0, 1] : vector<1x16xf32>, memref<96x32xf32>
+  } {tile.beside}
+  tile.return
+}

@@ -1,0 +1,14 @@
+// Work that may be done while matrix registers multiply.
+#pragma once
+#include "llvm/ADT/StringRef.h"
+
+namespace tessera::tile {
+
+/// A unit attribute on an scf.for of constant bounds right behind a
+/// tile.mma_staged of many rows: turn i of n reads the sums of the i-th n-th of
+/// those rows, and no turn touches what the products read or what another turn
+/// writes. So a target may run a turn as soon as its rows have their sums,
+/// beside the products of rows behind them. Without it the loop means the same.
+inline constexpr llvm::StringLiteral kBesideAttr = "tile.beside";
+
+} // namespace tessera::tile
