@@ -95,10 +95,11 @@ std::string describeParameters(TrainModel &model, const std::byte *begin) {
                         model.stateInMemory(tensor).data() - begin);
     if (tensor.quantized) {
       const QuantizedPart &part = *tensor.quantized;
-      text += fmt::format(" of {}: {} {} {} {} {} {} {} {}", part.source,
-                          part.isScales, part.layout.rows, part.layout.columns,
-                          part.layout.bits, part.layout.group,
-                          part.layout.zeros, part.transposed, part.stack);
+      text +=
+          fmt::format(" of {}: {} {} {} {} {} {} {} {} {}", part.source,
+                      part.isScales, part.layout.rows, part.layout.columns,
+                      part.layout.bits, part.layout.group, part.layout.zeros,
+                      part.layout.floats, part.transposed, part.stack);
     }
     text += "\n";
   }

@@ -49,8 +49,10 @@ void pack(const QuantizedLayout &layout, std::span<const int8_t> q,
 bool quantizeStrip(const QuantizedLayout &layout, SafetensorsType type,
                    std::span<const std::byte> rows, std::span<uint32_t> values,
                    std::span<uint16_t> scales) {
-  static const QuantizeGroups quantizeGroups =
-      quantizeGroupsFor(CpuFeatures::detect());
+  static const QuantizeGroups integers =
+                                  quantizeGroupsFor(CpuFeatures::detect()),
+                              floats = quantizeFloatsFor(CpuFeatures::detect());
+  const QuantizeGroups quantizeGroups = layout.floats ? floats : integers;
   const int64_t size = safetensorsBits(type) / 8,
                 count = int64_t(rows.size()) / size / layout.columns,
                 most = std::clamp<int64_t>(kColumnsAtOnce / layout.group, 1,
@@ -165,7 +167,8 @@ private:
     std::vector<float> weights(rows.size() / (safetensorsBits(type) / 8));
     toFloats(type, rows.data(), weights.size(), weights.data());
     const auto found = std::ranges::find_if_not(weights, [&](float weight) {
-      return std::fabs(weight) <= largestWeight(layout.bits, layout.zeros);
+      return std::fabs(weight) <=
+             largestWeight(layout.bits, layout.zeros, layout.floats);
     });
     int64_t at = row * layout.columns + (found - weights.begin());
     if (part.transposed)
