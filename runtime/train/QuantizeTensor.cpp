@@ -102,6 +102,7 @@ Status checkQuantizable(const QuantizedPart &part, const SafetensorsFile &file,
                          "[{}]",
                          entry.name, file.path(), fmt::join(entry.shape, ", "),
                          fmt::join(shape, ", "));
+  TESSERA_RETURN_IF_ERROR(checkScaled(file, entry));
   if (!converts(entry.type, SafetensorsType::f32))
     return Status::error("'{}' in '{}' is {}, of which no integers with scales "
                          "can be made; give f32, bf16, f16 or f64",
