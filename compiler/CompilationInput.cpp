@@ -116,8 +116,8 @@ llvm::Error Compilation::takeStoredWeights() {
       return llvm::Error::success();
     if (isGiven(request, "inference.group"))
       return complain("inference.group: the weights are not quantized, so they "
-                      "have no groups; give --quant int8 or int4, too, or "
-                      "leave --quant-group out");
+                      "have no groups; give --quant int8, int4 or fp8, too, "
+                      "or leave --quant-group out");
     if (isGiven(request, "inference.zeros"))
       return complain("inference.zeros: the weights are not quantized, so they "
                       "have no zero points; give --quant int8 or int4, too, or "
@@ -162,6 +162,11 @@ llvm::Error Compilation::checkPrecision() {
       recipe.inference.quant != models::Quant::None)
     return complain("inference.quant: programs that train are not quantized; "
                     "add --mode infer, or set it to none");
+  if (recipe.inference.quant == models::Quant::Fp8 &&
+      recipe.inference.zeros != recipe::ZeroPoints::None)
+    return complain("inference.zeros: weights of fp8 are floats, which have no "
+                    "zero points; leave --quant-zeros out, or choose int8 or "
+                    "int4");
   for (const DeviceKind &kind : kindsOf(targets))
     if (mode == models::Mode::Infer && !kind.isCpu() &&
         recipe.inference.layout == recipe::WeightLayout::Strips)

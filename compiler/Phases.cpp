@@ -84,11 +84,12 @@ static void programs(OpPassManager &pipeline, const PhaseOptions &options) {
   if (inference.quant != models::Quant::None)
     pipeline.addPass(createQuantizeWeights(
         {inference.quant == models::Quant::Int4 ? 4 : 8, inference.group,
-         inference.zeros == recipe::ZeroPoints::Groups}));
+         inference.zeros == recipe::ZeroPoints::Groups,
+         inference.quant == models::Quant::Fp8}));
   else if (inference.layout == recipe::WeightLayout::Strips &&
            options.recipe.compute == models::Precision::Bf16)
-    pipeline.addPass(
-        createQuantizeWeights({/*bits=*/16, QuantizedLayout::kBlock, false}));
+    pipeline.addPass(createQuantizeWeights(
+        {/*bits=*/16, QuantizedLayout::kBlock, false, false}));
   pipeline.addPass(mlir::createCanonicalizerPass());
   verifyPrograms(pipeline, options);
 }

@@ -55,6 +55,16 @@ struct LlamaTraits {
 std::optional<StoredWeights> readStoredWeights(ConfigFields &fields,
                                                const ModelSpec &spec);
 
+/// The one group of settings that compressed-tensors' config_groups may have;
+/// null with an error for others.
+const Json *onlyGroup(ConfigFields &fields);
+
+/// Reads the rest of a quantization_config of 8-bit floats, which the
+/// checkpoint's tensors have as bf16 (runtime/data/Float8Weights.h). `format`
+/// is its quant_method, fp8 or fbgemm_fp8, or compressed-tensors' format,
+/// float-quantized; false, with nothing read, for others.
+bool readFloat8(ConfigFields &fields, std::string_view format);
+
 /// Reads a member of the Llama family into `spec`; errors go to `fields`.
 void readLlama(ConfigFields &fields, const LlamaTraits &traits,
                ModelSpec &spec);

@@ -137,35 +137,23 @@ static void readAwq(ConfigFields &fields, bool isMixtral,
   fields.finish(", so it may change what the weights are");
 }
 
-std::optional<StoredWeights> readStoredWeights(ConfigFields &outer,
-                                               const ModelSpec &spec) {
-  const Json *section = outer.section("quantization_config");
-  if (!section)
-    return std::nullopt;
-  ConfigFields fields(*section, outer.file(), "quantization_config.");
-  StoredWeights stored;
-  const std::string method = fields.text("quant_method", "");
-  if (method == "gptq" || method == "awq") {
-    if (method == "gptq")
-      readGptq(fields, stored);
-    else
-      readAwq(fields, outer.text("model_type", "") == "mixtral", stored);
-    outer.adopt(fields.status());
-    return stored;
-  }
-  if (method != "compressed-tensors")
-    fields.fail("quant_method",
-                "must be compressed-tensors, gptq or awq; other formats are "
-                "not read, give the model in full precision");
-  if (fields.text("format", "") != "pack-quantized")
-    fields.fail("format", "must be pack-quantized");
+// What stands around compressed-tensors' groups, whatever numbers these have.
+static void readCompressed(ConfigFields &fields) {
   fields.requireNeutral("kv_cache_scheme", nullptr, "weights only");
-  fields.requireNeutral("sparsity_config", Json::object(), "dense only");
+  if (const Json *sparsity = fields.section("sparsity_config");
+      sparsity && !sparsity->empty() &&
+      sparsity->value("format", Json()) != "dense")
+    fields.fail("sparsity_config", "must be dense");
   fields.requireNeutral("transform_config", Json::object(),
                         "weights as they are");
   constexpr std::array<std::string_view, 3> about = {
       "quantization_status", "version", "global_compression_ratio"};
   fields.ignore(about);
+}
+
+// compressed-tensors' integers.
+static void readPackQuantized(ConfigFields &fields, ConfigFields &outer,
+                              const ModelSpec &spec, StoredWeights &stored) {
   // Heads are kept in 8 bits, whether they are stored so or unpacked.
   auto ignored = fields.texts("ignore");
   if (!leavesOutNoMatrix(ignored, spec.moe.has_value()))
@@ -173,12 +161,8 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer,
                               ? "must be [\"lm_head\"], or nothing, beside "
                                 "routers"
                               : "must be [\"lm_head\"], or nothing");
-  const Json *groups = fields.section("config_groups");
-  if (!groups || groups->size() != 1 || !groups->contains("group_0") ||
-      !(*groups)["group_0"].is_object())
-    fields.fail("config_groups", "must have one group, group_0");
-  if (fields.ok())
-    readGroup(fields, (*groups)["group_0"], stored);
+  if (const Json *group = onlyGroup(fields))
+    readGroup(fields, *group, stored);
   // A head that is not tied is then among the matrices of 4 bits, or with zero
   // points.
   if ((stored.bits == 4 || stored.zeros) &&
@@ -187,6 +171,37 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer,
     fields.fail("ignore", "lm_head must be in it: heads are read in 8 bits "
                           "without zero points, or unpacked");
   fields.finish(", so it may change what the weights are");
+}
+
+std::optional<StoredWeights> readStoredWeights(ConfigFields &outer,
+                                               const ModelSpec &spec) {
+  const Json *section = outer.section("quantization_config");
+  if (!section)
+    return std::nullopt;
+  ConfigFields fields(*section, outer.file(), "quantization_config.");
+  const std::string method = fields.text("quant_method", "");
+  const bool isCompressed = method == "compressed-tensors";
+  const std::string format = isCompressed ? fields.text("format", "") : method;
+  if (isCompressed)
+    readCompressed(fields);
+  if (readFloat8(fields, format)) {
+    outer.adopt(fields.status());
+    return std::nullopt; // bf16 for all who read them
+  }
+  StoredWeights stored;
+  if (method == "gptq")
+    readGptq(fields, stored);
+  else if (method == "awq")
+    readAwq(fields, outer.text("model_type", "") == "mixtral", stored);
+  else if (!isCompressed)
+    fields.fail("quant_method",
+                "must be compressed-tensors, gptq, awq, fp8 or fbgemm_fp8; "
+                "other formats are not read, give the model in full "
+                "precision");
+  else if (format != "pack-quantized")
+    fields.fail("format", "must be pack-quantized or float-quantized");
+  else
+    readPackQuantized(fields, outer, spec, stored);
   outer.adopt(fields.status());
   return stored;
 }

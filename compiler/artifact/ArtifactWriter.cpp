@@ -27,6 +27,7 @@ static std::unique_ptr<fb::QuantizedT> quantizedOf(plan::StateOp state) {
   result->columns = origin->layout.columns;
   result->transposed = origin->transposed;
   result->zeros = origin->layout.zeros;
+  result->floats = origin->layout.floats;
   result->stack = static_cast<uint32_t>(origin->stack);
   return result;
 }

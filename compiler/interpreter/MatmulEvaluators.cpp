@@ -129,9 +129,9 @@ static Result evaluateDequantize(DequantizeOp op, Operands in) {
       double scale = in[1]->at({n / strip, scales, n % strip});
       double zero =
           layout.zeros ? in[1]->at({n / strip, scales + 1, n % strip}) : 0;
-      int64_t q = quantizedAt(
+      double q = quantizedAt(
           layout, static_cast<uint32_t>(static_cast<int64_t>(word)), k);
-      to = scale * (static_cast<double>(q) - zero);
+      to = scale * (q - zero);
     }
   return result;
 }

@@ -2,6 +2,7 @@
 #include "dialects/graph/Build.h"
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/GraphVerify.h"
+#include "runtime/support/Floats.h"
 #include <limits>
 
 using namespace mlir;
@@ -33,12 +34,14 @@ tessera::graph::quantizedScalesType(MLIRContext *context,
       Float16Type::get(context));
 }
 
-int64_t tessera::graph::quantizedAt(const QuantizedLayout &layout,
-                                    uint32_t word, int64_t k) {
+double tessera::graph::quantizedAt(const QuantizedLayout &layout, uint32_t word,
+                                   int64_t k) {
   int64_t from = k % layout.perWord() * layout.bits;
+  if (layout.floats)
+    return e4m3ToFloat(static_cast<uint8_t>(word >> from));
   if (layout.bits == 8)
     return static_cast<int8_t>(word >> from);
-  return static_cast<int64_t>(word >> from & 15) - layout.offset();
+  return static_cast<double>(word >> from & 15) - double(layout.offset());
 }
 
 DictionaryAttr QuantizedOrigin::write(MLIRContext *context) const {
@@ -54,6 +57,8 @@ DictionaryAttr QuantizedOrigin::write(MLIRContext *context) const {
   fields.set("shape", b.getDenseI64ArrayAttr(shape));
   if (layout.zeros)
     fields.set("zeros", b.getUnitAttr());
+  if (layout.floats)
+    fields.set("floats", b.getUnitAttr());
   if (transposed)
     fields.set("transposed", b.getUnitAttr());
   return fields.getDictionary(context);
@@ -80,7 +85,7 @@ std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
   QuantizedOrigin origin{source.str(),
                          part.getValue() == "scales",
                          {rows, matrix[1], bits.getInt(), group.getInt(),
-                          fields.contains("zeros")},
+                          fields.contains("zeros"), fields.contains("floats")},
                          fields.contains("transposed"),
                          stack};
   bool knows = origin.isScales || part.getValue() == "values";
@@ -89,6 +94,8 @@ std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
                 !origin.layout.zeros)) &&
               origin.layout.group >= QuantizedLayout::kBlock &&
               origin.layout.group % QuantizedLayout::kBlock == 0;
+  fits &= !origin.layout.floats ||
+          (origin.layout.bits == 8 && !origin.layout.zeros);
   fits &= stack == 0 ||
           (matrix[0] % QuantizedLayout::kStrip == 0 && !origin.transposed);
   return knows && fits ? std::optional(std::move(origin)) : std::nullopt;
@@ -98,9 +105,12 @@ QuantizedLayout DequantizeOp::getLayout() {
   ArrayRef<int64_t> shape = tensorType(getResult()).getShape();
   ArrayRef<int64_t> matrix = shape.take_back(2);
   int64_t stack = shape.size() == 3 ? shape[0] : 1;
-  return {stack * matrix[getTransposed()], matrix[!getTransposed()],
-          static_cast<int64_t>(getBits()), static_cast<int64_t>(getGroup()),
-          getZeros()};
+  return {stack * matrix[getTransposed()],
+          matrix[!getTransposed()],
+          static_cast<int64_t>(getBits()),
+          static_cast<int64_t>(getGroup()),
+          getZeros(),
+          getFloats()};
 }
 
 LogicalResult DequantizeOp::verify() {
@@ -116,6 +126,10 @@ LogicalResult DequantizeOp::verify() {
            << QuantizedLayout::kStrip;
   if (getBits() != 4 && getBits() != 8 && getBits() != 16)
     return emitOpError("has bits ") << getBits() << ", expected 4, 8 or 16";
+  if (getFloats() && getBits() != 8)
+    return emitOpError("has floats of ") << getBits() << " bits, expected 8";
+  if (getFloats() && getZeros())
+    return emitOpError("has zero points beside floats");
   if (getGroup() < 1 || getGroup() % QuantizedLayout::kBlock)
     return emitOpError("has groups of ")
            << getGroup() << ", expected a multiple of "

@@ -11,7 +11,7 @@ namespace tessera::graph {
 
 /// On a parameter that holds values or scales, or bf16 in strips, a
 /// QuantizedOrigin: {source, part = "values" or "scales", bits, group, shape =
-/// [rows, columns] or, of a stack, [matrices, rows, columns], zeros and
+/// [rows, columns] or, of a stack, [matrices, rows, columns], zeros, floats and
 /// transposed where it is so}. No @init gives such a parameter.
 inline constexpr llvm::StringLiteral kQuantizedAttr = "graph.quantized";
 
@@ -36,6 +36,6 @@ mlir::RankedTensorType quantizedScalesType(mlir::MLIRContext *context,
                                            const QuantizedLayout &layout);
 
 /// One element: q of (n, k), from the word that holds it.
-int64_t quantizedAt(const QuantizedLayout &layout, uint32_t word, int64_t k);
+double quantizedAt(const QuantizedLayout &layout, uint32_t word, int64_t k);
 
 } // namespace tessera::graph

@@ -19,6 +19,8 @@ LogicalResult MmaQuantizedOp::verify() {
   int64_t bits = getBits(), group = getGroup(), terms = lhs[1];
   if (bits != 4 && bits != 8)
     return emitOpError("`bits` are 4 or 8, got ") << bits;
+  if (getFloats() && (bits != 8 || getZeros()))
+    return emitOpError("`floats` are of 8 bits and have no zero points");
   if (group < kBlock || group % kBlock || terms % kBlock)
     return emitOpError("terms and groups are multiples of ")
            << kBlock << ", got " << terms << " and " << group;

@@ -12,12 +12,12 @@ def Tile_MmaQuantizedOp : Op<Tile_Dialect, "mma_quantized", [Pure, AllTypesMatch
     `lhs` m×k of bf16 or f32, `accumulator` m×n of f32. The n weights of each of k terms lie as
     runtime/support/QuantizedLayout.h says: `words` [n / 16, 16 k · bits / 32], and `scales` [n / 16, 16 · groups], twice as many
     with `zeros`, where groups are those of k terms, or the one in which they all are. A weight is
-    scale × (q - zero), with q of `bits` = 8 or 4 bits.
+    scale × (q - zero), with q of `bits` = 8 or 4 bits; with `floats` scale × q, q of 8 bits e4m3fn.
 
     With `splits` S the accumulator has S m rows: rows s m to s m + m - 1 are sums over part s of the terms. So there may
     be more warps than tiles of columns; whoever reads the sums adds the parts up.
 
-    Products with q - zero are exact for bf16. Sums of 32 terms, in the target's order, are multiplied by their scale
+    q - zero is exact in bf16, and in tf32. Sums of 32 terms, in the target's order, are multiplied by their scale
     in f32 as they are added to the accumulator.
 
     ```mlir
@@ -28,11 +28,11 @@ def Tile_MmaQuantizedOp : Op<Tile_Dialect, "mma_quantized", [Pure, AllTypesMatch
   }];
   let arguments = (ins VectorOfRankAndType<[2], [BF16, F32]>:$lhs, VectorOfRankAndType<[2], [I32]>:$words,
                        VectorOfRankAndType<[2], [F16]>:$scales, VectorOfRankAndType<[2], [F32]>:$accumulator,
-                       I64Attr:$bits, I64Attr:$group, UnitAttr:$zeros,
+                       I64Attr:$bits, I64Attr:$group, UnitAttr:$zeros, UnitAttr:$floats,
                        DefaultValuedOptionalAttr<I64Attr, "1">:$splits);
   let results = (outs VectorOfRankAndType<[2], [F32]>:$result);
   let assemblyFormat = [{
-    $lhs `,` $words `,` $scales `,` $accumulator `bits` $bits `group` $group (`zeros` $zeros^)? (`splits` $splits^)? attr-dict
+    $lhs `,` $words `,` $scales `,` $accumulator `bits` $bits `group` $group (`zeros` $zeros^)? (`floats` $floats^)? (`splits` $splits^)? attr-dict
     `:` type($lhs) `,` type($words) `,` type($scales) `,` type($accumulator)
   }];
   let hasVerifier = 1;

@@ -66,12 +66,12 @@ def NarrowState : Pass<"narrow-state", "::mlir::ModuleOp"> {
 }
 
 def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
-  let summary = "keeps the matrices of linear layers as integers with scales";
+  let summary = "keeps the matrices of linear layers as integers or floats of 8 bits, with scales";
   let description = [{
     For inference. A parameter of rank 2 that einsums multiply becomes two, `NAME.values` and `NAME.scales`, and a
     `graph.dequantize` at the function's start. Blocks go on taking the matrix. What blocks
-    multiply has `bits`, and with `zeros` zero points; what stands outside of them, the head, has 8 and none. A table from which rows are picked stays as it is for
-    that, whatever else is done with it. A stack of matrices that a `graph.grouped_matmul` multiplies, as experts have, becomes one of strips, matrix behind
+    multiply has `bits`, and with `zeros` zero points; what stands outside of them, the head, has 8 and none. With `floats` all
+    are e4m3fn instead of integers. A table from which rows are picked stays as it is for that, whatever else is done with it. A stack of matrices that a `graph.grouped_matmul` multiplies, as experts have, becomes one of strips, matrix behind
     matrix. Matrices of fewer than 16 rows or 32 columns stay, stacks of such whose rows are no multiple of 16, and so does what `graph.wide` says. @init
     gives none of what was quantized: it comes out of a checkpoint.
 
@@ -95,7 +95,8 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
   let options = [
     Option<"bits", "bits", "int64_t", "8", "Of a weight in a block: 8 or 4; 16: all are bf16 in strips">,
     Option<"group", "group", "int64_t", "32", "Columns that share a scale: a multiple of 32">,
-    Option<"zeros", "zeros", "bool", "false", "Of a weight in a block: each scale has a zero point">];
+    Option<"zeros", "zeros", "bool", "false", "Of a weight in a block: each scale has a zero point">,
+    Option<"floats", "floats", "bool", "false", "Weights of 8 bits are e4m3fn, not integers">];
 }
 
 def WidenPrograms : Pass<"widen-programs", "::mlir::ModuleOp"> {

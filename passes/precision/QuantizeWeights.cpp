@@ -1,5 +1,5 @@
-// The pass: matrices of linear layers as integers with scales, or as bf16 in
-// the same strips.
+// The pass: matrices of linear layers as integers or e4m3 with scales, or as
+// bf16 in the same strips.
 #include "dialects/graph/Build.h"
 #include "dialects/graph/Einsum.h"
 #include "dialects/graph/GraphQuantOps.h"
@@ -139,9 +139,12 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
     return false;
   int64_t stack = type.getRank() == 3 ? type.getDimSize(0) : 0;
   ArrayRef<int64_t> shape = type.getShape().take_back(2);
-  QuantizedLayout layout{shape[transposed], shape[!transposed],
-                         inBlocks || isBf16 ? bits : 8, group,
-                         inBlocks && zeros};
+  QuantizedLayout layout{shape[transposed],
+                         shape[!transposed],
+                         inBlocks || isBf16 ? bits : 8,
+                         group,
+                         inBlocks && zeros,
+                         floats};
   if (layout.rows < kLeastRows || layout.columns < kLeastColumns ||
       (stack && layout.rows % QuantizedLayout::kStrip))
     return false;
@@ -172,7 +175,7 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
   OpBuilder b = OpBuilder::atBlockBegin(&function.front());
   Value matrix = b.create<graph::DequantizeOp>(
       NameLoc::get(name), type, values, scales, layout.bits, layout.group,
-      layout.zeros, transposed);
+      layout.zeros, layout.floats, transposed);
   for (OpOperand *use : products)
     use->set(matrix);
   if (!weight.use_empty())

@@ -293,4 +293,8 @@ private:
   mlir::Value depthHere;          ///< terms of the chunk
 };
 
+/// f32 of weights of 8 bits, integers or e4m3, that are the upper bytes of i32.
+mlir::Value widenUpperBytes(mlir::OpBuilder &b, mlir::Location loc,
+                            const QuantizedLayout &layout, mlir::Value words);
+
 } // namespace tessera

@@ -93,7 +93,8 @@ std::string ContractionPlan::key() const {
     for (int64_t value :
          {int64_t(quant->scales.value_or(0)), quant->layout.bits,
           quant->layout.group, int64_t(quant->layout.zeros),
-          int64_t(quant->streams), int64_t(quant->integers)})
+          int64_t(quant->layout.floats), int64_t(quant->streams),
+          int64_t(quant->integers)})
       add(value);
   if (packed)
     add(packed->depth);

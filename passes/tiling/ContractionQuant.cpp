@@ -1,14 +1,15 @@
-// Products with weights that are integers with scales.
+// Products with weights that are integers or e4m3 with scales.
 //
 // Few rows, as when tokens come one by one, are bound by memory. Those of bf16
-// are multiplied as integers (ContractionIntegers.cpp). Of f32: a strip of 16
-// weights' rows has a lane for each, words are widened in registers and
-// multiplied by elements of lhs, one splat after another. 8 bits are shifted
-// into sign; 4 bits are masked where they stand, 16^i times too large, which
-// lhs makes up for: it is staged divided by as much, exactly. What was added to
-// keep them unsigned is taken from a group's sum at once, by the sum of lhs
-// over the group, and zero points with it. A sum has four chains whatever the
-// number of rows is, so that a row's bits do not depend on how many there are.
+// that meet integers are multiplied as such (ContractionIntegers.cpp). Others:
+// a strip of 16 weights' rows has a lane for each, words are widened in
+// registers and multiplied by elements of lhs, in f32, one splat after another.
+// Integers of 8 bits are shifted into sign; 4 bits are masked where they stand,
+// 16^i times too large, which lhs makes up for: it is staged divided by as
+// much, exactly. What was added to keep them unsigned is taken from a group's
+// sum at once, by the sum of lhs over the group, and zero points with it. A sum
+// has four chains whatever the number of rows is, so that a row's bits do not
+// depend on how many there are.
 //
 // Many rows are bound by multiplications: a block widens its columns once, into
 // the panels that other contractions stage.
@@ -405,8 +406,7 @@ Value ContractionEmitter::widenOne(Value word, int64_t place) {
                    ? word
                    : b.create<arith::ShLIOp>(loc, word, number(24 - 8 * place))
                          .getResult();
-  Value value = b.create<arith::ShRSIOp>(loc, high, number(24));
-  return b.create<arith::SIToFPOp>(loc, wide, value);
+  return widenUpperBytes(b, loc, plan.quant->layout, high);
 }
 
 //===--- many rows --------------------------------------------------------===//
@@ -457,6 +457,7 @@ void ContractionEmitter::stageQuantBlock(Value strip, Value panel,
         ArrayRef<int64_t>{2});
     Value word =
         b.create<tile::BroadcastOp>(loc, type, loaded, ArrayRef<int64_t>{1});
+    Value value;
     if (layout.bits == 4) {
       word = b.create<arith::ShRUIOp>(
           loc, word, perRow([](int64_t at) { return 4 * at; }));
@@ -464,13 +465,12 @@ void ContractionEmitter::stageQuantBlock(Value strip, Value panel,
                                      perRow([](int64_t) { return 15; }));
       word = b.create<arith::SubIOp>(
           loc, word, perRow([&](int64_t) { return layout.offset(); }));
+      value = b.create<arith::SIToFPOp>(loc, wide, word);
     } else {
       word = b.create<arith::ShLIOp>(
           loc, word, perRow([](int64_t at) { return 24 - 8 * at; }));
-      word = b.create<arith::ShRSIOp>(loc, word,
-                                      perRow([](int64_t) { return 24; }));
+      value = widenUpperBytes(b, loc, layout, word);
     }
-    Value value = b.create<arith::SIToFPOp>(loc, wide, word);
     if (zeros)
       value = b.create<arith::SubFOp>(loc, value, zeros);
     value = b.create<arith::MulFOp>(loc, value, spread);

@@ -35,7 +35,7 @@ bool tessera::multipliesIntegers(const ContractionPlan &plan) {
   const QuantizedLayout &layout = plan.quant->layout;
   const int64_t mostColumns = layout.zeros ? 511 : 1023;
   return plan.quant->streams && plan.lhs.element.isBF16() &&
-         layout.group <= mostColumns;
+         layout.group <= mostColumns && !layout.floats;
 }
 
 IntegerRows tessera::integerRows(const ContractionPlan &plan) {

@@ -75,8 +75,8 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
     return checker.fail(&tensor,
                         "{} bits in groups of {} for a matrix of {} × {}",
                         from.bits(), from.group(), from.rows(), from.columns());
-  const QuantizedLayout layout{from.rows(), from.columns(), from.bits(),
-                               from.group(), from.zeros()};
+  const QuantizedLayout layout{from.rows(),  from.columns(), from.bits(),
+                               from.group(), from.zeros(),   from.floats()};
   const std::int64_t stack = from.stack();
   if (stack > 0 && (from.transposed() || from.rows() % stack != 0 ||
                     from.rows() / stack % QuantizedLayout::kStrip != 0 ||
@@ -88,6 +88,9 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
     return checker.fail(&tensor, "scales of weights that have none");
   if (layout.zeros && !layout.hasScales())
     return checker.fail(&tensor, "zero points of weights that have no scales");
+  if (layout.floats && (layout.bits != 8 || layout.zeros))
+    return checker.fail(&tensor, "floats of {} bits{}", layout.bits,
+                        layout.zeros ? " with zero points" : "");
   const bool isBf16 = !layout.hasScales();
   const std::int64_t wanted[] = {layout.strips(),
                                  isScales ? layout.scaleRows()

@@ -57,12 +57,22 @@ std::optional<SafetensorsType> safetensorsType(std::string_view name);
 /// Bits of one element; the packed 4- and 6-bit types are not whole bytes.
 unsigned safetensorsBits(SafetensorsType type);
 
+/// Makes a tensor's bytes of what files have instead of it.
+class TensorSource {
+public:
+  virtual ~TensorSource() = default;
+  /// Bytes from `offset` on, which the caller has found to be the tensor's.
+  virtual Status read(uint64_t offset, std::span<std::byte> out) const = 0;
+};
+
 struct SafetensorsEntry {
   std::string name;
   SafetensorsType type;
   std::vector<uint64_t> shape;
   uint64_t begin; ///< first byte, from the end of the header
   uint64_t end;   ///< one past the last byte
+  /// Null: they lie in the file. Otherwise only end - begin means something.
+  std::shared_ptr<const TensorSource> source = {};
 };
 
 struct SafetensorsHeader {
@@ -139,6 +149,8 @@ Status writeSafetensors(SafetensorsSink &sink,
 
 /// A model's weights: one .safetensors file, a directory with
 /// model.safetensors, or one with model.safetensors.index.json and its shards.
+/// Weights of F8_E4M3 with scales are there as the bf16 that they stand for
+/// (Float8Weights.h), without their scales.
 class SafetensorsModel {
 public:
   static StatusOr<SafetensorsModel> open(const std::string &path);
@@ -150,11 +162,21 @@ public:
   const std::map<std::string, Location, std::less<>> &tensors() const {
     return byName;
   }
+  /// All that was opened, those that have only scales included.
+  const std::vector<std::unique_ptr<SafetensorsFile>> &files() const {
+    return opened;
+  }
+  /// What config.json said of how the files are to be read; mostly empty.
+  const std::string &reading() const { return readAs; }
 
 private:
   Status addShards(const std::string &directory, const std::string &indexPath);
-  std::vector<std::unique_ptr<SafetensorsFile>> files;
+  /// Puts bf16 in the place of 8-bit floats.
+  Status widenFloat8(const std::string &directory);
+  std::vector<std::unique_ptr<SafetensorsFile>> opened;
+  std::vector<std::unique_ptr<SafetensorsEntry>> widened;
   std::map<std::string, Location, std::less<>> byName;
+  std::string readAs;
 };
 
 } // namespace tessera

@@ -160,11 +160,17 @@ Status SafetensorsFile::read(const SafetensorsEntry &entry, uint64_t offset,
     return Status::error("'{}' in '{}' has {} bytes, but {} from byte {} are "
                          "wanted",
                          entry.name, filePath, size, out.size(), offset);
+  if (entry.source)
+    return entry.source->read(offset, out);
   return readAt(fd, parsed.dataStart + entry.begin + offset, out, filePath);
 }
 
 StatusOr<std::span<const std::byte>>
 SafetensorsFile::bytes(const SafetensorsEntry &entry) {
+  if (entry.source)
+    return Status::error("'{}' does not lie in '{}' as {}, so it cannot be "
+                         "used in place",
+                         entry.name, filePath, safetensorsName(entry.type));
   if (mapping.bytes().empty()) {
     StatusOr<MappedFile> mapped = MappedFile::open(filePath);
     if (!mapped.ok())
@@ -229,11 +235,13 @@ StatusOr<SafetensorsModel> SafetensorsModel::open(const std::string &path) {
   namespace fs = std::filesystem;
   SafetensorsModel model;
   std::error_code code;
-  std::string single = path;
+  std::string single = path, directory = fs::path(path).parent_path().string();
   if (fs::is_directory(path, code)) {
+    directory = path;
     std::string index = path + "/model.safetensors.index.json";
     if (fs::exists(index, code)) {
       TESSERA_RETURN_IF_ERROR(model.addShards(path, index));
+      TESSERA_RETURN_IF_ERROR(model.widenFloat8(directory));
       return model;
     }
     single = path + "/model.safetensors";
@@ -245,9 +253,10 @@ StatusOr<SafetensorsModel> SafetensorsModel::open(const std::string &path) {
   StatusOr<SafetensorsFile> file = SafetensorsFile::open(single);
   if (!file.ok())
     return file.status();
-  model.files.push_back(std::make_unique<SafetensorsFile>(file.take()));
-  for (const SafetensorsEntry &entry : model.files[0]->header().tensors)
-    model.byName[entry.name] = {model.files[0].get(), &entry};
+  model.opened.push_back(std::make_unique<SafetensorsFile>(file.take()));
+  for (const SafetensorsEntry &entry : model.opened[0]->header().tensors)
+    model.byName[entry.name] = {model.opened[0].get(), &entry};
+  TESSERA_RETURN_IF_ERROR(model.widenFloat8(directory));
   return model;
 }
 
@@ -261,7 +270,7 @@ Status SafetensorsModel::addShards(const std::string &directory,
   if (!index.is_object() || map == index.end() || !map->is_object())
     return Status::error("'{}' must be a json object with a 'weight_map'",
                          indexPath);
-  std::map<std::string, const SafetensorsFile *> opened;
+  std::map<std::string, const SafetensorsFile *> shards;
   for (const auto &[tensor, shard] : map->items()) {
     if (!shard.is_string() ||
         !isPlainName(shard.get_ref<const std::string &>()))
@@ -271,14 +280,14 @@ Status SafetensorsModel::addShards(const std::string &directory,
           indexPath, tensor,
           shard.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
     const std::string &name = shard.get_ref<const std::string &>();
-    const SafetensorsFile *&file = opened[name];
+    const SafetensorsFile *&file = shards[name];
     if (!file) {
       StatusOr<SafetensorsFile> read =
           SafetensorsFile::open(fmt::format("{}/{}", directory, name));
       if (!read.ok())
         return Status::error("{} (named by '{}')", read.message(), indexPath);
-      files.push_back(std::make_unique<SafetensorsFile>(read.take()));
-      file = files.back().get();
+      opened.push_back(std::make_unique<SafetensorsFile>(read.take()));
+      file = opened.back().get();
     }
     const SafetensorsEntry *entry = file->header().find(tensor);
     if (!entry)

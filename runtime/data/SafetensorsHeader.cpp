@@ -1,6 +1,7 @@
 // Reads the JSON header as an event stream: no tree is built, so a hostile
 // header costs no more memory than the tensors it really names.
 #include "runtime/data/Safetensors.h"
+#include "runtime/data/ShallowJson.h"
 
 #include <algorithm>
 #include <array>
@@ -20,18 +21,6 @@ constexpr std::array<std::string_view, fieldCount> kFields = {"dtype", "shape",
 
 /// The reference refuses the 128th nested container.
 constexpr unsigned kMaxDepth = 127;
-
-/// A name out of the file as an error shows it: one line, of bounded length.
-std::string shown(std::string_view name) {
-  constexpr std::size_t kMost = 120;
-  std::string text = nlohmann::json(name.substr(0, kMost))
-                         .dump(-1, ' ', /*ensure_ascii=*/true,
-                               nlohmann::json::error_handler_t::replace);
-  text.front() = text.back() = '\'';
-  if (name.size() > kMost)
-    text += "…";
-  return text;
-}
 
 /// nlohmann's SAX interface; every callback returns false to stop.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
@@ -149,8 +138,8 @@ public:
     places.pop_back();
     if (ended == Place::list) {
       if (currentField() == offsetsField && offsetCount != 2)
-        return fail("{}: data_offsets needs 2 numbers, got: {}", shown(name),
-                    offsetCount);
+        return fail("{}: data_offsets needs 2 numbers, got: {}",
+                    shownName(name), offsetCount);
       return nextField();
     }
     return endEntry();
@@ -180,16 +169,16 @@ private:
       return fail("header must be a json object, got: {}", found);
     case Place::metadata:
       return fail("__metadata__ {} must be a string, got: {}",
-                  shown(metadataKey), found);
+                  shownName(metadataKey), found);
     case Place::entry:
     case Place::list:
     case Place::typeMap:
       if (currentField() < fieldCount)
-        return fail("{}: {} cannot be or hold {}", shown(name),
+        return fail("{}: {} cannot be or hold {}", shownName(name),
                     kFields[currentField()], found);
-      return fail("{} has more than three items", shown(name));
+      return fail("{} has more than three items", shownName(name));
     default:
-      return fail("{} cannot be {}", shown(name), found);
+      return fail("{} cannot be {}", shownName(name), found);
     }
   }
   /// A value without structure that no rule above took.
@@ -238,7 +227,7 @@ private:
       return true;
     }
     if (seen & (1u << field))
-      return fail("{} has the field '{}' twice", shown(name), text);
+      return fail("{} has the field '{}' twice", shownName(name), text);
     return true;
   }
   bool nextField() {
@@ -255,7 +244,8 @@ private:
   bool setType(const std::string &text) {
     std::optional<SafetensorsType> type = safetensorsType(text);
     if (!type)
-      return fail("{} has the unknown dtype {}", shown(name), shown(text));
+      return fail("{} has the unknown dtype {}", shownName(name),
+                  shownName(text));
     current.type = *type;
     return true;
   }
@@ -272,7 +262,7 @@ private:
   bool endEntry() {
     for (int each = 0; each < fieldCount; ++each)
       if (!(seen & (1u << each)))
-        return fail("{} has no field '{}'", shown(name), kFields[each]);
+        return fail("{} has no field '{}'", shownName(name), kFields[each]);
     entries.push_back(std::move(current));
     return true;
   }
@@ -300,10 +290,10 @@ Status tensorBytes(const SafetensorsEntry &entry, uint64_t &bytes) {
       elements, uint64_t(safetensorsBits(entry.type)), &bits);
   if (overflow)
     return Status::error("{}: the size of its shape overflows 64 bits",
-                         shown(entry.name));
+                         shownName(entry.name));
   if (bits % 8 != 0)
     return Status::error("{}: {} elements of {} do not fill whole bytes",
-                         shown(entry.name), elements,
+                         shownName(entry.name), elements,
                          safetensorsName(entry.type));
   bytes = bits / 8;
   return Status::success();
@@ -332,7 +322,7 @@ Status checkOffsets(const SafetensorsHeader &header, uint64_t fileSize) {
     if (entry.begin != position || entry.end < entry.begin)
       return Status::error(
           "{} lies at bytes {} to {}, but the tensor before it ends at {}",
-          shown(entry.name), entry.begin, entry.end, position);
+          shownName(entry.name), entry.begin, entry.end, position);
     uint64_t bytes = 0;
     TESSERA_RETURN_IF_ERROR(tensorBytes(entry, bytes));
     if (entry.end - entry.begin != bytes)

@@ -14,4 +14,15 @@ nlohmann::json parseShallowJson(std::string_view text) {
   return tooDeep ? json(json::value_t::discarded) : value;
 }
 
+std::string shownName(std::string_view name) {
+  constexpr std::size_t kMost = 120;
+  std::string text = nlohmann::json(name.substr(0, kMost))
+                         .dump(-1, ' ', /*ensure_ascii=*/true,
+                               nlohmann::json::error_handler_t::replace);
+  text.front() = text.back() = '\'';
+  if (name.size() > kMost)
+    text += "…";
+  return text;
+}
+
 } // namespace tessera

@@ -2,6 +2,7 @@
 #pragma once
 #include <nlohmann/json.hpp>
 
+#include <string>
 #include <string_view>
 
 namespace tessera {
@@ -10,5 +11,9 @@ namespace tessera {
 /// nlohmann's parser does not recurse, but printing and comparing do: without
 /// the bound a megabyte of brackets would overflow the stack.
 nlohmann::json parseShallowJson(std::string_view text);
+
+/// A name out of such a file, in quotes, as an error shows it: one line, of
+/// bounded length.
+std::string shownName(std::string_view name);
 
 } // namespace tessera

@@ -1,4 +1,4 @@
-// Products with weights that are integers with scales, in the words of
+// Products with weights that are integers or e4m3 with scales, in the words of
 // runtime/support/QuantizedLayout.h: bytes or nibbles go from shared memory to
 // registers and there into the operands of mma.sync.
 //
@@ -9,7 +9,10 @@
 // mask widen two of them.
 //
 // What is multiplied is q - zero, which bf16 and tf32 hold exactly; a block's
-// sum is scaled as it is added.
+// sum is scaled as it is added. So it is with e4m3: processors that convert or
+// multiply it have it from sm_89 on, and rows would have to be of 8 bits, too,
+// or f16, whose range is not that of bf16. What widens it here is as little as
+// what widens integers, and the same for all.
 #pragma once
 #include "runtime/device/Multiply.cuh"
 
@@ -55,19 +58,30 @@ TESSERA_DEVICE uint32_t pairHalves(uint32_t x, uint32_t y) {
 #endif
 }
 
+// What a weight is kept as.
+struct Int8 {
+  static constexpr int kBits = 8;
+};
+struct Int4 {
+  static constexpr int kBits = 4;
+};
+struct E4m3 {
+  static constexpr int kBits = 8;
+};
+
 /// The words of one thread for one column and block.
-template <int Bits> struct QuantWords {
-  static constexpr int kCount = Bits / 4; ///< terms 8q to 8q + 7
+template <typename Number> struct QuantWords {
+  static constexpr int kCount = Number::kBits / 4; ///< terms 8q to 8q + 7
   uint32_t at[kCount];
 };
 
 /// Those of a strip's columns g and g + 8, where the block begins at word
 /// `first`. Lanes take them in different orders, so that all banks are read.
-template <int Bits, int Strips, int Columns>
-TESSERA_DEVICE void loadWords(QuantWords<Bits> (&to)[2],
+template <typename Number, int Strips, int Columns>
+TESSERA_DEVICE void loadWords(QuantWords<Number> (&to)[2],
                               const SharedTile<int32_t, Strips, Columns> &words,
                               int strip, int first) {
-  constexpr int kCount = QuantWords<Bits>::kCount;
+  constexpr int kCount = QuantWords<Number>::kCount;
   int g = lane() / 4, q = lane() % 4, upper = q / 2, odd = q % 2;
   uint32_t loaded[2][kCount];
   TESSERA_UNROLL
@@ -94,8 +108,8 @@ TESSERA_DEVICE void loadWords(QuantWords<Bits> (&to)[2],
 /// `zeros`, a pair. Seven bits are the mantissa of 128 to 255, of which the
 /// sign takes 128 or 256.
 template <bool Zeros>
-TESSERA_DEVICE void widenPairs(uint32_t (&pairs)[4], const QuantWords<8> &words,
-                               uint32_t zeros) {
+TESSERA_DEVICE void widenPairs(uint32_t (&pairs)[4],
+                               const QuantWords<Int8> &words, uint32_t zeros) {
   TESSERA_UNROLL
   for (int i = 0; i < 4; ++i) {
     uint32_t word = words.at[i / 2] >> i % 2 * 8,
@@ -110,8 +124,8 @@ TESSERA_DEVICE void widenPairs(uint32_t (&pairs)[4], const QuantWords<8> &words,
 /// Of 4 bits, with 8 added: terms (0, 4), (1, 5), (2, 6), (3, 7), less `zeros`.
 /// With the exponent of 128 in front they are the last bits of a mantissa.
 template <bool Zeros>
-TESSERA_DEVICE void widenPairs(uint32_t (&pairs)[4], const QuantWords<4> &words,
-                               uint32_t zeros) {
+TESSERA_DEVICE void widenPairs(uint32_t (&pairs)[4],
+                               const QuantWords<Int4> &words, uint32_t zeros) {
   constexpr uint32_t kMinusOffset = 0xc308c308; // -136
   uint32_t less =
       Zeros ? fmaPairs(zeros, 0xbf80bf80, kMinusOffset) : kMinusOffset;
@@ -122,24 +136,45 @@ TESSERA_DEVICE void widenPairs(uint32_t (&pairs)[4], const QuantWords<4> &words,
   }
 }
 
+/// Bytes 0 and 2 of a word as a pair of bf16. Exponent and fraction, three bits
+/// to the right of where bf16 has theirs, are a number 2^120 times too small,
+/// subnormal ones too; the product is exact.
+TESSERA_DEVICE uint32_t widenE4m3(uint32_t word) {
+  uint32_t sign = word << 8 & 0x80008000, rest = word << 4 & 0x07f007f0;
+  return fmaPairs(sign | rest, 0x7b807b80, 0x80008000);
+}
+
+/// Of e4m3, which has no zero points, in the order of 8 bits.
+template <bool Zeros>
+TESSERA_DEVICE void widenPairs(uint32_t (&pairs)[4],
+                               const QuantWords<E4m3> &words, uint32_t) {
+  static_assert(!Zeros, "floats have no zero points");
+  TESSERA_UNROLL
+  for (int i = 0; i < 4; ++i)
+    pairs[i] = widenE4m3(words.at[i / 2] >> i % 2 * 8);
+}
+
 /// Term `i` of a thread's eight, as a float.
-TESSERA_DEVICE float widenOne(const QuantWords<8> &words, int i) {
+TESSERA_DEVICE float widenOne(const QuantWords<Int8> &words, int i) {
   return static_cast<float>(
       static_cast<int8_t>(words.at[i / 4] >> i % 4 * 8 & 0xff));
 }
-TESSERA_DEVICE float widenOne(const QuantWords<4> &words, int i) {
+TESSERA_DEVICE float widenOne(const QuantWords<Int4> &words, int i) {
   return static_cast<float>(static_cast<int>(words.at[0] >> 4 * i & 15) - 8);
+}
+TESSERA_DEVICE float widenOne(const QuantWords<E4m3> &words, int i) {
+  return bitsToFloat(widenE4m3(words.at[i / 4] >> i % 4 * 8) << 16);
 }
 
 //===--- rows of lhs ------------------------------------------------------===//
 
-// QuantLeft<X, Bits, Layout>: kBlocks blocks of this warp's rows, which load(x,
+// QuantLeft<X, Number, Layout>: kBlocks blocks of this warp's rows, which load(x,
 // k) takes from column k on; Right, a column's words as an operand, from words
 // and zero point; and product(block, i, right), the rows' fragment i times it.
-template <typename X, int Bits, typename Layout> struct QuantLeft;
+template <typename X, typename Number, typename Layout> struct QuantLeft;
 
-template <int M, int K, int Bits, typename Layout>
-struct QuantLeft<SharedTile<bf16, M, K>, Bits, Layout> {
+template <int M, int K, typename Number, typename Layout>
+struct QuantLeft<SharedTile<bf16, M, K>, Number, Layout> {
   using Rows = SharedTile<bf16, M, K>;
   /// In panels of 128 bytes neighbouring rows have a block in the same banks:
   /// odd ones take the other of two blocks first.
@@ -158,8 +193,9 @@ struct QuantLeft<SharedTile<bf16, M, K>, Bits, Layout> {
     const uint32_t *x = terms.at;
     TESSERA_UNROLL
     for (int step = 0; step < 2; ++step) {
-      uint32_t first = x[Bits == 8 ? 2 * step : step],
-               second = x[Bits == 8 ? 2 * step + 1 : step + 2];
+      constexpr bool kBytes = Number::kBits == 8;
+      uint32_t first = x[kBytes ? 2 * step : step],
+               second = x[kBytes ? 2 * step + 1 : step + 2];
       to[step].at[rowHalf] = pairHalves<false>(first, second);
       to[step].at[rowHalf + 2] = pairHalves<true>(first, second);
     }
@@ -191,7 +227,7 @@ struct QuantLeft<SharedTile<bf16, M, K>, Bits, Layout> {
 
   template <bool Zeros> struct Right {
     FragmentB at[2];
-    TESSERA_DEVICE Right(const QuantWords<Bits> &words, float zero) {
+    TESSERA_DEVICE Right(const QuantWords<Number> &words, float zero) {
       uint32_t pairs[4];
       widenPairs<Zeros>(pairs, words, Zeros ? toBf16Pair(zero, zero) : 0);
       TESSERA_UNROLL
@@ -211,8 +247,8 @@ struct QuantLeft<SharedTile<bf16, M, K>, Bits, Layout> {
 };
 
 /// Floats as two tf32; the weights are one, exactly.
-template <int M, int K, int Bits, typename Layout>
-struct QuantLeft<SharedTile<float, M, K>, Bits, Layout> {
+template <int M, int K, typename Number, typename Layout>
+struct QuantLeft<SharedTile<float, M, K>, Number, Layout> {
   using Rows = SharedTile<float, M, K>;
   static constexpr int kColumns = K, kBlocks = 1;
   Split<FragmentA> at[Layout::kDown][4];
@@ -233,7 +269,7 @@ struct QuantLeft<SharedTile<float, M, K>, Bits, Layout> {
 
   template <bool Zeros> struct Right {
     FragmentB at[4];
-    TESSERA_DEVICE Right(const QuantWords<Bits> &words, float zero) {
+    TESSERA_DEVICE Right(const QuantWords<Number> &words, float zero) {
       TESSERA_UNROLL
       for (int i = 0; i < 8; ++i)
         at[i / 2].at[i % 2] =
@@ -269,12 +305,12 @@ template <typename Layout, int Splits> struct QuantRows {
 /// 16 in each; one of `scales` those of their groups, with `Zeros` 16 zero
 /// points behind each 16 scales. With `Splits` rows 16 s to 16 s + 15 are sums
 /// over part s of the columns of a, which has 16 rows.
-template <int Bits, int Group, bool Zeros, int Splits, typename Layout,
+template <typename Number, int Group, bool Zeros, int Splits, typename Layout,
           typename A, typename Words, typename Scales>
 TESSERA_DEVICE Tile<float, Layout>
 multiplyQuantized(const A &a, const Words &words, const Scales &scales,
                   Tile<float, Layout> sum) {
-  using Left = QuantLeft<A, Bits, QuantRows<Layout, Splits>>;
+  using Left = QuantLeft<A, Number, QuantRows<Layout, Splits>>;
   constexpr int kPart = Left::kColumns / Splits;
   constexpr int kBlocks = Left::kBlocks, kStep = kBlocks * kQuantBlock;
   static_assert(kPart % kStep == 0 && Layout::kAcross % 2 == 0,
@@ -293,8 +329,8 @@ multiplyQuantized(const A &a, const Words &words, const Scales &scales,
       TESSERA_UNROLL
       for (int j = 0; j < Layout::kAcross; j += 2) {
         int strip = Layout::firstColumn(j) / kQuantStrip;
-        QuantWords<Bits> loaded[2];
-        loadWords(loaded, words, strip, term * Bits / 32);
+        QuantWords<Number> loaded[2];
+        loadWords(loaded, words, strip, term * Number::kBits / 32);
         TESSERA_UNROLL
         for (int half = 0; half < 2; ++half) {
           float zero = 0;

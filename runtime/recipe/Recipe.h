@@ -19,7 +19,7 @@ enum class Recompute { None, Full, Selective };
 enum class BalanceScope { Sequence, Microbatch, Global };
 enum class DropPolicy { Position, Probability };
 enum class RowDispatch { Auto, Gather, Exchange };
-enum class Quant { None, Int8, Int4 };
+enum class Quant { None, Int8, Int4, Fp8 };
 enum class KvKind { Auto, Int8 };
 /// Which weights have zero points beside their scales.
 enum class ZeroPoints { None, Groups };
@@ -123,10 +123,11 @@ struct Recipe {
     /// int8: with a scale for each token and head, of keys and of values.
     KvKind kv = KvKind::Auto;
     /// What matrices of linear layers are kept as; of int4 the head is int8.
+    /// Fp8: e4m3, with scales as integers have them.
     Quant quant = Quant::None;
     int64_t group = 32; ///< their columns with one scale: 32, 64 or 128
     /// Groups: their integers are counted from a zero point of the group, which
-    /// suits weights of mostly one sign. Never of the head.
+    /// suits weights of mostly one sign. Never of the head, nor of fp8.
     ZeroPoints zeros = ZeroPoints::None;
     /// How matrices of bf16 lie for CPUs, where they are not quantized: as
     /// rows, or in strips of 16 rows (QuantizedLayout.h), which products read

@@ -24,7 +24,8 @@ constexpr std::array<std::string_view, 3> scopes = {"sequence", "microbatch",
 constexpr std::array<std::string_view, 2> drops = {"position", "probability"};
 constexpr std::array<std::string_view, 3> dispatches = {"auto", "gather",
                                                         "exchange"};
-constexpr std::array<std::string_view, 3> quants = {"none", "int8", "int4"};
+constexpr std::array<std::string_view, 4> quants = {"none", "int8", "int4",
+                                                    "fp8"};
 constexpr std::array<std::string_view, 2> kvKinds = {"auto", "int8"};
 constexpr std::array<std::string_view, 2> zeroPoints = {"none", "groups"};
 constexpr std::array<std::string_view, 2> layouts = {"rows", "strips"};

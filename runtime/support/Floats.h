@@ -1,5 +1,6 @@
 // Conversions of the storage formats bf16 and f16 (IEEE 754 binary16), round to
-// nearest even; a NaN stays a NaN, made quiet, with its sign.
+// nearest even; a NaN stays a NaN, made quiet, with its sign. And what e4m3fn
+// (arxiv.org/abs/2209.05433) stands for.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -57,6 +58,21 @@ constexpr std::uint16_t floatToF16(float value) {
   const std::uint32_t rest = significand & ((1u << shift) - 1);
   const bool up = rest > half || (rest == half && (kept & 1));
   return static_cast<std::uint16_t>(sign | (kept + up));
+}
+
+/// e4m3fn has no infinities, and a NaN of each sign: all of exponent and
+/// fraction are ones.
+constexpr float e4m3ToFloat(std::uint8_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80) << 24;
+  const std::uint32_t exponent = bits >> 3 & 15, fraction = bits & 7;
+  if ((bits & 0x7f) == 0x7f)
+    return std::bit_cast<float>(sign | 0x7fc00000);
+  if (exponent == 0) { // zero and subnormals: fraction × 2^-9
+    const float magnitude = static_cast<float>(fraction) * 0x1p-9f;
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
+  }
+  return std::bit_cast<float>(sign | ((exponent + 120) << 23) |
+                              (fraction << 20));
 }
 
 } // namespace tessera

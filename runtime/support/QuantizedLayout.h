@@ -9,7 +9,9 @@ namespace tessera {
 /// weight [out, in]). Weight (n, k) is scale(n, k / group) × q(n, k), q a
 /// signed integer of 8 bits, or one of 4 bits that is kept with 8 added. With
 /// zero points it is scale(n, k / group) × (q(n, k) - zero(n, k / group)),
-/// where zero is an integer that q can be.
+/// where zero is an integer that q can be. With `floats` q is a float of 8 bits
+/// instead: e4m3fn, a sign, 4 bits of exponent and 3 of fraction, up to ±448
+/// and without infinities (Micikevicius et al. 2022, arxiv.org/abs/2209.05433).
 ///
 ///   values  u32 [strips, words, 16]   lane n % 16 of a word holds the q of k
 ///   ..
@@ -29,9 +31,10 @@ struct QuantizedLayout {
   static constexpr int64_t kBlock = 32; ///< columns are padded to so many
 
   int64_t rows = 0, columns = 0;
-  int64_t bits = 8;   ///< 16, 8 or 4
-  int64_t group = 32; ///< columns with one scale: a multiple of kBlock
-  bool zeros = false; ///< groups have zero points; not of 16 bits
+  int64_t bits = 8;    ///< 16, 8 or 4
+  int64_t group = 32;  ///< columns with one scale: a multiple of kBlock
+  bool zeros = false;  ///< groups have zero points; not of 16 bits, nor floats
+  bool floats = false; ///< of 8 bits: q are e4m3fn
 
   int64_t strips() const { return parts(rows, kStrip); }
   int64_t blocks() const { return parts(columns, kBlock); }

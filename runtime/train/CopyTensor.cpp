@@ -123,6 +123,16 @@ bool converts(SafetensorsType from, SafetensorsType to) {
                                           to == SafetensorsType::bf16));
 }
 
+Status checkScaled(const SafetensorsFile &file, const SafetensorsEntry &entry) {
+  if (entry.type != SafetensorsType::f8_e4m3)
+    return Status::success();
+  return Status::error("'{}' in '{}' is {} and has no '{}_scale' or "
+                       "'{}_scale_inv' beside it, without which it says "
+                       "nothing; give a checkpoint that has them",
+                       entry.name, file.path(), safetensorsName(entry.type),
+                       entry.name, entry.name);
+}
+
 void toFloats(SafetensorsType type, const std::byte *from, std::size_t count,
               float *to) {
   toReals(type, from, count, to);

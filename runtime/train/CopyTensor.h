@@ -11,6 +11,10 @@ namespace tessera {
 /// and f64 as f32, bf16 (rounded to nearest even) or f64.
 bool converts(SafetensorsType from, SafetensorsType to);
 
+/// An error for 8-bit floats that lack scales (Float8Weights.h): those that
+/// have them are bf16 by now.
+Status checkScaled(const SafetensorsFile &file, const SafetensorsEntry &entry);
+
 /// `count` elements of a float type as f32.
 void toFloats(SafetensorsType type, const std::byte *from, std::size_t count,
               float *to);

@@ -51,6 +51,7 @@ Status checkMatch(const StateTensor &tensor, const StatePart &part,
         "'{}' in '{}' has the shape [{}], the model's has [{}]",
         source.entry->name, source.file->path(),
         fmt::join(source.entry->shape, ", "), fmt::join(part.shape, ", "));
+  TESSERA_RETURN_IF_ERROR(checkScaled(*source.file, *source.entry));
   if (!converts(source.entry->type, tensor.type))
     return Status::error("'{}' in '{}' is {}, which does not convert to the "
                          "model's {}",

@@ -13,8 +13,9 @@ struct ImportReport {
 /// Copies the parameters of a Hugging Face checkpoint (a .safetensors file, or
 /// a directory with model.safetensors or its index) into the model, by name; a
 /// leading "transformer.", "model." or "bert." may be there on either side, and
-/// BERT's LayerNorm may have gamma and beta. f16, bf16, f32 and f64 convert to
-/// the model's fp32, bf16 or fp64, and to integers with scales where the model
+/// BERT's LayerNorm may have gamma and beta. f16, bf16, f32 and f64, and 8-bit
+/// floats with scales as bf16 (runtime/data/Float8Weights.h), convert to the
+/// model's fp32, bf16 or fp64, and to integers with scales where the model
 /// keeps quantized weights (QuantizeTensor.h). Every parameter of the model
 /// must be there with its shape: what is missing is an error that lists it, and
 /// the model is then unchanged. Tensors that `factors` names are multiplied

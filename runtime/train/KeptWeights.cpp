@@ -59,19 +59,17 @@ std::string describeFiles(const std::string &checkpoint) {
   auto source = SafetensorsModel::open(checkpoint);
   if (!source.ok())
     return "";
-  std::set<const SafetensorsFile *> files;
-  std::string text;
+  std::string text = source->reading();
   for (const auto &[name, location] : source->tensors()) {
     const SafetensorsEntry &entry = *location.entry;
     text += fmt::format("{} {} [{}] {} {} {}\n", name, int(entry.type),
                         fmt::join(entry.shape, ","), entry.begin, entry.end,
                         location.file->path());
-    files.insert(location.file);
   }
   text =
       fmt::format("tensors {:016x}\n", hash64(std::as_bytes(std::span(text))));
   std::set<std::string> lines;
-  for (const SafetensorsFile *file : files) {
+  for (const std::unique_ptr<SafetensorsFile> &file : source->files()) {
     std::error_code error;
     const auto whole = fs::canonical(file->path(), error);
     if (error)
@@ -95,10 +93,11 @@ std::string describeParameters(TrainModel &model, const std::byte *begin) {
                         model.stateInMemory(tensor).data() - begin);
     if (tensor.quantized) {
       const QuantizedPart &part = *tensor.quantized;
-      text += fmt::format(" of {}: {} {} {} {} {} {} {} {}", part.source,
-                          part.isScales, part.layout.rows, part.layout.columns,
-                          part.layout.bits, part.layout.group,
-                          part.layout.zeros, part.transposed, part.stack);
+      text +=
+          fmt::format(" of {}: {} {} {} {} {} {} {} {} {}", part.source,
+                      part.isScales, part.layout.rows, part.layout.columns,
+                      part.layout.bits, part.layout.group, part.layout.zeros,
+                      part.layout.floats, part.transposed, part.stack);
     }
     text += "\n";
   }

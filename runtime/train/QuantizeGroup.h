@@ -21,12 +21,21 @@ using QuantizeGroups = bool (*)(int64_t bits, std::size_t group,
                                 std::span<int8_t> q, std::span<uint16_t> scales,
                                 std::span<uint16_t> zeros);
 
+/// The largest number that e4m3 has.
+constexpr float kLargestE4m3 = 448;
+
 /// What the largest scale reaches. With zero points both signs share the steps.
-constexpr float largestWeight(int64_t bits, bool zeros) {
-  return 65504.0f * (bits == 8 ? 127 : zeros ? 7.5f : 8);
+constexpr float largestWeight(int64_t bits, bool zeros, bool floats = false) {
+  return 65504.0f * (floats      ? kLargestE4m3
+                     : bits == 8 ? 127
+                     : zeros     ? 7.5f
+                                 : 8);
 }
 
 /// The fastest that the processor has; all give the same.
 QuantizeGroups quantizeGroupsFor(const CpuFeatures &cpu);
+/// The same of e4m3, whose bits `q` are then; there are no `zeros`, and `bits`
+/// are 8.
+QuantizeGroups quantizeFloatsFor(const CpuFeatures &cpu);
 
 } // namespace tessera

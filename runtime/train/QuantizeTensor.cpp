@@ -49,8 +49,10 @@ void pack(const QuantizedLayout &layout, std::span<const int8_t> q,
 bool quantizeStrip(const QuantizedLayout &layout, SafetensorsType type,
                    std::span<const std::byte> rows, std::span<uint32_t> values,
                    std::span<uint16_t> scales) {
-  static const QuantizeGroups quantizeGroups =
-      quantizeGroupsFor(CpuFeatures::detect());
+  static const QuantizeGroups integers =
+                                  quantizeGroupsFor(CpuFeatures::detect()),
+                              floats = quantizeFloatsFor(CpuFeatures::detect());
+  const QuantizeGroups quantizeGroups = layout.floats ? floats : integers;
   const int64_t size = safetensorsBits(type) / 8,
                 count = int64_t(rows.size()) / size / layout.columns,
                 most = std::clamp<int64_t>(kColumnsAtOnce / layout.group, 1,
@@ -100,6 +102,7 @@ Status checkQuantizable(const QuantizedPart &part, const SafetensorsFile &file,
                          "[{}]",
                          entry.name, file.path(), fmt::join(entry.shape, ", "),
                          fmt::join(shape, ", "));
+  TESSERA_RETURN_IF_ERROR(checkScaled(file, entry));
   if (!converts(entry.type, SafetensorsType::f32))
     return Status::error("'{}' in '{}' is {}, of which no integers with scales "
                          "can be made; give f32, bf16, f16 or f64",
@@ -165,7 +168,8 @@ private:
     std::vector<float> weights(rows.size() / (safetensorsBits(type) / 8));
     toFloats(type, rows.data(), weights.size(), weights.data());
     const auto found = std::ranges::find_if_not(weights, [&](float weight) {
-      return std::fabs(weight) <= largestWeight(layout.bits, layout.zeros);
+      return std::fabs(weight) <=
+             largestWeight(layout.bits, layout.zeros, layout.floats);
     });
     int64_t at = row * layout.columns + (found - weights.begin());
     if (part.transposed)

@@ -1,4 +1,4 @@
-// Weights of a file as integers with scales, without calibration.
+// Weights of a file as integers or e4m3 with scales, without calibration.
 #pragma once
 #include "runtime/data/Safetensors.h"
 #include "runtime/train/TrainModel.h"
@@ -26,6 +26,10 @@ namespace tessera {
 /// 20), i chosen in the same way. Weights times the reciprocal are rounded and
 /// clamped to steps from l (or l × (1 - i / 20)) on, rounded, too; the zero
 /// point is what makes that -128, or -8.
+///
+/// Of e4m3 the scale is max |w| / 448, rounded up where f16 is subnormal.
+/// Weights times the reciprocal are rounded to the nearest e4m3, ties to even,
+/// and clamped to ±448.
 bool quantizeStrip(const QuantizedLayout &layout, SafetensorsType type,
                    std::span<const std::byte> rows, std::span<uint32_t> values,
                    std::span<uint16_t> scales);

@@ -35,7 +35,7 @@ quantizedPartOf(const artifact::Tensor &tensor) {
   return QuantizedPart{from->source()->str(),
                        from->part() == artifact::QuantizedPart::scales,
                        {from->rows(), from->columns(), from->bits(),
-                        from->group(), from->zeros()},
+                        from->group(), from->zeros(), from->floats()},
                        from->transposed(),
                        from->stack()};
 }

@@ -41,8 +41,8 @@ TEST(HfStoredWeights, WhatIsNotRead) {
       {"llama",
        {{"quantization_config", {{"quant_method", "hqq"}}}},
        "key 'quantization_config.quant_method': must be compressed-tensors, "
-       "gptq or awq; other formats are not read, give the model in full "
-       "precision"},
+       "gptq, awq, fp8 or fbgemm_fp8; other formats are not read, give the "
+       "model in full precision"},
       {"llama",
        {{"quantization_config", awq({{"bits", 8}})}},
        "key 'quantization_config.bits': must be 4"},
@@ -119,7 +119,8 @@ TEST(HfStoredWeights, WhatIsNotRead) {
        "must be true or false, got 0"},
       {"llama",
        {{"quantization_config", stored({}, {{"format", "int-quantized"}})}},
-       "key 'quantization_config.format': must be pack-quantized"},
+       "key 'quantization_config.format': must be pack-quantized or "
+       "float-quantized"},
       {"llama",
        {{"quantization_config",
          stored({}, {{"ignore", {"lm_head", "model.layers.0.mlp"}}})}},
@@ -149,6 +150,111 @@ TEST(HfStoredWeights, WhatIsNotRead) {
          stored({}, {{"config_groups", nlohmann::json::object()}})}},
        "key 'quantization_config.config_groups': must have one group, "
        "group_0"},
+  });
+}
+
+/// DeepSeek-V3's and Qwen3's, but for what is changed in it.
+nlohmann::json fp8(const nlohmann::json &changes) {
+  nlohmann::json config = {
+      {"quant_method", "fp8"},           {"fmt", "e4m3"},
+      {"activation_scheme", "dynamic"},  {"weight_block_size", {128, 128}},
+      {"modules_to_not_convert", {"a"}}, {"scale_fmt", "ue8m0"}};
+  if (!changes.empty())
+    config.update(changes);
+  return config;
+}
+
+/// llm-compressor's, but for what is changed in its weights and it.
+nlohmann::json floats(const nlohmann::json &weights,
+                      const nlohmann::json &all = nlohmann::json::object()) {
+  nlohmann::json each = {{"num_bits", 8},         {"type", "float"},
+                         {"strategy", "channel"}, {"group_size", nullptr},
+                         {"actorder", nullptr},   {"dynamic", false},
+                         {"observer", "minmax"}};
+  if (!weights.empty())
+    each.update(weights);
+  nlohmann::json config = stored({}, {{"format", "float-quantized"}});
+  nlohmann::json &group = config["config_groups"]["group_0"];
+  group["weights"] = each;
+  group["input_activations"] = {{"dynamic", true}, {"strategy", "token"}};
+  if (!all.empty())
+    config.update(all);
+  return config;
+}
+
+// Weights that are bf16 once they are read, so that nothing is stored in
+// integers.
+TEST(HfStoredWeights, FloatsOf8BitsAreNoIntegers) {
+  for (const nlohmann::json &each :
+       {fp8({}), fp8({{"weight_block_size", nullptr}}),
+        fp8({{"activation_scheme", "static"}, {"ignored_layers", {"lm_head"}}}),
+        nlohmann::json{{"quant_method", "fbgemm_fp8"},
+                       {"activation_scale_ub", 1200.0},
+                       {"modules_to_not_convert", {"lm_head"}}},
+        floats({}), floats({{"strategy", "tensor"}}),
+        floats({{"strategy", "group"}, {"group_size", 64}}),
+        floats({{"strategy", "block"}, {"block_structure", {128, 128}}}),
+        floats({}, {{"ignore", {"re:.*mlp.*", "lm_head"}},
+                    {"sparsity_config", {{"format", "dense"}}}})}) {
+    json config = smallConfig("llama");
+    config["quantization_config"] = each;
+    auto loaded = loadedConfig(config.dump(), "config.json");
+    ASSERT_TRUE(loaded.ok()) << loaded.message();
+    EXPECT_FALSE(loaded->stored) << each;
+  }
+}
+
+TEST(HfStoredWeights, WhichFloatsAreNotRead) {
+  const std::string weights =
+      "key 'quantization_config.config_groups.group_0.weights.";
+  const std::string bits = weights + "num_bits': must be 8, with the type "
+                                     "float",
+                    strategy = weights + "strategy': must be tensor, channel, "
+                                         "group or block",
+                    missing = weights + "strategy': is block, which needs a "
+                                        "block_structure",
+                    group = weights + "group_size': must be rows and columns "
+                                      "of a block, at least 1 and 16";
+  expectAll({
+      {"llama",
+       {{"quantization_config", fp8({{"fmt", "e5m2"}})}},
+       "key 'quantization_config.fmt': must be e4m3; other 8-bit floats are "
+       "not read, give the model in full precision"},
+      {"llama",
+       {{"quantization_config", fp8({{"weight_block_size", {128, 0}}})}},
+       "key 'quantization_config.weight_block_size': must be rows and columns "
+       "of a block, at least 1 and 16"},
+      {"llama",
+       {{"quantization_config", fp8({{"rotated", true}})}},
+       "key 'quantization_config.rotated': is unknown, so it may change what "
+       "the weights are"},
+      {"llama",
+       {{"quantization_config",
+         {{"quant_method", "fbgemm_fp8"}, {"rotated", true}}}},
+       "key 'quantization_config.rotated': is unknown, so it may change what "
+       "the weights are"},
+      {"llama",
+       {{"quantization_config", floats({{"num_bits", 4}})}},
+       bits.c_str()},
+      {"llama",
+       {{"quantization_config", floats({{"strategy", "tensor_group"}})}},
+       strategy.c_str()},
+      {"llama",
+       {{"quantization_config", floats({{"strategy", "block"}})}},
+       missing.c_str()},
+      {"llama",
+       {{"quantization_config",
+         floats({{"strategy", "group"}, {"group_size", 8}})}},
+       group.c_str()},
+      {"llama",
+       {{"quantization_config",
+         floats({}, {{"kv_cache_scheme", {{"num_bits", 8}}}})}},
+       "key 'quantization_config.kv_cache_scheme': a section of 1 is not "
+       "supported: weights only"},
+      {"llama",
+       {{"quantization_config",
+         floats({}, {{"sparsity_config", {{"format", "sparse-24"}}}})}},
+       "key 'quantization_config.sparsity_config': must be dense"},
   });
 }
 

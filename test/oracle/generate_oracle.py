@@ -2,7 +2,7 @@
 """Compares what is generated from Hugging Face directories with `transformers`.
 
     generate_oracle.py BIN FOLDER [--family NAME]... [--dtype fp32|bf16]...
-                       [--quant int8|int4 [--group N]] [--strips] [--kv]
+                       [--quant int8|int4|fp8 [--group N]] [--strips] [--kv]
 
 For each family a small model with random weights is saved, compiled by the path
 of `tessera generate` (programs that decode over a cache), and writes COUNT
@@ -194,7 +194,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--family", action="append", choices=list(FAMILIES))
     parser.add_argument("--dtype", action="append", choices=["fp32", "bf16"])
-    parser.add_argument("--quant", choices=["int8", "int4"])
+    parser.add_argument("--quant", choices=["int8", "int4", "fp8"])
     parser.add_argument("--group", type=int, default=32)
     parser.add_argument("--zeros", action="store_true")
     parser.add_argument("--strips", action="store_true")

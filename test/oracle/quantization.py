@@ -1,6 +1,7 @@
 """What `tessera generate --quant` makes of weights, written anew from
 runtime/train/QuantizeTensor.h for the twins of hf_models.py: matrices of linear
-layers become scale × integer. Nothing here knows how they are packed."""
+layers become scale × integer, or scale × e4m3. Nothing here knows how they are
+packed."""
 import torch
 
 LEAST_ROWS, LEAST_COLUMNS = 16, 32
@@ -70,10 +71,35 @@ def dequantize_groups_with_zero(weights, bits):
     return closest(wide, candidates)
 
 
-def dequantize(matrix, bits, group, zeros=False):
+def e4m3_numbers():
+    """Those from 0 to 448, by their bits: 4 of exponent, 3 of fraction."""
+    return torch.tensor([(bits % 8) * 2.0 ** -9 if bits < 8 else
+                         (1 + bits % 8 / 8) * 2.0 ** (bits // 8 - 7)
+                         for bits in range(0x7f)])
+
+
+def dequantize_groups_e4m3(weights, _):
+    """The same as scale × the nearest e4m3; of two that are as near, the one
+    with even bits."""
+    numbers = e4m3_numbers()
+    scale = as_f16(weights.abs().amax(-1) / 448)
+    inverse = scale.to(torch.float32)
+    inverse = torch.where(inverse == 0, torch.zeros(()), 1 / inverse)
+    wanted = weights * inverse[..., None]
+    size = wanted.abs().clamp(max=448).to(torch.float64)
+    above = torch.searchsorted(numbers.double(), size.contiguous())
+    below = (above - 1).clamp(min=0)
+    up, down = numbers[above] - size, size - numbers[below]
+    bits = torch.where((up < down) | ((up == down) & (above % 2 == 0)), above,
+                       below)
+    return torch.copysign(numbers[bits], wanted).double() * scale[..., None]
+
+
+def dequantize(matrix, bits, group, zeros=False, floats=False):
     """[out, in] of f32 as the f64 that its integers stand for."""
     rows, columns = matrix.shape
-    each = dequantize_groups_with_zero if zeros else dequantize_groups
+    each = (dequantize_groups_e4m3 if floats else
+            dequantize_groups_with_zero if zeros else dequantize_groups)
     parts = [each(part[:, None, :], bits).reshape(rows, -1)
              for part in matrix.split(group, dim=1)]
     assert sum(part.shape[1] for part in parts) == columns
@@ -86,7 +112,7 @@ def is_router(name):
 
 class Quantization:
     def __init__(self, kind, group, zeros=False):
-        self.bits = 4 if kind == "int4" else 8
+        self.bits, self.floats = 4 if kind == "int4" else 8, kind == "fp8"
         self.group, self.zeros = group, zeros
         self.flags = ["--quant", kind, "--quant-group", str(group)]
         self.flags += ["--quant-zeros"] if zeros else []
@@ -110,7 +136,7 @@ class Quantization:
                                    and matrix.shape[0] % STRIP):
                 continue
             value = dequantize(matrix, 8 if is_head else self.bits, self.group,
-                               self.zeros and not is_head)
+                               self.zeros and not is_head, self.floats)
             weights[name] = value.T.contiguous() if turned else value
         for model in (twin.fp32, twin.bf16, twin.fp64):
             modules = dict(model.named_modules())
@@ -121,4 +147,5 @@ class Quantization:
             if not hasattr(model, "lm_head"):  # of hf_newer.py, tied
                 table = model.model.embed_tokens.weight
                 model.head = dequantize(twin.fp32.model.embed_tokens.weight
-                                        .data, 8, self.group).to(table.dtype)
+                                        .data, 8, self.group,
+                                        floats=self.floats).to(table.dtype)

@@ -100,11 +100,13 @@ static bench::InferCost costOf(const models::ModelSpec &spec,
   return cost;
 }
 
-// Packed weights are words of integers to the program.
+// Packed weights are words to the program.
 static std::string keptAs(const StateTensor &tensor, ElementType type) {
   if (!tensor.quantized)
     return artifact::EnumNameElementType(type);
   const auto &layout = tensor.quantized->layout;
+  if (layout.floats)
+    return "fp8";
   return layout.hasScales() ? fmt::format("int{}", layout.bits) : "bf16";
 }
 
@@ -127,9 +129,10 @@ static InferModel describe(const models::ModelSpec &spec,
               : keptAs(*known, tensor.type)] += tensor.bytes;
     model.bytes += tensor.bytes;
   }
-  // Integers are what the model is known for, however large its tables are.
+  // What is quantized the model is known for, however large its tables are.
   auto rank = [](const auto &each) {
-    return std::pair(each.first.starts_with("int"), each.second);
+    return std::pair(each.first.starts_with("int") || each.first == "fp8",
+                     each.second);
   };
   auto most = std::ranges::max_element(bytes, {}, rank);
   model.name = fmt::format("{} {}", name(spec.family),
@@ -139,9 +142,25 @@ static InferModel describe(const models::ModelSpec &spec,
   return model;
 }
 
-// Integers have no initializer: without it their pages would all be one page of
-// zeros, which is read faster than any weights are. About as large as what
-// initializers draw.
+// Of as many scales as fit, as f16.
+static uint64_t scalesOf(const QuantizedLayout &layout) {
+  const uint64_t each = layout.floats      ? 0x2800  // 2^-5
+                        : layout.bits == 8 ? 0x0c00  // 2^-12
+                                           : 0x1c00; // 2^-8
+  return each * 0x0001'0001'0001'0001;
+}
+
+static uint64_t valuesOf(const QuantizedLayout &layout, uint64_t drawn) {
+  if (!layout.hasScales()) // bf16 of magnitudes from 2^-7 to 2^-6
+    return (drawn & 0x807f'807f'807f'807f) | 0x3c00'3c00'3c00'3c00;
+  if (layout.floats) // below 2
+    return drawn & 0xbfbf'bfbf'bfbf'bfbf;
+  return layout.bits == 8 ? drawn | 0x0101'0101'0101'0101 : drawn; // no -128
+}
+
+// What is quantized has no initializer: without it its pages would all be one
+// page of zeros, which is read faster than any weights are. About as large as
+// what initializers draw.
 static Status drawQuantized(SessionModel &model, int64_t seed) {
   constexpr uint64_t kPiece = uint64_t(1) << 22;
   std::mt19937_64 draw{uint64_t(seed)};
@@ -149,20 +168,15 @@ static Status drawQuantized(SessionModel &model, int64_t seed) {
   for (const StateTensor &tensor : model.state()) {
     if (!tensor.quantized)
       continue;
-    const bool wide = tensor.quantized->layout.bits == 8,
-               isBf16 = !tensor.quantized->layout.hasScales();
-    const uint64_t scales = wide ? 0x0c00'0c00'0c00'0c00  // 2^-12 as f16
-                                 : 0x1c00'1c00'1c00'1c00; // 2^-8
-    const uint64_t minusOne = 0xbc00'bc00'bc00'bc00;      // a zero point as f16
-    const uint64_t odd = wide ? 0x0101'0101'0101'0101 : 0; // never -128
+    const QuantizedLayout &layout = tensor.quantized->layout;
+    const uint64_t scales = scalesOf(layout),
+                   minusOne = 0xbc00'bc00'bc00'bc00; // a zero point as f16
     for (uint64_t at = 0; at < tensor.size; at += kPiece) {
       for (size_t i = 0; i < words.size(); ++i) {
-        const bool isZeros = tensor.quantized->layout.zeros && i / 4 % 2;
-        // bf16 of magnitudes from 2^-7 to 2^-6
-        words[i] =
-            tensor.quantized->isScales ? isZeros ? minusOne : scales
-            : isBf16 ? (draw() & 0x807f'807f'807f'807f) | 0x3c00'3c00'3c00'3c00
-                     : draw() | odd;
+        const bool isZeros = layout.zeros && i / 4 % 2;
+        words[i] = !tensor.quantized->isScales ? valuesOf(layout, draw())
+                   : isZeros                   ? minusOne
+                                               : scales;
       }
       TESSERA_RETURN_IF_ERROR(
           model.writeState(tensor, at,

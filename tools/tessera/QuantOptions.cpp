@@ -12,9 +12,10 @@ void tessera::addQuantOptions(CLI::App &command,
         help);
   };
   add("--quant", "inference.quant",
-      "keep the matrices of linear layers as int8 or int4 with scales (of "
-      "int4 the head is int8); none: as computed")
-      ->check(CLI::IsMember({"none", "int8", "int4"}))
+      "keep the matrices of linear layers as int8, int4 (the head is int8 "
+      "then) "
+      "or fp8 (e4m3) with scales; none: as computed")
+      ->check(CLI::IsMember({"none", "int8", "int4", "fp8"}))
       ->type_name("KIND");
   add("--quant-group", "inference.group",
       "weights of a row that share a scale (default: 32)")
@@ -22,7 +23,7 @@ void tessera::addQuantOptions(CLI::App &command,
       ->type_name("N");
   command.add_flag_callback(
       "--quant-zeros", [&set] { set.push_back("inference.zeros=groups"); },
-      "such weights share a zero point, too (not of the head)");
+      "such weights share a zero point, too (not of the head, nor of fp8)");
 }
 
 void tessera::addKvOption(CLI::App &command, std::vector<std::string> &set) {

@@ -1,5 +1,5 @@
-// tessera quantize: a Hugging Face model with weights as integers, and what
-// that costs in perplexity.
+// tessera quantize: a Hugging Face model with weights as integers or floats of
+// 8 bits, and what that costs in perplexity.
 #include "models/HfConfig.h"
 #include "models/ScaledInputs.h"
 #include "runtime/data/NewDirectory.h"
@@ -93,8 +93,8 @@ readRounding(const QuantizeSettings &settings) {
   const recipe::Recipe::Inference &inference = read->inference;
   return QuantizedLayout{.bits = inference.quant == recipe::Quant::Int4 ? 4 : 8,
                          .group = inference.group,
-                         .zeros =
-                             inference.zeros == recipe::ZeroPoints::Groups};
+                         .zeros = inference.zeros == recipe::ZeroPoints::Groups,
+                         .floats = inference.quant == recipe::Quant::Fp8};
 }
 
 // Whether the model's matrices can be written, by their shapes alone.
@@ -277,7 +277,16 @@ static Status checkAsked(const QuantizeSettings &settings) {
   if (isNone && settings.text.empty())
     return Status::error("--quant none only measures the weights as they are, "
                          "with --kv int8 also the cache as integers; give "
-                         "--text FILE, or --quant int8 or int4");
+                         "--text FILE, or --quant int8, int4 or fp8");
+  if (settings.asks("inference.quant=fp8") && !settings.calibrate.empty())
+    return Status::error(
+        "--calibrate chooses scales for integers, all of whose "
+        "steps are alike; those of fp8 grow with the weights, "
+        "so leave it out, or choose int8 or int4");
+  if (settings.asks("inference.quant=fp8") &&
+      settings.asks("inference.zeros=groups"))
+    return Status::error("--quant fp8 are floats, which have no zero points; "
+                         "leave --quant-zeros out, or choose int8 or int4");
   if (isCache && settings.text.empty())
     return Status::error("--kv concerns only what is measured, and is not "
                          "written; give --text FILE, or leave --kv out");
@@ -351,8 +360,8 @@ static std::string isNamed(const std::string &place) {
 void tessera::addQuantizeCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<QuantizeSettings>();
   CLI::App *command = app.add_subcommand(
-      "quantize", "Round a Hugging Face model's weights to integers: write "
-                  "them, and measure what it costs");
+      "quantize", "Round a Hugging Face model's weights to integers or fp8: "
+                  "write them, and measure what it costs");
   command
       ->add_option("DIR", settings->place,
                    "a Hugging Face model: its directory, or its name where the "
@@ -371,9 +380,9 @@ void tessera::addQuantizeCommand(CLI::App &app, Invocation &invocation) {
       "measure --text with the cache's keys and values as int8, with a scale "
       "for each token and head; changes nothing of what -o writes");
   command->get_option("--quant")
-      ->description("round the matrices of linear layers to int8 or int4 with "
-                    "scales (of int4 the head is int8); none: measure --text "
-                    "with the weights as they are")
+      ->description("round the matrices of linear layers to int8, int4 (the "
+                    "head to int8 then) or fp8 (e4m3) with scales; none: "
+                    "measure --text with the weights as they are")
       ->required();
   command
       ->add_option("--text", settings->text,

@@ -307,14 +307,17 @@ llvm::Error KernelPrinter::printMmaQuantized(tile::MmaQuantizedOp op) {
     if (auto load = operand.getDefiningOp<tile::LoadOp>();
         !load || load.getAlong()[0] != 1)
       return unsupported(op, "takes stages of swizzled memory as they lie");
-  define(op.getResult(), "product",
-         llvm::formatv(
-             "multiplyQuantized<{0}, {1}, {2}, {3}>({4}, {5}, {6}, {7})",
-             op.getBits(), op.getGroup(), op.getZeros() ? "true" : "false",
-             splits, tile(op.getLhs(), ""), tile(op.getWords(), ""),
-             tile(op.getScales(), ""),
-             tile(op.getAccumulator(), layoutOf(op.getResult())))
-             .str());
+  const char *number = op.getFloats()      ? "E4m3"
+                       : op.getBits() == 4 ? "Int4"
+                                           : "Int8";
+  define(
+      op.getResult(), "product",
+      llvm::formatv("multiplyQuantized<{0}, {1}, {2}, {3}>({4}, {5}, {6}, {7})",
+                    number, op.getGroup(), op.getZeros() ? "true" : "false",
+                    splits, tile(op.getLhs(), ""), tile(op.getWords(), ""),
+                    tile(op.getScales(), ""),
+                    tile(op.getAccumulator(), layoutOf(op.getResult())))
+          .str());
   return llvm::Error::success();
 }
 

@@ -1,9 +1,9 @@
-// Contractions on a GPU whose columns are integers with scales. A block's
-// threads are alike, as in GpuContraction.cpp, and so is its ring of stages: of
-// rows as they are, and of columns the words and scales as they lie in memory,
-// by asynchronous copies. Nothing is unpacked before it is in registers. Where
-// there are few rows, unpacking wants more warps than the tile has columns for:
-// rows of warps have parts of each chunk's terms.
+// Contractions on a GPU whose columns are integers, or floats of 8 bits, with
+// scales. A block's threads are alike, as in GpuContraction.cpp, and so is its
+// ring of stages: of rows as they are, and of columns the words and scales as
+// they lie in memory, by asynchronous copies. Nothing is unpacked before it is
+// in registers. Where there are few rows, unpacking wants more warps than the
+// tile has columns for: rows of warps have parts of each chunk's terms.
 #include "dialects/tile/TileQuantOps.h"
 #include "passes/tiling/gpu/GpuContraction.h"
 
@@ -152,7 +152,7 @@ Value GpuQuantized::multiply() {
         return {b.create<tile::MmaQuantizedOp>(
             e.loc, type, operand(lhs, stage), stagedWords.load(e, stage),
             stagedScales.load(e, stage), sum[0], layout().bits, layout().group,
-            layout().zeros, splits)};
+            layout().zeros, layout().floats, splits)};
       });
   return splits > 1 ? addSplits(sums[0]) : sums[0];
 }

@@ -18,6 +18,22 @@ func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
 // -----
 
 func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
+  // expected-error @+1 {{'graph.dequantize' op has floats of 4 bits, expected 8}}
+  %0 = graph.dequantize %q, %s bits 4 group 32 floats : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<64x128xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x32x16xi32>, %s: tensor<4x8x16xf16>) {
+  // expected-error @+1 {{'graph.dequantize' op has zero points beside floats}}
+  %0 = graph.dequantize %q, %s bits 8 group 32 zeros floats : tensor<4x32x16xi32>, tensor<4x8x16xf16> -> tensor<64x128xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
   // expected-error @+1 {{'graph.dequantize' op has groups of 48, expected a multiple of 32}}
   %0 = graph.dequantize %q, %s bits 4 group 48 : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<64x128xf32>
   return
@@ -43,6 +59,13 @@ func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
 
 // expected-error @+1 {{expects {source, part = "values" or "scales", bits, group, shape} in 'graph.quantized'}}
 func.func @f(%q: tensor<4x16x16xi32> {graph.quantized = {source = "w", part = "zeros", bits = 4, group = 32, shape = array<i64: 64, 128>}}) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expects {source, part = "values" or "scales", bits, group, shape} in 'graph.quantized'}}
+func.func @f(%q: tensor<4x16x16xi32> {graph.quantized = {source = "w", part = "values", bits = 4, floats, group = 32, shape = array<i64: 64, 128>}}) {
   return
 }
 

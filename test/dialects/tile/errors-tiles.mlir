@@ -360,6 +360,14 @@ func.func @quantized_bits(%x: vector<16x32xbf16>, %w: vector<4x64xi32>, %s: vect
 
 // -----
 
+func.func @quantized_floats(%x: vector<16x32xbf16>, %w: vector<4x128xi32>, %s: vector<4x32xf16>, %sum: vector<16x64xf32>) {
+  // expected-error@+1 {{`floats` are of 8 bits and have no zero points}}
+  %0 = tile.mma_quantized %x, %w, %s, %sum bits 8 group 32 zeros floats : vector<16x32xbf16>, vector<4x128xi32>, vector<4x32xf16>, vector<16x64xf32>
+  return
+}
+
+// -----
+
 func.func @quantized_terms(%x: vector<16x48xbf16>, %w: vector<4x96xi32>, %s: vector<4x16xf16>, %sum: vector<16x64xf32>) {
   // expected-error@+1 {{terms and groups are multiples of 32, got 48 and 32}}
   %0 = tile.mma_quantized %x, %w, %s, %sum bits 4 group 32 : vector<16x48xbf16>, vector<4x96xi32>, vector<4x16xf16>, vector<16x64xf32>

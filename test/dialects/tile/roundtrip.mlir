@@ -142,6 +142,9 @@ module {
     // CHECK: tile.mma_quantized {{.*}} bits 8 group 128 : vector<64x32xf32>, vector<4x128xi32>, vector<4x16xf16>, vector<64x64xf32>
     %1 = tile.mma_quantized %y, %v, %t, %wide bits 8 group 128
         : vector<64x32xf32>, vector<4x128xi32>, vector<4x16xf16>, vector<64x64xf32>
+    // CHECK: tile.mma_quantized {{.*}} bits 8 group 128 floats : vector<64x32xf32>, vector<4x128xi32>
+    %3 = tile.mma_quantized %y, %v, %t, %wide bits 8 group 128 floats
+        : vector<64x32xf32>, vector<4x128xi32>, vector<4x16xf16>, vector<64x64xf32>
     return
   }
 

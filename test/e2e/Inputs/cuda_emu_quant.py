@@ -1,5 +1,5 @@
-"""What models with weights as integers write on the emulated GPU: token by token
-what the CPU writes, of the same integers."""
+"""What models with weights as integers or e4m3 write on the emulated GPU: token by
+token what the CPU writes, of the same weights."""
 import json
 import os
 import random
@@ -70,13 +70,15 @@ def main():
     write_mixture(mixture, tokenizer)
     texts = {same_text(made, llama, "cuda-emu", flags)
              for flags in ("--quant none", "--quant int8", "--quant int4",
-                           "--quant int4 --quant-group 64 --quant-zeros")}
+                           "--quant int4 --quant-group 64 --quant-zeros",
+                           "--quant fp8")}
     check(len(texts) > 2, "what is rounded differs")
     stored = made.scratch / "stored"
     run(made.tessera, "quantize", llama, "-o", stored, "--quant", "int4", "--quant-zeros")
     same_text(made, stored, "cuda-emu:sm_90a", "--set inference.group=32")
     same_text(made, mixture, "cuda-emu", "--quant int8")
     same_text(made, mixture, "cuda-emu:sm_90a", "--quant int4 --quant-zeros")
+    same_text(made, mixture, "cuda-emu:sm_90a", "--quant fp8 --quant-group 64")
 
 
 if __name__ == "__main__":

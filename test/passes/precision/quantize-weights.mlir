@@ -1,5 +1,6 @@
 // RUN: tessera-opt %s --quantize-weights="bits=4 group=64" --split-input-file --verify-diagnostics | FileCheck %s
 // RUN: tessera-opt %s --quantize-weights="bits=4 group=64 zeros" --split-input-file --verify-diagnostics | FileCheck %s --check-prefix=ZEROS
+// RUN: tessera-opt %s --quantize-weights="bits=8 group=64 floats" --split-input-file --verify-diagnostics | FileCheck %s --check-prefix=FLOATS
 
 // A block's matrix has the bits that were asked for, transposed where it is summed over first; the head, which is also the
 // table, is quantized with 8 bits beside the table; small matrices, wide ones and vectors stay.
@@ -38,6 +39,11 @@ func.func private @layer(%x: tensor<1x96xf32>, %u: tensor<96x130xf32>, %d: tenso
 // ZEROS-DAG:   graph.dequantize %{{.*}} bits 8 group 64 : tensor<3x24x16xi32>, tensor<3x2x16xf16> -> tensor<40x96xf32>
 // ZEROS-DAG:   graph.dequantize %{{.*}} bits 4 group 64 zeros transposed : tensor<9x12x16xi32>, tensor<9x4x16xf16> -> tensor<96x130xf32>
 // ZEROS-DAG:   graph.dequantize %{{.*}} bits 4 group 64 zeros : tensor<6x20x16xi32>, tensor<6x6x16xf16> -> tensor<96x130xf32>
+// FLOATS-LABEL: func @decode_1
+// FLOATS-SAME: tensor<3x24x16xi32> {graph.quantized = {bits = 8 : i64, floats, group = 64 : i64, part = "values", shape = array<i64: 40, 96>, source = "table"}
+// FLOATS-DAG:  graph.dequantize %{{.*}} bits 8 group 64 floats : tensor<3x24x16xi32>, tensor<3x2x16xf16> -> tensor<40x96xf32>
+// FLOATS-DAG:  graph.dequantize %{{.*}} bits 8 group 64 floats transposed : tensor<9x24x16xi32>, tensor<9x2x16xf16> -> tensor<96x130xf32>
+// FLOATS-DAG:  graph.dequantize %{{.*}} bits 8 group 64 floats : tensor<6x40x16xi32>, tensor<6x3x16xf16> -> tensor<96x130xf32>
 // CHECK:       %[[X:.*]] = graph.embedding %[[T]],
 // CHECK:       call @layer(%{{.*}}, %[[UP]], %[[DOWN]])
 // CHECK:       graph.einsum "bk,vk->bv" %{{.*}}, %[[HEAD]]

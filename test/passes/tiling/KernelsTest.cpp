@@ -238,7 +238,10 @@ std::vector<KernelCase> someQuantCases() {
           "Int4SixteenRowsZeros_bf16", "Int4SixteenRows_f32_gelu",
           "Int8ManyRaggedZeros_bf16_gelu", "Int4ManyRagged_f32_gelu",
           "ExpertsPromptInt8Zeros_bf16", "Int4OneDeepZeros_bf16",
-          "Int8SixteenRowsDeepZeros_bf16_gelu", "ExpertsOneRowInt4Deep_bf16"})
+          "Int8SixteenRowsDeepZeros_bf16_gelu", "ExpertsOneRowInt4Deep_bf16",
+          "Fp8OneRagged_bf16_gelu", "Fp8ManyRagged_bf16_gelu",
+          "Fp8FiveRows_f32_gelu", "Fp8SixteenRowsDeep_bf16_gelu",
+          "ExpertsPromptFp8_bf16"})
       if (one.name == name)
         cases.push_back(std::move(one));
   return cases;

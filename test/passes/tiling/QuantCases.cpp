@@ -1,5 +1,5 @@
 // Products with quantized weights: few rows, which stream them, and many, which
-// widen panels; both kinds of integers, ragged in every dimension.
+// widen panels; both kinds of integers, and floats, ragged in every dimension.
 #include "runtime/support/QuantizedLayout.h"
 #include "test/passes/tiling/KernelCases.h"
 #include <cmath>
@@ -12,7 +12,16 @@ namespace {
 struct Shape {
   const char *name;
   int64_t rows, n, k, bits, group;
-  bool zeros = false;
+  bool zeros = false, floats = false;
+
+  QuantizedLayout layout(int64_t matrices = 1) const {
+    return {matrices * n, k, bits, group, zeros, floats};
+  }
+  /// As graph.dequantize has them.
+  std::string attributes() const {
+    return fmt::format("bits {} group {} {} {}", bits, group,
+                       zeros ? "zeros" : "", floats ? "floats" : "");
+  }
 };
 
 int64_t middleOf(const QuantizedLayout &layout) {
@@ -24,12 +33,21 @@ std::string shapes(const QuantizedLayout &layout, int64_t middle) {
                      QuantizedLayout::kStrip);
 }
 
-void drawIntegers(const QuantizedLayout &layout, interpreter::Tensor &values,
-                  interpreter::Tensor &scales) {
+// e4m3 whose exponent and fraction are all ones is no number.
+uint32_t withoutNan(uint64_t word) {
+  for (int at = 0; at < 32; at += 8)
+    if ((word >> at & 0x7f) == 0x7f)
+      word ^= uint64_t(1) << at;
+  return static_cast<uint32_t>(word);
+}
+
+void drawValues(const QuantizedLayout &layout, interpreter::Tensor &values,
+                interpreter::Tensor &scales) {
   std::mt19937_64 engine(7);
   // Any bits are values; scales as f16 has them.
   for (double &word : values.data)
-    word = static_cast<int32_t>(engine());
+    word = static_cast<int32_t>(layout.floats ? withoutNan(engine())
+                                              : uint32_t(engine()));
   for (double &scale : scales.data)
     scale = (1 + double(engine() % 63)) / 1024 * (engine() % 2 ? 1 : -1);
   for (size_t i = 0; layout.zeros && i < scales.data.size(); ++i)
@@ -40,8 +58,7 @@ void drawIntegers(const QuantizedLayout &layout, interpreter::Tensor &values,
 
 KernelCase make(const Shape &shape, const char *element, bool transposed,
                 bool epilogue) {
-  QuantizedLayout layout{shape.n, shape.k, shape.bits, shape.group,
-                         shape.zeros};
+  QuantizedLayout layout = shape.layout();
   std::string x = fmt::format("tensor<1x{}x{}x{}>", shape.rows, shape.k,
                               element),
               q = fmt::format("tensor<{}x{}>", shapes(layout, middleOf(layout)),
@@ -56,13 +73,12 @@ KernelCase make(const Shape &shape, const char *element, bool transposed,
   std::string text = fmt::format(
       R"(
 func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
-  %w = graph.dequantize %q{10} bits {5} group {6} {12} {7} : {1}{11} -> {8}
-  %p = graph.einsum "{9}" %x, %w : ({0}, {8}) -> {4}
+  %w = graph.dequantize %q{9} {5} {6} : {1}{10} -> {7}
+  %p = graph.einsum "{8}" %x, %w : ({0}, {7}) -> {4}
 )",
-      x, q, s, shape.n, y, shape.bits, shape.group,
-      transposed ? "transposed" : "", w,
-      transposed ? "btk,kn->btn" : "btk,nk->btn", isStrips ? "" : ", %s",
-      isStrips ? "" : ", " + s, shape.zeros ? "zeros" : "");
+      x, q, s, shape.n, y, shape.attributes(), transposed ? "transposed" : "",
+      w, transposed ? "btk,kn->btn" : "btk,nk->btn", isStrips ? "" : ", %s",
+      isStrips ? "" : ", " + s);
   if (epilogue)
     text += fmt::format("  %c = graph.broadcast %b dims [2] : tensor<{0}xf32> "
                         "-> {1}\n  %d = graph.add %p, %c : {1}\n  %e = "
@@ -81,7 +97,7 @@ func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
   if (isStrips)
     return made;
   made.prepare = [layout](std::vector<interpreter::Tensor> &inputs) {
-    drawIntegers(layout, inputs[1], inputs[2]);
+    drawValues(layout, inputs[1], inputs[2]);
   };
   return made;
 }
@@ -100,8 +116,7 @@ struct Experts {
 KernelCase make(const Experts &experts, const char *element) {
   const Shape &shape = experts.matrix;
   auto count = int64_t(experts.offsets.size()) - 1;
-  QuantizedLayout layout{count * shape.n, shape.k, shape.bits, shape.group,
-                         shape.zeros};
+  QuantizedLayout layout = shape.layout(count);
   std::string x = fmt::format("tensor<{}x{}x{}>", experts.rows, shape.k,
                               element),
               q = fmt::format("tensor<{}xi32>",
@@ -115,15 +130,15 @@ KernelCase make(const Experts &experts, const char *element) {
   std::string text = fmt::format(
       R"(
 func.func @main(%x: {0}, %q: {1}, %s: {2}, %r: {1}, %t: {2}, %g: {3}) -> {4} {{
-  %v = graph.dequantize %q, %s bits {6} group {7} {8} : {1}, {2} -> {5}
-  %w = graph.dequantize %r, %t bits {6} group {7} {8} : {1}, {2} -> {5}
+  %v = graph.dequantize %q, %s {6} : {1}, {2} -> {5}
+  %w = graph.dequantize %r, %t {6} : {1}, {2} -> {5}
   %gate = graph.grouped_matmul %x, %v groups %g {{transposed}} : ({0}, {5}, {3}) -> {4}
   %up = graph.grouped_matmul %x, %w groups %g {{transposed}} : ({0}, {5}, {3}) -> {4}
   %act = graph.silu %gate : {4}
   %y = graph.mul %act, %up : {4}
   return %y : {4}
 }})",
-      x, q, s, g, y, w, shape.bits, shape.group, shape.zeros ? "zeros" : "");
+      x, q, s, g, y, w, shape.attributes());
   // As above.
   bool few = experts.rows <= 16 * count;
   KernelCase made{
@@ -133,8 +148,8 @@ func.func @main(%x: {0}, %q: {1}, %s: {2}, %r: {1}, %t: {2}, %g: {3}) -> {4} {{
       : few                         ? 2e-4
                                     : 2e-2};
   made.prepare = [=](std::vector<interpreter::Tensor> &inputs) {
-    drawIntegers(layout, inputs[1], inputs[2]);
-    drawIntegers(layout, inputs[3], inputs[4]);
+    drawValues(layout, inputs[1], inputs[2]);
+    drawValues(layout, inputs[3], inputs[4]);
     inputs[5].data = experts.offsets;
     auto owned = size_t(experts.offsets.back()) * size_t(shape.k);
     std::fill(inputs[0].data.begin() + owned, inputs[0].data.end(), NAN);
@@ -179,7 +194,8 @@ void addExperts(std::vector<KernelCase> &cases) {
   const Shape int8{"Int8", 0, 48, 72, 8, 32}, int4{"Int4", 0, 32, 160, 4, 64},
       int8Zeros{"Int8Zeros", 0, 16, 105, 8, 32, true},
       int4Zeros{"Int4Zeros", 0, 304, 96, 4, 32, true},
-      int8Deep{"Int8Deep", 0, 80, 1152, 8, 64};
+      int8Deep{"Int8Deep", 0, 80, 1152, 8, 64},
+      fp8{"Fp8", 0, 48, 105, 8, 64, false, true};
   std::vector<double> many(65, 6);
   std::fill(many.begin(), many.begin() + 9, 0);
   std::fill(many.begin() + 9, many.begin() + 40, 1);
@@ -196,6 +212,9 @@ void addExperts(std::vector<KernelCase> &cases) {
       {"Prompt", {0, 5, 90, 90, 190}, 200, int4Zeros},
       {"Prompt", {0, 0, 0, 130, 130}, 130, int8Zeros},
       {"Prompt", {0, 17, 150, 151, 260}, 270, int8Deep},
+      {"OneToken", {0, 0, 1, 1, 1, 2, 2}, 2, fp8},
+      {"Few", {0, 7, 7, 13, 16}, 16, fp8},
+      {"Prompt", {0, 37, 38, 38, 101, 140}, 140, fp8},
   };
   for (const char *element : {"f32", "bf16"})
     for (const Experts &experts : all)
@@ -246,6 +265,17 @@ std::vector<KernelCase> all() {
     for (const Shape &shape : zeros)
       cases.push_back(make(shape, element, false, shape.rows % 2));
   cases.push_back(make(zeros[5], "bf16", true, false));
+  const Shape floats[] = {{"Fp8One", 1, 64, 64, 8, 32, false, true},
+                          {"Fp8OneRagged", 1, 75, 105, 8, 128, false, true},
+                          {"Fp8FiveRows", 5, 300, 96, 8, 32, false, true},
+                          {"Fp8SixteenRows", 16, 280, 200, 8, 64, false, true},
+                          {"Fp8Many", 45, 128, 128, 8, 128, false, true},
+                          {"Fp8ManyRagged", 37, 70, 105, 8, 64, false, true},
+                          {"Fp8Packed", 101, 72, 1152, 8, 64, false, true}};
+  for (const char *element : {"f32", "bf16"})
+    for (const Shape &shape : floats)
+      cases.push_back(make(shape, element, false, shape.rows % 2));
+  cases.push_back(make(floats[1], "f32", true, true));
   for (KernelCase &made : stripCases())
     cases.push_back(std::move(made));
   addExperts(cases);
@@ -298,19 +328,22 @@ const std::vector<KernelCase> &quantCases() {
 }
 
 std::vector<KernelCase> largeQuantCases() {
-  const Shape shapes[] = {{"Int8OneOfModel", 1, 1024, 4096, 8, 32, true},
-                          {"Int4OneOfModel", 1, 4096, 4096, 4, 128},
-                          {"Int8EightOfModel", 8, 4096, 4096, 8, 32, true},
-                          {"Int4EightOfModel", 8, 4096, 4096, 4, 128, true},
-                          {"Int8ManyOfModel", 512, 4096, 4096, 8, 32, true},
-                          {"Int4ManyOfModel", 512, 4096, 4096, 4, 128, true}};
+  const Shape shapes[] = {
+      {"Int8OneOfModel", 1, 1024, 4096, 8, 32, true},
+      {"Int4OneOfModel", 1, 4096, 4096, 4, 128},
+      {"Int8EightOfModel", 8, 4096, 4096, 8, 32, true},
+      {"Int4EightOfModel", 8, 4096, 4096, 4, 128, true},
+      {"Int8ManyOfModel", 512, 4096, 4096, 8, 32, true},
+      {"Int4ManyOfModel", 512, 4096, 4096, 4, 128, true},
+      {"Fp8OneOfModel", 1, 4096, 4096, 8, 128, false, true},
+      {"Fp8ManyOfModel", 512, 4096, 4096, 8, 32, false, true}};
   std::vector<KernelCase> cases;
   for (const Shape &shape : shapes)
     cases.push_back(make(shape, "bf16", false, true));
   return cases;
 }
 
-// Integers are multiplied as they are, however many rows there are.
+// Weights are multiplied as they are, however many rows there are.
 std::vector<KernelCase> gpuQuantCases() {
   std::vector<KernelCase> cases;
   // Enough tiles for the large one.
@@ -321,7 +354,9 @@ std::vector<KernelCase> gpuQuantCases() {
       {"Int4OneDeepZeros", 1, 75, 1120, 4, 64, true},
       {"Int8ThreeRowsDeep", 3, 70, 2085, 8, 32},
       {"Int8SixteenRowsDeepZeros", 16, 280, 1152, 8, 128, true},
-      {"Int4SixteenRowsDeep", 16, 40, 777, 4, 256}};
+      {"Int4SixteenRowsDeep", 16, 40, 777, 4, 256},
+      {"Fp8OneDeep", 1, 75, 1120, 8, 64, false, true},
+      {"Fp8SixteenRowsDeep", 16, 280, 1152, 8, 128, false, true}};
   for (const Shape &shape : deep)
     cases.push_back(make(shape, "bf16", false, shape.rows > 3));
   cases.push_back(deepExperts());

@@ -66,3 +66,19 @@ func.func @narrow(%x: tensor<1x512xbf16>, %q: tensor<8x128x16xi32>, %s: tensor<8
   }
   return %r : tensor<1x128xf32>
 }
+
+// e4m3 lies as integers of 8 bits do.
+
+// CHECK-LABEL: tile.kernel @floats(
+// CHECK-DAG:     %[[W:.*]] = tile.alloc : memref<3x2x1024xi32, #tile.shared<swizzled>>
+// CHECK-DAG:     %[[S:.*]] = tile.alloc : memref<3x2x32xf16, #tile.shared<swizzled>>
+// CHECK:         tile.mma_quantized %{{.*}} bits 8 group 128 floats splits 4 : vector<16x256xbf16>, vector<2x1024xi32>, vector<2x32xf16>, vector<64x32xf32>
+func.func @floats(%x: tensor<1x512xbf16>, %q: tensor<8x128x16xi32>, %s: tensor<8x4x16xf16>) -> tensor<1x128xf32> {
+  %r = graph.cluster contraction "floats"(%x, %q, %s) : (tensor<1x512xbf16>, tensor<8x128x16xi32>, tensor<8x4x16xf16>) -> tensor<1x128xf32> {
+  ^bb0(%a: tensor<1x512xbf16>, %b: tensor<8x128x16xi32>, %c: tensor<8x4x16xf16>):
+    %d = graph.dequantize %b, %c bits 8 group 128 floats : tensor<8x128x16xi32>, tensor<8x4x16xf16> -> tensor<128x512xbf16>
+    %e = graph.einsum "mk,nk->mn" %a, %d : (tensor<1x512xbf16>, tensor<128x512xbf16>) -> tensor<1x128xf32>
+    graph.yield %e : tensor<1x128xf32>
+  }
+  return %r : tensor<1x128xf32>
+}

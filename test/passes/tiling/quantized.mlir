@@ -95,3 +95,38 @@ func.func @experts(%x: tensor<2x64xbf16>, %q: tensor<96x16x16xi32>, %s: tensor<9
   }
   return %r : tensor<2x192xf32>
 }
+
+// e4m3 becomes f32 by its bits, 2^120 times too small at first: four weights of 16 rows each time for panels, and where there
+// are few rows, 16 at a time beside rows in f32, as no integers are.
+
+// MATRIX:     tile.kernel @floats(
+// MATRIX-DAG: %[[P:.*]] = tile.alloc : memref<2x64x32xbf16, #tile.shared<pairs>>
+// MATRIX:     %[[SIGN:.*]] = arith.andi %{{.*}}, %{{.*}} : vector<4x16xi32>
+// MATRIX:     %[[BITS:.*]] = arith.ori %[[SIGN]], %{{.*}} : vector<4x16xi32>
+// MATRIX:     %[[SMALL:.*]] = arith.bitcast %[[BITS]] : vector<4x16xi32> to vector<4x16xf32>
+// MATRIX:     arith.mulf %[[SMALL]], %{{.*}} : vector<4x16xf32>
+// MATRIX:     arith.truncf
+// MATRIX:     tile.store %{{.*}}, %[[P]]{{.*}} : vector<4x16xbf16>
+// MATRIX:     tile.kernel @few_floats(
+// MATRIX:     arith.extf %{{.*}} : vector<32xbf16> to vector<32xf32>
+// MATRIX:     arith.bitcast %{{.*}} : vector<1x16xi32> to vector<1x16xf32>
+// MATRIX:     tile.mma
+func.func @floats(%x: tensor<40x64xbf16>, %q: tensor<4x16x16xi32>, %s: tensor<4x2x16xf16>) -> tensor<40x50xf32> {
+  %r = graph.cluster contraction "floats"(%x, %q, %s) : (tensor<40x64xbf16>, tensor<4x16x16xi32>, tensor<4x2x16xf16>) -> tensor<40x50xf32> {
+  ^bb0(%a: tensor<40x64xbf16>, %b: tensor<4x16x16xi32>, %c: tensor<4x2x16xf16>):
+    %d = graph.dequantize %b, %c bits 8 group 32 floats : tensor<4x16x16xi32>, tensor<4x2x16xf16> -> tensor<50x64xbf16>
+    %e = graph.einsum "mk,nk->mn" %a, %d : (tensor<40x64xbf16>, tensor<50x64xbf16>) -> tensor<40x50xf32>
+    graph.yield %e : tensor<40x50xf32>
+  }
+  return %r : tensor<40x50xf32>
+}
+
+func.func @few_floats(%x: tensor<2x64xbf16>, %q: tensor<4x16x16xi32>, %s: tensor<4x2x16xf16>) -> tensor<2x50xf32> {
+  %r = graph.cluster contraction "few_floats"(%x, %q, %s) : (tensor<2x64xbf16>, tensor<4x16x16xi32>, tensor<4x2x16xf16>) -> tensor<2x50xf32> {
+  ^bb0(%a: tensor<2x64xbf16>, %b: tensor<4x16x16xi32>, %c: tensor<4x2x16xf16>):
+    %d = graph.dequantize %b, %c bits 8 group 32 floats : tensor<4x16x16xi32>, tensor<4x2x16xf16> -> tensor<50x64xbf16>
+    %e = graph.einsum "mk,nk->mn" %a, %d : (tensor<2x64xbf16>, tensor<50x64xbf16>) -> tensor<2x50xf32>
+    graph.yield %e : tensor<2x50xf32>
+  }
+  return %r : tensor<2x50xf32>
+}

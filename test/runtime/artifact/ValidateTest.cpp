@@ -129,6 +129,16 @@ const Hostile kHostile[] = {
        of.zeros = true;
      },
      "state tensor 'w': zero points of weights that have no scales"},
+    {"QuantizedFloats",
+     [](ArtifactT &a) { quantize(share(a).state[0]).floats = true; },
+     "state tensor 'w': floats of 4 bits"},
+    {"QuantizedFloatsZeros",
+     [](ArtifactT &a) {
+       QuantizedT &of = quantize(share(a).state[0]);
+       of.bits = 8;
+       of.floats = of.zeros = true;
+     },
+     "state tensor 'w': floats of 8 bits with zero points"},
     {"QuantizedRows",
      [](ArtifactT &a) { quantize(share(a).state[0]).rows = kHuge; },
      "4 bits in groups of 32 for a matrix of"},

@@ -145,6 +145,9 @@ TEST(KeptWeights, AreOfOneLayout) {
   EXPECT_NE(start.kept(other)->path(), start.file());
   const std::string file = start.kept(quantized)->path();
   EXPECT_NE(file, start.file());
+  quantized.tensors[1].quantized->layout.floats = true;
+  EXPECT_NE(start.kept(quantized)->path(), file);
+  quantized.tensors[1].quantized->layout.floats = false;
   quantized.tensors[1].quantized->layout.group = 64;
   EXPECT_NE(start.kept(quantized)->path(), file);
 }

@@ -1,0 +1,110 @@
+// quantization_config of 8-bit floats. Which weights are such, and which are
+// left out, the tensors say themselves; so what is refused here is only what
+// would make other numbers of them.
+#include "models/HfReaders.h"
+
+#include <array>
+
+namespace tessera::models {
+
+static constexpr const char *kAdvice =
+    ", so it may change what the weights are";
+
+// Rows and columns of a block, which the reader of the weights takes from the
+// same place (runtime/data/Float8Weights.h).
+static void checkBlocks(ConfigFields &fields, std::string_view key,
+                        const std::vector<int64_t> &blocks) {
+  if (blocks.size() != 2 || blocks[0] < 1 || blocks[1] < 16)
+    fields.fail(key, "must be rows and columns of a block, at least 1 and 16");
+}
+
+// Of DeepSeek-V3, Qwen3-FP8 and others, and what AutoFP8 writes. How the model
+// would round activations is passed over: they stay in the program's precision.
+static void readFp8(ConfigFields &fields) {
+  if (fields.text("fmt", "e4m3") != "e4m3")
+    fields.fail("fmt", "must be e4m3; other 8-bit floats are not read, give "
+                       "the model in full precision");
+  if (fields.find("weight_block_size"))
+    checkBlocks(fields, "weight_block_size",
+                fields.integers("weight_block_size", true));
+  constexpr std::array<std::string_view, 5> about = {
+      "activation_scheme", "scale_fmt", "dequantize", "modules_to_not_convert",
+      "ignored_layers"};
+  fields.ignore(about);
+  fields.finish(kAdvice);
+}
+
+// A scale a row; the bound is one of activations.
+static void readFbgemm(ConfigFields &fields) {
+  constexpr std::array<std::string_view, 2> about = {"activation_scale_ub",
+                                                     "modules_to_not_convert"};
+  fields.ignore(about);
+  fields.finish(kAdvice);
+}
+
+const Json *onlyGroup(ConfigFields &fields) {
+  const Json *groups = fields.section("config_groups");
+  if (!groups || groups->size() != 1 || !groups->contains("group_0") ||
+      !(*groups)["group_0"].is_object())
+    fields.fail("config_groups", "must have one group, group_0");
+  return fields.ok() ? &(*groups)["group_0"] : nullptr;
+}
+
+static void readFloatGroup(ConfigFields &fields, const Json &group) {
+  const std::string prefix = "quantization_config.config_groups.group_0.";
+  ConfigFields inner(group, fields.file(), prefix);
+  inner.requireNeutral("output_activations", nullptr, "weights only");
+  constexpr std::array<std::string_view, 3> about = {"targets", "format",
+                                                     "input_activations"};
+  inner.ignore(about);
+  const Json *weights = inner.section("weights");
+  if (!weights)
+    inner.fail("weights", "is missing");
+  if (inner.ok()) {
+    ConfigFields values(*weights, fields.file(), prefix + "weights.");
+    if (values.size("num_bits", 64) != 8 || values.text("type", "") != "float")
+      values.fail("num_bits", "must be 8, with the type float");
+    values.requireNeutral("symmetric", true, "without zero points");
+    values.requireNeutral("dynamic", false, "weights that are stored");
+    values.requireNeutral("actorder", nullptr, "columns in their own order");
+    const std::string strategy = values.text("strategy", "tensor");
+    if (strategy == "block" && !values.find("block_structure"))
+      values.fail("strategy", "is block, which needs a block_structure");
+    else if (strategy == "group")
+      checkBlocks(values, "group_size",
+                  {1, values.size("group_size", 1 << 16)});
+    else if (strategy != "tensor" && strategy != "channel" &&
+             strategy != "block")
+      values.fail("strategy", "must be tensor, channel, group or block");
+    constexpr std::array<std::string_view, 6> made = {
+        "observer", "observer_kwargs", "scale_dtype",
+        "zp_dtype", "group_size",      "block_structure"};
+    values.ignore(made);
+    values.finish(kAdvice);
+    inner.adopt(values.status());
+  }
+  inner.finish(kAdvice);
+  fields.adopt(inner.status());
+}
+
+static void readFloatQuantized(ConfigFields &fields) {
+  constexpr std::array<std::string_view, 1> about = {"ignore"};
+  fields.ignore(about);
+  if (const Json *group = onlyGroup(fields))
+    readFloatGroup(fields, *group);
+  fields.finish(kAdvice);
+}
+
+bool readFloat8(ConfigFields &fields, std::string_view format) {
+  if (format == "fp8")
+    readFp8(fields);
+  else if (format == "fbgemm_fp8")
+    readFbgemm(fields);
+  else if (format == "float-quantized")
+    readFloatQuantized(fields);
+  else
+    return false;
+  return true;
+}
+
+} // namespace tessera::models

@@ -1,0 +1,44 @@
+// Weights of 8-bit floats with scales, as Hugging Face checkpoints have them:
+// beside X [rows, columns] of F8_E4M3 (four bits of exponent with bias 7, three
+// of mantissa, no infinity) stand scales,
+//
+//   X_scale_inv  DeepSeek-V3 and others with quant_method fp8, despite its name
+//                multiplied with (transformers, finegrained_fp8)
+//   X_scale      compressed-tensors' float-quantized, fbgemm_fp8, and fp8 as
+//                AutoFP8 writes it
+//
+// of F32, BF16 or F16 and of one of these shapes:
+//
+//   [] or [1] or [1, 1]   one for all
+//   [rows] or [rows, 1]   one a row
+//   [⌈rows / m⌉, ⌈columns / n⌉]   one for each block of m × n, as the
+//       quantization_config of config.json says; groups of a row are 1 × n
+//
+// The weight is the product, rounded once, to bf16.
+#pragma once
+#include "runtime/data/Safetensors.h"
+
+namespace tessera {
+
+/// What a scale is for: rows × columns of a matrix.
+struct Float8Blocks {
+  uint64_t rows, columns;
+};
+
+/// What the quantization_config of config.json in a directory says of blocks;
+/// none where it says nothing, or there is no such file.
+StatusOr<std::optional<Float8Blocks>>
+readFloat8Blocks(const std::string &directory);
+
+/// Whether it is a matrix of such weights, if it has scales.
+bool isFloat8Matrix(const SafetensorsEntry &entry);
+
+/// The weights as bf16. Errors: scales of another type or shape; and as they
+/// are read, NaNs, and scales with which a weight might not be finite. The
+/// files must outlive it.
+StatusOr<SafetensorsEntry>
+widenedFloat8(const SafetensorsModel::Location &weights,
+              const SafetensorsModel::Location &scales,
+              const std::optional<Float8Blocks> &blocks);
+
+} // namespace tessera
