@@ -20,10 +20,10 @@ struct FilterCall {
     return arguments.find(place, argument);
   }
   std::string text(size_t place, std::string_view argument,
-                   std::string otherwise) const {
+                   std::string_view otherwise) const {
     const Value *value = find(place, argument);
     return value && !value->is(Value::Kind::None) ? evaluator.text(*value)
-                                                  : otherwise;
+                                                  : std::string(otherwise);
   }
   bool flag(size_t place, std::string_view argument) const {
     const Value *value = find(place, argument);
