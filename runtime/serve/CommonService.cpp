@@ -206,6 +206,7 @@ void CommonService::get(const RouteMatch &match, const Reply &reply) {
 
 void CommonService::listModels(const Reply &reply) {
   std::vector<std::string> list;
+  list.reserve(options.models.size());
   for (const std::string &each : options.models)
     list.push_back(modelJson(each));
   sendJson(reply, fmt::format(R"({{"object":"list","data":[{}]}})",

@@ -192,6 +192,7 @@ std::vector<EmbedEngine::Item> EmbedEngine::nextBatch() {
 void EmbedEngine::run(const std::vector<Item> &batch) {
   const auto width = std::size_t(model.shape().width);
   std::vector<TokenSpan> texts;
+  texts.reserve(batch.size());
   for (const Item &item : batch)
     texts.emplace_back(item.work->request.texts[item.index]);
   std::vector<float> vectors(batch.size() * width);

@@ -228,6 +228,7 @@ Status Scheduler::score(Text &text) {
   int64_t count = std::min(text.toRead(), model.shape().buckets.back());
   bool last = count == text.unread();
   std::vector<CachedText> places;
+  places.reserve(size_t(count));
   for (int64_t i = 0; i < count; ++i)
     places.push_back({text.list.pages, begin + i});
   TESSERA_RETURN_IF_ERROR(
