@@ -160,9 +160,28 @@ private:
                         const StreamedRows &rows, mlir::Value &upper,
                         mlir::Value &lower);
   mlir::Value takeZeros(mlir::Value sums, mlir::Value strip, mlir::Value group);
+
+  // Widened columns (ContractionWiden.cpp).
+  /// Panels that are there at once where each is widened beside products.
+  static constexpr int64_t kSlots = 2;
+  /// Of 16 columns, [terms of a word, columns]; `zeros` may be null.
+  struct QuantScales {
+    mlir::Value scale, zeros;
+  };
+  /// A strip of the weights and where it goes: a panel's slot, a column of it.
+  struct StagedStrip {
+    mlir::Value strip, slot, column;
+  };
+  bool widensBeside() const;
   void stageQuantColumns();
+  void stageNextPanel(mlir::Value panel, mlir::Value blocks);
   void stageQuantBlock(mlir::Value strip, mlir::Value panel, int64_t column,
                        mlir::Value block);
+  QuantScales loadQuantScales(mlir::Value strip, mlir::Value block);
+  /// `asks` for words some lines ahead.
+  void stageQuantWord(const StagedStrip &to, const QuantScales &scales,
+                      mlir::Value block, mlir::Value i, bool asks);
+
   // bf16 in strips (ContractionStrips.cpp).
   void makeStrips(mlir::Value buffer);
   /// All panels of the chunk.
@@ -199,6 +218,7 @@ private:
   void emitTurnedTiles();
   mlir::Value keepsSums();   ///< whether the chunk adds to sums of earlier ones
   mlir::Value matrixDepth(); ///< terms of the chunk, with the zeros behind them
+  mlir::Value blocksOfTerms(); ///< as many as tile.mma_staged adds at once
   /// `finish` where sums are complete.
   void emitAfterLast(llvm::function_ref<void()> finish);
 
@@ -271,9 +291,10 @@ private:
   mlir::Value groupStart;                ///< of the group, within the block
   mlir::Value isLastOfSum; ///< the ragged chunk; null where none is
   ContractionSide lhs, rhs;
-  bool inLastChunk = false; ///< what is emitted is for the last of many chunks
-  mlir::Value partials;     ///< sums between chunks; null for one chunk
-  mlir::Value packed;       ///< [chunks, rows, depth]: lhs for matrix registers
+  /// Whether what is emitted is for the last of many chunks, if that is known.
+  std::optional<bool> inLastChunk;
+  mlir::Value partials; ///< sums between chunks; null for one chunk
+  mlir::Value packed;   ///< [chunks, rows, depth]: lhs for matrix registers
   mlir::Value tileSums; ///< of one tile, where one chunk is in matrix registers
 
   // Of quantized weights; null otherwise.

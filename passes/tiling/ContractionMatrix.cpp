@@ -80,7 +80,8 @@ void ContractionEmitter::allocateMatrices() {
         {1, int64_t(llvm::alignTo(groupRows, kTile)), depth + kRowPadding},
         compute, tile::Layout::rows);
   if (rhs.staged)
-    rhs.shared = allocate({panels, depth, kTile}, compute, tile::Layout::pairs);
+    rhs.shared = allocate({widensBeside() ? kSlots : panels, depth, kTile},
+                          compute, tile::Layout::pairs);
   if (chunks > 1)
     partials =
         allocate({panels, int64_t(llvm::alignTo(plan.blockRows, kTile)), kTile},
@@ -158,6 +159,8 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
                     Value row = add(index(whole), mul(i, kTile));
                     emitMatrixTile({here, columns, row, panel});
                   });
+      if (widensBeside() && whole <= kTile) // nothing to be beside of
+        stageNextPanel(panel, blocksOfTerms());
     });
   forEachRow([&](Value row, int64_t here) {
     forEachPanel([&](Value panel, int64_t columns) {
@@ -176,6 +179,8 @@ void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
                              int64_t(llvm::alignTo(place.columns, kUnit))};
   SmallVector<Value> left{index(0), place.row, index(0)},
       right{place.panel, index(0), index(0)};
+  if (widensBeside())
+    right[0] = b.createOrFold<arith::RemUIOp>(loc, place.panel, index(kSlots));
   if (packed)
     left = {chunkIndex, add(rowStart, rowOf(place)), index(0)};
   else if (!isStaged)
@@ -189,8 +194,8 @@ void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
 }
 
 Value ContractionEmitter::keepsSums() {
-  if (!partials || inLastChunk)
-    return b.create<arith::ConstantOp>(loc, b.getBoolAttr(inLastChunk));
+  if (!partials || inLastChunk == true)
+    return b.create<arith::ConstantOp>(loc, b.getBoolAttr(bool(partials)));
   return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ne, chunkIndex,
                                  index(0));
 }
@@ -198,9 +203,13 @@ Value ContractionEmitter::keepsSums() {
 Value ContractionEmitter::matrixDepth() {
   int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
   if (inLastChunk)
-    return index(llvm::alignTo(last, kTerms));
+    return index(llvm::alignTo(*inLastChunk ? last : chunk, kTerms));
   return select(isLastOfSum, llvm::alignTo(last, kTerms),
                 llvm::alignTo(chunk, kTerms));
+}
+
+Value ContractionEmitter::blocksOfTerms() {
+  return b.createOrFold<arith::DivUIOp>(loc, matrixDepth(), index(kTerms));
 }
 
 void ContractionEmitter::emitMatrixTile(const Place &place) {
@@ -250,13 +259,17 @@ static void prefetchNextTile(OpBuilder b, scf::ForOp turns) {
 // of the next, whose instructions are few and long.
 void ContractionEmitter::emitManyTiles(const Place &place, Value sums,
                                        ArrayRef<Value> at) {
-  auto products = [&] { emitMatrixProduct(place, sums, at, /*isFar=*/false); };
+  auto products = [&](std::optional<bool> isLast) {
+    inLastChunk = isLast;
+    emitMatrixProduct(place, sums, at, /*isFar=*/false);
+    if (widensBeside())
+      stageNextPanel(place.panel, blocksOfTerms());
+    inLastChunk.reset();
+  };
   auto finish = [&] {
     Value turns = index(place.rows / kRowsBeside), zero = index(0),
           one = index(1);
-    inLastChunk = bool(partials);
-    products();
-    inLastChunk = false;
+    products(true);
     auto loop = b.create<scf::ForOp>(loc, zero, turns, one);
     loop->setAttr(tile::kBesideAttr, b.getUnitAttr());
     OpBuilder::InsertionGuard guard(b);
@@ -266,7 +279,9 @@ void ContractionEmitter::emitManyTiles(const Place &place, Value sums,
     prefetchNextTile(b, loop);
   };
   if (partials)
-    ifElse(isEqual(chunkIndex, chunks - 1), finish, products);
+    ifElse(isEqual(chunkIndex, chunks - 1), finish, [&] {
+      products(plan.outerSums.empty() ? std::optional(false) : std::nullopt);
+    });
   else
     finish();
 }

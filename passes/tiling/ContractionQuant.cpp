@@ -11,8 +11,8 @@
 // has four chains whatever the number of rows is, so that a row's bits do not
 // depend on how many there are.
 //
-// Many rows are bound by multiplications: a block widens its columns once, into
-// the panels that other contractions stage.
+// Many rows are bound by multiplications: a block widens its columns once
+// (ContractionWiden.cpp).
 //
 // Rows of groups (experts) are few or many by what groups have on average,
 // which the program says, so that a token's bits do not depend on who else has
@@ -407,78 +407,4 @@ Value ContractionEmitter::widenOne(Value word, int64_t place) {
                    : b.create<arith::ShLIOp>(loc, word, number(24 - 8 * place))
                          .getResult();
   return widenUpperBytes(b, loc, plan.quant->layout, high);
-}
-
-//===--- many rows --------------------------------------------------------===//
-
-// All panels of the chunk, strip by strip.
-void ContractionEmitter::stageQuantColumns() {
-  int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
-  Value blocks =
-      select(isLastOfSum, partsOf(last, kBlock), partsOf(chunk, kBlock));
-  forEachPanel([&](Value panel, int64_t columns) {
-    for (int64_t column = 0; column < columns; column += kStrip) {
-      Value strip = stripOf(add(mul(panel, width), index(column)));
-      forEach(blocks, [&](Value block) {
-        stageQuantBlock(strip, panel, column, block);
-      });
-    }
-  });
-}
-
-// A block of the chunk and the strip at `column` of a panel: scale × q, or
-// scale × (q - zero).
-void ContractionEmitter::stageQuantBlock(Value strip, Value panel,
-                                         int64_t column, Value block) {
-  const QuantizedLayout &layout = plan.quant->layout;
-  int64_t perWord = layout.perWord(), count = kBlock / perWord;
-  Value k = add(sumStart, mul(block, kBlock));
-  Value group = b.createOrFold<arith::DivUIOp>(loc, k, index(layout.group));
-  Value scale = loadScale(strip, group);
-  Value first = b.createOrFold<arith::DivUIOp>(loc, k, index(perWord));
-  auto type = VectorType::get({perWord, kStrip}, b.getI32Type());
-  VectorType wide = type.clone(b.getF32Type());
-  auto perRow = [&](llvm::function_ref<int32_t(int64_t)> of) -> Value {
-    SmallVector<int32_t> values;
-    for (int64_t i = 0; i < perWord; ++i)
-      values.append(kStrip, of(i));
-    return b.create<arith::ConstantOp>(
-        loc, DenseElementsAttr::get(type, ArrayRef(values)));
-  };
-  auto spreadOf = [&](Value x) -> Value {
-    return b.create<tile::BroadcastOp>(loc, wide, x, ArrayRef<int64_t>{1});
-  };
-  Value spread = spreadOf(scale);
-  Value zeros = layout.zeros ? spreadOf(loadZero(strip, group)) : Value();
-  forEach(count, [&](Value i) {
-    Value loaded = b.create<tile::LoadOp>(
-        loc, VectorType::get({kStrip}, b.getI32Type()), words,
-        ValueRange{strip, add(first, i), index(0)}, ValueRange(),
-        ArrayRef<int64_t>{2});
-    Value word =
-        b.create<tile::BroadcastOp>(loc, type, loaded, ArrayRef<int64_t>{1});
-    Value value;
-    if (layout.bits == 4) {
-      word = b.create<arith::ShRUIOp>(
-          loc, word, perRow([](int64_t at) { return 4 * at; }));
-      word = b.create<arith::AndIOp>(loc, word,
-                                     perRow([](int64_t) { return 15; }));
-      word = b.create<arith::SubIOp>(
-          loc, word, perRow([&](int64_t) { return layout.offset(); }));
-      value = b.create<arith::SIToFPOp>(loc, wide, word);
-    } else {
-      word = b.create<arith::ShLIOp>(
-          loc, word, perRow([](int64_t at) { return 24 - 8 * at; }));
-      value = widenUpperBytes(b, loc, layout, word);
-    }
-    if (zeros)
-      value = b.create<arith::SubFOp>(loc, value, zeros);
-    value = b.create<arith::MulFOp>(loc, value, spread);
-    if (compute != b.getF32Type())
-      value = b.create<arith::TruncFOp>(loc, type.clone(compute), value);
-    Value at = add(mul(block, kBlock), mul(i, perWord));
-    b.create<tile::StoreOp>(loc, value, rhs.shared,
-                            ValueRange{panel, at, index(column)}, ValueRange(),
-                            ArrayRef<int64_t>{1, 2});
-  });
 }

@@ -4,17 +4,15 @@
 // columns of rhs. They are named by number, and nothing but this file uses
 // them, so that LLVM has none to assign.
 #include "compiler/target/cpu/Lowering.h"
-#include "dialects/tile/Beside.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
 
 namespace tessera::cpu {
 
 // Rows of a register, products that one instruction adds up, bytes of a row.
-static constexpr int64_t kRows = 16, kTerms = 32, kRowBytes = 64;
+static constexpr int64_t kRows = kMatrixRows, kTerms = kMatrixTerms,
+                         kRowBytes = 64;
 static constexpr int64_t kSums = 0, kLeft = 4, kRight = 6;
 // Tiles of rows that pass a panel of strips, at most: so many rows of packed
 // ones a block has (passes/tiling/ContractionGrid.cpp).
@@ -167,6 +165,7 @@ void KernelLowering::prefetchBehind(const Matrix &rhs, int64_t columns,
   auto sum = [&](Value x, Value y) -> Value {
     return b.create<arith::AddIOp>(loc, x, y);
   };
+  tiles = std::min(tiles, kPassing);
   int64_t lines = std::min<int64_t>(
       llvm::PowerOf2Ceil(llvm::divideCeil(columns * kRows, tiles)), kRows);
   Value tile = b.create<arith::DivUIOp>(loc, wide(firstRow), number(2 * kRows));
@@ -200,6 +199,11 @@ void KernelLowering::startSums(const Matrix &sums, int64_t rows,
     for (int64_t j = 0; j < columns; ++j)
       callIntrinsic(b, loc, "llvm.x86.tilezero",
                     byteConstant(b, loc, kSums + 2 * i + j));
+}
+
+void KernelLowering::storeSums(const Matrix &sums, int64_t rows,
+                               int64_t columns) {
+  moveMatrix("llvm.x86.tilestored64", sums, kSums, rows, columns, 2);
 }
 
 // Lines of the sums of the rows behind: kSumLines a block of terms.
@@ -251,137 +255,8 @@ void KernelLowering::loadRight(const Matrix &rhs, int64_t j) {
   moveMatrix("llvm.x86.tileloadd64", part, kRight + j, 1, 1, 0);
 }
 
-// Tiles of rows pass by a panel of rhs, which stays in the first cache.
-llvm::Error KernelLowering::lowerPanel(const Product &product,
-                                       tile::MmaStagedOp op, bool isStrips,
-                                       const std::optional<Beside> &beside) {
-  const auto &[lhs, rhs, sums] = product;
-  Type byte = b.getI8Type();
-  int64_t tiles = op.getShape()[0] / (2 * kRows);
-  Value depth = scalarOf(op.getDepth()), keep = scalarOf(op.getKeep());
-  Value firstRow = scalarsOf(op.getLhsIndices()).end()[-2];
-  Value last = b.create<arith::SubIOp>(loc, depth, p.index(kTerms));
-  auto leftAt = [&](Value tile, Value k) {
-    return Matrix{
-        advance(lhs.start, byte, {tile, k}, {2 * kRows * lhs.rowBytes, 2}),
-        lhs.rowBytes};
-  };
-  auto rightAt = [&](Value k) {
-    return Matrix{advance(rhs.start, byte, k, {rhs.rowBytes / 2}), rhs.rowBytes,
-                  rhs.columnBytes};
-  };
-  for (int64_t i : {0, 1}) {
-    loadRight(rightAt(p.index(0)), i);
-    loadLeft(leftAt(p.index(0), p.index(0)), i);
-  }
-  auto loop = b.create<scf::ForOp>(loc, p.index(0), p.index(tiles), p.index(1));
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value tile = loop.getInductionVar();
-  Value before = b.create<arith::SubIOp>(loc, tile, p.index(1)),
-        hasBefore = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ugt,
-                                            tile, p.index(0));
-  Matrix here{advance(sums.start, byte, tile, {2 * kRows * sums.rowBytes}),
-              sums.rowBytes};
-  startSums(here, 2, 2, keep);
-  Value row = b.create<arith::AddIOp>(
-      loc, firstRow, b.create<arith::MulIOp>(loc, tile, p.index(2 * kRows)));
-  auto prefetch = [&](Value k) {
-    if (isStrips)
-      prefetchBehind(rhs, 2, row, std::min(tiles, kPassing), {k, depth});
-    prefetchSums(here, k);
-  };
-  {
-    auto inner = b.create<scf::ForOp>(loc, p.index(0), last, p.index(kTerms));
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(inner.getBody());
-    Value k = inner.getInductionVar();
-    if (beside) {
-      Value turn = b.create<arith::DivUIOp>(loc, k, p.index(kTerms));
-      Value isTurn = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ult,
-                                             turn, p.index(beside->turns));
-      isTurn = b.create<arith::AndIOp>(loc, isTurn, hasBefore);
-      auto branch = b.create<scf::IfOp>(loc, isTurn, false);
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPointToStart(branch.thenBlock());
-      if (llvm::Error error = lowerTurn(*beside, before, turn))
-        return error;
-    }
-    prefetch(k);
-    Value next = b.create<arith::AddIOp>(loc, k, p.index(kTerms));
-    multiplyBlock(leftAt(tile, next), rightAt(next));
-  }
-  if (beside) {
-    auto branch = b.create<scf::IfOp>(loc, hasBefore, false);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(branch.thenBlock());
-    Value blocks = b.create<arith::DivUIOp>(loc, last, p.index(kTerms));
-    if (llvm::Error error =
-            lowerTurns(*beside, before, blocks, p.index(beside->turns)))
-      return error;
-  }
-  prefetch(last);
-  // Behind the last tile there may be nothing: its own first block again.
-  Value following = b.create<arith::MinUIOp>(
-      loc, b.create<arith::AddIOp>(loc, tile, p.index(1)), p.index(tiles - 1));
-  multiplyBlock(leftAt(following, p.index(0)), rightAt(p.index(0)));
-  moveMatrix("llvm.x86.tilestored64", here, kSums, 2, 2, 2);
-  b.setInsertionPointAfter(loop);
-  if (!beside)
-    return llvm::Error::success();
-  return lowerTurns(*beside, p.index(tiles - 1), p.index(0),
-                    p.index(beside->turns));
-}
-
-//===--- work beside products ---------------------------------------------===//
-
-llvm::Error KernelLowering::lowerTurn(const Beside &beside, Value tile,
-                                      Value turn) {
-  Value first = b.create<arith::MulIOp>(loc, tile, p.index(beside.turns));
-  Value number = b.create<arith::AddIOp>(loc, first, turn);
-  scf::ForOp loop = beside.loop;
-  bind(loop.getInductionVar(), {{}, {number}, Form::vectors});
-  return lowerBlock(*loop.getBody());
-}
-
-llvm::Error KernelLowering::lowerTurns(const Beside &beside, Value tile,
-                                       Value begin, Value end) {
-  auto loop = b.create<scf::ForOp>(loc, begin, end, p.index(1));
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  return lowerTurn(beside, tile, loop.getInductionVar());
-}
-
-// Indices and constants that stand between the two go before both.
-llvm::Expected<bool> KernelLowering::lowerWithLoop(tile::MmaStagedOp op) {
-  int64_t rows = op.getShape()[0];
-  Operation *next = op->getNextNode();
-  while (next && next->getNumRegions() == 0 && isMemoryEffectFree(next) &&
-         !next->hasTrait<OpTrait::IsTerminator>())
-    next = next->getNextNode();
-  auto loop = dyn_cast_or_null<scf::ForOp>(next);
-  if (rows <= 2 * kRows || !loop || !loop->hasAttr(tile::kBesideAttr) ||
-      loop.getNumResults())
-    return false;
-  auto begin = getConstantIntValue(loop.getLowerBound()),
-       end = getConstantIntValue(loop.getUpperBound()),
-       step = getConstantIntValue(loop.getStep());
-  int64_t tiles = rows / (2 * kRows);
-  if (begin != 0 || step != 1 || !end || *end % tiles)
-    return false;
-  for (Operation *at = op->getNextNode(); at != loop; at = at->getNextNode()) {
-    if (llvm::Error error = lowerOp(at))
-      return std::move(error);
-    done.insert(at);
-  }
-  done.insert(loop);
-  if (llvm::Error error = lowerMmaStaged(op, Beside{loop, *end / tiles}))
-    return std::move(error);
-  return true;
-}
-
 llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
-                                           std::optional<Beside> beside) {
+                                           ArrayRef<Beside> besides) {
   if (!target.matrixTiles)
     return error(op, "needs a target with matrix registers");
   auto matrixOf = [&](Value value, ValueRange indices, int64_t bytes) {
@@ -415,7 +290,7 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
           configuration->shape);
   };
   if (count > 2 * kRows) {
-    llvm::Error error = lowerPanel({lhs, rhs, sums}, op, isStrips, beside);
+    llvm::Error error = lowerPanel({lhs, rhs, sums}, op, isStrips, besides);
     restore();
     return error;
   }
@@ -434,10 +309,8 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
     if (op.getFar() && isStrips)
       prefetchStrips(right, columns);
     if (!op.getFar() && isStrips)
-      prefetchBehind(
-          rhs, columns, scalarsOf(op.getLhsIndices()).end()[-2],
-          std::min<int64_t>(llvm::divideCeil(rowsOfLhs, 2 * kRows), kPassing),
-          {k, depth});
+      prefetchBehind(rhs, columns, scalarsOf(op.getLhsIndices()).end()[-2],
+                     llvm::divideCeil(rowsOfLhs, 2 * kRows), {k, depth});
     // One operand stays in the first cache while the other passes by, which the
     // hint says: it is worth a tenth and more. Panels of strips stay while rows
     // pass, and so does rhs beside lhs that is far away; else rows stay.
@@ -456,7 +329,7 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
                        byteConstant(b, loc, kRight + j)});
     }
   }
-  moveMatrix("llvm.x86.tilestored64", sums, kSums, rows, columns, 2);
+  storeSums(sums, rows, columns);
   restore();
   return llvm::Error::success();
 }

@@ -154,12 +154,7 @@ llvm::Error KernelLowering::lowerOp(Operation *op) {
       .Case([&](tile::AllocOp o) { return lowerAlloc(o); })
       .Case([&](tile::CopyOp o) { return lowerCopy(o); })
       .Case([&](tile::MmaOp o) { return lowerMma(o); })
-      .Case([&](tile::MmaStagedOp o) -> llvm::Error {
-        llvm::Expected<bool> isDone = lowerWithLoop(o);
-        if (!isDone)
-          return isDone.takeError();
-        return *isDone ? llvm::Error::success() : lowerMmaStaged(o);
-      })
+      .Case([&](tile::MmaStagedOp o) { return lowerWithLoops(o); })
       .Case([&](tile::ReduceOp o) { return lowerReduce(o); })
       .Case([&](tile::BroadcastOp o) { return lowerBroadcast(o); })
       .Case([&](tile::IotaOp o) { return lowerIota(o); })

@@ -23,6 +23,9 @@ inline constexpr llvm::StringLiteral kScratchAttr = "tessera.scratch_bytes";
 llvm::Error lowerKernel(tile::KernelOp kernel, const TileTarget &target,
                         mlir::ModuleOp module);
 
+/// Rows of a matrix register, and products that one instruction adds up.
+inline constexpr int64_t kMatrixRows = 16, kMatrixTerms = 32;
+
 /// Rows of lhs and columns of rhs that the matrix registers hold.
 struct MatrixShape {
   int64_t rows, columns;
@@ -181,19 +184,12 @@ private:
 
   // Matrix registers (LowerMatrix.cpp).
   llvm::Error lowerMmaStaged(tile::MmaStagedOp op,
-                             std::optional<Beside> beside = std::nullopt);
-  /// The product and the loop behind it as one, where the loop allows that.
-  llvm::Expected<bool> lowerWithLoop(tile::MmaStagedOp op);
-  llvm::Error lowerTurns(const Beside &beside, mlir::Value tile,
-                         mlir::Value begin, mlir::Value end);
-  llvm::Error lowerTurn(const Beside &beside, mlir::Value tile,
-                        mlir::Value turn);
+                             llvm::ArrayRef<Beside> besides);
   /// Whether the registers have been shaped anew, and have to be again.
   bool setMatrixShape(const MatrixShape &shape, bool isExact);
-  llvm::Error lowerPanel(const Product &product, tile::MmaStagedOp op,
-                         bool isStrips, const std::optional<Beside> &beside);
   void startSums(const Matrix &sums, int64_t rows, int64_t columns,
                  mlir::Value keep);
+  void storeSums(const Matrix &sums, int64_t rows, int64_t columns);
   void multiplyBlock(const Matrix &nextLeft, const Matrix &nextRight);
   void loadLeft(const Matrix &lhs, int64_t i);
   void loadRight(const Matrix &rhs, int64_t j);
@@ -205,6 +201,22 @@ private:
                   int64_t first, int64_t rows, int64_t columns, int64_t pitch);
   void prefetchMatrix(const Matrix &lhs, int64_t rows, mlir::Value k,
                       mlir::Value depth);
+
+  // Many tiles of rows, and what is done beside them (LowerPanel.cpp).
+  llvm::Error lowerWithLoops(tile::MmaStagedOp op);
+  llvm::SmallVector<Beside> loopsBeside(tile::MmaStagedOp op, int64_t tiles);
+  llvm::Error lowerPanel(const Product &product, tile::MmaStagedOp op,
+                         bool isStrips, llvm::ArrayRef<Beside> besides);
+  llvm::Error lowerTurn(const Beside &beside, mlir::Value tile,
+                        mlir::Value turn);
+  llvm::Error lowerTurns(const Beside &beside, mlir::Value tile,
+                         mlir::Value begin);
+  llvm::Error lowerTurnOf(const Beside &beside, mlir::Value tile,
+                          mlir::Value block);
+  llvm::Error lowerTurnsFrom(const Beside &beside, mlir::Value tile,
+                             mlir::Value begin);
+  mlir::Value isBehind(mlir::Value tile); ///< whether there is one before it
+  mlir::Value tileBefore(mlir::Value tile);
 
   Tile &tileOf(mlir::Value value) { return tiles[value]; }
   mlir::Value scalarOf(mlir::Value value) { return tiles[value].pieces[0]; }

@@ -251,7 +251,14 @@ std::vector<KernelCase> all() {
   // Packed rows, in several chunks of the sum; the last tile of rows ragged.
   const Shape packed[] = {{"Int8Packed", 101, 72, 1152, 8, 64},
                           {"Int4Packed", 200, 300, 1120, 4, 32},
-                          {"Int4PackedZeros", 77, 48, 576, 4, 64, true}};
+                          {"Int4PackedZeros", 77, 48, 576, 4, 64, true},
+                          // Panels that are widened beside products; the last
+                          // rows of one are no whole tile.
+                          {"Int8PackedPanels", 101, 128, 1152, 8, 64},
+                          {"Int8PackedPanelsTile", 96, 128, 896, 8, 32},
+                          {"Int4PackedPanels", 200, 320, 1120, 4, 32},
+                          {"Int8PackedPanelsZeros", 77, 64, 576, 8, 64, true},
+                          {"Int4PackedPanelsRows", 540, 96, 128, 4, 32}};
   for (const Shape &shape : packed)
     cases.push_back(make(shape, "bf16", false, shape.rows % 2));
   const Shape zeros[] = {{"Int8OneZeros", 1, 75, 104, 8, 64, true},

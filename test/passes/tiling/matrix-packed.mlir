@@ -1,4 +1,5 @@
 // RUN: tessera-opt %s --tile-clusters=targets=cpu:amx,cpu:avx512 --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --tile-clusters=targets=cpu:amx --canonicalize --cse | FileCheck %s --check-prefix=WIDE
 
 // Many rows that meet weights in strips are copied first, once for both products: in chunks of the sum, with a line between rows.
 
@@ -46,4 +47,30 @@ func.func @packed(%x: tensor<96x896xbf16>, %w: tensor<4x896x16xbf16>, %v: tensor
     graph.yield %c : tensor<96x50xf32>
   }
   return %r, %s : tensor<96x50xf32>, tensor<96x50xf32>
+}
+
+// Quantized weights are widened a panel at a time, into one of two, beside the products of the panel before; only a chunk's first panel has nothing to be beside of.
+
+// WIDE:      module @cpu_amx
+// WIDE:      tile.kernel @wide(
+// WIDE:      %[[PANELS:.*]] = tile.alloc : memref<2x448x32xbf16, #tile.shared<pairs>>
+// WIDE:      tile.store {{.*}}, %[[PANELS]][%c0
+// WIDE:      %[[THIS:.*]] = arith.remui
+// WIDE:      tile.mma_staged {{.*}}, %[[PANELS]][%[[THIS]]
+// WIDE:      scf.for
+// WIDE:        memref.prefetch
+// WIDE:        tile.store {{.*}}, %[[PANELS]]
+// WIDE:      } {tile.beside}
+// WIDE:      scf.for
+// WIDE:        tile.store
+// WIDE:      } {tile.beside}
+
+func.func @wide(%x: tensor<96x896xbf16>, %w: tensor<8x224x16xi32>, %s: tensor<8x28x16xf16>) -> tensor<96x128xf32> {
+  %r = graph.cluster contraction "wide"(%x, %w, %s) : (tensor<96x896xbf16>, tensor<8x224x16xi32>, tensor<8x28x16xf16>) -> tensor<96x128xf32> {
+  ^bb0(%a: tensor<96x896xbf16>, %b: tensor<8x224x16xi32>, %c: tensor<8x28x16xf16>):
+    %d = graph.dequantize %b, %c bits 8 group 32 : tensor<8x224x16xi32>, tensor<8x28x16xf16> -> tensor<128x896xbf16>
+    %e = graph.einsum "mk,nk->mn" %a, %d : (tensor<96x896xbf16>, tensor<128x896xbf16>) -> tensor<96x128xf32>
+    graph.yield %e : tensor<96x128xf32>
+  }
+  return %r : tensor<96x128xf32>
 }

@@ -88,12 +88,12 @@ tile.kernel @panel(%block: index, %again: memref<1xi1>) attributes {
 
 // CHECK-LABEL: func.func private @beside.block(
 // CHECK:         scf.for %[[TILE:.*]] =
-// CHECK:           %[[HAS:.*]] = arith.cmpi ugt, %[[TILE]]
 // CHECK:           scf.for
-// CHECK:             arith.andi %{{.*}}, %[[HAS]]
+// CHECK:             arith.cmpi ugt, %[[TILE]]
 // CHECK:             scf.if
 // CHECK:               llvm.load {{.*}} : !llvm.ptr -> vector<16xf32>
 // CHECK:             llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+// CHECK:           %[[HAS:.*]] = arith.cmpi ugt, %[[TILE]]
 // CHECK:           scf.if %[[HAS]]
 // CHECK:             scf.for
 // CHECK:               llvm.load {{.*}} : !llvm.ptr -> vector<16xf32>

@@ -1,0 +1,177 @@
+// tile.mma_staged of many rows: tiles of them pass by a panel, and loops that
+// may go beside products (dialects/tile/Beside.h) do.
+#include "compiler/target/cpu/Lowering.h"
+#include "dialects/tile/Beside.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+
+namespace tessera::cpu {
+
+static constexpr int64_t kRows = kMatrixRows, kTerms = kMatrixTerms;
+
+// Tiles of rows pass by a panel of rhs, which stays in the first cache.
+llvm::Error KernelLowering::lowerPanel(const Product &product,
+                                       tile::MmaStagedOp op, bool isStrips,
+                                       ArrayRef<Beside> besides) {
+  const auto &[lhs, rhs, sums] = product;
+  Type byte = b.getI8Type();
+  int64_t tiles = op.getShape()[0] / (2 * kRows);
+  Value depth = scalarOf(op.getDepth()), keep = scalarOf(op.getKeep());
+  Value firstRow = scalarsOf(op.getLhsIndices()).end()[-2];
+  Value last = b.create<arith::SubIOp>(loc, depth, p.index(kTerms));
+  auto leftAt = [&](Value tile, Value k) {
+    return Matrix{
+        advance(lhs.start, byte, {tile, k}, {2 * kRows * lhs.rowBytes, 2}),
+        lhs.rowBytes};
+  };
+  auto rightAt = [&](Value k) {
+    return Matrix{advance(rhs.start, byte, k, {rhs.rowBytes / 2}), rhs.rowBytes,
+                  rhs.columnBytes};
+  };
+  for (int64_t i : {0, 1}) {
+    loadRight(rightAt(p.index(0)), i);
+    loadLeft(leftAt(p.index(0), p.index(0)), i);
+  }
+  auto loop = b.create<scf::ForOp>(loc, p.index(0), p.index(tiles), p.index(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value tile = loop.getInductionVar();
+  Matrix here{advance(sums.start, byte, tile, {2 * kRows * sums.rowBytes}),
+              sums.rowBytes};
+  startSums(here, 2, 2, keep);
+  Value row = b.create<arith::AddIOp>(
+      loc, firstRow, b.create<arith::MulIOp>(loc, tile, p.index(2 * kRows)));
+  auto prefetch = [&](Value k) {
+    if (isStrips)
+      prefetchBehind(rhs, 2, row, tiles, {k, depth});
+    prefetchSums(here, k);
+  };
+  {
+    auto inner = b.create<scf::ForOp>(loc, p.index(0), last, p.index(kTerms));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(inner.getBody());
+    Value k = inner.getInductionVar();
+    Value block = b.create<arith::DivUIOp>(loc, k, p.index(kTerms));
+    for (const Beside &beside : besides)
+      if (llvm::Error error = lowerTurnOf(beside, tile, block))
+        return error;
+    prefetch(k);
+    Value next = b.create<arith::AddIOp>(loc, k, p.index(kTerms));
+    multiplyBlock(leftAt(tile, next), rightAt(next));
+  }
+  Value blocks = b.create<arith::DivUIOp>(loc, last, p.index(kTerms));
+  for (const Beside &beside : besides)
+    if (llvm::Error error = lowerTurnsFrom(beside, tile, blocks))
+      return error;
+  prefetch(last);
+  // Behind the last tile there may be nothing: its own first block again.
+  Value following = b.create<arith::MinUIOp>(
+      loc, b.create<arith::AddIOp>(loc, tile, p.index(1)), p.index(tiles - 1));
+  multiplyBlock(leftAt(following, p.index(0)), rightAt(p.index(0)));
+  storeSums(here, 2, 2);
+  b.setInsertionPointAfter(loop);
+  for (const Beside &beside : besides)
+    if (llvm::Error error = lowerTurns(beside, p.index(tiles - 1), p.index(0)))
+      return error;
+  return llvm::Error::success();
+}
+
+//===--- work beside products ---------------------------------------------===//
+
+// Turn `turn` of those that belong to a tile of rows.
+llvm::Error KernelLowering::lowerTurn(const Beside &beside, Value tile,
+                                      Value turn) {
+  Value first = b.create<arith::MulIOp>(loc, tile, p.index(beside.turns));
+  Value number = b.create<arith::AddIOp>(loc, first, turn);
+  scf::ForOp loop = beside.loop;
+  bind(loop.getInductionVar(), {{}, {number}, Form::vectors});
+  return lowerBlock(*loop.getBody());
+}
+
+// All of them from `begin` on.
+llvm::Error KernelLowering::lowerTurns(const Beside &beside, Value tile,
+                                       Value begin) {
+  auto loop =
+      b.create<scf::ForOp>(loc, begin, p.index(beside.turns), p.index(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  return lowerTurn(beside, tile, loop.getInductionVar());
+}
+
+// While block `block` of tile `tile` is multiplied: a turn of the tile before.
+llvm::Error KernelLowering::lowerTurnOf(const Beside &beside, Value tile,
+                                        Value block) {
+  Value isTurn = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ult, block,
+                                         p.index(beside.turns));
+  isTurn = b.create<arith::AndIOp>(loc, isTurn, isBehind(tile));
+  auto branch = b.create<scf::IfOp>(loc, isTurn, false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  return lowerTurn(beside, tileBefore(tile), block);
+}
+
+// Those for which the tile had too few blocks.
+llvm::Error KernelLowering::lowerTurnsFrom(const Beside &beside, Value tile,
+                                           Value begin) {
+  auto branch = b.create<scf::IfOp>(loc, isBehind(tile), false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  return lowerTurns(beside, tileBefore(tile), begin);
+}
+
+Value KernelLowering::isBehind(Value tile) {
+  return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ugt, tile,
+                                 p.index(0));
+}
+Value KernelLowering::tileBefore(Value tile) {
+  return b.create<arith::SubIOp>(loc, tile, p.index(1));
+}
+
+// The loops behind a product that may go beside it, with turns for each of its
+// `tiles`; where there are none, or bounds say otherwise, nothing.
+SmallVector<KernelLowering::Beside>
+KernelLowering::loopsBeside(tile::MmaStagedOp op, int64_t tiles) {
+  SmallVector<Beside> loops;
+  for (Operation *next = op->getNextNode(); next; next = next->getNextNode()) {
+    auto loop = dyn_cast<scf::ForOp>(next);
+    if (!loop) {
+      if (next->getNumRegions() || !isMemoryEffectFree(next) ||
+          next->hasTrait<OpTrait::IsTerminator>())
+        break;
+      continue;
+    }
+    auto begin = getConstantIntValue(loop.getLowerBound()),
+         end = getConstantIntValue(loop.getUpperBound()),
+         step = getConstantIntValue(loop.getStep());
+    if (!loop->hasAttr(tile::kBesideAttr) || loop.getNumResults() ||
+        begin != 0 || step != 1 || !end || *end % tiles)
+      break;
+    loops.push_back({loop, *end / tiles});
+  }
+  return loops;
+}
+
+// A product and the loops beside it. Indices and constants that stand between
+// them go before all.
+llvm::Error KernelLowering::lowerWithLoops(tile::MmaStagedOp op) {
+  int64_t tiles = op.getShape()[0] / (2 * kMatrixRows);
+  SmallVector<Beside> loops;
+  if (tiles > 1)
+    loops = loopsBeside(op, tiles);
+  if (loops.empty())
+    return lowerMmaStaged(op, {});
+  Operation *last = loops.back().loop;
+  for (Operation *at = op->getNextNode();; at = at->getNextNode()) {
+    if (!isa<scf::ForOp>(at))
+      if (llvm::Error error = lowerOp(at))
+        return error;
+    done.insert(at);
+    if (at == last)
+      break;
+  }
+  return lowerMmaStaged(op, loops);
+}
+
+} // namespace tessera::cpu
