@@ -62,7 +62,8 @@ class Widened final : public TensorSource {
 public:
   Widened(const SafetensorsModel::Location &weights,
           const SafetensorsModel::Location &scales, Float8Blocks blocks)
-      : weights(weights), scales(scales), blocks(blocks),
+      : parts{weights, scales, blocks}, weights(parts.weights),
+        scales(parts.scales), blocks(parts.blocks),
         columns(weights.entry->shape[1]),
         blocksInRow((columns + blocks.columns - 1) / blocks.columns) {}
 
@@ -82,6 +83,8 @@ public:
     }
     return Status::success();
   }
+
+  const Float8Parts *float8() const override { return &parts; }
 
 private:
   /// Elements one behind another, with the tables of the blocks they are in.
@@ -158,8 +161,9 @@ private:
                          element / columns, element % columns);
   }
 
-  const SafetensorsModel::Location weights, scales;
-  const Float8Blocks blocks;
+  const Float8Parts parts;
+  const SafetensorsModel::Location &weights, &scales;
+  const Float8Blocks &blocks;
   const uint64_t columns, blocksInRow;
 };
 

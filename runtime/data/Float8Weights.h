@@ -25,6 +25,12 @@ struct Float8Blocks {
   uint64_t rows, columns;
 };
 
+/// What weights are made of.
+struct Float8Parts {
+  SafetensorsModel::Location weights, scales;
+  Float8Blocks blocks;
+};
+
 /// What the quantization_config of config.json in a directory says of blocks;
 /// none where it says nothing, or there is no such file.
 StatusOr<std::optional<Float8Blocks>>

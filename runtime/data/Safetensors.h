@@ -57,12 +57,16 @@ std::optional<SafetensorsType> safetensorsType(std::string_view name);
 /// Bits of one element; the packed 4- and 6-bit types are not whole bytes.
 unsigned safetensorsBits(SafetensorsType type);
 
+struct Float8Parts; // Float8Weights.h
+
 /// Makes a tensor's bytes of what files have instead of it.
 class TensorSource {
 public:
   virtual ~TensorSource() = default;
   /// Bytes from `offset` on, which the caller has found to be the tensor's.
   virtual Status read(uint64_t offset, std::span<std::byte> out) const = 0;
+  /// The 8-bit floats and scales that it is made of; null: of something else.
+  virtual const Float8Parts *float8() const { return nullptr; }
 };
 
 struct SafetensorsEntry {

@@ -8,10 +8,10 @@
 
 namespace tessera {
 
-/// What turns our words into a file's, and back: of 8 bits there is 128 added,
-/// which of 4 bits ours have, too.
+/// What turns our words into a file's, and back: to integers of 8 bits there is
+/// 128 added, which ours of 4 bits have, too.
 inline uint32_t packedBias(const QuantizedLayout &layout) {
-  return layout.bits == 8 ? 0x80808080u : 0u;
+  return layout.bits == 8 && !layout.floats ? 0x80808080u : 0u;
 }
 
 Status checkWholeGroups(const std::string &name, const QuantizedLayout &layout);

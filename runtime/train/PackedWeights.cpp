@@ -4,6 +4,7 @@
 #include "runtime/support/Text.h"
 #include "runtime/train/AwqWeights.h"
 #include "runtime/train/CopyTensor.h"
+#include "runtime/train/Float8Strips.h"
 #include "runtime/train/GptqWeights.h"
 #include "runtime/train/MakeStrips.h"
 #include "runtime/train/PackedFields.h"
@@ -30,6 +31,8 @@ StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
                                                  const FindTensor &find) {
   if (part.transposed || !part.source.ends_with(kWeight))
     return std::optional<PackedMatrix>();
+  if (part.layout.floats)
+    return findFloat8(part, find);
   auto packed = find(part.source + "_packed");
   auto scale = find(part.source + "_scale");
   if (!packed || !scale) {
@@ -77,6 +80,8 @@ Status loadPacked(TrainModel &model, const StateTensor &values,
     return loadGptq(model, values, scales, matrix);
   if (matrix.format == PackedFormat::awq)
     return loadAwq(model, values, scales, matrix);
+  if (matrix.format == PackedFormat::float8)
+    return loadFloat8(model, values, scales, matrix);
   const QuantizedLayout &layout = values.quantized->layout;
   const Strips strips{layout};
   const int64_t words = strips.wordsInFile(), groups = layout.groups();
@@ -166,15 +171,16 @@ public:
     const StateTensor *scales = model.find(withoutEnd(values.name) + "scales");
     const Strips strips{of, values.quantized->firstStrip};
     auto rows = uint64_t(of.rows);
-    tensors.push_back({from.entry->name + "_packed",
-                       SafetensorsType::i32,
-                       {rows, uint64_t(strips.wordsInFile())},
-                       rows * uint64_t(strips.wordsInFile()) * 4,
-                       [&, strips](SafetensorsSink &sink) {
-                         return emit<uint32_t>(sink, values, strips, of.words(),
-                                               strips.wordsInFile(),
-                                               packedBias(of));
-                       }});
+    const auto words = uint64_t(strips.wordsInFile());
+    tensors.push_back(
+        {from.entry->name + (of.floats ? "" : "_packed"),
+         of.floats ? SafetensorsType::f8_e4m3 : SafetensorsType::i32,
+         {rows, of.floats ? uint64_t(of.columns) : words},
+         rows * words * 4,
+         [&, strips](SafetensorsSink &sink) {
+           return emit<uint32_t>(sink, values, strips, of.words(),
+                                 strips.wordsInFile(), packedBias(of));
+         }});
     tensors.push_back({from.entry->name + "_scale",
                        SafetensorsType::f16,
                        {rows, uint64_t(of.groups())},
@@ -192,14 +198,15 @@ public:
                          [this, scales, strips](SafetensorsSink &sink) {
                            return emitZeros(sink, *scales, strips);
                          }});
-    tensors.push_back({from.entry->name + "_shape",
-                       SafetensorsType::i64,
-                       {2},
-                       16,
-                       [&of](SafetensorsSink &sink) {
-                         int64_t shape[] = {of.rows, of.columns};
-                         return sink.write(std::as_bytes(std::span(shape)));
-                       }});
+    if (!of.floats)
+      tensors.push_back({from.entry->name + "_shape",
+                         SafetensorsType::i64,
+                         {2},
+                         16,
+                         [&of](SafetensorsSink &sink) {
+                           int64_t shape[] = {of.rows, of.columns};
+                           return sink.write(std::as_bytes(std::span(shape)));
+                         }});
     ++packed;
   }
 
@@ -219,11 +226,11 @@ public:
 
   nlohmann::json config() const {
     nlohmann::json weights = {
-        {"num_bits", layout.bits},    {"type", "int"},
+        {"num_bits", layout.bits},    {"type", layout.floats ? "float" : "int"},
         {"symmetric", !layout.zeros}, {"strategy", "group"},
         {"group_size", layout.group}, {"dynamic", false}};
     return {{"quant_method", "compressed-tensors"},
-            {"format", "pack-quantized"},
+            {"format", layout.floats ? "float-quantized" : "pack-quantized"},
             {"quantization_status", "compressed"},
             {"config_groups",
              {{"group_0", {{"targets", {"Linear"}}, {"weights", weights}}}}},

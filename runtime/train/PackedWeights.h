@@ -8,7 +8,11 @@
 //   X.weight_zero_point  I32 [out × bits / 32, in / group], as q, where
 //                                 weights are not symmetric
 //
-// and in config.json a quantization_config that says bits and group.
+// and in config.json a quantization_config that says bits and group. Of e4m3,
+// as its format "float-quantized" with groups has them,
+//
+//   X.weight         F8_E4M3 [out, in]
+//   X.weight_scale   F16 or BF16 [out, in / group]
 #pragma once
 #include "runtime/data/Safetensors.h"
 #include "runtime/train/TrainModel.h"
@@ -23,9 +27,9 @@ namespace tessera {
 using FindTensor = std::function<std::optional<SafetensorsModel::Location>(
     const std::string &name)>;
 
-/// Which tensors, and in which order they are: as above, or as GptqWeights.h
-/// and AwqWeights.h say.
-enum class PackedFormat : uint8_t { compressedTensors, gptq, awq };
+/// Which tensors, and in which order they are: as above, or as GptqWeights.h,
+/// AwqWeights.h and Float8Strips.h say.
+enum class PackedFormat : uint8_t { compressedTensors, gptq, awq, float8 };
 
 /// The tensors of a packed matrix.
 struct PackedMatrix {
@@ -33,6 +37,8 @@ struct PackedMatrix {
   PackedFormat format = PackedFormat::compressedTensors;
   /// Where the part's layout has zero points.
   std::optional<SafetensorsModel::Location> zeros = {};
+  /// Of float8: rows and columns with one scale.
+  int64_t blockRows = 1, blockColumns = 1;
 };
 
 /// Those of `part`, if the checkpoint has its matrix packed. Errors: another

@@ -94,6 +94,55 @@ def zero_points(packed, rows, groups, bits):
     return integers(packed.T, bits).T[:rows]
 
 
+def load_tensors(path):
+    """As safetensors.torch has them, and e4m3, which it does not know, as f64."""
+    data = path.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:begin])
+    floats = {name: entry for name, entry in header.items()
+              if entry.get("dtype") == "F8_E4M3"}
+    if not floats:
+        return safetensors.torch.load_file(path)
+    types = {"F32": torch.float32, "F16": torch.float16,
+             "BF16": torch.bfloat16, "F8_E4M3": torch.uint8}
+    numbers = quantization.e4m3_numbers().double()
+    numbers = torch.cat([numbers, numbers[:1] * math.nan])
+    tensors = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        from_, to = (begin + offset for offset in entry["data_offsets"])
+        tensor = torch.frombuffer(bytearray(data[from_:to]),
+                                  dtype=types[entry["dtype"]])
+        if name in floats:
+            tensor = torch.cat([numbers, -numbers])[tensor.long()]
+        tensors[name] = tensor.reshape(entry["shape"])
+    return tensors
+
+
+def check_floats(twin, out):
+    """Matrices keep their names, with scales beside them."""
+    stored, matrices = load_tensors(out / "model.safetensors"), 0
+    for name, parameter in twin.fp32.named_parameters():
+        value = stored.pop(name)
+        if not is_matrix(name):
+            matrices += 0 if torch.equal(value, parameter.data) else -1000
+            continue
+        scale = stored.pop(name + "_scale").double()
+        groups = value.reshape(*scale.shape, GROUP) * scale[..., None]
+        matrices += torch.equal(groups.reshape(value.shape),
+                                quantization.dequantize(parameter.data, 8,
+                                                        GROUP, floats=True))
+    check(not stored and matrices == MATRICES[twin.family],
+          f"fp8: {matrices} matrices are what their e4m3 stand for")
+    config = json.loads((out / "config.json").read_text())
+    config = config["quantization_config"]
+    weights = config["config_groups"]["group_0"]["weights"]
+    check(config["format"] == "float-quantized" and weights["type"] == "float"
+          and weights["num_bits"] == 8 and weights["group_size"] == GROUP,
+          "fp8: config.json says so")
+
+
 def is_matrix(name):
     return name.endswith("_proj.weight") or ".experts." in name
 
@@ -132,7 +181,7 @@ def check_written(twin, out, bits, zeros):
 
 
 def compare(binaries, folder, kind, zeros=False, family=FAMILY):
-    bits = {"int8": 8, "int4": 4}[kind]
+    bits = {"int8": 8, "int4": 4, "fp8": 8}[kind]
     quant = quantization.Quantization(kind, GROUP, zeros)
     kind += "-zeros" if zeros else ""
     kind += f"-{family}" if family != FAMILY else ""
@@ -170,11 +219,18 @@ def compare(binaries, folder, kind, zeros=False, family=FAMILY):
         # A last bit decides to which side a half falls.
         check(len(printed) == 2 and abs(float(printed[1]) / theirs - 1) < 1e-4,
               f"perplexity with --kv int8: {printed} and {theirs:.4f}")
-    check_written(Twins(family, seed=5), out, bits, zeros)
-    done = tessera(binaries, "quantize", out, "--quant", "none", "--text",
+    if quant.floats:
+        check_floats(Twins(family, seed=5), out)
+    else:
+        check_written(Twins(family, seed=5), out, bits, zeros)
+    kept = quant.flags if quant.floats else ["--quant", "none"]
+    done = tessera(binaries, "quantize", out, *kept, "--text",
                    folder / "text.txt", "--window", WINDOW, "--cache", "off")
     again = re.findall(r"perplexity (\d+\.\d+)", done.stdout)
-    check(len(again) == 1 and abs(float(again[0]) / after - 1) < 1e-4,
+    # Before comes what bf16 makes of e4m3 with scales, and the head as it was.
+    check(len(again) == 1 + quant.floats
+          and abs(float(again[-1]) / after - 1) < 1e-4
+          and abs(float(again[0]) / after - 1) < 5e-3,
           f"{kind}: what was written has the perplexity {again} {done.stderr}")
 
     def generate(place, *more):
@@ -182,13 +238,14 @@ def compare(binaries, folder, kind, zeros=False, family=FAMILY):
                        "--max-tokens", 40, "--temperature", 0, "--ignore-end",
                        "--quiet", "--cache", "off", *more)
     direct = generate(source, *quant.flags)
-    stored = generate(out)
+    stored = generate(out, *(quant.flags if quant.floats else []))
     check(direct.returncode == stored.returncode == 0
           and direct.stdout == stored.stdout != "",
           f"{kind}: what was written generates the same {direct.stderr}"
           f"{stored.stderr}")
-    others = [("GPTQ", write_gptq(out, folder / f"gptq-{kind}", bits,
-                                  config={"sym": not zeros}))]
+    others = [] if quant.floats else [
+        ("GPTQ", write_gptq(out, folder / f"gptq-{kind}", bits,
+                            config={"sym": not zeros}))]
     if zeros and bits == 4:
         others.append(("AWQ", write_awq(out, folder / f"awq-{kind}")))
     for name, place in others:
@@ -361,6 +418,8 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     source, _ = compare(binaries, folder, "int8")
+    compare(binaries, folder, "fp8")
+    compare(binaries, folder, "fp8", family=EXPERTS)
     compare(binaries, folder, "int8", zeros=True)
     _, zeros = compare(binaries, folder, "int4", zeros=True)
     compare(binaries, folder, "int8", family=EXPERTS)

@@ -300,3 +300,45 @@ TEST(ImportWeights, QuantizesEachMatrixOfAStack) {
             "'x.0.weight' in '" + (wrong / "model.safetensors") +
                 "' has the shape [70, 32], the model's has [32, 70]");
 }
+
+// 8-bit floats with scales are bf16 to whoever asks, and nothing without.
+TEST(ImportWeights, RoundsFloatsOf8BitsAsTheBf16TheyAre) {
+  const QuantizedLayout layout{32, 64, 4, 32, true};
+  std::vector<uint8_t> bytes;
+  std::vector<uint16_t> plain;
+  for (int64_t at = 0; at < layout.rows * layout.columns; ++at) {
+    const auto mantissa = uint8_t(at * 5 % 8); // × 2^-3, from 1 on
+    bytes.push_back(uint8_t((at % 3 == 0 ? 0xb8 : 0x38) | mantissa));
+    plain.push_back(
+        floatToBf16((at % 3 == 0 ? -3.0f : 3.0f) * (1 + float(mantissa) / 8)));
+  }
+  const std::vector<float> scale = {3}, activations = {7};
+  PackedFile file, alone, reference;
+  file.add("x.weight", SafetensorsType::f8_e4m3, {32, 64}, bytes);
+  file.add("x.weight_scale", SafetensorsType::f32, {1}, scale);
+  file.add("x.input_scale", SafetensorsType::f32, {1}, activations);
+  alone.add("x.weight", SafetensorsType::f8_e4m3, {32, 64}, bytes);
+  reference.add("x.weight", SafetensorsType::bf16, {32, 64}, plain);
+  ScratchDirectory directory;
+  const std::string path = directory / "model.safetensors";
+  OneMatrix model(layout), other(layout);
+  file.write(path);
+  auto report = importWeights(directory.path, model);
+  ASSERT_TRUE(report.ok()) << report.message();
+  EXPECT_TRUE(report->unexpected.empty());
+  reference.write(path);
+  ASSERT_TRUE(importWeights(directory.path, other).ok());
+  for (int64_t at = 0; at < layout.strips() * layout.words() * 16; ++at)
+    ASSERT_EQ(model.at<uint32_t>("x.values", at),
+              other.at<uint32_t>("x.values", at));
+  for (int64_t at = 0; at < layout.strips() * layout.scaleRows() * 16; ++at)
+    ASSERT_EQ(model.at<uint16_t>("x.scales", at),
+              other.at<uint16_t>("x.scales", at));
+
+  alone.write(path);
+  EXPECT_EQ(importWeights(directory.path, model).message(),
+            "'x.weight' in '" + path +
+                "' is F8_E4M3 and has no 'x.weight_scale' or "
+                "'x.weight_scale_inv' beside it, without which it says "
+                "nothing; give a checkpoint that has them");
+}

@@ -1,0 +1,85 @@
+#include "runtime/train/Float8Strips.h"
+#include "runtime/data/Float8Weights.h"
+#include "runtime/train/MakeStrips.h"
+#include "runtime/train/PackedFields.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tessera {
+
+static constexpr int64_t kStrip = QuantizedLayout::kStrip;
+
+StatusOr<std::optional<PackedMatrix>> findFloat8(const QuantizedPart &part,
+                                                 const FindTensor &find) {
+  const QuantizedLayout &layout = part.layout;
+  auto weights = find(part.source);
+  const Float8Parts *parts = weights && weights->entry->source
+                                 ? weights->entry->source->float8()
+                                 : nullptr;
+  const bool fits =
+      parts && weights->entry->shape ==
+                   std::vector{uint64_t(layout.rows), uint64_t(layout.columns)};
+  if (!fits || (parts->blocks.columns % uint64_t(layout.group) != 0 &&
+                parts->blocks.columns < uint64_t(layout.columns)))
+    return std::optional<PackedMatrix>();
+  PackedMatrix matrix{parts->weights, parts->scales, PackedFormat::float8};
+  matrix.blockRows = int64_t(parts->blocks.rows);
+  matrix.blockColumns = int64_t(parts->blocks.columns);
+  return std::optional(matrix);
+}
+
+/// Whether there is a byte with all of e4m3's exponent and fraction, which is
+/// no number.
+static bool hasNan(std::span<const uint8_t> bytes) {
+  return std::ranges::any_of(
+      bytes, [](uint8_t bits) { return (bits & 0x7f) == 0x7f; });
+}
+
+Status loadFloat8(TrainModel &model, const StateTensor &values,
+                  const StateTensor &scales, const PackedMatrix &matrix) {
+  const QuantizedLayout &layout = values.quantized->layout;
+  const int64_t columns = layout.columns, perWord = layout.perWord(),
+                across =
+                    (columns + matrix.blockColumns - 1) / matrix.blockColumns,
+                down = (layout.rows + matrix.blockRows - 1) / matrix.blockRows;
+  auto ofBlocks = readScales(matrix.scale, down * across);
+  if (!ofBlocks.ok())
+    return ofBlocks.status();
+  return makeStrips(
+      model, values, &scales,
+      [&](int64_t strip, std::span<uint32_t> words, std::span<uint16_t> factors,
+          unsigned) -> Status {
+        const int64_t first = strip * kStrip,
+                      count = std::min(kStrip, layout.rows - first);
+        std::vector<uint8_t> rows(count * columns);
+        TESSERA_RETURN_IF_ERROR(
+            matrix.packed.file->read(*matrix.packed.entry, first * columns,
+                                     std::as_writable_bytes(std::span(rows))));
+        if (hasNan(rows))
+          return Status::error("'{}' in '{}' is no number somewhere in rows {} "
+                               "to {}; the file is damaged, give another copy "
+                               "of it",
+                               matrix.packed.entry->name,
+                               matrix.packed.file->path(), first,
+                               first + count - 1);
+        for (int64_t row = 0; row < count; ++row) {
+          for (int64_t k = 0; k < columns; k += perWord) {
+            uint32_t word = 0;
+            std::memcpy(&word, &rows[row * columns + k],
+                        std::min(perWord, columns - k));
+            words[k / perWord * kStrip + row] = word;
+          }
+          const int64_t block = (first + row) / matrix.blockRows * across;
+          for (int64_t group = 0; group < layout.groups(); ++group)
+            factors[group * kStrip + row] =
+                (*ofBlocks)[block + group * layout.group / matrix.blockColumns];
+        }
+        // Words of columns that are not there.
+        const int64_t own = (columns + perWord - 1) / perWord;
+        std::fill(words.begin() + own * kStrip, words.end(), 0u);
+        return Status::success();
+      });
+}
+
+} // namespace tessera
