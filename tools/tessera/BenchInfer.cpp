@@ -153,10 +153,8 @@ static uint64_t scalesOf(const QuantizedLayout &layout) {
 static uint64_t valuesOf(const QuantizedLayout &layout, uint64_t drawn) {
   if (!layout.hasScales()) // bf16 of magnitudes from 2^-7 to 2^-6
     return (drawn & 0x807f'807f'807f'807f) | 0x3c00'3c00'3c00'3c00;
-  // Below 2, and none of the subnormals, which of weights are next to none and
-  // take a CPU long.
-  if (layout.floats)
-    return (drawn & 0xbfbf'bfbf'bfbf'bfbf) | 0x0808'0808'0808'0808;
+  if (layout.floats) // below 2
+    return drawn & 0xbfbf'bfbf'bfbf'bfbf;
   return layout.bits == 8 ? drawn | 0x0101'0101'0101'0101 : drawn; // no -128
 }
 

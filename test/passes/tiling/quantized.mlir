@@ -96,15 +96,18 @@ func.func @experts(%x: tensor<2x64xbf16>, %q: tensor<96x16x16xi32>, %s: tensor<9
   return %r : tensor<2x192xf32>
 }
 
-// e4m3 becomes f32 by its bits, 2^120 times too small at first: four weights of 16 rows each time for panels, and where there
-// are few rows, 16 at a time beside rows in f32, as no integers are.
+// e4m3 becomes f32 by its bits, the smaller of what they are as normal and as subnormal numbers: four weights of 16 rows each time
+// for panels, and where there are few rows, 16 at a time beside rows in f32, as no integers are.
 
 // MATRIX:     tile.kernel @floats(
 // MATRIX-DAG: %[[P:.*]] = tile.alloc : memref<2x64x32xbf16, #tile.shared<pairs>>
 // MATRIX:     %[[SIGN:.*]] = arith.andi %{{.*}}, %{{.*}} : vector<4x16xi32>
-// MATRIX:     %[[BITS:.*]] = arith.ori %[[SIGN]], %{{.*}} : vector<4x16xi32>
-// MATRIX:     %[[SMALL:.*]] = arith.bitcast %[[BITS]] : vector<4x16xi32> to vector<4x16xf32>
-// MATRIX:     arith.mulf %[[SMALL]], %{{.*}} : vector<4x16xf32>
+// MATRIX:     %[[LESS:.*]] = arith.subf %{{.*}}, %{{.*}} : vector<4x16xf32>
+// MATRIX:     %[[SUBNORMAL:.*]] = arith.bitcast %[[LESS]] : vector<4x16xf32> to vector<4x16xi32>
+// MATRIX:     %[[MAGNITUDE:.*]] = arith.minui %{{.*}}, %[[SUBNORMAL]] : vector<4x16xi32>
+// MATRIX:     %[[BITS:.*]] = arith.ori %[[SIGN]], %[[MAGNITUDE]] : vector<4x16xi32>
+// MATRIX:     %[[VALUE:.*]] = arith.bitcast %[[BITS]] : vector<4x16xi32> to vector<4x16xf32>
+// MATRIX:     arith.mulf %[[VALUE]], %{{.*}} : vector<4x16xf32>
 // MATRIX:     arith.truncf
 // MATRIX:     tile.store %{{.*}}, %[[P]]{{.*}} : vector<4x16xbf16>
 // MATRIX:     tile.kernel @few_floats(
