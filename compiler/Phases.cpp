@@ -83,13 +83,14 @@ static void programs(OpPassManager &pipeline, const PhaseOptions &options) {
   const models::Recipe::Inference &inference = options.recipe.inference;
   if (inference.quant != models::Quant::None)
     pipeline.addPass(createQuantizeWeights(
-        {inference.quant == models::Quant::Int4 ? 4 : 8, inference.group,
-         inference.zeros == recipe::ZeroPoints::Groups,
-         inference.quant == models::Quant::Fp8}));
+        {.bits = inference.quant == models::Quant::Int4 ? 4 : 8,
+         .group = inference.group,
+         .zeros = inference.zeros == recipe::ZeroPoints::Groups,
+         .floats = inference.quant == models::Quant::Fp8}));
   else if (inference.layout == recipe::WeightLayout::Strips &&
            options.recipe.compute == models::Precision::Bf16)
-    pipeline.addPass(createQuantizeWeights(
-        {/*bits=*/16, QuantizedLayout::kBlock, false, false}));
+    pipeline.addPass(
+        createQuantizeWeights({.bits = 16, .group = QuantizedLayout::kBlock}));
   pipeline.addPass(mlir::createCanonicalizerPass());
   verifyPrograms(pipeline, options);
 }

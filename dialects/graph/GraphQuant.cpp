@@ -1,4 +1,4 @@
-// What fits together in the ops of integers with scales.
+// What fits together in the ops of numbers with scales.
 #include "dialects/graph/Build.h"
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/GraphVerify.h"

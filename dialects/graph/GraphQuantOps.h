@@ -1,4 +1,4 @@
-// Weights as integers with scales: graph.dequantize; and rows of a cache:
+// Weights as integers or e4m3 with scales: graph.dequantize; and rows of a cache:
 // graph.quantize_rows, graph.dequantize_rows.
 #pragma once
 #include "dialects/graph/GraphOps.h"

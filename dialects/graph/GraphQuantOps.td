@@ -1,4 +1,4 @@
-// Weights, and rows of a cache, as integers with scales. Apart from GraphOps.td, whose header nearly
+// Weights as integers or e4m3 with scales, rows of a cache as integers with scales. Apart from GraphOps.td, whose header nearly
 // everything includes: few make or look at these.
 #ifndef TESSERA_GRAPH_QUANT_OPS
 #define TESSERA_GRAPH_QUANT_OPS

@@ -1,4 +1,4 @@
-// Products with weights that are integers with scales. Apart from TileOps.td, whose header nearly everything in
+// Products with weights that are integers or e4m3 with scales. Apart from TileOps.td, whose header nearly everything in
 // tiling and the targets includes: few make or print these.
 #ifndef TESSERA_TILE_QUANT_OPS
 #define TESSERA_TILE_QUANT_OPS
@@ -7,7 +7,7 @@ include "dialects/tile/TileDialect.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Tile_MmaQuantizedOp : Op<Tile_Dialect, "mma_quantized", [Pure, AllTypesMatch<["accumulator", "result"]>]> {
-  let summary = "accumulator + lhs × weights, where weights are integers with scales";
+  let summary = "accumulator + lhs × weights, where weights are integers or e4m3 with scales";
   let description = [{
     `lhs` m×k of bf16 or f32, `accumulator` m×n of f32. The n weights of each of k terms lie as
     runtime/support/QuantizedLayout.h says: `words` [n / 16, 16 k · bits / 32], and `scales` [n / 16, 16 · groups], twice as many

@@ -25,6 +25,11 @@ struct QuantizeWeights : tessera::impl::QuantizeWeightsBase<QuantizeWeights> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    if (floats && (bits != 8 || zeros)) {
+      module.emitError("quantize-weights: `floats` have 8 bits and no zero "
+                       "points");
+      return signalPassFailure();
+    }
     llvm::StringSet<> gone;
     for (auto function : module.getOps<func::FuncOp>())
       if (!function.isPrivate() && function.getName() != "init")

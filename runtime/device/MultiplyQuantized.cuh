@@ -168,9 +168,10 @@ TESSERA_DEVICE float widenOne(const QuantWords<E4m3> &words, int i) {
 
 //===--- rows of lhs ------------------------------------------------------===//
 
-// QuantLeft<X, Number, Layout>: kBlocks blocks of this warp's rows, which load(x,
-// k) takes from column k on; Right, a column's words as an operand, from words
-// and zero point; and product(block, i, right), the rows' fragment i times it.
+// QuantLeft<X, Number, Layout>: kBlocks blocks of this warp's rows, which
+// load(x, k) takes from column k on; Right, a column's words as an operand,
+// from words and zero point; and product(block, i, right), the rows' fragment i
+// times it.
 template <typename X, typename Number, typename Layout> struct QuantLeft;
 
 template <int M, int K, typename Number, typename Layout>

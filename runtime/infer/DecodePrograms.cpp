@@ -211,7 +211,7 @@ int32_t DecodePrograms::slotOf(const CachedText &text, int64_t position) const {
 Status DecodePrograms::writeBytes(const std::string &program,
                                   std::string_view name,
                                   std::span<const std::byte> bytes) {
-  auto &ofProgram = held[program];
+  auto &ofProgram = written[program];
   auto found = ofProgram.find(name);
   if (found == ofProgram.end())
     found = ofProgram.emplace(name, std::vector<std::byte>()).first;

@@ -66,7 +66,7 @@ private:
   /// What programs' inputs hold, by their names.
   std::map<std::string,
            std::map<std::string, std::vector<std::byte>, std::less<>>>
-      held;
+      written;
   std::vector<float> scores; ///< [sequences, vocab]
   std::vector<int32_t> ids, slots, table, starts, lengths;
   /// A row of each: as graph.sample has them, and its result.

@@ -19,12 +19,12 @@ std::string userCacheFolder() {
   return home.empty() ? "" : home + "/.cache/tessera";
 }
 
-// Names that a cache gives: what else lies in its folder is somebody's.
 static bool isHexadecimal(std::string_view text) {
   return !text.empty() &&
          text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
+// Names that a cache gives: what else lies in its folder is somebody's.
 static bool isKey(std::string_view name, std::string_view ending) {
   return name.ends_with(ending) &&
          isHexadecimal(name.substr(0, name.size() - ending.size()));

@@ -13,8 +13,7 @@ void tessera::addQuantOptions(CLI::App &command,
   };
   add("--quant", "inference.quant",
       "keep the matrices of linear layers as int8, int4 (the head is int8 "
-      "then) "
-      "or fp8 (e4m3) with scales; none: as computed")
+      "then) or fp8 (e4m3) with scales; none: as computed")
       ->check(CLI::IsMember({"none", "int8", "int4", "fp8"}))
       ->type_name("KIND");
   add("--quant-group", "inference.group",
