@@ -272,13 +272,15 @@ std::vector<KernelCase> all() {
     for (const Shape &shape : zeros)
       cases.push_back(make(shape, element, false, shape.rows % 2));
   cases.push_back(make(zeros[5], "bf16", true, false));
-  const Shape floats[] = {{"Fp8One", 1, 64, 64, 8, 32, false, true},
-                          {"Fp8OneRagged", 1, 75, 105, 8, 128, false, true},
-                          {"Fp8FiveRows", 5, 300, 96, 8, 32, false, true},
-                          {"Fp8SixteenRows", 16, 280, 200, 8, 64, false, true},
-                          {"Fp8Many", 45, 128, 128, 8, 128, false, true},
-                          {"Fp8ManyRagged", 37, 70, 105, 8, 64, false, true},
-                          {"Fp8Packed", 101, 72, 1152, 8, 64, false, true}};
+  const Shape floats[] = {
+      {"Fp8One", 1, 64, 64, 8, 32, false, true},
+      {"Fp8OneRagged", 1, 75, 105, 8, 128, false, true},
+      {"Fp8FiveRows", 5, 300, 96, 8, 32, false, true},
+      {"Fp8SixteenRows", 16, 280, 200, 8, 64, false, true},
+      {"Fp8Many", 45, 128, 128, 8, 128, false, true},
+      {"Fp8ManyRagged", 37, 70, 105, 8, 64, false, true},
+      {"Fp8Packed", 101, 72, 1152, 8, 64, false, true},
+      {"Fp8PackedPanels", 101, 128, 1152, 8, 64, false, true}};
   for (const char *element : {"f32", "bf16"})
     for (const Shape &shape : floats)
       cases.push_back(make(shape, element, false, shape.rows % 2));
