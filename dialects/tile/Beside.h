@@ -4,12 +4,13 @@
 
 namespace tessera::tile {
 
-/// A unit attribute on an scf.for of constant bounds behind a tile.mma_staged
-/// of many rows, or behind another such loop: turn i of n reads at most the
-/// sums of the i-th n-th of those rows, and no turn touches what the products
-/// read or what another turn writes. So a target may run a turn as soon as its
-/// rows have their sums, beside the products of rows behind them. Without it
-/// the loop means the same.
+/// A unit attribute on an scf.for behind a tile.mma_staged, or behind another
+/// such loop: turn i of n reads at most the sums of the i-th n-th of its rows,
+/// and no turn touches what the products read or what another turn writes. So a
+/// target may run a turn as soon as its rows have their sums, beside the
+/// products of rows behind them; where rows are few or bounds no constants, it
+/// may as well run the loop where it stands. Without it the loop means the
+/// same.
 inline constexpr llvm::StringLiteral kBesideAttr = "tile.beside";
 
 } // namespace tessera::tile

@@ -1,6 +1,8 @@
 // Verifiers of the tile dialect. Debian's MLIR has assertions off, so that IR
 // that slips through here is undefined behaviour later.
+#include "dialects/tile/Beside.h"
 #include "dialects/tile/TileVerifyRoles.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 using namespace tessera::tile;
@@ -13,6 +15,21 @@ LogicalResult GemmAttr::verify(llvm::function_ref<InFlightDiagnostic()> error,
       result.size() != 5)
     return error() << "a gemm has four sizes and five numbers an operand";
   return success();
+}
+
+// Where nothing may be beside a product, nobody would look at the attribute.
+static LogicalResult verifyBeside(Operation *op) {
+  if (!op->hasAttr(kBesideAttr))
+    return success();
+  if (!isa<scf::ForOp>(op))
+    return op->emitOpError("is no scf.for, which alone may carry `")
+           << kBesideAttr << "`";
+  for (Operation *at = op->getPrevNode(); at; at = at->getPrevNode())
+    if (isa<MmaStagedOp>(at))
+      return success();
+  return op->emitOpError("carries `")
+         << kBesideAttr
+         << "` but stands behind no tile.mma_staged of its block";
 }
 
 LogicalResult KernelOp::verify() {
@@ -45,7 +62,11 @@ LogicalResult KernelOp::verify() {
       return emitOpError("access of buffer ")
              << i << " is no #tile<access ...>";
   }
-  return success();
+  WalkResult walk = getBody().walk([](Operation *op) {
+    return failed(verifyBeside(op)) ? WalkResult::interrupt()
+                                    : WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
 }
 
 LogicalResult LaunchOp::verify() {

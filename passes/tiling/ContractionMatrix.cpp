@@ -115,6 +115,8 @@ void ContractionEmitter::storeZeros(Value memory, Value slot,
                           ValueRange(), ArrayRef<int64_t>{1, 2});
 }
 
+// Of all panels, which are all there at once: where only two are, terms are
+// whole blocks (widensBeside).
 void ContractionEmitter::padColumns() {
   padSums([&](int64_t last) {
     int64_t first = llvm::alignTo(last, 2), // an odd last one has its zeros

@@ -17,9 +17,13 @@ static constexpr int64_t kStrip = QuantizedLayout::kStrip,
 static constexpr int64_t kWordsAhead = 32;
 
 // Whether panels are widened one by one, each beside the products of the one
-// before it.
+// before it. A panel is there only once: all rows of the block meet it as one
+// group, and nothing comes back for it, be it with other rows or to pad its
+// terms (padColumns).
 bool ContractionEmitter::widensBeside() const {
   return packed && !plan.isStrips() && !plan.groups &&
+         plan.blockRows <= groupRows &&
+         plan.sum.size % PackedRows::kTerms == 0 &&
          plan.blockColumns % PackedRows::kTile == 0 &&
          plan.columnDim().size % plan.blockColumns == 0;
 }

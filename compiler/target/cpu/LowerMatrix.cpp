@@ -255,10 +255,15 @@ void KernelLowering::loadRight(const Matrix &rhs, int64_t j) {
   moveMatrix("llvm.x86.tileloadd64", part, kRight + j, 1, 1, 0);
 }
 
-llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
-                                           ArrayRef<Beside> besides) {
-  if (!target.matrixTiles)
-    return error(op, "needs a target with matrix registers");
+bool KernelLowering::meetsStrips(tile::MmaStagedOp op) {
+  const Memory &columns = memories[op.getRhs()];
+  return columns.pairs && columns.shape.size() > 2 &&
+         columns.shape.back() == kRows;
+}
+
+// The operands where they start.
+llvm::Expected<KernelLowering::Product>
+KernelLowering::productOf(tile::MmaStagedOp op) {
   auto matrixOf = [&](Value value, ValueRange indices, int64_t bytes) {
     const Memory &memory = memories[value];
     int64_t pitch = memory.strides[memory.strides.size() - 2];
@@ -267,33 +272,46 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
   };
   if (memories[op.getLhs()].strides.back() != 1)
     return error(op, "the left operand's rows must be contiguous");
-  Matrix lhs = matrixOf(op.getLhs(), op.getLhsIndices(), 2),
-         rhs = matrixOf(op.getRhs(), op.getRhsIndices(), 2),
-         sums = matrixOf(op.getSums(), op.getSumIndices(), 4);
+  Product product{matrixOf(op.getLhs(), op.getLhsIndices(), 2),
+                  matrixOf(op.getRhs(), op.getRhsIndices(), 2),
+                  matrixOf(op.getSums(), op.getSumIndices(), 4)};
+  if (meetsStrips(op))
+    product.rhs.columnBytes = 2 * memories[op.getRhs()].strides.end()[-3];
+  return product;
+}
+
+llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
+                                           ArrayRef<Beside> besides) {
+  if (!target.matrixTiles)
+    return error(op, "needs a target with matrix registers");
+  llvm::Expected<Product> product = productOf(op);
+  if (!product)
+    return product.takeError();
   int64_t count = op.getShape()[0];
-  int64_t rows = llvm::divideCeil(count, kRows),
-          columns = llvm::divideCeil(op.getShape()[1], kRows);
-  // Panels of 16 columns follow one another.
-  const Memory &columnsOf = memories[op.getRhs()];
-  bool isStrips = columnsOf.pairs && columnsOf.shape.size() > 2 &&
-                  columnsOf.shape.back() == kRows;
-  const Memory &rowsOf = memories[op.getLhs()];
-  int64_t rowsOfLhs = rowsOf.shape[rowsOf.shape.size() - 2];
-  if (isStrips)
-    rhs.columnBytes = 2 * columnsOf.strides[columnsOf.strides.size() - 3];
+  bool isStrips = meetsStrips(op);
   bool isOther = setMatrixShape({std::min(count, 2 * kRows), op.getShape()[1]},
                                 isStrips && op.getFar());
-  auto restore = [&] {
-    if (isOther)
-      configureMatrixRegisters(
-          b, loc, step(scratch, b.getI8Type(), configuration->place),
-          configuration->shape);
-  };
   if (count > 2 * kRows) {
-    llvm::Error error = lowerPanel({lhs, rhs, sums}, op, isStrips, besides);
-    restore();
-    return error;
+    if (llvm::Error error = lowerPanel(*product, op, isStrips, besides))
+      return error;
+  } else {
+    lowerOneTile(*product, op);
   }
+  if (isOther)
+    configureMatrixRegisters(b, loc,
+                             step(scratch, b.getI8Type(), configuration->place),
+                             configuration->shape);
+  return llvm::Error::success();
+}
+
+// As many rows as the registers hold, or fewer.
+void KernelLowering::lowerOneTile(const Product &product,
+                                  tile::MmaStagedOp op) {
+  const auto &[lhs, rhs, sums] = product;
+  int64_t rows = llvm::divideCeil(op.getShape()[0], kRows),
+          columns = llvm::divideCeil(op.getShape()[1], kRows);
+  bool isStrips = meetsStrips(op);
+  int64_t rowsOfLhs = memories[op.getLhs()].shape.end()[-2];
   startSums(sums, rows, columns, scalarOf(op.getKeep()));
   Value depth = scalarOf(op.getDepth());
   auto loop = b.create<scf::ForOp>(loc, p.index(0), depth, p.index(kTerms));
@@ -302,7 +320,7 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
     b.setInsertionPointToStart(loop.getBody());
     Value k = loop.getInductionVar();
     if (op.getFar() && !isStrips)
-      prefetchMatrix(lhs, count, k, depth);
+      prefetchMatrix(lhs, op.getShape()[0], k, depth);
     Matrix left{advance(lhs.start, b.getI8Type(), k, {2}), lhs.rowBytes};
     Matrix right{advance(rhs.start, b.getI8Type(), k, {rhs.rowBytes / 2}),
                  rhs.rowBytes, rhs.columnBytes};
@@ -311,27 +329,32 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
     if (!op.getFar() && isStrips)
       prefetchBehind(rhs, columns, scalarsOf(op.getLhsIndices()).end()[-2],
                      llvm::divideCeil(rowsOfLhs, 2 * kRows), {k, depth});
-    // One operand stays in the first cache while the other passes by, which the
-    // hint says: it is worth a tenth and more. Panels of strips stay while rows
-    // pass, and so does rhs beside lhs that is far away; else rows stay.
-    bool keepsRight = op.getFar() || isStrips;
-    StringRef stays = "llvm.x86.tileloadd64", passes = "llvm.x86.tileloaddt164";
-    StringRef loadLeft = keepsRight && !op.getFar() ? passes : stays;
-    moveMatrix(keepsRight ? stays : passes, right, kRight, 1, columns, 0);
-    for (int64_t i = 0; i < rows; ++i) {
-      Matrix part{step(left.start, b.getI8Type(), i * kRows * left.rowBytes),
-                  left.rowBytes};
-      moveMatrix(loadLeft, part, kLeft + i, 1, 1, 0);
-      for (int64_t j = 0; j < columns; ++j)
-        callIntrinsic(b, loc, "llvm.x86.tdpbf16ps",
-                      {byteConstant(b, loc, kSums + 2 * i + j),
-                       byteConstant(b, loc, kLeft + i),
-                       byteConstant(b, loc, kRight + j)});
-    }
+    multiplyTile(left, right, op);
   }
   storeSums(sums, rows, columns);
-  restore();
-  return llvm::Error::success();
+}
+
+// A block of terms. One operand stays in the first cache while the other passes
+// by, which the hint says: it is worth a tenth and more. Panels of strips stay
+// while rows pass, and so does rhs beside lhs that is far away; else rows stay.
+void KernelLowering::multiplyTile(const Matrix &left, const Matrix &right,
+                                  tile::MmaStagedOp op) {
+  int64_t rows = llvm::divideCeil(op.getShape()[0], kRows),
+          columns = llvm::divideCeil(op.getShape()[1], kRows);
+  bool keepsRight = op.getFar() || meetsStrips(op);
+  StringRef stays = "llvm.x86.tileloadd64", passes = "llvm.x86.tileloaddt164";
+  StringRef loadLeft = keepsRight && !op.getFar() ? passes : stays;
+  moveMatrix(keepsRight ? stays : passes, right, kRight, 1, columns, 0);
+  for (int64_t i = 0; i < rows; ++i) {
+    Matrix part{step(left.start, b.getI8Type(), i * kRows * left.rowBytes),
+                left.rowBytes};
+    moveMatrix(loadLeft, part, kLeft + i, 1, 1, 0);
+    for (int64_t j = 0; j < columns; ++j)
+      callIntrinsic(b, loc, "llvm.x86.tdpbf16ps",
+                    {byteConstant(b, loc, kSums + 2 * i + j),
+                     byteConstant(b, loc, kLeft + i),
+                     byteConstant(b, loc, kRight + j)});
+  }
 }
 
 } // namespace tessera::cpu

@@ -11,70 +11,89 @@ namespace tessera::cpu {
 
 static constexpr int64_t kRows = kMatrixRows, kTerms = kMatrixTerms;
 
-// Tiles of rows pass by a panel of rhs, which stays in the first cache.
+// Tiles of rows pass by a panel of rhs, which stays in the first cache. Behind
+// the last tile, what goes beside products has none to be beside of.
 llvm::Error KernelLowering::lowerPanel(const Product &product,
                                        tile::MmaStagedOp op, bool isStrips,
                                        ArrayRef<Beside> besides) {
-  const auto &[lhs, rhs, sums] = product;
-  Type byte = b.getI8Type();
   int64_t tiles = op.getShape()[0] / (2 * kRows);
-  Value depth = scalarOf(op.getDepth()), keep = scalarOf(op.getKeep());
-  Value firstRow = scalarsOf(op.getLhsIndices()).end()[-2];
+  Value depth = scalarOf(op.getDepth());
   Value last = b.create<arith::SubIOp>(loc, depth, p.index(kTerms));
-  auto leftAt = [&](Value tile, Value k) {
-    return Matrix{
-        advance(lhs.start, byte, {tile, k}, {2 * kRows * lhs.rowBytes, 2}),
-        lhs.rowBytes};
-  };
-  auto rightAt = [&](Value k) {
-    return Matrix{advance(rhs.start, byte, k, {rhs.rowBytes / 2}), rhs.rowBytes,
-                  rhs.columnBytes};
-  };
+  Panel panel{product, op, isStrips, besides, tiles, depth, last};
   for (int64_t i : {0, 1}) {
-    loadRight(rightAt(p.index(0)), i);
-    loadLeft(leftAt(p.index(0), p.index(0)), i);
+    loadRight(rightAt(panel, p.index(0)), i);
+    loadLeft(leftAt(panel, p.index(0), p.index(0)), i);
   }
   auto loop = b.create<scf::ForOp>(loc, p.index(0), p.index(tiles), p.index(1));
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value tile = loop.getInductionVar();
-  Matrix here{advance(sums.start, byte, tile, {2 * kRows * sums.rowBytes}),
-              sums.rowBytes};
-  startSums(here, 2, 2, keep);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    if (llvm::Error error = lowerPassingTile(panel, loop.getInductionVar()))
+      return error;
+  }
+  for (const Beside &beside : besides)
+    if (llvm::Error error = lowerTurns(beside, p.index(tiles - 1), p.index(0)))
+      return error;
+  return llvm::Error::success();
+}
+
+KernelLowering::Matrix KernelLowering::leftAt(const Panel &panel, Value tile,
+                                              Value k) {
+  const Matrix &lhs = panel.product.lhs;
+  return {advance(lhs.start, b.getI8Type(), {tile, k},
+                  {2 * kRows * lhs.rowBytes, 2}),
+          lhs.rowBytes};
+}
+
+KernelLowering::Matrix KernelLowering::rightAt(const Panel &panel, Value k) {
+  const Matrix &rhs = panel.product.rhs;
+  return {advance(rhs.start, b.getI8Type(), k, {rhs.rowBytes / 2}),
+          rhs.rowBytes, rhs.columnBytes};
+}
+
+// The products of a tile, whose first block is in registers, and beside them
+// turns of the tile before.
+llvm::Error KernelLowering::lowerPassingTile(const Panel &panel, Value tile) {
+  const Matrix &sums = panel.product.sums;
+  tile::MmaStagedOp op = panel.op;
+  Matrix here{
+      advance(sums.start, b.getI8Type(), tile, {2 * kRows * sums.rowBytes}),
+      sums.rowBytes};
+  startSums(here, 2, 2, scalarOf(op.getKeep()));
   Value row = b.create<arith::AddIOp>(
-      loc, firstRow, b.create<arith::MulIOp>(loc, tile, p.index(2 * kRows)));
+      loc, scalarsOf(op.getLhsIndices()).end()[-2],
+      b.create<arith::MulIOp>(loc, tile, p.index(2 * kRows)));
   auto prefetch = [&](Value k) {
-    if (isStrips)
-      prefetchBehind(rhs, 2, row, tiles, {k, depth});
+    if (panel.isStrips)
+      prefetchBehind(panel.product.rhs, 2, row, panel.tiles, {k, panel.depth});
     prefetchSums(here, k);
   };
   {
-    auto inner = b.create<scf::ForOp>(loc, p.index(0), last, p.index(kTerms));
+    auto inner =
+        b.create<scf::ForOp>(loc, p.index(0), panel.last, p.index(kTerms));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(inner.getBody());
     Value k = inner.getInductionVar();
     Value block = b.create<arith::DivUIOp>(loc, k, p.index(kTerms));
-    for (const Beside &beside : besides)
+    for (const Beside &beside : panel.besides)
       if (llvm::Error error = lowerTurnOf(beside, tile, block))
         return error;
     prefetch(k);
     Value next = b.create<arith::AddIOp>(loc, k, p.index(kTerms));
-    multiplyBlock(leftAt(tile, next), rightAt(next));
+    multiplyBlock(leftAt(panel, tile, next), rightAt(panel, next));
   }
-  Value blocks = b.create<arith::DivUIOp>(loc, last, p.index(kTerms));
-  for (const Beside &beside : besides)
+  Value blocks = b.create<arith::DivUIOp>(loc, panel.last, p.index(kTerms));
+  for (const Beside &beside : panel.besides)
     if (llvm::Error error = lowerTurnsFrom(beside, tile, blocks))
       return error;
-  prefetch(last);
+  prefetch(panel.last);
   // Behind the last tile there may be nothing: its own first block again.
   Value following = b.create<arith::MinUIOp>(
-      loc, b.create<arith::AddIOp>(loc, tile, p.index(1)), p.index(tiles - 1));
-  multiplyBlock(leftAt(following, p.index(0)), rightAt(p.index(0)));
+      loc, b.create<arith::AddIOp>(loc, tile, p.index(1)),
+      p.index(panel.tiles - 1));
+  multiplyBlock(leftAt(panel, following, p.index(0)),
+                rightAt(panel, p.index(0)));
   storeSums(here, 2, 2);
-  b.setInsertionPointAfter(loop);
-  for (const Beside &beside : besides)
-    if (llvm::Error error = lowerTurns(beside, p.index(tiles - 1), p.index(0)))
-      return error;
   return llvm::Error::success();
 }
 

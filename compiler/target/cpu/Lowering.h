@@ -94,6 +94,15 @@ private:
     mlir::scf::ForOp loop;
     int64_t turns;
   };
+  /// A product of many tiles of rows, which pass by a panel of rhs.
+  struct Panel {
+    const Product &product;
+    tile::MmaStagedOp op;
+    bool isStrips;
+    llvm::ArrayRef<Beside> besides;
+    int64_t tiles;
+    mlir::Value depth, last; ///< where the last block of terms starts
+  };
   /// Where a product is among its terms, as an index, and how many they are.
   struct Terms {
     mlir::Value at, depth;
@@ -185,6 +194,12 @@ private:
   // Matrix registers (LowerMatrix.cpp).
   llvm::Error lowerMmaStaged(tile::MmaStagedOp op,
                              llvm::ArrayRef<Beside> besides);
+  llvm::Expected<Product> productOf(tile::MmaStagedOp op);
+  /// Whether rhs has panels of 16 columns that follow one another.
+  bool meetsStrips(tile::MmaStagedOp op);
+  void lowerOneTile(const Product &product, tile::MmaStagedOp op);
+  void multiplyTile(const Matrix &left, const Matrix &right,
+                    tile::MmaStagedOp op);
   /// Whether the registers have been shaped anew, and have to be again.
   bool setMatrixShape(const MatrixShape &shape, bool isExact);
   void startSums(const Matrix &sums, int64_t rows, int64_t columns,
@@ -207,6 +222,9 @@ private:
   llvm::SmallVector<Beside> loopsBeside(tile::MmaStagedOp op, int64_t tiles);
   llvm::Error lowerPanel(const Product &product, tile::MmaStagedOp op,
                          bool isStrips, llvm::ArrayRef<Beside> besides);
+  llvm::Error lowerPassingTile(const Panel &panel, mlir::Value tile);
+  Matrix leftAt(const Panel &panel, mlir::Value tile, mlir::Value k);
+  Matrix rightAt(const Panel &panel, mlir::Value k);
   llvm::Error lowerTurn(const Beside &beside, mlir::Value tile,
                         mlir::Value turn);
   llvm::Error lowerTurns(const Beside &beside, mlir::Value tile,

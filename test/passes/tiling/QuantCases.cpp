@@ -252,12 +252,12 @@ std::vector<KernelCase> all() {
   const Shape packed[] = {{"Int8Packed", 101, 72, 1152, 8, 64},
                           {"Int4Packed", 200, 300, 1120, 4, 32},
                           {"Int4PackedZeros", 77, 48, 576, 4, 64, true},
-                          // Panels that are widened beside products; the last
-                          // rows of one are no whole tile.
-                          {"Int8PackedPanels", 101, 128, 1152, 8, 64},
+                          // Several panels a block, which are widened beside
+                          // products; the last rows are no whole tile.
+                          {"Int8PackedPanels", 101, 256, 1152, 8, 64},
                           {"Int8PackedPanelsTile", 96, 128, 896, 8, 32},
-                          {"Int4PackedPanels", 200, 320, 1120, 4, 32},
-                          {"Int8PackedPanelsZeros", 77, 64, 576, 8, 64, true},
+                          {"Int4PackedPanels", 200, 256, 1120, 4, 32},
+                          {"Int8PackedPanelsZeros", 77, 128, 576, 8, 64, true},
                           {"Int4PackedPanelsRows", 540, 96, 128, 4, 32}};
   for (const Shape &shape : packed)
     cases.push_back(make(shape, "bf16", false, shape.rows % 2));
@@ -272,13 +272,15 @@ std::vector<KernelCase> all() {
     for (const Shape &shape : zeros)
       cases.push_back(make(shape, element, false, shape.rows % 2));
   cases.push_back(make(zeros[5], "bf16", true, false));
-  const Shape floats[] = {{"Fp8One", 1, 64, 64, 8, 32, false, true},
-                          {"Fp8OneRagged", 1, 75, 105, 8, 128, false, true},
-                          {"Fp8FiveRows", 5, 300, 96, 8, 32, false, true},
-                          {"Fp8SixteenRows", 16, 280, 200, 8, 64, false, true},
-                          {"Fp8Many", 45, 128, 128, 8, 128, false, true},
-                          {"Fp8ManyRagged", 37, 70, 105, 8, 64, false, true},
-                          {"Fp8Packed", 101, 72, 1152, 8, 64, false, true}};
+  const Shape floats[] = {
+      {"Fp8One", 1, 64, 64, 8, 32, false, true},
+      {"Fp8OneRagged", 1, 75, 105, 8, 128, false, true},
+      {"Fp8FiveRows", 5, 300, 96, 8, 32, false, true},
+      {"Fp8SixteenRows", 16, 280, 200, 8, 64, false, true},
+      {"Fp8Many", 45, 128, 128, 8, 128, false, true},
+      {"Fp8ManyRagged", 37, 70, 105, 8, 64, false, true},
+      {"Fp8Packed", 101, 72, 1152, 8, 64, false, true},
+      {"Fp8PackedPanels", 77, 192, 1152, 8, 64, false, true}};
   for (const char *element : {"f32", "bf16"})
     for (const Shape &shape : floats)
       cases.push_back(make(shape, element, false, shape.rows % 2));
