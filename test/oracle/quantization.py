@@ -117,9 +117,10 @@ class Quantization:
         self.flags = ["--quant", kind, "--quant-group", str(group)]
         self.flags += ["--quant-zeros"] if zeros else []
 
-    def apply(self, twin):
+    def apply(self, twin, head=True, stored_as=torch.float64):
         """Quantizes the three models of a Twins, whose weights are alike; heads
-        that were tied to the table are then of their own."""
+        that were tied to the table are then of their own. Without `head` one
+        that is a module stays; `stored_as` rounds what numbers stand for."""
         weights = {}
         for name, module in twin.fp32.named_modules():
             weight = getattr(module, "weight", None)
@@ -127,6 +128,8 @@ class Quantization:
                     or isinstance(module, torch.nn.Embedding):
                 continue
             is_head = name.endswith("lm_head")
+            if is_head and not head:
+                continue
             # GPT-2's Conv1D has [in, out].
             turned = not isinstance(module, torch.nn.Linear)
             matrix = weight.data.T if turned else weight.data
@@ -137,6 +140,7 @@ class Quantization:
                 continue
             value = dequantize(matrix, 8 if is_head else self.bits, self.group,
                                self.zeros and not is_head, self.floats)
+            value = value.to(stored_as).double()
             weights[name] = value.T.contiguous() if turned else value
         for model in (twin.fp32, twin.bf16, twin.fp64):
             modules = dict(model.named_modules())
