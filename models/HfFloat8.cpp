@@ -2,6 +2,7 @@
 // left out, the tensors say themselves; so what is refused here is only what
 // would make other numbers of them.
 #include "models/HfReaders.h"
+#include "runtime/data/Float8Blocks.h"
 
 #include <array>
 
@@ -13,9 +14,9 @@ static constexpr const char *kAdvice =
 // Rows and columns of a block, which the reader of the weights takes from the
 // same place (runtime/data/Float8Weights.h).
 static void checkBlocks(ConfigFields &fields, std::string_view key,
-                        const std::vector<int64_t> &blocks) {
-  if (blocks.size() != 2 || blocks[0] < 1 || blocks[1] < 16)
-    fields.fail(key, "must be rows and columns of a block, at least 1 and 16");
+                        const Json &blocks) {
+  if (!float8BlocksOf(blocks))
+    fields.fail(key, kFloat8BlocksWanted);
 }
 
 // Of DeepSeek-V3, Qwen3-FP8 and others, and what AutoFP8 writes. How the model
@@ -24,9 +25,8 @@ static void readFp8(ConfigFields &fields) {
   if (fields.text("fmt", "e4m3") != "e4m3")
     fields.fail("fmt", "must be e4m3; other 8-bit floats are not read, give "
                        "the model in full precision");
-  if (fields.find("weight_block_size"))
-    checkBlocks(fields, "weight_block_size",
-                fields.integers("weight_block_size", true));
+  if (const Json *size = fields.find("weight_block_size"))
+    checkBlocks(fields, "weight_block_size", *size);
   constexpr std::array<std::string_view, 5> about = {
       "activation_scheme", "scale_fmt", "dequantize", "modules_to_not_convert",
       "ignored_layers"};
@@ -68,17 +68,20 @@ static void readFloatGroup(ConfigFields &fields, const Json &group) {
     values.requireNeutral("dynamic", false, "weights that are stored");
     values.requireNeutral("actorder", nullptr, "columns in their own order");
     const std::string strategy = values.text("strategy", "tensor");
-    if (strategy == "block" && !values.find("block_structure"))
+    const Json *structure = values.find("block_structure"),
+               *group = values.find("group_size");
+    if (strategy == "block" && !structure)
       values.fail("strategy", "is block, which needs a block_structure");
+    else if (strategy == "block")
+      checkBlocks(values, "block_structure", *structure);
+    else if (strategy == "group" && !group)
+      values.fail("strategy", "is group, which needs a group_size");
     else if (strategy == "group")
-      checkBlocks(values, "group_size",
-                  {1, values.size("group_size", 1 << 16)});
-    else if (strategy != "tensor" && strategy != "channel" &&
-             strategy != "block")
+      checkBlocks(values, "group_size", {1u, *group});
+    else if (strategy != "tensor" && strategy != "channel")
       values.fail("strategy", "must be tensor, channel, group or block");
-    constexpr std::array<std::string_view, 6> made = {
-        "observer", "observer_kwargs", "scale_dtype",
-        "zp_dtype", "group_size",      "block_structure"};
+    constexpr std::array<std::string_view, 4> made = {
+        "observer", "observer_kwargs", "scale_dtype", "zp_dtype"};
     values.ignore(made);
     values.finish(kAdvice);
     inner.adopt(values.status());

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cinttypes>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -15,28 +13,21 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMostConfigBytes = std::size_t(1) << 20;
-/// Tables of narrower blocks would take more than what they are for.
-constexpr uint64_t kLeastColumns = 16, kMostBlock = uint64_t(1) << 20;
-constexpr float kLargest = 448; // of e4m3
 /// What is decoded by way of one buffer.
 constexpr uint64_t kElementsAtOnce = uint64_t(1) << 18;
 
-constexpr bool isNan(std::byte bits) { return (unsigned(bits) & 127) == 127; }
-
 /// Of each byte; those of NaNs are of no use.
-constexpr std::array<float, 256> makeValues() {
+constexpr std::array<float, 256> kValues = [] {
   std::array<float, 256> values{};
-  for (unsigned bits = 0; bits < 256; ++bits) {
-    const unsigned exponent = bits >> 3 & 15, mantissa = bits & 7;
-    float value = exponent ? float(8 + mantissa) : float(mantissa);
-    value *= 0x1p-9f; // of the least exponent, which subnormals have too
-    for (unsigned i = 1; i < exponent; ++i)
-      value *= 2;
-    values[bits] = bits & 128 ? -value : value;
-  }
+  for (unsigned bits = 0; bits < 256; ++bits)
+    values[bits] = e4m3ToFloat(uint8_t(bits));
   return values;
+}();
+
+/// Blocks that a dimension is cut into, the last of which may be shorter.
+constexpr uint64_t blocksIn(uint64_t size, uint64_t block) {
+  return size / block + (size % block != 0);
 }
-constexpr std::array<float, 256> kValues = makeValues();
 
 /// The nearest bf16, half to even. To f32 it is rounded to odd, so that what is
 /// lost there still says to which side the second rounding goes.
@@ -65,21 +56,21 @@ public:
       : parts{weights, scales, blocks}, weights(parts.weights),
         scales(parts.scales), blocks(parts.blocks),
         columns(weights.entry->shape[1]),
-        blocksInRow((columns + blocks.columns - 1) / blocks.columns) {}
+        blocksInRow(blocksIn(columns, blocks.columns)) {}
 
   Status read(uint64_t offset, std::span<std::byte> out) const override {
     if (offset % 2 != 0 || out.size() % 2 != 0)
       return Status::error("{} is read by parts of elements; please report "
                            "this",
                            shownName(weights.entry->name));
-    Rows rows{*this};
     uint64_t first = offset / 2;
+    Tables tables;
     std::vector<std::byte> bytes;
     for (uint64_t at = 0; at < out.size() / 2; at += bytes.size()) {
       bytes.resize(std::min(kElementsAtOnce, out.size() / 2 - at));
       TESSERA_RETURN_IF_ERROR(
           weights.file->read(*weights.entry, first + at, bytes));
-      TESSERA_RETURN_IF_ERROR(rows.widen(bytes, first + at, &out[2 * at]));
+      TESSERA_RETURN_IF_ERROR(widen(bytes, first + at, &out[2 * at], tables));
     }
     return Status::success();
   }
@@ -87,60 +78,122 @@ public:
   const Float8Parts *float8() const override { return &parts; }
 
 private:
-  /// Elements one behind another, with the tables of the blocks they are in.
-  struct Rows {
-    const Widened &of;
-    std::vector<Table> tables = std::vector<Table>(of.blocksInRow);
-    uint64_t rowOfTables = std::numeric_limits<uint64_t>::max();
-
-    Status widen(std::span<const std::byte> bytes, uint64_t first,
-                 std::byte *to) {
-      if (auto found = std::ranges::find_if(bytes, isNan); found != bytes.end())
-        return of.notANumber(first + uint64_t(found - bytes.begin()));
-      for (std::size_t i = 0; i < bytes.size();) {
-        const uint64_t row = (first + i) / of.columns,
-                       column = (first + i) % of.columns;
-        if (row / of.blocks.rows != rowOfTables) {
-          rowOfTables = row / of.blocks.rows;
-          TESSERA_RETURN_IF_ERROR(of.makeTables(rowOfTables, tables));
-        }
-        const uint64_t block = column / of.blocks.columns,
-                       end = std::min((block + 1) * of.blocks.columns,
-                                      of.columns);
-        const Table &table = tables[block];
-        const std::size_t count =
-            std::min<uint64_t>(end - column, bytes.size() - i);
-        for (std::size_t k = i; k < i + count; ++k)
-          std::memcpy(to + 2 * k, &table[std::size_t(bytes[k])], 2);
-        i += count;
-      }
-      return Status::success();
+  /// Of neighbours in a row of blocks.
+  struct Tables {
+    uint64_t row = 0, first = 0;
+    std::vector<Table> of;
+    bool have(uint64_t wantedRow, uint64_t begin, uint64_t end) const {
+      return row == wantedRow && begin >= first && end <= first + of.size();
     }
   };
 
-  /// Those of a row of blocks.
-  Status makeTables(uint64_t row, std::span<Table> tables) const {
+  /// Elements one behind another, row by row.
+  Status widen(std::span<const std::byte> bytes, uint64_t first, std::byte *to,
+               Tables &tables) const {
+    auto isNan = [](std::byte bits) { return isE4m3Nan(uint8_t(bits)); };
+    if (auto found = std::ranges::find_if(bytes, isNan); found != bytes.end())
+      return notANumber(first + uint64_t(found - bytes.begin()));
+    // A table is worth its work where it is used for as many elements.
+    const uint64_t rows =
+                       std::min(blocks.rows, blocksIn(bytes.size(), columns)),
+                   ofBlock = rows * std::min(blocks.columns, columns);
+    const bool byTables = ofBlock >= kValues.size();
+    for (std::size_t i = 0; i < bytes.size();) {
+      const uint64_t row = (first + i) / columns,
+                     column = (first + i) % columns;
+      const std::size_t count =
+          std::min<uint64_t>(columns - column, bytes.size() - i);
+      auto part = bytes.subspan(i, count);
+      TESSERA_RETURN_IF_ERROR(
+          byTables ? widenByTables(part, row, column, to + 2 * i, tables)
+                   : widenEach(part, row, column, to + 2 * i));
+      i += count;
+    }
+    return Status::success();
+  }
+
+  /// Calls `each` with the parts of a row's elements from `column` on that are
+  /// in one block, and which of the row's blocks that is.
+  template <typename Each>
+  void forBlocks(std::span<const std::byte> bytes, uint64_t column,
+                 Each each) const {
+    for (std::size_t i = 0; i < bytes.size();) {
+      const uint64_t block = (column + i) / blocks.columns,
+                     left = blocks.columns - (column + i) % blocks.columns;
+      const std::size_t count = std::min<uint64_t>(left, bytes.size() - i);
+      each(block, i, i + count);
+      i += count;
+    }
+  }
+
+  Status widenEach(std::span<const std::byte> bytes, uint64_t row,
+                   uint64_t column, std::byte *to) const {
+    const uint64_t begin = column / blocks.columns,
+                   end = (column + bytes.size() - 1) / blocks.columns + 1;
+    auto read = readScales(row / blocks.rows, begin, end);
+    if (!read.ok())
+      return read.status();
+    forBlocks(bytes, column, [&](uint64_t block, std::size_t i, std::size_t e) {
+      const double scale = (*read)[block - begin];
+      for (; i < e; ++i) {
+        const uint16_t value = toBf16(kValues[std::size_t(bytes[i])] * scale);
+        std::memcpy(to + 2 * i, &value, 2);
+      }
+    });
+    return Status::success();
+  }
+
+  Status widenByTables(std::span<const std::byte> bytes, uint64_t row,
+                       uint64_t column, std::byte *to, Tables &tables) const {
+    const uint64_t begin = column / blocks.columns,
+                   end = (column + bytes.size() - 1) / blocks.columns + 1;
+    if (!tables.have(row / blocks.rows, begin, end))
+      TESSERA_RETURN_IF_ERROR(
+          makeTables(row / blocks.rows, begin, end, tables));
+    forBlocks(bytes, column, [&](uint64_t block, std::size_t i, std::size_t e) {
+      const Table &table = tables.of[block - tables.first];
+      for (; i < e; ++i)
+        std::memcpy(to + 2 * i, &table[std::size_t(bytes[i])], 2);
+    });
+    return Status::success();
+  }
+
+  /// Of blocks [begin, end) of a row of blocks.
+  Status makeTables(uint64_t row, uint64_t begin, uint64_t end,
+                    Tables &tables) const {
+    auto read = readScales(row, begin, end);
+    if (!read.ok())
+      return read.status();
+    tables.row = row;
+    tables.first = begin;
+    tables.of.resize(end - begin);
+    for (std::size_t i = 0; i < read->size(); ++i)
+      if (i > 0 && (*read)[i] == (*read)[i - 1])
+        tables.of[i] = tables.of[i - 1];
+      else
+        fill(tables.of[i], (*read)[i]);
+    return Status::success();
+  }
+
+  StatusOr<std::vector<float>> readScales(uint64_t row, uint64_t begin,
+                                          uint64_t end) const {
     const SafetensorsType type = scales.entry->type;
-    const uint64_t size = safetensorsBits(type) / 8, first = row * blocksInRow;
-    std::vector<std::byte> bytes(blocksInRow * size);
+    const uint64_t size = safetensorsBits(type) / 8,
+                   first = row * blocksInRow + begin;
+    std::vector<std::byte> bytes((end - begin) * size);
     TESSERA_RETURN_IF_ERROR(
         scales.file->read(*scales.entry, first * size, bytes));
-    float last = std::numeric_limits<float>::quiet_NaN();
-    for (uint64_t i = 0; i < blocksInRow; ++i) {
-      const float scale = scaleAt(type, &bytes[i * size]);
-      if (!std::isfinite(bf16ToFloat(floatToBf16(scale * kLargest))))
+    std::vector<float> values(end - begin);
+    for (uint64_t i = 0; i < values.size(); ++i) {
+      values[i] = scaleAt(type, &bytes[i * size]);
+      if (!std::isfinite(bf16ToFloat(floatToBf16(values[i] * kLargestE4m3))))
         return Status::error("{} in '{}' has the scale {} at {}, with which "
                              "weights are not finite; the file is damaged, "
                              "give another copy of it",
                              shownName(scales.entry->name), scales.file->path(),
-                             scale, first + i);
-      if (i > 0 && scale == last)
-        tables[i] = tables[i - 1];
-      else
-        fill(tables[i], scale);
-      last = scale;
+                             values[i], first + i);
     }
-    return Status::success();
+    return values;
   }
 
   static float scaleAt(SafetensorsType type, const std::byte *from) {
@@ -167,21 +220,6 @@ private:
   const uint64_t columns, blocksInRow;
 };
 
-/// A pair of sizes: [128, 128], or as text "128x128".
-std::optional<Float8Blocks> blocksOf(const nlohmann::json &pair) {
-  Float8Blocks blocks{0, 0};
-  if (pair.is_string())
-    std::sscanf(pair.get_ref<const std::string &>().c_str(),
-                "%" SCNu64 "x%" SCNu64, &blocks.rows, &blocks.columns);
-  else if (pair.is_array() && pair.size() == 2 &&
-           pair[0].is_number_unsigned() && pair[1].is_number_unsigned())
-    blocks = {pair[0].get<uint64_t>(), pair[1].get<uint64_t>()};
-  const bool isGood = blocks.rows >= 1 && blocks.rows <= kMostBlock &&
-                      blocks.columns >= kLeastColumns &&
-                      blocks.columns <= kMostBlock;
-  return isGood ? std::optional(blocks) : std::nullopt;
-}
-
 /// The member of that name, or null.
 const nlohmann::json &member(const nlohmann::json &of, const char *name) {
   static const nlohmann::json none;
@@ -189,8 +227,18 @@ const nlohmann::json &member(const nlohmann::json &of, const char *name) {
   return found == of.end() ? none : *found;
 }
 
-} // namespace
+/// Those of a value of config.json; an error where they are none.
+StatusOr<std::optional<Float8Blocks>> blocksAt(const std::string &path,
+                                               std::string_view key,
+                                               const nlohmann::json &value) {
+  if (auto blocks = float8BlocksOf(value))
+    return blocks;
+  return Status::error("'{}': key 'quantization_config.{}': {}", path, key,
+                       kFloat8BlocksWanted);
+}
 
+/// What the quantization_config of config.json in a directory says of blocks;
+/// none where it says nothing, or there is no such file.
 StatusOr<std::optional<Float8Blocks>>
 readFloat8Blocks(const std::string &directory) {
   const std::string path =
@@ -203,44 +251,51 @@ readFloat8Blocks(const std::string &directory) {
     return text.status();
   const nlohmann::json config = parseShallowJson(*text);
   const nlohmann::json &how = member(config, "quantization_config");
-  if (auto blocks = blocksOf(member(how, "weight_block_size")))
-    return blocks;
+  if (const auto &size = member(how, "weight_block_size"); !size.is_null())
+    return blocksAt(path, "weight_block_size", size);
   const nlohmann::json &weights =
       member(member(member(how, "config_groups"), "group_0"), "weights");
-  if (auto blocks = blocksOf(member(weights, "block_structure")))
-    return blocks;
-  return blocksOf({1u, member(weights, "group_size")});
+  const nlohmann::json &strategy = member(weights, "strategy");
+  auto mayBe = [&](const char *name) {
+    return strategy.is_null() || strategy == name;
+  };
+  const std::string prefix = "config_groups.group_0.weights.";
+  if (const auto &structure = member(weights, "block_structure");
+      !structure.is_null() && mayBe("block"))
+    return blocksAt(path, prefix + "block_structure", structure);
+  // -1 is a scale a row.
+  if (const auto &group = member(weights, "group_size");
+      !group.is_null() && group != -1 && mayBe("group"))
+    return blocksAt(path, prefix + "group_size", {1u, group});
+  return std::optional<Float8Blocks>();
 }
 
+/// Whether it is a matrix of such weights, if it has scales.
 bool isFloat8Matrix(const SafetensorsEntry &entry) {
   return entry.type == SafetensorsType::f8_e4m3 && entry.shape.size() == 2;
 }
 
-static std::string shownShape(const std::vector<uint64_t> &shape) {
+std::string shownShape(const std::vector<uint64_t> &shape) {
   constexpr std::size_t kMost = 4;
   return shape.size() > kMost ? fmt::format("{} dimensions", shape.size())
                               : fmt::format("{}", fmt::join(shape, ", "));
 }
 
 /// What each scale is for, by the shape of the scales.
-static StatusOr<Float8Blocks>
-blocksBy(const SafetensorsModel::Location &weights,
-         const SafetensorsModel::Location &scales,
-         const std::optional<Float8Blocks> &blocks) {
+StatusOr<Float8Blocks> blocksBy(const SafetensorsModel::Location &weights,
+                                const SafetensorsModel::Location &scales,
+                                const std::optional<Float8Blocks> &blocks) {
   const uint64_t rows = weights.entry->shape[0],
                  columns = weights.entry->shape[1];
   std::vector<uint64_t> shape = scales.entry->shape;
-  auto ratio = [](uint64_t size, uint64_t block) {
-    return (size + block - 1) / block;
-  };
   if (std::ranges::all_of(shape, [](uint64_t size) { return size == 1; }) &&
       shape.size() <= 2)
     return Float8Blocks{std::max<uint64_t>(rows, 1),
                         std::max<uint64_t>(columns, 1)};
   if (shape == std::vector{rows} || shape == std::vector<uint64_t>{rows, 1})
     return Float8Blocks{1, std::max<uint64_t>(columns, 1)};
-  if (blocks && shape == std::vector{ratio(rows, blocks->rows),
-                                     ratio(columns, blocks->columns)})
+  if (blocks && shape == std::vector{blocksIn(rows, blocks->rows),
+                                     blocksIn(columns, blocks->columns)})
     return *blocks;
   return Status::error(
       "{} in '{}' has the shape [{}]; for weights [{}, {}] it must be [1], "
@@ -249,13 +304,14 @@ blocksBy(const SafetensorsModel::Location &weights,
       rows, columns, rows,
       blocks ? fmt::format("[{}, {}], as config.json says that blocks are "
                            "{} x {}",
-                           ratio(rows, blocks->rows),
-                           ratio(columns, blocks->columns), blocks->rows,
+                           blocksIn(rows, blocks->rows),
+                           blocksIn(columns, blocks->columns), blocks->rows,
                            blocks->columns)
              : "what config.json beside it says of blocks (weight_block_size "
                "of quantization_config), which says nothing");
 }
 
+/// The weights as bf16. The files must outlive it.
 StatusOr<SafetensorsEntry>
 widenedFloat8(const SafetensorsModel::Location &weights,
               const SafetensorsModel::Location &scales,
@@ -275,6 +331,8 @@ widenedFloat8(const SafetensorsModel::Location &weights,
   entry.source = std::make_shared<Widened>(weights, scales, *by);
   return entry;
 }
+
+} // namespace
 
 Status SafetensorsModel::widenFloat8(const std::string &directory) {
   std::optional<Float8Blocks> blocks;

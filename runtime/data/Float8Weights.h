@@ -14,37 +14,19 @@
 //   [⌈rows / m⌉, ⌈columns / n⌉]   one for each block of m × n, as the
 //       quantization_config of config.json says; groups of a row are 1 × n
 //
-// The weight is the product, rounded once, to bf16.
+// The weight is the product, rounded once, to bf16. Errors: scales of another
+// type or shape, and blocks of which config.json says what they cannot be; as
+// weights are read, NaNs, and scales with which a weight might not be finite.
 #pragma once
+#include "runtime/data/Float8Blocks.h"
 #include "runtime/data/Safetensors.h"
 
 namespace tessera {
-
-/// What a scale is for: rows × columns of a matrix.
-struct Float8Blocks {
-  uint64_t rows, columns;
-};
 
 /// What weights are made of.
 struct Float8Parts {
   SafetensorsModel::Location weights, scales;
   Float8Blocks blocks;
 };
-
-/// What the quantization_config of config.json in a directory says of blocks;
-/// none where it says nothing, or there is no such file.
-StatusOr<std::optional<Float8Blocks>>
-readFloat8Blocks(const std::string &directory);
-
-/// Whether it is a matrix of such weights, if it has scales.
-bool isFloat8Matrix(const SafetensorsEntry &entry);
-
-/// The weights as bf16. Errors: scales of another type or shape; and as they
-/// are read, NaNs, and scales with which a weight might not be finite. The
-/// files must outlive it.
-StatusOr<SafetensorsEntry>
-widenedFloat8(const SafetensorsModel::Location &weights,
-              const SafetensorsModel::Location &scales,
-              const std::optional<Float8Blocks> &blocks);
 
 } // namespace tessera

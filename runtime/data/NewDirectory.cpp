@@ -107,6 +107,20 @@ void onSignal(int signal) {
   errno = error;
 }
 
+/// On other threads; nothing is to be left.
+void waitForHandlers() {
+  while (handlers > 0)
+    std::this_thread::yield();
+}
+
+/// What a handler has moved but could not remove, for want of descriptors say.
+void removeDoomed(const std::string &partial) {
+  if (!interrupted)
+    return;
+  waitForHandlers();
+  (void)systemFiles().removeTree(doomedOf(partial));
+}
+
 /// As long as it lives a signal removes the folder before it does what it would
 /// have done: it ends the process, or is handled by others. One that is ignored
 /// stays so.
@@ -129,8 +143,7 @@ public:
     }
   }
   ~RemovedBySignals() {
-    while (handlers > 0) // on other threads, and nothing is to be left
-      std::this_thread::yield();
+    waitForHandlers();
     for (std::size_t i = 0; i < kEndings.size(); ++i)
       if (taken[i])
         ::sigaction(kEndings[i], &before[i], nullptr);
@@ -161,7 +174,9 @@ Status checkNewDirectory(const std::string &directory) {
     return Status::error("'{}' cannot be made in '{}': {}; choose another "
                          "directory",
                          directory, above.string(), code.message());
-  return systemFiles().removeTree(partial);
+  Status status = systemFiles().removeTree(partial);
+  removeDoomed(partial);
+  return status;
 }
 
 Status
@@ -184,7 +199,8 @@ makeNewDirectory(const std::string &directory,
   }
   if (!isNamed) {
     (void)files.removeTree(partial); // the error that counts is the first one
-    if (interrupted)                 // and whoever handled the signal goes on
+    removeDoomed(partial);
+    if (interrupted) // and whoever handled the signal goes on
       return Status::error("'{}' is not made: a signal came meanwhile",
                            directory);
     return status;

@@ -9,7 +9,6 @@
 // reference a repeated tensor name is not an error: the last one counts.
 #pragma once
 #include "runtime/data/FileOperations.h"
-#include "runtime/support/MappedFile.h"
 #include "runtime/support/Status.h"
 
 #include <cstdint>
@@ -99,8 +98,7 @@ StatusOr<SafetensorsHeader> parseSafetensors(std::span<const std::byte> head,
                                              uint64_t fileSize);
 
 /// A file opened for reading. Tensor bytes are read with pread, so a file that
-/// shrinks under the reader is an error and not a bus fault; bytes() gives the
-/// mapping for readers that keep the file in place (weights of an engine).
+/// shrinks under the reader is an error and not a bus fault.
 class SafetensorsFile {
 public:
   static StatusOr<SafetensorsFile> open(const std::string &path);
@@ -114,8 +112,6 @@ public:
   /// within the tensor.
   Status read(const SafetensorsEntry &entry, uint64_t offset,
               std::span<std::byte> out) const;
-  /// The tensor's bytes in the mapped file, valid as long as this object.
-  StatusOr<std::span<const std::byte>> bytes(const SafetensorsEntry &entry);
 
 private:
   SafetensorsFile() = default;
@@ -123,7 +119,6 @@ private:
   SafetensorsHeader parsed;
   int fd = -1;
   uint64_t fileSize = 0;
-  MappedFile mapping;
 };
 
 /// Called with every piece of a file in order.

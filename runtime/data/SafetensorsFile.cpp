@@ -144,7 +144,6 @@ SafetensorsFile &SafetensorsFile::operator=(SafetensorsFile &&other) noexcept {
   std::swap(parsed, other.parsed);
   std::swap(fd, other.fd);
   std::swap(fileSize, other.fileSize);
-  std::swap(mapping, other.mapping);
   return *this;
 }
 
@@ -163,26 +162,6 @@ Status SafetensorsFile::read(const SafetensorsEntry &entry, uint64_t offset,
   if (entry.source)
     return entry.source->read(offset, out);
   return readAt(fd, parsed.dataStart + entry.begin + offset, out, filePath);
-}
-
-StatusOr<std::span<const std::byte>>
-SafetensorsFile::bytes(const SafetensorsEntry &entry) {
-  if (entry.source)
-    return Status::error("'{}' does not lie in '{}' as {}, so it cannot be "
-                         "used in place",
-                         entry.name, filePath, safetensorsName(entry.type));
-  if (mapping.bytes().empty()) {
-    StatusOr<MappedFile> mapped = MappedFile::open(filePath);
-    if (!mapped.ok())
-      return mapped.status();
-    if (mapped->bytes().size() != fileSize)
-      return Status::error(
-          "'{}' has {} bytes now, it had {} when it was opened", filePath,
-          mapped->bytes().size(), fileSize);
-    mapping = mapped.take();
-  }
-  return mapping.bytes().subspan(parsed.dataStart + entry.begin,
-                                 entry.end - entry.begin);
 }
 
 Status writeSafetensors(SafetensorsSink &sink,

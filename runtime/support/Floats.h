@@ -60,12 +60,16 @@ constexpr std::uint16_t floatToF16(float value) {
   return static_cast<std::uint16_t>(sign | (kept + up));
 }
 
+inline constexpr float kLargestE4m3 = 448;
+
 /// e4m3fn has no infinities, and a NaN of each sign: all of exponent and
 /// fraction are ones.
+constexpr bool isE4m3Nan(std::uint8_t bits) { return (bits & 0x7f) == 0x7f; }
+
 constexpr float e4m3ToFloat(std::uint8_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80) << 24;
   const std::uint32_t exponent = bits >> 3 & 15, fraction = bits & 7;
-  if ((bits & 0x7f) == 0x7f)
+  if (isE4m3Nan(bits))
     return std::bit_cast<float>(sign | 0x7fc00000);
   if (exponent == 0) { // zero and subnormals: fraction × 2^-9
     const float magnitude = static_cast<float>(fraction) * 0x1p-9f;

@@ -126,6 +126,11 @@ bool converts(SafetensorsType from, SafetensorsType to) {
 Status checkScaled(const SafetensorsFile &file, const SafetensorsEntry &entry) {
   if (entry.type != SafetensorsType::f8_e4m3)
     return Status::success();
+  if (entry.shape.size() != 2)
+    return Status::error("'{}' in '{}' is {} with {} dimensions, of which only "
+                         "matrices are read; give it in bf16",
+                         entry.name, file.path(), safetensorsName(entry.type),
+                         entry.shape.size());
   return Status::error("'{}' in '{}' is {} and has no '{}_scale' or "
                        "'{}_scale_inv' beside it, without which it says "
                        "nothing; give a checkpoint that has them",

@@ -1,14 +1,40 @@
 #include "runtime/train/Float8Strips.h"
 #include "runtime/data/Float8Weights.h"
+#include "runtime/support/Floats.h"
+#include "runtime/train/CopyTensor.h"
 #include "runtime/train/MakeStrips.h"
 #include "runtime/train/PackedFields.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace tessera {
 
 static constexpr int64_t kStrip = QuantizedLayout::kStrip;
+
+/// Whether f16 has each scale as closely as it has its normal numbers. Smaller
+/// ones it has as multiples of 2^-24, and larger ones than 65504 not at all.
+static StatusOr<bool> f16HasAll(const SafetensorsModel::Location &scales) {
+  constexpr uint64_t kAtOnce = uint64_t(1) << 16;
+  const uint64_t size = safetensorsBits(scales.entry->type) / 8,
+                 count = (scales.entry->end - scales.entry->begin) / size;
+  std::vector<std::byte> bytes;
+  std::vector<float> wide;
+  for (uint64_t at = 0; at < count; at += wide.size()) {
+    wide.resize(std::min(kAtOnce, count - at));
+    bytes.resize(wide.size() * size);
+    TESSERA_RETURN_IF_ERROR(scales.file->read(*scales.entry, at * size, bytes));
+    toFloats(scales.entry->type, bytes.data(), wide.size(), wide.data());
+    const bool areNear = std::ranges::all_of(wide, [](float scale) {
+      return std::fabs(f16ToFloat(floatToF16(scale)) - scale) <=
+             std::fabs(scale) * 0x1p-11f;
+    });
+    if (!areNear)
+      return false;
+  }
+  return true;
+}
 
 StatusOr<std::optional<PackedMatrix>> findFloat8(const QuantizedPart &part,
                                                  const FindTensor &find) {
@@ -23,17 +49,15 @@ StatusOr<std::optional<PackedMatrix>> findFloat8(const QuantizedPart &part,
   if (!fits || (parts->blocks.columns % uint64_t(layout.group) != 0 &&
                 parts->blocks.columns < uint64_t(layout.columns)))
     return std::optional<PackedMatrix>();
+  auto isNear = f16HasAll(parts->scales);
+  if (!isNear.ok())
+    return isNear.status();
+  if (!*isNear)
+    return std::optional<PackedMatrix>();
   PackedMatrix matrix{parts->weights, parts->scales, PackedFormat::float8};
   matrix.blockRows = int64_t(parts->blocks.rows);
   matrix.blockColumns = int64_t(parts->blocks.columns);
   return std::optional(matrix);
-}
-
-/// Whether there is a byte with all of e4m3's exponent and fraction, which is
-/// no number.
-static bool hasNan(std::span<const uint8_t> bytes) {
-  return std::ranges::any_of(
-      bytes, [](uint8_t bits) { return (bits & 0x7f) == 0x7f; });
 }
 
 Status loadFloat8(TrainModel &model, const StateTensor &values,
@@ -56,13 +80,13 @@ Status loadFloat8(TrainModel &model, const StateTensor &values,
         TESSERA_RETURN_IF_ERROR(
             matrix.packed.file->read(*matrix.packed.entry, first * columns,
                                      std::as_writable_bytes(std::span(rows))));
-        if (hasNan(rows))
-          return Status::error("'{}' in '{}' is no number somewhere in rows {} "
-                               "to {}; the file is damaged, give another copy "
-                               "of it",
+        if (auto nan = std::ranges::find_if(rows, isE4m3Nan); nan != rows.end())
+          return Status::error("'{}' in '{}' is no number at [{}, {}]; the "
+                               "file is damaged, give another copy of it",
                                matrix.packed.entry->name,
-                               matrix.packed.file->path(), first,
-                               first + count - 1);
+                               matrix.packed.file->path(),
+                               first + (nan - rows.begin()) / columns,
+                               (nan - rows.begin()) % columns);
         for (int64_t row = 0; row < count; ++row) {
           for (int64_t k = 0; k < columns; k += perWord) {
             uint32_t word = 0;

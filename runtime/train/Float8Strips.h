@@ -6,8 +6,9 @@
 namespace tessera {
 
 /// As findPacked and loadPacked (PackedWeights.h). Nothing where the weights
-/// are no such floats, or a group of the part's layout would have two scales:
-/// then what they stand for is rounded anew.
+/// are no such floats, a group of the part's layout would have two scales, or
+/// f16 comes to a scale by no more than its subnormals, or not at all: then
+/// what they stand for is rounded anew.
 StatusOr<std::optional<PackedMatrix>> findFloat8(const QuantizedPart &part,
                                                  const FindTensor &find);
 Status loadFloat8(TrainModel &model, const StateTensor &values,

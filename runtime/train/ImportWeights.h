@@ -15,11 +15,12 @@ struct ImportReport {
 /// leading "transformer.", "model." or "bert." may be there on either side, and
 /// BERT's LayerNorm may have gamma and beta. f16, bf16, f32 and f64, and 8-bit
 /// floats with scales as bf16 (runtime/data/Float8Weights.h), convert to the
-/// model's fp32, bf16 or fp64, and to integers with scales where the model
-/// keeps quantized weights (QuantizeTensor.h). Every parameter of the model
-/// must be there with its shape: what is missing is an error that lists it, and
-/// the model is then unchanged. Tensors that `factors` names are multiplied
-/// with theirs, before they are rounded to integers.
+/// model's fp32, bf16 or fp64, and to integers or 8-bit floats with scales
+/// where the model keeps quantized weights (QuantizeTensor.h); those that a
+/// checkpoint has in the same form are kept (PackedWeights.h, Float8Strips.h).
+/// Every parameter of the model must be there with its shape: what is missing
+/// is an error that lists it, and the model is then unchanged. Tensors that
+/// `factors` names are multiplied with theirs, before they are rounded.
 StatusOr<ImportReport> importWeights(const std::string &path, TrainModel &model,
                                      const WeightFactors &factors = {});
 

@@ -1,6 +1,7 @@
 // The arithmetic of quantization, in vectors: groups of weights.
 #pragma once
 #include "runtime/support/CpuFeatures.h"
+#include "runtime/support/Floats.h"
 
 #include <cstdint>
 #include <span>
@@ -20,9 +21,6 @@ using QuantizeGroups = bool (*)(int64_t bits, std::size_t group,
                                 std::span<const float> weights,
                                 std::span<int8_t> q, std::span<uint16_t> scales,
                                 std::span<uint16_t> zeros);
-
-/// The largest number that e4m3 has.
-constexpr float kLargestE4m3 = 448;
 
 /// What the largest scale reaches. With zero points both signs share the steps.
 constexpr float largestWeight(int64_t bits, bool zeros, bool floats = false) {

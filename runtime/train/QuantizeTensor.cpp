@@ -104,9 +104,10 @@ Status checkQuantizable(const QuantizedPart &part, const SafetensorsFile &file,
                          fmt::join(shape, ", "));
   TESSERA_RETURN_IF_ERROR(checkScaled(file, entry));
   if (!converts(entry.type, SafetensorsType::f32))
-    return Status::error("'{}' in '{}' is {}, of which no integers with scales "
-                         "can be made; give f32, bf16, f16 or f64",
-                         entry.name, file.path(), safetensorsName(entry.type));
+    return Status::error("'{}' in '{}' is {}, of which no {} with scales can "
+                         "be made; give f32, bf16, f16 or f64",
+                         entry.name, file.path(), safetensorsName(entry.type),
+                         part.layout.floats ? "8-bit floats" : "integers");
   return Status::success();
 }
 

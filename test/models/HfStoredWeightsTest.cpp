@@ -194,6 +194,7 @@ TEST(HfStoredWeights, FloatsOf8BitsAreNoIntegers) {
         floats({}), floats({{"strategy", "tensor"}}),
         floats({{"strategy", "group"}, {"group_size", 64}}),
         floats({{"strategy", "block"}, {"block_structure", {128, 128}}}),
+        floats({{"strategy", "block"}, {"block_structure", "128x128"}}),
         floats({}, {{"ignore", {"re:.*mlp.*", "lm_head"}},
                     {"sparsity_config", {{"format", "dense"}}}})}) {
     json config = smallConfig("llama");
@@ -214,7 +215,13 @@ TEST(HfStoredWeights, WhichFloatsAreNotRead) {
                     missing = weights + "strategy': is block, which needs a "
                                         "block_structure",
                     group = weights + "group_size': must be rows and columns "
-                                      "of a block, at least 1 and 16";
+                                      "of a block, at least 1 and 16, at most "
+                                      "1048576",
+                    structure = weights + "block_stru...': must be rows and "
+                                          "columns of a block, at least 1 and "
+                                          "16, at most 1048576",
+                    noGroup = weights + "strategy': is group, which needs a "
+                                        "group_size";
   expectAll({
       {"llama",
        {{"quantization_config", fp8({{"fmt", "e5m2"}})}},
@@ -223,7 +230,22 @@ TEST(HfStoredWeights, WhichFloatsAreNotRead) {
       {"llama",
        {{"quantization_config", fp8({{"weight_block_size", {128, 0}}})}},
        "key 'quantization_config.weight_block_size': must be rows and columns "
-       "of a block, at least 1 and 16"},
+       "of a block, at least 1 and 16, at most 1048576"},
+      {"llama",
+       {{"quantization_config", fp8({{"weight_block_size", {128, 1 << 21}}})}},
+       "key 'quantization_config.weight_block_size': must be rows and columns "
+       "of a block, at least 1 and 16, at most 1048576"},
+      {"llama",
+       {{"quantization_config",
+         floats({{"strategy", "block"}, {"block_structure", "128x128junk"}})}},
+       structure.c_str()},
+      {"llama",
+       {{"quantization_config",
+         floats({{"strategy", "block"}, {"block_structure", {128, 8}}})}},
+       structure.c_str()},
+      {"llama",
+       {{"quantization_config", floats({{"strategy", "group"}})}},
+       noGroup.c_str()},
       {"llama",
        {{"quantization_config", fp8({{"rotated", true}})}},
        "key 'quantization_config.rotated': is unknown, so it may change what "

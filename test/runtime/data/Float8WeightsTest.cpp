@@ -272,12 +272,78 @@ TEST(Float8Weights, SayWhatIsWrong) {
   for (float scale : {INFINITY, NAN, 1e36f})
     EXPECT_THAT(problemOf([&](Matrix &m) { m.scales[0] = scale; }),
                 HasSubstr("at 0, with which weights are not finite"));
-  EXPECT_THAT(problemOf([](Matrix &m) {
-                m.scaleName = "x.weight_scale_inv";
-                m.config = R"({"weight_block_size":[0,-1]})";
-                m.scaled({20, 48});
-              }),
-              HasSubstr("which says nothing"));
+}
+
+// Not passed over, as if nothing were said.
+TEST(Float8Weights, SayWhichKeyOfBlocksIsWrong) {
+  auto problemOf = [](std::string config) {
+    Matrix matrix;
+    matrix.config = std::move(config);
+    return matrix.problem();
+  };
+  const std::string in = "key 'quantization_config.",
+                    wanted = "': must be rows and columns of a block, at least "
+                             "1 and 16, at most 1048576";
+  for (const char *size :
+       {"[0, -1]", "[128]", "[128, 8]", "[128, 2097152]", "\"128x128junk\"",
+        "\"128x\"", "\" 128x128\"", "\"128x128x128\"", "7", "{}"})
+    EXPECT_THAT(problemOf(R"({"weight_block_size":)" + std::string(size) + "}"),
+                HasSubstr(in + "weight_block_size" + wanted))
+        << size;
+  auto weights = [](const char *of) {
+    return std::string(R"({"config_groups":{"group_0":{"weights":{)") + of +
+           "}}}}";
+  };
+  EXPECT_THAT(problemOf(weights(R"("block_structure":"16x8")")),
+              HasSubstr("group_0.weights.block_structure" + wanted));
+  EXPECT_THAT(problemOf(weights(R"("strategy":"group","group_size":8)")),
+              HasSubstr("group_0.weights.group_size" + wanted));
+  // What is not asked of them.
+  for (const char *other :
+       {R"("strategy":"channel","group_size":-1)", R"("group_size":-1)",
+        R"("strategy":"tensor","block_structure":"none")"})
+    EXPECT_EQ(problemOf(weights(other)), "") << other;
+}
+
+// Sizes of headers prove nothing: what they would make is not made.
+TEST(Float8Weights, TakeNoMoreThanWhatIsRead) {
+  auto open = [](const ScratchDirectory &folder, const std::string &header,
+                 uint64_t bytes) {
+    std::ofstream file(folder / "model.safetensors", std::ios::binary);
+    const uint64_t length = header.size();
+    file.write(reinterpret_cast<const char *>(&length), 8);
+    file << header;
+    file.close();
+    std::filesystem::resize_file(folder / "model.safetensors",
+                                 8 + length + bytes);
+    return SafetensorsModel::open(folder.path);
+  };
+  ScratchDirectory folder;
+  auto none = open(folder,
+                   R"({"x":{"dtype":"F8_E4M3","shape":[0,9223372036854775808],)"
+                   R"("data_offsets":[0,0]},"x_scale":{"dtype":"F32",)"
+                   R"("shape":[1],"data_offsets":[0,4]}})",
+                   4);
+  ASSERT_TRUE(none.ok()) << none.message();
+  const SafetensorsModel::Location empty = none->tensors().at("x");
+  EXPECT_TRUE(empty.file->read(*empty.entry, 0, {}).ok());
+  // A row of 2^30 weights and 2^26 scales, of a file that takes no place.
+  std::ofstream(folder / "config.json")
+      << R"({"quantization_config":{"weight_block_size":[128,16]}})";
+  auto wide = open(folder,
+                   R"({"x":{"dtype":"F8_E4M3","shape":[1,1073741824],)"
+                   R"("data_offsets":[0,1073741824]},"x_scale":{"dtype":"F32",)"
+                   R"("shape":[1,67108864],)"
+                   R"("data_offsets":[1073741824,1342177280]}})",
+                   1342177280);
+  ASSERT_TRUE(wide.ok()) << wide.message();
+  const SafetensorsModel::Location at = wide->tensors().at("x");
+  std::vector<uint16_t> values(1000, 1);
+  ASSERT_TRUE(at.file
+                  ->read(*at.entry, 777777770,
+                         std::as_writable_bytes(std::span(values)))
+                  .ok());
+  EXPECT_EQ(values, std::vector<uint16_t>(1000));
 }
 
 // What is no matrix of such weights, or has no scales, stays as it is.

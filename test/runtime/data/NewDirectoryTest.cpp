@@ -9,6 +9,7 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -130,5 +131,26 @@ TEST(NewDirectory, LeavesNothingWhereOthersHandleSignals) {
   EXPECT_TRUE(fs::is_empty(scratch.path));
   ended = endOfProcess(scratch / "made", SIGINT, [](int) {}, 0);
   EXPECT_EQ(WEXITSTATUS(ended), 99) << "an error";
+  EXPECT_TRUE(fs::is_empty(scratch.path));
+}
+
+// A handler opens the folder to remove it; another's goes on.
+TEST(NewDirectory, LeavesNothingWhereAHandlerFindsNoDescriptor) {
+  ScratchDirectory scratch;
+  auto before = ::signal(SIGINT, [](int) {});
+  Status status =
+      makeNewDirectory(scratch / "made", [](const std::string &folder) {
+        std::ofstream(folder + "/file") << "some bytes";
+        rlimit limit;
+        ::getrlimit(RLIMIT_NOFILE, &limit);
+        const rlimit none{0, limit.rlim_max};
+        ::setrlimit(RLIMIT_NOFILE, &none);
+        ::raise(SIGINT);
+        ::setrlimit(RLIMIT_NOFILE, &limit);
+        return Status::success();
+      });
+  ::signal(SIGINT, before);
+  EXPECT_NE(status.message().find("a signal came meanwhile"),
+            std::string::npos);
   EXPECT_TRUE(fs::is_empty(scratch.path));
 }

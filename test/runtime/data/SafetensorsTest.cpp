@@ -243,20 +243,6 @@ TEST(Safetensors, AFileThatShrinksIsAnErrorAndNoCrash) {
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
   EXPECT_NE(file->read(entry, 0, out).message().find("it was longer"),
             std::string::npos);
-  EXPECT_NE(file->bytes(entry).message().find("when it was opened"),
-            std::string::npos);
-}
-
-TEST(Safetensors, MappedBytesAreTheTensor) {
-  ScratchDirectory directory;
-  std::string path = directory / "x.safetensors";
-  std::string content = fileOf("{\"a\":" + kEntry + "}", 0) + "wxyz";
-  std::ofstream(path, std::ios::binary) << content;
-  auto file = SafetensorsFile::open(path);
-  ASSERT_TRUE(file.ok());
-  auto bytes = file->bytes(file->header().tensors[0]);
-  ASSERT_TRUE(bytes.ok()) << bytes.message();
-  EXPECT_EQ(std::memcmp(bytes->data(), "wxyz", 4), 0);
 }
 
 TEST(Safetensors, OpensOnlyRegularFiles) {

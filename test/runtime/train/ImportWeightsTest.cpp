@@ -342,3 +342,20 @@ TEST(ImportWeights, RoundsFloatsOf8BitsAsTheBf16TheyAre) {
                 "'x.weight_scale_inv' beside it, without which it says "
                 "nothing; give a checkpoint that has them");
 }
+
+TEST(ImportWeights, Of8BitFloatsOnlyMatricesAreRead) {
+  const std::vector<uint8_t> bytes(24);
+  const std::vector<float> scale = {3};
+  PackedFile made;
+  made.add("x", SafetensorsType::f8_e4m3, {2, 3, 4}, bytes);
+  made.add("x_scale", SafetensorsType::f32, {1}, scale);
+  ScratchDirectory directory;
+  const std::string path = directory / "model.safetensors";
+  made.write(path);
+  auto file = SafetensorsFile::open(path);
+  ASSERT_TRUE(file.ok()) << file.message();
+  EXPECT_EQ(checkScaled(*file, *file->header().find("x")).message(),
+            "'x' in '" + path +
+                "' is F8_E4M3 with 3 dimensions, of which only matrices are "
+                "read; give it in bf16");
+}
