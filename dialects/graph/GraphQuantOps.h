@@ -1,5 +1,5 @@
-// Weights as integers or e4m3 with scales: graph.dequantize; and rows of a cache:
-// graph.quantize_rows, graph.dequantize_rows.
+// Weights as integers or e4m3 with scales: graph.dequantize; and rows of a
+// cache: graph.quantize_rows, graph.dequantize_rows.
 #pragma once
 #include "dialects/graph/GraphOps.h"
 #include "runtime/support/QuantizedLayout.h"

@@ -39,8 +39,9 @@ struct ContractionGroups {
   bool hasSlots() const { return !isPadded && !ofSum; }
 };
 
-/// A rhs of integers or e4m3 with scales (graph.dequantize); rhs.argument are the
-/// values, and its strides those of the matrix [rows, columns] of the layout.
+/// A rhs of integers or e4m3 with scales (graph.dequantize); rhs.argument are
+/// the values, and its strides those of the matrix [rows, columns] of the
+/// layout.
 struct ContractionQuant {
   QuantizedLayout layout;
   std::optional<unsigned> scales; ///< argument of the cluster

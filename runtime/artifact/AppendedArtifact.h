@@ -24,9 +24,9 @@
 namespace tessera::artifact {
 
 /// The value of Artifact.schema_version. It rises when an artifact of the old
-/// schema would be misread; a new optional field does not raise it, so a runtime
-/// is to be at least as new as the compiler: an older one passes over fields
-/// that it does not know.
+/// schema would be misread; a new optional field does not raise it, so a
+/// runtime is to be at least as new as the compiler: an older one passes over
+/// fields that it does not know.
 inline constexpr std::uint32_t kSchemaVersion = 4;
 
 /// Offset of the artifact in the file, and of every buffer in its space.
