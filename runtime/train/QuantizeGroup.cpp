@@ -1,5 +1,5 @@
 #include "runtime/train/QuantizeGroup.h"
-#include "runtime/support/Floats.h"
+#include "runtime/train/QuantizeLanes.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,17 +10,10 @@
 #include <immintrin.h>
 #endif
 
-// Bodies are inlined into functions for one processor each. The file is
-// compiled without fused multiply-adds, which round differently.
-#define TESSERA_INLINE [[gnu::always_inline]] inline
+// The file is compiled without fused multiply-adds, which round differently.
 
 namespace tessera {
 namespace {
-
-constexpr std::size_t kLanes = 8;
-typedef float Floats __attribute__((vector_size(4 * kLanes)));
-typedef int32_t Words __attribute__((vector_size(4 * kLanes)));
-typedef int8_t Bytes __attribute__((vector_size(kLanes)));
 
 /// The integers of a group are within [least, most].
 struct Range {
@@ -32,12 +25,6 @@ constexpr Range kWhole8{-128, 127};
 /// 1.5 × 2^23: a sum with it has no fraction, so it rounds to the nearest
 /// integer, half to even, what is less than 2^22.
 constexpr float kShift = 12582912;
-constexpr int32_t kMagnitude = 0x7fffffff; // bits of a float without its sign
-
-template <typename Vector, typename Element>
-TESSERA_INLINE void load(Vector &to, const Element *from) {
-  std::memcpy(&to, from, sizeof to);
-}
 
 TESSERA_INLINE void fill(Floats &to, float x) {
   to = Floats{x, x, x, x, x, x, x, x};
@@ -60,27 +47,6 @@ TESSERA_INLINE void quantize(Floats &x, const Floats &inverse, Range range) {
   quantize<Processor>(x, inverse, least, most);
 }
 
-TESSERA_INLINE int32_t greatest(const Words &x) {
-  Words other = __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3);
-  Words most = x > other ? x : other;
-  other = __builtin_shufflevector(most, most, 2, 3, 0, 1, 6, 7, 4, 5);
-  most = most > other ? most : other;
-  return most[0] > most[1] ? most[0] : most[1];
-}
-
-/// Bits of the largest magnitude: those of floats without a sign are in the
-/// order of the floats.
-TESSERA_INLINE int32_t largestBits(std::span<const float> weights) {
-  Words most{};
-  for (std::size_t i = 0; i < weights.size(); i += kLanes) {
-    Words w;
-    load(w, weights.data() + i);
-    w &= kMagnitude;
-    most = most > w ? most : w;
-  }
-  return greatest(most);
-}
-
 /// The first weight with that magnitude.
 template <typename Processor>
 TESSERA_INLINE float firstOf(std::span<const float> weights, float magnitude) {
@@ -99,31 +65,11 @@ TESSERA_INLINE float firstOf(std::span<const float> weights, float magnitude) {
   return 0;
 }
 
-/// As f16, for a scale at which no weight shall clip. Of subnormal scales f16
-/// has but a few digits: up, so that none clips and no scale of weights is 0.
-template <typename Processor> TESSERA_INLINE uint16_t roundedUp(float wanted) {
-  uint16_t half = Processor::toHalf(wanted);
-  if (half < 0x400 && Processor::toFloat(half) < wanted)
-    ++half;
-  return half;
-}
-
 /// Of candidates for a scale of 4 bits: less than the largest weight clips it,
 /// for finer steps of the others.
 const Floats kShares{1 - 0.05f * 0, 1 - 0.05f * 1, 1 - 0.05f * 2,
                      1 - 0.05f * 3, 1 - 0.05f * 4, 1 - 0.05f * 5,
                      1 - 0.05f * 6, 1 - 0.05f * 7};
-
-/// The groups of a run.
-struct Groups {
-  std::span<const float> weights;
-  std::size_t size; // of each but the last
-
-  TESSERA_INLINE std::span<const float> operator[](std::size_t i) const {
-    const std::size_t begin = i * size;
-    return weights.subspan(begin, std::min(size, weights.size() - begin));
-  }
-};
 
 /// Of both signs: the side with the largest weight has eight steps, the other
 /// seven. Less than the largest clips it, for finer steps of the others. A lane
@@ -305,14 +251,12 @@ TESSERA_INLINE void sumErrors(std::span<const float> weights,
 }
 
 /// What each processor has its own instructions for.
-struct AnyProcessor {
+struct AnyProcessor : AnyHalf {
   TESSERA_INLINE static void clamp(Floats &x, const Floats &least,
                                    const Floats &most) {
     x = x > least ? x : least;
     x = x < most ? x : most;
   }
-  TESSERA_INLINE static uint16_t toHalf(float x) { return floatToF16(x); }
-  TESSERA_INLINE static float toFloat(uint16_t x) { return f16ToFloat(x); }
   /// A bit for each lane.
   TESSERA_INLINE static uint32_t equals(const Floats &x, float y) {
     uint32_t bits = 0;

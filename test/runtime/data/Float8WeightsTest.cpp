@@ -2,6 +2,7 @@
 // format's table and products that are rounded here.
 #include "runtime/data/Float8Weights.h"
 #include "runtime/support/Floats.h"
+#include "test/support/SafetensorsFileSink.h"
 #include "test/support/ScratchDirectory.h"
 
 #include <bit>
@@ -68,16 +69,7 @@ public:
                    }});
   }
   void write(const std::string &path) const {
-    class File : public SafetensorsSink {
-    public:
-      explicit File(const std::string &path) : to(path, std::ios::binary) {}
-      Status write(std::span<const std::byte> bytes) override {
-        to.write(reinterpret_cast<const char *>(bytes.data()),
-                 std::streamsize(bytes.size()));
-        return Status::success();
-      }
-      std::ofstream to;
-    } file(path);
+    SafetensorsFileSink file(path);
     ASSERT_TRUE(writeSafetensors(file, all, {}).ok());
   }
 

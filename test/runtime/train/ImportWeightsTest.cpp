@@ -3,6 +3,7 @@
 #include "runtime/train/CopyTensor.h"
 #include "test/runtime/train/FakeModel.h"
 #include "test/runtime/train/OneMatrix.h"
+#include "test/support/SafetensorsFileSink.h"
 
 #include <atomic>
 #include <fstream>
@@ -13,18 +14,6 @@ using namespace tessera;
 using namespace tessera::testing;
 
 namespace {
-
-/// Writes a file with one tensor of 32 elements, value(i) = i / 8 - 2.
-class Writer : public SafetensorsSink {
-public:
-  explicit Writer(const std::string &path) : file(path, std::ios::binary) {}
-  Status write(std::span<const std::byte> bytes) override {
-    file.write(reinterpret_cast<const char *>(bytes.data()),
-               std::streamsize(bytes.size()));
-    return Status::success();
-  }
-  std::ofstream file;
-};
 
 float value(std::size_t i) { return float(i) / 8 - 2; }
 
@@ -45,6 +34,7 @@ std::vector<std::byte> bytesOf(SafetensorsType type, std::size_t count) {
   return bytes;
 }
 
+/// Tensors with these names, of which element i is value(i).
 void writeWeights(const std::string &path,
                   const std::vector<std::string> &names, SafetensorsType type,
                   std::size_t count = 32) {
@@ -55,7 +45,7 @@ void writeWeights(const std::string &path,
         {name, type, {count}, bytes.size(), [&](SafetensorsSink &sink) {
            return sink.write(bytes);
          }});
-  Writer writer(path);
+  SafetensorsFileSink writer(path);
   ASSERT_TRUE(writeSafetensors(writer, tensors, {}).ok());
 }
 

@@ -3,9 +3,9 @@
 #pragma once
 #include "runtime/data/Safetensors.h"
 #include "test/runtime/train/FakeModel.h"
+#include "test/support/SafetensorsFileSink.h"
 
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <span>
 #include <string>
@@ -66,16 +66,7 @@ public:
          [bytes](SafetensorsSink &sink) { return sink.write(bytes); }});
   }
   void write(const std::string &path) const {
-    class File : public SafetensorsSink {
-    public:
-      explicit File(const std::string &path) : file(path, std::ios::binary) {}
-      Status write(std::span<const std::byte> bytes) override {
-        file.write(reinterpret_cast<const char *>(bytes.data()),
-                   std::streamsize(bytes.size()));
-        return Status::success();
-      }
-      std::ofstream file;
-    } file(path);
+    SafetensorsFileSink file(path);
     ASSERT_TRUE(writeSafetensors(file, tensors, {}).ok());
   }
 
