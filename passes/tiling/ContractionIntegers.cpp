@@ -11,10 +11,7 @@ using namespace tessera;
 
 static constexpr int64_t kStrip = QuantizedLayout::kStrip,
                          kBlock = QuantizedLayout::kBlock,
-                         kWords = IntegerRows::kWords;
-// What memory is asked for ahead, in bytes of words: far ahead into the second
-// cache, nearer into the first. Neither is enough alone.
-static constexpr int64_t kFar = 8192, kNear = 4096, kLine = 4 * kStrip;
+                         kWords = IntegerRows::kWords, kLine = 4 * kStrip;
 
 // Columns of a block that does nothing but read weights: so few that threads
 // end together, so many that asking for a block costs nothing.
@@ -41,10 +38,14 @@ Value ContractionEmitter::loadPacked(Value at, const StreamedRows &rows) {
       ArrayRef<int64_t>{0});
 }
 
-// Of a strip's tiles of rows the first asks; the others find it near.
+// Of a strip's tiles of rows the first asks; the others find it near. The
+// distance is in bytes of words.
 void ContractionEmitter::prefetchAhead(Value memory, Value strip, Value at,
                                        int64_t lines) {
-  for (auto [ahead, hint] : {std::pair(kFar, 2), std::pair(kNear, 3)})
+  for (auto [ahead, hint] :
+       {std::pair(target.farAhead, 2), std::pair(target.nearAhead, 3)}) {
+    if (!ahead)
+      continue;
     b.create<memref::PrefetchOp>(
         loc, memory,
         ValueRange{
@@ -52,6 +53,7 @@ void ContractionEmitter::prefetchAhead(Value memory, Value strip, Value at,
             add(at, index(std::max<int64_t>(ahead / (lines * kLine), 1))),
             index(0)},
         /*isWrite=*/false, /*localityHint=*/hint, /*isDataCache=*/true);
+  }
 }
 
 // Lines of zero points stand among those of scales.

@@ -1,5 +1,6 @@
 // RUN: tessera-opt %s --tile-clusters=targets=cpu:avx512 --canonicalize --cse | FileCheck %s
 // RUN: tessera-opt %s --tile-clusters=targets=cpu:amx --canonicalize --cse | FileCheck %s --check-prefix=MATRIX
+// RUN: tessera-opt %s --tile-clusters=targets=cpu:avx512bf16 --canonicalize --cse | FileCheck %s --check-prefix=DOTS
 
 // Few rows read words and scales as two streams. Both are asked for ahead, as far and as near as each other: 32 groups
 // of scales stand for 128 lines of words, 16 groups for 64.
@@ -19,6 +20,15 @@
 // CHECK:     %[[NEAR:.*]] = arith.addi %[[K]], %c64
 // CHECK:     memref.prefetch %[[W]][%{{.*}}, %[[NEAR]], %c0], read, locality<3>
 // CHECK:     tile.mma
+
+// Processors that this target is for fetch into the second cache by themselves.
+
+// DOTS:      tile.kernel @few(
+// DOTS-NOT:  locality<2>
+// DOTS:      memref.prefetch {{.*}}, read, locality<3>
+// DOTS-NOT:  locality<2>
+// DOTS:      tile.kernel @many(
+
 func.func @few(%x: tensor<1x2048xbf16>, %q: tensor<128x256x16xi32>, %s: tensor<128x64x16xf16>) -> tensor<1x2048xf32> {
   %r = graph.cluster contraction "few"(%x, %q, %s) : (tensor<1x2048xbf16>, tensor<128x256x16xi32>, tensor<128x64x16xf16>) -> tensor<1x2048xf32> {
   ^bb0(%a: tensor<1x2048xbf16>, %b: tensor<128x256x16xi32>, %c: tensor<128x64x16xf16>):
