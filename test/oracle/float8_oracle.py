@@ -23,6 +23,7 @@ except ImportError as error:
     sys.exit(0)
 
 import generate_oracle
+import quantization
 import quantize_oracle
 from hf_models import FAMILIES, Twins
 from hf_tessera import command
@@ -98,6 +99,8 @@ FORMS = {
 CASES = [("blocks", WHOLE_GROUPS), ("blocks", "phi3"), ("blocks", "mixtral"),
          ("static", "mixtral"), ("fbgemm", "qwen2"), ("tensor", "phi3"),
          ("channel", "qwen2_moe"), ("group", "qwen3"), ("block", "llama")]
+# A group of 32 has one scale, and bf16 scales are exact as f16.
+KEPT = [("block", "llama")]
 
 
 def as_bytes(scaled):
@@ -120,10 +123,10 @@ def as_bf16(exact):
 
 
 class Checkpoint:
-    """A model's tensors in a form, and as the bf16 that these are."""
+    """A model's tensors in a form, as the bf16 that these are, and in f64."""
 
     def __init__(self, form, twin):
-        self.tensors, self.plain = {}, {}
+        self.tensors, self.plain, self.exact = {}, {}, {}
         for name, parameter in twin.fp32.named_parameters():
             if not is_matrix(name):
                 self.put(name, parameter.data.to(HALF))
@@ -142,7 +145,8 @@ class Checkpoint:
                          torch.tensor(0.25))
             value = MAGNITUDES[(bits & 127).long()]
             value = torch.where(bits >= 128, -value, value)
-            self.plain[name] = as_bf16(value * by)
+            self.exact[name] = value * by
+            self.plain[name] = as_bf16(self.exact[name])
         for model in (twin.fp32, twin.fp64):
             for name, parameter in model.named_parameters():
                 parameter.data.copy_(self.plain[name].double())
@@ -208,6 +212,11 @@ def compare(binaries, folder, name, family):
     data = generated(binaries, program, stored, texts)
     same = torch.equal(data, generated(binaries, program, plain, texts))
     check(same, f"{name}, {family}: the same bits as of bf16")
+    check_reference(twin, family, texts, data, name)
+    return checkpoint, stored, plain, texts, twin
+
+
+def check_reference(twin, family, texts, data, what):
     vocab = FAMILIES[family]["vocab_size"]
     count, every = generate_oracle.COUNT, len(texts)
     alone = data[:every * count * (1 + vocab)].reshape(every, -1)
@@ -217,9 +226,28 @@ def compare(binaries, folder, name, family):
     exact = generate_oracle.following(twin.fp64, texts, tokens)
     error = ((logits - exact).square().mean().sqrt() / exact.std()).item()
     check(error < 1e-5 and torch.equal(exact.argmax(-1), tokens.long()),
-          f"{name}, {family}: {tokens.numel()} greedy tokens are those of "
+          f"{what}, {family}: {tokens.numel()} greedy tokens are those of "
           f"transformers, logits off by {error:.2g} of their spread")
-    return checkpoint, stored, plain, texts
+
+
+def check_kept(binaries, folder, name, family):
+    """e4m3 of e4m3 is what it was, not what its bf16 would be rounded to; the
+    head, which the checkpoint has as bf16, is rounded."""
+    checkpoint, stored, plain, texts, twin = compare(binaries, folder, name,
+                                                     family)
+    exact = dict(checkpoint.exact)
+    head = "lm_head.weight"
+    if head not in exact:
+        exact[head] = quantization.dequantize(checkpoint.plain[head].float(), 8,
+                                              32, floats=True)
+    for key, parameter in twin.fp64.named_parameters():
+        if key in exact:
+            parameter.data.copy_(exact[key])
+    program = compiled(binaries, stored, "--quant", "fp8")
+    data = generated(binaries, program, stored, texts)
+    check_reference(twin, family, texts, data, f"{name} as fp8")
+    check(not torch.equal(data, generated(binaries, program, plain, texts)),
+          f"{name}, {family}: bf16 that is rounded anew has other bits")
 
 
 def check_quantized(binaries, folder, stored, plain, texts):
@@ -265,9 +293,12 @@ def main():
     binaries, folder = map(pathlib.Path, sys.argv[1:3])
     torch.set_num_threads(1)
     for name, family in CASES:
+        if (name, family) in KEPT:
+            check_kept(binaries, folder, name, family)
+            continue
         made = compare(binaries, folder, name, family)
         if (name, family) == CASES[0]:
-            checkpoint, *others = made
+            checkpoint, *others, _ = made
             check_quantized(binaries, folder, *others)
             check_refused(binaries, folder, checkpoint, family)
     print("failed" if quantize_oracle.failed else "all as expected")
