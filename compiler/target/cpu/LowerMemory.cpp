@@ -174,6 +174,14 @@ void KernelLowering::storeScalar(Value value, Value pointer, Type element) {
   b.create<LLVM::StoreOp>(loc, value, pointer, bytesOf(element));
 }
 
+// Whether the first `count` lanes of a piece are a register of their own, as
+// half of a piece is: memory is then accessed without a mask, whose stores are
+// slow on some processors (Zen 4) and forwarded to no load.
+static bool isRegister(int64_t count, Type element) {
+  int64_t bytes = count * bytesOf(element);
+  return bytes == 16 || bytes == 32;
+}
+
 Value KernelLowering::loadPiece(Value pointer, Type element, int64_t count,
                                 Value mask, int64_t alignment) {
   if (!alignment)
@@ -182,6 +190,13 @@ Value KernelLowering::loadPiece(Value pointer, Type element, int64_t count,
   Value loaded;
   if (!mask && count >= target.lanes) {
     loaded = b.create<LLVM::LoadOp>(loc, type, pointer, alignment);
+  } else if (!mask && isRegister(count, type.getElementType())) {
+    auto part = VectorType::get({count}, type.getElementType());
+    SmallVector<int64_t> lanes; // zeros behind
+    for (int64_t i : llvm::seq<int64_t>(0, target.lanes))
+      lanes.push_back(std::min(i, count));
+    loaded = p.shuffle(b.create<LLVM::LoadOp>(loc, part, pointer, alignment),
+                       p.number(part, 0.0), lanes);
   } else {
     if (!mask)
       mask = p.laneMask(count);
@@ -201,6 +216,12 @@ void KernelLowering::storePiece(Value piece, Value pointer, Type element,
         loc, VectorType::get({target.lanes}, b.getI8Type()), piece);
   if (!mask && count >= target.lanes) {
     b.create<LLVM::StoreOp>(loc, piece, pointer, bytesOf(element));
+    return;
+  }
+  if (!mask && isRegister(count, element)) {
+    auto lanes = llvm::to_vector(llvm::seq<int64_t>(0, count));
+    b.create<LLVM::StoreOp>(loc, p.shuffle(piece, piece, lanes), pointer,
+                            bytesOf(element));
     return;
   }
   if (!mask)
