@@ -74,6 +74,18 @@ int64_t numberOf(const Json &object, const char *name) {
              : 0;
 }
 
+/// What a server says is wrong, in one line, or else how its answer begins.
+std::string messageOf(const std::string &body) {
+  constexpr std::size_t kMost = 300;
+  Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("error"))
+    return oneLine(body);
+  std::string message = textOf(json["error"], "message").substr(0, kMost);
+  std::ranges::replace_if(
+      message, [](unsigned char each) { return each < ' '; }, ' ');
+  return message.empty() ? oneLine(body) : message;
+}
+
 /// One request from its events.
 class Watch {
 public:
@@ -147,7 +159,7 @@ void runOne(const BenchServeOptions &options, const ServerAddress &server,
   if (!answer.ok())
     watch.fail(answer.message());
   else if (answer->status != 200)
-    watch.fail(fmt::format("{}: {}", answer->status, oneLine(answer->body)));
+    watch.fail(fmt::format("{}: {}", answer->status, messageOf(answer->body)));
   else
     watch.end();
 }

@@ -12,6 +12,8 @@ using namespace tessera;
 static constexpr int64_t kStrip = QuantizedLayout::kStrip,
                          kBlock = QuantizedLayout::kBlock,
                          kWords = IntegerRows::kWords, kLine = 4 * kStrip;
+// Bytes of words that are asked for ahead into the first cache.
+static constexpr int64_t kNear = 4096;
 
 // Columns of a block that does nothing but read weights: so few that threads
 // end together, so many that asking for a block costs nothing.
@@ -43,7 +45,7 @@ Value ContractionEmitter::loadPacked(Value at, const StreamedRows &rows) {
 void ContractionEmitter::prefetchAhead(Value memory, Value strip, Value at,
                                        int64_t lines) {
   for (auto [ahead, hint] :
-       {std::pair(target.farAhead, 2), std::pair(target.nearAhead, 3)}) {
+       {std::pair(target.farAhead, 2), std::pair(kNear, 3)}) {
     if (!ahead)
       continue;
     b.create<memref::PrefetchOp>(

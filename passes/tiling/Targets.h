@@ -27,9 +27,9 @@ struct TileTarget {
   /// Registers hold matrices (AMX): products of bf16 are staged on both sides
   /// and multiplied 32 × 32 by tile.mma_staged.
   bool matrixTiles = false;
-  /// Few rows read weights as streams, which are asked for so many bytes ahead
-  /// into the second cache (0: not) and into the first.
-  int64_t farAhead = 8192, nearAhead = 4096;
+  /// How many bytes ahead few rows ask for streams of weights into the second
+  /// cache, besides those that they ask for into the first; 0: not.
+  int64_t farAhead = 8192;
 };
 
 /// On a GPU's kernel without warps: the threads of a block, where they are not

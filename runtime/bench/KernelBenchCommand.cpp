@@ -175,7 +175,7 @@ int benchKernelsMain(int argc, const char *const *argv,
   });
   addOptions(app, line, !artifact.empty());
   try {
-    app.parse(argc, argv);
+    parseCommandLine(app, argc, argv);
   } catch (const CLI::ParseError &error) {
     std::ostringstream out, errors;
     const int code = app.exit(error, out, errors);

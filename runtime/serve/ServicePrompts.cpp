@@ -181,14 +181,14 @@ std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
     // OpenAI's default for completions is 16; a chat's answer may fill the
     // context.
     int64_t room = engine.shape().context - int64_t(prompt.size());
-    if (room < std::min<int64_t>(1, request.maxTokens.value_or(1)))
+    if (room < request.maxTokens.value_or(1))
       return ApiError{
           400,
-          fmt::format("the prompt has {} tokens, and the context "
-                      "of {} has no room for it{}",
-                      prompt.size(), engine.shape().context,
-                      request.maxTokens == 0 ? "" : " and one more"),
-          std::string(inputField(request.endpoint)), "invalid_value"};
+          fmt::format("the prompt has {} tokens and {} are asked for, together "
+                      "they must be at most the context of {}",
+                      prompt.size(), request.maxTokens.value_or(1),
+                      engine.shape().context),
+          std::string(inputField(request.endpoint)), "context_length_exceeded"};
     int64_t usual = request.endpoint == Endpoint::completions ? 16 : room;
     for (int64_t i = 0; i < request.n; ++i) {
       EngineRequest &each = to.emplace_back();

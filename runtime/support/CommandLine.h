@@ -33,4 +33,25 @@ inline std::string commandLineError(const CLI::App &app,
   return fmt::format("not expected: {}", fmt::join(shown, ", "));
 }
 
+/// As `app.parse`, but "--name=" has an empty value, where CLI11 would take the
+/// next word for it: a script's --api-key=$KEY without KEY is to be refused,
+/// not to make a key of what follows.
+inline void parseCommandLine(CLI::App &app, int argc, const char *const *argv) {
+  std::vector<std::string> words;
+  bool hasOptions = true;
+  for (int i = 0; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    hasOptions &= word != "--";
+    const bool isEmpty = i > 0 && hasOptions && word.starts_with("--") &&
+                         word.find('=') == word.size() - 1;
+    words.emplace_back(isEmpty ? word.substr(0, word.size() - 1) : word);
+    if (isEmpty)
+      words.emplace_back();
+  }
+  std::vector<const char *> pointers;
+  for (const std::string &word : words)
+    pointers.push_back(word.c_str());
+  app.parse(int(pointers.size()), pointers.data());
+}
+
 } // namespace tessera

@@ -290,7 +290,7 @@ TrainCommandLine parseTrainCommand(int argc, const char *const *argv) {
   });
   addOptions(app, parsed.options);
   try {
-    app.parse(argc, argv);
+    parseCommandLine(app, argc, argv);
   } catch (const CLI::ParseError &error) {
     std::ostringstream out, errors;
     int code = app.exit(error, out, errors);

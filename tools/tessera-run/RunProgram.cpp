@@ -384,7 +384,7 @@ int runProgramMain(int argc, const char *const *argv,
   });
   addOptions(app, options);
   try {
-    app.parse(argc, argv);
+    parseCommandLine(app, argc, argv);
   } catch (const CLI::ParseError &error) {
     std::ostringstream out, errors;
     int code = app.exit(error, out, errors);

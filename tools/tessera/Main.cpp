@@ -103,7 +103,7 @@ From text to a model that writes some:
 SUBCOMMAND --help says more of each.)");
   tessera::forgetOtherEnvironments(app, invocation.words);
   try {
-    app.parse(argc, argv);
+    tessera::parseCommandLine(app, argc, argv);
   } catch (const CLI::ParseError &error) {
     // CLI11 has a code for each kind of error; as a training executable, we
     // have one for all.

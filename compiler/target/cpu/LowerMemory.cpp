@@ -3,6 +3,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
+#include "llvm/ADT/Sequence.h"
 
 using namespace mlir;
 using tessera::tile::Layout;
@@ -174,12 +175,13 @@ void KernelLowering::storeScalar(Value value, Value pointer, Type element) {
   b.create<LLVM::StoreOp>(loc, value, pointer, bytesOf(element));
 }
 
-// Whether the first `count` lanes of a piece are a register of their own, as
-// half of a piece is: memory is then accessed without a mask, whose stores are
-// slow on some processors (Zen 4) and forwarded to no load.
-static bool isRegister(int64_t count, Type element) {
+// Whether `count` elements fill an xmm or a ymm register: these are loaded and
+// stored without a mask. Masked stores are slow on Zen 4, and no load is
+// forwarded from them.
+static bool fillsRegister(int64_t count, Type element) {
+  constexpr int64_t kXmmBytes = 16, kYmmBytes = 32;
   int64_t bytes = count * bytesOf(element);
-  return bytes == 16 || bytes == 32;
+  return bytes == kXmmBytes || bytes == kYmmBytes;
 }
 
 Value KernelLowering::loadPiece(Value pointer, Type element, int64_t count,
@@ -190,7 +192,7 @@ Value KernelLowering::loadPiece(Value pointer, Type element, int64_t count,
   Value loaded;
   if (!mask && count >= target.lanes) {
     loaded = b.create<LLVM::LoadOp>(loc, type, pointer, alignment);
-  } else if (!mask && isRegister(count, type.getElementType())) {
+  } else if (!mask && fillsRegister(count, type.getElementType())) {
     auto part = VectorType::get({count}, type.getElementType());
     SmallVector<int64_t> lanes; // zeros behind
     for (int64_t i : llvm::seq<int64_t>(0, target.lanes))
@@ -218,7 +220,7 @@ void KernelLowering::storePiece(Value piece, Value pointer, Type element,
     b.create<LLVM::StoreOp>(loc, piece, pointer, bytesOf(element));
     return;
   }
-  if (!mask && isRegister(count, element)) {
+  if (!mask && fillsRegister(count, element)) {
     auto lanes = llvm::to_vector(llvm::seq<int64_t>(0, count));
     b.create<LLVM::StoreOp>(loc, p.shuffle(piece, piece, lanes), pointer,
                             bytesOf(element));

@@ -1,4 +1,6 @@
 // RUN: tessera-opt %s --tile-clusters=targets=cpu:amx --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --tile-clusters=targets=cpu:avx512 --canonicalize --cse | FileCheck %s --check-prefix=VECTORS
+// RUN: tessera-opt %s --tile-clusters=targets=cpu:avx512bf16 --canonicalize --cse | FileCheck %s --check-prefix=DOTS
 
 // Weights in strips are neither copied nor turned: two strips meet two registers of rows.
 
@@ -22,6 +24,18 @@ func.func @strips(%x: tensor<40x64xbf16>, %w: tensor<4x64x16xbf16>) -> tensor<40
 // CHECK-NOT: bf16, #tile.shared>
 // CHECK:     %[[W:.*]] = memref.memory_space_cast %{{.*}} #tile.shared<pairs>>
 // CHECK:     tile.mma_staged %{{.*}} far, %[[W]]{{.*}} shape [3, 16]
+
+// Vectors ask for it ahead; where bf16 is multiplied in pairs, for the first cache alone.
+
+// VECTORS:   tile.kernel @few_strips(
+// VECTORS:   memref.prefetch {{.*}}, read, locality<2>
+// VECTORS:   memref.prefetch {{.*}}, read, locality<3>
+// VECTORS:   tile.mma
+// DOTS:      tile.kernel @few_strips(
+// DOTS-NOT:  locality<2>
+// DOTS:      memref.prefetch {{.*}}, read, locality<3>
+// DOTS-NOT:  locality<2>
+// DOTS:      tile.mma
 func.func @few_strips(%x: tensor<3x64xbf16>, %w: tensor<4x64x16xbf16>) -> tensor<3x50xf32> {
   %r = graph.cluster contraction "few_strips"(%x, %w) : (tensor<3x64xbf16>, tensor<4x64x16xbf16>) -> tensor<3x50xf32> {
   ^bb0(%a: tensor<3x64xbf16>, %b: tensor<4x64x16xbf16>):

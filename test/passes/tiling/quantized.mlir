@@ -21,7 +21,7 @@
 // CHECK:     memref.prefetch %[[W]][%{{.*}}, %[[NEAR]], %c0], read, locality<3>
 // CHECK:     tile.mma
 
-// Processors that this target is for fetch into the second cache by themselves.
+// On this target the second cache is not asked for.
 
 // DOTS:      tile.kernel @few(
 // DOTS-NOT:  locality<2>

@@ -54,7 +54,7 @@ def main():
         for options, message in (
             (("--num", 1), "/v1/models answers 401"),
             (("--num", 3, "--model", "other", "--api-key", "secret"), "3 of 3 requests failed, the first with: 404"),
-            (("--num", 1, "--max-tokens", 5000, "--api-key", "secret"), "1 of 1 requests failed, the first with: 400"),
+            (("--num", 1, "--max-tokens", 5000, "--api-key", "secret"), "1 of 1 requests failed, the first with: 400: the prompt has "),
         ):
             run = bench(server, *options)
             assert run.returncode == 1 and message in run.stderr, run

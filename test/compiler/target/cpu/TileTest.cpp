@@ -39,7 +39,10 @@ TEST_P(TileTest, MovesTilesOfAnyShape) {
                    {5, 1},
                    {2, 48},
                    {33, 7},
-                   {8, 8}}) {
+                   {8, 8},
+                   {3, 4},
+                   {4, 12},
+                   {5, 24}}) {
       std::string text;
       for (int variant = 0; variant < 4; ++variant) {
         bool turnLoad = variant & 1, turnStore = variant & 2;

@@ -33,27 +33,32 @@ tile.kernel @scale(%block: index, %x: memref<8x32xf32>, %y: memref<8x32xf32>) at
   tile.return
 }
 
-// A ragged last vector is masked, or where it is half a register loaded and stored as such; a bound masks by comparison.
+// A ragged last vector is masked, or where it is a narrower register loaded and stored as such; a bound masks by comparison.
 
 // CHECK-LABEL: func.func private @ragged.block(
 // CHECK:         llvm.load %{{.*}} -> vector<16xf32>
 // CHECK:         llvm.intr.masked.load {{.*}} -> vector<16xf32>
 // CHECK:         llvm.intr.masked.store
 // CHECK:         llvm.load %{{.*}} -> vector<16xf32>
-// CHECK:         %[[HALF:.*]] = llvm.load %{{.*}} -> vector<8xf32>
-// CHECK:         vector.shuffle %[[HALF]], %{{.*}} [0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8, 8, 8, 8, 8] : vector<8xf32>, vector<8xf32>
+// CHECK:         %[[FOUR:.*]] = llvm.load %{{.*}} -> vector<4xf32>
+// CHECK:         vector.shuffle %[[FOUR]], %{{.*}} [0, 1, 2, 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4] : vector<4xf32>, vector<4xf32>
 // CHECK:         llvm.store %{{.*}} : vector<16xf32>
-// CHECK:         llvm.store %{{.*}} : vector<8xf32>
+// CHECK:         llvm.store %{{.*}} : vector<4xf32>
 // CHECK:         %[[VALID:.*]] = arith.cmpi slt, %{{.*}}, %{{.*}} : vector<16xi32>
 // CHECK:         llvm.intr.masked.load %{{.*}}, %[[VALID]]
+// AVX2-LABEL: func.func private @ragged.block(
+// AVX2:         llvm.intr.masked.store
+// AVX2:         %[[FOUR:.*]] = llvm.load %{{.*}} -> vector<4xf32>
+// AVX2:         vector.shuffle %[[FOUR]], %{{.*}} [0, 1, 2, 3, 4, 4, 4, 4]
+// AVX2:         llvm.store %{{.*}} : vector<4xf32>
 tile.kernel @ragged(%block: index, %n: index, %x: memref<?xf32>, %y: memref<?xf32>) attributes {
     skeleton = #tile<skeleton elementwise>, access = [#tile<access read>, #tile<access write>], dynamic_sizes = 1 : i64, summary = "copy"} {
   %c0 = arith.constant 0 : index
   %c20 = arith.constant 20 : index
   %a = tile.load %x[%c0] along [0] : memref<?xf32>, vector<21xf32>
   tile.store %a, %y[%c0] along [0] : vector<21xf32>, memref<?xf32>
-  %half = tile.load %x[%c0] along [0] : memref<?xf32>, vector<24xf32>
-  tile.store %half, %y[%c0] along [0] : vector<24xf32>, memref<?xf32>
+  %c = tile.load %x[%c0] along [0] : memref<?xf32>, vector<20xf32>
+  tile.store %c, %y[%c0] along [0] : vector<20xf32>, memref<?xf32>
   %b = tile.load %x[%c20] along [0] bound %n : memref<?xf32>, vector<16xf32>
   tile.store %b, %y[%c20] along [0] bound %n : vector<16xf32>, memref<?xf32>
   tile.return
