@@ -130,7 +130,8 @@ static void addOptions(CLI::App &command, CompileRequest &request,
       .add_option(
           "--mode", mode,
           "train: an executable that trains; artifact: its bare .tsr "
-          "file; infer: a .tsr file that generates, or of an encoder embeds")
+          "file; infer: a .tsr file of the programs that generate, or of an "
+          "encoder embed, without the weights")
       ->type_name("MODE")
       ->check(CLI::IsMember({"train", "artifact", "infer"}))
       ->capture_default_str();
