@@ -52,8 +52,8 @@ Status OpenedModel::readRun() {
   folder = run.run;
   name = lastName(folder);
   if (!choice.recipe.empty() || !choice.set.empty())
-    return Status::error("--recipe, --set, --quant and --kv are for "
-                         "model directories; a run has its recipe");
+    return Status::error("--recipe, --set, --quant, --kv and --max-context "
+                         "are for model directories; a run has its recipe");
   TESSERA_RETURN_IF_ERROR(checkGenerate(run, options()));
   auto read = tokenizer::Tokenizer::load(folder + "/" + kTokenizerFile);
   if (read.ok())

@@ -218,6 +218,7 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
       ->allow_extra_args(false);
   addQuantOptions(*command, settings->choice.set);
   addKvOption(*command, settings->choice.set);
+  addContextOption(*command, settings->choice.set);
   addCacheOptions(*command, settings->choice.decoder.cache, settings->cacheGib,
                   "of compiled programs and, for CPUs, of a model directory's "
                   "weights");
