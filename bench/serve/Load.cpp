@@ -74,16 +74,12 @@ int64_t numberOf(const Json &object, const char *name) {
              : 0;
 }
 
-/// What a server says is wrong, in one line, or else how its answer begins.
-std::string messageOf(const std::string &body) {
-  constexpr std::size_t kMost = 300;
-  Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("error"))
-    return oneLine(body);
-  std::string message = textOf(json["error"], "message").substr(0, kMost);
-  std::ranges::replace_if(
-      message, [](unsigned char each) { return each < ' '; }, ' ');
-  return message.empty() ? oneLine(body) : message;
+/// What a server says is wrong, in one line; empty: it does not say it.
+std::string messageOf(const Json &answer) {
+  constexpr std::size_t kMost = 300; // bytes that one line may have
+  if (!answer.is_object() || !answer.contains("error"))
+    return {};
+  return oneLine(textOf(answer["error"], "message"), kMost);
 }
 
 /// One request from its events.
@@ -99,8 +95,7 @@ public:
     if (!json.is_object())
       return fail("an event is no JSON: " + quote(data));
     if (json.contains("error"))
-      return fail("an error in the stream: " +
-                  oneLine(textOf(json["error"], "message")));
+      return fail("an error in the stream: " + messageOf(json));
     if (json.contains("usage") && json["usage"].is_object()) {
       times.promptTokens = numberOf(json["usage"], "prompt_tokens");
       times.generatedTokens = numberOf(json["usage"], "completion_tokens");
@@ -158,10 +153,14 @@ void runOne(const BenchServeOptions &options, const ServerAddress &server,
       [&](std::string_view data) { watch.event(data); });
   if (!answer.ok())
     watch.fail(answer.message());
-  else if (answer->status != 200)
-    watch.fail(fmt::format("{}: {}", answer->status, messageOf(answer->body)));
-  else
+  else if (answer->status == 200)
     watch.end();
+  else {
+    std::string message = messageOf(
+        Json::parse(answer->body, nullptr, /*allow_exceptions=*/false));
+    watch.fail(fmt::format("{}: {}", answer->status,
+                           message.empty() ? oneLine(answer->body) : message));
+  }
 }
 
 StatusOr<std::string> firstModel(const ServerAddress &server) {

@@ -143,6 +143,13 @@ private:
                       const StreamedRows &rows,
                       llvm::MutableArrayRef<mlir::Value> chains);
   mlir::Value widenOne(mlir::Value word, int64_t place);
+  struct Ahead {
+    int64_t bytes;
+    unsigned locality; ///< of memref.prefetch: 2 the second cache, 3 the first
+  };
+  /// How far ahead few rows ask for weights: `near` into the first cache, and
+  /// as far as the target says into the second.
+  llvm::SmallVector<Ahead, 2> distancesAhead(int64_t near) const;
   // Few rows as integers (ContractionIntegers.cpp).
   mlir::Value packedRow();
   mlir::Value loadPacked(mlir::Value at, const StreamedRows &rows);

@@ -40,22 +40,17 @@ Value ContractionEmitter::loadPacked(Value at, const StreamedRows &rows) {
       ArrayRef<int64_t>{0});
 }
 
-// Of a strip's tiles of rows the first asks; the others find it near. The
-// distance is in bytes of words.
+// Of a strip's tiles of rows the first asks; the others find it near.
 void ContractionEmitter::prefetchAhead(Value memory, Value strip, Value at,
                                        int64_t lines) {
-  for (auto [ahead, hint] :
-       {std::pair(target.farAhead, 2), std::pair(kNear, 3)}) {
-    if (!ahead)
-      continue;
+  for (auto [bytes, locality] : distancesAhead(kNear))
     b.create<memref::PrefetchOp>(
         loc, memory,
         ValueRange{
             strip,
-            add(at, index(std::max<int64_t>(ahead / (lines * kLine), 1))),
+            add(at, index(std::max<int64_t>(bytes / (lines * kLine), 1))),
             index(0)},
-        /*isWrite=*/false, /*localityHint=*/hint, /*isDataCache=*/true);
-  }
+        /*isWrite=*/false, locality, /*isDataCache=*/true);
 }
 
 // Lines of zero points stand among those of scales.

@@ -109,6 +109,13 @@ void ContractionEmitter::makeQuant(ArrayRef<Value> arguments) {
   scales = view(*plan.quant->scales, layout.scaleRows());
 }
 
+SmallVector<ContractionEmitter::Ahead, 2>
+ContractionEmitter::distancesAhead(int64_t near) const {
+  if (!target.farAhead)
+    return {{near, 3}};
+  return {{target.farAhead, 2}, {near, 3}};
+}
+
 // The strip in which a column of the block begins one.
 Value ContractionEmitter::stripOf(Value column) {
   Value strip = b.createOrFold<arith::DivUIOp>(loc, add(columnStart, column),

@@ -39,21 +39,17 @@ Value ContractionEmitter::loadStrip(Value column, Value k, int64_t columns,
              : b.create<arith::ExtFOp>(loc, type.clone(compute), loaded);
 }
 
-// Lines that are multiplied some turns from here: far ahead into the second
-// cache, nearer into the first. Behind a strip's end the next strip begins.
+// Lines that are multiplied some turns from here. Behind a strip's end the next
+// strip begins.
 void ContractionEmitter::prefetchStrip(Value column, Value k) {
   constexpr int64_t kNear = 2048, kLine = 4 * kStrip;
   Value strip = stripOf(column);
   for (int64_t step = 0; step < kStep; step += 2)
-    for (auto [ahead, hint] :
-         {std::pair(target.farAhead, 2), std::pair(kNear, 3)}) {
-      if (!ahead)
-        continue;
+    for (auto [bytes, locality] : distancesAhead(kNear))
       b.create<memref::PrefetchOp>(
           loc, rhs.strips,
-          ValueRange{strip, add(k, index(step + ahead / kLine * 2)), index(0)},
-          /*isWrite=*/false, /*localityHint=*/hint, /*isDataCache=*/true);
-    }
+          ValueRange{strip, add(k, index(step + bytes / kLine * 2)), index(0)},
+          /*isWrite=*/false, locality, /*isDataCache=*/true);
 }
 
 void ContractionEmitter::stageStripColumns() {

@@ -15,8 +15,8 @@ llvm::ArrayRef<TileTarget> cpuTileTargets() {
        .columns = 48,
        .bf16Dot = true,
        .sharedBytes = 768 << 10,
-       // On Zen 4 asking for the second cache, too, costs a sixth of what one
-       // thread reads (bench/results/2026-11-23-zen4.md).
+       // On Zen 4 asking for the second cache, too, costs a tenth to a sixth of
+       // what one thread reads (bench/results/2026-11-23-zen4.md).
        .farAhead = 0},
       {"cpu:avx512", 16, 8, 48, false, 768 << 10},
       {"cpu:avx2", 8, 6, 16, false, 128 << 10},

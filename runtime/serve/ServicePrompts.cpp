@@ -181,14 +181,12 @@ std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
     // OpenAI's default for completions is 16; a chat's answer may fill the
     // context.
     int64_t room = engine.shape().context - int64_t(prompt.size());
-    if (room < request.maxTokens.value_or(1))
-      return ApiError{
-          400,
-          fmt::format("the prompt has {} tokens and {} are asked for, together "
-                      "they must be at most the context of {}",
-                      prompt.size(), request.maxTokens.value_or(1),
-                      engine.shape().context),
-          std::string(inputField(request.endpoint)), "context_length_exceeded"};
+    Status fits = Scheduler::checkLength(
+        int64_t(prompt.size()), request.maxTokens.value_or(1), engine.shape());
+    if (!fits.ok())
+      return ApiError{400, fits.message(),
+                      std::string(inputField(request.endpoint)),
+                      "context_length_exceeded"};
     int64_t usual = request.endpoint == Endpoint::completions ? 16 : room;
     for (int64_t i = 0; i < request.n; ++i) {
       EngineRequest &each = to.emplace_back();

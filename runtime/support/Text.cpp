@@ -36,8 +36,7 @@ StatusOr<std::string> readTextFile(const std::string &path, int64_t maxBytes) {
   return text;
 }
 
-std::string oneLine(std::string_view text) {
-  constexpr size_t limit = 60;
+std::string oneLine(std::string_view text, size_t limit) {
   std::string result;
   for (char each : text.substr(0, limit)) {
     auto byte = static_cast<unsigned char>(each);

@@ -14,8 +14,8 @@ namespace tessera {
 /// `maxBytes`.
 StatusOr<std::string> readTextFile(const std::string &path, int64_t maxBytes);
 
-/// `text` on one line: control bytes escaped, cut after 60 bytes.
-std::string oneLine(std::string_view text);
+/// `text` on one line: control bytes escaped, cut after `limit` bytes.
+std::string oneLine(std::string_view text, std::size_t limit = 60);
 
 /// oneLine in single quotes.
 std::string quote(std::string_view text);

@@ -74,17 +74,31 @@ def check_gaps(client, model, tokenizer):
     print("ok: gaps")
 
 
+def check_context(client):
+    """One token less than the model's own."""
+    fields = {"model": "m", "prompt": "a", "logit_bias": {"97": 100}}
+    assert client.completions.create(**fields, max_tokens=510).usage.total_tokens == 511
+    try:
+        client.completions.create(**fields, max_tokens=511)
+    except openai.BadRequestError as error:
+        assert error.code == "context_length_exceeded" and "at most the context of 511" in error.message, error
+    else:
+        raise AssertionError("512 tokens are taken")
+    print("ok: context")
+
+
 def main():
     binaries, folder = map(pathlib.Path, sys.argv[1:])
     save_generator(folder)
     model = transformers.LlamaForCausalLM.from_pretrained(folder).eval()
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
     command = [str(binaries / "tessera"), "serve", str(folder), "--port", "0", "--max-batch", "4",
-               "--served-model-name=m", "--set=inference.context=512"]
+               "--served-model-name=m", "--max-context", "511"]
     with Server(command) as server:
         client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
         check_scores(client, model, tokenizer)
         check_gaps(client, model, tokenizer)
+        check_context(client)
 
 
 main()

@@ -37,18 +37,3 @@ void tessera::addKvOption(CLI::App &command, std::vector<std::string> &set) {
       ->check(CLI::IsMember({"auto", "int8"}))
       ->type_name("KIND");
 }
-
-void tessera::addContextOption(CLI::App &command,
-                               std::vector<std::string> &set) {
-  command
-      .add_option_function<int64_t>(
-          "--max-context",
-          [&set](int64_t tokens) {
-            set.push_back("inference.context=" + std::to_string(tokens));
-          },
-          "of a model directory: tokens of a prompt and its answer together, "
-          "at most the model's own; default: the recipe's inference.context, "
-          "or 4096")
-      ->check(CLI::Range(int64_t(1), int64_t(1) << 24))
-      ->type_name("N");
-}

@@ -18,7 +18,4 @@ void addQuantOptions(CLI::App &command, std::vector<std::string> &set);
 /// Adds --kv, which is inference.kv of the recipe, in the same way.
 void addKvOption(CLI::App &command, std::vector<std::string> &set);
 
-/// Adds --max-context, which is inference.context of the recipe, too.
-void addContextOption(CLI::App &command, std::vector<std::string> &set);
-
 } // namespace tessera

@@ -194,6 +194,20 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
       ->capture_default_str();
 }
 
+static void addContextOption(CLI::App &command, std::vector<std::string> &set) {
+  command
+      .add_option_function<int64_t>(
+          "--max-context",
+          [&set](int64_t tokens) {
+            set.push_back(fmt::format("inference.context={}", tokens));
+          },
+          "of a model directory: tokens of a prompt and its answer together, "
+          "at most the model's own; default: the recipe's inference.context, "
+          "or 4096")
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 24))
+      ->type_name("N");
+}
+
 void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<ServeSettings>();
   settings->choice.decoder.command = "serve";

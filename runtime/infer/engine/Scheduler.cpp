@@ -21,6 +21,15 @@ Scheduler::Scheduler(PagedModel &model, const SchedulerOptions &options)
 
 Scheduler::~Scheduler() = default;
 
+Status Scheduler::checkLength(int64_t prompt, int64_t tokens,
+                              const DecoderShape &shape) {
+  if (prompt <= shape.context && tokens <= shape.context - prompt)
+    return Status::success();
+  return Status::error("the prompt has {} tokens and {} are asked for, "
+                       "together they must be at most the context of {}",
+                       prompt, tokens, shape.context);
+}
+
 Status Scheduler::check(const EngineRequest &request,
                         const DecoderShape &shape) {
   if (request.prompt.empty())
@@ -34,10 +43,7 @@ Status Scheduler::check(const EngineRequest &request,
   if (request.maxTokens < 0)
     return Status::error("no fewer than 0 tokens can be asked for, got: {}",
                          request.maxTokens);
-  if (prompt > shape.context || request.maxTokens > shape.context - prompt)
-    return Status::error("the prompt has {} tokens and {} are asked for, "
-                         "together they must be at most the context of {}",
-                         prompt, request.maxTokens, shape.context);
+  TESSERA_RETURN_IF_ERROR(checkLength(prompt, request.maxTokens, shape));
   if (request.scoresPrompt && !request.logprobs)
     return Status::error("a prompt is scored by logprobs, which are not asked "
                          "for");

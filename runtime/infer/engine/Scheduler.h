@@ -50,6 +50,10 @@ public:
 
   /// Whether the request could run if it were alone, and if not, why.
   static Status check(const EngineRequest &request, const DecoderShape &shape);
+  /// Whether so many tokens of a prompt and after it fit the context: a part of
+  /// check().
+  static Status checkLength(int64_t prompt, int64_t tokens,
+                            const DecoderShape &shape);
 
   /// Takes a request that check() has passed. Ids ascend.
   void add(uint64_t id, EngineRequest request, EngineClock::time_point arrived);

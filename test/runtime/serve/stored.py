@@ -104,7 +104,7 @@ def conversation(server):
     long = {"input": [{"role": "user", "content": f"{i} " + "a" * 300} for i in range(5)] + [{"role": "user", "content": "end"}],
             "instructions": "be kind", "max_output_tokens": 50, "seed": 1}
     status, error = server.post(RESPONSES, **long)
-    expect(status, 400)
+    expect((status, error["error"]["code"]), (400, "context_length_exceeded"))
     cut = made(server.post(RESPONSES, truncation="auto", **long))
     kept = made(server.post(RESPONSES, **(long | {"input": long["input"][3:]})))
     expect((cut["truncation"], cut["output"][0]["content"]), ("auto", kept["output"][0]["content"]))
