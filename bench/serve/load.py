@@ -330,8 +330,8 @@ def main():
         assert server.process.poll() is None, "the server has ended"
         server.wait_until_idle()
         counts = {name: server.metric(name) for name in
-                  ("kv_pages_used", "compilations_after_ready", "num_preemptions", "prefix_cache_hits", "generation_tokens")}
-        failed = [line for line in server.call("GET", "/metrics")[2].splitlines() if 'http_responses{code="5' in line]
+                  ("kv_pages_used", "compilations_after_ready_total", "num_preemptions_total", "prefix_cache_hits_total", "generation_tokens_total")}
+        failed = [line for line in server.call("GET", "/metrics")[2].splitlines() if 'http_responses_total{code="5' in line]
         healthy = server.call("GET", "/health")[0]
     for wrong in load.wrong[:20]:
         print(f"wrong: {str(wrong)[:400]}")
@@ -348,7 +348,7 @@ def main():
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(figures, indent=2) + "\n")
     assert not load.wrong and not failed and healthy == 200
-    assert counts["kv_pages_used"] == 0 and counts["compilations_after_ready"] == 0
+    assert counts["kv_pages_used"] == 0 and counts["compilations_after_ready_total"] == 0
     assert resident[-1] - resident[0] < 32 * MIB, resident
     print("ok: load")
 

@@ -21,9 +21,9 @@ std::string processMetrics(const std::string &version,
   std::uint64_t compiled = compilationCount;
   print("tessera:build_info", "gauge", "The program.",
         fmt::format("{{version=\"{}\"}}", version), 1);
-  print("tessera:compilations", "counter",
+  print("tessera:compilations_total", "counter",
         "Kernels that this process compiled since it started.", "", compiled);
-  print("tessera:compilations_after_ready", "counter",
+  print("tessera:compilations_after_ready_total", "counter",
         "Those of them since the server was ready.", "",
         compiled - compiledBefore);
   auto memory = readProcessMemory();
@@ -35,11 +35,11 @@ std::string processMetrics(const std::string &version,
 }
 
 std::string answerMetrics(const std::map<int, std::uint64_t> &answers) {
-  std::string out = "# HELP tessera:http_responses Answers by status.\n"
-                    "# TYPE tessera:http_responses counter\n";
+  std::string out = "# HELP tessera:http_responses_total Answers by status.\n"
+                    "# TYPE tessera:http_responses_total counter\n";
   for (const auto &[status, count] : answers)
-    out += fmt::format("tessera:http_responses{{code=\"{}\"}} {}\n", status,
-                       count);
+    out += fmt::format("tessera:http_responses_total{{code=\"{}\"}} {}\n",
+                       status, count);
   return out;
 }
 

@@ -299,7 +299,7 @@ std::string storeMetrics(const std::deque<AnswerStore> &stores) {
   return print("stored_answers", "gauge",
                "Responses and chats that may be asked for again.", count) +
          print("stored_answer_bytes", "gauge", "What they take.", bytes) +
-         print("stored_answer_evictions", "counter",
+         print("stored_answer_evictions_total", "counter",
                "Those that made room for others.", evicted);
 }
 

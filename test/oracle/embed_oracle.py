@@ -266,7 +266,7 @@ def routes(server):
     foreign = {"Sec-Fetch-Site": "cross-site"}
     assert server.call("POST", "/v1/embeddings", body, foreign)[0] == 403
     assert server.call("GET", "/v1/models/mini%6Cm")[2]["id"] == "minilm"
-    assert server.metric("engine_iterations") > 0
+    assert server.metric("engine_iterations_total") > 0
     assert server.metric("num_requests_running") == 0
 
 

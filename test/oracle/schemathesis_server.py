@@ -32,8 +32,8 @@ def search(server, examples):
     server.wait_until_idle()
     statuses = server.call("GET", "/metrics")[2]
     for status in ("200", "400", "404", "405"):
-        assert f'http_responses{{code="{status}"}}' in statuses, statuses  # it tried
-    assert 'http_responses{code="5' not in statuses, statuses
+        assert f'http_responses_total{{code="{status}"}}' in statuses, statuses  # it tried
+    assert 'http_responses_total{code="5' not in statuses, statuses
 
 
 def check_stored(server):

@@ -74,31 +74,33 @@ std::string EngineMetrics::print() const {
   printOne("kv_pages_kept", "gauge",
            "Pages without a request, kept for prompts that begin alike.",
            double(pagesKept), out);
-  printOne("prefix_cache_queries", "counter",
+  printOne("prefix_cache_queries_total", "counter",
            "Prompt tokens looked for in the prefix cache.",
            double(prefixQueries), out);
-  printOne("prefix_cache_hits", "counter",
+  printOne("prefix_cache_hits_total", "counter",
            "Prompt tokens found in the prefix cache.", double(prefixHits), out);
-  printOne("num_preemptions", "counter",
+  printOne("num_preemptions_total", "counter",
            "Times a request gave its pages to an older one.",
            double(preemptions), out);
-  printOne("prompt_tokens", "counter", "Prompt tokens of started requests.",
-           double(promptTokens), out);
-  printOne("generation_tokens", "counter", "Tokens generated.",
+  printOne("prompt_tokens_total", "counter",
+           "Prompt tokens of started requests.", double(promptTokens), out);
+  printOne("generation_tokens_total", "counter", "Tokens generated.",
            double(generatedTokens), out);
-  printOne("spec_decode_num_draft_tokens", "counter",
+  printOne("spec_decode_num_draft_tokens_total", "counter",
            "Tokens guessed before they were computed.", double(guessedTokens),
            out);
-  printOne("spec_decode_num_accepted_tokens", "counter",
+  printOne("spec_decode_num_accepted_tokens_total", "counter",
            "Guessed tokens that came true.", double(acceptedTokens), out);
-  printOne("engine_iterations", "counter", "Iterations of the engine.",
+  printOne("engine_iterations_total", "counter", "Iterations of the engine.",
            double(iterations), out);
-  out += "# HELP tessera:request_success Requests that ended, by reason.\n"
-         "# TYPE tessera:request_success counter\n";
+  out +=
+      "# HELP tessera:request_success_total Requests that ended, by reason.\n"
+      "# TYPE tessera:request_success_total counter\n";
   for (std::size_t i = 0; i < finished.size(); ++i)
-    fmt::format_to(std::back_inserter(out),
-                   "tessera:request_success{{finished_reason=\"{}\"}} {}\n",
-                   name(FinishReason(i)), finished[i]);
+    fmt::format_to(
+        std::back_inserter(out),
+        "tessera:request_success_total{{finished_reason=\"{}\"}} {}\n",
+        name(FinishReason(i)), finished[i]);
   firstToken.print("time_to_first_token_seconds",
                    "From arrival to the first token.", out);
   interToken.print("inter_token_latency_seconds",

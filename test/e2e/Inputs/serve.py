@@ -61,7 +61,7 @@ def main():
                         "XDG_CACHE_HOME": str(made.scratch / "cache")}
     with Server([str(made.tessera), "serve", str(out), "--port", "0",
                  "--max-batch", "4"], env=env) as server:
-        compiled = server.metric("compilations")
+        compiled = server.metric("compilations_total")
         check(compiled > 0, "what was compiled is counted")
 
         def complete(**fields):
@@ -86,8 +86,8 @@ def main():
               "a chat is answered")
         server.wait_until_idle()
         check(server.metric("kv_cache_usage_perc") == 0, "all pages are free")
-        check(server.metric("compilations") == compiled
-              and server.metric("compilations_after_ready") == 0,
+        check(server.metric("compilations_total") == compiled
+              and server.metric("compilations_after_ready_total") == 0,
               "nothing is compiled for requests")
         refuses("a port in use", f"cannot listen on 127.0.0.1:{server.port}", env=env)(
             made.tessera, "serve", out, "--port", server.port, "--max-batch", 4)
@@ -95,16 +95,16 @@ def main():
         check(server.process.wait(60) == 0, "SIGTERM ends it")
     with Server([str(made.tessera), "serve", str(out), "--port", "0",
                  "--max-batch", "4"], env=env) as server:
-        check(server.metric("compilations") == 0, "what is cached is not compiled")
+        check(server.metric("compilations_total") == 0, "what is cached is not compiled")
         server.process.kill()
         server.process.wait()
         check(os.listdir(temporary) == [], "kill -9 leaves no file")
     with Server([str(made.tessera), "serve", str(out), "--port", "0"], env=env | {"TESSERA_CACHE": "off"}) as server:
-        check(server.metric("compilations") > 0 and "tessera: compiling …" in "".join(server.lines),
+        check(server.metric("compilations_total") > 0 and "tessera: compiling …" in "".join(server.lines),
               "TESSERA_CACHE is read, and a compilation is announced")
     with Server([str(made.tessera), "serve", str(out), "--port", "0", "--max-batch", "4", "--cache", "on"],
                 env=env | {"TESSERA_CACHE": "off"}) as server:
-        check(server.metric("compilations") == 0 and "compiling" not in "".join(server.lines),
+        check(server.metric("compilations_total") == 0 and "compiling" not in "".join(server.lines),
               "a flag comes before the environment")
     (made.scratch / "file").write_text("no folder")
     told = run(made.tessera, "generate", out, "--max-tokens", 1,

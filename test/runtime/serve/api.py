@@ -399,15 +399,15 @@ def exact_forms(server):
     tools = [{"type": "function", "function": {"name": "f"}}]
     expect(server.post(CHAT, messages=USER, regex="a", tools=tools)[1]["error"]["param"], "regex")
     # One that is too ambiguous ends its own request and nothing else, and is no failure of the server.
-    failed, deep = server.metric('request_success{finished_reason="error"}'), 'root ::= (((""{1000}){1000}){1000}) "a"'
+    failed, deep = server.metric('request_success_total{finished_reason="error"}'), 'root ::= (((""{1000}){1000}){1000}) "a"'
     for asked, param, named in [({"grammar": deep}, "grammar", "grammar"),
                                 ({"structured_outputs": {"grammar": deep}}, "structured_outputs", "structured_outputs.grammar"),
                                 ({"ebnf": 'root ::= (""{100000}){1000} "a"'}, "ebnf", "ebnf")]:
         status, error = server.post(COMPLETIONS, prompt="a", **asked)
         expect((status, error["error"]["param"], error["error"]["type"]), (400, param, "invalid_request_error"))
         assert error["error"]["message"].startswith(named + ": "), error
-    expect(server.metric('request_success{finished_reason="error"}'), failed)
-    expect(server.metric('request_success{finished_reason="form"}') >= 3, True)
+    expect(server.metric('request_success_total{finished_reason="error"}'), failed)
+    expect(server.metric('request_success_total{finished_reason="form"}') >= 3, True)
     off = {"disable_any_whitespace": False, "disable_fallback": False, "disable_additional_properties": None}
     expect(server.post(COMPLETIONS, prompt="a", structured_outputs={"regex": "ab?c", **off})[1]["choices"][0]["text"] in ("ac", "abc"),
            True)
@@ -423,13 +423,15 @@ def metrics(server):
     server.wait_until_idle()
     text = server.call("GET", "/metrics")[2]
     assert 'tessera:build_info{version="check"} 1' in text
-    expect(server.metric("compilations_after_ready"), 0)
+    expect(server.metric("compilations_after_ready_total"), 0)
     assert re.search(r"^tessera: ready in \d+\.\d\d s \(.*first token \d+\.\d\d\)$", "".join(server.lines), re.M)
     resident = int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{server.process.pid}/status").read_text())[1]) * 1024
     assert 0.5 < server.metric("process_resident_memory_bytes") / resident < 2
     expect((server.metric("kv_pages"), server.metric("kv_pages_used")), (64, 0))
     names = re.findall(r"^# TYPE (\S+) ", text, re.M)
     expect(len(names), len(set(names)))
+    for name, kind in re.findall(r"^# TYPE (\S+) (\S+)", text, re.M):
+        expect((name, name.endswith("_total")), (name, kind == "counter"))
     for line in text.splitlines():
         assert re.fullmatch(r'# (HELP|TYPE) \S+ .+|[a-z0-9_:]+(\{[a-z_]+="[^"]*"\})? [-+0-9.e]+', line), line
 
@@ -578,8 +580,8 @@ def mixed_load(server):
     expect(got, wanted)
     server.wait_until_idle()
     expect(server.metric("kv_cache_usage_perc"), 0)
-    assert server.metric("num_preemptions") > 0
-    assert server.metric("prefix_cache_hits") > 1000
+    assert server.metric("num_preemptions_total") > 0
+    assert server.metric("prefix_cache_hits_total") > 1000
 
 
 def many_connections(server):
@@ -621,7 +623,7 @@ def many_connections(server):
         if status == 200:
             break
     expect(status, 200)
-    counted = re.search(r'http_responses\{code="503"\} (\d+)', server.call("GET", "/metrics")[2])
+    counted = re.search(r'http_responses_total\{code="503"\} (\d+)', server.call("GET", "/metrics")[2])
     assert counted and int(counted[1]) > 0
 
 
@@ -666,14 +668,14 @@ def health():
         expect(server.post(COMPLETIONS, prompt="b", max_tokens=1)[0], 200)  # there is a place left
         long.join()
         time.sleep(0.5)
-        before = server.metric('request_success{finished_reason="length"}')
+        before = server.metric('request_success_total{finished_reason="length"}')
         probes = [threading.Thread(target=lambda: answers.append(server.call("GET", "/health")[0])) for _ in range(40)]
         for probe in probes:
             probe.start()
         for probe in probes:
             probe.join()
         expect(answers, [200] * 80)
-        assert server.metric('request_success{finished_reason="length"}') - before <= 2
+        assert server.metric('request_success_total{finished_reason="length"}') - before <= 2
     with Server([CHECK, "--slow", "3000000", "--health", "300"]) as server:
         stuck = threading.Thread(target=server.post, args=(COMPLETIONS,), kwargs={"prompt": "a", "max_tokens": 2})
         stuck.start()

@@ -254,7 +254,7 @@ def room():
             running.append(answer[1]["id"])
         expect((answer[0], answer[1]["error"]["code"], 2 <= len(running) < 6), (429, "background_full", True))
         get(server, f"{RESPONSES}/{kept['id']}")
-        expect(server.metric("stored_answer_evictions"), 0)
+        expect(server.metric("stored_answer_evictions_total"), 0)
         made(server.post(RESPONSES, input="a", max_output_tokens=1))  # which is waited for
         get(server, f"{RESPONSES}/{running[0]}/cancel", method="POST")
         running.append(made(server.post(RESPONSES, **fields))["id"])

@@ -23,7 +23,7 @@ def main():
 
         def generated():
             text = server.call("GET", "/metrics", headers=headers)[2]
-            return int(text.split("\ntessera:generation_tokens ")[1].split("\n")[0])
+            return int(text.split("\ntessera:generation_tokens_total ")[1].split("\n")[0])
 
         for options, name in (((), "completions"), (("--chat", "--rate", 200), "chats at a rate")):
             before = generated()

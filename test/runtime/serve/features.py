@@ -231,7 +231,7 @@ def compare(plain, guessing, names, cells):
         thread.join()
     assert not differ, differ
     metrics = guessing.call("GET", "/metrics")[2]
-    accepted = re.search(r"^tessera:spec_decode_num_accepted_tokens (\S+)", metrics, re.MULTILINE)
+    accepted = re.search(r"^tessera:spec_decode_num_accepted_tokens_total (\S+)", metrics, re.MULTILINE)
     # A form, a stop or a bias may leave nothing to change; an endpoint always does.
     for endpoint in PATHS:
         for feature in ("sampling", "penalties"):

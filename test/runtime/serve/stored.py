@@ -219,7 +219,7 @@ def limits():
             if i == 80:
                 before = server.metric("process_resident_memory_bytes")
         assert 200_000 < server.metric("stored_answer_bytes") <= 1_000_000
-        expect(server.metric("stored_answers") + server.metric("stored_answer_evictions"), 200)
+        expect(server.metric("stored_answers") + server.metric("stored_answer_evictions_total"), 200)
         # 120 more would be 10 MB.
         assert server.metric("process_resident_memory_bytes") - before < 5 << 20
         listed = get(server, f"{CHAT}?limit=100")
