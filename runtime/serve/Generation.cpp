@@ -18,9 +18,8 @@ void Service::Generation::start(std::vector<uint64_t> given) {
     auto self = weak.lock();
     if (!self || self->closed)
       return;
-    self->closed = true;
     self->cancelAll();
-    self->log(499); // nginx's number for a client that left
+    self->close(499); // nginx's number for a client that left
   };
   if (!request.stream)
     return;
@@ -67,11 +66,11 @@ void Service::Generation::follow(std::shared_ptr<HttpReply> to, int64_t after,
 
 void Service::Generation::cancel() {
   auto self = shared_from_this(); // which the store may hold alone
-  if (std::exchange(closed, true))
+  if (closed)
     return;
   answer->record()->status = ResponseStatus::cancelled;
   cancelAll();
-  log(499);
+  close(499);
   answer->fail(*reply, choices, {});
   settle();
 }
@@ -96,8 +95,10 @@ void Service::Generation::cancelAll() {
 }
 
 void Service::Generation::take(Delta delta) {
-  if (closed)
-    return;
+  if (delta.end)
+    count(delta.choice, *delta.end);
+  if (closed) // what was cancelled ends as well
+    return logOnceOver();
   if (delta.end && delta.end->reason != FinishReason::stop &&
       delta.end->reason != FinishReason::length)
     return fail(*delta.end);
@@ -122,8 +123,8 @@ void Service::Generation::take(Delta delta) {
   }
   if (!request.stream || request.store)
     choice.logprobs.add(request.endpoint, delta.tokens, service.tokenizer);
-  if (delta.end)
-    takeEnd(delta);
+  if (ended == choices.size())
+    finish();
 }
 
 /// Nine letters and digits, as the templates of Mistral's models want them.
@@ -153,22 +154,22 @@ void Service::Generation::findCalls(Delta &delta) {
   delta.hasCalls = reader.calls() > 0;
 }
 
-void Service::Generation::takeEnd(const Delta &delta) {
-  choices[delta.choice].end = delta.end;
-  usage.generated += delta.end->generatedTokens;
+void Service::Generation::count(std::size_t choice,
+                                const EngineResult &result) {
+  choices[choice].end = result;
+  ++ended;
+  usage.generated += result.generatedTokens;
   // Every prompt counts once, however many choices it has.
-  if (delta.choice % std::size_t(request.n) == 0) {
-    usage.prompt += delta.end->promptTokens;
-    usage.cached += delta.end->cachedTokens;
+  if (choice % std::size_t(request.n) == 0) {
+    usage.prompt += result.promptTokens;
+    usage.cached += result.cachedTokens;
+    read += result.readTokens;
   }
-  if (++ended == choices.size())
-    finish();
 }
 
 void Service::Generation::finish() {
   auto self = shared_from_this();
-  closed = true;
-  log(200);
+  close(200);
   if (request.background) {
     answer->end(*reply, choices, usage);
     return settle();
@@ -186,7 +187,6 @@ void Service::Generation::finish() {
 
 void Service::Generation::fail(const EngineResult &result) {
   auto self = shared_from_this();
-  closed = true;
   cancelAll();
   ApiError error{500, result.message, "", "engine_error"};
   if (result.reason == FinishReason::deadline)
@@ -201,7 +201,7 @@ void Service::Generation::fail(const EngineResult &result) {
              isTools ? "tools" : std::string(request.formField),
              "invalid_value"};
   }
-  log(error.status);
+  close(error.status);
   if (request.background) {
     answer->fail(*reply, choices, error);
     return settle();
@@ -212,19 +212,28 @@ void Service::Generation::fail(const EngineResult &result) {
   answer->fail(*reply, choices, error);
 }
 
-void Service::Generation::log(int status) const {
+void Service::Generation::close(int with) {
+  closed = true;
+  status = with;
+  logOnceOver();
+}
+
+void Service::Generation::logOnceOver() const {
+  if (ended < choices.size())
+    return;
   using std::chrono::milliseconds;
   auto took =
       std::chrono::duration_cast<milliseconds>(EngineClock::now() - arrived);
-  nlohmann::ordered_json line = {{"event", "request"},
-                                 {"id", id},
-                                 {"status", status},
-                                 {"stream", request.stream},
-                                 {"choices", choices.size()},
-                                 {"prompt_tokens", usage.prompt},
-                                 {"cached_tokens", usage.cached},
-                                 {"generated_tokens", usage.generated},
-                                 {"ms", took.count()}};
+  nlohmann::ordered_json line = {
+      {"event", "request"},
+      {"id", id},
+      {"status", status},
+      {"stream", request.stream},
+      {"choices", choices.size()},
+      {"prompt_tokens", status == 200 ? usage.prompt : read},
+      {"cached_tokens", usage.cached},
+      {"generated_tokens", usage.generated},
+      {"ms", took.count()}};
   std::fprintf(stderr, "%s\n", line.dump().c_str());
 }
 

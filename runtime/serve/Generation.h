@@ -43,12 +43,15 @@ private:
   void beginStream();
   void keep(std::string chat);
   void settle();
-  void takeEnd(const Delta &delta);
+  void count(std::size_t choice, const EngineResult &result);
   void findCalls(Delta &delta);
   void finish();
   void fail(const EngineResult &result);
   void cancelAll();
-  void log(int status) const;
+  /// Nothing more is answered; the line of the log waits for the counts of
+  /// what was cancelled.
+  void close(int status);
+  void logOnceOver() const;
 
   Service &service;
   AnswerStore &store;
@@ -62,7 +65,9 @@ private:
   std::vector<uint64_t> ids;
   std::size_t ended = 0;
   bool begun = false, closed = false;
+  int status = 200; ///< of the log, once it is closed
   Usage usage;
+  int64_t read = 0; ///< of the prompts, also where the request was cut off
   EngineClock::time_point arrived = EngineClock::now();
 };
 

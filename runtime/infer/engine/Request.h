@@ -34,6 +34,9 @@ struct EngineResult {
   FinishReason reason = FinishReason::stop;
   std::string message; ///< of an error
   int64_t promptTokens = 0, cachedTokens = 0, generatedTokens = 0;
+  /// Of the prompt, what was in the cache at some time: less than all of it
+  /// where the request ended before.
+  int64_t readTokens = 0;
 };
 
 /// Receives what becomes of a request, on the engine's thread: no call may

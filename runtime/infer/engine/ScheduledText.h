@@ -34,6 +34,11 @@ struct ScheduledText {
     return request.scoresPrompt && scored < result.promptTokens;
   }
 
+  /// Before what is in the cache is given back.
+  void noteRead() {
+    result.readTokens =
+        std::max(result.readTokens, std::min(computed, result.promptTokens));
+  }
   /// The tokens that may come next, null for all of them.
   StatusOr<const TokenMask *> allowed();
   /// Adds a wish for each of its next rows; false if one of them cannot be

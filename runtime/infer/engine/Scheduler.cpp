@@ -79,6 +79,7 @@ void Scheduler::finish(Text &text, FinishReason reason,
                        const std::string &message) {
   auto now = EngineClock::now();
   pool.release(text.list);
+  text.noteRead();
   text.finished = true;
   text.result.reason = reason;
   text.result.message = message;
@@ -175,6 +176,7 @@ void Scheduler::preemptYoungest() {
   std::unique_ptr<Text> text = std::move(running.back());
   running.pop_back();
   pool.release(text->list);
+  text->noteRead();
   text->computed = 0;
   ++counters.preemptions;
   // Younger than all that run, older than all that wait.

@@ -3,6 +3,7 @@
 // another. With --embeds 1 it is an encoder, whose vectors are sums.
 //   serve-check [--slow MICROSECONDS] [--slow-read MICROSECONDS]
 //     [--patience MILLISECONDS] [--health MILLISECONDS] [--requests N]
+//     [--request-timeout SECONDS]
 //     [--connections N] [--port PORT] [--speculate N] [--key KEY]... [--name
 //     NAME]...
 //     [--stored N] [--stored-bytes N] [--unread N] [--embeds 0|1] [--template
@@ -115,6 +116,8 @@ void read(std::string_view name, const char *value, Settings &to) {
                       milliseconds(2 * number(value))};
   else if (name == "--patience")
     to.serve.http.requestTime = milliseconds(number(value));
+  else if (name == "--request-timeout")
+    to.serve.requestSeconds = number(value);
   else if (name == "--port")
     to.serve.port = uint16_t(number(value));
   else if (name == "--connections")

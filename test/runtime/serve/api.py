@@ -737,6 +737,37 @@ def pings_and_log():
         assert lines[0]["ms"] >= 1200, lines[0]  # two steps of 0.6 s at least
 
 
+def cut_off():
+    """The log counts what was read and generated, also of who left and of what took too long."""
+    with Server([CHECK, "--slow", "20000", "--request-timeout", "2"]) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+            body = json.dumps({"model": "fake", "prompt": "abc", "stream": True, "max_tokens": 600, "ignore_eos": True, "logit_bias": {"65": 100}})
+            peer.sendall(f"POST {COMPLETIONS} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+            while b'"text"' not in peer.recv(65536):
+                pass
+        server.wait_until_idle()
+        status, answer = server.post(COMPLETIONS, prompt=["abcd", "ef"], n=2, max_tokens=600, ignore_eos=True)
+        expect((status, answer["error"]["code"]), (504, "timeout"))
+        server.wait_until_idle()
+        server.terminate()
+        expect(server.process.wait(30), 0)
+        left, late = [json.loads(line) for line in server.log if line.startswith("{")]
+        expect((left["status"], left["prompt_tokens"], late["status"], late["prompt_tokens"], late["choices"]), (499, 3, 504, 6, 4))
+        assert 1 <= left["generated_tokens"] < 600 and 4 <= late["generated_tokens"] < 4 * 600, (left, late)
+    # What was never begun.
+    with Server([CHECK, "--slow-read", "1500000", "--request-timeout", "1"]) as server:
+        first = threading.Thread(target=server.post, args=(COMPLETIONS,), kwargs={"prompt": "abc", "max_tokens": 60, "ignore_eos": True})
+        first.start()
+        time.sleep(0.3)  # it is being read
+        expect(server.post(COMPLETIONS, prompt="defg", max_tokens=2)[0], 504)
+        first.join()
+        server.wait_until_idle()
+        server.terminate()
+        expect(server.process.wait(30), 0)
+        logged = [json.loads(line) for line in server.log if line.startswith("{")]
+        expect(sorted((line["status"], line["prompt_tokens"], line["generated_tokens"]) for line in logged), [(504, 0, 0), (504, 3, 2)])
+
+
 def busy_and_end():
     with Server([CHECK, "--slow", "10000", "--requests", "3"]) as server:
         answers = []
@@ -763,7 +794,7 @@ def main():
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)
         expect(server.process.poll(), None)
-    for check in (names, encoder, keys, impatience, health, killed, pings_and_log, busy_and_end):
+    for check in (names, encoder, keys, impatience, health, killed, pings_and_log, cut_off, busy_and_end):
         check()
         print(f"ok: {check.__name__}", flush=True)
 

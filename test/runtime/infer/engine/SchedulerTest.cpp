@@ -315,6 +315,27 @@ TEST(Scheduler, EndsAtDeadlinesAndWhenThereIsEnough) {
   EXPECT_EQ(late->result.reason, FinishReason::deadline);
 }
 
+TEST(Scheduler, CountsWhatWasReadOfARequestThatIsCutOff) {
+  FakeModel model(shapeOf(20));
+  const int64_t chunk = model.shape().chunk;
+  Scheduler scheduler(model, {});
+  EngineRequest request;
+  request.prompt.assign(size_t(chunk) + 2, 1);
+  request.maxTokens = 3;
+  std::vector<int64_t> read;
+  for (int steps : {0, 1, 2, 3}) {
+    auto sink = std::make_shared<Collected>();
+    request.sink = sink;
+    request.prompt[0] = steps; // none begin alike
+    scheduler.add(uint64_t(steps) + 1, request, EngineClock::now());
+    for (int i = 0; i < steps; ++i)
+      ASSERT_TRUE(scheduler.step().ok());
+    scheduler.cancel(uint64_t(steps) + 1);
+    read.push_back(sink->result.readTokens);
+  }
+  EXPECT_EQ(read, (std::vector<int64_t>{0, chunk, chunk + 2, chunk + 2}));
+}
+
 TEST(Scheduler, RefusesWhatCanNeverRun) {
   DecoderShape shape = shapeOf(3);
   EngineRequest request;
