@@ -38,6 +38,20 @@ private:
   std::thread drainer;
 };
 
+/// For who asked for the end and sees that the process is still there. The
+/// server catches one signal: the next ends the process as the system does.
+void sayDraining(int64_t requests, std::chrono::seconds time) {
+  if (requests == 0)
+    std::fprintf(stderr, "tessera: ending: no request is unfinished\n");
+  else
+    std::fprintf(stderr,
+                 "tessera: draining: %lld request%s up to %lld s to finish; a "
+                 "second signal ends at once\n",
+                 static_cast<long long>(requests),
+                 requests == 1 ? " has" : "s have",
+                 static_cast<long long>(time.count()));
+}
+
 } // namespace
 
 void sayReady(const ServeOptions &options, uint16_t port,
@@ -56,6 +70,7 @@ Status runUntilEnd(HttpServer &server, CommonService &service,
     Ending ending(engine, server, time);
     server.post([&] { ending.watchEngine(); });
     server.run([&] {
+      sayDraining(engine.unfinished(), time);
       service.markEnding();
       ending.begin();
     });

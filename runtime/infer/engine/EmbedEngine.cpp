@@ -88,9 +88,9 @@ EngineMetrics EmbedEngine::metrics() const {
   return copy;
 }
 
-bool EmbedEngine::isBusy() const {
+int64_t EmbedEngine::unfinished() const {
   std::lock_guard lock(mutex);
-  return !open.empty();
+  return int64_t(open.size());
 }
 
 std::optional<EngineClock::time_point> EmbedEngine::lastComputed() const {

@@ -39,7 +39,7 @@ public:
   void cancel(uint64_t id);
   /// Of what counts pages and generated tokens there is nothing.
   EngineMetrics metrics() const;
-  bool isBusy() const override;
+  int64_t unfinished() const override;
   /// A batch.
   std::optional<EngineClock::time_point> lastComputed() const override;
   const VectorShape &shape() const { return model.shape(); }

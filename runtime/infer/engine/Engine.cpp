@@ -1,5 +1,6 @@
 #include "runtime/infer/engine/Engine.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tessera {
@@ -75,9 +76,12 @@ EngineMetrics Engine::metrics() const {
   return copy;
 }
 
-bool Engine::isBusy() const {
+int64_t Engine::unfinished() const {
   std::lock_guard lock(mutex);
-  return heldRequests > 0 || !inbox.empty();
+  return heldRequests +
+         std::ranges::count_if(inbox, [](const Command &command) {
+           return command.request.has_value();
+         });
 }
 
 std::optional<EngineClock::time_point> Engine::lastComputed() const {

@@ -43,7 +43,7 @@ public:
   void cancel(uint64_t id);
 
   EngineMetrics metrics() const;
-  bool isBusy() const override;
+  int64_t unfinished() const override;
   /// A chunk of a prompt or a token.
   std::optional<EngineClock::time_point> lastComputed() const override;
   const DecoderShape &shape() const { return model.shape(); }

@@ -23,8 +23,9 @@ public:
   /// may call it; each returns when all is over.
   void drain(EngineClock::time_point deadline);
 
-  /// Whether requests are unfinished.
-  virtual bool isBusy() const = 0;
+  /// Requests that wait or run.
+  virtual int64_t unfinished() const = 0;
+  bool isBusy() const { return unfinished() > 0; }
   /// When the model last computed something; nothing if it never did.
   virtual std::optional<EngineClock::time_point> lastComputed() const = 0;
   /// The error of the device that ended the engine.
