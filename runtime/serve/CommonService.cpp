@@ -141,9 +141,10 @@ void CommonService::handle(HttpRequest request, Reply reply) {
   bool isHead = request.method == "HEAD";
   RouteMatch match = findRoute(isHead ? "GET" : request.method, request.path);
   if (!match.route && !match.allowed.empty())
-    return sendError(
-        reply, {405, "this path has another method", "", "method_not_allowed"},
-        fmt::format("Allow: {}\r\n", match.allowed));
+    return sendError(reply,
+                     {405, fmt::format("this path takes {}", match.allowed), "",
+                      "method_not_allowed"},
+                     fmt::format("Allow: {}\r\n", match.allowed));
   if (!match.route)
     return sendError(reply, {404, "there is no such path", "", "not_found"});
   bool isStored = isAboutStored(*match.route);

@@ -203,6 +203,21 @@ void HttpConnection::onRequest() {
   shared.handler.handle(std::move(head), std::move(answer));
 }
 
+/// For 413 and 431 the limit, and how large a body was to be if that was said.
+std::string HttpConnection::problemOf(Error error, int status) const {
+  const HttpLimits &limits = shared.limits;
+  if (status == 431)
+    return fmt::format("the head of the request is too large: it may have at "
+                       "most {} bytes",
+                       limits.headerBytes);
+  if (status != 413)
+    return "not a request that can be read: " + error.message();
+  std::string_view length = viewOf(parser->get()[http::field::content_length]);
+  return fmt::format(
+      "the body is too large: it may have at most {} bytes{}", limits.bodyBytes,
+      length.empty() ? std::string() : fmt::format(", got {}", length));
+}
+
 // What was sent is no request, or not all of one.
 void HttpConnection::fail(Error error) {
   int status = 400;
@@ -219,11 +234,8 @@ void HttpConnection::fail(Error error) {
   answering = true;
   auto answer = std::make_shared<Reply>(shared_from_this());
   reply = answer;
-  answer->send(
-      status, "application/json",
-      shared.handler.describe(status, "not a request that can be read: " +
-                                          error.message()),
-      {});
+  answer->send(status, "application/json",
+               shared.handler.describe(status, problemOf(error, status)), {});
 }
 
 // A peer that closes while its answer is computed is to cost nothing more.

@@ -52,6 +52,7 @@ private:
   void readBody();
   void onRequest();
   void fail(Error error);
+  std::string problemOf(Error error, int status) const;
   void watchPeer();
 
   /// `isFree`: however much it is, the reader is not too slow for it.

@@ -33,8 +33,9 @@ def routes(server):
     expect(server.call("GET", "/v1/models/fake")[2]["id"], "fake")
     expect(server.call("GET", "/v1/models/other")[0], 404)
     expect(server.call("GET", "/v1/models/%66ake")[2]["id"], "fake")
-    status, headers, _ = server.call("PUT", RESPONSES + "/resp_1")
+    status, headers, body = server.call("PUT", RESPONSES + "/resp_1")
     expect((status, headers["Allow"]), (405, "GET, HEAD, DELETE"))
+    expect(body["error"]["message"], "this path takes GET, HEAD, DELETE")
     status, headers, _ = server.call("GET", COMPLETIONS)
     expect((status, headers["Allow"]), (405, "POST"))
     # HEAD is GET without the body, and the connection goes on.
@@ -542,9 +543,15 @@ def hostile_bytes(server):
     expect(status(b"\x16\x03\x01\x02\x00\x01\x00\x01"), 400)
     expect(status(post("{}", "Transfer-Encoding: chunked\r\n")), 400)  # request smuggling
     expect(status(f"POST {CHAT} HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n".encode()), 400)
-    expect(status(f"POST {CHAT} HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n".encode()), 413)
+    def message(data):
+        return json.loads(server.raw(data).split(b"\r\n\r\n", 1)[1])["error"]["message"]
+
+    large = f"POST {CHAT} HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n".encode()
+    expect(status(large), 413)
+    expect(message(large), "the body is too large: it may have at most 4194304 bytes, got 99999999")
     chunked = f"POST {CHAT} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     expect(status(chunked + (b"10\r\n" + b"x" * 16 + b"\r\n") * 280_000), 413)
+    expect(message(chunked + (b"10\r\n" + b"x" * 16 + b"\r\n") * 280_000), "the body is too large: it may have at most 4194304 bytes")
     expect(status(chunked + b"zz\r\n"), 400)
     for body in ("[" * 3000, '{"a":' * 3000, "", "[]", "null", '{"model": "\xff', '{"messages": [NaN]}', "\0" * 100):
         expect(status(post(body, "Connection: close\r\n")), 400)
