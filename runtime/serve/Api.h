@@ -67,6 +67,13 @@ struct InputItem {
   std::string json; ///< without the id
 };
 
+/// What a chat says to the model's template.
+struct TemplateSettings {
+  /// A JSON object, whose members are variables of the template; empty: none.
+  std::string variables;
+  bool opensAnswer = true; ///< the prompt ends where the answer begins
+};
+
 /// A text, or tokens.
 using PromptInput = std::variant<std::string, std::vector<int32_t>>;
 
@@ -78,6 +85,7 @@ struct ApiRequest {
   std::vector<PromptInput> prompts; ///< of completions
   /// Of chats and responses; of responses there may be none: the model begins.
   std::vector<ChatMessage> messages;
+  TemplateSettings templated; ///< of chats
   SamplingOptions sampling;
   std::optional<uint64_t> seed;     ///< nothing: drawn by the server
   std::optional<int64_t> maxTokens; ///< nothing: the endpoint's default

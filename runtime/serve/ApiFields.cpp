@@ -241,6 +241,15 @@ constexpr Field kFields[] = {
          {"type": "object", "required": ["type", "name"],
           "additionalProperties": false, "properties": {
             "type": {"const": "function"}, "name": {"type": "string"}}}]})"},
+    {"chat_template_kwargs", kChat, readTemplateVariables,
+     R"({"type": "object", "properties": {"messages": false, "tools": false,
+         "add_generation_prompt": false}})",
+     0, 0, "variables of the model's chat template, as vLLM has them"},
+    {"add_generation_prompt", kChat, readGenerationPrompt, kBoolean, 0, 0,
+     "false: the prompt ends with the last message, not where an answer "
+     "begins"},
+    {"continue_final_message", kChat, readFalse, R"({"const": false})", 0, 0,
+     "an answer is a message of its own; /v1/completions goes on with a text"},
     {"include", kResponses, readInclude,
      R"({"type": "array", "items": {"enum": [
          "code_interpreter_call.outputs",

@@ -149,12 +149,17 @@ Problem readFunctions(const Field &field, const JsonValue &value,
                       ApiRequest &request);
 Problem readFunctionCall(const Field &field, const JsonValue &value,
                          ApiRequest &request);
+Problem readTemplateVariables(const Field &field, const JsonValue &value,
+                              ApiRequest &request);
+Problem readGenerationPrompt(const Field &field, const JsonValue &value,
+                             ApiRequest &request);
 /// One of `left` values that a message's calls may have.
 Problem readCall(std::string_view name, const JsonValue &id,
                  const JsonValue &called, std::size_t &left,
                  std::vector<ToolCall> &to);
 inline constexpr std::size_t kMaxCallValues = 10'000;
-/// Of a request's tools: they stand in every answer as well.
+/// Of a request's tools, which stand in every answer as well, and of the
+/// variables of its template.
 inline constexpr std::size_t kMaxToolBytes = std::size_t(1) << 20;
 /// An assistant's message's.
 Problem readCalls(std::string_view name, const JsonValue &value,
@@ -179,6 +184,8 @@ Problem readEmpty(const Field &field, const JsonValue &value,
                   ApiRequest &request);
 Problem readZero(const Field &field, const JsonValue &value,
                  ApiRequest &request);
+Problem readFalse(const Field &field, const JsonValue &value,
+                  ApiRequest &request);
 Problem readBestOf(const Field &field, const JsonValue &value,
                    ApiRequest &request);
 Problem readAudio(const Field &field, const JsonValue &value,

@@ -35,6 +35,14 @@ Problem readZero(const Field &field, const JsonValue &value, ApiRequest &) {
   return problem(field.name, "{} is not served: {}", field.name, field.about);
 }
 
+Problem readFalse(const Field &field, const JsonValue &value, ApiRequest &) {
+  bool asks = true;
+  if (value.get(asks) && !asks)
+    return std::nullopt;
+  return problem(field.name, "{} may only be false: {}", field.name,
+                 field.about);
+}
+
 /// Read after `n`.
 Problem readBestOf(const Field &field, const JsonValue &value,
                    ApiRequest &request) {

@@ -1,4 +1,5 @@
-// Tools: functions that may be called, and calls that were made.
+// Tools: functions that may be called, and calls that were made; and what else
+// the model's template sees of a request.
 #include "runtime/serve/ApiFields.h"
 
 #include <algorithm>
@@ -280,6 +281,38 @@ Problem readCalls(std::string_view name, const JsonValue &value,
   if (to.empty())
     return problem(name, "tool_calls must be a list of at least one call");
   return std::nullopt;
+}
+
+//===--- the template -----------------------------------------------------===//
+
+Problem readTemplateVariables(const Field &field, const JsonValue &value,
+                              ApiRequest &request) {
+  if (!value.isObject())
+    return problem(field.name, "{} must be an object", field.name);
+  for (std::string_view own : {"messages", "tools", "add_generation_prompt"})
+    for (const JsonValue::Member &member : value.members())
+      if (member.name == own)
+        return problem(field.name,
+                       "{} may not replace {}, which is a field of "
+                       "the request",
+                       field.name, own);
+  size_t left = kMaxToolValues;
+  if (!isModest(value, left))
+    return problem(field.name,
+                   "{} must have at most {} values, and {} members an object",
+                   field.name, kMaxToolValues, kMaxMembers);
+  if (value.members().empty())
+    return std::nullopt;
+  request.templated.variables = jsonOf(value);
+  if (request.templated.variables.size() > kMaxToolBytes)
+    return problem(field.name, "{} must have at most {} bytes", field.name,
+                   kMaxToolBytes);
+  return std::nullopt;
+}
+
+Problem readGenerationPrompt(const Field &field, const JsonValue &value,
+                             ApiRequest &request) {
+  return readBool(field.name, value, request.templated.opensAnswer);
 }
 
 } // namespace tessera::serve

@@ -8,15 +8,16 @@ namespace {
 class ChatMl final : public ChatRenderer {
 public:
   StatusOr<std::vector<PromptPart>>
-  render(std::span<const ChatMessage> messages,
-         std::span<const Tool> /*tools*/) const override {
+  render(std::span<const ChatMessage> messages, std::span<const Tool> /*tools*/,
+         const TemplateSettings &settings) const override {
     std::vector<PromptPart> parts;
     for (const ChatMessage &message : messages) {
       parts.push_back({"<|im_start|>" + message.role + "\n"});
       parts.push_back({message.content, /*isUsers=*/true});
       parts.push_back({"<|im_end|>\n"});
     }
-    parts.push_back({"<|im_start|>assistant\n"});
+    if (settings.opensAnswer)
+      parts.push_back({"<|im_start|>assistant\n"});
     return parts;
   }
   std::vector<std::string> stops() const override { return {"<|im_end|>"}; }
@@ -24,12 +25,16 @@ public:
 
 } // namespace
 
-StatusOr<std::vector<int32_t>> chatTokens(const ChatRenderer &chat,
-                                          std::span<const ChatMessage> messages,
-                                          std::span<const Tool> tools,
-                                          const tokenizer::Tokenizer &tokenizer,
-                                          tokenizer::Encoder &encoder) {
-  auto parts = chat.render(messages, tools);
+Status ChatRenderer::checkVariables(std::string_view /*json*/) const {
+  return Status::error("the model brings no chat template, whose variables "
+                       "chat_template_kwargs would be; leave it out");
+}
+
+StatusOr<std::vector<int32_t>>
+chatTokens(const ChatRenderer &chat, std::span<const ChatMessage> messages,
+           std::span<const Tool> tools, const tokenizer::Tokenizer &tokenizer,
+           tokenizer::Encoder &encoder, const TemplateSettings &settings) {
+  auto parts = chat.render(messages, tools, settings);
   if (!parts.ok())
     return parts.status();
   std::vector<uint32_t> ids;

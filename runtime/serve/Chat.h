@@ -19,10 +19,13 @@ class ChatRenderer {
 public:
   virtual ~ChatRenderer() = default;
   /// The messages, and the beginning of the assistant's answer, which may call
-  /// `tools`. Only with a toolFormat() there may be tools and calls.
+  /// `tools`. Only with a toolFormat() there may be tools and calls, and only
+  /// such variables as checkVariables() takes.
   virtual StatusOr<std::vector<PromptPart>>
-  render(std::span<const ChatMessage> messages,
-         std::span<const Tool> tools) const = 0;
+  render(std::span<const ChatMessage> messages, std::span<const Tool> tools,
+         const TemplateSettings &settings) const = 0;
+  /// Whether the template may see these variables, a JSON object's members.
+  virtual Status checkVariables(std::string_view json) const;
   /// How the model writes calls; null: it was taught none.
   virtual const ToolFormat *toolFormat() const { return nullptr; }
   /// Texts, perhaps of special tokens, that end an answer.
@@ -31,11 +34,10 @@ public:
 
 /// The tokens of a prompt for the assistant's answer. A message whose text
 /// would become a special token is refused.
-StatusOr<std::vector<int32_t>> chatTokens(const ChatRenderer &chat,
-                                          std::span<const ChatMessage> messages,
-                                          std::span<const Tool> tools,
-                                          const tokenizer::Tokenizer &tokenizer,
-                                          tokenizer::Encoder &encoder);
+StatusOr<std::vector<int32_t>>
+chatTokens(const ChatRenderer &chat, std::span<const ChatMessage> messages,
+           std::span<const Tool> tools, const tokenizer::Tokenizer &tokenizer,
+           tokenizer::Encoder &encoder, const TemplateSettings &settings = {});
 
 /// Adds what ends an answer of the template: tokens, or texts that are none.
 void addChatStops(const ChatRenderer &chat,

@@ -39,14 +39,15 @@ public:
   }
 
   StatusOr<std::vector<PromptPart>>
-  render(std::span<const ChatMessage> messages,
-         std::span<const Tool> tools) const override {
+  render(std::span<const ChatMessage> messages, std::span<const Tool> tools,
+         const TemplateSettings &settings) const override {
     for (const ChatMessage &message : messages)
       if (hasMark(message.content))
         return Status::error("a message has the noncharacter U+FDD0 or U+FDD1, "
                              "which no text has; remove it");
     TESSERA_RETURN_IF_ERROR(checkTools(messages, tools));
-    auto text = renderWith(messages, tools, [&](const ChatMessage &message) {
+    Rendered request{messages, tools, settings};
+    auto text = renderWith(request, [&](const ChatMessage &message) {
       return isSuspect(message.content)
                  ? fmt::format("{}{}{}", kBegin, message.content, kEnd)
                  : message.content;
@@ -58,7 +59,7 @@ public:
       return parts;
     // A template may change a text before it stands in the prompt, and so make
     // a special token of what was none.
-    auto neutral = renderWith(messages, tools, [](const ChatMessage &message) {
+    auto neutral = renderWith(request, [](const ChatMessage &message) {
       return std::string(message.content.empty() ? "" : "x");
     });
     if (neutral.ok() && countSpecial(*parts) > countSpecial({{*neutral}}))
@@ -67,16 +68,43 @@ public:
     return parts;
   }
 
+  Status checkVariables(std::string_view json) const override {
+    return hasOnlyPlain(nlohmann::json::parse(json))
+               ? Status::success()
+               : Status::error("chat_template_kwargs has the text of a special "
+                               "token; change it");
+  }
+
   // What ends a text of the model is among its tokens.
   std::vector<std::string> stops() const override { return {}; }
 
 private:
+  /// What the template sees.
+  struct Rendered {
+    std::span<const ChatMessage> messages;
+    std::span<const Tool> tools;
+    const TemplateSettings &settings;
+  };
+
+  /// Of what is not told apart from the template's own text.
+  bool isPlain(const std::string &text) const {
+    return !hasMark(text) && !hasEscapedMark(text) && !isSuspect(text);
+  }
+
+  /// Names and texts, however deep: a template may print each of them.
+  bool hasOnlyPlain(const nlohmann::json &value) const {
+    if (value.is_string())
+      return isPlain(value.get_ref<const std::string &>());
+    for (const auto &[name, member] : value.items())
+      if (value.is_structured() &&
+          ((value.is_object() && !isPlain(name)) || !hasOnlyPlain(member)))
+        return false;
+    return true;
+  }
+
   /// What templates print of tools is not told apart from their own text.
   Status checkTools(std::span<const ChatMessage> messages,
                     std::span<const Tool> tools) const {
-    auto isPlain = [&](const std::string &text) {
-      return !hasMark(text) && !hasEscapedMark(text) && !isSuspect(text);
-    };
     bool good = std::ranges::all_of(
         tools, [&](const Tool &tool) { return isPlain(tool.json); });
     for (const ChatMessage &message : messages) {
@@ -104,14 +132,18 @@ private:
   }
 
   StatusOr<std::string> renderWith(
-      std::span<const ChatMessage> messages, std::span<const Tool> tools,
+      const Rendered &request,
       const std::function<std::string(const ChatMessage &)> &content) const {
     using Json = nlohmann::ordered_json;
-    Json variables = {{"add_generation_prompt", true}};
-    for (const Tool &tool : tools)
+    const TemplateSettings &settings = request.settings;
+    Json variables = settings.variables.empty()
+                         ? Json::object()
+                         : Json::parse(settings.variables);
+    variables["add_generation_prompt"] = settings.opensAnswer;
+    for (const Tool &tool : request.tools)
       variables["tools"].push_back(Json::parse(tool.json));
     Json &list = variables["messages"] = Json::array();
-    for (const ChatMessage &message : messages) {
+    for (const ChatMessage &message : request.messages) {
       std::string valid;
       tokenizer::appendValidUtf8(message.content, /*final=*/true, valid);
       if (valid != message.content)
@@ -188,7 +220,8 @@ class NoChat final : public ChatRenderer {
 public:
   StatusOr<std::vector<PromptPart>>
   render(std::span<const ChatMessage> /*messages*/,
-         std::span<const Tool> /*tools*/) const override {
+         std::span<const Tool> /*tools*/,
+         const TemplateSettings & /*settings*/) const override {
     return Status::error("the model has no chat template; use "
                          "/v1/completions");
   }

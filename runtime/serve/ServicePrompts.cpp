@@ -88,7 +88,8 @@ StatusOr<std::vector<int32_t>> Service::chatPrompt(const ApiRequest &request) {
   if (request.mayCall())
     tools = request.tools;
   std::vector<ChatMessage> messages = request.messages;
-  auto tokens = chatTokens(chat, messages, tools, tokenizer, encoder);
+  auto tokens =
+      chatTokens(chat, messages, tools, tokenizer, encoder, request.templated);
   if (!request.dropsOldest || !tokens.ok())
     return tokens;
   const std::size_t first = request.instructions ? 1 : 0;
@@ -116,7 +117,8 @@ StatusOr<std::vector<int32_t>> Service::chatPrompt(const ApiRequest &request) {
     messages.insert(messages.end(),
                     request.messages.begin() + long(starts[middle]),
                     request.messages.end());
-    auto shorter = chatTokens(chat, messages, tools, tokenizer, encoder);
+    auto shorter = chatTokens(chat, messages, tools, tokenizer, encoder,
+                              request.templated);
     if (!shorter.ok())
       return shorter;
     const bool fits = int64_t(shorter->size()) <= most;
@@ -134,6 +136,11 @@ std::optional<ApiError> Service::makePrompts(const ApiRequest &request,
       return found;
   if (request.endpoint == Endpoint::completions)
     return std::nullopt;
+  if (!request.templated.variables.empty())
+    if (Status may = chat.checkVariables(request.templated.variables);
+        !may.ok())
+      return ApiError{400, may.message(), "chat_template_kwargs",
+                      "invalid_value"};
   auto tokens = chatPrompt(request);
   if (!tokens.ok())
     return ApiError{400, tokens.message(),

@@ -57,7 +57,7 @@ TEST(ApiRequest, ReadsMessages) {
   EXPECT_EQ(request.logprobs, 2);
   EXPECT_EQ(request.sampling.temperature, 1);
   std::string text;
-  auto parts = chatMl().render(request.messages, {});
+  auto parts = chatMl().render(request.messages, {}, {});
   ASSERT_TRUE(parts.ok());
   for (const PromptPart &part : *parts)
     text += part.isUsers ? "[" + part.text + "]" : part.text;

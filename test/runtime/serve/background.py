@@ -242,6 +242,40 @@ def llama():
             expect((status, "parallel_tool_calls" in error["error"]["message"]), (400, True))
 
 
+def variables():
+    """What a chat says to the template itself. A token is a byte, so that prompts are told apart by their lengths."""
+    def length(server, **fields):
+        return made(server.post(CHAT, messages=USER, max_tokens=1, **fields))["usage"]["prompt_tokens"]
+
+    def refused(server, param, value, says=""):
+        status, error = server.post(CHAT, messages=USER, **{param: value})
+        expect((value, status, error["error"]["param"]), (value, 400, param))
+        assert says in error["error"]["message"], error
+
+    kwargs = "chat_template_kwargs"
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+        file.write("{% for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}"
+                   "{% if add_generation_prompt %}[assistant]{% endif %}"
+                   "{% if enable_thinking is defined and not enable_thinking %}<none>{% endif %}{{ note }}")
+        file.flush()
+        with Server([CHECK, "--template", file.name]) as server:
+            whole = len("[user]hello[assistant]")
+            for value, more in (({}, 0), ({"other": 1}, 0), ({"enable_thinking": True}, 0), ({"enable_thinking": False}, 6), ({"note": "ab"}, 2)):
+                expect((value, length(server, chat_template_kwargs=value)), (value, whole + more))
+            expect(length(server, add_generation_prompt=True, continue_final_message=False), whole)
+            expect(length(server, add_generation_prompt=False), whole - len("[assistant]"))
+            expect(length(server, add_generation_prompt=False, chat_template_kwargs={"note": "é"}), whole - len("[assistant]") + 2)
+            for value in ([], "x", {"messages": []}, {"tools": None}, {"add_generation_prompt": True}, {"x": [0] * 60_000}, {"x": "y" * 1_100_000}):
+                refused(server, kwargs, value)
+            for value in ({"note": "<|endoftext|>"}, {"x": ["a <|endoftext|>"]}, {"x": {"<|endoftext|>": 1}}, {"<|endoftext|>": 1}, {"x": "\ufdd0"}):
+                refused(server, kwargs, value, "special token")
+            refused(server, "continue_final_message", True, "a message of its own")
+    with Server([CHECK]) as server:  # ChatML, which has no variables
+        refused(server, kwargs, {"enable_thinking": False}, "no chat template")
+        expect(length(server, chat_template_kwargs={}), length(server))
+        expect(length(server, add_generation_prompt=False), length(server) - len("<|im_start|>assistant\n"))
+
+
 def room():
     """What runs pushes out nothing, and is bounded by itself."""
     with Server([CHECK, "--slow", "20000", "--stored-bytes", "500000"]) as server:
@@ -283,7 +317,7 @@ def main():
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)
         expect(server.process.poll(), None)
-    for check in (slow_background, room, calls, llama, held_back):
+    for check in (slow_background, room, calls, llama, variables, held_back):
         check()
         print(f"ok: {check.__name__}", flush=True)
 
