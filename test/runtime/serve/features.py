@@ -1,6 +1,7 @@
 """docs/features.md against the server: every pair of features that it calls tested is asked for, every one that
 it calls refused is refused.  features.py SERVE-CHECK FEATURES.md"""
 
+import collections
 import json
 import os
 import re
@@ -16,7 +17,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0
 TOOL = {"type": "function", "function": {"name": "look", "parameters": SCHEMA}}
 # Of a model that was taught to call tools.
 TEMPLATE = """{% for tool in tools or [] %}{{ tool | tojson }} <tool_call></tool_call>{% endfor %}
-{%- for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}[assistant]"""
+{%- for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}[assistant]{{ tone }}"""
 
 
 def table(path):
@@ -52,6 +53,7 @@ def fields(feature, endpoint):
         "echo": {"echo": True},
         "ignore_eos": {"ignore_eos": True},
         "stored": {"store": True},
+        "variables": {"chat_template_kwargs": {"tone": "calm"}},
         "tools": {"tools": [TOOL], "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 400},
     }
     if feature == "tools" and endpoint == "responses":
@@ -183,6 +185,8 @@ def main():
         file.flush()
         command = [check_program, "--template", file.name]
         with Server(command) as plain, Server([*command, "--speculate", "4"]) as guessing:
+            for server in (plain, guessing):  # a line a request is more than a pipe holds
+                threading.Thread(target=collections.deque, args=(server.log, 0), daemon=True).start()
             compare(plain, guessing, names, cells)
 
 
