@@ -323,7 +323,16 @@ StatusOr<KernelBenchResult> Bench::run() {
 
 StatusOr<KernelBenchResult> benchKernels(const ArtifactReader &artifact,
                                          const KernelBenchOptions &options) {
-  return Bench(artifact, options).run();
+  KernelBenchOptions chosen = options;
+  if (chosen.program.empty())
+    chosen.program =
+        artifact.hasProgram("train_step") ? "train_step" : "decode_1";
+  if (!artifact.hasProgram(chosen.program))
+    return Status::error("{}: no program '{}': it has {}; choose with "
+                         "--program",
+                         artifact.path(), chosen.program,
+                         artifact.programNames());
+  return Bench(artifact, chosen).run();
 }
 
 } // namespace tessera::bench

@@ -13,10 +13,12 @@ struct KernelBenchOptions {
   /// As hal::createDevice takes it; empty: cuda:0 if the artifact has kernels
   /// for a GPU, otherwise cpu.
   std::string device;
-  std::string program = "train_step"; ///< one of the artifact's
-  std::string filter;                 ///< part of a kernel's name; empty: all
-  std::uint64_t repeats = 20;         ///< counted runs of each kernel
-  unsigned threads = 0;               ///< of the device cpu; 0: all processors
+  /// One of the artifact's; empty: what it is for, train_step if it has that,
+  /// or else decode_1.
+  std::string program;
+  std::string filter;         ///< part of a kernel's name; empty: all
+  std::uint64_t repeats = 20; ///< counted runs of each kernel
+  unsigned threads = 0;       ///< of the device cpu; 0: all processors
   /// Written before each timed run, so that it finds the caches empty: several
   /// times the largest cache. Twice as much is copied to measure the memory.
   /// 0: as the kind of device wants it.

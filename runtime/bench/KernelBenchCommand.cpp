@@ -118,9 +118,10 @@ void addOptions(CLI::App &app, CommandLine &line, bool hasArtifact) {
                  "once and times mean nothing (default: cuda:0, or cpu where "
                  "there are no kernels for GPUs)")
       ->type_name("NAME");
-  app.add_option("--program", line.bench.program, "whose kernels")
-      ->type_name("NAME")
-      ->capture_default_str();
+  app.add_option("--program", line.bench.program,
+                 "whose kernels (default: train_step, or decode_1 where there "
+                 "is none)")
+      ->type_name("NAME");
   app.add_option("--filter", line.bench.filter,
                  "only kernels with this in their names")
       ->type_name("TEXT");
