@@ -294,7 +294,7 @@ def compare(binaries, folder, family, kind, zeros=False):
           f"{name}: logits are off by {scaled:.3g}, without scales by "
           f"{without:.3g}")
     ours = [float(each) for each in
-            re.findall(r"perplexity (\d+\.\d+)", done.stdout)]
+            re.findall(r"perplexity (\d+\.\d+)\b(?! %)", done.stdout)]
     theirs = [quantize_oracle.perplexity(model.fp64, read)[0]
               for model in (plain, twin)]
     check(len(ours) == 3 and all(abs(a / b - 1) < 1e-4 for a, b in

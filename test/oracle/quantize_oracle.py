@@ -199,7 +199,7 @@ def compare(binaries, folder, kind, zeros=False, family=FAMILY):
                    "--cache", "off")
     print(done.stdout, done.stderr, sep="")
     printed = [float(each) for each in
-               re.findall(r"perplexity (\d+\.\d+)", done.stdout)]
+               re.findall(r"perplexity (\d+\.\d+)\b(?! %)", done.stdout)]
     check(done.returncode == 0 and len(printed) == 2, f"{kind}: runs")
     before, count = perplexity(twin.fp64, tokens)
     quant.apply(twin)
@@ -214,7 +214,7 @@ def compare(binaries, folder, kind, zeros=False, family=FAMILY):
                        "int8", "--text", folder / "text.txt", "--window",
                        WINDOW, "--cache", "off")
         print(done.stdout, done.stderr, sep="")
-        printed = re.findall(r"perplexity (\d+\.\d+)", done.stdout)
+        printed = re.findall(r"perplexity (\d+\.\d+)\b(?! %)", done.stdout)
         theirs, _ = perplexity(Twins(family, seed=5).fp64, tokens, rounds=True)
         # A last bit decides to which side a half falls.
         check(len(printed) == 2 and abs(float(printed[1]) / theirs - 1) < 1e-4,
@@ -230,7 +230,7 @@ def compare(binaries, folder, kind, zeros=False, family=FAMILY):
         kept, expected = quant.flags, [perplexity(plain.fp64, tokens)[0], after]
     done = tessera(binaries, "quantize", out, *kept, "--text",
                    folder / "text.txt", "--window", WINDOW, "--cache", "off")
-    again = re.findall(r"perplexity (\d+\.\d+)", done.stdout)
+    again = re.findall(r"perplexity (\d+\.\d+)\b(?! %)", done.stdout)
     check(len(again) == len(expected)
           and all(abs(float(ours) / theirs - 1) < 1e-4
                   for ours, theirs in zip(again, expected)),

@@ -85,8 +85,13 @@ static void print(const char *what, const Outcome &outcome) {
   std::fflush(stdout);
 }
 
-static double change(const Outcome &from, const Outcome &to) {
-  return 100 * (to.perplexity->value / from.perplexity->value - 1);
+/// "+1.23 %"; what rounds to nothing has no sign.
+static std::string change(const Outcome &from, const Outcome &to) {
+  std::string text = fmt::format(
+      "{:+.2f}", 100 * (to.perplexity->value / from.perplexity->value - 1));
+  if (text == "-0.00" || text == "+0.00")
+    text.erase(0, 1);
+  return text + " %";
 }
 
 namespace {
@@ -142,9 +147,9 @@ private:
                                                 : "quantized",
           *run);
     if (texts.text)
-      fmt::print("perplexity {:+.2f} %{} over {} tokens, in windows of {}\n",
+      fmt::print("perplexity {}{} over {} tokens, in windows of {}\n",
                  change(before, *run),
-                 texts.sample ? fmt::format(", without scales {:+.2f} %,",
+                 texts.sample ? fmt::format(", without scales {},",
                                             change(before, plain))
                               : "",
                  run->perplexity->counted, settings.window);
