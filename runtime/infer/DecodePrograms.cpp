@@ -192,7 +192,7 @@ Status DecodePrograms::checkText(const CachedText &text, int64_t added) const {
   if (tokens > sizes.context)
     return Status::error("a sequence of {} tokens is longer than the context "
                          "of {}; of a model directory it is raised by --set "
-                         "inference.context=N",
+                         "inference.context=N, up to the model's own limit",
                          tokens, sizes.context);
   auto held = int64_t(text.pages.size());
   if (held * sizes.page < tokens || held > tableColumns)

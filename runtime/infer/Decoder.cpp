@@ -28,7 +28,7 @@ bool Decoder::hasRoom(const Sequence &sequence, int64_t count) const {
 Status Decoder::noContext(int64_t tokens) const {
   return Status::error("a sequence of {} tokens is longer than the context of "
                        "{}; of a model directory it is raised by "
-                       "--set inference.context=N",
+                       "--set inference.context=N, up to the model's own limit",
                        tokens, shape().context);
 }
 
