@@ -19,6 +19,7 @@ static constexpr const char *help =
     "/system TEXT  begins anew with this text of the system; without one: "
     "none\n"
     "/set NAME VALUE, /set   changes a setting, or says what they are\n"
+    "/help         says all this\n"
     "/exit         ends, as Ctrl-D does; Ctrl-C stops an answer\n"
     "//TEXT        says /TEXT\n";
 
