@@ -18,9 +18,12 @@ promptTokens(const TextModel &model, const tokenizer::Tokenizer &tokenizer,
                                   : encoder.encode(options.prompt);
   if (ids.empty()) {
     std::optional<uint32_t> start = tokenizer.documentEnd();
+    if (!start && options.startToken)
+      start = uint32_t(*options.startToken);
     if (!start)
-      return Status::error("the prompt is empty and the tokenizer has no "
-                           "end-of-text token to start from; give a prompt");
+      return Status::error("the prompt is empty, and neither the tokenizer nor "
+                           "the model has a token that begins a text; give a "
+                           "prompt");
     ids.push_back(*start);
   }
   int64_t vocab = model.vocab;
@@ -60,13 +63,17 @@ StatusOr<std::span<const float>> nextLogits(TrainModel &model,
 
 TextModel scoringModel(TrainModel &model) {
   auto window = std::make_shared<std::vector<int32_t>>();
-  return {model.facts().vocabSize,
+  const int64_t context = model.contextLength();
+  return {model.facts().vocabSize, context, context,
           [&model, window](std::span<const int32_t> text) {
             return nextLogits(model, text, *window);
           }};
 }
 
 namespace {
+
+/// What is read again when the context is full.
+int64_t halfOf(int64_t context) { return std::max<int64_t>(context / 2, 1); }
 
 /// One sequence, and how much of the text it has seen.
 class DecodedText {
@@ -92,8 +99,8 @@ private:
     std::span<const int32_t> added = text.subspan(seen);
     if (!decoder.hasRoom(sequence, int64_t(added.size()))) {
       decoder.release(sequence);
-      auto half = std::max<int64_t>(decoder.shape().context / 2, 1);
-      added = text.last(std::min(text.size(), size_t(half)));
+      auto half = size_t(halfOf(decoder.shape().context));
+      added = text.last(std::min(text.size(), half));
     }
     TESSERA_RETURN_IF_ERROR(advance(added, wanted));
     seen = text.size();
@@ -116,8 +123,9 @@ private:
 
 TextModel decodingModel(Decoder &decoder) {
   auto text = std::make_shared<DecodedText>(decoder);
+  const int64_t context = decoder.shape().context;
   return {
-      decoder.shape().vocab,
+      decoder.shape().vocab, context, halfOf(context),
       [text](std::span<const int32_t> tokens) { return text->next(tokens); },
       [text](std::span<const int32_t> tokens, Sampler &sampler, int64_t choices,
              uint64_t draw, const TokenMask *allowed) {
@@ -153,6 +161,9 @@ public:
     if (auto end = tokenizer.documentEnd(); end && ends.empty())
       ends.push_back(int32_t(*end));
     result.promptTokens = tokens.size();
+    if (model.context > 0 && tokens.size() > uint64_t(model.context))
+      result.droppedTokens = tokens.size() - uint64_t(model.rereads);
+    result.context = uint64_t(model.context);
     result.ended = options.guide && options.guide->isComplete();
     sampler.sawPrompt(tokens);
   }

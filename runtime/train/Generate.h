@@ -46,6 +46,9 @@ struct GenerateOptions {
   /// Put around the prompt what the tokenizer's post-processor says, such as a
   /// token that begins a text: models of others were trained so, runs not.
   bool framed = false;
+  /// What an empty prompt begins with where neither the frame nor the tokenizer
+  /// has a token for it.
+  std::optional<int32_t> startToken;
   /// What ends a text; none: the tokenizer's end-of-text token.
   std::vector<int32_t> endTokens;
   /// Of the generated text, with what ends it; null: any text. Of one use.
@@ -58,6 +61,9 @@ struct GenerateOptions {
 struct GenerateResult {
   std::string checkpoint; ///< "step-000100"; a model directory's path
   uint64_t promptTokens = 0;
+  /// Of these the first, which do not fit the context and were not read.
+  uint64_t droppedTokens = 0;
+  uint64_t context = 0;        ///< the model's, in tokens
   std::vector<int32_t> tokens; ///< generated, the one that ends it included
   bool ended = false;          ///< by a token that ends a text
   double seconds = 0;
@@ -69,6 +75,9 @@ using TextSink = std::function<void(std::string_view)>;
 /// What tells the next token of a text.
 struct TextModel {
   int64_t vocab = 0;
+  /// Tokens that it sees at once, and how many it reads of a longer text: the
+  /// last.
+  int64_t context = 0, rereads = 0;
   /// Logits [vocab] of the token after `text`, valid until the next call. From
   /// call to call the text only grows.
   std::function<StatusOr<std::span<const float>>(std::span<const int32_t> text)>
@@ -88,8 +97,9 @@ TextModel scoringModel(TrainModel &model);
 /// outlive the model.
 TextModel decodingModel(Decoder &decoder);
 
-/// Generates after the prompt's tokens. An empty prompt starts a document,
-/// which needs a tokenizer with an end-of-text token.
+/// Generates after the prompt's tokens. An empty prompt starts a document: with
+/// what frames it, or else after the tokenizer's end-of-text token, or else
+/// after `startToken`. Where there is none of them it is an error.
 StatusOr<GenerateResult> generateText(const TextModel &model,
                                       const tokenizer::Tokenizer &tokenizer,
                                       const GenerateOptions &options,

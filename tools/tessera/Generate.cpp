@@ -1,4 +1,5 @@
 // tessera generate: text from a trained run or a Hugging Face directory.
+#include "models/HfConfig.h"
 #include "runtime/serve/Forms.h"
 #include "runtime/support/Text.h"
 #include "tools/tessera/Commands.h"
@@ -79,6 +80,11 @@ static Status printGenerated(const GenerateSettings &settings,
     note(fmt::format("the text is cut off at --max-tokens {}, before its form "
                      "is complete; raise it",
                      settings.options.maxTokens));
+  if (result->droppedTokens > 0 && !settings.quiet)
+    note(fmt::format("the prompt has {} tokens, more than the context of {}: "
+                     "the first {} of them were dropped",
+                     result->promptTokens, result->context,
+                     result->droppedTokens));
   if (!settings.quiet)
     std::fprintf(stderr, "%s: %zu tokens in %.2f s (%.1f tokens/s)\n",
                  opened.source.c_str(), result->tokens.size(), result->seconds,
@@ -86,9 +92,19 @@ static Status printGenerated(const GenerateSettings &settings,
   return Status::success();
 }
 
+// What config.json says begins a text.
+static std::optional<int32_t> startTokenOf(const std::string &directory) {
+  auto config = models::loadHfConfig(directory);
+  if (!config.ok() || !config->spec.bosToken)
+    return std::nullopt;
+  return int32_t(*config->spec.bosToken);
+}
+
 static Status generate(GenerateSettings &settings,
-                       const FormSettings &formSettings) {
+                       const FormSettings &formSettings, bool hasPrompt) {
   GenerateOptions &options = settings.options;
+  if (!isUtf8(options.prompt))
+    return Status::error("--prompt: is no text in UTF-8; give one");
   auto form = readForm(formSettings);
   if (!form.ok())
     return form.status();
@@ -99,6 +115,10 @@ static Status generate(GenerateSettings &settings,
     TESSERA_RETURN_IF_ERROR(settings.takeAndSay(opened.config, note));
   TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/true, note));
   options.framed = !opened.isRun;
+  if (!opened.isRun && options.prompt.empty())
+    options.startToken = startTokenOf(opened.folder);
+  if (!hasPrompt && !settings.quiet)
+    note("there is no --prompt: the model begins a text of its own");
   options.endTokens = opened.endTokens;
   serve::AnswerForms forms(*opened.tokenizer);
   if (*form)
@@ -127,12 +147,14 @@ void tessera::addGenerateCommand(CLI::App &app, Invocation &invocation) {
                         ->type_name("FILE")
                         ->excludes(form->hasRegex)
                         ->excludes(form->hasGrammar);
-  command->add_option("--prompt", settings->options.prompt,
-                      "text to continue; empty starts a document");
+  CLI::Option *prompt =
+      command->add_option("--prompt", settings->options.prompt,
+                          "text to continue; empty starts a document");
   command->add_flag("--ignore-end", settings->options.ignoreEnd,
                     "go on after the end of the text");
-  command->callback([settings, form, &invocation] {
-    if (Status status = generate(*settings, *form); !status.ok())
+  command->callback([settings, form, prompt, &invocation] {
+    Status status = generate(*settings, *form, prompt->count() > 0);
+    if (!status.ok())
       invocation.fail(status.message().c_str());
   });
 }

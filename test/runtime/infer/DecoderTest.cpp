@@ -189,6 +189,8 @@ TEST_P(DecoderTest, LongTextsBeginAgain) {
   {
     TextModel model = decodingModel(*decoder);
     EXPECT_EQ(model.vocab, 67);
+    EXPECT_EQ(model.context, 40);
+    EXPECT_EQ(model.rereads, 20);
     for (size_t end = 5; end <= tokens.size(); ++end) {
       if (end - begin > 40)
         begin = end - 20;

@@ -4,6 +4,7 @@
 #include "test/runtime/train/BigramArtifact.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 using namespace tessera;
 using namespace tessera::testing;
@@ -212,6 +213,61 @@ TEST(Generate, AnEmptyPromptStartsADocument) {
                              [](std::string_view) {});
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->tokens, std::vector<int32_t>{1});
+}
+
+// Of a tokenizer without an end-of-text token.
+TEST(Generate, AnEmptyPromptBeginsWithWhatBeginsATextHere) {
+  std::string file = byteTokenizer();
+  const std::string_view end = "<|endoftext|>";
+  for (size_t at; (at = file.find(end)) != file.npos;)
+    file.replace(at, end.size(), "<nothing>");
+  nlohmann::json fields = nlohmann::json::parse(file);
+  FakeModel model(kBigramVocab); // after token t comes t + 1
+  GenerateOptions options;
+  options.maxTokens = 1;
+  options.sampling.temperature = 0;
+  auto generate = [&] {
+    auto tokenizer = tokenizer::Tokenizer::parse(fields.dump(), "test");
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.message();
+    return generateText(scoringModel(model), *tokenizer, options,
+                        [](std::string_view) {});
+  };
+  options.framed = true;
+  EXPECT_NE(generate().message().find("a token that begins a text"),
+            std::string::npos);
+  options.startToken = 7;
+  auto result = generate();
+  ASSERT_TRUE(result.ok()) << result.message();
+  EXPECT_EQ(result->tokens, std::vector<int32_t>{8});
+  const nlohmann::json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+                       begin = {
+                           {"SpecialToken", {{"id", "b"}, {"type_id", 0}}}};
+  fields["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single", {begin, text}},
+      {"pair", {begin, text}},
+      {"special_tokens",
+       {{"b", {{"id", "b"}, {"ids", {20}}, {"tokens", {"b"}}}}}}};
+  result = generate();
+  ASSERT_TRUE(result.ok()) << result.message();
+  EXPECT_EQ(result->tokens, std::vector<int32_t>{21});
+  EXPECT_EQ(result->promptTokens, 1u);
+}
+
+TEST(Generate, CountsWhatDoesNotFitTheContext) {
+  auto tokenizer = bytes();
+  FakeModel model(kBigramVocab);
+  const auto context = uint64_t(model.contextLength());
+  GenerateOptions options;
+  options.maxTokens = 1;
+  for (uint64_t more : {0, 1, 5}) {
+    options.prompt = std::string(context + more, 'a');
+    auto result = generateText(scoringModel(model), *tokenizer, options,
+                               [](std::string_view) {});
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(result->droppedTokens, more);
+    EXPECT_EQ(result->context, context);
+  }
 }
 
 TEST(Generate, RefusesWhatDoesNotFit) {
