@@ -1,7 +1,6 @@
 #include "models/SentenceModel.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "models/HfReaders.h"
 #include "runtime/support/Text.h"
@@ -9,22 +8,23 @@
 namespace tessera::models {
 namespace {
 
-namespace fs = std::filesystem;
-
+constexpr std::string_view kModulesFile = "modules.json",
+                           kTransformerFile = "sentence_bert_config.json",
+                           kPromptFile = "config_sentence_transformers.json";
 constexpr int64_t maxFileBytes = 1 << 20;
 constexpr size_t maxModules = 16;
 constexpr const char *advice =
     ", so it may change the vectors; remove it if it does not";
 
-/// The object in a file of the directory; nothing where there is no such file.
-StatusOr<std::optional<Json>> readObject(const fs::path &path) {
-  std::error_code failure;
-  if (!fs::exists(path, failure))
+/// The object in one of the files; nothing where there is no such file.
+StatusOr<std::optional<Json>> readObject(const ModelFiles &files,
+                                         std::string_view name) {
+  if (!files.has(name))
     return std::optional<Json>();
-  StatusOr<std::string> text = readTextFile(path.string(), maxFileBytes);
+  StatusOr<std::string> text = files.read(name, maxFileBytes);
   if (!text.ok())
     return text.status();
-  StatusOr<Json> object = parseConfigObject(*text, path.string());
+  StatusOr<Json> object = parseConfigObject(*text, files.where(name));
   if (!object.ok())
     return object.status();
   return std::optional<Json>(object.take());
@@ -72,16 +72,16 @@ const Mode *readMode(ConfigFields &fields) {
   return chosen;
 }
 
-Status readPooling(const fs::path &folder, SentenceModel &model,
+Status readPooling(const ModelFiles &files, SentenceModel &model,
                    bool &includesPrompt) {
-  const fs::path path = folder / "config.json";
-  StatusOr<std::optional<Json>> object = readObject(path);
+  const std::string path = files.where(model.poolingFile);
+  StatusOr<std::optional<Json>> object = readObject(files, model.poolingFile);
   if (!object.ok())
     return object.status();
   if (!*object)
     return Status::error("{}: is missing; it says how vectors are pooled",
-                         path.string());
-  ConfigFields fields(**object, path.string());
+                         path);
+  ConfigFields fields(**object, path);
   const Mode *mode = readMode(fields);
   includesPrompt = fields.flag("include_prompt", true);
   // The model's width is known from its own config.json.
@@ -157,12 +157,11 @@ Status checkModules(const std::string &file, const Modules &modules) {
 //===--- the files beside it ----------------------------------------------===//
 
 /// Lower case and the like are the tokenizer's business.
-Status readTransformer(const fs::path &directory, SentenceModel &model) {
-  const fs::path path = directory / "sentence_bert_config.json";
-  StatusOr<std::optional<Json>> object = readObject(path);
+Status readTransformer(const ModelFiles &files, SentenceModel &model) {
+  StatusOr<std::optional<Json>> object = readObject(files, kTransformerFile);
   if (!object.ok() || !*object)
     return object.status();
-  ConfigFields fields(**object, path.string());
+  ConfigFields fields(**object, files.where(kTransformerFile));
   if (fields.find("max_seq_length"))
     model.maxTokens = fields.size("max_seq_length", maxPositionCount);
   fields.requireNeutral("do_lower_case", false,
@@ -171,12 +170,12 @@ Status readTransformer(const fs::path &directory, SentenceModel &model) {
   return fields.status();
 }
 
-Status readPrompt(const fs::path &directory, SentenceModel &model) {
-  const fs::path path = directory / "config_sentence_transformers.json";
-  StatusOr<std::optional<Json>> object = readObject(path);
+Status readPrompt(const ModelFiles &files, SentenceModel &model) {
+  const std::string path = files.where(kPromptFile);
+  StatusOr<std::optional<Json>> object = readObject(files, kPromptFile);
   if (!object.ok() || !*object)
     return object.status();
-  ConfigFields fields(**object, path.string());
+  ConfigFields fields(**object, path);
   // Versions, and how vectors are to be compared.
   constexpr std::string_view others[] = {"__version__", "similarity_fn_name",
                                          "model_type"};
@@ -187,7 +186,7 @@ Status readPrompt(const fs::path &directory, SentenceModel &model) {
     fields.fail("default_prompt_name",
                 fmt::format("there is no prompt {}", quote(name)));
   } else if (!name.empty()) {
-    ConfigFields inner(*prompts, path.string(), "prompts.");
+    ConfigFields inner(*prompts, path, "prompts.");
     model.prompt = inner.text(std::string_view(name), "");
     fields.adopt(inner.status());
   }
@@ -200,14 +199,12 @@ Status readPrompt(const fs::path &directory, SentenceModel &model) {
 
 } // namespace
 
-StatusOr<SentenceModel> loadSentenceModel(const std::string &directory) {
+StatusOr<SentenceModel> loadSentenceModel(const ModelFiles &files) {
   SentenceModel model;
-  const fs::path folder = directory;
-  const std::string file = (folder / "modules.json").string();
-  std::error_code failure;
-  if (!fs::exists(file, failure))
+  if (!files.has(kModulesFile))
     return model;
-  StatusOr<std::string> text = readTextFile(file, maxFileBytes);
+  const std::string file = files.where(kModulesFile);
+  StatusOr<std::string> text = files.read(kModulesFile, maxFileBytes);
   if (!text.ok())
     return text.status();
   StatusOr<Modules> modules = readModules(file, *text);
@@ -218,15 +215,25 @@ StatusOr<SentenceModel> loadSentenceModel(const std::string &directory) {
   if (modules->kinds.size() == 3)
     model.normalize = Normalize::L2;
   bool includesPrompt = true;
-  TESSERA_RETURN_IF_ERROR(
-      readPooling(folder / modules->paths[1], model, includesPrompt));
-  TESSERA_RETURN_IF_ERROR(readTransformer(folder, model));
-  TESSERA_RETURN_IF_ERROR(readPrompt(folder, model));
+  const std::string &pooling = modules->paths[1]; // empty: beside the model's
+  model.poolingFile = pooling + (pooling.empty() ? "" : "/") + "config.json";
+  TESSERA_RETURN_IF_ERROR(readPooling(files, model, includesPrompt));
+  TESSERA_RETURN_IF_ERROR(readTransformer(files, model));
+  TESSERA_RETURN_IF_ERROR(readPrompt(files, model));
   if (!includesPrompt && !model.prompt.empty())
     return Status::error("{}: a pooling that leaves the prompt {} out is not "
                          "supported",
                          file, quote(model.prompt));
   return model;
+}
+
+std::vector<std::string> sentenceModelFiles(const SentenceModel &model) {
+  std::vector<std::string> names;
+  if (model.given)
+    for (std::string_view name : {kModulesFile, kTransformerFile, kPromptFile,
+                                  std::string_view(model.poolingFile)})
+      names.emplace_back(name);
+  return names;
 }
 
 StatusOr<Recipe> withSentenceModel(Recipe recipe, const ModelSpec &spec,

@@ -6,8 +6,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "models/Recipe.h"
+#include "runtime/support/ModelFiles.h"
 
 namespace tessera::models {
 
@@ -19,13 +21,17 @@ struct SentenceModel {
   Normalize normalize = Normalize::None;
   std::optional<int64_t> maxTokens; ///< of a text, its special tokens included
   std::string prompt;               ///< stands before every text
+  std::string poolingFile;          ///< "1_Pooling/config.json"
   bool operator==(const SentenceModel &) const = default;
 };
 
-/// Reads what of these files `directory` has. As of config.json, every key is
+/// Reads what of these files a model has. As of config.json, every key is
 /// understood, known not to change a vector, or refused; modules that are no
 /// transformer, pooling or normalization are refused by name.
-StatusOr<SentenceModel> loadSentenceModel(const std::string &directory);
+StatusOr<SentenceModel> loadSentenceModel(const ModelFiles &files);
+
+/// The files that loadSentenceModel read of the model, or would have.
+std::vector<std::string> sentenceModelFiles(const SentenceModel &model);
 
 /// The recipe with what the directory of an encoder's config.json says where
 /// the recipe leaves it to the model: pooling, normalization, longest text.

@@ -1,7 +1,8 @@
 // How an artifact lies in a file, for the compiler that writes it and the
 // runtime that reads it. This header depends on nothing of either.
 //
-//   prefix    nothing (a .tsr file), or the executable that will run it
+//   prefix    nothing (a .tsr file), the executable that will run it, or a
+//             model's weights and texts (runtime/train/ShippedModel.h)
 //   padding   zero bytes up to a multiple of kArtifactAlignment
 //   artifact  the finished FlatBuffer of Artifact.fbs
 //   footer    the last kFooterBytes of the file

@@ -100,7 +100,7 @@ Status ArtifactReader::load(std::span<const std::byte> bytes,
                          "with this version's compiler",
                          name, fileOffset, artifact::kSchemaVersion);
   artifact = artifact::GetArtifact(data);
-  length = bytes.size();
+  whole = {reinterpret_cast<const char *>(data), bytes.size()};
   TESSERA_RETURN_IF_ERROR(
       artifact::validate(*artifact, {name, bytes.data(), fileOffset}));
   own = artifact::findShare(*artifact, ownRank);

@@ -32,7 +32,9 @@ public:
   const artifact::Artifact &root() const { return *artifact; }
   const std::string &path() const { return name; }
   /// Bytes of the artifact, without prefix and footer.
-  std::size_t bytes() const { return length; }
+  std::size_t bytes() const { return whole.size(); }
+  /// These bytes, as long as any copy of the reader lives.
+  std::string_view text() const { return whole; }
 
   /// The same for another rank. An error if the mesh has fewer.
   StatusOr<ArtifactReader> forRank(std::uint32_t rank) const;
@@ -56,7 +58,7 @@ private:
 
   MappedFile file;
   std::string name;
-  std::size_t length = 0;
+  std::string_view whole;
   const artifact::Artifact *artifact = nullptr;
   std::uint32_t ownRank = 0;
   const artifact::Share *own = nullptr;

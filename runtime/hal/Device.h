@@ -148,6 +148,9 @@ struct DeviceOptions {
 
 /// An error unless a kind of device is called as `name` is up to its colon.
 Status checkDeviceName(std::string_view name);
+/// The same, and that a GPU is there: for those that work long before they use
+/// it.
+Status checkDevice(std::string_view name);
 
 /// The device of that name: "cpu", "null", "cuda-emu", "cuda". What follows a
 /// colon chooses among its kind: "cpu:avx2" as DeviceOptions.cpuTarget,

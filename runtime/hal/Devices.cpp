@@ -98,6 +98,13 @@ Status checkDeviceName(std::string_view name) {
   return Status::error("unknown device '{}': this runtime has {}", name, known);
 }
 
+Status checkDevice(std::string_view name) {
+  TESSERA_RETURN_IF_ERROR(checkDeviceName(name));
+  return name.substr(0, name.find(':')) == "cuda"
+             ? createDevice(name, {}).status()
+             : Status::success();
+}
+
 StatusOr<std::unique_ptr<Device>> createDevice(std::string_view name,
                                                const DeviceOptions &options) {
   const std::string_view wanted = name.substr(0, name.find(':'));

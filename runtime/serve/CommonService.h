@@ -22,6 +22,8 @@ struct ServiceOptions {
   std::chrono::seconds requestTime{600}; ///< until a request is given up
   /// What ends a text; none: the tokenizer's end-of-text token.
   std::vector<int32_t> endTokens;
+  /// What an empty prompt begins with where the tokenizer has no token for it.
+  std::optional<int32_t> startToken;
   SamplingOptions sampling = usualSampling(); ///< where a request says nothing
   HealthTimes health;
   StoreLimits store; ///< of answers, of all keys together

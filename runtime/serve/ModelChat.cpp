@@ -241,16 +241,16 @@ parseModelChat(std::string_view source, std::string where,
 }
 
 StatusOr<std::unique_ptr<ChatRenderer>>
-loadModelChat(const std::string &folder, const tokenizer::Tokenizer &tokenizer,
+loadModelChat(const ModelFiles &files, const tokenizer::Tokenizer &tokenizer,
               std::string &note) {
-  auto has = chat::ChatTemplate::isIn(folder);
+  auto has = chat::ChatTemplate::isIn(files);
   if (!has.ok())
     return has.status();
   if (!*has) {
-    note = folder + " has no chat template: chats are refused";
+    note = files.place() + " has no chat template: chats are refused";
     return std::unique_ptr<ChatRenderer>(std::make_unique<NoChat>());
   }
-  auto loaded = chat::ChatTemplate::load(folder);
+  auto loaded = chat::ChatTemplate::load(files);
   if (!loaded.ok())
     return loaded.status();
   return std::unique_ptr<ChatRenderer>(

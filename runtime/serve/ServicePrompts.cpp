@@ -70,14 +70,18 @@ std::optional<ApiError> Service::makeTokens(const PromptInput &prompt,
       to.echo = std::move(*echo);
     }
   }
+  if (!to.tokens.empty())
+    return std::nullopt;
   // An empty prompt starts a document.
-  if (to.tokens.empty() && tokenizer.documentEnd())
-    to.tokens.push_back(int32_t(*tokenizer.documentEnd()));
-  if (to.tokens.empty())
+  std::optional<int32_t> start = options.startToken;
+  if (auto end = tokenizer.documentEnd())
+    start = int32_t(*end);
+  if (!start)
     return ApiError{400,
-                    "the prompt is empty, and the tokenizer has no token that "
-                    "starts a text",
+                    "the prompt is empty, and neither the tokenizer nor the "
+                    "model has a token that begins a text",
                     "prompt", "invalid_value"};
+  to.tokens.push_back(*start);
   return std::nullopt;
 }
 

@@ -24,15 +24,22 @@ StatusOr<std::string> readTextFile(const std::string &path, int64_t maxBytes) {
     return Status::error("{}: cannot be opened: {}", path,
                          std::strerror(errno));
   // One byte past the bound tells too long from just fitting.
-  std::string text(static_cast<size_t>(maxBytes) + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  constexpr std::streamsize piece = 1 << 20;
+  const auto most = static_cast<size_t>(maxBytes);
+  std::string text;
+  while (file && text.size() <= most) {
+    const size_t seen = text.size();
+    text.resize(std::min(most + 1, seen + piece));
+    file.read(text.data() + seen,
+              static_cast<std::streamsize>(text.size() - seen));
+    text.resize(seen + static_cast<size_t>(file.gcount()));
+  }
   if (file.bad())
     return Status::error("{}: cannot be read: {}", path, std::strerror(errno));
-  if (file.gcount() > maxBytes)
+  if (text.size() > most)
     return Status::error("{}: larger than {} bytes, which no such file is; "
                          "check the path",
                          path, maxBytes);
-  text.resize(static_cast<size_t>(file.gcount()));
   return text;
 }
 

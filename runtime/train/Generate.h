@@ -9,6 +9,7 @@
 #include "runtime/train/KeptWeights.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/SessionModel.h"
+#include "runtime/train/ShippedModel.h"
 #include "runtime/train/WeightFactors.h"
 
 #include <functional>
@@ -145,6 +146,10 @@ StatusOr<GenerateResult> generateFromRun(const std::string &path,
 StatusOr<std::unique_ptr<SessionModel>>
 openModelDirectory(const std::string &directory,
                    const GenerateOptions &options);
+
+/// The model of one file, with the device and the threads of `options`.
+StatusOr<std::unique_ptr<SessionModel>>
+openShippedModel(const ShippedModel &shipped, const GenerateOptions &options);
 
 /// generateText with an opened model: by programs that decode over a cache, or
 /// else by `logits`.

@@ -230,4 +230,15 @@ StatusOr<ImportReport> importWeights(const std::string &path, TrainModel &model,
   return report;
 }
 
+Status importAllWeights(const std::string &path, TrainModel &model,
+                        const WeightFactors &factors) {
+  StatusOr<ImportReport> report = importWeights(path, model, factors);
+  if (!report.ok() || report->unexpected.empty())
+    return report.status();
+  return Status::error("'{}' has a tensor that the model of its config.json "
+                       "has not: {} ({} in all)",
+                       path, report->unexpected.front(),
+                       report->unexpected.size());
+}
+
 } // namespace tessera

@@ -24,4 +24,9 @@ struct ImportReport {
 StatusOr<ImportReport> importWeights(const std::string &path, TrainModel &model,
                                      const WeightFactors &factors = {});
 
+/// The same, and every tensor must be one of the model's, or be known to follow
+/// from some.
+Status importAllWeights(const std::string &path, TrainModel &model,
+                        const WeightFactors &factors = {});
+
 } // namespace tessera

@@ -15,33 +15,8 @@ namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::size_t kHugePage = std::size_t(2) << 20;
 constexpr std::string_view kEnding = ".weights";
 constexpr const char *kFolder = "/weights"; // of the cache
-
-/// From the first parameter to the last, if nothing else is between them.
-std::span<std::byte> parametersOf(TrainModel &model) {
-  std::byte *begin = nullptr, *end = nullptr;
-  for (const StateTensor &tensor : model.state()) {
-    if (tensor.role != StateRole::parameter)
-      continue;
-    auto here = model.stateInMemory(tensor);
-    if (here.empty())
-      return {};
-    begin = begin ? std::min(begin, here.data()) : here.data();
-    end = std::max(end, here.data() + here.size());
-  }
-  for (const StateTensor &tensor : model.state()) {
-    if (tensor.role == StateRole::parameter)
-      continue;
-    auto here = model.stateInMemory(tensor);
-    if (here.data() < end && here.data() + here.size() > begin)
-      return {};
-  }
-  if (reinterpret_cast<uintptr_t>(begin) % kHugePage != 0)
-    return {};
-  return {begin, end};
-}
 
 std::string identityOf(const std::string &path) {
   struct stat info;
@@ -110,7 +85,7 @@ std::optional<KeptWeights> KeptWeights::of(const std::string &folder,
                                            const std::string &checkpoint,
                                            TrainModel &model) {
   KeptWeights kept;
-  kept.memory = parametersOf(model);
+  kept.memory = parametersInMemory(model);
   if (folder.empty() || kept.memory.empty())
     return std::nullopt;
   const std::string files = describeFiles(checkpoint),

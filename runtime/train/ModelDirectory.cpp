@@ -180,15 +180,14 @@ std::optional<std::string> findModelDirectory(const std::string &place) {
 
 //===--- what it says -----------------------------------------------------===//
 
-StatusOr<GenerationConfig> loadGenerationConfig(const std::string &directory) {
-  const std::string path = directory + "/generation_config.json";
-  std::error_code code;
-  if (!fs::exists(path, code))
+StatusOr<GenerationConfig> loadGenerationConfig(const ModelFiles &files) {
+  constexpr std::string_view name = "generation_config.json";
+  if (!files.has(name))
     return GenerationConfig();
-  StatusOr<std::string> text = readTextFile(path, kMostConfigBytes);
+  StatusOr<std::string> text = files.read(name, kMostConfigBytes);
   if (!text.ok())
     return text.status();
-  return parseGenerationConfig(*text, path);
+  return parseGenerationConfig(*text, files.where(name));
 }
 
 StatusOr<GenerationConfig> parseGenerationConfig(std::string_view text,
@@ -218,12 +217,13 @@ StatusOr<GenerationConfig> parseGenerationConfig(std::string_view text,
   return config;
 }
 
-StatusOr<std::vector<int32_t>> endTokensOf(const std::string &directory,
+StatusOr<std::vector<int32_t>> endTokensOf(const ModelFiles &files,
                                            const GenerationConfig &config) {
   if (!config.endTokens.empty())
     return config.endTokens;
-  const std::string path = directory + "/config.json";
-  StatusOr<std::string> text = readTextFile(path, kMostConfigBytes);
+  constexpr std::string_view name = "config.json";
+  const std::string path = files.where(name);
+  StatusOr<std::string> text = files.read(name, kMostConfigBytes);
   if (!text.ok())
     return text.status();
   StatusOr<JsonValue> file = parseObject(*text, path);

@@ -1,6 +1,7 @@
 // A Hugging Face directory as generation sees it: config.json, weights in
 // safetensors, tokenizer.json and, where there is one, generation_config.json.
 #pragma once
+#include "runtime/support/ModelFiles.h"
 #include "runtime/support/Status.h"
 
 #include <cstdint>
@@ -29,17 +30,17 @@ struct GenerationConfig {
   std::vector<std::string> unused;
 };
 
-/// Reads DIRECTORY/generation_config.json; one that says nothing where there
+/// Reads a model's generation_config.json; one that says nothing where there
 /// is no such file. Numbers of the wrong kind are errors, their ranges are for
 /// checkSampling.
-StatusOr<GenerationConfig> loadGenerationConfig(const std::string &directory);
+StatusOr<GenerationConfig> loadGenerationConfig(const ModelFiles &files);
 /// The same of a file's text; `where` begins errors.
 StatusOr<GenerationConfig> parseGenerationConfig(std::string_view text,
                                                  const std::string &where);
 
 /// The tokens that end a text: those of `config`, or else the eos_token_id of
-/// DIRECTORY/config.json; may be none.
-StatusOr<std::vector<int32_t>> endTokensOf(const std::string &directory,
+/// the model's config.json; may be none.
+StatusOr<std::vector<int32_t>> endTokensOf(const ModelFiles &files,
                                            const GenerationConfig &config);
 
 } // namespace tessera

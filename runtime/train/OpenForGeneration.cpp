@@ -176,16 +176,23 @@ openModelDirectory(const std::string &directory,
     return model;
   }
   const WeightFactors none;
-  StatusOr<ImportReport> report = importWeights(
-      directory, **model, options.factors ? *options.factors : none);
-  if (!report.ok())
-    return report.status();
+  TESSERA_RETURN_IF_ERROR(importAllWeights(
+      directory, **model, options.factors ? *options.factors : none));
   endPhase(options, "weights");
-  if (!report->unexpected.empty())
-    return Status::error("'{}' has a tensor that the model of its config.json "
-                         "has not: {} ({} in all)",
-                         directory, report->unexpected.front(),
-                         report->unexpected.size());
+  return model;
+}
+
+//===--- models in one file -----------------------------------------------===//
+
+StatusOr<std::unique_ptr<SessionModel>>
+openShippedModel(const ShippedModel &shipped, const GenerateOptions &options) {
+  GenerateOptions own = options;
+  own.program = shipped.path();
+  auto model = openForGeneration(own.program, own);
+  if (!model.ok())
+    return model;
+  TESSERA_RETURN_IF_ERROR(shipped.load(**model));
+  endPhase(options, "weights");
   return model;
 }
 

@@ -79,6 +79,20 @@ std::optional<SafetensorsType> safetensorsTypeOf(ElementType type) {
   return std::nullopt;
 }
 
+StatusOr<StateTensor> stateTensorOf(const artifact::Tensor &tensor) {
+  std::optional<SafetensorsType> type = safetensorsTypeOf(tensor.type());
+  if (!type)
+    return Status::error("state tensor '{}' has a type that checkpoints do "
+                         "not store",
+                         tensor.name()->string_view());
+  return StateTensor{tensor.name()->str(),
+                     *type,
+                     {tensor.shape()->begin(), tensor.shape()->end()},
+                     stateRoleOf(tensor.role()),
+                     tensor.bytes(),
+                     quantizedPartOf(tensor)};
+}
+
 StatusOr<std::unique_ptr<SessionModel>>
 SessionModel::open(const ArtifactReader &artifact,
                    const hal::SessionOptions &options) {
@@ -109,17 +123,10 @@ Status SessionModel::readFacts() {
           artifact::findProgram(session->code(), "train_step"))
     info.stepFlops = step->model_flops();
   for (const hal::TensorInfo &tensor : session->state()) {
-    std::optional<SafetensorsType> type = safetensorsTypeOf(tensor.type);
-    if (!type)
-      return Status::error("state tensor '{}' has a type that checkpoints do "
-                           "not store",
-                           tensor.name);
-    tensors.push_back({std::string(tensor.name),
-                       *type,
-                       {tensor.shape.begin(), tensor.shape.end()},
-                       stateRoleOf(tensor.role),
-                       tensor.bytes,
-                       quantizedPartOf(*tensor.source)});
+    auto known = stateTensorOf(*tensor.source);
+    if (!known.ok())
+      return known.status();
+    tensors.push_back(known.take());
   }
   return Status::success();
 }

@@ -14,6 +14,9 @@ std::optional<SafetensorsType> safetensorsTypeOf(artifact::ElementType type);
 
 StateRole stateRoleOf(artifact::Role role);
 
+/// What a model says of a tensor of its artifact's state.
+StatusOr<StateTensor> stateTensorOf(const artifact::Tensor &tensor);
+
 class SessionModel : public TrainModel {
 public:
   /// Proves that the artifact's programs have the inputs, outputs and state

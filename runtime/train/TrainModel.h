@@ -117,4 +117,9 @@ public:
   const StateTensor *find(std::string_view name) const;
 };
 
+/// The bytes from the first parameter to the last where they are in the host's
+/// memory, from a huge page on, and nothing else of the state is between them;
+/// otherwise none.
+std::span<std::byte> parametersInMemory(TrainModel &model);
+
 } // namespace tessera

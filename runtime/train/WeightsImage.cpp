@@ -146,8 +146,8 @@ StatusOr<std::vector<uint64_t>> readHead(int fd, std::string_view key,
                                          std::size_t bytes) {
   struct stat info;
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) ||
-      std::size_t(info.st_size) != kHugePage + bytes)
-    return Status::error("has another size");
+      std::size_t(info.st_size) < kHugePage + bytes)
+    return Status::error("is too short");
   std::vector<uint64_t> hashes(chunksOf(bytes));
   std::string head(headOf(key, bytes, hashes).size(), '\0');
   if (head.empty())
@@ -193,7 +193,90 @@ Status fill(int fd, std::span<std::byte> memory,
       });
 }
 
+/// What stands before the key.
+struct HeadSizes {
+  uint64_t version, keyBytes, bytes, hashes;
+};
+
 } // namespace
+
+//===--- reading ----------------------------------------------------------===//
+
+StatusOr<ImageHead> parseImageHead(std::string_view text, uint64_t fileBytes) {
+  constexpr std::size_t fixed = kMagic.size() + sizeof(HeadSizes);
+  auto damaged = [] { return Status::error("is damaged"); };
+  HeadSizes sizes;
+  if (text.size() < fixed + sizeof(uint64_t) || !text.starts_with(kMagic))
+    return Status::error("has no weights");
+  std::memcpy(&sizes, text.data() + kMagic.size(), sizeof sizes);
+  if (sizes.version != kVersion)
+    return Status::error("has weights of version {}, and this program reads "
+                         "{}; compile it again",
+                         sizes.version, kVersion);
+  // Each is compared alone first: sums of what a file says may overflow.
+  if (fileBytes < kHugePage || sizes.bytes > fileBytes - kHugePage ||
+      sizes.hashes != chunksOf(sizes.bytes) || sizes.keyBytes > text.size() ||
+      sizes.hashes > text.size() / sizeof(uint64_t))
+    return damaged();
+  const std::size_t hashesAt = fixed + sizes.keyBytes,
+                    hashBytes = sizes.hashes * sizeof(uint64_t);
+  if (hashesAt + hashBytes + sizeof(uint64_t) > text.size())
+    return damaged();
+  ImageHead head{std::string(text.substr(fixed, sizes.keyBytes)), sizes.bytes,
+                 std::vector<uint64_t>(sizes.hashes)};
+  std::memcpy(head.hashes.data(), text.data() + hashesAt, hashBytes);
+  if (!text.starts_with(headOf(head.key, head.bytes, head.hashes)))
+    return damaged();
+  return head;
+}
+
+bool isImage(const std::string &path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  std::string magic(kMagic.size(), '\0');
+  return fd >= 0 &&
+         readFrom(fd, 0, std::as_writable_bytes(std::span(magic))).ok() &&
+         magic == kMagic;
+}
+
+StatusOr<ImageHead> readImageHead(const std::string &path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info;
+  if (fd < 0 || ::fstat(fd, &info) != 0)
+    return Status::error("'{}' cannot be opened: {}", path,
+                         std::strerror(errno));
+  if (!S_ISREG(info.st_mode))
+    return Status::error("'{}' is not a regular file", path);
+  std::string text(std::min(std::size_t(info.st_size), kHugePage), '\0');
+  Status status = readFrom(fd, 0, std::as_writable_bytes(std::span(text)));
+  if (!status.ok())
+    return Status::error("'{}' {}", path, status.message());
+  auto head = parseImageHead(text, uint64_t(info.st_size));
+  if (!head.ok())
+    return Status::error("'{}' {}", path, head.message());
+  return head;
+}
+
+Status
+readImage(const std::string &path, const ImageHead &head,
+          const std::function<Status(uint64_t offset,
+                                     std::span<const std::byte> bytes)> &take) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd < 0)
+    return Status::error("'{}' cannot be opened: {}", path,
+                         std::strerror(errno));
+  std::vector<std::byte> chunk;
+  for (std::size_t i = 0; i < head.hashes.size(); ++i) {
+    const uint64_t at = i * kImageChunk;
+    chunk.resize(std::min<uint64_t>(kImageChunk, head.bytes - at));
+    Status status = readFrom(fd, kHugePage + at, chunk);
+    if (status.ok() && hash64(chunk) != head.hashes[i])
+      status = Status::error("is damaged");
+    if (!status.ok())
+      return Status::error("'{}' {}", path, status.message());
+    TESSERA_RETURN_IF_ERROR(take(at, chunk));
+  }
+  return Status::success();
+}
 
 Status loadImage(const std::string &path, std::string_view key,
                  std::span<std::byte> memory) {
@@ -214,6 +297,8 @@ Status loadImage(const std::string &path, std::string_view key,
                     std::byte(0));
   return Status::error("'{}' {}", path, status.message());
 }
+
+//===--- writing ----------------------------------------------------------===//
 
 Status storeImage(const std::string &path, std::string_view key,
                   std::span<const std::byte> memory, std::stop_token stop) {
@@ -247,6 +332,87 @@ Status storeImage(const std::string &path, std::string_view key,
                AT_SYMLINK_FOLLOW) != 0 &&
       errno != EEXIST)
     return failed(fmt::format("cannot be named: {}", std::strerror(errno)));
+  return Status::success();
+}
+
+NewImage::NewImage(std::string path, std::span<std::byte> memory, int fd,
+                   std::string beside)
+    : path(std::move(path)), beside(std::move(beside)), weights(memory), fd(fd),
+      end(kHugePage + memory.size()) {}
+
+StatusOr<std::unique_ptr<NewImage>> NewImage::create(const std::string &path,
+                                                     uint64_t bytes) {
+  const auto slash = path.rfind('/');
+  const std::string folder =
+      slash == path.npos ? "." : path.substr(0, slash + 1);
+  std::string beside =
+      fmt::format("{}/.{}.{}", folder,
+                  path.substr(slash == path.npos ? 0 : slash + 1), ::getpid());
+  // A file without a name: nothing is left of it if the process ends.
+  int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+  const bool isNamed = fd < 0; // some file systems have no such files
+  if (isNamed)
+    fd = ::open(beside.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return Status::error("'{}' cannot be made: {}", path, std::strerror(errno));
+  std::unique_ptr<NewImage> image(
+      new NewImage(path, {}, fd, std::move(beside)));
+  image->isNamed = isNamed;
+  // Or a full disk would be a signal when the memory is written.
+  if (int error = ::posix_fallocate(fd, 0, off_t(kHugePage + bytes)))
+    return Status::error("'{}' has no room for {} MiB of weights: {}", path,
+                         bytes >> 20, std::strerror(error));
+  void *memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                        off_t(kHugePage));
+  if (memory == MAP_FAILED)
+    return Status::error("'{}' cannot be mapped: {}", path,
+                         std::strerror(errno));
+  image->weights = {static_cast<std::byte *>(memory), bytes};
+  image->end = kHugePage + bytes;
+  return image;
+}
+
+NewImage::~NewImage() {
+  if (!weights.empty())
+    ::munmap(weights.data(), weights.size());
+  if (isNamed)
+    ::unlink(beside.c_str());
+  ::close(fd);
+}
+
+Status NewImage::append(std::string_view text) {
+  Status status = writeTo(fd, end, std::as_bytes(std::span(text)));
+  end += text.size();
+  return status.ok() ? status
+                     : Status::error("'{}' {}", path, status.message());
+}
+
+Status NewImage::finish(std::string_view key) {
+  auto failed = [&](std::string_view what) {
+    return Status::error("'{}' {}: {}", path, what, std::strerror(errno));
+  };
+  auto hashes = hashesOf(weights);
+  if (!hashes.ok())
+    return hashes.status();
+  const std::string head = headOf(key, weights.size(), *hashes);
+  if (head.empty())
+    return Status::error("'{}' has no room for so many files", path);
+  if (Status status = writeTo(fd, 0, std::as_bytes(std::span(head)));
+      !status.ok())
+    return Status::error("'{}' {}", path, status.message());
+  if (::fsync(fd) != 0)
+    return failed("cannot be written");
+  const std::string self = fmt::format("/proc/self/fd/{}", fd);
+  if (!isNamed) {
+    ::unlink(beside.c_str()); // of a process that had this number and ended
+    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, beside.c_str(),
+                 AT_SYMLINK_FOLLOW) != 0)
+      return failed("cannot be named");
+    isNamed = true;
+  }
+  if (::rename(beside.c_str(), path.c_str()) != 0)
+    return failed("cannot be named");
+  isNamed = false;
   return Status::success();
 }
 

@@ -6,21 +6,47 @@
 //          weights, hashes; the key; XXH3-64 of every kImageChunk of the
 //          weights; XXH3-64 of all this
 //   2 MiB  the weights
+//   …      whatever else the file holds (ShippedModel.h)
 #pragma once
 #include "runtime/support/Status.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tessera {
 
 /// What hashes count for, and what is written at once: whole huge pages, so
 /// that the system's page cache has such.
 constexpr std::size_t kImageChunk = std::size_t(16) << 20;
+
+/// Whether the file begins as such files do.
+bool isImage(const std::string &path);
+
+/// All that stands before the weights.
+struct ImageHead {
+  std::string key;
+  uint64_t bytes = 0;           ///< of the weights
+  std::vector<uint64_t> hashes; ///< of every kImageChunk of them
+};
+/// Of a file that somebody else may have written: its sizes are right and the
+/// weights are as long as it says. An error is one line with the path.
+StatusOr<ImageHead> readImageHead(const std::string &path);
+/// The same of the first bytes of a file that has `fileBytes`; errors go on
+/// after its name.
+StatusOr<ImageHead> parseImageHead(std::string_view text, uint64_t fileBytes);
+
+/// Gives away the weights chunk by chunk, each when its hash is right.
+Status
+readImage(const std::string &path, const ImageHead &head,
+          const std::function<Status(uint64_t offset,
+                                     std::span<const std::byte> bytes)> &take);
 
 /// Fills `memory`, which begins on a huge page of a mapping of its own, from
 /// the file, if it has a key and a size like these and all hashes are right:
@@ -34,5 +60,37 @@ Status loadImage(const std::string &path, std::string_view key,
 /// one that is there is left. An error if `stop` wants it.
 Status storeImage(const std::string &path, std::string_view key,
                   std::span<const std::byte> memory, std::stop_token stop);
+
+/// A file whose weights are made where it has them, so that they need no memory
+/// of their own. It has no name before finish(); where the file system has no
+/// such files, that of a hidden one beside it.
+class NewImage {
+public:
+  /// An error if the disk has no room.
+  static StatusOr<std::unique_ptr<NewImage>> create(const std::string &path,
+                                                    uint64_t bytes);
+  ~NewImage();
+  NewImage(const NewImage &) = delete;
+
+  /// The weights; zeros at first.
+  std::span<std::byte> memory() { return weights; }
+  /// Bytes of the file so far.
+  uint64_t size() const { return end; }
+  /// What follows the weights.
+  Status append(std::string_view text);
+  /// The file has its name when this returns, and is on the disk; one that had
+  /// it is replaced.
+  Status finish(std::string_view key);
+
+private:
+  NewImage(std::string path, std::span<std::byte> memory, int fd,
+           std::string beside);
+
+  std::string path, beside; // that and its hidden neighbour
+  std::span<std::byte> weights;
+  int fd;
+  uint64_t end;
+  bool isNamed = false; // `beside` is there
+};
 
 } // namespace tessera

@@ -203,6 +203,21 @@ def compare(binaries, folder, report, name, dtype, pooling, unit, *options):
     return texts, vectors
 
 
+def shipped(binaries, folder, report, texts, vectors):
+    """One file instead of the directory, with its pooling and its prompt."""
+    path = folder.parent / "shipped.tsr"
+    made = subprocess.run([binaries / "tessera", "compile", folder, "--mode", "infer",
+                           "--set=inference.batch=8", "-o", path], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    same, _ = embed(binaries, path, texts)
+    report.fact("minilm", "fp32", "one file of it", "to the bit", torch.equal(same, vectors))
+    with Server([str(binaries / "tessera"), "serve", str(path), "--port", "0"]) as server:
+        status, body = server.post("/v1/embeddings", model="shipped", input=texts[3])
+        assert status == 200, body
+        one = torch.tensor(body["data"][0]["embedding"])
+        report.fact("minilm", "fp32", "served", "to the bit", torch.equal(one, vectors[3]))
+
+
 def serve(binaries, folder, report, texts, vectors):
     """The stock client: floats, base64, tokens, errors."""
     longest = LONGEST["minilm"]
@@ -405,6 +420,7 @@ def main():
     texts, vectors = compare(options.binaries, folder / "minilm", report,
                              "minilm", "fp32", "mean", True)
     serve(options.binaries, folder / "minilm", report, texts, vectors)
+    shipped(options.binaries, folder / "minilm", report, texts, vectors)
     with_cuts(options.binaries, folder / "minilm", report, texts[:12],
               vectors[:12])
     compare(options.binaries, folder / "bert", report, "bert", "fp32", "mean",

@@ -1,12 +1,10 @@
 // tessera bench infer: prompts and decoding, in llama-bench's shape.
-#include "models/HfConfig.h"
 #include "runtime/bench/InferBench.h"
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/recipe/Recipe.h"
-#include "runtime/train/ModelDirectory.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
-#include "tools/tessera/DecoderProgram.h"
+#include "tools/tessera/ModelSource.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -196,7 +194,8 @@ static StatusOr<recipe::Precision> computeOf(const SessionModel &model) {
 }
 
 static StatusOr<std::unique_ptr<SessionModel>>
-openWeights(const InferSettings &settings, const std::string &program) {
+openWeights(const InferSettings &settings, const ModelSource &source,
+            const std::string &program) {
   hal::SessionOptions options;
   options.deviceOptions.threads = settings.threads;
   options.deviceOptions.cpuTarget = settings.target;
@@ -217,7 +216,8 @@ openWeights(const InferSettings &settings, const std::string &program) {
   weights.device = settings.target.empty() ? "cpu" : settings.target;
   weights.threads = settings.threads;
   weights.profile = settings.profile;
-  return openModelDirectory(settings.place, weights);
+  return source.shipped ? openShippedModel(*source.shipped, weights)
+                        : openModelDirectory(source.files.place(), weights);
 }
 
 //===--- lines ------------------------------------------------------------===//
@@ -275,7 +275,7 @@ static void printJson(const InferSettings &settings, const InferModel &model,
 
 // As many tokens at once as llama-bench takes, and room for both tests.
 static Status compilePrograms(const InferSettings &settings,
-                              const models::ModelSpec &spec,
+                              const ModelSource &source,
                               const TemporaryFile &program) {
   std::vector<std::string> set{
       "inference.chunk=512",
@@ -288,10 +288,27 @@ static Status compilePrograms(const InferSettings &settings,
   decoding.cacheBytes = settings.cacheGib << 30;
   decoding.command = "bench infer";
   decoding.strips = true;
-  if (llvm::Error error = compileModelDecoder(
-          settings.place, spec, decoding, settings.recipe, set, program.name()))
+  if (llvm::Error error =
+          compileModelDecoder(source.files.place(), source.spec, decoding,
+                              settings.recipe, set, program.name()))
     return Status::error("{}", llvm::toString(std::move(error)));
   return Status::success();
+}
+
+/// With random weights a directory needs no more than its config.json.
+static StatusOr<ModelSource> findBenched(const InferSettings &settings) {
+  auto found = findModel(settings.place);
+  if (!found.ok())
+    return found.status();
+  if (!*found)
+    return Status::error("'{}' is no model's directory: it has no config.json",
+                         settings.place);
+  TESSERA_RETURN_IF_ERROR(
+      checkWishes(**found, {{}, settings.recipe, settings.set}));
+  if ((*found)->shipped && settings.random)
+    return Status::error("'{}' has weights; --random is for directories",
+                         settings.place);
+  return std::move(**found);
 }
 
 /// Against which peak the products of prompts are measured.
@@ -321,32 +338,31 @@ static void print(const InferSettings &settings, const InferModel &model,
 static Status benchModel(InferSettings &settings) {
   if (settings.bench.prompt == 0 && settings.bench.generate == 0)
     return Status::error("--pp 0 and --tg 0 leave nothing to measure");
-  if (auto directory = findModelDirectory(settings.place))
-    settings.place = *directory;
-  StatusOr<models::LoadedConfig> config = models::loadHfConfig(settings.place);
-  if (!config.ok())
-    return config.status();
+  auto found = findBenched(settings);
+  if (!found.ok())
+    return found.status();
+  const ModelSource source = found.take();
   if (settings.threads == 0)
     settings.threads = hal::availableProcessors();
   settings.bench.threads = settings.threads;
   TemporaryFile program;
   if (llvm::Error error = program.create())
     return Status::error("{}", llvm::toString(std::move(error)));
-  TESSERA_RETURN_IF_ERROR(compilePrograms(settings, config->spec, program));
-  auto opened = openWeights(settings, program.name());
+  if (!source.shipped)
+    TESSERA_RETURN_IF_ERROR(compilePrograms(settings, source, program));
+  auto opened = openWeights(settings, source, program.name());
   if (!opened.ok())
     return opened.status();
   hal::Session &session = (*opened)->get();
   auto decoder = Decoder::create(session);
   if (!decoder.ok())
     return decoder.status();
-  const InferModel model = describe(config->spec, **opened);
+  const InferModel model = describe(source.spec, **opened);
   TESSERA_RETURN_IF_ERROR(choosePeak(**opened, model, settings.bench));
-  auto result =
-      bench::benchInfer(**decoder,
-                        costOf(config->spec, **opened, (*decoder)->shape(),
-                               settings.bench.prompt),
-                        settings.bench);
+  auto result = bench::benchInfer(
+      **decoder,
+      costOf(source.spec, **opened, (*decoder)->shape(), settings.bench.prompt),
+      settings.bench);
   if (!result.ok())
     return result.status();
   print(settings, model, *result, session);
@@ -356,10 +372,11 @@ static Status benchModel(InferSettings &settings) {
 static void addMeasureOptions(CLI::App *command,
                               const std::shared_ptr<InferSettings> &settings) {
   command
-      ->add_option("DIR", settings->place,
+      ->add_option("DIR|FILE", settings->place,
                    "Hugging Face model: its directory, or its name where the "
                    "hub's cache has it; with --random a directory with "
-                   "config.json is enough")
+                   "config.json is enough; or the file that tessera compile "
+                   "DIR --mode infer made")
       ->required();
   command
       ->add_option("--pp", settings->bench.prompt,

@@ -6,8 +6,10 @@
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/QuantOptions.h"
+#include "tools/tessera/ShipModel.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
@@ -80,6 +82,39 @@ static void runCompile(const CompileRequest &request, Invocation &invocation) {
                summary->fromCache ? " (from cache)" : "");
 }
 
+// Programs that generate, or embed, with the weights of a directory that has
+// some.
+static void runInfer(CompileRequest request, bool leavesWeights,
+                     Invocation &invocation) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  auto source = findWeights(request.spec);
+  if (!source.ok())
+    return invocation.fail(source.message().c_str());
+  if (!*source)
+    return leavesWeights ? invocation.fail("--no-weights: there are none")
+                         : runCompile(request, invocation);
+  request.spec = (*source)->files.place();
+  const bool forCpus = request.targets.empty() ||
+                       request.targets == std::vector<std::string>{"cpu"};
+  const auto defaults =
+      modelDefaults((*source)->spec, request.recipe.empty(), forCpus);
+  request.set.insert(request.set.begin(), defaults.begin(), defaults.end());
+  if (leavesWeights || !request.to.empty())
+    return runCompile(request, invocation);
+  auto summary = shipModel(request, **source);
+  if (!summary.ok())
+    return invocation.fail(summary.message().c_str());
+  const std::chrono::duration<double> took = Clock::now() - begin;
+  fmt::print(stderr,
+             "{}: {:.1f} MB in {:.2f} s, of them programs {:.1f} MB in {:.2f} "
+             "s{}\n",
+             request.output,
+             double(std::filesystem::file_size(request.output)) / 1e6,
+             took.count(), double(summary->artifactBytes) / 1e6,
+             summary->seconds, summary->fromCache ? " (from cache)" : "");
+}
+
 static void addIrOptions(CLI::App &command, CompileRequest &request) {
   const char *group = "Intermediate representation";
   command
@@ -121,7 +156,7 @@ static void addIrOptions(CLI::App &command, CompileRequest &request) {
 
 static void addOptions(CLI::App &command, CompileRequest &request,
                        std::string &mode, uint64_t &cacheGib,
-                       MeshDevices &devices) {
+                       bool &leavesWeights, MeshDevices &devices) {
   command
       .add_option("SPEC", request.spec,
                   "directory with a Hugging Face config.json, or the file")
@@ -131,7 +166,8 @@ static void addOptions(CLI::App &command, CompileRequest &request,
           "--mode", mode,
           "train: an executable that trains; artifact: its bare .tsr "
           "file; infer: a .tsr file of the programs that generate, or of an "
-          "encoder embed, without the weights")
+          "encoder embed, and of a directory with weights all that tessera "
+          "serve, chat, generate and embed need")
       ->type_name("MODE")
       ->check(CLI::IsMember({"train", "artifact", "infer"}))
       ->capture_default_str();
@@ -182,6 +218,8 @@ static void addOptions(CLI::App &command, CompileRequest &request,
       "for CUDA targets, leave out the kernels for --device cuda-emu, which "
       "executes them on the host");
   addCacheOptions(command, request.cache, cacheGib);
+  command.add_flag("--no-weights", leavesWeights,
+                   "of --mode infer: the programs alone");
   command.add_flag("--timing", request.timing,
                    "print the time of each phase and kernel to stderr");
   addIrOptions(command, request);
@@ -194,7 +232,8 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
       "compile", "Compile a model spec into an executable that trains it");
   auto cacheGib = std::make_shared<uint64_t>(kCacheGib);
   auto devices = std::make_shared<MeshDevices>();
-  addOptions(*command, *request, *mode, *cacheGib, *devices);
+  auto leavesWeights = std::make_shared<bool>(false);
+  addOptions(*command, *request, *mode, *cacheGib, *leavesWeights, *devices);
   command->footer("\nPHASE is one of " + phaseNames() + ".");
   command->callback([=, &invocation] {
     request->executable = *mode == "train";
@@ -219,6 +258,10 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
       request->warning("--kv int8 changes nothing of the training; tessera "
                        "generate, chat and serve of its runs keep keys and "
                        "values so");
-    runCompile(*request, invocation);
+    if (*leavesWeights && (!request->infer || !request->from.empty()))
+      return invocation.fail("--no-weights is for --mode infer of a directory");
+    request->infer && request->from.empty()
+        ? runInfer(*request, *leavesWeights, invocation)
+        : runCompile(*request, invocation);
   });
 }

@@ -98,6 +98,18 @@ llvm::Error tessera::compileDecoder(const RunPath &place,
   return compile(request).takeError();
 }
 
+std::vector<std::string> tessera::modelDefaults(const models::ModelSpec &spec,
+                                                bool precision, bool strips) {
+  std::vector<std::string> set;
+  if (precision)
+    set.push_back(spec.checkpointDtype == "bfloat16"
+                      ? "precision.compute=bf16"
+                      : "precision.compute=fp32");
+  if (strips)
+    set.emplace_back("inference.layout=strips");
+  return set;
+}
+
 llvm::Error tessera::compileModelDecoder(const std::string &directory,
                                          const models::ModelSpec &spec,
                                          const DecoderSettings &settings,
@@ -107,16 +119,12 @@ llvm::Error tessera::compileModelDecoder(const std::string &directory,
   CompileRequest request = requestOf(settings, directory, output);
   request.spec = directory;
   request.recipe = recipe;
-  if (recipe.empty())
-    request.set.push_back(spec.checkpointDtype == "bfloat16"
-                              ? "precision.compute=bf16"
-                              : "precision.compute=fp32");
+  const bool forCpus = request.targets == std::vector<std::string>{"cpu"};
+  request.set = modelDefaults(spec, recipe.empty(), settings.strips && forCpus);
   if (settings.batch)
     request.set.push_back(fmt::format("inference.batch={}", *settings.batch));
   if (settings.pages)
     request.set.push_back(fmt::format("inference.pages={}", *settings.pages));
-  if (settings.strips && request.targets == std::vector<std::string>{"cpu"})
-    request.set.push_back("inference.layout=strips");
   request.set.insert(request.set.end(), set.begin(), set.end());
   return compile(request).takeError();
 }

@@ -45,9 +45,15 @@ llvm::Error compileDecoder(const RunPath &place,
                            const DecoderSettings &settings,
                            const std::string &output);
 
-/// The same for a Hugging Face directory, of which `spec` was read. Computes in
-/// bf16 what is kept so, else in f32, unless `recipe` (a file, or empty) or
-/// `set` ("inference.context=512") say otherwise.
+/// What holds of a model directory's programs where nobody says anything:
+/// bf16 for weights that are kept so, else f32, and, in programs for CPUs
+/// alone, matrices in strips.
+std::vector<std::string> modelDefaults(const models::ModelSpec &spec,
+                                       bool precision, bool strips);
+
+/// The same for a Hugging Face directory, of which `spec` was read, by its
+/// defaults unless `recipe` (a file, or empty) or `set`
+/// ("inference.context=512") say otherwise.
 llvm::Error compileModelDecoder(const std::string &directory,
                                 const models::ModelSpec &spec,
                                 const DecoderSettings &settings,

@@ -1,7 +1,5 @@
-// tessera embed: vectors of texts by an encoder of a Hugging Face directory.
-#include "models/HfConfig.h"
+// tessera embed: vectors of texts by an encoder.
 #include "runtime/support/Text.h"
-#include "runtime/train/ModelDirectory.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/EncoderProgram.h"
@@ -20,9 +18,8 @@ namespace {
 struct EmbedSettings {
   std::string place; ///< a model directory
   std::vector<std::string> texts;
-  std::string recipe;
-  std::vector<std::string> set;
-  DecoderSettings program{.batch = 8, .pages = {}, .command = "embed"};
+  ProgramWishes wishes;
+  std::optional<int64_t> batch; ///< texts that run together
   unsigned threads = 0;
   uint64_t cacheGib = kCacheGib;
   std::optional<int64_t> dimensions;
@@ -100,31 +97,33 @@ static Status embedSome(const std::vector<std::string> &texts,
 }
 
 static Status embedTexts(EmbedSettings &settings) {
-  auto directory = findModelDirectory(settings.place);
-  if (!directory)
+  auto source = findModel(settings.place);
+  if (!source.ok())
+    return source.status();
+  if (!*source)
     return Status::error("'{}' is not a model's directory: it has no "
                          "config.json",
                          settings.place);
-  auto config = models::loadHfConfig(*directory);
-  if (!config.ok())
-    return config.status();
-  if (!config->spec.isEncoder())
+  if (!(*source)->spec.isEncoder())
     return Status::error("{} generates text and has no vectors of texts; give "
                          "an encoder, such as a BERT model",
-                         name(config->spec.family));
+                         name((*source)->spec.family));
+  if ((*source)->shipped && settings.batch)
+    return Status::error("'{}' is compiled already: --batch is "
+                         "inference.batch of tessera compile --set",
+                         settings.place);
   TemporaryFile program;
   if (llvm::Error error = program.create())
     return Status::error("{}", llvm::toString(std::move(error)));
   GenerateOptions options;
   options.program = program.name();
-  options.device = settings.program.device;
+  options.device = settings.wishes.decoder.device;
   options.threads = settings.threads;
   auto say = [&](std::string_view line) {
     if (!settings.quiet)
       note(line);
   };
-  auto opened = openEncoder(*directory, config->spec, settings.program,
-                            settings.recipe, settings.set, options, say);
+  auto opened = openEncoder(**source, settings.wishes, options, say);
   if (!opened.ok())
     return opened.status();
   VectorModel &model = *opened->programs;
@@ -133,10 +132,10 @@ static Status embedTexts(EmbedSettings &settings) {
     TESSERA_RETURN_IF_ERROR(embedder.checkDimensions(*settings.dimensions));
   // Of so many some have the same length and fill a batch.
   const auto most = std::size_t(8 * model.shape().batch);
-  TextSource source(settings.texts);
+  TextSource texts(settings.texts);
   Count count;
   auto begin = std::chrono::steady_clock::now();
-  for (auto some = source.next(most); !some.empty(); some = source.next(most))
+  for (auto some = texts.next(most); !some.empty(); some = texts.next(most))
     TESSERA_RETURN_IF_ERROR(embedSome(some, settings, model, embedder, count));
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   say(fmt::format("{}: {} texts of {} tokens in {:.2f} s", settings.place,
@@ -145,21 +144,23 @@ static Status embedTexts(EmbedSettings &settings) {
 }
 
 static void addProgramOptions(CLI::App &command, EmbedSettings &settings) {
-  command.add_option("--recipe", settings.recipe, "what programs are made for")
+  command
+      .add_option("--recipe", settings.wishes.recipe,
+                  "what programs are made for")
       ->type_name("FILE");
   command
-      .add_option("--set", settings.set,
+      .add_option("--set", settings.wishes.set,
                   "on top of the recipe, such as inference.pooling=cls or "
                   "precision.compute=bf16; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   command
-      .add_option("--batch", settings.program.batch, "texts that run together")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  addCacheOptions(command, settings.program.cache, settings.cacheGib);
+      .add_option("--batch", settings.batch,
+                  "texts that run together; default: 8")
+      ->check(CLI::Range(1, 4096));
+  addCacheOptions(command, settings.wishes.decoder.cache, settings.cacheGib);
   command
-      .add_option("--device", settings.program.device,
+      .add_option("--device", settings.wishes.decoder.device,
                   "where to run: cpu, cuda:0, cuda-emu")
       ->type_name("NAME")
       ->envname("TESSERA_DEVICE")
@@ -192,7 +193,10 @@ void tessera::addEmbedCommand(CLI::App &app, Invocation &invocation) {
   command->add_flag("--quiet", settings->quiet,
                     "no lines about settings and speed");
   command->callback([settings, &invocation] {
-    settings->program.cacheBytes = settings->cacheGib << 30;
+    DecoderSettings &decoder = settings->wishes.decoder;
+    decoder.command = "embed";
+    decoder.batch = settings->batch.value_or(8);
+    decoder.cacheBytes = settings->cacheGib << 30;
     if (Status status = embedTexts(*settings); !status.ok())
       invocation.fail(status.message().c_str());
   });

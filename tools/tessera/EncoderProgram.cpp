@@ -25,37 +25,30 @@ static StatusOr<serve::EmbedFacts> factsOf(const OpenedEncoder &opened,
                                recipe::Normalize::L2};
 }
 
-StatusOr<OpenedEncoder> tessera::openEncoder(
-    const std::string &directory, const models::ModelSpec &spec,
-    const DecoderSettings &settings, const std::string &recipe,
-    const std::vector<std::string> &set, const GenerateOptions &options,
-    const std::function<void(std::string_view)> &note) {
-  TESSERA_RETURN_IF_ERROR(hal::checkDeviceName(settings.device));
+StatusOr<OpenedEncoder>
+tessera::openEncoder(const ModelSource &source, const ProgramWishes &wishes,
+                     const GenerateOptions &options,
+                     const std::function<void(std::string_view)> &note) {
+  TESSERA_RETURN_IF_ERROR(hal::checkDevice(options.device));
+  TESSERA_RETURN_IF_ERROR(checkWishes(source, wishes));
   // What can be said at once is said before anything is compiled.
-  auto sentence = models::loadSentenceModel(directory);
+  auto sentence = models::loadSentenceModel(source.files);
   if (!sentence.ok())
     return sentence.status();
-  auto tokenizer = tokenizer::Tokenizer::load(directory + "/" + kTokenizerFile);
+  auto tokenizer = tokenizer::Tokenizer::of(source.files);
   if (!tokenizer.ok())
     return tokenizer.status();
-  if (!sentence->given)
+  if (!sentence->given && !source.shipped)
     note(fmt::format("{} has no modules.json: the mean of the tokens' vectors "
                      "unless --set inference.pooling and inference.normalize "
                      "say otherwise",
-                     directory));
+                     source.files.place()));
   if (!sentence->prompt.empty())
     note(fmt::format("every text begins with the model's prompt {}",
                      quote(sentence->prompt)));
-  auto endPhase = [&](const char *name) {
-    if (options.phases)
-      options.phases->end(name);
-  };
-  endPhase("tokenizer");
-  if (llvm::Error error = compileModelDecoder(directory, spec, settings, recipe,
-                                              set, options.program))
-    return Status::error("{}", llvm::toString(std::move(error)));
-  endPhase("programs");
-  auto model = openModelDirectory(directory, options);
+  if (options.phases)
+    options.phases->end("tokenizer");
+  auto model = openModel(source, wishes, options);
   if (!model.ok())
     return model.status();
   auto programs =
@@ -63,7 +56,7 @@ StatusOr<OpenedEncoder> tessera::openEncoder(
   if (!programs.ok())
     return programs.status();
   OpenedEncoder opened{model.take(), programs.take(), tokenizer.take(), {}};
-  auto facts = factsOf(opened, spec, sentence->prompt);
+  auto facts = factsOf(opened, source.spec, sentence->prompt);
   if (!facts.ok())
     return facts.status();
   opened.facts = facts.take();

@@ -1,9 +1,9 @@
-// An encoder of a Hugging Face directory, compiled and with its weights: for
-// `tessera embed` and `tessera serve`.
+// An encoder, compiled and with its weights: for `tessera embed` and `tessera
+// serve`.
 #pragma once
 #include "runtime/infer/EmbedPrograms.h"
 #include "runtime/serve/EmbedService.h"
-#include "tools/tessera/DecoderProgram.h"
+#include "tools/tessera/ModelSource.h"
 
 #include <functional>
 
@@ -16,13 +16,11 @@ struct OpenedEncoder {
   serve::EmbedFacts facts;
 };
 
-/// Compiles into `options.program` (the cache keeps it for the next time) and
-/// opens it. `note` receives a line for each thing that the directory leaves
-/// open and that was decided here.
+/// As openModel. `note` receives a line for each thing that the model's files
+/// leave open and that was decided here.
 StatusOr<OpenedEncoder>
-openEncoder(const std::string &directory, const models::ModelSpec &spec,
-            const DecoderSettings &settings, const std::string &recipe,
-            const std::vector<std::string> &set, const GenerateOptions &options,
+openEncoder(const ModelSource &source, const ProgramWishes &wishes,
+            const GenerateOptions &options,
             const std::function<void(std::string_view)> &note);
 
 /// That the model generates no text, and what it is for.

@@ -1,5 +1,4 @@
 // tessera generate: text from a trained run or a Hugging Face directory.
-#include "models/HfConfig.h"
 #include "runtime/serve/Forms.h"
 #include "runtime/support/Text.h"
 #include "tools/tessera/Commands.h"
@@ -92,14 +91,6 @@ static Status printGenerated(const GenerateSettings &settings,
   return Status::success();
 }
 
-// What config.json says begins a text.
-static std::optional<int32_t> startTokenOf(const std::string &directory) {
-  auto config = models::loadHfConfig(directory);
-  if (!config.ok() || !config->spec.bosToken)
-    return std::nullopt;
-  return int32_t(*config->spec.bosToken);
-}
-
 static Status generate(GenerateSettings &settings,
                        const FormSettings &formSettings, bool hasPrompt) {
   GenerateOptions &options = settings.options;
@@ -115,8 +106,7 @@ static Status generate(GenerateSettings &settings,
     TESSERA_RETURN_IF_ERROR(settings.takeAndSay(opened.config, note));
   TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/true, note));
   options.framed = !opened.isRun;
-  if (!opened.isRun && options.prompt.empty())
-    options.startToken = startTokenOf(opened.folder);
+  options.startToken = opened.startToken;
   if (!hasPrompt && !settings.quiet)
     note("there is no --prompt: the model begins a text of its own");
   options.endTokens = opened.endTokens;

@@ -66,10 +66,11 @@ void GenerateSettings::addTo(CLI::App &command,
                              const std::vector<std::string> &words) {
   typed = &words;
   command
-      .add_option("RUN|DIR", place,
-                  "run directory, one checkpoint of it (RUN/step-000100), or a "
+      .add_option("RUN|DIR|FILE", place,
+                  "run directory, one checkpoint of it (RUN/step-000100), a "
                   "Hugging Face model: its directory, or its name where the "
-                  "hub's cache has it")
+                  "hub's cache has it; or the file that tessera compile DIR "
+                  "--mode infer made")
       ->required();
   addSampling(command);
   shared(command.add_option("--device", options.device,
@@ -170,7 +171,11 @@ Status GenerateSettings::change(const std::string &name,
 }
 
 ModelChoice GenerateSettings::choice(const std::string &command) const {
-  ModelChoice choice{place, recipe, set, {}, options.threads};
+  ModelChoice choice;
+  choice.place = place;
+  choice.recipe = recipe;
+  choice.set = set;
+  choice.threads = options.threads;
   choice.decoder.device = options.device;
   choice.decoder.batch = 1;
   choice.decoder.pages = 0;

@@ -4,6 +4,7 @@
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/artifact/KernelTable.h"
 #include "runtime/artifact/Validate.h"
+#include "runtime/train/ShippedModel.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/InspectMesh.h"
 #include <CLI/CLI.hpp>
@@ -95,6 +96,17 @@ static Status showSource(const ArtifactReader &reader,
   return Status::success();
 }
 
+// Of a file that is shipped, what it has beside the programs.
+static Status printShipped(const std::string &path) {
+  auto shipped = ShippedModel::open(path);
+  if (!shipped.ok())
+    return shipped.status();
+  fmt::print("weights {:.1f} MB, {}\n",
+             static_cast<double>(shipped->weightBytes()) / 1e6,
+             fmt::join(shipped->files().names(), ", "));
+  return Status::success();
+}
+
 static Status inspect(const InspectOptions &options) {
   StatusOr<ArtifactReader> reader = ArtifactReader::open(options.path);
   if (!reader.ok())
@@ -103,7 +115,8 @@ static Status inspect(const InspectOptions &options) {
     return inspectMesh(*reader, options.pictures);
   if (!options.kernels && options.show.empty()) {
     printSummary(reader->root());
-    return Status::success();
+    return ShippedModel::isOne(options.path) ? printShipped(options.path)
+                                             : Status::success();
   }
   auto code = chooseDevice(*reader, options.device);
   if (!code.ok())

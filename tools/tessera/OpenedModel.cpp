@@ -1,7 +1,6 @@
 #include "tools/tessera/OpenedModel.h"
 #include "compiler/cache/UserCache.h"
 #include "compiler/target/cuda/Cubin.h"
-#include "models/HfConfig.h"
 #include "runtime/serve/ModelChat.h"
 #include "runtime/support/CacheFolder.h"
 #include "tools/tessera/EncoderProgram.h"
@@ -16,28 +15,19 @@ static Status statusOf(llvm::Error error) {
   return Status::error("{}", llvm::toString(std::move(error)));
 }
 
-static std::string lastName(const std::string &path) {
-  auto folder = std::filesystem::absolute(path).lexically_normal();
-  return folder.has_filename() ? folder.filename().string()
-                               : folder.parent_path().filename().string();
-}
-
-std::string tessera::nameOfModel(const std::string &place,
-                                 const std::string &directory) {
-  return directory == place ? lastName(directory) : place;
-}
-
 //===--- what is read before anything is compiled -------------------------===//
 
 Status OpenedModel::read(const ModelChoice &given) {
+  auto model = findModel(given.place);
+  return model.ok() ? read(given, model.take()) : model.status();
+}
+
+Status OpenedModel::read(const ModelChoice &given,
+                         std::optional<ModelSource> model) {
   choice = given;
-  auto directory = findModelDirectory(choice.place);
-  isRun = !directory;
-  if (isRun)
-    return readRun();
-  folder = source = *directory;
-  name = nameOfModel(choice.place, folder);
-  return readDirectory();
+  known = std::move(model);
+  isRun = !known;
+  return isRun ? readRun() : readModel();
 }
 
 Status OpenedModel::readRun() {
@@ -50,34 +40,37 @@ Status OpenedModel::readRun() {
                          "directory, it has no config.json",
                          run.run, kProgramFile);
   folder = run.run;
-  name = lastName(folder);
+  name = lastNameOf(folder);
   if (!choice.recipe.empty() || !choice.set.empty())
     return Status::error("--recipe, --set, --quant, --kv and --max-context "
                          "are for model directories; a run has its recipe");
   TESSERA_RETURN_IF_ERROR(checkGenerate(run, options()));
+  TESSERA_RETURN_IF_ERROR(hal::checkDevice(choice.decoder.device));
   auto read = tokenizer::Tokenizer::load(folder + "/" + kTokenizerFile);
   if (read.ok())
     tokenizer = read.take();
   return read.status();
 }
 
-Status OpenedModel::readDirectory() {
-  StatusOr<GenerationConfig> settings = loadGenerationConfig(folder);
+Status OpenedModel::readModel() {
+  const ModelFiles &files = known->files;
+  folder = source = files.place();
+  name = known->name;
+  TESSERA_RETURN_IF_ERROR(checkWishes(*known, choice));
+  StatusOr<GenerationConfig> settings = loadGenerationConfig(files);
   if (!settings.ok())
     return settings.status();
   config = settings.take();
-  TESSERA_RETURN_IF_ERROR(hal::checkDeviceName(choice.decoder.device));
-  StatusOr<models::LoadedConfig> loaded = models::loadHfConfig(folder);
-  if (!loaded.ok())
-    return loaded.status();
-  spec = loaded->spec;
-  if (spec.isEncoder())
-    return encoderGeneratesNothing(spec);
-  auto ending = endTokensOf(folder, config);
+  TESSERA_RETURN_IF_ERROR(hal::checkDevice(choice.decoder.device));
+  if (known->spec.isEncoder())
+    return encoderGeneratesNothing(known->spec);
+  auto ending = endTokensOf(files, config);
   if (!ending.ok())
     return ending.status();
   endTokens = ending.take();
-  auto read = tokenizer::Tokenizer::load(folder + "/" + kTokenizerFile);
+  if (auto bos = known->spec.bosToken; bos && *bos < known->spec.vocab)
+    startToken = int32_t(*bos);
+  auto read = tokenizer::Tokenizer::of(files);
   if (read.ok())
     tokenizer = read.take();
   return read.status();
@@ -86,7 +79,7 @@ Status OpenedModel::readDirectory() {
 Status OpenedModel::readChat(std::string &note) {
   if (isRun)
     return Status::success();
-  auto loaded = serve::loadModelChat(folder, *tokenizer, note);
+  auto loaded = serve::loadModelChat(known->files, *tokenizer, note);
   if (loaded.ok())
     ownChat = loaded.take();
   return loaded.status();
@@ -116,7 +109,7 @@ static void endPhase(StartPhases *phases, const char *name) {
 
 Status OpenedModel::open(bool mayScore, const TextSink &note) {
   TESSERA_RETURN_IF_ERROR(statusOf(program.create()));
-  return isRun ? openRun(mayScore, note) : openDirectory(note);
+  return isRun ? openRun(mayScore, note) : openModel(note);
 }
 
 Status OpenedModel::openRun(bool mayScore, const TextSink &note) {
@@ -141,12 +134,9 @@ Status OpenedModel::openRun(bool mayScore, const TextSink &note) {
   return Status::success();
 }
 
-Status OpenedModel::openDirectory(const TextSink &note) {
-  DecoderSettings settings = choice.decoder;
-  settings.strips = true;
-  TESSERA_RETURN_IF_ERROR(statusOf(compileModelDecoder(
-      folder, spec, settings, choice.recipe, choice.set, program.name())));
-  endPhase(choice.phases, "programs");
+Status OpenedModel::openModel(const TextSink &note) {
+  ProgramWishes wishes = choice;
+  wishes.decoder.strips = true;
   const auto mode = parseCacheMode(choice.decoder.cache);
   weights.folder = userCacheFolder();
   weights.reads = mode && readsCache(*mode) && choice.keepsWeights;
@@ -154,7 +144,7 @@ Status OpenedModel::openDirectory(const TextSink &note) {
   weights.note = note;
   GenerateOptions kept = options();
   kept.weights = &weights;
-  auto opened = openModelDirectory(folder, kept);
+  auto opened = tessera::openModel(*known, wishes, kept);
   if (opened.ok())
     model = opened.take();
   return opened.status();

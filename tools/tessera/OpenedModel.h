@@ -1,10 +1,10 @@
-// A run or a Hugging Face model, ready to write text: what `tessera generate`,
-// `chat` and `serve` have in common.
+// A run or another model, ready to write text: what `tessera generate`, `chat`
+// and `serve` have in common.
 #pragma once
 #include "runtime/serve/Chat.h"
 #include "runtime/train/Generate.h"
 #include "runtime/train/ModelDirectory.h"
-#include "tools/tessera/DecoderProgram.h"
+#include "tools/tessera/ModelSource.h"
 
 #include <memory>
 #include <optional>
@@ -14,24 +14,20 @@
 namespace tessera {
 
 /// What the command line says of the model.
-struct ModelChoice {
-  std::string place;            ///< a run, a model directory or the hub's name
-  std::string recipe;           ///< of a model directory's programs
-  std::vector<std::string> set; ///< on top of it, "inference.context=512"
-  DecoderSettings decoder;
+struct ModelChoice : ProgramWishes {
+  std::string place; ///< a run, a model's directory, the hub's name or its file
   unsigned threads = 0;          ///< 0: all processors
   StartPhases *phases = nullptr; ///< told how far it is; may be null
   bool keepsWeights = true;      ///< of a directory, where the cache does
 };
-
-/// For people: the hub's name as it was given, or the folder's.
-std::string nameOfModel(const std::string &place, const std::string &directory);
 
 class OpenedModel {
 public:
   /// Everything but programs and weights, in the order in which errors are
   /// cheap.
   Status read(const ModelChoice &choice);
+  /// The same where it is known already whether `place` is a model.
+  Status read(const ModelChoice &choice, std::optional<ModelSource> model);
   /// Reads the model's template for chats; a run's is ChatML. `note`: a line
   /// that says that there is none.
   Status readChat(std::string &note);
@@ -41,11 +37,12 @@ public:
   Status open(bool mayScore, const TextSink &note);
 
   bool isRun = false;
-  std::string name;               ///< for people
-  std::string folder;             ///< the run or the directory
-  std::string source;             ///< "step-000100", or the directory
-  GenerationConfig config;        ///< of a directory
-  std::vector<int32_t> endTokens; ///< of a directory; may be none
+  std::string name;                  ///< for people
+  std::string folder;                ///< the run or the directory, or the file
+  std::string source;                ///< "step-000100", or as `folder`
+  GenerationConfig config;           ///< not of a run
+  std::vector<int32_t> endTokens;    ///< the same; may be none
+  std::optional<int32_t> startToken; ///< the same: what begins a text
   std::optional<tokenizer::Tokenizer> tokenizer;
   const serve::ChatRenderer &chat() const {
     return ownChat ? *ownChat : serve::chatMl();
@@ -58,14 +55,14 @@ public:
 
 private:
   Status readRun();
-  Status readDirectory();
+  Status readModel();
   Status openRun(bool mayScore, const TextSink &note);
-  Status openDirectory(const TextSink &note);
+  Status openModel(const TextSink &note);
   GenerateOptions options() const;
 
   ModelChoice choice;
   RunPath run;
-  models::ModelSpec spec;
+  std::optional<ModelSource> known; ///< nothing of a run
   TemporaryFile program;
   std::unique_ptr<serve::ChatRenderer> ownChat;
 };

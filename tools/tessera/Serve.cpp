@@ -1,6 +1,5 @@
-// tessera serve: a trained run or a Hugging Face model behind the OpenAI API.
+// tessera serve: a trained run or another model behind the OpenAI API.
 #include "runtime/serve/Serve.h"
-#include "models/HfConfig.h"
 #include "runtime/infer/DecodePrograms.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
@@ -48,10 +47,7 @@ static void takeSampling(const GenerationConfig &config,
       config.repetitionPenalty.value_or(sampling.repetitionPenalty);
 }
 
-static Status serveEncoder(ServeSettings &settings,
-                           const std::string &directory,
-                           const models::ModelSpec &spec) {
-  TESSERA_RETURN_IF_ERROR(hal::checkDeviceName(settings.choice.decoder.device));
+static Status serveEncoder(ServeSettings &settings, const ModelSource &source) {
   if (settings.serve.engine.scheduler.guesses > 0 ||
       settings.choice.decoder.pages)
     return Status::error("--speculate and --kv-pages are for models that "
@@ -65,34 +61,22 @@ static Status serveEncoder(ServeSettings &settings,
   options.device = settings.choice.decoder.device;
   options.threads = settings.choice.threads;
   options.phases = &settings.serve.phases;
-  auto encoder =
-      openEncoder(directory, spec, settings.choice.decoder,
-                  settings.choice.recipe, settings.choice.set, options, note);
+  auto encoder = openEncoder(source, settings.choice, options, note);
   if (!encoder.ok())
     return encoder.status();
   serve::ServiceOptions &service = settings.serve.service;
   service.version = TESSERA_VERSION;
   if (service.models.empty())
-    service.models = {nameOfModel(settings.choice.place, directory)};
+    service.models = {source.name};
   return serve::serveEmbeddings(*encoder->programs, encoder->tokenizer,
                                 encoder->facts, settings.serve);
 }
 
-static Status serveModel(ServeSettings &settings) {
-  readKeyFromEnvironment(settings);
-  TESSERA_RETURN_IF_ERROR(settings.serve.takeAddress());
-  settings.serve.phases.end("process");
-  settings.choice.phases = &settings.serve.phases;
-  settings.choice.keepsWeights = settings.keptGib > 0;
-  settings.choice.decoder.cacheBytes = settings.cacheGib << 30;
-  settings.choice.decoder.note = note;
-  if (auto directory = findModelDirectory(settings.choice.place))
-    if (auto model = models::loadHfConfig(*directory);
-        model.ok() && model->spec.isEncoder())
-      return serveEncoder(settings, *directory, model->spec);
+static Status serveText(ServeSettings &settings,
+                        std::optional<ModelSource> source) {
   serve::ServiceOptions &service = settings.serve.service;
   OpenedModel opened;
-  TESSERA_RETURN_IF_ERROR(opened.read(settings.choice));
+  TESSERA_RETURN_IF_ERROR(opened.read(settings.choice, std::move(source)));
   takeSampling(opened.config, service.sampling);
   TESSERA_RETURN_IF_ERROR(checkSampling(service.sampling));
   std::string line;
@@ -103,6 +87,7 @@ static Status serveModel(ServeSettings &settings) {
   TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/false, note));
   service.version = TESSERA_VERSION;
   service.endTokens = opened.endTokens;
+  service.startToken = opened.startToken;
   if (service.models.empty())
     service.models = {opened.name};
   auto programs = DecodePrograms::create(opened.model->get());
@@ -125,6 +110,28 @@ static Status serveModel(ServeSettings &settings) {
     };
   return serve::serve(**programs, *opened.tokenizer, opened.chat(),
                       settings.serve);
+}
+
+static Status serveModel(ServeSettings &settings) {
+  readKeyFromEnvironment(settings);
+  TESSERA_RETURN_IF_ERROR(settings.serve.takeAddress());
+  settings.serve.phases.end("process");
+  settings.choice.phases = &settings.serve.phases;
+  settings.choice.keepsWeights = settings.keptGib > 0;
+  settings.choice.decoder.cacheBytes = settings.cacheGib << 30;
+  settings.choice.decoder.note = note;
+  auto found = findModel(settings.choice.place);
+  if (!found.ok())
+    return found.status();
+  const std::optional<ModelSource> source = found.take();
+  const DecoderSettings &decoder = settings.choice.decoder;
+  if (source && source->shipped && (decoder.batch || decoder.pages))
+    return Status::error("'{}' is compiled already: --max-batch and --kv-pages "
+                         "are inference.batch and inference.pages of tessera "
+                         "compile --set",
+                         settings.choice.place);
+  return source && source->spec.isEncoder() ? serveEncoder(settings, *source)
+                                            : serveText(settings, source);
 }
 
 //===--- the command ------------------------------------------------------===//
@@ -215,10 +222,11 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
       "serve", "Serve a trained run or a Hugging Face model over HTTP, as "
                "OpenAI's API has it");
   command
-      ->add_option("RUN|DIR", settings->choice.place,
-                   "run directory, one checkpoint of it (RUN/step-000100), or "
-                   "a Hugging Face model: its directory, or its name where the "
-                   "hub's cache has it")
+      ->add_option("RUN|DIR|FILE", settings->choice.place,
+                   "run directory, one checkpoint of it (RUN/step-000100), a "
+                   "Hugging Face model: its directory, or its name where the "
+                   "hub's cache has it; or the file that tessera compile DIR "
+                   "--mode infer made")
       ->required();
   command
       ->add_option("--recipe", settings->choice.recipe,

@@ -10,6 +10,7 @@
 #include "runtime/data/tokenizer/PreTokenizer.h"
 #include "runtime/data/tokenizer/UnigramModel.h"
 #include "runtime/data/tokenizer/WordPieceModel.h"
+#include "runtime/support/ModelFiles.h"
 #include "runtime/support/Status.h"
 
 #include <cstdint>
@@ -39,6 +40,8 @@ public:
   /// list, dropout, and regular expressions that Regex refuses. Truncation and
   /// padding are the caller's business: what the file says of them is not read.
   static StatusOr<Tokenizer> load(const std::string &path);
+  /// The tokenizer.json of a model.
+  static StatusOr<Tokenizer> of(const ModelFiles &files);
   /// The same for text in memory; `where` names it in errors.
   static StatusOr<Tokenizer> parse(std::string_view json,
                                    const std::string &where);

@@ -5,7 +5,7 @@
 
 namespace tessera::tokenizer {
 
-static constexpr size_t maxFileBytes = 512 << 20;
+static constexpr int64_t maxFileBytes = 512 << 20;
 
 std::string_view typeOf(const JsonValue &object) {
   std::string_view type;
@@ -26,6 +26,14 @@ StatusOr<Tokenizer> Tokenizer::load(const std::string &path) {
   if (!text.ok())
     return text.status();
   return parse(*text, path);
+}
+
+StatusOr<Tokenizer> Tokenizer::of(const ModelFiles &files) {
+  constexpr std::string_view name = "tokenizer.json";
+  StatusOr<std::string> text = files.read(name, maxFileBytes);
+  if (!text.ok())
+    return text.status();
+  return parse(*text, files.where(name));
 }
 
 StatusOr<Tokenizer> Tokenizer::parse(std::string_view json,

@@ -2,10 +2,10 @@
 #include "runtime/infer/chat/Evaluator.h"
 #include "runtime/support/Text.h"
 
-#include <filesystem>
-
 namespace tessera::chat {
 
+static constexpr std::string_view jinjaFile = "chat_template.jinja",
+                                  configFile = "tokenizer_config.json";
 static constexpr size_t maxTemplateBytes = 1 << 20;
 static constexpr int64_t maxConfigBytes = 64 << 20;
 
@@ -72,30 +72,27 @@ struct Found {
 };
 } // namespace
 
-static Status readConfig(const std::string &file, JsonValue &config) {
-  StatusOr<std::string> text = readTextFile(file, maxConfigBytes);
+static Status readConfig(const ModelFiles &files, JsonValue &config) {
+  StatusOr<std::string> text = files.read(configFile, maxConfigBytes);
   if (!text.ok())
     return text.status();
-  StatusOr<JsonValue> json = JsonValue::parse(*text, file);
+  StatusOr<JsonValue> json = JsonValue::parse(*text, files.where(configFile));
   if (!json.ok())
     return json.status();
   config = json.take();
   return Status::success();
 }
 
-static StatusOr<Found> find(const std::string &folder, std::string_view name) {
-  std::string jinja = folder + "/chat_template.jinja";
-  std::string config = folder + "/tokenizer_config.json";
-  std::error_code ignored;
+static StatusOr<Found> find(const ModelFiles &files, std::string_view name) {
   Found found;
-  if (std::filesystem::exists(config, ignored))
-    TESSERA_RETURN_IF_ERROR(readConfig(config, found.config));
-  if (name == "default" && std::filesystem::exists(jinja, ignored)) {
-    StatusOr<std::string> text = readTextFile(jinja, maxTemplateBytes);
+  if (files.has(configFile))
+    TESSERA_RETURN_IF_ERROR(readConfig(files, found.config));
+  if (name == "default" && files.has(jinjaFile)) {
+    StatusOr<std::string> text = files.read(jinjaFile, maxTemplateBytes);
     if (!text.ok())
       return text.status();
     found.source = text.take();
-    found.where = jinja;
+    found.where = files.where(jinjaFile);
     found.any = true;
     return found;
   }
@@ -104,27 +101,27 @@ static StatusOr<Found> find(const std::string &folder, std::string_view name) {
   found.any = entry.isArray() ? namedTemplate(entry, name).get(text)
                               : name == "default" && entry.get(text);
   found.source = text;
-  found.where = config;
+  found.where = files.where(configFile);
   return found;
 }
 
-StatusOr<bool> ChatTemplate::isIn(const std::string &folder) {
-  StatusOr<Found> found = find(folder, "default");
+StatusOr<bool> ChatTemplate::isIn(const ModelFiles &files) {
+  StatusOr<Found> found = find(files, "default");
   if (!found.ok())
     return found.status();
   return found->any;
 }
 
-StatusOr<ChatTemplate> ChatTemplate::load(const std::string &folder,
+StatusOr<ChatTemplate> ChatTemplate::load(const ModelFiles &files,
                                           std::string_view name) {
-  StatusOr<Found> found = find(folder, name);
+  StatusOr<Found> found = find(files, name);
   if (!found.ok())
     return found.status();
   if (!found->any)
     return Status::error("{}: no chat template {}; a model for chats has a "
                          "chat_template.jinja or a \"chat_template\" in its "
                          "tokenizer_config.json",
-                         folder, quote(name));
+                         files.place(), quote(name));
   StatusOr<ChatTemplate> result = parse(found->source, std::move(found->where));
   if (result.ok())
     readSpecialTokens(found->config, result->parsed->specialTokens);

@@ -7,6 +7,7 @@
 // request brings is data. Neither is trusted: rendering is bounded.
 #pragma once
 #include "runtime/data/Json.h"
+#include "runtime/support/ModelFiles.h"
 #include "runtime/support/Status.h"
 
 #include <ctime>
@@ -36,13 +37,13 @@ public:
   /// `where` begins errors. At most 1 MiB of UTF-8.
   static StatusOr<ChatTemplate> parse(std::string_view source,
                                       std::string where);
-  /// The template of a model folder: chat_template.jinja, else the
+  /// The template of a model: chat_template.jinja, else the
   /// "chat_template" of tokenizer_config.json, which is a text or a list of
   /// {"name", "template"}; of those the one called `name`.
-  static StatusOr<ChatTemplate> load(const std::string &folder,
+  static StatusOr<ChatTemplate> load(const ModelFiles &files,
                                      std::string_view name = "default");
   /// Whether there is one called "default".
-  static StatusOr<bool> isIn(const std::string &folder);
+  static StatusOr<bool> isIn(const ModelFiles &files);
 
   /// Renders with the members of the JSON object `variables`: "messages",
   /// "tools", "add_generation_prompt" and whatever else the template asks for.

@@ -135,7 +135,7 @@ TEST(ChatTemplate, IsFoundInAModelsFolder) {
     std::ofstream(folder / name) << text;
   };
   auto text = [&](std::string_view name = "default") {
-    auto loaded = ChatTemplate::load(folder, name);
+    auto loaded = ChatTemplate::load(folder.string(), name);
     if (!loaded.ok())
       return loaded.message().substr(folder.string().size());
     return *loaded->render(*JsonValue::parse("{}", "v"));

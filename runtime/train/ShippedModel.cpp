@@ -1,0 +1,228 @@
+#include "runtime/train/ShippedModel.h"
+#include "runtime/artifact/AppendedArtifact.h"
+#include "runtime/data/Json.h"
+#include "runtime/support/Hash.h"
+#include "runtime/support/MappedFile.h"
+#include "runtime/train/ImportWeights.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kAdvice = "copy or compile it again";
+constexpr std::size_t kMostFiles = 64;
+
+std::string hexHash(std::string_view text) {
+  return fmt::format("{:016x}", hash64(std::as_bytes(std::span(text))));
+}
+
+/// Of a state, the bytes from its first parameter to its last.
+struct ParameterRange {
+  uint64_t begin = UINT64_MAX, end = 0;
+  void add(uint64_t offset, uint64_t bytes) {
+    begin = std::min(begin, offset);
+    end = std::max(end, offset + bytes);
+  }
+  uint64_t bytes() const { return end > begin ? end - begin : 0; }
+};
+
+ParameterRange parametersOf(const artifact::Share &share) {
+  ParameterRange range;
+  for (const artifact::Tensor *tensor : *share.state())
+    if (tensor->role() == artifact::Role::parameter)
+      range.add(tensor->offset(), tensor->bytes());
+  return range;
+}
+
+/// Whether the programs behind the weights are those they were made for.
+Status checkProgram(const std::string &path, const ImageHead &head) {
+  auto program = ArtifactReader::open(path);
+  if (!program.ok())
+    return program.status();
+  auto key = JsonValue::parse(head.key, path);
+  if (!key.ok())
+    return key.status();
+  std::string_view hash;
+  if (!(*key)["program"].get(hash) ||
+      program->root().program_hash()->string_view() != hash ||
+      parametersOf(program->share()).bytes() != head.bytes)
+    return Status::error("'{}' has weights of another program; {}", path,
+                         kAdvice);
+  return Status::success();
+}
+
+//===--- weights that no session has --------------------------------------===//
+
+/// The parameters of an artifact in the memory of an image: as much of a model
+/// as importing weights needs.
+class ImageModel final : public TrainModel {
+public:
+  static StatusOr<std::unique_ptr<ImageModel>>
+  create(const ArtifactReader &program, std::span<std::byte> memory) {
+    std::unique_ptr<ImageModel> model(new ImageModel);
+    const uint64_t begin = parametersOf(program.share()).begin;
+    model->info.rebuildCommand = program.root().rebuild_command()->str();
+    for (const artifact::Tensor *tensor : *program.share().state()) {
+      if (tensor->role() != artifact::Role::parameter)
+        continue;
+      auto known = stateTensorOf(*tensor);
+      if (!known.ok())
+        return known.status();
+      model->places[known->name] =
+          memory.subspan(tensor->offset() - begin, tensor->bytes());
+      model->tensors.push_back(known.take());
+    }
+    return model;
+  }
+
+  const ModelFacts &facts() const override { return info; }
+  const std::vector<StateTensor> &state() const override { return tensors; }
+  std::span<std::byte> stateInMemory(const StateTensor &tensor) override {
+    return places.at(tensor.name);
+  }
+  Status readState(const StateTensor &tensor, uint64_t offset,
+                   std::span<std::byte> out) override {
+    std::ranges::copy(stateInMemory(tensor).subspan(offset, out.size()),
+                      out.begin());
+    return Status::success();
+  }
+  Status writeState(const StateTensor &tensor, uint64_t offset,
+                    std::span<const std::byte> bytes) override {
+    std::ranges::copy(bytes, stateInMemory(tensor).begin() + long(offset));
+    return Status::success();
+  }
+
+  Status initialize(int64_t /*seed*/) override { return runsNothing(); }
+  StatusOr<StepMetrics> trainStep(std::span<const int32_t> /*tokens*/,
+                                  std::span<const int32_t> /*targets*/,
+                                  int64_t /*seed*/) override {
+    return runsNothing();
+  }
+  bool canEvaluate() const override { return false; }
+  StatusOr<EvalSum> evalStep(std::span<const int32_t> /*tokens*/,
+                             std::span<const int32_t> /*targets*/) override {
+    return runsNothing();
+  }
+  int64_t contextLength() const override { return 0; }
+  StatusOr<std::span<const float>>
+  logits(std::span<const int32_t> /*tokens*/) override {
+    return runsNothing();
+  }
+
+private:
+  static Status runsNothing() {
+    return Status::error("weights that are written to a file run nothing");
+  }
+
+  ModelFacts info;
+  std::vector<StateTensor> tensors;
+  std::map<std::string, std::span<std::byte>> places;
+};
+
+} // namespace
+
+//===--- reading ----------------------------------------------------------===//
+
+StatusOr<ModelFiles::Texts> ShippedModel::readTexts(std::string_view key,
+                                                    std::string_view bytes) {
+  auto object = JsonValue::parse(key, "key");
+  if (!object.ok())
+    return Status::error("is damaged: {}", object.message());
+  ModelFiles::Texts texts;
+  const auto &files = (*object)["files"].members();
+  if (files.size() > kMostFiles)
+    return Status::error("has {} files, which no model has", files.size());
+  for (const auto &[name, place] : files) {
+    uint64_t offset = 0, size = 0;
+    std::string_view hash;
+    if (!place["offset"].get(offset) || !place["bytes"].get(size) ||
+        !place["hash"].get(hash) || offset > bytes.size() ||
+        size > bytes.size() - offset)
+      return Status::error("is damaged; {}", kAdvice);
+    const std::string_view text = bytes.substr(offset, size);
+    if (hexHash(text) != hash)
+      return Status::error("has a damaged {}; {}", name, kAdvice);
+    texts.emplace(name, text);
+  }
+  return texts;
+}
+
+StatusOr<ShippedModel> ShippedModel::open(const std::string &path) {
+  auto head = readImageHead(path);
+  if (!head.ok())
+    return head.status();
+  auto file = MappedFile::open(path);
+  if (!file.ok())
+    return file.status();
+  auto texts = readTexts(head->key, file->text());
+  if (!texts.ok())
+    return Status::error("'{}' {}", path, texts.message());
+  TESSERA_RETURN_IF_ERROR(checkProgram(path, *head));
+  ShippedModel model(path, head.take());
+  model.texts = ModelFiles(path, texts.take());
+  return model;
+}
+
+Status ShippedModel::load(SessionModel &model) const {
+  ParameterRange range;
+  for (const hal::TensorInfo &tensor : model.get().state())
+    if (tensor.role == artifact::Role::parameter)
+      range.add(tensor.offset, tensor.bytes);
+  if (range.bytes() != head.bytes)
+    return Status::error("'{}' has weights of another program; {}", file,
+                         kAdvice);
+  Status status;
+  if (auto memory = parametersInMemory(model); memory.size() == head.bytes)
+    status = loadImage(file, head.key, memory);
+  else
+    status = copyTo(model.get(), range.begin);
+  return status.ok() ? status
+                     : Status::error("{}; {}", status.message(), kAdvice);
+}
+
+Status ShippedModel::copyTo(hal::Session &session, uint64_t begin) const {
+  return readImage(
+      file, head, [&](uint64_t at, std::span<const std::byte> chunk) -> Status {
+        const uint64_t from = begin + at, to = from + chunk.size();
+        for (const hal::TensorInfo &tensor : session.state()) {
+          const uint64_t first = std::max(from, tensor.offset),
+                         last = std::min(to, tensor.offset + tensor.bytes);
+          if (tensor.role == artifact::Role::parameter && first < last)
+            TESSERA_RETURN_IF_ERROR(session.writeState(
+                tensor.name, chunk.subspan(first - from, last - first),
+                first - tensor.offset));
+        }
+        return Status::success();
+      });
+}
+
+//===--- writing ----------------------------------------------------------===//
+
+Status writeShippedModel(const std::string &path, const ShippedParts &parts) {
+  auto program = ArtifactReader::open(parts.program);
+  if (!program.ok())
+    return program.status();
+  auto image = NewImage::create(path, parametersOf(program->share()).bytes());
+  if (!image.ok())
+    return image.status();
+  auto model = ImageModel::create(*program, (*image)->memory());
+  if (!model.ok())
+    return model.status();
+  TESSERA_RETURN_IF_ERROR(importAllWeights(parts.checkpoint, **model));
+  nlohmann::ordered_json key{{"program", program->root().program_hash()->str()},
+                             {"files", nlohmann::ordered_json::object()}};
+  for (const auto &[name, text] : parts.files) {
+    key["files"][name] = {{"offset", (*image)->size()},
+                          {"bytes", text.size()},
+                          {"hash", hexHash(text)}};
+    TESSERA_RETURN_IF_ERROR((*image)->append(text));
+  }
+  const uint64_t end = (*image)->size();
+  TESSERA_RETURN_IF_ERROR(
+      (*image)->append(artifact::appendedBytes(end, program->text())));
+  return (*image)->finish(key.dump());
+}
+
+} // namespace tessera

@@ -1,0 +1,23 @@
+// libFuzzer target: whatever the bytes, what stands before and beside the
+// weights of a model's file is read or refused with one line. The first line is
+// taken for the key of the rest as well.
+#include "runtime/train/ShippedModel.h"
+
+#include <cstdlib>
+
+using namespace tessera;
+
+template <typename T> static void requireAnswer(const StatusOr<T> &result) {
+  if (!result.ok() && (result.message().empty() ||
+                       result.message().find('\n') != std::string::npos))
+    std::abort();
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  std::string_view text(reinterpret_cast<const char *>(data), size);
+  requireAnswer(parseImageHead(text, uint64_t(1) << 40));
+  requireAnswer(parseImageHead(text, size));
+  const std::string_view key = text.substr(0, text.find('\n'));
+  requireAnswer(ShippedModel::readTexts(key, text.substr(key.size())));
+  return 0;
+}

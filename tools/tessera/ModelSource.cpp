@@ -1,0 +1,116 @@
+#include "tools/tessera/ModelSource.h"
+#include "models/HfConfig.h"
+#include "runtime/train/ModelDirectory.h"
+#include <filesystem>
+#include <fmt/format.h>
+
+using namespace tessera;
+namespace fs = std::filesystem;
+
+static constexpr int64_t kMostConfigBytes = 1 << 20;
+
+std::string tessera::lastNameOf(const std::string &path) {
+  auto folder = fs::absolute(path).lexically_normal();
+  return folder.has_filename() ? folder.filename().string()
+                               : folder.parent_path().filename().string();
+}
+
+// What to do with a file that has no model's weights.
+static Status notAModel(const std::string &place) {
+  const fs::path path = fs::path(place).lexically_normal();
+  const std::string extension = path.extension().string();
+  if (extension == ".gguf")
+    return Status::error("'{}' is a GGUF file; make a model's directory of it: "
+                         "tessera import {} -o DIR",
+                         place, place);
+  if (path.filename() == "config.json" || extension == ".safetensors")
+    return Status::error(
+        "'{}' is one file of a model; give its directory, {}", place,
+        path.has_parent_path() ? path.parent_path().string() : ".");
+  auto artifact = ArtifactReader::open(place);
+  if (!artifact.ok())
+    return Status::error("'{}' is neither a directory nor a file that `tessera "
+                         "compile DIR --mode infer` has made",
+                         place);
+  if (artifact->hasProgram("train_step"))
+    return Status::error("'{}' trains a model; run it with --out RUN and give "
+                         "RUN",
+                         place);
+  return Status::error("'{}' has programs and no weights; compile a directory "
+                       "that has them: tessera compile DIR --mode infer -o {}",
+                       place, place);
+}
+
+// As a hub's client has it, "Qwen/Qwen3-0.6B" is the name already.
+static StatusOr<ModelSource> readSource(std::string name, ModelFiles files) {
+  constexpr std::string_view config = "config.json";
+  auto text = files.read(config, kMostConfigBytes);
+  if (!text.ok())
+    return text.status();
+  auto loaded = models::loadedConfig(text.take(), files.where(config));
+  if (!loaded.ok())
+    return loaded.status();
+  return ModelSource{std::move(name), std::move(files), loaded->spec, {}};
+}
+
+StatusOr<std::optional<ModelSource>>
+tessera::findModel(const std::string &place) {
+  auto found =
+      [](StatusOr<ModelSource> source) -> StatusOr<std::optional<ModelSource>> {
+    if (!source.ok())
+      return source.status();
+    return std::optional(source.take());
+  };
+  std::error_code ignored;
+  if (fs::exists(place, ignored) && !fs::is_directory(place, ignored)) {
+    if (!ShippedModel::isOne(place))
+      return notAModel(place);
+    auto shipped = ShippedModel::open(place);
+    if (!shipped.ok())
+      return shipped.status();
+    auto source =
+        found(readSource(fs::path(place).stem().string(), shipped->files()));
+    if (source.ok())
+      (*source)->shipped = shipped.take();
+    return source;
+  }
+  auto directory = findModelDirectory(place);
+  if (!directory)
+    return std::optional<ModelSource>();
+  return found(
+      readSource(*directory == place ? lastNameOf(place) : place, *directory));
+}
+
+Status tessera::checkWishes(const ModelSource &source,
+                            const ProgramWishes &wishes) {
+  if (!source.shipped || (wishes.recipe.empty() && wishes.set.empty()))
+    return Status::success();
+  return Status::error("'{}' is compiled already: --recipe, --set, --quant, "
+                       "--kv and --max-context are for model directories and "
+                       "for tessera compile",
+                       source.files.place());
+}
+
+static void endPhase(const GenerateOptions &options, const char *name) {
+  if (options.phases)
+    options.phases->end(name);
+}
+
+StatusOr<std::unique_ptr<SessionModel>>
+tessera::openModel(const ModelSource &source, const ProgramWishes &wishes,
+                   const GenerateOptions &options) {
+  if (source.shipped) {
+    endPhase(options, "programs");
+    return openShippedModel(*source.shipped, options);
+  }
+  const std::string &directory = source.files.place();
+  // What cannot be read is said before anything is compiled.
+  if (auto weights = SafetensorsModel::open(directory); !weights.ok())
+    return weights.status();
+  if (llvm::Error error =
+          compileModelDecoder(directory, source.spec, wishes.decoder,
+                              wishes.recipe, wishes.set, options.program))
+    return Status::error("{}", llvm::toString(std::move(error)));
+  endPhase(options, "programs");
+  return openModelDirectory(directory, options);
+}
