@@ -100,9 +100,10 @@ Status checkDeviceName(std::string_view name) {
 
 Status checkDevice(std::string_view name) {
   TESSERA_RETURN_IF_ERROR(checkDeviceName(name));
-  return name.substr(0, name.find(':')) == "cuda"
-             ? createDevice(name, {}).status()
-             : Status::success();
+  if (name.substr(0, name.find(':')) != "cuda")
+    return Status::success();
+  name.remove_prefix(std::min(name.size(), std::string_view("cuda:").size()));
+  return checkCudaDevice(name);
 }
 
 StatusOr<std::unique_ptr<Device>> createDevice(std::string_view name,

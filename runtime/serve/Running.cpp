@@ -42,10 +42,10 @@ private:
 /// server catches one signal: the next ends the process as the system does.
 void sayDraining(int64_t requests, std::chrono::seconds time) {
   if (requests == 0)
-    std::fprintf(stderr, "tessera: ending: no request is unfinished\n");
+    std::fprintf(stderr, "tessera: ending: no text is unfinished\n");
   else
     std::fprintf(stderr,
-                 "tessera: draining: %lld request%s up to %lld s to finish; a "
+                 "tessera: draining: %lld unfinished text%s up to %lld s; a "
                  "second signal ends at once\n",
                  static_cast<long long>(requests),
                  requests == 1 ? " has" : "s have",

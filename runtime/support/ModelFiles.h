@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,8 @@ public:
   /// Texts by name, "config.json"; `place` is where they come from, for
   /// errors.
   ModelFiles(std::string place, Texts texts)
-      : from(std::move(place)), texts(std::move(texts)), inMemory(true) {}
+      : from(std::move(place)),
+        texts(std::make_shared<const Texts>(std::move(texts))) {}
 
   /// `name` is a path in the directory: "1_Pooling/config.json".
   bool has(std::string_view name) const;
@@ -37,8 +39,7 @@ public:
 
 private:
   std::string from;
-  Texts texts;
-  bool inMemory = false;
+  std::shared_ptr<const Texts> texts; // null: a directory's; shared by copies
 };
 
 } // namespace tessera

@@ -24,4 +24,10 @@ private:
   std::vector<std::pair<std::string, double>> phases; // seconds
 };
 
+/// The same where somebody wants to know.
+inline void endPhase(StartPhases *phases, std::string name) {
+  if (phases)
+    phases->end(std::move(name));
+}
+
 } // namespace tessera

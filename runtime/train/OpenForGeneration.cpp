@@ -11,11 +11,6 @@
 namespace tessera {
 namespace {
 
-void endPhase(const GenerateOptions &options, const char *name) {
-  if (options.phases)
-    options.phases->end(name);
-}
-
 StatusOr<std::unique_ptr<SessionModel>>
 openForGeneration(const std::string &program, const GenerateOptions &options) {
   StatusOr<ArtifactReader> reader = ArtifactReader::open(program);
@@ -37,7 +32,7 @@ openForGeneration(const std::string &program, const GenerateOptions &options) {
   if (!opened.ok())
     return opened.status();
   auto model = SessionModel::create(opened.take());
-  endPhase(options, "memory");
+  endPhase(options.phases, "memory");
   return model;
 }
 
@@ -155,7 +150,7 @@ StatusOr<OpenedRun> openRun(const RunPath &place,
   StatusOr<std::string> loaded = loadWeights(place, **model, note);
   if (!loaded.ok())
     return loaded.status();
-  endPhase(options, "weights");
+  endPhase(options.phases, "weights");
   return OpenedRun{model.take(), loaded.take()};
 }
 
@@ -172,13 +167,13 @@ openModelDirectory(const std::string &directory,
   if (!model.ok())
     return model;
   if (options.weights && loadKept(directory, *options.weights, **model)) {
-    endPhase(options, "weights");
+    endPhase(options.phases, "weights");
     return model;
   }
   const WeightFactors none;
   TESSERA_RETURN_IF_ERROR(importAllWeights(
       directory, **model, options.factors ? *options.factors : none));
-  endPhase(options, "weights");
+  endPhase(options.phases, "weights");
   return model;
 }
 
@@ -192,7 +187,7 @@ openShippedModel(const ShippedModel &shipped, const GenerateOptions &options) {
   if (!model.ok())
     return model;
   TESSERA_RETURN_IF_ERROR(shipped.load(**model));
-  endPhase(options, "weights");
+  endPhase(options.phases, "weights");
   return model;
 }
 

@@ -3,6 +3,7 @@
 #include "runtime/data/Json.h"
 #include "runtime/support/Hash.h"
 #include "runtime/support/MappedFile.h"
+#include "runtime/support/Text.h"
 #include "runtime/train/ImportWeights.h"
 
 #include <algorithm>
@@ -13,6 +14,14 @@ namespace {
 
 constexpr std::string_view kAdvice = "copy or compile it again";
 constexpr std::size_t kMostFiles = 64;
+
+/// Of damage, and not of a full memory or a missing permission.
+Status advised(Status status) {
+  const std::string &text = status.message();
+  if (!text.ends_with("is damaged") && !text.ends_with("is too short"))
+    return status;
+  return Status::error("{}; {}", text, kAdvice);
+}
 
 std::string hexHash(std::string_view text) {
   return fmt::format("{:016x}", hash64(std::as_bytes(std::span(text))));
@@ -134,17 +143,20 @@ StatusOr<ModelFiles::Texts> ShippedModel::readTexts(std::string_view key,
   const auto &files = (*object)["files"].members();
   if (files.size() > kMostFiles)
     return Status::error("has {} files, which no model has", files.size());
+  uint64_t left = kMostShippedTextBytes;
   for (const auto &[name, place] : files) {
     uint64_t offset = 0, size = 0;
     std::string_view hash;
     if (!place["offset"].get(offset) || !place["bytes"].get(size) ||
         !place["hash"].get(hash) || offset > bytes.size() ||
-        size > bytes.size() - offset)
+        size > bytes.size() - offset || size > left)
       return Status::error("is damaged; {}", kAdvice);
     const std::string_view text = bytes.substr(offset, size);
     if (hexHash(text) != hash)
-      return Status::error("has a damaged {}; {}", name, kAdvice);
-    texts.emplace(name, text);
+      return Status::error("has a damaged {}; {}", quote(name), kAdvice);
+    left -= size;
+    if (!texts.emplace(name, text).second || quote(name) != '\'' + name + '\'')
+      return Status::error("has a file {}, which no model has", quote(name));
   }
   return texts;
 }
@@ -152,7 +164,7 @@ StatusOr<ModelFiles::Texts> ShippedModel::readTexts(std::string_view key,
 StatusOr<ShippedModel> ShippedModel::open(const std::string &path) {
   auto head = readImageHead(path);
   if (!head.ok())
-    return head.status();
+    return advised(head.status());
   auto file = MappedFile::open(path);
   if (!file.ok())
     return file.status();
@@ -178,22 +190,33 @@ Status ShippedModel::load(SessionModel &model) const {
     status = loadImage(file, head.key, memory);
   else
     status = copyTo(model.get(), range.begin);
-  return status.ok() ? status
-                     : Status::error("{}; {}", status.message(), kAdvice);
+  if (!status.ok() && status.message().empty())
+    return Status::error("'{}' is not there any more", file);
+  return status.ok() ? status : advised(status);
+}
+
+std::vector<TensorPiece> piecesOf(std::span<const hal::TensorInfo> state,
+                                  uint64_t offset, uint64_t bytes) {
+  std::vector<TensorPiece> pieces;
+  for (const hal::TensorInfo &tensor : state) {
+    const uint64_t first = std::max(offset, tensor.offset),
+                   last =
+                       std::min(offset + bytes, tensor.offset + tensor.bytes);
+    if (tensor.role == artifact::Role::parameter && first < last)
+      pieces.push_back(
+          {tensor.name, first - tensor.offset, first - offset, last - first});
+  }
+  return pieces;
 }
 
 Status ShippedModel::copyTo(hal::Session &session, uint64_t begin) const {
   return readImage(
       file, head, [&](uint64_t at, std::span<const std::byte> chunk) -> Status {
-        const uint64_t from = begin + at, to = from + chunk.size();
-        for (const hal::TensorInfo &tensor : session.state()) {
-          const uint64_t first = std::max(from, tensor.offset),
-                         last = std::min(to, tensor.offset + tensor.bytes);
-          if (tensor.role == artifact::Role::parameter && first < last)
-            TESSERA_RETURN_IF_ERROR(session.writeState(
-                tensor.name, chunk.subspan(first - from, last - first),
-                first - tensor.offset));
-        }
+        for (const TensorPiece &piece :
+             piecesOf(session.state(), begin + at, chunk.size()))
+          TESSERA_RETURN_IF_ERROR(session.writeState(
+              piece.name, chunk.subspan(piece.inChunk, piece.bytes),
+              piece.inTensor));
         return Status::success();
       });
 }

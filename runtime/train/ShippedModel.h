@@ -17,6 +17,9 @@
 
 namespace tessera {
 
+/// Bytes of all texts together, at most.
+inline constexpr int64_t kMostShippedTextBytes = int64_t(512) << 20;
+
 class ShippedModel {
 public:
   /// Whether the file begins as such files do.
@@ -48,6 +51,15 @@ private:
   ImageHead head;
   ModelFiles texts;
 };
+
+/// What of a tensor is in a chunk of the state.
+struct TensorPiece {
+  std::string_view name;
+  uint64_t inTensor, inChunk, bytes;
+};
+/// Of the parameters, what bytes [offset, offset + bytes) of the state have.
+std::vector<TensorPiece> piecesOf(std::span<const hal::TensorInfo> state,
+                                  uint64_t offset, uint64_t bytes);
 
 /// Of what such a file is made.
 struct ShippedParts {

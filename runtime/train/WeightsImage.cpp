@@ -1,4 +1,5 @@
 #include "runtime/train/WeightsImage.h"
+#include "runtime/data/FileOperations.h"
 #include "runtime/support/Hash.h"
 #include "runtime/train/CopyTensor.h"
 
@@ -7,7 +8,9 @@
 #include <charconv>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
+#include <random>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -225,7 +228,8 @@ StatusOr<ImageHead> parseImageHead(std::string_view text, uint64_t fileBytes) {
   ImageHead head{std::string(text.substr(fixed, sizes.keyBytes)), sizes.bytes,
                  std::vector<uint64_t>(sizes.hashes)};
   std::memcpy(head.hashes.data(), text.data() + hashesAt, hashBytes);
-  if (!text.starts_with(headOf(head.key, head.bytes, head.hashes)))
+  const std::string right = headOf(head.key, head.bytes, head.hashes);
+  if (right.empty() || !text.starts_with(right))
     return damaged();
   return head;
 }
@@ -340,16 +344,19 @@ NewImage::NewImage(std::string path, std::span<std::byte> memory, int fd,
     : path(std::move(path)), beside(std::move(beside)), weights(memory), fd(fd),
       end(kHugePage + memory.size()) {}
 
-StatusOr<std::unique_ptr<NewImage>> NewImage::create(const std::string &path,
-                                                     uint64_t bytes) {
-  const auto slash = path.rfind('/');
+StatusOr<std::unique_ptr<NewImage>>
+NewImage::create(const std::string &path, uint64_t bytes, bool mayBeUnnamed) {
+  const std::filesystem::path place(path);
   const std::string folder =
-      slash == path.npos ? "." : path.substr(0, slash + 1);
+      place.has_parent_path() ? place.parent_path().string() : ".";
+  std::random_device random;
   std::string beside =
-      fmt::format("{}/.{}.{}", folder,
-                  path.substr(slash == path.npos ? 0 : slash + 1), ::getpid());
+      fmt::format("{}/.{}.{:08x}{:08x}", folder, place.filename().string(),
+                  random(), random());
   // A file without a name: nothing is left of it if the process ends.
-  int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+  int fd = -1;
+  if (mayBeUnnamed)
+    fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
   const bool isNamed = fd < 0; // some file systems have no such files
   if (isNamed)
     fd = ::open(beside.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
@@ -360,8 +367,8 @@ StatusOr<std::unique_ptr<NewImage>> NewImage::create(const std::string &path,
   image->isNamed = isNamed;
   // Or a full disk would be a signal when the memory is written.
   if (int error = ::posix_fallocate(fd, 0, off_t(kHugePage + bytes)))
-    return Status::error("'{}' has no room for {} MiB of weights: {}", path,
-                         bytes >> 20, std::strerror(error));
+    return Status::error("'{}' has no room for {} MB of weights: {}", path,
+                         (bytes + 999'999) / 1'000'000, std::strerror(error));
   void *memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                         off_t(kHugePage));
   if (memory == MAP_FAILED)
@@ -404,7 +411,6 @@ Status NewImage::finish(std::string_view key) {
     return failed("cannot be written");
   const std::string self = fmt::format("/proc/self/fd/{}", fd);
   if (!isNamed) {
-    ::unlink(beside.c_str()); // of a process that had this number and ended
     if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, beside.c_str(),
                  AT_SYMLINK_FOLLOW) != 0)
       return failed("cannot be named");
@@ -413,7 +419,7 @@ Status NewImage::finish(std::string_view key) {
   if (::rename(beside.c_str(), path.c_str()) != 0)
     return failed("cannot be named");
   isNamed = false;
-  return Status::success();
+  return systemFiles().syncDirectory(beside.substr(0, beside.rfind('/')));
 }
 
 } // namespace tessera

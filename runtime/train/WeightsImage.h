@@ -67,8 +67,8 @@ Status storeImage(const std::string &path, std::string_view key,
 class NewImage {
 public:
   /// An error if the disk has no room.
-  static StatusOr<std::unique_ptr<NewImage>> create(const std::string &path,
-                                                    uint64_t bytes);
+  static StatusOr<std::unique_ptr<NewImage>>
+  create(const std::string &path, uint64_t bytes, bool mayBeUnnamed = true);
   ~NewImage();
   NewImage(const NewImage &) = delete;
 

@@ -206,11 +206,14 @@ def compare(binaries, folder, report, name, dtype, pooling, unit, *options):
 def shipped(binaries, folder, report, texts, vectors):
     """One file instead of the directory, with its pooling and its prompt."""
     path = folder.parent / "shipped.tsr"
-    made = subprocess.run([binaries / "tessera", "compile", folder, "--mode", "infer",
-                           "--set=inference.batch=8", "-o", path], capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
-    same, _ = embed(binaries, path, texts)
-    report.fact("minilm", "fp32", "one file of it", "to the bit", torch.equal(same, vectors))
+    for dtype in ("bf16", "fp32"):
+        compute = f"--set=precision.compute={dtype}"
+        made = subprocess.run([binaries / "tessera", "compile", folder, "--mode", "infer", compute, "-o", path],
+                              capture_output=True, text=True)
+        assert made.returncode == 0, made.stderr
+        wanted = vectors if dtype == "fp32" else embed(binaries, folder, texts, compute)[0]
+        same, _ = embed(binaries, path, texts)
+        report.fact("minilm", dtype, "one file of it", "to the bit", torch.equal(same, wanted))
     with Server([str(binaries / "tessera"), "serve", str(path), "--port", "0"]) as server:
         status, body = server.post("/v1/embeddings", model="shipped", input=texts[3])
         assert status == 200, body

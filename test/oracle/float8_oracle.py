@@ -185,7 +185,7 @@ class Checkpoint:
 
 def compiled(binaries, folder, *flags):
     program = folder / "program.bin"
-    command([binaries / "tessera", "compile", folder, "--mode", "infer",
+    command([binaries / "tessera", "compile", folder, "--mode", "infer", "--no-weights",
              "--target", "cpu", "--cache", "off",
              "--set=precision.compute=fp32",
              f"--set=inference.context={generate_oracle.CONTEXT}",

@@ -79,7 +79,7 @@ def generate(binaries, folder, target, dtype, texts, vocab, quant, layout,
     """Tokens [PROMPTS, COUNT] and logits [PROMPTS, COUNT, vocab] of each prompt
     alone, tokens [TOGETHER, COUNT] of the first ones together."""
     program, output = folder / "program.bin", folder / "output.bin"
-    command([binaries / "tessera", "compile", folder, "--mode", "infer",
+    command([binaries / "tessera", "compile", folder, "--mode", "infer", "--no-weights",
              "--target", target, "--cache", "off",
              f"--set=precision.compute={dtype}",
              f"--set=inference.context={CONTEXT}",

@@ -304,7 +304,7 @@ static StatusOr<ModelSource> findBenched(const InferSettings &settings) {
     return Status::error("'{}' is no model's directory: it has no config.json",
                          settings.place);
   TESSERA_RETURN_IF_ERROR(
-      checkWishes(**found, {{}, settings.recipe, settings.set}));
+      checkProgramOptions(**found, {{}, settings.recipe, settings.set}));
   if ((*found)->shipped && settings.random)
     return Status::error("'{}' has weights; --random is for directories",
                          settings.place);
@@ -357,6 +357,11 @@ static Status benchModel(InferSettings &settings) {
   auto decoder = Decoder::create(session);
   if (!decoder.ok())
     return decoder.status();
+  if (int64_t most = (*decoder)->shape().context;
+      std::max(settings.bench.prompt, settings.bench.generate) > most)
+    return Status::error("the programs have a context of {} tokens; give --pp "
+                         "and --tg of at most so many",
+                         most);
   const InferModel model = describe(source.spec, **opened);
   TESSERA_RETURN_IF_ERROR(choosePeak(**opened, model, settings.bench));
   auto result = bench::benchInfer(

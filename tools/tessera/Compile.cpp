@@ -47,7 +47,8 @@ std::string tessera::shellQuoted(std::string_view argument) {
 
 // What makes this artifact again, whatever it was called and wherever the
 // output went.
-static std::string rebuildCommand(const CompileRequest &request) {
+static std::string rebuildCommand(const CompileRequest &request,
+                                  bool leavesWeights) {
   std::string line = "tessera compile ";
   if (!request.from.empty())
     line += "--from " + shellQuoted(request.from) + " " +
@@ -69,17 +70,26 @@ static std::string rebuildCommand(const CompileRequest &request) {
     targets += (targets.empty() ? "" : ",") + each;
   if (!targets.empty() && targets != "cpu")
     line += " --target " + shellQuoted(targets);
+  if (leavesWeights)
+    line += " --no-weights";
   return line + (request.embedSources ? " --embed-sources" : "") + " -o FILE";
 }
 
-static void runCompile(const CompileRequest &request, Invocation &invocation) {
+static void runCompile(const CompileRequest &request, Invocation &invocation,
+                       std::string_view what = "") {
   llvm::Expected<CompileSummary> summary = compile(request);
   if (!summary)
     return invocation.fail(llvm::toString(summary.takeError()).c_str());
   if (request.to.empty())
-    fmt::print(stderr, "{}: {:.1f} MB in {:.2f} s{}\n", request.output,
+    fmt::print(stderr, "{}: {}{:.1f} MB in {:.2f} s{}\n", request.output, what,
                summary->artifactBytes / 1e6, summary->seconds,
                summary->fromCache ? " (from cache)" : "");
+}
+
+static double sizeOf(const std::string &path) {
+  std::error_code moved; // meanwhile
+  const auto bytes = std::filesystem::file_size(path, moved);
+  return moved ? 0 : double(bytes) / 1e6;
 }
 
 // Programs that generate, or embed, with the weights of a directory that has
@@ -88,31 +98,40 @@ static void runInfer(CompileRequest request, bool leavesWeights,
                      Invocation &invocation) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
+  constexpr std::string_view alone = "programs without weights, ";
+  if (ShippedModel::isOne(request.spec))
+    return invocation.fail(
+        fmt::format("'{}' is compiled already; tessera serve takes it",
+                    request.spec)
+            .c_str());
   auto source = findWeights(request.spec);
   if (!source.ok())
     return invocation.fail(source.message().c_str());
   if (!*source)
-    return leavesWeights ? invocation.fail("--no-weights: there are none")
-                         : runCompile(request, invocation);
+    return leavesWeights
+               ? invocation.fail("--no-weights: there are none, no "
+                                 "model.safetensors and no index of several")
+               : runCompile(request, invocation, alone);
+  const models::ModelSpec &spec = (*source)->spec;
   request.spec = (*source)->files.place();
-  const bool forCpus = request.targets.empty() ||
-                       request.targets == std::vector<std::string>{"cpu"};
+  const bool forCpus = std::ranges::all_of(
+      request.targets, [](auto &each) { return each.starts_with("cpu"); });
+  // An encoder reads its weights for many tokens at once, and not again.
   const auto defaults =
-      modelDefaults((*source)->spec, request.recipe.empty(), forCpus);
+      modelDefaults(spec, request.recipe.empty(), forCpus && !spec.isEncoder());
   request.set.insert(request.set.begin(), defaults.begin(), defaults.end());
   if (leavesWeights || !request.to.empty())
-    return runCompile(request, invocation);
+    return runCompile(request, invocation, alone);
   auto summary = shipModel(request, **source);
   if (!summary.ok())
     return invocation.fail(summary.message().c_str());
   const std::chrono::duration<double> took = Clock::now() - begin;
   fmt::print(stderr,
-             "{}: {:.1f} MB in {:.2f} s, of them programs {:.1f} MB in {:.2f} "
+             "{}: {:.1f} MB in {:.2f} s, programs of them {:.1f} MB in {:.2f} "
              "s{}\n",
-             request.output,
-             double(std::filesystem::file_size(request.output)) / 1e6,
-             took.count(), double(summary->artifactBytes) / 1e6,
-             summary->seconds, summary->fromCache ? " (from cache)" : "");
+             request.output, sizeOf(request.output), took.count(),
+             double(summary->artifactBytes) / 1e6, summary->seconds,
+             summary->fromCache ? " (from cache)" : "");
 }
 
 static void addIrOptions(CLI::App &command, CompileRequest &request) {
@@ -229,7 +248,8 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
   auto request = std::make_shared<CompileRequest>();
   auto mode = std::make_shared<std::string>("train");
   CLI::App *command = app.add_subcommand(
-      "compile", "Compile a model spec into an executable that trains it");
+      "compile", "Compile a model spec into an executable that trains it, or a "
+                 "model with its weights into a file that serve takes");
   auto cacheGib = std::make_shared<uint64_t>(kCacheGib);
   auto devices = std::make_shared<MeshDevices>();
   auto leavesWeights = std::make_shared<bool>(false);
@@ -250,7 +270,7 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
       std::swap(request->input, request->spec);
     if (Status status = resolveMesh(*request, *devices); !status.ok())
       return invocation.fail(status.message().c_str());
-    request->rebuildCommand = rebuildCommand(*request);
+    request->rebuildCommand = rebuildCommand(*request, *leavesWeights);
     if (request->output.empty() && request->to.empty())
       return invocation.fail("compile needs -o FILE");
     if (!request->infer &&

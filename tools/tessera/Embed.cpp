@@ -18,7 +18,7 @@ namespace {
 struct EmbedSettings {
   std::string place; ///< a model directory
   std::vector<std::string> texts;
-  ProgramWishes wishes;
+  ProgramOptions programs;
   std::optional<int64_t> batch; ///< texts that run together
   unsigned threads = 0;
   uint64_t cacheGib = kCacheGib;
@@ -117,13 +117,13 @@ static Status embedTexts(EmbedSettings &settings) {
     return Status::error("{}", llvm::toString(std::move(error)));
   GenerateOptions options;
   options.program = program.name();
-  options.device = settings.wishes.decoder.device;
+  options.device = settings.programs.decoder.device;
   options.threads = settings.threads;
   auto say = [&](std::string_view line) {
     if (!settings.quiet)
       note(line);
   };
-  auto opened = openEncoder(**source, settings.wishes, options, say);
+  auto opened = openEncoder(**source, settings.programs, options, say);
   if (!opened.ok())
     return opened.status();
   VectorModel &model = *opened->programs;
@@ -145,11 +145,11 @@ static Status embedTexts(EmbedSettings &settings) {
 
 static void addProgramOptions(CLI::App &command, EmbedSettings &settings) {
   command
-      .add_option("--recipe", settings.wishes.recipe,
+      .add_option("--recipe", settings.programs.recipe,
                   "what programs are made for")
       ->type_name("FILE");
   command
-      .add_option("--set", settings.wishes.set,
+      .add_option("--set", settings.programs.set,
                   "on top of the recipe, such as inference.pooling=cls or "
                   "precision.compute=bf16; repeatable")
       ->type_name("KEY=VALUE")
@@ -158,9 +158,9 @@ static void addProgramOptions(CLI::App &command, EmbedSettings &settings) {
       .add_option("--batch", settings.batch,
                   "texts that run together; default: 8")
       ->check(CLI::Range(1, 4096));
-  addCacheOptions(command, settings.wishes.decoder.cache, settings.cacheGib);
+  addCacheOptions(command, settings.programs.decoder.cache, settings.cacheGib);
   command
-      .add_option("--device", settings.wishes.decoder.device,
+      .add_option("--device", settings.programs.decoder.device,
                   "where to run: cpu, cuda:0, cuda-emu")
       ->type_name("NAME")
       ->envname("TESSERA_DEVICE")
@@ -176,9 +176,10 @@ void tessera::addEmbedCommand(CLI::App &app, Invocation &invocation) {
       "embed", "Print vectors of texts, one line of JSON each, by an encoder "
                "such as BERT or MiniLM");
   command
-      ->add_option("DIR", settings->place,
+      ->add_option("DIR|FILE", settings->place,
                    "a Hugging Face or sentence-transformers model: its "
-                   "directory, or its name where the hub's cache has it")
+                   "directory, or its name where the hub's cache has it; or "
+                   "the file that tessera compile DIR --mode infer made")
       ->required();
   command
       ->add_option("--text", settings->texts,
@@ -193,7 +194,7 @@ void tessera::addEmbedCommand(CLI::App &app, Invocation &invocation) {
   command->add_flag("--quiet", settings->quiet,
                     "no lines about settings and speed");
   command->callback([settings, &invocation] {
-    DecoderSettings &decoder = settings->wishes.decoder;
+    DecoderSettings &decoder = settings->programs.decoder;
     decoder.command = "embed";
     decoder.batch = settings->batch.value_or(8);
     decoder.cacheBytes = settings->cacheGib << 30;

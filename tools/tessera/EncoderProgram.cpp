@@ -26,11 +26,11 @@ static StatusOr<serve::EmbedFacts> factsOf(const OpenedEncoder &opened,
 }
 
 StatusOr<OpenedEncoder>
-tessera::openEncoder(const ModelSource &source, const ProgramWishes &wishes,
+tessera::openEncoder(const ModelSource &source, const ProgramOptions &asked,
                      const GenerateOptions &options,
                      const std::function<void(std::string_view)> &note) {
   TESSERA_RETURN_IF_ERROR(hal::checkDevice(options.device));
-  TESSERA_RETURN_IF_ERROR(checkWishes(source, wishes));
+  TESSERA_RETURN_IF_ERROR(checkProgramOptions(source, asked));
   // What can be said at once is said before anything is compiled.
   auto sentence = models::loadSentenceModel(source.files);
   if (!sentence.ok())
@@ -46,9 +46,8 @@ tessera::openEncoder(const ModelSource &source, const ProgramWishes &wishes,
   if (!sentence->prompt.empty())
     note(fmt::format("every text begins with the model's prompt {}",
                      quote(sentence->prompt)));
-  if (options.phases)
-    options.phases->end("tokenizer");
-  auto model = openModel(source, wishes, options);
+  endPhase(options.phases, "tokenizer");
+  auto model = openModel(source, asked, options);
   if (!model.ok())
     return model.status();
   auto programs =

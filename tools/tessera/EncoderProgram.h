@@ -19,7 +19,7 @@ struct OpenedEncoder {
 /// As openModel. `note` receives a line for each thing that the model's files
 /// leave open and that was decided here.
 StatusOr<OpenedEncoder>
-openEncoder(const ModelSource &source, const ProgramWishes &wishes,
+openEncoder(const ModelSource &source, const ProgramOptions &asked,
             const GenerateOptions &options,
             const std::function<void(std::string_view)> &note);
 

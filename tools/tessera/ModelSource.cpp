@@ -1,8 +1,11 @@
 #include "tools/tessera/ModelSource.h"
 #include "models/HfConfig.h"
 #include "runtime/train/ModelDirectory.h"
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
+#include <unistd.h>
 
 using namespace tessera;
 namespace fs = std::filesystem;
@@ -17,6 +20,9 @@ std::string tessera::lastNameOf(const std::string &path) {
 
 // What to do with a file that has no model's weights.
 static Status notAModel(const std::string &place) {
+  if (::access(place.c_str(), R_OK) != 0)
+    return Status::error("'{}' cannot be read: {}", place,
+                         std::strerror(errno));
   const fs::path path = fs::path(place).lexically_normal();
   const std::string extension = path.extension().string();
   if (extension == ".gguf")
@@ -81,26 +87,21 @@ tessera::findModel(const std::string &place) {
       readSource(*directory == place ? lastNameOf(place) : place, *directory));
 }
 
-Status tessera::checkWishes(const ModelSource &source,
-                            const ProgramWishes &wishes) {
-  if (!source.shipped || (wishes.recipe.empty() && wishes.set.empty()))
+Status tessera::checkProgramOptions(const ModelSource &source,
+                                    const ProgramOptions &programs) {
+  if (!source.shipped || (programs.recipe.empty() && programs.set.empty()))
     return Status::success();
   return Status::error("'{}' is compiled already: --recipe, --set, --quant, "
-                       "--kv and --max-context are for model directories and "
-                       "for tessera compile",
+                       "--kv and --max-context (--set inference.context=N) are "
+                       "for model directories and for tessera compile",
                        source.files.place());
 }
 
-static void endPhase(const GenerateOptions &options, const char *name) {
-  if (options.phases)
-    options.phases->end(name);
-}
-
 StatusOr<std::unique_ptr<SessionModel>>
-tessera::openModel(const ModelSource &source, const ProgramWishes &wishes,
+tessera::openModel(const ModelSource &source, const ProgramOptions &programs,
                    const GenerateOptions &options) {
   if (source.shipped) {
-    endPhase(options, "programs");
+    endPhase(options.phases, "programs");
     return openShippedModel(*source.shipped, options);
   }
   const std::string &directory = source.files.place();
@@ -108,9 +109,9 @@ tessera::openModel(const ModelSource &source, const ProgramWishes &wishes,
   if (auto weights = SafetensorsModel::open(directory); !weights.ok())
     return weights.status();
   if (llvm::Error error =
-          compileModelDecoder(directory, source.spec, wishes.decoder,
-                              wishes.recipe, wishes.set, options.program))
+          compileModelDecoder(directory, source.spec, programs.decoder,
+                              programs.recipe, programs.set, options.program))
     return Status::error("{}", llvm::toString(std::move(error)));
-  endPhase(options, "programs");
+  endPhase(options.phases, "programs");
   return openModelDirectory(directory, options);
 }

@@ -20,7 +20,7 @@ struct ModelSource {
 };
 
 /// What a command says of the programs.
-struct ProgramWishes {
+struct ProgramOptions {
   DecoderSettings decoder;
   std::string recipe;           ///< a file, or empty
   std::vector<std::string> set; ///< on top of it, "inference.context=512"
@@ -36,13 +36,14 @@ StatusOr<std::optional<ModelSource>> findModel(const std::string &place);
 
 /// An error if a model that is compiled is asked for anything that only a
 /// compilation gives.
-Status checkWishes(const ModelSource &source, const ProgramWishes &wishes);
+Status checkProgramOptions(const ModelSource &source,
+                           const ProgramOptions &programs);
 
 /// Compiles into `options.program` (the cache keeps it for the next time),
 /// fills in weights, and tells `options.phases` of both; of a file only the
 /// latter.
 StatusOr<std::unique_ptr<SessionModel>>
-openModel(const ModelSource &source, const ProgramWishes &wishes,
+openModel(const ModelSource &source, const ProgramOptions &programs,
           const GenerateOptions &options);
 
 } // namespace tessera

@@ -56,7 +56,7 @@ Status OpenedModel::readModel() {
   const ModelFiles &files = known->files;
   folder = source = files.place();
   name = known->name;
-  TESSERA_RETURN_IF_ERROR(checkWishes(*known, choice));
+  TESSERA_RETURN_IF_ERROR(checkProgramOptions(*known, choice));
   StatusOr<GenerationConfig> settings = loadGenerationConfig(files);
   if (!settings.ok())
     return settings.status();
@@ -102,11 +102,6 @@ GenerateOptions OpenedModel::options() const {
   return options;
 }
 
-static void endPhase(StartPhases *phases, const char *name) {
-  if (phases)
-    phases->end(name);
-}
-
 Status OpenedModel::open(bool mayScore, const TextSink &note) {
   TESSERA_RETURN_IF_ERROR(statusOf(program.create()));
   return isRun ? openRun(mayScore, note) : openModel(note);
@@ -135,8 +130,8 @@ Status OpenedModel::openRun(bool mayScore, const TextSink &note) {
 }
 
 Status OpenedModel::openModel(const TextSink &note) {
-  ProgramWishes wishes = choice;
-  wishes.decoder.strips = true;
+  ProgramOptions programs = choice;
+  programs.decoder.strips = true;
   const auto mode = parseCacheMode(choice.decoder.cache);
   weights.folder = userCacheFolder();
   weights.reads = mode && readsCache(*mode) && choice.keepsWeights;
@@ -144,7 +139,7 @@ Status OpenedModel::openModel(const TextSink &note) {
   weights.note = note;
   GenerateOptions kept = options();
   kept.weights = &weights;
-  auto opened = tessera::openModel(*known, wishes, kept);
+  auto opened = tessera::openModel(*known, programs, kept);
   if (opened.ok())
     model = opened.take();
   return opened.status();

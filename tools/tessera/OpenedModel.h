@@ -14,7 +14,7 @@
 namespace tessera {
 
 /// What the command line says of the model.
-struct ModelChoice : ProgramWishes {
+struct ModelChoice : ProgramOptions {
   std::string place; ///< a run, a model's directory, the hub's name or its file
   unsigned threads = 0;          ///< 0: all processors
   StartPhases *phases = nullptr; ///< told how far it is; may be null

@@ -155,9 +155,10 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
       ->allow_extra_args(false) // or it takes RUN as well
       ->check(isName);
   command
-      .add_option("--served-model-name", settings.serve.service.models,
-                  "that clients may ask for, may stand several times; answers "
-                  "have the first; default: the folder's")
+      .add_option(
+          "--served-model-name", settings.serve.service.models,
+          "that clients may ask for, may stand several times; answers "
+          "have the first; default: the folder's, or the file's without .tsr")
       ->allow_extra_args(false)
       ->check(isName);
   command

@@ -19,71 +19,95 @@ tessera::findWeights(const std::string &spec) {
   return findModel(spec);
 }
 
-// That texts can be read and written with the model's files, as generate, serve
-// and embed would find out; and which files these are.
-static StatusOr<std::vector<std::string>>
-checkFiles(const ModelSource &source) {
-  const ModelFiles &files = source.files;
-  if (auto weights = SafetensorsModel::open(files.place()); !weights.ok())
-    return weights.status();
-  auto tokenizer = tokenizer::Tokenizer::of(files);
-  if (!tokenizer.ok())
-    return tokenizer.status();
-  std::vector<std::string> names{"config.json", "tokenizer.json"};
+// The texts that texts and chats, or vectors, may need.
+static StatusOr<ModelFiles::Texts> readTexts(const ModelSource &source) {
+  std::vector<std::string> names{
+      "config.json", kTokenizerFile, "generation_config.json",
+      "tokenizer_config.json", "chat_template.jinja"};
   if (source.spec.isEncoder()) {
-    auto sentence = models::loadSentenceModel(files);
+    auto sentence = models::loadSentenceModel(source.files);
     if (!sentence.ok())
       return sentence.status();
     for (std::string &name : sentenceModelFiles(*sentence))
       names.push_back(std::move(name));
-    return names;
   }
+  ModelFiles::Texts texts;
+  for (const std::string &name : names) {
+    if (!source.files.has(name))
+      continue;
+    auto text = source.files.read(name, kMostShippedTextBytes);
+    if (!text.ok())
+      return text.status();
+    texts.emplace(name, text.take());
+  }
+  return texts;
+}
+
+// That these texts are enough, as generate, serve and embed would find out.
+static Status checkTexts(const ModelSource &source, const ModelFiles &files) {
+  auto tokenizer = tokenizer::Tokenizer::of(files);
+  if (!tokenizer.ok())
+    return tokenizer.status();
+  if (source.spec.isEncoder())
+    return models::loadSentenceModel(files).status();
   auto config = loadGenerationConfig(files);
   if (!config.ok())
     return config.status();
-  auto ends = endTokensOf(files, *config);
-  if (!ends.ok())
+  if (auto ends = endTokensOf(files, *config); !ends.ok())
     return ends.status();
   std::string lacks; // what is no chat's model is one all the same
-  auto chat = serve::loadModelChat(files, *tokenizer, lacks);
-  if (!chat.ok())
-    return chat.status();
-  for (const char *name : {"generation_config.json", "tokenizer_config.json",
-                           "chat_template.jinja"})
-    names.emplace_back(name);
-  return names;
+  return serve::loadModelChat(files, *tokenizer, lacks).status();
+}
+
+// Where the output is to be: behind a link, where that points. A regular file,
+// as it is renamed over what is there, and none that it is made of.
+static StatusOr<std::string> findOutput(const std::string &output,
+                                        const ModelSource &source) {
+  namespace fs = std::filesystem;
+  std::error_code ignored; // what cannot be looked at cannot be written either
+  fs::path place = output;
+  for (int links = 0; links < 40 && fs::is_symlink(place, ignored); ++links)
+    place = place.parent_path() / fs::read_symlink(place, ignored);
+  if (output == "-" ||
+      (fs::exists(place, ignored) && !fs::is_regular_file(place, ignored) &&
+       !fs::is_directory(place, ignored)))
+    return Status::error("'{}' is no file to write a model with its weights "
+                         "to; name one, or leave them out with --no-weights",
+                         output);
+  const fs::path folder = place.parent_path();
+  if (fs::exists(place, ignored) && !ShippedModel::isOne(place.string()) &&
+      fs::equivalent(folder.empty() ? "." : folder, source.files.place(),
+                     ignored))
+    return Status::error("'{}' is a file of the model's own directory; name "
+                         "another",
+                         output);
+  if (llvm::Error failure = checkWritable(place.string()))
+    return Status::error("{}", llvm::toString(std::move(failure)));
+  return place.string();
 }
 
 StatusOr<CompileSummary> tessera::shipModel(const CompileRequest &request,
                                             const ModelSource &source) {
-  constexpr int64_t kMostBytes = 512 << 20; // as a tokenizer may have
-  auto failed = [](llvm::Error error) {
-    return Status::error("{}", llvm::toString(std::move(error)));
-  };
-  auto names = checkFiles(source);
-  if (!names.ok())
-    return names.status();
-  if (llvm::Error error = checkWritable(request.output))
-    return failed(std::move(error));
-  ShippedParts parts;
-  for (const std::string &name : *names) {
-    if (!source.files.has(name))
-      continue;
-    auto text = source.files.read(name, kMostBytes);
-    if (!text.ok())
-      return text.status();
-    parts.files.emplace(name, text.take());
-  }
+  const std::string &directory = source.files.place();
+  auto output = findOutput(request.output, source);
+  if (!output.ok())
+    return output.status();
+  if (auto weights = SafetensorsModel::open(directory); !weights.ok())
+    return weights.status();
+  auto texts = readTexts(source);
+  if (!texts.ok())
+    return texts.status();
+  TESSERA_RETURN_IF_ERROR(checkTexts(source, ModelFiles(directory, *texts)));
   TemporaryFile program;
   if (llvm::Error error = program.create())
-    return failed(std::move(error));
+    return Status::error("{}", llvm::toString(std::move(error)));
   CompileRequest own = request;
-  own.output = parts.program = program.name();
-  parts.checkpoint = source.files.place();
+  own.output = program.name();
+  own.note = own.warning; // it takes a while
   auto summary = compile(own);
   if (!summary)
-    return failed(summary.takeError());
-  if (Status status = writeShippedModel(request.output, parts); !status.ok())
-    return status;
+    return Status::error("{}", llvm::toString(summary.takeError()));
+  TESSERA_RETURN_IF_ERROR(
+      writeShippedModel(*output, {program.name(), directory, texts.take()}));
   return *summary;
 }

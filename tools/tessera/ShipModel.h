@@ -9,13 +9,15 @@
 
 namespace tessera {
 
-/// The directory that `spec` is, or is the hub's name of, if it has weights.
+/// The directory that `spec` is, or is the hub's name of, if it has weights in
+/// safetensors.
 StatusOr<std::optional<ModelSource>> findWeights(const std::string &spec);
 
 /// Compiles the programs of `request` and writes its output with them, with the
 /// weights, and with the files that texts and chats need
-/// (runtime/train/ShippedModel.h). What the directory lacks is an error before
-/// anything is compiled.
+/// (runtime/train/ShippedModel.h). An output that cannot be written, files that
+/// are missing and checkpoints that cannot be read are errors before anything
+/// is compiled.
 StatusOr<CompileSummary> shipModel(const CompileRequest &request,
                                    const ModelSource &source);
 

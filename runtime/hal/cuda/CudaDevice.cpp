@@ -168,11 +168,7 @@ StatusOr<Mode> parseMode(const DeviceOptions &options) {
   return Status::error("TESSERA_CUDA is '{}': use graph, stream or step", mode);
 }
 
-} // namespace
-} // namespace cuda
-
-StatusOr<std::unique_ptr<Device>>
-createCudaDevice(std::string_view which, const DeviceOptions &options) {
+StatusOr<int> parseOrdinal(std::string_view which) {
   int ordinal = 0;
   const auto [stopped, error] =
       std::from_chars(which.begin(), which.end(), ordinal);
@@ -181,13 +177,29 @@ createCudaDevice(std::string_view which, const DeviceOptions &options) {
     return Status::error("unknown device 'cuda:{}': a GPU has a number, as "
                          "cuda:0",
                          which);
+  return ordinal;
+}
+
+} // namespace
+} // namespace cuda
+
+Status checkCudaDevice(std::string_view which) {
+  auto ordinal = cuda::parseOrdinal(which);
+  return ordinal.ok() ? cuda::Gpu::check(*ordinal) : ordinal.status();
+}
+
+StatusOr<std::unique_ptr<Device>>
+createCudaDevice(std::string_view which, const DeviceOptions &options) {
+  auto ordinal = cuda::parseOrdinal(which);
+  if (!ordinal.ok())
+    return ordinal.status();
   const auto mode = cuda::parseMode(options);
   if (!mode.ok())
     return mode.status();
   const auto tuning = cuda::parseTuning(options);
   if (!tuning.ok())
     return tuning.status();
-  auto gpu = cuda::Gpu::open(ordinal);
+  auto gpu = cuda::Gpu::open(*ordinal);
   if (!gpu.ok())
     return gpu.status();
   return std::unique_ptr<Device>(

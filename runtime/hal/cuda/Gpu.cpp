@@ -15,6 +15,14 @@ std::string knownGpus(int count) {
   return fmt::format("there are {} GPUs, cuda:0 to cuda:{}", count, count - 1);
 }
 
+Status checkOrdinal(const Driver &library, int ordinal) {
+  int count = 0;
+  TESSERA_RETURN_IF_ERROR(library.deviceCount(&count));
+  if (ordinal < 0 || ordinal >= count)
+    return Status::error("no such device: {}", knownGpus(count));
+  return Status::success();
+}
+
 } // namespace
 
 Gpu::Gpu(std::shared_ptr<const Driver> library, int ordinal)
@@ -33,11 +41,18 @@ StatusOr<std::shared_ptr<Gpu>> Gpu::open(int ordinal) {
   return gpu;
 }
 
+Status Gpu::check(int ordinal) {
+  auto library = Driver::load();
+  if (!library.ok())
+    return library.status();
+  Status status = checkOrdinal(**library, ordinal);
+  return status.ok() ? status
+                     : Status::error("cuda:{}: {}", ordinal, status.message());
+}
+
 Status Gpu::find(int ordinal) {
-  int count = 0, major = 0, minor = 0, shared = 0, cache = 0;
-  TESSERA_RETURN_IF_ERROR(library->deviceCount(&count));
-  if (ordinal < 0 || ordinal >= count)
-    return Status::error("no such device: {}", knownGpus(count));
+  int major = 0, minor = 0, shared = 0, cache = 0;
+  TESSERA_RETURN_IF_ERROR(checkOrdinal(*library, ordinal));
   TESSERA_RETURN_IF_ERROR(library->deviceGet(&device, ordinal));
   std::array<char, 256> text{};
   TESSERA_RETURN_IF_ERROR(

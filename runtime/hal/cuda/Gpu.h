@@ -45,6 +45,8 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
 public:
   /// An error names the GPUs that there are.
   static StatusOr<std::shared_ptr<Gpu>> open(int ordinal);
+  /// Whether open() would find one, at the price of the driver alone.
+  static Status check(int ordinal);
   ~Gpu();
   Gpu(const Gpu &) = delete;
   Gpu &operator=(const Gpu &) = delete;

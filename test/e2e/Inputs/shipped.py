@@ -120,20 +120,36 @@ def refusals(shipped, path):
     damaged = bytearray(path.read_bytes())
     damaged[(2 << 20) + 5] ^= 1
     (shipped.scratch / "damaged.tsr").write_bytes(damaged)
-    refuses("a damaged file", "damaged.tsr' is damaged", "compile it again")(tessera, "generate", shipped.scratch / "damaged.tsr", "--quiet")
+    refuses("a damaged file", "damaged.tsr' is damaged; copy or compile it again")(tessera, "generate", shipped.scratch / "damaged.tsr", "--quiet")
 
     compile = (tessera, "compile", folder, "--mode", "infer", "-o")
     refuses("a folder that is not there", "nowhere")(*compile, shipped.scratch / "nowhere/a.tsr")
-    before = sorted(shipped.scratch.rglob("*.tsr"))
+    refuses("stdout", "'-' is no file", "--no-weights")(*compile, "-")
+    pipe = shipped.scratch / "pipe"
+    os.mkfifo(pipe)
+    refuses("a pipe", "pipe' is no file")(*compile, pipe)
+    check(pipe.is_fifo(), "and it is there still")
+    refuses("the model's own file", "config.json", "own directory")(*compile, folder / "config.json")
+    (shipped.scratch / "current.tsr").symlink_to("shipped/linked.tsr")
+    run(*compile, shipped.scratch / "current.tsr", env=shipped.env)
+    check((shipped.scratch / "current.tsr").is_symlink() and (shipped.scratch / "shipped/linked.tsr").is_file(),
+          "a link stays one")
+    refuses("compiled twice", "compiled already")(tessera, "compile", path, "--mode", "infer", "-o", shipped.scratch / "b.tsr")
+    before = sorted(shipped.scratch.iterdir()) + sorted(path.parent.iterdir())
     (folder / "tokenizer.json").rename(folder / "kept")
-    refuses("no tokenizer", "tokenizer.json", "No such file")(*compile, shipped.scratch / "a.tsr")
+    refuses("no tokenizer", "tokenizer.json", "no such file")(*compile, shipped.scratch / "a.tsr")
     (folder / "kept").rename(folder / "tokenizer.json")
     shutil.move(folder / "model.safetensors", shipped.scratch / "weights")
     refuses("no weights", "there are none")(*compile, shipped.scratch / "a.tsr", "--no-weights")
     (folder / "model.safetensors").write_bytes((shipped.scratch / "weights").read_bytes()[:-1])
-    refuses("cut weights", "model.safetensors")(*compile, shipped.scratch / "a.tsr", "--cache", "readonly")
-    check(sorted(shipped.scratch.rglob("*.tsr")) == before, "nothing was left of what failed")
+    refuses("cut weights", "model.safetensors", "truncated")(*compile, shipped.scratch / "a.tsr")
+    lacking = (shipped.scratch / "weights").read_bytes().replace(b"model.norm.weight", b"model.horn.weight")
+    (folder / "model.safetensors").write_bytes(lacking)
+    said = run(*compile, shipped.scratch / "a.tsr", code=1, env=shipped.env).stderr.splitlines()[-1]
+    check("lacks 1 of the model's parameters: norm.weight" in said.replace("model.norm", "norm"), "weights that lack one")
+    (folder / "model.safetensors").unlink()
     shutil.move(shipped.scratch / "weights", folder / "model.safetensors")
+    check(sorted(shipped.scratch.iterdir()) + sorted(path.parent.iterdir()) == before, "nothing was left of what failed")
 
 
 def main():

@@ -738,7 +738,7 @@ def pings_and_log():
         server.terminate()
         expect(server.process.wait(30), 0)
         *lines, last = server.log
-        expect(last, "tessera: ending: no request is unfinished\n")
+        expect(last, "tessera: ending: no text is unfinished\n")
         lines = [json.loads(line) for line in lines]
         expect([(line["event"], line["status"], line["stream"], line["generated_tokens"]) for line in lines],
                [("request", 200, True, 3), ("request", 200, False, 1)])
@@ -792,7 +792,7 @@ def busy_and_end():
         for thread in threads:
             thread.join()
         expect(server.process.wait(30), 0)
-        assert any(re.fullmatch("tessera: draining: 3 requests have up to 30 s to finish; a second signal ends at once\n", line)
+        assert any(re.fullmatch("tessera: draining: 3 unfinished texts have up to 30 s; a second signal ends at once\n", line)
                    for line in server.log)
         expect(len(answers), 3)  # all three to their end
         expect(len({json.dumps([e["choices"] for e in answer]) for answer in answers}), 1)
