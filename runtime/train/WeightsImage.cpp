@@ -217,7 +217,8 @@ StatusOr<ImageHead> parseImageHead(std::string_view text, uint64_t fileBytes) {
                          "{}; compile it again",
                          sizes.version, kVersion);
   // Each is compared alone first: sums of what a file says may overflow.
-  if (fileBytes < kHugePage || sizes.bytes > fileBytes - kHugePage ||
+  if (sizes.bytes == 0 || fileBytes < kHugePage ||
+      sizes.bytes > fileBytes - kHugePage ||
       sizes.hashes != chunksOf(sizes.bytes) || sizes.keyBytes > text.size() ||
       sizes.hashes > text.size() / sizeof(uint64_t))
     return damaged();
