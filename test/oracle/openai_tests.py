@@ -42,7 +42,7 @@ FILES = {"chat": GENERATOR, "test_completions.py": GENERATOR,
 
 # Names of tests, the answer's status, what its message has, and why it is so.
 REFUSED = [
-    ("test_models.py::*_delete*", 405, "another method",
+    ("test_models.py::*_delete*", 405, "this path takes GET",
      "what is served is not a client's to delete"),
     ("test_responses.py::*create_with_all_params*", 400,
      "conversation is not served",
