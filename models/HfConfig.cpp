@@ -303,15 +303,22 @@ StatusOr<LoadedConfig> loadedConfig(std::string text, const std::string &file) {
   return parseConfig(text, file);
 }
 
-StatusOr<LoadedConfig> loadHfConfig(const std::string &path) {
-  std::error_code failure;
-  std::string file = path;
-  if (std::filesystem::is_directory(path, failure))
-    file = (std::filesystem::path(path) / "config.json").string();
-  StatusOr<std::string> text = readTextFile(file, maxFileBytes);
+StatusOr<LoadedConfig> loadedConfig(const ModelFiles &files) {
+  constexpr std::string_view name = "config.json";
+  StatusOr<std::string> text = files.read(name, maxFileBytes);
   if (!text.ok())
     return text.status();
-  return loadedConfig(text.take(), file);
+  return loadedConfig(text.take(), files.where(name));
+}
+
+StatusOr<LoadedConfig> loadHfConfig(const std::string &path) {
+  std::error_code failure;
+  if (std::filesystem::is_directory(path, failure))
+    return loadedConfig(ModelFiles(path));
+  StatusOr<std::string> text = readTextFile(path, maxFileBytes);
+  if (!text.ok())
+    return text.status();
+  return loadedConfig(text.take(), path);
 }
 
 } // namespace tessera::models

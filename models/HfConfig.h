@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "models/ModelSpec.h"
+#include "runtime/support/ModelFiles.h"
 #include "runtime/support/Status.h"
 
 namespace tessera::models {
@@ -37,6 +38,9 @@ struct LoadedConfig {
 
 /// A config.json that is at hand; `file` names it in errors.
 StatusOr<LoadedConfig> loadedConfig(std::string text, const std::string &file);
+
+/// The config.json of a model.
+StatusOr<LoadedConfig> loadedConfig(const ModelFiles &files);
 
 /// Reads `path`: a config.json or a directory that holds one.
 StatusOr<LoadedConfig> loadHfConfig(const std::string &path);

@@ -1,9 +1,8 @@
 #include "models/SentenceModel.h"
-
-#include <algorithm>
-
 #include "models/HfReaders.h"
 #include "runtime/support/Text.h"
+
+#include <algorithm>
 
 namespace tessera::models {
 namespace {

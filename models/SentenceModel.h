@@ -2,14 +2,14 @@
 // sentence-transformers writes them: modules.json, the pooling's config.json,
 // sentence_bert_config.json, config_sentence_transformers.json.
 #pragma once
+#include "models/Recipe.h"
+#include "runtime/support/ModelFiles.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "models/Recipe.h"
-#include "runtime/support/ModelFiles.h"
 
 namespace tessera::models {
 

@@ -48,11 +48,9 @@ uint64_t countParts(const artifact::Tensor &tensor, const artifact::Mesh &mesh,
 }
 
 StatusOr<StateTensor> wholeTensor(const artifact::Tensor &tensor) {
-  std::optional<SafetensorsType> type = safetensorsTypeOf(tensor.type());
-  if (!type)
-    return Status::error("state tensor '{}' has a type that checkpoints do "
-                         "not store",
-                         tensor.name()->string_view());
+  auto type = safetensorsTypeOf(tensor);
+  if (!type.ok())
+    return type.status();
   StateTensor whole{tensor.name()->str(), *type, artifact::globalShape(tensor),
                     stateRoleOf(tensor.role()),
                     artifact::elementBytes(tensor.type())};

@@ -79,12 +79,18 @@ std::optional<SafetensorsType> safetensorsTypeOf(ElementType type) {
   return std::nullopt;
 }
 
+StatusOr<SafetensorsType> safetensorsTypeOf(const artifact::Tensor &tensor) {
+  if (auto type = safetensorsTypeOf(tensor.type()))
+    return *type;
+  return Status::error("state tensor '{}' has a type that checkpoints do not "
+                       "store",
+                       tensor.name()->string_view());
+}
+
 StatusOr<StateTensor> stateTensorOf(const artifact::Tensor &tensor) {
-  std::optional<SafetensorsType> type = safetensorsTypeOf(tensor.type());
-  if (!type)
-    return Status::error("state tensor '{}' has a type that checkpoints do "
-                         "not store",
-                         tensor.name()->string_view());
+  auto type = safetensorsTypeOf(tensor);
+  if (!type.ok())
+    return type.status();
   return StateTensor{tensor.name()->str(),
                      *type,
                      {tensor.shape()->begin(), tensor.shape()->end()},

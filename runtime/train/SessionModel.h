@@ -12,6 +12,9 @@ namespace tessera {
 /// nothing for those that they do not hold.
 std::optional<SafetensorsType> safetensorsTypeOf(artifact::ElementType type);
 
+/// The same of a tensor of an artifact's state, of which checkpoints hold all.
+StatusOr<SafetensorsType> safetensorsTypeOf(const artifact::Tensor &tensor);
+
 StateRole stateRoleOf(artifact::Role role);
 
 /// What a model says of a tensor of its artifact's state.

@@ -10,8 +10,6 @@
 using namespace tessera;
 namespace fs = std::filesystem;
 
-static constexpr int64_t kMostConfigBytes = 1 << 20;
-
 std::string tessera::lastNameOf(const std::string &path) {
   auto folder = fs::absolute(path).lexically_normal();
   return folder.has_filename() ? folder.filename().string()
@@ -49,11 +47,7 @@ static Status notAModel(const std::string &place) {
 
 // As a hub's client has it, "Qwen/Qwen3-0.6B" is the name already.
 static StatusOr<ModelSource> readSource(std::string name, ModelFiles files) {
-  constexpr std::string_view config = "config.json";
-  auto text = files.read(config, kMostConfigBytes);
-  if (!text.ok())
-    return text.status();
-  auto loaded = models::loadedConfig(text.take(), files.where(config));
+  auto loaded = models::loadedConfig(files);
   if (!loaded.ok())
     return loaded.status();
   return ModelSource{std::move(name), std::move(files), loaded->spec, {}};

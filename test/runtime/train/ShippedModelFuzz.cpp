@@ -2,16 +2,10 @@
 // weights of a model's file is read or refused with one line. The first line is
 // taken for the key of the rest as well.
 #include "runtime/train/ShippedModel.h"
-
-#include <cstdlib>
+#include "test/support/RequireAnswer.h"
 
 using namespace tessera;
-
-template <typename T> static void requireAnswer(const StatusOr<T> &result) {
-  if (!result.ok() && (result.message().empty() ||
-                       result.message().find('\n') != std::string::npos))
-    std::abort();
-}
+using tessera::testing::requireAnswer;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::string_view text(reinterpret_cast<const char *>(data), size);
