@@ -1,7 +1,7 @@
 #include "compiler/CompileDevice.h"
 #include "compiler/target/cpu/CpuTarget.h"
 #include "compiler/target/cuda/CudaTarget.h"
-#include "passes/tiling/Tiling.h"
+#include "passes/kernels/Tiling.h"
 
 using namespace mlir;
 using namespace tessera;

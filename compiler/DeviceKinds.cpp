@@ -1,6 +1,6 @@
 #include "compiler/DeviceKinds.h"
-#include "passes/tiling/Targets.h"
-#include "passes/tiling/Tiling.h"
+#include "passes/kernels/Targets.h"
+#include "passes/kernels/Tiling.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;

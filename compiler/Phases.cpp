@@ -7,12 +7,12 @@
 #include "passes/autodiff/Autodiff.h"
 #include "passes/folding/Folding.h"
 #include "passes/fusion/Fusion.h"
-#include "passes/pipeline/Stages.h"
+#include "passes/stages/Stages.h"
 #include "passes/planning/Planning.h"
 #include "passes/precision/Precision.h"
-#include "passes/schedule/Schedule.h"
+#include "passes/overlap/Overlap.h"
 #include "passes/sharding/Sharding.h"
-#include "passes/tiling/Passes.h"
+#include "passes/kernels/Passes.h"
 #include "runtime/support/QuantizedLayout.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -100,12 +100,12 @@ static void fusion(OpPassManager &pipeline, const PhaseOptions &) {
   buildFusionPipeline(pipeline);
 }
 
-static void scheduling(OpPassManager &pipeline, const PhaseOptions &) {
-  buildSchedulePipeline(pipeline);
+static void overlap(OpPassManager &pipeline, const PhaseOptions &) {
+  buildOverlapPipeline(pipeline);
 }
 
-static void tiling(OpPassManager &pipeline, const PhaseOptions &options) {
-  buildTilingPipeline(pipeline, options.targets);
+static void kernels(OpPassManager &pipeline, const PhaseOptions &options) {
+  buildKernelsPipeline(pipeline, options.targets);
 }
 
 static void planning(OpPassManager &pipeline, const PhaseOptions &) {
@@ -147,19 +147,19 @@ static constexpr Phase kPhases[] = {
        pipeline.addPass(createVerifyFused());
      },
      true},
-    {"schedule",
+    {"overlap",
      "on a mesh: what is started is waited for later, small collectives are "
      "one",
-     scheduling,
+     overlap,
      [](OpPassManager &pipeline, const PhaseOptions &) {
-       pipeline.addPass(createVerifySchedule());
+       pipeline.addPass(createVerifyOverlap());
      },
      true,
      false,
      {},
      orderCollectives},
-    {"tiling", "launches, and for each target the kernels that they run",
-     tiling,
+    {"kernels", "launches, and for each target the kernels that they run",
+     kernels,
      [](OpPassManager &pipeline, const PhaseOptions &) {
        pipeline.addPass(createVerifyTiled());
      },
@@ -244,7 +244,7 @@ std::string tessera::phasesAsMarkdown() {
          "device: all CPU variants are one,\n"
          "each CUDA target is one, and where there are several the dumps of "
          "CUDA targets are called\n"
-         "`07-tiling.cuda-sm_80.mlir`. After the last phase, "
+         "`07-kernels.cuda-sm_80.mlir`. After the last phase, "
          "`compiler/target/` turns each kernel into machine code by passes\n"
          "of its own, and `compiler/artifact/` writes the file.\n\n" +
          table + sections;

@@ -1,5 +1,5 @@
 // The function that measures what linear layers read, for scales of their
-// channels (runtime/train/ChooseScales.h).
+// channels (runtime/weights/ChooseScales.h).
 #include "models/ModelBuilder.h"
 
 using namespace mlir;

@@ -21,7 +21,7 @@ StatusOr<ModelSpec> parseHfConfig(std::string_view text,
                                   const std::string &file);
 
 /// How a checkpoint has the matrices of its linear layers, where they are
-/// integers with scales (runtime/train/PackedWeights.h).
+/// integers with scales (runtime/weights/PackedWeights.h).
 struct StoredWeights {
   int64_t bits = 0;   ///< 4 or 8
   int64_t group = 0;  ///< 32, 64 or 128 columns

@@ -199,7 +199,7 @@ enum class Initializer { Normal, Ones, Zeros };
 struct Parameter {
   /// As the reference's class saves it. A name with a '*' is a stack: the
   /// checkpoint has a tensor for each entry of the first dimension, with its
-  /// number in the star's place (runtime/train/StateParts.h).
+  /// number in the star's place (runtime/weights/StateParts.h).
   std::string name;
   /// GPT-2 projections are Conv1D: [in, out]; all others [out, in].
   std::vector<int64_t> shape;

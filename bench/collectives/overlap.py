@@ -44,9 +44,9 @@ def compile_both(arguments, mesh, scratch):
     if list(ir.glob("05-fusion.device-*.mlir")):
         sys.exit(f"--mesh {mesh}: ranks run different programs; choose sizes that divide")
     text = (ir / "05-fusion.mlir").read_text()
-    text = text.replace('tessera.phase = "fusion"', 'tessera.phase = "schedule"')
+    text = text.replace('tessera.phase = "fusion"', 'tessera.phase = "overlap"')
     (scratch / "fused.mlir").write_text(text)
-    run(tessera, "compile", "--from=schedule", scratch / "fused.mlir", "--cache", "off", "-o", without)
+    run(tessera, "compile", "--from=overlap", scratch / "fused.mlir", "--cache", "off", "-o", without)
     return {"with": with_phase, "without": without}
 
 

@@ -1,7 +1,7 @@
 #include "compiler/artifact/KernelTraffic.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "passes/tiling/Tiling.h"
+#include "passes/kernels/Tiling.h"
 
 using namespace mlir;
 using namespace tessera;

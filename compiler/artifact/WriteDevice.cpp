@@ -1,7 +1,7 @@
 #include "compiler/artifact/WriteDevice.h"
 #include "compiler/artifact/KernelTraffic.h"
 #include "dialects/tile/KernelBlocks.h"
-#include "passes/tiling/Tiling.h"
+#include "passes/kernels/Tiling.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/MapVector.h"
 

@@ -39,7 +39,7 @@ inline constexpr llvm::StringLiteral kDevicesAttr = "dist.devices";
 /// The axis along which devices are the ranks of a pipeline.
 inline constexpr llvm::StringLiteral kPipeAxis = "pipe";
 /// A module on a mesh with that axis: what each rank does in a step, as a table
-/// of passes/pipeline. A graph.loop over the microbatches that only goes
+/// of passes/stages. A graph.loop over the microbatches that only goes
 /// forward: its own.
 inline constexpr llvm::StringLiteral kScheduleAttr = "dist.schedule";
 /// A rank's module, once its programs do what the table says of the rank: a
@@ -51,7 +51,7 @@ inline constexpr llvm::StringLiteral kPipelineAttr = "dist.pipeline";
 inline constexpr llvm::StringLiteral kForwardStageAttr = "dist.forward_stage";
 inline constexpr llvm::StringLiteral kBackwardStageAttr = "dist.backward_stage";
 
-/// A collective, while passes/schedule works on it: the number of its start
+/// A collective, while passes/overlap works on it: the number of its start
 /// among those of its block, the same on all devices. Those of one number
 /// become one.
 inline constexpr llvm::StringLiteral kStartAttr = "dist.start";

@@ -1,5 +1,5 @@
 // A device and its links in round figures. Estimates by them only rank what a
-// compiler may choose from; compiler/planner knows a cluster's own.
+// compiler may choose from; parallelism/planner knows a cluster's own.
 #pragma once
 #include "dialects/dist/DistOps.h"
 

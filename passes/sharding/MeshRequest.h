@@ -15,7 +15,7 @@ struct MeshRequest {
   std::string axes;
   int64_t zero = 0; ///< what is cut over the data axis, see assign-shardings
   int64_t devices = 1;
-  /// Of the axis pipe: a schedule's name, or a table (passes/pipeline). Empty
+  /// Of the axis pipe: a schedule's name, or a table (passes/stages). Empty
   /// without that axis.
   std::string schedule;
   int64_t chunks = 0;        ///< stages of a rank of the pipeline; 0: the least

@@ -288,7 +288,7 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
            failed(search.add(axis, roles.tokens, links))))
         return failure();
     } else if (name == dist::kPipeAxis) {
-      // Cuts programs, not tensors: passes/pipeline.
+      // Cuts programs, not tensors: passes/stages.
     } else {
       return module.emitError("mesh axis '")
              << name

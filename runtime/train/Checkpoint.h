@@ -1,6 +1,6 @@
 // Checkpoints: RUN/step-000100/ with
 //   model.safetensors      parameters under their Hugging Face names, stacks of
-//                          experts taken apart (runtime/train/StateParts.h)
+//                          experts taken apart (runtime/weights/StateParts.h)
 //   optimizer.safetensors  moments, counters, hyperparameters
 //   config.json            of the model, so that others can load the weights
 //   manifest.json          what the above must be, and where the run stands

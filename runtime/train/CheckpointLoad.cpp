@@ -2,7 +2,7 @@
 #include "runtime/data/ShallowJson.h"
 #include "runtime/support/Hash.h"
 #include "runtime/train/Checkpoint.h"
-#include "runtime/train/CopyTensor.h"
+#include "runtime/weights/CopyTensor.h"
 #include "runtime/train/Manifest.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "runtime/support/Hash.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/Manifest.h"
-#include "runtime/train/StateParts.h"
+#include "runtime/weights/StateParts.h"
 
 #include <algorithm>
 

@@ -2,9 +2,8 @@
 // SessionModel gives it over the runtime's Session; tests give it over a few
 // lines of arithmetic, so that faults and restarts are tried in milliseconds.
 #pragma once
-#include "runtime/data/Safetensors.h"
-#include "runtime/support/QuantizedLayout.h"
 #include "runtime/support/Status.h"
+#include "runtime/weights/ModelState.h"
 
 #include <cstdint>
 #include <optional>
@@ -13,29 +12,6 @@
 #include <vector>
 
 namespace tessera {
-
-enum class StateRole : uint8_t { parameter, optimizer, counter, cache };
-
-/// Where values or scales of quantized weights come from.
-struct QuantizedPart {
-  std::string source; ///< the checkpoint's matrix
-  bool isScales;      ///< otherwise the values
-  QuantizedLayout layout;
-  bool transposed; ///< the checkpoint has [columns, rows]
-  /// Matrices of a stack (StateParts.h), whose rows follow each other; 0: one
-  /// matrix, whose strips are the tensor's from `firstStrip` on.
-  int64_t stack = 0;
-  int64_t firstStrip = 0;
-};
-
-struct StateTensor {
-  std::string name; ///< in checkpoints: "transformer.wte.weight", "….exp_avg"
-  SafetensorsType type;
-  std::vector<uint64_t> shape;
-  StateRole role;
-  uint64_t size; ///< in bytes
-  std::optional<QuantizedPart> quantized = {};
-};
 
 struct ModelFacts {
   std::string programHash;
@@ -68,21 +44,12 @@ struct EvalSum {
   int64_t tokens = 0;
 };
 
-class TrainModel {
+class TrainModel : public ModelState {
 public:
-  virtual ~TrainModel() = default;
   virtual const ModelFacts &facts() const = 0;
-  virtual const std::vector<StateTensor> &state() const = 0;
-
-  /// Copies bytes [offset, offset + out.size()) of a tensor of state().
-  virtual Status readState(const StateTensor &tensor, uint64_t offset,
-                           std::span<std::byte> out) = 0;
-  virtual Status writeState(const StateTensor &tensor, uint64_t offset,
-                            std::span<const std::byte> bytes) = 0;
-
-  /// The bytes of a tensor of state() where they are in the host's memory, to
-  /// be written by several threads at once; otherwise none.
-  virtual std::span<std::byte> stateInMemory(const StateTensor &) { return {}; }
+  std::string_view rebuildCommand() const override {
+    return facts().rebuildCommand;
+  }
 
   /// Weights from their distributions, moments and counters zero.
   virtual Status initialize(int64_t seed) = 0;
@@ -112,14 +79,6 @@ public:
   fromEveryRank(std::span<const uint64_t> own) {
     return std::vector<uint64_t>(own.begin(), own.end());
   }
-
-  /// The tensor of that name, or null.
-  const StateTensor *find(std::string_view name) const;
 };
-
-/// The bytes from the first parameter to the last where they are in the host's
-/// memory, from a huge page on, and nothing else of the state is between them;
-/// otherwise none.
-std::span<std::byte> parametersInMemory(TrainModel &model);
 
 } // namespace tessera

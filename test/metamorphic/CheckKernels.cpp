@@ -5,7 +5,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
 #include "passes/precision/Precision.h"
-#include "passes/tiling/Passes.h"
+#include "passes/kernels/Passes.h"
 #include "test/metamorphic/Generate.h"
 #include "test/metamorphic/PlannedRun.h"
 #include "test/support/RunKernels.h"
@@ -148,7 +148,7 @@ KernelBatch::runTogether(ArrayRef<Case *> together, StringRef target,
   }
   Diagnostics diagnostics(context);
   PassManager tiling(context);
-  buildTilingPipeline(tiling, {target.str()});
+  buildKernelsPipeline(tiling, {target.str()});
   if (failed(tiling.run(*module))) {
     error = {"tiling for " + target.str(), diagnostics.text};
     return std::nullopt;

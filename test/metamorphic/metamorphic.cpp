@@ -3,7 +3,7 @@
 #include "compiler/target/cpu/CpuTarget.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
-#include "passes/tiling/Targets.h"
+#include "passes/kernels/Targets.h"
 #include "test/metamorphic/Check.h"
 #include "test/metamorphic/CheckKernels.h"
 #include "test/metamorphic/Generate.h"

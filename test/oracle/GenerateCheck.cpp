@@ -5,7 +5,7 @@
 // A line of PROMPTS has the tokens of one prompt. OUTPUT is, for each prompt,
 // COUNT tokens in i32 and the COUNT rows of logits in f32 that they were chosen
 // by; then, for as many of the prompts as decode together, COUNT tokens each.
-#include "runtime/train/Generate.h"
+#include "runtime/generate/Generate.h"
 
 #include <algorithm>
 #include <cstdio>

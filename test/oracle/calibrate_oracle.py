@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares `tessera quantize --calibrate` with PyTorch: what linear layers read is
 measured by hooks here, and scales, what they are folded into and perplexities
-are computed anew, from runtime/train/ChooseScales.h.
+are computed anew, from runtime/weights/ChooseScales.h.
 
     calibrate_oracle.py BIN FOLDER [FAMILY ...]
 

@@ -1,5 +1,5 @@
 """What `tessera generate --quant` makes of weights, written anew from
-runtime/train/QuantizeTensor.h for the twins of hf_models.py: matrices of linear
+runtime/weights/QuantizeTensor.h for the twins of hf_models.py: matrices of linear
 layers become scale × integer, or scale × e4m3. Nothing here knows how they are
 packed."""
 import torch

@@ -2,7 +2,7 @@
 #pragma once
 #include "dialects/tile/TileOps.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "passes/tiling/Targets.h"
+#include "passes/kernels/Targets.h"
 #include "test/support/HostBuffer.h"
 #include "test/support/RunKernels.h"
 

@@ -7,8 +7,8 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "passes/fusion/Fusion.h"
-#include "passes/tiling/Passes.h"
-#include "passes/tiling/Tiling.h"
+#include "passes/kernels/Passes.h"
+#include "passes/kernels/Tiling.h"
 #include "test/support/KernelCode.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cstring>
@@ -324,7 +324,7 @@ llvm::Expected<Tensor> runMain(const std::string &text,
     return llvm::createStringError("no module");
   PassManager pipeline(&kernelContext());
   buildFusionPipeline(pipeline);
-  buildTilingPipeline(pipeline, {target});
+  buildKernelsPipeline(pipeline, {target});
   if (failed(pipeline.run(*module)))
     return llvm::createStringError("no kernels");
   auto program = KernelProgram::compile(*module, target);

@@ -1,7 +1,7 @@
 #include "tools/tessera-run/RunProgram.h"
 #include "runtime/support/CommandLine.h"
 #include "runtime/train/Checkpoint.h"
-#include "runtime/train/ImportWeights.h"
+#include "runtime/weights/ImportWeights.h"
 #include "runtime/train/RunRecipe.h"
 #include "runtime/train/SessionModel.h"
 

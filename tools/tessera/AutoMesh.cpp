@@ -1,7 +1,7 @@
 #include "tools/tessera/AutoMesh.h"
 #include "compiler/DeviceKinds.h"
-#include "compiler/planner/MeshChoice.h"
-#include "compiler/planner/Quantity.h"
+#include "parallelism/planner/MeshChoice.h"
+#include "hardware/Quantity.h"
 #include "models/HfConfig.h"
 #include "models/Recipe.h"
 #include <algorithm>
@@ -44,7 +44,7 @@ static StatusOr<Cluster> devicesOf(const CompileRequest &request,
   if (onGpus && devices.cluster.empty())
     return Status::error("--mesh auto for CUDA devices wants --cluster FILE, "
                          "which has their memory and links; see "
-                         "models/clusters");
+                         "hardware/clusters");
   if (!onGpus && !devices.cluster.empty())
     return Status::error("--cluster {} describes GPUs; leave it out for "
                          "--target cpu",

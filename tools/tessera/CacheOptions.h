@@ -2,7 +2,7 @@
 // reads weights: a flag, or the environment.
 #pragma once
 #include "compiler/Driver.h"
-#include "runtime/train/KeptWeights.h"
+#include "runtime/weights/KeptWeights.h"
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 #include "tools/tessera/CalibrateScales.h"
 #include "models/ScaledInputs.h"
-#include "runtime/train/ChooseScales.h"
-#include "runtime/train/Generate.h"
+#include "runtime/weights/ChooseScales.h"
+#include "runtime/generate/Generate.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 #pragma once
 #include "models/ModelSpec.h"
 #include "runtime/support/QuantizedLayout.h"
-#include "runtime/train/WeightFactors.h"
+#include "runtime/weights/WeightFactors.h"
 #include "tools/tessera/DecoderProgram.h"
 
 #include <span>

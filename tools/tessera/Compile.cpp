@@ -217,7 +217,7 @@ static void addOptions(CLI::App &command, CompileRequest &request,
   command
       .add_option("--cluster", devices.cluster,
                   "for --mesh auto and CUDA targets: the machines; "
-                  "models/clusters has some")
+                  "hardware/clusters has some")
       ->type_name("FILE");
   command
       .add_option("--device-memory", devices.memory,

@@ -2,7 +2,7 @@
 // generate`, `tessera chat` and `tessera serve`.
 #pragma once
 #include "models/ModelSpec.h"
-#include "runtime/train/Generate.h"
+#include "runtime/generate/Generate.h"
 #include "tools/tessera/CacheOptions.h"
 #include "llvm/Support/Error.h"
 

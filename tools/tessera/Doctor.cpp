@@ -3,7 +3,7 @@
 #include "compiler/target/cuda/Cubin.h"
 #include "runtime/support/CpuFeatures.h"
 #include "runtime/support/PeakFlops.h"
-#include "runtime/train/KeptWeights.h"
+#include "runtime/weights/KeptWeights.h"
 #include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
 #include <dlfcn.h>

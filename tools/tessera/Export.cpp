@@ -1,5 +1,5 @@
 // tessera export: a trained run as a Hugging Face directory.
-#include "runtime/train/Export.h"
+#include "runtime/generate/Export.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/WeightType.h"
 #include <CLI/CLI.hpp>

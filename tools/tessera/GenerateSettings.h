@@ -3,8 +3,8 @@
 // so on) before generation_config.json before default. A recipe says what
 // programs are made for and nothing of sampling.
 #pragma once
-#include "runtime/train/Generate.h"
-#include "runtime/train/ModelDirectory.h"
+#include "runtime/generate/Generate.h"
+#include "runtime/generate/ModelDirectory.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/OpenedModel.h"
 

@@ -1,6 +1,6 @@
 // tessera import: a GGUF file as a Hugging Face directory.
 #include "models/gguf/GgufImport.h"
-#include "runtime/train/ModelDirectory.h"
+#include "runtime/generate/ModelDirectory.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/WeightType.h"
 #include <CLI/CLI.hpp>

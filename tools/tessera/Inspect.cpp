@@ -4,7 +4,7 @@
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/artifact/KernelTable.h"
 #include "runtime/artifact/Validate.h"
-#include "runtime/train/ShippedModel.h"
+#include "runtime/generate/ShippedModel.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/InspectMesh.h"
 #include <CLI/CLI.hpp>

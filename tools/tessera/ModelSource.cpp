@@ -1,6 +1,6 @@
 #include "tools/tessera/ModelSource.h"
 #include "models/HfConfig.h"
-#include "runtime/train/ModelDirectory.h"
+#include "runtime/generate/ModelDirectory.h"
 #include <cerrno>
 #include <cstring>
 #include <filesystem>

@@ -3,7 +3,7 @@
 // common.
 #pragma once
 #include "models/ModelSpec.h"
-#include "runtime/train/Generate.h"
+#include "runtime/generate/Generate.h"
 #include "tools/tessera/DecoderProgram.h"
 
 #include <optional>

@@ -2,8 +2,8 @@
 // and `serve` have in common.
 #pragma once
 #include "runtime/serve/Chat.h"
-#include "runtime/train/Generate.h"
-#include "runtime/train/ModelDirectory.h"
+#include "runtime/generate/Generate.h"
+#include "runtime/generate/ModelDirectory.h"
 #include "tools/tessera/ModelSource.h"
 
 #include <memory>

@@ -1,9 +1,9 @@
 // tessera plan: how to spread a training over a cluster, and what it costs.
 #include "compiler/Files.h"
-#include "compiler/planner/Quantity.h"
-#include "compiler/planner/Replay.h"
-#include "compiler/planner/Report.h"
-#include "passes/pipeline/Timeline.h"
+#include "hardware/Quantity.h"
+#include "parallelism/planner/Replay.h"
+#include "parallelism/planner/Report.h"
+#include "parallelism/pipeline/Timeline.h"
 #include "runtime/support/Text.h"
 #include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
@@ -307,7 +307,7 @@ void tessera::addPlanCommand(CLI::App &app, Invocation &invocation) {
       ->required();
   command
       ->add_option("--cluster", options->cluster,
-                   "the machines; models/clusters has some")
+                   "the machines; hardware/clusters has some")
       ->type_name("FILE")
       ->required();
   addFigures(*command, *options);

@@ -1,8 +1,8 @@
 #include "tools/tessera/QuantizeModel.h"
 #include "runtime/infer/DecodePrograms.h"
 #include "runtime/infer/Perplexity.h"
-#include "runtime/train/Generate.h"
-#include "runtime/train/PackedWeights.h"
+#include "runtime/generate/Generate.h"
+#include "runtime/weights/PackedWeights.h"
 #include "tools/tessera/CalibrateScales.h"
 
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 #include "compiler/Files.h"
 #include "models/SentenceModel.h"
 #include "runtime/serve/ModelChat.h"
-#include "runtime/train/ModelDirectory.h"
+#include "runtime/generate/ModelDirectory.h"
 #include <filesystem>
 
 using namespace tessera;

@@ -2,7 +2,7 @@
 #pragma once
 #include "compiler/cache/KernelCache.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "passes/tiling/Targets.h"
+#include "passes/kernels/Targets.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
 #include <string>

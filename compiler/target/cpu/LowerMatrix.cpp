@@ -15,7 +15,7 @@ static constexpr int64_t kRows = kMatrixRows, kTerms = kMatrixTerms,
                          kRowBytes = 64;
 static constexpr int64_t kSums = 0, kLeft = 4, kRight = 6;
 // Tiles of rows that pass a panel of strips, at most: so many rows of packed
-// ones a block has (passes/tiling/ContractionGrid.cpp).
+// ones a block has (passes/kernels/contraction/ContractionGrid.cpp).
 static constexpr int64_t kPassing = 16;
 // How far ahead of its use memory that is far away is asked for.
 static constexpr int64_t kAheadBytes = 512;

@@ -7,7 +7,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "passes/tiling/Targets.h"
+#include "passes/kernels/Targets.h"
 #include "llvm/Support/Error.h"
 #include <memory>
 

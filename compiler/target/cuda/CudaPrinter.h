@@ -3,7 +3,7 @@
 #pragma once
 #include "dialects/tile/TileOps.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "passes/tiling/Targets.h"
+#include "passes/kernels/Targets.h"
 #include "runtime/device/TensorMap.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"

@@ -1,6 +1,6 @@
 #include "compiler/target/cuda/KernelPrinter.h"
 #include "dialects/tile/TileQuantOps.h"
-#include "passes/tiling/Tiling.h"
+#include "passes/kernels/Tiling.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/raw_ostream.h"
 

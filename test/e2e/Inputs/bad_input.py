@@ -60,13 +60,13 @@ def compiler(made):
     compile_("fp64 to generate", "precision.compute", "bf16")(
         SPEC, "--set=precision.compute=fp64", "--mode", "infer")
     compile_("tiled IR of two kinds of devices", "--target cpu or cuda:sm_80")(
-        SPEC, "--to", "tiling", "--target", "cpu,cuda:sm_80")
+        SPEC, "--to", "kernels", "--target", "cpu,cuda:sm_80")
     tiled = scratch / "tiled.mlir"
     run(made.tessera, "compile", SPEC, "--target", "cpu:avx2", "--to",
-        "tiling", "-o", tiled)
+        "kernels", "-o", tiled)
     compile_("another target for tiled IR", "--target", "cpu:avx2")(
-        "--from", "tiling", tiled, "--target", "cpu:avx512")
-    compile_("unknown phase", "finish", "tiling")(SPEC, "--to", "finish")
+        "--from", "kernels", tiled, "--target", "cpu:avx512")
+    compile_("unknown phase", "finish", "kernels")(SPEC, "--to", "finish")
     refuses("unwritable output", "absent")(
         made.tessera, "compile", SPEC, "--recipe", RECIPE, "-o",
         scratch / "absent/out")

@@ -9,8 +9,8 @@
 #include "mlir/Pass/PassManager.h"
 #include "passes/fusion/Fusion.h"
 #include "passes/planning/Planning.h"
-#include "passes/schedule/Schedule.h"
-#include "passes/tiling/Passes.h"
+#include "passes/overlap/Overlap.h"
+#include "passes/kernels/Passes.h"
 #include "runtime/artifact/Shares.h"
 #include "runtime/comm/ThreadTransport.h"
 #include "runtime/hal/Session.h"
@@ -41,8 +41,8 @@ public:
         planning(&tessera::testing::kernelContext());
     buildFusionPipeline(kernels);
     if (isScheduled)
-      buildSchedulePipeline(kernels);
-    buildTilingPipeline(kernels, {kTarget});
+      buildOverlapPipeline(kernels);
+    buildKernelsPipeline(kernels, {kTarget});
     buildPlanningPipeline(planning);
     EXPECT_TRUE(succeeded(kernels.run(*module)));
     auto compiled = tessera::testing::KernelProgram::compile(*module, kTarget);

@@ -3,7 +3,7 @@
 // those of a text that ended, it has the same logits.
 #include "runtime/infer/Decoder.h"
 #include "runtime/infer/Sampler.h"
-#include "runtime/train/Generate.h"
+#include "runtime/generate/Generate.h"
 #include "test/runtime/infer/TinyDecoder.h"
 
 #include <algorithm>

@@ -5,8 +5,8 @@
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
-#include "passes/tiling/Passes.h"
-#include "passes/tiling/Tiling.h"
+#include "passes/kernels/Passes.h"
+#include "passes/kernels/Tiling.h"
 #include "test/compiler/target/cpu/KernelRunner.h"
 #include <array>
 #include <cmath>

@@ -13,8 +13,8 @@
 #include "models/Build.h"
 #include "models/HfConfig.h"
 #include "models/Recipe.h"
-#include "passes/tiling/ClusterLaunch.h"
-#include "passes/tiling/Passes.h"
+#include "passes/kernels/ClusterLaunch.h"
+#include "passes/kernels/Passes.h"
 #include "test/support/HostBuffer.h"
 #include "test/support/RunKernels.h"
 #include <gtest/gtest.h>
@@ -169,7 +169,7 @@ TEST_P(ProgramKernelsTest, MatchInterpreter) {
   mlir::ModuleOp tiled = clusters->clone();
   mlir::OwningOpRef<mlir::ModuleOp> owner(tiled);
   mlir::PassManager pipeline(&kernelContext());
-  buildTilingPipeline(pipeline, {program.target});
+  buildKernelsPipeline(pipeline, {program.target});
   ASSERT_TRUE(mlir::succeeded(pipeline.run(tiled)));
   auto compiled = KernelProgram::compile(tiled, program.target);
   ASSERT_TRUE(bool(compiled)) << llvm::toString(compiled.takeError());

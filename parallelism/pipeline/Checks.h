@@ -1,0 +1,24 @@
+// The parts of `check`, one idea each. All want a schedule that is well formed.
+#pragma once
+#include <vector>
+
+#include "parallelism/pipeline/Schedule.h"
+
+namespace tessera::pipeline {
+
+/// "rank 1, position 7: 1B3", with which every fault begins.
+std::string locate(const Schedule &schedule, int rank, size_t position);
+
+/// F and backwards, and the peak of live activations.
+Status checkCompute(const Schedule &schedule, int memory);
+/// Sends and receives against what is computed, and against one another.
+Status checkTransfers(const Schedule &schedule);
+Status checkChannels(const Schedule &schedule);
+Status checkBuffers(const Schedule &schedule);
+/// UNSHARD, RESHARD, REDUCE_GRAD and OPT_STEP.
+Status checkCollectives(const Schedule &schedule);
+Status checkReplicas(const Schedule &schedule);
+/// Runs the lists without letting anything run ahead.
+Status checkProgress(const Schedule &schedule);
+
+} // namespace tessera::pipeline

@@ -1,0 +1,111 @@
+#include "parallelism/pipeline/Generate.h"
+
+#include <vector>
+
+#include "parallelism/pipeline/ListScheduler.h"
+#include "parallelism/pipeline/Simulate.h"
+
+namespace tessera::pipeline {
+
+/// More would not be a schedule but a mistake: 2³⁰ instructions are 40 GB.
+static constexpr int64_t maxWork = int64_t(1) << 28;
+
+static Status checkShape(const Policy &policy, const Shape &shape) {
+  if (shape.ranks < 1 || shape.microbatches < 1 || shape.chunks < 1)
+    return Status::error("{}: needs at least one rank, microbatch and chunk, "
+                         "got {}, {} and {}",
+                         policy.name, shape.ranks, shape.microbatches,
+                         shape.chunks);
+  if (shape.chunks < policy.minChunks || shape.chunks > policy.maxChunks)
+    return Status::error("{}: {} chunks a rank; it has {}", policy.name,
+                         shape.chunks,
+                         policy.minChunks == policy.maxChunks
+                             ? fmt::format("{}", policy.minChunks)
+                             : fmt::format("at least {}", policy.minChunks));
+  if (int64_t(shape.ranks) * shape.chunks > maxWork / shape.microbatches)
+    return Status::error("{}: {} ranks, {} chunks and {} microbatches are more "
+                         "than {} pieces of work; give fewer",
+                         policy.name, shape.ranks, shape.chunks,
+                         shape.microbatches, maxWork);
+  if (policy.placement == Placement::Bidirectional &&
+      (shape.ranks % 2 || shape.microbatches % 2))
+    return Status::error("{}: needs an even number of ranks and of "
+                         "microbatches, got {} and {}",
+                         policy.name, shape.ranks, shape.microbatches);
+  for (const Phase &phase : policy.phases)
+    for (int rank = 0; rank < shape.ranks; ++rank)
+      if (phase.count(shape, rank) < 0)
+        return Status::error("{}: {} microbatches do not fill {} ranks; give "
+                             "at least two a rank",
+                             policy.name, shape.microbatches, shape.ranks);
+  return Status::success();
+}
+
+static Schedule emptySchedule(const Policy &policy, const Shape &shape) {
+  Schedule schedule;
+  schedule.name = policy.name;
+  schedule.ranks = shape.ranks;
+  schedule.microbatches = shape.microbatches;
+  schedule.replicas = policy.placement == Placement::Bidirectional ? 2 : 1;
+  schedule.stages = shape.ranks * shape.chunks * schedule.replicas;
+  schedule.lists.resize(size_t(shape.ranks));
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const int along = stage % shape.ranks;
+    const bool back =
+        policy.placement != Placement::Loop && stage / shape.ranks % 2 == 1;
+    schedule.placement.push_back(back ? shape.ranks - 1 - along : along);
+  }
+  return schedule;
+}
+
+/// How long a wait is worth a W depends on what waits behind it, so it is
+/// tried. So is the order that equal times without transfers give, the one in
+/// the papers: what is ready first is not always what should run first.
+static std::vector<StatusOr<Schedule>> attempts(const Policy &policy,
+                                                const Shape &shape,
+                                                const Costs &costs, int memory,
+                                                const Schedule &empty) {
+  static constexpr double patiences[] = {1.0, 0.5, 0.0};
+  const Costs equal;
+  std::vector<StatusOr<Schedule>> made;
+  for (const Costs *each : {&costs, &equal})
+    for (double patience : patiences) {
+      ListScheduler attempt(policy, shape, *each, memory, patience, empty);
+      const Status status = attempt.run();
+      made.push_back(status.ok() ? StatusOr<Schedule>(attempt.take()) : status);
+      if (!policy.splitBackward)
+        break;
+    }
+  return made;
+}
+
+/// The first error if none of them worked.
+static StatusOr<Schedule> shortest(std::vector<StatusOr<Schedule>> made,
+                                   Costs costs) {
+  costs.asyncTransfers = true; // there are no others in lists of compute
+  StatusOr<Schedule> *best = nullptr;
+  double least = 0;
+  for (StatusOr<Schedule> &each : made) {
+    if (!each.ok())
+      continue;
+    StatusOr<Simulation> run = simulate(*each, costs);
+    if (!run.ok())
+      return run.status();
+    if (best && run->makespan >= least)
+      continue;
+    best = &each;
+    least = run->makespan;
+  }
+  return best ? std::move(*best) : std::move(made.front());
+}
+
+StatusOr<Schedule> generate(const Policy &policy, const Shape &shape,
+                            const Costs &costs, int memory) {
+  TESSERA_RETURN_IF_ERROR(checkShape(policy, shape));
+  const Schedule empty = emptySchedule(policy, shape);
+  TESSERA_RETURN_IF_ERROR(
+      checkCosts(costs, empty.ranks, empty.stages, empty.microbatches));
+  return shortest(attempts(policy, shape, costs, memory, empty), costs);
+}
+
+} // namespace tessera::pipeline

@@ -1,0 +1,118 @@
+#include "parallelism/planner/KernelCost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace tessera::planner {
+namespace {
+
+struct Tile {
+  int64_t rows, columns;
+};
+constexpr Tile tiles[] = {{256, 128}, {128, 256}, {128, 128},
+                          {128, 64},  {64, 128},  {64, 64}};
+constexpr int64_t splits[] = {1, 2, 4, 8};
+
+/// Operands of a tile pass shared memory once for each of its rows or columns:
+/// the share of cycles that this costs tensor cores is this over the tile's
+/// sides. A 256 x 128 tile keeps 91 %, a 64 x 64 one 80 %.
+constexpr double operandCost = 8;
+/// Cycles in which a tile's first operands are under way or its result goes
+/// out: about two trips to memory and a pass through the epilogue.
+constexpr double tileCycles = 1500;
+/// Share of the data sheet's bandwidth that a copy reaches.
+constexpr double memoryShare = 0.87;
+/// Special-function and fp32 results of a multiprocessor in a cycle (all chips
+/// since sm_80).
+constexpr double exponentialsPerCycle = 16;
+constexpr double scalarsPerCycle = 128;
+/// fp32 operations a score beside the exponential: scale, running maximum and
+/// sum; backward also the difference to delta and the product with P.
+constexpr double forwardScalars = 4;
+constexpr double backwardScalars = 8;
+/// What tensor cores that work alone still wait for exponentials.
+constexpr double asynchronousResidue = 0.35;
+/// The backward pass keeps five operands in shared memory where the forward
+/// pass keeps two in registers, and sums dQ across blocks.
+constexpr double backwardShare = 0.80;
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+} // namespace
+
+KernelCost::KernelCost(const Gpu &gpu) : chip(gpu) {}
+
+double KernelCost::elementwise(double bytes, int64_t kernels) const {
+  return bytes / (chip.memoryBandwidth * memoryShare) +
+         double(kernels) * chip.launch;
+}
+
+double KernelCost::gemm(int64_t m, int64_t n, int64_t k, int64_t groups,
+                        Operand operand, double resultBytes) const {
+  if (m == 0 || n == 0 || k == 0 || groups == 0)
+    return 0;
+  bool fp8 = operand == Operand::Fp8 && chip.fp8 > 0;
+  double clock = chip.clock * chip.sustainedClock;
+  double processors = double(chip.multiprocessors);
+  double perCycle = (fp8 ? chip.fp8 : chip.bf16) / (processors * chip.clock);
+  double best = std::numeric_limits<double>::infinity();
+  for (const Tile &tile : tiles) {
+    double share =
+        1 /
+        (1 + operandCost * (1 / double(tile.rows) + 1 / double(tile.columns)));
+    double count = double(groups) * double(ceilDiv(m, tile.rows)) *
+                   double(ceilDiv(n, tile.columns));
+    for (int64_t split : splits) {
+      if (split > 1 &&
+          (count * double(split) > 2 * processors || k < 512 * split))
+        break;
+      double rounds = std::ceil(count * double(split) / processors);
+      double cycles = 2 * double(tile.rows) * double(tile.columns) * double(k) /
+                          double(split) / (perCycle * share) +
+                      tileCycles;
+      double seconds = rounds * cycles / clock;
+      if (split > 1) // partial sums in fp32 go out and come back
+        seconds += elementwise(double(groups) * double(m) * double(n) * 8 *
+                               double(split));
+      best = std::min(best, seconds);
+    }
+  }
+  double operandBytes = fp8 ? 1 : operand == Operand::Fp32 ? 4 : 2;
+  double bytes =
+      double(groups) * (operandBytes * (double(m) + double(n)) * double(k) +
+                        resultBytes * double(m) * double(n));
+  return std::max(best, bytes / (chip.memoryBandwidth * memoryShare)) +
+         chip.launch;
+}
+
+double KernelCost::scoreSeconds(double scores, double flopsPerScore,
+                                double scalarOps) const {
+  double perCycle = chip.bf16 / (double(chip.multiprocessors) * chip.clock);
+  double products = flopsPerScore / perCycle;
+  double scalars = 1 / exponentialsPerCycle + scalarOps / scalarsPerCycle;
+  double cycles = chip.asynchronous
+                      ? std::max(products, scalars) +
+                            asynchronousResidue * std::min(products, scalars)
+                      : products + scalars;
+  return scores * cycles /
+         (double(chip.multiprocessors) * chip.clock * chip.sustainedClock);
+}
+
+double KernelCost::attentionForward(double rows, double keys, int64_t headDim,
+                                    int64_t valueHeadDim) const {
+  return scoreSeconds(rows * keys, 2 * double(headDim + valueHeadDim),
+                      forwardScalars) +
+         chip.launch;
+}
+
+double KernelCost::attentionBackward(double rows, double keys, int64_t headDim,
+                                     int64_t valueHeadDim) const {
+  // Scores, dP, dV, dK, dQ: three over headDim, two over valueHeadDim.
+  return scoreSeconds(rows * keys, 2 * double(3 * headDim + 2 * valueHeadDim),
+                      backwardScalars) /
+             backwardShare +
+         2 * chip.launch;
+}
+
+} // namespace tessera::planner

@@ -1,0 +1,295 @@
+#include "parallelism/planner/LayerCost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::planner {
+
+/// A layer as it is added up. `repeat` says whether what is added now is
+/// computed again in the backward pass.
+struct LayerPricer::Pass {
+  const ParallelPlan &plan;
+  const Workload &workload;
+  const KernelCost &kernel;
+  LayerCost cost{};
+  double tokens = 0; ///< of a microbatch on a context rank, all tensor ranks'
+  bool repeat = false;
+
+  double ownTokens() const { return tokens / double(plan.tensor); }
+
+  /// y[m, n] = x[m, k] w[k, n], its two gradients, and where fp8 is used the
+  /// conversions of x and dy (read bf16, write fp8 twice: as is, transposed).
+  void linear(int64_t m, int64_t n, int64_t k, int64_t groups = 1,
+              bool lowPrecision = true) {
+    bool fp8 = workload.fp8 && lowPrecision && kernel.gpu().fp8 > 0;
+    Operand operand = fp8                         ? Operand::Fp8
+                      : workload.elementBytes > 2 ? Operand::Fp32
+                                                  : Operand::Bf16;
+    double rows = double(m) * double(groups);
+    double forward = kernel.gemm(m, n, k, groups, operand);
+    if (fp8)
+      forward += kernel.elementwise(4 * rows * double(k));
+    addForward(forward);
+    cost.input += kernel.gemm(m, k, n, groups, operand);
+    if (fp8)
+      cost.input += kernel.elementwise(4 * rows * double(n));
+    // Gradients of weights are summed into an fp32 buffer.
+    cost.weight += kernel.gemm(k, n, m, groups, operand, 8);
+  }
+
+  void addForward(double seconds) {
+    cost.forward += seconds;
+    if (repeat)
+      cost.recompute += seconds;
+  }
+
+  /// Elementwise work: forward, backward. In bytes if elements have two.
+  void elementwise(double forward, double backward, int64_t kernels = 1) {
+    double passes = workload.elementwisePasses * workload.elementBytes / 2;
+    int64_t launches =
+        int64_t(std::ceil(double(kernels) * workload.elementwisePasses));
+    addForward(kernel.elementwise(forward * passes, launches));
+    cost.input += kernel.elementwise(backward * passes, launches);
+  }
+};
+
+namespace {
+
+int64_t rounded(double value) {
+  return std::max<int64_t>(1, std::llround(value));
+}
+
+} // namespace
+
+LayerPricer::LayerPricer(const ModelShape &model, const Cluster &cluster,
+                         const Workload &workload)
+    : model(model), workload(workload), kernel(cluster.gpu),
+      collective(cluster) {}
+
+double LayerPricer::expertSlowdown(const ParallelPlan &plan) const {
+  double own = double(model.experts) / double(plan.expert);
+  return plan.expert == 1
+             ? 1
+             : 1 + (workload.imbalance - 1) / 2 / std::sqrt(std::max(1.0, own));
+}
+
+void LayerPricer::addLatentProjections(Pass &pass) const {
+  int64_t tokens = rounded(pass.tokens), own = rounded(pass.ownTokens());
+  int64_t queries = model.queryWidth() / pass.plan.tensor;
+  if (model.queryRank > 0) {
+    pass.linear(own, model.queryRank, model.hidden);
+    pass.linear(tokens, queries, model.queryRank);
+  } else {
+    pass.linear(tokens, queries, model.hidden);
+  }
+  pass.linear(own, model.keyValueRank + model.rotaryDim, model.hidden);
+  int64_t plain = model.headDim - model.rotaryDim;
+  pass.linear(tokens,
+              model.heads * (plain + model.valueHeadDim) / pass.plan.tensor,
+              model.keyValueRank);
+  // Norms of the compressed, and putting heads together from their parts.
+  pass.elementwise(4 * pass.tokens * double(2 * queries),
+                   6 * pass.tokens * double(2 * queries), 4);
+}
+
+// The scores' matrix in memory: products write and read it, so do softmax and
+// dropout. 2 bytes a score each way, a byte for the mask.
+void LayerPricer::addUnfusedScores(Pass &pass) const {
+  int64_t rows = workload.sequence / pass.plan.context;
+  int64_t heads = pass.plan.micro * model.heads / pass.plan.tensor;
+  double scores = double(heads) * double(rows) * double(workload.sequence);
+  bool outer = pass.repeat;
+  pass.repeat = outer || pass.plan.recompute != Recompute::None;
+  double softmax = 4 * scores, dropout = workload.dropout ? 5 * scores : 0;
+  pass.addForward(
+      kernel.gemm(rows, workload.sequence, model.headDim, heads) +
+      kernel.gemm(rows, model.valueHeadDim, workload.sequence, heads));
+  pass.elementwise(softmax + dropout, 6 * scores + dropout, 2);
+  pass.repeat = outer;
+  pass.cost.input +=
+      kernel.gemm(rows, workload.sequence, model.valueHeadDim, heads) +
+      kernel.gemm(workload.sequence, model.valueHeadDim, rows, heads) +
+      2 * kernel.gemm(rows, model.headDim, workload.sequence, heads);
+}
+
+void LayerPricer::addScores(Pass &pass) const {
+  if (!workload.flashAttention)
+    return addUnfusedScores(pass);
+  double keys = double(workload.sequence) / 2;
+  if (model.window > 0 && model.window < workload.sequence)
+    keys = std::min(keys, double(model.window));
+  double rows = pass.tokens * double(model.heads / pass.plan.tensor);
+  double forward =
+      kernel.attentionForward(rows, keys, model.headDim, model.valueHeadDim);
+  double backward =
+      kernel.attentionBackward(rows, keys, model.headDim, model.valueHeadDim);
+  pass.addForward(forward);
+  pass.cost.input += backward;
+  if (pass.plan.context == 1)
+    return;
+  // Keys and values go round; backward they do again, with their gradients.
+  double parts = double(pass.plan.context);
+  double bytes = workload.elementBytes * pass.tokens *
+                 double(model.kvHeads / pass.plan.tensor) *
+                 double(model.headDim + model.valueHeadDim);
+  double step = collective.send(bytes, pass.plan.tensor);
+  pass.cost.context.forward =
+      (parts - 1) * std::max(0.0, step - forward / parts);
+  pass.cost.context.backward =
+      (parts - 1) * std::max(0.0, 2 * step - backward / parts);
+}
+
+void LayerPricer::addNormsAndResiduals(Pass &pass, bool attentionHalf) const {
+  // A norm reads and writes a row; backward it reads two, adds to a third. The
+  // residual's sum reads two and writes one.
+  double row = 2 * pass.ownTokens() * double(model.hidden);
+  bool outer = pass.repeat;
+  pass.repeat = outer || pass.plan.recompute != Recompute::None;
+  pass.elementwise(2 * row, 4 * row);
+  pass.repeat = outer || (attentionHalf && pass.repeat &&
+                          pass.plan.recompute >= Recompute::Attention);
+  double mask = workload.dropout ? row / 2 : 0;
+  pass.elementwise(3 * row + mask, workload.dropout ? 2 * row + mask : 0);
+  pass.repeat = outer;
+}
+
+void LayerPricer::addAttention(Pass &pass) const {
+  bool outer = pass.repeat;
+  pass.repeat = pass.plan.recompute >= Recompute::Attention;
+  addNormsAndResiduals(pass, true);
+  int64_t tokens = rounded(pass.tokens);
+  int64_t queries = model.queryWidth() / pass.plan.tensor;
+  int64_t keys = model.keyValueWidth() / pass.plan.tensor;
+  if (model.keyValueRank > 0)
+    addLatentProjections(pass);
+  else
+    pass.linear(tokens, queries + 2 * keys, model.hidden);
+  if (!model.learnedPositions) {
+    bool all = pass.repeat;
+    pass.repeat = all || pass.plan.recompute != Recompute::None;
+    double bytes = 4 * pass.tokens * double(queries + keys);
+    pass.elementwise(bytes, bytes);
+    pass.repeat = all;
+  }
+  addScores(pass);
+  pass.linear(tokens, model.hidden,
+              model.heads * model.valueHeadDim / pass.plan.tensor);
+  pass.repeat = outer;
+}
+
+void LayerPricer::addMlp(Pass &pass, int64_t width) const {
+  int64_t tokens = rounded(pass.tokens), own = width / pass.plan.tensor;
+  bool all = pass.repeat;
+  pass.linear(tokens, (model.gated ? 2 : 1) * own, model.hidden);
+  pass.repeat = all || pass.plan.recompute != Recompute::None;
+  double bytes = 2 * pass.tokens * double(own);
+  pass.elementwise((model.gated ? 3 : 2) * bytes,
+                   (model.gated ? 5 : 3) * bytes);
+  pass.repeat = all;
+  pass.linear(tokens, model.hidden, own);
+}
+
+void LayerPricer::addExperts(Pass &pass) const {
+  const ParallelPlan &plan = pass.plan;
+  double own = pass.ownTokens(), hidden = double(model.hidden);
+  double routed = own * double(model.expertsPerToken);
+  // Router in fp32, top-k, counting sort.
+  pass.linear(rounded(own), model.experts, model.hidden, 1, false);
+  pass.elementwise(own * double(model.experts) * 24,
+                   own * double(model.experts) * 12, 5);
+  // Rows are put in order of experts, and weighed and summed on their way back.
+  pass.elementwise(2 * (4 * routed * hidden), 2 * (4 * routed * hidden), 2);
+  double received = routed * double(plan.expertTensor) * expertSlowdown(plan);
+  int64_t experts = model.experts / plan.expert;
+  int64_t rows = rounded(received / double(experts));
+  int64_t width = model.expertWidth / plan.expertTensor;
+  pass.linear(rows, (model.gated ? 2 : 1) * width, model.hidden, experts);
+  bool all = pass.repeat;
+  pass.repeat = all || plan.recompute != Recompute::None;
+  double bytes = 2 * received * double(width);
+  pass.elementwise((model.gated ? 3 : 2) * bytes,
+                   (model.gated ? 5 : 3) * bytes);
+  pass.repeat = all;
+  pass.linear(rows, model.hidden, width, experts);
+  double exchange = 2 * collective.dispatch(own * expertSlowdown(plan),
+                                            double(model.expertsPerToken),
+                                            workload.elementBytes * hidden,
+                                            {plan.expert, plan.expertTensor});
+  double gathered =
+      2 * collective.seconds(Collective::AllGather,
+                             workload.elementBytes * received * hidden,
+                             {plan.expertTensor, 1});
+  pass.cost.expert.forward += exchange + gathered;
+  pass.cost.expert.backward += exchange + gathered;
+}
+
+LayerCost LayerPricer::layer(const ParallelPlan &plan, bool sparse) const {
+  Pass pass{plan, workload, kernel};
+  pass.tokens =
+      double(plan.micro) * double(workload.sequence) / double(plan.context);
+  addAttention(pass);
+  bool full = plan.recompute == Recompute::Full;
+  pass.repeat = full;
+  addNormsAndResiduals(pass, false);
+  if (sparse)
+    addExperts(pass);
+  int64_t dense = sparse ? model.sharedWidth : model.intermediate;
+  if (dense > 0)
+    addMlp(pass, dense);
+  // Attention and a dense MLP each gather rows before and scatter sums behind;
+  // backward each does the same, and gathers its input again for the weights'
+  // gradients.
+  double gather = collective.seconds(Collective::AllGather,
+                                     workload.elementBytes * pass.tokens *
+                                         double(model.hidden),
+                                     {plan.tensor, 1});
+  double blocks = dense > 0 ? 2 : 1;
+  pass.cost.tensor.forward = 2 * blocks * gather;
+  pass.cost.tensor.backward = 3 * blocks * gather;
+  if (plan.recompute == Recompute::Attention)
+    pass.cost.tensor.backward += 2 * gather;
+  if (full) {
+    pass.cost.tensor.backward += pass.cost.tensor.forward;
+    pass.cost.expert.backward += pass.cost.expert.forward;
+    pass.cost.context.backward += pass.cost.context.forward;
+  }
+  return pass.cost;
+}
+
+LayerCost LayerPricer::head(const ParallelPlan &plan) const {
+  Pass pass{plan, workload, kernel};
+  pass.tokens =
+      double(plan.micro) * double(workload.sequence) / double(plan.context);
+  int64_t words = (model.vocab + plan.tensor - 1) / plan.tensor;
+  double row = 2 * pass.ownTokens() * double(model.hidden);
+  pass.elementwise(2 * row, 4 * row);
+  // Logits stay bf16 outside of layers that fp8 is meant for.
+  pass.linear(rounded(pass.tokens), words, model.hidden, 1, false);
+  // A chunk's logits are read for the normalizer and turned into gradients in
+  // place; op by op they are widened to fp32 and passed over several times.
+  double logits = pass.tokens * double(words);
+  if (workload.chunkedLoss)
+    pass.elementwise(4 * logits, 4 * logits, 2);
+  else
+    pass.elementwise(16 * logits, 10 * logits, 4);
+  double gather = collective.seconds(
+      Collective::AllGather,
+      row * double(plan.tensor) * workload.elementBytes / 2, {plan.tensor, 1});
+  pass.cost.tensor = {gather, 2 * gather};
+  return pass.cost;
+}
+
+LayerCost LayerPricer::embedding(const ParallelPlan &plan) const {
+  Pass pass{plan, workload, kernel};
+  pass.tokens =
+      double(plan.micro) * double(workload.sequence) / double(plan.context);
+  double row = 2 * pass.tokens * double(model.hidden);
+  pass.elementwise(2 * row, 5 * row);
+  double scatter =
+      collective.seconds(Collective::ReduceScatter,
+                         row * workload.elementBytes / 2, {plan.tensor, 1});
+  pass.cost.tensor = {scatter, scatter};
+  return pass.cost;
+}
+
+} // namespace tessera::planner

@@ -1,0 +1,56 @@
+// Bytes of a rank at the peak of a training step, by category.
+#pragma once
+#include "parallelism/planner/ParallelPlan.h"
+
+namespace tessera::planner {
+
+/// Bytes. Sources: ZeRO (arXiv 1910.02054) for what data ranks share,
+/// Korthikanti et al. (2205.05198) for activations, Narayanan et al.
+/// (2104.04473) for microbatches in flight.
+struct Memory {
+  double weights = 0; ///< as they are computed with
+  double gradients = 0;
+  double optimizer = 0;   ///< fp32 copy and moments
+  double activations = 0; ///< kept from forward to backward passes
+  double buffers = 0;     ///< of collectives
+  double workspace = 0;   ///< one layer at work, the head, the libraries' own
+  double total() const {
+    return weights + gradients + optimizer + activations + buffers + workspace;
+  }
+  double state() const { return weights + gradients + optimizer; }
+};
+
+/// Layers of a pipeline's ranks: the last, which has the head, may hold fewer.
+struct StageLayers {
+  int64_t most = 0; ///< of the fullest rank but the last
+  int64_t last = 0;
+  bool operator==(const StageLayers &) const = default;
+};
+
+/// Parameters of a rank that hold `layers` layers, by how they are shared.
+struct RankParameters {
+  double dense = 0;   ///< one copy for each data and context rank
+  double experts = 0; ///< one for each of expertCopies()
+};
+RankParameters rankParameters(const ModelShape &model, const ParallelPlan &plan,
+                              int64_t layers, bool embedding, bool head);
+
+/// Bytes that a layer keeps of one microbatch on one rank under `recompute`.
+double layerActivations(const ModelShape &model, const Workload &workload,
+                        const ParallelPlan &plan, bool sparse,
+                        Recompute recompute);
+
+/// Microbatches whose activations the first rank holds at once; interleaved it
+/// is no whole number, as some chunks hold one more. An all-to-all that hides
+/// under another microbatch needs a chunk of that one too.
+double microbatchesInFlight(const ParallelPlan &plan, const Workload &workload);
+
+/// The fullest rank's memory: the first (activations of most microbatches) or
+/// the last (the head).
+Memory peakMemory(const ModelShape &model, const Workload &workload,
+                  const ParallelPlan &plan, StageLayers stages);
+
+/// What a plan may use of a GPU: its memory but for what fragments take.
+double usableMemory(const Gpu &gpu);
+
+} // namespace tessera::planner

@@ -1,0 +1,346 @@
+#include "parallelism/planner/MeshChoice.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "hardware/Quantity.h"
+
+namespace tessera::planner {
+namespace {
+
+constexpr size_t mostOthers = 3;
+/// Chunks of a rank beyond which a schedule's programs only grow.
+constexpr int64_t mostChunks = 4;
+
+std::vector<int64_t> divisors(int64_t value) {
+  std::vector<int64_t> result;
+  for (int64_t each = 1; each <= value; ++each)
+    if (value % each == 0)
+      result.push_back(each);
+  return result;
+}
+
+/// A mesh as the compiler has it. The planner's data ranks are data * expert.
+struct Axes {
+  int64_t pipe = 1, data = 1, expert = 1, context = 1, tensor = 1;
+
+  bool operator==(const Axes &) const = default;
+};
+
+Axes axesOf(const ParallelPlan &plan) {
+  return {plan.pipe, plan.data / plan.expert, plan.expert, plan.context,
+          plan.tensor};
+}
+
+std::string meshText(const ParallelPlan &plan) {
+  const Axes axes = axesOf(plan);
+  const std::pair<const char *, int64_t> sizes[] = {{"pipe", axes.pipe},
+                                                    {"data", axes.data},
+                                                    {"expert", axes.expert},
+                                                    {"context", axes.context},
+                                                    {"tensor", axes.tensor}};
+  std::string text;
+  auto add = [&](std::string_view name, auto value) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
+  };
+  for (const auto &[name, size] : sizes)
+    if (size > 1)
+      add(name, size);
+  if (plan.schedule != Schedule::OneF1B)
+    add("schedule", name(plan.schedule));
+  if (plan.interleave > 1)
+    add("chunks", plan.interleave);
+  if (plan.zero > 0)
+    add("zero", plan.zero);
+  return text;
+}
+
+Recompute recomputeOf(recipe::Recompute recompute) {
+  switch (recompute) {
+  case recipe::Recompute::None:
+    return Recompute::None;
+  case recipe::Recompute::Full:
+    return Recompute::Full;
+  case recipe::Recompute::Selective:
+    return Recompute::Selective;
+  }
+  return Recompute::None;
+}
+
+/// What a step is on `plan`, whose ranks have rounded shares of a microbatch.
+Workload workloadOf(const MeshQuestion &question, const ParallelPlan &plan) {
+  const recipe::Recipe &recipe = question.recipe;
+  Workload workload;
+  workload.sequence = recipe.batch.sequence;
+  workload.globalBatch = plan.micro * plan.data * recipe.batch.accumulate;
+  workload.dropout = recipe.dropout.rate.value_or(0) > 0;
+  workload.countsBefore = question.model.experts > 0 &&
+                          recipe.moe.balance == recipe::BalanceScope::Global;
+  const bool narrow = recipe.compute == recipe::Precision::Bf16;
+  const double state = recipe.compute == recipe::Precision::Fp64 ? 8 : 4;
+  workload.elementBytes = narrow ? 2 : state;
+  workload.gradientBytes = state;
+  // Weights that are not narrow are their own masters.
+  double moments = 2 * state;
+  if (recipe.optimizer.name == recipe::OptimizerKind::Sgd)
+    moments = recipe.optimizer.momentum > 0 ? state : 0;
+  workload.optimizerBytes = (narrow ? state : 0) + moments;
+  workload.libraryBytes = question.libraryBytes;
+  return workload;
+}
+
+auto order(const MeshCandidate &each) {
+  return std::make_tuple(each.figures.cost.total, complexity(each.figures.plan),
+                         each.mesh);
+}
+
+/// Goes through all meshes of a question.
+class MeshSweep {
+public:
+  explicit MeshSweep(const MeshQuestion &question)
+      : question(question), world(question.cluster.gpus()),
+        budget(usableMemory(question.cluster.gpu)) {}
+
+  StatusOr<MeshChoice> run();
+
+private:
+  void pipelines(Axes axes);
+  void consider(ParallelPlan plan);
+  Status failure() const;
+  MeshChoice choose();
+
+  const MeshQuestion &question;
+  const int64_t world;
+  const double budget;
+  std::vector<MeshCandidate> fitting; ///< the best of each mesh of axes
+  std::optional<MeshCandidate> fastestTooLarge, smallest;
+};
+
+StatusOr<MeshChoice> MeshSweep::run() {
+  for (int64_t tensor : divisors(world))
+    for (int64_t context : divisors(world / tensor))
+      for (int64_t expert : divisors(world / tensor / context))
+        for (int64_t data : divisors(world / tensor / context / expert))
+          pipelines({world / tensor / context / expert / data, data, expert,
+                     context, tensor});
+  if (fitting.empty())
+    return failure();
+  return choose();
+}
+
+void MeshSweep::pipelines(Axes axes) {
+  const recipe::Recipe &recipe = question.recipe;
+  ParallelPlan plan;
+  plan.pipe = axes.pipe;
+  plan.data = axes.data * axes.expert;
+  plan.expert = axes.expert;
+  plan.context = axes.context;
+  plan.tensor = axes.tensor;
+  if (question.model.experts > 0)
+    plan.expertTensor = axes.tensor;
+  // A rank without a sequence would only wait.
+  if (plan.data > recipe.batch.micro)
+    return;
+  plan.micro = (recipe.batch.micro + plan.data - 1) / plan.data;
+  plan.recompute = recomputeOf(recipe.recompute);
+  if (plan.pipe > 1 && recipe.batch.accumulate < 2)
+    return;
+  const bool shares = plan.data * plan.context > 1;
+  for (plan.zero = shares ? 1 : 0; plan.zero <= (shares ? 3 : 0); ++plan.zero) {
+    plan.schedule = Schedule::OneF1B;
+    plan.interleave = 1;
+    consider(plan);
+    if (plan.pipe == 1)
+      continue;
+    plan.schedule = Schedule::ZeroBubbleH1;
+    consider(plan);
+    plan.schedule = Schedule::Interleaved;
+    for (plan.interleave = 2; plan.interleave <= mostChunks; ++plan.interleave)
+      consider(plan);
+  }
+}
+
+void MeshSweep::consider(ParallelPlan plan) {
+  const Workload workload = workloadOf(question, plan);
+  if (firstViolation(question.model, question.cluster, workload, plan) !=
+      Constraint::None)
+    return;
+  const CostModel costs(question.model, question.cluster, workload);
+  MeshCandidate one{meshText(plan), {plan, costs.step(plan), {}}};
+  one.figures.memory =
+      peakMemory(question.model, workload, plan, one.figures.cost.stages);
+  const double needed = one.figures.memory.total();
+  if (!smallest || needed < smallest->figures.memory.total())
+    smallest = one;
+  if (needed > budget) {
+    if (!fastestTooLarge || order(one) < order(*fastestTooLarge))
+      fastestTooLarge = one;
+    return;
+  }
+  fitting.push_back(std::move(one));
+}
+
+Status MeshSweep::failure() const {
+  if (smallest)
+    return Status::error(
+        "--world {}: no mesh fits: {} needs least, {}, and a device has {}; "
+        "give more devices, a smaller batch.micro, or --device-memory",
+        world, smallest->mesh.empty() ? "one device" : smallest->mesh,
+        formatBytes(smallest->figures.memory.total()), formatBytes(budget));
+  const ModelShape &model = question.model;
+  const recipe::Recipe::Batch &batch = question.recipe.batch;
+  return Status::error(
+      "--world {}: no mesh of that size divides the model: {} layers, {} heads "
+      "({} for keys), {} experts; batch.micro {}, batch.accumulate {}, "
+      "batch.sequence {}; give another number, or name the axes with --mesh",
+      world, model.layers, model.heads, model.kvHeads, model.experts,
+      batch.micro, batch.accumulate, batch.sequence);
+}
+
+MeshChoice MeshSweep::choose() {
+  std::ranges::sort(fitting, {}, order);
+  const double limit =
+      fitting.front().figures.cost.total * (1 + SearchResult::indifference);
+  MeshChoice choice;
+  choice.fitting = int64_t(fitting.size());
+  const MeshCandidate *best = &fitting.front();
+  for (const MeshCandidate &each : fitting)
+    if (each.figures.cost.total <= limit &&
+        complexity(each.figures.plan) < complexity(best->figures.plan))
+      best = &each;
+  choice.chosen = *best;
+  std::vector<Axes> seen{axesOf(best->figures.plan)};
+  for (const MeshCandidate &each : fitting) {
+    const Axes axes = axesOf(each.figures.plan);
+    if (choice.others.size() == mostOthers ||
+        std::ranges::find(seen, axes) != seen.end())
+      continue;
+    seen.push_back(axes);
+    choice.others.push_back(each);
+  }
+  if (fastestTooLarge &&
+      fastestTooLarge->figures.cost.total < best->figures.cost.total)
+    choice.tooLarge = fastestTooLarge;
+  return choice;
+}
+
+/// What a step's time goes to, in the words of people.
+std::array<std::pair<const char *, double>, 6> partsOf(const StepCost &cost) {
+  const Times &times = cost.perRank;
+  return {{{"computing", times.compute + times.recompute + cost.uneven},
+           {"collectives inside layers",
+            times.tensor + times.expert + times.context},
+           {"slower kernels beside collectives", times.tax},
+           {"the pipeline's bubble and transfers", cost.bubble + cost.send},
+           {"gradients and weights", cost.data},
+           {"the optimizer", cost.optimizer}}};
+}
+
+std::string shareText(const StepCost &cost) {
+  std::string text;
+  for (const auto &[what, seconds] : partsOf(cost))
+    if (seconds >= 0.005 * cost.total)
+      text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", what,
+                          100 * seconds / cost.total);
+  return text;
+}
+
+/// Where most of what another mesh takes longer, or less long, goes to.
+std::string differenceText(const StepCost &cost, const StepCost &chosen) {
+  const auto ours = partsOf(chosen), theirs = partsOf(cost);
+  const bool slower = cost.total >= chosen.total;
+  size_t most = 0;
+  double largest = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const double more = (theirs[i].second - ours[i].second) * (slower ? 1 : -1);
+    if (more > largest)
+      largest = more, most = i;
+  }
+  if (std::abs(cost.total - chosen.total) < 1e-3 * chosen.total)
+    return "as fast";
+  return fmt::format("{} {}, most by {}",
+                     formatSeconds(std::abs(cost.total - chosen.total)),
+                     slower ? "slower" : "faster", theirs[most].first);
+}
+
+} // namespace
+
+ModelShape shapeOf(const models::ModelSpec &spec) {
+  ModelShape shape;
+  shape.family = models::name(spec.family);
+  shape.layers = spec.layers;
+  shape.hidden = spec.hidden;
+  shape.vocab = spec.vocab;
+  shape.maxPositions = spec.maxPositions;
+  shape.tied = spec.tieWordEmbeddings;
+  shape.learnedPositions = !spec.rope;
+  shape.heads = spec.heads;
+  shape.kvHeads = spec.kvHeads;
+  shape.headDim = shape.valueHeadDim = spec.headDim;
+  // A layer without a window sees all, and stands for the others.
+  if (!spec.windows.empty() && std::ranges::min(spec.windows) > 0)
+    shape.window = std::ranges::max(spec.windows);
+  shape.gated = spec.gatedMlp;
+  shape.intermediate = spec.intermediate;
+  if (!spec.moe)
+    return shape;
+  shape.experts = spec.moe->experts;
+  shape.expertsPerToken = spec.moe->chosen;
+  shape.expertWidth = spec.moe->intermediate;
+  shape.sharedWidth = spec.moe->sharedIntermediate;
+  shape.denseLayers = spec.layers - spec.moe->sparseLayers();
+  if (shape.denseLayers == 0)
+    shape.intermediate = 0;
+  return shape;
+}
+
+Cluster hostCluster(int64_t ranks, double memory) {
+  Cluster cluster;
+  cluster.name = "this machine";
+  cluster.nodes = 1;
+  cluster.gpusPerNode = ranks;
+  Gpu &core = cluster.gpu;
+  core.name = "core";
+  core.memory = memory / double(ranks);
+  core.memoryBandwidth = 10e9; // a core's share of a server's channels
+  core.bf16 = 50e9;            // AVX2 or AVX-512 on tiles that fit the cache
+  core.multiprocessors = 1;
+  core.clock = 2.5e9;
+  core.launch = 2e-6; // what a pool of threads needs to start on something
+  // A message is copied in and out of a shared segment, by the cores that
+  // would compute.
+  cluster.links = {{"shared memory", 0, 2e9, "", 1, 10e-6}};
+  return cluster;
+}
+
+StatusOr<MeshChoice> chooseMesh(const MeshQuestion &question) {
+  return MeshSweep(question).run();
+}
+
+std::string printChoice(const MeshQuestion &question,
+                        const MeshChoice &choice) {
+  const Candidate &chosen = choice.chosen.figures;
+  std::string text = fmt::format(
+      "mesh {}: {} a step by the cost model ({}), {} of {} a device; the "
+      "simplest within {:.0f} % of the fastest of {} that fit\n",
+      choice.chosen.mesh.empty() ? "of one device" : choice.chosen.mesh,
+      formatSeconds(chosen.cost.total), shareText(chosen.cost),
+      formatBytes(chosen.memory.total()),
+      formatBytes(usableMemory(question.cluster.gpu)),
+      100 * SearchResult::indifference, choice.fitting);
+  for (const MeshCandidate &other : choice.others)
+    text += fmt::format("  {}: {}, {}\n", other.mesh,
+                        differenceText(other.figures.cost, chosen.cost),
+                        formatBytes(other.figures.memory.total()));
+  if (choice.tooLarge)
+    text +=
+        fmt::format("  {}: {}, but needs {}\n", choice.tooLarge->mesh,
+                    differenceText(choice.tooLarge->figures.cost, chosen.cost),
+                    formatBytes(choice.tooLarge->figures.memory.total()));
+  return text;
+}
+
+} // namespace tessera::planner

@@ -1,0 +1,246 @@
+#include "parallelism/planner/ModelShape.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "models/ConfigFields.h"
+#include "runtime/support/Text.h"
+
+namespace tessera::planner {
+namespace {
+
+using models::ConfigFields;
+using models::Json;
+
+constexpr int64_t maxFileBytes = 1 << 20;
+// Beyond any model; layers * experts * 3 * hidden * width stays below 2^63.
+constexpr int64_t maxLayers = 1 << 12;
+constexpr int64_t maxWidth = 1 << 17;
+constexpr int64_t maxIntermediate = 1 << 20;
+constexpr int64_t maxHeads = 1 << 12;
+constexpr int64_t maxHeadDim = 1 << 12;
+constexpr int64_t maxExperts = 1 << 12;
+constexpr int64_t maxVocab = 1 << 24;
+constexpr int64_t maxPositions = int64_t(1) << 30;
+
+/// A size where absent and 0 both mean "none".
+int64_t sizeOrNone(ConfigFields &fields, const char *key, int64_t most) {
+  const Json *value = fields.find(key);
+  if (!value || (value->is_number_integer() && *value == 0))
+    return 0;
+  return fields.size(key, most);
+}
+
+void readGpt2(ConfigFields &fields, ModelShape &shape) {
+  shape.hidden = fields.size({"n_embd", "hidden_size"}, maxWidth);
+  shape.layers = fields.size({"n_layer", "num_hidden_layers"}, maxLayers);
+  shape.heads = fields.size({"n_head", "num_attention_heads"}, maxHeads);
+  shape.maxPositions =
+      fields.size({"n_positions", "max_position_embeddings"}, maxPositions);
+  shape.intermediate =
+      fields.size("n_inner", maxIntermediate, 4 * shape.hidden);
+  shape.kvHeads = shape.heads;
+  shape.gated = false;
+  shape.learnedPositions = true;
+  shape.tied = fields.flag("tie_word_embeddings", true);
+  if (fields.ok() && shape.hidden % shape.heads != 0)
+    fields.fail("n_embd", fmt::format("{} is not a multiple of n_head = {}",
+                                      shape.hidden, shape.heads));
+  shape.headDim = shape.valueHeadDim = shape.hidden / shape.heads;
+}
+
+/// Llama and all that came of it: grouped queries, gated MLP.
+void readLlamaLike(ConfigFields &fields, ModelShape &shape) {
+  shape.hidden = fields.size("hidden_size", maxWidth);
+  shape.layers = fields.size("num_hidden_layers", maxLayers);
+  shape.heads = fields.size("num_attention_heads", maxHeads);
+  shape.kvHeads = fields.size("num_key_value_heads", maxHeads, shape.heads);
+  shape.maxPositions = fields.size("max_position_embeddings", maxPositions);
+  shape.intermediate = sizeOrNone(fields, "intermediate_size", maxIntermediate);
+  shape.tied = fields.flag("tie_word_embeddings", false);
+  if (fields.ok() && shape.heads % shape.kvHeads != 0)
+    fields.fail("num_attention_heads",
+                fmt::format("{} is not a multiple of num_key_value_heads = {}",
+                            shape.heads, shape.kvHeads));
+  shape.headDim = sizeOrNone(fields, "head_dim", maxHeadDim);
+  if (shape.headDim == 0 && !fields.written("qk_nope_head_dim")) {
+    if (fields.ok() && shape.hidden % shape.heads != 0)
+      fields.fail("hidden_size",
+                  fmt::format("{} is not a multiple of num_attention_heads = "
+                              "{}; give head_dim",
+                              shape.hidden, shape.heads));
+    shape.headDim = std::max<int64_t>(1, shape.hidden / shape.heads);
+  }
+  shape.valueHeadDim = shape.headDim;
+}
+
+void readLatentAttention(ConfigFields &fields, ModelShape &shape) {
+  shape.keyValueRank = fields.size("kv_lora_rank", maxWidth);
+  shape.queryRank = sizeOrNone(fields, "q_lora_rank", maxWidth);
+  shape.rotaryDim = fields.size("qk_rope_head_dim", maxHeadDim);
+  shape.headDim = fields.size("qk_nope_head_dim", maxHeadDim) + shape.rotaryDim;
+  shape.valueHeadDim = fields.size("v_head_dim", maxHeadDim);
+  shape.kvHeads = shape.heads; // after decompression each head has its own
+}
+
+/// Every layer behind the dense ones must be sparse: stages are told apart by
+/// how many of each kind they hold, not by which.
+void readExperts(ConfigFields &fields, ModelShape &shape) {
+  if (shape.family == "mixtral") {
+    shape.experts = fields.size("num_local_experts", maxExperts);
+    shape.expertWidth = shape.intermediate;
+    shape.intermediate = 0;
+  } else if (shape.family.starts_with("qwen")) {
+    shape.experts = fields.size("num_experts", maxExperts);
+    shape.expertWidth = fields.size("moe_intermediate_size", maxIntermediate);
+    shape.sharedWidth =
+        sizeOrNone(fields, "shared_expert_intermediate_size", maxIntermediate);
+    fields.requireNeutral(
+        "decoder_sparse_step", 1,
+        "the planner knows models whose layers are all sparse "
+        "behind the first");
+    fields.requireNeutral(
+        "mlp_only_layers", Json::array(),
+        "the planner knows models whose layers are all sparse");
+    shape.intermediate = 0;
+  } else {
+    shape.experts = fields.size("n_routed_experts", maxExperts);
+    shape.expertWidth = fields.size("moe_intermediate_size", maxIntermediate);
+    shape.sharedWidth =
+        sizeOrNone(fields, "n_shared_experts", 64) * shape.expertWidth;
+    shape.denseLayers = sizeOrNone(fields, "first_k_dense_replace", maxLayers);
+    shape.futureLayers = sizeOrNone(fields, "num_nextn_predict_layers", 64);
+    fields.requireNeutral(
+        "moe_layer_freq", 1,
+        "the planner knows models whose layers are all sparse "
+        "behind the first");
+  }
+  shape.expertsPerToken = fields.size("num_experts_per_tok", maxExperts);
+  if (fields.ok() && shape.expertsPerToken > shape.experts)
+    fields.fail("num_experts_per_tok",
+                fmt::format("{} is more than there are experts, {}",
+                            shape.expertsPerToken, shape.experts));
+  if (fields.ok() && shape.denseLayers > shape.layers)
+    fields.fail("first_k_dense_replace",
+                fmt::format("{} is more than there are layers, {}",
+                            shape.denseLayers, shape.layers));
+}
+
+} // namespace
+
+int64_t ModelShape::attentionParameters() const {
+  int64_t norms = 2 * hidden;
+  if (keyValueRank == 0)
+    return hidden * (queryWidth() + 2 * keyValueWidth()) +
+           queryWidth() * hidden + norms;
+  int64_t queries =
+      queryRank ? queryRank * (hidden + queryWidth()) : hidden * queryWidth();
+  int64_t plain = headDim - rotaryDim; // of a head's keys, not rotated
+  int64_t keysValues = hidden * (keyValueRank + rotaryDim) +
+                       keyValueRank * heads * (plain + valueHeadDim);
+  return queries + keysValues + heads * valueHeadDim * hidden + norms;
+}
+
+int64_t ModelShape::denseMlpParameters() const {
+  return (gated ? 3 : 2) * hidden * intermediate;
+}
+int64_t ModelShape::expertParameters() const {
+  return (gated ? 3 : 2) * hidden * expertWidth;
+}
+int64_t ModelShape::sharedParameters() const {
+  return (gated ? 3 : 2) * hidden * sharedWidth + hidden * experts;
+}
+int64_t ModelShape::embeddingParameters() const {
+  return (vocab + (learnedPositions ? maxPositions : 0)) * hidden;
+}
+int64_t ModelShape::headParameters() const {
+  return (tied ? 0 : vocab * hidden) + hidden;
+}
+
+int64_t ModelShape::parameters() const {
+  int64_t sparsePart =
+      sparseLayers() * (sharedParameters() + experts * expertParameters());
+  return layers * attentionParameters() +
+         (layers - sparseLayers()) * denseMlpParameters() + sparsePart +
+         embeddingParameters() + headParameters();
+}
+
+int64_t ModelShape::activeParameters() const {
+  int64_t sparsePart = sparseLayers() * (sharedParameters() +
+                                         expertsPerToken * expertParameters());
+  return layers * attentionParameters() +
+         (layers - sparseLayers()) * denseMlpParameters() + sparsePart +
+         vocab * hidden;
+}
+
+double ModelShape::flopsPerToken(int64_t sequence, bool allKeys) const {
+  double keys = double(sequence) / (allKeys ? 1 : 2);
+  if (window > 0 && window < sequence) // the ramp at the start, then the band
+    keys = std::min(keys, double(window) *
+                              (1 - double(window) / 2 / double(sequence)));
+  double perLayer =
+      3.0 * 2 * double(heads) * double(headDim + valueHeadDim) * keys;
+  double weights = double(activeParameters());
+  double result = 6 * weights + double(layers) * perLayer;
+  if (futureLayers > 0) {
+    double block = double(
+        attentionParameters() + 2 * hidden * hidden +
+        (experts ? sharedParameters() + expertsPerToken * expertParameters()
+                 : denseMlpParameters()) +
+        vocab * hidden);
+    result += double(futureLayers) * (6 * block + perLayer);
+  }
+  return result;
+}
+
+StatusOr<ModelShape> parseModelShape(std::string_view text,
+                                     const std::string &file) {
+  StatusOr<Json> object = models::parseConfigObject(text, file);
+  if (!object.ok())
+    return object.status();
+  ConfigFields fields(*object, file);
+  ModelShape shape;
+  shape.family = fields.text("model_type", "");
+  constexpr std::array<std::string_view, 10> families = {
+      "gpt2",    "llama",     "mistral",   "qwen2",       "qwen3",
+      "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3"};
+  if (fields.ok() && !std::ranges::count(families, shape.family))
+    fields.fail("model_type",
+                shape.family.empty()
+                    ? std::string("is missing; add it")
+                    : fmt::format("the planner does not know {}; use {}",
+                                  quote(shape.family), choices(families)));
+  if (!fields.ok())
+    return fields.status();
+  shape.vocab = fields.size("vocab_size", maxVocab);
+  if (shape.family == "gpt2")
+    readGpt2(fields, shape);
+  else
+    readLlamaLike(fields, shape);
+  if (shape.family == "mistral" || shape.family == "mixtral")
+    shape.window = sizeOrNone(fields, "sliding_window", maxPositions);
+  if (shape.family.starts_with("deepseek"))
+    readLatentAttention(fields, shape);
+  if (shape.family == "mixtral" || shape.family.ends_with("_moe") ||
+      shape.family.starts_with("deepseek"))
+    readExperts(fields, shape);
+  if (shape.intermediate == 0 && shape.layers > shape.sparseLayers())
+    fields.fail("intermediate_size", "is missing; add it");
+  if (!fields.ok())
+    return fields.status();
+  return shape;
+}
+
+StatusOr<ModelShape> loadModelShape(const std::string &path) {
+  std::error_code failure;
+  std::string file = path;
+  if (std::filesystem::is_directory(path, failure))
+    file = (std::filesystem::path(path) / "config.json").string();
+  StatusOr<std::string> text = readTextFile(file, maxFileBytes);
+  if (!text.ok())
+    return text.status();
+  return parseModelShape(*text, file);
+}
+
+} // namespace tessera::planner

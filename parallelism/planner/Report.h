@@ -1,0 +1,58 @@
+// A plan in words and figures: for people, and as JSON for programs.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "parallelism/planner/Reliability.h"
+#include "parallelism/planner/Search.h"
+
+namespace tessera::planner {
+
+/// What is planned.
+struct Question {
+  std::string modelName;
+  ModelShape model;
+  Cluster cluster;
+  Workload workload;
+  double tokens = 0; ///< of the whole training; 0: not given
+};
+
+/// What a training costs under a plan.
+struct Economics {
+  double days = 0; ///< checkpoints and failures included, where known
+  double gpuHours = 0;
+  double price = 0; ///< 0 where the cluster has no price
+  std::optional<CheckpointPolicy> checkpoints;
+};
+Economics economics(const Question &question, const StepCost &cost);
+
+/// A plan on more GPUs: what the same batch or a larger one does to it.
+struct ScaleOut {
+  int64_t gpus = 0;
+  int64_t globalBatch = 0;
+  std::optional<Candidate> same; ///< the chosen plan with more data ranks
+  std::optional<Candidate> best; ///< of a new sweep
+};
+
+struct Answer {
+  Candidate chosen;
+  bool fits = true;                   ///< always, unless the plan was given
+  std::optional<SearchResult> search; ///< absent for a plan that was given
+  std::vector<ScaleOut> scaleOut;
+};
+
+/// What the same model costs on `gpus` GPUs, with its batch and with twice
+/// that. Empty where the cluster has as many already or cannot grow.
+std::vector<ScaleOut> scaleOut(const Question &question,
+                               const Candidate &chosen, int64_t gpus);
+
+/// The chosen plan: memory, time, money, checkpoints, more GPUs.
+std::string printAnswer(const Question &question, const Answer &answer);
+/// The best plans side by side.
+std::string printComparison(const SearchResult &result);
+/// Why the chosen degrees, and what ruled out others.
+std::string printReasons(const Question &question, const SearchResult &result);
+/// All of the above. Keys are in docs/planning.md; figures in bytes, seconds.
+std::string answerJson(const Question &question, const Answer &answer);
+
+} // namespace tessera::planner

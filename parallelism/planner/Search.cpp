@@ -1,0 +1,246 @@
+#include "parallelism/planner/Search.h"
+
+#include <algorithm>
+#include <bit>
+#include <tuple>
+
+namespace tessera::planner {
+namespace {
+
+constexpr int64_t largestMicro = 64;
+constexpr int64_t largestContext = 64;
+constexpr int64_t largestInterleave = 16;
+/// A plan that needs more than so many times the memory is not worth a line.
+constexpr double nearlyFits = 1.5;
+
+std::vector<int64_t> divisors(int64_t value, int64_t most) {
+  std::vector<int64_t> result;
+  for (int64_t each = 1; each <= std::min(value, most); ++each)
+    if (value % each == 0)
+      result.push_back(each);
+  return result;
+}
+
+auto order(const Candidate &each) {
+  const ParallelPlan &plan = each.plan;
+  return std::make_tuple(each.cost.total, plan.pipe, plan.tensor, plan.context,
+                         plan.expert, plan.expertTensor, plan.interleave,
+                         plan.micro, plan.zero, plan.recompute, plan.schedule,
+                         plan.evenStages);
+}
+
+class Sweep {
+public:
+  Sweep(const ModelShape &model, const Cluster &cluster,
+        const Workload &workload, size_t keep)
+      : model(model), cluster(cluster), workload(workload), keep(keep),
+        costs(model, cluster, workload), budget(usableMemory(cluster.gpu)) {}
+
+  SearchResult run() {
+    int64_t gpus = cluster.gpus();
+    int64_t node = std::min(gpus, cluster.gpusPerNode);
+    for (int64_t tensor : divisors(gpus, node))
+      for (int64_t context : divisors(gpus / tensor, largestContext))
+        if ((context & (context - 1)) == 0)
+          sweepExperts(tensor, context);
+    choose();
+    return std::move(result);
+  }
+
+private:
+  void sweepExperts(int64_t tensor, int64_t context) {
+    ParallelPlan plan;
+    plan.tensor = tensor;
+    plan.context = context;
+    std::vector<int64_t> experts = model.experts
+                                       ? divisors(model.experts, cluster.gpus())
+                                       : std::vector<int64_t>{1};
+    for (int64_t expert : experts)
+      for (int64_t expertTensor : {int64_t(1), tensor}) {
+        if (expertTensor > 1 && model.experts == 0)
+          continue;
+        plan.expert = expert;
+        plan.expertTensor = expertTensor;
+        for (plan.micro = 1; plan.micro <= largestMicro; plan.micro *= 2)
+          sweepRecompute(plan);
+        if (tensor == 1)
+          break;
+      }
+  }
+
+  void sweepRecompute(ParallelPlan plan) {
+    for (Recompute each : {Recompute::None, Recompute::Selective,
+                           Recompute::Attention, Recompute::Full}) {
+      plan.recompute = each;
+      priced.reset();
+      sweepPipelines(plan);
+    }
+  }
+
+  void sweepPipelines(ParallelPlan plan) {
+    int64_t gpus = cluster.gpus() / (plan.tensor * plan.context);
+    for (int64_t pipe : divisors(gpus, model.layers)) {
+      plan.pipe = pipe;
+      plan.data = gpus / pipe;
+      bool shares = plan.data * plan.context > 1 || plan.expertCopies() > 1;
+      plan.zero = shares ? 1 : 0;
+      sweepSchedules(plan);
+      for (int level : {2, 3})
+        if (pipe == 1 && shares) {
+          plan.zero = level;
+          sweepSchedules(plan);
+        }
+    }
+  }
+
+  void sweepSchedules(ParallelPlan plan) {
+    for (bool even : {false, true}) {
+      if (even && (plan.pipe == 1 || model.layers % plan.pipe != 0))
+        continue;
+      plan.evenStages = even;
+      plan.schedule = Schedule::OneF1B;
+      plan.interleave = 1;
+      consider(plan);
+      if (plan.pipe == 1)
+        continue;
+      plan.schedule = Schedule::ZeroBubbleH1;
+      consider(plan);
+      plan.schedule = Schedule::Interleaved;
+      int64_t most = std::min(largestInterleave,
+                              (model.layers + plan.pipe - 1) / plan.pipe);
+      for (plan.interleave = 2; plan.interleave <= most; ++plan.interleave)
+        consider(plan);
+    }
+  }
+
+  void consider(const ParallelPlan &plan) {
+    Constraint broken = firstViolation(model, cluster, workload, plan);
+    if (broken == Constraint::None) {
+      if (!priced)
+        priced = costs.price(plan);
+      if (plan.evenStages && isBalanced(plan))
+        return; // it has been considered
+    }
+    ++result.considered;
+    if (broken != Constraint::None)
+      return kill(plan, broken);
+    Candidate candidate{plan, {}, {}};
+    candidate.memory =
+        peakMemory(model, workload, plan, costs.stages(plan, *priced));
+    double needed = candidate.memory.total();
+    if (needed > nearlyFits * budget)
+      return kill(plan, Constraint::Memory);
+    candidate.cost = costs.step(plan, *priced);
+    if (needed <= budget)
+      return accept(candidate);
+    kill(plan, Constraint::Memory);
+    std::optional<Candidate> &fastest =
+        result.killed[size_t(Constraint::Memory)].fastest;
+    if (!fastest || order(candidate) < order(*fastest))
+      fastest = candidate;
+  }
+
+  /// Whether even stages are what balancing comes to.
+  bool isBalanced(ParallelPlan plan) const {
+    StageLayers even = costs.stages(plan, *priced);
+    plan.evenStages = false;
+    return costs.stages(plan, *priced) == even;
+  }
+
+  void accept(const Candidate &candidate) {
+    ++result.fitting;
+    auto [found, added] =
+        simplest.try_emplace(complexity(candidate.plan), candidate);
+    if (!added && order(candidate) < order(found->second))
+      found->second = candidate;
+    for (Choice *choice : choicesOf(candidate.plan)) {
+      ++choice->fitting;
+      if (!choice->best || order(candidate) < order(*choice->best))
+        choice->best = candidate;
+    }
+    if (result.best.size() == keep &&
+        !(order(candidate) < order(result.best.back())))
+      return;
+    result.best.insert(
+        std::ranges::upper_bound(result.best, order(candidate), {}, order),
+        candidate);
+    if (result.best.size() > keep)
+      result.best.pop_back();
+  }
+
+  void choose() {
+    if (result.best.empty())
+      return;
+    double limit = result.best.front().cost.total * (1 + result.indifference);
+    for (const auto &[level, candidate] : simplest)
+      if (!result.chosen && candidate.cost.total <= limit)
+        result.chosen = candidate;
+  }
+
+  void kill(const ParallelPlan &plan, Constraint constraint) {
+    ++result.killed[size_t(constraint)].plans;
+    for (Choice *choice : choicesOf(plan))
+      ++choice->killed[size_t(constraint)];
+  }
+
+  std::array<Choice *, 8> choicesOf(const ParallelPlan &plan) {
+    const std::pair<const char *, int64_t> values[] = {
+        {"pipe", plan.pipe},     {"interleave", plan.interleave},
+        {"tensor", plan.tensor}, {"context", plan.context},
+        {"expert", plan.expert}, {"zero", plan.zero},
+        {"micro", plan.micro},   {"recompute", int64_t(plan.recompute)}};
+    std::array<Choice *, 8> found{};
+    for (size_t i = 0; i < found.size(); ++i) {
+      // Values are few and small: a table beside the map saves its look-ups.
+      std::vector<Choice *> &table = tables[i];
+      size_t value = size_t(values[i].second);
+      if (table.size() <= value)
+        table.resize(value + 1);
+      if (!table[value])
+        table[value] = &result.choices[values[i].first][values[i].second];
+      found[i] = table[value];
+    }
+    return found;
+  }
+
+  const ModelShape &model;
+  const Cluster &cluster;
+  const Workload &workload;
+  size_t keep;
+  CostModel costs;
+  double budget;
+  std::optional<PricedLayers> priced;
+  std::array<std::vector<Choice *>, 8> tables;
+  std::map<int64_t, Candidate> simplest; ///< fastest of each complexity
+  SearchResult result;
+};
+
+} // namespace
+
+int64_t complexity(const ParallelPlan &plan) {
+  int64_t result = std::max(0, plan.zero - 1);
+  for (int64_t degree : {plan.pipe, plan.interleave, plan.tensor, plan.context,
+                         plan.expert, plan.expertTensor})
+    result += std::bit_width(uint64_t(degree)) - 1;
+  return result + (plan.schedule == Schedule::ZeroBubbleH1);
+}
+
+SearchResult search(const ModelShape &model, const Cluster &cluster,
+                    const Workload &workload, size_t keep) {
+  return Sweep(model, cluster, workload, keep).run();
+}
+
+StatusOr<Candidate> evaluate(const ModelShape &model, const Cluster &cluster,
+                             const Workload &workload,
+                             const ParallelPlan &plan) {
+  Violation violation = explainViolation(model, cluster, workload, plan);
+  if (violation.constraint != Constraint::None)
+    return Status::error("{}: {}: {}", describe(plan),
+                         name(violation.constraint), violation.detail);
+  CostModel costs(model, cluster, workload);
+  Candidate candidate{plan, costs.step(plan), {}};
+  candidate.memory = peakMemory(model, workload, plan, candidate.cost.stages);
+  return candidate;
+}
+
+} // namespace tessera::planner

@@ -1,0 +1,28 @@
+// The order of the tiling phase.
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+#include "passes/kernels/Passes.h"
+
+using namespace mlir;
+
+void tessera::buildKernelsPipeline(OpPassManager &pipeline,
+                                  llvm::ArrayRef<std::string> targets,
+                                  bool allVariants) {
+  //===--- kernels --------------------------------------------------------===//
+  TileClustersOptions options;
+  options.targets = targets;
+  options.allVariants = allVariants;
+  pipeline.addPass(createTileClusters(std::move(options)));
+
+  //===--- launches -------------------------------------------------------===//
+  // All updates of an optimizer are one parallel region.
+  pipeline.addNestedPass<func::FuncOp>(createGroupLaunches());
+
+  //===--- kernels that read well -----------------------------------------===//
+  // Skeletons write every index as it comes.
+  pipeline.addPass(createCanonicalizerPass());
+  pipeline.addPass(createCSEPass());
+
+  pipeline.addPass(createVerifyTiled());
+}

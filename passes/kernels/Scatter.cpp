@@ -1,0 +1,162 @@
+// Rows written by index. Rows are added without atomics: a block owns a range
+// of the table's rows, walks over all indices and adds the updates that fall
+// into its range in their order. The result does not depend on how work is
+// divided. Where rows are replaced no two updates meet, and a block owns some
+// of the updates.
+#include "passes/kernels/ClusterLaunch.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+// Rows of a block: few enough to feed all threads, so many that walking over
+// the indices is cheap beside the adding.
+static int64_t rowsPerBlock(int64_t rows) {
+  return std::max<int64_t>(partsOf(rows, 64), 16);
+}
+
+namespace {
+
+// One kernel. Root 0 of the piece is the update, root 1 its row.
+struct ScatterKernel {
+  RowScatter op;
+  const ExprPiece &piece;
+  Value base;
+  const TileTarget &target;
+  Value begin, end; ///< rows of the block
+
+  void overIndices(EmitScope &level, unsigned dim);
+  void addRow(EmitScope &level);
+  void replaceRow(EmitScope &level);
+  Value rowOf(EmitScope &level);
+  void overWidthIf(EmitScope &level, Value condition, Value row);
+  void overWidth(EmitScope &level, unsigned dim, Value row);
+  void writeTile(EmitScope &tile, Value row);
+};
+
+} // namespace
+
+void ScatterKernel::overIndices(EmitScope &level, unsigned dim) {
+  if (dim == piece.groups[0])
+    return addRow(level);
+  forEachIndex(level, dim,
+               [&](EmitScope &inner) { overIndices(inner, dim + 1); });
+}
+
+void ScatterKernel::addRow(EmitScope &level) {
+  OpBuilder &b = level.builder;
+  Location loc = level.loc();
+  Value row = rowOf(level);
+  auto compare = [&](arith::CmpIPredicate predicate, Value bound) -> Value {
+    return b.create<arith::CmpIOp>(loc, predicate, row, bound);
+  };
+  Value mine =
+      b.create<arith::AndIOp>(loc, compare(arith::CmpIPredicate::sge, begin),
+                              compare(arith::CmpIPredicate::slt, end));
+  overWidthIf(level, mine, row);
+}
+
+void ScatterKernel::replaceRow(EmitScope &level) {
+  OpBuilder &b = level.builder;
+  Value row = rowOf(level);
+  overWidthIf(level,
+              b.create<arith::CmpIOp>(level.loc(), arith::CmpIPredicate::sge,
+                                      row, emitIndex(b, level.loc(), 0)),
+              row);
+}
+
+Value ScatterKernel::rowOf(EmitScope &level) {
+  OpBuilder &b = level.builder;
+  return b.create<arith::IndexCastOp>(level.loc(), b.getIndexType(),
+                                      level.emit(piece.roots[1].node));
+}
+
+void ScatterKernel::overWidthIf(EmitScope &level, Value condition, Value row) {
+  OpBuilder &b = level.builder;
+  auto branch =
+      b.create<scf::IfOp>(level.loc(), condition, /*withElseRegion=*/false);
+  b.setInsertionPoint(branch);
+  EmitScope inner(level, branch.getThenBodyBuilder());
+  overWidth(inner, piece.groups[0], row);
+  b.setInsertionPointAfter(branch);
+}
+
+void ScatterKernel::overWidth(EmitScope &level, unsigned dim, Value row) {
+  if (dim + 1 < piece.rank())
+    return forEachIndex(
+        level, dim, [&](EmitScope &inner) { overWidth(inner, dim + 1, row); });
+  forEachTile(level, dim, target,
+              [&](EmitScope &tile) { writeTile(tile, row); });
+}
+
+void ScatterKernel::writeTile(EmitScope &tile, Value row) {
+  RankedTensorType type = tensorType(op.getBase());
+  Linear place = Linear::zero(piece.rank());
+  int64_t stride = 1;
+  for (unsigned dim = piece.rank(); dim-- > piece.groups[0];) {
+    place.coefficients[dim] = stride;
+    stride *= piece.sizes[dim];
+  }
+  int64_t width = type.getDimSize(1);
+  Value update = tile.emitTile(piece.roots[0].node);
+  if (!op.adds())
+    return tile.store(update, type.getElementType(), base, place, row, width);
+  Value old = tile.load(base, type.getElementType(), place, row, width);
+  if (update.getType() != old.getType())
+    update =
+        tile.builder.create<arith::ExtFOp>(tile.loc(), old.getType(), update);
+  Value sum = tile.builder.create<arith::AddFOp>(tile.loc(), old, update);
+  tile.store(sum, type.getElementType(), base, place, row, width);
+}
+
+// Fills in how the work is divided, and the kernel.
+static void describe(RowScatter op, const ExprPiece &piece,
+                     ClusterLaunch &launch, const TileTarget &any) {
+  RankedTensorType base = tensorType(op.getBase());
+  bool adds = op.adds();
+  int64_t rows = base.getDimSize(0), updates = 1;
+  for (unsigned dim = 0; dim < piece.groups[0]; ++dim)
+    updates *= piece.sizes[dim];
+  int64_t perBlock =
+      adds ? rowsPerBlock(rows)
+           : std::max<int64_t>(blockElements(any) / base.getDimSize(1), 1);
+  RowGrid grid{piece.groups[0], updates, perBlock};
+  launch.spec.blocks = adds ? partsOf(rows, perBlock) : grid.blocks();
+  launch.spec.build = [=, &piece, &launch](tile::KernelOp kernel,
+                                           const TileTarget &target,
+                                           OpBuilder &b) -> llvm::Error {
+    Location loc = kernel.getLoc();
+    EmitTarget emitTarget{piece, launch.argumentBuffers(kernel), loc};
+    Value size = emitIndex(b, loc, perBlock), block = kernel.getBlockNumber();
+    Value result = launch.resultBuffers(kernel)[0];
+    EmitScope top(emitTarget, b);
+    if (adds) {
+      Value begin = b.create<arith::MulIOp>(loc, block, size);
+      Value end = b.create<arith::AddIOp>(loc, begin, size);
+      ScatterKernel scatter{op, piece, result, target, begin, end};
+      scatter.overIndices(top, 0);
+    } else {
+      ScatterKernel scatter{op, piece, result, target, {}, {}};
+      forEachRow(top, grid, block,
+                 [&](EmitScope &row) { scatter.replaceRow(row); });
+    }
+    return llvm::Error::success();
+  };
+}
+
+llvm::Expected<SmallVector<Value>>
+tessera::tileScatter(ClusterOp cluster, TilingContext &context) {
+  auto op = *cluster.getBody().front().getOps<RowScatter>().begin();
+  llvm::Expected<ClusterExpression> expression =
+      buildExpression(cluster, scatterExpression(op));
+  if (!expression)
+    return expression.takeError();
+  if (expression->pieces.size() != 1)
+    return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                   "updates of a scatter are one piece");
+  ClusterLaunch launch(cluster, *expression, tile::Skeleton::scatter,
+                       cluster.getResultTypes(), op.getBase());
+  launch.spec.reuse.clear();
+  describe(op, expression->pieces.front(), launch, context.target());
+  return launch.emit(context);
+}

@@ -1,0 +1,115 @@
+// The pass: every cluster through its skeleton.
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/kernels/Passes.h"
+#include "passes/kernels/Tiling.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+namespace tessera {
+#define GEN_PASS_DEF_TILECLUSTERS
+#include "passes/kernels/Passes.h.inc"
+} // namespace tessera
+
+static Skeleton skeletonFor(ClusterKind kind) {
+  switch (kind) {
+  case ClusterKind::elementwise:
+  case ClusterKind::gather:
+    return tileElementwise;
+  case ClusterKind::row:
+    return tileRow;
+  case ClusterKind::column:
+    return tileColumn;
+  case ClusterKind::contraction:
+  case ClusterKind::grouped:
+    return tileContraction;
+  case ClusterKind::attention:
+    return tileAttention;
+  case ClusterKind::attention_grad:
+    return tileAttentionGrad;
+  case ClusterKind::paged_attention:
+    return tilePagedAttention;
+  case ClusterKind::scatter:
+    return tileScatter;
+  case ClusterKind::reduce_all:
+    return tileReduceAll;
+  case ClusterKind::sample:
+    return tileSample;
+  }
+  llvm_unreachable("all kinds are handled");
+}
+
+namespace {
+
+class TileClustersPass
+    : public tessera::impl::TileClustersBase<TileClustersPass> {
+  using TileClustersBase::TileClustersBase;
+
+  LogicalResult initialize(MLIRContext *) override {
+    if (targets.empty())
+      llvm::append_range(chosen, cpuTileTargets());
+    for (const std::string &name : targets) {
+      std::optional<TileTarget> target = lookupTileTarget(name);
+      if (!target) {
+        llvm::errs() << "tile-clusters: unknown target '" << name << "'\n";
+        return failure();
+      }
+      chosen.push_back(*target);
+    }
+    // Grids are those of all targets, and a GPU's are its own.
+    for (const TileTarget &target : chosen)
+      if (chosen.size() > 1 && target.gpu) {
+        llvm::errs() << "tile-clusters: " << target.name
+                     << " is tiled by itself; give one target a run\n";
+        return failure();
+      }
+    return success();
+  }
+
+  // Matrix registers that no kernel uses add nothing to the other targets.
+  void dropIdleModules() {
+    bool hasOthers = llvm::any_of(
+        chosen, [](const TileTarget &t) { return !t.gpu && !t.matrixTiles; });
+    for (auto nested :
+         llvm::make_early_inc_range(getOperation().getOps<ModuleOp>())) {
+      auto name = nested->getAttrOfType<StringAttr>(kTargetAttr);
+      std::optional<TileTarget> target =
+          name ? lookupTileTarget(name.getValue()) : std::nullopt;
+      if (!hasOthers || !target || !target->matrixTiles)
+        continue;
+      WalkResult found = nested->walk(
+          [](tile::MmaStagedOp) { return WalkResult::interrupt(); });
+      if (!found.wasInterrupted())
+        nested.erase();
+    }
+  }
+
+  void runOnOperation() override {
+    TilingContext context(getOperation(), chosen, allVariants);
+    SmallVector<ClusterOp> clusters;
+    getOperation().walk(
+        [&](ClusterOp cluster) { clusters.push_back(cluster); });
+    for (ClusterOp cluster : clusters) {
+      llvm::Expected<SmallVector<Value>> results =
+          skeletonFor(cluster.getKind())(cluster, context);
+      if (!results) {
+        cluster.emitError()
+            << "cluster '" << cluster.getName()
+            << "' cannot be tiled: " << llvm::toString(results.takeError());
+        return signalPassFailure();
+      }
+      cluster.replaceAllUsesWith(*results);
+      cluster.erase();
+    }
+    dropIdleModules();
+  }
+
+  SmallVector<TileTarget> chosen;
+};
+
+} // namespace

@@ -1,0 +1,130 @@
+// The postcondition of tiling.
+#include "dialects/dist/DistOps.h"
+#include "dialects/graph/GraphOps.h"
+#include "dialects/tile/KernelBlocks.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/fusion/FusionGraph.h"
+#include "passes/kernels/Passes.h"
+#include "passes/kernels/Tiling.h"
+
+using namespace mlir;
+using namespace tessera;
+
+namespace tessera {
+#define GEN_PASS_DEF_VERIFYTILED
+#include "passes/kernels/Passes.h.inc"
+} // namespace tessera
+
+static LogicalResult verifyOp(Operation *op) {
+  if (auto slice = dyn_cast<graph::SliceOp>(op)) {
+    if (hasAddress(slice))
+      return success();
+    return op->emitError("slice has gaps or starts at no multiple of 64 bytes: "
+                         "it should have become a kernel");
+  }
+  if (isa<tile::LaunchOp, graph::LoopOp, graph::YieldOp, graph::ConstantOp,
+          graph::ReshapeOp, graph::DynamicSliceOp, graph::DynamicUpdateOp,
+          func::ReturnOp, dist::PackOp, dist::UnpackOp>(op) ||
+      isCollective(op))
+    return success();
+  return op->emitError() << "'" << op->getName()
+                         << "' is neither a launch, a loop, a collective nor "
+                            "a contiguous view: fusion or tiling missed it";
+}
+
+// The memref types of the buffers that the launch must bring.
+static LogicalResult verifyBuffers(tile::LaunchOp launch, tile::KernelOp kernel,
+                                   bool inputs, TypeRange given) {
+  auto wanted = inputs ? tile::Access::write : tile::Access::read;
+  SmallVector<MemRefType> types;
+  for (auto [i, buffer] : llvm::enumerate(kernel.getBuffers()))
+    if (kernel.getBufferAccess(i) != wanted)
+      types.push_back(cast<MemRefType>(buffer.getType()));
+  StringRef what = inputs ? "operands" : "results";
+  if (given.size() != types.size() * launch.getNumInstances())
+    return launch.emitError()
+           << "kernel @" << kernel.getSymName() << " takes " << types.size()
+           << " " << what << " an instance, got " << given.size() << " for "
+           << launch.getNumInstances();
+  for (auto [i, type] : llvm::enumerate(given)) {
+    auto tensor = cast<RankedTensorType>(type);
+    MemRefType memref = types[i % types.size()];
+    if (memref.hasStaticShape() &&
+        memref.getNumElements() != tensor.getNumElements())
+      return launch.emitError()
+             << what << " " << i << " is " << tensor << " but kernel @"
+             << kernel.getSymName() << " expects " << memref;
+  }
+  return success();
+}
+
+static LogicalResult verifyLaunch(tile::LaunchOp launch, ModuleOp module) {
+  for (auto kernels : module.getOps<ModuleOp>()) {
+    if (!kernels->hasAttr(kTargetAttr))
+      continue;
+    auto kernel = kernels.lookupSymbol<tile::KernelOp>(launch.getKernel());
+    if (!kernel)
+      return launch.emitError()
+             << "kernel @" << launch.getKernel() << " is not in module @"
+             << kernels.getSymName().value_or("");
+    if (static_cast<int64_t>(launch.getSizes().size()) !=
+        static_cast<int64_t>(kernel.getDynamicSizes()) *
+            launch.getNumInstances())
+      return launch.emitError()
+             << "kernel @" << launch.getKernel() << " takes "
+             << kernel.getDynamicSizes() << " sizes an instance, got "
+             << launch.getSizes().size();
+    if (failed(verifyBuffers(launch, kernel, true,
+                             launch.getInputs().getTypes())) ||
+        failed(verifyBuffers(launch, kernel, false,
+                             launch.getOutputs().getTypes())))
+      return failure();
+  }
+  return tile::verifyBlocks(launch, module, launch.getKernel(),
+                            launch.getBlocks());
+}
+
+// Whoever launches a kernel may launch its variants instead.
+static LogicalResult verifyVariants(tile::KernelOp kernel) {
+  auto variants = kernel->getAttrOfType<ArrayAttr>(kKernelVariantsAttr);
+  if (!variants)
+    return success();
+  for (Attribute each : variants) {
+    auto name = dyn_cast<FlatSymbolRefAttr>(each);
+    auto other =
+        name ? kernel->getParentOfType<ModuleOp>().lookupSymbol<tile::KernelOp>(
+                   name.getValue())
+             : tile::KernelOp();
+    if (!other || !other->hasAttr(tile::kBlocksAttr))
+      return kernel.emitError()
+             << "variant " << each << " is no kernel with a number of blocks";
+    if (TypeRange(ValueRange(kernel.getBuffers())) !=
+            TypeRange(ValueRange(other.getBuffers())) ||
+        kernel.getAccess() != other.getAccess() ||
+        kernel.getDynamicSizes() != other.getDynamicSizes())
+      return kernel.emitError() << "variant " << each << " takes other buffers";
+  }
+  return success();
+}
+
+namespace {
+
+class VerifyTiledPass : public tessera::impl::VerifyTiledBase<VerifyTiledPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    bool failed_ = false;
+    for (auto function : module.getOps<func::FuncOp>())
+      function.getBody().walk([&](Operation *op) {
+        failed_ |= failed(verifyOp(op));
+        if (auto launch = dyn_cast<tile::LaunchOp>(op))
+          failed_ |= failed(verifyLaunch(launch, module));
+      });
+    module.walk([&](tile::KernelOp kernel) {
+      failed_ |= failed(verifyVariants(kernel));
+    });
+    if (failed_)
+      signalPassFailure();
+  }
+};
+
+} // namespace

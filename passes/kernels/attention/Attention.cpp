@@ -1,0 +1,165 @@
+// Attention forward (Dao et al. 2022, FlashAttention; online softmax, Milakov &
+// Gimelshein 2018). A block owns a tile of queries of one head and walks over
+// the tiles of keys that it sees.
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/kernels/attention/RunningSoftmax.h"
+
+using namespace mlir;
+using namespace tessera;
+
+namespace {
+
+/// Everything that one block of the forward kernel needs, in one place.
+class ForwardEmitter {
+public:
+  ForwardEmitter(AttentionEmitter &e, tile::KernelOp kernel,
+                 const ForwardOperands &operands, unsigned inputs)
+      : e(e), kernel(kernel), operands(operands), inputs(inputs),
+        softmax(e, elementType(operands.key).isF32()
+                       ? RunningSoftmax::Products::direct
+                       : RunningSoftmax::Products::staged) {}
+
+  void emit() {
+    if (operands.start.isThere)
+      e.start =
+          loadStart(e.b, e.loc, kernel.getBuffers()[operands.start.argument]);
+    locate();
+    softmax.start(query, queries);
+    auto [begin, end] = e.visibleKeys(firstQuery, queries);
+    e.forRange(begin, end, e.shape.keyTile, [&, end = end](Value keyAt) {
+      Value keys = e.min(e.index(e.shape.keyTile), e.sub(end, keyAt));
+      keyTile(keyAt, keys);
+    });
+    finish();
+  }
+
+private:
+  Type elementType(const AttentionOperand &operand) {
+    return cast<MemRefType>(kernel.getBuffers()[operand.argument].getType())
+        .getElementType();
+  }
+
+  // Blocks are ordered by query tile, the last ones first: those see the most
+  // keys, and a long block at the end would keep one thread waiting.
+  void locate() {
+    OpBuilder &b = e.b;
+    Value perTile = e.index(e.shape.batch * e.shape.heads);
+    Value block = kernel.getBlockNumber();
+    Value tileNumber = e.sub(e.index(e.shape.queryTiles() - 1),
+                             b.create<arith::DivUIOp>(e.loc, block, perTile));
+    Value rest = b.create<arith::RemUIOp>(e.loc, block, perTile);
+    Value heads = e.index(e.shape.heads);
+    batch = b.create<arith::DivUIOp>(e.loc, rest, heads);
+    head = b.create<arith::RemUIOp>(e.loc, rest, heads);
+    kvHead = b.create<arith::DivUIOp>(e.loc, head,
+                                      e.index(e.shape.heads / e.shape.kvHeads));
+    firstQuery = e.mul(tileNumber, e.shape.queryTile());
+    queries = e.min(e.index(e.shape.queryTile()),
+                    e.sub(e.index(e.shape.tokens), firstQuery));
+    query = headMatrix(e, kernel.getBuffers()[operands.query.argument],
+                       operands.query.view, batch, firstQuery, head);
+  }
+
+  Matrix keysOf(const AttentionOperand &operand, Value keyAt) {
+    return headMatrix(e, kernel.getBuffers()[operand.argument], operand.view,
+                      batch, keyAt, kvHead);
+  }
+
+  void keyTile(Value keyAt, Value keys) {
+    auto [key, value] = softmax.stage(keysOf(operands.key, keyAt),
+                                      keysOf(operands.value, keyAt), keys);
+    softmax.add(key, value, keys, e.shape.keys, [&](const Matrix &scores) {
+      e.maskScores(scores, keyAt, keys, firstQuery, kMaskedScore);
+    });
+  }
+
+  // Stores output and log-sum-exp, the latter at [b, h, t].
+  void finish() {
+    softmax.finish(
+        headMatrix(e, kernel.getBuffers()[inputs + operands.outputIndex],
+                   operands.output, batch, firstQuery, head),
+        queries);
+    if (operands.lseIndex < 0)
+      return;
+    Value row = e.add(e.mul(batch, e.shape.heads), head);
+    Value at = e.add(e.mul(row, e.shape.tokens), firstQuery);
+    e.storeVector(softmax.logSumExp(),
+                  kernel.getBuffers()[inputs + operands.lseIndex], at, queries);
+  }
+
+  AttentionEmitter &e;
+  tile::KernelOp kernel;
+  const ForwardOperands &operands;
+  unsigned inputs;
+  RunningSoftmax softmax;
+  Matrix query;
+  Value batch, head, kvHead, firstQuery, queries;
+};
+
+} // namespace
+
+// Which results of the cluster are the output (possibly reshaped) and the lse.
+static llvm::Error findResults(graph::ClusterOp cluster, graph::AttentionOp op,
+                               ForwardOperands &operands) {
+  int output = -1, lse = -1;
+  for (auto [i, value] : llvm::enumerate(cluster.getYield().getValues())) {
+    Value source = value;
+    while (auto reshape = source.getDefiningOp<graph::ReshapeOp>())
+      source = reshape.getInput();
+    if (source == op.getResult())
+      output = i;
+    else if (source == op.getLse())
+      lse = i;
+  }
+  if (output < 0 || cluster.getNumResults() != (lse < 0 ? 1 : 2))
+    return llvm::createStringError(
+        llvm::inconvertibleErrorCode(),
+        "cluster '" + cluster.getName() +
+            "' must yield the output of its attention and may yield the lse");
+  operands.outputIndex = output;
+  operands.lseIndex = lse;
+  ArrayRef<int64_t> shape = graph::tensorType(op.getResult()).getShape();
+  operands.output = {
+      {},
+      0,
+      SmallVector<int64_t>(shape),
+      {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1}};
+  return llvm::Error::success();
+}
+
+llvm::Expected<SmallVector<Value>>
+tessera::tileAttention(graph::ClusterOp cluster, TilingContext &context) {
+  auto ops = cluster.getBody().getOps<graph::AttentionOp>();
+  if (ops.empty())
+    return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                   "an attention cluster without attention");
+  graph::AttentionOp op = *ops.begin();
+  ForwardOperands operands;
+  for (auto [value, operand] :
+       {std::pair<Value, AttentionOperand *>{op.getQuery(), &operands.query},
+        std::pair<Value, AttentionOperand *>{op.getKey(), &operands.key},
+        std::pair<Value, AttentionOperand *>{op.getValue(), &operands.value}}) {
+    llvm::Expected<AttentionOperand> found = attentionOperand(op, value);
+    if (!found)
+      return found.takeError();
+    *operand = *found;
+  }
+  if (llvm::Error error = findResults(cluster, op, operands))
+    return error;
+  operands.start = attentionStart(op.getStart());
+  AttentionShape shape = attentionShapeOf(op);
+  unsigned inputs = cluster.getInputs().size();
+  if (context.isGpu())
+    return tileGpuAttention(cluster, operands, shape, context);
+  LaunchSpec spec =
+      attentionLaunch(cluster, tile::Skeleton::attention,
+                      shape.batch * shape.heads * shape.queryTiles());
+  spec.build = [=](tile::KernelOp kernel, const TileTarget &target,
+                   OpBuilder &builder) -> llvm::Error {
+    AttentionEmitter emitter(builder, kernel.getLoc(), target, shape);
+    ForwardEmitter(emitter, kernel, operands, inputs).emit();
+    return llvm::Error::success();
+  };
+  return context.launch(cluster, spec, cluster.getInputs(),
+                        cluster.getResultTypes());
+}

@@ -1,0 +1,325 @@
+// Attention backward. A block owns one key/value head of one sequence: it walks
+// over the query tiles of every head of the group, and for each over the key
+// tiles that they see. Nobody else adds to its dK, dV or dQ: no atomics, and
+// the order of every sum is fixed.
+//
+// Five products for a pair of tiles, all on transposed scores [key × query]:
+//   Sᵀ = K Qᵀ           P = exp(scale S − lse)
+//   dPᵀ = V dOᵀ         dSᵀ = scale Pᵀ ∘ (dPᵀ − delta)    delta = Σ_d dO ∘ O
+//   dV += Pᵀ dO         dK += dSᵀ Q         dQ += dS K
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/kernels/attention/AttentionTiles.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace tessera;
+
+namespace {
+
+class BackwardEmitter {
+public:
+  BackwardEmitter(AttentionEmitter &e, tile::KernelOp kernel,
+                  const BackwardOperands &operands, unsigned inputs)
+      : e(e), kernel(kernel), o(operands), inputs(inputs) {}
+
+  void emit() {
+    allocate();
+    OpBuilder &b = e.b;
+    if (o.start.isThere)
+      e.start = loadStart(b, e.loc, kernel.getBuffers()[o.start.argument]);
+    Value kvHeads = e.index(e.shape.kvHeads), block = kernel.getBlockNumber();
+    batch = b.create<arith::DivUIOp>(e.loc, block, kvHeads);
+    kvHead = b.create<arith::RemUIOp>(e.loc, block, kvHeads);
+    Value zero = e.index(0), tokens = e.index(e.shape.tokens),
+          keys = e.index(e.shape.keys);
+    stageKeys(keys);
+    e.fillZero(dKey, keys, e.shape.headDim);
+    e.fillZero(dValue, keys, e.shape.headDim);
+    int64_t group = e.shape.heads / e.shape.kvHeads;
+    e.forRange(zero, e.index(group), 1, [&](Value member) {
+      head = e.add(e.mul(kvHead, group), member);
+      e.forRange(zero, tokens, e.shape.queryTile(),
+                 [&](Value query) { queryTile(query); });
+    });
+    e.copyRows(dKey, place(o.dKey, zero, kvHead), keys, e.shape.headDim);
+    e.copyRows(dValue, place(o.dValue, zero, kvHead), keys, e.shape.headDim);
+  }
+
+private:
+  void allocate() {
+    int64_t q = e.shape.queryTile(), k = e.shape.keyTile, d = e.shape.headDim,
+            t = e.shape.keys;
+    query = e.matrix(e.alloc({q, d}));
+    queryT = e.matrix(e.alloc({d, q}));
+    cotangent = e.matrix(e.alloc({q, d}));
+    cotangentT = e.matrix(e.alloc({d, q}));
+    dQuery = e.matrix(e.alloc({q, d}));
+    weights = e.matrix(e.alloc({k, q}));
+    dScores = e.matrix(e.alloc({k, q}));
+    delta = e.alloc({q});
+    dKey = e.matrix(e.alloc({t, d}));
+    dValue = e.matrix(e.alloc({t, d}));
+    key = e.matrix(e.alloc({t, d}));
+    value = e.matrix(e.alloc({t, d}));
+  }
+
+  Value buffer(const AttentionOperand &operand) {
+    return kernel.getBuffers()[operand.argument];
+  }
+  Matrix of(const AttentionOperand &operand, Value token, Value h) {
+    return headMatrix(e, buffer(operand), operand.view, batch, token, h);
+  }
+  Matrix place(const GradientPlace &to, Value token, Value h) {
+    return headMatrix(e, kernel.getBuffers()[inputs + to.result], to.view,
+                      batch, token, h);
+  }
+
+  // K and V of the head, dense and in f32: every query tile reads them again.
+  void stageKeys(Value keys) {
+    e.copyRows(of(o.key, e.index(0), kvHead), key, keys, e.shape.headDim);
+    e.copyRows(of(o.value, e.index(0), kvHead), value, keys, e.shape.headDim);
+  }
+
+  void queryTile(Value first) {
+    int64_t tile = e.shape.queryTile(), dim = e.shape.headDim;
+    int64_t tokens = e.shape.tokens;
+    Value queries = e.min(e.index(tile), e.sub(e.index(tokens), first));
+    if (tokens % tile) { // columns past the last query stay zero
+      e.fillZero(queryT, e.index(dim), tile);
+      e.fillZero(cotangentT, e.index(dim), tile);
+    }
+    e.copyRows(of(o.query, first, head), query, queries, dim);
+    e.copyRows(of(o.cotangent, first, head), cotangent, queries, dim);
+    e.copyTransposed(query, queryT, queries, tokens, dim);
+    e.copyTransposed(cotangent, cotangentT, queries, tokens, dim);
+    computeDelta(first, queries);
+    Value lse = loadLse(first, queries);
+    e.fillZero(dQuery, e.index(tile), dim);
+    auto [begin, end] = e.visibleKeys(first, queries);
+    e.forRange(begin, end, e.shape.keyTile, [&, end = end](Value keyAt) {
+      Value keys = e.min(e.index(e.shape.keyTile), e.sub(end, keyAt));
+      pairOfTiles(first, queries, keyAt, keys, lse);
+    });
+    e.copyRows(dQuery, place(o.dQuery, first, head), queries, dim);
+  }
+
+  // delta[q] = Σ_d dO[q, d] O[q, d]
+  void computeDelta(Value first, Value queries) {
+    OpBuilder &b = e.b;
+    Matrix output = of(o.output, first, head);
+    e.forRange(e.index(0), queries, 1, [&](Value row) {
+      Value total;
+      e.forColumns(
+          e.shape.headDim, 4 * e.target.lanes, [&](int64_t col, int64_t width) {
+            Value product = b.create<arith::MulFOp>(
+                e.loc, e.loadRow(output, row, col, width),
+                e.loadRow(cotangent, row, col, width));
+            Value part = b.create<tile::ReduceOp>(
+                e.loc, VectorType::get({}, b.getF32Type()), product,
+                tile::ReduceKind::sum, 0);
+            part = b.create<vector::ExtractElementOp>(e.loc, part);
+            total = total ? b.create<arith::AddFOp>(e.loc, total, part) : part;
+          });
+      b.create<memref::StoreOp>(e.loc, total, delta, row);
+    });
+  }
+
+  // −lse · log2 e of the tile's queries; 0 past the last one.
+  Value loadLse(Value first, Value queries) {
+    int64_t tile = e.shape.queryTile();
+    const View &view = o.lse.view; // [B, heads, T]
+    Value at =
+        e.add(e.mul(batch, view.strides[0]), e.mul(head, view.strides[1]));
+    at = e.add(e.add(at, first), view.offset);
+    Value lse = e.loadVector(buffer(o.lse), at, tile, queries);
+    // Of a query that sees no key at all it is -inf.
+    if (e.shape.hasStart)
+      lse = e.b.create<arith::MaximumFOp>(e.loc, lse, e.splat(-1e20, {tile}));
+    return e.b.create<arith::MulFOp>(e.loc, lse, e.splat(-M_LOG2E, {tile}));
+  }
+
+  void pairOfTiles(Value first, Value queries, Value keyAt, Value keys,
+                   Value lse) {
+    int64_t dim = e.shape.headDim, tile = e.shape.queryTile();
+    int64_t total = e.shape.keys;
+    Matrix keyRows = below(key, keyAt), valueRows = below(value, keyAt);
+    Value depth = e.index(dim);
+    e.multiply(keyRows, queryT, weights, keys, total, tile, depth, false);
+    e.capScores(weights, keys);
+    // exp2 of a masked score is 0 exactly.
+    e.maskScores(weights, keyAt, keys, first, -1e30);
+    e.multiply(valueRows, cotangentT, dScores, keys, total, tile, depth, false);
+    pointwise(keys, lse);
+    e.multiply(weights, cotangent, below(dValue, keyAt), keys, total, dim,
+               queries, true);
+    e.multiply(dScores, query, below(dKey, keyAt), keys, total, dim, queries,
+               true);
+    e.multiply(dScores.transposed(), keyRows, dQuery, e.index(tile), 0, dim,
+               keys, true);
+  }
+
+  // 1 − (capped score / cap)², null without a cap. Masked scores are far out
+  // of its range, where a square would not be finite.
+  Value capSlope(Value row) {
+    if (e.shape.cap == 0)
+      return {};
+    OpBuilder &b = e.b;
+    int64_t tile = e.shape.queryTile();
+    Value one = e.splat(1, {tile});
+    Value part =
+        b.create<arith::MulFOp>(e.loc, e.loadRow(weights, row, 0, tile),
+                                e.splat(e.shape.scale / e.shape.cap, {tile}));
+    part = b.create<arith::MaximumFOp>(e.loc, part, e.splat(-1, {tile}));
+    return b.create<arith::SubFOp>(e.loc, one,
+                                   b.create<arith::MulFOp>(e.loc, part, part));
+  }
+
+  // weights: S → P; dScores: dP → dS.
+  void pointwise(Value keys, Value lse) {
+    OpBuilder &b = e.b;
+    int64_t tile = e.shape.queryTile();
+    Value factor = e.splat(e.shape.scale * M_LOG2E, {tile});
+    Value scale = e.splat(e.shape.scale, {tile});
+    Value rowSums = e.loadVector(delta, e.index(0), tile);
+    e.forRange(e.index(0), keys, 1, [&](Value row) {
+      Value power = b.create<math::FmaOp>(
+          e.loc, e.loadRow(weights, row, 0, tile), factor, lse);
+      Value weight = b.create<math::Exp2Op>(e.loc, power);
+      Value slope = capSlope(row);
+      Value change = b.create<arith::SubFOp>(
+          e.loc, e.loadRow(dScores, row, 0, tile), rowSums);
+      change = b.create<arith::MulFOp>(e.loc, change, scale);
+      change = b.create<arith::MulFOp>(e.loc, change, weight);
+      if (slope)
+        change = b.create<arith::MulFOp>(e.loc, change, slope);
+      e.storeRow(weight, weights, row, 0);
+      e.storeRow(change, dScores, row, 0);
+    });
+  }
+
+  // The rows of a matrix from `row` on.
+  Matrix below(Matrix m, Value row) {
+    m.origin[m.rowDim] = e.add(m.origin[m.rowDim], row);
+    return m;
+  }
+
+  AttentionEmitter &e;
+  tile::KernelOp kernel;
+  const BackwardOperands &o;
+  unsigned inputs;
+  Matrix query, queryT, cotangent, cotangentT, dQuery, weights, dScores;
+  Matrix key, value, dKey, dValue; // whole sequences
+  Value delta, batch, head, kvHead;
+};
+
+} // namespace
+
+static llvm::Error complain(graph::ClusterOp cluster, const llvm::Twine &what) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                 "cluster '" + cluster.getName() +
+                                     "': " + what);
+}
+
+static SmallVector<int64_t> denseStrides(ArrayRef<int64_t> shape) {
+  SmallVector<int64_t> strides(shape.size(), 1);
+  for (size_t i = shape.size() - 1; i-- > 0;)
+    strides[i] = strides[i + 1] * shape[i + 1];
+  return strides;
+}
+
+// The part of a yielded value that `gradient` fills: all of it, reshaped, or a
+// run of the last dimension of a concatenation.
+static std::optional<View> partOf(Value yielded, Value gradient) {
+  ArrayRef<int64_t> shape = graph::tensorType(gradient).getShape();
+  View view{{}, 0, SmallVector<int64_t>(shape), {}};
+  auto strip = [](Value value) {
+    while (auto reshape = value.getDefiningOp<graph::ReshapeOp>())
+      value = reshape.getInput();
+    return value;
+  };
+  Value source = strip(yielded);
+  if (source == gradient) {
+    view.strides = denseStrides(shape);
+    return view;
+  }
+  auto concat = source.getDefiningOp<graph::ConcatOp>();
+  if (!concat)
+    return {};
+  ArrayRef<int64_t> whole = graph::tensorType(concat.getResult()).getShape();
+  // [B, T, 3·H·D]: rows of one token, in which the gradients stand side by
+  // side.
+  if (whole.size() != 3 || concat.getDim() != 2)
+    return {};
+  for (Value input : concat.getInputs()) {
+    if (strip(input) == gradient) {
+      view.strides = {whole[1] * whole[2], whole[2], shape[3], 1};
+      return view;
+    }
+    view.offset += graph::tensorType(input).getDimSize(2);
+  }
+  return {};
+}
+
+static llvm::Expected<GradientPlace> findPlace(graph::ClusterOp cluster,
+                                               Value gradient) {
+  for (auto [i, yielded] : llvm::enumerate(cluster.getYield().getValues()))
+    if (std::optional<View> view = partOf(yielded, gradient))
+      return GradientPlace{static_cast<unsigned>(i), *view};
+  return complain(cluster, "a gradient of attention is not among its results");
+}
+
+static llvm::Error findOperands(graph::ClusterOp cluster,
+                                graph::AttentionGradOp op,
+                                BackwardOperands &o) {
+  for (auto [value, operand] :
+       {std::pair<Value, AttentionOperand *>{op.getQuery(), &o.query},
+        std::pair<Value, AttentionOperand *>{op.getKey(), &o.key},
+        std::pair<Value, AttentionOperand *>{op.getValue(), &o.value},
+        std::pair<Value, AttentionOperand *>{op.getOutput(), &o.output},
+        std::pair<Value, AttentionOperand *>{op.getLse(), &o.lse},
+        std::pair<Value, AttentionOperand *>{op.getCotangent(),
+                                             &o.cotangent}}) {
+    llvm::Expected<AttentionOperand> found = attentionOperand(op, value);
+    if (!found)
+      return found.takeError();
+    *operand = *found;
+  }
+  for (auto [value, to] :
+       {std::pair<Value, GradientPlace *>{op.getDQuery(), &o.dQuery},
+        std::pair<Value, GradientPlace *>{op.getDKey(), &o.dKey},
+        std::pair<Value, GradientPlace *>{op.getDValue(), &o.dValue}}) {
+    llvm::Expected<GradientPlace> found = findPlace(cluster, value);
+    if (!found)
+      return found.takeError();
+    *to = *found;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<SmallVector<Value>>
+tessera::tileAttentionGrad(graph::ClusterOp cluster, TilingContext &context) {
+  auto ops = cluster.getBody().getOps<graph::AttentionGradOp>();
+  if (ops.empty())
+    return complain(cluster, "holds no attention_grad");
+  graph::AttentionGradOp op = *ops.begin();
+  BackwardOperands operands;
+  if (llvm::Error error = findOperands(cluster, op, operands))
+    return error;
+  operands.start = attentionStart(op.getStart());
+  AttentionShape shape = attentionShapeOf(op);
+  unsigned inputs = cluster.getInputs().size();
+  if (context.isGpu())
+    return tileGpuAttentionGrad(cluster, operands, shape, context);
+  LaunchSpec spec = attentionLaunch(cluster, tile::Skeleton::attention_grad,
+                                    shape.batch * shape.kvHeads);
+  spec.build = [=](tile::KernelOp kernel, const TileTarget &target,
+                   OpBuilder &builder) -> llvm::Error {
+    AttentionEmitter emitter(builder, kernel.getLoc(), target, shape);
+    BackwardEmitter(emitter, kernel, operands, inputs).emit();
+    return llvm::Error::success();
+  };
+  return context.launch(cluster, spec, cluster.getInputs(),
+                        cluster.getResultTypes());
+}

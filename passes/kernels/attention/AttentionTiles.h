@@ -1,0 +1,217 @@
+// What the attention skeletons share: matrices inside four-dimensional tensors,
+// products of them by register tiles, and which keys a query sees.
+#pragma once
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/kernels/Tiling.h"
+#include "llvm/Support/Error.h"
+
+namespace tessera {
+
+/// A matrix inside a memref: two of its dimensions, the others fixed.
+struct Matrix {
+  mlir::Value memory;
+  llvm::SmallVector<mlir::Value> origin; ///< index of element (0, 0)
+  unsigned rowDim, colDim;
+
+  Matrix transposed() const { return {memory, origin, colDim, rowDim}; }
+};
+
+/// A score that no softmax notices, and where maxima begin: above it, so that
+/// whoever has seen nothing yet gives it no weight. Powers of two, so that
+/// scaling them is exact and the fused c × score − c × maximum of these two is
+/// no rounding of numbers of this size, whose exp2 may be infinite.
+inline constexpr double kMaskedScore = -0x1p100, kLeastMaximum = -0x1p99;
+
+/// The sizes of one attention, and its mask.
+struct AttentionShape {
+  int64_t batch, tokens, heads, kvHeads, headDim;
+  int64_t keys; ///< of a sequence, as `tokens` are its queries
+  double scale;
+  bool causal;
+  int64_t window;        ///< 0: none
+  bool hasStart;         ///< queries start at a position that kernels are told
+  int64_t keyTile = 64;  ///< keys that are multiplied at once
+  double cap = 0;        ///< of scaled scores, as graph.attention; 0: none
+  int64_t leastTile = 8; ///< queries of a tile, at least: 8 or 16
+  /// Queries of a tile: 64, less for short sequences.
+  int64_t queryTile() const;
+  int64_t queryTiles() const { return llvm::divideCeil(tokens, queryTile()); }
+};
+
+/// Emits into one kernel, all in f32; bf16 memory is converted at its border.
+class AttentionEmitter {
+public:
+  AttentionEmitter(mlir::OpBuilder &builder, mlir::Location loc,
+                   const TileTarget &target, const AttentionShape &shape)
+      : b(builder), loc(loc), target(target), shape(shape) {}
+
+  mlir::OpBuilder &b;
+  const mlir::Location loc;
+  const TileTarget &target;
+  const AttentionShape &shape;
+  /// The position of query 0 among the keys; null: 0.
+  mlir::Value start;
+
+  // Indices and constants.
+  mlir::Value index(int64_t value);
+  mlir::Value add(mlir::Value x, mlir::Value y);
+  mlir::Value add(mlir::Value x, int64_t y) { return add(x, index(y)); }
+  mlir::Value sub(mlir::Value x, mlir::Value y);
+  mlir::Value mul(mlir::Value x, int64_t y);
+  mlir::Value min(mlir::Value x, mlir::Value y);
+  mlir::Value max(mlir::Value x, mlir::Value y);
+  mlir::Value splat(double value, llvm::ArrayRef<int64_t> sizes);
+  mlir::Value spread(mlir::Value scalar, llvm::ArrayRef<int64_t> sizes);
+
+  // Memory. Values are f32 whatever the memory holds.
+  mlir::Value alloc(llvm::ArrayRef<int64_t> sizes);
+  Matrix matrix(mlir::Value memory); ///< a two-dimensional memref as it is
+  mlir::Value load(const Matrix &m, mlir::Value row, mlir::Value col,
+                   int64_t rows, int64_t cols);
+  void store(mlir::Value tile, const Matrix &m, mlir::Value row,
+             mlir::Value col);
+  /// A run of `cols` elements of one row, as a rank-1 tile.
+  mlir::Value loadRow(const Matrix &m, mlir::Value row, int64_t col,
+                      int64_t cols);
+  /// Column 0 of a row, as a scalar.
+  mlir::Value loadNumber(const Matrix &m, mlir::Value row);
+  void storeRow(mlir::Value tile, const Matrix &m, mlir::Value row,
+                int64_t col);
+  mlir::Value loadVector(mlir::Value memory, mlir::Value at, int64_t size,
+                         mlir::Value bound = {});
+  void storeVector(mlir::Value tile, mlir::Value memory, mlir::Value at,
+                   mlir::Value bound = {});
+
+  // Loops.
+  void forRange(mlir::Value begin, mlir::Value end, int64_t step,
+                llvm::function_ref<void(mlir::Value)> body);
+  void ifTrue(mlir::Value condition, llvm::function_ref<void()> body);
+  /// Runs of `step` rows while they are whole, then what is left of `count`,
+  /// which is a multiple of step or ends a sequence of `total` rows.
+  void forRows(mlir::Value count, int64_t step, int64_t total,
+               llvm::function_ref<void(mlir::Value, int64_t)> body);
+  /// Static column ranges of at most `width`.
+  void forColumns(int64_t cols, int64_t width,
+                  llvm::function_ref<void(int64_t, int64_t)> body);
+
+  /// c[rows × cols] = a[rows × depth] b[depth × cols] (+ c where `accumulate`);
+  /// rows end whole tiles or a sequence of `total`.
+  void multiply(const Matrix &a, const Matrix &bMatrix, const Matrix &c,
+                mlir::Value rows, int64_t total, int64_t cols,
+                mlir::Value depth, bool accumulate);
+  /// Every element of `m`, [rows × cols] with static columns, to zero.
+  void fillZero(const Matrix &m, mlir::Value rows, int64_t cols);
+  /// Copies rows, converting to f32 (or from it, into bf16 memory); row r times
+  /// the number r of the column `scales`, if any.
+  void copyRows(const Matrix &from, const Matrix &to, mlir::Value rows,
+                int64_t cols, const Matrix *scales = nullptr);
+  /// to[c][r] = from[r][c] for r < rows, as `multiply` has them.
+  void copyTransposed(const Matrix &from, const Matrix &to, mlir::Value rows,
+                      int64_t total, int64_t cols);
+
+  /// The first and the past-the-last key that any of `queries` queries from
+  /// `query` sees, or more to make whole tiles; none where the first is not
+  /// before the other. The first is a multiple of the key tile.
+  std::pair<mlir::Value, mlir::Value> visibleKeys(mlir::Value query,
+                                                  mlir::Value queries);
+  /// Bounds scores[key][query], which are still to be scaled.
+  void capScores(const Matrix &scores, mlir::Value keys);
+  /// Replaces scores[key][query] of invisible pairs by `masked`, where the tile
+  /// has any: keys from `key`, queries from `query`.
+  void maskScores(const Matrix &scores, mlir::Value key, mlir::Value keys,
+                  mlir::Value query, double masked);
+
+  /// Register tile of the products.
+  int64_t microRows() const { return target.lanes >= 16 ? 8 : 4; }
+  int64_t microCols() const { return 2 * target.lanes; }
+
+private:
+  mlir::Value positionOf(mlir::Value query);
+  mlir::Value toF32(mlir::Value tile);
+  llvm::SmallVector<mlir::Value> at(const Matrix &m, mlir::Value row,
+                                    mlir::Value col);
+};
+
+/// An attention op inside a cluster: where its operands come from.
+struct AttentionOperand {
+  unsigned argument; ///< of the cluster
+  View view;
+};
+/// The cap of an attention's scores; 0: none.
+template <typename Op> double scoreCapOf(Op op) {
+  std::optional<llvm::APFloat> cap = op.getCap();
+  return cap ? cap->convertToDouble() : 0;
+}
+
+/// What an attention or its gradient is to kernels.
+template <typename Op> AttentionShape attentionShapeOf(Op op) {
+  llvm::ArrayRef<int64_t> query = graph::tensorType(op.getQuery()).getShape(),
+                          key = graph::tensorType(op.getKey()).getShape();
+  AttentionShape shape{query[0],
+                       query[1],
+                       query[2],
+                       key[2],
+                       query[3],
+                       key[1],
+                       op.getScale().convertToDouble(),
+                       op.getCausal(),
+                       static_cast<int64_t>(op.getWindow().value_or(0)),
+                       op.getStart() != nullptr};
+  shape.cap = scoreCapOf(op);
+  return shape;
+}
+
+/// Where queries start: the argument of the cluster, i32[].
+struct AttentionStart {
+  unsigned argument = 0;
+  bool isThere = false;
+};
+
+/// An attention cluster.
+struct ForwardOperands {
+  AttentionOperand query, key, value;
+  AttentionStart start;
+  View output; ///< of the kernel's result buffer, [B, T, H, D]; base unused
+  unsigned outputIndex; ///< results of the cluster
+  int lseIndex;         ///< negative: nobody reads it
+};
+
+/// Where one gradient goes: a strided part of a result of the cluster.
+struct GradientPlace {
+  unsigned result;
+  View view; ///< [B, T, heads, D]; base unused
+};
+
+/// An attention_grad cluster.
+struct BackwardOperands {
+  AttentionOperand query, key, value, output, lse, cotangent;
+  AttentionStart start;
+  GradientPlace dQuery, dKey, dValue;
+};
+
+/// The same clusters for a GPU (passes/kernels/gpu).
+llvm::Expected<llvm::SmallVector<mlir::Value>>
+tileGpuAttention(graph::ClusterOp cluster, const ForwardOperands &operands,
+                 const AttentionShape &shape, TilingContext &context);
+llvm::Expected<llvm::SmallVector<mlir::Value>>
+tileGpuAttentionGrad(graph::ClusterOp cluster, const BackwardOperands &operands,
+                     const AttentionShape &shape, TilingContext &context);
+
+llvm::Expected<AttentionOperand> attentionOperand(mlir::Operation *op,
+                                                  mlir::Value value);
+/// `start` is null where queries start at key 0.
+AttentionStart attentionStart(mlir::Value start);
+/// The number in a buffer of one i32, as an index.
+mlir::Value loadStart(mlir::OpBuilder &b, mlir::Location loc,
+                      mlir::Value buffer);
+
+/// The [tokens × head_dim] matrix of one head in a buffer seen through `view`.
+Matrix headMatrix(AttentionEmitter &e, mlir::Value buffer, const View &view,
+                  mlir::Value batch, mlir::Value token, mlir::Value head);
+
+/// A launch with one buffer for each cluster argument and then each result.
+LaunchSpec attentionLaunch(graph::ClusterOp cluster, tile::Skeleton skeleton,
+                           int64_t blocks);
+
+} // namespace tessera

@@ -1,0 +1,40 @@
+// An attention over the pages of a cache: what its skeletons are told.
+#pragma once
+#include "passes/kernels/attention/AttentionTiles.h"
+
+namespace tessera {
+
+/// The sizes of one paged attention, and its mask.
+struct PagedShape {
+  int64_t batch, tokens, heads, kvHeads, headDim;
+  int64_t page, pages; ///< keys of a page, pages of a sequence
+  double scale;
+  int64_t window; ///< 0: none
+  double cap;     ///< of scaled scores; 0: none
+
+  /// With one token a sequence, the queries that share keys are the heads of a
+  /// group; otherwise they are the tokens of one head.
+  bool isDecode() const { return tokens == 1; }
+  int64_t group() const { return heads / kvHeads; }
+  /// What has rows of queries: a sequence's kv heads, or its heads.
+  int64_t owners() const { return isDecode() ? kvHeads : heads; }
+  int64_t rows() const { return isDecode() ? group() : tokens; }
+};
+
+/// Where a paged attention's operands are, as views of a cluster's arguments.
+struct PagedOperands {
+  AttentionOperand query, keys, values, table, starts, lengths;
+  /// Of the rows of keys and values that are int8 (graph.dequantize_rows).
+  std::optional<AttentionOperand> keyScales, valueScales;
+  /// The result as it lies in the cluster's only result.
+  View output() const;
+  /// Bytes of keys and values that the sequences see at most.
+  int64_t cacheBytes(graph::ClusterOp cluster, const PagedShape &shape) const;
+};
+
+/// The same clusters for a GPU (passes/kernels/gpu).
+llvm::Expected<llvm::SmallVector<mlir::Value>>
+tileGpuPagedAttention(graph::ClusterOp cluster, const PagedOperands &operands,
+                      const PagedShape &shape, TilingContext &context);
+
+} // namespace tessera

@@ -1,0 +1,161 @@
+#include "passes/kernels/attention/RunningSoftmax.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace tessera;
+
+RunningSoftmax::RunningSoftmax(AttentionEmitter &e, Products products) : e(e) {
+  int64_t tile = e.shape.queryTile(), dim = e.shape.headDim;
+  if (products == Products::matrices || products == Products::scaledMatrices)
+    matrices.emplace(e, products == Products::scaledMatrices);
+  else
+    queryT = e.matrix(e.alloc({dim, tile}));
+  scores = e.matrix(e.alloc({e.shape.keyTile, tile}));
+  output = e.matrix(e.alloc({tile, dim}));
+  maximum = e.alloc({tile});
+  sum = e.alloc({tile});
+  rescale = e.alloc({tile});
+  if (products == Products::staged) {
+    keyStage = e.matrix(e.alloc({e.shape.keyTile, dim}));
+    valueStage = e.matrix(e.alloc({e.shape.keyTile, dim}));
+  }
+}
+
+void RunningSoftmax::start(const Matrix &query, Value queries) {
+  Value zero = e.index(0);
+  int64_t tile = e.shape.queryTile();
+  if (matrices) {
+    matrices->takeQueries(query, queries);
+  } else {
+    // Columns past the last query compute on zeros and are never stored.
+    if (e.shape.tokens % tile)
+      e.fillZero(queryT, e.index(e.shape.headDim), tile);
+    e.copyTransposed(query, queryT, queries, e.shape.tokens, e.shape.headDim);
+  }
+  e.storeVector(e.splat(kLeastMaximum, {tile}), maximum, zero);
+  e.storeVector(e.splat(0.0, {tile}), sum, zero);
+  e.fillZero(output, e.index(tile), e.shape.headDim);
+}
+
+std::pair<Matrix, Matrix> RunningSoftmax::stage(const Matrix &key,
+                                                const Matrix &value, Value rows,
+                                                const Matrix *keyScales,
+                                                const Matrix *valueScales) {
+  if (matrices && keyScales)
+    return {matrices->takeIntegers(key, value, rows, *keyScales, *valueScales),
+            value};
+  if (matrices)
+    matrices->takeValues(value, rows);
+  if (!keyStage.memory)
+    return {key, value};
+  e.copyRows(key, keyStage, rows, e.shape.headDim, keyScales);
+  e.copyRows(value, valueStage, rows, e.shape.headDim, valueScales);
+  return {keyStage, valueStage};
+}
+
+void RunningSoftmax::clearStage() {
+  if (matrices)
+    return matrices->clearValues();
+  Value rows = e.index(e.shape.keyTile);
+  e.fillZero(keyStage, rows, e.shape.headDim);
+  e.fillZero(valueStage, rows, e.shape.headDim);
+}
+
+void RunningSoftmax::add(const Matrix &key, const Matrix &value, Value keys,
+                         int64_t total,
+                         llvm::function_ref<void(const Matrix &)> mask) {
+  if (matrices)
+    matrices->multiplyKeys(key, scores);
+  else
+    e.multiply(key, queryT, scores, keys, total, e.shape.queryTile(),
+               e.index(e.shape.headDim), false);
+  e.capScores(scores, keys);
+  mask(scores);
+  softmax(keys);
+  rescaleOutput();
+  if (matrices)
+    return matrices->addValues(scores, output);
+  e.multiply(scores.transposed(), value, output, e.index(e.shape.queryTile()),
+             0, e.shape.headDim, keys, true);
+}
+
+// What `next` makes of a vector row of scores after row.
+Value RunningSoftmax::overKeys(Value keys, Value start,
+                               llvm::function_ref<Value(Value, Value)> next) {
+  OpBuilder &b = e.b;
+  auto loop = b.create<scf::ForOp>(e.loc, e.index(0), keys, e.index(1), start);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(loop.getBody());
+  b.create<scf::YieldOp>(
+      e.loc, next(loop.getInductionVar(), loop.getRegionIterArg(0)));
+  return loop.getResult(0);
+}
+
+// scores ← exp2(c (scores − max)) with c = scale · log2 e; max, sum updated.
+void RunningSoftmax::softmax(Value keys) {
+  OpBuilder &b = e.b;
+  int64_t tile = e.shape.queryTile();
+  Value zero = e.index(0);
+  Value before = e.loadVector(maximum, zero, tile);
+  Value after = overKeys(keys, before, [&](Value row, Value largest) -> Value {
+    return b.create<arith::MaximumFOp>(e.loc, largest,
+                                       e.loadRow(scores, row, 0, tile));
+  });
+  Value factor = e.splat(e.shape.scale * M_LOG2E, {tile});
+  Value shift = b.create<arith::MulFOp>(e.loc, after, factor);
+  Value drop = b.create<arith::SubFOp>(
+      e.loc, b.create<arith::MulFOp>(e.loc, before, factor), shift);
+  Value alpha = b.create<math::Exp2Op>(e.loc, drop);
+  Value scaled =
+      b.create<arith::MulFOp>(e.loc, e.loadVector(sum, zero, tile), alpha);
+  Value negative = b.create<arith::NegFOp>(e.loc, shift);
+  Value total = overKeys(keys, scaled, [&](Value row, Value sumSoFar) -> Value {
+    Value score = e.loadRow(scores, row, 0, tile);
+    Value power = b.create<math::FmaOp>(e.loc, score, factor, negative);
+    Value weight = b.create<math::Exp2Op>(e.loc, power);
+    e.storeRow(weight, scores, row, 0);
+    return b.create<arith::AddFOp>(e.loc, sumSoFar, weight);
+  });
+  e.storeVector(after, maximum, zero);
+  e.storeVector(total, sum, zero);
+  e.storeVector(alpha, rescale, zero);
+}
+
+// Each row of the output times a scalar of `factors`.
+void RunningSoftmax::rescaleOutput() {
+  e.forRange(e.index(0), e.index(e.shape.queryTile()), 1, [&](Value row) {
+    Value alpha = e.b.create<memref::LoadOp>(e.loc, rescale, row);
+    e.forColumns(
+        e.shape.headDim, 4 * e.target.lanes, [&](int64_t col, int64_t width) {
+          Value run = e.loadRow(output, row, col, width);
+          Value scaled =
+              e.b.create<arith::MulFOp>(e.loc, run, e.spread(alpha, {width}));
+          e.storeRow(scaled, output, row, col);
+        });
+  });
+}
+
+void RunningSoftmax::finish(const Matrix &result, Value queries) {
+  int64_t tile = e.shape.queryTile();
+  Value zero = e.index(0);
+  Value total = e.loadVector(sum, zero, tile);
+  // Who has seen nothing has a sum of 0 and an output of 0.
+  Value least = e.splat(std::numeric_limits<float>::min(), {tile});
+  total = e.b.create<arith::MaximumFOp>(e.loc, total, least);
+  Value inverse = e.b.create<arith::DivFOp>(e.loc, e.splat(1.0, {tile}), total);
+  e.storeVector(inverse, rescale, zero);
+  rescaleOutput();
+  e.copyRows(output, result, queries, e.shape.headDim);
+}
+
+Value RunningSoftmax::logSumExp() {
+  int64_t tile = e.shape.queryTile();
+  Value zero = e.index(0);
+  Value top = e.b.create<arith::MulFOp>(
+      e.loc, e.loadVector(maximum, zero, tile), e.splat(e.shape.scale, {tile}));
+  Value total = e.loadVector(sum, zero, tile);
+  return e.b.create<arith::AddFOp>(e.loc, top,
+                                   e.b.create<math::LogOp>(e.loc, total));
+}

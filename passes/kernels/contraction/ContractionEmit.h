@@ -1,0 +1,328 @@
+// The pieces that a contraction kernel is emitted from.
+#pragma once
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/kernels/contraction/Contraction.h"
+#include "passes/kernels/TileEmitter.h"
+
+namespace tessera {
+
+/// A matrix in memory, [tile dimension (rows of lhs, columns of rhs), k], with
+/// the indices of dimensions that are fixed within a block or a chunk.
+struct ContractionSide {
+  mlir::Value memory; ///< strided view of the operand's buffer
+  llvm::SmallVector<mlir::Value> fixed;         ///< indices before the last two
+  bool repeatsTile = false, repeatsSum = false; ///< not a dimension of memory
+
+  bool staged = false;
+  bool sumFirst = false; ///< staged as [k, tile] rather than [tile, k]
+  mlir::Value shared;    ///< where it is staged: [panels, ...]
+  mlir::Value strips; ///< of rhs, weights in memory: [strips, k, 16] in pairs
+};
+
+/// Emits one kernel. See Contraction.h for what is computed, and emitBlock for
+/// how.
+class ContractionEmitter {
+public:
+  ContractionEmitter(const ContractionPlan &plan, graph::ClusterOp cluster,
+                     tile::KernelOp kernel,
+                     llvm::ArrayRef<mlir::Value> arguments,
+                     llvm::ArrayRef<mlir::Value> results,
+                     const TileTarget &target, mlir::OpBuilder &builder);
+  /// for each chunk of k
+  ///   stage rhs, as panels of a register tile's columns
+  ///   for each group of rows: stage lhs (one group of all where it is not)
+  ///     for each register tile's rows
+  ///       for each panel: multiply; at the end, the epilogue
+  void emit();
+
+private:
+  /// Rows of a block as register tiles: `tall` of `height`, `low` of one row
+  /// less, one of `rest`.
+  struct RowCover {
+    int64_t tall, low, rest;
+  };
+  /// A register tile: its first row within the group, its panel.
+  struct Place {
+    int64_t rows, columns;
+    mlir::Value row, panel;
+  };
+
+  // Choices (ContractionEmit.cpp).
+  void chooseTypes();
+  void chooseTiles();
+  void chooseStaging();
+  void chooseChunks();
+  mlir::Value rowOf(const Place &place) { ///< within the block
+    return add(groupStart, place.row);
+  }
+  RowCover coverEvenly(int64_t rows) const;
+  RowCover coverFromTop(int64_t rows) const;
+
+  // The nest.
+  /// Cuts `whole`, or `last` where `isLast`, into parts of `step` and a rest:
+  /// body(i, length) with the part's number.
+  void forEachPart(mlir::Value isLast, int64_t whole, int64_t last,
+                   int64_t step,
+                   llvm::function_ref<void(mlir::Value, int64_t)> body);
+  /// body(panel, columns) over the block's panels.
+  void forEachPanel(llvm::function_ref<void(mlir::Value, int64_t)> body);
+  /// body(k, depth) over the chunk, `step` at a time.
+  void forEachStep(int64_t step,
+                   llvm::function_ref<void(mlir::Value, int64_t)> body);
+  void emitIndices();
+  void emitAllocations();
+  void emitChunks();
+  void emitChunk();
+  void emitGroups();
+  void emitGroup(mlir::Value start, int64_t rows);
+  void emitRowTiles();
+  void emitRow(mlir::Value row, int64_t rows);
+  void emitTile(const Place &place);
+  mlir::Value emitProduct(const Place &place, mlir::Value accumulator);
+  mlir::Value emitStepLoop(const Place &place, mlir::Value end,
+                           mlir::Value accumulator);
+  mlir::Value emitSteps(const Place &place, mlir::Value k, int64_t steps,
+                        mlir::Value accumulator);
+  void prefetchColumns(mlir::Value column, mlir::Value k);
+  void emitEpilogue(const Place &place, mlir::Value accumulator);
+  void emitEpilogueRows(const Place &place, mlir::Value accumulator,
+                        int64_t row, int64_t rows);
+  mlir::Value loadSide(const ContractionSide &side, mlir::Value panel,
+                       mlir::Value at, mlir::Value k, int64_t tile,
+                       int64_t steps, bool isLeft);
+
+  // Groups of rows (ContractionGroups.cpp).
+  /// Which group the block belongs to, and what of it is the group's.
+  void emitGroupIndices(mlir::Value rowBlock);
+  /// `nest` where there is something to multiply; zeros for what is left.
+  void emitOwned(llvm::function_ref<void()> nest);
+  /// The rows of the block that are its group's, in register tiles.
+  void emitOwnedRows();
+  /// The same in matrix registers.
+  void emitOwnedMatrices();
+  void stageOwnedRows(mlir::Value rows);
+  void emitOwnedPanel(mlir::Value panel, int64_t columns, mlir::Value rows);
+  /// body(row, rows) over tiles that matrix registers take, of which the last
+  /// may have more than `count` rows are.
+  void forEachMatrixTile(mlir::Value count, int64_t columns,
+                         llvm::function_ref<void(mlir::Value, int64_t)> body);
+  /// The epilogue of zeros for rows [begin, end) of the block.
+  void emitZeroRows(mlir::Value begin, mlir::Value end);
+  /// Where the chunk begins, and how many terms it has.
+  void emitOwnedSum();
+  mlir::Value emitDynamicProduct(const Place &place, mlir::Value accumulator);
+  /// Cuts `count`, which only the kernel knows, into parts of these sizes, the
+  /// largest first and the last 1: body(start, length).
+  void forEachPartOf(mlir::Value count, llvm::ArrayRef<int64_t> sizes,
+                     llvm::function_ref<void(mlir::Value, int64_t)> body);
+
+  // Integers with scales (ContractionQuant.cpp).
+  // Few rows: lhs is staged in f32, then sums of strip after strip, then the
+  // epilogue of these. Many: panels of rhs are staged, widened.
+  /// Some rows of the block, that meet a strip at once.
+  struct StreamedRows {
+    mlir::Value first;
+    int64_t count;
+    bool asks; ///< for weights that come later
+  };
+  void makeQuant(llvm::ArrayRef<mlir::Value> arguments);
+  void allocateStreamed();
+  void emitStreamed();
+  mlir::Value stripOf(mlir::Value column);
+  void stageStreamedRow(mlir::Value row);
+  mlir::Value stageStreamed(mlir::Value row, mlir::Value k, int64_t count);
+  void stageStreamedGroup(mlir::Value row, mlir::Value group, int64_t size);
+  void emitOwnedStrip(mlir::Value strip, mlir::Value slot, int64_t tall);
+  void emitStrip(mlir::Value strip, mlir::Value slot, const StreamedRows &rows);
+  mlir::Value emitStripGroup(mlir::Value strip, mlir::Value group,
+                             const StreamedRows &rows, int64_t size,
+                             mlir::Value sum);
+  void emitStripBlock(mlir::Value strip, mlir::Value block,
+                      const StreamedRows &rows,
+                      llvm::MutableArrayRef<mlir::Value> chains);
+  mlir::Value widenOne(mlir::Value word, int64_t place);
+  struct Ahead {
+    int64_t bytes;
+    unsigned locality; ///< of memref.prefetch: 2 the second cache, 3 the first
+  };
+  /// How far ahead few rows ask for weights: `near` into the first cache, and
+  /// as far as the target says into the second.
+  llvm::SmallVector<Ahead, 2> distancesAhead(int64_t near) const;
+  // Few rows as integers (ContractionIntegers.cpp).
+  mlir::Value packedRow();
+  mlir::Value loadPacked(mlir::Value at, const StreamedRows &rows);
+  /// Of `memory` [strips, middle, 16], what comes after place `at` of a strip,
+  /// where one such place stands for so many lines of words.
+  void prefetchAhead(mlir::Value memory, mlir::Value strip, mlir::Value at,
+                     int64_t lines);
+  /// `asks`: also for those that come later.
+  mlir::Value loadWords(mlir::Value strip, mlir::Value at, bool asks);
+  void prefetchScales(mlir::Value strip, mlir::Value group);
+  mlir::Value emitIntegerGroup(mlir::Value strip, mlir::Value group,
+                               const StreamedRows &rows, int64_t size,
+                               mlir::Value sum);
+  void emitIntegerBlock(mlir::Value strip, mlir::Value block,
+                        const StreamedRows &rows, mlir::Value &upper,
+                        mlir::Value &lower);
+  mlir::Value takeZeros(mlir::Value sums, mlir::Value strip, mlir::Value group);
+
+  // Widened columns (ContractionWiden.cpp).
+  /// Panels that are there at once where each is widened beside products.
+  static constexpr int64_t kSlots = 2;
+  /// Of 16 columns, [terms of a word, columns]; `zeros` may be null.
+  struct QuantScales {
+    mlir::Value scale, zeros;
+  };
+  /// A strip of the weights and where it goes: a panel's slot, a column of it.
+  struct StagedStrip {
+    mlir::Value strip, slot, column;
+  };
+  bool widensBeside() const;
+  void stageQuantColumns();
+  void stageNextPanel(mlir::Value panel, mlir::Value blocks);
+  void stageQuantBlock(mlir::Value strip, mlir::Value panel, int64_t column,
+                       mlir::Value block);
+  QuantScales loadQuantScales(mlir::Value strip, mlir::Value block);
+  /// `asks` for words some lines ahead.
+  void stageQuantWord(const StagedStrip &to, const QuantScales &scales,
+                      mlir::Value block, mlir::Value i, bool asks);
+
+  // bf16 in strips (ContractionStrips.cpp).
+  void makeStrips(mlir::Value buffer);
+  /// All panels of the chunk.
+  void stageStripColumns();
+  void prefetchStrip(mlir::Value strip, mlir::Value k);
+  mlir::Value loadStrip(mlir::Value column, mlir::Value k, int64_t columns,
+                        int64_t steps);
+  mlir::Value loadScale(mlir::Value strip, mlir::Value group);
+  mlir::Value loadZero(mlir::Value strip, mlir::Value group);
+  mlir::Value loadScales(mlir::Value strip, mlir::Value at);
+
+  // Matrix registers (ContractionMatrix.cpp).
+  bool keepsPanels() const;
+  void chooseMatrixTiles();
+  void chooseMatrixStaging();
+  void allocateMatrices();
+  /// body(terms of the last chunk) where it is no whole number of blocks.
+  void padSums(llvm::function_ref<void(int64_t)> body);
+  void storeZeros(mlir::Value memory, mlir::Value slot,
+                  std::pair<mlir::Value, mlir::Value> start, int64_t rows,
+                  int64_t columns);
+  void padColumns();
+  void padRows(mlir::Value rows);
+  void emitMatrixGroup(mlir::Value start, int64_t rows);
+  void emitMatrixTile(const Place &place);
+  /// `isFar`: weights come from memory, for these rows alone.
+  void emitMatrixProduct(const Place &place, mlir::Value sums,
+                         mlir::ValueRange at, bool isFar);
+  void emitManyTiles(const Place &place, mlir::Value sums,
+                     llvm::ArrayRef<mlir::Value> at);
+  void emitMatrixSums(const Place &place, mlir::Value sums,
+                      llvm::ArrayRef<mlir::Value> at, mlir::Value row,
+                      int64_t rows);
+  void emitTurnedTiles();
+  mlir::Value keepsSums();   ///< whether the chunk adds to sums of earlier ones
+  mlir::Value matrixDepth(); ///< terms of the chunk, with the zeros behind them
+  mlir::Value blocksOfTerms(); ///< as many as tile.mma_staged adds at once
+  /// `finish` where sums are complete.
+  void emitAfterLast(llvm::function_ref<void()> finish);
+
+  // Staging (ContractionStage.cpp).
+  ContractionSide makeSide(const ContractionOperand &operand,
+                           mlir::Value buffer, bool isLeft);
+  void allocateSide(ContractionSide &side, int64_t panels, int64_t tile);
+  /// All panels of the chunk.
+  void stageColumns();
+  /// `rows` rows of the chunk, from `start` of the block on.
+  void stageRows(mlir::Value start, int64_t rows);
+  /// Where a box comes from and goes to: the slot it is staged in, its first
+  /// row (column), its first step of the chunk.
+  struct StagedBox {
+    mlir::Value slot, start, k;
+  };
+  void stageBox(const ContractionSide &side, const StagedBox &box, int64_t tile,
+                int64_t depth);
+  void convertBox(const ContractionSide &side, const StagedBox &box,
+                  int64_t tile, int64_t depth);
+  /// `to`: slot, tile, k.
+  void convertTile(const ContractionSide &side,
+                   llvm::ArrayRef<mlir::Value> from,
+                   llvm::SmallVector<mlir::Value> to, int64_t tile,
+                   int64_t steps);
+  llvm::SmallVector<int64_t> alongOf(const ContractionSide &side,
+                                     bool sumFirst) const;
+  llvm::SmallVector<mlir::Value> indicesOf(const ContractionSide &side,
+                                           mlir::Value at, mlir::Value k);
+
+  // Vocabulary.
+  mlir::Value index(int64_t value) { return emitIndex(b, loc, value); }
+  mlir::Value add(mlir::Value x, mlir::Value y);
+  mlir::Value mul(mlir::Value x, int64_t y);
+  mlir::Value isEqual(mlir::Value x, int64_t y);
+  mlir::Value select(mlir::Value condition, int64_t x, int64_t y);
+  void forEach(mlir::Value count, llvm::function_ref<void(mlir::Value)> body);
+  void forEach(int64_t count, llvm::function_ref<void(mlir::Value)> body);
+  void ifElse(mlir::Value condition, llvm::function_ref<void()> then,
+              llvm::function_ref<void()> otherwise = {});
+  /// `then` where `condition` is null.
+  mlir::Value chooseValue(mlir::Value condition, mlir::Type type,
+                          llvm::function_ref<mlir::Value()> then,
+                          llvm::function_ref<mlir::Value()> otherwise);
+
+  const ContractionPlan &plan;
+  graph::ClusterOp cluster;
+  tile::KernelOp kernel;
+  llvm::ArrayRef<mlir::Value> results;
+  const TileTarget &target;
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+
+  EmitTarget epilogueTarget;
+  std::unique_ptr<EmitScope> top;
+
+  mlir::Type compute, accumulate; ///< element types of operands and sums
+  bool pairs = false;             ///< rhs is staged for products of pairs
+  bool matrices = false;          ///< which matrix registers multiply
+  bool turned = false;   ///< and columns of the result are rows of theirs
+  int64_t height, width; ///< the largest register tile
+  int64_t groupRows;     ///< rows of lhs that are staged at a time
+  int64_t kStep;         ///< products between two turns of the loop
+  int64_t chunk, chunksOfSum, chunks; ///< of k: length, of `sum`, of all sums
+
+  llvm::SmallVector<mlir::Value> outerIndices; ///< by position in plan.dims
+  mlir::Value rowStart, columnStart;           ///< of the block
+  mlir::Value isLastRows, isLastColumns; ///< null where no block is ragged
+  mlir::Value chunkIndex, sumStart;      ///< of the chunk
+  mlir::Value groupStart;                ///< of the group, within the block
+  mlir::Value isLastOfSum; ///< the ragged chunk; null where none is
+  ContractionSide lhs, rhs;
+  /// Whether what is emitted is for the last of many chunks, if that is known.
+  std::optional<bool> inLastChunk;
+  mlir::Value partials; ///< sums between chunks; null for one chunk
+  mlir::Value packed;   ///< [chunks, rows, depth]: lhs for matrix registers
+  mlir::Value tileSums; ///< of one tile, where one chunk is in matrix registers
+
+  // Of quantized weights; null otherwise.
+  mlir::Value words, scales; ///< views of the layout's values and scales
+  mlir::Value streamed;      ///< [rows, columns padded]: lhs, scaled to words
+  mlir::Value negatedSums;   ///< [rows, groups]: of lhs
+  mlir::Value packedRows;    ///< IntegerRows instead of both
+  mlir::Value firstPacked;   ///< the block's first row of those
+  mlir::Value stripSums;     ///< [rows, columns of the block]
+  mlir::Value groupStrip;    ///< the first one of the group's matrix
+
+  // Where groups are rows; null otherwise.
+  mlir::Value ownedRows, allRows; ///< rows of the block: the group's, to store
+  // Where groups are what is summed over; null otherwise.
+  mlir::Value sumBegin, sumTerms; ///< the group's first term, their number
+  mlir::Value chunksHere;         ///< chunks that hold them
+  mlir::Value depthHere;          ///< terms of the chunk
+};
+
+/// f32 of weights of 8 bits, integers or e4m3, that are the upper bytes of i32.
+mlir::Value widenUpperBytes(mlir::OpBuilder &b, mlir::Location loc,
+                            const QuantizedLayout &layout, mlir::Value words);
+
+} // namespace tessera

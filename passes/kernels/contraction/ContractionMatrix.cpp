@@ -1,0 +1,334 @@
+// Contractions of bf16 on targets whose registers hold matrices: both operands
+// are staged, tiles of 32 × 32 are multiplied by tile.mma_staged, and the
+// epilogue takes their sums from memory. Weights in strips stay where they lie
+// (ContractionStrips.cpp), and many rows that meet them, or quantized ones,
+// have been packed by a launch before (PackedRows.cpp).
+//
+// What k lacks to a whole block of terms are zeros on both sides. Rows and
+// columns that a tile has too many hold anything, and nobody reads their sums.
+#include "dialects/tile/Beside.h"
+#include "passes/kernels/ClusterLaunch.h"
+#include "passes/kernels/contraction/ContractionEmit.h"
+
+using namespace mlir;
+using namespace tessera;
+
+// A tile's rows and columns; terms that are added at once; what `shape` of
+// tile.mma_staged is a multiple of.
+static constexpr int64_t kTile = PackedRows::kTile, kTerms = PackedRows::kTerms,
+                         kUnit = 16;
+// Rows of lhs that are staged at a time; beside weights in strips, of which
+// there are no staged copies, more.
+static constexpr int64_t kGroupRows = 128, kGroupRowsOfStrips = 512;
+// Rows that the epilogue has in a turn of its loop; beside products, as much as
+// is done in the time of one block of terms.
+static constexpr int64_t kEpilogueRows = 4, kRowsBeside = 2;
+// Elements between two staged rows, so that they do not fall into one set of
+// the cache: a line.
+static constexpr int64_t kRowPadding = 32;
+
+// Whether rows pass by a panel of columns, and not panels by rows.
+bool ContractionEmitter::keepsPanels() const {
+  return plan.isStrips() || packed || plan.groups;
+}
+
+void ContractionEmitter::chooseMatrixTiles() {
+  width = height = kTile;
+  kStep = kTerms;
+  groupRows =
+      std::min(plan.blockRows,
+               plan.isStrips() || packed ? kGroupRowsOfStrips : kGroupRows);
+  if (plan.streamsStrips()) // one run of memory
+    width = QuantizedLayout::kStrip;
+}
+
+// Few rows meet rows of weights, which are a left operand as they lie: neither
+// copied nor turned.
+void ContractionEmitter::chooseMatrixStaging() {
+  if (plan.isStrips()) {
+    bool asItLies = plan.streamsStrips() && !plan.groups && plan.sum.lhs == 1 &&
+                    plan.sum.size % kTerms == 0;
+    lhs.staged = !asItLies && !packed;
+    return;
+  }
+  turned = plan.streams() && plan.sum.size % kTerms == 0;
+  lhs.sumFirst = turned;
+  rhs.sumFirst = true;
+  lhs.staged = !packed;
+  rhs.staged = !turned;
+}
+
+void ContractionEmitter::allocateMatrices() {
+  auto allocate = [&](ArrayRef<int64_t> shape, Type element,
+                      tile::Layout layout) -> Value {
+    return b.create<tile::AllocOp>(
+        loc, MemRefType::get(shape, element, AffineMap(),
+                             tile::SharedAttr::get(b.getContext(), layout)));
+  };
+  int64_t depth = llvm::alignTo(chunk, kTerms),
+          panels = partsOf(plan.blockColumns, kTile);
+  if (turned) {
+    lhs.shared =
+        allocate({1, depth, plan.blockRows}, compute, tile::Layout::pairs);
+    Value sums = allocate({chunks > 1 ? panels * kTile : kTile, plan.blockRows},
+                          accumulate, tile::Layout::rows);
+    (chunks > 1 ? partials : tileSums) = sums;
+    return;
+  }
+  if (lhs.staged)
+    lhs.shared = allocate(
+        {1, int64_t(llvm::alignTo(groupRows, kTile)), depth + kRowPadding},
+        compute, tile::Layout::rows);
+  if (rhs.staged)
+    rhs.shared = allocate({widensBeside() ? kSlots : panels, depth, kTile},
+                          compute, tile::Layout::pairs);
+  if (chunks > 1)
+    partials =
+        allocate({panels, int64_t(llvm::alignTo(plan.blockRows, kTile)), kTile},
+                 accumulate, tile::Layout::rows);
+  else
+    tileSums = allocate(
+        {1, keepsPanels() ? int64_t(llvm::alignTo(groupRows, kTile)) : kTile,
+         kTile},
+        accumulate, tile::Layout::rows);
+}
+
+// Zeros behind the last terms of all, up to a whole block of them.
+void ContractionEmitter::padSums(llvm::function_ref<void(int64_t)> body) {
+  int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
+  if (last % kTerms == 0)
+    return;
+  if (isLastOfSum)
+    ifElse(isLastOfSum, [&] { body(last); });
+  else
+    body(last);
+}
+
+// [rows, columns] zeros of `memory` at `start` of slot `slot`.
+void ContractionEmitter::storeZeros(Value memory, Value slot,
+                                    std::pair<Value, Value> start, int64_t rows,
+                                    int64_t columns) {
+  auto type = VectorType::get({rows, columns}, compute);
+  Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
+  b.create<tile::StoreOp>(loc, zeros, memory,
+                          ValueRange{slot, start.first, start.second},
+                          ValueRange(), ArrayRef<int64_t>{1, 2});
+}
+
+// Of all panels, which are all there at once: where only two are, terms are
+// whole blocks (widensBeside).
+void ContractionEmitter::padColumns() {
+  padSums([&](int64_t last) {
+    int64_t first = llvm::alignTo(last, 2), // an odd last one has its zeros
+        end = llvm::alignTo(last, kTerms);
+    forEach(partsOf(plan.blockColumns, kTile), [&](Value panel) {
+      forEach((end - first) / 2, [&](Value pair) {
+        Value k = add(index(first), mul(pair, 2));
+        storeZeros(rhs.shared, panel, {k, index(0)}, 2, kTile);
+      });
+    });
+  });
+}
+
+void ContractionEmitter::padRows(Value rows) {
+  padSums([&](int64_t last) {
+    int64_t end = llvm::alignTo(last, kTerms);
+    forEach(rows, [&](Value row) {
+      storeZeros(lhs.shared, index(0), {row, index(last)}, 1, end - last);
+    });
+  });
+}
+
+void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
+  groupStart = start;
+  if (lhs.staged) {
+    stageRows(start, rows);
+    padRows(index(rows));
+  }
+  auto forEachRow = [&](llvm::function_ref<void(Value, int64_t)> body) {
+    forEachPart({}, rows, rows, kTile,
+                [&](Value i, int64_t here) { body(mul(i, kTile), here); });
+  };
+  // Panels of strips come from beyond the second cache, once for all rows that
+  // are staged; beside packed rows a panel stays in the first one.
+  if (keepsPanels())
+    return forEachPanel([&](Value panel, int64_t columns) {
+      int64_t whole = columns == kTile ? rows / kTile * kTile : 0;
+      if (whole > 0)
+        emitMatrixTile({whole, columns, index(0), panel});
+      forEachPart({}, rows - whole, rows - whole, kTile,
+                  [&](Value i, int64_t here) {
+                    Value row = add(index(whole), mul(i, kTile));
+                    emitMatrixTile({here, columns, row, panel});
+                  });
+      if (widensBeside() && whole <= kTile) // nothing to be beside of
+        stageNextPanel(panel, blocksOfTerms());
+    });
+  forEachRow([&](Value row, int64_t here) {
+    forEachPanel([&](Value panel, int64_t columns) {
+      emitMatrixTile({here, columns, row, panel});
+    });
+  });
+}
+
+// Rows that are staged are whole registers; those that stand as they lie are as
+// many as there are.
+void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
+                                           ValueRange at, bool isFar) {
+  bool isStaged = lhs.staged || packed;
+  int64_t rows = isStaged ? llvm::alignTo(place.rows, kUnit) : place.rows;
+  SmallVector<int64_t> shape{rows,
+                             int64_t(llvm::alignTo(place.columns, kUnit))};
+  SmallVector<Value> left{index(0), place.row, index(0)},
+      right{place.panel, index(0), index(0)};
+  if (widensBeside())
+    right[0] = b.createOrFold<arith::RemUIOp>(loc, place.panel, index(kSlots));
+  if (packed)
+    left = {chunkIndex, add(rowStart, rowOf(place)), index(0)};
+  else if (!isStaged)
+    left = indicesOf(lhs, add(rowStart, rowOf(place)), sumStart);
+  if (rhs.strips)
+    right = {stripOf(mul(place.panel, width)), sumStart, index(0)};
+  Value rowsOf = packed ? packed : isStaged ? lhs.shared : lhs.memory;
+  b.create<tile::MmaStagedOp>(loc, rowsOf, left,
+                              rhs.strips ? rhs.strips : rhs.shared, right, sums,
+                              at, keepsSums(), matrixDepth(), shape, isFar);
+}
+
+Value ContractionEmitter::keepsSums() {
+  if (!partials || inLastChunk == true)
+    return b.create<arith::ConstantOp>(loc, b.getBoolAttr(bool(partials)));
+  return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ne, chunkIndex,
+                                 index(0));
+}
+
+Value ContractionEmitter::matrixDepth() {
+  int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
+  if (inLastChunk)
+    return index(llvm::alignTo(*inLastChunk ? last : chunk, kTerms));
+  return select(isLastOfSum, llvm::alignTo(last, kTerms),
+                llvm::alignTo(chunk, kTerms));
+}
+
+Value ContractionEmitter::blocksOfTerms() {
+  return b.createOrFold<arith::DivUIOp>(loc, matrixDepth(), index(kTerms));
+}
+
+void ContractionEmitter::emitMatrixTile(const Place &place) {
+  SmallVector<Value> at(3, index(0));
+  Value sums = partials ? partials : tileSums;
+  if (partials)
+    at = {place.panel, rowOf(place), index(0)};
+  if (place.rows > kTile)
+    return emitManyTiles(place, sums, at);
+  emitMatrixProduct(place, sums, at, plan.streamsStrips());
+  emitAfterLast([&] {
+    forEachPart({}, place.rows, place.rows, kEpilogueRows,
+                [&](Value i, int64_t rows) {
+                  emitMatrixSums(place, sums, at, mul(i, kEpilogueRows), rows);
+                });
+  });
+}
+
+// Of what an epilogue reads and writes of memory, rows are far apart, and the
+// processor sees no stream: those of the next tile are asked for. The first
+// cache belongs to the products. What does not exist is not brought.
+static void prefetchNextTile(OpBuilder b, scf::ForOp turns) {
+  constexpr int kSecondCache = 2;
+  Location loc = turns.getLoc();
+  b.setInsertionPoint(turns.getBody()->getTerminator());
+  auto prefetch = [&](Value memory, ValueRange indices,
+                      ArrayRef<int64_t> along) {
+    if (cast<MemRefType>(memory.getType()).getMemorySpace() ||
+        along.size() != 2)
+      return;
+    SmallVector<Value> at(indices);
+    for (int64_t i = 0; i < kRowsBeside; ++i) {
+      at[along[0]] = b.createOrFold<arith::AddIOp>(
+          loc, indices[along[0]], emitIndex(b, loc, kTile + i));
+      b.create<memref::PrefetchOp>(loc, memory, at, /*isWrite=*/false,
+                                   kSecondCache, /*isDataCache=*/true);
+    }
+  };
+  for (Operation &op : llvm::make_early_inc_range(*turns.getBody()))
+    if (auto load = dyn_cast<tile::LoadOp>(op))
+      prefetch(load.getMemory(), load.getIndices(), load.getAlong());
+    else if (auto store = dyn_cast<tile::StoreOp>(op))
+      prefetch(store.getMemory(), store.getIndices(), store.getAlong());
+}
+
+// Many tiles of rows at once. The epilogue of one may run beside the products
+// of the next, whose instructions are few and long.
+void ContractionEmitter::emitManyTiles(const Place &place, Value sums,
+                                       ArrayRef<Value> at) {
+  auto products = [&](std::optional<bool> isLast) {
+    inLastChunk = isLast;
+    emitMatrixProduct(place, sums, at, /*isFar=*/false);
+    if (widensBeside())
+      stageNextPanel(place.panel, blocksOfTerms());
+    inLastChunk.reset();
+  };
+  auto finish = [&] {
+    Value turns = index(place.rows / kRowsBeside), zero = index(0),
+          one = index(1);
+    products(true);
+    auto loop = b.create<scf::ForOp>(loc, zero, turns, one);
+    loop->setAttr(tile::kBesideAttr, b.getUnitAttr());
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    emitMatrixSums(place, sums, at, mul(loop.getInductionVar(), kRowsBeside),
+                   kRowsBeside);
+    prefetchNextTile(b, loop);
+  };
+  if (partials)
+    ifElse(isEqual(chunkIndex, chunks - 1), finish, [&] {
+      products(plan.outerSums.empty() ? std::optional(false) : std::nullopt);
+    });
+  else
+    finish();
+}
+
+// The epilogue of `rows` rows of a tile, from `row` of it on.
+void ContractionEmitter::emitMatrixSums(const Place &place, Value sums,
+                                        ArrayRef<Value> at, Value row,
+                                        int64_t rows) {
+  auto type = VectorType::get({rows, place.columns}, accumulate);
+  Value sum = b.create<tile::LoadOp>(loc, type, sums,
+                                     ValueRange{at[0], add(at[1], row), at[2]},
+                                     ValueRange(), ArrayRef<int64_t>{1, 2});
+  emitEpilogue({rows, place.columns, add(place.row, row), place.panel}, sum);
+}
+
+void ContractionEmitter::emitAfterLast(llvm::function_ref<void()> finish) {
+  if (partials)
+    ifElse(isEqual(chunkIndex, chunks - 1), finish);
+  else
+    finish();
+}
+
+// The product turned: columns of the result are rows of the matrix registers.
+void ContractionEmitter::emitTurnedTiles() {
+  stageRows(index(0), plan.blockRows);
+  int64_t rows = plan.blockRows;
+  Value sums = partials ? partials : tileSums;
+  forEachPanel([&](Value panel, int64_t columns) {
+    Value column = mul(panel, kTile), at = partials ? column : index(0);
+    b.create<tile::MmaStagedOp>(
+        loc, rhs.memory, indicesOf(rhs, add(columnStart, column), sumStart),
+        lhs.shared, ValueRange{index(0), index(0), index(0)}, sums,
+        ValueRange{at, index(0)}, keepsSums(), matrixDepth(),
+        SmallVector<int64_t>{columns, rows}, /*far=*/true);
+    emitAfterLast([&] {
+      auto type = VectorType::get({rows, columns}, accumulate);
+      auto turnedType = VectorType::get({columns, rows}, accumulate);
+      bool isRun = rows == 1;
+      Value sum = b.create<tile::LoadOp>(loc, isRun ? type : turnedType, sums,
+                                         ValueRange{at, index(0)}, ValueRange(),
+                                         isRun ? ArrayRef<int64_t>{1, 0}
+                                               : ArrayRef<int64_t>{0, 1});
+      if (!isRun)
+        sum = b.create<tile::TransposeOp>(loc, type, sum);
+      emitEpilogue({rows, columns, index(0), panel}, sum);
+    });
+  });
+}

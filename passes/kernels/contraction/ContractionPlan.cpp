@@ -1,0 +1,423 @@
+#include "dialects/graph/Einsum.h"
+#include "dialects/graph/GraphQuantOps.h"
+#include "passes/kernels/ClusterLaunch.h"
+#include "passes/kernels/contraction/Contraction.h"
+#include "passes/kernels/contraction/GroupedRows.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+int64_t ContractionPlan::rowBlocks() const {
+  if (groups && groups->hasSlots())
+    return slotsOf(rowDim().size, blockRows, groups->count);
+  return partsOf(rowDim().size, blockRows);
+}
+int64_t ContractionPlan::columnBlocks() const {
+  return partsOf(columnDim().size, blockColumns);
+}
+static int64_t countOuter(const ContractionPlan &plan) {
+  int64_t count = 1;
+  for (unsigned dim : plan.outer)
+    count *= plan.dims[dim].size;
+  return count;
+}
+int64_t ContractionPlan::outerCount() const {
+  bool hasSlots = groups && groups->hasSlots();
+  return countOuter(*this) * (hasSlots ? groups->count : 1);
+}
+int64_t ContractionPlan::typicalRows() const {
+  bool hasSlots = groups && groups->hasSlots();
+  return hasSlots ? partsOf(rowDim().size, groups->count) : rowDim().size;
+}
+int64_t ContractionPlan::tiles() const {
+  return rowBlocks() * columnBlocks() * countOuter(*this);
+}
+
+bool ContractionPlan::streams() const {
+  constexpr int64_t kMostRows = 8;
+  auto isNarrow = [](Type type) { return type.isBF16() || type.isF32(); };
+  return !groups && !quant && rowDim().size <= kMostRows &&
+         columnDim().size > 1 && columnDim().rhs > 1 && sum.rhs == 1 &&
+         sum.size % 2 == 0 && isNarrow(rhs.memory) && isNarrow(rhs.element) &&
+         !lhs.element.isF64();
+}
+
+static bool repeats(int64_t size, int64_t stride) {
+  return size > 1 && stride == 0;
+}
+
+bool ContractionPlan::fitsMatrices() const {
+  auto isBf16 = [](const ContractionOperand &operand) {
+    return operand.memory.isBF16() && operand.element.isBF16();
+  };
+  bool sumsGroups = groups && groups->ofSum;
+  return !sumsGroups && (!quant || isStrips() || !quant->streams) &&
+         isBf16(lhs) && isBf16(rhs) && !repeats(rowDim().size, rowDim().lhs) &&
+         !repeats(columnDim().size, columnDim().rhs) &&
+         !repeats(sum.size, sum.lhs) && !repeats(sum.size, sum.rhs);
+}
+
+int64_t ContractionPlan::terms() const {
+  int64_t count = sum.size;
+  for (const ContractionDim &dim : outerSums)
+    count *= dim.size;
+  return count;
+}
+
+std::string ContractionPlan::key() const {
+  std::string text = "contraction";
+  auto add = [&](int64_t value) { text += ' ' + std::to_string(value); };
+  for (const ContractionOperand *operand : {&lhs, &rhs}) {
+    llvm::raw_string_ostream(text) << ' ' << operand->element;
+    add(operand->argument);
+    add(operand->offset);
+  }
+  auto addDim = [&](const ContractionDim &dim) {
+    for (int64_t value : {dim.size, dim.lhs, dim.rhs})
+      add(value);
+  };
+  llvm::for_each(dims, addDim);
+  addDim(sum);
+  llvm::for_each(outerSums, addDim);
+  for (int64_t value :
+       {blockRows, blockColumns, residents, int64_t(row ? *row : -1),
+        int64_t(column ? *column : -1)})
+    add(value);
+  if (groups)
+    for (int64_t value :
+         {int64_t(groups->argument), groups->count, int64_t(groups->isPadded),
+          int64_t(groups->ofSum), groups->matrix})
+      add(value);
+  if (quant)
+    for (int64_t value :
+         {int64_t(quant->scales.value_or(0)), quant->layout.bits,
+          quant->layout.group, int64_t(quant->layout.zeros),
+          int64_t(quant->layout.floats), int64_t(quant->streams),
+          int64_t(quant->integers)})
+      add(value);
+  if (packed)
+    add(packed->depth);
+  return text + '\n' + expression.key();
+}
+
+//===--- operands ---------------------------------------------------------===//
+
+namespace {
+
+struct Operand {
+  ContractionOperand operand;
+  View view;
+  StringRef letters;
+  int64_t strideOf(char letter) const {
+    size_t at = letters.find(letter);
+    return at == StringRef::npos ? 0 : view.strides[at];
+  }
+};
+
+/// Letters that advance together, before they are told rows from columns.
+struct Run {
+  enum Role { batch, row, column, sum } role;
+  ContractionDim dim;
+};
+
+} // namespace
+
+// As if the matrix were there; how its integers lie is the emitter's business.
+static std::optional<Operand> findQuantized(Value value, StringRef letters) {
+  auto op = value.getDefiningOp<DequantizeOp>();
+  if (!op)
+    return std::nullopt;
+  Type element = tensorType(value).getElementType();
+  int64_t columns = op.getLayout().columns;
+  ArrayRef<int64_t> shape = tensorType(value).getShape();
+  Operand result;
+  result.operand = {cast<BlockArgument>(op.getValues()).getArgNumber(), element,
+                    element, 0};
+  result.view.base = op.getValues();
+  result.view.shape = llvm::to_vector(shape);
+  result.view.strides = {columns, 1};
+  if (op.getTransposed())
+    std::swap(result.view.strides[0], result.view.strides[1]);
+  if (shape.size() == 3) // a stack
+    result.view.strides.insert(result.view.strides.begin(), shape[1] * columns);
+  result.letters = letters;
+  return result;
+}
+
+static llvm::Expected<Operand> findOperand(Value value, StringRef letters) {
+  if (std::optional<Operand> quantized = findQuantized(value, letters))
+    return std::move(*quantized);
+  Value source = value;
+  while (auto convert = source.getDefiningOp<ConvertOp>()) {
+    Type from = tensorType(convert.getInput()).getElementType(),
+         to = tensorType(convert.getResult()).getElementType();
+    if (!isa<FloatType>(from) ||
+        from.getIntOrFloatBitWidth() >= to.getIntOrFloatBitWidth())
+      break;
+    source = convert.getInput();
+  }
+  std::optional<View> view = traceView(source);
+  if (!view)
+    return llvm::createStringError(
+        "operand '" + letters +
+        "' of the einsum is no strided view of an argument");
+  Operand result;
+  result.operand = {cast<BlockArgument>(view->base).getArgNumber(),
+                    tensorType(view->base).getElementType(),
+                    tensorType(value).getElementType(), view->offset};
+  result.view = std::move(*view);
+  result.letters = letters;
+  return result;
+}
+
+//===--- dimensions -------------------------------------------------------===//
+
+// Runs of adjacent letters of one role that have one stride in both operands.
+static SmallVector<Run> findRuns(StringRef letters, const Operand &lhs,
+                                 const Operand &rhs,
+                                 llvm::function_ref<int64_t(char)> sizeOf,
+                                 llvm::function_ref<Run::Role(char)> roleOf) {
+  SmallVector<Run> runs;
+  for (char letter : letters) {
+    Run next{roleOf(letter),
+             {sizeOf(letter), lhs.strideOf(letter), rhs.strideOf(letter)}};
+    if (next.dim.size == 1)
+      next.dim.lhs = next.dim.rhs = 0;
+    if (!runs.empty() && runs.back().role == next.role) {
+      ContractionDim &last = runs.back().dim;
+      if (next.dim.size == 1)
+        continue;
+      if (last.size == 1 || (last.lhs == next.dim.lhs * next.dim.size &&
+                             last.rhs == next.dim.rhs * next.dim.size)) {
+        last = {last.size * next.dim.size, next.dim.lhs, next.dim.rhs};
+        continue;
+      }
+    }
+    runs.push_back(next);
+  }
+  return runs;
+}
+
+// The dimensions of the expression: runs, divided where the epilogue divided
+// their group.
+static SmallVector<Run> divideRuns(ArrayRef<Run> runs, const ExprPiece &piece) {
+  SmallVector<Run> dims;
+  unsigned dim = 0;
+  for (auto [run, count] : llvm::zip_equal(runs, piece.groups)) {
+    int64_t inner = run.dim.size;
+    for (unsigned i = 0; i < count; ++i, ++dim) {
+      inner /= piece.sizes[dim];
+      dims.push_back(
+          {run.role,
+           {piece.sizes[dim], run.dim.lhs * inner, run.dim.rhs * inner}});
+    }
+  }
+  return dims;
+}
+
+// The largest dimension of a role, the innermost of equals.
+static std::optional<unsigned> largest(ArrayRef<Run> dims, Run::Role role) {
+  std::optional<unsigned> best;
+  for (auto [i, run] : llvm::enumerate(dims))
+    if (run.role == role && run.dim.size > 1 &&
+        (!best || run.dim.size >= dims[*best].dim.size))
+      best = i;
+  return best;
+}
+
+static llvm::Error notTileable(const llvm::Twine &what) {
+  return llvm::createStringError(what);
+}
+
+// Builds the epilogue over a space of one dimension a run.
+static llvm::Expected<ClusterExpression>
+buildEpilogue(ClusterOp cluster, Value product, ArrayRef<Run> runs) {
+  ExpressionOptions options;
+  options.given = {product};
+  for (const Run &run : runs)
+    options.groups.push_back(run.dim.size);
+  llvm::Expected<ClusterExpression> expression =
+      buildExpression(cluster, options);
+  if (!expression)
+    return expression.takeError();
+  if (expression->pieces.size() != 1)
+    return notTileable("the epilogue cuts the product into pieces");
+  const ExprPiece &piece = expression->pieces.front();
+  Linear place = Linear::zero(piece.rank());
+  for (unsigned dim = 0; dim < piece.rank(); ++dim)
+    place = place * piece.sizes[dim] + Linear::index(dim, piece.rank());
+  for (const ExprNode &node : piece.nodes) {
+    if (node.kind != ExprNode::given)
+      continue;
+    for (unsigned dim = 0; dim < piece.rank(); ++dim)
+      if (piece.sizes[dim] > 1 &&
+          (node.address.constant != 0 ||
+           node.address.coefficients[dim] != place.coefficients[dim]))
+        return notTileable("the epilogue reorders the product");
+  }
+  return expression;
+}
+
+//===--- the product ------------------------------------------------------===//
+
+namespace {
+/// What a cluster multiplies, with a letter for each dimension. Of groups that
+/// no operand or result has as a dimension, the letter 'g' is missing there.
+struct Product {
+  Value result, left, right;
+  Einsum equation;
+  Value groups; ///< offsets or counts; null without groups
+
+  int64_t sizeOf(char letter) const {
+    for (auto [letters, value] :
+         {std::pair(&equation.lhs, left), {&equation.rhs, right}})
+      if (size_t at = letters->find(letter); at != std::string::npos)
+        return tensorType(value).getDimSize(at);
+    return tensorType(result).getDimSize(equation.out.find(letter));
+  }
+  Run::Role roleOf(char letter) const {
+    bool inLeft = equation.lhs.find(letter) != std::string::npos,
+         inRight = equation.rhs.find(letter) != std::string::npos;
+    return inLeft == inRight ? Run::batch : inLeft ? Run::row : Run::column;
+  }
+};
+} // namespace
+
+static llvm::Expected<Product> findProduct(ClusterOp cluster) {
+  for (Operation &op : cluster.getBody().front()) {
+    if (auto einsum = dyn_cast<EinsumOp>(op)) {
+      llvm::Expected<Einsum> equation = Einsum::parse(einsum.getEquation());
+      if (!equation)
+        return equation.takeError();
+      return Product{einsum.getResult(), einsum.getLhs(), einsum.getRhs(),
+                     *equation, Value()};
+    }
+    if (auto grouped = dyn_cast<GroupedMatmulOp>(op)) {
+      bool isPadded = grouped.isPadded();
+      return Product{grouped.getResult(),
+                     grouped.getLhs(),
+                     grouped.getRhs(),
+                     {isPadded ? "grk" : "rk",
+                      grouped.getTransposed() ? "gnk" : "gkn",
+                      isPadded ? "grn" : "rn"},
+                     grouped.getGroups()};
+    }
+    if (auto grouped = dyn_cast<GroupedOuterOp>(op)) {
+      bool isPadded = grouped.isPadded();
+      return Product{grouped.getResult(),
+                     grouped.getLhs(),
+                     grouped.getRhs(),
+                     {isPadded ? "grm" : "rm", isPadded ? "grn" : "rn", "gmn"},
+                     grouped.getGroups()};
+    }
+  }
+  return notTileable("the cluster holds no product");
+}
+
+// Columns are what registers run along: the innermost letter is one. Rows of
+// groups stay rows.
+static void orient(Product &product) {
+  if (product.groups)
+    return;
+  for (char letter : llvm::reverse(product.equation.out))
+    if (product.roleOf(letter) != Run::batch && product.sizeOf(letter) > 1) {
+      if (product.roleOf(letter) == Run::row) {
+        std::swap(product.equation.lhs, product.equation.rhs);
+        std::swap(product.left, product.right);
+      }
+      return;
+    }
+}
+
+static llvm::Expected<ContractionQuant>
+describeQuant(const Product &product, const TileTarget &target) {
+  if (product.left.getDefiningOp<DequantizeOp>())
+    return llvm::createStringError(
+        "quantized weights are the columns of a product, never its rows");
+  auto op = product.right.getDefiningOp<DequantizeOp>();
+  ContractionQuant quant{op.getLayout(), {}};
+  if (target.gpu && quant.isStrips())
+    return llvm::createStringError(
+        "there are no kernels of strips for GPUs; compile for cpu");
+  if (Value scales = op.getScales())
+    quant.scales = cast<BlockArgument>(scales).getArgNumber();
+  return quant;
+}
+
+static ContractionGroups describeGroups(const Product &product,
+                                        const Operand &rhs) {
+  ContractionGroups groups;
+  groups.argument = cast<BlockArgument>(product.groups).getArgNumber();
+  groups.count = product.sizeOf('g');
+  groups.isPadded = tensorType(product.left).getRank() == 3;
+  groups.ofSum = product.equation.out.find('r') == std::string::npos;
+  if (groups.hasSlots())
+    groups.matrix = rhs.strideOf('g');
+  return groups;
+}
+
+llvm::Expected<ContractionPlan>
+tessera::planContraction(ClusterOp cluster, const TileTarget &target) {
+  llvm::Expected<Product> product = findProduct(cluster);
+  if (!product)
+    return product.takeError();
+  orient(*product);
+  llvm::Expected<Operand> lhs =
+      findOperand(product->left, product->equation.lhs);
+  if (!lhs)
+    return lhs.takeError();
+  llvm::Expected<Operand> rhs =
+      findOperand(product->right, product->equation.rhs);
+  if (!rhs)
+    return rhs.takeError();
+  auto sizeOf = [&](char letter) { return product->sizeOf(letter); };
+  auto roleOf = [&](char letter) { return product->roleOf(letter); };
+
+  ContractionPlan plan;
+  plan.lhs = lhs->operand;
+  plan.rhs = rhs->operand;
+  plan.result = product->result;
+  if (product->groups)
+    plan.groups = describeGroups(*product, *rhs);
+  if (product->left.getDefiningOp<DequantizeOp>() ||
+      product->right.getDefiningOp<DequantizeOp>()) {
+    llvm::Expected<ContractionQuant> quant = describeQuant(*product, target);
+    if (!quant)
+      return quant.takeError();
+    plan.quant = *quant;
+  }
+  SmallVector<Run> runs =
+      findRuns(product->equation.out, *lhs, *rhs, sizeOf, roleOf);
+  if (runs.empty()) // a scalar
+    runs.push_back({Run::batch, {1, 0, 0}});
+  llvm::Expected<ClusterExpression> expression =
+      buildEpilogue(cluster, product->result, runs);
+  if (!expression)
+    return expression.takeError();
+  if (plan.groups && expression->pieces.front().rank() != runs.size())
+    return notTileable("the epilogue divides rows of groups");
+  plan.expression = std::move(*expression);
+  SmallVector<Run> dims = divideRuns(runs, plan.expression.pieces.front());
+  plan.row = largest(dims, Run::row);
+  plan.column = largest(dims, Run::column);
+  for (auto [i, run] : llvm::enumerate(dims)) {
+    plan.dims.push_back(run.dim);
+    if (run.dim.size > 1 && plan.row != i && plan.column != i)
+      plan.outer.push_back(i);
+  }
+  SmallVector<Run> sums = findRuns(product->equation.summed(), *lhs, *rhs,
+                                   sizeOf, [](char) { return Run::sum; });
+  std::optional<unsigned> main = largest(sums, Run::sum);
+  plan.sum = main ? sums[*main].dim : ContractionDim{1, 0, 0};
+  for (auto [i, run] : llvm::enumerate(sums))
+    if (run.dim.size > 1 && main != i)
+      plan.outerSums.push_back(run.dim);
+  if (plan.quant) {
+    if (llvm::Error error = chooseQuantGrid(plan, target))
+      return std::move(error);
+    return plan;
+  }
+  target.gpu ? chooseGpuGrid(plan, target) : chooseGrid(plan);
+  return plan;
+}

@@ -1,0 +1,417 @@
+// Products with weights that are integers or e4m3 with scales.
+//
+// Few rows, as when tokens come one by one, are bound by memory. Those of bf16
+// that meet integers are multiplied as such (ContractionIntegers.cpp). Others:
+// a strip of 16 weights' rows has a lane for each, words are widened in
+// registers and multiplied by elements of lhs, in f32, one splat after another.
+// Integers of 8 bits are shifted into sign; 4 bits are masked where they stand,
+// 16^i times too large, which lhs makes up for: it is staged divided by as
+// much, exactly. What was added to keep them unsigned is taken from a group's
+// sum at once, by the sum of lhs over the group, and zero points with it. A sum
+// has four chains whatever the number of rows is, so that a row's bits do not
+// depend on how many there are.
+//
+// Many rows are bound by multiplications: a block widens its columns once
+// (ContractionWiden.cpp).
+//
+// Rows of groups (experts) are few or many by what groups have on average,
+// which the program says, so that a token's bits do not depend on who else has
+// its expert. Few: a block has the rows of one group, in register tiles of
+// which each reads the block's columns again. Where there is no row no weight
+// is read.
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/kernels/ClusterLaunch.h"
+#include "passes/kernels/contraction/ContractionEmit.h"
+
+using namespace mlir;
+using namespace tessera;
+
+static constexpr int64_t kStrip = QuantizedLayout::kStrip,
+                         kBlock = QuantizedLayout::kBlock;
+// Up to so many rows the weights are streamed.
+static constexpr int64_t kStreamedRows = 16;
+// Rows of a block where a group may have more than others.
+static constexpr int64_t kMostGroupRows = 64;
+// Partial sums of one group.
+static constexpr int64_t kChains = 4;
+// Columns of a block: enough that staging lhs costs little, few enough that
+// there are blocks for all threads.
+static constexpr int64_t kLeastColumns = 64, kMostColumns = 256,
+                         kWantedBlocks = 64;
+
+//===--- the grid ---------------------------------------------------------===//
+
+llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan,
+                                     const TileTarget &target) {
+  int64_t columns = plan.quant->layout.columns;
+  auto fail = [](const llvm::Twine &what) {
+    return llvm::createStringError("quantized weights: " + what);
+  };
+  if (!plan.outerSums.empty() || plan.sum.rhs != 1 || plan.sum.size != columns)
+    return fail("the product sums over more than the matrix's columns");
+  if (plan.groups && !plan.groups->hasSlots())
+    return fail("groups are runs of rows");
+  ContractionDim row = plan.rowDim(), column = plan.columnDim();
+  if (plan.sum.lhs == 0 || (row.size > 1 && row.lhs == 0))
+    return fail("the left operand repeats elements");
+  bool isAligned = column.rhs == columns;
+  for (unsigned dim : plan.outer)
+    isAligned &= plan.dims[dim].rhs / columns % kStrip == 0;
+  if (plan.groups)
+    isAligned &= plan.groups->matrix / columns % kStrip == 0;
+  if (!isAligned)
+    return fail("the epilogue cuts columns at no multiple of 16");
+  if (target.gpu) {
+    chooseGpuGrid(plan, target);
+    return llvm::Error::success();
+  }
+  plan.quant->streams = plan.typicalRows() <= kStreamedRows;
+  if (!plan.quant->streams || plan.isStrips()) {
+    chooseGrid(plan);
+    return llvm::Error::success();
+  }
+  plan.blockRows = row.size;
+  plan.quant->integers = multipliesIntegers(plan);
+  if (plan.groups) {
+    int64_t most = plan.quant->integers ? kMostGroupRows : kStreamedRows,
+            typical = llvm::alignTo(plan.typicalRows(), kStreamedRows);
+    plan.blockRows = std::min({row.size, typical, most});
+  }
+  if (plan.quant->integers) {
+    plan.blockColumns =
+        std::min(column.size, integerColumns(plan.quant->layout));
+    return llvm::Error::success();
+  }
+  int64_t wanted =
+      llvm::alignTo(partsOf(column.size, kWantedBlocks), kLeastColumns);
+  plan.blockColumns = std::min(column.size, std::min(wanted, kMostColumns));
+  return llvm::Error::success();
+}
+
+// How much too large a weight of 4 bits is, exactly.
+static float widenedBy(int64_t place) {
+  return place == 7 ? 1.0f : float(1 << (4 * place));
+}
+
+//===--- common -----------------------------------------------------------===//
+
+void ContractionEmitter::makeQuant(ArrayRef<Value> arguments) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  auto view = [&](unsigned argument, int64_t middle) {
+    return emitView(b, loc, arguments[argument],
+                    {{},
+                     0,
+                     {layout.strips(), middle, kStrip},
+                     {middle * kStrip, kStrip, 1}});
+  };
+  words = view(plan.rhs.argument, layout.words());
+  scales = view(*plan.quant->scales, layout.scaleRows());
+}
+
+SmallVector<ContractionEmitter::Ahead, 2>
+ContractionEmitter::distancesAhead(int64_t near) const {
+  if (!target.farAhead)
+    return {{near, 3}};
+  return {{target.farAhead, 2}, {near, 3}};
+}
+
+// The strip in which a column of the block begins one.
+Value ContractionEmitter::stripOf(Value column) {
+  Value strip = b.createOrFold<arith::DivUIOp>(loc, add(columnStart, column),
+                                               index(kStrip));
+  if (groupStrip)
+    strip = add(strip, groupStrip);
+  for (unsigned dim : plan.outer)
+    if (int64_t rows = plan.dims[dim].rhs / plan.quant->layout.columns)
+      strip = add(strip, mul(outerIndices[dim], rows / kStrip));
+  return strip;
+}
+
+// f32 [16].
+Value ContractionEmitter::loadScale(Value strip, Value group) {
+  return loadScales(strip, mul(group, plan.quant->layout.scalesAt(1)));
+}
+
+// f32 [16], all of them integers.
+Value ContractionEmitter::loadZero(Value strip, Value group) {
+  return loadScales(strip, add(mul(group, 2), index(1)));
+}
+
+Value ContractionEmitter::loadScales(Value strip, Value at) {
+  auto narrow = VectorType::get({kStrip}, b.getF16Type());
+  Value loaded = b.create<tile::LoadOp>(loc, narrow, scales,
+                                        ValueRange{strip, at, index(0)},
+                                        ValueRange(), ArrayRef<int64_t>{2});
+  return b.create<arith::ExtFOp>(loc, narrow.clone(b.getF32Type()), loaded);
+}
+
+//===--- few rows ---------------------------------------------------------===//
+
+void ContractionEmitter::allocateStreamed() {
+  const QuantizedLayout &layout = plan.quant->layout;
+  Type f32 = b.getF32Type();
+  auto allocate = [&](ArrayRef<int64_t> shape) -> Value {
+    return b.create<tile::AllocOp>(
+        loc, MemRefType::get(
+                 shape, f32, AffineMap(),
+                 tile::SharedAttr::get(b.getContext(), tile::Layout::rows)));
+  };
+  int64_t rows = plan.blockRows;
+  stripSums = allocate({rows, partsOf(plan.blockColumns, kStrip) * kStrip});
+  if (plan.quant->integers)
+    return;
+  streamed = allocate({rows, layout.blocks() * kBlock});
+  if (layout.offset() || layout.zeros)
+    negatedSums = allocate({rows, layout.groups()});
+}
+
+void ContractionEmitter::emitStreamed() {
+  int64_t rows = plan.blockRows;
+  auto stage = [&](Value row) { stageStreamedRow(row); };
+  if (plan.quant->integers) {
+    packedRows =
+        emitView(b, loc, kernel.getBuffers()[0], integerRows(plan).view());
+    firstPacked = packedRow();
+  } else if (ownedRows) {
+    forEach(ownedRows, stage);
+  } else {
+    forEach(rows, stage);
+  }
+  int64_t last =
+      plan.columnDim().size - (plan.columnBlocks() - 1) * plan.blockColumns;
+  forEach(select(isLastColumns, partsOf(last, kStrip),
+                 partsOf(plan.blockColumns, kStrip)),
+          [&](Value slot) {
+            Value strip = stripOf(mul(slot, kStrip));
+            // Tiles of rows that leave registers for a sum's chains.
+            int64_t tall = target.lanes == kStrip ? 4 : 1;
+            if (ownedRows)
+              return emitOwnedStrip(strip, slot, std::min(tall, rows));
+            for (int64_t row = 0; row < rows; row += tall)
+              emitStrip(strip, slot,
+                        {index(row), std::min(tall, rows - row),
+                         /*asks=*/row == 0});
+          });
+  groupStart = index(0);
+  sumStart = index(0);
+  ownedRows ? emitOwnedRows() : emitRowTiles();
+}
+
+// As many rows as the group has; mostly there is but one tile of them.
+void ContractionEmitter::emitOwnedStrip(Value strip, Value slot, int64_t tall) {
+  SmallVector<int64_t> sizes;
+  if (!llvm::isPowerOf2_64(tall))
+    sizes.push_back(tall);
+  for (int64_t size = llvm::bit_floor(uint64_t(tall)); size; size /= 2)
+    sizes.push_back(size);
+  forEachPartOf(ownedRows, sizes, [&](Value row, int64_t rows) {
+    emitStrip(strip, slot, {row, rows, /*asks=*/true});
+  });
+}
+
+void ContractionEmitter::stageStreamedRow(Value row) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  int64_t whole = layout.columns / layout.group,
+          rest = layout.columns % layout.group;
+  forEach(whole,
+          [&](Value group) { stageStreamedGroup(row, group, layout.group); });
+  if (rest)
+    stageStreamedGroup(row, index(whole), rest);
+}
+
+// What elements of lhs are divided by what they will be multiplied with too
+// much, as factors.
+static SmallVector<float> streamFactors(const QuantizedLayout &layout,
+                                        int64_t count) {
+  SmallVector<float> factors;
+  for (int64_t k = 0; k < count; ++k)
+    factors.push_back(layout.bits == 4 ? 1 / widenedBy(k % layout.perWord())
+                                       : 1);
+  return factors;
+}
+
+static Value emitSum(OpBuilder &b, Location loc, Value x) {
+  Type element = cast<VectorType>(x.getType()).getElementType();
+  Value sum = b.create<tile::ReduceOp>(loc, VectorType::get({}, element), x,
+                                       tile::ReduceKind::sum, 0);
+  return b.create<vector::ExtractElementOp>(loc, sum);
+}
+
+// Elements [k, k + count) of a row of lhs, in f32; they are staged, too.
+Value ContractionEmitter::stageStreamed(Value row, Value k, int64_t count) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  auto memory = cast<MemRefType>(lhs.memory.getType()).getElementType();
+  auto type = VectorType::get({count}, b.getF32Type());
+  Value at = plan.rowDim().size > 1 ? add(rowStart, row) : index(0);
+  SmallVector<Value> from = indicesOf(lhs, at, k);
+  Value x = b.create<tile::LoadOp>(
+      loc, type.clone(memory), lhs.memory, from, ValueRange(),
+      ArrayRef<int64_t>{static_cast<int64_t>(from.size()) - 1});
+  if (memory != type.getElementType())
+    x = b.create<arith::ExtFOp>(loc, type, x);
+  Value scaled = x;
+  if (layout.bits == 4) {
+    Value factors = b.create<arith::ConstantOp>(
+        loc, DenseElementsAttr::get(
+                 type, ArrayRef<float>(streamFactors(layout, count))));
+    scaled = b.create<arith::MulFOp>(loc, x, factors);
+  }
+  b.create<tile::StoreOp>(loc, scaled, streamed, ValueRange{row, k},
+                          ValueRange(), ArrayRef<int64_t>{1});
+  return x;
+}
+
+// Elements of lhs over one group of `size` columns, zeros up to a block's end,
+// and their sum.
+void ContractionEmitter::stageStreamedGroup(Value row, Value group,
+                                            int64_t size) {
+  auto blockType = VectorType::get({kBlock}, b.getF32Type());
+  Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(blockType));
+  Value start = mul(group, plan.quant->layout.group), whole = zeros;
+  if (int64_t blocks = size / kBlock) {
+    auto loop = b.create<scf::ForOp>(loc, index(0), index(blocks), index(1),
+                                     ValueRange{zeros});
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value x = stageStreamed(
+        row, add(start, mul(loop.getInductionVar(), kBlock)), kBlock);
+    Value next = b.create<arith::AddFOp>(loc, loop.getRegionIterArgs()[0], x);
+    b.create<scf::YieldOp>(loc, next);
+    whole = loop.getResult(0);
+  }
+  Value sum = negatedSums ? emitSum(b, loc, whole) : Value();
+  if (int64_t rest = size % kBlock) {
+    Value k = add(start, index(size / kBlock * kBlock));
+    b.create<tile::StoreOp>(loc, zeros, streamed, ValueRange{row, k},
+                            ValueRange(), ArrayRef<int64_t>{1});
+    Value x = stageStreamed(row, k, rest);
+    if (sum)
+      sum = b.create<arith::AddFOp>(loc, sum, emitSum(b, loc, x));
+  }
+  if (sum)
+    b.create<memref::StoreOp>(loc, b.create<arith::NegFOp>(loc, sum),
+                              negatedSums, ValueRange{row, group});
+}
+
+// Sums of some rows with the weights of a strip, to place `slot`.
+void ContractionEmitter::emitStrip(Value strip, Value slot,
+                                   const StreamedRows &rows) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  auto type = VectorType::get({rows.count, kStrip}, b.getF32Type());
+  Value sum = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
+  auto addGroup = [&](Value group, int64_t size, Value so) {
+    return plan.quant->integers ? emitIntegerGroup(strip, group, rows, size, so)
+                                : emitStripGroup(strip, group, rows, size, so);
+  };
+  int64_t whole = layout.columns / layout.group,
+          rest = layout.columns % layout.group;
+  if (whole) {
+    auto loop = b.create<scf::ForOp>(loc, index(0), index(whole), index(1),
+                                     ValueRange{sum});
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value next = addGroup(loop.getInductionVar(), layout.group,
+                          loop.getRegionIterArgs()[0]);
+    b.create<scf::YieldOp>(loc, next);
+    sum = loop.getResult(0);
+  }
+  if (rest)
+    sum = addGroup(index(whole), rest, sum);
+  b.create<tile::StoreOp>(loc, sum, stripSums,
+                          ValueRange{rows.first, mul(slot, kStrip)},
+                          ValueRange(), ArrayRef<int64_t>{0, 1});
+}
+
+// `sum` and scale × what the group's blocks give.
+Value ContractionEmitter::emitStripGroup(Value strip, Value group,
+                                         const StreamedRows &rows, int64_t size,
+                                         Value sum) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  auto type = cast<VectorType>(sum.getType());
+  Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
+  SmallVector<Value> chains(kChains, zeros);
+  if (rows.asks)
+    prefetchScales(strip, group);
+  Value first = mul(group, layout.group / kBlock);
+  int64_t blocks = partsOf(size, kBlock);
+  if (blocks == 1) {
+    emitStripBlock(strip, first, rows, chains);
+  } else {
+    auto loop =
+        b.create<scf::ForOp>(loc, index(0), index(blocks), index(1), chains);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    SmallVector<Value> inner(loop.getRegionIterArgs());
+    emitStripBlock(strip, add(first, loop.getInductionVar()), rows, inner);
+    b.create<scf::YieldOp>(loc, inner);
+    chains.assign(loop.getResults().begin(), loop.getResults().end());
+  }
+  auto plus = [&](Value x, Value y) -> Value {
+    return b.create<arith::AddFOp>(loc, x, y);
+  };
+  Value ofGroup = plus(plus(chains[0], chains[1]), plus(chains[2], chains[3]));
+  if (negatedSums) {
+    auto left = VectorType::get({rows.count, 1}, b.getF32Type());
+    auto right = VectorType::get({1, kStrip}, b.getF32Type());
+    Value sums = b.create<tile::LoadOp>(loc, left, negatedSums,
+                                        ValueRange{rows.first, group},
+                                        ValueRange(), ArrayRef<int64_t>{0, 1});
+    Value offset = b.create<arith::ConstantOp>(
+        loc, DenseElementsAttr::get(right, float(layout.offset())));
+    if (layout.zeros)
+      offset = b.create<arith::AddFOp>(
+          loc, offset,
+          b.create<tile::BroadcastOp>(loc, right, loadZero(strip, group),
+                                      ArrayRef<int64_t>{1}));
+    ofGroup = b.create<tile::MmaOp>(loc, sums, offset, ofGroup);
+  }
+  Value scale = b.create<tile::BroadcastOp>(loc, type, loadScale(strip, group),
+                                            ArrayRef<int64_t>{1});
+  return b.create<math::FmaOp>(loc, ofGroup, scale, sum);
+}
+
+// A block's weights, times the elements of lhs, onto the chains in turn.
+void ContractionEmitter::emitStripBlock(Value strip, Value block,
+                                        const StreamedRows &rows,
+                                        MutableArrayRef<Value> chains) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  int64_t perWord = layout.perWord(), count = kBlock / perWord;
+  auto left = VectorType::get({rows.count, 1}, b.getF32Type());
+  for (int64_t i = 0; i < count; ++i) {
+    Value word = loadWords(strip, add(mul(block, count), index(i)), rows.asks);
+    for (int64_t place = 0; place < perWord; ++place) {
+      Value k = add(mul(block, kBlock), index(i * perWord + place));
+      Value x =
+          b.create<tile::LoadOp>(loc, left, streamed, ValueRange{rows.first, k},
+                                 ValueRange(), ArrayRef<int64_t>{0, 1});
+      Value &chain = chains[place % kChains];
+      chain = b.create<tile::MmaOp>(loc, x, widenOne(word, place), chain);
+    }
+  }
+}
+
+// The weights at `place` of the words, in f32: q for 8 bits, (q + offset) ×
+// widenedBy(place) for 4.
+Value ContractionEmitter::widenOne(Value word, int64_t place) {
+  auto type = cast<VectorType>(word.getType());
+  auto number = [&](uint32_t value) -> Value {
+    return b.create<arith::ConstantOp>(
+        loc, DenseElementsAttr::get(type, llvm::APInt(32, value)));
+  };
+  VectorType wide = type.clone(b.getF32Type());
+  if (plan.quant->layout.bits == 4) {
+    // The uppermost would be a sign where it stands.
+    Value masked =
+        place == 7
+            ? b.create<arith::ShRUIOp>(loc, word, number(28)).getResult()
+            : b.create<arith::AndIOp>(loc, word, number(15u << (4 * place)))
+                  .getResult();
+    return b.create<arith::SIToFPOp>(loc, wide, masked);
+  }
+  Value high = place == 3
+                   ? word
+                   : b.create<arith::ShLIOp>(loc, word, number(24 - 8 * place))
+                         .getResult();
+  return widenUpperBytes(b, loc, plan.quant->layout, high);
+}

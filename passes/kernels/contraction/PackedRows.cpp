@@ -1,0 +1,144 @@
+// Many rows for products with weights in strips, of bf16 or quantized, as
+// matrix registers want them.
+//
+// A chunk of a row's terms lies in one run, rows one behind another with a line
+// between them, so that neither the rows of a register nor a chunk's fall into
+// few sets of a cache. A launch of its own copies them, once for all products
+// that read the same rows; where no registers hold matrices it does nothing,
+// and products read the rows themselves.
+#include "passes/kernels/ClusterLaunch.h"
+#include "passes/kernels/contraction/Contraction.h"
+
+using namespace mlir;
+using namespace tessera;
+
+// Terms of a chunk: a panel of 32 columns stays in the first cache while rows
+// pass by. A little more is one chunk.
+static constexpr int64_t kDepth = 512, kMostDepth = 640;
+// Rows that a block of the launch copies; fewer than these meet weights that
+// come from memory, and copying them again costs little.
+static constexpr int64_t kRowsAtOnce = 64, kLeastRows = 64;
+static constexpr int64_t kTerms = PackedRows::kTerms;
+// Elements of a line.
+static constexpr int64_t kLine = 32;
+// Elements that are copied at once.
+static constexpr int64_t kRun = 128;
+
+std::optional<PackedRows> tessera::packedRows(const ContractionPlan &plan) {
+  bool hasOuterRows = llvm::any_of(
+      plan.outer, [&](unsigned dim) { return plan.dims[dim].lhs != 0; });
+  if (!plan.quant || plan.quant->streams || !plan.fitsMatrices() ||
+      hasOuterRows || plan.sum.lhs != 1 || plan.sum.size % kTerms ||
+      plan.rowDim().size < kLeastRows)
+    return std::nullopt;
+  int64_t terms = plan.sum.size;
+  int64_t depth =
+      terms <= kMostDepth
+          ? terms
+          : llvm::alignTo(partsOf(terms, partsOf(terms, kDepth)), kTerms);
+  return PackedRows{plan.rowDim().size, terms, depth, plan.groups.has_value()};
+}
+
+View PackedRows::view() const {
+  int64_t padded = llvm::alignTo(rows, kTile) + (ofGroups ? kTile : 0),
+          pitch = depth + kLine;
+  return {{}, 0, {chunks(), padded, pitch}, {padded * pitch, pitch, 1}};
+}
+
+namespace {
+/// Copies of runs of a row.
+class PackedRowsEmitter {
+public:
+  PackedRowsEmitter(const ContractionPlan &plan, tile::KernelOp kernel,
+                    OpBuilder &b)
+      : rows(*plan.packed), kernel(kernel), b(b), loc(kernel.getLoc()) {
+    from = emitView(b, loc, kernel.getBuffers()[0],
+                    {{},
+                     plan.lhs.offset,
+                     {rows.rows, rows.terms},
+                     {plan.row ? plan.rowDim().lhs : 1, 1}});
+    to = emitView(b, loc, kernel.getBuffers()[1], rows.view());
+  }
+
+  // Blocks: rows fastest, then chunks.
+  void emit() {
+    int64_t rowBlocks = partsOf(rows.rows, kRowsAtOnce);
+    Value block = kernel.getBlockNumber();
+    Value chunk = b.createOrFold<arith::DivUIOp>(loc, block, index(rowBlocks));
+    Value first =
+        mul(b.createOrFold<arith::RemUIOp>(loc, block, index(rowBlocks)),
+            kRowsAtOnce);
+    Value end = b.create<arith::MinUIOp>(loc, add(first, index(kRowsAtOnce)),
+                                         index(rows.rows));
+    loop(first, end, [&](Value row) { emitRow(row, chunk); });
+  }
+
+private:
+  // The last chunk may have fewer runs, and at its end half a run.
+  void emitRow(Value row, Value chunk) {
+    Value start = mul(chunk, rows.depth);
+    Value left = b.create<arith::SubIOp>(loc, index(rows.terms), start);
+    Value terms = b.create<arith::MinUIOp>(loc, left, index(rows.depth));
+    Value runs = b.create<arith::DivUIOp>(loc, terms, index(kRun));
+    auto copy = [&](Value k, int64_t count) {
+      auto type = VectorType::get({count}, b.getBF16Type());
+      Value run = b.create<tile::LoadOp>(loc, type, from,
+                                         ValueRange{row, add(start, k)},
+                                         ValueRange(), ArrayRef<int64_t>{1});
+      b.create<tile::StoreOp>(loc, run, to, ValueRange{chunk, row, k},
+                              ValueRange(), ArrayRef<int64_t>{2});
+    };
+    if (rows.depth >= kRun)
+      loop(index(0), runs, [&](Value run) { copy(mul(run, kRun), kRun); });
+    if (rows.depth % kRun || rows.terms % rows.depth % kRun)
+      loop(mul(runs, kRun / kTerms),
+           b.create<arith::DivUIOp>(loc, terms, index(kTerms)),
+           [&](Value part) { copy(mul(part, kTerms), kTerms); });
+  }
+
+  void loop(Value begin, Value end, llvm::function_ref<void(Value)> body) {
+    auto op = b.create<scf::ForOp>(loc, begin, end, index(1));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(op.getBody());
+    body(op.getInductionVar());
+  }
+  Value index(int64_t value) { return emitIndex(b, loc, value); }
+  Value add(Value x, Value y) {
+    return b.createOrFold<arith::AddIOp>(loc, x, y);
+  }
+  Value mul(Value x, int64_t y) {
+    return b.createOrFold<arith::MulIOp>(loc, x, index(y));
+  }
+
+  const PackedRows &rows;
+  tile::KernelOp kernel;
+  OpBuilder &b;
+  Location loc;
+  Value from, to; ///< [rows, terms]; [chunks, rows, depth]
+};
+} // namespace
+
+llvm::Expected<Value> tessera::launchPackedRows(const ContractionPlan &plan,
+                                                graph::ClusterOp cluster,
+                                                TilingContext &context) {
+  const PackedRows &rows = *plan.packed;
+  Value input = cluster.getInputs()[plan.lhs.argument];
+  auto type = RankedTensorType::get(rows.view().shape, plan.lhs.memory);
+  LaunchSpec spec;
+  spec.name = "packed_rows";
+  spec.skeleton = tile::Skeleton::row;
+  spec.summary = "rows in chunks, as matrix registers want them";
+  spec.buffers = {bufferType(input.getType()), bufferType(type)};
+  spec.access = {tile::Access::read, tile::Access::write};
+  spec.blocks = rows.chunks() * partsOf(rows.rows, kRowsAtOnce);
+  llvm::raw_string_ostream(spec.key)
+      << plan.lhs.offset << ' ' << plan.rowDim().lhs << ' ' << rows.rows << ' '
+      << rows.terms << ' ' << rows.depth << ' ' << rows.ofGroups;
+  spec.build = [&](tile::KernelOp kernel, const TileTarget &target,
+                   OpBuilder &b) -> llvm::Error {
+    if (target.matrixTiles)
+      PackedRowsEmitter(plan, kernel, b).emit();
+    return llvm::Error::success();
+  };
+  return launchOnce(context, cluster, spec, input, type);
+}

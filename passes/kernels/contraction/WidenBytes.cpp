@@ -1,0 +1,45 @@
+// Weights of 8 bits on a CPU: integers or e4m3, as f32.
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "passes/kernels/contraction/ContractionEmit.h"
+
+using namespace mlir;
+using namespace tessera;
+
+// Exponent and fraction stand four bits to the right of where f32 has them; 120
+// is added to the exponent, which makes the value of a normal number. With 121
+// and less 2^-6 a subnormal one has its value, and a normal one at least that:
+// the smaller of both is right. A product by 2^120 would be shorter, but
+// processors take a hundred cycles and more for subnormal operands.
+static Value widenFloats(OpBuilder &b, Location loc, Value words) {
+  auto type = cast<VectorType>(words.getType());
+  VectorType wide = type.clone(b.getF32Type());
+  auto number = [&](uint32_t value) -> Value {
+    return b.create<arith::ConstantOp>(
+        loc, DenseElementsAttr::get(type, llvm::APInt(32, value)));
+  };
+  Value sign = b.create<arith::AndIOp>(loc, words, number(0x80000000u)),
+        rest = b.create<arith::ShRUIOp>(loc, words, number(4));
+  rest = b.create<arith::AndIOp>(loc, rest, number(0x07f00000u));
+  Value normal = b.create<arith::AddIOp>(loc, rest, number(120u << 23)),
+        raised = b.create<arith::AddIOp>(loc, rest, number(121u << 23));
+  Value least =
+      b.create<arith::ConstantOp>(loc, DenseElementsAttr::get(wide, 0x1p-6f));
+  Value subnormal = b.create<arith::BitcastOp>(
+      loc, type,
+      b.create<arith::SubFOp>(
+          loc, b.create<arith::BitcastOp>(loc, wide, raised), least));
+  Value magnitude = b.create<arith::MinUIOp>(loc, normal, subnormal);
+  return b.create<arith::BitcastOp>(
+      loc, wide, b.create<arith::OrIOp>(loc, sign, magnitude));
+}
+
+Value tessera::widenUpperBytes(OpBuilder &b, Location loc,
+                               const QuantizedLayout &layout, Value words) {
+  if (layout.floats)
+    return widenFloats(b, loc, words);
+  auto type = cast<VectorType>(words.getType());
+  Value bits = b.create<arith::ConstantOp>(
+      loc, DenseElementsAttr::get(type, llvm::APInt(32, 24)));
+  return b.create<arith::SIToFPOp>(loc, type.clone(b.getF32Type()),
+                                   b.create<arith::ShRSIOp>(loc, words, bits));
+}

@@ -1,0 +1,57 @@
+// Attention forward as its two kernels share it: a block owns a tile of queries
+// of one head and walks over the tiles of keys that they see (Dao 2023,
+// FlashAttention-2). Scores never leave registers. In one kernel all threads
+// copy keys and values and multiply them in turn (GpuAttention.cpp); in the
+// other they have roles (GpuAttentionPipeline.cpp).
+#pragma once
+#include "passes/kernels/gpu/GpuAttention.h"
+
+namespace tessera::gpu {
+
+class GpuForward {
+public:
+  GpuForward(GpuAttention &g, tile::KernelOp kernel,
+             const ForwardOperands &operands, unsigned inputs)
+      : g(g), e(g.e), kernel(kernel), o(operands), inputs(inputs) {}
+
+protected:
+  /// Finds the block's head and its queries.
+  void locate();
+  Source of(const AttentionOperand &operand, mlir::Value token, mlir::Value h,
+            int64_t rows) {
+    return g.head(kernel.getBuffers()[operand.argument], operand.view, token, h,
+                  rows);
+  }
+  /// The scores of keys from `key` on, masked; the state before them, nulls for
+  /// the first tile.
+  Softmax softmax(mlir::Value scores, mlir::Value key, mlir::Value maximum,
+                  mlir::Value sum);
+  /// Divides by the sums and stores output and log-sum-exp.
+  void finish(mlir::Value maximum, mlir::Value sum, mlir::Value output);
+
+  GpuAttention &g;
+  const TileBuilder &e;
+  tile::KernelOp kernel;
+  const ForwardOperands &o;
+  unsigned inputs;
+  mlir::Value head, kvHead, firstQuery;
+};
+
+/// A kernel whose threads have roles.
+struct PipelinedAttention {
+  AttentionSizes sizes;
+  bool haveTurns; ///< warpgroups start their products one after another
+};
+
+/// Such kernels, the likeliest to be fast first; none where the copy engine
+/// cannot bring the operands, warpgroups of the target do not multiply, or the
+/// queries would not occupy two of them.
+llvm::SmallVector<PipelinedAttention>
+choosePipelinedAttention(const AttentionShape &shape,
+                         const ForwardOperands &operands, mlir::Type element,
+                         const TileTarget &target);
+void emitPipelinedAttention(GpuAttention &g, tile::KernelOp kernel,
+                            const ForwardOperands &operands, unsigned inputs,
+                            bool haveTurns);
+
+} // namespace tessera::gpu

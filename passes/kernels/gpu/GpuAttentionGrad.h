@@ -1,0 +1,108 @@
+// Attention backward as its kernels share it, in one of which all threads copy
+// and multiply in turn (GpuAttentionGrad.cpp), in the other they have roles
+// (GpuAttentionGradPipeline.cpp). Both sum in the order of tiles, without
+// atomics, so that their bits do not depend on who comes first. Three kernels:
+//
+//   delta = Σ_d dO ∘ O            a tile of queries
+//   dV += Pᵀ dO, dK += dSᵀ Q      a tile of keys, over queries
+//   dQ += dS K                    a tile of queries, over keys
+//
+// with P = exp(scale S − lse), S = Q Kᵀ, dP = dO Vᵀ, dS = P ∘ (dP − delta),
+// where dK and dQ are multiplied by scale at the end. The second works on
+// transposed scores, [key × query], so that Pᵀ and dSᵀ are left operands as
+// they come out of their products. Where registers do not hold both sums of it,
+// it is two kernels.
+#pragma once
+#include "passes/kernels/gpu/GpuAttention.h"
+
+namespace tessera::gpu {
+
+/// A kernel's buffers by what they are to the gradient; null if not taken.
+struct GradBuffers {
+  mlir::Value query, key, value, output, lse, cotangent, delta;
+  mlir::Value start; ///< i32[]
+  mlir::Value dQuery, dKey, dValue;
+};
+
+class GpuGrad {
+public:
+  GpuGrad(GpuAttention &g, tile::KernelOp kernel, const BackwardOperands &o,
+          const GradBuffers &buffers)
+      : g(g), e(g.e), kernel(kernel), o(o), buffers(buffers) {}
+
+  void emitDelta();
+
+protected:
+  /// As GpuAttention::locate, of a tile of keys or of queries, in a kernel
+  /// whose warps have sixteen rows each.
+  std::pair<mlir::Value, mlir::Value> locate(bool ofKeys, int64_t tile,
+                                             bool lastFirst);
+  Source of(mlir::Value buffer, const View &view, mlir::Value token,
+            mlir::Value head, int64_t rows) {
+    return g.head(buffer, view, token, head, rows);
+  }
+  /// Of `size` queries from `query` on.
+  mlir::Value loadLse(mlir::Value head, mlir::Value query, int64_t size);
+  mlir::Value loadDelta(mlir::Value head, mlir::Value query, int64_t size);
+  /// S with its cap, if it has one.
+  mlir::Value cap(mlir::Value scores);
+  /// P of S from keys `key` and queries `query` on, masked; lse is a slice
+  /// along dimension `queryDim` of S.
+  mlir::Value weigh(mlir::Value scores, mlir::Value lse, mlir::Value query,
+                    mlir::Value key, int64_t queryDim);
+  /// dS of S, before it is masked, P and dP.
+  mlir::Value scoreGradient(mlir::Value scores, mlir::Value weights,
+                            mlir::Value change, mlir::Value delta,
+                            int64_t queryDim);
+  void storeScaled(mlir::Value sum, const Source &to);
+  /// The sums of a tile of keys before the first query, one for each gradient
+  /// that the kernel computes.
+  llvm::SmallVector<mlir::Value> noKeySums() const {
+    return llvm::SmallVector<mlir::Value>((buffers.dKey ? 1 : 0) +
+                                              (buffers.dValue ? 1 : 0),
+                                          g.zeros(g.sizes.keys, g.sizes.dim));
+  }
+  /// The sums of a tile of keys, dV before dK.
+  void storeKeys(mlir::ValueRange sums, mlir::Value first, mlir::Value kvHead);
+
+  GpuAttention &g;
+  const TileBuilder &e;
+  tile::KernelOp kernel;
+  const BackwardOperands &o;
+  const GradBuffers &buffers;
+
+private:
+  mlir::Value deltaAt(mlir::Value head);
+};
+
+/// Which gradient a kernel computes.
+enum class GradPart { delta, keysAndValues, values, keys, queries };
+
+/// How the gradient is divided into kernels.
+struct GradSizes {
+  AttentionSizes ofKeys, ofQueries;
+  bool together;    ///< dK and dV in one kernel
+  bool isPipelined; ///< threads have roles
+};
+
+/// Where warpgroups multiply and the copy engine can bring all operands.
+std::optional<GradSizes> choosePipelinedGrad(const AttentionShape &shape,
+                                             const BackwardOperands &o,
+                                             mlir::Type element,
+                                             const TileTarget &target);
+std::optional<GradSizes> chooseStagedGrad(const AttentionShape &shape,
+                                          mlir::Type element,
+                                          const TileTarget &target);
+
+// The kernels of dK and dV, as far as there are buffers for them, and of dQ.
+void emitStagedKeys(GpuAttention &g, tile::KernelOp kernel,
+                    const BackwardOperands &o, const GradBuffers &buffers);
+void emitStagedQueries(GpuAttention &g, tile::KernelOp kernel,
+                       const BackwardOperands &o, const GradBuffers &buffers);
+void emitPipelinedKeys(GpuAttention &g, tile::KernelOp kernel,
+                       const BackwardOperands &o, const GradBuffers &buffers);
+void emitPipelinedQueries(GpuAttention &g, tile::KernelOp kernel,
+                          const BackwardOperands &o,
+                          const GradBuffers &buffers);
+
+} // namespace tessera::gpu

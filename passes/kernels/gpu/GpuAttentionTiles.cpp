@@ -1,0 +1,218 @@
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/kernels/gpu/GpuAttention.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::gpu;
+
+//===--- blocks -----------------------------------------------------------===//
+
+// Of so many heads of all batches, those that blocks take at a time: all, or a
+// part that divides them, whose operands the L2 cache keeps (an H200's has 50
+// MB).
+static int64_t headsInGroup(int64_t count, int64_t bytes) {
+  constexpr int64_t kKept = 32 << 20;
+  int64_t group = count;
+  while (group > 1 && (group * bytes > kKept || count % group))
+    --group;
+  return group;
+}
+
+std::pair<Value, Value> GpuAttention::locate(Value block, Side own, Side other,
+                                             int64_t rows, bool lastFirst) {
+  int64_t heads = own.heads, tiles = llvm::divideCeil(own.rows, rows);
+  // What a block walks over: two operands of all heads of the other kind.
+  int64_t bytes = 2 * other.rows * shape.headDim * other.heads *
+                  element.getIntOrFloatBitWidth() / 8,
+          count = shape.batch * heads,
+          group = headsInGroup(count, bytes / heads);
+  SmallVector<Value> at = e.unravel(block, {group, tiles, count / group});
+  Value number = e.add(e.mul(at[2], group), at[0]);
+  batch = shape.batch == 1 ? e.index(0) : e.div(number, heads);
+  Value head = shape.batch == 1 ? number : e.rem(number, heads);
+  Value tile = lastFirst ? e.sub(e.index(tiles - 1), at[1]) : at[1];
+  return {head, e.mul(tile, rows)};
+}
+
+//===--- memory -----------------------------------------------------------===//
+
+Value GpuAttention::rest(Value row, int64_t count, int64_t tile) const {
+  return count % tile ? e.sub(e.index(count), row) : Value();
+}
+
+Source GpuAttention::head(Value buffer, const View &view, Value token,
+                          Value head, int64_t rows) const {
+  Value columns = sizes.dim > shape.headDim ? e.index(shape.headDim) : Value();
+  return {emitView(e.b, e.loc, buffer, view),
+          {batch, token, head, e.index(0)},
+          1,
+          3,
+          rest(token, view.shape[1], rows),
+          columns};
+}
+
+void GpuAttention::store(Value tile, const Source &to) const {
+  Type memory = cast<MemRefType>(to.memory.getType()).getElementType();
+  auto type = cast<VectorType>(tile.getType());
+  SmallVector<Value> bounds;
+  if (to.rows || to.columns)
+    bounds = {to.rows ? to.rows : e.index(type.getDimSize(0)),
+              to.columns ? to.columns : e.index(type.getDimSize(1))};
+  e.b.create<tile::StoreOp>(e.loc, e.toElement(tile, memory), to.memory,
+                            to.indices, bounds,
+                            ArrayRef<int64_t>{to.rowDim, to.columnDim});
+}
+
+Value GpuAttention::loadVector(Value buffer, Value at, int64_t size,
+                               Value token) const {
+  SmallVector<Value> bounds;
+  if (Value valid = rest(token, shape.tokens, size))
+    bounds.push_back(valid);
+  return e.b.create<tile::LoadOp>(
+      e.loc, VectorType::get({size}, e.b.getF32Type()), buffer,
+      ValueRange(e.add(at, token)), bounds, ArrayRef<int64_t>{0});
+}
+
+void GpuAttention::storeVector(Value slice, Value buffer, Value at,
+                               Value token) const {
+  int64_t size = cast<VectorType>(slice.getType()).getDimSize(0);
+  SmallVector<Value> bounds;
+  if (Value valid = rest(token, shape.tokens, size))
+    bounds.push_back(valid);
+  e.b.create<tile::StoreOp>(e.loc, slice, buffer, ValueRange(e.add(at, token)),
+                            bounds, ArrayRef<int64_t>{0});
+}
+
+Value GpuAttention::multiply(Value lhs, Value rhs, Value sum) const {
+  return e.b.create<tile::MmaOp>(e.loc, sum.getType(), lhs, rhs, sum);
+}
+
+void GpuAttention::commit() const { e.b.create<tile::CommitOp>(e.loc); }
+void GpuAttention::wait() const { e.b.create<tile::WaitOp>(e.loc, 0); }
+
+//===--- who sees whom ----------------------------------------------------===//
+
+// Kernels bring the first tile before they know whether there is any.
+std::pair<Value, Value> GpuAttention::atLeastOne(Value begin, Value end,
+                                                 int64_t rows,
+                                                 int64_t tile) const {
+  if (!start)
+    return {begin, end};
+  begin = e.min(begin, e.index((rows - 1) / tile * tile));
+  return {begin, e.b.createOrFold<arith::MaxSIOp>(e.loc, end, e.add(begin, 1))};
+}
+
+std::pair<Value, Value> GpuAttention::visibleKeys(Value query) const {
+  Value begin = e.index(0), end = e.index(shape.keys), at = positionOf(query);
+  if (shape.causal)
+    end = e.min(end, e.add(at, sizes.queries));
+  if (shape.window > 0) {
+    Value first = e.sub(at, e.index(shape.window - 1));
+    first = e.b.createOrFold<arith::MaxSIOp>(e.loc, first, e.index(0));
+    begin = e.sub(first, e.rem(first, sizes.keys));
+  }
+  return atLeastOne(begin, end, shape.keys, sizes.keys);
+}
+
+std::pair<Value, Value> GpuAttention::visibleQueries(Value key) const {
+  Value begin = e.index(0), end = e.index(shape.tokens),
+        at = start ? e.sub(key, start) : key;
+  if (shape.causal) {
+    Value first = at;
+    if (start)
+      first = e.b.createOrFold<arith::MaxSIOp>(e.loc, first, e.index(0));
+    begin = e.sub(first, e.rem(first, sizes.queries));
+  }
+  if (shape.window > 0)
+    end = e.min(end, e.add(at, sizes.keys + shape.window - 1));
+  return atLeastOne(begin, end, shape.tokens, sizes.queries);
+}
+
+// Whether the pair of tiles has pairs that are masked; null where none has.
+Value GpuAttention::isCrossed(Value query, Value key) const {
+  Value crossed;
+  auto either = [&](Value condition) {
+    crossed =
+        crossed
+            ? e.b.create<arith::OrIOp>(e.loc, crossed, condition).getResult()
+            : condition;
+  };
+  Value keyEnd = e.add(key, sizes.keys);
+  query = positionOf(query);
+  if (shape.causal)
+    either(e.compare(arith::CmpIPredicate::sgt, keyEnd, e.add(query, 1)));
+  if (shape.window > 0)
+    either(e.compare(arith::CmpIPredicate::sge,
+                     e.sub(e.add(query, sizes.queries - 1), key),
+                     e.index(shape.window)));
+  if (shape.keys % sizes.keys)
+    either(e.compare(arith::CmpIPredicate::sgt, keyEnd, e.index(shape.keys)));
+  return crossed;
+}
+
+Value GpuAttention::mask(Value scores, Value query, Value key, bool keysInRows,
+                         double masked) const {
+  Value crossed = isCrossed(query, key);
+  if (!crossed)
+    return scores;
+  using Values = KernelOps::Values;
+  return e.ifElse(
+      crossed, scores.getType(),
+      [&]() -> Values {
+        return {maskTile(scores, query, key, keysInRows, masked)};
+      },
+      [&]() -> Values { return {scores}; })[0];
+}
+
+Value GpuAttention::maskTile(Value scores, Value query, Value key,
+                             bool keysInRows, double masked) const {
+  OpBuilder &b = e.b;
+  ArrayRef<int64_t> tile = cast<VectorType>(scores.getType()).getShape();
+  Value keys = e.iota(key, tile, keysInRows ? 0 : 1),
+        queries = e.iota(positionOf(query), tile, keysInRows ? 1 : 0);
+  Value visible;
+  auto require = [&](arith::CmpIPredicate predicate, Value x, Value y) {
+    Value here = e.compare(predicate, x, y);
+    visible = visible
+                  ? b.create<arith::AndIOp>(e.loc, visible, here).getResult()
+                  : here;
+  };
+  if (shape.causal)
+    require(arith::CmpIPredicate::sle, keys, queries);
+  if (shape.window > 0)
+    require(arith::CmpIPredicate::slt,
+            b.create<arith::SubIOp>(e.loc, queries, keys),
+            e.spreadIndex(e.index(shape.window), tile));
+  if (shape.keys % sizes.keys)
+    require(arith::CmpIPredicate::slt, keys,
+            e.spreadIndex(e.index(shape.keys), tile));
+  return b.create<arith::SelectOp>(e.loc, visible, scores,
+                                   e.splat(masked, tile));
+}
+
+//===--- sizes ------------------------------------------------------------===//
+
+std::optional<AttentionSizes>
+gpu::chooseAttentionSizes(const AttentionShape &shape, Type element,
+                          int64_t resident, int64_t most, bool keysResident,
+                          int64_t sharedBytes) {
+  int64_t dim = paddedColumns(shape.headDim);
+  // A tile of sums takes dim / 2 registers of a thread; f32 operands, each of
+  // two halves, need more beside them than bf16.
+  if (dim > (element.isBF16() ? 256 : 128))
+    return std::nullopt;
+  int64_t row = dim * element.getIntOrFloatBitWidth() / 8;
+  for (int64_t own : {64, 32, 16})
+    for (int64_t other = most; other >= 16; other /= 2)
+      if ((resident * own + 4 * other) * row <= sharedBytes)
+        return keysResident ? AttentionSizes{other, own, dim}
+                            : AttentionSizes{own, other, dim};
+  return std::nullopt;
+}
+
+llvm::Error gpu::attentionTooLarge(const AttentionShape &shape) {
+  return llvm::createStringError(
+      "attention over heads of " + std::to_string(shape.headDim) +
+      " dimensions does not fit a block: at most 256 in bf16 and 128 in f32; "
+      "compile for cpu");
+}

@@ -1,0 +1,185 @@
+// Contractions on a GPU, with all threads alike. A block owns one tile of the
+// product. Chunks of both operands along the sum travel through shared memory
+// in a ring of stages, filled by asynchronous copies while tensor cores
+// multiply the oldest; what the cluster computes of the product is computed on
+// the accumulators.
+#include "passes/kernels/gpu/GpuContraction.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+using namespace tessera::gpu;
+
+namespace {
+
+/// How a block divides its tile among warps, and among warpgroups.
+struct BlockTile {
+  int64_t rows, columns;
+  std::array<int64_t, 2> warps, warpgroups;
+};
+
+// Large tiles read less memory a product; small ones fill the chip where there
+// are few.
+constexpr BlockTile kTiles[] = {{128, 128, {2, 4}, {8, 1}},
+                                {64, 64, {2, 2}, {4, 1}},
+                                {16, 64, {1, 4}, {1, 4}},
+                                {16, 32, {1, 2}, {1, 2}}};
+// Blocks below which a chip of about 100 multiprocessors is not full.
+constexpr int64_t kFullChip = 160;
+// Bytes of a chunk of the sum: one half of a swizzled row of 128.
+constexpr int64_t kChunkBytes = 64;
+constexpr int64_t kMaxStages = 4;
+
+const BlockTile &tileOf(const ContractionPlan &plan) {
+  return *llvm::find_if(kTiles, [&](const BlockTile &tile) {
+    return tile.rows == plan.blockRows && tile.columns == plan.blockColumns;
+  });
+}
+
+class GpuContraction : GpuProduct {
+public:
+  using GpuProduct::GpuProduct;
+  void emit(const TileTarget &target);
+
+private:
+  void stageStep(Value step);
+  Value isStep(Value step);
+  Value multiply();
+
+  int64_t stages;
+};
+
+} // namespace
+
+//===--- the loop ---------------------------------------------------------===//
+
+// How many steps there are is data where they are those of a group.
+Value GpuContraction::isStep(Value step) {
+  return e.compare(arith::CmpIPredicate::slt, step, stepCount());
+}
+
+// Starts copying a chunk of both operands.
+void GpuContraction::stageStep(Value step) {
+  for (const ProductSide *side : {&lhs, &rhs})
+    side->staged.copy(e, e.rem(step, stages), chunkOf(*side, step));
+}
+
+Value GpuContraction::multiply() {
+  for (int64_t step = 0; step < stages - 1; ++step) {
+    if (step < steps && plan.groups && plan.groups->ofSum)
+      e.ifTrue(isStep(e.index(step)), [&] { stageStep(e.index(step)); });
+    else if (step < steps)
+      stageStep(e.index(step));
+    b.create<tile::CommitOp>(e.loc);
+  }
+  auto type =
+      VectorType::get({plan.blockRows, plan.blockColumns}, b.getF32Type());
+  Value zeros = b.create<arith::ConstantOp>(e.loc, b.getZeroAttr(type));
+  auto sums = e.forRange(
+      e.index(0), stepCount(), 1, zeros,
+      [&](Value step, ValueRange sum) -> SmallVector<Value> {
+        // The stage to multiply has landed, and nobody reads the one to fill.
+        b.create<tile::WaitOp>(e.loc, stages - 2);
+        Value next = e.add(step, stages - 1);
+        e.ifTrue(isStep(next), [&] { stageStep(next); });
+        b.create<tile::CommitOp>(e.loc);
+        Value stage = e.rem(step, stages);
+        return {b.create<tile::MmaOp>(e.loc, type, operand(lhs, stage),
+                                      operand(rhs, stage), sum[0])};
+      });
+  return sums[0];
+}
+
+void GpuContraction::emit(const TileTarget &target) {
+  element = operandType(plan.lhs.memory, plan.rhs.memory);
+  chooseChunks(kChunkBytes * 8 / element.getIntOrFloatBitWidth());
+  stages = std::clamp<int64_t>(steps + 1, 2, kMaxStages);
+  const BlockTile &tile = tileOf(plan);
+  kernel.setWarps(target.warpgroups && element.isBF16() ? tile.warpgroups
+                                                        : tile.warps);
+  locate(kernel.getBlockNumber());
+  makeSides(stages);
+  // What the epilogue needs outside of all tiles goes before the loop.
+  Operation *mark = e.index(0).getDefiningOp();
+  EmitScope top(epilogue, b);
+  top.builder.setInsertionPoint(mark);
+  emitTile([&] { return multiply(); }, top);
+  describeGemm();
+}
+
+//===--- entry ------------------------------------------------------------===//
+
+// Two tf32 of each element of rows: too many registers for the large tile.
+static bool isQuantizedFloat(const ContractionPlan &plan) {
+  return plan.quant && plan.lhs.memory.isF32();
+}
+
+void tessera::chooseGpuGrid(ContractionPlan &plan, const TileTarget &target) {
+  int64_t m = plan.typicalRows(), n = plan.columnDim().size,
+          outer = plan.outerCount();
+  auto take = [&](const BlockTile &tile) {
+    plan.blockRows = tile.rows;
+    plan.blockColumns = tile.columns;
+  };
+  auto blocks = [&](const BlockTile &tile) {
+    return outer * partsOf(m, tile.rows) * partsOf(n, tile.columns);
+  };
+  if (m <= 16) {
+    // Of quantized weights few rows are little beside the columns of a narrow
+    // tile.
+    bool narrow = plan.quant && m <= 4 && blocks(kTiles[2]) < kFullChip;
+    return take(kTiles[narrow ? 3 : 2]);
+  }
+  if (canPipeline(plan, target))
+    return choosePipelinedGrid(plan);
+  bool large = m > 64 && n > 64 && blocks(kTiles[0]) >= kFullChip &&
+               !isQuantizedFloat(plan);
+  take(large ? kTiles[0] : kTiles[1]);
+}
+
+std::vector<ContractionPlan> tessera::otherGpuGrids(const ContractionPlan &plan,
+                                                    const TileTarget &target,
+                                                    bool all) {
+  int64_t m = plan.rowDim().size, n = plan.columnDim().size;
+  int64_t products = m * n * plan.terms();
+  for (unsigned dim : plan.outer)
+    products *= plan.dims[dim].size;
+  if (plan.groups || m <= 16 || isQuantizedFloat(plan) ||
+      (!all && products < kLeastProducts))
+    return {};
+  if (canPipeline(plan, target))
+    return otherPipelinedGrids(plan, all);
+  std::vector<ContractionPlan> others;
+  for (const BlockTile &tile : {kTiles[0], kTiles[1]})
+    if (tile.rows != plan.blockRows && (all || (m > 64 && n > 64))) {
+      others.push_back(plan);
+      others.back().blockRows = tile.rows;
+      others.back().blockColumns = tile.columns;
+    }
+  return others;
+}
+
+llvm::Error
+tessera::emitGpuContraction(const ContractionPlan &plan, ClusterOp cluster,
+                            tile::KernelOp kernel, ArrayRef<Value> arguments,
+                            ArrayRef<Value> results, const TileTarget &target,
+                            OpBuilder &builder) {
+  OpBuilder::InsertionGuard guard(builder);
+  for (const ContractionOperand *operand : {&plan.lhs, &plan.rhs})
+    if (!operand->memory.isBF16() && !operand->memory.isF32())
+      return llvm::createStringError(
+          "tensor cores multiply bf16 and f32 here, not " +
+          std::string(operand->memory.isF64() ? "f64" : "such elements") +
+          "; compile for cpu");
+  if (plan.quant) {
+    kernel.setWarps(tileOf(plan).warps);
+    emitQuantizedProduct(plan, cluster, kernel, arguments, results, target,
+                         builder);
+  } else if (plan.blockRows > kTiles[2].rows && canPipeline(plan, target)) {
+    emitPipelinedProduct(plan, cluster, kernel, arguments, results, builder);
+  } else {
+    GpuContraction(plan, cluster, kernel, arguments, results, builder)
+        .emit(target);
+  }
+  return llvm::Error::success();
+}

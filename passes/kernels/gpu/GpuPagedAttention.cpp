@@ -1,0 +1,368 @@
+// Attention over the pages of a cache, on a GPU. A block owns a tile of queries
+// that share keys. When tokens come one at a time there are few such tiles, so
+// the keys of a sequence are divided among blocks and a second launch puts
+// their sums together (Dao et al. 2023, Flash-Decoding). How they are divided
+// follows from the longest context alone: a sequence's numbers do not depend on
+// what else is in its batch.
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/kernels/ClusterLaunch.h"
+#include "passes/kernels/gpu/GpuPaged.h"
+#include "passes/kernels/gpu/GpuTiles.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <limits>
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::gpu;
+
+using Values = KernelOps::Values;
+
+namespace {
+
+/// What a block writes if it has only some of the keys, as f32
+/// [batch, owners, splits, rows] and, of the output, with head_dim behind.
+struct Partials {
+  Value maxima, sums, outputs;
+};
+
+class PagedBlock {
+public:
+  PagedBlock(OpBuilder &b, tile::KernelOp kernel, const PagedOperands &operands,
+             const PagedShape &shape, const PagedTiles &tiles)
+      : e{b, kernel.getLoc()}, b(b), kernel(kernel), o(operands), shape(shape),
+        tiles(tiles) {}
+
+  /// Buffers behind those of the cluster's arguments are the results.
+  void emit(unsigned inputs) {
+    kernel.setWarps(ArrayRef<int64_t>{tiles.queries / 16, 1});
+    locate();
+    Staged query = Staged::make(e, 1, tiles.queries, tiles.dim, tiles.element);
+    keys = PagedStages::make(e, tiles);
+    values = PagedStages::make(e, tiles);
+    query.copy(e, e.index(0), rowsOf(view(o.query)));
+    findKeys();
+    e.ifTrue(e.compare(arith::CmpIPredicate::slt, begin, end),
+             [&] { stage(begin); });
+    b.create<tile::CommitOp>(e.loc);
+    Value least = e.splat(kLeastMaximum, {tiles.queries}),
+          zero = e.splat(0, {tiles.queries});
+    auto sums = e.forRange(
+        begin, end, tiles.keys,
+        {least, zero, e.splat(0, {tiles.queries, tiles.dim})},
+        [&](Value key, ValueRange state) { return walk(query, key, state); });
+    auto results = kernel.getBuffers().drop_front(inputs);
+    if (tiles.splits > 1)
+      storePartials(sums, {results[0], results[1], results[2]});
+    else
+      storeOutput(sums, results[0]);
+  }
+
+private:
+  Value view(const AttentionOperand &operand) {
+    return emitView(b, e.loc, kernel.getBuffers()[operand.argument],
+                    operand.view);
+  }
+  Value number(const AttentionOperand &operand, ValueRange at) {
+    Value loaded = b.create<memref::LoadOp>(e.loc, view(operand), at);
+    return b.create<arith::IndexCastOp>(e.loc, b.getIndexType(), loaded);
+  }
+  Value atLeast(Value x, Value least) {
+    return b.createOrFold<arith::MaxSIOp>(e.loc, x, least);
+  }
+
+  // The last queries, which see the most keys, come first.
+  void locate() {
+    int64_t count = tiles.queryTiles(shape);
+    SmallVector<Value> at =
+        e.unravel(kernel.getBlockNumber(),
+                  {tiles.splits, shape.owners(), shape.batch, count});
+    split = at[0];
+    owner = at[1];
+    batch = at[2];
+    first = e.mul(e.sub(e.index(count - 1), at[3]), tiles.queries);
+    kvHead = shape.isDecode() ? owner : e.div(owner, shape.group());
+    position = number(o.starts, batch);
+    if (!shape.isDecode())
+      position = e.add(position, first);
+  }
+
+  // The block's rows of a [batch, tokens, heads, head_dim] memory.
+  Source rowsOf(Value memory) {
+    Value zero = e.index(0);
+    Value rest = shape.rows() % tiles.queries
+                     ? e.sub(e.index(shape.rows()), first)
+                     : Value();
+    Value columns =
+        tiles.dim > shape.headDim ? e.index(shape.headDim) : Value();
+    if (!shape.isDecode())
+      return {memory, {batch, first, owner, zero}, 1, 3, rest, columns};
+    Value head = e.add(e.mul(owner, shape.group()), first);
+    return {memory, {batch, zero, head, zero}, 2, 3, rest, columns};
+  }
+
+  // [begin, end) of the keys: those that a query of the block sees, and of
+  // these the block's part. Tiles begin where they do for any other query, so
+  // that sums have one order whatever is in a block.
+  void findKeys() {
+    begin = e.index(0);
+    end = e.add(position, shape.isDecode() ? 1 : tiles.queries);
+    end = e.min(end, number(o.lengths, batch));
+    if (shape.window > 0) {
+      Value key =
+          atLeast(e.sub(position, e.index(shape.window - 1)), e.index(0));
+      begin = e.sub(key, e.rem(key, tiles.unit(shape)));
+      if (tiles.keys > shape.page)
+        firstPage = e.sub(key, e.rem(key, shape.page));
+    }
+    if (tiles.splits == 1)
+      return;
+    Value own = e.mul(split, tiles.splitKeys);
+    begin = atLeast(begin, own);
+    end = e.min(end, e.add(own, tiles.splitKeys));
+  }
+
+  /// Rows of a tile that a page, or a part of one, has.
+  struct Piece {
+    int64_t row;
+    Value page, start; ///< where they begin in the cache
+    Value there;       ///< of them, before the last key's end
+  };
+  SmallVector<Piece> piecesOf(Value key) {
+    SmallVector<Piece> pieces;
+    Value last = e.sub(end, e.index(1));
+    for (int64_t row = 0; row < tiles.keys; row += tiles.pieceRows(shape)) {
+      Value from = e.add(key, row);
+      Value inside = e.min(from, last), count = e.sub(end, from);
+      if (firstPage) { // what is before it may be no page
+        Value isThere = e.compare(arith::CmpIPredicate::sge, from, firstPage);
+        inside = atLeast(inside, firstPage);
+        count = b.create<arith::SelectOp>(e.loc, isThere, count, e.index(0));
+      }
+      Value page = number(o.table, {batch, e.div(inside, shape.page)});
+      bool isPart = shape.page > tiles.pieceRows(shape);
+      pieces.push_back({row, page,
+                        isPart ? e.rem(inside, shape.page) : e.index(0),
+                        atLeast(count, e.index(0))});
+    }
+    return pieces;
+  }
+
+  // Starts the copies of a tile of keys and values, page after page. Behind the
+  // last key come zeros, wherever the table leads. Scales come last: they go
+  // through registers, which threads wait for.
+  void stage(Value key) {
+    Value place = stageOf(key);
+    int64_t rows = tiles.pieceRows(shape);
+    SmallVector<Piece> pieces = piecesOf(key);
+    auto sourceOf = [&](const AttentionOperand &from, const Piece &piece) {
+      SmallVector<Value> at = {piece.page, piece.start, kvHead, e.index(0)};
+      return Source{view(from), at, 1, 3, piece.there, e.index(shape.headDim)};
+    };
+    for (const Piece &piece : pieces) {
+      keys.copyRows(e, place, piece.row, rows, sourceOf(o.keys, piece));
+      values.copyRows(e, place, piece.row, rows, sourceOf(o.values, piece));
+    }
+    if (!tiles.areIntegers)
+      return;
+    for (const Piece &piece : pieces) {
+      keys.copyScales(e, place, piece.row, rows, sourceOf(*o.keyScales, piece));
+      values.copyScales(e, place, piece.row, rows,
+                        sourceOf(*o.valueScales, piece));
+    }
+  }
+
+  Value stageOf(Value key) {
+    return e.rem(e.div(e.sub(key, begin), tiles.keys), 2);
+  }
+
+  Value multiply(Value lhs, Value rhs, Value sum) {
+    return b.create<tile::MmaOp>(e.loc, sum.getType(), lhs, rhs, sum);
+  }
+  // state: maximum and sum of each query so far, and the output times the sum.
+  SmallVector<Value> walk(const Staged &query, Value key, ValueRange state) {
+    b.create<tile::WaitOp>(e.loc, 0);
+    Value next = e.add(key, tiles.keys);
+    e.ifTrue(e.compare(arith::CmpIPredicate::slt, next, end),
+             [&] { stage(next); });
+    b.create<tile::CommitOp>(e.loc);
+    Value place = stageOf(key);
+    if (tiles.areIntegers) {
+      keys.widen(e, place);
+      values.widen(e, place);
+      b.create<tile::WaitOp>(e.loc, 1); // the next tile's copies may go on
+    }
+    Value scores =
+        multiply(query.load(e, e.index(0)), keys.loadTransposed(e, place),
+                 e.splat(0, {tiles.queries, tiles.keys}));
+    scores = keys.scale(e, scores, place);
+    scores = mask(capScores(e, scores, shape.scale, shape.cap), key);
+
+    Softmax now = softmaxOf(e, scores, shape.scale, state[0], state[1]);
+    Value weights = values.scale(e, now.weights, place);
+    Value output =
+        multiply(e.toElement(weights, tiles.element), values.load(e, place),
+                 scaleRows(e, state[2], now.rescale));
+    return {now.maximum, now.sum, output};
+  }
+
+  // Only the tile at the end, and those that the diagonal or the window's edge
+  // crosses, hold anything to mask.
+  Value mask(Value scores, Value key) {
+    using P = arith::CmpIPredicate;
+    Value keyEnd = e.add(key, tiles.keys);
+    Value crossed = e.compare(P::sgt, keyEnd, e.min(end, e.add(position, 1)));
+    if (shape.window > 0) {
+      Value last =
+          shape.isDecode() ? position : e.add(position, tiles.queries - 1);
+      crossed = b.create<arith::OrIOp>(
+          e.loc, crossed,
+          e.compare(P::sge, e.sub(last, key), e.index(shape.window)));
+    }
+    return e.ifElse(
+        crossed, scores.getType(),
+        [&]() -> Values { return {maskTile(scores, key)}; },
+        [&]() -> Values { return {scores}; })[0];
+  }
+
+  Value maskTile(Value scores, Value key) {
+    using P = arith::CmpIPredicate;
+    ArrayRef<int64_t> tile = cast<VectorType>(scores.getType()).getShape();
+    Value here = e.iota(key, tile, 1);
+    Value positions = shape.isDecode() ? e.spreadIndex(position, tile)
+                                       : e.iota(position, tile, 0);
+    Value visible = b.create<arith::AndIOp>(
+        e.loc, e.compare(P::sle, here, positions),
+        e.compare(P::slt, here, e.spreadIndex(end, tile)));
+    if (shape.window > 0)
+      visible = b.create<arith::AndIOp>(
+          e.loc, visible,
+          e.compare(P::slt, b.create<arith::SubIOp>(e.loc, positions, here),
+                    e.spreadIndex(e.index(shape.window), tile)));
+    return b.create<arith::SelectOp>(e.loc, visible, scores,
+                                     e.splat(kMaskedScore, tile));
+  }
+
+  void store(Value tile, const Source &to) {
+    Type memory = cast<MemRefType>(to.memory.getType()).getElementType();
+    SmallVector<Value> bounds;
+    if (to.rows || to.columns)
+      bounds = {to.rows ? to.rows : e.index(tiles.queries),
+                to.columns ? to.columns : e.index(tiles.dim)};
+    b.create<tile::StoreOp>(e.loc, e.toElement(tile, memory), to.memory,
+                            to.indices, bounds,
+                            ArrayRef<int64_t>{to.rowDim, to.columnDim});
+  }
+
+  void storeOutput(ValueRange state, Value buffer) {
+    // Who has seen nothing has a sum of 0 and an output of 0.
+    Value least = e.splat(std::numeric_limits<float>::min(), {tiles.queries});
+    Value sum = b.create<arith::MaximumFOp>(e.loc, state[1], least);
+    Value inverse =
+        b.create<arith::DivFOp>(e.loc, e.splat(1, {tiles.queries}), sum);
+    store(scaleRows(e, state[2], inverse),
+          rowsOf(emitView(b, e.loc, buffer, o.output())));
+  }
+
+  void storePartials(ValueRange state, const Partials &to) {
+    int64_t rows = shape.rows();
+    Value number = e.add(
+        e.mul(e.add(e.mul(batch, shape.owners()), owner), tiles.splits), split);
+    Value at = e.add(e.mul(number, rows), first);
+    SmallVector<Value> bound;
+    if (rows % tiles.queries)
+      bound.push_back(e.sub(e.index(rows), first));
+    for (auto [value, buffer] :
+         {std::pair(state[0], to.maxima), std::pair(state[1], to.sums)})
+      b.create<tile::StoreOp>(e.loc, value, buffer, ValueRange(at), bound,
+                              ArrayRef<int64_t>{0});
+    int64_t width = shape.headDim;
+    int64_t all = shape.batch * shape.owners() * tiles.splits * rows;
+    Value memory =
+        emitView(b, e.loc, to.outputs, View{{}, 0, {all, width}, {width, 1}});
+    Source place{memory,
+                 {at, e.index(0)},
+                 0,
+                 1,
+                 bound.empty() ? Value() : bound[0],
+                 tiles.dim > width ? e.index(width) : Value()};
+    store(state[2], place);
+  }
+
+  TileBuilder e;
+  OpBuilder &b;
+  tile::KernelOp kernel;
+  const PagedOperands &o;
+  const PagedShape &shape;
+  const PagedTiles &tiles;
+  PagedStages keys, values;
+  Value split, owner, batch, kvHead;
+  Value first;      ///< row of the block
+  Value position;   ///< of its query
+  Value begin, end; ///< keys
+  /// Key 0 of the first page that is seen; null where tiles begin with pages.
+  Value firstPage;
+};
+
+} // namespace
+
+//===--- launches ---------------------------------------------------------===//
+
+static SmallVector<Type> partialTypes(const PagedShape &shape,
+                                      const PagedTiles &tiles, Type f32) {
+  SmallVector<int64_t> rows = {shape.batch, shape.owners(), tiles.splits,
+                               shape.rows()};
+  Type perRow = RankedTensorType::get(rows, f32);
+  rows.push_back(shape.headDim);
+  return {perRow, perRow, RankedTensorType::get(rows, f32)};
+}
+
+llvm::Expected<SmallVector<Value>> tessera::tileGpuPagedAttention(
+    graph::ClusterOp cluster, const PagedOperands &operands,
+    const PagedShape &shape, TilingContext &context) {
+  auto elementOf = [&](const AttentionOperand &operand) {
+    return graph::tensorType(cluster.getInputs()[operand.argument])
+        .getElementType();
+  };
+  // int8 is exact in any float.
+  Type query = elementOf(operands.query), key = elementOf(operands.keys);
+  bool areIntegers = key.isInteger(8);
+  Type element = areIntegers ? query : operandType(query, key);
+  std::optional<PagedTiles> chosen = choosePagedTiles(
+      shape, element, areIntegers, context.target().sharedBytes);
+  if (!chosen)
+    return llvm::createStringError(
+        llvm::inconvertibleErrorCode(),
+        llvm::formatv("attention over pages of {0} keys and heads of {1} "
+                      "dimensions does not fit a block: heads have at most 256 "
+                      "dimensions in bf16 and 128 in f32, and a page is best a "
+                      "power of two (inference.page); or compile for cpu",
+                      shape.page, shape.headDim));
+  PagedTiles tiles = *chosen;
+  unsigned inputs = cluster.getInputs().size();
+  LaunchSpec spec = attentionLaunch(cluster, tile::Skeleton::paged_attention,
+                                    tiles.splits * shape.owners() *
+                                        shape.batch * tiles.queryTiles(shape));
+  spec.gatheredBytes = operands.cacheBytes(cluster, shape);
+  spec.build = [=](tile::KernelOp kernel, const TileTarget &,
+                   OpBuilder &b) -> llvm::Error {
+    PagedBlock(b, kernel, operands, shape, tiles).emit(inputs);
+    return llvm::Error::success();
+  };
+  if (tiles.splits == 1)
+    return context.launch(cluster, spec, cluster.getInputs(),
+                          cluster.getResultTypes());
+  SmallVector<Type> partial =
+      partialTypes(shape, tiles, Float32Type::get(cluster.getContext()));
+  spec.name += "_splits";
+  spec.buffers.truncate(inputs);
+  spec.access.truncate(inputs);
+  for (Type type : partial) {
+    spec.buffers.push_back(bufferType(type));
+    spec.access.push_back(tile::Access::write);
+  }
+  auto sums = context.launch(cluster, spec, cluster.getInputs(), partial);
+  if (!sums)
+    return sums.takeError();
+  return launchPagedCombine(cluster, operands.output(), shape, tiles, *sums,
+                            context);
+}

@@ -1,0 +1,227 @@
+// Products of bf16 on a GPU whose copy engine knows tensors (sm_90a). One
+// thread, the producer, has chunks of both operands brought into a ring of
+// stages; one or two warpgroups, the consumers, have 64 rows of the block's
+// tile each, keep one product in flight while they start the next, and compute
+// the epilogue on their accumulators. What lies outside of the operands comes
+// as zeros, so that ragged edges need no code.
+#include "passes/kernels/gpu/GpuContraction.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::gpu;
+
+namespace {
+
+/// A block's tile, and how fast a multiprocessor makes sums with it, as a
+/// share of its best: an estimate from how often operands pass through shared
+/// memory, not measured.
+struct PipelinedTile {
+  int64_t rows, columns;
+  double speed;
+};
+
+constexpr PipelinedTile kTiles[] = {
+    {128, 256, 1}, {128, 128, 0.85}, {64, 128, 0.65}, {64, 64, 0.5}};
+// Of an H200 or H100; blocks that have one to themselves are no more, and take
+// tiles in turn.
+constexpr int64_t kMultiprocessors = 132;
+// Of the sum: a row of 128 bytes, the widest swizzle.
+constexpr int64_t kChunk = 64;
+// Shared memory for stages of a block that is alone on its multiprocessor, and
+// of one that shares it.
+constexpr int64_t kStageBytesAlone = 200 << 10, kStageBytesOfTwo = 100 << 10;
+// Registers of a thread. All of a multiprocessor's are 65536.
+constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
+// What tensor maps ask for.
+constexpr int64_t kMaxDims = 5;
+
+class PipelinedProduct : GpuProduct {
+public:
+  using GpuProduct::GpuProduct;
+  void emit();
+
+private:
+  void forTiles(llvm::function_ref<void()> body);
+  void produce();
+  Value consume();
+
+  Value ring;
+};
+
+} // namespace
+
+//===--- roles ------------------------------------------------------------===//
+
+// While consumers compute one tile's epilogue, the producer is ahead with the
+// next one's stages.
+void PipelinedProduct::forTiles(llvm::function_ref<void()> body) {
+  if (!plan.residents)
+    return body();
+  e.forRange(kernel.getBlockNumber(), e.index(plan.tiles()), plan.residents, {},
+             [&](Value number, ValueRange) -> SmallVector<Value> {
+               locate(number);
+               body();
+               return {};
+             });
+}
+
+void PipelinedProduct::produce() {
+  e.forRange(
+      e.index(0), e.index(steps), 1, {},
+      [&](Value step, ValueRange) -> SmallVector<Value> {
+        int64_t bytes = 2 * kChunk * (plan.blockRows + plan.blockColumns);
+        Value stage =
+            b.create<tile::AcquireOp>(e.loc, b.getIndexType(), ring, bytes);
+        for (const ProductSide *side : {&lhs, &rhs}) {
+          Source from = chunkOf(*side, step);
+          b.create<tile::BulkCopyOp>(
+              e.loc, from.memory, from.indices, side->staged.memory, stage,
+              ring, ArrayRef<int64_t>{from.rowDim, from.columnDim});
+        }
+        return {};
+      });
+}
+
+Value PipelinedProduct::consume() {
+  Value zeros = e.splat(0, {plan.blockRows, plan.blockColumns});
+  Type type = zeros.getType();
+  auto sums = e.forRange(
+      e.index(0), e.index(steps), 1, zeros,
+      [&](Value, ValueRange sum) -> SmallVector<Value> {
+        Value stage = b.create<tile::AwaitOp>(e.loc, b.getIndexType(), ring);
+        Value next = b.create<tile::MmaAsyncOp>(
+            e.loc, type, operand(lhs, stage), operand(rhs, stage), sum[0]);
+        b.create<tile::ReleaseOp>(e.loc, ring);
+        return {next};
+      });
+  return b.create<tile::MmaWaitOp>(e.loc, type, sums[0]);
+}
+
+void PipelinedProduct::emit() {
+  element = b.getBF16Type();
+  chooseChunks(kChunk);
+  int64_t consumers = plan.blockRows / kRowsOfConsumer;
+  bool isAlone = consumers > 1;
+  kernel.setWarps(ArrayRef<int64_t>{4 * consumers, 1});
+  int64_t room = (isAlone ? kStageBytesAlone : kStageBytesOfTwo) /
+                 (2 * kChunk * (plan.blockRows + plan.blockColumns));
+  int64_t stages = plan.residents ? room : std::clamp<int64_t>(steps, 2, room);
+  makeSides(stages);
+  ring = b.create<tile::MakeRingOp>(
+      e.loc, tile::RingType::get(b.getContext(), stages, consumers));
+  if (!plan.residents)
+    locate(kernel.getBlockNumber());
+  // What the epilogue needs outside of all tiles goes before the roles.
+  Operation *mark = e.index(0).getDefiningOp();
+  EmitScope top(epilogue, b);
+  top.builder.setInsertionPoint(mark);
+  auto roles = b.create<tile::RolesOp>(
+      e.loc,
+      isAlone ? b.getDenseI64ArrayAttr({kProducerRegisters, kConsumerRegisters})
+              : DenseI64ArrayAttr());
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(&roles.getProducer().emplaceBlock());
+  forTiles([&] {
+    if (isOwned)
+      e.ifTrue(isOwned, [&] { produce(); });
+    else
+      produce();
+  });
+  b.setInsertionPointToStart(&roles.getConsumers().emplaceBlock());
+  forTiles([&] { emitTile([&] { return consume(); }, top); });
+  describeGemm();
+}
+
+//===--- choices ----------------------------------------------------------===//
+
+// Dimensions of one operand as a tensor map has them: along the tile and the
+// sum, one of them contiguous, and whatever else it has.
+static bool hasBoxes(const ContractionPlan &plan, bool isLeft) {
+  auto strideOf = [&](const ContractionDim &dim) {
+    return isLeft ? dim.lhs : dim.rhs;
+  };
+  const ContractionOperand &operand = isLeft ? plan.lhs : plan.rhs;
+  int64_t tile = strideOf(isLeft ? plan.rowDim() : plan.columnDim()),
+          sum = strideOf(plan.sum);
+  if (!operand.memory.isBF16() || operand.offset % kBoxAlignment ||
+      (tile == 1) == (sum == 1))
+    return false;
+  auto isAligned = [](int64_t stride) {
+    return stride > 0 && stride % kBoxAlignment == 0;
+  };
+  int64_t dims = 2;
+  bool fits = isAligned(tile == 1 ? sum : tile);
+  auto add = [&](const ContractionDim &dim) {
+    if (int64_t stride = strideOf(dim)) {
+      ++dims;
+      fits &= isAligned(stride);
+    }
+  };
+  if (plan.groups)
+    add({plan.groups->count, 0, plan.groups->matrix});
+  for (unsigned dim : plan.outer)
+    add(plan.dims[dim]);
+  for (const ContractionDim &dim : plan.outerSums)
+    add(dim);
+  return fits && dims <= kMaxDims;
+}
+
+bool gpu::canPipeline(const ContractionPlan &plan, const TileTarget &target) {
+  // A box would bring rows of the next group to the sum.
+  bool sumsOfGroups = plan.groups && plan.groups->ofSum;
+  return target.warpgroups && !plan.quant && !sumsOfGroups && plan.row &&
+         plan.column && hasBoxes(plan, true) && hasBoxes(plan, false);
+}
+
+// Tiles (of kTiles) by the time in which they make the product, in rounds of
+// blocks; in sums of one multiprocessor.
+static SmallVector<std::pair<double, size_t>>
+rankTiles(const ContractionPlan &plan) {
+  SmallVector<std::pair<double, size_t>> ranked;
+  for (auto [i, tile] : llvm::enumerate(kTiles)) {
+    int64_t blocks = plan.outerCount() *
+                     partsOf(plan.typicalRows(), tile.rows) *
+                     partsOf(plan.columnDim().size, tile.columns);
+    ranked.emplace_back(static_cast<double>(partsOf(blocks, kMultiprocessors) *
+                                            tile.rows * tile.columns) /
+                            tile.speed,
+                        i);
+  }
+  llvm::sort(ranked); // of equals the first one
+  return ranked;
+}
+
+static void take(ContractionPlan &plan, const PipelinedTile &tile) {
+  plan.blockRows = tile.rows;
+  plan.blockColumns = tile.columns;
+  plan.residents =
+      plan.blockRows > kRowsOfConsumer && plan.tiles() > kMultiprocessors
+          ? kMultiprocessors
+          : 0;
+}
+
+void gpu::choosePipelinedGrid(ContractionPlan &plan) {
+  take(plan, kTiles[rankTiles(plan).front().second]);
+}
+
+std::vector<ContractionPlan>
+gpu::otherPipelinedGrids(const ContractionPlan &plan, bool all) {
+  constexpr size_t kMost = 2;
+  constexpr double kSlower = 1.5; // than the best: the estimate is rough
+  std::vector<ContractionPlan> others;
+  auto ranked = rankTiles(plan);
+  for (auto [time, tile] : llvm::drop_begin(ranked))
+    if (all ||
+        (others.size() < kMost && time <= kSlower * ranked.front().first)) {
+      others.push_back(plan);
+      take(others.back(), kTiles[tile]);
+    }
+  return others;
+}
+
+void gpu::emitPipelinedProduct(const ContractionPlan &plan,
+                               graph::ClusterOp cluster, tile::KernelOp kernel,
+                               ArrayRef<Value> arguments,
+                               ArrayRef<Value> results, OpBuilder &builder) {
+  PipelinedProduct(plan, cluster, kernel, arguments, results, builder).emit();
+}

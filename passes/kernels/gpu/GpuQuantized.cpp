@@ -1,0 +1,214 @@
+// Contractions on a GPU whose columns are integers, or floats of 8 bits, with
+// scales. A block's threads are alike, as in GpuContraction.cpp, and so is its
+// ring of stages: of rows as they are, and of columns the words and scales as
+// they lie in memory, by asynchronous copies. Nothing is unpacked before it is
+// in registers. Where there are few rows, unpacking wants more warps than the
+// tile has columns for: rows of warps have parts of each chunk's terms.
+#include "dialects/tile/TileQuantOps.h"
+#include "passes/kernels/gpu/GpuContraction.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+using namespace tessera::gpu;
+
+static constexpr int64_t kStrip = QuantizedLayout::kStrip,
+                         kBlock = QuantizedLayout::kBlock;
+// Rows of the smallest tiles: weights are most of what they read, so that more
+// stages are on their way.
+static constexpr int64_t kFewRows = 16, kMaxStages = 4, kMaxStagesOfFew = 8;
+// Terms of a chunk that a warp has then, and how many share a chunk at most.
+static constexpr int64_t kTermsOfSplit = 2 * kBlock, kMostSplits = 4;
+
+namespace {
+
+class GpuQuantized : GpuProduct {
+public:
+  using GpuProduct::GpuProduct;
+  void emit(const TileTarget &target);
+
+private:
+  const QuantizedLayout &layout() const { return plan.quant->layout; }
+  int64_t chooseTerms() const;
+  int64_t chooseStages(const TileTarget &target) const;
+  void makeColumns();
+  void locateStrips();
+  Source partOf(Value memory, Value first, int64_t part, int64_t whole);
+  void stageStep(Value step);
+  Value multiply();
+  Value addSplits(Value sums);
+
+  int64_t stages;
+  int64_t splits;            ///< of a chunk's terms, among rows of warps
+  Value parts;               ///< f32 [splits × rows, columns]: their sums
+  int64_t strips;            ///< of the block's columns
+  int64_t ofWords, ofScales; ///< elements of a strip in a stage
+  Value words, scales;       ///< [strips, elements of a strip]
+  Staged stagedWords, stagedScales;
+  Value firstStrip, stripLimit; ///< the limit may be null
+};
+
+} // namespace
+
+//===--- stages -----------------------------------------------------------===//
+
+// Terms of a chunk: whole groups, or in one group. Where there are few rows
+// copies of small chunks would not keep memory busy.
+int64_t GpuQuantized::chooseTerms() const {
+  if (plan.blockRows > kFewRows || !plan.lhs.memory.isBF16())
+    return kBlock;
+  for (int64_t terms = kMostSplits * kTermsOfSplit; terms > kBlock; terms /= 2)
+    if (terms <= layout().blocks() * kBlock &&
+        (terms % layout().group == 0 || layout().group % terms == 0))
+      return terms;
+  return kBlock;
+}
+
+int64_t GpuQuantized::chooseStages(const TileTarget &target) const {
+  int64_t bytes = plan.blockRows * chunk * element.getIntOrFloatBitWidth() / 8 +
+                  strips * (ofWords * 4 + ofScales * 2);
+  int64_t ofParts = splits > 1 ? tileRows * plan.blockColumns * 4 : 0;
+  int64_t most = plan.blockRows > kFewRows ? kMaxStages : kMaxStagesOfFew;
+  return std::clamp<int64_t>(
+      std::min((target.sharedBytes - ofParts) / bytes, steps + 1), 2, most);
+}
+
+void GpuQuantized::makeColumns() {
+  auto view = [&](unsigned argument, int64_t elements) {
+    return emitView(b, e.loc, epilogue.arguments[argument],
+                    {{}, 0, {layout().strips(), elements}, {elements, 1}});
+  };
+  words = view(plan.rhs.argument, layout().words() * kStrip);
+  scales = view(*plan.quant->scales, layout().scaleRows() * kStrip);
+  stagedWords = Staged::make(e, stages, strips, ofWords, b.getI32Type());
+  stagedScales = Staged::make(e, stages, strips, ofScales, b.getF16Type());
+}
+
+// Where the columns' strips begin.
+void GpuQuantized::locateStrips() {
+  firstStrip = e.div(columnStart, kStrip);
+  auto stripsOf = [&](int64_t stride) {
+    return stride / layout().columns / kStrip;
+  };
+  if (matrix)
+    firstStrip =
+        e.add(firstStrip, e.mul(matrix, stripsOf(plan.groups->matrix)));
+  for (unsigned dim : plan.outer)
+    if (int64_t each = stripsOf(plan.dims[dim].rhs))
+      firstStrip = e.add(firstStrip, e.mul(outerIndices[dim], each));
+  if (columnLimit)
+    stripLimit = e.div(e.add(columnLimit, kStrip - 1), kStrip);
+}
+
+// `part` elements of each strip from `first` on, of which there are `whole`.
+Source GpuQuantized::partOf(Value memory, Value first, int64_t part,
+                            int64_t whole) {
+  Value limit = whole % part ? e.sub(e.index(whole), first) : Value();
+  return {memory, {firstStrip, first}, 0, 1, stripLimit, limit};
+}
+
+void GpuQuantized::stageStep(Value step) {
+  Value stage = e.rem(step, stages);
+  Source rows = chunkOf(lhs, step);
+  if (splits > 1 && !plan.groups) { // nobody sees sums of the other rows
+    rows.rows = Value();
+    lhs.staged.copyRows(e, stage, 0, plan.rowDim().size, rows);
+  } else {
+    lhs.staged.copy(e, stage, rows);
+  }
+  stagedWords.copy(
+      e, stage,
+      partOf(words, e.mul(step, ofWords), ofWords, layout().words() * kStrip));
+  Value group = e.mul(step, chunk / layout().group);
+  if (chunk < layout().group)
+    group = e.div(step, layout().group / chunk);
+  stagedScales.copy(e, stage,
+                    partOf(scales, e.mul(group, layout().scalesAt(1) * kStrip),
+                           ofScales, layout().scaleRows() * kStrip));
+}
+
+//===--- the loop ---------------------------------------------------------===//
+
+Value GpuQuantized::multiply() {
+  // There are as many steps, or more.
+  e.forRange(e.index(0), e.index(stages - 1), 1, {},
+             [&](Value step, ValueRange) -> SmallVector<Value> {
+               stageStep(step);
+               b.create<tile::CommitOp>(e.loc);
+               return {};
+             });
+  auto type = VectorType::get({tileRows, plan.blockColumns}, b.getF32Type());
+  Value zeros = b.create<arith::ConstantOp>(e.loc, b.getZeroAttr(type));
+  auto sums = e.forRange(
+      e.index(0), e.index(steps), 1, zeros,
+      [&](Value step, ValueRange sum) -> SmallVector<Value> {
+        // The stage to multiply has landed, and nobody reads the one to fill.
+        b.create<tile::WaitOp>(e.loc, stages - 2);
+        Value next = e.add(step, stages - 1);
+        e.ifTrue(e.compare(arith::CmpIPredicate::slt, next, e.index(steps)),
+                 [&] { stageStep(next); });
+        b.create<tile::CommitOp>(e.loc);
+        Value stage = e.rem(step, stages);
+        return {b.create<tile::MmaQuantizedOp>(
+            e.loc, type, operand(lhs, stage), stagedWords.load(e, stage),
+            stagedScales.load(e, stage), sum[0], layout().bits, layout().group,
+            layout().zeros, layout().floats, splits)};
+      });
+  return splits > 1 ? addSplits(sums[0]) : sums[0];
+}
+
+// Sums over all terms, in the first rows of the tile; zeros in rows that the
+// product lacks.
+Value GpuQuantized::addSplits(Value sums) {
+  int64_t columns = plan.blockColumns;
+  auto type = cast<VectorType>(sums.getType());
+  const std::array<int64_t, 2> along{0, 1};
+  Value zero = e.index(0);
+  b.create<tile::StoreOp>(e.loc, sums, parts, ValueRange{zero, zero},
+                          ValueRange(), along);
+  Value total;
+  for (int64_t split = 0; split < splits; ++split) {
+    Value part = b.create<tile::LoadOp>(
+        e.loc, type, parts, ValueRange{e.index(split * plan.blockRows), zero},
+        ValueRange{rowLimit, e.index(columns)}, along);
+    total = total ? b.create<arith::AddFOp>(e.loc, total, part) : part;
+  }
+  return total;
+}
+
+void GpuQuantized::emit(const TileTarget &target) {
+  element = plan.lhs.memory;
+  chooseChunks(chooseTerms());
+  splits = std::max<int64_t>(chunk / kTermsOfSplit, 1);
+  if (splits > 1) {
+    kernel.setWarps(ArrayRef<int64_t>{splits, (*kernel.getWarps())[1]});
+    tileRows = splits * plan.blockRows;
+    parts = b.create<tile::AllocOp>(
+        e.loc, MemRefType::get(
+                   {tileRows, plan.blockColumns}, b.getF32Type(), AffineMap(),
+                   tile::SharedAttr::get(b.getContext(), tile::Layout::rows)));
+  }
+  strips = plan.blockColumns / kStrip;
+  ofWords = chunk / layout().perWord() * kStrip;
+  ofScales = std::max<int64_t>(chunk / layout().group, 1) *
+             layout().scalesAt(1) * kStrip;
+  stages = chooseStages(target);
+  locate(kernel.getBlockNumber());
+  if (splits > 1 && !rowLimit)
+    rowLimit = e.index(plan.blockRows);
+  locateStrips();
+  lhs = makeSide(plan.lhs, epilogue.arguments[plan.lhs.argument], stages, true);
+  makeColumns();
+  // What the epilogue needs outside of all tiles goes before the loop.
+  Operation *mark = e.index(0).getDefiningOp();
+  EmitScope top(epilogue, b);
+  top.builder.setInsertionPoint(mark);
+  emitTile([&] { return multiply(); }, top);
+}
+
+void gpu::emitQuantizedProduct(const ContractionPlan &plan, ClusterOp cluster,
+                               tile::KernelOp kernel, ArrayRef<Value> arguments,
+                               ArrayRef<Value> results,
+                               const TileTarget &target, OpBuilder &builder) {
+  GpuQuantized(plan, cluster, kernel, arguments, results, builder).emit(target);
+}

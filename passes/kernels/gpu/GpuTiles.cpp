@@ -1,0 +1,193 @@
+#include "passes/kernels/gpu/GpuTiles.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::gpu;
+
+//===--- indices and tiles ------------------------------------------------===//
+
+Value TileBuilder::add(Value x, Value y) const {
+  return b.createOrFold<arith::AddIOp>(loc, x, y);
+}
+Value TileBuilder::sub(Value x, Value y) const {
+  return b.createOrFold<arith::SubIOp>(loc, x, y);
+}
+Value TileBuilder::mul(Value x, int64_t y) const {
+  return b.createOrFold<arith::MulIOp>(loc, x, index(y));
+}
+Value TileBuilder::div(Value x, int64_t y) const {
+  return b.createOrFold<arith::DivUIOp>(loc, x, index(y));
+}
+Value TileBuilder::rem(Value x, int64_t y) const {
+  return b.createOrFold<arith::RemUIOp>(loc, x, index(y));
+}
+Value TileBuilder::min(Value x, Value y) const {
+  return b.createOrFold<arith::MinSIOp>(loc, x, y);
+}
+Value TileBuilder::compare(arith::CmpIPredicate predicate, Value x,
+                           Value y) const {
+  return b.create<arith::CmpIOp>(loc, predicate, x, y);
+}
+
+Value TileBuilder::splat(double value, ArrayRef<int64_t> shape) const {
+  auto type = VectorType::get(shape, b.getF32Type());
+  return b.create<arith::ConstantOp>(
+      loc, DenseElementsAttr::get(type, static_cast<float>(value)));
+}
+
+Value TileBuilder::spread(Value slice, ArrayRef<int64_t> shape,
+                          int64_t dim) const {
+  auto type = VectorType::get(
+      shape, cast<VectorType>(slice.getType()).getElementType());
+  return b.create<tile::BroadcastOp>(loc, type, slice, ArrayRef<int64_t>{dim});
+}
+
+Value TileBuilder::reduce(Value tile, tile::ReduceKind kind,
+                          int64_t dim) const {
+  auto type = cast<VectorType>(tile.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  shape.erase(shape.begin() + dim);
+  return b.create<tile::ReduceOp>(
+      loc, VectorType::get(shape, type.getElementType()), tile, kind, dim);
+}
+
+Value TileBuilder::spreadIndex(Value number, ArrayRef<int64_t> shape) const {
+  Value word = b.create<arith::IndexCastOp>(loc, b.getI32Type(), number);
+  return b.create<tile::BroadcastOp>(
+      loc, VectorType::get(shape, b.getI32Type()), word, ArrayRef<int64_t>());
+}
+
+Value TileBuilder::iota(Value start, ArrayRef<int64_t> shape,
+                        int64_t dim) const {
+  return b.create<tile::IotaOp>(loc, VectorType::get(shape, b.getI32Type()),
+                                start, dim);
+}
+
+Value TileBuilder::toFloat(Value tile) const {
+  auto type = cast<VectorType>(tile.getType());
+  if (type.getElementType().isF32())
+    return tile;
+  return b.create<arith::ExtFOp>(loc, type.clone(b.getF32Type()), tile);
+}
+
+Value TileBuilder::toElement(Value tile, Type element) const {
+  auto type = cast<VectorType>(tile.getType());
+  if (type.getElementType() == element)
+    return tile;
+  return b.create<arith::TruncFOp>(loc, type.clone(element), tile);
+}
+
+SmallVector<Value> TileBuilder::unravel(Value rest,
+                                        ArrayRef<int64_t> counts) const {
+  SmallVector<Value> places;
+  for (auto [i, count] : llvm::enumerate(counts)) {
+    bool isLast = i + 1 == counts.size();
+    places.push_back(count == 1 ? index(0) : isLast ? rest : rem(rest, count));
+    if (count > 1 && !isLast)
+      rest = div(rest, count);
+  }
+  return places;
+}
+
+//===--- softmax ----------------------------------------------------------===//
+
+Value gpu::capScores(const TileBuilder &e, Value scores, double scale,
+                     double cap) {
+  if (cap == 0)
+    return scores;
+  OpBuilder &b = e.b;
+  auto tile = cast<VectorType>(scores.getType()).getShape();
+  Value part =
+      b.create<arith::MulFOp>(e.loc, scores, e.splat(scale / cap, tile));
+  return b.create<arith::MulFOp>(e.loc, b.create<math::TanhOp>(e.loc, part),
+                                 e.splat(cap / scale, tile));
+}
+
+// exp2(c (score − maximum)) with c = scale · log2 e. Weights are rounded to
+// bf16, or multiplied as tf32: the approximate exp2 is closer than that.
+Softmax gpu::softmaxOf(const TileBuilder &e, Value scores, double scale,
+                       Value maximum, Value sum) {
+  OpBuilder &b = e.b;
+  auto exp2 = [&](Value x) {
+    return b.create<math::Exp2Op>(e.loc, x, arith::FastMathFlags::afn);
+  };
+  auto tile = cast<VectorType>(scores.getType()).getShape();
+  Softmax result;
+  result.maximum = e.reduce(scores, tile::ReduceKind::max, 1);
+  if (maximum)
+    result.maximum =
+        b.create<arith::MaximumFOp>(e.loc, maximum, result.maximum);
+  Value factor = e.splat(scale * M_LOG2E, {tile[0]});
+  Value shift = b.create<arith::MulFOp>(e.loc, result.maximum, factor);
+  if (maximum) {
+    Value before = b.create<arith::MulFOp>(e.loc, maximum, factor);
+    result.rescale = exp2(b.create<arith::SubFOp>(e.loc, before, shift));
+  }
+  result.weights = exp2(b.create<math::FmaOp>(
+      e.loc, scores, e.splat(scale * M_LOG2E, tile),
+      e.spread(b.create<arith::NegFOp>(e.loc, shift), tile, 0)));
+  result.sum = e.reduce(result.weights, tile::ReduceKind::sum, 1);
+  if (sum)
+    result.sum = b.create<arith::AddFOp>(
+        e.loc, b.create<arith::MulFOp>(e.loc, sum, result.rescale), result.sum);
+  return result;
+}
+
+Value gpu::scaleRows(const TileBuilder &e, Value tile, Value factor) {
+  auto shape = cast<VectorType>(tile.getType()).getShape();
+  return e.b.create<arith::MulFOp>(e.loc, tile, e.spread(factor, shape, 0));
+}
+
+//===--- staged operands --------------------------------------------------===//
+
+Staged Staged::make(const TileBuilder &e, int64_t stages, int64_t rows,
+                    int64_t columns, Type element) {
+  auto space = tile::SharedAttr::get(e.b.getContext(), tile::Layout::swizzled);
+  auto type =
+      MemRefType::get({stages, rows, columns}, element, AffineMap(), space);
+  return {e.b.create<tile::AllocOp>(e.loc, type), rows, columns};
+}
+
+void Staged::copyRows(const TileBuilder &e, Value stage, int64_t first,
+                      int64_t count, const Source &from) const {
+  SmallVector<Value> bounds;
+  if (from.rows || from.columns)
+    bounds = {from.rows ? from.rows : e.index(count),
+              from.columns ? from.columns : e.index(columns)};
+  Value zero = e.index(0);
+  e.b.create<tile::CopyOp>(e.loc, from.memory, from.indices, memory,
+                           ValueRange{stage, e.index(first), zero}, bounds,
+                           ArrayRef<int64_t>{count, columns},
+                           ArrayRef<int64_t>{from.rowDim, from.columnDim},
+                           ArrayRef<int64_t>{1, 2});
+}
+
+static Value loadStage(const TileBuilder &e, const Staged &staged, Value stage,
+                       ArrayRef<int64_t> shape, ArrayRef<int64_t> along) {
+  Type element = cast<MemRefType>(staged.memory.getType()).getElementType();
+  Value zero = e.index(0);
+  return e.b.create<tile::LoadOp>(e.loc, VectorType::get(shape, element),
+                                  staged.memory, ValueRange{stage, zero, zero},
+                                  ValueRange(), along);
+}
+
+Value Staged::load(const TileBuilder &e, Value stage) const {
+  return loadStage(e, *this, stage, {rows, columns}, {1, 2});
+}
+
+Value Staged::loadTransposed(const TileBuilder &e, Value stage) const {
+  return loadStage(e, *this, stage, {columns, rows}, {2, 1});
+}
+
+int64_t gpu::paddedColumns(int64_t columns) {
+  return llvm::alignTo(columns, 16);
+}
+
+Type gpu::operandType(Type lhs, Type rhs) {
+  if (lhs.isBF16() && rhs.isBF16())
+    return lhs;
+  return Float32Type::get(lhs.getContext());
+}

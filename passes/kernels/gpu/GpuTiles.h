@@ -1,0 +1,111 @@
+// What the skeletons for GPUs share: indices, operands staged in shared memory,
+// and loops over their stages.
+#pragma once
+#include "passes/kernels/KernelOps.h"
+#include "passes/kernels/Tiling.h"
+
+namespace tessera::gpu {
+
+/// Rows of a warpgroup's part of a tile, where threads have roles.
+inline constexpr int64_t kRowsOfConsumer = 64;
+/// What the copy engine asks of where a view of bf16 begins and of its strides:
+/// multiples of so many elements, 16 bytes.
+inline constexpr int64_t kBoxAlignment = 8;
+/// Of a kernel with variants: the multiplications, some microseconds of them,
+/// below which measuring would take longer than it saves.
+inline constexpr int64_t kLeastProducts = 1 << 27;
+
+/// Emits index arithmetic and tile ops; folds constants as it goes.
+struct TileBuilder : KernelOps {
+  using KernelOps::KernelOps;
+
+  mlir::Value add(mlir::Value x, mlir::Value y) const;
+  mlir::Value add(mlir::Value x, int64_t y) const { return add(x, index(y)); }
+  mlir::Value sub(mlir::Value x, mlir::Value y) const;
+  mlir::Value mul(mlir::Value x, int64_t y) const;
+  mlir::Value div(mlir::Value x, int64_t y) const;
+  mlir::Value rem(mlir::Value x, int64_t y) const;
+  mlir::Value min(mlir::Value x, mlir::Value y) const;
+  mlir::Value compare(mlir::arith::CmpIPredicate predicate, mlir::Value x,
+                      mlir::Value y) const;
+  mlir::Value splat(double value, llvm::ArrayRef<int64_t> shape) const;
+  /// A vector of one dimension repeated over `shape`, whose dimension `dim` it
+  /// is.
+  mlir::Value spread(mlir::Value slice, llvm::ArrayRef<int64_t> shape,
+                     int64_t dim) const;
+  mlir::Value reduce(mlir::Value tile, tile::ReduceKind kind,
+                     int64_t dim) const;
+  /// The number (an index) as an i32 in every element.
+  mlir::Value spreadIndex(mlir::Value number,
+                          llvm::ArrayRef<int64_t> shape) const;
+  mlir::Value iota(mlir::Value start, llvm::ArrayRef<int64_t> shape,
+                   int64_t dim) const;
+  mlir::Value toFloat(mlir::Value tile) const; ///< bf16 → f32
+  mlir::Value toElement(mlir::Value tile, mlir::Type element) const;
+  /// The remainders and quotient of `rest` by counts, the first fastest.
+  llvm::SmallVector<mlir::Value> unravel(mlir::Value rest,
+                                         llvm::ArrayRef<int64_t> counts) const;
+};
+
+/// What is known of each row of scores behind some columns, and what those of
+/// the last tile weigh (Milakov & Gimelshein 2018).
+struct Softmax {
+  mlir::Value maximum, sum; ///< so far
+  mlir::Value
+      rescale; ///< of sums over earlier columns; null for the first tile
+  mlir::Value weights; ///< exp(scale (score − maximum)), like the scores
+};
+/// Scores that are still to be scaled, bounded: scale × score becomes
+/// cap tanh(scale × score / cap). As they are where `cap` is 0.
+mlir::Value capScores(const TileBuilder &e, mlir::Value scores, double scale,
+                      double cap);
+/// The state before the tile are `maximum` and `sum`, nulls for the first one.
+Softmax softmaxOf(const TileBuilder &e, mlir::Value scores, double scale,
+                  mlir::Value maximum, mlir::Value sum);
+/// Each row of a tile times its factor.
+mlir::Value scaleRows(const TileBuilder &e, mlir::Value tile,
+                      mlir::Value factor);
+
+/// A box of global memory: two dimensions of `memory`, the others fixed.
+/// Dimension −1: the memory repeats along it.
+struct Source {
+  mlir::Value memory;
+  llvm::SmallVector<mlir::Value> indices; ///< of the box's first element
+  int64_t rowDim, columnDim;
+  /// Elements there from the first one on; null where the box is whole.
+  mlir::Value rows, columns;
+
+  Source turned() const {
+    return {memory, indices, columnDim, rowDim, columns, rows};
+  }
+};
+
+/// Tiles of rows × columns in shared memory, swizzled; what tensor cores
+/// multiply.
+struct Staged {
+  mlir::Value memory; ///< [stages, rows, columns]
+  int64_t rows, columns;
+
+  static Staged make(const TileBuilder &e, int64_t stages, int64_t rows,
+                     int64_t columns, mlir::Type element);
+  /// Starts filling stage `stage` from a box whose rows and columns are those
+  /// of the tile.
+  void copy(const TileBuilder &e, mlir::Value stage, const Source &from) const {
+    copyRows(e, stage, 0, rows, from);
+  }
+  /// The same for `count` rows from `first` on.
+  void copyRows(const TileBuilder &e, mlir::Value stage, int64_t first,
+                int64_t count, const Source &from) const;
+  /// The operand in a stage: rows × columns, or columns × rows.
+  mlir::Value load(const TileBuilder &e, mlir::Value stage) const;
+  mlir::Value loadTransposed(const TileBuilder &e, mlir::Value stage) const;
+};
+
+/// Columns of a tile that has so many: whole fragments of a product, and whole
+/// 32 bytes to be swizzled.
+int64_t paddedColumns(int64_t columns);
+/// The type that operands of such types are multiplied in: bf16 if both are,
+/// otherwise f32.
+mlir::Type operandType(mlir::Type lhs, mlir::Type rhs);
+
+} // namespace tessera::gpu

@@ -1,0 +1,169 @@
+#include "passes/kernels/reduction/Reductions.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace tessera;
+using graph::ReduceKind;
+
+Value tessera::neutral(OpBuilder &b, Location loc, ReduceKind kind, Type held) {
+  TypedAttr value = b.getZeroAttr(held);
+  if (kind != ReduceKind::sum) {
+    bool smallest = kind == ReduceKind::max;
+    if (auto type = dyn_cast<FloatType>(held)) {
+      value = FloatAttr::get(
+          type, APFloat::getInf(type.getFloatSemantics(), smallest));
+    } else {
+      unsigned width = held.getIntOrFloatBitWidth();
+      value =
+          b.getIntegerAttr(held, smallest ? APInt::getSignedMinValue(width)
+                                          : APInt::getSignedMaxValue(width));
+    }
+  }
+  return b.create<arith::ConstantOp>(loc, value);
+}
+
+template <typename Float, typename Int>
+static Value create(OpBuilder &b, Location loc, Value x, Value y) {
+  if (isa<FloatType>(getElementTypeOrSelf(x)))
+    return b.create<Float>(loc, x, y);
+  return b.create<Int>(loc, x, y);
+}
+
+Value tessera::combine(OpBuilder &b, Location loc, ReduceKind kind, Value x,
+                       Value y) {
+  switch (kind) {
+  case ReduceKind::sum:
+    return create<arith::AddFOp, arith::AddIOp>(b, loc, x, y);
+  case ReduceKind::max:
+    return create<arith::MaximumFOp, arith::MaxSIOp>(b, loc, x, y);
+  case ReduceKind::min:
+    return create<arith::MinimumFOp, arith::MinSIOp>(b, loc, x, y);
+  }
+  llvm_unreachable("all kinds are handled");
+}
+
+Value tessera::reduceTile(OpBuilder &b, Location loc, ReduceKind kind,
+                          Value value) {
+  auto type = dyn_cast<VectorType>(value.getType());
+  if (!type)
+    return value;
+  Value single = b.create<tile::ReduceOp>(
+      loc, VectorType::get({}, type.getElementType()), value,
+      *tile::symbolizeReduceKind(graph::stringifyReduceKind(kind)), 0);
+  return b.create<vector::ExtractOp>(loc, single, ArrayRef<int64_t>());
+}
+
+namespace {
+
+// One call of reduceOver.
+struct Reducer {
+  ArrayRef<unsigned> nodes;
+  const TileTarget &target;
+  llvm::function_ref<void(EmitScope &)> enter, leave;
+
+  const ExprNode &node(EmitScope &level, unsigned i) const {
+    return level.target.piece.nodes[nodes[i]];
+  }
+  SmallVector<Value> emitOperands(EmitScope &tile) const {
+    enter(tile);
+    SmallVector<Value> values;
+    for (unsigned i = 0; i < nodes.size(); ++i)
+      values.push_back(tile.emitTile(node(tile, i).operands[0]));
+    leave(tile);
+    return values;
+  }
+  SmallVector<Value> combineAll(EmitScope &level, OpBuilder &b, ValueRange xs,
+                                ValueRange ys) const {
+    SmallVector<Value> results;
+    for (unsigned i = 0; i < nodes.size(); ++i)
+      results.push_back(
+          combine(b, level.loc(), kindOf(node(level, i)), xs[i], ys[i]));
+    return results;
+  }
+  // Combines the elements of each tile in `tiles` with its scalar.
+  SmallVector<Value> fold(EmitScope &level, ValueRange tiles,
+                          ValueRange scalars) const {
+    OpBuilder &b = level.builder;
+    SmallVector<Value> reduced;
+    for (unsigned i = 0; i < nodes.size(); ++i)
+      reduced.push_back(
+          reduceTile(b, level.loc(), kindOf(node(level, i)), tiles[i]));
+    return combineAll(level, b, scalars, reduced);
+  }
+  SmallVector<Value> overTiles(EmitScope &level, unsigned dim,
+                               ValueRange scalars) const;
+  SmallVector<Value> over(EmitScope &level, unsigned dim,
+                          ValueRange scalars) const;
+};
+
+} // namespace
+
+// The last dimension: a loop that keeps tiles of partial results, then what is
+// left over.
+SmallVector<Value> Reducer::overTiles(EmitScope &level, unsigned dim,
+                                      ValueRange scalars) const {
+  Location loc = level.loc();
+  int64_t size = level.target.piece.sizes[dim],
+          width = tileWidth(target, level.target.piece);
+  int64_t whole = size / width * width;
+  SmallVector<Value> results(scalars);
+  if (whole) {
+    OpBuilder &b = level.builder;
+    SmallVector<Value> inits;
+    for (unsigned i = 0; i < nodes.size(); ++i) {
+      Value scalar = neutral(b, loc, kindOf(node(level, i)),
+                             heldElement(node(level, i).element));
+      inits.push_back(b.create<tile::BroadcastOp>(
+          loc, VectorType::get({width}, scalar.getType()), scalar,
+          ArrayRef<int64_t>()));
+    }
+    auto loop = b.create<scf::ForOp>(loc, emitIndex(b, loc, 0),
+                                     emitIndex(b, loc, whole),
+                                     emitIndex(b, loc, width), inits);
+    b.setInsertionPoint(loop);
+    EmitScope tile(level, OpBuilder::atBlockEnd(loop.getBody()));
+    tile.setIndex(dim, loop.getInductionVar());
+    tile.setTile({{dim, width}});
+    SmallVector<Value> next = combineAll(
+        level, tile.builder, loop.getRegionIterArgs(), emitOperands(tile));
+    tile.builder.create<scf::YieldOp>(loc, next);
+    b.setInsertionPointAfter(loop);
+    results = fold(level, loop.getResults(), results);
+  }
+  int64_t at = whole;
+  for (int64_t rest : remainderTiles(size, width, target.lanes)) {
+    oneTile(level, dim, emitIndex(level.builder, loc, at), rest,
+            [&](EmitScope &tile) {
+              results = fold(tile, emitOperands(tile), results);
+            });
+    at += rest;
+  }
+  return results;
+}
+
+SmallVector<Value> Reducer::over(EmitScope &level, unsigned dim,
+                                 ValueRange scalars) const {
+  if (dim + 1 == level.target.piece.rank())
+    return overTiles(level, dim, scalars);
+  Location loc = level.loc();
+  OpBuilder &b = level.builder;
+  auto loop =
+      b.create<scf::ForOp>(loc, emitIndex(b, loc, 0),
+                           emitIndex(b, loc, level.target.piece.sizes[dim]),
+                           emitIndex(b, loc, 1), scalars);
+  b.setInsertionPoint(loop);
+  EmitScope inner(level, OpBuilder::atBlockEnd(loop.getBody()));
+  inner.setIndex(dim, loop.getInductionVar());
+  SmallVector<Value> next = over(inner, dim + 1, loop.getRegionIterArgs());
+  inner.builder.create<scf::YieldOp>(loc, next);
+  b.setInsertionPointAfter(loop);
+  return SmallVector<Value>(loop.getResults());
+}
+
+SmallVector<Value>
+tessera::reduceOver(EmitScope &level, ArrayRef<unsigned> nodes, unsigned dim,
+                    ValueRange scalars, const TileTarget &target,
+                    llvm::function_ref<void(EmitScope &)> enter,
+                    llvm::function_ref<void(EmitScope &)> leave) {
+  return Reducer{nodes, target, enter, leave}.over(level, dim, scalars);
+}

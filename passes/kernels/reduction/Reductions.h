@@ -1,0 +1,39 @@
+// What the skeletons with reductions share: neutral elements, combining,
+// accumulation over register tiles.
+#pragma once
+#include "passes/kernels/ClusterLaunch.h"
+
+namespace tessera {
+
+/// The element that `kind` leaves unchanged, as a scalar of a held type.
+mlir::Value neutral(mlir::OpBuilder &b, mlir::Location loc,
+                    graph::ReduceKind kind, mlir::Type held);
+/// x ∘ y on scalars or vectors of one type.
+mlir::Value combine(mlir::OpBuilder &b, mlir::Location loc,
+                    graph::ReduceKind kind, mlir::Value x, mlir::Value y);
+/// A rank-1 vector to a scalar; a scalar is its own reduction.
+mlir::Value reduceTile(mlir::OpBuilder &b, mlir::Location loc,
+                       graph::ReduceKind kind, mlir::Value tile);
+inline graph::ReduceKind kindOf(const ExprNode &node) {
+  return mlir::cast<graph::ReduceOp>(node.op).getKind();
+}
+
+/// Reduces the operands of `nodes` (reductions) over dimensions [dim, rank) of
+/// the piece, the last one in register tiles, starting from `scalars`. `enter`
+/// prepares the innermost level of each tile, `leave` is called with the same
+/// level once the operands are emitted. One scalar a node.
+llvm::SmallVector<mlir::Value>
+reduceOver(EmitScope &level, llvm::ArrayRef<unsigned> nodes, unsigned dim,
+           mlir::ValueRange scalars, const TileTarget &target,
+           llvm::function_ref<void(EmitScope &)> enter,
+           llvm::function_ref<void(EmitScope &)> leave);
+
+/// On a GPU: whether a column cluster reduces so many rows that several blocks
+/// share a strip, and the two launches that it becomes then
+/// (passes/kernels/gpu).
+bool isTallColumn(const ClusterExpression &expression);
+llvm::Expected<llvm::SmallVector<mlir::Value>>
+tileGpuColumn(graph::ClusterOp cluster, const ClusterExpression &expression,
+              TilingContext &context);
+
+} // namespace tessera

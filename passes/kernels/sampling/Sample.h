@@ -1,0 +1,89 @@
+// What the launches of graph.sample share. One hides the tokens that are not
+// allowed, one changes the logits of those that are listed, and one, a block a
+// row, draws (SampleChoice.cpp).
+#pragma once
+#include "dialects/tile/TileOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/kernels/KernelOps.h"
+#include "passes/kernels/Targets.h"
+
+namespace tessera {
+
+struct SampleShape {
+  int64_t batch, vocab;
+  int64_t words;   ///< of a row of `allowed`
+  int64_t entries; ///< of a row of `changed`
+};
+
+/// Emits scalars and tiles of one dimension; a scalar that meets a tile is
+/// repeated.
+struct SampleOps : KernelOps {
+  using Compare = mlir::arith::CmpIPredicate;
+  SampleOps(mlir::OpBuilder &b, mlir::Location loc, int64_t lanes)
+      : KernelOps(b, loc), lanes(lanes) {}
+
+  int64_t lanes;      ///< elements of a tile
+  int64_t atOnce = 4; ///< tiles that are asked for before they are used
+
+  mlir::Value i32(int64_t value) const;
+  mlir::Value i64(int64_t value) const;
+  mlir::Value f32(float value) const;
+  /// x, in all elements if `like` is a tile and x is none.
+  mlir::Value spread(mlir::Value x, mlir::Value like) const;
+  template <typename Op> mlir::Value make(mlir::Value x, mlir::Value y) const {
+    return b.create<Op>(loc, spread(x, y), spread(y, x));
+  }
+  mlir::Value add(mlir::Value x, mlir::Value y) const {
+    return make<mlir::arith::AddIOp>(x, y);
+  }
+  mlir::Value sub(mlir::Value x, mlir::Value y) const {
+    return make<mlir::arith::SubIOp>(x, y);
+  }
+  mlir::Value mul(mlir::Value x, mlir::Value y) const {
+    return make<mlir::arith::MulIOp>(x, y);
+  }
+  mlir::Value min(mlir::Value x, mlir::Value y) const {
+    return make<mlir::arith::MinSIOp>(x, y);
+  }
+  mlir::Value compare(Compare predicate, mlir::Value x, mlir::Value y) const;
+  mlir::Value select(mlir::Value condition, mlir::Value x, mlir::Value y) const;
+  /// To i32, i64, f32 or index: the same number, a lower part of it, or, of a
+  /// word without a sign, the same number.
+  mlir::Value cast(mlir::Value x, mlir::Type element) const;
+  mlir::Value widen(mlir::Value word) const;  ///< i32 → i64, without a sign
+  mlir::Value bitsOf(mlir::Value real) const; ///< f32 → i32
+  mlir::Value realOf(mlir::Value bits) const; ///< i32 → f32
+
+  mlir::Type elementOf(mlir::Value x) const;
+  mlir::Value tileOf(mlir::Value scalar) const; ///< a tile of it
+  mlir::Value reduce(mlir::Value tile, tile::ReduceKind kind) const;
+  mlir::Value load(mlir::Value memory, mlir::Value at) const; ///< a scalar
+  void store(mlir::Value value, mlir::Value memory, mlir::Value at) const;
+  mlir::Value loadTile(mlir::Value memory, mlir::Value at,
+                       mlir::Value bound) const;
+  void storeTile(mlir::Value tile, mlir::Value memory, mlir::Value at,
+                 mlir::Value bound) const;
+
+  /// A tile of elements [at, at + lanes), of which those from `bound` on are
+  /// not there; null where all are.
+  struct Place {
+    mlir::Value at, bound;
+  };
+  /// Whether each element is there, as a condition; null where all are.
+  mlir::Value isThere(const Place &place) const;
+  /// Tiles of the elements [begin, end), `most` at most, of a row that begins
+  /// at `row`.
+  mlir::ValueRange
+  forTiles(mlir::Value memory, mlir::Value row, mlir::Value begin,
+           mlir::Value end, int64_t most, mlir::ValueRange init,
+           llvm::function_ref<Values(const Place &, mlir::Value tile,
+                                     mlir::ValueRange)>
+               body) const;
+};
+
+/// The kernel that draws: buffers adjusted logits, options, limits, weights
+/// (which are written) and tokens.
+void emitSampleChoice(mlir::OpBuilder &b, tile::KernelOp kernel,
+                      const SampleShape &shape, const TileTarget &target);
+
+} // namespace tessera

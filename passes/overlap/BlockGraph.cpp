@@ -1,0 +1,300 @@
+#include "passes/overlap/BlockGraph.h"
+#include "dialects/dist/DistOps.h"
+#include "dialects/graph/GraphOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/fusion/Schedule.h"
+#include "passes/overlap/Costs.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::schedule;
+
+bool tessera::schedule::isStart(Operation *op) {
+  return tessera::isCollective(op) && !isa<dist::WaitOp>(op);
+}
+
+bool tessera::schedule::hasStarts(Operation *op) {
+  return isa<func::FuncOp, graph::LoopOp>(op) && !op->getRegion(0).empty() &&
+         llvm::any_of(op->getRegion(0).front(),
+                      [](Operation &inner) { return isStart(&inner); });
+}
+
+//===--- edges ------------------------------------------------------------===//
+
+BlockGraph::BlockGraph(Block &block) : block(block) {
+  for (Operation &op : block.without_terminator())
+    ops.push_back(&op);
+  connect();
+  classify();
+  sources.resize(ops.size());
+  for (unsigned op = 0; op < ops.size(); ++op) {
+    llvm::SmallSetVector<unsigned, 8> found;
+    for (unsigned pred : preds[op])
+      if (kinds[pred] == Kind::compute || isCollective(pred))
+        found.insert(pred);
+      else
+        found.insert(sources[pred].begin(), sources[pred].end());
+    sources[op].assign(found.begin(), found.end());
+    if (isCollective(op) || hasCollective(ops[op]))
+      items.push_back(op);
+  }
+}
+
+void BlockGraph::connect() {
+  DenseMap<Operation *, unsigned> numbers;
+  for (auto [i, op] : llvm::enumerate(ops))
+    numbers[op] = i;
+  preds.resize(ops.size());
+  succs.resize(ops.size());
+  for (auto [i, op] : llvm::enumerate(ops)) {
+    llvm::SmallSetVector<unsigned, 8> found;
+    op->walk([&](Operation *inner) {
+      for (Value operand : inner->getOperands())
+        if (auto it = numbers.find(operand.getDefiningOp());
+            it != numbers.end() && it->second != i)
+          found.insert(it->second);
+    });
+    preds[i].assign(found.begin(), found.end());
+    for (unsigned pred : found)
+      succs[pred].push_back(i);
+  }
+}
+
+static bool isLight(Operation *op) {
+  return isa<graph::ReshapeOp, graph::SliceOp, graph::DynamicSliceOp,
+             graph::ConstantOp, dist::PackOp, dist::UnpackOp>(op);
+}
+
+// Nothing but where elements stand.
+static bool onlyMoves(Operation *op) {
+  auto cluster = dyn_cast<graph::ClusterOp>(op);
+  return cluster &&
+         llvm::all_of(cluster.getBody().front(), [](Operation &inner) {
+           return isa<graph::ReshapeOp, graph::TransposeOp, graph::SliceOp,
+                      graph::ConcatOp, graph::PadOp, graph::ConvertOp,
+                      graph::ConstantOp, graph::YieldOp>(inner);
+         });
+}
+
+void BlockGraph::classify() {
+  kinds.resize(ops.size());
+  // What came by a collective alone, in whatever form.
+  SmallVector<bool> onlyCame(ops.size());
+  for (unsigned op = 0; op < ops.size(); ++op)
+    onlyCame[op] =
+        isStart(ops[op]) ||
+        ((isLight(ops[op]) || onlyMoves(ops[op])) && !preds[op].empty() &&
+         llvm::all_of(preds[op],
+                      [&](unsigned pred) { return onlyCame[pred]; }));
+  // Users first: whether all of them are collectives.
+  SmallVector<bool> onlyTravels(ops.size());
+  for (unsigned op = ops.size(); op-- > 0;) {
+    bool travels = !succs[op].empty();
+    for (unsigned user : succs[op])
+      travels &=
+          isStart(ops[user]) || (isLight(ops[user]) && onlyTravels[user]);
+    for (Operation *user : ops[op]->getUsers())
+      travels &= user != block.getTerminator();
+    onlyTravels[op] = travels;
+    auto cluster = dyn_cast<graph::ClusterOp>(ops[op]);
+    bool isSmall =
+        cluster && llvm::is_contained({graph::ClusterKind::elementwise,
+                                       graph::ClusterKind::gather},
+                                      cluster.getKind());
+    if (isStart(ops[op]))
+      kinds[op] = Kind::collective;
+    else if (isLight(ops[op]))
+      kinds[op] = Kind::light;
+    else if ((travels && isSmall) || (onlyCame[op] && onlyMoves(ops[op])))
+      kinds[op] = Kind::feeder;
+    else
+      kinds[op] = Kind::compute;
+  }
+}
+
+//===--- what follows from them -------------------------------------------===//
+
+SmallVector<llvm::BitVector> BlockGraph::itemsBefore() const {
+  DenseMap<unsigned, unsigned> numbers;
+  for (auto [i, op] : llvm::enumerate(items))
+    numbers[op] = i;
+  SmallVector<llvm::BitVector> before(ops.size(),
+                                      llvm::BitVector(items.size()));
+  for (unsigned op = 0; op < ops.size(); ++op)
+    for (unsigned pred : preds[op]) {
+      before[op] |= before[pred];
+      if (auto it = numbers.find(pred); it != numbers.end())
+        before[op].set(it->second);
+    }
+  return before;
+}
+
+SmallVector<int64_t> BlockGraph::places() const {
+  SmallVector<int64_t> places(ops.size(), -1);
+  for (unsigned op = 0; op < ops.size(); ++op) {
+    for (unsigned pred : preds[op])
+      places[op] = std::max(places[op], places[pred]);
+    if (kinds[op] == Kind::compute)
+      places[op] = op;
+  }
+  return places;
+}
+
+SmallVector<unsigned> BlockGraph::firstUses() const {
+  SmallVector<unsigned> first(ops.size(), ops.size());
+  for (unsigned op = ops.size(); op-- > 0;)
+    for (unsigned user : succs[op])
+      first[op] = std::min(first[op],
+                           kinds[user] == Kind::compute ? user : first[user]);
+  return first;
+}
+
+bool BlockGraph::isPrefetch(unsigned op, ArrayRef<int64_t> places) const {
+  return isa<dist::AllGatherOp>(ops[op]) && places[op] < 0 &&
+         llvm::none_of(
+             sources[op],
+             [&](unsigned source) { return isCollective(source); });
+}
+
+// Tensors that a gather brings: its own, or those of a pack.
+static SmallVector<Value> tensorsOf(Operation *gather) {
+  Value result = gather->getResult(0);
+  if (result.hasOneUse())
+    if (auto unpack = dyn_cast<dist::UnpackOp>(*result.user_begin()))
+      return SmallVector<Value>(unpack.getOutputs());
+  return {result};
+}
+
+int64_t BlockGraph::prefetchRoom() const {
+  SmallVector<int64_t> places = this->places();
+  SmallVector<int64_t> change(ops.size() + 1, 0);
+  DenseMap<Operation *, unsigned> numbers;
+  SmallVector<unsigned> first = firstUses(), last(ops.size());
+  // Where a reader that is a view is read itself.
+  auto lastOf = [&](unsigned user) {
+    return kinds[user] == Kind::compute ? user : std::max(user, last[user]);
+  };
+  for (unsigned op = ops.size(); op-- > 0;) {
+    numbers[ops[op]] = op;
+    for (unsigned user : succs[op])
+      last[op] = std::max(last[op], lastOf(user));
+  }
+  for (unsigned op : items) {
+    if (!isPrefetch(op, places))
+      continue;
+    for (Value tensor : tensorsOf(ops[op])) {
+      unsigned from = ops.size(), to = 0;
+      for (Operation *reader : tensor.getUsers())
+        if (auto it = numbers.find(block.findAncestorOpInBlock(*reader));
+            it != numbers.end()) {
+          unsigned user = it->second;
+          from =
+              std::min(from, kinds[user] == Kind::compute ? user : first[user]);
+          to = std::max(to, lastOf(user));
+        }
+      if (from == ops.size())
+        continue;
+      change[from] += bytesOf(tensor);
+      change[to + 1] -= bytesOf(tensor);
+    }
+  }
+  int64_t now = 0, most = 0;
+  for (int64_t step : change)
+    most = std::max(most, now += step);
+  return most;
+}
+
+SmallVector<unsigned> BlockGraph::prefetchStarts() const {
+  SmallVector<int64_t> places = this->places();
+  SmallVector<unsigned> uses = firstUses(), starts(ops.size(), 0);
+  SmallVector<double> time(ops.size() + 1, 0.0); // when an op begins
+  for (unsigned op = 0; op < ops.size(); ++op)
+    time[op + 1] = time[op] + computeSeconds(ops[op]);
+  SmallVector<unsigned> gathers;
+  for (unsigned op : items)
+    if (isPrefetch(op, places))
+      gathers.push_back(op);
+  llvm::sort(gathers, [&](unsigned a, unsigned b) {
+    return std::pair(uses[a], a) < std::pair(uses[b], b);
+  });
+  // Latest starts, from the last one: links are busy with one at a time.
+  DenseMap<Attribute, double> busyFrom;
+  for (unsigned op : llvm::reverse(gathers)) {
+    auto [link, isNew] =
+        busyFrom.try_emplace(ops[op]->getAttr("axes"), time[ops.size()]);
+    double done = std::min(link->second, time[uses[op]]);
+    double start =
+        done - 2 * Links::of(ops[op]).seconds(ops[op], bytesOf(ops[op]));
+    link->second = start;
+    starts[op] = llvm::upper_bound(time, start) - time.begin();
+    starts[op] = std::min(starts[op] ? starts[op] - 1 : 0, uses[op]);
+  }
+  // And no earlier than there is room.
+  int64_t limit = prefetchRoom(), held = 0;
+  size_t oldest = 0;
+  for (auto [i, op] : llvm::enumerate(gathers)) {
+    held += bytesOf(ops[op]);
+    for (; held > limit && oldest < i; ++oldest) {
+      held -= bytesOf(ops[gathers[oldest]]);
+      starts[op] =
+          std::max(starts[op], std::min(uses[gathers[oldest]], uses[op]));
+    }
+    if (i > 0)
+      starts[op] =
+          std::max(starts[op], std::min(starts[gathers[i - 1]], uses[op]));
+  }
+  return starts;
+}
+
+//===--- orders -----------------------------------------------------------===//
+
+Emitter::Emitter(const BlockGraph &graph, ArrayRef<unsigned> sequence)
+    : graph(graph), sequence(sequence), numberInSequence(graph.ops.size(), -1),
+      state(graph.ops.size(), State::open) {
+  for (auto [i, op] : llvm::enumerate(sequence))
+    numberInSequence[op] = i;
+}
+
+bool Emitter::emit(unsigned op) {
+  if (state[op] == State::done)
+    return true;
+  if (state[op] == State::begun)
+    return false;
+  state[op] = State::begun;
+  if (int64_t number = numberInSequence[op]; number > 0)
+    if (!emit(sequence[number - 1]))
+      return false;
+  for (unsigned pred : graph.preds[op])
+    if (!emit(pred))
+      return false;
+  for (unsigned pred : graph.preds[op])
+    if (graph.isCollective(pred))
+      needs(pred);
+  state[op] = State::done;
+  appended(op);
+  return true;
+}
+
+namespace {
+struct Collector : Emitter {
+  using Emitter::Emitter;
+  void appended(unsigned op) override { order.push_back(op); }
+  SmallVector<unsigned> order;
+};
+} // namespace
+
+bool tessera::schedule::reorder(const BlockGraph &graph,
+                                ArrayRef<unsigned> sequence,
+                                ArrayRef<unsigned> wanted) {
+  Collector collector(graph, sequence);
+  for (unsigned op : wanted)
+    if (!collector.emit(op))
+      return false;
+  for (unsigned op = 0; op < graph.ops.size(); ++op)
+    if (!collector.emit(op))
+      return false;
+  for (unsigned op : collector.order)
+    graph.ops[op]->moveBefore(graph.block.getTerminator());
+  return true;
+}

@@ -1,0 +1,77 @@
+#include "passes/overlap/Costs.h"
+#include "dialects/dist/Figures.h"
+#include "dialects/graph/GraphOps.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::schedule;
+
+double tessera::schedule::computeSeconds(Operation *op) {
+  if (auto loop = dyn_cast<graph::LoopOp>(op)) {
+    double turn = 0;
+    for (Operation &inner : loop.getBody().front())
+      turn += computeSeconds(&inner);
+    return static_cast<double>(loop.getTrip()) * turn;
+  }
+  auto cluster = dyn_cast<graph::ClusterOp>(op);
+  if (!cluster)
+    return 0;
+  auto costed = cast<graph::Costed>(op);
+  return std::max(
+      static_cast<double>(costed.getFlops()) / dist::kFlopsPerSecond,
+      static_cast<double>(costed.getBytes()) / dist::kBytesPerSecond);
+}
+
+static RankedTensorType typeOf(Value value) {
+  if (auto pending = dyn_cast<dist::PendingType>(value.getType()))
+    return pending.getTensor();
+  return cast<RankedTensorType>(value.getType());
+}
+
+int64_t tessera::schedule::bytesOf(Value tensor) {
+  RankedTensorType type = typeOf(tensor);
+  return type.getNumElements() *
+         llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+}
+
+int64_t tessera::schedule::bytesOf(Operation *collective) {
+  int64_t input = bytesOf(collective->getOperand(0)),
+          result = bytesOf(Value(collective->getResult(0)));
+  // The other side is as large as if all rows met at one device.
+  return isa<dist::ExchangeRowsOp>(collective) ? std::min(input, result)
+                                               : std::max(input, result);
+}
+
+Links Links::of(Operation *collective) {
+  Links links;
+  auto mesh = SymbolTable::lookupNearestSymbolFrom<dist::MeshOp>(
+      collective, collective->getAttrOfType<FlatSymbolRefAttr>("mesh"));
+  SmallVector<dist::AxisRefAttr> axes(
+      collective->getAttrOfType<ArrayAttr>("axes")
+          .getAsRange<dist::AxisRefAttr>());
+  links.members = dist::deviceCount(mesh, axes);
+  for (dist::AxisRefAttr axis : axes)
+    links.tier = std::max(links.tier, mesh.getAxis(axis.getName()).getLink());
+  return links;
+}
+
+double Links::seconds(Operation *collective, int64_t bytes) const {
+  double rounds = isa<dist::AllReduceOp>(collective) ? 2 : 1;
+  double messages = isa<dist::PermuteOp>(collective) ? 1 : members - 1;
+  double share = static_cast<double>(bytes) /
+                 (isa<dist::PermuteOp>(collective) ? 1 : members);
+  auto link = static_cast<unsigned>(tier);
+  return rounds * messages *
+         (dist::kLatency[link] + share / dist::kLinkBytes[link]);
+}
+
+int64_t Links::bucketBytes(int64_t total) const {
+  // What the links carry in the time that a ring's messages need anyway: a
+  // collective of so many bytes is half latency, one of four times as many a
+  // fifth. More than a few dozen MB would only start late.
+  auto link = static_cast<unsigned>(tier);
+  double carried = static_cast<double>(members) * dist::kLatency[link] *
+                   dist::kLinkBytes[link];
+  int64_t least = std::min<int64_t>(static_cast<int64_t>(carried), 6 << 20);
+  return std::clamp<int64_t>(total / 8, least, 4 * least);
+}

@@ -1,0 +1,17 @@
+// The order of the schedule phase.
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "passes/overlap/Overlap.h"
+
+using namespace mlir;
+
+void tessera::buildOverlapPipeline(OpPassManager &pipeline) {
+  // What must be the same on all ranks is decided first, and only once.
+  pipeline.addPass(createOrderCollectives());
+  // Then what travels together becomes one, before it is known how long it
+  // takes.
+  pipeline.addNestedPass<func::FuncOp>(createBucketCollectives());
+  // Within that order each program finds its own places for starts and waits.
+  pipeline.addNestedPass<func::FuncOp>(createOverlapCollectives());
+  pipeline.addPass(createVerifyOverlap());
+}

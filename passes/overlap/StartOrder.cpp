@@ -1,0 +1,300 @@
+// One decision for all groups of devices. Ranks must start collectives in one
+// order, but groups whose shares differ in shape fuse and are priced otherwise.
+// So what each program requires is joined, and only the first one is priced.
+#include "passes/overlap/StartOrder.h"
+#include "dialects/dist/DistOps.h"
+#include "dialects/graph/GraphOps.h"
+#include "passes/overlap/BlockGraph.h"
+#include "passes/overlap/Costs.h"
+#include <map>
+#include <set>
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::schedule;
+
+//===--- what all programs say --------------------------------------------===//
+
+namespace {
+/// A collective, or a loop that holds some, in all programs.
+struct Item {
+  llvm::BitVector after;   ///< items that it waits for in any of them
+  int64_t bytes = 0;       ///< the most of any of them
+  bool isPrefetch = true;  ///< in all of them
+  bool isEven = true;      ///< likewise: all shares have one size
+  int64_t when = 0;        ///< key: when it may start, by the first program
+  unsigned firstUse = 0;   ///< in the first program
+  Operation *op = nullptr; ///< in the first program
+};
+} // namespace
+
+// What two programs must agree in: kind, axes and element type, not sizes.
+static bool isSame(Operation *a, Operation *b) {
+  if (a->getName() != b->getName() || isa<graph::LoopOp>(a))
+    return a->getName() == b->getName();
+  auto elementType = [](Operation *op) {
+    return cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
+  };
+  return a->getAttr("axes") == b->getAttr("axes") &&
+         a->getAttr("kind") == b->getAttr("kind") &&
+         elementType(a) == elementType(b);
+}
+
+static LogicalResult verifySame(const BlockGraph &first,
+                                const BlockGraph &other) {
+  size_t common = std::min(first.items.size(), other.items.size());
+  for (size_t i = 0; i < common; ++i) {
+    Operation *a = first.ops[first.items[i]], *b = other.ops[other.items[i]];
+    if (!isSame(a, b))
+      return a->emitError("is number ")
+             << i << " of what ranks do together here, where others do '"
+             << b->getName() << "'; all of them must do the same in one order";
+  }
+  if (first.items.size() == other.items.size())
+    return success();
+  const BlockGraph &longer = first.items.size() > common ? first : other;
+  return longer.ops[longer.items[common]]->emitError("is number ")
+         << common << " of what ranks do together here, and others do only "
+         << common << "; all of them must do the same in one order";
+}
+
+// Equal shares along the first dimension with more than one entry: then a share
+// is one run in each piece of a pack.
+static bool isEven(Operation *op) {
+  auto isRun = [](auto collective, RankedTensorType whole) {
+    int64_t dim = collective.getDim();
+    return !collective.getShares() &&
+           llvm::all_of(whole.getShape().take_front(dim),
+                        [](int64_t size) { return size == 1; });
+  };
+  if (auto gather = dyn_cast<dist::AllGatherOp>(op))
+    return isRun(gather, cast<RankedTensorType>(gather.getInput().getType()));
+  if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op))
+    return isRun(scatter, cast<RankedTensorType>(scatter.getInput().getType()));
+  return isa<dist::AllReduceOp>(op);
+}
+
+// Who sends to whom follows from the order: of pipelines, of experts. Stages of
+// a pipeline are other programs, so that no order but the one that they were
+// given is the same for all.
+static bool keepsOrder(Operation *op) {
+  if (isa<dist::PermuteOp, dist::AllToAllOp, dist::ExchangeRowsOp,
+          graph::LoopOp>(op))
+    return true;
+  auto axes = op->getAttrOfType<ArrayAttr>("axes");
+  return axes && llvm::any_of(axes.getAsRange<dist::AxisRefAttr>(),
+                              [](dist::AxisRefAttr axis) {
+                                return axis.getName() == dist::kPipeAxis;
+                              });
+}
+
+static SmallVector<Item> join(ArrayRef<BlockGraph> graphs) {
+  SmallVector<Item> items(graphs.front().items.size());
+  for (const BlockGraph &graph : graphs) {
+    SmallVector<llvm::BitVector> before = graph.itemsBefore();
+    SmallVector<int64_t> places = graph.places();
+    for (auto [item, op] : llvm::zip(items, graph.items)) {
+      item.after |= before[op];
+      item.isPrefetch &= graph.isPrefetch(op, places);
+      if (!graph.isCollective(op)) {
+        item.isEven = false;
+        continue;
+      }
+      item.isEven &= isEven(graph.ops[op]) && !keepsOrder(graph.ops[op]);
+      item.bytes = std::max(item.bytes, bytesOf(graph.ops[op]));
+    }
+  }
+  // What an item waits for waits in turn, perhaps in another program only.
+  for (Item &item : items)
+    for (unsigned i = 0; i < items.size(); ++i)
+      if (item.after.test(i))
+        item.after |= items[i].after;
+  return items;
+}
+
+//===--- in which order ---------------------------------------------------===//
+
+// Half steps of the first program's ops: a collective may start behind the last
+// op that computes what it takes; a prefetch starts before some op.
+static void setTimes(const BlockGraph &graph, SmallVectorImpl<Item> &items) {
+  SmallVector<int64_t> places = graph.places();
+  SmallVector<unsigned> uses = graph.firstUses(),
+                        prefetch = graph.prefetchStarts();
+  int64_t exchanges = -1;
+  for (auto [item, op] : llvm::zip(items, graph.items)) {
+    item.op = graph.ops[op];
+    item.firstUse = uses[op];
+    item.when =
+        item.isPrefetch ? 2 * int64_t(prefetch[op]) : 2 * places[op] + 1;
+    if (keepsOrder(item.op))
+      exchanges = item.when = std::max(exchanges, item.when);
+  }
+}
+
+static SmallVector<unsigned> sorted(ArrayRef<Item> items) {
+  SmallVector<unsigned> order, missing;
+  // Exchanges among themselves keep the order in which they stand.
+  SmallVector<llvm::BitVector> after;
+  std::optional<unsigned> exchange;
+  for (auto [i, item] : llvm::enumerate(items)) {
+    after.push_back(item.after);
+    if (keepsOrder(item.op)) {
+      if (exchange)
+        after.back().set(*exchange);
+      exchange = i;
+    }
+    missing.push_back(after.back().count());
+  }
+  std::set<std::tuple<int64_t, unsigned, unsigned>> ready;
+  auto add = [&](unsigned i) {
+    ready.insert(
+        {items[i].when, items[i].isPrefetch ? items[i].firstUse : 0, i});
+  };
+  for (unsigned i = 0; i < items.size(); ++i)
+    if (missing[i] == 0)
+      add(i);
+  while (!ready.empty()) {
+    unsigned next = std::get<2>(*ready.begin());
+    ready.erase(ready.begin());
+    order.push_back(next);
+    for (unsigned i = 0; i < items.size(); ++i)
+      if (after[i].test(next) && --missing[i] == 0)
+        add(i);
+  }
+  return order;
+}
+
+//===--- what travels together --------------------------------------------===//
+
+namespace {
+/// Groups items of a start order. A group of prefetches starts with its first
+/// item: parameters are there. Any other starts with its last one, and is
+/// closed before anything that needs one of its items.
+class Buckets {
+public:
+  Buckets(ArrayRef<Item> items, int64_t prefetchRoom)
+      : items(items), prefetchRoom(prefetchRoom) {
+    for (const Item &item : items)
+      if (item.isEven)
+        totals[keyOf(item)] += item.bytes;
+  }
+
+  SmallVector<SmallVector<unsigned>> group(ArrayRef<unsigned> order) {
+    for (auto [position, item] : llvm::enumerate(order))
+      add(position, item);
+    while (!open.empty())
+      close(open.begin());
+    return llvm::map_to_vector(groups,
+                               [](auto &group) { return group.second; });
+  }
+
+private:
+  struct Bucket {
+    SmallVector<unsigned> members;
+    int64_t bytes = 0;
+    size_t start = 0; ///< position in the start order
+  };
+  using Key =
+      std::tuple<void *, const void *, const void *, const void *, bool>;
+  using Open = std::map<Key, Bucket>;
+
+  static Key keyOf(const Item &item) {
+    Operation *op = item.op;
+    Type type =
+        cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
+    Attribute kind = op->getAttr("kind");
+    return {op->getName().getAsOpaquePointer(),
+            op->getAttr("axes").getAsOpaquePointer(),
+            kind ? kind.getAsOpaquePointer() : nullptr,
+            type.getAsOpaquePointer(), item.isPrefetch};
+  }
+
+  Open::iterator close(Open::iterator bucket) {
+    groups[bucket->second.start] = bucket->second.members;
+    return open.erase(bucket);
+  }
+
+  // Before the item: whatever it needs is under way.
+  void closeFor(unsigned item) {
+    for (auto bucket = open.begin(); bucket != open.end();) {
+      bool needed = llvm::any_of(bucket->second.members, [&](unsigned member) {
+        return items[item].after.test(member);
+      });
+      bucket = needed ? close(bucket) : std::next(bucket);
+    }
+  }
+
+  // A computation between the items' starts that needs the first one would wait
+  // for the last.
+  bool mayJoin(const Bucket &bucket, const Item &item) const {
+    if (item.isPrefetch)
+      return true;
+    return llvm::all_of(bucket.members, [&](unsigned member) {
+      return 2 * int64_t(items[member].firstUse) > item.when;
+    });
+  }
+
+  void add(size_t position, unsigned i) {
+    const Item &item = items[i];
+    closeFor(i);
+    int64_t most = item.isEven ? bucketBytes(item) : 0;
+    if (2 * item.bytes > most) {
+      groups[position] = {i};
+      return;
+    }
+    Key key = keyOf(item);
+    auto bucket = open.find(key);
+    if (bucket != open.end() && (bucket->second.bytes + item.bytes > most ||
+                                 !mayJoin(bucket->second, item))) {
+      close(bucket);
+      bucket = open.end();
+    }
+    if (bucket == open.end()) {
+      bucket = open.emplace(key, Bucket{}).first;
+      bucket->second.start = position;
+    }
+    if (!item.isPrefetch)
+      bucket->second.start = position;
+    bucket->second.members.push_back(i);
+    bucket->second.bytes += item.bytes;
+  }
+
+  // Half of the room is for what is not gathered yet.
+  int64_t bucketBytes(const Item &item) const {
+    int64_t bytes =
+        Links::of(item.op).bucketBytes(totals.find(keyOf(item))->second);
+    return item.isPrefetch ? std::min(bytes, prefetchRoom / 2) : bytes;
+  }
+
+  ArrayRef<Item> items;
+  int64_t prefetchRoom;
+  std::map<Key, int64_t> totals;
+  Open open;
+  std::map<size_t, SmallVector<unsigned>> groups; ///< by start
+};
+} // namespace
+
+LogicalResult tessera::schedule::decideStarts(ArrayRef<Block *> blocks) {
+  std::vector<BlockGraph> graphs;
+  for (Block *block : blocks)
+    graphs.emplace_back(*block);
+  for (const BlockGraph &graph : ArrayRef(graphs).drop_front())
+    if (failed(verifySame(graphs.front(), graph)))
+      return failure();
+  for (const BlockGraph &graph : graphs)
+    for (unsigned op : graph.items)
+      if (graph.isCollective(op) &&
+          isa<dist::PendingType>(graph.ops[op]->getResult(0).getType()))
+        return graph.ops[op]->emitError(
+            "is started already; scheduling takes collectives that block");
+  SmallVector<Item> items = join(graphs);
+  setTimes(graphs.front(), items);
+  Builder builder(blocks.front()->getParentOp()->getContext());
+  for (auto [number, group] : llvm::enumerate(
+           Buckets(items, graphs.front().prefetchRoom()).group(sorted(items))))
+    for (unsigned item : group)
+      for (const BlockGraph &graph : graphs)
+        graph.ops[graph.items[item]]->setAttr(
+            dist::kStartAttr, builder.getI64IntegerAttr(number));
+  return success();
+}

@@ -1,0 +1,44 @@
+// The postcondition of scheduling.
+#include "dialects/dist/DistOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/overlap/BlockGraph.h"
+#include "passes/overlap/Overlap.h"
+
+using namespace mlir;
+using namespace tessera;
+
+namespace tessera {
+#define GEN_PASS_DEF_VERIFYOVERLAP
+#include "passes/overlap/Passes.h.inc"
+} // namespace tessera
+
+static LogicalResult verifyStarted(Operation *op) {
+  auto pending = cast<TypedValue<dist::PendingType>>(op->getResult(0));
+  if (!pending.hasOneUse() || !isa<dist::WaitOp>(*pending.user_begin()))
+    return op->emitError("is started and not waited for once");
+  if ((*pending.user_begin())->getBlock() != op->getBlock())
+    return op->emitError(
+        "is waited for in another block than that where it starts");
+  return success();
+}
+
+namespace {
+class VerifySchedulePass
+    : public tessera::impl::VerifyScheduleBase<VerifySchedulePass> {
+  void runOnOperation() override {
+    bool ok = true;
+    getOperation().walk([&](Operation *op) {
+      if (op->hasAttr(dist::kStartAttr)) {
+        op->emitError("still has ")
+            << dist::kStartAttr << ": overlap-collectives did not see it";
+        ok = false;
+      }
+      if (schedule::isStart(op) &&
+          isa<dist::PendingType>(op->getResult(0).getType()))
+        ok &= succeeded(verifyStarted(op));
+    });
+    if (!ok)
+      signalPassFailure();
+  }
+};
+} // namespace

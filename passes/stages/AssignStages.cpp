@@ -1,0 +1,340 @@
+// Which stage computes which block, and in which order ranks do it.
+#include "dialects/graph/GraphOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "parallelism/pipeline/Check.h"
+#include "parallelism/pipeline/Generate.h"
+#include "passes/stages/ProgramCut.h"
+#include "passes/stages/Stages.h"
+#include "passes/sharding/Factors.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace tessera;
+
+namespace tessera {
+#define GEN_PASS_DEF_ASSIGNSTAGES
+#include "passes/stages/Passes.h.inc"
+} // namespace tessera
+
+//===--- the blocks of a program ------------------------------------------===//
+
+namespace {
+/// The calls of one program's blocks, in order, and what stands around them.
+struct Layers {
+  SmallVector<func::CallOp> forward, backward; ///< of each layer; or null
+  /// In loops over the microbatches before that: calls, and whose layer's
+  /// parameters they read.
+  SmallVector<std::pair<func::CallOp, size_t>> before;
+  llvm::DenseMap<StringAttr, size_t> owner; ///< of a parameter: its layer
+  int64_t flopsBefore = 0, flopsBehind = 0;
+};
+} // namespace
+
+// Parameters that a value is made of without a block.
+static void addParameters(Value value, llvm::SetVector<StringAttr> &names,
+                          llvm::DenseSet<Value> &seen) {
+  if (!seen.insert(value).second)
+    return;
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    if (!function)
+      return;
+    unsigned i = argument.getArgNumber();
+    auto role = function.getArgAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr);
+    if (role && role.getValue() == graph::Role::parameter)
+      names.insert(function.getArgAttrOfType<StringAttr>(i, graph::kStateAttr));
+    return;
+  }
+  if (!isa<func::CallOp>(value.getDefiningOp()))
+    for (Value operand : value.getDefiningOp()->getOperands())
+      addParameters(operand, names, seen);
+}
+
+static llvm::SetVector<StringAttr> parametersOf(func::CallOp call) {
+  llvm::SetVector<StringAttr> names;
+  llvm::DenseSet<Value> seen;
+  for (Value operand : call.getOperands())
+    addParameters(operand, names, seen);
+  return names;
+}
+
+static constexpr StringRef kTrainStep = "train_step";
+
+// The layer that most of the parameters belong to: embeddings come with the
+// first block and the loss's gradient alike.
+static std::optional<size_t> layerOf(const llvm::SetVector<StringAttr> &names,
+                                     const Layers &layers) {
+  SmallVector<size_t> matches(layers.forward.size());
+  for (StringAttr name : names)
+    if (auto layer = layers.owner.find(name); layer != layers.owner.end())
+      ++matches[layer->second];
+  auto best = llvm::max_element(matches);
+  if (best == matches.end() || *best == 0)
+    return std::nullopt;
+  return best - matches.begin();
+}
+
+// A block's backward is the call that reads parameters of a forward call again.
+static LogicalResult readLayers(ArrayRef<func::CallOp> calls, Layers &layers) {
+  for (func::CallOp call : calls) {
+    llvm::SetVector<StringAttr> names = parametersOf(call);
+    std::optional<size_t> layer = layerOf(names, layers);
+    if (!layer) {
+      for (StringAttr name : names)
+        layers.owner[name] = layers.forward.size();
+      layers.forward.push_back(call);
+      layers.backward.emplace_back();
+      continue;
+    }
+    if (layers.backward[*layer])
+      return call.emitError("a third block reads the parameters of one; a "
+                            "pipeline cuts models whose blocks have "
+                            "parameters of their own");
+    layers.backward[*layer] = call;
+  }
+  return success();
+}
+
+// Blocks that a loop calls before the one that has the layers: only forward,
+// and each on the stage of its layer.
+static LogicalResult readBefore(ArrayRef<func::CallOp> calls, Layers &layers) {
+  if (!isa<graph::LoopOp>(calls.front()->getParentOp()))
+    return calls.front()->emitError(
+        "a block stands in no loop over microbatches, but others of its "
+        "program do; set batch.accumulate to 2 or more");
+  for (func::CallOp call : calls) {
+    std::optional<size_t> layer = layerOf(parametersOf(call), layers);
+    if (!layer)
+      return call.emitError("reads parameters of no block that the last loop "
+                            "calls; a pipeline finds its stage by them");
+    layers.before.emplace_back(call, *layer);
+  }
+  return success();
+}
+
+// Of the blocks that are called in several places the last ones are those of a
+// step, the others count something before it, as moe.balance: global does.
+static LogicalResult readProgram(func::FuncOp function, Layers &layers) {
+  llvm::MapVector<Block *, SmallVector<func::CallOp>> places;
+  function.walk([&](func::CallOp call) {
+    if (!sharding::isPointwiseCall(call))
+      places[call->getBlock()].push_back(call);
+  });
+  if (places.empty())
+    return success();
+  auto [step, calls] = places.back();
+  if (function.getName() == kTrainStep &&
+      !isa<graph::LoopOp>(step->getParentOp()))
+    return function.emitError("a pipeline wants several microbatches: set "
+                              "batch.accumulate to the axis's size or more");
+  if (failed(readLayers(calls, layers)))
+    return failure();
+  for (auto &[body, others] : llvm::drop_end(places))
+    if (failed(readBefore(others, layers)))
+      return failure();
+  bool behind = false;
+  function.walk([&](Operation *op) {
+    auto call = dyn_cast<func::CallOp>(op);
+    bool isBlock = call && !sharding::isPointwiseCall(call);
+    behind |= isBlock && call->getBlock() == step;
+    auto costed = dyn_cast<graph::Costed>(op);
+    bool isCounted = op->getBlock() == step || !places.contains(op->getBlock());
+    if (costed && isCounted && !isBlock)
+      (behind ? layers.flopsBehind : layers.flopsBefore) += costed.getFlops();
+  });
+  return success();
+}
+
+//===--- the cut ----------------------------------------------------------===//
+
+// How many layers each stage has: contiguous, at least one, the longest stage
+// as short as possible and then all as equal as possible.
+static SmallVector<size_t> cutEvenly(ArrayRef<double> costs, size_t stages) {
+  size_t layers = costs.size();
+  auto sum = [&](size_t from, size_t to) {
+    double total = 0;
+    for (size_t i = from; i < to; ++i)
+      total += costs[i];
+    return total;
+  };
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  double longest = kNever;
+  SmallVector<size_t> sizes;
+  // least[s][n]: the first n layers on s stages; first by the longest stage,
+  // then, none being longer than that, by the sum of squares.
+  for (bool squares : {false, true}) {
+    std::vector<std::vector<double>> least(
+        stages + 1, std::vector<double>(layers + 1, kNever));
+    std::vector<std::vector<size_t>> last(stages + 1,
+                                          std::vector<size_t>(layers + 1));
+    least[0][0] = 0;
+    for (size_t s = 1; s <= stages; ++s)
+      for (size_t n = s; n <= layers; ++n)
+        for (size_t before = s - 1; before < n; ++before) {
+          double own = sum(before, n);
+          if (own > longest * (1 + 1e-9))
+            continue;
+          double all = squares ? least[s - 1][before] + own * own
+                               : std::max(least[s - 1][before], own);
+          if (all < least[s][n])
+            least[s][n] = all, last[s][n] = n - before;
+        }
+    longest = std::min(longest, least[stages][layers]);
+    sizes.assign(stages, 0);
+    for (size_t s = stages, n = layers; s > 0; n -= sizes[--s])
+      sizes[s - 1] = last[s][n];
+  }
+  return sizes;
+}
+
+namespace {
+struct AssignStages : tessera::impl::AssignStagesBase<AssignStages> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    auto meshes = getOperation().getOps<dist::MeshOp>();
+    if (meshes.empty())
+      return markAllAnalysesPreserved();
+    dist::AxisAttr axis = (*meshes.begin()).getAxis(dist::kPipeAxis);
+    if (!axis || axis.getSize() == 1)
+      return markAllAnalysesPreserved();
+    if (failed(readPrograms()) || failed(findSchedule(axis.getSize())) ||
+        failed(mark()))
+      signalPassFailure();
+  }
+
+private:
+  LogicalResult readPrograms() {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (!function.isPublic())
+        continue;
+      Layers layers;
+      if (failed(readProgram(function, layers)))
+        return failure();
+      if (!layers.forward.empty())
+        programs.emplace_back(function, std::move(layers));
+    }
+    if (programs.empty())
+      return getOperation().emitError(
+          "has no blocks that a pipeline could cut");
+    size_t count = programs.front().second.forward.size();
+    for (auto &[function, layers] : programs)
+      if (layers.forward.size() != count)
+        return function.emitError("has ")
+               << layers.forward.size() << " blocks, @"
+               << programs.front().first.getName() << " has " << count;
+    return success();
+  }
+
+  // Turns of the loop around the blocks of @train_step.
+  int64_t microbatches() {
+    for (auto &[function, layers] : programs)
+      if (function.getName() == kTrainStep)
+        return static_cast<int64_t>(
+            cast<graph::LoopOp>(layers.forward[0]->getParentOp()).getTrip());
+    return 1;
+  }
+
+  LogicalResult findSchedule(int64_t ranks) {
+    int64_t count = microbatches();
+    StatusOr<pipeline::Schedule> found = make(ranks, count);
+    if (!found.ok())
+      return getOperation().emitError("schedule: ") << found.message();
+    plan = found.take();
+    if (plan.forwardOnly)
+      return getOperation().emitError("schedule: ")
+             << plan.name << " has forwards alone; a step goes backward too";
+    if (plan.ranks != ranks || plan.microbatches != count)
+      return getOperation().emitError("schedule: the table is for ")
+             << plan.ranks << " ranks and " << plan.microbatches
+             << " microbatches; the axis pipe has " << ranks
+             << " and batch.accumulate is " << count;
+    if (plan.replicas != 1)
+      return getOperation().emitError("schedule: ")
+             << plan.name << " keeps two copies of the parameters, which no "
+             << "program does";
+    for (const pipeline::InstructionList &list : plan.lists)
+      for (const pipeline::Instruction &each : list)
+        if (each.op == pipeline::Op::Overlap)
+          return getOperation().emitError("schedule: ")
+                 << pipeline::toString(each)
+                 << ": programs do one thing after the other";
+    return success();
+  }
+
+  // A table has several lines, a name none.
+  StatusOr<pipeline::Schedule> make(int64_t ranks, int64_t microbatches) const {
+    if (StringRef(schedule).contains('\n')) {
+      StatusOr<pipeline::Schedule> table =
+          pipeline::parseCsv(schedule, "the table");
+      if (!table.ok())
+        return table;
+      if (table->isLowered())
+        return Status::error("leave transfers out of the table");
+      Status status = pipeline::check(*table);
+      return status.ok() ? std::move(table) : status;
+    }
+    const pipeline::Policy *policy = pipeline::findPolicy(StringRef(schedule));
+    pipeline::Shape shape;
+    shape.ranks = static_cast<int>(ranks);
+    shape.microbatches = static_cast<int>(microbatches);
+    shape.chunks = chunks   ? static_cast<int>(chunks)
+                   : policy ? policy->minChunks
+                            : 1;
+    return pipeline::generate(StringRef(schedule), shape);
+  }
+
+  // The first program says what layers cost: it has them in one direction.
+  LogicalResult mark() {
+    Layers &first = programs.front().second;
+    SmallVector<double> costs;
+    for (func::CallOp call : first.forward)
+      costs.push_back(1.0 +
+                      static_cast<double>(stages::flopsOf(
+                          getOperation().lookupSymbol(call.getCallee()))));
+    costs.front() += static_cast<double>(first.flopsBefore);
+    costs.back() += static_cast<double>(first.flopsBehind);
+    if (costs.size() < static_cast<size_t>(plan.stages))
+      return getOperation().emitError("a pipeline of ")
+             << plan.stages << " stages wants as many blocks, the model has "
+             << costs.size();
+    SmallVector<size_t> sizes = cutEvenly(costs, plan.stages);
+    SmallVector<int64_t> stageOf; // of each layer
+    for (auto [stage, size] : llvm::enumerate(sizes))
+      stageOf.append(size, static_cast<int64_t>(stage));
+    Builder builder(&getContext());
+    for (auto &[function, layers] : programs)
+      for (auto [layer, stage] : llvm::enumerate(stageOf)) {
+        auto number = builder.getI64IntegerAttr(stage);
+        layers.forward[layer]->setAttr(dist::kForwardStageAttr, number);
+        if (func::CallOp backward = layers.backward[layer])
+          backward->setAttr(dist::kBackwardStageAttr, number);
+      }
+    getOperation()->setAttr(dist::kScheduleAttr,
+                            builder.getStringAttr(pipeline::toCsv(plan)));
+    return markBefore(stageOf);
+  }
+
+  // Loops before a step's have its forwards, in its order.
+  LogicalResult markBefore(ArrayRef<int64_t> stageOf) {
+    Builder builder(&getContext());
+    auto table =
+        builder.getStringAttr(pipeline::toCsv(pipeline::forwardsOf(plan)));
+    for (auto &[function, layers] : programs)
+      for (auto &[call, layer] : layers.before) {
+        auto loop = cast<graph::LoopOp>(call->getParentOp());
+        if (loop.getTrip() != static_cast<uint64_t>(plan.microbatches))
+          return loop.emitError("runs ")
+                 << loop.getTrip() << " microbatches, a step has "
+                 << plan.microbatches;
+        call->setAttr(dist::kForwardStageAttr,
+                      builder.getI64IntegerAttr(stageOf[layer]));
+        loop->setAttr(dist::kScheduleAttr, table);
+      }
+    return success();
+  }
+
+  std::vector<std::pair<func::FuncOp, Layers>> programs;
+  pipeline::Schedule plan;
+};
+} // namespace

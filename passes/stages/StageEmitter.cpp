@@ -1,0 +1,417 @@
+#include "passes/stages/StageEmitter.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::stages;
+using graph::tensorType;
+
+/// Tells ops of a loop that counts before a step from equal ones of the step.
+static constexpr llvm::StringLiteral kCountsAttr = "counts_before";
+
+StageEmitter::StageEmitter(ProgramCut &cut, const ResultPlaces &places,
+                           const RankView &view)
+    : cut(cut), places(places), view(view), b(cut.function.getContext()),
+      e(b, cut.function.getLoc()), body(new Block) {}
+
+LogicalResult StageEmitter::run() {
+  addArguments();
+  b.setInsertionPointToStart(body);
+  if ((part = cut.whole()) && failed(emitWhole()))
+    return failure();
+  return failed(emitResults()) ? failure() : emitReturn();
+}
+
+//===--- arguments and results --------------------------------------------===//
+
+// All ranks have all inputs and outputs, but the state of their own stages.
+bool StageEmitter::keepsState(DictionaryAttr attrs) const {
+  auto name = attrs ? attrs.getAs<StringAttr>(graph::kStateAttr) : StringAttr();
+  return !name || view.state.lookup(name.getValue()).test(view.rank);
+}
+
+void StageEmitter::addArguments() {
+  for (BlockArgument argument : cut.function.getArguments())
+    if (keepsState(cut.function.getArgAttrDict(argument.getArgNumber())))
+      step[argument] = body->addArgument(argument.getType(), argument.getLoc());
+}
+
+LogicalResult StageEmitter::emitReturn() {
+  func::FuncOp function = cut.function;
+  Block &old = function.getBody().front();
+  llvm::BitVector arguments(function.getNumArguments()),
+      results(function.getNumResults());
+  SmallVector<Value> values;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    arguments[i] = !keepsState(function.getArgAttrDict(i));
+  for (auto [i, value] : llvm::enumerate(old.getTerminator()->getOperands())) {
+    results[i] = !keepsState(function.getResultAttrDict(i));
+    if (results[i])
+      continue;
+    values.push_back(get(value, -1));
+    if (!values.back())
+      return failure();
+  }
+  b.create<func::ReturnOp>(old.getTerminator()->getLoc(), values);
+  SmallVector<Attribute> argumentAttrs, resultAttrs;
+  auto orEmpty = [&](DictionaryAttr attrs) {
+    return attrs ? attrs : b.getDictionaryAttr({});
+  };
+  for (unsigned i = 0; i < arguments.size(); ++i)
+    if (!arguments[i])
+      argumentAttrs.push_back(orEmpty(function.getArgAttrDict(i)));
+  for (unsigned i = 0; i < results.size(); ++i)
+    if (!results[i])
+      resultAttrs.push_back(orEmpty(function.getResultAttrDict(i)));
+  old.dropAllReferences();
+  old.dropAllDefinedValueUses();
+  old.erase();
+  function.getBody().push_back(body);
+  function.setFunctionType(FunctionType::get(
+      b.getContext(), body->getArgumentTypes(), ValueRange(values).getTypes()));
+  function.setArgAttrsAttr(b.getArrayAttr(argumentAttrs));
+  function.setResAttrsAttr(b.getArrayAttr(resultAttrs));
+  return success();
+}
+
+//===--- values -----------------------------------------------------------===//
+
+StageEmitter::Map &StageEmitter::mapOf(Value value, int microbatch) {
+  return part && part->isOfMicrobatch(value) ? microbatches[microbatch] : step;
+}
+
+// Of a loop's result that no stage adds to: what it starts with.
+Value StageEmitter::initOf(Value value) const {
+  const LoopCut *loop = cut.loopOf(value.getDefiningOp());
+  if (!loop)
+    return {};
+  unsigned number = cast<OpResult>(value).getResultNumber();
+  graph::LoopOp op = loop->loop;
+  return loop->sums[number].ranks.none() ? op.getInits()[number] : Value();
+}
+
+// What is free is computed when it is first asked for.
+Value StageEmitter::get(Value value, int microbatch) {
+  Map &map = mapOf(value, microbatch);
+  if (auto known = map.find(value); known != map.end())
+    return known->second;
+  if (part && part->loop && value == part->loop.getInduction())
+    return map[value] = e.splat(microbatch, tensorType(value));
+  if (Value init = initOf(value)) {
+    Value own = get(init, microbatch);
+    return step[value] = own;
+  }
+  Operation *def = value.getDefiningOp();
+  bool isFree =
+      def && !places.placeOf(def) &&
+      !(part && (part->cellOf(def) != LoopCut::kFree || part->sumOf(def)));
+  if (!isFree) {
+    emitError(value.getLoc()) << "is needed on rank " << view.rank
+                              << " of the pipeline, which does not have it";
+    return {};
+  }
+  return clone(def, microbatch) ? map.lookup(value) : Value();
+}
+
+Operation *StageEmitter::clone(Operation *op, int microbatch, Value replaced,
+                               Value by) {
+  IRMapping map;
+  for (Value input : inputsOf(op)) {
+    Value value = input == replaced ? by : get(input, microbatch);
+    if (!value)
+      return nullptr;
+    map.map(input, value);
+  }
+  if (auto slice = dyn_cast<graph::DynamicSliceOp>(op);
+      slice && part && part->loop &&
+      slice.getIndex() == part->loop.getInduction())
+    return sliceAt(slice, map.lookup(slice.getInput()), microbatch);
+  Operation *copy = b.clone(*op, map);
+  // What two loops compute alike is not kept from one to the other, which would
+  // be as much as all microbatches have.
+  if (part && part->schedule.forwardOnly && microbatch >= 0 && isPure(copy) &&
+      !isa<func::CallOp>(copy))
+    copy->setAttr(kCountsAttr, b.getUnitAttr());
+  copy->removeAttr(dist::kForwardStageAttr);
+  copy->removeAttr(dist::kBackwardStageAttr);
+  for (auto [from, to] : llvm::zip(op->getResults(), copy->getResults()))
+    mapOf(from, microbatch)[from] = to;
+  return copy;
+}
+
+// The index is known where there is no loop any more.
+Operation *StageEmitter::sliceAt(graph::DynamicSliceOp op, Value input,
+                                 int microbatch) {
+  SmallVector<int64_t> start(tensorType(input).getRank(), 0),
+      shape(tensorType(input).getShape());
+  start[0] = microbatch;
+  shape[0] = 1;
+  Value slice = e.reshape(e.slice(input, start, shape),
+                          tensorType(op.getResult()).getShape());
+  mapOf(op.getResult(), microbatch)[op.getResult()] = slice;
+  return slice.getDefiningOp();
+}
+
+ArrayAttr StageEmitter::axes() {
+  return b.getArrayAttr(
+      dist::AxisRefAttr::get(b.getContext(), dist::kPipeAxis, 1, 0));
+}
+
+FlatSymbolRefAttr StageEmitter::meshName() {
+  return FlatSymbolRefAttr::get(view.mesh.getSymNameAttr());
+}
+
+Value StageEmitter::permute(Value value, ArrayRef<int64_t> targets) {
+  return b.create<dist::PermuteOp>(value.getLoc(), value.getType(), value,
+                                   meshName(), axes(),
+                                   b.getDenseI64ArrayAttr(targets));
+}
+
+Value StageEmitter::addOverRanks(Value part) {
+  return b.create<dist::AllReduceOp>(
+      part.getLoc(), part.getType(), part, meshName(), axes(),
+      dist::ReduceKindAttr::get(b.getContext(), dist::ReduceKind::sum));
+}
+
+//===--- microbatches -----------------------------------------------------===//
+
+LogicalResult StageEmitter::emitLoop(LoopCut &loop) {
+  part = &loop;
+  microbatches.assign(loop.schedule.microbatches, Map());
+  sums.assign(loop.sums.size(), Value());
+  if (failed(emitSchedule()))
+    return failure();
+  emitSums();
+  return success();
+}
+
+LogicalResult StageEmitter::emitCell(int cell, int microbatch, Half half) {
+  for (Operation &op : part->body().without_terminator()) {
+    if (part->cellOf(&op) != cell ||
+        (half != Half::both &&
+         part->isForWeights(&op) != (half == Half::weights)))
+      continue;
+    std::optional<unsigned> sum = part->sumOf(&op);
+    if (sum ? failed(addToSum(&op, *sum, microbatch)) : !clone(&op, microbatch))
+      return failure();
+  }
+  return success();
+}
+
+// The same op on what was added up so far.
+LogicalResult StageEmitter::addToSum(Operation *op, unsigned number,
+                                     int microbatch) {
+  const Sum &sum = part->sums[number];
+  size_t place = llvm::find(sum.terms, op) - sum.terms.begin();
+  Value carried = part->loop.getCarried()[number];
+  if (!sums[number])
+    sums[number] = get(part->loop.getInits()[number], microbatch);
+  if (!sums[number])
+    return failure();
+  // What is no chain of additions is done all at once.
+  if (sum.isWhole && place == 0)
+    mapOf(carried, microbatch)[carried] = sums[number];
+  Value before = sum.isWhole ? Value()
+                 : place > 0 ? sum.terms[place - 1]->getResult(0)
+                             : carried;
+  Operation *copy = clone(op, microbatch, before, sums[number]);
+  if (!copy)
+    return failure();
+  Value yielded = part->loop.getYield().getValues()[number];
+  if (!sum.isWhole)
+    sums[number] = copy->getResult(0);
+  else if (yielded.getDefiningOp() == op)
+    sums[number] = mapOf(yielded, microbatch).lookup(yielded);
+  return success();
+}
+
+LogicalResult StageEmitter::send(const Values &values, int from, int to,
+                                 int microbatch) {
+  SmallVector<int64_t> targets(cut.schedule.ranks, -1);
+  targets[cut.schedule.rankOf(from)] = cut.schedule.rankOf(to);
+  for (Value value : values) {
+    Value own = get(value, microbatch);
+    if (!own)
+      return failure();
+    permute(own, targets);
+  }
+  return success();
+}
+
+void StageEmitter::receive(const Values &values, int from, int to,
+                           int microbatch) {
+  SmallVector<int64_t> targets(cut.schedule.ranks, -1);
+  targets[cut.schedule.rankOf(from)] = cut.schedule.rankOf(to);
+  for (Value value : values)
+    mapOf(value, microbatch)[value] =
+        permute(e.zeros(tensorType(value)), targets);
+}
+
+LogicalResult StageEmitter::emitSchedule() {
+  using pipeline::Op;
+  for (const pipeline::Instruction &each : part->schedule.lists[view.rank]) {
+    int s = each.work.stage, m = each.work.microbatch,
+        backward = 2 * part->stageCount - 1 - s;
+    LogicalResult done = success();
+    switch (each.op) {
+    case Op::Forward:
+      done = emitCell(s, m);
+      break;
+    case Op::Backward:
+      done = emitCell(backward, m);
+      break;
+    case Op::BackwardInput:
+      done = emitCell(backward, m, Half::inputs);
+      break;
+    case Op::BackwardWeight:
+      done = emitCell(backward, m, Half::weights);
+      break;
+    case Op::SendForward:
+      done = send(part->toNext[s], s, s + 1, m);
+      break;
+    case Op::RecvForward:
+      receive(part->toNext[s - 1], s - 1, s, m);
+      break;
+    case Op::SendBackward:
+      done = send(part->toPrevious[s], s, s - 1, m);
+      break;
+    case Op::RecvBackward:
+      receive(part->toPrevious[s + 1], s + 1, s, m);
+      break;
+    case Op::ReduceGrad: // where the program has it
+    case Op::OptimizerStep:
+      break;
+    default:
+      return part->loop.emitError("the schedule does ")
+             << pipeline::toString(each) << ", which no program does yet";
+    }
+    if (failed(done))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult StageEmitter::emitWhole() {
+  for (int s = 0; s < part->stageCount; ++s) {
+    if (cut.schedule.rankOf(s) != view.rank)
+      continue;
+    if (s > 0 && cut.schedule.crosses(s - 1))
+      receive(part->toNext[s - 1], s - 1, s, -1);
+    if (failed(emitCell(s, -1)))
+      return failure();
+    if (cut.schedule.crosses(s) && failed(send(part->toNext[s], s, s + 1, -1)))
+      return failure();
+  }
+  return success();
+}
+
+//===--- behind loops -----------------------------------------------------===//
+
+void StageEmitter::emitSums() {
+  for (auto [i, sum] : llvm::enumerate(part->sums)) {
+    Value own = sums[i];
+    if (sum.ranks.count() > 1)
+      own = addParts(sum.ranks, own);
+    if (own)
+      step[part->loop.getResult(i)] = own;
+  }
+}
+
+// Parts in the order of ranks on each of them, so that all have the same bits:
+// each sends its own to the next, and the one after that, ….
+Value StageEmitter::addParts(const Ranks &ranks, Value own) {
+  if (ranks.all())
+    return addOverRanks(own);
+  if (!ranks.test(view.rank))
+    return {};
+  SmallVector<unsigned> members(ranks.set_bits());
+  size_t count = members.size(),
+         me = llvm::find(members, unsigned(view.rank)) - members.begin();
+  SmallVector<Value> parts(count);
+  parts[me] = own;
+  for (size_t step = 1; step < count; ++step) {
+    SmallVector<int64_t> targets(cut.schedule.ranks, -1);
+    for (size_t i = 0; i < count; ++i)
+      targets[members[i]] = members[(i + step) % count];
+    parts[(me + count - step) % count] = permute(own, targets);
+  }
+  Value sum = parts[0];
+  for (Value part : ArrayRef(parts).drop_front())
+    sum = e.add(sum, part);
+  return sum;
+}
+
+LogicalResult StageEmitter::emitResults() {
+  for (int level = 0; level < places.levels(); ++level) {
+    for (Operation &op : cut.function.getBody().front().without_terminator()) {
+      const Place *place = places.placeOf(&op);
+      if (!place || place->level != level || !place->ranks.test(view.rank))
+        continue;
+      LoopCut *loop = cut.loopOf(&op);
+      if (loop ? failed(emitLoop(*loop)) : !clone(&op, -1))
+        return failure();
+    }
+    if (failed(share(places.sharedBehind(level))))
+      return failure();
+  }
+  return success();
+}
+
+// As many scalars as one kernel puts beside each other.
+static constexpr size_t kMostScalars = 24;
+
+// Scalars of one type go together.
+LogicalResult StageEmitter::share(ArrayRef<Value> values) {
+  llvm::MapVector<Type, SmallVector<Value>> scalars;
+  for (Value value : values)
+    if (tensorType(value).getRank() == 0)
+      scalars[tensorType(value).getElementType()].push_back(value);
+  for (auto &[type, group] : scalars)
+    for (ArrayRef<Value> rest = group; !rest.empty();
+         rest = rest.drop_front(std::min(kMostScalars, rest.size())))
+      if (failed(shareScalars(rest.take_front(kMostScalars))))
+        return failure();
+  for (Value value : values) {
+    if (tensorType(value).getRank() == 0)
+      continue;
+    Value own = e.zeros(tensorType(value));
+    bool isFirst = places.placeOf(value).ranks.find_first() == view.rank;
+    if (isFirst && !(own = get(value, -1)))
+      return failure();
+    Value sum = addOverRanks(own);
+    step.try_emplace(value, sum);
+  }
+  return success();
+}
+
+// [count]: who has a scalar first puts it in its place, all others zeros.
+LogicalResult StageEmitter::shareScalars(ArrayRef<Value> scalars) {
+  Type type = tensorType(scalars.front()).getElementType();
+  Type sent = type.isInteger(1) ? b.getI32Type() : type;
+  SmallVector<Value> pieces;
+  int64_t zeros = 0, count = scalars.size();
+  auto flush = [&] {
+    if (zeros > 0)
+      pieces.push_back(e.zeros(RankedTensorType::get({zeros}, sent)));
+    zeros = 0;
+  };
+  for (Value scalar : scalars) {
+    if (places.placeOf(scalar).ranks.find_first() != view.rank) {
+      ++zeros;
+      continue;
+    }
+    Value own = get(scalar, -1);
+    if (!own)
+      return failure();
+    flush();
+    pieces.push_back(e.reshape(e.convert(own, sent), {1}));
+  }
+  flush();
+  Value all = pieces.size() == 1 ? pieces.front() : e.concat(pieces, 0);
+  all = addOverRanks(all);
+  for (int64_t i = 0; i < count; ++i) {
+    Value one = e.reshape(e.slice(all, {i}, {1}), {});
+    step.try_emplace(scalars[i], e.convert(one, type));
+  }
+  return success();
+}

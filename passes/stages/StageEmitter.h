@@ -1,0 +1,71 @@
+// The program of one rank of a pipeline.
+#pragma once
+#include "dialects/dist/DistOps.h"
+#include "dialects/graph/Build.h"
+#include "passes/stages/ResultPlaces.h"
+
+namespace tessera::stages {
+
+/// What a rank is told besides the cut, which is the same for all.
+struct RankView {
+  dist::MeshOp mesh;
+  int rank;
+  const StateRanks &state;
+};
+
+class StageEmitter {
+public:
+  StageEmitter(ProgramCut &cut, const ResultPlaces &places,
+               const RankView &view);
+  /// Replaces the function's body, arguments and results.
+  mlir::LogicalResult run();
+
+private:
+  using Map = llvm::DenseMap<mlir::Value, mlir::Value>;
+
+  bool keepsState(mlir::DictionaryAttr attrs) const;
+  void addArguments();
+  mlir::LogicalResult emitLoop(LoopCut &loop);
+  mlir::LogicalResult emitSchedule();
+  mlir::LogicalResult emitWhole();
+  enum class Half { both, inputs, weights };
+  mlir::LogicalResult emitCell(int cell, int microbatch,
+                               Half half = Half::both);
+  mlir::LogicalResult addToSum(mlir::Operation *op, unsigned sum,
+                               int microbatch);
+  mlir::LogicalResult send(const Values &values, int from, int to,
+                           int microbatch);
+  void receive(const Values &values, int from, int to, int microbatch);
+  void emitSums();
+  mlir::Value addParts(const Ranks &ranks, mlir::Value own);
+  mlir::LogicalResult emitResults();
+  mlir::LogicalResult share(llvm::ArrayRef<mlir::Value> values);
+  mlir::LogicalResult shareScalars(llvm::ArrayRef<mlir::Value> scalars);
+  mlir::LogicalResult emitReturn();
+
+  mlir::Value initOf(mlir::Value value) const;
+  /// Values of the program so far: of the whole step, or of a microbatch.
+  Map &mapOf(mlir::Value value, int microbatch);
+  mlir::Value get(mlir::Value value, int microbatch);
+  mlir::Operation *clone(mlir::Operation *op, int microbatch,
+                         mlir::Value replaced = {}, mlir::Value by = {});
+  mlir::Operation *sliceAt(graph::DynamicSliceOp op, mlir::Value input,
+                           int microbatch);
+  mlir::Value permute(mlir::Value value, llvm::ArrayRef<int64_t> targets);
+  mlir::Value addOverRanks(mlir::Value part);
+  mlir::ArrayAttr axes();
+  mlir::FlatSymbolRefAttr meshName();
+
+  ProgramCut &cut;
+  const ResultPlaces &places;
+  RankView view;
+  mlir::OpBuilder b;
+  graph::Emitter e;
+  mlir::Block *body;
+  Map step;
+  LoopCut *part = nullptr;             ///< whose cells are emitted
+  std::vector<Map> microbatches;       ///< of that loop
+  mlir::SmallVector<mlir::Value> sums; ///< of it, so far; null: nothing yet
+};
+
+} // namespace tessera::stages

@@ -1,0 +1,22 @@
+// Pipelines in programs: from one device's program to that of its rank of the
+// pipeline. See README.md in this folder.
+#pragma once
+#include "dialects/dist/DistOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+#include "passes/sharding/MeshRequest.h"
+
+namespace tessera {
+
+#define GEN_PASS_DECL
+#include "passes/stages/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/stages/Passes.h.inc"
+
+/// On whole tensors: which stage computes what. Nothing without the axis pipe.
+void buildStagesPipeline(mlir::OpPassManager &pipeline,
+                         const MeshRequest &request);
+/// On shares: the program of the rank that `device` is.
+void buildSplitPipeline(mlir::OpPassManager &pipeline, int64_t device);
+
+} // namespace tessera

@@ -1,0 +1,212 @@
+#include "runtime/generate/Export.h"
+#include "runtime/data/NewDirectory.h"
+#include "runtime/data/ShallowJson.h"
+#include "runtime/support/Floats.h"
+#include "runtime/train/Checkpoint.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Type = SafetensorsType;
+
+struct Chosen {
+  std::string name;
+  CheckpointManifest manifest;
+};
+
+StatusOr<Chosen> chooseCheckpoint(const RunPath &place, const TextSink &note) {
+  std::vector<std::string> names = {place.checkpoint};
+  if (place.checkpoint.empty()) {
+    auto listed = listCheckpoints(place.run);
+    if (!listed.ok())
+      return listed.status();
+    names = listed.take();
+  }
+  Status last = Status::error("'{}' has no checkpoint yet", place.run);
+  for (const std::string &name : names) {
+    auto manifest = verifyCheckpoint(place.run + "/" + name);
+    if (manifest.ok())
+      return Chosen{name, manifest.take()};
+    last = manifest.status();
+    if (place.checkpoint.empty())
+      note(last.message());
+  }
+  return last;
+}
+
+//===--- weights ----------------------------------------------------------===//
+
+/// Elements of `from` as those of `to`; false if one does not fit.
+bool convert(std::span<const std::byte> in, Type from, Type to,
+             std::vector<std::byte> &out) {
+  size_t width = safetensorsBits(from) / 8, toWidth = safetensorsBits(to) / 8;
+  size_t count = in.size() / width;
+  out.resize(count * toWidth);
+  for (size_t i = 0; i < count; ++i) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, in.data() + i * width, width);
+    float value = from == Type::f32    ? std::bit_cast<float>(bits)
+                  : from == Type::bf16 ? bf16ToFloat(uint16_t(bits))
+                                       : f16ToFloat(uint16_t(bits));
+    uint32_t result = to == Type::f32    ? std::bit_cast<uint32_t>(value)
+                      : to == Type::bf16 ? floatToBf16(value)
+                                         : floatToF16(value);
+    if (to == Type::f16 && std::isfinite(value) && (result & 0x7c00) == 0x7c00)
+      return false;
+    std::memcpy(out.data() + i * toWidth, &result, toWidth);
+  }
+  return true;
+}
+
+Status emit(const SafetensorsFile &file, const SafetensorsEntry &entry, Type to,
+            SafetensorsSink &sink) {
+  std::vector<std::byte> piece, converted;
+  for (uint64_t done = 0, size = entry.end - entry.begin; done < size;
+       done += piece.size()) {
+    piece.resize(std::min(kCheckpointPiece, size - done));
+    TESSERA_RETURN_IF_ERROR(file.read(entry, done, piece));
+    if (entry.type == to) {
+      TESSERA_RETURN_IF_ERROR(sink.write(piece));
+      continue;
+    }
+    if (!convert(piece, entry.type, to, converted))
+      return Status::error("'{}' has a value that is too large for f16; choose "
+                           "--dtype bf16 or f32",
+                           entry.name);
+    TESSERA_RETURN_IF_ERROR(sink.write(converted));
+  }
+  return Status::success();
+}
+
+bool isConvertible(Type type) {
+  return type == Type::f32 || type == Type::bf16 || type == Type::f16;
+}
+
+/// The tensors of the file as they are to be written.
+StatusOr<std::vector<SafetensorsTensor>> tensorsOf(const SafetensorsFile &file,
+                                                   std::optional<Type> type) {
+  std::vector<SafetensorsTensor> tensors;
+  for (const SafetensorsEntry &entry : file.header().tensors) {
+    Type to = type.value_or(entry.type);
+    if (to != entry.type && !isConvertible(entry.type))
+      return Status::error("'{}' is {}, which --dtype cannot convert; leave it "
+                           "out",
+                           entry.name, safetensorsName(entry.type));
+    uint64_t size = entry.end - entry.begin;
+    if (to != entry.type) // both of whole bytes
+      size =
+          size / (safetensorsBits(entry.type) / 8) * (safetensorsBits(to) / 8);
+    tensors.push_back({entry.name, to, entry.shape, size,
+                       [&file, &entry, to](SafetensorsSink &sink) {
+                         return emit(file, entry, to, sink);
+                       }});
+  }
+  return tensors;
+}
+
+//===--- the small files --------------------------------------------------===//
+
+std::string_view dtypeName(Type type) {
+  switch (type) {
+  case Type::bf16:
+    return "bfloat16";
+  case Type::f16:
+    return "float16";
+  case Type::f64:
+    return "float64";
+  default:
+    return "float32";
+  }
+}
+
+/// The type of most elements: routers may be in another.
+Type mainType(const std::vector<SafetensorsTensor> &tensors) {
+  std::map<Type, uint64_t> bytes;
+  for (const SafetensorsTensor &tensor : tensors)
+    bytes[tensor.type] += tensor.size;
+  auto most = std::ranges::max_element(
+      bytes, {}, [](const auto &entry) { return entry.second; });
+  return most == bytes.end() ? Type::f32 : most->first;
+}
+
+/// Texts of the small files; what a run's config leaves open is the
+/// tokenizer's end of a document.
+struct SmallFiles {
+  std::string config, generation, tokenizerConfig;
+};
+
+StatusOr<SmallFiles> smallFiles(const std::string &modelConfig, Type type,
+                                const tokenizer::Tokenizer &tokenizer) {
+  if (!parseShallowJson(modelConfig).is_object())
+    return Status::error("the checkpoint's config.json is no object");
+  Json config = Json::parse(modelConfig);
+  for (const char *key : {"dtype", "torch_dtype"})
+    if (type == Type::f64)
+      config.erase(key); // in which no config.json of ours is written
+    else
+      config[key] = dtypeName(type);
+  Json generation = Json::object();
+  Json words = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                {"clean_up_tokenization_spaces", false}};
+  if (auto end = tokenizer.documentEnd()) {
+    if (!config.contains("eos_token_id") || config["eos_token_id"].is_null())
+      config["eos_token_id"] = *end;
+    words["eos_token"] = tokenizer.token(*end).bytes;
+  }
+  for (const char *key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (config.contains(key) && !config[key].is_null())
+      generation[key] = config[key];
+  return SmallFiles{config.dump(2) + "\n", generation.dump(2) + "\n",
+                    words.dump(2) + "\n"};
+}
+
+} // namespace
+
+StatusOr<std::string> exportRun(const RunPath &place,
+                                const std::string &directory,
+                                std::optional<Type> type,
+                                const TextSink &note) {
+  namespace fs = std::filesystem;
+  auto tokenizer = tokenizer::Tokenizer::load(place.run + "/" + kTokenizerFile);
+  if (!tokenizer.ok())
+    return tokenizer.status();
+  auto chosen = chooseCheckpoint(place, note);
+  if (!chosen.ok())
+    return chosen.status();
+  auto file = SafetensorsFile::open(
+      fmt::format("{}/{}/model.safetensors", place.run, chosen->name));
+  if (!file.ok())
+    return file.status();
+  auto tensors = tensorsOf(*file, type);
+  if (!tensors.ok())
+    return tensors.status();
+  auto texts =
+      smallFiles(chosen->manifest.modelConfig, mainType(*tensors), *tokenizer);
+  if (!texts.ok())
+    return texts.status();
+  auto words = readFile(place.run + "/" + kTokenizerFile, size_t(512) << 20);
+  if (!words.ok())
+    return words.status();
+  Status status =
+      makeNewDirectory(directory, [&](const std::string &folder) -> Status {
+        for (auto [name, text] :
+             {std::pair("config.json", &texts->config),
+              std::pair("generation_config.json", &texts->generation),
+              std::pair("tokenizer_config.json", &texts->tokenizerConfig),
+              std::pair("tokenizer.json", &*words)})
+          TESSERA_RETURN_IF_ERROR(writeNewFile(folder + "/" + name, *text));
+        return writeNewSafetensors(folder + "/model.safetensors",
+                                   std::move(*tensors));
+      });
+  if (!status.ok())
+    return status;
+  return chosen->name;
+}
+
+} // namespace tessera

@@ -1,0 +1,194 @@
+// Models that generate: of runs, whose checkpoints are found, and of Hugging
+// Face directories.
+#include "runtime/train/Checkpoint.h"
+#include "runtime/generate/Generate.h"
+#include "runtime/weights/ImportWeights.h"
+#include "runtime/train/RunDirectory.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace tessera {
+namespace {
+
+StatusOr<std::unique_ptr<SessionModel>>
+openForGeneration(const std::string &program, const GenerateOptions &options) {
+  StatusOr<ArtifactReader> reader = ArtifactReader::open(program);
+  if (!reader.ok())
+    return reader.status();
+  hal::SessionOptions session;
+  session.device = options.device;
+  session.deviceOptions.threads = options.threads;
+  session.recordOptions.profile = options.profile;
+  if (options.program.empty()) {
+    if (!reader->hasProgram("logits"))
+      return Status::error("'{}' has no logits program; compile the model "
+                           "again: {}",
+                           program,
+                           reader->root().rebuild_command()->string_view());
+    session.programs.push_back("logits");
+  }
+  auto opened = hal::Session::open(*reader, session);
+  if (!opened.ok())
+    return opened.status();
+  auto model = SessionModel::create(opened.take());
+  endPhase(options.phases, "memory");
+  return model;
+}
+
+/// Loads the checkpoint asked for, or the newest intact one; returns its name.
+StatusOr<std::string> loadWeights(const RunPath &place, TrainModel &model,
+                                  const TextSink &note) {
+  if (!place.checkpoint.empty()) {
+    std::string directory = place.run + "/" + place.checkpoint;
+    StatusOr<CheckpointManifest> manifest = verifyCheckpoint(directory);
+    if (!manifest.ok())
+      return manifest.status();
+    TESSERA_RETURN_IF_ERROR(loadCheckpoint(directory, *manifest, model,
+                                           /*parametersOnly=*/true));
+    return place.checkpoint;
+  }
+  auto loaded = resumeNewest(place.run, model, /*parametersOnly=*/true);
+  if (!loaded.ok())
+    return loaded.status();
+  std::optional<ResumedCheckpoint> newest = loaded.take();
+  if (!newest)
+    return Status::error("'{}' has no checkpoint yet", place.run);
+  for (const std::string &line : newest->skipped)
+    note(line);
+  return newest->name;
+}
+
+/// That `run`, a run directory, has not that checkpoint.
+Status missingCheckpoint(const std::string &run, const std::string &name) {
+  constexpr std::size_t kShown = 8; // a line is to be read
+  auto names = listCheckpoints(run);
+  if (!names.ok())
+    return names.status();
+  if (names->empty())
+    return Status::error("'{}' has no checkpoint yet", run);
+  const std::size_t shown = std::min(names->size(), kShown);
+  std::string list;
+  for (std::size_t i = 0; i < shown; ++i)
+    list += (i ? ", " : "") + (*names)[i];
+  if (names->size() > shown)
+    list += fmt::format(" and {} older", names->size() - shown);
+  return Status::error("'{}' has no checkpoint '{}'; it has {}", run, name,
+                       list);
+}
+
+/// Whether the weights were kept, and are in the model now.
+bool loadKept(const std::string &directory, WeightsCache &cache,
+              TrainModel &model) {
+  if (!cache.reads && !cache.writes)
+    return false;
+  auto kept = KeptWeights::of(cache.folder, directory, model);
+  if (!kept)
+    return false;
+  std::string note;
+  if (cache.reads && kept->load(cache.writes, note)) {
+    cache.mapped = kept->path();
+    return true;
+  }
+  if (!note.empty())
+    cache.note(note);
+  if (cache.writes)
+    cache.unkept = std::move(kept);
+  return false;
+}
+
+} // namespace
+
+//===--- runs -------------------------------------------------------------===//
+
+StatusOr<RunPath> resolveRun(const std::string &path) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  fs::path run = fs::path(path).lexically_normal();
+  if (!run.has_filename()) // "run/" is "run"
+    run = run.parent_path();
+  const fs::path above =
+      run.has_parent_path() ? run.parent_path() : fs::path(".");
+  RunPath place;
+  if (fs::exists(run / "manifest.json", code)) {
+    place.checkpoint = run.filename().string();
+    run = above;
+  } else if (!fs::exists(run, code) && fs::exists(above / kProgramFile, code)) {
+    return missingCheckpoint(above.string(), run.filename().string());
+  }
+  place.run = run.string();
+  if (!fs::is_directory(run, code))
+    return Status::error("'{}' is not a run directory, nor a model's with "
+                         "config.json, nor in the hub's cache; correct the "
+                         "name, or train a run with --out {}",
+                         place.run, place.run);
+  return place;
+}
+
+Status checkGenerate(const RunPath &place, const GenerateOptions &options) {
+  TESSERA_RETURN_IF_ERROR(checkSampling(options.sampling));
+  TESSERA_RETURN_IF_ERROR(hal::checkDeviceName(options.device));
+  auto tokenizer = tokenizer::Tokenizer::load(place.run + "/" + kTokenizerFile);
+  if (!tokenizer.ok())
+    return tokenizer.status();
+  auto names = listCheckpoints(place.run);
+  if (!names.ok())
+    return names.status();
+  if (names->empty())
+    return Status::error("'{}' has no checkpoint yet", place.run);
+  return Status::success();
+}
+
+StatusOr<OpenedRun> openRun(const RunPath &place,
+                            const GenerateOptions &options,
+                            const TextSink &note) {
+  std::string program =
+      options.program.empty() ? place.program() : options.program;
+  auto model = openForGeneration(program, options);
+  if (!model.ok())
+    return model.status();
+  StatusOr<std::string> loaded = loadWeights(place, **model, note);
+  if (!loaded.ok())
+    return loaded.status();
+  endPhase(options.phases, "weights");
+  return OpenedRun{model.take(), loaded.take()};
+}
+
+//===--- Hugging Face directories -----------------------------------------===//
+
+StatusOr<std::unique_ptr<SessionModel>>
+openModelDirectory(const std::string &directory,
+                   const GenerateOptions &options) {
+  if (options.weights && options.factors)
+    return Status::error("weights that are multiplied with factors are "
+                         "nobody else's: they are neither kept nor taken from "
+                         "what is kept");
+  auto model = openForGeneration(options.program, options);
+  if (!model.ok())
+    return model;
+  if (options.weights && loadKept(directory, *options.weights, **model)) {
+    endPhase(options.phases, "weights");
+    return model;
+  }
+  const WeightFactors none;
+  TESSERA_RETURN_IF_ERROR(importAllWeights(
+      directory, **model, options.factors ? *options.factors : none));
+  endPhase(options.phases, "weights");
+  return model;
+}
+
+//===--- models in one file -----------------------------------------------===//
+
+StatusOr<std::unique_ptr<SessionModel>>
+openShippedModel(const ShippedModel &shipped, const GenerateOptions &options) {
+  GenerateOptions own = options;
+  own.program = shipped.path();
+  auto model = openForGeneration(own.program, own);
+  if (!model.ok())
+    return model;
+  TESSERA_RETURN_IF_ERROR(shipped.load(**model));
+  endPhase(options.phases, "weights");
+  return model;
+}
+
+} // namespace tessera

@@ -1,0 +1,45 @@
+// From a file of tensors into a model.
+#pragma once
+#include "runtime/data/Safetensors.h"
+#include "runtime/weights/StateParts.h"
+
+#include <functional>
+
+namespace tessera {
+
+/// Whether elements become those of the model: the same type, or f16, bf16, f32
+/// and f64 as f32, bf16 (rounded to nearest even) or f64.
+bool converts(SafetensorsType from, SafetensorsType to);
+
+/// An error for 8-bit floats that lack scales (Float8Weights.h): those that
+/// have them are bf16 by now.
+Status checkScaled(const SafetensorsFile &file, const SafetensorsEntry &entry);
+
+/// `count` elements of a float type as f32.
+void toFloats(SafetensorsType type, const std::byte *from, std::size_t count,
+              float *to);
+
+/// The same as bf16, rounded to the nearest, half to even.
+void toBf16(SafetensorsType type, const std::byte *from, std::size_t count,
+            uint16_t *to);
+
+/// Calls task(i, thread) for every i < count on all processors, with thread
+/// less than their number, by one thread at a time. Of the errors it returns
+/// that of the least i; tasks behind an error may be left out.
+Status
+inParallel(uint32_t count,
+           const std::function<Status(uint32_t i, unsigned thread)> &task);
+
+/// From a tensor of a file into `part` of a tensor of the state. The shape is
+/// the part's and the type converts.
+struct TensorCopy {
+  const StateTensor *tensor;
+  StatePart part;
+  SafetensorsModel::Location from;
+};
+
+/// Piece by piece; on all processors and without a copy between where the state
+/// is in memory.
+Status copyTensors(ModelState &model, std::span<const TensorCopy> copies);
+
+} // namespace tessera

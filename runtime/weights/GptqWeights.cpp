@@ -1,0 +1,106 @@
+#include "runtime/weights/GptqWeights.h"
+#include "runtime/weights/MakeStrips.h"
+#include "runtime/weights/PackedFields.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+static constexpr int64_t kStrip = QuantizedLayout::kStrip;
+
+/// Of symmetric weights, which config.json says that they are, all zero points
+/// are the middle. The first version of the format stores 1 less.
+static Status checkZeros(const SafetensorsModel::Location &zeros, int bits) {
+  auto words = readAll<uint32_t>(zeros);
+  if (!words.ok())
+    return words.status();
+  const uint32_t middle = bits == 4 ? 0x88888888u : 0x80808080u,
+                 less = bits == 4 ? 0x77777777u : 0x7F7F7F7Fu;
+  for (uint32_t each : {less, middle})
+    if (std::ranges::all_of(*words, [&](uint32_t w) { return w == each; }))
+      return Status::success();
+  return Status::error("'{}' in '{}' has zero points other than the middle; "
+                       "give a model that was quantized with \"sym\": true, or "
+                       "in full precision",
+                       zeros.entry->name, zeros.file->path());
+}
+
+static Status checkOrder(const SafetensorsModel::Location &order,
+                         const QuantizedLayout &layout) {
+  auto groups = readAll<int32_t>(order);
+  if (!groups.ok())
+    return groups.status();
+  for (int64_t column = 0; column < layout.columns; ++column)
+    if ((*groups)[column] != column / layout.group)
+      return Status::error("'{}' in '{}' has columns in another order than "
+                           "their groups; give a model that was quantized with "
+                           "\"desc_act\": false, or in full precision",
+                           order.entry->name, order.file->path());
+  return Status::success();
+}
+
+StatusOr<std::optional<PackedMatrix>> findGptq(const QuantizedPart &part,
+                                               const FindTensor &find) {
+  constexpr std::string_view kWeight = "weight";
+  const std::string stem =
+      part.source.substr(0, part.source.size() - kWeight.size());
+  auto packed = find(stem + "qweight"), scale = find(stem + "scales");
+  if (!packed || !scale)
+    return std::optional<PackedMatrix>();
+  const QuantizedLayout &layout = part.layout;
+  auto rows = uint64_t(layout.rows), groups = uint64_t(layout.groups()),
+       perWord = uint64_t(layout.perWord());
+  TESSERA_RETURN_IF_ERROR(checkWholeGroups(part.source, layout));
+  TESSERA_RETURN_IF_ERROR(
+      checkPacked(*packed, {uint64_t(layout.columns) / perWord, rows}, layout));
+  TESSERA_RETURN_IF_ERROR(checkScales(*scale, {groups, rows}, layout));
+  PackedMatrix matrix{*packed, *scale, PackedFormat::gptq,
+                      find(stem + "qzeros")};
+  if (matrix.zeros || layout.zeros)
+    TESSERA_RETURN_IF_ERROR(
+        checkZeroPoints(matrix, {groups, uint64_t(rowWords(layout))}, layout));
+  if (matrix.zeros && !layout.zeros)
+    TESSERA_RETURN_IF_ERROR(checkZeros(*matrix.zeros, layout.bits));
+  if (auto order = find(stem + "g_idx")) {
+    TESSERA_RETURN_IF_ERROR(
+        checkPacked(*order, {uint64_t(layout.columns)}, layout));
+    TESSERA_RETURN_IF_ERROR(checkOrder(*order, layout));
+  }
+  return std::optional(matrix);
+}
+
+Status loadGptq(ModelState &model, const StateTensor &values,
+                const StateTensor &scales, const PackedMatrix &matrix) {
+  const QuantizedLayout &layout = values.quantized->layout;
+  const int64_t rows = layout.rows, groups = layout.groups();
+  const int64_t words = layout.columns / layout.perWord();
+  // [words, rows] and [groups, rows]: a strip has a few of each of them.
+  auto all = readAll<uint32_t>(matrix.packed);
+  if (!all.ok())
+    return all.status();
+  auto factorsOfAll = readScales(matrix.scale, rows * groups);
+  if (!factorsOfAll.ok())
+    return factorsOfAll.status();
+  // Words were packed before 1 was taken from each of them, so that it is given
+  // back with all carries.
+  auto zeros =
+      readZeros(matrix, layout, {.ofGroup = rowWords(layout), .ofWord = 1},
+                layout.bits == 4 ? 0x11111111u : 0x01010101u);
+  if (!zeros.ok())
+    return zeros.status();
+  return makeStrips(
+      model, values, &scales,
+      [&](int64_t strip, std::span<uint32_t> packed,
+          std::span<uint16_t> factors, unsigned) -> Status {
+        const int64_t first = strip * kStrip,
+                      count = std::min(kStrip, rows - first);
+        for (int64_t word = 0; word < words; ++word)
+          for (int64_t row = 0; row < count; ++row)
+            packed[word * kStrip + row] =
+                (*all)[word * rows + first + row] ^ packedBias(layout);
+        StripScales{layout, factors}.putAll(*factorsOfAll, *zeros, first);
+        return Status::success();
+      });
+}
+
+} // namespace tessera

@@ -1,0 +1,244 @@
+#include "runtime/weights/ImportWeights.h"
+#include "runtime/weights/CopyTensor.h"
+#include "runtime/weights/PackStrips.h"
+#include "runtime/weights/PackedWeights.h"
+#include "runtime/weights/QuantizeTensor.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kPrefixes[] = {"transformer.", "model.", "bert."};
+
+/// Without a prefix, and of BERT's norms the name in PyTorch: checkpoints that
+/// came from TensorFlow have gamma and beta.
+std::string coreName(std::string_view name) {
+  for (std::string_view prefix : kPrefixes)
+    if (name.starts_with(prefix)) {
+      name.remove_prefix(prefix.size());
+      break;
+    }
+  std::string core(name);
+  for (auto [old, now] : {std::pair(".LayerNorm.gamma", ".LayerNorm.weight"),
+                          std::pair(".LayerNorm.beta", ".LayerNorm.bias")})
+    if (core.ends_with(old))
+      core.replace(core.size() - std::string_view(old).size(),
+                   std::string::npos, now);
+  return core;
+}
+
+/// What stands behind BERT's last layer, of which the vector of a text has
+/// nothing, and a buffer that older versions saved.
+bool isBesideEncoder(std::string_view name) {
+  std::string core = coreName(name);
+  return core.starts_with("pooler.dense.") || core.starts_with("cls.") ||
+         core == "embeddings.position_ids";
+}
+
+/// Buffers that older transformers versions saved with the weights, and a head
+/// that is the embedding again: no loss if the model has no such tensor.
+bool isRedundant(std::string_view name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".rotary_emb.inv_freq") || name == "lm_head.weight";
+}
+
+Status checkMatch(const StateTensor &tensor, const StatePart &part,
+                  const SafetensorsModel::Location &source) {
+  if (source.entry->shape != part.shape)
+    return Status::error(
+        "'{}' in '{}' has the shape [{}], the model's has [{}]",
+        source.entry->name, source.file->path(),
+        fmt::join(source.entry->shape, ", "), fmt::join(part.shape, ", "));
+  TESSERA_RETURN_IF_ERROR(checkScaled(*source.file, *source.entry));
+  if (!converts(source.entry->type, tensor.type))
+    return Status::error("'{}' in '{}' is {}, which does not convert to the "
+                         "model's {}",
+                         source.entry->name, source.file->path(),
+                         safetensorsName(source.entry->type),
+                         safetensorsName(tensor.type));
+  return Status::success();
+}
+
+/// "a, b, c and 7 more".
+std::string shortList(const std::vector<std::string> &names) {
+  constexpr std::size_t kMost = 5;
+  std::string text = fmt::format(
+      "{}", fmt::join(names.begin(),
+                      names.begin() + std::min(kMost, names.size()), ", "));
+  if (names.size() > kMost)
+    text += fmt::format(" and {} more", names.size() - kMost);
+  return text;
+}
+
+/// What was copied, once more, times its factors.
+Status copyScaled(ModelState &model, const TensorCopy &copy,
+                  const TensorFactors &factors) {
+  auto scaled = readScaled(copy.from, factors);
+  if (!scaled.ok())
+    return scaled.status();
+  const SafetensorsType from = copy.from.entry->type, to = copy.tensor->type;
+  const std::size_t count = scaled->size() / (safetensorsBits(from) / 8);
+  std::vector<std::byte> bytes(copy.part.size);
+  if (from == to)
+    bytes = scaled.take();
+  else if (to == SafetensorsType::bf16)
+    toBf16(from, scaled->data(), count,
+           reinterpret_cast<uint16_t *>(bytes.data()));
+  else
+    toFloats(from, scaled->data(), count,
+             reinterpret_cast<float *>(bytes.data()));
+  return model.writeState(*copy.tensor, copy.part.offset, bytes);
+}
+
+const StateTensor *findScales(const ModelState &model,
+                              const std::string &source) {
+  for (const StateTensor &tensor : model.state())
+    if (tensor.quantized && tensor.quantized->isScales &&
+        tensor.quantized->source == source)
+      return &tensor;
+  return nullptr;
+}
+
+} // namespace
+
+StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
+                                     const WeightFactors &factors) {
+  StatusOr<SafetensorsModel> source = SafetensorsModel::open(path);
+  if (!source.ok())
+    return source.status();
+  std::map<std::string, SafetensorsModel::Location> byCoreName;
+  for (const auto &[name, location] : source->tensors())
+    byCoreName.emplace(coreName(name), location);
+
+  struct Quantization {
+    StateTensor values;                 ///< of one matrix
+    std::optional<StateTensor> scales;  ///< none of bf16 in strips
+    SafetensorsModel::Location from;    ///< to be rounded; unless
+    std::optional<PackedMatrix> packed; ///< it is in integers already
+  };
+  std::vector<TensorCopy> plan;
+  std::vector<Quantization> quantizations;
+  std::vector<std::string> missing;
+  std::set<const SafetensorsEntry *> used;
+  FindTensor lookUp = [&](const std::string &name)
+      -> std::optional<SafetensorsModel::Location> {
+    // The exact name first: "model.x" and "x" may both be there.
+    auto exact = source->tensors().find(name);
+    auto core = byCoreName.find(coreName(name));
+    if (exact == source->tensors().end() && core == byCoreName.end())
+      return std::nullopt;
+    auto location =
+        exact != source->tensors().end() ? exact->second : core->second;
+    used.insert(location.entry);
+    return location;
+  };
+  auto locate = [&](const std::string &name) {
+    auto location = lookUp(name);
+    if (!location)
+      missing.push_back(name);
+    return location;
+  };
+  auto find = [&](const StateTensor &tensor, const StatePart &part) -> Status {
+    auto location = locate(part.name);
+    if (!location)
+      return Status::success();
+    TESSERA_RETURN_IF_ERROR(checkMatch(tensor, part, *location));
+    plan.push_back({&tensor, part, *location});
+    return Status::success();
+  };
+  auto findMatrix = [&](const StateTensor &values,
+                        std::optional<StateTensor> scales) -> Status {
+    const QuantizedPart &part = *values.quantized;
+    if (scales) {
+      auto packed = findPacked(part, lookUp);
+      if (!packed.ok())
+        return packed.status();
+      if (packed->has_value()) {
+        quantizations.push_back({values, std::move(scales), {}, **packed});
+        return Status::success();
+      }
+    }
+    auto location = locate(part.source);
+    if (!location)
+      return Status::success();
+    TESSERA_RETURN_IF_ERROR(
+        checkQuantizable(part, *location->file, *location->entry));
+    quantizations.push_back({values, std::move(scales), *location, {}});
+    return Status::success();
+  };
+  auto findQuantized = [&](const StateTensor &values) -> Status {
+    const QuantizedPart &part = *values.quantized;
+    std::vector<StateTensor> scales;
+    if (part.layout.hasScales()) {
+      const StateTensor *found = findScales(model, part.source);
+      if (!found || !(found->quantized->layout == part.layout) ||
+          found->quantized->stack != part.stack)
+        return Status::error("the program has no scales for the values of "
+                             "'{}'; it was compiled by another version, run: "
+                             "{}",
+                             part.source, model.rebuildCommand());
+      scales = matricesOf(*found);
+    }
+    const std::vector<StateTensor> matrices = matricesOf(values);
+    for (std::size_t i = 0; i < matrices.size(); ++i)
+      TESSERA_RETURN_IF_ERROR(
+          findMatrix(matrices[i],
+                     scales.empty() ? std::nullopt : std::optional(scales[i])));
+    return Status::success();
+  };
+  for (const StateTensor &tensor : model.state()) {
+    if (tensor.role != StateRole::parameter)
+      continue;
+    if (tensor.quantized) {
+      if (!tensor.quantized->isScales)
+        TESSERA_RETURN_IF_ERROR(findQuantized(tensor));
+      continue;
+    }
+    for (const StatePart &part : partsOf(tensor))
+      TESSERA_RETURN_IF_ERROR(find(tensor, part));
+  }
+  if (!missing.empty())
+    return Status::error("'{}' lacks {} of the model's parameters: {}", path,
+                         missing.size(), shortList(missing));
+
+  const bool isEncoder =
+      std::ranges::any_of(model.state(), [](const StateTensor &tensor) {
+        return tensor.name == "embeddings.token_type_embeddings.weight";
+      });
+  ImportReport report;
+  TESSERA_RETURN_IF_ERROR(copyTensors(model, plan));
+  for (const Quantization &each : quantizations)
+    TESSERA_RETURN_IF_ERROR(
+        !each.scales
+            ? packStrips(model, each.values, *each.from.file, *each.from.entry)
+        : each.packed
+            ? loadPacked(model, each.values, *each.scales, *each.packed)
+            : quantizeTensor(
+                  model, each.values, *each.scales, *each.from.file,
+                  *each.from.entry,
+                  factorsOf(factors, each.values.quantized->source)));
+  for (const TensorCopy &each : plan)
+    if (auto found = factors.find(each.part.name); found != factors.end())
+      TESSERA_RETURN_IF_ERROR(copyScaled(model, each, found->second));
+  report.loaded = plan.size() + quantizations.size();
+  for (const auto &[name, location] : source->tensors())
+    if (!used.contains(location.entry) && !isRedundant(name) &&
+        !(isEncoder && isBesideEncoder(name)))
+      report.unexpected.push_back(name);
+  return report;
+}
+
+Status importAllWeights(const std::string &path, ModelState &model,
+                        const WeightFactors &factors) {
+  StatusOr<ImportReport> report = importWeights(path, model, factors);
+  if (!report.ok() || report->unexpected.empty())
+    return report.status();
+  return Status::error("'{}' has a tensor that the model of its config.json "
+                       "has not: {} ({} in all)",
+                       path, report->unexpected.front(),
+                       report->unexpected.size());
+}
+
+} // namespace tessera

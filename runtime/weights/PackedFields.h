@@ -1,0 +1,76 @@
+// What formats of quantized weights share: how their tensors are checked, and
+// what becomes of scales and zero points. Internal to PackedWeights,
+// GptqWeights and AwqWeights.
+#pragma once
+#include "runtime/weights/PackedWeights.h"
+
+#include <initializer_list>
+
+namespace tessera {
+
+/// What turns our words into a file's, and back: to integers of 8 bits there is
+/// 128 added, which ours of 4 bits have, too.
+inline uint32_t packedBias(const QuantizedLayout &layout) {
+  return layout.bits == 8 && !layout.floats ? 0x80808080u : 0u;
+}
+
+Status checkWholeGroups(const std::string &name, const QuantizedLayout &layout);
+/// I32 of that shape.
+Status checkPacked(const SafetensorsModel::Location &at,
+                   std::initializer_list<uint64_t> shape,
+                   const QuantizedLayout &layout);
+/// Floats of that shape.
+Status checkScales(const SafetensorsModel::Location &at,
+                   std::initializer_list<uint64_t> shape,
+                   const QuantizedLayout &layout);
+
+/// `count` scales from a place in the tensor on, as f16; one that f16 does not
+/// come near is an error.
+StatusOr<std::vector<uint16_t>> readScales(const SafetensorsModel::Location &at,
+                                           int64_t count, int64_t first = 0);
+
+/// A whole tensor.
+template <typename T>
+StatusOr<std::vector<T>> readAll(const SafetensorsModel::Location &at) {
+  std::vector<T> values((at.entry->end - at.entry->begin) / sizeof(T));
+  TESSERA_RETURN_IF_ERROR(
+      at.file->read(*at.entry, 0, std::as_writable_bytes(std::span(values))));
+  return values;
+}
+
+/// Where zero points are in their words, which have those of 32 / bits rows
+/// that follow each other.
+struct ZeroOrder {
+  int64_t ofGroup, ofWord;            ///< from one to the next, in words
+  std::span<const int64_t> rows = {}; ///< of the places of a word, the lowest
+                                      ///< first; empty: in their order
+};
+
+/// Of zero points the words that hold those of all rows of a group.
+int64_t rowWords(const QuantizedLayout &layout);
+/// I32 of that shape; an error where a matrix has none.
+Status checkZeroPoints(const PackedMatrix &matrix,
+                       std::initializer_list<uint64_t> shape,
+                       const QuantizedLayout &layout);
+/// Zero points as our scales have them, f16 [groups, rows]; none of a layout
+/// without. Files have 2^(bits - 1) added; `added` is what to add to a word
+/// before.
+StatusOr<std::vector<uint16_t>> readZeros(const PackedMatrix &matrix,
+                                          const QuantizedLayout &layout,
+                                          ZeroOrder order, uint32_t added = 0);
+
+/// The scales of one strip, `layout.scaleRows()` × 16, with its zero points
+/// where the layout has them.
+struct StripScales {
+  const QuantizedLayout &layout;
+  std::span<uint16_t> values;
+
+  /// Of a row of the strip; `zeros` are those of the matrix, from readZeros.
+  void put(int64_t row, int64_t group, uint16_t scale,
+           std::span<const uint16_t> zeros, int64_t firstRow) const;
+  /// Of all rows of the strip, from those of the matrix, [groups, rows].
+  void putAll(std::span<const uint16_t> scales, std::span<const uint16_t> zeros,
+              int64_t firstRow) const;
+};
+
+} // namespace tessera

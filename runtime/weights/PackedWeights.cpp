@@ -1,0 +1,389 @@
+#include "runtime/weights/PackedWeights.h"
+#include "runtime/data/NewDirectory.h"
+#include "runtime/support/Floats.h"
+#include "runtime/support/Text.h"
+#include "runtime/weights/AwqWeights.h"
+#include "runtime/weights/CopyTensor.h"
+#include "runtime/weights/Float8Strips.h"
+#include "runtime/weights/GptqWeights.h"
+#include "runtime/weights/MakeStrips.h"
+#include "runtime/weights/PackedFields.h"
+#include "runtime/weights/StateParts.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kStrip = QuantizedLayout::kStrip;
+constexpr uint64_t kPieceBytes = uint64_t(1) << 22;
+constexpr int64_t kMostConfigBytes = 1 << 20;
+constexpr std::size_t kMostFileBytes = std::size_t(512) << 20;
+constexpr std::string_view kWeight = "weight";
+
+} // namespace
+
+//===--- reading ----------------------------------------------------------===//
+
+StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
+                                                 const FindTensor &find) {
+  if (part.transposed || !part.source.ends_with(kWeight))
+    return std::optional<PackedMatrix>();
+  if (part.layout.floats)
+    return findFloat8(part, find);
+  auto packed = find(part.source + "_packed");
+  auto scale = find(part.source + "_scale");
+  if (!packed || !scale) {
+    auto awq = findAwq(part, find);
+    return !awq.ok() || awq->has_value() ? awq : findGptq(part, find);
+  }
+  find(part.source + "_shape"); // says what the others say
+  const QuantizedLayout &layout = part.layout;
+  TESSERA_RETURN_IF_ERROR(checkWholeGroups(part.source, layout));
+  TESSERA_RETURN_IF_ERROR(checkPacked(
+      *packed,
+      {uint64_t(layout.rows), uint64_t(layout.columns / layout.perWord())},
+      layout));
+  TESSERA_RETURN_IF_ERROR(checkScales(
+      *scale, {uint64_t(layout.rows), uint64_t(layout.groups())}, layout));
+  PackedMatrix matrix{*packed, *scale};
+  if (layout.zeros) {
+    matrix.zeros = find(part.source + "_zero_point");
+    TESSERA_RETURN_IF_ERROR(checkZeroPoints(
+        matrix, {uint64_t(rowWords(layout)), uint64_t(layout.groups())},
+        layout));
+  }
+  return std::optional(matrix);
+}
+
+namespace {
+
+/// Strips of one matrix, in both directions.
+struct Strips {
+  const QuantizedLayout &layout;
+  int64_t first = 0; ///< of the tensor's
+
+  int64_t rowsOf(int64_t strip) const {
+    return std::min(kStrip, layout.rows - strip * kStrip);
+  }
+  /// Words of a row in a file.
+  int64_t wordsInFile() const { return layout.columns / layout.perWord(); }
+};
+
+} // namespace
+
+Status loadPacked(ModelState &model, const StateTensor &values,
+                  const StateTensor &scales, const PackedMatrix &matrix) {
+  if (matrix.format == PackedFormat::gptq)
+    return loadGptq(model, values, scales, matrix);
+  if (matrix.format == PackedFormat::awq)
+    return loadAwq(model, values, scales, matrix);
+  if (matrix.format == PackedFormat::float8)
+    return loadFloat8(model, values, scales, matrix);
+  const QuantizedLayout &layout = values.quantized->layout;
+  const Strips strips{layout};
+  const int64_t words = strips.wordsInFile(), groups = layout.groups();
+  auto zeros = readZeros(matrix, layout, {.ofGroup = 1, .ofWord = groups});
+  if (!zeros.ok())
+    return zeros.status();
+  return makeStrips(
+      model, values, &scales,
+      [&](int64_t strip, std::span<uint32_t> packed,
+          std::span<uint16_t> factors, unsigned) -> Status {
+        const int64_t first = strip * kStrip, count = strips.rowsOf(strip);
+        std::vector<uint32_t> rows(count * words);
+        TESSERA_RETURN_IF_ERROR(
+            matrix.packed.file->read(*matrix.packed.entry, first * words * 4,
+                                     std::as_writable_bytes(std::span(rows))));
+        auto halves = readScales(matrix.scale, count * groups, first * groups);
+        if (!halves.ok())
+          return halves.status();
+        StripScales to{layout, factors};
+        for (int64_t word = 0; word < words; ++word)
+          for (int64_t row = 0; row < count; ++row)
+            packed[word * kStrip + row] =
+                rows[row * words + word] ^ packedBias(layout);
+        for (int64_t group = 0; group < groups; ++group)
+          for (int64_t row = 0; row < count; ++row)
+            to.put(row, group, (*halves)[row * groups + group], *zeros, first);
+        return Status::success();
+      });
+}
+
+//===--- writing ----------------------------------------------------------===//
+
+Status checkPackable(const std::string &name, const QuantizedLayout &layout,
+                     bool transposed) {
+  if (transposed || !name.ends_with(kWeight))
+    return Status::error("'{}' is kept as [in, out], which compressed-tensors "
+                         "does not have; use --quant where the model is loaded",
+                         name);
+  return checkWholeGroups(name, layout);
+}
+
+namespace {
+
+/// The zero points of some rows as files have them.
+uint32_t wordOfZeros(const QuantizedLayout &layout, const uint16_t *zeros) {
+  uint32_t word = 0;
+  for (int64_t i = 0; i < layout.perWord(); ++i)
+    word |= uint32_t(int32_t(f16ToFloat(zeros[i])) + (1 << (layout.bits - 1)))
+            << (i * layout.bits);
+  return word;
+}
+
+class Writer {
+public:
+  Writer(ModelState &model, const WeightFactors &factors)
+      : model(model), factors(factors) {}
+
+  /// Heads and what is not quantized stay as they are.
+  Status collect() {
+    for (const StateTensor &tensor : model.state()) {
+      if (!tensor.quantized || tensor.quantized->isScales ||
+          isHead(tensor.quantized->source))
+        continue;
+      const QuantizedPart &part = *tensor.quantized;
+      TESSERA_RETURN_IF_ERROR(
+          checkPackable(part.source, part.layout, part.transposed));
+      layout = part.layout;
+      for (StateTensor &matrix : matricesOf(tensor))
+        matrices[matrix.quantized->source] = std::move(matrix);
+    }
+    if (matrices.empty())
+      return Status::error("the model has no matrix of a linear layer with 16 "
+                           "rows and 32 columns to quantize");
+    return Status::success();
+  }
+
+  void add(const SafetensorsModel::Location &from) {
+    auto found = find(from.entry->name);
+    if (!found) {
+      if (std::string_view name = from.entry->name;
+          name.ends_with("gate.weight"))
+        leftOut.emplace_back(name.substr(0, name.rfind('.')));
+      return copy(from);
+    }
+    const StateTensor &values = *found;
+    const QuantizedLayout &of = values.quantized->layout;
+    const StateTensor *scales = model.find(withoutEnd(values.name) + "scales");
+    const Strips strips{of, values.quantized->firstStrip};
+    auto rows = uint64_t(of.rows);
+    const auto words = uint64_t(strips.wordsInFile());
+    tensors.push_back(
+        {from.entry->name + (of.floats ? "" : "_packed"),
+         of.floats ? SafetensorsType::f8_e4m3 : SafetensorsType::i32,
+         {rows, of.floats ? uint64_t(of.columns) : words},
+         rows * words * 4,
+         [&, strips](SafetensorsSink &sink) {
+           return emit<uint32_t>(sink, values, strips, of.words(),
+                                 strips.wordsInFile(), packedBias(of));
+         }});
+    tensors.push_back({from.entry->name + "_scale",
+                       SafetensorsType::f16,
+                       {rows, uint64_t(of.groups())},
+                       rows * uint64_t(of.groups()) * 2,
+                       [this, scales, strips, &of](SafetensorsSink &sink) {
+                         return emit<uint16_t>(sink, *scales, strips,
+                                               of.scaleRows(), of.groups(), 0,
+                                               of.scalesAt(1));
+                       }});
+    if (of.zeros)
+      tensors.push_back({from.entry->name + "_zero_point",
+                         SafetensorsType::i32,
+                         {uint64_t(rowWords(of)), uint64_t(of.groups())},
+                         uint64_t(rowWords(of)) * uint64_t(of.groups()) * 4,
+                         [this, scales, strips](SafetensorsSink &sink) {
+                           return emitZeros(sink, *scales, strips);
+                         }});
+    if (!of.floats)
+      tensors.push_back({from.entry->name + "_shape",
+                         SafetensorsType::i64,
+                         {2},
+                         16,
+                         [&of](SafetensorsSink &sink) {
+                           int64_t shape[] = {of.rows, of.columns};
+                           return sink.write(std::as_bytes(std::span(shape)));
+                         }});
+    ++packed;
+  }
+
+  /// Whether the checkpoint had all matrices.
+  Status checkComplete(const std::string &from) const {
+    return packed == matrices.size()
+               ? Status::success()
+               : Status::error(
+                     "'{}' lacks {} matrices that the model has; give "
+                     "a complete checkpoint",
+                     from, matrices.size() - packed);
+  }
+
+  Status write(const std::string &path) {
+    return writeNewSafetensors(path, std::move(tensors));
+  }
+
+  nlohmann::json config() const {
+    nlohmann::json weights = {
+        {"num_bits", layout.bits},    {"type", layout.floats ? "float" : "int"},
+        {"symmetric", !layout.zeros}, {"strategy", "group"},
+        {"group_size", layout.group}, {"dynamic", false}};
+    return {{"quant_method", "compressed-tensors"},
+            {"format", layout.floats ? "float-quantized" : "pack-quantized"},
+            {"quantization_status", "compressed"},
+            {"config_groups",
+             {{"group_0", {{"targets", {"Linear"}}, {"weights", weights}}}}},
+            {"ignore", leftOut}};
+  }
+
+private:
+  static std::string withoutEnd(const std::string &name) {
+    return name.substr(0, name.rfind('.') + 1);
+  }
+  /// A head that is tied to the table has it beside.
+  bool isHead(const std::string &source) const {
+    return source == "lm_head.weight" || model.find(source);
+  }
+  const StateTensor *find(const std::string &name) const {
+    auto exact = matrices.find(name);
+    for (const char *prefix : {"model.", "transformer."})
+      if (exact == matrices.end())
+        exact = matrices.find(prefix + name);
+    return exact == matrices.end() ? nullptr : &exact->second;
+  }
+
+  /// Those of a tensor that is not quantized; null where there are none.
+  const TensorFactors *scaledWith(const std::string &name) const {
+    const TensorFactors *exact = factorsOf(factors, name);
+    for (const char *prefix : {"model.", "transformer."})
+      if (!exact)
+        exact = factorsOf(factors, prefix + name);
+    return exact;
+  }
+
+  void copy(const SafetensorsModel::Location &from) {
+    uint64_t size = from.entry->end - from.entry->begin;
+    if (const TensorFactors *own = scaledWith(from.entry->name)) {
+      tensors.push_back({from.entry->name, from.entry->type, from.entry->shape,
+                         size, [from, own](SafetensorsSink &sink) -> Status {
+                           auto bytes = readScaled(from, *own);
+                           return bytes.ok() ? sink.write(*bytes)
+                                             : bytes.status();
+                         }});
+      return;
+    }
+    tensors.push_back({from.entry->name, from.entry->type, from.entry->shape,
+                       size, [from, size](SafetensorsSink &sink) -> Status {
+                         std::vector<std::byte> bytes;
+                         for (uint64_t at = 0; at < size; at += kPieceBytes) {
+                           bytes.resize(std::min(kPieceBytes, size - at));
+                           TESSERA_RETURN_IF_ERROR(
+                               from.file->read(*from.entry, at, bytes));
+                           TESSERA_RETURN_IF_ERROR(sink.write(bytes));
+                         }
+                         return Status::success();
+                       }});
+  }
+
+  /// [strips, `words`, 16] as rows of `kept` words, each `step`-th of them.
+  template <typename Word>
+  Status emit(SafetensorsSink &sink, const StateTensor &tensor,
+              const Strips &strips, int64_t words, int64_t kept, Word flipped,
+              int64_t step = 1) {
+    std::vector<Word> strip(words * kStrip), row(kept);
+    for (int64_t i = 0; i < strips.layout.strips(); ++i) {
+      TESSERA_RETURN_IF_ERROR(model.readState(
+          tensor, (strips.first + i) * strip.size() * sizeof(Word),
+          std::as_writable_bytes(std::span(strip))));
+      for (int64_t n = 0; n < strips.rowsOf(i); ++n) {
+        for (int64_t word = 0; word < kept; ++word)
+          row[word] = strip[word * step * kStrip + n] ^ flipped;
+        TESSERA_RETURN_IF_ERROR(sink.write(std::as_bytes(std::span(row))));
+      }
+    }
+    return Status::success();
+  }
+
+  /// Those of 32 / bits rows in a word.
+  Status emitZeros(SafetensorsSink &sink, const StateTensor &scales,
+                   const Strips &strips) {
+    const QuantizedLayout &of = strips.layout;
+    std::vector<uint16_t> strip(of.scaleRows() * kStrip);
+    std::vector<uint32_t> words(of.groups());
+    for (int64_t i = 0; i < of.strips(); ++i) {
+      TESSERA_RETURN_IF_ERROR(
+          model.readState(scales, (strips.first + i) * strip.size() * 2,
+                          std::as_writable_bytes(std::span(strip))));
+      for (int64_t row = 0; row < strips.rowsOf(i); row += of.perWord()) {
+        for (int64_t group = 0; group < of.groups(); ++group)
+          words[group] =
+              wordOfZeros(of, &strip[(of.scalesAt(group) + 1) * kStrip + row]);
+        TESSERA_RETURN_IF_ERROR(sink.write(std::as_bytes(std::span(words))));
+      }
+    }
+    return Status::success();
+  }
+
+  ModelState &model;
+  const WeightFactors &factors;
+  QuantizedLayout layout;
+  std::map<std::string, StateTensor> matrices; ///< values, by source
+  std::vector<SafetensorsTensor> tensors;
+  std::vector<std::string> leftOut{"lm_head"}; ///< and routers
+  size_t packed = 0;
+};
+
+/// config.json with what was done.
+StatusOr<std::string> configWith(const std::string &from, nlohmann::json how) {
+  std::string path = from + "/config.json";
+  auto text = readTextFile(path, kMostConfigBytes);
+  if (!text.ok())
+    return text.status();
+  auto config = nlohmann::ordered_json::parse(*text, nullptr, false);
+  if (!config.is_object())
+    return Status::error("{}: no JSON object", path);
+  config["quantization_config"] = nlohmann::ordered_json(how);
+  return config.dump(2) + "\n";
+}
+
+/// What stands beside the weights, as it is.
+Status copyRest(const std::filesystem::path &from,
+                const std::filesystem::path &to) {
+  for (const char *name :
+       {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
+        "special_tokens_map.json", "chat_template.jinja", "added_tokens.json",
+        "vocab.json", "merges.txt", "tokenizer.model"}) {
+    if (!std::filesystem::exists(from / name))
+      continue;
+    auto text = readFile((from / name).string(), kMostFileBytes);
+    if (!text.ok())
+      return text.status();
+    TESSERA_RETURN_IF_ERROR(writeNewFile((to / name).string(), *text));
+  }
+  return Status::success();
+}
+
+} // namespace
+
+Status writePacked(const std::string &from, const std::string &to,
+                   ModelState &model, const WeightFactors &factors) {
+  auto source = SafetensorsModel::open(from);
+  if (!source.ok())
+    return source.status();
+  Writer writer(model, factors);
+  TESSERA_RETURN_IF_ERROR(writer.collect());
+  for (const auto &[name, location] : source->tensors())
+    writer.add(location);
+  TESSERA_RETURN_IF_ERROR(writer.checkComplete(from));
+  auto config = configWith(from, writer.config());
+  if (!config.ok())
+    return config.status();
+  return makeNewDirectory(to, [&](const std::string &folder) -> Status {
+    TESSERA_RETURN_IF_ERROR(writeNewFile(folder + "/config.json", *config));
+    TESSERA_RETURN_IF_ERROR(copyRest(from, folder));
+    return writer.write(folder + "/model.safetensors");
+  });
+}
+
+} // namespace tessera

@@ -1,0 +1,204 @@
+#include "runtime/weights/QuantizeTensor.h"
+#include "runtime/hal/cpu/ThreadPool.h"
+#include "runtime/weights/CopyTensor.h"
+#include "runtime/weights/MakeStrips.h"
+#include "runtime/weights/QuantizeGroup.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kStrip = QuantizedLayout::kStrip;
+/// Of a row, so that what a strip makes of them stays in the first cache.
+constexpr int64_t kColumnsAtOnce = 512;
+
+constexpr int64_t roundedUp(int64_t count, int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+/// Eight integers of 4 bits with 8 added, the first lowest.
+uint32_t packed4(const int8_t *q) {
+  uint64_t bytes;
+  std::memcpy(&bytes, q, sizeof bytes);
+  bytes = (bytes & 0x0f0f0f0f0f0f0f0f) ^ 0x0808080808080808; // + 8 of 4 bits
+  bytes = (bytes | bytes >> 4) & 0x00ff00ff00ff00ff;
+  bytes = (bytes | bytes >> 8) & 0x0000ffff0000ffff;
+  return uint32_t(bytes | bytes >> 16);
+}
+
+/// Into the words of one row from column `begin` on, a multiple of those in a
+/// word.
+void pack(const QuantizedLayout &layout, std::span<const int8_t> q,
+          int64_t begin, uint32_t *values) {
+  const int64_t perWord = layout.perWord();
+  for (int64_t i = 0; i < int64_t(q.size()); i += perWord) {
+    uint32_t word = 0;
+    if (layout.bits == 4)
+      word = packed4(q.data() + i);
+    else
+      std::memcpy(&word, q.data() + i, sizeof word);
+    values[(begin + i) / perWord * kStrip] = word;
+  }
+}
+
+} // namespace
+
+bool quantizeStrip(const QuantizedLayout &layout, SafetensorsType type,
+                   std::span<const std::byte> rows, std::span<uint32_t> values,
+                   std::span<uint16_t> scales) {
+  static const QuantizeGroups integers =
+                                  quantizeGroupsFor(CpuFeatures::detect()),
+                              floats = quantizeFloatsFor(CpuFeatures::detect());
+  const QuantizeGroups quantizeGroups = layout.floats ? floats : integers;
+  const int64_t size = safetensorsBits(type) / 8,
+                count = int64_t(rows.size()) / size / layout.columns,
+                most = std::clamp<int64_t>(kColumnsAtOnce / layout.group, 1,
+                                           kMostGroups) *
+                       layout.group;
+  if (count < kStrip) {
+    std::ranges::fill(values, layout.bits == 4 ? 0x88888888u : 0u);
+    std::ranges::fill(scales, uint16_t(0));
+  }
+  std::vector<float> weights(most);
+  std::vector<int8_t> q(most);
+  uint16_t factors[kMostGroups], zeros[kMostGroups];
+  for (int64_t first = 0; first < layout.columns; first += most) {
+    const int64_t columns = std::min(most, layout.columns - first),
+                  padded = roundedUp(columns, QuantizedLayout::kBlock),
+                  groups = roundedUp(padded, layout.group) / layout.group;
+    std::fill(weights.begin() + columns, weights.begin() + padded, 0.0f);
+    for (int64_t row = 0; row < count; ++row) {
+      toFloats(type, rows.data() + (row * layout.columns + first) * size,
+               columns, weights.data());
+      if (!quantizeGroups(layout.bits, layout.group,
+                          std::span(weights).first(padded), q,
+                          std::span(factors).first(groups),
+                          std::span(zeros).first(layout.zeros ? groups : 0)))
+        return false;
+      for (int64_t i = 0; i < groups; ++i) {
+        uint16_t *to =
+            &scales[layout.scalesAt(first / layout.group + i) * kStrip + row];
+        to[0] = factors[i];
+        if (layout.zeros)
+          to[kStrip] = zeros[i];
+      }
+      pack(layout, std::span(q).first(padded), first, values.data() + row);
+    }
+  }
+  return true;
+}
+
+Status checkQuantizable(const QuantizedPart &part, const SafetensorsFile &file,
+                        const SafetensorsEntry &entry) {
+  std::vector<uint64_t> shape = {uint64_t(part.layout.rows),
+                                 uint64_t(part.layout.columns)};
+  if (part.transposed)
+    std::swap(shape[0], shape[1]);
+  if (entry.shape != shape)
+    return Status::error("'{}' in '{}' has the shape [{}], the model's has "
+                         "[{}]",
+                         entry.name, file.path(), fmt::join(entry.shape, ", "),
+                         fmt::join(shape, ", "));
+  TESSERA_RETURN_IF_ERROR(checkScaled(file, entry));
+  if (!converts(entry.type, SafetensorsType::f32))
+    return Status::error("'{}' in '{}' is {}, of which no {} with scales can "
+                         "be made; give f32, bf16, f16 or f64",
+                         entry.name, file.path(), safetensorsName(entry.type),
+                         part.layout.floats ? "8-bit floats" : "integers");
+  return Status::success();
+}
+
+namespace {
+
+/// Quantizes one matrix.
+class Quantizer {
+public:
+  Quantizer(ModelState &model, const StateTensor &values,
+            const StateTensor &scales, const SafetensorsFile &file,
+            const SafetensorsEntry &entry, const TensorFactors *factors)
+      : model(model), values(values), scales(scales), file(file), entry(entry),
+        factors(factors), part(*values.quantized), layout(part.layout),
+        type(part.transposed || factors ? SafetensorsType::f32 : entry.type) {}
+
+  Status run() {
+    if (part.transposed) {
+      std::vector<std::byte> bytes(entry.end - entry.begin);
+      TESSERA_RETURN_IF_ERROR(file.read(entry, 0, bytes));
+      whole.resize(layout.rows * layout.columns);
+      toFloats(entry.type, bytes.data(), whole.size(), whole.data());
+    }
+    return makeStrips(model, values, &scales,
+                      [this](int64_t strip, std::span<uint32_t> words,
+                             std::span<uint16_t> factors,
+                             unsigned thread) -> Status {
+                        std::vector<std::byte> &rows = rowsOf[thread];
+                        TESSERA_RETURN_IF_ERROR(readRows(strip * kStrip, rows));
+                        return quantizeStrip(layout, type, rows, words, factors)
+                                   ? Status::success()
+                                   : outOfReach(strip * kStrip, rows);
+                      });
+  }
+
+private:
+  /// Those of a strip, of `type`.
+  Status readRows(int64_t row, std::vector<std::byte> &to) const {
+    const int64_t rows = std::min(kStrip, layout.rows - row),
+                  columns = layout.columns, size = safetensorsBits(type) / 8;
+    if (factors) {
+      auto scaled = readScaledRows({&file, &entry}, *factors, row, rows);
+      if (scaled.ok())
+        to.assign(std::as_bytes(std::span(*scaled)).begin(),
+                  std::as_bytes(std::span(*scaled)).end());
+      return scaled.status();
+    }
+    to.resize(rows * columns * size);
+    if (!part.transposed)
+      return file.read(entry, row * columns * size, to);
+    auto *floats = reinterpret_cast<float *>(to.data());
+    for (int64_t n = 0; n < rows; ++n)
+      for (int64_t k = 0; k < columns; ++k)
+        floats[n * columns + k] = whole[k * layout.rows + row + n];
+    return Status::success();
+  }
+
+  /// Names the first of the weights that no scale reaches.
+  Status outOfReach(int64_t row, std::span<const std::byte> rows) const {
+    std::vector<float> weights(rows.size() / (safetensorsBits(type) / 8));
+    toFloats(type, rows.data(), weights.size(), weights.data());
+    const auto found = std::ranges::find_if_not(weights, [&](float weight) {
+      return std::fabs(weight) <=
+             largestWeight(layout.bits, layout.zeros, layout.floats);
+    });
+    int64_t at = row * layout.columns + (found - weights.begin());
+    if (part.transposed)
+      at = at % layout.columns * layout.rows + at / layout.columns;
+    return Status::error("'{}' in '{}' has the weight {} at {}, which {} bits "
+                         "with an f16 scale do not reach",
+                         entry.name, file.path(), *found, at, layout.bits);
+  }
+
+  ModelState &model;
+  const StateTensor &values, &scales;
+  const SafetensorsFile &file;
+  const SafetensorsEntry &entry;
+  const TensorFactors *const factors; // may be null
+  const QuantizedPart &part;
+  const QuantizedLayout &layout;
+  const SafetensorsType type; // of rows
+  std::vector<float> whole;   // of a transposed matrix
+  std::vector<std::vector<std::byte>> rowsOf{hal::availableProcessors()};
+};
+
+} // namespace
+
+Status quantizeTensor(ModelState &model, const StateTensor &values,
+                      const StateTensor &scales, const SafetensorsFile &file,
+                      const SafetensorsEntry &entry,
+                      const TensorFactors *factors) {
+  return Quantizer(model, values, scales, file, entry, factors).run();
+}
+
+} // namespace tessera

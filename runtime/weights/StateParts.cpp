@@ -1,0 +1,42 @@
+#include "runtime/weights/StateParts.h"
+
+namespace tessera {
+
+/// With an entry's number in the place of the star.
+static std::string numbered(const std::string &name, std::size_t star,
+                            uint64_t i) {
+  return fmt::format("{}{}{}", name.substr(0, star), i, name.substr(star + 1));
+}
+
+std::vector<StatePart> partsOf(const StateTensor &tensor) {
+  std::size_t star = tensor.name.find('*');
+  if (star == tensor.name.npos || tensor.shape.empty() || tensor.shape[0] == 0)
+    return {{tensor.name, tensor.shape, 0, tensor.size}};
+  uint64_t count = tensor.shape[0], size = tensor.size / count;
+  std::vector<StatePart> parts;
+  for (uint64_t i = 0; i < count; ++i)
+    parts.push_back({numbered(tensor.name, star, i),
+                     {tensor.shape.begin() + 1, tensor.shape.end()},
+                     i * size,
+                     size});
+  return parts;
+}
+
+std::vector<StateTensor> matricesOf(const StateTensor &quantized) {
+  const QuantizedPart &whole = *quantized.quantized;
+  const int64_t count = whole.stack;
+  if (count == 0)
+    return {quantized};
+  const std::size_t star = whole.source.find('*');
+  std::vector<StateTensor> matrices(std::size_t(count), quantized);
+  for (int64_t i = 0; i < count; ++i) {
+    QuantizedPart &part = *matrices[i].quantized;
+    part.source = numbered(whole.source, star, uint64_t(i));
+    part.layout.rows = whole.layout.rows / count;
+    part.stack = 0;
+    part.firstStrip = i * part.layout.strips();
+  }
+  return matrices;
+}
+
+} // namespace tessera

@@ -1,0 +1,27 @@
+// How a tensor of the state stands in files. A name with a '*' is a stack, such
+// as "mlp.experts.*.up_proj.weight" [experts, out, in]: in files there is a
+// tensor for each entry of its first dimension, with the entry's number in the
+// star's place, "mlp.experts.3.up_proj.weight" [out, in]. All other tensors are
+// there as they are.
+#pragma once
+#include "runtime/weights/ModelState.h"
+
+namespace tessera {
+
+/// One tensor of a file: bytes [offset, offset + size) of a tensor of the
+/// state.
+struct StatePart {
+  std::string name;
+  std::vector<uint64_t> shape;
+  uint64_t offset;
+  uint64_t size;
+};
+
+/// In the order of their bytes; one unless the tensor is a stack.
+std::vector<StatePart> partsOf(const StateTensor &tensor);
+
+/// Values or scales of quantized weights, as those of each matrix that files
+/// have; one unless it is a stack.
+std::vector<StateTensor> matricesOf(const StateTensor &quantized);
+
+} // namespace tessera

@@ -1,0 +1,380 @@
+// Products with quantized weights: few rows, which stream them, and many, which
+// widen panels; both kinds of integers, and floats, ragged in every dimension.
+#include "runtime/support/QuantizedLayout.h"
+#include "test/passes/kernels/KernelCases.h"
+#include <cmath>
+#include <fmt/format.h>
+#include <random>
+
+namespace tessera::testing {
+namespace {
+
+struct Shape {
+  const char *name;
+  int64_t rows, n, k, bits, group;
+  bool zeros = false, floats = false;
+
+  QuantizedLayout layout(int64_t matrices = 1) const {
+    return {matrices * n, k, bits, group, zeros, floats};
+  }
+  /// As graph.dequantize has them.
+  std::string attributes() const {
+    return fmt::format("bits {} group {} {} {}", bits, group,
+                       zeros ? "zeros" : "", floats ? "floats" : "");
+  }
+};
+
+int64_t middleOf(const QuantizedLayout &layout) {
+  return layout.words() * (layout.hasScales() ? 1 : layout.perWord());
+}
+
+std::string shapes(const QuantizedLayout &layout, int64_t middle) {
+  return fmt::format("{}x{}x{}", layout.strips(), middle,
+                     QuantizedLayout::kStrip);
+}
+
+// e4m3 whose exponent and fraction are all ones is no number.
+uint32_t withoutNan(uint64_t word) {
+  for (int at = 0; at < 32; at += 8)
+    if ((word >> at & 0x7f) == 0x7f)
+      word ^= uint64_t(1) << at;
+  return static_cast<uint32_t>(word);
+}
+
+void drawValues(const QuantizedLayout &layout, interpreter::Tensor &values,
+                interpreter::Tensor &scales) {
+  std::mt19937_64 engine(7);
+  // Any bits are values; scales as f16 has them.
+  for (double &word : values.data)
+    word = static_cast<int32_t>(layout.floats ? withoutNan(engine())
+                                              : uint32_t(engine()));
+  for (double &scale : scales.data)
+    scale = (1 + double(engine() % 63)) / 1024 * (engine() % 2 ? 1 : -1);
+  for (size_t i = 0; layout.zeros && i < scales.data.size(); ++i)
+    if (i / 16 % 2)
+      scales.data[i] = layout.bits == 4 ? double(engine() % 17) - 8
+                                        : double(engine() % 257) - 128;
+}
+
+KernelCase make(const Shape &shape, const char *element, bool transposed,
+                bool epilogue) {
+  QuantizedLayout layout = shape.layout();
+  std::string x = fmt::format("tensor<1x{}x{}x{}>", shape.rows, shape.k,
+                              element),
+              q = fmt::format("tensor<{}x{}>", shapes(layout, middleOf(layout)),
+                              shape.bits == 16 ? "bf16" : "i32"),
+              s = fmt::format("tensor<{}xf16>",
+                              shapes(layout, layout.scaleRows())),
+              w = fmt::format("tensor<{}x{}x{}>",
+                              transposed ? shape.k : shape.n,
+                              transposed ? shape.n : shape.k, element),
+              y = fmt::format("tensor<1x{}x{}xf32>", shape.rows, shape.n);
+  bool isStrips = !layout.hasScales();
+  std::string text = fmt::format(
+      R"(
+func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
+  %w = graph.dequantize %q{9} {5} {6} : {1}{10} -> {7}
+  %p = graph.einsum "{8}" %x, %w : ({0}, {7}) -> {4}
+)",
+      x, q, s, shape.n, y, shape.attributes(), transposed ? "transposed" : "",
+      w, transposed ? "btk,kn->btn" : "btk,nk->btn", isStrips ? "" : ", %s",
+      isStrips ? "" : ", " + s);
+  if (epilogue)
+    text += fmt::format("  %c = graph.broadcast %b dims [2] : tensor<{0}xf32> "
+                        "-> {1}\n  %d = graph.add %p, %c : {1}\n  %e = "
+                        "graph.gelu %d tanh : {1}\n  return %e : {1}\n}}",
+                        shape.n, y);
+  else
+    text += fmt::format("  return %p : {}\n}}", y);
+  bool isExact = std::string(element) == "f32";
+  // In bf16 panels hold weights that are rounded to it; few rows are integers
+  // of 15 bits.
+  double tolerance = isExact || isStrips ? 1e-5 : shape.rows > 16 ? 1e-2 : 1e-4;
+  KernelCase made{fmt::format("{}_{}{}{}", shape.name, element,
+                              transposed ? "_transposed" : "",
+                              epilogue ? "_gelu" : ""),
+                  text, -1, 1, tolerance};
+  if (isStrips)
+    return made;
+  made.prepare = [layout](std::vector<interpreter::Tensor> &inputs) {
+    drawValues(layout, inputs[1], inputs[2]);
+  };
+  return made;
+}
+
+/// Rows of experts, by where each one's begin; those behind the last are of
+/// none, and no numbers.
+struct Experts {
+  const char *name;
+  std::vector<double> offsets;
+  int64_t rows;
+  Shape matrix; ///< of each; its rows are not meant
+};
+
+// Both products of a gated layer: the same rows, and the gate on the
+// accumulators of the second.
+KernelCase make(const Experts &experts, const char *element) {
+  const Shape &shape = experts.matrix;
+  auto count = int64_t(experts.offsets.size()) - 1;
+  QuantizedLayout layout = shape.layout(count);
+  std::string x = fmt::format("tensor<{}x{}x{}>", experts.rows, shape.k,
+                              element),
+              q = fmt::format("tensor<{}xi32>",
+                              shapes(layout, middleOf(layout))),
+              s = fmt::format("tensor<{}xf16>",
+                              shapes(layout, layout.scaleRows())),
+              w = fmt::format("tensor<{}x{}x{}x{}>", count, shape.n, shape.k,
+                              element),
+              g = fmt::format("tensor<{}xi32>", count + 1),
+              y = fmt::format("tensor<{}x{}xf32>", experts.rows, shape.n);
+  std::string text = fmt::format(
+      R"(
+func.func @main(%x: {0}, %q: {1}, %s: {2}, %r: {1}, %t: {2}, %g: {3}) -> {4} {{
+  %v = graph.dequantize %q, %s {6} : {1}, {2} -> {5}
+  %w = graph.dequantize %r, %t {6} : {1}, {2} -> {5}
+  %gate = graph.grouped_matmul %x, %v groups %g {{transposed}} : ({0}, {5}, {3}) -> {4}
+  %up = graph.grouped_matmul %x, %w groups %g {{transposed}} : ({0}, {5}, {3}) -> {4}
+  %act = graph.silu %gate : {4}
+  %y = graph.mul %act, %up : {4}
+  return %y : {4}
+}})",
+      x, q, s, g, y, w, shape.attributes());
+  // As above.
+  bool few = experts.rows <= 16 * count;
+  KernelCase made{
+      fmt::format("Experts{}{}_{}", experts.name, shape.name, element), text,
+      -1, 1,
+      std::string(element) == "f32" ? 1e-5
+      : few                         ? 2e-4
+                                    : 2e-2};
+  made.prepare = [=](std::vector<interpreter::Tensor> &inputs) {
+    drawValues(layout, inputs[1], inputs[2]);
+    drawValues(layout, inputs[3], inputs[4]);
+    inputs[5].data = experts.offsets;
+    auto owned = size_t(experts.offsets.back()) * size_t(shape.k);
+    std::fill(inputs[0].data.begin() + owned, inputs[0].data.end(), NAN);
+  };
+  return made;
+}
+
+// The same with weights of bf16 in strips.
+KernelCase makeStrips(const Experts &experts) {
+  const Shape &shape = experts.matrix;
+  auto count = int64_t(experts.offsets.size()) - 1;
+  QuantizedLayout layout{count * shape.n, shape.k, 16, shape.group};
+  std::string x = fmt::format("tensor<{}x{}xbf16>", experts.rows, shape.k),
+              q = fmt::format("tensor<{}xbf16>",
+                              shapes(layout, middleOf(layout))),
+              w = fmt::format("tensor<{}x{}x{}xbf16>", count, shape.n, shape.k),
+              g = fmt::format("tensor<{}xi32>", count + 1),
+              y = fmt::format("tensor<{}x{}xf32>", experts.rows, shape.n);
+  std::string text = fmt::format(
+      R"(
+func.func @main(%x: {0}, %q: {1}, %r: {1}, %g: {2}) -> {3} {{
+  %v = graph.dequantize %q bits 16 group {5} : {1} -> {4}
+  %w = graph.dequantize %r bits 16 group {5} : {1} -> {4}
+  %gate = graph.grouped_matmul %x, %v groups %g {{transposed}} : ({0}, {4}, {2}) -> {3}
+  %up = graph.grouped_matmul %x, %w groups %g {{transposed}} : ({0}, {4}, {2}) -> {3}
+  %act = graph.silu %gate : {3}
+  %y = graph.mul %act, %up : {3}
+  return %y : {3}
+}})",
+      x, q, g, y, w, shape.group);
+  KernelCase made{fmt::format("Experts{}Strips{}", experts.name, shape.k), text,
+                  -1, 1, 1e-5};
+  made.prepare = [=](std::vector<interpreter::Tensor> &inputs) {
+    inputs[3].data = experts.offsets;
+    auto owned = size_t(experts.offsets.back()) * size_t(shape.k);
+    std::fill(inputs[0].data.begin() + owned, inputs[0].data.end(), NAN);
+  };
+  return made;
+}
+
+void addExperts(std::vector<KernelCase> &cases) {
+  const Shape int8{"Int8", 0, 48, 72, 8, 32}, int4{"Int4", 0, 32, 160, 4, 64},
+      int8Zeros{"Int8Zeros", 0, 16, 105, 8, 32, true},
+      int4Zeros{"Int4Zeros", 0, 304, 96, 4, 32, true},
+      int8Deep{"Int8Deep", 0, 80, 1152, 8, 64},
+      fp8{"Fp8", 0, 48, 105, 8, 64, false, true};
+  std::vector<double> many(65, 6);
+  std::fill(many.begin(), many.begin() + 9, 0);
+  std::fill(many.begin() + 9, many.begin() + 40, 1);
+  const Experts all[] = {
+      // A token of few experts, one of many, and none.
+      {"OneToken", {0, 0, 1, 1, 1, 2, 2}, 2, int8},
+      {"OneOfMany", many, 6, int4},
+      {"OneRow", {0, 0, 1, 1}, 1, int8Zeros},
+      {"None", {0, 0, 0, 0}, 5, int4},
+      // Some tokens, of which several have one expert; a prompt.
+      {"Few", {0, 3, 3, 10, 12}, 14, int4Zeros},
+      {"Few", {0, 7, 7, 13, 16}, 16, int8},
+      {"Prompt", {0, 37, 38, 38, 101, 140}, 140, int8},
+      {"Prompt", {0, 5, 90, 90, 190}, 200, int4Zeros},
+      {"Prompt", {0, 0, 0, 130, 130}, 130, int8Zeros},
+      {"Prompt", {0, 17, 150, 151, 260}, 270, int8Deep},
+      {"OneToken", {0, 0, 1, 1, 1, 2, 2}, 2, fp8},
+      {"Few", {0, 7, 7, 13, 16}, 16, fp8},
+      {"Prompt", {0, 37, 38, 38, 101, 140}, 140, fp8},
+  };
+  for (const char *element : {"f32", "bf16"})
+    for (const Experts &experts : all)
+      cases.push_back(make(experts, element));
+}
+
+// Tokens of an expert's that rows of warps share.
+KernelCase deepExperts() {
+  return make({"OneRow", {0, 0, 3, 4, 4}, 5, {"Int4Deep", 0, 96, 640, 4, 64}},
+              "bf16");
+}
+
+std::vector<KernelCase> all() {
+  std::vector<KernelCase> cases;
+  const Shape few[] = {{"Int8One", 1, 64, 64, 8, 32},
+                       {"Int8OneRagged", 1, 75, 104, 8, 64},
+                       {"Int8FiveRows", 5, 300, 96, 8, 32},
+                       {"Int4One", 1, 64, 64, 4, 32},
+                       {"Int4OneRagged", 1, 75, 105, 4, 64},
+                       {"Int4SixteenRows", 16, 280, 200, 4, 128},
+                       {"Int4ThreeRows", 3, 33, 37, 4, 32}};
+  const Shape many[] = {{"Int8Many", 45, 128, 128, 8, 32},
+                        {"Int8ManyRagged", 37, 70, 105, 8, 64},
+                        {"Int4Many", 64, 96, 256, 4, 64},
+                        {"Int4ManyRagged", 29, 83, 77, 4, 32},
+                        // Several chunks of the sum, the last one ragged.
+                        {"Int4ManyDeep", 24, 52, 8229, 4, 128}};
+  for (const char *element : {"f32", "bf16"}) {
+    for (const Shape &shape : few)
+      cases.push_back(make(shape, element, false, shape.rows > 1));
+    for (const Shape &shape : many)
+      cases.push_back(make(shape, element, false, shape.rows % 2));
+  }
+  // Packed rows, in several chunks of the sum; the last tile of rows ragged.
+  const Shape packed[] = {{"Int8Packed", 101, 72, 1152, 8, 64},
+                          {"Int4Packed", 200, 300, 1120, 4, 32},
+                          {"Int4PackedZeros", 77, 48, 576, 4, 64, true},
+                          // Several panels a block, which are widened beside
+                          // products; the last rows are no whole tile.
+                          {"Int8PackedPanels", 101, 256, 1152, 8, 64},
+                          {"Int8PackedPanelsTile", 96, 128, 896, 8, 32},
+                          {"Int4PackedPanels", 200, 256, 1120, 4, 32},
+                          {"Int8PackedPanelsZeros", 77, 128, 576, 8, 64, true},
+                          {"Int4PackedPanelsRows", 540, 96, 128, 4, 32}};
+  for (const Shape &shape : packed)
+    cases.push_back(make(shape, "bf16", false, shape.rows % 2));
+  const Shape zeros[] = {{"Int8OneZeros", 1, 75, 104, 8, 64, true},
+                         {"Int8FiveRowsZeros", 5, 300, 96, 8, 32, true},
+                         {"Int4OneRaggedZeros", 1, 75, 105, 4, 64, true},
+                         {"Int4SixteenRowsZeros", 16, 280, 200, 4, 128, true},
+                         {"Int8ManyRaggedZeros", 37, 70, 105, 8, 64, true},
+                         {"Int4ManyRaggedZeros", 29, 83, 77, 4, 32, true},
+                         {"Int4ManyDeepZeros", 24, 52, 8229, 4, 128, true}};
+  for (const char *element : {"f32", "bf16"})
+    for (const Shape &shape : zeros)
+      cases.push_back(make(shape, element, false, shape.rows % 2));
+  cases.push_back(make(zeros[5], "bf16", true, false));
+  const Shape floats[] = {
+      {"Fp8One", 1, 64, 64, 8, 32, false, true},
+      {"Fp8OneRagged", 1, 75, 105, 8, 128, false, true},
+      {"Fp8FiveRows", 5, 300, 96, 8, 32, false, true},
+      {"Fp8SixteenRows", 16, 280, 200, 8, 64, false, true},
+      {"Fp8Many", 45, 128, 128, 8, 128, false, true},
+      {"Fp8ManyRagged", 37, 70, 105, 8, 64, false, true},
+      {"Fp8Packed", 101, 72, 1152, 8, 64, false, true},
+      {"Fp8PackedPanels", 77, 192, 1152, 8, 64, false, true}};
+  for (const char *element : {"f32", "bf16"})
+    for (const Shape &shape : floats)
+      cases.push_back(make(shape, element, false, shape.rows % 2));
+  cases.push_back(make(floats[1], "f32", true, true));
+  for (KernelCase &made : stripCases())
+    cases.push_back(std::move(made));
+  addExperts(cases);
+  cases.push_back(make(few[4], "f32", true, true));
+  cases.push_back(make(many[3], "bf16", true, false));
+  return cases;
+}
+
+} // namespace
+
+std::vector<KernelCase> stripCases() {
+  std::vector<KernelCase> cases;
+  // The last one has several chunks of the sum.
+  const Shape strips[] = {{"StripsOne", 1, 64, 64, 16, 32},
+                          {"StripsOneRagged", 1, 75, 105, 16, 32},
+                          {"StripsOneDeep", 1, 52, 2048, 16, 32},
+                          {"StripsFiveRows", 5, 300, 96, 16, 32},
+                          {"StripsSixteenRows", 16, 280, 200, 16, 32},
+                          {"StripsMany", 45, 128, 128, 16, 32},
+                          {"StripsManyRagged", 37, 70, 105, 16, 32},
+                          {"StripsManyRows", 300, 52, 64, 16, 32},
+                          {"StripsManyDeep", 290, 52, 5230, 16, 32},
+                          {"StripsPacked", 100, 300, 1120, 16, 32},
+                          {"StripsPackedRows", 600, 70, 640, 16, 32}};
+  for (const Shape &shape : strips)
+    cases.push_back(make(shape, "bf16", false, shape.rows % 2));
+  cases.push_back(make(strips[1], "bf16", true, false));
+  cases.push_back(make(strips[6], "bf16", true, true));
+  const Shape small{"", 0, 48, 64, 16, 32}, odd{"", 0, 80, 105, 16, 32},
+      deep{"", 0, 304, 1152, 16, 32};
+  // Few rows each; many, which are packed or, where terms are no whole
+  // registers, copied; one expert that has more than others, or all.
+  const Experts experts[] = {{"One", {0, 0, 1, 1, 2}, 2, small},
+                             {"Few", {0, 7, 7, 13, 16}, 17, odd},
+                             {"Few", {0, 3, 43, 43, 60}, 64, deep},
+                             {"None", {0, 0, 0, 0}, 70, small},
+                             {"Two", {0, 3, 40}, 40, small},
+                             {"Many", {0, 37, 38, 38, 101, 140}, 140, odd},
+                             {"Many", {0, 0, 33, 180, 399}, 400, small},
+                             {"Many", {0, 16, 33, 129, 250}, 252, deep},
+                             {"All", {0, 0, 1200, 1200}, 1200, small}};
+  for (const Experts &each : experts)
+    cases.push_back(makeStrips(each));
+  return cases;
+}
+
+const std::vector<KernelCase> &quantCases() {
+  static const std::vector<KernelCase> cases = all();
+  return cases;
+}
+
+std::vector<KernelCase> largeQuantCases() {
+  const Shape shapes[] = {
+      {"Int8OneOfModel", 1, 1024, 4096, 8, 32, true},
+      {"Int4OneOfModel", 1, 4096, 4096, 4, 128},
+      {"Int8EightOfModel", 8, 4096, 4096, 8, 32, true},
+      {"Int4EightOfModel", 8, 4096, 4096, 4, 128, true},
+      {"Int8ManyOfModel", 512, 4096, 4096, 8, 32, true},
+      {"Int4ManyOfModel", 512, 4096, 4096, 4, 128, true},
+      {"Fp8OneOfModel", 1, 4096, 4096, 8, 128, false, true},
+      {"Fp8ManyOfModel", 512, 4096, 4096, 8, 32, false, true}};
+  std::vector<KernelCase> cases;
+  for (const Shape &shape : shapes)
+    cases.push_back(make(shape, "bf16", false, true));
+  return cases;
+}
+
+// Weights are multiplied as they are, however many rows there are.
+std::vector<KernelCase> gpuQuantCases() {
+  std::vector<KernelCase> cases;
+  // Enough tiles for the large one.
+  cases.push_back(
+      make({"Int4Large", 1280, 2048, 64, 4, 32, true}, "bf16", false, false));
+  // Several chunks of the sum, which rows of warps share; the last one ragged.
+  const Shape deep[] = {
+      {"Int4OneDeepZeros", 1, 75, 1120, 4, 64, true},
+      {"Int8ThreeRowsDeep", 3, 70, 2085, 8, 32},
+      {"Int8SixteenRowsDeepZeros", 16, 280, 1152, 8, 128, true},
+      {"Int4SixteenRowsDeep", 16, 40, 777, 4, 256},
+      {"Fp8OneDeep", 1, 75, 1120, 8, 64, false, true},
+      {"Fp8SixteenRowsDeep", 16, 280, 1152, 8, 128, false, true}};
+  for (const Shape &shape : deep)
+    cases.push_back(make(shape, "bf16", false, shape.rows > 3));
+  cases.push_back(deepExperts());
+  for (const KernelCase &one : quantCases())
+    if (one.name.find("Strips") == std::string::npos)
+      cases.push_back(one);
+  for (KernelCase &one : cases)
+    one.tolerance = 1e-5;
+  return cases;
+}
+
+} // namespace tessera::testing
