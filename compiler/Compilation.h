@@ -67,6 +67,7 @@ public:
 private:
   llvm::Error compile();
   llvm::Error resolvePhases();
+  llvm::Error checkPhaseOfMode(llvm::StringRef name) const;
   llvm::Error chooseTargets();
   llvm::Error readInputs();
   llvm::Error checkContinuation();

@@ -17,26 +17,50 @@
 using namespace mlir;
 using namespace tessera;
 
+static std::string phaseNames(models::Mode mode) {
+  return llvm::join(
+      llvm::map_range(phases(mode),
+                      [](const Phase &phase) { return phase.name.str(); }),
+      ", ");
+}
+
+// Both modes have as many phases; the mode of a dump is known once it is read.
+static std::optional<size_t> positionInAnyMode(llvm::StringRef name) {
+  std::optional<size_t> position = findPhase(models::Mode::Train, name);
+  return position ? position : findPhase(models::Mode::Infer, name);
+}
+
 // Which phases run: all after `first`, up to `last`.
 llvm::Error Compilation::resolvePhases() {
+  mode = request.infer ? models::Mode::Infer : models::Mode::Train;
   for (const std::string *name : {&request.from, &request.to})
-    if (!name->empty() && !findPhase(*name)) {
-      std::string known;
-      for (const Phase &phase : phases())
-        known += (known.empty() ? "" : ", ") + phase.name.str();
-      return complain("unknown phase '" + *name + "'; phases are " + known);
-    }
-  first = request.from.empty() ? 0 : *findPhase(request.from);
-  last = request.to.empty() ? phases().size() - 1 : *findPhase(request.to);
+    if (!name->empty() && !positionInAnyMode(*name))
+      return complain("unknown phase '" + *name + "'; phases are " +
+                      phaseNames(mode));
+  if (request.from.empty())
+    if (llvm::Error error = checkPhaseOfMode(request.to))
+      return error;
+  first = request.from.empty() ? 0 : *positionInAnyMode(request.from);
+  last = request.to.empty() ? phases(mode).size() - 1
+                            : *positionInAnyMode(request.to);
   if (last < first)
     return complain("--to " + request.to + " comes before --from " +
                     request.from + ": nothing would run");
   return llvm::Error::success();
 }
 
+llvm::Error Compilation::checkPhaseOfMode(llvm::StringRef name) const {
+  if (name.empty() || findPhase(mode, name))
+    return llvm::Error::success();
+  return complain(
+      "--mode " +
+      llvm::StringRef(mode == models::Mode::Train ? "train" : "infer") +
+      " has no phase '" + name + "'; its phases are " + phaseNames(mode));
+}
+
 // What was decided before the dump was written cannot be changed after it.
 llvm::Error Compilation::checkContinuation() {
-  if (!request.mesh.empty() && first >= *findPhase("shard"))
+  if (!request.mesh.empty() && first >= *findPhase(mode, "shard"))
     return complain("--mesh has no effect after phase 'shard': " +
                     request.input + " is cut already");
   if (!request.recipe.empty())
@@ -45,16 +69,16 @@ llvm::Error Compilation::checkContinuation() {
                     "the run read");
   for (const std::string &override : request.set)
     for (size_t i = 0; i <= first; ++i)
-      for (llvm::StringRef key : phases()[i].recipeKeys)
+      for (llvm::StringRef key : phases(mode)[i].recipeKeys)
         if (llvm::StringRef(override).starts_with(key))
-          return complain("--set " + override + ": phase '" + phases()[i].name +
-                          "' has compiled it into " + request.input +
+          return complain("--set " + override + ": phase '" +
+                          phases(mode)[i].name + "' has compiled it into " +
+                          request.input +
                           "; compile from the spec to change it");
   return llvm::Error::success();
 }
 
 llvm::Error Compilation::readInputs() {
-  mode = request.infer ? models::Mode::Infer : models::Mode::Train;
   StatusOr<models::LoadedConfig> loaded =
       request.configText.empty()
           ? models::loadHfConfig(request.spec)
@@ -206,8 +230,8 @@ llvm::Error Compilation::chooseTargets() {
   std::string kinds;
   for (const DeviceKind &kind : kindsOf(targets))
     kinds += (kinds.empty() ? "" : " or ") + kind.name;
-  if (!request.to.empty() && phases()[last].forEachKind &&
-      !phases()[first].forEachKind && kindsOf(targets).size() > 1)
+  if (!request.to.empty() && phases(mode)[last].forEachKind &&
+      !phases(mode)[first].forEachKind && kindsOf(targets).size() > 1)
     return complain("--to " + request.to +
                     " gives a module for each kind of device; choose one: "
                     "--target " +
@@ -231,7 +255,7 @@ llvm::Error Compilation::importModel() {
                   builder.getStringAttr(models::printRecipe(recipe)));
   module->setAttr(kModeAttr,
                   builder.getStringAttr(request.infer ? "infer" : "train"));
-  module->setAttr(kPhaseAttr, builder.getStringAttr(phases()[0].name));
+  module->setAttr(kPhaseAttr, builder.getStringAttr(phases(mode)[0].name));
   annotateForwardFlops(module);
   FirstError error(context.get());
   if (failed(verify(module)))
@@ -282,6 +306,9 @@ llvm::Error Compilation::parseInput() {
     mode = models::Mode::Infer;
   if (llvm::Error error = checkMode())
     return error;
+  for (const std::string *name : {&request.from, &request.to})
+    if (llvm::Error error = checkPhaseOfMode(*name))
+      return error;
   config.text = configText.getValue().str();
   config.file = request.input;
   StatusOr<models::Recipe> parsed =
@@ -324,7 +351,7 @@ llvm::Error Compilation::adoptDevices() {
 
 // A tiled module is for the targets that it has kernels for.
 llvm::Error Compilation::adoptTargets() {
-  if (!phases()[first].forEachKind)
+  if (!phases(mode)[first].forEachKind)
     return llvm::Error::success();
   std::vector<std::string> own = targetsOf(*branches.front().module);
   std::vector<DeviceKind> kinds = kindsOf(own);
@@ -350,10 +377,10 @@ llvm::Error Compilation::verifyInput() {
         request.input + " was written after phase '" +
         (written ? written.getValue() : "unknown") + "', not '" + request.from +
         "'; use --from=" + (written ? written.getValue() : "PHASE"));
-  if (!phases()[first].verify)
+  if (!phases(mode)[first].verify)
     return llvm::Error::success();
   PassManager verifier(context.get(), ModuleOp::getOperationName());
-  phases()[first].verify(verifier, optionsFor(branches.front()));
+  phases(mode)[first].verify(verifier, optionsFor(branches.front()));
   FirstError error(context.get());
   if (failed(verifier.run(module)))
     return complain(request.input + " is not what phase '" + request.from +

@@ -6,15 +6,18 @@
 #include "compiler/Phases.h"
 #include "compiler/target/cpu/CpuTarget.h"
 #include "dialects/graph/FoldedAttrs.h"
+#include "mlir/IR/AsmState.h"
 #include "mlir/Pass/PassManager.h"
 #include "passes/sharding/Sharding.h"
 #include "runtime/artifact/AppendedArtifact.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
+#include <mutex>
 
 using namespace mlir;
 using namespace tessera;
@@ -60,9 +63,9 @@ PhaseOptions Compilation::optionsFor(const Branch &branch) const {
 }
 
 llvm::Error Compilation::runPhase(size_t i) {
-  if (phases()[i].forEachShare && !phases()[i - 1].forEachShare)
+  if (phases(mode)[i].forEachShare && !phases(mode)[i - 1].forEachShare)
     splitByShare();
-  if (phases()[i].forEachKind && !phases()[i - 1].forEachKind)
+  if (phases(mode)[i].forEachKind && !phases(mode)[i - 1].forEachKind)
     splitByKind();
   if (llvm::Error error = agree(i))
     return error;
@@ -74,14 +77,14 @@ llvm::Error Compilation::runPhase(size_t i) {
 
 // One group of devices agrees with itself: its pipeline decides.
 llvm::Error Compilation::agree(size_t i) {
-  if (!phases()[i].agree || branches.size() == 1)
+  if (!phases(mode)[i].agree || branches.size() == 1)
     return llvm::Error::success();
   SmallVector<ModuleOp> shares;
   for (Branch &branch : branches)
     shares.push_back(*branch.module);
   FirstError error(context.get());
-  if (failed(phases()[i].agree(shares)))
-    return complain("phase '" + phases()[i].name +
+  if (failed(phases(mode)[i].agree(shares)))
+    return complain("phase '" + phases(mode)[i].name +
                     "': devices do not agree: " + error.text);
   return llvm::Error::success();
 }
@@ -89,8 +92,10 @@ llvm::Error Compilation::agree(size_t i) {
 llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
   ModuleOp module = *branch.module;
   auto start = std::chrono::steady_clock::now();
-  const Phase &phase = phases()[i];
+  const Phase &phase = phases(mode)[i];
   PassManager pipeline(context.get(), ModuleOp::getOperationName());
+  if (failed(mlir::applyPassManagerCLOptions(pipeline)))
+    return complain("--mlir: the options contradict each other");
   if (request.dumpPasses)
     pipeline.enableIRPrinting([](Pass *, Operation *) { return false; },
                               [](Pass *, Operation *) { return true; },
@@ -134,7 +139,7 @@ llvm::Error Compilation::dump(size_t phase, Branch &branch) {
   branch.module->print(
       out, OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false));
   if (request.embedSources)
-    sources.emplace_back(dumpName(phase, suffixOf(branch)), text);
+    sources.emplace_back(dumpName(mode, phase, suffixOf(branch)), text);
   if (request.dumpDir.empty())
     return llvm::Error::success();
   if (std::error_code error =
@@ -143,7 +148,7 @@ llvm::Error Compilation::dump(size_t phase, Branch &branch) {
         request.dumpDir +
         ": cannot create the directory for dumps: " + error.message());
   llvm::SmallString<128> path(request.dumpDir);
-  llvm::sys::path::append(path, dumpName(phase, suffixOf(branch)));
+  llvm::sys::path::append(path, dumpName(mode, phase, suffixOf(branch)));
   return writeFile(path, {text});
 }
 
@@ -211,7 +216,8 @@ llvm::Error Compilation::write(llvm::StringRef artifact) {
 // The cache serves whole compilations that leave nothing behind but the
 // artifact.
 llvm::Expected<bool> Compilation::serveFromCache(const ArtifactCache &cache) {
-  if (!request.dumpDir.empty() || request.dumpPasses)
+  if (!request.dumpDir.empty() || request.dumpPasses ||
+      !request.mlirOptions.empty())
     return false;
   std::optional<std::string> artifact = cache.load(cacheKey);
   if (!artifact)
@@ -237,6 +243,9 @@ llvm::Error Compilation::runPhases() {
   cpu::registerCpuTarget(registry);
   context = std::make_unique<MLIRContext>(registry);
   context->loadAllAvailableDialects();
+  // Whole modules are printed between passes, so none may run beside another.
+  if (request.dumpPasses || !request.mlirOptions.empty())
+    context->disableMultithreading();
   llvm::Error error = tryPhases();
   auto isFolded = [](const Branch &branch) {
     return branch.module && (*branch.module)->hasAttr(graph::kFoldedAttr);
@@ -264,13 +273,35 @@ llvm::Error Compilation::tryPhases() {
   return llvm::Error::success();
 }
 
+// Options of MLIR's pass manager, which are global in LLVM.
+static llvm::Error parseMlirOptions(const std::vector<std::string> &options) {
+  static std::once_flag registered;
+  std::call_once(registered, [] {
+    mlir::registerPassManagerCLOptions();
+    mlir::registerAsmPrinterCLOptions();
+  });
+  std::vector<const char *> arguments = {"tessera compile --mlir"};
+  for (const std::string &option : options)
+    arguments.push_back(option.c_str());
+  std::string problem;
+  llvm::raw_string_ostream out(problem);
+  if (!options.empty() &&
+      !llvm::cl::ParseCommandLineOptions(int(arguments.size()),
+                                         arguments.data(), "", &out))
+    return complain("--mlir: " +
+                    llvm::StringRef(problem).trim().split('\n').first);
+  return llvm::Error::success();
+}
+
 // Spec and recipe to artifact, or only as far as `to`.
 llvm::Error Compilation::compile() {
-  std::optional<CacheMode> mode = parseCacheMode(request.cache);
-  if (!mode)
+  std::optional<CacheMode> cached = parseCacheMode(request.cache);
+  if (!cached)
     return complain("unknown cache mode '" + request.cache +
                     "'; modes are on, off, redo, readonly");
-  cacheMode = request.cacheBytes > 0 ? *mode : CacheMode::off;
+  cacheMode = request.cacheBytes > 0 ? *cached : CacheMode::off;
+  if (llvm::Error error = parseMlirOptions(request.mlirOptions))
+    return error;
   if (llvm::Error error = resolvePhases())
     return error;
   if (!request.output.empty())

@@ -28,7 +28,10 @@ struct CompileRequest {
   bool emulate = true;     ///< code for the emulated GPU beside that for CUDA
   std::string dumpDir;     ///< one file a phase; empty: none
   bool dumpPasses = false; ///< also after every pass that changed something
-  std::string from;        ///< continue after this phase with `input`
+  /// Options of MLIR's pass manager: "--mlir-timing",
+  /// "--mlir-pass-statistics", "--mlir-print-ir-after=fuse" and so on.
+  std::vector<std::string> mlirOptions;
+  std::string from;  ///< continue after this phase with `input`
   std::string to;    ///< stop after this phase and write its IR to `output`
   std::string input; ///< .mlir, with `from`
   std::string cache = "on"; ///< on | off | redo | readonly

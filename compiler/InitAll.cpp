@@ -17,12 +17,12 @@
 #include "passes/autodiff/Autodiff.h"
 #include "passes/folding/Folding.h"
 #include "passes/fusion/Fusion.h"
-#include "passes/stages/Stages.h"
+#include "passes/kernels/Passes.h"
+#include "passes/overlap/Overlap.h"
 #include "passes/planning/Planning.h"
 #include "passes/precision/Precision.h"
-#include "passes/overlap/Overlap.h"
 #include "passes/sharding/Sharding.h"
-#include "passes/kernels/Passes.h"
+#include "passes/stages/Stages.h"
 
 void tessera::registerAllDialects(mlir::DialectRegistry &registry) {
   registry.insert<graph::GraphDialect, dist::DistDialect, tile::TileDialect,

@@ -7,12 +7,12 @@
 #include "passes/autodiff/Autodiff.h"
 #include "passes/folding/Folding.h"
 #include "passes/fusion/Fusion.h"
-#include "passes/stages/Stages.h"
+#include "passes/kernels/Passes.h"
+#include "passes/overlap/Overlap.h"
 #include "passes/planning/Planning.h"
 #include "passes/precision/Precision.h"
-#include "passes/overlap/Overlap.h"
 #include "passes/sharding/Sharding.h"
-#include "passes/kernels/Passes.h"
+#include "passes/stages/Stages.h"
 #include "runtime/support/QuantizedLayout.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -65,19 +65,20 @@ static void verifyPrograms(OpPassManager &pipeline,
       createVerifyStepProgram({options.mode == models::Mode::Train}));
 }
 
-// Programs that generate have nothing to differentiate, and nothing updates
-// their weights.
-static void programs(OpPassManager &pipeline, const PhaseOptions &options) {
-  if (options.mode == models::Mode::Train) {
-    AutodiffOptions autodiff = AutodiffOptions::fromRecipe(options.recipe);
-    autodiff.step.alwaysLoop = options.mesh.hasPipe();
-    buildAutodiffPipeline(pipeline, autodiff);
-    if (options.recipe.compute == models::Precision::Fp64) {
-      buildWideningPipeline(pipeline);
-      verifyPrograms(pipeline, options);
-    }
-    return;
+// Whole programs of training, in f64 if the recipe says so.
+static void autodiff(OpPassManager &pipeline, const PhaseOptions &options) {
+  AutodiffOptions autodiff = AutodiffOptions::fromRecipe(options.recipe);
+  autodiff.step.alwaysLoop = options.mesh.hasPipe();
+  buildAutodiffPipeline(pipeline, autodiff);
+  if (options.recipe.compute == models::Precision::Fp64) {
+    buildWideningPipeline(pipeline);
+    verifyPrograms(pipeline, options);
   }
+}
+
+// Inference programs have nothing to differentiate, and nothing updates their
+// weights.
+static void inference(OpPassManager &pipeline, const PhaseOptions &options) {
   if (options.recipe.compute == models::Precision::Bf16)
     pipeline.addPass(createNarrowState());
   const models::Recipe::Inference &inference = options.recipe.inference;
@@ -112,6 +113,12 @@ static void planning(OpPassManager &pipeline, const PhaseOptions &) {
   buildPlanningPipeline(pipeline);
 }
 
+// The verifier pass that ends a phase, as the phase's `verify`.
+template <std::unique_ptr<mlir::Pass> (*create)()>
+static void verifyWith(OpPassManager &pipeline, const PhaseOptions &) {
+  pipeline.addPass(create());
+}
+
 static constexpr llvm::StringLiteral kImportKeys[] = {"batch.", "dropout.",
                                                       "inference."},
                                      kPrecisionKeys[] = {"precision."},
@@ -119,70 +126,97 @@ static constexpr llvm::StringLiteral kImportKeys[] = {"batch.", "dropout.",
                                                         "optimizer.name",
                                                         "schedule.name"};
 
-static constexpr Phase kPhases[] = {
-    {"import",
-     "the model as its spec says it: @loss, @logits and @init over blocks, one "
-     "for each kind of layer",
-     noPasses, nullptr, false, false, kImportKeys},
-    {"precision",
-     "every tensor has the element type in which it is computed; masters stay "
-     "f32",
-     precision, verifyPrecision, false, false, kPrecisionKeys},
-    {"autodiff",
-     "whole programs: one training step is one function, with gradients, "
-     "accumulation and optimizer; what generates reads weights as they are "
-     "kept",
-     programs, verifyPrograms, false, false, kAutodiffKeys},
-    {"shard",
-     "on a mesh: where the elements of every tensor are, and what moves them",
-     sharding,
-     [](OpPassManager &pipeline, const PhaseOptions &) {
-       pipeline.addPass(createVerifyShardings());
-     }},
-    {"partition",
-     "on a mesh: one device's program, with its shares and its collectives",
-     partition, nullptr, true},
-    {"fusion", "clusters: each becomes one kernel", fusion,
-     [](OpPassManager &pipeline, const PhaseOptions &) {
-       pipeline.addPass(createVerifyFused());
-     },
-     true},
-    {"overlap",
-     "on a mesh: what is started is waited for later, small collectives are "
-     "one",
-     overlap,
-     [](OpPassManager &pipeline, const PhaseOptions &) {
-       pipeline.addPass(createVerifyOverlap());
-     },
-     true,
-     false,
-     {},
-     orderCollectives},
-    {"kernels", "launches, and for each target the kernels that they run",
-     kernels,
-     [](OpPassManager &pipeline, const PhaseOptions &) {
-       pipeline.addPass(createVerifyTiled());
-     },
-     true, true},
-    {"planning", "bytes: steps over one arena, with every offset known",
-     planning,
-     [](OpPassManager &pipeline, const PhaseOptions &) {
-       pipeline.addPass(createVerifyPlan());
-     },
-     true, true},
-};
+static constexpr Phase
+    kImport = {.name = "import",
+               .description = "the model as its spec defines it: @loss, "
+                              "@logits and @init over one block for each kind "
+                              "of layer",
+               .build = noPasses,
+               .recipeKeys = kImportKeys},
+    kPrecision = {.name = "precision",
+                  .description = "every tensor has the element type in which "
+                                 "it is computed; master weights stay f32",
+                  .build = precision,
+                  .verify = verifyPrecision,
+                  .recipeKeys = kPrecisionKeys},
+    kAutodiff = {.name = "autodiff",
+                 .description = "complete training programs: one step is one "
+                                "function, with gradients, accumulation and "
+                                "optimizer",
+                 .build = autodiff,
+                 .verify = verifyPrograms,
+                 .recipeKeys = kAutodiffKeys},
+    kInference = {.name = "inference",
+                  .description = "complete inference programs: weights and "
+                                 "caches have the types and layouts in which "
+                                 "they are stored",
+                  .build = inference,
+                  .verify = verifyPrograms},
+    kShard = {.name = "shard",
+              .description = "on a mesh: every tensor has a sharding, and "
+                             "reshards move data between different ones",
+              .build = sharding,
+              .verify = verifyWith<createVerifyShardings>},
+    kPartition = {.name = "partition",
+                  .description = "on a mesh: the program of one device, over "
+                                 "its shards, with collectives",
+                  .build = partition,
+                  .forEachShare = true},
+    kFusion = {.name = "fusion",
+               .description = "fusion clusters, each of which becomes one "
+                              "kernel",
+               .build = fusion,
+               .verify = verifyWith<createVerifyFused>,
+               .forEachShare = true},
+    kOverlap = {.name = "overlap",
+                .description = "on a mesh: collectives start early, are waited "
+                               "for late, and small ones are bucketed",
+                .build = overlap,
+                .verify = verifyWith<createVerifyOverlap>,
+                .forEachShare = true,
+                .agree = orderCollectives},
+    kKernels = {.name = "kernels",
+                .description = "launches, and the kernels that they run, for "
+                               "each target",
+                .build = kernels,
+                .verify = verifyWith<createVerifyTiled>,
+                .forEachShare = true,
+                .forEachKind = true},
+    kPlanning = {.name = "planning",
+                 .description =
+                     "the execution plan: steps over one arena, with "
+                     "every offset known",
+                 .build = planning,
+                 .verify = verifyWith<createVerifyPlan>,
+                 .forEachShare = true,
+                 .forEachKind = true};
 
-llvm::ArrayRef<Phase> tessera::phases() { return kPhases; }
+// Both lists have a phase of whole programs at the same position, and are equal
+// elsewhere.
+static constexpr Phase kTrainingPhases[] = {kImport,  kPrecision, kAutodiff,
+                                            kShard,   kPartition, kFusion,
+                                            kOverlap, kKernels,   kPlanning};
+static constexpr Phase kInferencePhases[] = {kImport,  kPrecision, kInference,
+                                             kShard,   kPartition, kFusion,
+                                             kOverlap, kKernels,   kPlanning};
 
-std::optional<size_t> tessera::findPhase(llvm::StringRef name) {
-  for (auto [i, phase] : llvm::enumerate(phases()))
+llvm::ArrayRef<Phase> tessera::phases(models::Mode mode) {
+  if (mode == models::Mode::Train)
+    return kTrainingPhases;
+  return kInferencePhases;
+}
+
+std::optional<size_t> tessera::findPhase(models::Mode mode,
+                                         llvm::StringRef name) {
+  for (auto [i, phase] : llvm::enumerate(phases(mode)))
     if (phase.name == name)
       return i;
   return std::nullopt;
 }
 
-std::string tessera::dumpName(size_t phase, llvm::StringRef suffix) {
-  return llvm::formatv("{0,0+2}-{1}{2}.mlir", phase, phases()[phase].name,
+std::string tessera::dumpName(models::Mode mode, size_t phase,
+                              llvm::StringRef suffix) {
+  return llvm::formatv("{0,0+2}-{1}{2}.mlir", phase, phases(mode)[phase].name,
                        suffix)
       .str();
 }
@@ -212,40 +246,59 @@ static std::vector<std::string> passNames(const OpPassManager &pipeline) {
   return names;
 }
 
+// One row of the table of phases, and the section with its passes.
+static void describePhase(models::Mode mode, size_t i,
+                          const PhaseOptions &options, std::string &table,
+                          std::string &sections) {
+  const Phase &phase = phases(mode)[i];
+  table += llvm::formatv("| [{0}](#{0}) | `{1}` | {2} |\n", phase.name,
+                         dumpName(mode, i), phase.description)
+               .str();
+  sections += llvm::formatv("\n## {0}\n\n", phase.name).str();
+  OpPassManager pipeline("builtin.module");
+  phase.build(pipeline, options);
+  std::vector<std::string> names = passNames(pipeline);
+  if (names.empty())
+    sections += "No passes: `models/` builds the module.\n";
+  for (const std::string &name : names) {
+    const mlir::PassInfo *pass = mlir::PassInfo::lookup(name);
+    sections += llvm::formatv("- `{0}`: {1}\n", name,
+                              pass ? pass->getPassDescription() : "")
+                    .str();
+  }
+}
+
 std::string tessera::phasesAsMarkdown() {
   registerAllPasses();
-  const models::Recipe recipe;
-  PhaseOptions options{recipe, {}};
-  options.mesh.axes = "data=2"; // to have the passes of a mesh listed
+  models::Recipe recipe;
+  recipe.compute = models::Precision::Bf16; // to have all passes listed
+  recipe.inference.quant = models::Quant::Int8;
+  PhaseOptions training{recipe, {}}, inference{recipe, {}};
+  training.mesh.axes = "data=2";
+  inference.mode = models::Mode::Infer;
   std::string table = "| phase | dump | what holds afterwards |\n"
                       "|---|---|---|\n",
               sections;
-  for (auto [i, phase] : llvm::enumerate(phases())) {
-    table += llvm::formatv("| [{0}](#{0}) | `{1}` | {2} |\n", phase.name,
-                           dumpName(i), phase.description)
-                 .str();
-    sections += llvm::formatv("\n## {0}\n\n", phase.name).str();
-    OpPassManager pipeline("builtin.module");
-    phase.build(pipeline, options);
-    std::vector<std::string> names = passNames(pipeline);
-    if (names.empty())
-      sections += i ? "No passes.\n" : "No passes: `models/` builds it.\n";
-    for (const std::string &name : names) {
-      const mlir::PassInfo *pass = mlir::PassInfo::lookup(name);
-      sections += llvm::formatv("- `{0}`: {1}\n", name,
-                                pass ? pass->getPassDescription() : "")
-                      .str();
-    }
+  for (size_t i = 0; i < phases(models::Mode::Train).size(); ++i) {
+    describePhase(models::Mode::Train, i, training, table, sections);
+    if (phases(models::Mode::Infer)[i].name !=
+        phases(models::Mode::Train)[i].name)
+      describePhase(models::Mode::Infer, i, inference, table, sections);
   }
   return "# Pipeline\n\n"
          "Printed by `tessera compile --list-phases`. A dump is the module "
-         "after its phase; `--from=PHASE DUMP`\n"
-         "goes on from there. tiling and planning run once for each kind of "
-         "device: all CPU variants are one,\n"
-         "each CUDA target is one, and where there are several the dumps of "
-         "CUDA targets are called\n"
-         "`07-kernels.cuda-sm_80.mlir`. After the last phase, "
-         "`compiler/target/` turns each kernel into machine code by passes\n"
-         "of its own, and `compiler/artifact/` writes the file.\n\n" +
+         "after its phase;\n"
+         "`--from=PHASE DUMP` continues from it. `--mode train` runs "
+         "`autodiff`, `--mode infer` runs `inference`\n"
+         "in its place; the other phases are the same. `kernels` and "
+         "`planning` run once for each kind of\n"
+         "device: all CPU variants are one kind, each CUDA target is one. "
+         "With several kinds the dumps of\n"
+         "CUDA targets are named `07-kernels.cuda-sm_80.mlir`. After the last "
+         "phase, `compiler/target/`\n"
+         "lowers each kernel to machine code by passes of its own, and "
+         "`compiler/artifact/` writes the file.\n"
+         "`tessera-opt --fusion-phase` runs the passes of a phase on any "
+         "module.\n\n" +
          table + sections;
 }

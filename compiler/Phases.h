@@ -1,5 +1,5 @@
-// THE list of phases. --from, --to, the names of dumps and docs/pipeline.md all
-// fall out of it.
+// The list of phases. --from, --to, the names of dumps and docs/pipeline.md all
+// derive from it.
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
 #include "models/Recipe.h"
@@ -45,18 +45,24 @@ struct Phase {
   mlir::LogicalResult (*agree)(llvm::ArrayRef<mlir::ModuleOp> shares) = nullptr;
 };
 
-/// In order. The first one, import, has no passes: its module comes from
-/// models/.
-llvm::ArrayRef<Phase> phases();
+/// In order, of `mode`. The first one, import, has no passes: its module comes
+/// from models/.
+llvm::ArrayRef<Phase> phases(models::Mode mode);
 
-/// Position of a phase by name; nullopt where there is none.
-std::optional<size_t> findPhase(llvm::StringRef name);
+/// Position of a phase by name; nullopt if `mode` has none of that name.
+std::optional<size_t> findPhase(models::Mode mode, llvm::StringRef name);
 
-/// "03-partition.mlir"; with `suffix` ".cuda-sm_80" it stands before ".mlir".
-std::string dumpName(size_t phase, llvm::StringRef suffix = "");
+/// "03-shard.mlir"; with `suffix` ".cuda-sm_80" it precedes ".mlir".
+std::string dumpName(models::Mode mode, size_t phase,
+                     llvm::StringRef suffix = "");
 
 /// The phases and their passes as Markdown: docs/pipeline.md, word for word.
 /// Registers all passes, to have their summaries.
 std::string phasesAsMarkdown();
+
+/// Registers the passes of each phase as a pipeline of tessera-opt:
+/// --fusion-phase, --kernels-phase=targets=cpu:avx2 and so on. Their options
+/// are those of PhasePipelineOptions (PhasePipelines.cpp).
+void registerPhasePipelines();
 
 } // namespace tessera

@@ -1,6 +1,7 @@
 // Reads MLIR with all our dialects, runs the passes that are asked for, and
 // prints what comes out. Any dump of `tessera compile --dump-ir` goes in here.
 #include "compiler/InitAll.h"
+#include "compiler/Phases.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
@@ -17,6 +18,7 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   tessera::registerAllDialects(registry);
   tessera::registerAllPasses();
+  tessera::registerPhasePipelines();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv,
                         "runs passes on MLIR text\n\n"

@@ -18,9 +18,9 @@ using namespace tessera;
 
 static std::string phaseNames() {
   std::string names;
-  for (const Phase &phase : phases())
+  for (const Phase &phase : phases(models::Mode::Train))
     names += (names.empty() ? "" : ", ") + phase.name.str();
-  return names;
+  return names + "; of --mode infer, inference in place of autodiff";
 }
 
 // The runtime that becomes the executable stands beside this program.
@@ -144,6 +144,14 @@ static void addIrOptions(CLI::App &command, CompileRequest &request) {
   command
       .add_flag("--dump-passes", request.dumpPasses,
                 "print the module to stderr after every pass that changed it")
+      ->group(group);
+  command
+      .add_option("--mlir", request.mlirOptions,
+                  "an option of MLIR's pass manager, such as "
+                  "--mlir=--mlir-timing, --mlir=--mlir-pass-statistics or "
+                  "--mlir=--mlir-print-ir-after=fuse; may be repeated")
+      ->type_name("OPTION")
+      ->allow_extra_args(false)
       ->group(group);
   command
       .add_option("--from", request.from,

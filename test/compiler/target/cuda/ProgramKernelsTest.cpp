@@ -70,7 +70,7 @@ mlir::OwningOpRef<mlir::ModuleOp> fusedModule(const Program &program) {
   auto module =
       models::buildModel(kernelContext(), *spec, *recipe, program.mode);
   EXPECT_TRUE(bool(module));
-  for (const Phase &phase : phases().drop_front()) {
+  for (const Phase &phase : phases(program.mode).drop_front()) {
     if (phase.forEachKind)
       break;
     mlir::PassManager pipeline(&kernelContext());
