@@ -26,7 +26,7 @@ std::vector<bool> readSparseLayers(ConfigFields &fields, int64_t layers) {
 }
 
 void readMixtral(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
-  moe.experts = fields.size("num_local_experts", maxExperts);
+  moe.experts = fields.size({"num_local_experts", "num_experts"}, maxExperts);
   moe.intermediate = spec.intermediate;
   moe.normalize = true;
   moe.sparse.assign(static_cast<size_t>(spec.layers), true);
@@ -35,7 +35,8 @@ void readMixtral(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
 }
 
 void readQwen(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
-  moe.experts = fields.size("num_experts", maxExperts);
+  // transformers 5 writes Mixtral's name for all of them.
+  moe.experts = fields.size({"num_experts", "num_local_experts"}, maxExperts);
   moe.intermediate = fields.size("moe_intermediate_size", maxIntermediate);
   moe.normalize = fields.flag("norm_topk_prob", false);
   moe.sparse = readSparseLayers(fields, spec.layers);
@@ -66,7 +67,8 @@ void readGroups(ConfigFields &fields, MoeSpec &moe) {
 
 /// DeepSeek-V3's routing (2412.19437, section 2.1.2).
 void readDots(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
-  moe.experts = fields.size("n_routed_experts", maxExperts);
+  moe.experts =
+      fields.size({"n_routed_experts", "num_local_experts"}, maxExperts);
   moe.intermediate = fields.size("moe_intermediate_size", maxIntermediate);
   int64_t shared = fields.size("n_shared_experts", maxExperts);
   if (shared > maxIntermediate / moe.intermediate)
