@@ -1,7 +1,8 @@
 #include "compiler/DeviceKinds.h"
-#include "passes/kernels/Targets.h"
+#include "hardware/Targets.h"
 #include "passes/kernels/Tiling.h"
 #include "llvm/ADT/STLExtras.h"
+#include <span>
 
 using namespace mlir;
 using namespace tessera;
@@ -10,7 +11,7 @@ constexpr llvm::StringLiteral kCpu = "cpu";
 
 std::string tessera::knownTargets() {
   std::string names = "cpu (all CPU variants)";
-  for (llvm::ArrayRef<TileTarget> family :
+  for (std::span<const TileTarget> family :
        {cpuTileTargets(), cudaTileTargets()})
     for (const TileTarget &target : family)
       names += ", " + target.name;

@@ -8,6 +8,10 @@ namespace tessera::tile {
 /// With others it would leave its buffers, or not fill them.
 inline constexpr llvm::StringLiteral kBlocksAttr = "tile.blocks";
 
+/// On a GPU's kernel without warps: the threads of a block, where they are not
+/// the target's `lanes`.
+inline constexpr llvm::StringLiteral kThreadsAttr = "tile.threads";
+
 /// An error at `launch`, one of the kernel @`name` of each nested module of
 /// `module`, unless every instance has the kernel's own number of blocks.
 mlir::LogicalResult verifyBlocks(mlir::Operation *launch, mlir::ModuleOp module,

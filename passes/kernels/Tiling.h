@@ -3,9 +3,9 @@
 #pragma once
 #include "dialects/graph/GraphOps.h"
 #include "dialects/tile/TileOps.h"
+#include "hardware/Targets.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/fusion/StridedView.h"
-#include "passes/kernels/Targets.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
 #include <functional>

@@ -1,6 +1,6 @@
 #include "passes/overlap/Costs.h"
-#include "dialects/dist/Figures.h"
 #include "dialects/graph/GraphOps.h"
+#include "hardware/Roofline.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -17,9 +17,9 @@ double tessera::schedule::computeSeconds(Operation *op) {
   if (!cluster)
     return 0;
   auto costed = cast<graph::Costed>(op);
-  return std::max(
-      static_cast<double>(costed.getFlops()) / dist::kFlopsPerSecond,
-      static_cast<double>(costed.getBytes()) / dist::kBytesPerSecond);
+  return hardware::kDefaultDevice.seconds(
+      static_cast<double>(costed.getFlops()),
+      static_cast<double>(costed.getBytes()));
 }
 
 static RankedTensorType typeOf(Value value) {
@@ -60,18 +60,15 @@ double Links::seconds(Operation *collective, int64_t bytes) const {
   double messages = isa<dist::PermuteOp>(collective) ? 1 : members - 1;
   double share = static_cast<double>(bytes) /
                  (isa<dist::PermuteOp>(collective) ? 1 : members);
-  auto link = static_cast<unsigned>(tier);
-  return rounds * messages *
-         (dist::kLatency[link] + share / dist::kLinkBytes[link]);
+  return rounds * messages * hardware::defaultLink(tier).seconds(share);
 }
 
 int64_t Links::bucketBytes(int64_t total) const {
   // What the links carry in the time that a ring's messages need anyway: a
   // collective of so many bytes is half latency, one of four times as many a
   // fifth. More than a few dozen MB would only start late.
-  auto link = static_cast<unsigned>(tier);
-  double carried = static_cast<double>(members) * dist::kLatency[link] *
-                   dist::kLinkBytes[link];
+  const hardware::Link &link = hardware::defaultLink(tier);
+  double carried = static_cast<double>(members) * link.latency * link.bytes;
   int64_t least = std::min<int64_t>(static_cast<int64_t>(carried), 6 << 20);
   return std::clamp<int64_t>(total / 8, least, 4 * least);
 }

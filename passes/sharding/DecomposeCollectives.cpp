@@ -1,8 +1,8 @@
 // Which gathers and scatters are done in parts. Decided once for all devices,
 // while tensors are whole: they must do the same together, whatever the shapes
 // of their shares.
-#include "dialects/dist/Figures.h"
 #include "dialects/dist/InPartsAttr.h"
+#include "hardware/Roofline.h"
 #include "passes/sharding/InParts.h"
 #include "passes/sharding/Sharding.h"
 
@@ -35,8 +35,8 @@ public:
         input(op.getInput()), result(op.getResult()), how(how),
         parts(static_cast<double>(how.devices)) {
     double share = bytes(how.gathers ? input : result);
-    auto tier = static_cast<unsigned>(reader.mesh.axes[how.axis].getLink());
-    send = dist::kLatency[tier] + share / dist::kLinkBytes[tier];
+    send = hardware::defaultLink(reader.mesh.axes[how.axis].getLink())
+               .seconds(share);
   }
 
   /// What is gained by doing it in parts; negative if that loses.
@@ -58,8 +58,7 @@ private:
   }
 
   static double roofline(double flops, double bytes) {
-    return std::max(flops / dist::kFlopsPerSecond,
-                    bytes / dist::kBytesPerSecond);
+    return hardware::kDefaultDevice.seconds(flops, bytes);
   }
 
   double flopsOf(graph::EinsumOp product) const {
@@ -145,7 +144,7 @@ private:
       add(product.getResult(), letters.out);
     else
       copied += (parts + 1) * bytes(result);
-    return copied / dist::kBytesPerSecond + kLaunch;
+    return copied / hardware::kDefaultDevice.bytes + kLaunch;
   }
 
   double inParts() const {

@@ -1,16 +1,13 @@
 #include "passes/sharding/Estimate.h"
-#include "dialects/dist/Figures.h"
 #include "dialects/graph/GraphExchangeOps.h"
+#include "hardware/Roofline.h"
 #include "passes/sharding/LocalOps.h"
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::sharding;
-using dist::kBytesPerSecond;
-using dist::kFlopsPerSecond;
-using dist::kLatency;
-using dist::kLinkBytes;
 using graph::tensorType;
+using hardware::kDefaultDevice;
 
 //===--- one op, one move -------------------------------------------------===//
 
@@ -30,8 +27,8 @@ static double bytesOf(Value value) {
 
 // A message to a neighbour along the axis.
 double OpCosts::ofLink(unsigned axis, double bytes) const {
-  auto tier = static_cast<unsigned>(mesh.axes[axis].getLink());
-  return (price.latency ? kLatency[tier] : 0) + bytes / kLinkBytes[tier];
+  const hardware::Link &link = hardware::defaultLink(mesh.axes[axis].getLink());
+  return price.latency ? link.seconds(bytes) : bytes / link.bytes;
 }
 
 double OpCosts::ofOp(Operation *op, const Plan &plan) const {
@@ -61,7 +58,7 @@ double OpCosts::ofComputing(Operation *op, const Plan &plan) const {
     flops /= mesh.size(axis);
   if (auto fusable = dyn_cast<graph::Fusable>(op); fusable && fusable.isView())
     return 0;
-  return std::max(flops / kFlopsPerSecond, traffic / kBytesPerSecond);
+  return kDefaultDevice.seconds(flops, traffic);
 }
 
 namespace {
@@ -101,7 +98,7 @@ double OpCosts::ofMoving(Value value, const Placement &from,
     return 0;
   double seconds = 0;
   if (!price.coarse)
-    seconds = bytesOf(value) / kBytesPerSecond *
+    seconds = bytesOf(value) / kDefaultDevice.bytes *
               (1.0 / static_cast<double>(pieces(from)) + 1.0 / pieces(to));
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
     bool part = llvm::is_contained(from.partial, axis) &&
@@ -154,7 +151,7 @@ double OpCosts::ofExchanging(Operation *op, const Plan &plan) const {
     double n = mesh.size(axis);
     seconds += price.weight * (n - 1) *
                (ofLink(axis, size / pieces(home) / n) + ofLink(axis, 0));
-    seconds += 2 * size / pieces(sent) / kBytesPerSecond;
+    seconds += 2 * size / pieces(sent) / kDefaultDevice.bytes;
   }
   return seconds;
 }

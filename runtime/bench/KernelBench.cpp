@@ -239,6 +239,19 @@ Status Bench::timeCopies() {
   return Status::success();
 }
 
+static double peakOf(const hardware::Peaks &peaks,
+                     artifact::Arithmetic arithmetic) {
+  switch (arithmetic) {
+  case artifact::Arithmetic::bf16:
+    return peaks.bf16;
+  case artifact::Arithmetic::tf32:
+    return peaks.tf32;
+  case artifact::Arithmetic::fp32:
+    break;
+  }
+  return peaks.fp32;
+}
+
 Status Bench::findPeaks() {
   if (isHost) {
     StatusOr<RunRecipe> recipe = parseRunRecipe(model->facts().recipe);
@@ -253,7 +266,7 @@ Status Bench::findPeaks() {
         threads);
     result.peaks.fp32 = peak.perSecond; // kernels of a CPU are all of this kind
     result.peaksFrom = fmt::format("measured, {}", peak.instruction);
-  } else if (const Chip *chip = findChip(result.device)) {
+  } else if (const hardware::Chip *chip = hardware::findChip(result.device)) {
     result.peaks = chip->peaks;
     result.peaksFrom = fmt::format("data sheet of {}", chip->name);
   }
@@ -292,7 +305,7 @@ Status Bench::timeKernels() {
     time.seconds = median(
         timesOf(profile, problem.step, std::min(warmUps, problem.repeats - 1)));
     const double peak =
-        result.peaks.of(artifact::arithmeticOf(*problem.kernel));
+        peakOf(result.peaks, artifact::arithmeticOf(*problem.kernel));
     const double memory =
         result.copyBytesPerSecond ? time.bytes / result.copyBytesPerSecond : 0;
     const double compute = peak ? time.flops / peak : 0;

@@ -1,7 +1,7 @@
 // Every kernel of a program, timed by itself and set against the roofline.
 #pragma once
+#include "hardware/Gpus.h"
 #include "runtime/artifact/ArtifactReader.h"
-#include "runtime/bench/Chips.h"
 
 #include <cstdint>
 #include <string>
@@ -45,7 +45,7 @@ struct KernelBenchResult {
   double programSeconds = 0;
   /// Read and written, by the device's own copy; 0: not measured.
   double copyBytesPerSecond = 0;
-  Peaks peaks;
+  hardware::Peaks peaks;
   std::string peaksFrom; ///< "data sheet of H200", "measured", or empty
   std::vector<KernelTime> kernels; ///< most of the program's time first
 };

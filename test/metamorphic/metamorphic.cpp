@@ -1,9 +1,9 @@
 // Generates graphs and checks that every pass and kernel keeps their meaning;
 // replays and reduces those that fail.
 #include "compiler/target/cpu/CpuTarget.h"
+#include "hardware/Targets.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
-#include "passes/kernels/Targets.h"
 #include "test/metamorphic/Check.h"
 #include "test/metamorphic/CheckKernels.h"
 #include "test/metamorphic/Generate.h"

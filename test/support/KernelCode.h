@@ -1,8 +1,8 @@
 // Kernels of one target, ready to be called on host buffers.
 #pragma once
 #include "dialects/tile/TileOps.h"
+#include "hardware/Targets.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "passes/kernels/Targets.h"
 #include "test/support/HostBuffer.h"
 #include "test/support/RunKernels.h"
 

@@ -1,6 +1,6 @@
 // LLVM IR to a relocatable object.
 #pragma once
-#include "passes/kernels/Targets.h"
+#include "hardware/Targets.h"
 #include "llvm/Support/Error.h"
 #include <string>
 

@@ -1,8 +1,8 @@
 // From kernels to machine code: the CPU target's front door.
 #pragma once
 #include "compiler/cache/KernelCache.h"
+#include "hardware/Targets.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "passes/kernels/Targets.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
 #include <string>

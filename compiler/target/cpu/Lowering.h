@@ -4,10 +4,10 @@
 #include "compiler/target/cpu/Pieces.h"
 #include "compiler/target/cpu/Polynomials.h"
 #include "dialects/tile/TileOps.h"
+#include "hardware/Targets.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "passes/kernels/Targets.h"
 #include "llvm/Support/Error.h"
 #include <memory>
 

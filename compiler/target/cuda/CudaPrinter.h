@@ -2,8 +2,8 @@
 // library (runtime/device) for each tile op, named after what was fused.
 #pragma once
 #include "dialects/tile/TileOps.h"
+#include "hardware/Targets.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "passes/kernels/Targets.h"
 #include "runtime/device/TensorMap.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"

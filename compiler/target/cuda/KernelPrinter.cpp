@@ -1,4 +1,5 @@
 #include "compiler/target/cuda/KernelPrinter.h"
+#include "dialects/tile/KernelBlocks.h"
 #include "dialects/tile/TileQuantOps.h"
 #include "passes/kernels/Tiling.h"
 #include "llvm/ADT/StringSet.h"
@@ -277,7 +278,8 @@ llvm::Error KernelPrinter::print() {
   shape = {kernel.getSymName().str(), target.lanes, kScratchBytes, {}, ""};
   if (std::optional<ArrayRef<int64_t>> warps = kernel.getWarps())
     shape.threads = 32 * (*warps)[0] * (*warps)[1];
-  else if (auto threads = kernel->getAttrOfType<IntegerAttr>(kThreadsAttr))
+  else if (auto threads =
+               kernel->getAttrOfType<IntegerAttr>(tile::kThreadsAttr))
     shape.threads = threads.getInt();
   findSlices();
   findMaps();

@@ -131,7 +131,7 @@ void tessera::chooseGpuGrid(ContractionPlan &plan, const TileTarget &target) {
     return take(kTiles[narrow ? 3 : 2]);
   }
   if (canPipeline(plan, target))
-    return choosePipelinedGrid(plan);
+    return choosePipelinedGrid(plan, target);
   bool large = m > 64 && n > 64 && blocks(kTiles[0]) >= kFullChip &&
                !isQuantizedFloat(plan);
   take(large ? kTiles[0] : kTiles[1]);
@@ -148,7 +148,7 @@ std::vector<ContractionPlan> tessera::otherGpuGrids(const ContractionPlan &plan,
       (!all && products < kLeastProducts))
     return {};
   if (canPipeline(plan, target))
-    return otherPipelinedGrids(plan, all);
+    return otherPipelinedGrids(plan, target, all);
   std::vector<ContractionPlan> others;
   for (const BlockTile &tile : {kTiles[0], kTiles[1]})
     if (tile.rows != plan.blockRows && (all || (m > 64 && n > 64))) {

@@ -94,9 +94,10 @@ private:
 /// warpgroups of `target` multiply them.
 bool canPipeline(const ContractionPlan &plan, const TileTarget &target);
 /// The block's tile for such a product.
-void choosePipelinedGrid(ContractionPlan &plan);
+void choosePipelinedGrid(ContractionPlan &plan, const TileTarget &target);
 /// See otherGpuGrids.
 std::vector<ContractionPlan> otherPipelinedGrids(const ContractionPlan &plan,
+                                                 const TileTarget &target,
                                                  bool all);
 /// The kernel of a producer and one or two warpgroups of consumers.
 void emitPipelinedProduct(const ContractionPlan &plan, graph::ClusterOp cluster,

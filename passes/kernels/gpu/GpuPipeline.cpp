@@ -24,7 +24,6 @@ constexpr PipelinedTile kTiles[] = {
     {128, 256, 1}, {128, 128, 0.85}, {64, 128, 0.65}, {64, 64, 0.5}};
 // Of an H200 or H100; blocks that have one to themselves are no more, and take
 // tiles in turn.
-constexpr int64_t kMultiprocessors = 132;
 // Of the sum: a row of 128 bytes, the widest swizzle.
 constexpr int64_t kChunk = 64;
 // Shared memory for stages of a block that is alone on its multiprocessor, and
@@ -176,13 +175,13 @@ bool gpu::canPipeline(const ContractionPlan &plan, const TileTarget &target) {
 // Tiles (of kTiles) by the time in which they make the product, in rounds of
 // blocks; in sums of one multiprocessor.
 static SmallVector<std::pair<double, size_t>>
-rankTiles(const ContractionPlan &plan) {
+rankTiles(const ContractionPlan &plan, int64_t multiprocessors) {
   SmallVector<std::pair<double, size_t>> ranked;
   for (auto [i, tile] : llvm::enumerate(kTiles)) {
     int64_t blocks = plan.outerCount() *
                      partsOf(plan.typicalRows(), tile.rows) *
                      partsOf(plan.columnDim().size, tile.columns);
-    ranked.emplace_back(static_cast<double>(partsOf(blocks, kMultiprocessors) *
+    ranked.emplace_back(static_cast<double>(partsOf(blocks, multiprocessors) *
                                             tile.rows * tile.columns) /
                             tile.speed,
                         i);
@@ -191,30 +190,33 @@ rankTiles(const ContractionPlan &plan) {
   return ranked;
 }
 
-static void take(ContractionPlan &plan, const PipelinedTile &tile) {
+static void take(ContractionPlan &plan, const PipelinedTile &tile,
+                 int64_t multiprocessors) {
   plan.blockRows = tile.rows;
   plan.blockColumns = tile.columns;
   plan.residents =
-      plan.blockRows > kRowsOfConsumer && plan.tiles() > kMultiprocessors
-          ? kMultiprocessors
+      plan.blockRows > kRowsOfConsumer && plan.tiles() > multiprocessors
+          ? multiprocessors
           : 0;
 }
 
-void gpu::choosePipelinedGrid(ContractionPlan &plan) {
-  take(plan, kTiles[rankTiles(plan).front().second]);
+void gpu::choosePipelinedGrid(ContractionPlan &plan, const TileTarget &target) {
+  take(plan, kTiles[rankTiles(plan, target.multiprocessors).front().second],
+       target.multiprocessors);
 }
 
 std::vector<ContractionPlan>
-gpu::otherPipelinedGrids(const ContractionPlan &plan, bool all) {
+gpu::otherPipelinedGrids(const ContractionPlan &plan, const TileTarget &target,
+                         bool all) {
   constexpr size_t kMost = 2;
   constexpr double kSlower = 1.5; // than the best: the estimate is rough
   std::vector<ContractionPlan> others;
-  auto ranked = rankTiles(plan);
+  auto ranked = rankTiles(plan, target.multiprocessors);
   for (auto [time, tile] : llvm::drop_begin(ranked))
     if (all ||
         (others.size() < kMost && time <= kSlower * ranked.front().first)) {
       others.push_back(plan);
-      take(others.back(), kTiles[tile]);
+      take(others.back(), kTiles[tile], target.multiprocessors);
     }
   return others;
 }

@@ -3,9 +3,9 @@
 // row, draws (SampleChoice.cpp).
 #pragma once
 #include "dialects/tile/TileOps.h"
+#include "hardware/Targets.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/KernelOps.h"
-#include "passes/kernels/Targets.h"
 
 namespace tessera {
 

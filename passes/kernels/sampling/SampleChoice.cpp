@@ -3,6 +3,7 @@
 // just that weight count, found by trying seven weights a walk over the row:
 // nothing is sorted, nothing is added in an order that the number of threads
 // decides.
+#include "dialects/tile/KernelBlocks.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/kernels/sampling/Sample.h"
 #include "runtime/support/TokenChoice.h"
@@ -395,7 +396,7 @@ void tessera::emitSampleChoice(OpBuilder &b, tile::KernelOp kernel,
     while (ops.lanes < 1024 && 4 * ops.lanes < shape.vocab)
       ops.lanes *= 2;
     ops.atOnce = 8;
-    kernel->setAttr(kThreadsAttr, b.getI64IntegerAttr(ops.lanes));
+    kernel->setAttr(tile::kThreadsAttr, b.getI64IntegerAttr(ops.lanes));
   }
   SampleChoice(ops, kernel, shape).emit();
 }

@@ -1,5 +1,5 @@
 // What the runtime says can be compiled is what the compiler has.
-#include "passes/kernels/Targets.h"
+#include "hardware/Targets.h"
 #include "runtime/artifact/Validate.h"
 
 #include <gtest/gtest.h>

@@ -209,15 +209,14 @@ TEST(KernelBenchErrors, TheNullDeviceHasNoTimes) {
 }
 
 TEST(Chips, AreFoundByTheDriversNames) {
-  using artifact::Arithmetic;
-  const bench::Chip *chip = bench::findChip("cuda:0: NVIDIA H200, compute");
+  const hardware::Chip *chip =
+      hardware::findChip("cuda:0: NVIDIA H200, compute");
   ASSERT_TRUE(chip);
-  EXPECT_EQ(chip->peaks.of(Arithmetic::bf16), 989e12);
-  EXPECT_EQ(chip->peaks.of(Arithmetic::fp32), 67e12);
-  EXPECT_EQ(bench::findChip("NVIDIA H100 PCIe")->peaks.of(Arithmetic::tf32),
-            378e12);
-  EXPECT_EQ(bench::findChip("NVIDIA A100-SXM4-80GB")->name, "A100");
-  EXPECT_EQ(bench::findChip("GeForce 256"), nullptr);
+  EXPECT_EQ(chip->peaks.bf16, 989e12);
+  EXPECT_EQ(chip->peaks.fp32, 67e12);
+  EXPECT_EQ(hardware::findChip("NVIDIA H100 PCIe")->peaks.tf32, 378e12);
+  EXPECT_EQ(hardware::findChip("NVIDIA A100-SXM4-80GB")->name, "A100");
+  EXPECT_EQ(hardware::findChip("GeForce 256"), nullptr);
 }
 
 } // namespace

@@ -1,6 +1,6 @@
-#include "runtime/bench/Chips.h"
+#include "hardware/Gpus.h"
 
-namespace tessera::bench {
+namespace tessera::hardware {
 namespace {
 
 constexpr double kTera = 1e12;
@@ -21,18 +21,6 @@ constexpr Chip kChips[] = {
 
 } // namespace
 
-double Peaks::of(artifact::Arithmetic arithmetic) const {
-  switch (arithmetic) {
-  case artifact::Arithmetic::bf16:
-    return bf16;
-  case artifact::Arithmetic::tf32:
-    return tf32;
-  case artifact::Arithmetic::fp32:
-    break;
-  }
-  return fp32;
-}
-
 const Chip *findChip(std::string_view description) {
   for (const Chip &chip : kChips)
     if (description.find(chip.name) != description.npos)
@@ -40,4 +28,4 @@ const Chip *findChip(std::string_view description) {
   return nullptr;
 }
 
-} // namespace tessera::bench
+} // namespace tessera::hardware

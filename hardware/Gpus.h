@@ -1,17 +1,14 @@
 // What GPUs multiply-add at most, by their makers' data sheets: the peaks that
 // a run of ours cannot measure without the very kernels it is to judge.
 #pragma once
-#include "runtime/artifact/KernelTable.h"
-
 #include <string_view>
 
-namespace tessera::bench {
+namespace tessera::hardware {
 
 /// Dense FLOP/s, a multiply-add counting two, sums in fp32.
 struct Peaks {
   double bf16 = 0, tf32 = 0; ///< tensor cores
   double fp32 = 0;           ///< without them
-  double of(artifact::Arithmetic arithmetic) const;
 };
 
 struct Chip {
@@ -23,4 +20,4 @@ struct Chip {
 /// lacks.
 const Chip *findChip(std::string_view description);
 
-} // namespace tessera::bench
+} // namespace tessera::hardware

@@ -1,10 +1,10 @@
-// The targets that kernels are tiled for, as plain figures.
+// The targets that kernels are tiled for, as plain data.
 #pragma once
-#include "llvm/ADT/ArrayRef.h"
-#include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace tessera {
 
@@ -30,18 +30,16 @@ struct TileTarget {
   /// How many bytes ahead few rows ask for streams of weights into the second
   /// cache, besides those that they ask for into the first; 0: not.
   int64_t farAhead = 8192;
+  /// Streaming multiprocessors of the GPU that grids are chosen for; 0: a CPU.
+  int64_t multiprocessors = 0;
 };
 
-/// On a GPU's kernel without warps: the threads of a block, where they are not
-/// the target's `lanes`.
-inline constexpr llvm::StringLiteral kThreadsAttr = "tile.threads";
-
 /// Targets by name; nullopt where the name is unknown.
-std::optional<TileTarget> lookupTileTarget(llvm::StringRef name);
+std::optional<TileTarget> lookupTileTarget(std::string_view name);
 /// All CPU targets, best first: "cpu:amx", "cpu:avx512bf16", "cpu:avx512",
 /// "cpu:avx2".
-llvm::ArrayRef<TileTarget> cpuTileTargets();
+std::span<const TileTarget> cpuTileTargets();
 /// The CUDA targets: "cuda:sm_80", "cuda:sm_90a".
-llvm::ArrayRef<TileTarget> cudaTileTargets();
+std::span<const TileTarget> cudaTileTargets();
 
 } // namespace tessera

@@ -1,0 +1,77 @@
+// The CPU targets. Register tiles leave room for the operands: on 32 zmm
+// registers 28 accumulators, two columns of B and a broadcast of A; on 16 ymm
+// registers 12, two and one.
+#include "hardware/Targets.h"
+
+namespace tessera {
+
+std::span<const TileTarget> cpuTileTargets() {
+  static const TileTarget targets[] = {
+      {.name = "cpu:amx",
+       .lanes = 16,
+       .rows = 8,
+       .columns = 48,
+       .bf16Dot = false,
+       .sharedBytes = 768 << 10,
+       .matrixTiles = true},
+      {.name = "cpu:avx512bf16",
+       .lanes = 16,
+       .rows = 8,
+       .columns = 48,
+       .bf16Dot = true,
+       .sharedBytes = 768 << 10,
+       // On Zen 4 asking for the second cache, too, costs a tenth to a sixth of
+       // what one thread reads (bench/results/2026-11-23-zen4.md).
+       .farAhead = 0},
+      {.name = "cpu:avx512",
+       .lanes = 16,
+       .rows = 8,
+       .columns = 48,
+       .bf16Dot = false,
+       .sharedBytes = 768 << 10},
+      {.name = "cpu:avx2",
+       .lanes = 8,
+       .rows = 6,
+       .columns = 16,
+       .bf16Dot = false,
+       .sharedBytes = 128 << 10},
+  };
+  return targets;
+}
+
+// lanes is the threads of a block: a tile of row kernels has one to four
+// elements of each.
+std::span<const TileTarget> cudaTileTargets() {
+  static const TileTarget targets[] = {
+      // What a block may have on sm_86 and sm_89, which run this code too.
+      {.name = "cuda:sm_80",
+       .lanes = 128,
+       .rows = 0,
+       .columns = 0,
+       .bf16Dot = false,
+       .sharedBytes = 94 << 10,
+       .gpu = true,
+       .multiprocessors = 108}, // an A100
+      {.name = "cuda:sm_90a",
+       .lanes = 128,
+       .rows = 0,
+       .columns = 0,
+       .bf16Dot = false,
+       .sharedBytes = 220 << 10,
+       .gpu = true,
+       .warpgroups = true,
+       .multiprocessors = 132}, // an H100 or H200 SXM
+  };
+  return targets;
+}
+
+std::optional<TileTarget> lookupTileTarget(std::string_view name) {
+  for (std::span<const TileTarget> family :
+       {cpuTileTargets(), cudaTileTargets()})
+    for (const TileTarget &target : family)
+      if (target.name == name)
+        return target;
+  return std::nullopt;
+}
+
+} // namespace tessera
