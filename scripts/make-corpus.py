@@ -5,7 +5,7 @@
 
 Takes the packages manpages, manpages-dev and manpages-zh: from --debs, else by
 `apt-get download` (no root needed), else as they are installed.
-Strips the roff markup, normalizes to NFC, drops paragraphs that stand in an
+Removes the roff markup, normalizes to NFC, drops paragraphs that occur in an
 earlier document already, and writes one document a file:
 
     corpus/train/en-open.2.txt  corpus/eval/zh-ls.1.txt  corpus/corpus.json
@@ -87,7 +87,7 @@ def installed_pages(root):
 
 
 def family(name):
-    """What a page's relatives share: openat and openat2, all of iso_8859."""
+    """The key of related pages: openat and openat2, all of iso_8859."""
     return re.sub(r"[-_.]?[0-9]+$", "", name.lower()) or name
 
 
@@ -202,7 +202,7 @@ def build(root, percent, out):
     order = sorted(sources, key=lambda k: (is_eval(groups.root(family(k[1])), percent), k))
     for split in ("train", "eval"):
         (out / split).mkdir(parents=True)
-    # Training documents first: what they share with evaluated ones stays here.
+    # Training documents first: they keep the paragraphs common with evaluated ones.
     for language, name, section in order:
         text = document(roff_text.page_sections(sources[language, name, section]), seen)
         if not text:
@@ -223,7 +223,7 @@ def replace_folder(new, out):
     """Puts `new` in the place of `out`, which must be an older corpus."""
     if out.exists():
         if not (out / "corpus.json").is_file():
-            sys.exit(f"{out}: exists and is no corpus; name another folder")
+            sys.exit(f"{out}: exists and is not a corpus; choose another folder")
         shutil.rmtree(out)
     new.rename(out)
 
@@ -235,7 +235,7 @@ def main():
     parser.add_argument("--debs", type=pathlib.Path,
                         help="folder with the packages' .deb files")
     parser.add_argument("--eval-percent", type=float, default=5,
-                        help="share of the groups kept for evaluation")
+                        help="fraction of the groups kept for evaluation")
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.out.parent, prefix=".corpus-") as name:

@@ -41,7 +41,7 @@ def random(*shape, dtype=BF16, grad=False):
 
 
 def attention(heads, width, name, backend):
-    """In the layout of ours: [batch, tokens, heads, width]."""
+    """In Tessera's layout: [batch, tokens, heads, head_dim]."""
     q, k, v = (random(2, 8192, heads, width).transpose(1, 2).requires_grad_() for _ in range(3))
     cotangent = random(2, 8192, heads, width).transpose(1, 2)
 
@@ -112,7 +112,7 @@ def main():
         try:
             for program, times in case().items():
                 results.setdefault(program, {}).update(times)
-        except Exception as error:  # a backend that this build lacks; the others go on
+        except Exception as error:  # a backend that this build lacks; continue with the others
             print(f"not measured: {type(error).__name__}: {str(error).splitlines()[0]}")
         args.json.write_text(json.dumps(results))
     for program, libraries in results.items():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the parts of run.sh left behind, as one table on standard output and one
+"""The results of run.sh's parts, as one table on standard output and one
 results.json.
 
     report.py RESULTS"""

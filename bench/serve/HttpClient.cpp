@@ -80,12 +80,12 @@ public:
   Status connect() {
     Error error;
     net::ip::tcp::resolver resolver(context);
-    auto places = resolver.resolve(server.host, server.port, error);
+    auto endpoints = resolver.resolve(server.host, server.port, error);
     if (error)
       return failed("find", error);
     error = run([&](auto done) {
       stream.async_connect(
-          places, [done](Error found, const auto &) { done(found, 0); });
+          endpoints, [done](Error found, const auto &) { done(found, 0); });
     });
     return error ? failed("connect to", error) : Status::success();
   }

@@ -74,7 +74,7 @@ int64_t numberOf(const Json &object, const char *name) {
              : 0;
 }
 
-/// What a server says is wrong, in one line; empty: it does not say it.
+/// The message of an error response, in one line; empty: it has none.
 std::string messageOf(const Json &answer) {
   constexpr std::size_t kMost = 300; // bytes that one line may have
   if (!answer.is_object() || !answer.contains("error"))
@@ -93,7 +93,7 @@ public:
     }
     Json json = Json::parse(data, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object())
-      return fail("an event is no JSON: " + quote(data));
+      return fail("an event is not valid JSON: " + quote(data));
     if (json.contains("error"))
       return fail("an error in the stream: " + messageOf(json));
     if (json.contains("usage") && json["usage"].is_object()) {
@@ -107,9 +107,9 @@ public:
   void end() {
     times.total = milliseconds(Clock::now() - begin);
     if (!done)
-      fail("the stream ended before its end");
+      fail("the stream ended without [DONE]");
     else if (!last)
-      fail("no text came");
+      fail("the stream has no output");
   }
   void fail(std::string message) {
     if (times.error.empty())

@@ -113,11 +113,11 @@ class LlamaBlock(nn.Module):
         def heads(t):
             return t.unflatten(2, (-1, self.head))
 
-        def turned(t):
+        def rotated(t):
             low, high = t.chunk(2, dim=-1)
             return (t * cos + torch.cat((-high, low), -1) * sin).to(t.dtype)
         y = self.norm_1(x)
-        x = x + self.o(attention(turned(heads(self.q(y))), turned(heads(self.k(y))), heads(self.v(y))))
+        x = x + self.o(attention(rotated(heads(self.q(y))), rotated(heads(self.k(y))), heads(self.v(y))))
         y = self.norm_2(x)
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
 
