@@ -89,9 +89,9 @@ llvm::Expected<Gemm> compile(const BenchGemmOptions &options,
       parseSourceString<ModuleOp>(moduleText(options, precision), &context);
   const std::string names[] = {target.name};
   PassManager manager(&context);
-  TileClustersOptions kernels;
-  kernels.targets = names;
-  manager.addPass(createTileClusters(kernels));
+  TileClustersOptions passOptions;
+  passOptions.targets = names;
+  manager.addPass(createTileClusters(passOptions));
   if (!module || failed(manager.run(*module)))
     return llvm::createStringError("the contraction cannot be compiled" +
                                    message);
@@ -126,7 +126,7 @@ llvm::Expected<Gemm> compile(const BenchGemmOptions &options,
   return gemm;
 }
 
-/// Seconds of the fastest of some runs; blocks are handed out one by one.
+/// Seconds of the fastest of some runs; blocks are distributed dynamically.
 double fastestRun(const Gemm &gemm, unsigned threads) {
   constexpr int kRuns = 5;
   std::vector<void *> pointers;
