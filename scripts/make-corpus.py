@@ -162,8 +162,8 @@ def clean(text):
 
 def is_chinese(text):
     wide = sum("\u3400" <= c <= "\u9fff" for c in text)
-    letters = sum(c.isalpha() for c in text)
-    return wide * 5 > letters
+    alphabetic = sum(c.isalpha() for c in text)
+    return wide * 5 > alphabetic
 
 
 def fingerprint(block):
