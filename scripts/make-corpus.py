@@ -3,16 +3,16 @@
 
     make-corpus.py -o corpus [--debs FOLDER] [--eval-percent 5]
 
-Takes the packages manpages, manpages-dev and manpages-zh: from --debs, else by
-`apt-get download` (no root needed), else as they are installed.
+Reads the packages manpages, manpages-dev and manpages-zh: from --debs, else through
+`apt-get download` (no root needed), else as installed.
 Removes the roff markup, normalizes to NFC, drops paragraphs that occur in an
 earlier document already, and writes one document a file:
 
     corpus/train/en-open.2.txt  corpus/eval/zh-ls.1.txt  corpus/corpus.json
 
-The split goes by group: a page's English and Chinese versions, and all pages
-that are links to each other, fall on the same side, so that no translation of
-an evaluated page is trained on. Needs python3 only; takes seconds.
+The split is by group: a page's English and Chinese versions, and all pages that link
+to each other, are in the same split, so that no translation of an evaluated page is
+trained on. Needs only python3; takes seconds.
 """
 import argparse
 import gzip
@@ -34,7 +34,7 @@ PACKAGES = ["manpages", "manpages-dev", "manpages-zh"]
 LOCALES = {"": "en", "zh_CN": "zh"}
 MIN_DOCUMENT = 200   # characters; shorter pages are stubs
 MIN_PARAGRAPH = 40   # characters; shorter paragraphs may repeat
-# Sections on who translated the page and when, the same in hundreds of pages.
+# Sections on the translator and date, equal in hundreds of pages.
 FOOTERS = re.compile(r"跋|译者|翻译计划|翻譯計劃|中文版?(维护|更新|最新|翻译|审校|校对)"
                      r"|\[(说明|维护|更新|翻译)")
 WIDE = "[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60]"

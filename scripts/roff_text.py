@@ -1,9 +1,8 @@
 """Plain text from manual pages written with the man(7) macros.
 
-Not a formatter: paragraphs come out as one line each, displays keep their
-lines, tables become rows of cells, and what only concerns the page's looks is
-dropped. Covers what pages of Debian's manpages packages use, pod2man's and
-Docbook's output included; is_mdoc() detects pages in mdoc(7).
+Not a formatter: a paragraph becomes one line, displays keep their lines, tables become
+rows of cells, and layout requests are dropped. Covers the macros used in Debian's manpages packages, including output of
+pod2man and Docbook; is_mdoc() detects pages in mdoc(7).
 """
 import re
 

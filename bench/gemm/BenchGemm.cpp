@@ -220,8 +220,8 @@ llvm::Error benchGemm(const BenchGemmOptions &options) {
       llvm::Expected<Gemm> gemm = compile(options, precision, target);
       if (!gemm)
         return gemm.takeError();
-      // What a code object can reach at best: dot products only where it uses
-      // them, and registers of its own width.
+      // The peak of the instructions that this code object uses: dot products
+      // only if it has them, and registers of its width.
       PeakType peakType = precision != "bf16"  ? PeakType::fp32
                           : target.matrixTiles ? PeakType::bf16Matrix
                           : target.bf16Dot     ? PeakType::bf16

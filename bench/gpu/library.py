@@ -4,8 +4,8 @@ GPU: cuBLAS, SDPA with the cuDNN and the flash backend forced, torch.compile.
 
     library.py --json FILE
 
-Each is timed as the kernels of ours are: by events, the caches emptied by a fill of
-256 MiB before every run, the median of 20. FILE: {program: {library: seconds}}."""
+Timed like Tessera's kernels: by CUDA events, with caches flushed by a fill of 256 MiB
+before every run, the median of 20. FILE: {program: {library: seconds}}."""
 import argparse
 import json
 import pathlib
@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 GPU, BF16 = "cuda", torch.bfloat16
-# So that one compiled backward can be run again and again.
+# Allows repeated runs of one compiled backward.
 torch._functorch.config.donated_buffer = False
 
 

@@ -43,13 +43,13 @@ def open_tensors(path):
 
 
 def neighbours(weight, heads):
-    """GGUF's Llama rotates neighbours, Hugging Face's the two halves of a head."""
+    """RoPE rotates adjacent dimensions in GGUF, the two halves of a head in Hugging Face."""
     rows, columns = weight.shape
     return weight.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
 def rope_factors(config):
-    """What rope_scaling divides frequencies by, as llama.cpp reads it; none without it."""
+    """What rope_scaling divides frequencies by, as llama.cpp reads it; None without rope_scaling."""
     import math
 
     import numpy

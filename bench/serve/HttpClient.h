@@ -1,5 +1,5 @@
-// A client of servers that stream: one request, one connection, server-sent
-// events as they come.
+// A streaming HTTP client: one request and one connection; server-sent events
+// are delivered as they arrive.
 #pragma once
 #include "runtime/support/Status.h"
 

@@ -20,8 +20,8 @@ double milliseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
 
-/// Words that any tokenizer knows, in another order for each request, so that
-/// none finds its prompt in the prefix cache.
+/// Common words in another order for each request, so that no prompt is in the
+/// prefix cache.
 std::string promptOf(const BenchServeOptions &options, int64_t request) {
   static constexpr std::string_view words[] = {
       "the",  "command", "file",  "of", "a",    "option", "prints", "to",
@@ -33,7 +33,7 @@ std::string promptOf(const BenchServeOptions &options, int64_t request) {
   return prompt;
 }
 
-/// When requests come: gaps of a Poisson process.
+/// Arrival times of a Poisson process.
 std::vector<Clock::duration> arrivals(const BenchServeOptions &options) {
   std::vector<Clock::duration> times;
   SplitMix64 random(options.seed);
@@ -61,7 +61,7 @@ std::string bodyOf(const BenchServeOptions &options, const std::string &model,
   return body.dump();
 }
 
-/// Members of an answer that need not be what they should be.
+/// Members of a response, which may be missing or of another type.
 std::string textOf(const Json &object, const char *name) {
   if (!object.is_object() || !object.contains(name) ||
       !object[name].is_string())
@@ -76,13 +76,13 @@ int64_t numberOf(const Json &object, const char *name) {
 
 /// The message of an error response, in one line; empty: it has none.
 std::string messageOf(const Json &answer) {
-  constexpr std::size_t kMost = 300; // bytes that one line may have
+  constexpr std::size_t kMost = 300; // bytes of a line
   if (!answer.is_object() || !answer.contains("error"))
     return {};
   return oneLine(textOf(answer["error"], "message"), kMost);
 }
 
-/// One request from its events.
+/// Times one request by its events.
 class Watch {
 public:
   explicit Watch(RequestTimes &times) : times(times) {}
@@ -117,7 +117,7 @@ public:
   }
 
 private:
-  /// The first event of a chat has a role only.
+  /// The first event of a chat has only a role.
   static bool hasText(const Json &json) {
     if (!json.contains("choices") || !json["choices"].is_array())
       return false;

@@ -15,7 +15,7 @@ struct BenchServeOptions {
   std::string url;
   std::string model; ///< empty: the first that the server has
   std::string key;   ///< empty: none
-  bool chat = false; ///< else completions
+  bool chat = false; ///< chat completions instead of completions
   double rate = 0;   ///< requests a second (Poisson); 0: all at once
   int64_t requests = 100;
   int64_t concurrency = 32; ///< requests at a time, at most
@@ -53,7 +53,8 @@ StatusOr<LoadResult> runLoad(const BenchServeOptions &options);
 std::string printLoad(const BenchServeOptions &options,
                       const LoadResult &result);
 
-/// Both, to stdout. Requests that failed are an error after all was printed.
+/// Runs the load and prints the result to stdout. Then failed requests are an
+/// error.
 Status benchServe(const BenchServeOptions &options);
 
 } // namespace tessera::bench

@@ -27,7 +27,7 @@ struct Case {
   std::string precision;
 };
 
-/// What one case measured. Rates are FLOP/s of the model, whatever is computed.
+/// Measurements of one case. Rates are model FLOP/s, without recomputation.
 struct Result {
   double step = 0;     ///< seconds, median
   double fastest = 0;  ///< seconds
@@ -133,8 +133,8 @@ llvm::Error measure(const BenchTrainOptions &options,
   return llvm::Error::success();
 }
 
-// The same step by PyTorch, in its own process; the script prints the seconds
-// of the better of eager and torch.compile.
+// The same step in PyTorch, in a process of its own; the script prints the
+// seconds of the faster of eager and torch.compile.
 llvm::Error measurePyTorch(const BenchTrainOptions &options, const Case &c,
                            Result &result) {
   const std::string script = TESSERA_SOURCE_DIR "/bench/train/pytorch_step.py";
