@@ -1,6 +1,6 @@
 # make        build into build/, binaries in build/bin/
-# make demo   install, build, compile a spec, train on real text, generate
-# make test   build and run every test, the format of sources among them
+# make demo   install, build, compile a spec, train on manual pages, generate
+# make test   build and run every test, including source formatting
 # make check-format, make check-tidy   clang-format, clang-tidy (half an hour)
 BUILD ?= build
 CMAKE_FLAGS ?=
@@ -12,7 +12,7 @@ all: $(BUILD)/build.ninja
 $(BUILD)/build.ninja: | deps
 	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 $(CMAKE_FLAGS)
 
-# Installs only what is missing, so that it costs nothing the second time.
+# Installs only what is missing, so the second time is free.
 deps:
 	@scripts/install-deps.sh
 
@@ -27,7 +27,7 @@ test: all
 check-format:
 	@scripts/check-format.sh
 
-# Needs what the build generates. Tests are left to their own warnings.
+# Needs generated headers. Tests are not checked.
 check-tidy: all
 	@run-clang-tidy-19 -quiet -p $(BUILD) '$(CURDIR)/(bench|compiler|dialects|models|passes|runtime|tools)/'
 

@@ -1,4 +1,4 @@
-// What benchmarks state of several measurements.
+// The summary of repeated measurements.
 #pragma once
 #include <algorithm>
 #include <vector>

@@ -1,8 +1,8 @@
 #!/bin/bash
-# check-format.sh: fails, and says where, if a tracked source is not as
-# clang-format 19 writes it (.clang-format). clang-format-19 -i FILE mends it.
+# check-format.sh: fails, with the location, if a tracked source is not formatted by
+# clang-format 19 (.clang-format). Fix it with clang-format-19 -i FILE.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# A checkout of somebody else's is fine to read.
+# Reading a checkout of another user is safe.
 git -c 'safe.directory=*' ls-files -z -- '*.cpp' '*.h' '*.cuh' ':!*_generated.h' |
   xargs -0 -r -n 50 clang-format-19 --dry-run -Werror

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""count-tests.py REPORT STATUS: sums up a JSON report of lit in one line.
+"""count-tests.py REPORT STATUS: summarizes a JSON report of lit in one line.
 
 STATUS is lit's exit status. Exits with 0 only if something passed, nothing
-failed and lit itself was content.
+failed and lit itself succeeded.
 """
 import json
 import sys
@@ -26,7 +26,7 @@ def main():
         print(f"count-tests.py: no report of lit in {path}: {error}", file=sys.stderr)
         tests, status = [], status or 1
     for test in tests:
-        # Whatever is not known to be good is a failure.
+        # Unknown codes are failures.
         kind = KINDS.get(test["code"], "failed")
         if kind:
             counts[kind] += 1

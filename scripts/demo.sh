@@ -1,8 +1,8 @@
 #!/bin/sh
-# make demo: from Debian's manual pages to a model that writes some.
+# make demo: trains a model on Debian's manual pages and generates from it.
 #   scripts/demo.sh [--force] [BUILD] [DIRECTORY]
-# Every step is skipped where its result is there, and an interrupted training
-# goes on from its last checkpoint; --force starts from nothing.
+# A step is skipped if its result exists, and an interrupted training run resumes
+# from its last checkpoint; --force starts from scratch.
 set -eu
 cd "$(dirname "$0")/.."
 force=no
@@ -21,7 +21,7 @@ if [ ! -x "$tessera" ]; then
 fi
 began=$(date +%s)
 say() { printf '\n== %s (%d s)\n' "$1" $(($(date +%s) - began)); }
-# Only what this script makes: DIRECTORY may hold other things.
+# Only files of this script: DIRECTORY may contain others.
 [ $force = no ] || rm -rf "$demo/corpus" "$demo/tokenizer.json" "$demo/tokens" "$demo/run" "$demo/run.made-of"
 mkdir -p "$demo"
 
@@ -42,7 +42,7 @@ say "compile: $spec and $recipe into the executable train_demo"
 "$tessera" compile "$spec" --mode train --recipe "$recipe" -o ./train_demo
 
 say "train"
-# A run belongs to what it was made of; another model or recipe starts anew.
+# A run depends on model, recipe and tokens; other ones start a new run.
 made_of=$(cat "$spec/config.json" "$recipe" "$demo/tokens/train/index.json" | cksum)
 if [ "$(cat "$demo/run.made-of" 2>/dev/null || true)" != "$made_of" ]; then
   rm -rf "$demo/run"
@@ -56,7 +56,7 @@ for prompt in "The command" "该命令"; do
   echo
 done
 
-# What guessing by frequency alone would cost, beside what the model costs now.
+# The loss of predicting by token frequency alone, and that of the model.
 python3 - "$demo/tokens/eval/index.json" "$demo/run/metrics.jsonl" <<'END'
 import json, math, sys
 index = json.load(open(sys.argv[1]))
@@ -67,4 +67,4 @@ print(f"  {index['unigram_entropy']:.3f}  every token by its frequency (unigram 
 print(f"  {losses[0]:.3f}  the model before training")
 print(f"  {losses[-1]:.3f}  the model now")
 END
-say "done; the run is in $demo/run, more text: $tessera generate $demo/run --prompt ..."
+say "done; the run is in $demo/run; generate more: $tessera generate $demo/run --prompt ..."

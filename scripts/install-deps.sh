@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what building and testing need on Debian 12, all from its packages.
-# --oracles also makes .venv with the Python packages that tests compare with.
+# Installs build and test dependencies from Debian 12's packages. --oracles also
+# makes .venv with the Python packages that tests compare against.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -31,16 +31,16 @@ if [ -n "$missing" ]; then
   DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null
 fi
 
-# The oracles: transformers runs on Debian's own PyTorch. A machine without a
-# package index still runs every other test; those that need it say that they skip.
-# .venv/ready says of which requirements it was made; of others it is made again.
+# The oracles: transformers runs on Debian's PyTorch. Without a package index all
+# other tests still run; those that need it are skipped, with a message.
+# .venv/ready has the checksum of its requirements; it is rebuilt if they change.
 wanted=$(cksum <test/oracle/requirements.txt)
 if [ "${1:-}" = --oracles ] && [ "$(cat .venv/ready 2>/dev/null || true)" != "$wanted" ]; then
   echo "install-deps: making .venv for the test oracles"
   rm -rf .venv.before
   if [ -e .venv ]; then mv .venv .venv.before; fi
   /usr/bin/python3 -m venv --system-site-packages .venv
-  # The openai client's own tests stand in its source archive alone.
+  # The openai client's own tests are only in its source archive.
   openai=$(grep '^openai==' test/oracle/requirements.txt)
   if .venv/bin/pip install -q -r test/oracle/requirements.txt &&
     .venv/bin/pip download -q --no-deps --no-binary openai -d .venv/sources "$openai" &&
@@ -48,10 +48,10 @@ if [ "${1:-}" = --oracles ] && [ "$(cat .venv/ready 2>/dev/null || true)" != "$w
     echo "$wanted" >.venv/ready
     rm -rf .venv.before
   elif [ -e .venv.before ]; then
-    echo "install-deps: the oracles' packages could not be installed; those of before stay" >&2
+    echo "install-deps: the oracles' packages could not be installed; keeping the previous ones" >&2
     rm -rf .venv
     mv .venv.before .venv
   else
-    echo "install-deps: the oracles' packages could not be installed; their tests will skip" >&2
+    echo "install-deps: the oracles' packages could not be installed; their tests will be skipped" >&2
   fi
 fi

@@ -3,16 +3,16 @@
 
     make-corpus.py -o corpus [--debs FOLDER] [--eval-percent 5]
 
-Takes the packages manpages, manpages-dev and manpages-zh: from --debs, else by
-`apt-get download` (no root needed), else as they are installed.
-Strips the roff markup, normalizes to NFC, drops paragraphs that stand in an
+Reads the packages manpages, manpages-dev and manpages-zh: from --debs, else through
+`apt-get download` (no root needed), else as installed.
+Removes the roff markup, normalizes to NFC, drops paragraphs that occur in an
 earlier document already, and writes one document a file:
 
     corpus/train/en-open.2.txt  corpus/eval/zh-ls.1.txt  corpus/corpus.json
 
-The split goes by group: a page's English and Chinese versions, and all pages
-that are links to each other, fall on the same side, so that no translation of
-an evaluated page is trained on. Needs python3 only; takes seconds.
+The split is by group: a page's English and Chinese versions, and all pages that link
+to each other, are in the same split, so that no translation of an evaluated page is
+trained on. Needs only python3; takes seconds.
 """
 import argparse
 import gzip
@@ -34,7 +34,7 @@ PACKAGES = ["manpages", "manpages-dev", "manpages-zh"]
 LOCALES = {"": "en", "zh_CN": "zh"}
 MIN_DOCUMENT = 200   # characters; shorter pages are stubs
 MIN_PARAGRAPH = 40   # characters; shorter paragraphs may repeat
-# Sections on who translated the page and when, the same in hundreds of pages.
+# Sections on the translator and date, equal in hundreds of pages.
 FOOTERS = re.compile(r"跋|译者|翻译计划|翻譯計劃|中文版?(维护|更新|最新|翻译|审校|校对)"
                      r"|\[(说明|维护|更新|翻译)")
 WIDE = "[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60]"
@@ -87,7 +87,7 @@ def installed_pages(root):
 
 
 def family(name):
-    """What a page's relatives share: openat and openat2, all of iso_8859."""
+    """The key of related pages: openat and openat2, all of iso_8859."""
     return re.sub(r"[-_.]?[0-9]+$", "", name.lower()) or name
 
 
@@ -162,8 +162,8 @@ def clean(text):
 
 def is_chinese(text):
     wide = sum("\u3400" <= c <= "\u9fff" for c in text)
-    letters = sum(c.isalpha() for c in text)
-    return wide * 5 > letters
+    alphabetic = sum(c.isalpha() for c in text)
+    return wide * 5 > alphabetic
 
 
 def fingerprint(block):
@@ -202,7 +202,7 @@ def build(root, percent, out):
     order = sorted(sources, key=lambda k: (is_eval(groups.root(family(k[1])), percent), k))
     for split in ("train", "eval"):
         (out / split).mkdir(parents=True)
-    # Training documents first: what they share with evaluated ones stays here.
+    # Training documents first: they keep the paragraphs common with evaluated ones.
     for language, name, section in order:
         text = document(roff_text.page_sections(sources[language, name, section]), seen)
         if not text:
@@ -223,7 +223,7 @@ def replace_folder(new, out):
     """Puts `new` in the place of `out`, which must be an older corpus."""
     if out.exists():
         if not (out / "corpus.json").is_file():
-            sys.exit(f"{out}: exists and is no corpus; name another folder")
+            sys.exit(f"{out}: exists and is not a corpus; choose another folder")
         shutil.rmtree(out)
     new.rename(out)
 
@@ -235,7 +235,7 @@ def main():
     parser.add_argument("--debs", type=pathlib.Path,
                         help="folder with the packages' .deb files")
     parser.add_argument("--eval-percent", type=float, default=5,
-                        help="share of the groups kept for evaluation")
+                        help="fraction of the groups kept for evaluation")
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.out.parent, prefix=".corpus-") as name:

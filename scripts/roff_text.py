@@ -1,9 +1,8 @@
 """Plain text from manual pages written with the man(7) macros.
 
-Not a formatter: paragraphs come out as one line each, displays keep their
-lines, tables become rows of cells, and what only concerns the page's looks is
-dropped. Covers what pages of Debian's manpages packages use, pod2man's and
-Docbook's output included; pages in mdoc(7) are told by is_mdoc().
+Not a formatter: a paragraph becomes one line, displays keep their lines, tables become
+rows of cells, and layout requests are dropped. Covers the macros used in Debian's manpages packages, including output of
+pod2man and Docbook; is_mdoc() detects pages in mdoc(7).
 """
 import re
 
@@ -71,7 +70,7 @@ def replace_escape(match):
 
 
 def strip_comment(line):
-    """Cuts \\" and what follows; an escaped backslash before it is text."""
+    """Removes \\" and the rest of the line; an escaped backslash before it is text."""
     at = 0
     while (at := line.find("\\", at)) >= 0 and at + 1 < len(line):
         if line[at + 1] in '"#':
@@ -397,19 +396,19 @@ class Reader:
                     cell_lines = []
                 rows[-1].append(plain(cell))
         page.finish_block()
-        texts = []
+        lines = []
         for row in rows:
             cells = [" ".join(cell.split()) for cell in row]
             cells = [cell for cell in cells
                      if cell and not re.fullmatch(r"[_=\\^-]+", cell)]
             if cells:
-                texts.append("  ".join(cells))
-        if texts:
-            page.blocks.append("\n".join(texts))
+                lines.append("  ".join(cells))
+        if lines:
+            page.blocks.append("\n".join(lines))
 
 
 def cell_text(lines):
-    """The text of a table's cell that is written as a text of its own."""
+    """The text of a table's cell that is written as a block of its own (T{ … T})."""
     sections = Reader("\n".join(lines)).read()
     return " ".join(block for _, blocks in sections for block in blocks)
 
@@ -419,6 +418,6 @@ def is_mdoc(source):
 
 
 def page_sections(source):
-    """The page's text: pairs of a heading and its paragraphs and displays. What
-    stands before the first heading has the heading ""."""
+    """The page's text: pairs of a heading and its paragraphs and displays. Text
+    before the first heading has the heading ""."""
     return Reader(source).read()

@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
-"""A training step on several CPU ranks with and without the schedule phase: its
-collectives, the seconds of a step, and their ratio; with --async, gathers and
-scatters in parts beside products and as a whole instead. Prints one table.
+"""A training step on several CPU ranks with and without the overlap phase: its
+collectives, the seconds of a step, and their ratio; with --collective-matmul, with
+collective matmuls and without instead. Prints one table.
 
     bench/collectives/overlap.py build/bin --tokens TOKENS [--mesh data=2 --mesh data=2,zero=3]
                                  [--spec models/specs/tiny-gpt2] [--recipe recipes/tiny-gpt2.yaml]
-                                 [--mpirun "mpirun --oversubscribe"] [--steps 30] [--rounds 5] [--async]
+                                 [--mpirun "mpirun --oversubscribe"] [--steps 30] [--rounds 5]
+                                 [--collective-matmul]
 
-TOKENS is a folder of `tessera data tokenize`. Without the phase: the dump behind
-fusion, said to be that behind schedule, so that compilation goes on from there.
-Both run in turns, and of each the fastest tenth of all steps counts: other work on
-the machine only makes steps longer. Final weights must be the same bits; in parts
-sums have another order, and the table says how far apart losses are at the end.
+TOKENS is a folder written by `tessera data tokenize`. Without the phase: the dump
+after fusion, relabeled as the one after overlap, so that compilation skips the phase.
+The two programs run alternately, and of each the fastest tenth of all steps counts:
+other work on the machine only makes steps longer. Final weights must be the same bits.
+Collective matmuls add in another order; for them the table shows the relative
+difference of the final losses.
 
-With --async a mesh has tensor=N; both programs have the same shardings, and without
-are the same gathers and scatters as a whole: the dump behind shard without its marks.
+With --collective-matmul a mesh has tensor=N. Both programs have the same shardings; the
+one without is compiled from the dump after shard with its dist.collective_matmul
+attributes removed.
 """
 import argparse
 import json
@@ -36,7 +39,7 @@ def run(*command):
 
 
 def compile_both(arguments, mesh, scratch):
-    """Executables of one model, scheduled and as fusion left them."""
+    """Executables of one model, with the overlap phase and without."""
     tessera = arguments.bin / "tessera"
     with_phase, without, ir = scratch / "with", scratch / "without", scratch / "ir"
     run(tessera, "compile", arguments.spec, "--recipe", arguments.recipe, "--mesh", mesh,
@@ -50,19 +53,19 @@ def compile_both(arguments, mesh, scratch):
     return {"with": with_phase, "without": without}
 
 
-def compile_parts(arguments, mesh, scratch):
-    """Executables of one model, with gathers and scatters in parts and whole."""
+def compile_matmuls(arguments, mesh, scratch):
+    """Executables of one model, with collective matmuls and without."""
     tessera = arguments.bin / "tessera"
-    with_parts, without, shard = scratch / "with", scratch / "without", scratch / "shard.mlir"
-    common = (arguments.spec, "--recipe", arguments.recipe, "--mesh", f"{mesh},async=on")
-    run(tessera, "compile", *common, "--cache", "off", "-o", with_parts)
+    with_matmuls, without, shard = scratch / "with", scratch / "without", scratch / "shard.mlir"
+    common = (arguments.spec, "--recipe", arguments.recipe, "--mesh", f"{mesh},collective_matmul=on")
+    run(tessera, "compile", *common, "--cache", "off", "-o", with_matmuls)
     run(tessera, "compile", *common, "--to", "shard", "-o", shard)
     text = shard.read_text()
-    if "{dist.in_parts}" not in text:
-        sys.exit(f"--mesh {mesh}: nothing goes in parts; name a tensor=N that divides the tokens")
-    shard.write_text(text.replace(" {dist.in_parts}", ""))
+    if "{dist.collective_matmul}" not in text:
+        sys.exit(f"--mesh {mesh}: no collective matmul; choose a tensor=N that divides the tokens")
+    shard.write_text(text.replace(" {dist.collective_matmul}", ""))
     run(tessera, "compile", "--from=shard", shard, "--cache", "off", "-o", without)
-    return {"with": with_parts, "without": without}
+    return {"with": with_matmuls, "without": without}
 
 
 def collectives(arguments, program):
@@ -95,17 +98,17 @@ def weights(out):
 def measure(arguments, mesh):
     with tempfile.TemporaryDirectory() as folder:
         scratch = pathlib.Path(folder)
-        programs = (compile_parts if arguments.parts else compile_both)(arguments, mesh, scratch)
+        programs = (compile_matmuls if arguments.collective_matmul else compile_both)(arguments, mesh, scratch)
         times = {name: [] for name in programs}
-        for turn in range(arguments.rounds):
+        for number in range(arguments.rounds):
             for name, program in programs.items():
-                out = scratch / f"run-{name}-{turn}"
+                out = scratch / f"run-{name}-{number}"
                 times[name] += step_times(arguments, mesh, program, out)
         best = {name: statistics.quantiles(all_steps, n=10)[0] for name, all_steps in times.items()}
         runs = scratch / "run-with-0", scratch / "run-without-0"
         same = weights(runs[0]) == weights(runs[1])
         verdict = "same" if same else "DIFFERENT"
-        if not same and arguments.parts:
+        if not same and arguments.collective_matmul:
             gap = abs(last_loss(runs[0]) / last_loss(runs[1]) - 1)
             same, verdict = gap < 1e-3, f"losses {gap:.1e} apart"
         counts = {name: collectives(arguments, program) for name, program in programs.items()}
@@ -126,14 +129,14 @@ def main():
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--async", dest="parts", action="store_true")
+    parser.add_argument("--collective-matmul", action="store_true")
     arguments = parser.parse_args()
     os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
     print(f"{'':<26} {'collectives':>15} {'MB sent':>17} {'ms a step':>17}")
     print(f"{'mesh':<26} {'without':>8} {'with':>6} {'without':>9} {'with':>7} "
           f"{'without':>9} {'with':>7} {'ratio':>6}  weights")
     same = [measure(arguments, mesh) for mesh in arguments.mesh or (
-        ["tensor=2"] if arguments.parts else ["data=2", "data=2,zero=1", "data=2,zero=3"])]
+        ["tensor=2"] if arguments.collective_matmul else ["data=2", "data=2,zero=1", "data=2,zero=3"])]
     return 0 if all(same) else 1
 
 

@@ -26,8 +26,8 @@ namespace {
 
 using Memory = std::unique_ptr<void, void (*)(void *)>;
 
-/// Zeros in 64-byte aligned memory: values do not change the speed. Null if
-/// there is not as much.
+/// Zeros in 64-byte aligned memory: values do not affect the speed. Null if out
+/// of memory.
 Memory zeros(size_t bytes) {
   Memory memory(std::aligned_alloc(64, (bytes + 127) / 64 * 64), std::free);
   if (memory)
@@ -35,7 +35,7 @@ Memory zeros(size_t bytes) {
   return memory;
 }
 
-/// The compiled product and its operands.
+/// The compiled contraction and its operands.
 struct Gemm {
   std::unique_ptr<cpu::LoadedCode> code;
   cpu::KernelEntry entry = nullptr;
@@ -55,14 +55,15 @@ std::string moduleText(const BenchGemmOptions &options,
     return "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) +
            "x" + type + ">";
   };
-  bool turnLhs = options.trans[0] == 't', turnRhs = options.trans[1] == 't';
-  std::string x = turnLhs ? tensor(options.k, options.m)
-                          : tensor(options.m, options.k),
-              y = turnRhs ? tensor(options.n, options.k)
-                          : tensor(options.k, options.n),
+  bool transposeLhs = options.trans[0] == 't',
+       transposeRhs = options.trans[1] == 't';
+  std::string x = transposeLhs ? tensor(options.k, options.m)
+                               : tensor(options.m, options.k),
+              y = transposeRhs ? tensor(options.n, options.k)
+                               : tensor(options.k, options.n),
               z = tensor(options.m, options.n),
-              equation = std::string(turnLhs ? "km" : "mk") +
-                         (turnRhs ? ",nk" : ",kn") + "->mn",
+              equation = std::string(transposeLhs ? "km" : "mk") +
+                         (transposeRhs ? ",nk" : ",kn") + "->mn",
               types = "(" + x + ", " + y + ") -> " + z;
   return "func.func @f(%x: " + x + ", %y: " + y + ") -> " + z +
          " {\n%r = graph.cluster contraction \"gemm\" (%x, %y) : " + types +
@@ -78,21 +79,22 @@ llvm::Expected<Gemm> compile(const BenchGemmOptions &options,
   registerAllDialects(registry);
   cpu::registerCpuTarget(registry);
   MLIRContext context(registry);
-  std::string complaint; // the first error: later ones follow from it
+  std::string message; // of the first error: later ones follow from it
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    if (complaint.empty() &&
+    if (message.empty() &&
         diagnostic.getSeverity() == DiagnosticSeverity::Error)
-      complaint = ": " + diagnostic.str();
+      message = ": " + diagnostic.str();
   });
   auto module =
       parseSourceString<ModuleOp>(moduleText(options, precision), &context);
   const std::string names[] = {target.name};
   PassManager manager(&context);
-  TileClustersOptions tiling;
-  tiling.targets = names;
-  manager.addPass(createTileClusters(tiling));
+  TileClustersOptions passOptions;
+  passOptions.targets = names;
+  manager.addPass(createTileClusters(passOptions));
   if (!module || failed(manager.run(*module)))
-    return llvm::createStringError("the product cannot be tiled" + complaint);
+    return llvm::createStringError("the contraction cannot be compiled" +
+                                   message);
   Gemm gemm;
   std::string kernel;
   module->walk([&](tile::LaunchOp launch) {
@@ -124,7 +126,7 @@ llvm::Expected<Gemm> compile(const BenchGemmOptions &options,
   return gemm;
 }
 
-/// Seconds of the fastest of some runs; blocks are handed out one by one.
+/// Seconds of the fastest of some runs; blocks are distributed dynamically.
 double fastestRun(const Gemm &gemm, unsigned threads) {
   constexpr int kRuns = 5;
   std::vector<void *> pointers;
@@ -218,8 +220,8 @@ llvm::Error benchGemm(const BenchGemmOptions &options) {
       llvm::Expected<Gemm> gemm = compile(options, precision, target);
       if (!gemm)
         return gemm.takeError();
-      // What a code object can reach at best: dot products only where it uses
-      // them, and registers of its own width.
+      // The peak of the instructions that this code object uses: dot products
+      // only if it has them, and registers of its width.
       PeakType peakType = precision != "bf16"  ? PeakType::fp32
                           : target.matrixTiles ? PeakType::bf16Matrix
                           : target.bf16Dot     ? PeakType::bf16

@@ -1,7 +1,7 @@
 #!/bin/sh
-# build.sh [--emulated] [BUILD [OUT]]: everything that run.sh takes to a machine
-# with a GPU and no compiler, about 40 MB in OUT (bench/gpu/out). --emulated makes
-# only what a proof without a GPU needs.
+# build.sh [--emulated] [BUILD [OUT]]: writes everything that run.sh needs on a GPU
+# machine without a compiler, about 40 MB, to OUT (bench/gpu/out). --emulated makes
+# only what a run without a GPU needs.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$(dirname "$here")")
@@ -17,16 +17,16 @@ tessera=$build/bin/tessera
 rm -rf "$out"
 mkdir -p "$out"
 
-# The runtime, which needs no library that a system may lack.
+# The runtime, which needs only libraries of a base system.
 strip -o "$out/tessera-run" "$build/bin/tessera-run"
 
-# Tokens for the trainings that are compared: our own documentation.
+# Tokens for the training runs that are compared: our own documentation.
 "$tessera" data tokenizer --vocab 400 --input "$root"/docs/*.md -o "$out/tokenizer.json" 2>"$out/log"
 "$tessera" data tokenize --tokenizer "$out/tokenizer.json" --input "$root"/docs/*.md \
   --eval-input "$root/README.md" -o "$out/tokens" 2>>"$out/log"
 
-# artifact NAME ARGUMENT..., decoder NAME ARGUMENT...: programs that train, and
-# programs that generate
+# artifact NAME ARGUMENT..., decoder NAME ARGUMENT...: training programs, and
+# inference programs
 artifact() {
   name=$1
   shift
@@ -37,7 +37,7 @@ decoder() {
   shift
   "$tessera" compile "$@" --mode infer -o "$out/$name.tsr"
 }
-small='--set schedule.warmup=2 --set schedule.total=100 --set optimizer.lr=2e-3 --set eval.every=0'
+small='--set lr_schedule.warmup=2 --set lr_schedule.total=100 --set optimizer.lr=2e-3 --set eval.every=0'
 specs=$root/models/specs
 if [ $emulated = yes ]; then
   # shellcheck disable=SC2086 # the settings are words

@@ -1,7 +1,8 @@
-// Kernels by themselves, at the sizes that libraries are compared at. Each
-// function becomes one program of an artifact:
-//   tessera compile --from partition bench/gpu/kernels.mlir --mode artifact --target cuda:sm_90a --no-emulate -o kernels.tsr
-// The attributes stand where a model's configuration and recipe would.
+// Single kernels, at the sizes at which libraries are compared. Each function
+// becomes one program of an artifact:
+//   tessera compile --from partition bench/gpu/kernels.mlir --mode artifact \
+//     --target cuda:sm_90a --no-emulate -o kernels.tsr
+// The attributes replace those of a model's configuration and recipe.
 module attributes {
   tessera.phase = "partition",
   tessera.config = "{\"model_type\": \"none\", \"vocab_size\": 50304}",
@@ -40,7 +41,7 @@ func.func @attention_d64_backward(%q: tensor<2x8192x32x64xbf16> {graph.input = "
   return %dq, %dk, %dv : tensor<2x8192x32x64xbf16>, tensor<2x8192x32x64xbf16>, tensor<2x8192x32x64xbf16>
 }
 
-//===--- matrix products -------------------------------------------------===//
+//===--- matmuls ---------------------------------------------------------===//
 
 func.func @matmul_8192x8192x2048(%x: tensor<8192x2048xbf16> {graph.input = "x"}, %w: tensor<8192x2048xbf16> {graph.input = "w"})
     -> (tensor<8192x8192xbf16> {graph.output = "y"}) {
@@ -88,8 +89,8 @@ func.func @rms_norm_backward(%x: tensor<16384x4096xbf16> {graph.input = "x"}, %w
   %hat = graph.mul %xw, %rs : tensor<16384x4096xf32>
   %ws = graph.broadcast %w dims [1] : tensor<4096xf32> -> tensor<16384x4096xf32>
   %g = graph.mul %dyw, %ws : tensor<16384x4096xf32>
-  %products = graph.mul %g, %hat : tensor<16384x4096xf32>
-  %dot = graph.reduce %products sum dims [1] : tensor<16384x4096xf32> -> tensor<16384xf32>
+  %terms = graph.mul %g, %hat : tensor<16384x4096xf32>
+  %dot = graph.reduce %terms sum dims [1] : tensor<16384x4096xf32> -> tensor<16384xf32>
   %along = graph.mul %dot, %part : tensor<16384xf32>
   %alongs = graph.broadcast %along dims [0] : tensor<16384xf32> -> tensor<16384x4096xf32>
   %back = graph.mul %hat, %alongs : tensor<16384x4096xf32>

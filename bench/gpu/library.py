@@ -4,8 +4,8 @@ GPU: cuBLAS, SDPA with the cuDNN and the flash backend forced, torch.compile.
 
     library.py --json FILE
 
-Each is timed as the kernels of ours are: by events, the caches emptied by a fill of
-256 MiB before every run, the median of 20. FILE: {program: {library: seconds}}."""
+Timed like Tessera's kernels: by CUDA events, with caches flushed by a fill of 256 MiB
+before every run, the median of 20. FILE: {program: {library: seconds}}."""
 import argparse
 import json
 import pathlib
@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 GPU, BF16 = "cuda", torch.bfloat16
-# So that one compiled backward can be run again and again.
+# Allows repeated runs of one compiled backward.
 torch._functorch.config.donated_buffer = False
 
 
@@ -41,7 +41,7 @@ def random(*shape, dtype=BF16, grad=False):
 
 
 def attention(heads, width, name, backend):
-    """In the layout of ours: [batch, tokens, heads, width]."""
+    """In Tessera's layout: [batch, tokens, heads, head_dim]."""
     q, k, v = (random(2, 8192, heads, width).transpose(1, 2).requires_grad_() for _ in range(3))
     cotangent = random(2, 8192, heads, width).transpose(1, 2)
 
@@ -112,7 +112,7 @@ def main():
         try:
             for program, times in case().items():
                 results.setdefault(program, {}).update(times)
-        except Exception as error:  # a backend that this build lacks; the others go on
+        except Exception as error:  # a backend that this build lacks; continue with the others
             print(f"not measured: {type(error).__name__}: {str(error).splitlines()[0]}")
         args.json.write_text(json.dumps(results))
     for program, libraries in results.items():

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The same artifact on the CPU and on another device: losses of a training, and
+"""The same artifact on the CPU and on another device: losses of a training run, and
 the state after one step from the same weights and tokens.
 
     numerics.py --device cuda:0 --steps 20 [--json FILE] IN
 
-Takes every numerics-*.tsr of IN; standard library only. Exits with 1 if one
-differs by more than rounding."""
+Runs every numerics-*.tsr of IN; standard library only. Exits with 1 if one differs
+by more than rounding."""
 import argparse
 import array
 import json
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-# Losses, absolute; gradients as the first moments hold them, by norm. fp32
+# Tolerances: losses absolute; gradients, taken from the first moments, by norm. fp32
 # sums differ in order, bf16 operands in one rounding each.
 LOSS = {"fp32": 1e-3, "bf16": 3e-2}
 GRADIENT = {"fp32": 1e-3, "bf16": 3e-2}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the parts of run.sh left behind, as one table on standard output and one
+"""The results of run.sh's parts, as one table on standard output and one
 results.json.
 
     report.py RESULTS"""
@@ -18,7 +18,7 @@ def read_json(file):
 
 
 def read_parts(file):
-    """(name, outcome, seconds) of each part; an outcome may hold a program's words, tabs too."""
+    """(name, outcome, seconds) of each part; an outcome may contain a program's output, also tabs."""
     rows = []
     for line in file.read_text().splitlines():
         name, *outcome, seconds = line.split("\t")
@@ -32,14 +32,14 @@ def cell(text):
 
 
 def kernel_seconds(bench):
-    """Of a benchmarked program's kernels one by one, with empty caches, as the
-    library is timed."""
+    """Seconds of a program's kernels, one by one with flushed caches, as libraries are
+    timed."""
     return sum(k["seconds"] * k["launches"] for k in bench["kernels"])
 
 
 def optimizer_seconds(bench):
-    """Of the kernels that update weights and moments: the only ones that take a
-    root and change what they read."""
+    """Seconds of the optimizer kernels: the only ones with a square root that update in
+    place."""
     return sum(k["seconds"] * k["launches"] for k in bench["kernels"]
                if k["fused"] == "mul, add, sqrt, div, sub")
 

@@ -1,10 +1,10 @@
 #!/bin/bash
-# run.sh [--emulated] [--device NAME] [IN [RESULTS]]: everything there is to
-# measure on a GPU, in one command of nine minutes at most. IN is what build.sh
-# made; nothing is compiled or fetched here. Each part has a time limit; one that
-# cannot run says why and the others go on. RESULTS gets results.json and
-# table.txt. The exit code is 1 if a result was wrong or one of our programs
-# failed, not if one was slow or ran out of time.
+# run.sh [--emulated] [--device NAME] [IN [RESULTS]]: all GPU measurements, in one
+# command of nine minutes at most. IN is the output of build.sh; nothing is compiled
+# or downloaded. Each part has a time limit; a part that cannot run gives the reason,
+# and the others continue. Writes results.json and table.txt to RESULTS. The exit
+# code is 1 if a result was wrong or one of our programs failed, not if one was slow
+# or ran out of time.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 emulated=no device=
@@ -70,10 +70,10 @@ kernels() {
 if nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader >"$results/parts/gpu.txt" 2>&1; then
   cat "$results/parts/gpu.txt"
 else
-  echo "no NVIDIA GPU answers here" | tee "$results/parts/gpu.txt"
+  echo "no NVIDIA GPU found" | tee "$results/parts/gpu.txt"
 fi
 
-# Right first.
+# Correctness first.
 steps=20
 [[ $emulated == yes ]] && steps=5
 ours numerics 120 python3 "$here/numerics.py" --device "$device" --steps $steps \
@@ -81,7 +81,7 @@ ours numerics 120 python3 "$here/numerics.py" --device "$device" --steps $steps 
 if [[ $emulated == yes ]]; then
   note sanitizer "skipped: the emulated GPU checks every access itself"
 elif ! command -v compute-sanitizer >/dev/null; then
-  note sanitizer "skipped: there is no compute-sanitizer"
+  note sanitizer "skipped: compute-sanitizer is not installed"
 else
   for tool in memcheck racecheck synccheck; do
     TESSERA_CUDA=stream ours "sanitizer-$tool" 40 compute-sanitizer --tool $tool --error-exitcode 9 \
@@ -91,13 +91,13 @@ else
   done
 fi
 
-# Then fast.
+# Then speed.
 if [[ $emulated == yes ]]; then
   kernels tiny-step 60 numerics-tiny --repeats 1 --flush 1
   kernels tiny-decode 60 decode-tiny --program decode_2 --repeats 1 --flush 1
-  note library "skipped: there is no GPU to compare on"
+  note library "skipped: needs a GPU"
 else
-  # The kernels that we generate, also where the library would be called.
+  # Generated kernels, also where the library would be called.
   while read -r program; do
     TESSERA_TUNE=generated kernels "$program" 20 kernels --program "$program"
   done <"$in/programs"

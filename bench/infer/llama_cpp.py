@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tessera beside llama.cpp: the same shape, the same bits a weight, in turns.
+"""Tessera against llama.cpp: the same shape, the same bits a weight, alternately.
 
    bench/infer/llama_cpp.py gguf DIR FILE
        writes DIR, a Llama in Hugging Face's layout, as a GGUF file of its own type
@@ -8,11 +8,11 @@
    bench/infer/llama_cpp.py compare --llama-bench PROGRAM --gguf FILE DIR
        [--quant int8|int4] [--pp 512] [--tg 32] [--threads 2] [--rounds 3]
        [--before CMD] [--json FILE] [-- FLAGS OF LLAMA-BENCH...]
-       runs llama-bench and `tessera bench infer` in turns, for prompts and for
-       decoding, and prints the median of each and their ratio. CMD is put before
-       every one of them, such as "taskset -c 0,1"
+       runs llama-bench and `tessera bench infer` alternately, for prefill and for
+       decode, and prints the median of each and their ratio. CMD is prepended
+       to each of them, such as "taskset -c 0,1"
 
-How llama.cpp is built and its files are quantized stands in README.md."""
+README.md describes how to build llama.cpp and quantize its files."""
 
 import argparse
 import json
@@ -43,13 +43,13 @@ def open_tensors(path):
 
 
 def neighbours(weight, heads):
-    """GGUF's Llama rotates neighbours, Hugging Face's the two halves of a head."""
+    """RoPE rotates adjacent dimensions in GGUF, the two halves of a head in Hugging Face."""
     rows, columns = weight.shape
     return weight.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
 def rope_factors(config):
-    """What rope_scaling divides frequencies by, as llama.cpp reads it; none without it."""
+    """What rope_scaling divides frequencies by, as llama.cpp reads it; None without rope_scaling."""
     import math
 
     import numpy
@@ -62,8 +62,8 @@ def rope_factors(config):
     width = head_dim(config)
     for i in range(0, width, 2):
         length = 2 * math.pi * config["rope_theta"] ** (i / width)
-        share = min(max((trained / length - low) / (high - low), 0), 1)
-        factors.append(1 / ((1 - share) / scaling["factor"] + share))
+        fraction = min(max((trained / length - low) / (high - low), 0), 1)
+        factors.append(1 / ((1 - fraction) / scaling["factor"] + fraction))
     return numpy.array(factors, dtype=numpy.float32)
 
 
@@ -137,7 +137,7 @@ def write_gguf(directory, output):
     writer.close()
 
 
-# --- one beside the other
+# --- the comparison
 
 
 def measure(before, command):
@@ -185,17 +185,17 @@ def main():
     write = commands.add_parser("gguf")
     write.add_argument("directory", type=pathlib.Path)
     write.add_argument("output")
-    beside = commands.add_parser("compare")
-    beside.add_argument("directory")
-    beside.add_argument("--llama-bench", required=True)
-    beside.add_argument("--gguf", required=True)
-    beside.add_argument("--tessera", default=str(ROOT / "build/bin/tessera"))
-    beside.add_argument("--quant", choices=["int8", "int4"])
+    compare = commands.add_parser("compare")
+    compare.add_argument("directory")
+    compare.add_argument("--llama-bench", required=True)
+    compare.add_argument("--gguf", required=True)
+    compare.add_argument("--tessera", default=str(ROOT / "build/bin/tessera"))
+    compare.add_argument("--quant", choices=["int8", "int4"])
     for name, count in (("--pp", 512), ("--tg", 32), ("--threads", 2), ("--rounds", 3), ("--repeat", 2)):
-        beside.add_argument(name, type=int, default=count)
-    beside.add_argument("--before", default="")
-    beside.add_argument("--json")
-    beside.add_argument("flags", nargs="*", help="of llama-bench, after --")
+        compare.add_argument(name, type=int, default=count)
+    compare.add_argument("--before", default="")
+    compare.add_argument("--json")
+    compare.add_argument("flags", nargs="*", help="of llama-bench, after --")
     arguments = parser.parse_args()
     if arguments.command == "gguf":
         write_gguf(arguments.directory, arguments.output)

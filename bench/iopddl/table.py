@@ -5,7 +5,7 @@
 
 FOLDER has A.json.gz and so on (google/iopddl, benchmarks/). A score is the best
 published cost divided by ours, 0 where an answer is missing, late or infeasible.
-Answers are checked here, by code that shares nothing with the solver.
+Answers are checked here, by code that is independent of the solver.
 """
 import argparse
 import gzip

@@ -26,10 +26,10 @@ StatusOr<ServerAddress> parseServerUrl(std::string_view url) {
   std::string_view path = rest.substr(authority.size());
   while (path.ends_with('/'))
     path.remove_suffix(1);
-  if (path.ends_with("/v1")) // as clients of OpenAI's have it
+  if (path.ends_with("/v1")) // as OpenAI clients write it
     path.remove_suffix(3);
   std::string_view host = authority, port = "80";
-  // An address of IPv6 has colons of its own, in brackets.
+  // An IPv6 address contains colons, in brackets.
   if (std::size_t colon = authority.rfind(':');
       colon != std::string_view::npos && !authority.ends_with(']')) {
     host = authority.substr(0, colon);
@@ -48,7 +48,7 @@ StatusOr<ServerAddress> parseServerUrl(std::string_view url) {
 
 namespace {
 
-/// Data lines of a text that comes in pieces.
+/// Splits a stream that arrives in chunks into its data lines.
 class EventReader {
 public:
   explicit EventReader(const std::function<void(std::string_view)> &event)
@@ -74,18 +74,18 @@ class Call {
 public:
   Call(const ServerAddress &server, std::chrono::milliseconds timeout)
       : server(server), stream(context) {
-    stream.expires_after(timeout); // for all of it
+    stream.expires_after(timeout); // of the whole request
   }
 
   Status connect() {
     Error error;
     net::ip::tcp::resolver resolver(context);
-    auto places = resolver.resolve(server.host, server.port, error);
+    auto endpoints = resolver.resolve(server.host, server.port, error);
     if (error)
       return failed("find", error);
     error = run([&](auto done) {
       stream.async_connect(
-          places, [done](Error found, const auto &) { done(found, 0); });
+          endpoints, [done](Error found, const auto &) { done(found, 0); });
     });
     return error ? failed("connect to", error) : Status::success();
   }
@@ -142,7 +142,7 @@ public:
 private:
   static constexpr std::size_t kMostBody = 64 << 20;
 
-  /// Starts an operation and waits for it; the stream's time ends it as well.
+  /// Starts an operation and waits for it or for the stream's timeout.
   template <typename Start> Error run(const Start &start) {
     Error result = net::error::operation_aborted;
     start([&](Error error, std::size_t) { result = error; });

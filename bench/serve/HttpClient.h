@@ -1,5 +1,5 @@
-// A client of servers that stream: one request, one connection, server-sent
-// events as they come.
+// A streaming HTTP client: one request and one connection; server-sent events
+// are delivered as they arrive.
 #pragma once
 #include "runtime/support/Status.h"
 
@@ -22,11 +22,11 @@ StatusOr<ServerAddress> parseServerUrl(std::string_view url);
 
 struct ServerAnswer {
   int status = 0;
-  std::string body; ///< of what is no stream
+  std::string body; ///< unless the response is a stream
 };
 
-/// Sends one request and reads its answer. The data of each event of a stream
-/// goes to `event` when it comes. What takes longer than `timeout` is an error.
+/// Sends one request and reads its response. Calls `event` with the data of
+/// each event of a stream as it arrives. Exceeding `timeout` is an error.
 StatusOr<ServerAnswer>
 askServer(const ServerAddress &server, std::string_view method,
           std::string_view path, std::string_view body,

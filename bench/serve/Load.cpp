@@ -20,8 +20,8 @@ double milliseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
 
-/// Words that any tokenizer knows, in another order for each request, so that
-/// none finds its prompt in the prefix cache.
+/// Common words in another order for each request, so that no prompt is in the
+/// prefix cache.
 std::string promptOf(const BenchServeOptions &options, int64_t request) {
   static constexpr std::string_view words[] = {
       "the",  "command", "file",  "of", "a",    "option", "prints", "to",
@@ -33,7 +33,7 @@ std::string promptOf(const BenchServeOptions &options, int64_t request) {
   return prompt;
 }
 
-/// When requests come: gaps of a Poisson process.
+/// Arrival times of a Poisson process.
 std::vector<Clock::duration> arrivals(const BenchServeOptions &options) {
   std::vector<Clock::duration> times;
   SplitMix64 random(options.seed);
@@ -61,7 +61,7 @@ std::string bodyOf(const BenchServeOptions &options, const std::string &model,
   return body.dump();
 }
 
-/// Members of an answer that need not be what they should be.
+/// Members of a response, which may be missing or of another type.
 std::string textOf(const Json &object, const char *name) {
   if (!object.is_object() || !object.contains(name) ||
       !object[name].is_string())
@@ -74,15 +74,15 @@ int64_t numberOf(const Json &object, const char *name) {
              : 0;
 }
 
-/// What a server says is wrong, in one line; empty: it does not say it.
+/// The message of an error response, in one line; empty: it has none.
 std::string messageOf(const Json &answer) {
-  constexpr std::size_t kMost = 300; // bytes that one line may have
+  constexpr std::size_t kMost = 300; // bytes of a line
   if (!answer.is_object() || !answer.contains("error"))
     return {};
   return oneLine(textOf(answer["error"], "message"), kMost);
 }
 
-/// One request from its events.
+/// Times one request by its events.
 class Watch {
 public:
   explicit Watch(RequestTimes &times) : times(times) {}
@@ -93,7 +93,7 @@ public:
     }
     Json json = Json::parse(data, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object())
-      return fail("an event is no JSON: " + quote(data));
+      return fail("an event is not valid JSON: " + quote(data));
     if (json.contains("error"))
       return fail("an error in the stream: " + messageOf(json));
     if (json.contains("usage") && json["usage"].is_object()) {
@@ -107,9 +107,9 @@ public:
   void end() {
     times.total = milliseconds(Clock::now() - begin);
     if (!done)
-      fail("the stream ended before its end");
+      fail("the stream ended without [DONE]");
     else if (!last)
-      fail("no text came");
+      fail("the stream has no output");
   }
   void fail(std::string message) {
     if (times.error.empty())
@@ -117,7 +117,7 @@ public:
   }
 
 private:
-  /// The first event of a chat has a role only.
+  /// The first event of a chat has only a role.
   static bool hasText(const Json &json) {
     if (!json.contains("choices") || !json["choices"].is_array())
       return false;

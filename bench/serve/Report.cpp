@@ -13,7 +13,7 @@ namespace {
 
 struct Metric {
   std::string_view name, title;
-  std::optional<Figures> figures;
+  std::optional<Summary> summary;
 };
 
 struct Sums {
@@ -37,10 +37,10 @@ Sums sumsOf(const LoadResult &result) {
       perToken.push_back((each.total - each.first) /
                          double(each.generatedTokens - 1));
   }
-  sums.metrics = {{"ttft", "Time to first token", figuresOf(first)},
-                  {"tpot", "Time per output token", figuresOf(perToken)},
-                  {"itl", "Inter-token latency", figuresOf(between)},
-                  {"e2el", "End-to-end latency", figuresOf(total)}};
+  sums.metrics = {{"ttft", "Time to first token", summarize(first)},
+                  {"tpot", "Time per output token", summarize(perToken)},
+                  {"itl", "Inter-token latency", summarize(between)},
+                  {"e2el", "End-to-end latency", summarize(total)}};
   return sums;
 }
 
@@ -65,13 +65,13 @@ std::string printJson(const BenchServeOptions &options,
   else
     json["request_rate"] = "inf";
   for (const Metric &metric : sums.metrics)
-    if (metric.figures)
+    if (metric.summary)
       for (const auto &[name, value] :
-           {std::pair{"mean", metric.figures->mean},
-            std::pair{"median", metric.figures->median},
-            std::pair{"std", metric.figures->deviation},
-            std::pair{"p95", metric.figures->p95},
-            std::pair{"p99", metric.figures->p99}})
+           {std::pair{"mean", metric.summary->mean},
+            std::pair{"median", metric.summary->median},
+            std::pair{"std", metric.summary->deviation},
+            std::pair{"p95", metric.summary->p95},
+            std::pair{"p99", metric.summary->p99}})
         json[fmt::format("{}_{}_ms", name, metric.name)] = value;
   return json.dump(-1, ' ', false,
                    nlohmann::ordered_json::error_handler_t::replace) +
@@ -80,21 +80,23 @@ std::string printJson(const BenchServeOptions &options,
 
 } // namespace
 
-std::optional<Figures> figuresOf(std::vector<double> values) {
+std::optional<Summary> summarize(std::vector<double> values) {
   if (values.empty())
     return std::nullopt;
   std::ranges::sort(values);
   auto count = double(values.size());
   auto at = [&](double part) {
-    double place = part * (count - 1);
-    auto low = std::size_t(place), high = std::min(low + 1, values.size() - 1);
-    return values[low] + (place - double(low)) * (values[high] - values[low]);
+    double position = part * (count - 1);
+    auto low = std::size_t(position),
+         high = std::min(low + 1, values.size() - 1);
+    return values[low] +
+           (position - double(low)) * (values[high] - values[low]);
   };
   double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
   double squares = 0;
   for (double value : values)
     squares += (value - mean) * (value - mean);
-  return Figures{mean, at(0.5), std::sqrt(squares / count), at(0.95), at(0.99)};
+  return Summary{mean, at(0.5), std::sqrt(squares / count), at(0.95), at(0.99)};
 }
 
 std::string printLoad(const BenchServeOptions &options,
@@ -116,10 +118,10 @@ std::string printLoad(const BenchServeOptions &options,
   fmt::format_to(to, "{:24}{:>10}{:>10}{:>10}{:>10}\n", "milliseconds", "mean",
                  "median", "p95", "p99");
   for (const Metric &metric : sums.metrics)
-    if (const auto &figures = metric.figures)
+    if (const auto &summary = metric.summary)
       fmt::format_to(to, "{:24}{:10.2f}{:10.2f}{:10.2f}{:10.2f}\n",
-                     metric.title, figures->mean, figures->median, figures->p95,
-                     figures->p99);
+                     metric.title, summary->mean, summary->median, summary->p95,
+                     summary->p99);
   return out;
 }
 

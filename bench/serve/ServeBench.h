@@ -1,6 +1,6 @@
-// What a server gives under load, as `vllm bench serve` measures and names it:
+// A server under load, measured and named as in `vllm bench serve`:
 // time to the first token (TTFT), time per token after it (TPOT), time between
-// two pieces of a stream (ITL), and from end to end (E2EL).
+// two chunks of a stream (ITL), and from end to end (E2EL).
 #pragma once
 #include "runtime/support/Status.h"
 
@@ -15,8 +15,8 @@ struct BenchServeOptions {
   std::string url;
   std::string model; ///< empty: the first that the server has
   std::string key;   ///< empty: none
-  bool chat = false; ///< else completions
-  double rate = 0;   ///< requests a second, as chance has it; 0: all at once
+  bool chat = false; ///< chat completions instead of completions
+  double rate = 0;   ///< requests a second (Poisson); 0: all at once
   int64_t requests = 100;
   int64_t concurrency = 32; ///< requests at a time, at most
   int64_t words = 64;       ///< of a prompt
@@ -30,16 +30,17 @@ struct BenchServeOptions {
 struct RequestTimes {
   std::string error; ///< empty: it was answered
   double first = 0, total = 0;
-  std::vector<double> between; ///< two pieces
+  std::vector<double> between; ///< two chunks
   int64_t promptTokens = 0, generatedTokens = 0;
 };
 
 /// Milliseconds of all requests.
-struct Figures {
+struct Summary {
   double mean = 0, median = 0, deviation = 0, p95 = 0, p99 = 0;
 };
-/// Percentiles lie between the two nearest values; none of no values.
-std::optional<Figures> figuresOf(std::vector<double> values);
+/// Percentiles are interpolated between the two nearest values; nullopt without
+/// values.
+std::optional<Summary> summarize(std::vector<double> values);
 
 struct LoadResult {
   double seconds = 0;
@@ -52,7 +53,8 @@ StatusOr<LoadResult> runLoad(const BenchServeOptions &options);
 std::string printLoad(const BenchServeOptions &options,
                       const LoadResult &result);
 
-/// Both, to stdout. Requests that failed are an error after all was printed.
+/// Runs the load and prints the result to stdout. Then failed requests are an
+/// error.
 Status benchServe(const BenchServeOptions &options);
 
 } // namespace tessera::bench

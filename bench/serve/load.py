@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Loads a server with requests of which some are hostile, and proves that the
-others get what they get alone.
+"""Loads a server with requests of which some are hostile, and verifies that every
+other request gets the response that it gets alone.
 
    bench/serve/load.py [--requests 2000] [--concurrency 32] [--hostile 0.2]
        [--json FILE] -- COMMAND...
 
-COMMAND starts the server, such as `build/bin/tessera serve RUN --port 0`: what
-says "ready: NAME on http://127.0.0.1:PORT". First each of the distinct requests
-runs alone; then all run at once, in another order, streamed and whole, among
-bytes and bodies that no server should like. At the end every answer must be, to
-the byte, the one from before; nothing answered 5xx; no page is held; no more
-memory than after the first quarter (32 MiB aside); SIGTERM in the middle of
-streams lets them end; kill -9 leaves nothing, and a second start works. Only the
-times that are printed at the end depend on the machine."""
+COMMAND starts the server, such as `build/bin/tessera serve RUN --port 0`, which
+prints "ready: NAME on http://127.0.0.1:PORT". First each of the distinct requests
+runs alone; then all run concurrently, in another order, streamed and whole, among
+malformed and hostile requests. Afterwards every response must equal the first one,
+byte for byte; none is 5xx; no page is in use; memory has grown by less than 32 MiB
+since the first quarter; SIGTERM lets running streams finish; kill -9 leaves no
+files, and a second start works. Only the times that are printed at the end depend
+on the machine."""
 
 import argparse
 import json
@@ -35,7 +35,7 @@ COMPLETIONS, CHAT, RESPONSES = "/v1/completions", "/v1/chat/completions", "/v1/r
 MIB = 2**20
 
 
-# --- what is asked
+# --- friendly requests
 
 
 def friendly(server, number):
@@ -64,14 +64,14 @@ def text_of(path, answer):
 
 
 class Streamed:
-    """A request as a stream: its texts, and when they came."""
+    """A streamed request: its outputs, and when they arrived."""
 
     def __init__(self, server, path, fields):
         connection = server.connection()
         begin = last = time.monotonic()
         connection.request("POST", path, json.dumps({"model": server.model, "stream": True, **fields}))
         answer = connection.getresponse()
-        self.status, self.first, self.between, texts = answer.status, None, [], {}
+        self.status, self.first, self.between, outputs = answer.status, None, [], {}
         if answer.status != 200:
             answer.read()
             connection.close()
@@ -86,7 +86,7 @@ class Streamed:
             else:
                 pieces = [(c["index"], c["delta"].get("content", "") if path == CHAT else c["text"]) for c in event["choices"]]
             for index, piece in pieces:
-                texts[index] = texts.get(index, "") + piece
+                outputs[index] = outputs.get(index, "") + piece
             if any(piece for _, piece in pieces):
                 if self.first is None:
                     self.first = now - begin
@@ -94,21 +94,21 @@ class Streamed:
                     self.between.append(now - last)
                 last = now
         connection.close()
-        self.texts = [texts.get(i, "") for i in range(max(texts, default=0) + 1)]
+        self.outputs = [outputs.get(i, "") for i in range(max(outputs, default=0) + 1)]
 
 
-# --- what no server should like
+# --- hostile requests
 
 
 def hostile(server, draw):
-    """One request of the kinds that must not hurt: (what it is, statuses that are right, None: closed)."""
+    """A random kind of hostile request: (its name, its status, the correct statuses; None: closed)."""
     head = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: x\r\n"
 
-    def raw(data, cut=False):
+    def raw(data, truncate=False):
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as peer:
             try:
                 peer.sendall(data)
-                if cut:
+                if truncate:
                     peer.shutdown(socket.SHUT_WR)
                 got = peer.recv(64)
             except OSError:
@@ -123,7 +123,7 @@ def hostile(server, draw):
         return server.post(COMPLETIONS, **{"prompt": "a", "max_tokens": 2, **fields})[0]
 
     def leave():
-        """Goes away in the middle of a stream."""
+        """Disconnects in the middle of a stream."""
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as peer:
             text = json.dumps({"model": server.model, "prompt": "a", "stream": True, "max_tokens": server.context // 2, "ignore_eos": True})
             peer.sendall(f"{head}Content-Length: {len(text)}\r\n\r\n{text}".encode())
@@ -139,17 +139,17 @@ def hostile(server, draw):
     kinds = {
         "10 MB of header": (lambda: raw(head.encode() + b"X: " + b"a" * 10_000_000), {431, None}),
         "1000 headers": (lambda: raw(head.encode() + b"H: some value that fills\r\n" * 1000 + b"\r\n"), {431, None}),
-        "no HTTP": (lambda: raw(bytes(draw.randrange(256) for _ in range(200)) + b"\r\n\r\n", cut=True), {400, None}),
+        "not HTTP": (lambda: raw(bytes(draw.randrange(256) for _ in range(200)) + b"\r\n\r\n", truncate=True), {400, None}),
         "length and chunks": (lambda: raw(f"{head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".encode()), {400}),
         "bad chunks": (lambda: raw(f"{head}Transfer-Encoding: chunked\r\n\r\nzz\r\n".encode()), {400}),
-        "chunks of a byte, cut": (lambda: raw(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + b"1\r\nx\r\n" * 5000, cut=True), {None}),
+        "chunks of a byte, truncated": (lambda: raw(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + b"1\r\nx\r\n" * 5000, truncate=True), {None}),
         "too large": (lambda: raw(f"{head}Content-Length: 99999999\r\n\r\n".encode()), {413}),
         "slow": (trickle, {None}),
         "leaves": (leave, {None}),
         "pipelined": (lambda: raw(b"GET /version HTTP/1.1\r\n\r\n" * 20), {200}),
         "deep JSON": (lambda: body("[" * 3000 + "]" * 3000), {400}),
         "deep objects": (lambda: body('{"a":' * 3000), {400}),
-        "no UTF-8": (lambda: raw(head.encode() + b'Content-Length: 16\r\n\r\n{"prompt": "\xff\xfe"}'), {400}),
+        "not UTF-8": (lambda: raw(head.encode() + b'Content-Length: 16\r\n\r\n{"prompt": "\xff\xfe"}'), {400}),
         "NUL": (lambda: post(prompt="\0" * 50), {200, 400, 429}),
         "NaN": (lambda: body('{"model": "m", "prompt": "a", "temperature": NaN}'), {400}),
         "n": (lambda: post(n=draw.choice([0, -1, 10**18, 1.5, "1"])), {400}),
@@ -179,9 +179,9 @@ def hostile(server, draw):
 
 def percentile(values, part):
     values = sorted(values)
-    place = part * (len(values) - 1)
-    low = math.floor(place)
-    return values[low] + (place - low) * (values[min(low + 1, len(values) - 1)] - values[low])
+    position = part * (len(values) - 1)
+    low = math.floor(position)
+    return values[low] + (position - low) * (values[min(low + 1, len(values) - 1)] - values[low])
 
 
 class Load:
@@ -213,7 +213,7 @@ class Load:
             time.sleep(0.1)
         if status != 200:
             return self.wrong.append((path, fields, status, answer))
-        got = answer.texts if streamed else text_of(path, answer)
+        got = answer.outputs if streamed else text_of(path, answer)
         wanted = self.wanted[i]
         if streamed and path == COMPLETIONS:
             wanted = [text for text, _ in wanted]
@@ -236,29 +236,29 @@ class Load:
             self.friendly(draw.randrange(len(self.asked)), streamed=draw.random() < 0.5)
 
     def run(self):
-        """Seconds, and resident bytes after each quarter."""
-        places, resident = queue.SimpleQueue(), []
+        """Seconds, and the process' memory in bytes after each quarter."""
+        numbers, memory = queue.SimpleQueue(), []
         for i in range(self.options.requests):
-            places.put(i)
+            numbers.put(i)
         done = 0
 
         def work():
             nonlocal done
             while True:
                 try:
-                    i = places.get_nowait()
+                    i = numbers.get_nowait()
                 except queue.Empty:
                     return
                 try:
                     self.one(i)
-                except Exception as error:  # of the client: an answer that is none
+                except Exception as error:  # of the client: a malformed response
                     with self.lock:
                         self.wrong.append((i, repr(error)))
                 with self.lock:
                     done += 1
                     quarter = done * 4 % self.options.requests < 4
                 if quarter:
-                    resident.append(self.server.metric("process_resident_memory_bytes"))
+                    memory.append(self.server.metric("process_resident_memory_bytes"))
 
         begin = time.monotonic()
         threads = [threading.Thread(target=work) for _ in range(self.options.concurrency)]
@@ -266,17 +266,17 @@ class Load:
             thread.start()
         for thread in threads:
             thread.join()
-        return time.monotonic() - begin, resident
+        return time.monotonic() - begin, memory
 
 
 def drains(command):
-    """SIGTERM in the middle of streams: they end as they would have."""
+    """SIGTERM in the middle of streams: they finish unchanged."""
     with Server(command) as server:
         prepare(server)
         fields = {"prompt": "a", "seed": 1, "max_tokens": server.context // 2, "ignore_eos": True}
-        wanted = Streamed(server, COMPLETIONS, fields).texts
+        wanted = Streamed(server, COMPLETIONS, fields).outputs
         got = []
-        threads = [threading.Thread(target=lambda: got.append(Streamed(server, COMPLETIONS, fields).texts)) for _ in range(4)]
+        threads = [threading.Thread(target=lambda: got.append(Streamed(server, COMPLETIONS, fields).outputs)) for _ in range(4)]
         for thread in threads:
             thread.start()
         while sum(map(server.metric, ("num_requests_running", "num_requests_waiting"))) < 4 and all(
@@ -309,7 +309,7 @@ def prepare(server):
     server.context = server.call("GET", "/v1/models")[2]["data"][0]["max_model_len"]
     status, _ = server.post(CHAT, messages=[{"role": "user", "content": "a"}], max_tokens=1)
     server.has_chat = status == 200
-    # Its log is long here: a pipe that nobody empties would stop the server.
+    # The log is long: a full pipe would block the server.
     threading.Thread(target=lambda: [None for _ in server.log], daemon=True).start()
 
 
@@ -319,14 +319,14 @@ def main():
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--distinct", type=int, default=160, help="requests that are not hostile, each of which runs alone first")
     parser.add_argument("--hostile", type=float, default=0.2, help="part of the requests")
-    parser.add_argument("--json", help="file for the figures")
+    parser.add_argument("--json", help="file for the results")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     with Server(options.command) as server:
         prepare(server)
         load = Load(server, options)
         load.alone()
-        seconds, resident = load.run()
+        seconds, memory = load.run()
         assert server.process.poll() is None, "the server has ended"
         server.wait_until_idle()
         counts = {name: server.metric(name) for name in
@@ -337,19 +337,19 @@ def main():
         print(f"wrong: {str(wrong)[:400]}")
     drains(options.command)
     leaves_nothing(options.command)
-    figures = {
+    results = {
         "requests": options.requests, "concurrency": options.concurrency, "seconds": round(seconds, 2),
         "hostile": sum(load.kinds.values()), "kinds of hostile": len(load.kinds), "wrong": len(load.wrong),
-        "answered 429 and asked again": load.busy, "answered 5xx": failed,
-        "resident MiB after each quarter": [round(r / MIB, 1) for r in resident], **counts,
+        "answered 429 and retried": load.busy, "answered 5xx": failed,
+        "memory in MiB after each quarter": [round(m / MIB, 1) for m in memory], **counts,
         **{f"{name} ms": {f"p{p}": round(1000 * percentile(values, p / 100), 2) for p in (50, 95, 99)}
            for name, values in (("TTFT", load.first), ("ITL", load.between)) if values}}
-    print(json.dumps(figures, indent=2))
+    print(json.dumps(results, indent=2))
     if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(figures, indent=2) + "\n")
+        pathlib.Path(options.json).write_text(json.dumps(results, indent=2) + "\n")
     assert not load.wrong and not failed and healthy == 200
     assert counts["kv_pages_used"] == 0 and counts["compilations_after_ready_total"] == 0
-    assert resident[-1] - resident[0] < 32 * MIB, resident
+    assert memory[-1] - memory[0] < 32 * MIB, memory
     print("ok: load")
 
 

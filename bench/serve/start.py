@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""How long a server takes from its start to the first answer of /health.
+"""Seconds from the start of a server to the first response of /health.
 
    bench/serve/start.py [--runs 10] [--settle 10] [--json FILE] -- COMMAND...
 
-COMMAND starts the server, such as `build/bin/tessera serve DIR --port 0`. What a
-first start leaves (compiled programs, pages of the file in memory) is what the
-others are to find, so it is shown and does not count, and that server goes on for
---settle seconds, in which it keeps its weights for the next ones. The median and the worst of
-the others count. Beside the seconds stand those of processors that the server had by
-then, in user mode and in the kernel, which say more where other programs run."""
+COMMAND starts the server, such as `build/bin/tessera serve DIR --port 0`. The first
+start fills the caches (compiled programs, page cache); it is printed but does not
+count, and its server runs for --settle seconds, to write the weight cache. The median
+and the worst of the other starts count. CPU seconds, in user mode and in the kernel,
+are printed too; they are more reliable on a busy machine."""
 
 import argparse
 import http.client
@@ -33,8 +32,8 @@ def processor_seconds(pid):
 
 
 def start(command, settle=0.0):
-    """Seconds until /health answers 200, processors' seconds, and what the server
-    says of its phases."""
+    """Seconds until /health answers 200, CPU seconds, and the server's "ready in"
+    line."""
     begin = time.monotonic()
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     phases, lines = "", []
@@ -75,7 +74,7 @@ def main():
     times, processors = [], []
     for run in range(arguments.runs + 1):
         seconds, used, phases = start(arguments.command, 0 if run else arguments.settle)
-        print(f"{'first:' if run == 0 else '':6} {seconds:.2f} s, of processors {used[0]:.2f} + {used[1]:.2f}  "
+        print(f"{'first:' if run == 0 else '':6} {seconds:.2f} s, CPU {used[0]:.2f} + {used[1]:.2f}  "
               f"{phases}", flush=True)
         times.append(seconds)
         processors.append(used)

@@ -18,7 +18,7 @@ using namespace tessera;
 
 namespace {
 
-llvm::Error complain(const std::string &message) {
+llvm::Error makeError(const std::string &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
@@ -27,7 +27,7 @@ struct Case {
   std::string precision;
 };
 
-/// What one case measured. Rates are FLOP/s of the model, whatever is computed.
+/// Measurements of one case. Rates are model FLOP/s, without recomputation.
 struct Result {
   double step = 0;     ///< seconds, median
   double fastest = 0;  ///< seconds
@@ -44,7 +44,7 @@ llvm::Expected<std::string> temporaryFile(const char *prefix) {
   llvm::SmallString<128> path;
   if (std::error_code error =
           llvm::sys::fs::createTemporaryFile(prefix, "", path))
-    return complain("cannot make a temporary file: " + error.message());
+    return makeError("cannot make a temporary file: " + error.message());
   return path.str().str();
 }
 
@@ -66,7 +66,7 @@ llvm::Error compileCase(const BenchTrainOptions &options, const Case &c,
   return summary ? llvm::Error::success() : summary.takeError();
 }
 
-// Random tokens; the model does not mind.
+// Random tokens: values do not affect the speed.
 llvm::Error fillInputs(hal::Session &session, int64_t vocab) {
   for (const char *name : {"tokens", "targets"}) {
     for (const hal::TensorInfo &info : session.inputs("train_step")) {
@@ -82,7 +82,7 @@ llvm::Error fillInputs(hal::Session &session, int64_t vocab) {
       if (Status status =
               session.writeInput<int32_t>("train_step", name, tokens);
           !status.ok())
-        return complain(status.message());
+        return makeError(status.message());
     }
   }
   return llvm::Error::success();
@@ -98,17 +98,17 @@ llvm::Error measure(const BenchTrainOptions &options,
   sessionOptions.programs = {"init", "train_step"};
   auto session = hal::Session::open(artifact, sessionOptions);
   if (!session.ok())
-    return complain(session.message());
+    return makeError(session.message());
   hal::Session &s = **session;
   if (Status status = s.run("init"); !status.ok())
-    return complain(status.message());
+    return makeError(status.message());
   if (llvm::Error error = fillInputs(s, vocab))
     return error;
   std::vector<double> steps, fp32, bf16;
   for (unsigned i = 0; i <= options.steps; ++i) {
     auto start = std::chrono::steady_clock::now();
     if (Status status = s.run("train_step"); !status.ok())
-      return complain(status.message());
+      return makeError(status.message());
     double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
             .count();
@@ -133,14 +133,14 @@ llvm::Error measure(const BenchTrainOptions &options,
   return llvm::Error::success();
 }
 
-// The same step by PyTorch, in its own process; the script prints the seconds
-// of the better of eager and torch.compile.
+// The same step in PyTorch, in a process of its own; the script prints the
+// seconds of the faster of eager and torch.compile.
 llvm::Error measurePyTorch(const BenchTrainOptions &options, const Case &c,
                            Result &result) {
   const std::string script = TESSERA_SOURCE_DIR "/bench/train/pytorch_step.py";
   if (!llvm::sys::fs::exists(script))
-    return complain("no file " + script +
-                    "; --pytorch needs the source tree where it was built");
+    return makeError("no file " + script +
+                     "; --pytorch needs the source tree where it was built");
   llvm::Expected<std::string> out = temporaryFile("bench-torch");
   if (!out)
     return out.takeError();
@@ -160,9 +160,9 @@ llvm::Error measurePyTorch(const BenchTrainOptions &options, const Case &c,
   auto text = llvm::MemoryBuffer::getFile(*out);
   if (code != 0 || !text ||
       (*text)->getBuffer().trim().getAsDouble(result.pytorch))
-    return complain(options.python +
-                    ": the PyTorch step failed; its errors stand above" +
-                    (message.empty() ? "" : ": " + message));
+    return makeError(options.python +
+                     ": the PyTorch step failed; see its errors above" +
+                     (message.empty() ? "" : ": " + message));
   return llvm::Error::success();
 }
 
@@ -206,7 +206,7 @@ void print(const BenchTrainOptions &options, const Case &c, const Result &r) {
   }
 }
 
-// PyTorch first: what it lacks shows before anything is compiled.
+// PyTorch first, so that a missing package fails before the compilation.
 llvm::Error benchCase(const BenchTrainOptions &options, const Case &c,
                       int64_t vocab) {
   Result result;
@@ -233,7 +233,7 @@ llvm::Error tessera::benchTrain(const BenchTrainOptions &given) {
     options.spec = TESSERA_SOURCE_DIR "/models/specs/gpt2-124m";
   auto config = models::loadHfConfig(options.spec);
   if (!config.ok())
-    return complain(config.message());
+    return makeError(config.message());
   for (int64_t sequence : options.sequences)
     for (const std::string &precision : options.precisions)
       if (llvm::Error error =

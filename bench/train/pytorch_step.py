@@ -5,8 +5,8 @@ eager and torch.compile, forward, backward, clip and AdamW. Prints one number.
     pytorch_step.py --config models/specs/gpt2-124m --batch 4 --sequence 64 \
                     --precision fp32|bf16 --threads 2 [--steps 3]
 
-bf16 is autocast over fp32 weights, as people train. Each way is printed to
-stderr with its median; one step before the counted ones warms up. With
+bf16 is autocast over fp32 weights. The median of each mode is printed to stderr; one
+warm-up step precedes the counted ones. With
 --device cuda it is torch.compile's max-autotune and the fused AdamW, eager only
 where that fails.
 """
@@ -113,11 +113,11 @@ class LlamaBlock(nn.Module):
         def heads(t):
             return t.unflatten(2, (-1, self.head))
 
-        def turned(t):
+        def rotated(t):
             low, high = t.chunk(2, dim=-1)
             return (t * cos + torch.cat((-high, low), -1) * sin).to(t.dtype)
         y = self.norm_1(x)
-        x = x + self.o(attention(turned(heads(self.q(y))), turned(heads(self.k(y))), heads(self.v(y))))
+        x = x + self.o(attention(rotated(heads(self.q(y))), rotated(heads(self.k(y))), heads(self.v(y))))
         y = self.norm_2(x)
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
 
